@@ -27,8 +27,8 @@ PERCENTILES = (5, 50, 95)
 
 def compared(goal: Goal, device_seed: int, state_seed: int) -> list[Row]:
     """Every comparison of one draw of devices and of states with the real ones."""
-    devices = builtin.draw_devices(builtin.fitted(), builtin.DEVICES, device_seed)
-    states = builtin.draw_states(builtin.fitted(), builtin.STATES, state_seed)
+    devices = builtin.draw_devices(builtin.load_parameters(), builtin.DEVICES, device_seed)
+    states = builtin.draw_states(builtin.load_parameters(), builtin.STATES, state_seed)
     return [*device_goodness(goal, devices), *state_goodness(goal, devices, states)]
 
 
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="only show what was found before")
     asked = parser.parse_args()
     if not asked.show:
-        goal, own = real_goal(), builtin.fitted()
+        goal, own = real_goal(), builtin.load_parameters()
         shipped = compared(goal, own["devices"]["seed"], own["states"]["seed"])
         draws = []
         for seed in range(DRAWS.start, DRAWS.start + asked.draws):

@@ -23,7 +23,7 @@ def main() -> None:
     from fedfleet.core.rng import client_keys, stream
     from fedfleet.core.sources import DataSource, World
     from fedfleet.executors.inline import inline
-    from fedfleet.executors.stacked.executor import stacked
+    from fedfleet.executors.stacked.executor import stacked_executor
     from fedfleet.learn.zoo import fedavg
     from fedfleet.pace.rounds import readiness
     from fedfleet.simulation.simulator import simulate
@@ -51,9 +51,11 @@ def main() -> None:
     stop = Stop(rounds=asked.rounds, evaluate_every=10)
     plan = Plan(0, fedavg(lr=0.1, epochs=1, batch=10), uniform(), readiness(50), stop, made.init(0), 1000)
     log: list[Evaluated] = []
-    journal = journals.in_memory()
+    journal = journals.memory_journal()
     start = time.perf_counter()
-    execute = inline(made) if asked.execute == "inline" else stacked(made, device=asked.device, tf32=asked.tf32)
+    execute = (
+        inline(made) if asked.execute == "inline" else stacked_executor(made, device=asked.device, tf32=asked.tf32)
+    )
     simulate(
         plan,
         world,

@@ -25,7 +25,7 @@ from fedfleet.core.registry import builder
 from fedfleet.core.trees import Tree, tree_nbytes
 from fedfleet.executors.inline import inline
 from fedfleet.learn.codecs.chain import chain
-from fedfleet.learn.codecs.messages import received, sent, through
+from fedfleet.learn.codecs.messages import decode_bytes, encode_bytes, round_trip
 from fedfleet.learn.zoo import fedavg
 
 Table = tuple[str, dict[str, Any]]
@@ -68,8 +68,8 @@ def timed(work: Any, repeats: int) -> tuple[Any, float]:
 
 
 def row(codec: Codec, name: str, tree: Tree, repeats: int) -> str:
-    data, there = timed(lambda: sent(codec, tree), repeats)
-    back, again = timed(lambda: received(codec, data, tree), repeats)
+    data, there = timed(lambda: encode_bytes(codec, tree), repeats)
+    back, again = timed(lambda: decode_bytes(codec, data, tree), repeats)
     lost = np.sqrt(sum(float(np.square(back[n].astype(np.float64) - v).sum()) for n, v in tree.items()))
     whole = np.sqrt(sum(float(np.square(v.astype(np.float64)).sum()) for v in tree.values()))
     share = len(data) / tree_nbytes(tree)
@@ -84,11 +84,11 @@ def on_a_stack(codec: Codec, name: str, tree: Tree, clients: int, device: str) -
     found: dict[str, Any] = {}
     for _ in range(3):
         begin = time.perf_counter()
-        found = through(codec, stack, where)
+        found = round_trip(codec, stack, where)
         if device != "cpu":
             torch.cuda.synchronize()
         taken.append(time.perf_counter() - begin)
-    alone = received(codec, sent(codec, tree, int(where[0])), tree)
+    alone = decode_bytes(codec, encode_bytes(codec, tree, int(where[0])), tree)
     same = all(found[n][0].cpu().numpy().tobytes() == v.tobytes() for n, v in alone.items())
     return f"{name:<28} {1000 * min(taken):>9.1f} ms for {clients} clients on {device}, {'the same bits' if same else 'OTHER BITS'}"
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedfleet.network.rules.checkins import Intervals, encoded
-from fedfleet.network.rules.peer_limits import Door, Limits
+from fedfleet.network.rules.checkins import Intervals, encode_block
+from fedfleet.network.rules.peer_limits import Limits, PeerLimiter
 from fedfleet.network.rules.presence import Presence
-from fedfleet.network.rules.task_table import Claimed, Tasks
+from fedfleet.network.rules.task_table import Claim, TaskTable
 
 CLAIMS, PEERS = 100_000, 50_000
 
@@ -34,15 +34,15 @@ def main() -> None:
 def of_tasks(tasks: int) -> dict[str, float]:
     """The table of tasks, all of them open at first."""
     tracemalloc.start()
-    made, found = Tasks(), {}
+    made, found = TaskTable(), {}
     made.send(0, np.arange(tasks), np.full(tasks, 10.0), 100.0)
     found["bytes of an open task"] = tracemalloc.get_traced_memory()[0] / tasks
     tracemalloc.stop()
     count = min(CLAIMS, tasks)
-    claims = [Claimed(i, i, True, i, 100, 5.0, transmitter=i % 2) for i in range(count)]
-    found["claims granted a second"] = count / seconds(lambda: [made.judge(claim, 1.0) for claim in claims])
-    found["ms to make them safe"] = 1e3 * seconds(lambda: made.safe(range(count)))
-    found["claims repeated a second"] = count / seconds(lambda: [made.judge(claim, 1.0) for claim in claims])
+    claims = [Claim(i, i, True, i, 100, 5.0, frontend=i % 2) for i in range(count)]
+    found["claims granted a second"] = count / seconds(lambda: [made.decide(claim, 1.0) for claim in claims])
+    found["ms to make them safe"] = 1e3 * seconds(lambda: made.mark_safe(range(count)))
+    found["claims repeated a second"] = count / seconds(lambda: [made.decide(claim, 1.0) for claim in claims])
     found["ms to release a half"] = 1e3 * seconds(lambda: made.release(1, ()))
     found["ms to settle them"] = 1e3 * seconds(lambda: made.settle(range(count), True))
     found["ms to end all leases"] = 1e3 * seconds(lambda: made.expire(100.0))
@@ -52,17 +52,19 @@ def of_tasks(tasks: int) -> dict[str, float]:
 def of_others(clients: int) -> dict[str, float]:
     """Peers, presence, check-ins."""
     tracemalloc.start()
-    door = Door(Limits(peers=PEERS))
+    door = PeerLimiter(Limits(peers=PEERS))
     for peer in range(PEERS):
-        door.call(peer, 0.0)
+        door.admit_call(peer, 0.0)
     found = {"bytes of a peer": tracemalloc.get_traced_memory()[0] / PEERS}
     tracemalloc.stop()
-    found["calls let in a second"] = CLAIMS / seconds(lambda: [door.call(i % PEERS, 1.0 + i) for i in range(CLAIMS)])
+    found["calls let in a second"] = CLAIMS / seconds(
+        lambda: [door.admit_call(i % PEERS, 1.0 + i) for i in range(CLAIMS)]
+    )
     there, rng = Presence(clients), np.random.default_rng(0)
     found["ms to see who is present"] = 1e3 * seconds(lambda: there.present(1.0))
     starts = rng.uniform(0, 3600, clients)
     stays = Intervals(np.arange(clients), starts, starts + rng.exponential(900, clients))
-    found["bytes of a check-in interval"] = len(encoded(stays)) / clients
+    found["bytes of a check-in interval"] = len(encode_block(stays)) / clients
     return found
 
 

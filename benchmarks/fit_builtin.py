@@ -284,7 +284,7 @@ def main() -> None:
         p = fit(goal.devices, goal.states)
         choose_seeds(p, goal)
         TABLE.write_text(json.dumps(p, separators=(",", ":")).replace('],"', '],\n"') + "\n")
-        builtin.fitted.cache_clear()
+        builtin.load_parameters.cache_clear()
     devices, states = load_devices("builtin:"), load_states("builtin:")
     show_quantiles(goal, devices, states)
     rows = [*device_goodness(goal, devices), *state_goodness(goal, devices, states)]

@@ -20,7 +20,7 @@ from fedfleet.core import clip, exact
 from fedfleet.core.aggregation import Fold
 from fedfleet.core.records import ServerState
 from fedfleet.network.frontend import sum_kernel
-from fedfleet.network.frontend.partial_sums import Entered, PartialSums, refusal, sheet_of
+from fedfleet.network.frontend.partial_sums import LogEntry, PartialSums, fold_layout, refusal
 from fedfleet.network.frontend.report_log import checksum
 from fedfleet.network.frontend.spool import Spool
 
@@ -45,20 +45,20 @@ def timed(name: str, work: Callable[[], object], repeats: int) -> None:
     print(f"{name:<34} {min(took):>8.2f} {statistics.median(took):>8.2f}")
 
 
-def entered(task: int) -> Entered:
-    return Entered(task, task, task, 0.0, 60.0, 1.0, "", 0, 0, ("loss", "train"), (1.0, 2.0), 1)
+def entered(task: int) -> LogEntry:
+    return LogEntry(task, task, task, 0.0, 60.0, 1.0, "", 0, 0, ("loss", "train"), (1.0, 2.0), 1)
 
 
 def loops(tree: dict[str, np.ndarray], fine: bool, repeats: int) -> None:
     like = {n: np.zeros_like(v) for n, v in tree.items()}
     fold = Fold(lambda server: like, fine=(lambda name: True) if fine else None)
-    sheet = sheet_of(fold, ServerState({}))
+    sheet = fold_layout(fold, ServerState({}))
     limbs = "two limbs" if fine else "one limb"
     acc = exact.zero(like, sheet.scales)
     timed(f"add, numpy, {limbs}", lambda: exact.add(acc, tree, 60.0, sheet.scales), repeats)
     timed(
         f"add, kernel, {limbs}",
-        lambda: sum_kernel.add(acc, tree, 60.0, sheet.scales, factor=1.0, counted=exact.units(60.0)),
+        lambda: sum_kernel.add(acc, tree, 60.0, sheet.scales, factor=1.0, units=exact.weight_units(60.0)),
         repeats,
     )
     if not fine:
@@ -69,7 +69,7 @@ def loops(tree: dict[str, np.ndarray], fine: bool, repeats: int) -> None:
 
 
 def disk(tree: dict[str, np.ndarray], folder: Path, repeats: int) -> None:
-    sheet = sheet_of(Fold(lambda server: tree), ServerState({}))
+    sheet = fold_layout(Fold(lambda server: tree), ServerState({}))
     sums, tasks = PartialSums(sheet, folder / "sums"), iter(range(10**6))
     timed("add to a bucket, log entry too", lambda: sums.add(0, entered(next(tasks)), tree), repeats)
     timed("freeze", lambda: (sums.add(0, entered(next(tasks)), tree), _timed_freeze(sums)), repeats)
@@ -104,7 +104,7 @@ def main() -> None:
     given = parser.parse_args()
     tree = tree_of(given.elements)
     start = time.perf_counter()
-    said = sum_kernel.remark(tree)
+    said = sum_kernel.speed_warning(tree)
     print(f"loading the kernel took {time.perf_counter() - start:.2f} s; {said or 'numba is there'}")
     print(f"{'ms for one report':<34} {'best':>8} {'median':>8}")
     loops(tree, False, given.repeats)

@@ -54,7 +54,7 @@ class Living(TorchDispatchMode):
 def peak(task: Task, algorithm: Algorithm, clients: int, batch: int) -> int:
     """The most bytes of living tensors while so many clients train in one stack."""
     where = open_place(task, device="cpu", threads=1, form="merged", tf32=False, graphs=False)
-    where.most = clients
+    where.max_clients = clients
     offer, n = Offer(task.init(0)), len(task.dataset.y)
     rows = [(np.arange(batch) + i) % n for i in range(clients)]
     jobs = [Job(i, i, i, 0, offer, algorithm.local(i, {}), rows[i], 1) for i in range(clients)]

@@ -36,25 +36,25 @@ def table(seed: int, asked: argparse.Namespace, execute: str) -> dict[str, Any]:
 
 def performed(tables: list[dict[str, Any]], folder: str, *, together: bool) -> Ran:
     """These runs in this process, at one meeting or one after the other."""
-    from fedfleet.app.runs import Finished, perform
+    from fedfleet.app.runs import FinishedRun, perform
     from fedfleet.app.runs.execution import Kernel
     from fedfleet.app.spec import resolve
-    from fedfleet.app.studies.grid.joint_jobs import groups, perform_joined
+    from fedfleet.app.studies.grid.joint_jobs import joint_groups, perform_together
     from fedfleet.executors.stacked.form_choice import Form
 
     begun, form = time.process_time(), Form("merged", 1)
     specs = [resolve(one, "joining") for one in tables]
     outs = [Path(folder) / str(spec.seed) for spec in specs]
     if together:
-        lots = [([specs[i] for i in lot], [outs[i] for i in lot]) for lot in groups(specs)]
-        found = [one for lot in lots for one in perform_joined(*lot, form=form)]
-        found.sort(key=lambda one: one.spec.seed if isinstance(one, Finished) else -1)
+        lots = [([specs[i] for i in lot], [outs[i] for i in lot]) for lot in joint_groups(specs)]
+        found = [one for lot in lots for one in perform_together(*lot, form=form)]
+        found.sort(key=lambda one: one.spec.seed if isinstance(one, FinishedRun) else -1)
     else:
         found = [perform(spec, out, kernel=Kernel(form=form)) for spec, out in zip(specs, outs, strict=True)]
     wrong = next((one for one in found if isinstance(one, Exception)), None)
     if wrong is not None:
         raise wrong
-    return [one.metrics["digest"] for one in found if isinstance(one, Finished)], time.process_time() - begun
+    return [one.metrics["digest"] for one in found if isinstance(one, FinishedRun)], time.process_time() - begun
 
 
 def here(tables: list[dict[str, Any]], folder: str, *, together: bool) -> tuple[Ran, float]:

@@ -19,21 +19,21 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.assemble.plan import adapted
+from fedfleet.app.assemble.plan import adapt_task
 from fedfleet.app.machine.cohort_speed import synthetic_task
 from fedfleet.app.spec.table_checks import build_part, resolve_part
 from fedfleet.core.errors import BadInput
 from fedfleet.core.part_facts import FleetFacts, ModelOf, RunFacts
 from fedfleet.core.parts import Algorithm, Task
-from fedfleet.core.passes import NO_SETTINGS, Drift, LocalPass, Passed, Slot, zeros_like
+from fedfleet.core.passes import NO_SETTINGS, ConstantTerm, LocalPass, Passed, Slot, zeros_like
 from fedfleet.core.registry import names
 from fedfleet.core.rng import client_keys
-from fedfleet.executors.bench import Bench, algorithm_jobs, compare_algorithm, fold_work, timed
-from fedfleet.executors.stacked.executor import stacked
+from fedfleet.executors.bench import Bench, algorithm_jobs, compare_algorithm, fold_work, time_work
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.form_choice import candidates
 from fedfleet.learn.codecs.quantisation import int4, int8
 from fedfleet.learn.composition import with_pass
-from fedfleet.learn.compression import compressed
+from fedfleet.learn.compression import with_compression
 from fedfleet.learn.objective_terms import with_term
 from fedfleet.learn.zoo import fedavg
 from fedfleet.tasks.model_parts import model_facts
@@ -59,7 +59,7 @@ def _clip(passed: Passed) -> Passed:
 
 def controlled(algorithm: Algorithm) -> Algorithm:
     """Clients with a control variate in their memory, as a term of the gradient and as a hook at the end."""
-    drift = Drift(lambda start, carried: carried.memory["control"])
+    drift = ConstantTerm(lambda start, carried: carried.memory["control"])
     more = with_pass(with_term(algorithm, drift), "", lambda p: replace(p, slots=(CONTROL,), after=(_move_control,)))
     return replace(more, name="control variates")
 
@@ -90,7 +90,7 @@ def registered(task: Task, batch: int, clients: int) -> dict[str, Work]:
         try:
             table = resolve_part("algorithms", {"use": name, "lr": 0.01, "batch": batch}, name)
             made: Algorithm = build_part("algorithms", table, facts)
-            fitted = adapted(made, task, 0)
+            fitted = adapt_task(made, task, 0)
             made.init(fitted.init(0))
         except BadInput as wrong:
             print(f"{name:<16} is left out: {wrong}")
@@ -105,8 +105,8 @@ def methods(task: Task, batch: int, clients: int) -> dict[str, Work]:
     plain: dict[str, Any] = {"lr": 0.01, "batch": batch}
     base = fedavg(**plain)
     more = {
-        "int8 up": compressed(base, up=[int8()]),
-        "int4 up, feedback": compressed(base, up=[int4()], feedback=True),
+        "int8 up": with_compression(base, up=[int8()]),
+        "int4 up, feedback": with_compression(base, up=[int4()], feedback=True),
         "momentum": fedavg(momentum=0.9, **plain),
         "adam": fedavg(lr=0.001, batch=batch, optimiser="adam"),
         "memory": controlled(base),
@@ -209,10 +209,10 @@ def main() -> None:
         return
     import torch
 
-    base, plain = 0.0, stacked(task, device=asked.device, tf32=asked.tf32)
+    base, plain = 0.0, stacked_executor(task, device=asked.device, tf32=asked.tf32)
     theirs = pfl_rounds(asked) if asked.pfl else {}
     for name, (algorithm, fitted) in chosen.items():
-        execute = plain if fitted is task else stacked(fitted, device=asked.device, tf32=asked.tf32)
+        execute = plain if fitted is task else stacked_executor(fitted, device=asked.device, tf32=asked.tf32)
         jobs = algorithm_jobs(replace(bench, task=fitted), algorithm)
         # What is priced by its values is trained before it is known who arrives, and folded from reports.
         in_place = None if algorithm.priced_by_value else fold_work(execute, algorithm, fitted, jobs)
@@ -222,7 +222,7 @@ def main() -> None:
             work()
         torch.cuda.synchronize()
         warm = time.perf_counter() - start
-        seconds, _ = timed(work, asked.device, asked.repeats)
+        seconds, _ = time_work(work, asked.device, asked.repeats)
         base = base or seconds
         print(
             f"{name:<18} {1000 * seconds:8.1f} ms a round, {seconds / base:5.2f}x fedavg, warming up {warm:.1f} s"

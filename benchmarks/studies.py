@@ -19,12 +19,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fedfleet.app.runs import finished
-from fedfleet.app.runs.conditions import kept_conditions
-from fedfleet.app.studies.grid.expansion import expanded
-from fedfleet.app.studies.grid.joint_jobs import groups, shape_of
-from fedfleet.app.studies.grid.run_cache import folders
-from fedfleet.app.studies.grid.run_study import asked_for
+from fedfleet.app.runs import read_finished_run
+from fedfleet.app.runs.conditions import stored_conditions
+from fedfleet.app.studies.grid.expansion import expand_study
+from fedfleet.app.studies.grid.joint_jobs import joint_groups, shape_of
+from fedfleet.app.studies.grid.run_cache import run_folders
+from fedfleet.app.studies.grid.run_study import load_study
 from fedfleet.app.studies.grid.stack_forms import FILE as FORMS
 
 STUDY = """
@@ -102,7 +102,10 @@ def compare(place: Path, asked: argparse.Namespace) -> None:
         go(out)
         found[way] = time.perf_counter() - start, _digests(files[how], out)
         _say(way, how, found)
-    joined = [len(g) for g in groups([c.spec for c in expanded(asked_for(files["stacked"]))], workers=asked.workers)]
+    joined = [
+        len(g)
+        for g in joint_groups([c.spec for c in expand_study(load_study(files["stacked"]))], workers=asked.workers)
+    ]
     print(f"groups that advance together: {joined}")
 
 
@@ -126,9 +129,9 @@ def _file(place: Path, how: str, asked: argparse.Namespace) -> Path:
 
 def _one_by_one(file: Path, out: Path, *, pages: bool) -> None:
     out.mkdir()
-    cells = expanded(asked_for(file))
+    cells = expand_study(load_study(file))
     words: list[str] = []
-    for cell, place in zip(cells, folders(out, cells), strict=True):
+    for cell, place in zip(cells, run_folders(out, cells), strict=True):
         spec = out / f"{place.name}.toml"
         spec.write_text(cell.spec.toml())
         words += [str(spec), str(place)]
@@ -138,8 +141,8 @@ def _one_by_one(file: Path, out: Path, *, pages: bool) -> None:
 def _study(file: Path, out: Path, workers: str, alike: Path | None = None, *, pages: bool) -> None:
     """A study; with the form of stacks that the runs in the folder `alike` computed in, so that bits can be compared."""
     if alike is not None:
-        cells = expanded(asked_for(file))
-        kept = kept_conditions(folders(alike, cells)[0])
+        cells = expand_study(load_study(file))
+        kept = stored_conditions(run_folders(alike, cells)[0])
         out.mkdir()
         (out / FORMS).write_text(json.dumps({shape_of(cells[0].spec): [kept.form, kept.form_threads]}))
     if pages:
@@ -154,8 +157,8 @@ def _run(*words: str) -> None:
 
 
 def _digests(file: Path, out: Path) -> list[str]:
-    cells = expanded(asked_for(file))
-    return [finished(place).metrics["digest"] for place in folders(out, cells)]
+    cells = expand_study(load_study(file))
+    return [read_finished_run(place).metrics["digest"] for place in run_folders(out, cells)]
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 from fedfleet.app.runs import perform
 from fedfleet.app.studies.tune.search import tune
 from fedfleet.app.studies.tune.search_file import search_of
-from fedfleet.measure.statistics.paired_tests import paired
+from fedfleet.measure.statistics.paired_tests import paired_test
 
 FRESH = (101, 102, 103, 104, 105)
 
@@ -45,7 +45,7 @@ def searched(pruner: str, rounds: int, trials: int, seed: int, folder: Path) -> 
         [perform(search.spec(values, seed), folder / f"{pruner}-{name}-{seed}").metrics["accuracy"] for seed in FRESH]
         for name, values in (("best", found["best"]), ("default", {}))
     ]
-    apart = paired(*fresh)
+    apart = paired_test(*fresh)
     return {**found, "fresh_gain": apart.difference, "fresh_low": apart.low, "fresh_high": apart.high}
 
 

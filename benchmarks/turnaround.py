@@ -23,13 +23,13 @@ import grpc
 import numpy as np
 
 from fedfleet.network.protocol.fleet_pb2 import Caller, CheckIn
-from fedfleet.network.protocol.frames import path_of
+from fedfleet.network.protocol.frames import method_path
 from fedfleet.network.security.secrets import run_key, secret_of
-from fedfleet.network.stress.channels import Reached, channel_to
+from fedfleet.network.stress.channels import Target, channel_to
 from fedfleet.network.stress.child_processes import Child
-from fedfleet.network.stress.load_generator import told
+from fedfleet.network.stress.load_generator import load_json
 from fedfleet.network.stress.stress_plan import Dummy
-from fedfleet.network.stress.stress_run import Keys, Stress, hosting_of, loads_of
+from fedfleet.network.stress.stress_run import Keys, Stress, loads_of, server_settings
 
 TRAIN_SECONDS = 1.0  # else the first devices would hand in while the last still wait, on the same processor
 HOST, GENERATOR = "fedfleet.network.stress.stress_server", "fedfleet.network.stress.load_generator"
@@ -39,11 +39,11 @@ def turnaround(stress: Stress) -> dict[str, Any]:
     """Milliseconds from TasksSent to the task in hand."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
-        host = stack.enter_context(Child(HOST, hosting_of(stress, folder, Keys())))
+        host = stack.enter_context(Child(HOST, server_settings(stress, folder, Keys())))
         at = host.answer(120)
         load = loads_of(stress, at, "")[0]
         load = replace(load, waiting=stress.dummy.clients, trace=True, train_seconds=TRAIN_SECONDS)
-        generator = stack.enter_context(Child(GENERATOR, told(load)))
+        generator = stack.enter_context(Child(GENERATOR, load_json(load)))
         generator.answer(120)
         generator.tell({"go": True})
         said = host.answer(600)
@@ -57,18 +57,18 @@ def turnaround(stress: Stress) -> dict[str, Any]:
 
 def burst(calls: int) -> dict[str, Any]:
     """How many of so many calls at once are answered."""
-    stress = Stress(Dummy(calls, 4000, 2)).settled()
+    stress = Stress(Dummy(calls, 4000, 2)).with_defaults()
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
-        host = stack.enter_context(Child(HOST, hosting_of(stress, folder, Keys())))
+        host = stack.enter_context(Child(HOST, server_settings(stress, folder, Keys())))
         return {"calls": calls, "answers": asyncio.run(_called(host.answer(120), calls))}
 
 
 async def _called(at: dict[str, Any], calls: int) -> dict[str, int]:
     key = run_key(Path(at["key"]))
-    channels = [channel_to(Reached(at["address"])) for _ in range(8)]
+    channels = [channel_to(Target(at["address"])) for _ in range(8)]
     await asyncio.gather(*(channel.channel_ready() for channel in channels))
-    check = [channel.unary_unary(path_of("Check")) for channel in channels]
+    check = [channel.unary_unary(method_path("Check")) for channel in channels]
 
     async def one(client: int) -> str:
         caller = Caller(client=client, secret=secret_of(key, client, 1))
@@ -95,7 +95,7 @@ def main() -> None:
     asked = words.parse_args()
     dummy = Dummy(asked.clients, asked.payload_bytes, asked.rounds)
     got = {
-        "turnaround_ms": turnaround(Stress(dummy, transmitters=asked.transmitters).settled()),
+        "turnaround_ms": turnaround(Stress(dummy, transmitters=asked.transmitters).with_defaults()),
         "burst": burst(asked.burst),
     }
     print(json.dumps(got) if asked.json else "\n".join(f"{name}: {value}" for name, value in got.items()))

@@ -8,7 +8,7 @@ from typing import Any
 
 from docs.python_page import python_page
 from fedfleet.app.cli.main import FEDFLEET
-from fedfleet.app.spec.parameter_text import around_any, describe
+from fedfleet.app.spec.parameter_text import describe, wrapper_parameters
 from fedfleet.app.terminal.lazy_commands import group_command
 from fedfleet.core.registry import KINDS, builder, names
 
@@ -37,7 +37,7 @@ def parts_page() -> str:
                 "",
                 "Keys of [algorithm] beside the algorithm's own, applied in this order.",
             ]
-            lines += table(around_any())
+            lines += table(wrapper_parameters())
     return "\n".join(lines) + "\n"
 
 

@@ -132,7 +132,7 @@ def tried(piece: Piece) -> dict[str, Any]:
         return json.loads(piece.file.read_text())
     from fedfleet.app.assemble import assemble
     from fedfleet.app.spec import resolve
-    from fedfleet.app.studies.predict.participation import foreseen, other_seeds
+    from fedfleet.app.studies.predict.participation import expected_participation, other_seeds
     from fedfleet.app.studies.predict.prediction import predict
     from fedfleet.core.errors import BadInput
 
@@ -143,7 +143,7 @@ def tried(piece: Piece) -> dict[str, Any]:
             setup = assemble(spec)
         except BadInput:  # a state that is never ready
             continue
-        if foreseen(setup, other_seeds(spec.seed, 1))[0][0].commits >= FEWEST:
+        if expected_participation(setup, other_seeds(spec.seed, 1))[0][0].commits >= FEWEST:
             break
     else:
         raise SystemExit(f"{piece.file.stem}: no fleet in {TRIES} tries makes {FEWEST} commits")
@@ -190,7 +190,7 @@ def _before(found: Any, piece: Piece) -> dict[str, Any]:
     from fedfleet.simulation.dry_run import dry_run
 
     spec, fleet, small, ideal = found.setup.spec, found.fleet, found.reference.small, found.reference.ideal
-    few = assemble(ideal_spec(spec, FEW, spec.stop["rounds"], beside=True), found.setup.task)
+    few = assemble(ideal_spec(spec, FEW, spec.stop["rounds"], fixed_length=True), found.setup.task)
     part = dry_run(replace(few.plan, stop=replace(few.plan.stop, commits=len(small) - 1)), few.world)
 
     def told(who: Any, noise: float) -> Any:
@@ -206,12 +206,12 @@ def _before(found: Any, piece: Piece) -> dict[str, Any]:
 
 
 def _trained(setup: Any) -> dict[str, Any]:
-    from fedfleet.app.assemble import executing
+    from fedfleet.app.assemble import open_executor
     from fedfleet.core.events import Evaluated, ModelCommitted
     from fedfleet.simulation.simulator import simulate
 
     start, log = time.perf_counter(), list[Any]()
-    with executing(setup) as execute:
+    with open_executor(setup) as execute:
         simulate(
             setup.plan,
             setup.world,
@@ -268,7 +268,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--band", type=Path, help="write the error band to this file")
     parser.add_argument("--publish", action="store_true", help="write studies/predict.json and studies/predict.md")
     asked = parser.parse_args(argv)
-    from fedfleet.executors.process_map import in_processes
+    from fedfleet.executors.process_map import map_in_processes
 
     pieces = [
         Piece(asked.split, task, i, asked.out)
@@ -277,7 +277,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     ]
     start = time.perf_counter()
     rows = sorted(
-        (row for _, row in in_processes(tried, pieces, asked.workers)),
+        (row for _, row in map_in_processes(tried, pieces, asked.workers)),
         key=lambda row: (row["task"], int(row["name"].rpartition("-")[2])),
     )
     found = {name: summary(some) for name, some in groups(rows).items()}

@@ -145,7 +145,7 @@ def _choose(selector: str, pace: dict[str, Any]) -> dict[str, Any]:
 
 def outcome_of(case: Case, out: Path) -> Outcome:
     """Run a case, or read what it gave; a pair that does not fit says why."""
-    from fedfleet.app.runs import finished, perform
+    from fedfleet.app.runs import perform, read_finished_run
     from fedfleet.app.spec import resolve
     from fedfleet.core.errors import BadInput, FedFleetError
     from fedfleet.measure.accuracy import final_accuracy, time_to_accuracy
@@ -162,7 +162,7 @@ def outcome_of(case: Case, out: Path) -> Outcome:
             open(os.devnull, "w") as nowhere,
             contextlib.redirect_stderr(nowhere),
         ):  # doubts about fleets that are meant so
-            done = finished(folder) if cached else perform(spec, folder)
+            done = read_finished_run(folder) if cached else perform(spec, folder)
     except BadInput as wrong:
         return Outcome(refused=str(wrong))
     except FedFleetError as wrong:

@@ -29,17 +29,17 @@ from fedfleet.core.records import DROPPED, LOST, Cost, Ints, Stop
 from fedfleet.core.registry import builder, parameters
 from fedfleet.core.rng import client_keys, stream
 from fedfleet.core.sources import FaultSource, World
-from fedfleet.core.stages import STAGES, Spent, staged
+from fedfleet.core.stages import STAGES, StageSeconds, source_from_stages
 from fedfleet.measure.tasks import RUNNING, task_table
-from fedfleet.measure.traffic import beside, traffic, wasted_work
+from fedfleet.measure.traffic import extra_traffic, traffic, wasted_work
 from fedfleet.pace.rounds import deadline
-from fedfleet.simulation.audit import decide_again, run_again
+from fedfleet.simulation.audit import audit_by_rerun, audit_decisions
 from fedfleet.simulation.checkpoints import Checkpoints, restore
 from fedfleet.simulation.simulator import simulate
 from fedfleet.store import journal as journals
 from fedfleet.store.journal_rows import encode
 from fedfleet.testing.toys import consensus, no_data, opaque_executor
-from fedfleet.world.downtime import crashes, outages, reachable
+from fedfleet.world.downtime import crashes, outages, reachable_states
 from fedfleet.world.faults import FaultRecipe, all_of, delayed, lossy, repeated, slowed
 from fedfleet.world.states import always_on, interval_states
 from tests.worlds import Fleet, toy_plan, traces_of
@@ -89,13 +89,13 @@ def world_of(fleet: Fleet, faults: FaultRecipe | None, seed: int = 5) -> World:
     states = always_on()(fleet.keys, 0) if on else interval_states(traces_of(fleet.ready, fleet.periods))
     made: FaultSource | None = None if faults is None else faults(fleet.keys, seed)
 
-    def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
+    def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> StageSeconds:
         del cost, start
         whole = shortest[clients] * (1.0 + tasks % 3)
         return {"download": whole / 4, "compute": whole / 2, "upload": whole / 4}
 
-    devices = staged(stages, ["toy"] * len(fleet))
-    return World(fleet.keys, devices, reachable(states, made), no_data(len(fleet)), faults=made)
+    devices = source_from_stages(stages, ["toy"] * len(fleet))
+    return World(fleet.keys, devices, reachable_states(states, made), no_data(len(fleet)), faults=made)
 
 
 def random_fleet(rng: np.random.Generator) -> Fleet:
@@ -163,11 +163,11 @@ class OneCheckpoint:
     steps: int = 0
     heard: int = 0  # events until then
 
-    def settled(self, sim: Any) -> None:
+    def save_if_due(self, sim: Any) -> None:
         self.steps += 1
         if self.steps == self.at:
             self.inner.saved_at = sim.state.book.version - 1
-            self.inner.settled(sim)
+            self.inner.save_if_due(sim)
             self.heard = len(self.log)
 
 
@@ -183,9 +183,9 @@ def check_case(name: str, case: int, folder: Path) -> Counter[str]:
     world, eager = world_of(fleet, wrong.recipe(), case), bool(case % 3 == 0)
     log: list[Event] = []
     folder.mkdir(parents=True, exist_ok=True)
-    keeper = OneCheckpoint(Checkpoints(folder, journals.in_memory(), 1), log, int(rng.integers(1, 25)))
+    keeper = OneCheckpoint(Checkpoints(folder, journals.memory_journal(), 1), log, int(rng.integers(1, 25)))
     simulate(plan, world, opaque_executor(), keeper=keeper, eager=eager, watch=log.extend)
-    found = check_fates(log)
+    result = check_fates(log)
     check_sums(log)
     end = log[-1]
     assert isinstance(end, RunEnded) and end.reason == "rounds", f"it ended by {end}"
@@ -195,8 +195,8 @@ def check_case(name: str, case: int, folder: Path) -> Counter[str]:
         tail: list[Event] = []
         simulate(plan, world, opaque_executor(), resume=back.sim, eager=eager, watch=tail.extend)
         assert rows_of(tail) == rows_of(log[keeper.heard :]), "resumed, it goes on otherwise"
-        found["resumed"] += 1
-    return found
+        result["resumed"] += 1
+    return result
 
 
 def rows_of(log: list[Event]) -> list[Any]:
@@ -270,7 +270,7 @@ def check_sums(log: list[Event]) -> None:
                 assert up[i] == sizes[task] == MODEL_BYTES and down[i] == MODEL_BYTES
             elif task in struck:
                 assert up[i] < MODEL_BYTES
-    more = beside(log)
+    more = extra_traffic(log)
     moved = traffic(tasks, log[-1].time, more)
     again = sum(e.bytes_up for e in log if isinstance(e, ReportUnwanted) and e.reason == "again")
     assert math.isclose(moved.bytes_up, sum(float(e.spent.get("bytes_up", np.zeros(1)).sum()) for e in spent) + again)
@@ -281,5 +281,5 @@ def check_sums(log: list[Event]) -> None:
 def check_audits(plan: Plan, world: World, log: list[Event], *, eager: bool) -> None:
     """The run can be derived again, with and without training."""
     rows = list(enumerate(rows_of(log), 1))
-    assert run_again(plan, world, opaque_executor(), rows, eager=eager).events == len(log)
-    decide_again(plan, world, rows)
+    assert audit_by_rerun(plan, world, opaque_executor(), rows, eager=eager).events == len(log)
+    audit_decisions(plan, world, rows)

@@ -23,11 +23,11 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 def blocks(language):
     """Fenced blocks of a language in all pages, each with a name."""
-    found = []
+    result = []
     for path in PAGES:
         for i, text in enumerate(re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.M | re.S)):
-            found.append(pytest.param(text, id=f"{path.relative_to(ROOT)}:{i}"))
-    return found
+            result.append(pytest.param(text, id=f"{path.relative_to(ROOT)}:{i}"))
+    return result
 
 
 def test_imports_point_one_way():
@@ -100,8 +100,8 @@ def test_docstring_examples():
     for module in pkgutil.walk_packages(fedfleet.__path__, "fedfleet."):
         if module.name == "fedfleet.tasks.kernels" and find_spec("triton") is None:
             continue  # Triton comes with CUDA builds of torch only
-        found = find_spec(module.name)
-        if found and found.origin and ">>>" in Path(found.origin).read_text(encoding="utf-8"):
+        result = find_spec(module.name)
+        if result and result.origin and ">>>" in Path(result.origin).read_text(encoding="utf-8"):
             results = doctest.testmod(import_module(module.name))
             assert results.failed == 0, module.name
 

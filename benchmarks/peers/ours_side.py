@@ -23,7 +23,7 @@ from fedfleet.core.records import Context
 from fedfleet.core.rng import orders
 from fedfleet.core.trees import Tree
 from fedfleet.executors.naive import naive_loop
-from fedfleet.executors.stacked.executor import stacked, train_cohort
+from fedfleet.executors.stacked.executor import stacked_executor, train_cohort
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.learn.optimisers import sgd
 from fedfleet.learn.zoo import fedavg
@@ -78,7 +78,7 @@ def run(work: Work, task: Task, asked: dict[str, Any]) -> Round:
     local = method.local(0, {})
     assert isinstance(local, LocalPass)
     jobs, fold = our_jobs(work, local), method.fold
-    executor = stacked(task, device=work.device, threads=asked["threads"], form=asked["form"], tf32=work.tf32)
+    executor = stacked_executor(task, device=work.device, threads=asked["threads"], form=asked["form"], tf32=work.tf32)
     assert fold.exact is not None
 
     def one(params: Tree) -> Tree:

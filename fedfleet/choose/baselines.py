@@ -7,9 +7,9 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Le
 
-from fedfleet.choose.durations import SEES, foreseen
+from fedfleet.choose.durations import SEES, predicted_seconds
 from fedfleet.choose.ranks import best
-from fedfleet.choose.wrappers import among, remembering
+from fedfleet.choose.wrappers import add_state, restrict_candidates
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Draw, Selector, State
 from fedfleet.core.records import FOLDED, Assignments, Bools, Ended, Floats, Ints, Roster, whole_work
@@ -26,11 +26,11 @@ def round_robin() -> Selector:
     """
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        return _fewest(state[_ASKED], roster, n, draw)
+        return _pick_fewest(state[_ASKED], roster, n, draw)
 
     def learn(state: State, ended: Ended, now: float) -> State:
         del now
-        return {_ASKED: _counted(state[_ASKED], ended.clients)}
+        return {_ASKED: _add_counts(state[_ASKED], ended.clients)}
 
     return Selector("round_robin", pick, learn, initial=lambda clients: {_ASKED: _zeros(clients)}, sees=(_UNTOLD,))
 
@@ -46,17 +46,23 @@ def fair(selector: Selector | None = None, *, cap: Annotated[float, Ge(1), Le(1e
             "choose.cap: fair around a selector needs to know who has had enough; say cap = 2 for twice the mean"
         )
     if selector is None:
-        kept = Selector("fair", _least, lambda s, ended, now: _gave(s, ended), initial=_nobody_gave, sees=(_UNTOLD,))
+        tracking = Selector(
+            "fair",
+            _pick_least_contributing,
+            lambda s, ended, now: _count_contributions(s, ended),
+            initial=_no_contributions,
+            sees=(_UNTOLD,),
+        )
     else:
-        kept = remembering(selector, _nobody_gave, _gave, (_UNTOLD,))
+        tracking = add_state(selector, _no_contributions, _count_contributions, (_UNTOLD,))
     if cap is None:
-        return kept
+        return tracking
 
-    def allowed(state: State, roster: Roster) -> Bools:
-        given: Ints = state[_GIVEN]
-        return given[roster.clients] + roster.stats[_UNTOLD] <= np.ceil(cap * float(given.mean()))
+    def below_cap(state: State, roster: Roster) -> Bools:
+        counts: Ints = state[_GIVEN]
+        return counts[roster.clients] + roster.stats[_UNTOLD] <= np.ceil(cap * float(counts.mean()))
 
-    return among(kept, allowed, "fair" if selector is None else f"fair({selector.name})")
+    return restrict_candidates(tracking, below_cap, "fair" if selector is None else f"fair({selector.name})")
 
 
 def fastest() -> Selector:
@@ -64,34 +70,34 @@ def fastest() -> Selector:
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         del state
-        return whole_work(roster.clients[best(-foreseen(roster), roster.keys, n, draw, "fastest")])
+        return whole_work(roster.clients[best(-predicted_seconds(roster), roster.keys, n, draw, "fastest")])
 
     return Selector("fastest", pick, sees=SEES)
 
 
-def _least(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-    return _fewest(state[_GIVEN], roster, n, draw)
+def _pick_least_contributing(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
+    return _pick_fewest(state[_GIVEN], roster, n, draw)
 
 
-def _fewest(counts: Ints, roster: Roster, n: int, draw: Draw) -> Assignments:
+def _pick_fewest(counts: Ints, roster: Roster, n: int, draw: Draw) -> Assignments:
     """Those with the smallest counts, with what the selector has not yet been told of."""
     so_far: Floats = counts[roster.clients] + roster.stats[_UNTOLD]
     return whole_work(roster.clients[best(-so_far, roster.keys, n, draw, "fewest")])
 
 
-def _nobody_gave(clients: int) -> State:
+def _no_contributions(clients: int) -> State:
     return {_GIVEN: _zeros(clients)}
 
 
-def _gave(state: State, ended: Ended) -> State:
-    return {_GIVEN: _counted(state[_GIVEN], ended.clients[ended.fate == FOLDED])}
+def _count_contributions(state: State, ended: Ended) -> State:
+    return {_GIVEN: _add_counts(state[_GIVEN], ended.clients[ended.fate == FOLDED])}
 
 
 def _zeros(clients: int) -> Array:
     return np.zeros(clients, np.int32)
 
 
-def _counted(counts: Array, clients: Ints) -> Array:
+def _add_counts(counts: Array, clients: Ints) -> Array:
     after = counts.copy()
     np.add.at(after, clients, 1)
     return after

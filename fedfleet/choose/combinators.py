@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedfleet.choose.ranks import best, whole_number
+from fedfleet.choose.ranks import best, round_at_random
 from fedfleet.choose.uniform import uniform
-from fedfleet.choose.wrappers import remembering, together
+from fedfleet.choose.wrappers import add_state, merge_picks
 from fedfleet.core.limits import Count, Fraction
 from fedfleet.core.parts import Draw, Selector, State
 from fedfleet.core.records import Assignments, Bools, Ended, Floats, Ints, Roster
@@ -35,32 +35,34 @@ def explore(
         tried[ended.clients] = True
         return {_TRIED: tried}
 
-    kept = remembering(inner, initial, learn, ("untold",))
+    tracking = add_state(inner, initial, learn, ("untold",))
 
     def explorers(state: State, roster: Roster, n: int, draw: Draw) -> Bools:
         now = max(floor, share * decay**draw.round)
         new = np.flatnonzero(~state[_TRIED][roster.clients] & (roster.stats["untold"] == 0))
-        wanted = min(whole_number(n * now, draw, "explore/share"), len(new))
-        found: Bools = np.zeros(len(roster.clients), np.bool_)
-        found[new[best(np.zeros(len(new)), roster.keys[new], wanted, draw, "explore")]] = True
-        return found
+        wanted = min(round_at_random(n * now, draw, "explore/share"), len(new))
+        result: Bools = np.zeros(len(roster.clients), np.bool_)
+        result[new[best(np.zeros(len(new)), roster.keys[new], wanted, draw, "explore")]] = True
+        return result
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         chosen = explorers(state, roster, n, draw)
         if not chosen.any():
-            return kept.pick(state, roster, n, draw)
-        asked = kept.pick(state, roster.only(chosen), int(chosen.sum()), draw)
+            return tracking.pick(state, roster, n, draw)
+        assignments = tracking.pick(state, roster.only(chosen), int(chosen.sum()), draw)
         left = roster.only(~chosen)
-        return together([asked, kept.pick(state, left, min(n - len(asked.clients), len(left.clients)), draw)])
+        return merge_picks(
+            [assignments, tracking.pick(state, left, min(n - len(assignments.clients), len(left.clients)), draw)]
+        )
 
     def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
-        assert kept.probe is not None
+        assert tracking.probe is not None
         chosen = explorers(state, roster, n, draw)
         places, left = n - int(chosen.sum()), roster.only(~chosen)
-        looked, stat = kept.probe(state, left, min(places, len(left.clients)), draw)
-        return looked if places else looked[:0], stat  # whoever explores is asked whatever a look would say
+        probed, stat = tracking.probe(state, left, min(places, len(left.clients)), draw)
+        return probed if places else probed[:0], stat  # whoever explores is asked whatever a look would say
 
-    return replace(kept, name=f"explore({inner.name})", pick=pick, probe=None if kept.probe is None else probe)
+    return replace(tracking, name=f"explore({inner.name})", pick=pick, probe=None if tracking.probe is None else probe)
 
 
 def per_user(selector: Selector | None = None, *, most: Count = 1) -> Selector:
@@ -71,26 +73,26 @@ def per_user(selector: Selector | None = None, *, most: Count = 1) -> Selector:
     """
     inner = uniform() if selector is None else selector
 
-    def room_of(roster: Roster) -> Floats:
+    def free_places(roster: Roster) -> Floats:
         return np.where(roster.stats["user"] < 0, np.inf, most - roster.stats["user_tasks"])
 
     def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
         assert inner.probe is not None
-        few = roster.only(room_of(roster) > 0)
+        few = roster.only(free_places(roster) > 0)
         return inner.probe(state, few, min(n, len(few.clients)), draw)
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        user, room = roster.stats["user"].astype(np.int64), room_of(roster)
+        user, room = roster.stats["user"].astype(np.int64), free_places(roster)
         left, picks = room > 0, list[Assignments]()
         while True:
             few = roster.only(left)
-            asked = inner.pick(state, few, min(n, len(few.clients)), draw)
-            at = np.searchsorted(roster.clients, asked.clients)
-            stay = _place_of_each(user[at]) < room[at]
-            picks.append(asked.only(np.flatnonzero(stay)))
+            assignments = inner.pick(state, few, min(n, len(few.clients)), draw)
+            at = np.searchsorted(roster.clients, assignments.clients)
+            stay = _rank_within_user(user[at]) < room[at]
+            picks.append(assignments.only(np.flatnonzero(stay)))
             n -= int(stay.sum())
             if stay.all() or not n:
-                return together(picks)
+                return merge_picks(picks)
             # Whoever was turned away has a user without room, so that each turn leaves fewer users.
             taken = np.bincount(user[at[stay & (user[at] >= 0)]], minlength=int(user.max()) + 1)
             room = np.where(user < 0, room, room - taken[user])
@@ -107,7 +109,7 @@ def per_user(selector: Selector | None = None, *, most: Count = 1) -> Selector:
     )
 
 
-def _place_of_each(users: Ints) -> Ints:
+def _rank_within_user(users: Ints) -> Ints:
     """How many of the same user stand before each.
 
     >>> _place_of_each(np.array([4, 2, 4, 4, 2])).tolist()
@@ -116,6 +118,6 @@ def _place_of_each(users: Ints) -> Ints:
     order = np.argsort(users, kind="stable")
     ranked = users[order]
     first = np.searchsorted(ranked, ranked, side="left")
-    found = np.zeros(len(users), np.int64)
-    found[order] = np.arange(len(users)) - first
-    return found
+    result = np.zeros(len(users), np.int64)
+    result[order] = np.arange(len(users)) - first
+    return result

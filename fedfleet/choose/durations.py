@@ -15,12 +15,12 @@ SEES = ("compute_seconds", "transfer_seconds", "latency_seconds")
 SECONDS, CENSORED = "seconds", "censored"
 
 
-def nothing_seen(clients: int) -> dict[str, Array]:
+def empty_durations(clients: int) -> dict[str, Array]:
     """The columns before any task ended: seconds (NaN: not known), and whether they are no more than a lower bound."""
     return {SECONDS: np.full(clients, np.nan), CENSORED: np.zeros(clients, np.bool_)}
 
 
-def seen(state: State, ended: Ended) -> dict[str, Array]:
+def update_durations(state: State, ended: Ended) -> dict[str, Array]:
     """The columns after these tasks ended. Whoever cannot do the work at all takes for ever."""
     seconds, censored = state[SECONDS].copy(), state[CENSORED].copy()
     cut = (ended.fate == LOST) | (ended.fate == DROPPED)
@@ -34,7 +34,7 @@ def seen(state: State, ended: Ended) -> dict[str, Array]:
     return {SECONDS: seconds, CENSORED: censored}
 
 
-def foreseen(roster: Roster) -> Floats:
+def predicted_seconds(roster: Roster) -> Floats:
     """The seconds of a trip, without unavailable time; infinite for whoever cannot make it. For a selector that sees SEES."""
     compute, transfer, latency = (roster.stats[name] for name in SEES)
     with np.errstate(invalid="ignore"):  # infinite less infinite, for devices that cannot do it
@@ -42,9 +42,9 @@ def foreseen(roster: Roster) -> Floats:
     return np.where(np.isnan(total), np.inf, total)
 
 
-def expected(state: State, roster: Roster) -> Floats:
+def expected_seconds(state: State, roster: Roster) -> Floats:
     """What a task of each candidate should take: as the last one that was seen to its end, else as foreseen, and no less than
     one that was cut off had taken."""
-    known, ahead = state[SECONDS][roster.clients], foreseen(roster)
+    known, predicted = state[SECONDS][roster.clients], predicted_seconds(roster)
     open_ended = state[CENSORED][roster.clients]
-    return np.where(np.isnan(known), ahead, np.where(open_ended, np.fmax(known, ahead), known))
+    return np.where(np.isnan(known), predicted, np.where(open_ended, np.fmax(known, predicted), known))

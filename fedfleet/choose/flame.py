@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedfleet.choose.durations import SEES, expected, nothing_seen, seen
+from fedfleet.choose.durations import SEES, empty_durations, expected_seconds, update_durations
 from fedfleet.choose.ranks import best
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import TasksSpent
@@ -48,17 +48,17 @@ def flame(
         )
 
     def initial(clients: int) -> State:
-        found = {"loss": np.full(clients, _FIRST_LOSS), **nothing_seen(clients)}
+        result = {"loss": np.full(clients, _FIRST_LOSS), **empty_durations(clients)}
         if energy:
-            found |= {"drained": np.zeros(clients), "drew": np.full(clients, joules), "day": np.zeros(1)}
-        return found
+            result |= {"drained": np.zeros(clients), "drew": np.full(clients, joules), "day": np.zeros(1)}
+        return result
 
     def learn(state: State, ended: Ended, now: float) -> State:
         del now
-        return {**state, "loss": _losses(state["loss"], ended), **seen(state, ended)}
+        return {**state, "loss": _losses(state["loss"], ended), **update_durations(state, ended)}
 
     def charge(state: State, spent: TasksSpent) -> State:
-        return {**state, **_drawn(state, spent, joules, _day(spent.time, recharge))}
+        return {**state, **_update_energy(state, spent, joules, _day(spent.time, recharge))}
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         if energy:
@@ -70,7 +70,7 @@ def flame(
         else:
             power = 1.0
         stat = state["loss"][roster.clients] * np.sqrt(roster.samples)
-        worth = stat * time_factor(expected(state, roster), seconds, alpha) * power
+        worth = stat * time_factor(expected_seconds(state, roster), seconds, alpha) * power
         user = roster.stats["user"].astype(np.int64)
         chosen = (_best_devices if by == "best" else _best_users)(worth, user, roster, n, draw, devices)
         return whole_work(roster.clients[chosen])
@@ -105,9 +105,9 @@ def _losses(known: Array, ended: Ended) -> Array:
     reported = ended.stats.get("loss")
     if reported is None:
         return known
-    found, told = known.copy(), np.isfinite(reported)
-    found[ended.clients[told]] = reported[told]
-    return found
+    result, has_loss = known.copy(), np.isfinite(reported)
+    result[ended.clients[has_loss]] = reported[has_loss]
+    return result
 
 
 def _day(now: float, recharge: float) -> float:
@@ -121,17 +121,17 @@ def _drain(state: State, clients: Ints, day: float) -> Floats:
     return so_far + state["drew"][clients]
 
 
-def _drawn(state: State, spent: TasksSpent, joules: float, day: float) -> dict[str, Array]:
+def _update_energy(state: State, spent: TasksSpent, joules: float, day: float) -> dict[str, Array]:
     began = np.zeros(len(spent.tasks), np.bool_)
     for column in spent.spent.values():
         began |= column != 0  # NaN too: unknown is not nothing
-    took = spent.spent.get("joules", np.full(len(spent.tasks), np.nan))
-    took = np.where(began, np.where(np.isnan(took), joules, took), 0.0)
+    drawn = spent.spent.get("joules", np.full(len(spent.tasks), np.nan))
+    drawn = np.where(began, np.where(np.isnan(drawn), joules, drawn), 0.0)
     drained, drew = state["drained"].copy(), state["drew"].copy()
     if day != state["day"][0]:
         drained[:] = 0.0
-    np.add.at(drained, spent.clients, took)
-    drew[spent.clients[began]] = took[began]
+    np.add.at(drained, spent.clients, drawn)
+    drew[spent.clients[began]] = drawn[began]
     return {"drained": drained, "drew": drew, "day": np.array([day], np.float64)}
 
 

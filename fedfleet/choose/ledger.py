@@ -18,7 +18,10 @@ from fedfleet.core.trees import Array
 
 _CLIENTS = "log"
 _LOG = "log."
-_LEAST, _PART = 1024, 256  # the log is written out when it holds more rows than this, and than this part of all
+_MIN_LOG_ROWS, _LOG_FRACTION = (
+    1024,
+    256,
+)  # the log is written out when it holds more rows than this, and than this part of all
 
 
 def ledger(clients: int, kinds: Mapping[str, type[Any]]) -> dict[str, Array]:
@@ -33,50 +36,50 @@ def ledger(clients: int, kinds: Mapping[str, type[Any]]) -> dict[str, Array]:
     return {**columns, **logs, _CLIENTS: np.zeros(0, np.int64)}
 
 
-def looked_up(state: State, name: str, clients: Ints) -> NDArray[Any]:
+def look_up(state: State, name: str, clients: Ints) -> NDArray[Any]:
     """What a column says of these clients, who are in ascending order."""
     column, log, new = state[name], state[_CLIENTS], state[_LOG + name]
     if len(clients) == len(column):
-        return whole(state, name)
-    found = column[clients]
+        return full_column(state, name)
+    result = column[clients]
     if not len(log) or not len(clients):
-        return found
+        return result
     if len(clients) < len(log):
         at = np.minimum(np.searchsorted(log, clients), len(log) - 1)
         there = log[at] == clients
-        found[there] = new[at[there]]
+        result[there] = new[at[there]]
     else:
         at = np.minimum(np.searchsorted(clients, log), len(clients) - 1)
         there = clients[at] == log
-        found[at[there]] = new[there]
-    return found
+        result[at[there]] = new[there]
+    return result
 
 
-def whole(state: State, name: str) -> NDArray[Any]:
+def full_column(state: State, name: str) -> NDArray[Any]:
     """A column for everyone; to be read only."""
     column, log = state[name], state[_CLIENTS]
     if not len(log):
         return column
-    found = column.copy()
-    found[log] = state[_LOG + name]
-    return found
+    result = column.copy()
+    result[log] = state[_LOG + name]
+    return result
 
 
-def written(state: State, clients: Ints, rows: Mapping[str, NDArray[Any]]) -> dict[str, Array]:
+def write_rows(state: State, clients: Ints, rows: Mapping[str, NDArray[Any]]) -> dict[str, Array]:
     """The state in which these clients, ascending and each once, have these entries in all columns of the ledger."""
     log = state[_CLIENTS]
     both = np.union1d(log, clients)
     old, new = np.searchsorted(both, log), np.searchsorted(both, clients)
-    full = len(both) > max(_LEAST, len(state[next(iter(rows))]) // _PART)
-    found: dict[str, Array] = dict(state)
+    full = len(both) > max(_MIN_LOG_ROWS, len(state[next(iter(rows))]) // _LOG_FRACTION)
+    result: dict[str, Array] = dict(state)
     for name, values in rows.items():
         entries = np.empty(len(both), state[name].dtype)
         entries[old] = state[_LOG + name]
         entries[new] = values
-        found[_LOG + name] = entries[:0] if full else entries
+        result[_LOG + name] = entries[:0] if full else entries
         if full:
             column = state[name].copy()
             column[both] = entries
-            found[name] = column
-    found[_CLIENTS] = both[:0] if full else both
-    return found
+            result[name] = column
+    result[_CLIENTS] = both[:0] if full else both
+    return result

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from fedfleet.choose.uniform import uniform
-from fedfleet.choose.wrappers import among
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.choose.wrappers import restrict_candidates
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.limits import Natural
 from fedfleet.core.part_facts import FleetFacts
 from fedfleet.core.parts import Selector, State
@@ -29,7 +29,11 @@ def only(
     In edge runs clients are users, whose kind says how many devices they have, and so are the numbers under a tag.
     """
     inner = uniform() if selector is None else selector
-    named = [np.array(ids, np.int64), *(_of_kind(k, fleet) for k in kinds), *(_of_tag(t, fleet) for t in tags)]
+    named = [
+        np.array(ids, np.int64),
+        *(_clients_of_kind(k, fleet) for k in kinds),
+        *(_clients_with_tag(t, fleet) for t in tags),
+    ]
     members = np.unique(np.concatenate(named))
     if not len(members):
         raise BadInput("choose: only names nobody; name clients with ids = [..], kinds = [..] or tags = [..]")
@@ -45,23 +49,23 @@ def only(
                 f"choose: only names nobody whom {inner.name!r} inside it may ask; let the two name clients in common"
             )
 
-    def allowed(state: State, roster: Roster) -> Bools:
+    def is_member(state: State, roster: Roster) -> Bools:
         del state
         return np.isin(roster.clients, members)
 
-    return replace(among(inner, allowed, f"only({inner.name})"), members=members)
+    return replace(restrict_candidates(inner, is_member, f"only({inner.name})"), members=members)
 
 
-def _of_kind(kind: str, fleet: FleetFacts) -> Ints:
+def _clients_of_kind(kind: str, fleet: FleetFacts) -> Ints:
     kinds = np.array(fleet.kinds, np.str_)
-    found = np.flatnonzero(kinds == kind)
-    if not len(found):
-        raise BadInput(f"choose.kinds: no device is of kind {kind!r}{nearest(kind, np.unique(kinds).tolist())}")
-    return found
+    result = np.flatnonzero(kinds == kind)
+    if not len(result):
+        raise BadInput(f"choose.kinds: no device is of kind {kind!r}{suggest_name(kind, np.unique(kinds).tolist())}")
+    return result
 
 
-def _of_tag(tag: str, fleet: FleetFacts) -> Ints:
+def _clients_with_tag(tag: str, fleet: FleetFacts) -> Ints:
     if tag not in fleet.tags:
-        hint = nearest(tag, fleet.tags) or "; name clients under it with world.tags"
+        hint = suggest_name(tag, fleet.tags) or "; name clients under it with world.tags"
         raise BadInput(f"choose.tags: nobody has the tag {tag!r}{hint}")
     return fleet.tags[tag]

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfleet.choose.ledger import ledger, looked_up, whole, written
+from fedfleet.choose.ledger import full_column, ledger, look_up, write_rows
 from fedfleet.choose.uniform import smallest
 from fedfleet.choose.utility import (
     Singles,
-    forgotten,
     largest,
+    normalise_utility,
     nth_largest,
+    penalise_slow,
     preferred_seconds,
-    race,
-    slowed,
-    spread_out,
-    worth,
+    statistical_utility,
+    temporal_uncertainty,
+    weighted_sample,
 )
 from fedfleet.core.limits import Count, Fraction, Natural, NonNegative, Share
 from fedfleet.core.parts import Draw, Selector, State
@@ -41,9 +41,9 @@ from fedfleet.core.rng import hash_keys, uniforms
 # What is known of each client: utility and the round of the report that told it (0: none did), seconds of its last trip or how long
 # it was waited for in vain (0: not known, infinite: its device cannot do the work), and how many of its tasks have ended.
 _COLUMNS = {"utility": np.float32, "last": np.int32, "seconds": np.float32, "times": np.uint16}
-_BRIEFEST = 1e-30
+_MIN_SECONDS = 1e-30
 _FLAT, _SHARP = 0.1, 5.0  # changes of utility that make the pacer patient, and impatient
-_MOST_BARRED = 0.3  # of those who could be asked
+_MAX_BLACKLISTED = 0.3  # of those who could be asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +116,13 @@ def oort(
         return {**ledger(clients, _COLUMNS), **own, "history": np.full(2 * pacer_step, np.nan)}
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        return whole_work(roster.clients[_chosen(_scene(rules, state, roster, draw), min(n, len(roster.clients)))])
+        return whole_work(
+            roster.clients[_choose_clients(_pick_context(rules, state, roster, draw), min(n, len(roster.clients)))]
+        )
 
     def learn(state: State, ended: Ended, now: float) -> State:
         del now
-        return _learnt(rules, state, ended)
+        return _learn(rules, state, ended)
 
     return Selector("oort", pick, learn, initial=initial, by_reports=True)
 
@@ -129,7 +131,7 @@ def oort(
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
+class _PickContext:
     """What one pick looks at: the columns are as long as the roster."""
 
     rules: _Rules
@@ -146,95 +148,95 @@ class _Scene:
         return hash_keys(self.draw.seed, f"oort/{label}", self.roster.keys[at], pick)
 
 
-def _scene(rules: _Rules, state: State, roster: Roster, draw: Draw) -> _Scene:
-    seconds, last = (looked_up(state, name, roster.clients) for name in ("seconds", "last"))
+def _pick_context(rules: _Rules, state: State, roster: Roster, draw: Draw) -> _PickContext:
+    seconds, last = (look_up(state, name, roster.clients) for name in ("seconds", "last"))
     share = float(state["preferred"][0])
-    preferred = preferred_seconds(whole(state, "seconds"), share) if rules.penalty else math.inf
-    return _Scene(rules, state, roster, draw, seconds, last, preferred)
+    preferred = preferred_seconds(full_column(state, "seconds"), share) if rules.penalty else math.inf
+    return _PickContext(rules, state, roster, draw, seconds, last, preferred)
 
 
-def _chosen(scene: _Scene, n: int) -> Ints:
+def _choose_clients(context: _PickContext, n: int) -> Ints:
     """The places of those who are asked on the roster."""
-    able = scene.seconds < np.inf
-    willing = able & ~_barred(scene, able)
-    told = scene.last > 0
-    known, new = np.flatnonzero(willing & told), np.flatnonzero(willing & ~told)
-    by_score = _places_by_score(scene, n, len(known), len(new))
-    parts = [_by_score(scene, known, by_score), _newcomers(scene, new, min(n - by_score, len(new)))]
+    able = context.seconds < np.inf
+    willing = able & ~_blacklist_mask(context, able)
+    reported = context.last > 0
+    known, new = np.flatnonzero(willing & reported), np.flatnonzero(willing & ~reported)
+    by_score = _places_by_score(context, n, len(known), len(new))
+    parts = [_pick_by_score(context, known, by_score), _pick_newcomers(context, new, min(n - by_score, len(new)))]
     for spare in (able & ~willing, ~able):  # nobody else is left
         short = n - sum(len(part) for part in parts)
         if short > 0:
             at = np.flatnonzero(spare)
-            parts.append(at[smallest(scene.luck("spare", at), short)])
+            parts.append(at[smallest(context.luck("spare", at), short)])
     return np.concatenate(parts)
 
 
-def _barred(scene: _Scene, able: Bools) -> Bools:
+def _blacklist_mask(context: _PickContext, able: Bools) -> Bools:
     """Who had its share of tasks; if that would be too many, those who had most."""
-    found = np.zeros(len(able), np.bool_)
-    if scene.rules.blacklist:
-        times = looked_up(scene.state, "times", scene.roster.clients)
-        over = np.flatnonzero(able & (times > scene.rules.blacklist))
-        most = int(_MOST_BARRED * len(able))
-        found[over[largest(times[over], most, lambda at: scene.luck("barred", over[at]))]] = True
-    return found
+    result = np.zeros(len(able), np.bool_)
+    if context.rules.blacklist:
+        times = look_up(context.state, "times", context.roster.clients)
+        over = np.flatnonzero(able & (times > context.rules.blacklist))
+        most = int(_MAX_BLACKLISTED * len(able))
+        result[over[largest(times[over], most, lambda at: context.luck("barred", over[at]))]] = True
+    return result
 
 
-def _places_by_score(scene: _Scene, n: int, known: int, new: int) -> int:
+def _places_by_score(context: _PickContext, n: int, known: int, new: int) -> int:
     """How many are picked by score: a fraction of a place is rounded at random; what one side cannot fill is the other's."""
-    rules, draw = scene.rules, scene.draw
-    share = max(rules.explore * rules.decay ** int(scene.state["rounds"][0]), rules.floor)
+    rules, draw = context.rules, context.draw
+    share = max(rules.explore * rules.decay ** int(context.state["rounds"][0]), rules.floor)
     coin = float(uniforms(draw.seed, "oort/places", np.array([draw.round], np.uint64), draw.first)[0])
     return min(max(int(n * (1.0 - share) + coin), n - new), known)
 
 
-def _by_score(scene: _Scene, known: Ints, n: int) -> Ints:
+def _pick_by_score(context: _PickContext, known: Ints, n: int) -> Ints:
     """Drawn by score, from all who are nearly as good as the n-th."""
     if n <= 0:
         return known[:0]
-    rules, state = scene.rules, scene.state
-    utility = looked_up(state, "utility", scene.roster.clients[known])
-    score = spread_out(utility, rules.clip)
-    score += forgotten(scene.last[known], int(state["rounds"][0]) + 1, rules.uncertainty)
-    score = slowed(score, scene.seconds[known], scene.preferred, rules.penalty)
+    rules, state = context.rules, context.state
+    utility = look_up(state, "utility", context.roster.clients[known])
+    score = normalise_utility(utility, rules.clip)
+    score += temporal_uncertainty(context.last[known], int(state["rounds"][0]) + 1, rules.uncertainty)
+    score = penalise_slow(score, context.seconds[known], context.preferred, rules.penalty)
     pool = np.flatnonzero(score >= rules.cut_off * nth_largest(score, n))
-    return known[pool[race(score[pool], scene.luck("exploit", known[pool]), n)]]
+    return known[pool[weighted_sample(score[pool], context.luck("exploit", known[pool]), n)]]
 
 
-def _newcomers(scene: _Scene, new: Ints, n: int) -> Ints:
+def _pick_newcomers(context: _PickContext, new: Ints, n: int) -> Ints:
     """Drawn by how many samples they hold, from those who hold most."""
     if n <= 0:
         return new[:0]
-    rules, roster = scene.rules, scene.roster
+    rules, roster = context.rules, context.roster
     size = roster.samples[new].astype(np.float32)
-    size /= 1 + looked_up(scene.state, "times", roster.clients[new]).astype(np.float32)
-    size = slowed(size, scene.seconds[new], scene.preferred, rules.penalty)
+    size /= 1 + look_up(context.state, "times", roster.clients[new]).astype(np.float32)
+    size = penalise_slow(size, context.seconds[new], context.preferred, rules.penalty)
     window = max(n, math.ceil(min(rules.window * n, len(new))))
-    most = largest(size, window, lambda at: scene.luck("edge", new[at]))
-    return new[most[race(size[most], scene.luck("explore", new[most]), n)]]
+    most = largest(size, window, lambda at: context.luck("edge", new[at]))
+    return new[most[weighted_sample(size[most], context.luck("explore", new[most]), n)]]
 
 
 # ---- learning -----------------------------------------------------------------------------------------------------
 
 
-def _learnt(rules: _Rules, state: State, ended: Ended) -> State:
+def _learn(rules: _Rules, state: State, ended: Ended) -> State:
     """The state after these tasks ended."""
     rounds = int(state["rounds"][0]) + 1
     clients, at, times = np.unique(ended.clients, return_inverse=True, return_counts=True)
-    rows = {name: np.array(looked_up(state, name, clients)) for name in _COLUMNS}
+    rows = {name: np.array(look_up(state, name, clients)) for name in _COLUMNS}
     rows["times"] = np.minimum(rows["times"] + times, np.iinfo(np.uint16).max)
     _note_seconds(rows["seconds"], at, ended)
-    useful = _worth_of(ended)
-    told = np.flatnonzero(np.isfinite(useful))
-    again = told[rows["last"][at[told]] > 0]
-    rows["utility"][at[told]], rows["last"][at[told]] = useful[told], rounds
-    gained = float(useful[again].mean()) if len(again) else math.nan
-    history = np.append(state["history"][1:], gained)
+    useful = _utilities(ended)
+    reported = np.flatnonzero(np.isfinite(useful))
+    again = reported[rows["last"][at[reported]] > 0]
+    rows["utility"][at[reported]], rows["last"][at[reported]] = useful[reported], rounds
+    mean_utility = float(useful[again].mean()) if len(again) else math.nan
+    history = np.append(state["history"][1:], mean_utility)
     return {
-        **written(state, clients, rows),
+        **write_rows(state, clients, rows),
         "rounds": np.array([rounds]),
         "history": history,
-        "preferred": np.array([_paced(rules, float(state["preferred"][0]), rounds, history)]),
+        "preferred": np.array([_update_preferred(rules, float(state["preferred"][0]), rounds, history)]),
     }
 
 
@@ -242,21 +244,23 @@ def _note_seconds(known: Singles, at: Ints, ended: Ended) -> None:
     """Durations of those who reported; the others took at least as long as they were waited for."""
     unable, silent = np.isnan(ended.seconds), np.isin(ended.fate, (LOST, DROPPED))
     came, waited = ~unable & ~silent, ~unable & silent
-    known[at[came]] = np.maximum(ended.seconds[came], _BRIEFEST)
+    known[at[came]] = np.maximum(ended.seconds[came], _MIN_SECONDS)
     np.maximum.at(known, at[waited], ended.seconds[waited].astype(np.float32))
     known[at[unable]] = np.inf
 
 
-def _worth_of(ended: Ended) -> Floats:
+def _utilities(ended: Ended) -> Floats:
     """The utility of each folded report; NaN where a task has none, or a loss that is not finite."""
     none = np.full(len(ended.tasks), np.nan)
     loss = ended.stats.get("loss", none)
     with np.errstate(over="ignore"):
         squared = ended.stats["squared_loss"] if "squared_loss" in ended.stats else loss * loss
-    return worth(ended.stats.get("samples", np.ones(len(none))), np.where(ended.fate == FOLDED, squared, np.nan))
+    return statistical_utility(
+        ended.stats.get("samples", np.ones(len(none))), np.where(ended.fate == FOLDED, squared, np.nan)
+    )
 
 
-def _paced(rules: _Rules, preferred: float, rounds: int, history: NDArray[np.float64]) -> float:
+def _update_preferred(rules: _Rules, preferred: float, rounds: int, history: NDArray[np.float64]) -> float:
     """The quantile of durations that is preferred from now on."""
     step = rules.pacer_step
     if rounds < 2 * step or rounds % step or not rules.pacer_delta:

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from fedfleet.choose.ranks import best, pick_number
-from fedfleet.choose.utility import race
+from fedfleet.choose.utility import weighted_sample
 from fedfleet.core.limits import Count, Waiting
 from fedfleet.core.parts import Draw, Selector, State
 from fedfleet.core.records import Assignments, Ended, Floats, Ints, Roster, whole_work
@@ -27,47 +27,47 @@ def power_of_choice(
     last, and those that never did come first. With d as large as the pick nobody is probed: the draw decides.
     """
 
-    def drawn(roster: Roster, n: int, draw: Draw) -> Ints:
+    def draw_candidates(roster: Roster, n: int, draw: Draw) -> Ints:
         """Who is looked at, in the order of the draw."""
         luck = hash_keys(draw.seed, "power", roster.keys, pick_number(draw))
-        return race(roster.samples.astype(np.float32), luck, max(d, n))
+        return weighted_sample(roster.samples.astype(np.float32), luck, max(d, n))
 
     def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
         del state
-        chosen = drawn(roster, n, draw)
+        chosen = draw_candidates(roster, n, draw)
         return roster.clients[chosen if len(chosen) > n else chosen[:0]], _LOSS
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        chosen = drawn(roster, n, draw)
+        chosen = draw_candidates(roster, n, draw)
         if losses == "stale":
             known = state[_LOSS][roster.clients[chosen]]
-            found = np.where(np.isnan(known), np.inf, known)
+            loss_values = np.where(np.isnan(known), np.inf, known)
         else:
-            found = roster.stats[_LOSS][chosen]
-        return whole_work(roster.clients[chosen[_highest(found, roster.keys[chosen], n, draw)]])
+            loss_values = roster.stats[_LOSS][chosen]
+        return whole_work(roster.clients[chosen[_highest(loss_values, roster.keys[chosen], n, draw)]])
 
     def learn(state: State, ended: Ended, now: float) -> State:
         del now
         reported = ended.stats.get(_LOSS)
         if reported is None:
             return state
-        known, told = state[_LOSS].copy(), ~np.isnan(reported)
-        known[ended.clients[told]] = reported[told]
+        known, has_loss = state[_LOSS].copy(), ~np.isnan(reported)
+        known[ended.clients[has_loss]] = reported[has_loss]
         return {_LOSS: known}
 
     if losses == "stale":
-        return Selector("power_of_choice", pick, learn, initial=_unknown, by_reports=True)
+        return Selector("power_of_choice", pick, learn, initial=_no_losses, by_reports=True)
     return Selector("power_of_choice", pick, probe=probe, probe_seconds=probe_seconds, by_reports=True)
 
 
-def _unknown(clients: int) -> State:
+def _no_losses(clients: int) -> State:
     return {_LOSS: np.full(clients, np.nan)}
 
 
-def _highest(found: Floats, keys: np.ndarray[tuple[int], np.dtype[np.uint64]], n: int, draw: Draw) -> Ints:
+def _highest(losses: Floats, keys: np.ndarray[tuple[int], np.dtype[np.uint64]], n: int, draw: Draw) -> Ints:
     """The places of the n highest; without any answer, the first of the draw."""
-    silent = np.isnan(found)
+    silent = np.isnan(losses)
     if silent.all():
-        return np.arange(min(n, len(found)))
-    order = best(found, keys, len(found), draw, "power/ties")
+        return np.arange(min(n, len(losses)))
+    order = best(losses, keys, len(losses), draw, "power/ties")
     return np.concatenate([order[~silent[order]], np.flatnonzero(silent)])[:n]

@@ -10,9 +10,9 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Le
 
-from fedfleet.choose.ledger import ledger, looked_up, written
+from fedfleet.choose.ledger import ledger, look_up, write_rows
 from fedfleet.choose.oort import oort
-from fedfleet.choose.wrappers import remembering
+from fedfleet.choose.wrappers import add_state
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Fraction, NonNegative, Share, Waiting
 from fedfleet.core.parts import Draw, Selector, State
@@ -56,20 +56,24 @@ def pyramidfl(
     def initial(clients: int) -> State:
         return ledger(clients, {"gradient": np.float32})
 
-    kept = remembering(inner, initial, _learnt, SEES)
+    tracking = add_state(inner, initial, _learn, SEES)
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        asked = kept.pick(state, roster, n, draw)
-        at = np.searchsorted(roster.clients, asked.clients)
+        assignments = tracking.pick(state, roster, n, draw)
+        at = np.searchsorted(roster.clients, assignments.clients)
         left = low + _ranks(state, roster, at, draw) * (high - low) / max(len(at), 1)
         columns = {name: roster.stats[name][at] for name in SEES}
-        more = longer(columns, 1.0 - left, wait_for=wait_for, seconds=seconds, slack=slack, most=most)
-        return replace(asked, share=asked.share * (1.0 - left), steps=np.where(asked.steps > 0, asked.steps, more))
+        more = step_counts(columns, 1.0 - left, wait_for=wait_for, seconds=seconds, slack=slack, most=most)
+        return replace(
+            assignments,
+            share=assignments.share * (1.0 - left),
+            steps=np.where(assignments.steps > 0, assignments.steps, more),
+        )
 
-    return replace(kept, name=f"pyramidfl({inner.name})", pick=pick, by_round=True, tailors=True, by_reports=True)
+    return replace(tracking, name=f"pyramidfl({inner.name})", pick=pick, by_round=True, tailors=True, by_reports=True)
 
 
-def longer(
+def step_counts(
     columns: Mapping[str, Floats], share: Floats, *, wait_for: float, seconds: float, slack: float, most: float
 ) -> Ints:
     """How many steps each member of a cohort makes so that it ends with the round; 0: as many as the algorithm says.
@@ -88,8 +92,8 @@ def longer(
         last = min(math.ceil(wait_for * len(share) - 1e-9), len(able)) - 1
         end = min(float(able[last]), seconds)
         more = np.minimum(np.floor(slack * np.maximum(end - latest, 0.0) / step - _SLACK), np.floor(most * steps))
-        found = np.where(np.isfinite(more) & (more >= 1.0), steps + more, 0.0)
-    return found.astype(np.int64)
+        result = np.where(np.isfinite(more) & (more >= 1.0), steps + more, 0.0)
+    return result.astype(np.int64)
 
 
 def _ranks(state: State, roster: Roster, at: Ints, draw: Draw) -> Ints:
@@ -97,21 +101,21 @@ def _ranks(state: State, roster: Roster, at: Ints, draw: Draw) -> Ints:
     clients = roster.clients[at]
     order = np.argsort(clients)
     gradient = np.zeros(len(at))
-    gradient[order] = looked_up(state, "gradient", clients[order])
+    gradient[order] = look_up(state, "gradient", clients[order])
     luck = hash_keys(draw.seed, "pyramid", roster.keys[at], draw.round << 32 ^ draw.first)
     ranks = np.empty(len(at), np.int64)
     ranks[np.lexsort((luck, -roster.samples[at], np.where(gradient > 0, -gradient, -np.inf)))] = np.arange(len(at))
     return ranks
 
 
-def _learnt(state: State, ended: Ended) -> State:
+def _learn(state: State, ended: Ended) -> State:
     """The gradient utility of those whose reports were folded, where they told it."""
     none = np.full(len(ended.tasks), np.nan)
-    found = ended.stats.get("update_norm", none) * ended.stats.get("samples", np.ones(len(none)))
-    told = np.flatnonzero(np.isfinite(found) & (ended.fate == FOLDED))
-    if not len(told):
+    utility = ended.stats.get("update_norm", none) * ended.stats.get("samples", np.ones(len(none)))
+    reported = np.flatnonzero(np.isfinite(utility) & (ended.fate == FOLDED))
+    if not len(reported):
         return state
-    clients, at = np.unique(ended.clients[told], return_inverse=True)
+    clients, at = np.unique(ended.clients[reported], return_inverse=True)
     gradient = np.zeros(len(clients))
-    gradient[at] = np.clip(found[told], _FAINTEST, np.finfo(np.float32).max)
-    return written(state, clients, {"gradient": gradient})
+    gradient[at] = np.clip(utility[reported], _FAINTEST, np.finfo(np.float32).max)
+    return write_rows(state, clients, {"gradient": gradient})

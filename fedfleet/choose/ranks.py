@@ -37,7 +37,7 @@ def best(score: Floats, keys: Keys, n: int, draw: Draw, label: str) -> Ints:
     return at[np.lexsort((luck(at), -score[at]))]
 
 
-def whole_number(share: float, draw: Draw, label: str) -> int:
+def round_at_random(share: float, draw: Draw, label: str) -> int:
     """A number of clients that is `share` on average: the fraction is rounded at random, one draw for each pick."""
     luck = float(uniforms(draw.seed, label, _ONE, pick_number(draw))[0])
     return int(np.floor(share)) + int(luck < share - np.floor(share))

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from fedfleet.choose.durations import CENSORED, SECONDS, nothing_seen, seen
+from fedfleet.choose.durations import CENSORED, SECONDS, empty_durations, update_durations
 from fedfleet.choose.ranks import best
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, NonNegative
@@ -19,7 +19,7 @@ from fedfleet.core.rng import hash_keys, uniforms
 from fedfleet.core.trees import Array
 
 _TIER = "tier"  # of each client; -1: nothing is known of it
-_UNSEEN = RunFacts(clients=0, seed=0, rounds=0)
+_NO_RUN_FACTS = RunFacts(clients=0, seed=0, rounds=0)
 
 
 def tifl(
@@ -29,7 +29,7 @@ def tifl(
     shares: list[NonNegative] = [],  # noqa: B006 - only read
     every: Count = 20,
     credits: Count | None = None,
-    run: RunFacts = _UNSEEN,
+    run: RunFacts = _NO_RUN_FACTS,
     fleet: FleetFacts = FleetFacts(),  # noqa: B008
 ) -> Selector:
     """Clients are put into tiers by their speed; each round draws a tier and picks evenly within it.
@@ -51,34 +51,34 @@ def tifl(
     budget = float(credits or max(1, math.ceil(2 * run.rounds / tiers)))
 
     def initial(clients: int) -> State:
-        found = nothing_seen(clients)
+        result = empty_durations(clients)
         if fleet.trip_seconds is not None and len(fleet.keys) == clients:
-            found[SECONDS], found[CENSORED] = fleet.trip_seconds(), np.ones(clients, np.bool_)
-        found |= {_TIER: tier_of(found[SECONDS], tiers), "weights": weights, "rounds": np.zeros(1, np.int64)}
+            result[SECONDS], result[CENSORED] = fleet.trip_seconds(), np.ones(clients, np.bool_)
+        result |= {_TIER: tier_of(result[SECONDS], tiers), "weights": weights, "rounds": np.zeros(1, np.int64)}
         if mode == "adaptive":
             none = np.zeros(tiers)
-            found |= {"credits": np.full(tiers, budget), "sum": none, "count": none, "loss": np.full(tiers, np.nan)}
-        return found
+            result |= {"credits": np.full(tiers, budget), "sum": none, "count": none, "loss": np.full(tiers, np.nan)}
+        return result
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         own = _tiers_here(state, roster, tiers, draw)
         odds = state["weights"]
         if mode == "adaptive" and (state["credits"] > 0).any():
             odds = np.where(state["credits"] > 0, odds, 0.0)
-        drawn = _drawn(odds, np.bincount(own, minlength=tiers), draw)
+        tier = _draw_tier(odds, np.bincount(own, minlength=tiers), draw)
         # The drawn tier first, then faster ones from the nearest on, then slower ones.
-        away = np.where(own <= drawn, drawn - own, own)
+        away = np.where(own <= tier, tier - own, own)
         return whole_work(roster.clients[best(-away.astype(np.float64), roster.keys, n, draw, "tier/pick")])
 
     def learn(state: State, ended: Ended, now: float) -> State:
         del now
         rounds = int(state["rounds"][0]) + 1
-        found = {**state, **seen(state, ended), "rounds": np.array([rounds])}
+        result = {**state, **update_durations(state, ended), "rounds": np.array([rounds])}
         if mode == "adaptive":
-            found |= _reviewed(state, ended, tiers, now=rounds % every == 0)
+            result |= _review_tiers(state, ended, tiers, now=rounds % every == 0)
         if rounds % every == 0:
-            found[_TIER] = tier_of(found[SECONDS], tiers)
-        return found
+            result[_TIER] = tier_of(result[SECONDS], tiers)
+        return result
 
     return Selector("tifl", pick, learn, initial=initial, by_round=True, by_reports=mode == "adaptive")
 
@@ -90,13 +90,13 @@ def tier_of(seconds: Floats, tiers: int) -> Array:
     [2, 0, -1, 0, 0, 1, 2]
     """
     known = np.flatnonzero(~np.isnan(seconds))
-    found = np.full(len(seconds), -1, np.int8)
+    result = np.full(len(seconds), -1, np.int8)
     if len(known):
         own = seconds[known]
         last = [math.ceil(i * len(own) / tiers) - 1 for i in range(1, tiers)]  # of each tier but the slowest
         bounds = np.partition(own, last)[last] if last else own[:0]
-        found[known] = np.searchsorted(bounds, own, side="left")
-    return found
+        result[known] = np.searchsorted(bounds, own, side="left")
+    return result
 
 
 def ranked_odds(loss: Floats, credits: Floats) -> Floats:
@@ -108,11 +108,11 @@ def ranked_odds(loss: Floats, credits: Floats) -> Floats:
     able = np.flatnonzero(credits > 0)
     if not len(able):
         return np.full(len(loss), 1.0 / len(loss))
-    found = np.zeros(len(loss))
+    result = np.zeros(len(loss))
     worst_first = able[np.argsort(-np.where(np.isnan(loss), np.inf, loss)[able], kind="stable")]
     m = len(able)
-    found[worst_first] = 1.0 if m == 1 else (m - np.arange(1, m + 1)) / (m * (m - 1) / 2)
-    return found
+    result[worst_first] = 1.0 if m == 1 else (m - np.arange(1, m + 1)) / (m * (m - 1) / 2)
+    return result
 
 
 def _tiers_here(state: State, roster: Roster, tiers: int, draw: Draw) -> Ints:
@@ -125,32 +125,32 @@ def _tiers_here(state: State, roster: Roster, tiers: int, draw: Draw) -> Ints:
     return own
 
 
-def _drawn(odds: Floats, there: Ints, draw: Draw) -> int:
+def _draw_tier(odds: Floats, candidates: Ints, draw: Draw) -> int:
     """One tier that has candidates, the same for every pick of a round as long as it has."""
-    odds = np.where(there > 0, odds, 0.0)
+    odds = np.where(candidates > 0, odds, 0.0)
     if not odds.sum() > 0:
-        odds = (there > 0).astype(np.float64)
+        odds = (candidates > 0).astype(np.float64)
     one: Keys = np.zeros(1, np.uint64)
     luck = float(uniforms(draw.seed, "tier", one, draw.round)[0])
-    upto: Floats = np.cumsum(odds)
-    return min(int(np.searchsorted(upto, luck * float(upto[-1]), side="right")), len(odds) - 1)
+    cumulative: Floats = np.cumsum(odds)
+    return min(int(np.searchsorted(cumulative, luck * float(cumulative[-1]), side="right")), len(odds) - 1)
 
 
-def _reviewed(state: State, ended: Ended, tiers: int, *, now: bool) -> dict[str, Array]:
+def _review_tiers(state: State, ended: Ended, tiers: int, *, now: bool) -> dict[str, Array]:
     """The credits, losses and odds of tiers after these tasks; odds change `now` if the tier at work did not improve."""
     own = state[_TIER][ended.clients].astype(np.int64)
     known = own >= 0
     used = np.bincount(own[known], minlength=tiers)
     credits = state["credits"] - used / max(1, int(used.sum()))
     loss = ended.stats.get("loss", np.full(len(own), np.nan))
-    told = known & np.isfinite(loss)
-    total = state["sum"] + np.bincount(own[told], loss[told], minlength=tiers)
-    count = state["count"] + np.bincount(own[told], minlength=tiers)
-    found = {"credits": credits, "sum": total, "count": count}
+    reported = known & np.isfinite(loss)
+    total = state["sum"] + np.bincount(own[reported], loss[reported], minlength=tiers)
+    count = state["count"] + np.bincount(own[reported], minlength=tiers)
+    result = {"credits": credits, "sum": total, "count": count}
     if not now:
-        return found
+        return result
     mean = np.where(count > 0, total / np.maximum(count, 1), state["loss"])
-    at_work = int(used.argmax())
-    if not mean[at_work] < state["loss"][at_work]:
-        found["weights"] = ranked_odds(mean, credits)
-    return {**found, "loss": mean, "sum": np.zeros(tiers), "count": np.zeros(tiers)}
+    current_tier = int(used.argmax())
+    if not mean[current_tier] < state["loss"][current_tier]:
+        result["weights"] = ranked_odds(mean, credits)
+    return {**result, "loss": mean, "sum": np.zeros(tiers), "count": np.zeros(tiers)}

@@ -8,9 +8,9 @@ from typing import Literal, assert_never
 import numpy as np
 
 from fedfleet.choose.uniform import uniform
-from fedfleet.choose.wrappers import among
+from fedfleet.choose.wrappers import restrict_candidates
 from fedfleet.core.cost import TRAINING_PASSES
-from fedfleet.core.limits import MOST, Count, Epochs, Positive, Share
+from fedfleet.core.limits import MAX_COUNT, Count, Epochs, Positive, Share
 from fedfleet.core.parts import Draw, Selector, State
 from fedfleet.core.records import Assignments, Bools, Floats, Ints, Roster
 
@@ -29,18 +29,20 @@ def timely(selector: Selector | None = None, *, seconds: Positive = 120.0, least
     """
     inner = uniform() if selector is None else selector
 
-    def allowed(state: State, roster: Roster) -> Bools:
+    def is_in_time(state: State, roster: Roster) -> Bools:
         del state
         return portions(*_columns(roster), seconds=seconds) >= least
 
-    kept = among(inner, allowed, f"timely({inner.name})")
+    filtered = restrict_candidates(inner, is_in_time, f"timely({inner.name})")
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        asked = kept.pick(state, roster, n, draw)
-        mine = portions(*_columns(roster), seconds=seconds)[np.searchsorted(roster.clients, asked.clients)]
-        return replace(asked, settings={**asked.settings, PORTION: mine})
+        assignments = filtered.pick(state, roster, n, draw)
+        own_portions = portions(*_columns(roster), seconds=seconds)[
+            np.searchsorted(roster.clients, assignments.clients)
+        ]
+        return replace(assignments, settings={**assignments.settings, PORTION: own_portions})
 
-    return replace(kept, pick=pick, sees=tuple(dict.fromkeys((*inner.sees, *SEES))), tailors=True)
+    return replace(filtered, pick=pick, sees=tuple(dict.fromkeys((*inner.sees, *SEES))), tailors=True)
 
 
 def timely_interval(
@@ -63,36 +65,41 @@ def timely_interval(
     """
     inner = uniform() if selector is None else selector
 
-    def allowed(state: State, roster: Roster) -> Bools:
+    def can_finish(state: State, roster: Roster) -> Bools:
         del state
-        return np.isfinite(_whole(*_columns(roster)))
+        return np.isfinite(_work_seconds(*_columns(roster)))
 
-    kept = among(inner, allowed, f"timely_interval({inner.name})")
+    filtered = restrict_candidates(inner, can_finish, f"timely_interval({inner.name})")
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        asked = kept.pick(state, roster, n, draw)
-        if not len(asked.clients):
-            return asked
-        seen = roster.only(np.flatnonzero(np.isin(roster.clients, asked.clients)))
-        order = np.searchsorted(seen.clients, asked.clients)
-        columns = [column[order] for column in _columns(seen)]
-        seconds = float(np.sort(_whole(*columns))[min(k, len(order)) - 1])
+        assignments = filtered.pick(state, roster, n, draw)
+        if not len(assignments.clients):
+            return assignments
+        picked = roster.only(np.flatnonzero(np.isin(roster.clients, assignments.clients)))
+        order = np.searchsorted(picked.clients, assignments.clients)
+        columns = [column[order] for column in _columns(picked)]
+        seconds = float(np.sort(_work_seconds(*columns))[min(k, len(order)) - 1])
         times = np.minimum(passes(*columns, seconds=seconds), most_passes)
         many = times > 1  # one pass is what the algorithm does by itself
-        usual = np.where(asked.steps > 0, asked.steps, seen.stats["steps"][order])
-        steps = np.where(many & np.isfinite(usual), times * np.nan_to_num(usual), asked.steps).astype(np.int64)
-        mine = _portions(portion, *columns, seconds=seconds)
-        found = replace(asked, steps=steps, settings={**asked.settings, PORTION: mine}, due=seconds * (1.0 + _SLACK))
-        return found.only(np.flatnonzero(mine >= (least if portion == "in_time" else 0.0)))
+        usual = np.where(assignments.steps > 0, assignments.steps, picked.stats["steps"][order])
+        steps = np.where(many & np.isfinite(usual), times * np.nan_to_num(usual), assignments.steps).astype(np.int64)
+        own_portions = _portions_by_rule(portion, *columns, seconds=seconds)
+        result = replace(
+            assignments,
+            steps=steps,
+            settings={**assignments.settings, PORTION: own_portions},
+            due=seconds * (1.0 + _SLACK),
+        )
+        return result.only(np.flatnonzero(own_portions >= (least if portion == "in_time" else 0.0)))
 
-    return replace(kept, pick=pick, sees=tuple(dict.fromkeys((*inner.sees, *SEES, "steps"))), tailors=True)
+    return replace(filtered, pick=pick, sees=tuple(dict.fromkeys((*inner.sees, *SEES, "steps"))), tailors=True)
 
 
 def _columns(roster: Roster) -> list[Floats]:
     return [roster.stats[name] for name in SEES]
 
 
-def _whole(compute: Floats, transfer: Floats, upload: Floats, latency: Floats) -> Floats:
+def _work_seconds(compute: Floats, transfer: Floats, upload: Floats, latency: Floats) -> Floats:
     """The foreseen seconds of the whole work: two of these columns hold the latency of a trip, which passes once."""
     del upload
     with np.errstate(invalid="ignore"):  # a device that cannot do it at all takes for ever
@@ -107,14 +114,14 @@ def passes(compute: Floats, transfer: Floats, upload: Floats, latency: Floats, *
     """
     del upload
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        found = np.floor((seconds - transfer) / (compute - latency) + _SLACK)
-    return np.where(np.isfinite(found), np.clip(found, 1.0, MOST), 1.0).astype(np.int64)
+        result = np.floor((seconds - transfer) / (compute - latency) + _SLACK)
+    return np.where(np.isfinite(result), np.clip(result, 1.0, MAX_COUNT), 1.0).astype(np.int64)
 
 
-def _portions(rule: Literal["linear", "in_time"], *columns: Floats, seconds: float) -> Floats:
+def _portions_by_rule(rule: Literal["linear", "in_time"], *columns: Floats, seconds: float) -> Floats:
     match rule:
         case "linear":
-            return np.minimum(seconds / _whole(*columns), 1.0)
+            return np.minimum(seconds / _work_seconds(*columns), 1.0)
         case "in_time":
             return portions(*columns, seconds=seconds)
         case _:
@@ -136,5 +143,5 @@ def portions(compute: Floats, transfer: Floats, upload: Floats, latency: Floats,
         always = transfer - up + work / TRAINING_PASSES
         less = up + work * (1.0 - 1.0 / TRAINING_PASSES)
         late = ~(transfer + work <= seconds)
-        found = np.where(late, np.minimum((seconds - always) / less, 1.0), 1.0)
-    return np.where(np.isfinite(found), found, 0.0)
+        result = np.where(late, np.minimum((seconds - always) / less, 1.0), 1.0)
+    return np.where(np.isfinite(result), result, 0.0)

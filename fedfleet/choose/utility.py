@@ -23,18 +23,18 @@ _MANY, _SOME = 1 << 16, 1 << 13  # from how many values on it pays to look at so
 _LARGE = float(np.finfo(np.float32).max) / 4
 
 
-def worth(samples: Floats, squared_loss: Floats) -> Floats:
+def statistical_utility(samples: Floats, squared_loss: Floats) -> Floats:
     """Statistical utility |B| sqrt(mean squared loss); NaN where it is not known.
 
     >>> worth(np.array([10.0, 10.0]), np.array([4.0, np.inf])).tolist()
     [20.0, nan]
     """
     with np.errstate(invalid="ignore", over="ignore"):
-        found = samples * np.sqrt(squared_loss)
-        return np.where(np.isfinite(squared_loss) & np.isfinite(samples), np.minimum(found, _LARGE), np.nan)
+        result = samples * np.sqrt(squared_loss)
+        return np.where(np.isfinite(squared_loss) & np.isfinite(samples), np.minimum(result, _LARGE), np.nan)
 
 
-def spread_out(utility: Singles, clip: float) -> Singles:
+def normalise_utility(utility: Singles, clip: float) -> Singles:
     """Utilities from about 0 to 1: what lies above the `clip` quantile counts as that, and the least is just above 0.
 
     >>> spread_out(np.array([0.0, 20.0, 80.0], np.float32), 0.4).tolist()
@@ -42,13 +42,13 @@ def spread_out(utility: Singles, clip: float) -> Singles:
     """
     if not len(utility):
         return utility
-    ceiling = at_rank(utility, min(int(len(utility) * clip), len(utility) - 1))
+    ceiling = value_at_rank(utility, min(int(len(utility) * clip), len(utility) - 1))
     least = np.float32(utility.min() * 0.999)
     width = np.float32(max(float(utility.max()) - float(least), _NARROW))
     return (np.minimum(utility, ceiling) - least) / width
 
 
-def forgotten(last: NDArray[np.int32], now: int, weight: float) -> Singles:
+def temporal_uncertainty(last: NDArray[np.int32], now: int, weight: float) -> Singles:
     """Temporal uncertainty: sqrt(weight ln(round) / last round that the client reported in)."""
     return np.sqrt(np.float32(weight * math.log(now)) / last.astype(np.float32))
 
@@ -60,10 +60,10 @@ def preferred_seconds(seconds: Singles, share: float) -> float:
         return math.inf
     unknown, finite = len(seconds) - np.count_nonzero(seconds), np.count_nonzero(seconds < np.inf)
     known = int(finite - unknown)
-    return float(at_rank(seconds, int(unknown) + min(int(known * share), known - 1))) if known else math.inf
+    return float(value_at_rank(seconds, int(unknown) + min(int(known * share), known - 1))) if known else math.inf
 
 
-def slowed(score: Singles, seconds: Singles, preferred: float, penalty: float) -> Singles:
+def penalise_slow(score: Singles, seconds: Singles, preferred: float, penalty: float) -> Singles:
     """Scores times (T / t)^penalty where a client's trip takes t, longer than the preferred T; 0 seconds: nobody knows.
 
     >>> slowed(np.ones(3, np.float32), np.array([0, 5, 40], np.float32), 10.0, 2.0).tolist()
@@ -72,12 +72,12 @@ def slowed(score: Singles, seconds: Singles, preferred: float, penalty: float) -
     if preferred == math.inf or penalty == 0.0:
         return score
     slow = np.flatnonzero(seconds > np.float32(preferred))
-    found = score.copy()
-    found[slow] *= (np.float32(preferred) / seconds[slow]) ** penalty
-    return found
+    result = score.copy()
+    result[slow] *= (np.float32(preferred) / seconds[slow]) ** penalty
+    return result
 
 
-def race(weights: Singles, luck: Keys, n: int) -> Ints:
+def weighted_sample(weights: Singles, luck: Keys, n: int) -> Ints:
     """The places of n drawn one after the other with chances by weight, none twice; `luck` holds one 64-bit hash for each.
 
     Everyone runs for an exponential time of rate `weight`, and the n first are in (Efraimidis and Spirakis 2006). A time
@@ -85,29 +85,29 @@ def race(weights: Singles, luck: Keys, n: int) -> Ints:
     """
     if n <= 0:
         return np.zeros(0, np.int64)
-    mine = np.maximum(weights, _FAINT)
-    if n < len(mine):
-        soonest = (luck >> np.uint64(32)).astype(np.uint32).astype(np.float32) * np.float32(2.0**-32) / mine
-        first = np.flatnonzero(soonest <= at_rank(soonest, n - 1))
-        bound = float(_times(mine[first], luck[first]).max()) * (1.0 + 1e-6)
+    positive_weights = np.maximum(weights, _FAINT)
+    if n < len(positive_weights):
+        soonest = (luck >> np.uint64(32)).astype(np.uint32).astype(np.float32) * np.float32(2.0**-32) / positive_weights
+        first = np.flatnonzero(soonest <= value_at_rank(soonest, n - 1))
+        bound = float(_race_times(positive_weights[first], luck[first]).max()) * (1.0 + 1e-6)
         near = np.flatnonzero(soonest <= bound)
     else:
-        near = np.arange(len(mine))
-    times = _times(mine[near], luck[near])
+        near = np.arange(len(positive_weights))
+    times = _race_times(positive_weights[near], luck[near])
     return near[np.lexsort((luck[near], times))[:n]]
 
 
-def _times(weights: Singles, luck: Keys) -> Floats:
+def _race_times(weights: Singles, luck: Keys) -> Floats:
     u = (luck >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return -np.log1p(-u) / weights
 
 
 def nth_largest(values: NDArray[Any], n: int) -> Any:
     """The n-th largest value, counted from 1."""
-    return at_rank(values, len(values) - n)
+    return value_at_rank(values, len(values) - n)
 
 
-def at_rank(values: NDArray[Any], rank: int) -> Any:
+def value_at_rank(values: NDArray[Any], rank: int) -> Any:
     """The value at this place of the sorted column, counted from 0.
 
     Of many values, some tell between which two it nearly always lies, so that only what lies there need be ordered (Floyd and

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfleet.core import exact
-from fedfleet.core.clip import shrink, slack, squares_of
+from fedfleet.core.clip import clip_factor, slack, squares_of
 from fedfleet.core.errors import Refused
 from fedfleet.core.noise import Noise
 from fedfleet.core.records import Context, Report, ServerState
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
     parts: exact.Parts | None = None
 
 
-def as_it_weighs(weight: float, stats: Mapping[str, float], context: Context) -> Entry:
+def plain_entry(weight: float, stats: Mapping[str, float], context: Context) -> Entry:
     """The plain entry: the weight that the report claims."""
     del stats, context
     return Entry(weight)
@@ -62,7 +62,7 @@ class Aggregate:
     sums: Mapping[str, Mean] = field(default_factory=dict[str, Mean])
 
 
-Collected = Sequence[tuple[Report, Context]]
+CollectedReports = Sequence[tuple[Report, Context]]
 
 
 TOO_FEW = "and this fold needs"  # in the reason of reports that were refused only because too few came with them
@@ -83,12 +83,12 @@ class Fold:
     """
 
     like: Callable[[ServerState], Tree]
-    enter: Callable[[float, Mapping[str, float], Context], Entry] = as_it_weighs
+    enter: Callable[[float, Mapping[str, float], Context], Entry] = plain_entry
     bound: float | Callable[[str], float] = 2.0**10
     total_weight: float = 2.0**24
     fine: Callable[[str], bool] | None = None
     denominator: float | None = None
-    combine: Callable[[Collected], Tree | None] | None = None
+    combine: Callable[[CollectedReports], Tree | None] | None = None
     ages: bool = False
     clip: float | None = None
     noise: Noise | None = None
@@ -119,13 +119,13 @@ class Folding:
 
 def scales_of(fold: Fold, like: Tree) -> dict[str, exact.Scale]:
     """The fixed-point scale of each leaf that is averaged: the floating ones."""
-    found: dict[str, exact.Scale] = {}
+    result: dict[str, exact.Scale] = {}
     for name, leaf in like.items():
         if np.issubdtype(leaf.dtype, np.floating):
             bound = fold.bound(name) if callable(fold.bound) else fold.bound
             two = fold.fine is not None and fold.fine(name)
-            found[name] = exact.scale_for(bound, fold.total_weight, two_limbs=two)
-    return found
+            result[name] = exact.scale_for(bound, fold.total_weight, two_limbs=two)
+    return result
 
 
 def zero(fold: Fold, server: ServerState) -> Folding:
@@ -158,7 +158,7 @@ def entry_refusal(fold: Fold, entry: Entry) -> str | None:
     return exact.weight_refusal(entry.weight, fold.total_weight)
 
 
-def take(fold: Fold, acc: Folding, report: Report, context: Context) -> str | None:
+def check_and_add(fold: Fold, acc: Folding, report: Report, context: Context) -> str | None:
     """Check one report and add it; why it was refused, None if it is in."""
     try:
         if report.forwarded is not None or fold.combine is not None:
@@ -175,8 +175,8 @@ def take(fold: Fold, acc: Folding, report: Report, context: Context) -> str | No
             if why is not None:
                 return why
         _enter(fold, acc, report, entry)
-    except Refused as wrong:
-        return str(wrong)
+    except Refused as error:
+        return str(error)
     return None
 
 
@@ -192,24 +192,24 @@ def add(fold: Fold, acc: Folding, report: Report, context: Context) -> Folding:
 
 
 def _enter(fold: Fold, acc: Folding, report: Report, entry: Entry) -> None:
-    into = sum_for(acc, entry.sum)
-    counted = exact.units(entry.weight)
-    if into.weight + counted > fold.total_weight * 2.0**60:
-        raise Refused(exact.overweight(into, entry.weight, fold.total_weight) or "it weighs too much")
+    target = sum_for(acc, entry.sum)
+    counted = exact.weight_units(entry.weight)
+    if target.weight + counted > fold.total_weight * 2.0**60:
+        raise Refused(exact.overweight_refusal(target, entry.weight, fold.total_weight) or "it weighs too much")
     factor = entry.factor
     if fold.clip is not None:
-        factor *= shrink(fold.clip, squares_of(report.update, acc.scales), slack(acc.like, acc.scales))
+        factor *= clip_factor(fold.clip, squares_of(report.update, acc.scales), slack(acc.like, acc.scales))
     exact.add(
-        into, report.update, entry.weight, acc.scales,
+        target, report.update, entry.weight, acc.scales,
         factor=factor, parts=_parts(entry.parts, report.parts), total_weight=fold.total_weight, counted=counted,
     )  # fmt: skip
 
 
-def _parts(asked: exact.Parts | None, trained: exact.Parts | None) -> exact.Parts | None:
+def _parts(requested: exact.Parts | None, trained: exact.Parts | None) -> exact.Parts | None:
     """What the fold gives each leaf, of what the client trained of it."""
-    if asked is None or trained is None:
-        return trained if asked is None else asked
-    return {n: asked.get(n, 1.0) * trained.get(n, 1.0) for n in (*asked, *trained)}
+    if requested is None or trained is None:
+        return trained if requested is None else requested
+    return {n: requested.get(n, 1.0) * trained.get(n, 1.0) for n in (*requested, *trained)}
 
 
 def sum_for(acc: Folding, name: str) -> exact.Accumulator:
@@ -222,8 +222,8 @@ def sum_for(acc: Folding, name: str) -> exact.Accumulator:
 def merge(fold: Fold, a: Folding, b: Folding) -> Folding:
     """The two together; consumes the first. Refused if a sum can take no more weight; then nothing changes."""
     for name, other in b.sums.items():
-        mine = a.sums.get(name)
-        if mine is not None and mine.weight + other.weight > fold.total_weight * 2.0**60:
+        current = a.sums.get(name)
+        if current is not None and current.weight + other.weight > fold.total_weight * 2.0**60:
             raise Refused(
                 f"with it the weights of one commit would exceed {fold.total_weight:g}; raise the fold's total_weight"
             )
@@ -251,22 +251,22 @@ def _forwarded_refusal(fold: Fold, acc: Folding, sent: Folding) -> str | None:
 def finish(fold: Fold, acc: Folding) -> Aggregate | None:
     """What the commit applies; None if nothing was folded."""
     if fold.combine is not None:
-        inside = sorted(acc.collected, key=lambda pair: pair[0].task)
-        tree = fold.combine(inside) if inside else None
+        reports = sorted(acc.collected, key=lambda pair: pair[0].task)
+        tree = fold.combine(reports) if reports else None
         if tree is None:
             return None
-        whole = Mean(tree, math.fsum(r.weight for r, _ in inside), len(inside))
+        whole = Mean(tree, math.fsum(r.weight for r, _ in reports), len(reports))
         return Aggregate(tree, whole.weight, whole.count, {"": whole})
-    found: dict[str, Mean] = {}
+    result: dict[str, Mean] = {}
     for name in sorted(acc.sums):
         part = acc.sums[name]
         tree = exact.mean(part, acc.scales, fold.denominator, fold.total_weight)
         if tree is not None:
-            found[name] = Mean(tree, math.ldexp(float(part.weight), -60), part.count)
-    if not found:
+            result[name] = Mean(tree, math.ldexp(float(part.weight), -60), part.count)
+    if not result:
         return None
-    plain = found[""].tree if "" in found else {}
-    return Aggregate(plain, math.fsum(m.weight for m in found.values()), sum(m.count for m in found.values()), found)
+    plain = result[""].tree if "" in result else {}
+    return Aggregate(plain, math.fsum(m.weight for m in result.values()), sum(m.count for m in result.values()), result)
 
 
 def save(acc: Folding) -> Tree:
@@ -296,11 +296,11 @@ def load(fold: Fold, server: ServerState, tree: Tree) -> Folding:
         else:
             parts.setdefault(name, {})[rest] = value
     acc.sums = {name: exact.load(part) for name, part in parts.items()}
-    acc.collected = [_loaded(reports[task]) for task in sorted(reports)]
+    acc.collected = [_load_report(reports[task]) for task in sorted(reports)]
     return acc
 
 
-def _loaded(leaves: dict[str, Array]) -> tuple[Report, Context]:
+def _load_report(leaves: dict[str, Array]) -> tuple[Report, Context]:
     def below(prefix: str) -> Tree:
         return {n[len(prefix) :]: v for n, v in leaves.items() if n.startswith(prefix)}
 

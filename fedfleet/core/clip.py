@@ -19,7 +19,7 @@ from fedfleet.core.trees import Tree
 _ROUNDING = 1.0 - 2.0**-40  # more than all additions and the root can be wrong by
 
 
-def halved(values: Any) -> Any:
+def pairwise_sum(values: Any) -> Any:
     """The sums along the last axis of an array or a tensor of doubles, which is used up.
 
     >>> float(halved(np.array([1.0, 2.0, 3.0])))
@@ -35,7 +35,7 @@ def halved(values: Any) -> Any:
 
 def squares_of(update: Tree, names: Iterable[str]) -> list[float]:
     """The sum of squares of each of these leaves."""
-    return [float(halved(np.square(update[name].reshape(-1).astype(np.float64)))) for name in names]
+    return [float(pairwise_sum(np.square(update[name].reshape(-1).astype(np.float64)))) for name in names]
 
 
 def slack(like: Tree, scales: Mapping[str, Scale]) -> float:
@@ -43,7 +43,7 @@ def slack(like: Tree, scales: Mapping[str, Scale]) -> float:
     return 0.5 * math.sqrt(math.fsum(like[n].size * math.ldexp(1.0, -2 * s.power) for n, s in scales.items()))
 
 
-def shrink(clip: float, squares: Iterable[float], rounding: float) -> float:
+def clip_factor(clip: float, squares: Iterable[float], rounding: float) -> float:
     """The factor, at most 1, after which an update is no longer than `clip`, rounding to fixed point included."""
     limit = clip * _ROUNDING - rounding
     if limit <= 0.0:

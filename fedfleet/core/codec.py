@@ -51,11 +51,11 @@ class Codec:
     parts: tuple[Codec, ...] = field(default=(), compare=False)
 
 
-def codes(leaf: Array) -> bool:
+def is_coded(leaf: Array) -> bool:
     """Is this a leaf that codecs change? Counters, masks and other types travel as they are."""
     return leaf.dtype == np.float32
 
 
-def exactly(tree: Tree) -> Tree:
+def no_error(tree: Tree) -> Tree:
     """The promise of a codec that loses nothing."""
     return {name: np.zeros(leaf.shape) for name, leaf in tree.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fedfleet.core.records import Context, Ints, ServerState, Tried, Wave
+from fedfleet.core.records import Context, EvalScore, Ints, ServerState, Wave
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Evaluate:
     version: int
     server: ServerState
     clients: bool
-    known: Tried | None = None
+    known: EvalScore | None = None
 
 
 @dataclass(frozen=True, slots=True)

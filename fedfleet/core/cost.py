@@ -43,7 +43,7 @@ def stage_seconds(
     return {"latency": latency, "download": down, "compute": compute, "upload": up}
 
 
-def scaled(cost: Cost, byte_scale: float, charge: float | None = None) -> Cost:
+def scale_cost(cost: Cost, byte_scale: float, charge: float | None = None) -> Cost:
     """The cost as if the model had its declared size: bytes scale, samples and batches do not.
 
     With `charge`, every task is charged for so many samples, whatever it trains on; nothing is counted by batches then.

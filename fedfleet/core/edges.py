@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedfleet.core.parts import Algorithm
 
 
-SYNCS = 1024  # averages in one turn at most: they number the devices' tasks
+MAX_SYNCS = 1024  # averages in one turn at most: they number the devices' tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Visit:
     seed: int
     devices: Ints
     keys: Keys
-    able: Abilities
+    abilities: Abilities
     rows: tuple[Ints, ...]
     memory: Tree
 
@@ -130,10 +130,10 @@ class EdgeFleet:
     users: UserSource
     keys: Keys
     first_slots: Callable[[int], Ints]
-    able: Callable[[Ints, float, int], Abilities]
+    abilities: Callable[[Ints, float, int], Abilities]
     backhaul: Callable[[int, Abilities], tuple[float, float, float]]
     byte_scale: float = 1.0
-    draws: Callable[[Ints, Mapping[str, Floats], float], Mapping[str, float]] | None = None
+    energy_draws: Callable[[Ints, Mapping[str, Floats], float], Mapping[str, float]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,25 +24,25 @@ def same(a: Any, b: Any) -> bool:
     return _same(a, b, set())
 
 
-def _same(a: Any, b: Any, under_way: set[tuple[int, int]]) -> bool:
-    if a is b or (id(a), id(b)) in under_way:  # a function may hold itself
+def _same(a: Any, b: Any, visiting: set[tuple[int, int]]) -> bool:
+    if a is b or (id(a), id(b)) in visiting:  # a function may hold itself
         return True
     if type(a) is not type(b):
         return False
-    under_way.add((id(a), id(b)))
+    visiting.add((id(a), id(b)))
     if isinstance(a, np.ndarray):
         return _same_array(a, b)  # pyright: ignore[reportUnknownArgumentType] - of any type
-    mine, theirs = _inside(a), _inside(b)
-    if mine is None or theirs is None:
+    parts_a, parts_b = _components(a), _components(b)
+    if parts_a is None or parts_b is None:
         return bool(a == b)
-    return len(mine) == len(theirs) and all(_same(x, y, under_way) for x, y in zip(mine, theirs, strict=True))
+    return len(parts_a) == len(parts_b) and all(_same(x, y, visiting) for x, y in zip(parts_a, parts_b, strict=True))
 
 
 def _same_array(a: Array, b: Array) -> bool:
     return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
 
 
-def _inside(value: Any) -> tuple[Any, ...] | None:
+def _components(value: Any) -> tuple[Any, ...] | None:
     """What a value is made of; None if it shows nothing."""
     if isinstance(value, list | tuple):
         return tuple(cast("tuple[Any, ...]", value))

@@ -28,17 +28,17 @@ class Refused(Exception):
 
 
 @contextmanager
-def blaming(part: str) -> Generator[None]:
+def error_context(part: str) -> Generator[None]:
     """Errors inside name this part; said once, at the border where it is called. Ours already say what they mean."""
     try:
         yield
     except FedFleetError:
         raise
-    except Exception as wrong:
-        raise part_failed(part, wrong) from wrong
+    except Exception as error:
+        raise part_error(part, error) from error
 
 
-def part_failed(part: str, wrong: Exception) -> RunFailed:
+def part_error(part: str, wrong: Exception) -> RunFailed:
     """What to raise for an error inside a part, so that people hear whose it is.
 
     >>> part_failed("selector 'mine'", KeyError("loss"))
@@ -47,7 +47,7 @@ def part_failed(part: str, wrong: Exception) -> RunFailed:
     return RunFailed(f"{part} failed: {type(wrong).__name__}: {wrong}")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def suggest_name(word: str, known: Iterable[str]) -> str:
     """A hint with the closest known name: `; did you mean 'oort'?`, else the list of what there is.
 
     >>> nearest("fedavgg", ["fedavg", "fedprox"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedfleet.core.model_names import ModelName
-from fedfleet.core.records import ClientScores, Floats, Ints, Rejected, Roster, ServerState, Tally
+from fedfleet.core.records import ClientScores, Floats, Ints, Rejection, Roster, ServerState, Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class TimerFired:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class NewModel:
     """A server's state after a commit, and the name of its model."""
 
     server: ServerState
@@ -115,8 +115,8 @@ class ReportsGathered:
     aggregate: Any
     tasks: Ints
     stats: Mapping[str, Floats]
-    rejected: tuple[Rejected, ...] = ()
-    made: Made | None = field(default=None, compare=False, repr=False)
+    rejected: tuple[Rejection, ...] = ()
+    made: NewModel | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

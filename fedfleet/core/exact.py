@@ -24,7 +24,7 @@ from fedfleet.core.trees import Tree, mismatch
 
 _BLOCK = 1 << 15  # elements per pass: two float64 blocks stay in the second-level cache
 _WEIGHT_BITS = 60
-_LEAST = 2.0**-_WEIGHT_BITS  # a weight of less would count as nothing, and nothing has no mean
+_MIN_WEIGHT = 2.0**-_WEIGHT_BITS  # a weight of less would count as nothing, and nothing has no mean
 _UNITS = 2.0**_WEIGHT_BITS
 _LIMB_BITS = 32  # the low limb of a two-limb leaf carries so many further bits
 
@@ -64,7 +64,7 @@ class Accumulator:
     fine: dict[str, NDArray[np.int64]]
     weight: int = 0
     count: int = 0
-    closed: Tree | None = None
+    final_mean: Tree | None = None
     lacking: dict[str, int] = field(default_factory=dict[str, int])
     thin: dict[str, NDArray[np.int64]] = field(default_factory=dict[str, NDArray[np.int64]])
 
@@ -79,26 +79,26 @@ def zero(like: Tree, scales: dict[str, Scale]) -> Accumulator:
 
 def weight_refusal(weight: float, total_weight: float) -> str | None:
     """Why nothing can weigh this; None if it can."""
-    if not _LEAST <= weight <= total_weight:
-        return f"its weight {weight} is not in [{_LEAST:.3g}, {total_weight:g}]"
+    if not _MIN_WEIGHT <= weight <= total_weight:
+        return f"its weight {weight} is not in [{_MIN_WEIGHT:.3g}, {total_weight:g}]"
     return None
 
 
-def overweight(acc: Accumulator, weight: float, total_weight: float) -> str | None:
+def overweight_refusal(acc: Accumulator, weight: float, total_weight: float) -> str | None:
     """Why no more of this weight fits into the sum: beyond the limit the fixed-point sums could overflow; None if it fits."""
-    if acc.weight + units(weight) > total_weight * 2.0**_WEIGHT_BITS:
+    if acc.weight + weight_units(weight) > total_weight * 2.0**_WEIGHT_BITS:
         return f"with its weight {weight:g} those of one commit would exceed {total_weight:g}; raise the fold's total_weight"
     return None
 
 
-def units(weight: float) -> int:
+def weight_units(weight: float) -> int:
     """A weight as an integer of 2^-60."""
     return round(weight * _UNITS)
 
 
 def refusal(update: Tree, weight: float, like: Tree, scales: dict[str, Scale], total_weight: float) -> str | None:
     """Why a report may not enter the sum: wrong shape, not finite, beyond its bound, impossible weight; None if it may."""
-    if not _LEAST <= weight <= total_weight:
+    if not _MIN_WEIGHT <= weight <= total_weight:
         return weight_refusal(weight, total_weight)
     if not like and not update:
         return None
@@ -132,11 +132,11 @@ def add(
 
     `counted` is the weight in units, from whoever has worked it out already.
     """
-    _open(acc)
+    _check_open(acc)
     for name, scale in scales.items():
         part = parts.get(name) if parts is not None else None
         if isinstance(part, float) and part == 0.0:  # nothing to add, and whole layers of it
-            lack(acc, name, weight, part, acc.sums[name].shape, total_weight)
+            add_missing_weight(acc, name, weight, part, acc.sums[name].shape, total_weight)
             continue
         whole = math.ldexp(weight * factor, scale.power)
         x, total = update[name].reshape(-1), acc.sums[name].reshape(-1)
@@ -154,30 +154,32 @@ def add(
             if fine is not None:  # the remainder is exact in float64, and small
                 fine[a : a + _BLOCK] += np.rint((scaled - coarse) * 2.0**_LIMB_BITS).astype(np.int64)
         if part is not None:
-            lack(acc, name, weight, part, acc.sums[name].shape, total_weight)
-    acc.weight += units(weight) if counted is None else counted
+            add_missing_weight(acc, name, weight, part, acc.sums[name].shape, total_weight)
+    acc.weight += weight_units(weight) if counted is None else counted
     acc.count += 1
     return acc
 
 
-def lack(acc: Accumulator, name: str, weight: float, part: Any, shape: tuple[int, ...], total_weight: float) -> None:
+def add_missing_weight(
+    acc: Accumulator, name: str, weight: float, part: Any, shape: tuple[int, ...], total_weight: float
+) -> None:
     """Note what this leaf, or each of its elements, did not get of a report's weight."""
     if isinstance(part, float):
-        acc.lacking[name] = acc.lacking.get(name, 0) + units(weight * (1.0 - part))
+        acc.lacking[name] = acc.lacking.get(name, 0) + weight_units(weight * (1.0 - part))
         return
     missing = weight * (1.0 - np.asarray(part, np.float64).reshape(shape))
-    missing = np.rint(np.ldexp(missing, thin_power(total_weight))).astype(np.int64)
+    missing = np.rint(np.ldexp(missing, missing_power(total_weight))).astype(np.int64)
     acc.thin[name] = acc.thin[name] + missing if name in acc.thin else missing
 
 
-def thin_power(total_weight: float) -> int:
+def missing_power(total_weight: float) -> int:
     """The bits behind the point of what elements lack: as fine as cannot overflow."""
     return 62 - math.ceil(math.log2(total_weight))
 
 
 def merge(a: Accumulator, b: Accumulator) -> Accumulator:
     """The sum of two sums; consumes the first."""
-    _open(a, b)
+    _check_open(a, b)
     for name, total in a.sums.items():
         total += b.sums[name]
     for name, total in a.fine.items():
@@ -191,8 +193,8 @@ def merge(a: Accumulator, b: Accumulator) -> Accumulator:
     return a
 
 
-def _open(*accs: Accumulator) -> None:
-    if any(acc.closed is not None for acc in accs):
+def _check_open(*accs: Accumulator) -> None:
+    if any(acc.final_mean is not None for acc in accs):
         raise RunFailed("a sum that was divided already cannot be added to; fold without closing it")
 
 
@@ -203,8 +205,8 @@ def mean(
 
     What nobody gave any weight is zero.
     """
-    if acc.closed is not None:
-        return acc.closed
+    if acc.final_mean is not None:
+        return acc.final_mean
     if acc.count == 0:
         return None
     out: Tree = {}
@@ -213,10 +215,10 @@ def mean(
         if scale.two_limbs:
             value = value + acc.fine[name] * 2.0**-_LIMB_BITS
         if name in acc.thin and denominator is None:
-            out[name] = _thinned(acc, name, value, scale, total_weight)
+            out[name] = _elementwise_mean(acc, name, value, scale, total_weight)
             continue
-        by = divisor(acc, scale, name, denominator)
-        out[name] = _divided(value, by) if by else np.zeros(value.shape, np.float32)
+        scale_divisor = divisor(acc, scale, name, denominator)
+        out[name] = _divide(value, scale_divisor) if scale_divisor else np.zeros(value.shape, np.float32)
     return out
 
 
@@ -227,35 +229,37 @@ def divisor(acc: Accumulator, scale: Scale, name: str = "", denominator: float |
     return math.ldexp(math.ldexp(float(acc.weight - acc.lacking.get(name, 0)), -_WEIGHT_BITS), scale.power)
 
 
-def _thinned(
+def _elementwise_mean(
     acc: Accumulator, name: str, value: NDArray[Any], scale: Scale, total_weight: float
 ) -> NDArray[np.float32]:
     """The mean of a leaf whose elements have denominators of their own."""
-    missing = np.ldexp(acc.thin[name].astype(np.float64), -thin_power(total_weight))
+    missing = np.ldexp(acc.thin[name].astype(np.float64), -missing_power(total_weight))
     whole = divisor(acc, scale, name) - np.ldexp(missing, scale.power)
-    least = math.ldexp(1.0, scale.power - thin_power(total_weight) + 10)  # below that there is rounding, and no weight
+    least = math.ldexp(
+        1.0, scale.power - missing_power(total_weight) + 10
+    )  # below that there is rounding, and no weight
     safe = np.where(whole > least, whole, np.inf)
     return np.asarray(value / safe, np.float32)
 
 
-def _divided(value: NDArray[Any], by: float) -> NDArray[np.float32]:
+def _divide(value: NDArray[Any], scale_divisor: float) -> NDArray[np.float32]:
     """value / by as float32, block by block so that the doubles in between never leave the cache."""
     out = np.empty(value.shape, np.float32)
     source, target = value.reshape(-1), out.reshape(-1)
     block = np.empty(min(_BLOCK, len(source)), np.float64)
     for a in range(0, len(source), _BLOCK):
         part = block[: len(source) - a]
-        np.divide(source[a : a + _BLOCK], by, out=part)
+        np.divide(source[a : a + _BLOCK], scale_divisor, out=part)
         target[a : a + _BLOCK] = part
     return out
 
 
 def save(acc: Accumulator) -> Tree:
     """An accumulator as a tree, so that it can be kept or forwarded by an edge."""
-    _open(acc)
-    head = {"weight": _words(acc.weight), "count": np.array([acc.count], np.int64)}
+    _check_open(acc)
+    head = {"weight": _int_to_words(acc.weight), "count": np.array([acc.count], np.int64)}
     sums = {f"sum/{n}": v for n, v in acc.sums.items()} | {f"fine/{n}": v for n, v in acc.fine.items()}
-    missing = {f"lacking/{n}": _words(v) for n, v in acc.lacking.items()} | {
+    missing = {f"lacking/{n}": _int_to_words(v) for n, v in acc.lacking.items()} | {
         f"thin/{n}": v for n, v in acc.thin.items()
     }
     return head | sums | missing
@@ -264,21 +268,26 @@ def save(acc: Accumulator) -> Tree:
 def load(tree: Tree) -> Accumulator:
     """The inverse of `save`."""
 
-    def below(prefix: str) -> Tree:
+    def leaves_below(prefix: str) -> Tree:
         return {n[len(prefix) :]: v for n, v in tree.items() if n.startswith(prefix)}
 
-    def own(prefix: str) -> Tree:
-        return {n: v.copy() for n, v in below(prefix).items()}
+    def copy_leaves(prefix: str) -> Tree:
+        return {n: v.copy() for n, v in leaves_below(prefix).items()}
 
-    lacking = {n: _number(v) for n, v in below("lacking/").items()}
+    lacking = {n: _words_to_int(v) for n, v in leaves_below("lacking/").items()}
     return Accumulator(
-        own("sum/"), own("fine/"), _number(tree["weight"]), int(tree["count"][0]), lacking=lacking, thin=own("thin/")
+        copy_leaves("sum/"),
+        copy_leaves("fine/"),
+        _words_to_int(tree["weight"]),
+        int(tree["count"][0]),
+        lacking=lacking,
+        thin=copy_leaves("thin/"),
     )
 
 
-def _words(value: int) -> NDArray[np.int64]:
+def _int_to_words(value: int) -> NDArray[np.int64]:
     return np.array([(value >> (32 * i)) & 0xFFFFFFFF for i in range(8)], np.int64)
 
 
-def _number(words: NDArray[Any]) -> int:
+def _words_to_int(words: NDArray[Any]) -> int:
     return sum(int(word) << (32 * i) for i, word in enumerate(words))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedfleet.core.intervals import Traces
 from fedfleet.core.records import Floats, Ints
-from fedfleet.core.row_map import Names, RowNumbers, rows_taken
+from fedfleet.core.row_map import Names, RowNumbers, compact_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class DeviceTable:
     cores: Floats
     memory_mb: Floats
     seconds_per_batch: Floats
-    of: RowNumbers | None = None
+    row_index: RowNumbers | None = None
 
     def __len__(self) -> int:
-        return len(self.ids) if self.of is None else len(self.of)
+        return len(self.ids) if self.row_index is None else len(self.row_index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +72,14 @@ def device_table(
     n = len(ids)
     none = np.full(n, np.nan)
     return DeviceTable(
-        np.array(ids, np.str_), *flat(down), *flat(up if up is not None else [()] * n),
+        np.array(ids, np.str_), *flatten_spans(down), *flatten_spans(up if up is not None else [()] * n),
         np.asarray(seconds_per_sample, np.float64), np.zeros((n, 2)) if latency is None else latency,
         none if cores is None else cores, none if memory_mb is None else memory_mb,
         np.zeros(n) if seconds_per_batch is None else seconds_per_batch,
     )  # fmt: skip
 
 
-def flat(spans: Sequence[Sequence[float]]) -> tuple[Floats, Ints]:
+def flatten_spans(spans: Sequence[Sequence[float]]) -> tuple[Floats, Ints]:
     """Rows of different length as one array and its offsets."""
     offsets = np.concatenate([[0], np.cumsum([len(s) for s in spans])]).astype(np.int64)
     return np.array([v for span in spans for v in span], np.float64), offsets
@@ -95,56 +95,58 @@ def take_spans(values: NDArray[Any], offsets: Ints, rows: Ints) -> tuple[NDArray
 
 def take_devices(table: DeviceTable, clients: Ints) -> DeviceTable:
     """A table of these clients of another, repetition allowed; clients that have the same device share its row."""
-    return _device_rows(table, *rows_taken(table.of, len(table.ids), clients))
+    return _device_rows(table, *compact_rows(table.row_index, len(table.ids), clients))
 
 
-def _device_rows(table: DeviceTable, rows: Ints, of: RowNumbers | None) -> DeviceTable:
+def _device_rows(table: DeviceTable, rows: Ints, row_index: RowNumbers | None) -> DeviceTable:
     return DeviceTable(
         table.ids[rows], *take_spans(table.down, table.down_offsets, rows), *take_spans(table.up, table.up_offsets, rows),
         table.seconds_per_sample[rows], table.latency[rows], table.cores[rows], table.memory_mb[rows],
-        table.seconds_per_batch[rows], of,
+        table.seconds_per_batch[rows], row_index,
     )  # fmt: skip
 
 
 def take_states(table: StateTable, clients: Ints) -> StateTable:
     """A table of these clients of another, repetition allowed; clients that have the same state share its trace."""
-    return _state_rows(table, *rows_taken(table.traces.of, len(table.ids), clients))
+    return _state_rows(table, *compact_rows(table.traces.row_index, len(table.ids), clients))
 
 
-def _state_rows(table: StateTable, rows: Ints, of: RowNumbers | None) -> StateTable:
+def _state_rows(table: StateTable, rows: Ints, row_index: RowNumbers | None) -> StateTable:
     t = table.traces
     begins, offsets = take_spans(t.begins, t.offsets, rows)
     ends, _ = take_spans(t.ends, t.offsets, rows)
     before, _ = take_spans(t.before, t.offsets, rows)
     return StateTable(
-        table.ids[rows], Traces(t.start[rows], t.period[rows], offsets, begins, ends, before, t.total[rows], of)
+        table.ids[rows], Traces(t.start[rows], t.period[rows], offsets, begins, ends, before, t.total[rows], row_index)
     )
 
 
 def unshared_devices(table: DeviceTable) -> DeviceTable:
     """The same fleet with one row for each client, as files and figures of single measurements need it."""
-    return table if table.of is None else _device_rows(table, table.of.astype(np.int64), None)
+    return table if table.row_index is None else _device_rows(table, table.row_index.astype(np.int64), None)
 
 
 def unshared_states(table: StateTable) -> StateTable:
     """The same fleet with one row for each client."""
-    return table if table.traces.of is None else _state_rows(table, table.traces.of.astype(np.int64), None)
+    return (
+        table if table.traces.row_index is None else _state_rows(table, table.traces.row_index.astype(np.int64), None)
+    )
 
 
 def client_ids(table: DeviceTable | StateTable) -> Names:
     """The name of each client's device or state."""
-    of = table.of if isinstance(table, DeviceTable) else table.traces.of
-    return table.ids if of is None else table.ids[of]
+    row_index = table.row_index if isinstance(table, DeviceTable) else table.traces.row_index
+    return table.ids if row_index is None else table.ids[row_index]
 
 
 def mean_kbps(table: DeviceTable) -> Floats:
     """The mean measured download speed of each client's device."""
     sums = np.add.reduceat(table.down, table.down_offsets[:-1])
     means: Floats = sums / np.diff(table.down_offsets)
-    return means if table.of is None else means[table.of]
+    return means if table.row_index is None else means[table.row_index]
 
 
 def availability(table: StateTable) -> Floats:
     """The share of its period for which each client is ready."""
     shares = table.traces.total / table.traces.period
-    return shares if table.traces.of is None else shares[table.traces.of]
+    return shares if table.traces.row_index is None else shares[table.traces.row_index]

@@ -30,10 +30,10 @@ class Traces:
     ends: Floats  # phase at which it ends
     before: Floats  # ready seconds of this trace's period before the interval
     total: Floats  # ready seconds in a whole period
-    of: RowNumbers | None = None
+    row_index: RowNumbers | None = None
 
     def __len__(self) -> int:
-        return len(self.start) if self.of is None else len(self.of)
+        return len(self.start) if self.row_index is None else len(self.row_index)
 
 
 def traces(start: Floats, period: Floats, offsets: Ints, begins: Floats, ends: Floats) -> Traces:
@@ -44,9 +44,15 @@ def traces(start: Floats, period: Floats, offsets: Ints, begins: Floats, ends: F
     problems = (
         (~((period > 0) & np.isfinite(period)), "its period is not positive and finite"),
         (counts == 0, "it is never ready"),
-        (_any_of(owner, ~(lengths > 0), len(start)), "an interval does not end after it begins"),
-        (_any_of(owner, (begins < 0) | (ends > period[owner]), len(start)), "an interval lies outside its period"),
-        (_any_of(owner[1:], (owner[1:] == owner[:-1]) & (begins[1:] < ends[:-1]), len(start)), "intervals overlap"),
+        (_any_per_owner(owner, ~(lengths > 0), len(start)), "an interval does not end after it begins"),
+        (
+            _any_per_owner(owner, (begins < 0) | (ends > period[owner]), len(start)),
+            "an interval lies outside its period",
+        ),
+        (
+            _any_per_owner(owner[1:], (owner[1:] == owner[:-1]) & (begins[1:] < ends[:-1]), len(start)),
+            "intervals overlap",
+        ),
     )
     for wrong, why in problems:
         if wrong.any():
@@ -67,10 +73,10 @@ def traces(start: Floats, period: Floats, offsets: Ints, begins: Floats, ends: F
     return Traces(start, period, offsets, begins, ends, before, total)
 
 
-def _any_of(owner: Ints, wrong: Bools, n: int) -> Bools:
-    found = np.zeros(n, np.bool_)
-    found[owner[wrong]] = True
-    return found
+def _any_per_owner(owner: Ints, wrong: Bools, n: int) -> Bools:
+    result = np.zeros(n, np.bool_)
+    result[owner[wrong]] = True
+    return result
 
 
 def _last_at_or_before(values: Floats, low: Ints, high: Ints, x: Floats) -> Ints:
@@ -88,7 +94,7 @@ def _last_at_or_before(values: Floats, low: Ints, high: Ints, x: Floats) -> Ints
 
 def phase_of(t: Traces, clients: Ints, time: float) -> Floats:
     """Where in its period each client's trace is at `time`."""
-    return _phase(t, row_of(t.of, clients), time)
+    return _phase(t, row_of(t.row_index, clients), time)
 
 
 def _phase(t: Traces, rows: Ints, time: float | Floats) -> Floats:
@@ -101,7 +107,7 @@ def ready_until(t: Traces, clients: Ints, time: float | Floats) -> tuple[Bools, 
     An interval of the k-th period is there from start + (k period + begin) on and before start + (k period + end), as these
     are rounded: an answer ends at the same moment, to the last bit, whenever it was asked for.
     """
-    rows = row_of(t.of, clients)
+    rows = row_of(t.row_index, clients)
     start, period = t.start[rows], t.period[rows]
     low, high = t.offsets[rows], t.offsets[rows + 1]
     phase = _phase(t, rows, time)
@@ -111,9 +117,9 @@ def ready_until(t: Traces, clients: Ints, time: float | Floats) -> tuple[Bools, 
     i = i - ((i >= low) & (start + (lap * period + t.begins[np.maximum(i, 0)]) > time))
     turns, following = i + 1 >= high, np.where(i + 1 >= high, low, i + 1)
     opens = start + ((lap + turns) * period + t.begins[following])
-    come = opens <= time
-    if come.any():
-        i, lap = np.where(come, following, i), lap + (come & turns)
+    opened = opens <= time
+    if opened.any():
+        i, lap = np.where(opened, following, i), lap + (opened & turns)
         turns, following = i + 1 >= high, np.where(i + 1 >= high, low, i + 1)
         opens = start + ((lap + turns) * period + t.begins[following])
     closes = start + (lap * period + t.ends[np.maximum(i, 0)])
@@ -123,7 +129,7 @@ def ready_until(t: Traces, clients: Ints, time: float | Floats) -> tuple[Bools, 
 
 def finish_after(t: Traces, clients: Ints, time: float, seconds: Floats) -> Floats:
     """When each client has been ready for `seconds` since `time`; unready time in between only delays."""
-    rows = row_of(t.of, clients)
+    rows = row_of(t.row_index, clients)
     phase = _phase(t, rows, time)
     low, high = t.offsets[rows], t.offsets[rows + 1]
     total, period = t.total[rows], t.period[rows]
@@ -141,9 +147,9 @@ def finish_after(t: Traces, clients: Ints, time: float, seconds: Floats) -> Floa
 
 def ready_seconds(t: Traces, clients: Ints, start: float, until: Floats) -> Floats:
     """How many ready seconds each client has between `start` and its own `until`: the inverse of `finish_after`."""
-    rows = row_of(t.of, clients)
-    from_, to = (_ready_since(t, rows, np.broadcast_to(np.asarray(x, np.float64), len(rows))) for x in (start, until))
-    return np.maximum(to - from_, 0.0)
+    rows = row_of(t.row_index, clients)
+    begin, to = (_ready_since(t, rows, np.broadcast_to(np.asarray(x, np.float64), len(rows))) for x in (start, until))
+    return np.maximum(to - begin, 0.0)
 
 
 def _ready_since(t: Traces, rows: Ints, time: Floats) -> Floats:

@@ -11,9 +11,9 @@ from typing import Annotated
 from annotated_types import Ge, Gt, Le, Lt
 
 SMALLEST, LARGEST = 1e-12, 1e15  # of numbers that must be positive: beyond, sums and quotients overflow
-MOST = 2**31 - 1  # of anything that is counted
-MOST_CLIENTS = 100_000_000
-LAST_SEED = 2**63 - 1  # seeds travel as 64-bit numbers
+MAX_COUNT = 2**31 - 1  # of anything that is counted
+MAX_CLIENTS = 100_000_000
+MAX_SEED = 2**63 - 1  # seeds travel as 64-bit numbers
 
 Positive = Annotated[float, Ge(SMALLEST), Le(LARGEST)]
 NonNegative = Annotated[float, Ge(0), Le(LARGEST)]
@@ -24,10 +24,10 @@ Part = Annotated[float, Gt(0), Lt(1)]  # neither nothing nor all
 Ratio = Annotated[float, Gt(1), Le(LARGEST)]  # of a largest to a smallest
 Fraction = Annotated[float, Ge(0), Le(1)]
 Bound = Annotated[float, Ge(2.0**-30), Le(2.0**30)]  # of an element of an update: the sums must fit into 64 bits
-Count = Annotated[int, Ge(1), Le(MOST)]
-Natural = Annotated[int, Ge(0), Le(MOST)]
-Seed = Annotated[int, Ge(0), Le(LAST_SEED)]
-Clients = Annotated[int, Ge(1), Le(MOST_CLIENTS)]
+Count = Annotated[int, Ge(1), Le(MAX_COUNT)]
+Natural = Annotated[int, Ge(0), Le(MAX_COUNT)]
+Seed = Annotated[int, Ge(0), Le(MAX_SEED)]
+Clients = Annotated[int, Ge(1), Le(MAX_CLIENTS)]
 Threads = Annotated[int, Ge(1), Le(1024)]
 Width = Annotated[int, Ge(1), Le(2**20)]  # of a layer; whether the model fits is found before it is built
 Depth = Annotated[int, Ge(1), Le(256)]  # layers

@@ -26,7 +26,7 @@ def machine_bytes() -> int:
     return min(limits if own == resource.RLIM_INFINITY else [*limits, own])
 
 
-def check_room(nbytes: float, what: str, cure: str) -> None:
+def check_memory(nbytes: float, what: str, cure: str) -> None:
     """Refuse what would take more than half of this machine's memory.
 
     >>> check_room(1000, "a fleet of 10 clients", "ask for fewer")

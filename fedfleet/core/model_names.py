@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedfleet.core.trees import Tree, content_hash, tree_nbytes
 
 # Hashing runs at about a gigabyte a second: below this, waiting for another thread would take longer.
-_AT_ONCE_BYTES = 1 << 16
+_EAGER_HASH_BYTES = 1 << 16
 
 
 class ModelName:
@@ -22,7 +22,7 @@ class ModelName:
         self._name = ""
 
     @property
-    def known(self) -> bool:
+    def is_computed(self) -> bool:
         """Whether asking costs nothing any more."""
         return self._tree is None
 
@@ -45,4 +45,4 @@ class ModelName:
 
 def model_name(tree: Tree) -> str | ModelName:
     """The name of a model: at once for a small one, on first use for a large one. The tree must not change any more."""
-    return content_hash(tree) if tree_nbytes(tree) <= _AT_ONCE_BYTES else ModelName(tree)
+    return content_hash(tree) if tree_nbytes(tree) <= _EAGER_HASH_BYTES else ModelName(tree)

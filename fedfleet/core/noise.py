@@ -53,22 +53,22 @@ def terms(kind: Literal["fresh", "tree"], commit: int) -> list[tuple[int, int, i
     if kind == "fresh":
         return [(1, _FRESH, commit)]
     top = (commit & -commit).bit_length() - 1  # the node that this commit completes
-    gone = [(-1, level, ((commit - 1) >> level) - 1) for level in range(top)]
-    return [(1, top, (commit >> top) - 1), *gone]
+    removed = [(-1, level, ((commit - 1) >> level) - 1) for level in range(top)]
+    return [(1, top, (commit >> top) - 1), *removed]
 
 
 def normals(key: bytes, name: str, level: int, index: int, count: int) -> NDArray[np.float64]:
     """So many standard normal numbers for one address, by Box and Muller."""
     text = name.encode()
     place = key + struct.pack("<Iqq", len(text), level, index) + text
-    found = np.empty(count + count % 2)
-    for at in range(0, len(found), _BLOCK):
-        part = found[at : at + _BLOCK]
+    result = np.empty(count + count % 2)
+    for at in range(0, len(result), _BLOCK):
+        part = result[at : at + _BLOCK]
         words = np.frombuffer(hashlib.shake_256(place + struct.pack("<q", at)).digest(8 * len(part)), np.uint64)
         u = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53  # never 0
         radius, angle = np.sqrt(-2.0 * np.log(u[0::2])), 2.0 * np.pi * u[1::2]
         part[0::2], part[1::2] = radius * np.cos(angle), radius * np.sin(angle)
-    return found[:count]
+    return result[:count]
 
 
 def add_noise(noise: Noise, acc: Folding, key: bytes, commit: int) -> Folding:
@@ -82,7 +82,7 @@ def add_noise(noise: Noise, acc: Folding, key: bytes, commit: int) -> Folding:
                     f"noise of {noise.std:g} does not fit into the sum of leaf {leaf!r}; raise algorithm.bound"
                 )
             for sign, level, index in terms(noise.kind, commit):
-                drawn = normals(key, f"{name}|{leaf}", level, index, sums[leaf].size)
+                draws = normals(key, f"{name}|{leaf}", level, index, sums[leaf].size)
                 # Each node is rounded by itself: what is taken out again is exactly what was put in.
-                sums[leaf] += sign * np.rint(drawn * std).astype(np.int64).reshape(sums[leaf].shape)
+                sums[leaf] += sign * np.rint(draws * std).astype(np.int64).reshape(sums[leaf].shape)
     return acc

@@ -85,6 +85,6 @@ ModelOf = Callable[
 ]  # a builder's parameter of this type gets the facts of the model that it is built for
 
 
-def names_alone() -> ModelFacts:
+def default_model_facts() -> ModelFacts:
     """The facts of a model that nobody has looked at: what FedFleet's own models call these layers."""
     return ModelFacts("head.*", ("*norm*.*",))

@@ -22,7 +22,7 @@ from fedfleet.core.records import (
     Ended,
     Floats,
     Ints,
-    Rejected,
+    Rejection,
     Report,
     Roster,
     Score,
@@ -98,7 +98,7 @@ class Algorithm:
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class FoldResult:
     """Reports that were added up where they were made: the sums, who is in them with which statistics, and who is not.
 
     `memory` is what the folded clients remember now, by client and slot.
@@ -107,7 +107,7 @@ class Folded:
     accumulator: Folding
     tasks: Ints
     stats: Mapping[str, Floats]
-    rejected: tuple[Rejected, ...]
+    rejected: tuple[Rejection, ...]
     memory: Mapping[int, Slots] = field(default_factory=dict[int, Slots])
 
 
@@ -212,7 +212,7 @@ class Dataset:
 class Loss:
     """A loss instead of cross-entropy: `of(outputs, labels)` gives one value per sample, or, if `joint`, one for all of them."""
 
-    of: Callable[[Any, Any], Any]
+    compute: Callable[[Any, Any], Any]
     joint: bool = False
 
 
@@ -236,7 +236,7 @@ class Task:
     frozen: Tree = field(default_factory=dict[str, Array])
     unseen: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
-    def dealt(self) -> Ints:
+    def client_rows(self) -> Ints:
         """The rows that clients hold: all but those of the central test set and of people whom nobody trains on."""
         return np.setdiff1d(np.arange(len(self.dataset.y)), np.concatenate([self.holdout, self.unseen]))
 
@@ -288,10 +288,10 @@ class Executor:
     name: str
     train: Callable[[Sequence[Job]], Iterable[Report]]
     evaluate: Callable[[Sequence[Trial]], Iterable[Score]]
-    fold: Callable[[Sequence[Job], Sequence[Context], Fold, ServerState], Folded] | None = None
+    fold: Callable[[Sequence[Job], Sequence[Context], Fold, ServerState], FoldResult] | None = None
     close: Callable[[], None] | None = None
     notes: tuple[str, ...] = ()  # what a person should know about how it works, one line each
-    remarks: Callable[[], tuple[str, ...]] | None = None
+    warnings: Callable[[], tuple[str, ...]] | None = None
     together: bool = False
 
 

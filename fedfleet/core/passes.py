@@ -32,7 +32,7 @@ STATS = ("loss", "samples", "steps", "squared_loss", "update_norm")
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class Carry:
     """What a pass carries beside the model: the client's memory by slot, and what else was offered."""
 
     memory: Mapping[str, Tensors]
@@ -40,30 +40,30 @@ class Carried:
 
 
 # Gradients to add to the loss gradient: (params, start, carried) -> {name: tensor}; elementwise.
-GradientTerm = Callable[[Tensors, Tensors, Carried], Tensors]
+GradientTerm = Callable[[Tensors, Tensors, Carry], Tensors]
 
 
 @dataclass(frozen=True, slots=True)
-class Pull:
+class ProximalTerm:
     """The gradient term mu (w - w_start), as a value that kernels recognise: it only shrinks the distance walked."""
 
     mu: float
 
-    def __call__(self, params: Tensors, start: Tensors, carried: Carried) -> Tensors:
+    def __call__(self, params: Tensors, start: Tensors, carried: Carry) -> Tensors:
         """The term, literally."""
         del carried
         return {n: self.mu * (p - start[n]) for n, p in params.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class ConstantTerm:
     """A gradient term that stays the same all through a pass, such as a control variate: kernels compute it once."""
 
-    of: Callable[[Tensors, Carried], Tensors]  # (start, carried) -> {name: tensor}
+    compute: Callable[[Tensors, Carry], Tensors]  # (start, carried) -> {name: tensor}
 
-    def __call__(self, params: Tensors, start: Tensors, carried: Carried) -> Tensors:
+    def __call__(self, params: Tensors, start: Tensors, carried: Carry) -> Tensors:
         """The term, literally."""
-        return {n: v for n, v in self.of(start, carried).items() if n in params}
+        return {n: v for n, v in self.compute(start, carried).items() if n in params}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Second:
+class SecondModel:
     """A second model of the client's own, kept at home (slot "second").
 
     It is trained beside the first, by an objective that sees both; or, with a pass of its `own`, after it and apart from it: then
@@ -132,7 +132,7 @@ class Batch:
 
 # (forward, params, second, carried, batch) -> one loss per client. `forward(params, x)` gives logits; `second` holds the parameters
 # of the second model, if the pass has one, and is trained with the first.
-Objective = Callable[[Callable[[Tensors, Any], Any], Tensors, Tensors, Carried, Batch], Any]
+Objective = Callable[[Callable[[Tensors, Any], Any], Tensors, Tensors, Carry, Batch], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class LocalPass:
     keep: Names | None = None
     sends: Names | None = None
     slots: tuple[Slot, ...] = ()
-    second: Second | None = None
+    second: SecondModel | None = None
     before: tuple[Before, ...] = ()
     after: tuple[After, ...] = ()
     then: LocalPass | None = None
@@ -210,7 +210,7 @@ class LocalPass:
         """Does the client keep anything for the next time?"""
         return self.keep is not None or bool(self.slots) or self.second is not None or self.feedback
 
-    def sent(self, names: Mapping[str, Any]) -> list[str]:
+    def sent_names(self, names: Mapping[str, Any]) -> list[str]:
         """Which of these leaves go up."""
         keep, sends = self.keep, self.sends
         return [n for n in names if not (keep is not None and keep(n)) and (sends is None or sends(n))]

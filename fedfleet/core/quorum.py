@@ -11,15 +11,15 @@ from fedfleet.core.intervals import Traces, ready_until
 from fedfleet.core.records import Bools, Floats, Ints
 
 Earliest = Callable[[Bools, int, float, float], float]
-_FEW, _MANY = 1 << 12, 1 << 18  # changes looked at together, at first and later on
-_EACH = 16  # and of each trace, on average
-_MOST = 64  # and of one trace: whoever changes oftener than others is followed in several steps
-_PATIENCE = _FEW << 3  # when to ask whether so many can come at all
+_FIRST_CHANGES, _MAX_CHANGES = 1 << 12, 1 << 18  # changes looked at together, at first and later on
+_CHANGES_PER_TRACE = 16  # and of each trace, on average
+_MAX_STEPS_PER_TRACE = 64  # and of one trace: whoever changes oftener than others is followed in several steps
+_PATIENCE = _FIRST_CHANGES << 3  # when to ask whether so many can come at all
 _GRAIN = 1024.0  # periods of whole parts of a second have a common multiple
-_KINDS = 64  # periods among which one is looked for
+_MAX_PERIODS = 64  # periods among which one is looked for
 
 
-def first_meeting(
+def first_time_ready(
     t: Traces, rows: Ints, weights: Ints, ready: Bools, changes: Floats, n: int, start: float, until: float
 ) -> float:
     """The first moment from `start` on, and before `until`, at which traces that stand for n clients are ready.
@@ -32,30 +32,34 @@ def first_meeting(
         return start if start < until else math.inf
     if int(weights.sum()) < n:
         return math.inf
-    until = min(until, start + _repeats(t.period[rows]))
-    a_second = float((2 * (t.offsets[rows + 1] - t.offsets[rows]) / t.period[rows]).sum())  # changes, of all together
-    times, steps, many = np.zeros(0), np.zeros(0, np.int64), _FEW
+    until = min(until, start + _common_period(t.period[rows]))
+    changes_per_second = float(
+        (2 * (t.offsets[rows + 1] - t.offsets[rows]) / t.period[rows]).sum()
+    )  # changes, of all together
+    times, steps, batch = np.zeros(0), np.zeros(0, np.int64), _FIRST_CHANGES
     while changes.min() < until:
-        limit = min(until, float(changes.min()) + min(many, _EACH * len(rows)) / a_second)
-        new_times, new_steps = _followed(t, rows, weights, ready, changes, limit)
+        limit = min(until, float(changes.min()) + min(batch, _CHANGES_PER_TRACE * len(rows)) / changes_per_second)
+        new_times, new_steps = _advance_traces(t, rows, weights, ready, changes, limit)
         times, steps = np.concatenate([times, new_times]), np.concatenate([steps, new_steps])
         # What happens before the next change of any trace is known by now.
         known = times < changes.min()
-        found, count = _reached(times[known], steps[known], count, n)
-        if found < math.inf:
-            return found if found < until else math.inf
-        times, steps, many = times[~known], steps[~known], min(2 * many, _MANY)
-        if many == _PATIENCE and _at_most(t, rows, weights) < n:
+        result, count = _first_time_at_count(times[known], steps[known], count, n)
+        if result < math.inf:
+            return result if result < until else math.inf
+        times, steps, batch = times[~known], steps[~known], min(2 * batch, _MAX_CHANGES)
+        if batch == _PATIENCE and _max_ready_count(t, rows, weights) < n:
             return math.inf  # looked at only now, since those who come at all mostly come soon
     return math.inf
 
 
-def _followed(t: Traces, rows: Ints, weights: Ints, ready: Bools, changes: Floats, limit: float) -> tuple[Floats, Ints]:
+def _advance_traces(
+    t: Traces, rows: Ints, weights: Ints, ready: Bools, changes: Floats, limit: float
+) -> tuple[Floats, Ints]:
     """The next changes of the traces that change up to `limit`, and what each adds to the count; `ready` and `changes` move on."""
     times: list[Floats] = []
     steps: list[Ints] = []
     due = np.flatnonzero(changes <= limit)
-    for _ in range(_MOST):
+    for _ in range(_MAX_STEPS_PER_TRACE):
         if not len(due):
             break
         at = changes[due]
@@ -67,7 +71,7 @@ def _followed(t: Traces, rows: Ints, weights: Ints, ready: Bools, changes: Float
     return np.concatenate(times), np.concatenate(steps)
 
 
-def _reached(times: Floats, steps: Ints, count: int, n: int) -> tuple[float, int]:
+def _first_time_at_count(times: Floats, steps: Ints, count: int, n: int) -> tuple[float, int]:
     """When the count first reaches n, infinite if it does not; and the count after all steps."""
     if not len(times):
         return math.inf, count
@@ -78,17 +82,17 @@ def _reached(times: Floats, steps: Ints, count: int, n: int) -> tuple[float, int
     return float(times[enough[0]]) if len(enough) else math.inf, int(counts[-1])
 
 
-def _at_most(t: Traces, rows: Ints, weights: Ints) -> int:
+def _max_ready_count(t: Traces, rows: Ints, weights: Ints) -> int:
     """A bound on how many are ready at once, ever: the sum over all periods of the most that those who have it reach together."""
     kinds, kind = np.unique(t.period[rows], return_inverse=True)
-    if len(kinds) > _KINDS:
+    if len(kinds) > _MAX_PERIODS:
         return int(weights.sum())
     total = 0
     for k, period in enumerate(kinds.tolist()):
-        mine = np.flatnonzero(kind == k)
-        counts = t.offsets[rows[mine] + 1] - t.offsets[rows[mine]]
-        owner = np.repeat(mine, counts)
-        at = np.repeat(t.offsets[rows[mine]] - np.cumsum(counts) + counts, counts) + np.arange(len(owner))
+        members = np.flatnonzero(kind == k)
+        counts = t.offsets[rows[members] + 1] - t.offsets[rows[members]]
+        owner = np.repeat(members, counts)
+        at = np.repeat(t.offsets[rows[members]] - np.cumsum(counts) + counts, counts) + np.arange(len(owner))
         # A second of slack on both sides: no rounding can make this too small.
         begins, lengths = np.mod(t.start[rows[owner]] + t.begins[at] - 1.0, period), t.ends[at] - t.begins[at] + 2.0
         lasting = weights[owner][lengths >= period].sum()
@@ -99,19 +103,19 @@ def _at_most(t: Traces, rows: Ints, weights: Ints) -> int:
     return total
 
 
-def _repeats(periods: Floats) -> float:
+def _common_period(periods: Floats) -> float:
     """After how long everything begins anew; infinite if that is not known."""
     kinds = np.unique(periods)
     if len(kinds) == 1:
         return float(kinds[0])
     grains = kinds * _GRAIN
-    if len(kinds) > _KINDS or kinds[-1] > 2.0**40 or (grains % 1).any():
+    if len(kinds) > _MAX_PERIODS or kinds[-1] > 2.0**40 or (grains % 1).any():
         return math.inf
     common = math.lcm(*(int(g) for g in grains))
     return common / _GRAIN if common < 1 << 62 else math.inf
 
 
-def looking_every(online: Callable[[float], Bools], seconds: float, *, repeats: float = math.inf) -> Earliest:
+def earliest_by_polling(online: Callable[[float], Bools], seconds: float, *, repeats: float = math.inf) -> Earliest:
     """`earliest` of a source whose answers change at multiples of `seconds` only, by looking at each of them.
 
     `repeats`: after so long everything begins anew, so that whoever has not come by then never will.

@@ -94,13 +94,13 @@ class Wave:
     round: int
     version: int
     time: float
-    asked: Assignments
+    assignments: Assignments
     keys: Keys
     cost: Cost
     server: ServerState
 
     def __len__(self) -> int:
-        return len(self.asked.clients)
+        return len(self.assignments.clients)
 
 
 _NO_SETTINGS: Settings = {}
@@ -146,7 +146,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejection:
     """A report that arrived and cannot be used, with the reason."""
 
     task: int
@@ -180,7 +180,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class EvalScore:
     """How a model did when it was tried: on the central test set, and on people held out from training if there are any."""
 
     score: Score

@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, get_type_hints
 
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 
 _BUILTIN: dict[str, dict[str, str]] = {
     "algorithms": {
@@ -214,23 +214,23 @@ def names(kind: str) -> list[str]:
 def builder(kind: str, name: str, where: str = "") -> Callable[..., Any]:
     """The function that builds this part; `where` names the place in a spec for the error message."""
     _check_kind(kind)
-    found: Callable[..., Any] | str | None = _added[kind].get(name) or _BUILTIN[kind].get(name)
-    if found is None:
+    result: Callable[..., Any] | str | None = _added[kind].get(name) or _BUILTIN[kind].get(name)
+    if result is None:
         third = [e for e in entry_points(group=f"fedfleet.{kind}") if e.name == name]
         if not third:
             place = f"{where}: " if where else ""
-            raise BadInput(f"{place}no {kind} part is called {name!r}{nearest(name, names(kind))}")
-        found = third[0].value
-    if not isinstance(found, str):
-        return found
-    module, _, attribute = found.partition(":")
+            raise BadInput(f"{place}no {kind} part is called {name!r}{suggest_name(name, names(kind))}")
+        result = third[0].value
+    if not isinstance(result, str):
+        return result
+    module, _, attribute = result.partition(":")
     try:
         return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as wrong:
+    except (ImportError, AttributeError) as error:
         if module.startswith("fedfleet."):
             raise  # ours are there; what is missing is said where it is needed
         raise BadInput(
-            f"the {kind} part {name!r} was registered as {found!r}, which cannot be loaded: {wrong}"
+            f"the {kind} part {name!r} was registered as {result!r}, which cannot be loaded: {error}"
         ) from None
 
 
@@ -247,7 +247,7 @@ def summary(build: Callable[..., Any]) -> str:
 
 def _check_kind(kind: str) -> None:
     if kind not in _BUILTIN:
-        hint = nearest(kind, KINDS)
+        hint = suggest_name(kind, KINDS)
         known = f" The kinds are {', '.join(KINDS)}." if hint.endswith("?") else ""
         raise BadInput(f"there is no kind of part called {kind!r}{hint}{known}")
 

@@ -18,21 +18,21 @@ Names = NDArray[np.str_]
 RowNumbers = NDArray[np.int32]
 
 
-def row_of(of: RowNumbers | None, clients: Ints) -> Ints:
+def row_of(row_index: RowNumbers | None, clients: Ints) -> Ints:
     """The row of each of these clients.
 
     >>> row_of(np.array([1, 0, 1], np.int32), np.array([2, 1])), row_of(None, np.array([2, 1]))
     (array([1, 0]), array([2, 1]))
     """
-    return clients if of is None else of[clients].astype(np.int64)
+    return clients if row_index is None else row_index[clients].astype(np.int64)
 
 
-def everyones_row(of: RowNumbers | None, rows: int) -> RowNumbers:
+def rows_of_all(row_index: RowNumbers | None, rows: int) -> RowNumbers:
     """The row of every client, written out also where each client has its own of so many rows."""
-    return np.arange(rows, dtype=np.int32) if of is None else of
+    return np.arange(rows, dtype=np.int32) if row_index is None else row_index
 
 
-def rows_taken(of: RowNumbers | None, rows: int, clients: Ints) -> tuple[Ints, RowNumbers | None]:
+def compact_rows(row_index: RowNumbers | None, rows: int, clients: Ints) -> tuple[Ints, RowNumbers | None]:
     """A fleet made of these clients of another, repetition allowed: the rows that it needs, and who has which of them.
 
     `rows` is how many rows the other fleet has. If no two of the clients share a row, they keep their order and no `of`.
@@ -40,7 +40,7 @@ def rows_taken(of: RowNumbers | None, rows: int, clients: Ints) -> tuple[Ints, R
     >>> rows_taken(None, 4, np.array([3, 1, 3])), rows_taken(None, 4, np.array([3, 1]))
     ((array([1, 3]), array([1, 0, 1], dtype=int32)), (array([3, 1]), None))
     """
-    wanted = row_of(of, clients)
+    wanted = row_of(row_index, clients)
     used = np.zeros(rows, np.bool_)
     used[wanted] = True
     kept = np.flatnonzero(used)
@@ -53,14 +53,14 @@ def rows_taken(of: RowNumbers | None, rows: int, clients: Ints) -> tuple[Ints, R
 class SharedNames(Sequence[str]):
     """A name for every client, of which each different one is kept once. Numpy makes an array of it at once."""
 
-    __slots__ = ("names", "of")
+    __slots__ = ("names", "row_index")
 
-    def __init__(self, names: Names, of: RowNumbers) -> None:
+    def __init__(self, names: Names, row_index: RowNumbers) -> None:
         self.names = names
-        self.of = of
+        self.row_index = row_index
 
     def __len__(self) -> int:
-        return len(self.of)
+        return len(self.row_index)
 
     @overload
     def __getitem__(self, index: int) -> str: ...
@@ -68,14 +68,14 @@ class SharedNames(Sequence[str]):
     def __getitem__(self, index: slice) -> SharedNames: ...
     def __getitem__(self, index: int | slice) -> str | SharedNames:
         if isinstance(index, slice):
-            return SharedNames(self.names, self.of[index])
-        return str(self.names[self.of[index]])
+            return SharedNames(self.names, self.row_index[index])
+        return str(self.names[self.row_index[index]])
 
     def __iter__(self) -> Iterator[str]:
         names: list[str] = self.names.tolist()
-        rows: list[int] = self.of.tolist()
+        rows: list[int] = self.row_index.tolist()
         return (names[row] for row in rows)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         del copy  # what is gathered is new in any case
-        return np.asarray(self.names[self.of], dtype)
+        return np.asarray(self.names[self.row_index], dtype)

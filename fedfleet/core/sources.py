@@ -42,7 +42,7 @@ class StateSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Mishaps:
+class FaultDraws:
     """What befalls tasks, one entry each. A task is lost when `part` of its stage `stage` (a place in STAGES; -1: none) is done,
     or at the time `crash`, whichever is earlier (infinite: never). `noticed`: the server hears at once of what is lost in a stage;
     of a crash it never hears.
@@ -68,8 +68,8 @@ class FaultSource:
     the next moment after t at which any of them may return (infinite: none does). `silences`: a task can be lost without a word.
     """
 
-    slowed: Callable[[Ints, float, Ints], Floats]
-    befall: Callable[[Ints, float, Floats, Ints], Mishaps]
+    slowdown: Callable[[Ints, float, Ints], Floats]
+    draw: Callable[[Ints, float, Floats, Ints], FaultDraws]
     away: Callable[[float], Bools] | None = None
     back: Callable[[float], float] | None = None
     silences: bool = False

@@ -10,40 +10,47 @@ from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState, 
 from fedfleet.core.trees import tree_nbytes
 
 
-def cost_of(algorithm: Algorithm, server: ServerState, asked: Assignments, samples: Ints) -> Cost:
+def cost_of(algorithm: Algorithm, server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
     """The algorithm's own price, or the one that follows from its parts."""
     return (
-        derived(algorithm, server, asked, samples) if algorithm.cost is None else algorithm.cost(server, asked, samples)
+        derive_cost(algorithm, server, assignments, samples)
+        if algorithm.cost is None
+        else algorithm.cost(server, assignments, samples)
     )
 
 
-def derived(algorithm: Algorithm, server: ServerState, asked: Assignments, samples: Ints) -> Cost:
+def derive_cost(algorithm: Algorithm, server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
     """Down: the offer without what stays at home. Up: what the fold takes. Samples and batches: every stage of the chain."""
-    n = len(asked.clients)
+    n = len(assignments.clients)
     done, batches, down = np.zeros(n), np.zeros(n), np.zeros(n)
     sizes: dict[tuple[int, ...], float] = {}
-    alike: dict[LocalPass, list[int]] = {}
-    same: dict[int, list[int]] = {}  # by identity first: a value takes longer to find
-    for i, client in enumerate(asked.clients.tolist()):
-        settings = settings_at(asked, i)
+    groups: dict[LocalPass, list[int]] = {}
+    groups_by_id: dict[int, list[int]] = {}  # by identity first: a value takes longer to find
+    for i, client in enumerate(assignments.clients.tolist()):
+        settings = settings_at(assignments, i)
         offer, local = algorithm.offer(server, client, settings), algorithm.local(client, settings)
         chain = local if isinstance(local, LocalPass) else None
-        coded = -1 if offer.nbytes is None else int(offer.nbytes)
-        mark = (id(offer.params), id(offer.extra) if offer.extra else 0, id(chain.keep) if chain else 0, coded)
-        if mark not in sizes:
-            sizes[mark] = _bytes_down(offer, chain)
-        down[i] = sizes[mark]
+        encoded_bytes = -1 if offer.nbytes is None else int(offer.nbytes)
+        size_key = (
+            id(offer.params),
+            id(offer.extra) if offer.extra else 0,
+            id(chain.keep) if chain else 0,
+            encoded_bytes,
+        )
+        if size_key not in sizes:
+            sizes[size_key] = _bytes_down(offer, chain)
+        down[i] = sizes[size_key]
         if chain is None:  # an opaque pass is taken to see its shard once
-            done[i] = np.ceil(asked.share[i] * samples[i])
+            done[i] = np.ceil(assignments.share[i] * samples[i])
         else:
-            mine = same.get(id(chain))
-            if mine is None:
-                mine = same[id(chain)] = alike.setdefault(chain, [])
-            mine.append(i)
-    for chain, members in alike.items():
+            positions = groups_by_id.get(id(chain))
+            if positions is None:
+                positions = groups_by_id[id(chain)] = groups.setdefault(chain, [])
+            positions.append(i)
+    for chain, members in groups.items():
         at = np.array(members, np.int64)
         for stage in chain.work():
-            seen, steps = work_of(stage.batches, asked.steps[at], asked.share[at], samples[at])
+            seen, steps = work_of(stage.batches, assignments.steps[at], assignments.share[at], samples[at])
             done[at] += seen
             batches[at] += steps
     up = np.full(n, float(tree_nbytes(algorithm.fold.like(server))))
@@ -52,17 +59,17 @@ def derived(algorithm: Algorithm, server: ServerState, asked: Assignments, sampl
 
 def steps_of(algorithm: Algorithm, clients: Ints, samples: Ints) -> Floats:
     """How many steps the whole work takes each client; NaN where an opaque pass does not say."""
-    found = np.full(len(clients), np.nan)
-    alike: dict[LocalPass, list[int]] = {}
+    result = np.full(len(clients), np.nan)
+    groups: dict[LocalPass, list[int]] = {}
     for i, client in enumerate(clients.tolist()):
         local = algorithm.local(client, NO_SETTINGS)
         if isinstance(local, LocalPass):
-            alike.setdefault(local, []).append(i)
-    for chain, members in alike.items():
+            groups.setdefault(local, []).append(i)
+    for chain, members in groups.items():
         at = np.array(members, np.int64)
         whole, all_of_it = np.zeros(len(at), np.int64), np.ones(len(at))
-        found[at] = sum(work_of(stage.batches, whole, all_of_it, samples[at])[1] for stage in chain.work())
-    return found
+        result[at] = sum(work_of(stage.batches, whole, all_of_it, samples[at])[1] for stage in chain.work())
+    return result
 
 
 def epochs_of(algorithm: Algorithm, samples: Ints) -> float:
@@ -79,9 +86,13 @@ def epochs_of(algorithm: Algorithm, samples: Ints) -> float:
     return seen / known if known else 1.0
 
 
-def settings_at(asked: Assignments, i: int) -> Settings:
+def settings_at(assignments: Assignments, i: int) -> Settings:
     """The settings of one assignment."""
-    return {name: float(column[i]) for name, column in asked.settings.items()} if asked.settings else NO_SETTINGS
+    return (
+        {name: float(column[i]) for name, column in assignments.settings.items()}
+        if assignments.settings
+        else NO_SETTINGS
+    )
 
 
 def work_of(batches: BatchPlan, asked_steps: Ints, share: Floats, samples: Ints) -> tuple[Floats, Floats]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Le
 
-from fedfleet.core.edges import SYNCS, EdgeRule, Sync, Turn, Visit
+from fedfleet.core.edges import MAX_SYNCS, EdgeRule, Sync, Turn, Visit
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Natural
 from fedfleet.core.part_facts import LabelsOf, Prior
@@ -24,7 +24,7 @@ def fedgs(
     *,
     per_sync: Count = 10,
     random: Natural = 2,
-    syncs: Annotated[int, Ge(1), Le(SYNCS)] = 50,
+    syncs: Annotated[int, Ge(1), Le(MAX_SYNCS)] = 50,
     batch: Count = 32,
     labels: LabelsOf,
     prior: Prior,
@@ -43,57 +43,63 @@ def fedgs(
 
     def plan(visits: Sequence[Visit]) -> list[Turn]:
         shares = prior()
-        return [_turn(visit, _Asked(per_sync, random, syncs, batch), labels, shares) for visit in visits]
+        return [_turn(visit, _Settings(per_sync, random, syncs, batch), labels, shares) for visit in visits]
 
     return EdgeRule("fedgs", plan)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Settings:
     per_sync: int
     random: int
     syncs: int
     batch: int
 
 
-def _turn(visit: Visit, asked: _Asked, labels: LabelsOf, shares: Floats) -> Turn:
+def _turn(visit: Visit, settings: _Settings, labels: LabelsOf, shares: Floats) -> Turn:
     devices = len(visit.devices)
     epoch, cursor = (visit.memory.get(name, np.zeros(devices, np.int64)).copy() for name in (EPOCH, CURSOR))
-    orders: list[Ints] = [shuffled(visit, k, int(epoch[k])) for k in range(devices)]
+    orders: list[Ints] = [shuffle_rows(visit, k, int(epoch[k])) for k in range(devices)]
     batches: list[Ints] = [np.empty(0, np.int64)] * devices
     histograms = np.zeros((devices, len(shares)), np.int64)
 
     def draw_next(k: int) -> None:
         if cursor[k] >= len(orders[k]) > 0:  # also where rows went away since the last turn
             epoch[k], cursor[k] = epoch[k] + 1, 0
-            orders[k] = shuffled(visit, k, int(epoch[k]))
-        batches[k] = orders[k][cursor[k] : cursor[k] + asked.batch]
+            orders[k] = shuffle_rows(visit, k, int(epoch[k]))
+        batches[k] = orders[k][cursor[k] : cursor[k] + settings.batch]
         histograms[k] = np.bincount(labels(batches[k]), minlength=len(shares))
 
     for k in range(devices):
         draw_next(k)
-    made: list[Sync] = []
-    apart = 0.0
-    for sync in range(asked.syncs):
-        slots = chosen(visit, histograms, shares, asked.per_sync, asked.random, sync)
-        made.append(Sync(slots, tuple(batches[k] for k in slots.tolist()), 1))
+    planned_syncs: list[Sync] = []
+    distance = 0.0
+    for sync in range(settings.syncs):
+        slots = choose_devices(visit, histograms, shares, settings.per_sync, settings.random, sync)
+        planned_syncs.append(Sync(slots, tuple(batches[k] for k in slots.tolist()), 1))
         seen = histograms[slots].sum(0)
-        apart += 0.5 * float(np.abs(seen / max(1, seen.sum()) - shares).sum()) / asked.syncs
+        distance += 0.5 * float(np.abs(seen / max(1, seen.sum()) - shares).sum()) / settings.syncs
         for k in slots.tolist():
             cursor[k] += len(batches[k])
             draw_next(k)
     memory = {EPOCH: epoch, CURSOR: cursor}
-    return Turn(visit.rows, tuple(made), weight=float(asked.per_sync), memory=memory, stats={"label_distance": apart})
+    return Turn(
+        visit.rows,
+        tuple(planned_syncs),
+        weight=float(settings.per_sync),
+        memory=memory,
+        stats={"label_distance": distance},
+    )
 
 
-def shuffled(visit: Visit, slot: int, epoch: int) -> Ints:
+def shuffle_rows(visit: Visit, slot: int, epoch: int) -> Ints:
     """A device's rows in the order of one pass: by a hash of row, device and pass, so that no other device matters."""
     rows = visit.rows[slot]
     luck = hash_keys(visit.seed, "fedgs/order", rows.astype(np.uint64), int(visit.keys[slot]), epoch)
     return rows[np.argsort(luck, kind="stable")]
 
 
-def chosen(visit: Visit, histograms: Ints, shares: Floats, per_sync: int, random: int, sync: int) -> Ints:
+def choose_devices(visit: Visit, histograms: Ints, shares: Floats, per_sync: int, random: int, sync: int) -> Ints:
     """Places of the devices that take part in one average, ascending: some drawn at random, the others to complete them.
 
     The target of GBP-CS is n L p - b: n the size of a batch, L = `per_sync`, p the world's shares, b the labels of
@@ -103,13 +109,17 @@ def chosen(visit: Visit, histograms: Ints, shares: Floats, per_sync: int, random
     held = np.flatnonzero(sizes > 0)
     if per_sync >= len(held):
         return held
-    drawn = np.argsort(uniforms(visit.seed, "fedgs", visit.keys[held], visit.task, sync), kind="stable")[:random]
-    others = np.delete(held, drawn)
-    target = sizes[held].mean() * per_sync * shares - histograms[held[drawn]].sum(0)
-    return np.sort(np.concatenate([held[drawn], others[matched(histograms[others], target, per_sync - random)]]))
+    random_devices = np.argsort(uniforms(visit.seed, "fedgs", visit.keys[held], visit.task, sync), kind="stable")[
+        :random
+    ]
+    others = np.delete(held, random_devices)
+    target = sizes[held].mean() * per_sync * shares - histograms[held[random_devices]].sum(0)
+    return np.sort(
+        np.concatenate([held[random_devices], others[match_devices(histograms[others], target, per_sync - random)]])
+    )
 
 
-def matched(histograms: Ints | Floats, target: Floats, wanted: int) -> Bools:
+def match_devices(histograms: Ints | Floats, target: Floats, wanted: int) -> Bools:
     """The `wanted` devices whose histograms [devices, classes] add up close to `target`, by GBP-CS.
 
     That is a local optimum of ||A x - y||^2 over binary x with that many ones; A has a histogram in each column.

@@ -8,13 +8,13 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Le
 
-from fedfleet.core.edges import SYNCS, EdgeRule, Sync, Turn, Visit
+from fedfleet.core.edges import MAX_SYNCS, EdgeRule, Sync, Turn, Visit
 from fedfleet.core.limits import Share, Steps
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import uniforms
 
 
-def hierfl(*, kappa1: Steps = 10, kappa2: Annotated[int, Ge(1), Le(SYNCS)] = 2, share: Share = 1.0) -> EdgeRule:
+def hierfl(*, kappa1: Steps = 10, kappa2: Annotated[int, Ge(1), Le(MAX_SYNCS)] = 2, share: Share = 1.0) -> EdgeRule:
     """Devices take `kappa1` local steps between averages at the edge; after `kappa2` of those the edge reports.
 
     Both levels weigh by samples. With `share` below 1 each average asks that part of the devices, drawn without replacement
@@ -32,12 +32,12 @@ def hierfl(*, kappa1: Steps = 10, kappa2: Annotated[int, Ge(1), Le(SYNCS)] = 2, 
 def _turn(visit: Visit, kappa1: int, kappa2: int, share: float) -> Turn:
     syncs: list[Sync] = []
     for k in range(kappa2):
-        slots = drawn(visit, share, k)
+        slots = draw_devices(visit, share, k)
         syncs.append(Sync(slots, tuple(visit.rows[slot] for slot in slots.tolist()), kappa1))
     return Turn(visit.rows, tuple(syncs))
 
 
-def drawn(visit: Visit, share: float, sync: int) -> Ints:
+def draw_devices(visit: Visit, share: float, sync: int) -> Ints:
     """Places of the devices that take part in one average, ascending: those with the largest u^(1/samples)."""
     sizes = np.array([len(rows) for rows in visit.rows], np.float64)
     held = np.flatnonzero(sizes > 0)

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedfleet.core.errors import blaming
+from fedfleet.core.errors import error_context
 from fedfleet.core.events import ReportsGathered, TaskArrived, TaskLost, TasksDropped
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import DROPPED, FOLDED, LOST, REJECTED, WASTED, Book, Ended, Wave
@@ -28,15 +28,15 @@ _NOW, _ARRIVED, _LOST, _RUNNING, _ANSWERED, _OWN_ARRIVED, _OWN_RUNNING = (
     Book._fields.index(name) for name in ("now", "arrived", "lost", "running", "answered", "own_arrived", "own_running")
 )
 _BOOK, _TASKS, _ENDED, _ROOM = (RunState._fields.index(name) for name in ("book", "running", "ended", "room"))
-_made = cast(Any, tuple).__new__
+_new_tuple = cast(Any, tuple).__new__
 
 
-def room_for(running: int) -> int:
+def facts_allowed(running: int) -> int:
     """How many facts other than task ends an instant may see, if so many tasks ran when it began."""
     return FACTS_PER_INSTANT + FACTS_PER_TASK * running
 
 
-def task_ended(state: RunState, fact: TaskArrived | TaskLost, wave: Wave) -> RunState:
+def end_task(state: RunState, fact: TaskArrived | TaskLost, wave: Wave) -> RunState:
     """The state after a task ended. The hot path: `_replace` for both records would cost it a tenth of its speed."""
     book: list[Any] = list(state.book)
     new: list[Any] = list(state)
@@ -51,11 +51,11 @@ def task_ended(state: RunState, fact: TaskArrived | TaskLost, wave: Wave) -> Run
     else:
         book[_LOST] += 1
         new[_ENDED] = Ending(state.ended, fact.task, wave, fact.seconds, LOST)
-    new[_BOOK] = _made(Book, book)
+    new[_BOOK] = _new_tuple(Book, book)
     new[_TASKS] = state.running.delete(fact.task)
     if since >= INSTANT_SECONDS:
-        new[_ROOM] = room_for(state.book.running)
-    return _made(RunState, new)
+        new[_ROOM] = facts_allowed(state.book.running)
+    return _new_tuple(RunState, new)
 
 
 def with_book(state: RunState, **changes: Any) -> RunState:
@@ -63,12 +63,12 @@ def with_book(state: RunState, **changes: Any) -> RunState:
     return state._replace(book=state.book._replace(**changes))
 
 
-def sent_out(state: RunState, wave: Wave) -> RunState:
+def send_wave(state: RunState, wave: Wave) -> RunState:
     """The state with the tasks of this wave running."""
     n, book = len(wave), state.book
     due = book.due
-    if wave.asked.due is not None:
-        due = max(wave.time + wave.asked.due, -math.inf if due is None else due)
+    if wave.assignments.due is not None:
+        due = max(wave.time + wave.assignments.due, -math.inf if due is None else due)
     return with_book(
         state._replace(
             running=state.running.update(dict.fromkeys(range(wave.first, wave.first + n), wave)),
@@ -84,7 +84,9 @@ def sent_out(state: RunState, wave: Wave) -> RunState:
     )
 
 
-def dropped(state: RunState, versions: int | None, before: float | None = None) -> tuple[RunState, TasksDropped | None]:
+def drop_tasks(
+    state: RunState, versions: int | None, before: float | None = None
+) -> tuple[RunState, TasksDropped | None]:
     """The state without the running tasks whose model is at least so many versions old, or that were sent before a time;
     and the event that says so."""
     newest = -1 if versions is None else state.book.version - versions
@@ -103,7 +105,7 @@ def dropped(state: RunState, versions: int | None, before: float | None = None) 
             running = edit.finish()
     for task, wave in zip(tasks, waves, strict=True):
         ended = Ending(ended, task, wave, now - wave.time, DROPPED)
-    clients = np.array([w.asked.clients[t - w.first] for t, w in zip(tasks, waves, strict=True)], np.int64)
+    clients = np.array([w.assignments.clients[t - w.first] for t, w in zip(tasks, waves, strict=True)], np.int64)
     seconds = np.array([now - w.time for w in waves])
     event = TasksDropped(now, np.array(tasks, np.int64), clients, seconds)
     own = sum(w.round == state.book.round for w in waves)
@@ -115,20 +117,20 @@ def dropped(state: RunState, versions: int | None, before: float | None = None) 
     return state, event
 
 
-def learnt(plan: Plan, state: RunState, fact: ReportsGathered | None) -> RunState:
+def update_selector(plan: Plan, state: RunState, fact: ReportsGathered | None) -> RunState:
     """The state after the selector learnt how the round's tasks ended; without a fact, arrivals came for nothing."""
     last = state.gathering if fact is not None else state.ended
     after = state._replace(gathering=None) if fact is not None else with_book(state._replace(ended=None), arrived=0)
     if plan.choose.learn is None or last is None:
         return after
     ended = _columns(endings(last), fact)
-    with blaming(f"selector {plan.choose.name!r}, while it learnt how {len(ended.tasks)} tasks ended,"):
+    with error_context(f"selector {plan.choose.name!r}, while it learnt how {len(ended.tasks)} tasks ended,"):
         return after._replace(selector=plan.choose.learn(state.selector, ended, state.book.now))
 
 
-def _columns(found: list[Ending], fact: ReportsGathered | None) -> Ended:
-    tasks = np.array([e.task for e in found], np.int64)
-    fate = np.array([e.fate for e in found], np.int8)
+def _columns(ended_tasks: list[Ending], fact: ReportsGathered | None) -> Ended:
+    tasks = np.array([e.task for e in ended_tasks], np.int64)
+    fate = np.array([e.fate for e in ended_tasks], np.int8)
     stats: dict[str, np.ndarray[Any, Any]] = {}
     if fact is None:
         fate[fate == FOLDED] = WASTED
@@ -138,8 +140,8 @@ def _columns(found: list[Ending], fact: ReportsGathered | None) -> Ended:
         for name, values in fact.stats.items():
             stats[name] = np.full(len(tasks), np.nan)
             stats[name][at] = values
-    clients = np.array([e.wave.asked.clients[e.task - e.wave.first] for e in found], np.int64)
-    return Ended(tasks, clients, np.array([e.seconds for e in found]), fate, stats)
+    clients = np.array([e.wave.assignments.clients[e.task - e.wave.first] for e in ended_tasks], np.int64)
+    return Ended(tasks, clients, np.array([e.seconds for e in ended_tasks]), fate, stats)
 
 
 def next_round(state: RunState) -> RunState:

@@ -7,18 +7,18 @@ import math
 import numpy as np
 
 from fedfleet.core.commands import Probe, Send
-from fedfleet.core.cost import scaled
-from fedfleet.core.errors import RunFailed, blaming
+from fedfleet.core.cost import scale_cost
+from fedfleet.core.errors import RunFailed, error_context
 from fedfleet.core.events import CandidatesSeen, Probed, TasksSent
 from fedfleet.core.parts import Draw, Plan
 from fedfleet.core.records import Assignments, Floats, Ints, Roster, Wave
 from fedfleet.core.task_cost import cost_of
-from fedfleet.engine.book import sent_out, with_book
+from fedfleet.engine.book import send_wave, with_book
 from fedfleet.engine.decisions import consult
 from fedfleet.engine.state import Phase, Reaction, RunState, endings
 
 
-def candidates_seen(plan: Plan, state: RunState, fact: CandidatesSeen) -> Reaction:
+def handle_candidates(plan: Plan, state: RunState, fact: CandidatesSeen) -> Reaction:
     """Look before picking if the selector wants that; else pick."""
     if not state.book.asking or state.probe is not None:
         raise RunFailed("candidates were reported without being asked for: the runtime is broken")
@@ -27,11 +27,11 @@ def candidates_seen(plan: Plan, state: RunState, fact: CandidatesSeen) -> Reacti
         return Reaction(with_book(state, asking=False))  # asked for before the end; nobody is sent out any more
     roster, choose = fact.roster, plan.choose
     if state.others:
-        roster = roster.only(~np.isin(roster.clients, asked_in_this_round(state)))
+        roster = roster.only(~np.isin(roster.clients, clients_asked_this_round(state)))
     if choose.probe is None:
         return _pick(plan, state, roster)
     wanted = state.book.wanted - state.book.selected
-    with blaming(f"selector {choose.name!r}, asked whom of {len(roster.clients)} candidates to probe,"):
+    with error_context(f"selector {choose.name!r}, asked whom of {len(roster.clients)} candidates to probe,"):
         clients, stat = choose.probe(state.selector, roster, wanted, _draw(plan, state))
     if not len(clients):  # the column is there all the same, so that picking needs no special case
         return _pick(plan, state, _with_column(roster, stat, np.full(len(roster.clients), np.nan)))
@@ -41,7 +41,7 @@ def candidates_seen(plan: Plan, state: RunState, fact: CandidatesSeen) -> Reacti
     return Reaction(state._replace(roster=roster, probe=probe), (), (probe,))
 
 
-def probed(plan: Plan, state: RunState, fact: Probed) -> Reaction:
+def handle_probe_answer(plan: Plan, state: RunState, fact: Probed) -> Reaction:
     """The answers become a column of the roster, and the selector picks.
 
     Rounds may close while a probe is out. The pick has the address of the probe nonetheless: drawn anew, it would be among others.
@@ -64,39 +64,41 @@ def _pick(plan: Plan, state: RunState, roster: Roster, draw: Draw | None = None)
     book = state.book
     draw = _draw(plan, state) if draw is None else draw
     wanted = book.wanted - book.selected
-    with blaming(f"selector {plan.choose.name!r}, picking {wanted} of {len(roster.clients)} candidates,"):
-        asked = plan.choose.pick(state.selector, roster, min(wanted, len(roster.clients)), draw)
+    with error_context(f"selector {plan.choose.name!r}, picking {wanted} of {len(roster.clients)} candidates,"):
+        assignments = plan.choose.pick(state.selector, roster, min(wanted, len(roster.clients)), draw)
     state = with_book(state._replace(others=False), asking=False, answered=True, asks=book.asks + 1)
-    if not len(asked.clients):
+    if not len(assignments.clients):
         return consult(plan, state)
-    at = _checked(plan, roster, asked, wanted)
-    with blaming(f"algorithm {plan.algorithm.name!r}, reckoning what {len(at)} tasks cost,"):
-        cost = scaled(cost_of(plan.algorithm, state.server, asked, roster.samples[at]), plan.byte_scale, plan.charge)
-    wave = Wave(state.next_task, book.round, book.version, book.now, asked, roster.keys[at], cost, state.server)
+    at = _check_pick(plan, roster, assignments, wanted)
+    with error_context(f"algorithm {plan.algorithm.name!r}, reckoning what {len(at)} tasks cost,"):
+        cost = scale_cost(
+            cost_of(plan.algorithm, state.server, assignments, roster.samples[at]), plan.byte_scale, plan.charge
+        )
+    wave = Wave(state.next_task, book.round, book.version, book.now, assignments, roster.keys[at], cost, state.server)
     sent = TasksSent(
-        book.now, book.round, book.version, wave.first, asked.clients, asked.steps, asked.share, cost.samples,
-        cost.bytes_down, asked.settings, asked.due,
+        book.now, book.round, book.version, wave.first, assignments.clients, assignments.steps, assignments.share, cost.samples,
+        cost.bytes_down, assignments.settings, assignments.due,
     )  # fmt: skip
-    after = consult(plan, sent_out(state, wave))
+    after = consult(plan, send_wave(state, wave))
     return Reaction(after.state, (sent, *after.outcomes), (Send(wave), *after.commands))
 
 
-def _checked(plan: Plan, roster: Roster, asked: Assignments, wanted: int) -> Ints:
+def _check_pick(plan: Plan, roster: Roster, assignments: Assignments, wanted: int) -> Ints:
     """Where the picked clients stand on the roster; whatever cannot be sent names the selector."""
-    n, name = len(asked.clients), plan.choose.name
-    at = places(roster, asked.clients)
-    if at is None or n > wanted or len(np.unique(asked.clients)) != n:
+    n, name = len(assignments.clients), plan.choose.name
+    at = places(roster, assignments.clients)
+    if at is None or n > wanted or len(np.unique(assignments.clients)) != n:
         raise RunFailed(f"selector {name!r} picked {n} of {wanted} wanted, a client twice, or one not on the roster")
-    columns = {"steps": asked.steps, "share": asked.share, **asked.settings}
+    columns = {"steps": assignments.steps, "share": assignments.share, **assignments.settings}
     short = [column for column, values in columns.items() if len(values) != n]
     if short:
         raise RunFailed(f"selector {name!r} picked {n} clients, but its column {short[0]!r} has another length")
-    if (asked.steps < 0).any() or not ((asked.share > 0) & (asked.share <= 1)).all():
+    if (assignments.steps < 0).any() or not ((assignments.share > 0) & (assignments.share <= 1)).all():
         raise RunFailed(
             f"selector {name!r} asks for work that is not possible: steps from 0, share above 0 and up to 1"
         )
-    if asked.due is not None and not 0 < asked.due < math.inf:
-        raise RunFailed(f"selector {name!r} says that reports are due {asked.due} seconds after sending")
+    if assignments.due is not None and not 0 < assignments.due < math.inf:
+        raise RunFailed(f"selector {name!r} says that reports are due {assignments.due} seconds after sending")
     return at
 
 
@@ -112,11 +114,11 @@ def _draw(plan: Plan, state: RunState, round: int | None = None) -> Draw:
     return Draw(plan.seed, state.book.round if round is None else round, state.next_task)
 
 
-def asked_in_this_round(state: RunState) -> Ints:
+def clients_asked_this_round(state: RunState) -> Ints:
     """Every task of this round either runs or has ended since the round opened."""
     tasks = [*state.running.items(), *((e.task, e.wave) for e in endings(state.ended))]
-    found = [w.asked.clients[t - w.first] for t, w in tasks if w.round == state.book.round]
-    return np.array(found, np.int64)
+    clients = [w.assignments.clients[t - w.first] for t, w in tasks if w.round == state.book.round]
+    return np.array(clients, np.int64)
 
 
 def _with_column(roster: Roster, name: str, column: Floats) -> Roster:

@@ -14,9 +14,9 @@ from immutables import Map
 
 from fedfleet.core.commands import Probe
 from fedfleet.core.parts import State
-from fedfleet.core.records import Assignments, Book, Cost, Roster, Score, ServerState, Tally, Tried, Wave
+from fedfleet.core.records import Assignments, Book, Cost, EvalScore, Roster, Score, ServerState, Tally, Wave
 from fedfleet.core.trees import Array, Tree
-from fedfleet.engine.state import Ending, Phase, Progress, RunState, in_order_of_arrival, unsettled
+from fedfleet.engine.state import Ending, Phase, Progress, RunState, in_order_of_arrival, open_endings
 
 Frozen = tuple[dict[str, Any], dict[str, Array]]
 _COLUMNS = ("clients", "steps", "share", "keys", "samples", "bytes_down", "bytes_up")
@@ -26,7 +26,7 @@ _PLAIN = ("others", "at_least", "next_task", "wake", "room", "reason", "look")  
 def freeze(state: RunState) -> Frozen:
     """JSON-ready facts and named arrays."""
     # In-flight and just-ended tasks keep their waves, and waves the model version that they were sent with.
-    waves = {w.first: w for w in (*state.running.values(), *(e.wave for e in unsettled(state)))}
+    waves = {w.first: w for w in (*state.running.values(), *(e.wave for e in open_endings(state)))}
     probe = () if state.probe is None else (state.probe.server,)
     servers = {id(s): s for s in (state.server, *probe, *(w.server for w in waves.values()))}
     order = {key: i for i, key in enumerate(servers)}
@@ -42,7 +42,9 @@ def freeze(state: RunState) -> Frozen:
         "phase": state.phase.value,
         "progress": asdict(state.progress),
         "server": order[id(state.server)],
-        "waves": [[w.first, w.round, w.version, w.time, w.asked.due, order[id(w.server)]] for w in waves.values()],
+        "waves": [
+            [w.first, w.round, w.version, w.time, w.assignments.due, order[id(w.server)]] for w in waves.values()
+        ],
         "running": {str(first): sorted(t for t, w in state.running.items() if w.first == first) for first in waves},
         "ended": _ending_rows(state.ended),
         "gathering": _ending_rows(state.gathering),
@@ -67,9 +69,9 @@ def thaw(meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> RunState:
     for first, round_, version, time, due, place in meta["waves"]:
         clients, steps, share, keys, samples, down, up = (arrays[f"wave/{first}/{n}"] for n in _COLUMNS)
         settings = _below(arrays, f"wave/{first}/settings/")
-        asked = Assignments(clients, steps, share, settings, due)
+        assignments = Assignments(clients, steps, share, settings, due)
         cost = Cost(samples, down, up, arrays.get(f"wave/{first}/batches"))
-        waves[first] = Wave(first, round_, version, time, asked, keys, cost, server(place))
+        waves[first] = Wave(first, round_, version, time, assignments, keys, cost, server(place))
     probe = roster = None
     if meta["probe"] is not None:
         stat, place, asked_at, round_, within = meta["probe"]
@@ -82,27 +84,27 @@ def thaw(meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> RunState:
     return RunState(
         server(meta["server"]), selector, book,
         Map({t: waves[int(first)] for first, tasks in meta["running"].items() for t in tasks}),
-        ended=_linked(meta["ended"], waves), gathering=_linked(meta["gathering"], waves),
-        unpaid=tuple(c for rows in meta["unpaid"] if (c := _linked(rows, waves)) is not None), roster=roster, probe=probe,
+        ended=_link_endings(meta["ended"], waves), gathering=_link_endings(meta["gathering"], waves),
+        unpaid=tuple(c for rows in meta["unpaid"] if (c := _link_endings(rows, waves)) is not None), roster=roster, probe=probe,
         phase=Phase(meta["phase"]), progress=_progress(meta["progress"]), **{name: meta[name] for name in _PLAIN},
     )  # fmt: skip
 
 
-def _progress(said: Mapping[str, Any]) -> Progress:
-    tried, found = said["tried"], Progress(**{name: value for name, value in said.items() if name != "tried"})
+def _progress(data: Mapping[str, Any]) -> Progress:
+    tried, progress = data["tried"], Progress(**{name: value for name, value in data.items() if name != "tried"})
     if tried is None:
-        return found
+        return progress
     unseen = None if tried["unseen"] is None else Tally(*tried["unseen"])
-    return replace(found, tried=Tried(Score(**tried["score"]), unseen))
+    return replace(progress, tried=EvalScore(Score(**tried["score"]), unseen))
 
 
 def _wave_arrays(wave: Wave) -> dict[str, Array]:
-    a, c = wave.asked, wave.cost
+    a, c = wave.assignments, wave.cost
     columns = (a.clients, a.steps, a.share, wave.keys, c.samples, c.bytes_down, c.bytes_up)
-    named = {f"wave/{wave.first}/{n}": v for n, v in zip(_COLUMNS, columns, strict=True)}
+    arrays = {f"wave/{wave.first}/{n}": v for n, v in zip(_COLUMNS, columns, strict=True)}
     if c.batches is not None:
-        named[f"wave/{wave.first}/batches"] = c.batches
-    return named | {f"wave/{wave.first}/settings/{n}": v for n, v in a.settings.items()}
+        arrays[f"wave/{wave.first}/batches"] = c.batches
+    return arrays | {f"wave/{wave.first}/settings/{n}": v for n, v in a.settings.items()}
 
 
 def _roster_arrays(roster: Roster) -> dict[str, Array]:
@@ -114,7 +116,7 @@ def _ending_rows(last: Ending | None) -> list[list[Any]]:
     return [[e.task, e.wave.first, e.seconds, e.fate] for e in in_order_of_arrival(last)]
 
 
-def _linked(rows: Iterable[tuple[int, int, float, int]], waves: Mapping[int, Wave]) -> Ending | None:
+def _link_endings(rows: Iterable[tuple[int, int, float, int]], waves: Mapping[int, Wave]) -> Ending | None:
     last: Ending | None = None
     for task, first, seconds, fate in rows:
         last = Ending(last, task, waves[first], seconds, fate)

@@ -14,13 +14,13 @@ from immutables import Map
 
 from fedfleet.core.aggregation import finish
 from fedfleet.core.commands import WakeAt
-from fedfleet.core.errors import RunFailed, blaming
+from fedfleet.core.errors import RunFailed, error_context
 from fedfleet.core.events import (
     CandidatesSeen,
     Evaluated,
     Fact,
-    Made,
     ModelCommitted,
+    NewModel,
     PaceSet,
     Probed,
     ReportRejected,
@@ -39,25 +39,25 @@ from fedfleet.core.parts import Algorithm, Plan
 from fedfleet.core.records import Book, ServerState
 from fedfleet.core.trees import content_hash
 from fedfleet.engine import stop_rules
-from fedfleet.engine.book import FACTS_PER_INSTANT, INSTANT_SECONDS, learnt, room_for, task_ended, with_book
-from fedfleet.engine.candidates import candidates_seen, probed
-from fedfleet.engine.decisions import consult, open_next
+from fedfleet.engine.book import FACTS_PER_INSTANT, INSTANT_SECONDS, end_task, facts_allowed, update_selector, with_book
+from fedfleet.engine.candidates import handle_candidates, handle_probe_answer
+from fedfleet.engine.decisions import consult, open_next_round
 from fedfleet.engine.open_commands import evaluate_command
-from fedfleet.engine.state import Phase, Reaction, RunState, alarm, endings, overtaken
+from fedfleet.engine.state import Phase, Reaction, RunState, endings, mark_overtaken, next_wake
 
 
 def begin(plan: Plan) -> Reaction:
     """The state before the first fact; the untrained model is evaluated first, so that every curve has a start."""
-    with blaming(f"algorithm {plan.algorithm.name!r}, making its first state,"):
+    with error_context(f"algorithm {plan.algorithm.name!r}, making its first state,"):
         server = plan.algorithm.init(plan.params)
-    with blaming(f"selector {plan.choose.name!r}, making its first state for {plan.clients} clients,"):
+    with error_context(f"selector {plan.choose.name!r}, making its first state for {plan.clients} clients,"):
         selector = plan.choose.initial(plan.clients)
     book = Book(kept=plan.pace.initial)
-    first = stop_rules.next_look(plan)
-    state = RunState(server, selector, book, Map(), phase=Phase.EVALUATING, room=room_for(0), look=first)
-    began = RunBegan(0.0, plan.seed, plan.clients, plan.spec_digest, content_hash(server.params))
-    shown = (PaceSet(0.0, name, plan.pace.initial[at]) for name, at in plan.pace.shows)
-    return Reaction(state, (began, *shown), (evaluate_command(state), *_woken(state)))
+    next_evaluation = stop_rules.next_evaluation_time(plan)
+    state = RunState(server, selector, book, Map(), phase=Phase.EVALUATING, room=facts_allowed(0), look=next_evaluation)
+    run_began = RunBegan(0.0, plan.seed, plan.clients, plan.spec_digest, content_hash(server.params))
+    pace_events = (PaceSet(0.0, name, plan.pace.initial[at]) for name, at in plan.pace.shows)
+    return Reaction(state, (run_began, *pace_events), (evaluate_command(state), *_wake_commands(state)))
 
 
 def step(plan: Plan, state: RunState, fact: Fact) -> Reaction:
@@ -69,135 +69,137 @@ def step(plan: Plan, state: RunState, fact: Fact) -> Reaction:
     if state.phase is Phase.DONE:
         raise RunFailed(f"{type(fact).__name__} after the run had ended: the runtime is broken")
     if isinstance(fact, (TaskArrived, TaskLost)):
-        return _task_ended(plan, state, fact)
+        return _handle_task_end(plan, state, fact)
     if isinstance(fact, (TaskStruck, ReportUnwanted)):
-        return _unseen(state, fact)
+        return _handle_unseen_fact(state, fact)
     state = _guard_zeno(plan, state, fact)
     match fact:
         case CandidatesSeen():
-            return candidates_seen(plan, state, fact)
+            return handle_candidates(plan, state, fact)
         case Probed():
-            return probed(plan, state, fact)
+            return handle_probe_answer(plan, state, fact)
         case TasksSpent():
-            return Reaction(_charged(plan, state, fact))
+            return Reaction(_charge_selector(plan, state, fact))
         case TimerFired():
-            return _timer_fired(plan, state, fact)
+            return _handle_timer(plan, state, fact)
         case ReportsGathered():
-            return _reports_gathered(plan, state, fact)
+            return _handle_gathered_reports(plan, state, fact)
         case Evaluated():
-            return _evaluated(plan, state, fact)
+            return _handle_evaluation(plan, state, fact)
         case _:
             assert_never(fact)
 
 
-def _task_ended(plan: Plan, state: RunState, fact: TaskArrived | TaskLost) -> Reaction:
+def _handle_task_end(plan: Plan, state: RunState, fact: TaskArrived | TaskLost) -> Reaction:
     """The hot path: one consultation for every task that ends."""
     wave = state.running.get(fact.task)
     if wave is None:
         raise RunFailed(f"task {fact.task} of client {fact.client} ended, but it is not running: reported twice?")
-    state, now = task_ended(state, fact, wave), fact.time
+    state, now = end_task(state, fact, wave), fact.time
     # A wake-up is due at this very instant: by then everyone who arrives now is there, and the policy sees them together.
     if now == state.wake and not plan.pace.prompt:
         return Reaction(state)
     return consult(plan, state)
 
 
-def _unseen(state: RunState, fact: TaskStruck | ReportUnwanted) -> Reaction:
+def _handle_unseen_fact(state: RunState, fact: TaskStruck | ReportUnwanted) -> Reaction:
     """What neither a policy nor a selector can know of, or has any use for: it is in the journal, and that is all."""
     if isinstance(fact, TaskStruck) != (fact.task in state.running):
         odd = "is not running" if isinstance(fact, TaskStruck) else "is awaited"
         raise RunFailed(f"{type(fact).__name__} of task {fact.task}, which {odd}: the runtime is broken")
     if fact.time - state.book.now >= INSTANT_SECONDS:  # time passes, and so what happens next is in another instant
-        state = state._replace(room=room_for(state.book.running))
+        state = state._replace(room=facts_allowed(state.book.running))
     return Reaction(with_book(state, now=fact.time, answered=False))
 
 
-def _charged(plan: Plan, state: RunState, fact: TasksSpent) -> RunState:
+def _charge_selector(plan: Plan, state: RunState, fact: TasksSpent) -> RunState:
     """The selector hears what tasks cost."""
     if not state.unpaid or [e.task for e in endings(state.unpaid[0])] != fact.tasks.tolist():
         raise RunFailed("it is told what tasks cost of which nobody asked: the runtime is broken")
     state = with_book(state._replace(unpaid=state.unpaid[1:]), now=fact.time)
     if plan.choose.charge is None:
         return state
-    with blaming(f"selector {plan.choose.name!r}, hearing what {len(fact.tasks)} tasks cost,"):
+    with error_context(f"selector {plan.choose.name!r}, hearing what {len(fact.tasks)} tasks cost,"):
         return state._replace(selector=plan.choose.charge(state.selector, fact))
 
 
-def _timer_fired(plan: Plan, state: RunState, fact: TimerFired) -> Reaction:
+def _handle_timer(plan: Plan, state: RunState, fact: TimerFired) -> Reaction:
     if state.look is not None and fact.time >= state.look and state.phase is Phase.OPEN:
-        return _looked(plan, state, fact)
+        return _start_midround_evaluation(plan, state, fact)
     state = with_book(state._replace(wake=None), now=fact.time, answered=False)
-    look = _woken(state)
+    wake_commands = _wake_commands(state)
     if (
         state.phase is not Phase.OPEN
     ):  # what is awaited will look at the clock when it comes, and for a look that is due then
         later = state.look is not None and state.look > fact.time
-        return Reaction(overtaken(state), (), look if later else ())
+        return Reaction(mark_overtaken(state), (), wake_commands if later else ())
     over = fact.time >= plan.stop.virtual_seconds
-    after = stop_rules.start(state, "virtual_seconds") if over else consult(plan, state)
-    return Reaction(after.state, after.outcomes, look + after.commands)
+    after = stop_rules.start_ending(state, "virtual_seconds") if over else consult(plan, state)
+    return Reaction(after.state, after.outcomes, wake_commands + after.commands)
 
 
-def _looked(plan: Plan, state: RunState, fact: TimerFired) -> Reaction:
+def _start_midround_evaluation(plan: Plan, state: RunState, fact: TimerFired) -> Reaction:
     """Look at the model in the middle of a round; the policy is not asked, so that looking changes nothing."""
-    after = stop_rules.next_look(plan, fact.time)
-    state = with_book(state._replace(phase=Phase.LOOKING, look=after), now=fact.time)
-    return Reaction(state, (), (evaluate_command(state), *_woken(state)))
+    next_evaluation = stop_rules.next_evaluation_time(plan, fact.time)
+    state = with_book(state._replace(phase=Phase.EVALUATING_MIDROUND, look=next_evaluation), now=fact.time)
+    return Reaction(state, (), (evaluate_command(state), *_wake_commands(state)))
 
 
-def _woken(state: RunState) -> tuple[WakeAt, ...]:
-    wake = alarm(state)
+def _wake_commands(state: RunState) -> tuple[WakeAt, ...]:
+    wake = next_wake(state)
     return () if wake is None else (WakeAt(wake),)
 
 
-def _reports_gathered(plan: Plan, state: RunState, fact: ReportsGathered) -> Reaction:
+def _handle_gathered_reports(plan: Plan, state: RunState, fact: ReportsGathered) -> Reaction:
     if state.phase is not Phase.GATHERING:
         raise RunFailed("reports were gathered that nobody asked for: the runtime is broken")
     state = with_book(state._replace(phase=Phase.OPEN), now=fact.time)
     rejected = tuple(ReportRejected(fact.time, r.task, r.client, r.reason) for r in fact.rejected)
     book, algorithm = state.book, plan.algorithm
-    with blaming(f"algorithm {algorithm.name!r}, making model {book.version + 1} from {len(fact.tasks)} reports,"):
-        made = fact.made or make(algorithm, state.server, fact)
-    if made is None:
+    with error_context(
+        f"algorithm {algorithm.name!r}, making model {book.version + 1} from {len(fact.tasks)} reports,"
+    ):
+        new_model = fact.made or make_model(algorithm, state.server, fact)
+    if new_model is None:
         failed = RoundFailed(fact.time, book.round, "no report could be folded")
-        after = open_next(plan, learnt(plan, state, fact))
+        after = open_next_round(plan, update_selector(plan, state, fact))
         return Reaction(after.state, (*rejected, failed, *after.outcomes), after.commands)
     loss = fact.stats.get("loss")
     committed = ModelCommitted(
-        fact.time, book.round, book.version + 1, made.name, len(fact.tasks),
+        fact.time, book.round, book.version + 1, new_model.name, len(fact.tasks),
         float(np.mean(loss)) if loss is not None and len(loss) else float("nan"),
     )  # fmt: skip
-    state = learnt(plan, with_book(state._replace(server=made.server), version=book.version + 1), fact)
-    after = open_next(plan, state)
+    state = update_selector(plan, with_book(state._replace(server=new_model.server), version=book.version + 1), fact)
+    after = open_next_round(plan, state)
     return Reaction(after.state, (*rejected, committed, *after.outcomes), after.commands)
 
 
-def make(algorithm: Algorithm, server: ServerState, fact: ReportsGathered) -> Made | None:
+def make_model(algorithm: Algorithm, server: ServerState, fact: ReportsGathered) -> NewModel | None:
     """What the server learns from gathered reports; None if nothing could be folded."""
     aggregate = finish(algorithm.fold, fact.aggregate) if fact.aggregate is not None else None
     if aggregate is None:
         return None
     after = algorithm.apply(server, aggregate)
-    return Made(after, model_name(after.params))
+    return NewModel(after, model_name(after.params))
 
 
-def _evaluated(plan: Plan, state: RunState, fact: Evaluated) -> Reaction:
+def _handle_evaluation(plan: Plan, state: RunState, fact: Evaluated) -> Reaction:
     state = with_book(state, now=fact.time)
     if state.phase is Phase.ENDING:
-        return stop_rules.finish(state)
-    if state.phase not in (Phase.EVALUATING, Phase.LOOKING, Phase.OVERTAKEN):
+        return stop_rules.finish_run(state)
+    if state.phase not in (Phase.EVALUATING, Phase.EVALUATING_MIDROUND, Phase.CONSULT_AFTER_EVALUATION):
         raise RunFailed(f"model {fact.version} was evaluated without being asked for: the runtime is broken")
-    looked, unheard = state.phase is not Phase.EVALUATING, state.phase is Phase.OVERTAKEN
-    state = state._replace(phase=Phase.OPEN, progress=stop_rules.progressed(plan, state.progress, fact))
-    reason = stop_rules.goal_reached(plan, state, fact) or ("" if looked else stop_rules.limit_reached(plan, state))
+    midround, consult_after = state.phase is not Phase.EVALUATING, state.phase is Phase.CONSULT_AFTER_EVALUATION
+    state = state._replace(phase=Phase.OPEN, progress=stop_rules.update_progress(plan, state.progress, fact))
+    reason = stop_rules.goal_reason(plan, state, fact) or ("" if midround else stop_rules.limit_reason(plan, state))
     if reason:
-        return stop_rules.start(state, reason)
-    return Reaction(state) if looked and not unheard else consult(plan, state)
+        return stop_rules.start_ending(state, reason)
+    return Reaction(state) if midround and not consult_after else consult(plan, state)
 
 
 def _guard_zeno(plan: Plan, state: RunState, fact: Fact) -> RunState:
     if fact.time - state.book.now >= INSTANT_SECONDS:
-        return state._replace(room=room_for(state.book.running))
+        return state._replace(room=facts_allowed(state.book.running))
     if state.room <= 0:
         raise RunFailed(
             f"more than {FACTS_PER_INSTANT} facts at time {fact.time} without time passing, beside those of tasks that "

@@ -7,24 +7,24 @@ import math
 import numpy as np
 
 from fedfleet.core.commands import Command, FindCandidates, Forget, WakeAt
-from fedfleet.core.errors import FedFleetError, RunFailed, blaming, part_failed
+from fedfleet.core.errors import FedFleetError, RunFailed, error_context, part_error
 from fedfleet.core.events import Outcome, PaceSet, RoundFailed
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import FOLDED, Decision
 from fedfleet.engine import stop_rules
-from fedfleet.engine.book import dropped, learnt, next_round, with_book
-from fedfleet.engine.open_commands import evaluate_command, gather_command, owing
-from fedfleet.engine.state import Phase, Reaction, RunState, endings, overtaken
+from fedfleet.engine.book import drop_tasks, next_round, update_selector, with_book
+from fedfleet.engine.open_commands import evaluate_command, gather_command, request_account
+from fedfleet.engine.state import Phase, Reaction, RunState, endings, mark_overtaken
 
 # A policy that abandons and asks in turn within one consultation is caught after so many turns.
-_TURNS = 100
+_MAX_TURNS = 100
 
 
 def consult(plan: Plan, state: RunState) -> Reaction:
     """Ask the policy until it has nothing more to say about this instant."""
     if state.phase is not Phase.OPEN:
         return Reaction(
-            overtaken(state)
+            mark_overtaken(state)
         )  # candidates can come while reports are gathered: the policy is asked when that is done
     book = state.book
     try:
@@ -32,27 +32,27 @@ def consult(plan: Plan, state: RunState) -> Reaction:
         ask, wake_at, drop, commit, abandon, _, before, keep, _ = decision
     except FedFleetError:
         raise
-    except Exception as wrong:  # spelt out, since it is the hot path
-        raise part_failed(_policy(plan, state), wrong) from wrong
+    except Exception as error:  # spelt out, since it is the hot path
+        raise part_error(_policy_context(plan, state), error) from error
     # The usual answer, once for every task that ends: go on waiting as agreed.
     quiet = not (ask or commit or abandon) and drop is before is keep is None and (book.running or book.asking)
     if quiet and state.wake == (plan.stop.virtual_seconds if wake_at is None else wake_at):
         return Reaction(state)
-    return _carry_on(plan, state, decision)
+    return _apply_decisions(plan, state, decision)
 
 
-def _carry_on(plan: Plan, state: RunState, decision: Decision) -> Reaction:
+def _apply_decisions(plan: Plan, state: RunState, decision: Decision) -> Reaction:
     outcomes: tuple[Outcome, ...] = ()
     commands: tuple[Command, ...] = ()
-    for _ in range(_TURNS):
+    for _ in range(_MAX_TURNS):
         _check(plan, state, decision)
         if decision.keep is not None:
-            outcomes = (*outcomes, *_shown(plan, state, decision.keep))
+            outcomes = (*outcomes, *_pace_events(plan, state, decision.keep))
             state = with_book(state, kept=decision.keep)
         if decision.drop is not None or decision.drop_before is not None:
-            state, gone = dropped(state, decision.drop, decision.drop_before)
-            if gone is not None:
-                outcomes, commands = (*outcomes, gone), (*commands, Forget(gone.tasks, gone.clients))
+            state, drop_event = drop_tasks(state, decision.drop, decision.drop_before)
+            if drop_event is not None:
+                outcomes, commands = (*outcomes, drop_event), (*commands, Forget(drop_event.tasks, drop_event.clients))
         if not (decision.abandon or decision.commit):
             state, more = _ask_and_wake(plan, state, decision)
             return Reaction(state, outcomes, commands + more)
@@ -60,14 +60,14 @@ def _carry_on(plan: Plan, state: RunState, decision: Decision) -> Reaction:
         outcomes, commands, state = outcomes + closed.outcomes, commands + closed.commands, closed.state
         if state.phase is not Phase.OPEN:
             return Reaction(state, outcomes, commands)
-        with blaming(_policy(plan, state)):
+        with error_context(_policy_context(plan, state)):
             decision = plan.pace.decide(state.book)
     raise RunFailed(
         f"policy {plan.pace.name!r} abandons round after round at time {state.book.now} without letting time pass"
     )
 
 
-def _shown(plan: Plan, state: RunState, keep: tuple[float, ...]) -> list[PaceSet]:
+def _pace_events(plan: Plan, state: RunState, keep: tuple[float, ...]) -> list[PaceSet]:
     """What the policy's memory shows to everybody, where it changes."""
     book = state.book
     return [PaceSet(book.now, name, keep[at]) for name, at in plan.pace.shows if keep[at] != book.kept[at]]
@@ -117,39 +117,39 @@ def _ask_and_wake(plan: Plan, state: RunState, decision: Decision) -> tuple[RunS
 def _abandon(plan: Plan, state: RunState, reason: str) -> Reaction:
     """End the round and go on with the old model."""
     failed = RoundFailed(state.book.now, state.book.round, reason)
-    came = np.array([e.task for e in endings(state.ended) if e.fate == FOLDED], np.int64)
-    forget = (Forget(came, came[:0]),) if len(came) else ()  # their clients are free already
-    state, account = owing(state, state.ended)
-    after = _round_over(plan, learnt(plan, state, None))
+    arrived = np.array([e.task for e in endings(state.ended) if e.fate == FOLDED], np.int64)
+    forget = (Forget(arrived, arrived[:0]),) if len(arrived) else ()  # their clients are free already
+    state, account = request_account(state, state.ended)
+    after = _end_round(plan, update_selector(plan, state, None))
     return Reaction(after.state, (failed, *after.outcomes), account + forget + after.commands)
 
 
 def _gather(state: RunState) -> Reaction:
     """End the round by folding what has arrived."""
     state = state._replace(gathering=state.ended, ended=None, phase=Phase.GATHERING)
-    state, account = owing(state, state.gathering)
+    state, account = request_account(state, state.gathering)
     return Reaction(with_book(state, arrived=0, own_arrived=0), (), (*account, gather_command(state)))
 
 
-def open_next(plan: Plan, state: RunState) -> Reaction:
+def open_next_round(plan: Plan, state: RunState) -> Reaction:
     """A round has ended with an answer: open the next, unless the run is over or its model has to be tried first."""
-    after = _round_over(plan, state)
+    after = _end_round(plan, state)
     if after.state.phase is not Phase.OPEN:
         return after
     more = consult(plan, after.state)
     return Reaction(more.state, after.outcomes + more.outcomes, after.commands + more.commands)
 
 
-def _round_over(plan: Plan, state: RunState) -> Reaction:
+def _end_round(plan: Plan, state: RunState) -> Reaction:
     state = next_round(state)
-    reason = stop_rules.limit_reached(plan, state)
+    reason = stop_rules.limit_reason(plan, state)
     if reason:
-        return stop_rules.start(state, reason)
+        return stop_rules.start_ending(state, reason)
     if stop_rules.evaluation_due(plan, state):
         state = state._replace(phase=Phase.EVALUATING)
         return Reaction(state, (), (evaluate_command(state),))
     return Reaction(state)
 
 
-def _policy(plan: Plan, state: RunState) -> str:
+def _policy_context(plan: Plan, state: RunState) -> str:
     return f"policy {plan.pace.name!r}, asked at time {state.book.now} in round {state.book.round},"

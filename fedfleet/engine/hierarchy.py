@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedfleet.core.cost import TRAINING_PASSES, scaled
-from fedfleet.core.edges import SYNCS, Abilities, EdgeFleet, EdgeRule, NestedPass, Turn, Visit
+from fedfleet.core.cost import TRAINING_PASSES, scale_cost
+from fedfleet.core.edges import MAX_SYNCS, Abilities, EdgeFleet, EdgeRule, NestedPass, Turn, Visit
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import Algorithm, Job
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
@@ -23,7 +23,7 @@ EDGE = "edge"  # the slot of an edge's memory
 SLOTS = "slot"  # in an edge's memory: on which of its devices each row of its shard lies
 
 
-def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
+def nest_algorithm(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
     """The algorithm one layer up: its clients are edges, whose devices do what its clients did.
 
     An edge's price is known when its turn is planned, and then its devices train at once: simulations run eagerly.
@@ -38,10 +38,10 @@ def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
             f"edge.use = {rule.name!r}: an edge weighs as many devices as it has, so that no noise could cover it; leave "
             "algorithm.private out, or remove [edge]"
         )
-    found = (
+    passes = (
         algorithm.local(device, NO_SETTINGS) for device in range(len(fleet.keys))
     )  # overrides may change some of them
-    halves = [half for half in found if isinstance(half, LocalPass)]
+    halves = [half for half in passes if isinstance(half, LocalPass)]
     if algorithm.accept is not None:
         raise BadInput(
             f"edge.use = {rule.name!r}: {algorithm.name!r} decodes what devices send, which edges cannot do yet; "
@@ -69,8 +69,10 @@ def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
         )
     inside = NestedPass(algorithm, rule, fleet)
 
-    def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
-        one = cost_of(algorithm, server, asked, samples)  # edge and server exchange one model, as client and server do
+    def cost(server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
+        one = cost_of(
+            algorithm, server, assignments, samples
+        )  # edge and server exchange one model, as client and server do
         return Cost(samples.astype(np.float64), one.bytes_down, one.bytes_up)
 
     def local(client: int, settings: Settings) -> NestedPass:
@@ -80,9 +82,9 @@ def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
     return replace(algorithm, name=rule.name, local=local, cost=cost, priced_by_value=True)
 
 
-def visits_of(jobs: Sequence[Job]) -> list[Visit]:
+def make_visits(jobs: Sequence[Job]) -> list[Visit]:
     """What the edges of a wave know before they plan."""
-    found: list[Visit] = []
+    result: list[Visit] = []
     for job in jobs:
         assert isinstance(job.local, NestedPass)
         fleet = job.local.fleet
@@ -94,9 +96,11 @@ def visits_of(jobs: Sequence[Job]) -> list[Visit]:
                 f"edge {job.client}: {len(job.rows)} samples were asked for of {len(slots)}; edges train on all they hold"
             )
         rows = tuple(job.rows[slots == k] for k in range(len(devices)))
-        able = fleet.able(devices, job.time, job.task)
-        found.append(Visit(job.client, job.task, job.round, job.seed, devices, fleet.keys[devices], able, rows, memory))
-    return found
+        abilities = fleet.abilities(devices, job.time, job.task)
+        result.append(
+            Visit(job.client, job.task, job.round, job.seed, devices, fleet.keys[devices], abilities, rows, memory)
+        )
+    return result
 
 
 def check_turn(visit: Visit, turn: Turn) -> None:
@@ -104,15 +108,15 @@ def check_turn(visit: Visit, turn: Turn) -> None:
     before, after = np.sort(np.concatenate(visit.rows)), np.sort(np.concatenate(turn.rows))
     if len(turn.rows) != len(visit.devices) or not np.array_equal(before, after):
         raise RunFailed(f"edge {visit.edge}: its rule lost or doubled samples while it moved them")
-    if not 0 < len(turn.syncs) <= SYNCS:
-        raise RunFailed(f"edge {visit.edge}: a turn has 1 to {SYNCS} averages, not {len(turn.syncs)}")
+    if not 0 < len(turn.syncs) <= MAX_SYNCS:
+        raise RunFailed(f"edge {visit.edge}: a turn has 1 to {MAX_SYNCS} averages, not {len(turn.syncs)}")
     for sync in turn.syncs:
         odd = len(np.unique(sync.slots)) != len(sync.slots) or not np.isin(sync.slots, range(len(visit.devices))).all()
         if odd or len(sync.rows) != len(sync.slots):
             raise RunFailed(f"edge {visit.edge}: an average of its rule names a device twice, or one that is not there")
 
 
-def turn_spent(job: Job, visit: Visit, turn: Turn) -> dict[str, float]:
+def turn_cost(job: Job, visit: Visit, turn: Turn) -> dict[str, float]:
     """What a turn costs: the seconds of its stages, which follow each other, and what all of its devices draw meanwhile.
 
     From the download of the model at the edge to the upload of its average: latency, download and upload are those of the edge's
@@ -121,33 +125,35 @@ def turn_spent(job: Job, visit: Visit, turn: Turn) -> dict[str, float]:
     """
     inside = job.local
     assert isinstance(inside, NestedPass)
-    able, server, scale = visit.able, ServerState(job.offer.params), inside.fleet.byte_scale
+    abilities, server, scale = visit.abilities, ServerState(job.offer.params), inside.fleet.byte_scale
     nothing = np.zeros(len(visit.devices))
     exchange = nothing if turn.exchange is None else turn.exchange
-    whole = scaled(cost_of(inside.algorithm, server, _asked(visit.devices[:1], 0), np.array([1])), scale)
-    up, down, trip = inside.fleet.backhaul(visit.edge, able)
-    found: dict[str, float] = {
-        "latency": trip, "download": float(whole.bytes_down[0]) * 8.0 / down, "planning": turn.planning,
-        "exchange": 0.0, "averaging": 0.0, "compute": 0.0, "upload": float(whole.bytes_up[0]) * 8.0 / up,
+    model_cost = scale_cost(
+        cost_of(inside.algorithm, server, _make_assignments(visit.devices[:1], 0), np.array([1])), scale
+    )
+    up, down, trip = inside.fleet.backhaul(visit.edge, abilities)
+    result: dict[str, float] = {
+        "latency": trip, "download": float(model_cost.bytes_down[0]) * 8.0 / down, "planning": turn.planning,
+        "exchange": 0.0, "averaging": 0.0, "compute": 0.0, "upload": float(model_cost.bytes_up[0]) * 8.0 / up,
     }  # fmt: skip
-    drawn = _drawn(job, visit, _carried(able, found))
+    energy = _energy_use(job, visit, _carrier_seconds(abilities, result))
     for sync in turn.syncs:
-        asked = _asked(visit.devices[sync.slots], sync.steps)
+        assignments = _make_assignments(visit.devices[sync.slots], sync.steps)
         sizes = np.array([len(rows) for rows in sync.rows], np.int64)
-        cost = scaled(cost_of(inside.algorithm, server, asked, sizes), scale)
+        cost = scale_cost(cost_of(inside.algorithm, server, assignments, sizes), scale)
         busy = {"exchange": exchange}
-        for stage, took in device_stages(cost, able, sync.slots).items():
+        for stage, seconds in device_stages(cost, abilities, sync.slots).items():
             busy[stage] = nothing.copy()
-            busy[stage][sync.slots] = took
-        last = _last(total(busy), visit)
+            busy[stage][sync.slots] = seconds
+        last = _slowest_device(total(busy), visit)
         averaging = busy["latency"] + busy["download"] + busy["upload"]
-        found["exchange"] += float(exchange[last])
-        found["averaging"] += float(averaging[last])
-        found["compute"] += float(busy["compute"][last])
-        for name, value in _drawn(job, visit, busy).items():
-            drawn[name] = drawn.get(name, 0.0) + value
+        result["exchange"] += float(exchange[last])
+        result["averaging"] += float(averaging[last])
+        result["compute"] += float(busy["compute"][last])
+        for name, value in _energy_use(job, visit, busy).items():
+            energy[name] = energy.get(name, 0.0) + value
         exchange = nothing
-    return {**found, **drawn}
+    return {**result, **energy}
 
 
 def turn_seconds(spent: Mapping[str, float]) -> float:
@@ -155,35 +161,35 @@ def turn_seconds(spent: Mapping[str, float]) -> float:
     return float(total({stage: np.array([spent[stage]]) for stage in STAGES if stage in spent})[0])
 
 
-def device_stages(cost: Cost, able: Abilities, slots: Ints) -> dict[str, Floats]:
+def device_stages(cost: Cost, abilities: Abilities, slots: Ints) -> dict[str, Floats]:
     """Model to the device, training, model back: what the device's own source would say of such a task."""
-    compute = TRAINING_PASSES * cost.samples * able.seconds_per_sample[slots]
+    compute = TRAINING_PASSES * cost.samples * abilities.seconds_per_sample[slots]
     if cost.batches is not None:
-        compute = compute + able.batch_seconds()[slots] * cost.batches
-    down, up = cost.bytes_down * 8.0 / able.down_bps[slots], cost.bytes_up * 8.0 / able.up_bps[slots]
-    return {"latency": able.latencies()[slots], "download": down, "compute": compute, "upload": up}
+        compute = compute + abilities.batch_seconds()[slots] * cost.batches
+    down, up = cost.bytes_down * 8.0 / abilities.down_bps[slots], cost.bytes_up * 8.0 / abilities.up_bps[slots]
+    return {"latency": abilities.latencies()[slots], "download": down, "compute": compute, "upload": up}
 
 
-def _last(busy: Floats, visit: Visit) -> int:
+def _slowest_device(busy: Floats, visit: Visit) -> int:
     """The place of the device that is waited for; among equals that of the smallest key, whatever their order."""
     slots = np.flatnonzero(busy == busy.max())
     return int(slots[visit.keys[slots].argmin()])
 
 
-def _carried(able: Abilities, found: Mapping[str, float]) -> dict[str, Floats]:
+def _carrier_seconds(abilities: Abilities, result: Mapping[str, float]) -> dict[str, Floats]:
     """Which device carries the model between edge and server: that with the best link in each direction, half of the trip each."""
-    busy = {stage: np.zeros(len(able.up_bps)) for stage in ("latency", "download", "upload")}
-    for stage, speeds in (("download", able.down_bps), ("upload", able.up_bps)):
+    busy = {stage: np.zeros(len(abilities.up_bps)) for stage in ("latency", "download", "upload")}
+    for stage, speeds in (("download", abilities.down_bps), ("upload", abilities.up_bps)):
         best = int(speeds.argmax())
-        busy[stage][best] = found[stage]
-        busy["latency"][best] += 0.5 * found["latency"]
+        busy[stage][best] = result[stage]
+        busy["latency"][best] += 0.5 * result["latency"]
     return busy
 
 
-def _drawn(job: Job, visit: Visit, busy: Mapping[str, Floats]) -> dict[str, float]:
+def _energy_use(job: Job, visit: Visit, busy: Mapping[str, Floats]) -> dict[str, float]:
     """What seconds by stage draw from the batteries of an edge's devices, all together."""
     assert isinstance(job.local, NestedPass)
-    draws = job.local.fleet.draws
+    draws = job.local.fleet.energy_draws
     return {} if draws is None else dict(draws(visit.devices, busy, job.time))
 
 
@@ -201,5 +207,5 @@ def turn_stats(visit: Visit, turn: Turn, seconds: float) -> Mapping[str, float]:
     return {**turn.stats, "edge_seconds": seconds, "planning_seconds": turn.planning, "moved": float(moved)}
 
 
-def _asked(devices: Ints, steps: int) -> Assignments:
+def _make_assignments(devices: Ints, steps: int) -> Assignments:
     return Assignments(devices, np.full(len(devices), steps, np.int64), np.ones(len(devices)))

@@ -7,40 +7,40 @@ from fedfleet.core.parts import Plan
 from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import FOLDED, Context
 from fedfleet.core.task_cost import settings_at
-from fedfleet.engine.state import Ending, Phase, RunState, alarm, endings
+from fedfleet.engine.state import Ending, Phase, RunState, endings, next_wake
 
 
-def pending(plan: Plan, state: RunState) -> tuple[Command, ...]:
+def pending_commands(plan: Plan, state: RunState) -> tuple[Command, ...]:
     """The commands that are still unanswered, for a runtime that takes a run up at this state.
 
     Tasks that run are not among them: what became of them only the runtime can know.
     """
     del plan  # a state says it all; the plan is here so that a future part may be asked
-    found: list[Command] = []
+    result: list[Command] = []
     if state.phase is Phase.DONE:
         return ()
-    wake = alarm(state)
+    wake = next_wake(state)
     if wake is not None:
-        found.append(WakeAt(wake))
+        result.append(WakeAt(wake))
     if state.probe is not None:
-        found.append(state.probe)
+        result.append(state.probe)
     elif state.book.asking:
-        found.append(FindCandidates(state.book.wanted - state.book.selected, state.at_least))
-    found += map(account_command, state.unpaid)
+        result.append(FindCandidates(state.book.wanted - state.book.selected, state.at_least))
+    result += map(account_command, state.unpaid)
     if state.phase is Phase.GATHERING:
-        found.append(gather_command(state))
-    elif state.phase in (Phase.EVALUATING, Phase.LOOKING, Phase.OVERTAKEN, Phase.ENDING):
-        found.append(evaluate_command(state))
-    return tuple(found)
+        result.append(gather_command(state))
+    elif state.phase in (Phase.EVALUATING, Phase.EVALUATING_MIDROUND, Phase.CONSULT_AFTER_EVALUATION, Phase.ENDING):
+        result.append(evaluate_command(state))
+    return tuple(result)
 
 
 def gather_command(state: RunState) -> Gather:
     """Fold what has arrived, in the order of tasks."""
-    came = [e for e in endings(state.gathering) if e.fate == FOLDED]
+    arrived = [e for e in endings(state.gathering) if e.fate == FOLDED]
     return Gather(
-        tuple(e.task for e in came),
-        tuple(e.wave for e in came),
-        tuple(_context(state, e) for e in came),
+        tuple(e.task for e in arrived),
+        tuple(e.wave for e in arrived),
+        tuple(_context(state, e) for e in arrived),
         state.server,
         state.book.version + 1,
     )
@@ -48,11 +48,11 @@ def gather_command(state: RunState) -> Gather:
 
 def account_command(last: Ending) -> Account:
     """Find out what these ended tasks cost."""
-    ended = endings(last)
-    return Account(tuple(e.task for e in ended), tuple(e.wave for e in ended), tuple(e.seconds for e in ended))
+    tasks = endings(last)
+    return Account(tuple(e.task for e in tasks), tuple(e.wave for e in tasks), tuple(e.seconds for e in tasks))
 
 
-def owing(state: RunState, last: Ending | None) -> tuple[RunState, tuple[Account, ...]]:
+def request_account(state: RunState, last: Ending | None) -> tuple[RunState, tuple[Account, ...]]:
     """The state in which it is asked what these ended tasks cost; nothing if none ended."""
     if last is None:
         return state, ()
@@ -66,9 +66,9 @@ def evaluate_command(state: RunState) -> Evaluate:
     return Evaluate(state.book.version, state.server, ending, known)
 
 
-def _context(state: RunState, ended: Ending) -> Context:
-    asked, slot = ended.wave.asked, ended.task - ended.wave.first
-    staleness, client = state.book.version - ended.wave.version, int(asked.clients[slot])
-    settings = settings_at(asked, slot) if asked.settings else NO_SETTINGS
-    start = ended.wave.server.params if staleness else None
-    return Context(staleness, ended.seconds, client, settings, ended.task, start)
+def _context(state: RunState, ending: Ending) -> Context:
+    assignments, slot = ending.wave.assignments, ending.task - ending.wave.first
+    staleness, client = state.book.version - ending.wave.version, int(assignments.clients[slot])
+    settings = settings_at(assignments, slot) if assignments.settings else NO_SETTINGS
+    start = ending.wave.server.params if staleness else None
+    return Context(staleness, ending.seconds, client, settings, ending.task, start)

@@ -30,7 +30,7 @@ from fedfleet.core.events import (
 from fedfleet.core.parts import Draw, Plan, State
 from fedfleet.core.records import Assignments, Ints, Keys, Roster
 from fedfleet.engine.coordinator import begin, step
-from fedfleet.engine.open_commands import pending
+from fedfleet.engine.open_commands import pending_commands
 from fedfleet.engine.state import Reaction, RunState
 
 _FACTS = (
@@ -50,7 +50,7 @@ class Contradiction(RunFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayResult:
     """The state that the facts lead to, how much was rechecked, and the commands that no fact has answered yet."""
 
     state: RunState
@@ -66,11 +66,11 @@ def replay(
     keys: Keys,
     sizes: Callable[[int], Ints],
     regather: Regather,
-    carry: Callable[[Command], None],
+    handle_command: Callable[[Command], None],
     *,
     start: RunState | None = None,
     models: bool = True,
-) -> Replayed:
+) -> ReplayResult:
     """Run the coordinator on recorded facts; the first outcome that differs from the record is a `Contradiction`.
 
     The journal keeps who was picked, not the roster, so that the pick is read from the record instead of made again.
@@ -80,83 +80,89 @@ def replay(
     """
     log = list(events)
     recorded: Iterator[tuple[int, Outcome]] = ((i, e) for i, e in enumerate(log) if not isinstance(e, _FACTS))
-    state, outcomes, commands = begin(plan) if start is None else Reaction(start, (), pending(plan, start))
+    state, outcomes, commands = begin(plan) if start is None else Reaction(start, (), pending_commands(plan, start))
     rechecked, facts = _recheck(outcomes, recorded, models), 0
-    asked: Gather | None = None
+    gather: Gather | None = None
     for i, event in enumerate(log):
         if not isinstance(event, _FACTS):
             continue
         for command in commands:
             if isinstance(command, Gather):
-                asked = command
+                gather = command
             else:
-                carry(command)
+                handle_command(command)
         commands = ()
-        fact, told = event, plan
-        if isinstance(fact, CandidatesSeen | Probed) and plan.choose.probe is not None and _says_nothing_more(log, i):
+        fact, scripted_plan = event, plan
+        if isinstance(fact, CandidatesSeen | Probed) and plan.choose.probe is not None and _is_probe_unanswered(log, i):
             continue  # whom it would have probed is not known: the runtime has to ask again
-        with _contradicting(i, event):
+        with _as_contradiction(i, event):
             if isinstance(fact, CandidatesSeen | Probed):
-                fact, told = _scripted(plan, log, i, keys, sizes(state.book.round))
+                fact, scripted_plan = _script_candidates(plan, log, i, keys, sizes(state.book.round))
             elif isinstance(fact, ReportsGathered):
-                if asked is None:
+                if gather is None:
                     raise RunFailed("the coordinator did not ask for reports")
-                fact, asked = regather(asked, fact), None
-            state, outcomes, commands = step(told, state, fact)
+                fact, gather = regather(gather, fact), None
+            state, outcomes, commands = step(scripted_plan, state, fact)
         rechecked += _recheck(outcomes, recorded, models)
         facts += 1
     extra = next(recorded, None)
     if extra is not None:
-        raise Contradiction(extra[0], f"{_brief(extra[1])} does not follow from the facts before it")
-    return Replayed(state, facts, rechecked, state.book.version, pending(plan, state))
+        raise Contradiction(extra[0], f"{_describe(extra[1])} does not follow from the facts before it")
+    return ReplayResult(state, facts, rechecked, state.book.version, pending_commands(plan, state))
 
 
 @contextmanager
-def _contradicting(at: int, event: Event) -> Generator[None]:
+def _as_contradiction(at: int, event: Event) -> Generator[None]:
     """Whatever goes wrong inside says that this fact cannot have happened."""
     try:
         yield
     except (Contradiction, BadInput):  # what is lacking here is no fault of the record
         raise
-    except Exception as wrong:  # falsified facts can make any part fail in any way
-        text = str(wrong) if isinstance(wrong, FedFleetError) else f"{type(wrong).__name__}: {wrong}"
-        raise Contradiction(at, f"{_brief(event)} cannot have happened: {text}") from wrong
+    except Exception as error:  # falsified facts can make any part fail in any way
+        text = str(error) if isinstance(error, FedFleetError) else f"{type(error).__name__}: {error}"
+        raise Contradiction(at, f"{_describe(event)} cannot have happened: {text}") from error
 
 
-def _says_nothing_more(log: list[Event], i: int) -> bool:
+def _is_probe_unanswered(log: list[Event], i: int) -> bool:
     """Were candidates seen, and a probe sent to some of them that the log does not answer any more?"""
-    seen, after = log[i], log[i + 1] if i + 1 < len(log) else None
-    if not isinstance(seen, CandidatesSeen) or not len(seen.roster.clients) or isinstance(after, TasksSent | Probed):
+    candidates, after = log[i], log[i + 1] if i + 1 < len(log) else None
+    if (
+        not isinstance(candidates, CandidatesSeen)
+        or not len(candidates.roster.clients)
+        or isinstance(after, TasksSent | Probed)
+    ):
         return False
     answered = any(isinstance(log[k], CandidatesSeen | Probed | TasksSent) for k in range(i + 1, len(log)))
     return not answered and (after is None or isinstance(after, _FACTS))
 
 
-def _scripted(plan: Plan, log: list[Event], i: int, keys: Keys, sizes: Ints) -> tuple[CandidatesSeen | Probed, Plan]:
+def _script_candidates(
+    plan: Plan, log: list[Event], i: int, keys: Keys, sizes: Ints
+) -> tuple[CandidatesSeen | Probed, Plan]:
     """Candidates and a selector that lead to the recorded probe and pick, and to no others."""
     fact, none = log[i], np.zeros(0, np.int64)
     assert isinstance(fact, CandidatesSeen | Probed)
     pick = Assignments(none, none, np.zeros(0))
-    look: tuple[Ints, str] = (none, "")
+    probe_answer: tuple[Ints, str] = (none, "")
     if isinstance(fact, CandidatesSeen) and plan.choose.probe is not None:
         # Tasks may end between a probe and its answer, but no other candidates are seen.
         marks = (k for k in range(i + 1, len(log)) if isinstance(log[k], CandidatesSeen | Probed | TasksSent))
         answer = log[k] if (k := next(marks, None)) is not None else None
         if isinstance(answer, Probed) and k is not None:
-            look, i = (answer.clients, answer.stat), k
+            probe_answer, i = (answer.clients, answer.stat), k
     after = log[i + 1] if i + 1 < len(log) else None
     if isinstance(after, TasksSent):
         pick = Assignments(after.clients, after.steps, after.share, after.settings, after.due)
 
-    probe = _always(look) if len(look[0]) else None
-    told = replace(plan, choose=replace(plan.choose, pick=_always(pick), probe=probe))
+    probe = _constant(probe_answer) if len(probe_answer[0]) else None
+    scripted_plan = replace(plan, choose=replace(plan.choose, pick=_constant(pick), probe=probe))
     if isinstance(fact, Probed):
-        return fact, told
-    clients = np.union1d(pick.clients, look[0]).astype(np.int64)
-    return CandidatesSeen(fact.time, Roster(clients, keys[clients], sizes[clients])), told
+        return fact, scripted_plan
+    clients = np.union1d(pick.clients, probe_answer[0]).astype(np.int64)
+    return CandidatesSeen(fact.time, Roster(clients, keys[clients], sizes[clients])), scripted_plan
 
 
-def _always(answer: T) -> Callable[[State, Roster, int, Draw], T]:
+def _constant(answer: T) -> Callable[[State, Roster, int, Draw], T]:
     """A function of a selector that knows the answer beforehand."""
 
     def say(state: State, roster: Roster, n: int, draw: Draw) -> T:
@@ -174,16 +180,18 @@ def _recheck(outcomes: tuple[Outcome, ...], recorded: Iterator[tuple[int, Outcom
                 -1,
                 f"{type(outcome).__name__} at time {outcome.time} follows from the facts, but the journal ends before",
             )
-        if not _same(outcome, other, models):
-            raise Contradiction(at, f"the journal says {_brief(other)}, but {_brief(outcome)} follows from its facts")
+        if not _same_outcome(outcome, other, models):
+            raise Contradiction(
+                at, f"the journal says {_describe(other)}, but {_describe(outcome)} follows from its facts"
+            )
     return len(outcomes)
 
 
-def _same(a: Outcome, b: Outcome, models: bool) -> bool:
+def _same_outcome(a: Outcome, b: Outcome, models: bool) -> bool:
     if type(a) is not type(b):
         return False
-    believed = () if models else ("model_hash",)
-    names = [f.name for f in fields(a) if f.compare and not (isinstance(a, ModelCommitted) and f.name in believed)]
+    ignored = () if models else ("model_hash",)
+    names = [f.name for f in fields(a) if f.compare and not (isinstance(a, ModelCommitted) and f.name in ignored)]
     return all(_equal(getattr(a, name), getattr(b, name)) for name in names)
 
 
@@ -196,8 +204,8 @@ def _equal(x: object, y: object) -> bool:
     return x == y
 
 
-def _brief(event: Event) -> str:
-    shown = {
+def _describe(event: Event) -> str:
+    values = {
         f.name: getattr(event, f.name) for f in fields(event) if not isinstance(getattr(event, f.name), np.ndarray)
     }
-    return f"{type(event).__name__}({', '.join(f'{n}={v!r}' for n, v in shown.items())})"
+    return f"{type(event).__name__}({', '.join(f'{n}={v!r}' for n, v in values.items())})"

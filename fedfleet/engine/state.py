@@ -11,7 +11,7 @@ from immutables import Map
 from fedfleet.core.commands import Command, Probe
 from fedfleet.core.events import Outcome
 from fedfleet.core.parts import State
-from fedfleet.core.records import FATES, Book, Roster, ServerState, Tried, Wave
+from fedfleet.core.records import FATES, Book, EvalScore, Roster, ServerState, Wave
 
 
 class Phase(Enum):
@@ -20,8 +20,8 @@ class Phase(Enum):
     OPEN = "open"
     GATHERING = "gathering"
     EVALUATING = "evaluating"
-    LOOKING = "looking"  # at the model in the middle of a round, of which the policy hears nothing
-    OVERTAKEN = "overtaken"  # the same, and meanwhile something happened that the policy is to hear of
+    EVALUATING_MIDROUND = "looking"  # at the model in the middle of a round, of which the policy hears nothing
+    CONSULT_AFTER_EVALUATION = "overtaken"  # the same, and meanwhile something happened that the policy is to hear of
     ENDING = "ending"
     DONE = "done"
 
@@ -47,7 +47,7 @@ class Progress:
     since: int = 0
     evaluated: int = -1
     updates: int = 0
-    tried: Tried | None = None  # how the model did that was evaluated last
+    tried: EvalScore | None = None  # how the model did that was evaluated last
 
 
 class RunState(NamedTuple):
@@ -84,17 +84,17 @@ class Reaction(NamedTuple):
     commands: tuple[Command, ...] = ()
 
 
-def alarm(state: RunState) -> float | None:
+def next_wake(state: RunState) -> float | None:
     """When the run is to be woken: for the policy, or to look at the model, whichever comes first."""
     if state.look is None or state.wake is None:
         return state.wake if state.look is None else state.look
     return min(state.wake, state.look)
 
 
-def overtaken(state: RunState) -> RunState:
+def mark_overtaken(state: RunState) -> RunState:
     """The state in which something happened that the policy cannot be asked about now: whoever looks at a model on a real clock
     takes time, and has to ask it afterwards; whatever else is awaited does so anyway."""
-    return state._replace(phase=Phase.OVERTAKEN) if state.phase is Phase.LOOKING else state
+    return state._replace(phase=Phase.CONSULT_AFTER_EVALUATION) if state.phase is Phase.EVALUATING_MIDROUND else state
 
 
 def endings(last: Ending | None) -> list[Ending]:
@@ -104,14 +104,14 @@ def endings(last: Ending | None) -> list[Ending]:
 
 def in_order_of_arrival(last: Ending | None) -> list[Ending]:
     """Ended tasks in the order in which they ended."""
-    found: list[Ending] = []
+    result: list[Ending] = []
     while last is not None:
-        found.append(last)
+        result.append(last)
         last = last.before
-    return found[::-1]
+    return result[::-1]
 
 
-def unsettled(state: RunState) -> list[Ending]:
+def open_endings(state: RunState) -> list[Ending]:
     """Ended tasks with which something is still to be done: fold their reports, or say what they cost; some may be there twice."""
     chains = (state.ended, state.gathering, *state.unpaid)
     return [ending for chain in chains for ending in in_order_of_arrival(chain)]

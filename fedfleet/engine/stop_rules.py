@@ -8,15 +8,15 @@ from dataclasses import replace
 from fedfleet.core.commands import Command, Finish, Forget
 from fedfleet.core.events import Evaluated, Outcome, RunEnded
 from fedfleet.core.parts import Plan
-from fedfleet.core.records import Score, Tried
-from fedfleet.engine.book import dropped
-from fedfleet.engine.open_commands import evaluate_command, owing
+from fedfleet.core.records import EvalScore, Score
+from fedfleet.engine.book import drop_tasks
+from fedfleet.engine.open_commands import evaluate_command, request_account
 from fedfleet.engine.state import Phase, Progress, Reaction, RunState
 
 _ROUNDING = 1e-6  # of an interval between two looks: a multiple of it divided by it is nearly whole
 
 
-def limit_reached(plan: Plan, state: RunState) -> str:
+def limit_reason(plan: Plan, state: RunState) -> str:
     """The countable limit that has been reached at the end of a round, else nothing."""
     stop, book = plan.stop, state.book
     if book.now >= stop.virtual_seconds:
@@ -30,15 +30,15 @@ def limit_reached(plan: Plan, state: RunState) -> str:
     return ""
 
 
-def progressed(plan: Plan, progress: Progress, fact: Evaluated) -> Progress:
+def update_progress(plan: Plan, progress: Progress, fact: Evaluated) -> Progress:
     """Progress after an evaluation: only a gain of more than min_delta counts as one; a model counts once, however often."""
     if progress.evaluated == fact.version:
         return progress
     accuracy = fact.correct / fact.total if fact.total else 0.0
-    tried = Tried(Score(fact.correct, fact.total, fact.loss), fact.unseen)
+    score = EvalScore(Score(fact.correct, fact.total, fact.loss), fact.unseen)
     if accuracy > progress.best + plan.stop.min_delta:
-        return replace(progress, best=accuracy, since=0, evaluated=fact.version, tried=tried)
-    return replace(progress, since=progress.since + 1, evaluated=fact.version, tried=tried)
+        return replace(progress, best=accuracy, since=0, evaluated=fact.version, tried=score)
+    return replace(progress, since=progress.since + 1, evaluated=fact.version, tried=score)
 
 
 def evaluation_due(plan: Plan, state: RunState) -> bool:
@@ -48,7 +48,7 @@ def evaluation_due(plan: Plan, state: RunState) -> bool:
     return new or (stop.evaluate_attempts is not None and state.book.round % stop.evaluate_attempts == 0)
 
 
-def next_look(plan: Plan, last: float = 0.0) -> float | None:
+def next_evaluation_time(plan: Plan, last: float = 0.0) -> float | None:
     """When the model is looked at next after this look, where that goes by time; never at the end, which has its own.
 
     On a real clock a look may come late; those that were due meanwhile are left out.
@@ -56,11 +56,11 @@ def next_look(plan: Plan, last: float = 0.0) -> float | None:
     every = plan.stop.evaluate_seconds
     if every is None:
         return None
-    look = every * (math.floor(last / every + _ROUNDING) + 1)
-    return look if last < look < plan.stop.virtual_seconds else None
+    moment = every * (math.floor(last / every + _ROUNDING) + 1)
+    return moment if last < moment < plan.stop.virtual_seconds else None
 
 
-def goal_reached(plan: Plan, state: RunState, fact: Evaluated) -> str:
+def goal_reason(plan: Plan, state: RunState, fact: Evaluated) -> str:
     """The rule about accuracy that ends the run, else nothing."""
     stop = plan.stop
     if stop.target_accuracy is not None and fact.total and fact.correct / fact.total >= stop.target_accuracy:
@@ -70,20 +70,20 @@ def goal_reached(plan: Plan, state: RunState, fact: Evaluated) -> str:
     return ""
 
 
-def start(state: RunState, reason: str) -> Reaction:
+def start_ending(state: RunState, reason: str) -> Reaction:
     """Drop what is running, and try the last model on everyone."""
     if state.phase is Phase.ENDING:
         return Reaction(state)
     outcomes: tuple[Outcome, ...] = ()
     commands: tuple[Command, ...] = ()
-    state, gone = dropped(state, 0)
-    if gone is not None:
-        outcomes, commands = (gone,), (Forget(gone.tasks, gone.clients),)
-    state, account = owing(state._replace(phase=Phase.ENDING, reason=reason), state.ended)
+    state, drop_event = drop_tasks(state, 0)
+    if drop_event is not None:
+        outcomes, commands = (drop_event,), (Forget(drop_event.tasks, drop_event.clients),)
+    state, account = request_account(state._replace(phase=Phase.ENDING, reason=reason), state.ended)
     return Reaction(state, outcomes, (*commands, *account, evaluate_command(state)))
 
 
-def finish(state: RunState) -> Reaction:
+def finish_run(state: RunState) -> Reaction:
     """The last event."""
     ended = RunEnded(state.book.now, state.reason)
     return Reaction(state._replace(phase=Phase.DONE), (ended,), (Finish(state.reason),))

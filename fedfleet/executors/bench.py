@@ -16,7 +16,7 @@ from fedfleet.core.passes import NO_SETTINGS, BatchPlan, LocalPass
 from fedfleet.core.records import Context, Report
 from fedfleet.executors.inline import inline
 from fedfleet.executors.naive import naive_loop
-from fedfleet.executors.stacked.executor import stacked, train_cohort
+from fedfleet.executors.stacked.executor import stacked_executor, train_cohort
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.learn.optimisers import sgd
 
@@ -24,7 +24,7 @@ LR = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class BenchResult:
     """Seconds of both, how far their models lie apart, and how the stacked one worked.
 
     `clients_apart` differ by more than 1e-4 of a tensor somewhere: a rectified unit within rounding of zero took the other
@@ -55,51 +55,53 @@ class Bench:
     repeats: int = 5
 
 
-def compare(bench: Bench) -> Compared:
+def compare(bench: Bench) -> BenchResult:
     """Time plain SGD both ways; the literal loop runs on one thread, as it would in anybody's script."""
     task, device = bench.task, bench.device
     local = LocalPass(sgd(), BatchPlan(bench.batch, steps=bench.steps), rate=LR)
     offer = Offer(task.init(0))
     jobs = [Job(i, i, 1000 + i, 7, offer, local, rows) for i, rows in enumerate(_shards(bench))]
-    where = open_place(task, device=device, threads=bench.threads, form=bench.form, tf32=False, graphs=True)
+    place = open_place(task, device=device, threads=bench.threads, form=bench.form, tf32=False, graphs=True)
     torch.set_num_threads(1)
-    naive_loop(task, jobs[:2], where.x, where.y, lr=LR)
-    naive_seconds, reference = timed(lambda: naive_loop(task, jobs, where.x, where.y, lr=LR), device, 1)
+    naive_loop(task, jobs[:2], place.x, place.y, lr=LR)
+    naive_seconds, reference = time_work(lambda: naive_loop(task, jobs, place.x, place.y, lr=LR), device, 1)
     torch.backends.cuda.matmul.allow_tf32 = bench.tf32
     if device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats()
-    train_cohort(where, jobs)
-    stacked_seconds, ends = timed(lambda: train_cohort(where, jobs), device, bench.repeats)
-    worst, share, odd = _apart(reference, ends)
-    return Compared(naive_seconds, stacked_seconds, worst, share, odd, where.form, _peak(device))
+    train_cohort(place, jobs)
+    stacked_seconds, ends = time_work(lambda: train_cohort(place, jobs), device, bench.repeats)
+    worst, share, odd = _differences(reference, ends)
+    return BenchResult(naive_seconds, stacked_seconds, worst, share, odd, place.form, _peak_gpu_mb(device))
 
 
-def compare_algorithm(bench: Bench, algorithm: Algorithm) -> Compared:
+def compare_algorithm(bench: Bench, algorithm: Algorithm) -> BenchResult:
     """Time any algorithm's client half: our own inline executor against stacked, reports (on a GPU: sums) included."""
     task, device = bench.task, bench.device
     jobs = algorithm_jobs(bench, algorithm)
     reference: list[Report] = list(inline(task, threads=1).train(jobs[:2]))
-    naive_seconds, reference = timed(lambda: list(inline(task, threads=1).train(jobs)), "cpu", 1)
-    execute = stacked(task, device=device, threads=bench.threads, form=bench.form, tf32=bench.tf32)
+    naive_seconds, reference = time_work(lambda: list(inline(task, threads=1).train(jobs)), "cpu", 1)
+    execute = stacked_executor(task, device=device, threads=bench.threads, form=bench.form, tf32=bench.tf32)
     ends = list(execute.train(jobs))
     if device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats()
     work = fold_work(execute, algorithm, task, jobs) or (lambda: list(execute.train(jobs)))
     work()
-    stacked_seconds, _ = timed(work, device, bench.repeats)
-    models = [[_model(job, r) for job, r in zip(jobs, found, strict=True)] for found in (reference, ends)]
-    worst, share, odd = _apart(*models)
-    return Compared(naive_seconds, stacked_seconds, worst, share, odd, execute.name, _peak(device))
+    stacked_seconds, _ = time_work(work, device, bench.repeats)
+    models = [
+        [_model(job, r) for job, r in zip(jobs, cohort_reports, strict=True)] for cohort_reports in (reference, ends)
+    ]
+    worst, share, odd = _differences(*models)
+    return BenchResult(naive_seconds, stacked_seconds, worst, share, odd, execute.name, _peak_gpu_mb(device))
 
 
 def algorithm_jobs(bench: Bench, algorithm: Algorithm) -> list[Job]:
     """One task for each client of a cohort, with what the algorithm offers and trains; work as the bench says."""
     server = algorithm.init(bench.task.init(0))
-    found: list[Job] = []
+    jobs: list[Job] = []
     for i, rows in enumerate(_shards(bench)):
         offer, local = algorithm.offer(server, i, NO_SETTINGS), algorithm.local(i, NO_SETTINGS)
-        found.append(Job(i, i, 1000 + i, 7, offer, local, rows, bench.steps))
-    return found
+        jobs.append(Job(i, i, 1000 + i, 7, offer, local, rows, bench.steps))
+    return jobs
 
 
 def fold_work(execute: Any, algorithm: Algorithm, task: Task, jobs: Sequence[Job]) -> Callable[[], Any] | None:
@@ -111,13 +113,13 @@ def fold_work(execute: Any, algorithm: Algorithm, task: Task, jobs: Sequence[Job
     memory: dict[int, Any] = {}
 
     def one_round() -> Any:
-        now = [
+        round_jobs = [
             Job(j.task, j.client, j.key, j.seed, j.offer, j.local, j.rows, j.steps, memory.get(j.client, {}))
             for j in jobs
         ]
-        done = execute.fold(now, contexts, algorithm.fold, server)
-        memory.update(done.memory)
-        return done
+        folded = execute.fold(round_jobs, contexts, algorithm.fold, server)
+        memory.update(folded.memory)
+        return folded
 
     return one_round
 
@@ -132,16 +134,16 @@ def _shards(bench: Bench) -> list[np.ndarray]:
     return [(np.arange(each) + i * each) % n for i in range(bench.cohort)]
 
 
-def timed(work: Callable[[], Any], device: str, repeats: int) -> tuple[float, Any]:
+def time_work(work: Callable[[], Any], device: str, repeats: int) -> tuple[float, Any]:
     """The median seconds of some repetitions, and what the last one gave."""
-    found, result = [], None
+    times, result = [], None
     for _ in range(repeats):
         _wait(device)
         start = time.perf_counter()
         result = work()
         _wait(device)
-        found.append(time.perf_counter() - start)
-    return median(found), result
+        times.append(time.perf_counter() - start)
+    return median(times), result
 
 
 def _wait(device: str) -> None:
@@ -149,11 +151,11 @@ def _wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def _peak(device: str) -> float:
+def _peak_gpu_mb(device: str) -> float:
     return torch.cuda.max_memory_allocated() / 1e6 if device.startswith("cuda") else 0.0
 
 
-def _apart(reference: Sequence[Any], ends: Sequence[Any]) -> tuple[float, float, int]:
+def _differences(reference: Sequence[Any], ends: Sequence[Any]) -> tuple[float, float, int]:
     """The largest difference, and the largest in units of its tensor's largest value, over all clients and tensors."""
     worst, shares = 0.0, [0.0] * len(reference)
     for c, (a, b) in enumerate(zip(reference, ends, strict=True)):

@@ -13,20 +13,20 @@ from fedfleet.core.commands import Evaluate, Gather, Probe
 from fedfleet.core.errors import Refused
 from fedfleet.core.events import Evaluated, ReportsGathered
 from fedfleet.core.noise import add_noise, seeded_key
-from fedfleet.core.parts import Executor, Folded, Job, Offer, Plan, Trial
+from fedfleet.core.parts import Executor, FoldResult, Job, Offer, Plan, Trial
 from fedfleet.core.passes import NO_MEMORY, NO_SETTINGS
 from fedfleet.core.records import (
     ClientScores,
     Context,
+    EvalScore,
     Floats,
     Ints,
-    Rejected,
+    Rejection,
     Report,
     Score,
     ServerState,
     Slots,
     Tally,
-    Tried,
     Wave,
 )
 from fedfleet.core.sources import DataSource, World
@@ -41,26 +41,28 @@ def jobs_for(plan: Plan, world: World, memory: ClientMemory, tasks: Iterable[int
     """The complete work of each task, from the model version that it was sent with."""
     algorithm, data, seed = plan.algorithm, world.data, plan.seed
     jobs: list[Job] = []
-    for own, group in _by_wave(tasks, waves):
-        asked, slots = own.asked, np.array(group, np.int64) - own.first
-        columns = (c[slots].tolist() for c in (asked.clients, own.keys, asked.steps, asked.share))
+    for wave, group in _group_by_wave(tasks, waves):
+        assignments, slots = wave.assignments, np.array(group, np.int64) - wave.first
+        columns = (c[slots].tolist() for c in (assignments.clients, wave.keys, assignments.steps, assignments.share))
         for task, client, key, steps, share in zip(group, *columns, strict=True):
-            settings = settings_at(asked, task - own.first) if asked.settings else NO_SETTINGS
-            rows = training_rows(data, client, own.round, share)
-            offer, local = algorithm.offer(own.server, client, settings), algorithm.local(client, settings)
-            known = memory.of_task(task) if memory.lent else NO_MEMORY
-            jobs.append(Job(task, client, key, seed, offer, local, rows, steps, known, settings, own.round, own.time))
+            settings = settings_at(assignments, task - wave.first) if assignments.settings else NO_SETTINGS
+            rows = training_rows(data, client, wave.round, share)
+            offer, local = algorithm.offer(wave.server, client, settings), algorithm.local(client, settings)
+            client_slots = memory.slots_of_task(task) if memory.lent else NO_MEMORY
+            jobs.append(
+                Job(task, client, key, seed, offer, local, rows, steps, client_slots, settings, wave.round, wave.time)
+            )
     return jobs
 
 
-def _by_wave(tasks: Iterable[int], waves: Iterable[Wave]) -> list[tuple[Wave, list[int]]]:
+def _group_by_wave(tasks: Iterable[int], waves: Iterable[Wave]) -> list[tuple[Wave, list[int]]]:
     """Tasks that stand together with the wave that they were sent in: a buffer holds a few of each of many waves."""
-    found: list[tuple[Wave, list[int]]] = []
+    groups: list[tuple[Wave, list[int]]] = []
     for task, wave in zip(tasks, waves, strict=True):
-        if not found or found[-1][0] is not wave:
-            found.append((wave, []))
-        found[-1][1].append(task)
-    return found
+        if not groups or groups[-1][0] is not wave:
+            groups.append((wave, []))
+        groups[-1][1].append(task)
+    return groups
 
 
 def training_rows(data: DataSource, client: int, round: int, share: float) -> Ints:
@@ -81,14 +83,14 @@ def gather(
 ) -> ReportsGathered:
     """Train (unless the reports are there already), check and fold, in task order. `key` addresses noise (None: the seed does)."""
     algorithm, server, contexts = plan.algorithm, command.server, command.contexts
-    made = command.version, key
+    noise_address = command.version, key
     if reports is not None:
-        return fold_reports(plan, memory, server, contexts, reports, now, made)
+        return fold_reports(plan, memory, server, contexts, reports, now, noise_address)
     jobs = jobs_for(plan, world, memory, command.tasks, command.waves)
     if execute.fold is None or not algorithm.fold.streams or algorithm.accept is not None:
-        return fold_reports(plan, memory, server, contexts, execute.train(jobs), now, made)
-    done = execute.fold(jobs, contexts, algorithm.fold, server)
-    return settled(plan, memory, contexts, done, now, made)
+        return fold_reports(plan, memory, server, contexts, execute.train(jobs), now, noise_address)
+    folded = execute.fold(jobs, contexts, algorithm.fold, server)
+    return finish_gather(plan, memory, contexts, folded, now, noise_address)
 
 
 def admit(
@@ -96,23 +98,23 @@ def admit(
 ) -> str | None:
     """Decode, check and add one report; why it was refused, None if it is in. Whoever takes reports in needs nothing else."""
     if accept is None:
-        return aggregation.take(fold, acc, report, context)
+        return aggregation.check_and_add(fold, acc, report, context)
     try:
-        return aggregation.take(fold, acc, _decoded(accept, server, report, context), context)
-    except Refused as wrong:
-        return str(wrong)
+        return aggregation.check_and_add(fold, acc, _decode_report(accept, server, report, context), context)
+    except Refused as error:
+        return str(error)
 
 
-def _decoded(accept: Accept, server: ServerState, report: Report, context: Context) -> Report:
+def _decode_report(accept: Accept, server: ServerState, report: Report, context: Context) -> Report:
     """What a decoder makes of a report; one that chokes on it refuses it, and never ends the run."""
     try:
         return accept(server, report, context)
-    except (AttributeError, KeyError, IndexError, ValueError, TypeError) as wrong:
-        raise Refused(f"it cannot be decoded ({type(wrong).__name__}: {wrong})") from wrong
+    except (AttributeError, KeyError, IndexError, ValueError, TypeError) as error:
+        raise Refused(f"it cannot be decoded ({type(error).__name__}: {error})") from error
 
 
 # For which version reports are folded, and the key that addresses its noise (None: the seed of the run does).
-Making = tuple[int, bytes | None]
+NoiseAddress = tuple[int, bytes | None]
 
 
 def fold_reports(
@@ -122,41 +124,48 @@ def fold_reports(
     contexts: Sequence[Context],
     reports: Iterable[Report],
     now: float,
-    making: Making = (1, None),
+    noise_address: NoiseAddress = (1, None),
 ) -> ReportsGathered:
     """Reports in task order become one aggregate, and what their clients remember advances."""
-    done = fold_in_order(plan.algorithm.fold, server, reports, contexts, plan.algorithm.accept)
-    return settled(plan, memory, contexts, done, now, making)
+    folded = fold_in_order(plan.algorithm.fold, server, reports, contexts, plan.algorithm.accept)
+    return finish_gather(plan, memory, contexts, folded, now, noise_address)
 
 
-def settled(
-    plan: Plan, memory: ClientMemory, contexts: Sequence[Context], done: Folded, now: float, making: Making
+def finish_gather(
+    plan: Plan,
+    memory: ClientMemory,
+    contexts: Sequence[Context],
+    folded: FoldResult,
+    now: float,
+    noise_address: NoiseAddress,
 ) -> ReportsGathered:
     """The fact that follows from a finished fold; the clients in it remember what their reports say.
 
     Noise is added here, before there is a fact: nothing that outlives this call holds sums without it.
     """
-    fold, (version, key) = plan.algorithm.fold, making
-    for task in (*done.tasks.tolist(), *(r.task for r in done.rejected)):
-        memory.take_back(task)
-    done = _enough(fold, contexts, done)
-    if fold.noise is not None and len(done.tasks):
-        add_noise(fold.noise, done.accumulator, seeded_key(plan.seed) if key is None else key, version)
-    for client, slots in done.memory.items():
+    fold, (version, key) = plan.algorithm.fold, noise_address
+    for task in (*folded.tasks.tolist(), *(r.task for r in folded.rejected)):
+        memory.release_task(task)
+    folded = _require_enough(fold, contexts, folded)
+    if fold.noise is not None and len(folded.tasks):
+        add_noise(fold.noise, folded.accumulator, seeded_key(plan.seed) if key is None else key, version)
+    for client, slots in folded.memory.items():
         memory.advance(client, slots)
-    return ReportsGathered(now, done.accumulator if len(done.tasks) else None, done.tasks, done.stats, done.rejected)
+    return ReportsGathered(
+        now, folded.accumulator if len(folded.tasks) else None, folded.tasks, folded.stats, folded.rejected
+    )
 
 
-def _enough(fold: Fold, contexts: Sequence[Context], done: Folded) -> Folded:
+def _require_enough(fold: Fold, contexts: Sequence[Context], folded: FoldResult) -> FoldResult:
     """The fold, or, if it has fewer reports than it needs, a refusal of them all: then the model stays as it was."""
-    came = done.tasks.tolist()
-    if not 0 < len(came) < fold.least:
-        return done
-    why = f"only {len(came)} reports could be folded, {TOO_FEW} {fold.least}"
+    tasks = folded.tasks.tolist()
+    if not 0 < len(tasks) < fold.least:
+        return folded
+    why = f"only {len(tasks)} reports could be folded, {TOO_FEW} {fold.least}"
     clients = {context.task: context.client for context in contexts}
-    alone = (Rejected(task, clients[task], f"client {clients[task]}: {why}") for task in came)
-    rejected = sorted((*done.rejected, *alone), key=lambda r: r.task)
-    return Folded(done.accumulator, done.tasks[:0], {}, tuple(rejected))
+    refusals = (Rejection(task, clients[task], f"client {clients[task]}: {why}") for task in tasks)
+    rejected = sorted((*folded.rejected, *refusals), key=lambda r: r.task)
+    return FoldResult(folded.accumulator, folded.tasks[:0], {}, tuple(rejected))
 
 
 def fold_in_order(
@@ -165,35 +174,39 @@ def fold_in_order(
     reports: Iterable[Report],
     contexts: Iterable[Context],
     accept: Accept | None = None,
-) -> Folded:
+) -> FoldResult:
     """Check and add reports one by one; those that cannot be used are named with the reason."""
     acc = aggregation.zero(fold, server)
     tasks: list[int] = []
     stats: list[Mapping[str, float]] = []
-    rejected: list[Rejected] = []
+    rejected: list[Rejection] = []
     memory: dict[int, Slots] = {}
     for report, context in zip(reports, contexts, strict=True):
-        given = (
+        arguments = (
             fold,
             acc,
             report,
             context,
         )  # straight to the fold where nothing is decoded: a call less for every report
-        why = aggregation.take(*given) if accept is None else admit(fold, server, acc, report, context, accept)
+        why = (
+            aggregation.check_and_add(*arguments)
+            if accept is None
+            else admit(fold, server, acc, report, context, accept)
+        )
         if why is not None:
-            rejected.append(Rejected(report.task, report.client, f"client {report.client}: {why}"))
+            rejected.append(Rejection(report.task, report.client, f"client {report.client}: {why}"))
             continue
         if report.memory is not None:  # if two tasks of one client are folded, the later one's slots stand
             memory[report.client] = {**memory.get(report.client, {}), **report.memory}
         tasks.append(report.task)
         stats.append(report.stats)
-    return Folded(acc, np.array(tasks, np.int64), stat_columns(stats), tuple(rejected), memory)
+    return FoldResult(acc, np.array(tasks, np.int64), stat_columns(stats), tuple(rejected), memory)
 
 
 def stat_columns(stats: Sequence[Mapping[str, float]]) -> dict[str, Floats]:
     """Statistics by name; a device that leaves one out must not stop the run with that."""
-    names = dict.fromkeys(name for found in stats for name in found)
-    return {name: np.array([found.get(name, math.nan) for found in stats]) for name in names}
+    names = dict.fromkeys(name for row in stats for name in row)
+    return {name: np.array([result.get(name, math.nan) for result in stats]) for name in names}
 
 
 def evaluate(
@@ -201,37 +214,37 @@ def evaluate(
 ) -> Evaluated:
     """The model on the central test set and on people held out, and on all clients' own test shards if that is asked."""
     if command.known is not None:
-        return as_known(command.version, command.known, now)
-    params, held = command.server.params, world.data
-    sets = [held.holdout, held.unseen] if len(held.unseen) else [held.holdout]
+        return known_evaluation(command.version, command.known, now)
+    params, data = command.server.params, world.data
+    sets = [data.holdout, data.unseen] if len(data.unseen) else [data.holdout]
     central, *others = execute.evaluate([Trial(params, rows) for rows in sets])
     unseen = Tally(others[0].correct, others[0].total) if others else None
     scores = client_scores(plan, world, execute, memory, command.server) if command.clients else None
     return Evaluated(now, command.version, central.correct, central.total, central.loss, scores, unseen)
 
 
-def as_known(version: int, known: Tried, now: float) -> Evaluated:
+def known_evaluation(version: int, known: EvalScore, now: float) -> Evaluated:
     """A point of the curve for a model that was tried before: nothing is computed."""
     score = known.score
     return Evaluated(now, version, score.correct, score.total, score.loss, None, known.unseen)
 
 
-_JUDGED_TOGETHER = 256  # personal models that lie in memory together
+_PERSONAL_BATCH = 256  # personal models that lie in memory together
 
 
 def client_scores(
     plan: Plan, world: World, execute: Executor, memory: ClientMemory, server: ServerState
 ) -> ClientScores:
     """Each client's own test shard, with the model that this client would use."""
-    data, clients, found = world.data, world.data.testers.tolist(), list[Score]()
-    alike = plan.algorithm.personal is None and plan.algorithm.tune is None
-    step = max(1, len(clients)) if alike else _JUDGED_TOGETHER
+    data, clients, scores = world.data, world.data.testers.tolist(), list[Score]()
+    shared_model = plan.algorithm.personal is None and plan.algorithm.tune is None
+    step = max(1, len(clients)) if shared_model else _PERSONAL_BATCH
     for a in range(0, len(clients), step):
         part = clients[a : a + step]
         models = models_of(plan, world, execute, memory, server, part)
-        found += execute.evaluate([Trial(m, data.shard(c, "test", 0)) for m, c in zip(models, part, strict=True)])
-    correct: Ints = np.array([s.correct for s in found], np.int64)
-    return ClientScores(data.testers, correct, np.array([s.total for s in found], np.int64))
+        scores += execute.evaluate([Trial(m, data.shard(c, "test", 0)) for m, c in zip(models, part, strict=True)])
+    correct: Ints = np.array([s.correct for s in scores], np.int64)
+    return ClientScores(data.testers, correct, np.array([s.total for s in scores], np.int64))
 
 
 def probe_losses(
@@ -248,7 +261,7 @@ def probe_losses(
 def model_of(plan: Plan, memory: ClientMemory, params: Tree, client: int) -> Tree:
     """The model that a client would use: the global one, or its own version of it."""
     personal = plan.algorithm.personal
-    return params if personal is None else personal(params, memory.of(client))
+    return params if personal is None else personal(params, memory.slots_of(client))
 
 
 def models_of(
@@ -266,9 +279,9 @@ def models_of(
             # A negative task addresses batches that no task of a round has.
             jobs[i] = Job(-1 - c, c, int(world.keys[c]), plan.seed, Offer(m), local, rows)
     for i, report in zip(jobs, execute.train(list(jobs.values())), strict=True):
-        models[i] = {n: v + report.update[n] if _moves(v, n, report) else v for n, v in models[i].items()}
+        models[i] = {n: v + report.update[n] if _has_update(v, n, report) else v for n, v in models[i].items()}
     return models
 
 
-def _moves(leaf: Array, name: str, report: Report) -> bool:
+def _has_update(leaf: Array, name: str, report: Report) -> bool:
     return name in report.update and bool(np.issubdtype(leaf.dtype, np.floating))

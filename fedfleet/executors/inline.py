@@ -13,16 +13,16 @@ from torch.func import functional_call
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import FedFleetError, RunFailed
 from fedfleet.core.parts import Executor, Job, Loss, Task, Trial
-from fedfleet.core.passes import SECOND, Batch, BatchPlan, Carried, LocalPass
+from fedfleet.core.passes import SECOND, Batch, BatchPlan, Carry, LocalPass
 from fedfleet.core.records import Ints, Report, Score
 from fedfleet.core.rng import orders
 from fedfleet.core.trees import Tree
-from fedfleet.executors.client_half import Begun, StackEnd, Tallies, Tensors, begin, reports
+from fedfleet.executors.client_half import PreparedJob, Tallies, Tensors, TrainedStack, prepare_job, reports
 from fedfleet.tasks.dropout import addresses, dropout_names
 from fedfleet.tasks.narrow_models import at_width
 
 EVALUATION_BATCH = 2048
-STAGE = 1 << 20  # the epochs of one stage of a pass: later stages walk through orders of their own
+STAGE_STRIDE = 1 << 20  # the epochs of one stage of a pass: later stages walk through orders of their own
 
 
 def inline(task: Task, *, threads: int = 1) -> Executor:
@@ -41,9 +41,9 @@ def inline(task: Task, *, threads: int = 1) -> Executor:
 
     def train(jobs: Sequence[Job]) -> Iterator[Report]:
         for job in jobs:
-            with naming(job):
+            with client_errors(job):
                 if isinstance(job.local, LocalPass):
-                    report = train_one(model_at, job, x, y)
+                    report = train_client(model_at, job, x, y)
                 elif isinstance(job.local, NestedPass):
                     raise ValueError("it is an edge, and needs the nested executor")
                 else:
@@ -61,7 +61,7 @@ def inline(task: Task, *, threads: int = 1) -> Executor:
     return Executor("inline", train, evaluate)
 
 
-class naming:  # noqa: N801 - reads as a word of the language
+class client_errors:  # noqa: N801 - reads as a word of the language
     """What goes wrong inside a client's training is said with the client's name; what was said properly passes."""
 
     def __init__(self, job: Job) -> None:
@@ -71,100 +71,115 @@ class naming:  # noqa: N801 - reads as a word of the language
 
     def __exit__(self, kind: Any, wrong: BaseException | None, trace: Any) -> None:
         if isinstance(wrong, Exception) and not isinstance(wrong, FedFleetError):
-            said = str(wrong) if isinstance(wrong, RuntimeError | ValueError) else f"{type(wrong).__name__}: {wrong}"
-            raise RunFailed(f"client {self.job.client}, task {self.job.task}: local training failed: {said}") from wrong
+            text = str(wrong) if isinstance(wrong, RuntimeError | ValueError) else f"{type(wrong).__name__}: {wrong}"
+            raise RunFailed(f"client {self.job.client}, task {self.job.task}: local training failed: {text}") from wrong
 
 
-def train_one(model_at: Callable[[float], Any], job: Job, x: torch.Tensor, y: torch.Tensor) -> Report:
+def train_client(model_at: Callable[[float], Any], job: Job, x: torch.Tensor, y: torch.Tensor) -> Report:
     """One client's whole half: from what was offered (and kept at home) to a report; `model_at(width)` is the module."""
-    begun = begin(job)
-    return next(reports([begun], train_begun(model_at(begun.local.width), begun, x, y)))
+    prepared = prepare_job(job)
+    return next(reports([prepared], train_stages(model_at(prepared.local.width), prepared, x, y)))
 
 
-def train_begun(module: Any, begun: Begun, x: torch.Tensor, y: torch.Tensor) -> StackEnd:
+def train_stages(module: Any, prepared: PreparedJob, x: torch.Tensor, y: torch.Tensor) -> TrainedStack:
     """All stages of one client's pass, one after the other; a stack of one at the end."""
-    state = tensors(begun.start)
+    state = tensors(prepared.start)
     start = {n: v.clone() for n, v in state.items()}
-    carried = Carried({slot: tensors(tree) for slot, tree in begun.memory.items()}, tensors(begun.given))
-    apart = own_stages(begun.local)
-    second = {} if apart else dict(carried.memory.get(SECOND, {}))
+    carry = Carry({slot: tensors(tree) for slot, tree in prepared.memory.items()}, tensors(prepared.extra))
+    second_stages = second_model_stages(prepared.local)
+    second = {} if second_stages else dict(carry.memory.get(SECOND, {}))
     tallies: Tallies | None = None
-    for number, stage in enumerate(begun.local.stages()):
-        found = _Stage(module, begun, stage, start, carried, x, y, number)
-        state, second, counted = found.train(state, second)
-        tallies = counted if tallies is None else tallies.add(counted)
+    for number, stage in enumerate(prepared.local.stages()):
+        stage_run = _Stage(module, prepared, stage, start, carry, x, y, number)
+        state, second, tally = stage_run.train(state, second)
+        tallies = tally if tallies is None else tallies.add(tally)
     assert tallies is not None
-    stack = Carried({slot: _one(tree) for slot, tree in carried.memory.items()}, _one(carried.given))
-    return StackEnd(_one(start), _one(state), tallies, stack, train_own(module, begun, x, y) if apart else _one(second))
+    stack = Carry({slot: _stack_of_one(tree) for slot, tree in carry.memory.items()}, _stack_of_one(carry.given))
+    return TrainedStack(
+        _stack_of_one(start),
+        _stack_of_one(state),
+        tallies,
+        stack,
+        train_second_model(module, prepared, x, y) if second_stages else _stack_of_one(second),
+    )
 
 
-def own_stages(local: LocalPass) -> list[tuple[int, LocalPass]]:
+def second_model_stages(local: LocalPass) -> list[tuple[int, LocalPass]]:
     """The stages of a second model that has a pass of its own, numbered after those of the first; none if it has not."""
     if local.second is None or local.second.own is None:
         return []
     return list(enumerate(local.second.own.stages(), start=sum(1 for _ in local.stages())))
 
 
-def train_own(module: Any, begun: Begun, x: torch.Tensor, y: torch.Tensor) -> Tensors:
+def train_second_model(module: Any, prepared: PreparedJob, x: torch.Tensor, y: torch.Tensor) -> Tensors:
     """The second model after its own pass, as a stack of one; what was counted there is the client's own affair."""
-    state, start = tensors(begun.memory[SECOND]), tensors(begun.start)
-    others = {slot: tensors(tree) for slot, tree in begun.memory.items() if slot != SECOND}
-    carried = Carried(others, tensors(begun.given))
-    for number, stage in own_stages(begun.local):
-        state, _, _ = _Stage(module, begun, stage, start, carried, x, y, number).train(state, {})
-    return _one(state)
+    state, start = tensors(prepared.memory[SECOND]), tensors(prepared.start)
+    others = {slot: tensors(tree) for slot, tree in prepared.memory.items() if slot != SECOND}
+    carry = Carry(others, tensors(prepared.extra))
+    for number, stage in second_model_stages(prepared.local):
+        state, _, _ = _Stage(module, prepared, stage, start, carry, x, y, number).train(state, {})
+    return _stack_of_one(state)
 
 
 class _Stage:
     """One stage of one client's pass, literally."""
 
     def __init__(
-        self, module: Any, begun: Begun, stage: LocalPass, start: Tensors, carried: Carried, x: Any, y: Any, number: int
+        self,
+        module: Any,
+        prepared: PreparedJob,
+        stage: LocalPass,
+        start: Tensors,
+        carry: Carry,
+        x: Any,
+        y: Any,
+        number: int,
     ) -> None:
-        self.module, self.begun, self.stage, self.number = module, begun, stage, number
-        self.start, self.carried, self.x, self.y = start, carried, x, y
+        self.module, self.prepared, self.stage, self.number = module, prepared, stage, number
+        self.start, self.carry, self.x, self.y = start, carry, x, y
         self.dropouts = dropout_names(module)
 
     def train(self, state: Tensors, second: Tensors) -> tuple[Tensors, Tensors, Tallies]:
         """The stage from these tensors on."""
-        stage, begun = self.stage, self.begun
+        stage, prepared = self.stage, self.prepared
         state = dict(state)
         names = [n for n, _ in self.module.named_parameters() if stage.train is None or stage.train(n)]
         params: Tensors = {n: state.pop(n) for n in names}
         params |= {f"{SECOND}/{n}": second[n] for n in names if n in second}  # trained beside, under names of their own
         fixed = {n: v for n, v in second.items() if n not in names}
-        rates = dict.fromkeys(params, begun.rate(stage))
+        rates = dict.fromkeys(params, prepared.rate(stage))
         optimiser = stage.optimiser.init(params)
         loss_sum = squared = 0.0
-        seen = steps = 0
-        for rows in batches(stage.batches, begun.job, self.number):
-            self._address(state, steps)
+        samples = steps = 0
+        for rows in batches(stage.batches, prepared.job, self.number):
+            self._set_dropout(state, steps)
             params = {n: p.detach().requires_grad_(True) for n, p in params.items()}
-            own, other = split(params)
+            own, other = split_second_model(params)
             total, losses, squares = self._loss({**own, **state}, {**fixed, **other}, torch.from_numpy(rows))
-            found = torch.autograd.grad(total, list(params.values()), allow_unused=True)
+            gradients = torch.autograd.grad(total, list(params.values()), allow_unused=True)
             with torch.no_grad():
                 grads: Tensors = {
-                    n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(params.items(), found, strict=True)
+                    n: torch.zeros_like(p) if g is None else g
+                    for (n, p), g in zip(params.items(), gradients, strict=True)
                 }
                 for term in stage.terms:
-                    for name, extra in term(own, self.start, self.carried).items():
+                    for name, extra in term(own, self.start, self.carry).items():
                         grads[name] = grads[name] + extra
                 params, optimiser = stage.optimiser.update(params, grads, optimiser, rates)
             loss_sum += losses
             squared += squares
-            seen += len(rows)
+            samples += len(rows)
             steps += 1
-        own, other = split({n: p.detach() for n, p in params.items()})
-        counted = Tallies(*(np.array([v], np.float64) for v in (loss_sum, squared, seen, steps)))
-        return {n: {**state, **own}[n] for n in begun.start}, {**fixed, **other}, counted
+        own, other = split_second_model({n: p.detach() for n, p in params.items()})
+        tally = Tallies(*(np.array([v], np.float64) for v in (loss_sum, squared, samples, steps)))
+        return {n: {**state, **own}[n] for n in prepared.start}, {**fixed, **other}, tally
 
-    def _address(self, state: Tensors, step: int) -> None:
+    def _set_dropout(self, state: Tensors, step: int) -> None:
         """Say which units dropout drops in this step."""
         if self.dropouts:
-            job = self.begun.job
+            job = self.prepared.job
             key, task = np.array([job.key], np.uint64), np.array([job.task])
-            place = addresses(job.seed, key, task, step + STAGE * self.number)
+            place = addresses(job.seed, key, task, step + STAGE_STRIDE * self.number)
             state |= dict.fromkeys(self.dropouts, torch.from_numpy(place))
 
     def _loss(self, params: Tensors, second: Tensors, rows: torch.Tensor) -> tuple[torch.Tensor, float, float]:
@@ -172,32 +187,32 @@ class _Stage:
         x, y = self.x[rows], self.y[rows]
         if self.stage.objective is None:
             each = torch.nn.functional.cross_entropy(functional_call(self.module, params, (x,)), y, reduction="none")
-            known = each.detach()
-            return each.mean(), float(known.sum()), float(known.square().sum())
+            losses = each.detach()
+            return each.mean(), float(losses.sum()), float(losses.square().sum())
 
-        def forward(given: Any, inputs: Any) -> Any:
-            return functional_call(self.module, {**params, **given}, (inputs,))
+        def forward(overrides: Any, inputs: Any) -> Any:
+            return functional_call(self.module, {**params, **overrides}, (inputs,))
 
         def mean(values: torch.Tensor) -> torch.Tensor:
             return values.reshape(1, len(rows), -1).mean((1, 2))
 
-        def apart(function: Any, outputs: torch.Tensor) -> torch.Tensor:
+        def per_client(function: Any, outputs: torch.Tensor) -> torch.Tensor:
             return function(outputs, y)
 
-        batch = Batch(x, y, mean, apart)
-        loss = self.stage.objective(forward, params, second, self.carried, batch).reshape(())
+        batch = Batch(x, y, mean, per_client)
+        loss = self.stage.objective(forward, params, second, self.carry, batch).reshape(())
         value = float(loss.detach())
         return loss, value * len(rows), value * value * len(rows)
 
 
-def split(params: Tensors) -> tuple[Tensors, Tensors]:
+def split_second_model(params: Tensors) -> tuple[Tensors, Tensors]:
     """What belongs to the model, and what to the second one."""
     prefix = f"{SECOND}/"
     own = {n: v for n, v in params.items() if not n.startswith(prefix)}
     return own, {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
 
 
-def _one(tree: Any) -> Tensors:
+def _stack_of_one(tree: Any) -> Tensors:
     return {n: v.detach().unsqueeze(0) for n, v in tree.items()}
 
 
@@ -210,7 +225,7 @@ def batches(plan: BatchPlan, job: Job, stage: int = 0) -> Iterator[Ints]:
     limit = job.steps or plan.steps
     done = 0
     for epoch in count():
-        order = orders(job.seed, key, task, epoch + STAGE * stage, n)[0]
+        order = orders(job.seed, key, task, epoch + STAGE_STRIDE * stage, n)[0]
         for a in range(0, n, plan.size):
             if limit is not None and done == limit:
                 return
@@ -220,7 +235,9 @@ def batches(plan: BatchPlan, job: Job, stage: int = 0) -> Iterator[Ints]:
             return
 
 
-def score(module: Any, params: Tensors, x: torch.Tensor, y: torch.Tensor, rows: Ints, own: Loss | None = None) -> Score:
+def score(
+    module: Any, params: Tensors, x: torch.Tensor, y: torch.Tensor, rows: Ints, custom_loss: Loss | None = None
+) -> Score:
     """Correct answers, number of samples and mean loss on these rows."""
     correct, loss = 0, 0.0
     with torch.no_grad():
@@ -228,10 +245,10 @@ def score(module: Any, params: Tensors, x: torch.Tensor, y: torch.Tensor, rows: 
             batch = torch.from_numpy(rows[a : a + EVALUATION_BATCH])
             logits = functional_call(module, params, (x[batch],))
             correct += int((logits.argmax(1) == y[batch]).sum())
-            if own is None:
+            if custom_loss is None:
                 loss += float(torch.nn.functional.cross_entropy(logits, y[batch], reduction="sum"))
             else:  # one value for each sample, or one for all of them
-                loss += float(own.of(logits, y[batch]).mean()) * len(batch)
+                loss += float(custom_loss.compute(logits, y[batch]).mean()) * len(batch)
     return Score(correct, len(rows), loss / max(len(rows), 1))
 
 

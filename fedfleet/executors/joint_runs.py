@@ -15,83 +15,83 @@ import numpy as np
 
 from fedfleet.core.parts import Executor, Job, Task
 from fedfleet.core.records import Report
-from fedfleet.executors.client_half import StackEnd, reports
+from fedfleet.executors.client_half import TrainedStack, reports
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import executor_at, trained_literally
+from fedfleet.executors.stacked.executor import executor_at, train_unstackable
 from fedfleet.executors.stacked.joint_stack import Part, parts_of, train_parts
-from fedfleet.executors.stacked.lean_loop import alone_on_its_core
-from fedfleet.executors.stacked.numerics import joins
+from fedfleet.executors.stacked.lean_loop import use_one_kernel_thread
+from fedfleet.executors.stacked.numerics import can_join
 from fedfleet.executors.stacked.placement import Place, open_place
-from fedfleet.executors.stacked.schedule import work_of
+from fedfleet.executors.stacked.schedule import sample_counts
 
 
-class Ended(BaseException):
+class JointRunStop(BaseException):
     """The others were stopped, and so is this run: it can be resumed."""
 
 
 @dataclass(slots=True)
-class Seat:
+class JoinedRun:
     """One run's place at a meeting."""
 
     parts: list[Part] | None = None  # what it waits for
-    ended: list[StackEnd | Exception] | None = None
-    left: bool = False
-    answered: threading.Event = field(default_factory=threading.Event)  # its own: nobody wakes for what others wait for
+    results: list[TrainedStack | Exception] | None = None
+    has_left: bool = False
+    ready: threading.Event = field(default_factory=threading.Event)  # its own: nobody wakes for what others wait for
 
 
 @dataclass(slots=True)
-class Meeting:
+class JointTraining:
     """Where runs meet. A run that has ended, failed or cannot join leaves its seat, and nobody waits for it any more."""
 
-    seats: list[Seat] = field(default_factory=list[Seat])
-    where: Place | None = None
+    runs: list[JoinedRun] = field(default_factory=list[JoinedRun])
+    place: Place | None = None
     closed: bool = False
     turns: int = 0  # how often they met
     trained: int = 0  # stacks of runs that were trained
-    shown: dict[Hashable, bool] = field(default_factory=dict[Hashable, bool])  # layouts that were tried
+    trials: dict[Hashable, bool] = field(default_factory=dict[Hashable, bool])  # layouts that were tried
     # Only who serves waits for it.
     change: threading.Condition = field(default_factory=threading.Condition)
 
-    def seat(self) -> Seat:
+    def add_run(self) -> JoinedRun:
         """A place for one more run; everybody has one before the first begins."""
-        found = Seat()
-        self.seats.append(found)
-        return found
+        run = JoinedRun()
+        self.runs.append(run)
+        return run
 
-    def admits(self, where: Place) -> bool:
+    def accepts(self, place: Place) -> bool:
         """Can stacks of this place stand beside those of the others? The first that comes decides what is trained here."""
         with self.change:
-            if not joins(where):
+            if not can_join(place):
                 return False
-            if self.where is None:
-                own = {"device": "cpu", "form": "merged", "tf32": False, "graphs": False}
-                self.where = open_place(where.task, threads=where.threads, **own)
-            return same_work(self.where.task, where.task)
+            if self.place is None:
+                options = {"device": "cpu", "form": "merged", "tf32": False, "graphs": False}
+                self.place = open_place(place.task, threads=place.threads, **options)
+            return same_work(self.place.task, place.task)
 
-    def train(self, seat: Seat, parts: list[Part]) -> list[StackEnd]:
+    def train(self, run: JoinedRun, parts: list[Part]) -> list[TrainedStack]:
         """Wait for the others, and for what comes of one's own stacks."""
         with self.change:
-            self.check()
-            seat.answered.clear()
-            seat.parts, seat.ended = parts, None
+            self.check_open()
+            run.ready.clear()
+            run.parts, run.results = parts, None
             self.change.notify()
-        seat.answered.wait()
-        self.check()
-        ended, seat.ended = seat.ended or [], None
-        for found in ended:
-            if isinstance(found, Exception):
-                raise found
-        return [found for found in ended if isinstance(found, StackEnd)]
+        run.ready.wait()
+        self.check_open()
+        results, run.results = run.results or [], None
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+        return [found for found in results if isinstance(found, TrainedStack)]
 
-    def check(self) -> None:
+    def check_open(self) -> None:
         """Stop here if everybody is to stop."""
         if self.closed:
-            raise Ended
+            raise JointRunStop
 
-    def leave(self, seat: Seat) -> None:
+    def leave(self, run: JoinedRun) -> None:
         """Go on without this one."""
         with self.change:
-            seat.left, seat.parts = True, None
+            run.has_left, run.parts = True, None
             self.change.notify()
 
     def close(self) -> None:
@@ -99,55 +99,57 @@ class Meeting:
         with self.change:
             self.closed = True
             self.change.notify()
-            for seat in self.seats:
-                seat.answered.set()
+            for run in self.runs:
+                run.ready.set()
 
     def serve(self) -> None:
         """Train for everybody until the last one has left."""
-        alone_on_its_core()
-        while (waiting := self._all_waiting()) is not None:
+        use_one_kernel_thread()
+        while (waiting := self._waiting_runs()) is not None:
             parts = [part for seat in waiting for part in seat.parts or ()]
-            assert self.where is not None
-            ended = train_parts(self.where, parts, self.shown)
+            assert self.place is not None
+            results = train_parts(self.place, parts, self.trials)
             self.turns, self.trained = self.turns + 1, self.trained + len(parts)
             with self.change:
-                for seat in waiting:
-                    count = len(seat.parts or ())
-                    seat.ended, ended, seat.parts = ended[:count], ended[count:], None
-                    seat.answered.set()
+                for run in waiting:
+                    count = len(run.parts or ())
+                    run.results, results, run.parts = results[:count], results[count:], None
+                    run.ready.set()
 
-    def _all_waiting(self) -> list[Seat] | None:
+    def _waiting_runs(self) -> list[JoinedRun] | None:
         """Those who are still here, once all of them wait; None when nobody is left."""
         with self.change:
             while True:
-                here = [seat for seat in self.seats if not seat.left]
-                if not here or self.closed:
+                active = [run for run in self.runs if not run.has_left]
+                if not active or self.closed:
                     return None
-                if all(seat.parts is not None for seat in here):
-                    return here
+                if all(seat.parts is not None for seat in active):
+                    return active
                 self.change.wait()
 
 
-def joined(task: Task, meeting: Meeting, seat: Seat, *, threads: int = 1, form: str = "merged") -> Executor:
+def joint_executor(
+    task: Task, training: JointTraining, run: JoinedRun, *, threads: int = 1, form: str = "merged"
+) -> Executor:
     """The stacked executor of one run on a CPU, which trains at a meeting; one whose work cannot be joined trains alone."""
     inline(task)  # it settles the kernels of this process: deterministic ones
-    where = open_place(task, device="cpu", threads=threads, form=form, tf32=False, graphs=False)
-    alone = executor_at(where)
-    if not meeting.admits(where):
-        meeting.leave(seat)
-        return alone
+    place = open_place(task, device="cpu", threads=threads, form=form, tf32=False, graphs=False)
+    own_executor = executor_at(place)
+    if not training.accepts(place):
+        training.leave(run)
+        return own_executor
 
     def train(jobs: Sequence[Job]) -> Iterator[Report]:
-        parts, ready = parts_of(where, jobs), dict[int, Report]()
-        ended = meeting.train(seat, parts) if parts else []
-        for part, end in zip(parts, ended, strict=True):
-            computed, real = work_of([begun.job for begun in part.group], part.group[0].local)
-            where.computed, where.real = where.computed + computed, where.real + real
+        parts, ready = parts_of(place, jobs), dict[int, Report]()
+        trained = training.train(run, parts) if parts else []
+        for part, end in zip(parts, trained, strict=True):
+            computed, real = sample_counts([prepared.job for prepared in part.group], part.group[0].local)
+            place.computed, place.real = place.computed + computed, place.real + real
             ready |= zip(part.places, reports(part.group, end), strict=True)
-        ready |= trained_literally(where, jobs)
+        ready |= train_unstackable(place, jobs)
         yield from (ready[i] for i in range(len(jobs)))
 
-    return replace(alone, train=train)
+    return replace(own_executor, train=train)
 
 
 def same_work(a: Task, b: Task) -> bool:

@@ -13,7 +13,7 @@ from fedfleet.core.parts import Task
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class ModelTimes:
     """Seconds of each inference of one sample and of each training step of one batch."""
 
     inference: list[float]
@@ -21,7 +21,7 @@ class Timed:
     threads: int
 
 
-def time_model(task: Task, *, batch: int, iterations: int, warm_up: int, side: int | None) -> Timed:
+def time_model(task: Task, *, batch: int, iterations: int, warm_up: int, side: int | None) -> ModelTimes:
     """Warm up, then time; with `side`, random images of side x side pixels instead of the task's samples."""
     module = task.build()
     generator = torch.Generator().manual_seed(0)
@@ -34,9 +34,9 @@ def time_model(task: Task, *, batch: int, iterations: int, warm_up: int, side: i
     y = torch.randint(0, task.dataset.classes, (batch,), generator=generator)
     try:
         module(x[:1])
-    except RuntimeError as wrong:
+    except RuntimeError as error:
         raise BadInput(
-            f"--side {side}: the model of {task.name} cannot take such images ({str(wrong).splitlines()[0]})"
+            f"--side {side}: the model of {task.name} cannot take such images ({str(error).splitlines()[0]})"
         ) from None
     optimiser = torch.optim.SGD(module.parameters(), lr=0.01)
 
@@ -49,15 +49,17 @@ def time_model(task: Task, *, batch: int, iterations: int, warm_up: int, side: i
         torch.nn.functional.cross_entropy(module(x), y).backward()
         optimiser.step()
 
-    return Timed(_timed(infer, iterations, warm_up), _timed(train, iterations, warm_up), torch.get_num_threads())
+    return ModelTimes(
+        _time_calls(infer, iterations, warm_up), _time_calls(train, iterations, warm_up), torch.get_num_threads()
+    )
 
 
-def _timed(work: Callable[[], None], iterations: int, warm_up: int) -> list[float]:
+def _time_calls(work: Callable[[], None], iterations: int, warm_up: int) -> list[float]:
     for _ in range(warm_up):
         work()
-    found = []
+    seconds = []
     for _ in range(iterations):
         start = time.perf_counter()
         work()
-        found.append(time.perf_counter() - start)
-    return found
+        seconds.append(time.perf_counter() - start)
+    return seconds

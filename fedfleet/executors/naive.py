@@ -23,7 +23,7 @@ def naive_loop(
     module.train()
     dropouts = [m for m in module.modules() if isinstance(m, AddressedDropout)]
     start: dict[str, Any] = {n: torch.from_numpy(np.array(v)).to(x.device) for n, v in jobs[0].offer.params.items()}
-    found = []
+    models = []
     for job in jobs:
         assert isinstance(job.local, LocalPass)
         module.load_state_dict(start)
@@ -36,5 +36,5 @@ def naive_loop(
             optimiser.zero_grad()
             torch.nn.functional.cross_entropy(module(x[batch]), y[batch]).backward()
             optimiser.step()
-        found.append({n: v.detach().clone() for n, v in module.state_dict().items()})
-    return found
+        models.append({n: v.detach().clone() for n, v in module.state_dict().items()})
+    return models

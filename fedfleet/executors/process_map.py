@@ -9,13 +9,13 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 from fedfleet.core.errors import RunFailed
-from fedfleet.executors.worker_pool import deaf_to_interrupts
+from fedfleet.executors.worker_pool import block_interrupts
 
 A = TypeVar("A")
 R = TypeVar("R")
 
 
-def in_processes(work: Callable[[A], R], pieces: Sequence[A], workers: int) -> Iterator[tuple[A, R]]:
+def map_in_processes(work: Callable[[A], R], pieces: Sequence[A], workers: int) -> Iterator[tuple[A, R]]:
     """Each piece with its result, in the order in which they are done; one worker works here, in order.
 
     `work` is a function of a module, and pieces and results can be pickled. The first failure stops what has not begun; Ctrl-C,
@@ -28,10 +28,10 @@ def in_processes(work: Callable[[A], R], pieces: Sequence[A], workers: int) -> I
     pool = ProcessPoolExecutor(min(workers, len(pieces)), multiprocessing.get_context("spawn"))
     others = {child.pid for child in multiprocessing.active_children()}
     try:
-        with deaf_to_interrupts():  # one that still imports, or waits for work, would answer with a traceback
-            asked = {pool.submit(work, piece): piece for piece in pieces}
-        for done in as_completed(asked):
-            yield asked[done], done.result()
+        with block_interrupts():  # one that still imports, or waits for work, would answer with a traceback
+            futures = {pool.submit(work, piece): piece for piece in pieces}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
     except (KeyboardInterrupt, GeneratorExit):  # nobody wants the rest
         for child in multiprocessing.active_children():
             if child.pid not in others:

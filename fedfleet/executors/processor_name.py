@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 
 
-def processor(device: str) -> str:
+def hardware_name(device: str) -> str:
     """The name of a GPU ("none" if there is none), or the machine and the widest vectors that torch uses on it."""
     import torch
 

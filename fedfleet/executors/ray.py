@@ -30,16 +30,16 @@ from fedfleet.executors.worker_jobs import (
     Answer,
     Parcel,
     Recipe,
-    Sheet,
-    bare,
-    owned,
-    packed,
+    TrialParcel,
+    copy_report,
     score_chunk,
+    to_parcel,
     train_chunk,
+    without_encoder,
 )
 
 CHUNKS_EACH = 4  # chunks per worker: enough to even stragglers out, few enough to cost nothing
-MOST = 32  # parcels in a chunk: their reports lie in memory together
+MAX_CHUNK = 32  # parcels in a chunk: their reports lie in memory together
 _PATIENCE = 5.0  # seconds until an address counts as dead, and between two looks at it
 _MISSES = 3  # looks in a row at which nobody answers: the head is gone. Ray would end this process after a minute, without a word
 RETRIES = 3  # how often a chunk is begun again after its worker died
@@ -53,23 +53,23 @@ class Cluster:
     ray: Any
     workers: int
     close: Callable[[], None]
-    share: int = 1
+    task_cpus: int = 1
     head: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentChunk:
     """A chunk on its way: what was sent, with references to what was offered, and the promise of an answer."""
 
-    parcels: Sequence[Parcel | Sheet]
-    which: list[int]
+    parcels: Sequence[Parcel | TrialParcel]
+    indices: list[int]
     trees: list[Any]
     promise: Any
 
 
 def ray_executor(
     recipe: Recipe,
-    here: Executor,
+    local_executor: Executor,
     *,
     workers: int | None = None,
     address: str | None = None,
@@ -83,19 +83,19 @@ def ray_executor(
     says how finely a round is cut. `gpus` is what each chunk occupies.
     """
     cluster = connect(workers, address, threads)
-    remote = cluster.ray.remote(num_cpus=cluster.share, num_gpus=gpus, max_retries=RETRIES)
+    remote = cluster.ray.remote(num_cpus=cluster.task_cpus, num_gpus=gpus, max_retries=RETRIES)
     training, scoring = remote(train_chunk), remote(score_chunk)
 
     def train(jobs: Sequence[Job]) -> Iterator[Report]:
-        parcels = [packed(job) for job in jobs]
-        found = dealt_out(cluster, training, recipe, parcels, [bare(job.offer) for job in jobs])
-        return (owned(report) for report in found)
+        parcels = [to_parcel(job) for job in jobs]
+        reports = run_chunks(cluster, training, recipe, parcels, [without_encoder(job.offer) for job in jobs])
+        return (copy_report(report) for report in reports)
 
     def evaluate(trials: Sequence[Trial]) -> Iterable[Score]:
         if len(trials) == 1:
-            return here.evaluate(trials)
-        sheets = [Sheet(i, trial.rows) for i, trial in enumerate(trials)]
-        return dealt_out(cluster, scoring, recipe, sheets, [trial.params for trial in trials])
+            return local_executor.evaluate(trials)
+        parcels = [TrialParcel(i, trial.rows) for i, trial in enumerate(trials)]
+        return run_chunks(cluster, scoring, recipe, parcels, [trial.params for trial in trials])
 
     return Executor("ray", train, evaluate, close=cluster.close)
 
@@ -103,113 +103,122 @@ def ray_executor(
 # ---- chunks out, answers in -------------------------------------------------------------------------------------
 
 
-def dealt_out(
-    cluster: Cluster, remote: Any, recipe: Recipe, parcels: Sequence[Parcel | Sheet], trees: Sequence[Tree | Offer]
+def run_chunks(
+    cluster: Cluster,
+    remote: Any,
+    recipe: Recipe,
+    parcels: Sequence[Parcel | TrialParcel],
+    trees: Sequence[Tree | Offer],
 ) -> Iterator[Any]:
     """Have all parcels done, and give their answers in input order as the chunks come back.
 
     Only so many chunks are out at once that the answers to a large cohort need not all lie in memory together.
     """
     at_once = cluster.workers * CHUNKS_EACH
-    size = max(1, min(MOST, math.ceil(len(parcels) / at_once)))
-    refer = shelf(cluster, trees)
-    waiting: deque[Sent] = deque()
+    size = max(1, min(MAX_CHUNK, math.ceil(len(parcels) / at_once)))
+    refer = tree_references(cluster, trees)
+    waiting: deque[SentChunk] = deque()
     try:
         for a in range(0, len(parcels), size):
             chunk = parcels[a : a + size]
-            which, references = refer(range(a, a + len(chunk)))
-            waiting.append(send(remote, recipe, chunk, which, references))
+            indices, references = refer(range(a, a + len(chunk)))
+            waiting.append(send_chunk(remote, recipe, chunk, indices, references))
             if len(waiting) == at_once:
-                yield from received(cluster, remote, recipe, waiting.popleft())
+                yield from chunk_answers(cluster, remote, recipe, waiting.popleft())
         while waiting:
-            yield from received(cluster, remote, recipe, waiting.popleft())
+            yield from chunk_answers(cluster, remote, recipe, waiting.popleft())
     finally:
         # Whoever stopped listening may also have closed the connection, and then a call would open a new one.
         if waiting and cluster.ray.is_initialized():
-            for sent in waiting:
-                cluster.ray.cancel(sent.promise)
+            for pending in waiting:
+                cluster.ray.cancel(pending.promise)
 
 
-def send(remote: Any, recipe: Recipe, chunk: Sequence[Parcel | Sheet], which: list[int], trees: list[Any]) -> Sent:
+def send_chunk(
+    remote: Any, recipe: Recipe, chunk: Sequence[Parcel | TrialParcel], indices: list[int], trees: list[Any]
+) -> SentChunk:
     """Send one chunk."""
-    return Sent(chunk, which, trees, remote.remote(recipe, chunk, which, *trees))
+    return SentChunk(chunk, indices, trees, remote.remote(recipe, chunk, indices, *trees))
 
 
-def received(cluster: Cluster, remote: Any, recipe: Recipe, sent: Sent) -> list[Any]:
+def chunk_answers(cluster: Cluster, remote: Any, recipe: Recipe, chunk: SentChunk) -> list[Any]:
     """The answers of a chunk. If its workers died again and again, its parcels go one by one, to find out which it is."""
-    first = sent.parcels[0].name
+    first = chunk.parcels[0].name
     try:
-        awaited(cluster, [sent.promise])
-        answer: Answer = cluster.ray.get(sent.promise)
-    except deaths(cluster.ray) as wrong:
-        if len(sent.parcels) == 1:
+        wait_for_any(cluster, [chunk.promise])
+        answer: Answer = cluster.ray.get(chunk.promise)
+    except worker_death_errors(cluster.ray) as error:
+        if len(chunk.parcels) == 1:
             raise RunFailed(
-                f"{first}: its Ray worker died {RETRIES + 1} times ({type(wrong).__name__}); does it fit into memory?"
-            ) from wrong
-        alone = [
-            send(remote, recipe, [parcel], [i], sent.trees) for parcel, i in zip(sent.parcels, sent.which, strict=True)
+                f"{first}: its Ray worker died {RETRIES + 1} times ({type(error).__name__}); does it fit into memory?"
+            ) from error
+        retries = [
+            send_chunk(remote, recipe, [parcel], [i], chunk.trees)
+            for parcel, i in zip(chunk.parcels, chunk.indices, strict=True)
         ]
-        return [found for one in alone for found in received(cluster, remote, recipe, one)]
-    except cluster.ray.exceptions.RayError as wrong:
-        last = str(wrong).strip().splitlines()[-1]
-        raise RunFailed(f"{first}: Ray could not have it done, is this fedfleet installed there? {last}") from wrong
+        return [result for retry in retries for result in chunk_answers(cluster, remote, recipe, retry)]
+    except cluster.ray.exceptions.RayError as error:
+        last = str(error).strip().splitlines()[-1]
+        raise RunFailed(f"{first}: Ray could not have it done, is this fedfleet installed there? {last}") from error
     if answer.failure:
-        failed = RunFailed(answer.failure)
-        failed.add_note(f"on the worker:\n{answer.trace}")
-        raise failed
-    return answer.found
+        failure = RunFailed(answer.failure)
+        failure.add_note(f"on the worker:\n{answer.trace}")
+        raise failure
+    return answer.results
 
 
-def awaited(cluster: Cluster, promises: Sequence[Any]) -> list[Any]:
+def wait_for_any(cluster: Cluster, promises: Sequence[Any]) -> list[Any]:
     """Wait until one of these promises is kept, or more; a head that is gone meanwhile is said."""
     missed = 0
-    while not (found := cluster.ray.wait(list(promises), num_returns=1, timeout=_PATIENCE)[0]):
-        missed = missed + 1 if cluster.head and _silent(cluster.head) else 0
+    while not (ready := cluster.ray.wait(list(promises), num_returns=1, timeout=_PATIENCE)[0]):
+        missed = missed + 1 if cluster.head and _unreachable_reason(cluster.head) else 0
         if missed == _MISSES:
             raise RunFailed(
                 f"the head of the Ray cluster at {cluster.head} does not answer any more; what was written is kept, and goes on "
                 "with a cluster that works"
             )
-    return found
+    return ready
 
 
-def deaths(ray: Any) -> tuple[type[Exception], ...]:
+def worker_death_errors(ray: Any) -> tuple[type[Exception], ...]:
     """The errors by which Ray says that the workers of a task died, each time it was begun."""
     errors = ray.exceptions
     return errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError
 
 
-def shelf(cluster: Cluster, trees: Sequence[Tree | Offer]) -> Callable[[Sequence[int]], tuple[list[int], list[Any]]]:
+def tree_references(
+    cluster: Cluster, trees: Sequence[Tree | Offer]
+) -> Callable[[Sequence[int]], tuple[list[int], list[Any]]]:
     """Puts each distinct tree into the object store once, when it is first wanted, and lets go of it after its last use.
 
     The answer for some parcels: for each the place of its tree in the list of references that follows. Trees with the same
     arrays are the same tree, even if an algorithm made a new dictionary for each client.
     """
-    marks = {i: _mark(tree) for i, tree in {id(t): t for t in trees}.items()}
-    left = Counter(marks[id(tree)] for tree in trees)
-    kept: dict[Any, Any] = {}
+    keys = {i: _tree_key(tree) for i, tree in {id(t): t for t in trees}.items()}
+    uses_left = Counter(keys[id(tree)] for tree in trees)
+    stored: dict[Any, Any] = {}
 
     def refer(places: Sequence[int]) -> tuple[list[int], list[Any]]:
         order: dict[Any, int] = {}
         for place in places:
-            mark = marks[id(trees[place])]
-            order.setdefault(mark, len(order))
-            if mark not in kept:
-                kept[mark] = cluster.ray.put(trees[place])
-        references = [kept[mark] for mark in order]
-        which = [order[marks[id(trees[place])]] for place in places]
-        left.subtract(marks[id(trees[place])] for place in places)
-        for mark in order:
-            if not left[mark]:
-                del kept[mark]
-        return which, references
+            key = keys[id(trees[place])]
+            order.setdefault(key, len(order))
+            if key not in stored:
+                stored[key] = cluster.ray.put(trees[place])
+        references = [stored[mark] for mark in order]
+        indices = [order[keys[id(trees[place])]] for place in places]
+        uses_left.subtract(keys[id(trees[place])] for place in places)
+        for key in order:
+            if not uses_left[key]:
+                del stored[key]
+        return indices, references
 
     return refer
 
 
-def _mark(tree: Tree | Offer) -> tuple[Any, ...]:
+def _tree_key(tree: Tree | Offer) -> tuple[Any, ...]:
     if isinstance(tree, Offer):
-        return _mark(tree.params), _mark(tree.extra)
+        return _tree_key(tree.params), _tree_key(tree.extra)
     return tuple((n, id(v)) for n, v in tree.items())
 
 
@@ -220,24 +229,24 @@ def require_ray(address: str | None) -> None:
     """Say how to get Ray where it is missing; see that someone answers at the address, where Ray would try for minutes."""
     if find_spec("ray") is None:
         raise BadInput('Ray was asked for, and is not installed; get it with: pip install "fedfleet[ray]"')
-    wrong = _silent(address or "")
-    if wrong:
-        raise BadInput(f"ray_address = {address!r}: nobody answers there ({wrong})")
+    reason = _unreachable_reason(address or "")
+    if reason:
+        raise BadInput(f"ray_address = {address!r}: nobody answers there ({reason})")
 
 
-def _silent(address: str) -> str:
+def _unreachable_reason(address: str) -> str:
     """Why nobody can be talked to at an address; "" if someone answers, or if it is one that Ray finds out itself, such as auto."""
-    host, port = _parted(address)
+    host, port = _host_and_port(address)
     if not port:
         return ""
     try:
         socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
-    except (OSError, OverflowError) as wrong:
-        return str(wrong) or type(wrong).__name__
+    except (OSError, OverflowError) as error:
+        return str(error) or type(error).__name__
     return ""
 
 
-def _parted(address: str) -> tuple[str, str]:
+def _host_and_port(address: str) -> tuple[str, str]:
     """Host and port of an address.
 
     >>> _parted("ray://[::1]:10001"), _parted("auto")
@@ -251,84 +260,95 @@ def connect(workers: int | None, address: str | None, threads: int) -> Cluster:
     """Join the cluster at the address, or start one here. A connection that is open already is used, and left open."""
     require_ray(address)
     if address is None:
-        _keep_to_this_machine()
+        _set_local_environment()
     import ray
 
-    close: Callable[[], None] = _nothing
+    close: Callable[[], None] = _keep_open
     if not ray.is_initialized():
-        close = _join(ray, address) if address else _start(ray, workers or _processors(threads), threads)
+        close = (
+            _join_cluster(ray, address)
+            if address
+            else _start_cluster(ray, workers or _default_workers(threads), threads)
+        )
     try:
         if workers is None:
             workers = max(1, int(ray.cluster_resources().get("CPU", 1)) // threads)
-        return Cluster(ray, workers, close, _share(ray, threads), _head(ray))
+        return Cluster(ray, workers, close, _task_cpus(ray, threads), _head_address(ray))
     except BaseException:
         close()
         raise
 
 
-def _share(ray: Any, threads: int) -> int:
+def _task_cpus(ray: Any, threads: int) -> int:
     """How many processors a task of so many threads asks for: no more than the largest machine has, or it would wait for ever."""
-    most = max((int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]), default=0)
-    return min(threads, most) if most else threads  # where there are none yet, machines may be on their way
+    largest = max((int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]), default=0)
+    return min(threads, largest) if largest else threads  # where there are none yet, machines may be on their way
 
 
-def _head(ray: Any) -> str:
+def _head_address(ray: Any) -> str:
     """Where the head listens; "" behind a proxy, which says itself when the connection is lost."""
     return "" if ray.util.client.ray.is_connected() else ray.get_runtime_context().gcs_address
 
 
-def _join(ray: Any, address: str) -> Callable[[], None]:
+def _join_cluster(ray: Any, address: str) -> Callable[[], None]:
     _check_loopback(ray, address)
-    brief = _TRIES not in os.environ
-    os.environ.setdefault(_TRIES, "1")
+    brief = _WAIT_VARIABLE not in os.environ
+    os.environ.setdefault(_WAIT_VARIABLE, "1")
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as wrong:
-        said = str(wrong).strip().splitlines()[0]
-        raise BadInput(f"ray_address = {address!r}: there is no Ray cluster that lets us in: {said}") from wrong
+    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise BadInput(f"ray_address = {address!r}: there is no Ray cluster that lets us in: {reason}") from error
     finally:
         if brief:
-            del os.environ[_TRIES]
-    _let_speak(ray, False)
+            del os.environ[_WAIT_VARIABLE]
+    _set_worker_logs(ray, False)
 
     def leave() -> None:
         if ray.is_initialized():
             ray.shutdown()
-        _let_speak(ray, True)
+        _set_worker_logs(ray, True)
 
     return leave
 
 
 def _check_loopback(ray: Any, address: str) -> None:
     """Ray takes 127.0.0.1 for the machine's address in the network, and would look there for a quarter of an hour."""
-    host, port = _parted(address)
-    mine = ray.util.get_node_ip_address()
-    if address.startswith("ray://") or host not in ("127.0.0.1", "localhost", "::1") or not _silent(f"{mine}:{port}"):
+    host, port = _host_and_port(address)
+    own_address = ray.util.get_node_ip_address()
+    if (
+        address.startswith("ray://")
+        or host not in ("127.0.0.1", "localhost", "::1")
+        or not _unreachable_reason(f"{own_address}:{port}")
+    ):
         return
     raise BadInput(
-        f"ray_address = {address!r}: that cluster listens on the loopback device only, and Ray would look for it at {mine}; "
-        f"set {_LOOPBACK}=0 in the environment"
+        f"ray_address = {address!r}: that cluster listens on the loopback device only, and Ray would look for it at {own_address}; "
+        f"set {_LOOPBACK_VARIABLE}=0 in the environment"
     )
 
 
-_TRIES = "RAY_gcs_server_port_wait_time_s"  # how often Ray tries to reach a head, half a minute each; twenty times by default
-_STARTS = 3  # a busy machine may miss Ray's own time limit for its daemons once
+# how often Ray tries to reach a head, half a minute each; twenty times by default
+_WAIT_VARIABLE = "RAY_gcs_server_port_wait_time_s"
+_START_ATTEMPTS = 3  # a busy machine may miss Ray's own time limit for its daemons once
 
 
-def _start(ray: Any, workers: int, threads: int) -> Callable[[], None]:
+def _start_cluster(ray: Any, workers: int, threads: int) -> Callable[[], None]:
     # Ray opens its folder to everybody, so it lies inside one that is not; sockets need a short path, so it lies in /tmp.
     folder = tempfile.mkdtemp(prefix="fedfleet-", dir="/tmp" if Path("/tmp").is_dir() else None)
 
     def stop() -> None:
         if ray.is_initialized():
             ray.shutdown()
-        _let_speak(ray, True)
+        _set_worker_logs(ray, True)
         shutil.rmtree(folder, ignore_errors=True)
-        if os.environ.get(_LOOPBACK) == "0":  # else it would be inherited by processes that join a real cluster
-            del os.environ[_LOOPBACK]
+        if (
+            os.environ.get(_LOOPBACK_VARIABLE) == "0"
+        ):  # else it would be inherited by processes that join a real cluster
+            del os.environ[_LOOPBACK_VARIABLE]
 
     try:
-        for attempt in range(1, _STARTS + 1):
+        for attempt in range(1, _START_ATTEMPTS + 1):
             try:
                 ray.init(
                     address="local",  # even if the environment names a cluster
@@ -340,42 +360,44 @@ def _start(ray: Any, workers: int, threads: int) -> Callable[[], None]:
                     _temp_dir=f"{folder}/ray-{attempt}",
                 )
                 break
-            except Exception as wrong:  # a bare Exception is what Ray raises when its daemons are too slow to start
+            except Exception as error:  # a bare Exception is what Ray raises when its daemons are too slow to start
                 ray.shutdown()
-                if attempt == _STARTS:
+                if attempt == _START_ATTEMPTS:
                     raise RunFailed(
-                        f"no Ray cluster could be started on this machine in {_STARTS} tries: {wrong}"
-                    ) from wrong
+                        f"no Ray cluster could be started on this machine in {_START_ATTEMPTS} tries: {error}"
+                    ) from error
     except BaseException:
         stop()
         raise
-    _let_speak(ray, False)
+    _set_worker_logs(ray, False)
     return stop
 
 
-def _let_speak(ray: Any, may: bool) -> None:
+def _set_worker_logs(ray: Any, may: bool) -> None:
     """May Ray write about dead workers to standard output? That belongs to our answer, and Ray has no public switch."""
     ray._private.worker._worker_logs_enabled = may
 
 
-_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # at 0 Ray listens on the loopback device only, on every system
-_TOKENS = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+_LOOPBACK_VARIABLE = (
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # at 0 Ray listens on the loopback device only, on every system
+)
+_TOKEN_VARIABLES = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 
 
-def _keep_to_this_machine() -> None:
+def _set_local_environment() -> None:
     """What Ray reads from the environment: no port is open to others, nothing is reported, no secret is left on disk."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if "ray" not in sys.modules:  # it is read at import
-        os.environ.setdefault(_LOOPBACK, "0")
-    if not any(name in os.environ for name in _TOKENS):
+        os.environ.setdefault(_LOOPBACK_VARIABLE, "0")
+    if not any(name in os.environ for name in _TOKEN_VARIABLES):
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # else Ray leaves one in the home folder
 
 
-def _processors(threads: int) -> int:
+def _default_workers(threads: int) -> int:
     """How many workers of so many threads this machine, or our share of it, has room for."""
-    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, mine // threads)
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cpus // threads)
 
 
-def _nothing() -> None:
+def _keep_open() -> None:
     """The connection is someone else's."""

@@ -27,20 +27,22 @@ Rebuild = Callable[[str], tuple[Algorithm, Executor]]
 def versions() -> tuple[tuple[str, str], ...]:
     """What decides the bits of a run and must be the same wherever it computes."""
 
-    def found(name: str) -> str:
+    def version_of(name: str) -> str:
         try:
             return version(name)
         except PackageNotFoundError:
             return "missing"
 
-    return tuple((name, found(name)) for name in ("fedfleet", "numpy", "torch"))
+    return tuple((name, version_of(name)) for name in ("fedfleet", "numpy", "torch"))
 
 
-def check_versions(wanted: tuple[tuple[str, str], ...]) -> None:
+def check_versions(expected: tuple[tuple[str, str], ...]) -> None:
     """Refuse to compute with something else than the one who asks."""
-    for (name, theirs), (_, mine) in zip(wanted, versions(), strict=True):
-        if theirs != mine:
-            raise RunFailed(f"it has {name} {mine}, and the run began with {theirs}; install the same everywhere")
+    for (name, wanted_version), (_, own_version) in zip(expected, versions(), strict=True):
+        if wanted_version != own_version:
+            raise RunFailed(
+                f"it has {name} {own_version}, and the run began with {wanted_version}; install the same everywhere"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Parcel:
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class TrialParcel:
     """A trial without its parameters; `place` counts the trials of one evaluation."""
 
     place: int
@@ -88,22 +90,22 @@ class Sheet:
 class Answer:
     """What a chunk of parcels gave, in order; or one sentence that says why not, and the calls that led there."""
 
-    found: list[Any]
+    results: list[Any]
     failure: str = ""
     trace: str = ""
 
 
-def packed(job: Job) -> Parcel:
+def to_parcel(job: Job) -> Parcel:
     """The plain data of a job."""
     return Parcel(job.task, job.client, job.key, job.seed, job.rows, job.steps, job.memory, job.settings)
 
 
-def bare(offer: Offer) -> Offer:
+def without_encoder(offer: Offer) -> Offer:
     """The offer as it arrived, without the way to encode it again, which is code."""
     return offer if offer.encoded is None else Offer(offer.params, offer.extra, offer.nbytes)
 
 
-def owned(report: Report) -> Report:
+def copy_report(report: Report) -> Report:
     """The report with arrays of its own: views into what a chunk came in would keep the whole chunk alive."""
     memory = None if report.memory is None else {slot: tree_map(np.array, tree) for slot, tree in report.memory.items()}
     return replace(report, update=tree_map(np.array, report.update), memory=memory)
@@ -113,52 +115,52 @@ def owned(report: Report) -> Report:
 
 
 @lru_cache(maxsize=1)
-def rebuilt(recipe: Recipe) -> tuple[Algorithm, Executor]:
+def rebuild_parts(recipe: Recipe) -> tuple[Algorithm, Executor]:
     """Algorithm and executor of a recipe, made when a process first needs them and then kept."""
     check_versions(recipe.versions)
     module, _, function = recipe.rebuild.partition(":")
     return getattr(import_module(module), function)(recipe.text)
 
 
-def train_chunk(recipe: Recipe, parcels: Sequence[Parcel], which: Sequence[int], *offers: Offer) -> Answer:
+def train_chunk(recipe: Recipe, parcels: Sequence[Parcel], indices: Sequence[int], *offers: Offer) -> Answer:
     """Train parcels, one after the other unless the executor wants them together; `which` says for each what was offered."""
-    found: list[Any] = []
+    reports: list[Any] = []
     name = "a worker could not rebuild the spec"
     try:
-        algorithm, executor = rebuilt(recipe)
+        algorithm, executor = rebuild_parts(recipe)
         if executor.together:
             name = f"{parcels[0].name} and {len(parcels) - 1} more"
-            jobs = [_unpacked(parcel, offers[i], algorithm) for parcel, i in zip(parcels, which, strict=True)]
+            jobs = [_to_job(parcel, offers[i], algorithm) for parcel, i in zip(parcels, indices, strict=True)]
             return Answer(list(executor.train(jobs)))
-        for parcel, i in zip(parcels, which, strict=True):
+        for parcel, i in zip(parcels, indices, strict=True):
             name = parcel.name
-            found.extend(executor.train([_unpacked(parcel, offers[i], algorithm)]))
-    except Exception as wrong:
-        return _failed(name, wrong)
-    return Answer(found)
+            reports.extend(executor.train([_to_job(parcel, offers[i], algorithm)]))
+    except Exception as error:
+        return _failure_answer(name, error)
+    return Answer(reports)
 
 
-def score_chunk(recipe: Recipe, sheets: Sequence[Sheet], which: Sequence[int], *trees: Tree) -> Answer:
+def score_chunk(recipe: Recipe, parcels: Sequence[TrialParcel], indices: Sequence[int], *trees: Tree) -> Answer:
     """Evaluate one after the other; `which` says for each with which parameters."""
     name = "a worker could not rebuild the spec"
     try:
-        executor = rebuilt(recipe)[1]
-        name = f"from {sheets[0].name} on"
+        executor = rebuild_parts(recipe)[1]
+        name = f"from {parcels[0].name} on"
         # What comes out of shared memory cannot be written to, and torch complains about such rows.
-        trials = [Trial(trees[i], np.array(sheet.rows)) for sheet, i in zip(sheets, which, strict=True)]
+        trials = [Trial(trees[i], np.array(parcel.rows)) for parcel, i in zip(parcels, indices, strict=True)]
         return Answer(list(executor.evaluate(trials)))
-    except Exception as wrong:
-        return _failed(name, wrong)
+    except Exception as error:
+        return _failure_answer(name, error)
 
 
-def _unpacked(parcel: Parcel, offer: Offer, algorithm: Algorithm) -> Job:
+def _to_job(parcel: Parcel, offer: Offer, algorithm: Algorithm) -> Job:
     return Job(
         task=parcel.task,
         client=parcel.client,
         key=parcel.key,
         seed=parcel.seed,
         offer=offer,
-        local=_half(parcel, algorithm),
+        local=_client_pass(parcel, algorithm),
         rows=parcel.rows,
         steps=parcel.steps,
         memory=parcel.memory,
@@ -166,13 +168,13 @@ def _unpacked(parcel: Parcel, offer: Offer, algorithm: Algorithm) -> Job:
     )
 
 
-def _failed(name: str, wrong: Exception) -> Answer:
+def _failure_answer(name: str, error: Exception) -> Answer:
     """An answer that names the client and the task, unless the error already does."""
-    said = str(wrong) if isinstance(wrong, FedFleetError) else f"{type(wrong).__name__}: {wrong}"
-    return Answer([], said if said.startswith(name) else f"{name}: {said}", traceback.format_exc())
+    text = str(error) if isinstance(error, FedFleetError) else f"{type(error).__name__}: {error}"
+    return Answer([], text if text.startswith(name) else f"{name}: {text}", traceback.format_exc())
 
 
-def _half(parcel: Parcel, algorithm: Algorithm) -> Pass:
+def _client_pass(parcel: Parcel, algorithm: Algorithm) -> Pass:
     """What the client trains: its half of the algorithm, or, before it is judged (a negative task), what tunes it."""
     tuned = algorithm.tune(parcel.client) if parcel.task < 0 and algorithm.tune is not None else None
     return algorithm.local(parcel.client, parcel.settings) if tuned is None else tuned

@@ -32,7 +32,7 @@ _PATIENCE = 5.0  # seconds that a worker has to end by itself
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class WorkerMessage:
     """What a worker said about a piece: on the way, or at its end. `failure` is why a piece has no answer; "": it has.
 
     `died` counts the workers that a piece has cost so far.
@@ -42,14 +42,14 @@ class Said:
     body: Body
     ended: bool = False
     failure: str = ""
-    died: int = 0
+    deaths: int = 0
 
 
 # ---- the process that has the work ----------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class _Hand:
+class _Worker:
     """One worker: its process, what it has said but not finished saying, the piece it has, and whether it is there yet."""
 
     process: subprocess.Popen[bytes]
@@ -59,7 +59,7 @@ class _Hand:
 
 
 @dataclass(slots=True)
-class _Crew:
+class _WorkerPool:
     """The workers, the pieces that wait, and how many workers each piece has cost. It has processes to end: `close` does."""
 
     command: Sequence[str]
@@ -67,60 +67,60 @@ class _Crew:
     log: Path
     env: Mapping[str, str] | None
     waiting: deque[int]
-    died: dict[int, int] = field(default_factory=dict[int, int])
-    stillborn: int = 0
-    hands: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    deaths: dict[int, int] = field(default_factory=dict[int, int])
+    failed_starts: int = 0
+    selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
     def close(self) -> None:
         """End every worker: its input ends, and after a while it is killed."""
-        there: list[_Hand] = [key.data for key in self.hands.get_map().values()]
-        for hand in there:
-            _end_input(hand)
-        for hand in there:
+        workers: list[_Worker] = [key.data for key in self.selector.get_map().values()]
+        for worker in workers:
+            _close_input(worker)
+        for worker in workers:
             try:
-                hand.process.wait(_PATIENCE)
+                worker.process.wait(_PATIENCE)
             except subprocess.TimeoutExpired:
-                hand.process.kill()
-                hand.process.wait()
-            _out(hand).close()
-        self.hands.close()
+                worker.process.kill()
+                worker.process.wait()
+            _output(worker).close()
+        self.selector.close()
 
 
-def crew(
+def run_in_workers(
     command: Sequence[str],
     pieces: Sequence[Mapping[str, Any]],
     workers: int,
     *,
     log: Path,
     env: Mapping[str, str] | None = None,
-) -> Generator[Said]:
+) -> Generator[WorkerMessage]:
     """Have all pieces done by so many processes of this command; what they say, as it comes, with one end for every piece.
 
     A piece whose worker dies is given to another, three times at most. Whoever stops listening ends the workers.
     """
-    mine = _Crew(command, pieces, log, env, deque(range(len(pieces))))
-    left = len(pieces)
+    pool = _WorkerPool(command, pieces, log, env, deque(range(len(pieces))))
+    open_pieces = len(pieces)
     try:
-        for _ in range(min(workers, left)):
-            _hire(mine)
-        while left:
-            for key, _ in mine.hands.select():
-                for said in _heard(mine, key.data):
-                    left -= said.ended
-                    yield said
+        for _ in range(min(workers, open_pieces)):
+            _start_worker(pool)
+        while open_pieces:
+            for key, _ in pool.selector.select():
+                for message in _read_messages(pool, key.data):
+                    open_pieces -= message.ended
+                    yield message
     finally:
-        mine.close()
+        pool.close()
 
 
-def _hire(mine: _Crew) -> None:
-    with mine.log.open("ab") as log, deaf_to_interrupts():
+def _start_worker(pool: _WorkerPool) -> None:
+    with pool.log.open("ab") as log, block_interrupts():
         pipe = subprocess.PIPE
-        process = subprocess.Popen(mine.command, stdin=pipe, stdout=pipe, stderr=log, bufsize=0, env=mine.env)
-    hand = _Hand(process)
-    mine.hands.register(_out(hand), selectors.EVENT_READ, hand)
+        process = subprocess.Popen(pool.command, stdin=pipe, stdout=pipe, stderr=log, bufsize=0, env=pool.env)
+    worker = _Worker(process)
+    pool.selector.register(_output(worker), selectors.EVENT_READ, worker)
 
 
-class deaf_to_interrupts:  # noqa: N801
+class block_interrupts:  # noqa: N801
     """What is started inside never hears Ctrl-C, which a terminal sends to the whole group: only the one who asked ends it."""
 
     def __enter__(self) -> None:
@@ -130,71 +130,73 @@ class deaf_to_interrupts:  # noqa: N801
         signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
 
 
-def _heard(mine: _Crew, hand: _Hand) -> Iterator[Said]:
-    got = os.read(_out(hand).fileno(), 1 << 16)
-    if not got:
-        yield from _lost(mine, hand)
+def _read_messages(pool: _WorkerPool, worker: _Worker) -> Iterator[WorkerMessage]:
+    data = os.read(_output(worker).fileno(), 1 << 16)
+    if not data:
+        yield from _handle_death(pool, worker)
         return
-    *lines, hand.text = (hand.text + got).split(b"\n")
+    *lines, worker.text = (worker.text + data).split(b"\n")
     for line in lines:
         body: Body = json.loads(line)
-        piece, ended, failure = hand.piece, body.pop("ended", False), body.pop("failure", "")
-        if not hand.ready:
-            hand.ready = True
+        piece, ended, failure = worker.piece, body.pop("ended", False), body.pop("failure", "")
+        if not worker.ready:
+            worker.ready = True
         elif piece is not None:
-            yield Said(piece, body, ended, failure, mine.died.get(piece, 0))
+            yield WorkerMessage(piece, body, ended, failure, pool.deaths.get(piece, 0))
         if ended or piece is None:
-            _next(mine, hand)
+            _send_next_piece(pool, worker)
 
 
-def _next(mine: _Crew, hand: _Hand) -> None:
+def _send_next_piece(pool: _WorkerPool, worker: _Worker) -> None:
     """Give a worker the next piece; one for whom there is none stays, in case that another dies."""
-    hand.piece = mine.waiting.popleft() if mine.waiting else None
-    if hand.piece is not None:
-        assert hand.process.stdin is not None
+    worker.piece = pool.waiting.popleft() if pool.waiting else None
+    if worker.piece is not None:
+        assert worker.process.stdin is not None
         with suppress(OSError):  # it has died, and its output will say so
-            hand.process.stdin.write(json.dumps(mine.pieces[hand.piece]).encode() + b"\n")
+            worker.process.stdin.write(json.dumps(pool.pieces[worker.piece]).encode() + b"\n")
 
 
-def _lost(mine: _Crew, hand: _Hand) -> Iterator[Said]:
+def _handle_death(pool: _WorkerPool, worker: _Worker) -> Iterator[WorkerMessage]:
     """A worker died: its piece goes to another, or is given up."""
-    mine.hands.unregister(_out(hand))
-    _end_input(hand)
-    _out(hand).close()
-    how = _death(hand.process.wait())
-    if not hand.ready:
-        mine.stillborn += 1
-        if mine.stillborn >= TRIES:
-            raise RunFailed(f"no worker could be started: {how}; {_last_words(mine.log)}")
-    piece = hand.piece
+    pool.selector.unregister(_output(worker))
+    _close_input(worker)
+    _output(worker).close()
+    cause = _exit_text(worker.process.wait())
+    if not worker.ready:
+        pool.failed_starts += 1
+        if pool.failed_starts >= TRIES:
+            raise RunFailed(f"no worker could be started: {cause}; {_last_log_line(pool.log)}")
+    piece = worker.piece
     if piece is not None:
-        times = mine.died[piece] = mine.died.get(piece, 0) + 1
-        if times >= TRIES:
-            why = f"its worker died {times} times ({how}), perhaps for lack of memory; try again with fewer --workers"
-            yield Said(piece, {}, ended=True, failure=why, died=times)
+        deaths = pool.deaths[piece] = pool.deaths.get(piece, 0) + 1
+        if deaths >= TRIES:
+            why = (
+                f"its worker died {deaths} times ({cause}), perhaps for lack of memory; try again with fewer --workers"
+            )
+            yield WorkerMessage(piece, {}, ended=True, failure=why, deaths=deaths)
         else:
-            mine.waiting.appendleft(piece)
-            yield Said(piece, {}, died=times)
-    if mine.waiting:
-        idle = [key.data for key in mine.hands.get_map().values() if key.data.ready and key.data.piece is None]
+            pool.waiting.appendleft(piece)
+            yield WorkerMessage(piece, {}, deaths=deaths)
+    if pool.waiting:
+        idle = [key.data for key in pool.selector.get_map().values() if key.data.ready and key.data.piece is None]
         if idle:
-            _next(mine, idle[0])
+            _send_next_piece(pool, idle[0])
         else:
-            _hire(mine)
+            _start_worker(pool)
 
 
-def _end_input(hand: _Hand) -> None:
-    assert hand.process.stdin is not None
+def _close_input(worker: _Worker) -> None:
+    assert worker.process.stdin is not None
     with suppress(OSError):
-        hand.process.stdin.close()
+        worker.process.stdin.close()
 
 
-def _out(hand: _Hand) -> Any:
-    assert hand.process.stdout is not None
-    return hand.process.stdout
+def _output(worker: _Worker) -> Any:
+    assert worker.process.stdout is not None
+    return worker.process.stdout
 
 
-def _death(code: int) -> str:
+def _exit_text(code: int) -> str:
     """How a process ended, in words.
 
     >>> _death(-9), _death(1)
@@ -203,7 +205,7 @@ def _death(code: int) -> str:
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
-def _last_words(log: Path) -> str:
+def _last_log_line(log: Path) -> str:
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     return lines[-1].strip() if lines else f"{log} is empty"
 
@@ -211,7 +213,7 @@ def _last_words(log: Path) -> str:
 # ---- the worker -----------------------------------------------------------------------------------------------------
 
 
-def attend(work: Work) -> NoReturn:
+def run_worker(work: Work) -> NoReturn:
     """Be a worker: do every piece that comes, one after the other, until there is nobody any more who gives one.
 
     `work` may tell something on the way. What it cannot do is its answer; any other error is too, and its trace is in the log.
@@ -219,28 +221,28 @@ def attend(work: Work) -> NoReturn:
     out = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what anybody prints is no answer
     pieces: queue.SimpleQueue[Body] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(pieces,), daemon=True).start()
+    threading.Thread(target=_read_pieces, args=(pieces,), daemon=True).start()
 
     def tell(body: Body) -> None:
         out.write(json.dumps(body).encode() + b"\n")
 
     tell({})
     while True:
-        tell({**answered(work, pieces.get(), tell), "ended": True})
+        tell({**answer_piece(work, pieces.get(), tell), "ended": True})
 
 
-def answered(work: Work, piece: Body, tell: Tell) -> Body:
+def answer_piece(work: Work, piece: Body, tell: Tell) -> Body:
     """What a piece gives; what cannot be done is the answer too, under `failure`."""
     try:
         return work(piece, tell)
-    except FedFleetError as wrong:
-        return {"failure": str(wrong)}
-    except Exception as wrong:
+    except FedFleetError as error:
+        return {"failure": str(error)}
+    except Exception as error:
         traceback.print_exc()
-        return {"failure": f"{type(wrong).__name__}: {wrong}"}
+        return {"failure": f"{type(error).__name__}: {error}"}
 
 
-def _read(pieces: queue.SimpleQueue[Body]) -> None:
+def _read_pieces(pieces: queue.SimpleQueue[Body]) -> None:
     """Read pieces as they come. When the input ends, so does the worker, whatever it is doing: nobody waits for it any more."""
     for line in sys.stdin.buffer:
         pieces.put(json.loads(line))

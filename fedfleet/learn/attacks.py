@@ -57,7 +57,7 @@ def nan(*, facts: RunFacts, share: Fraction = 0.2) -> Attack:
     return Attack(lambda leaf: leaf * float("nan"), share, facts.clients)
 
 
-def attacked(algorithm: Algorithm, attack: Attack) -> Algorithm:
+def with_attack(algorithm: Algorithm, attack: Attack) -> Algorithm:
     """The algorithm some of whose clients attack; everything that they remember, and honest clients, stay as they are."""
 
     if algorithm.pooled:
@@ -66,20 +66,20 @@ def attacked(algorithm: Algorithm, attack: Attack) -> Algorithm:
         )
 
     def harm(passed: Passed) -> Passed:
-        bad = attackers(passed.seed, passed.keys, attack.share, attack.clients)
-        places = bad.nonzero()[0].tolist()
-        return replace(passed, update={n: _spoilt(v, attack, places) for n, v in passed.update.items()})
+        is_attacker = attackers(passed.seed, passed.keys, attack.share, attack.clients)
+        places = is_attacker.nonzero()[0].tolist()
+        return replace(passed, update={n: _spoil_leaf(v, attack, places) for n, v in passed.update.items()})
 
-    def more(inner: LocalPass) -> LocalPass:
+    def add_attack(inner: LocalPass) -> LocalPass:
         return replace(inner, after=(*inner.after, harm))
 
-    return with_pass(algorithm, "nobody can attack it", more)
+    return with_pass(algorithm, "nobody can attack it", add_attack)
 
 
-def _spoilt(leaf: Any, attack: Attack, places: list[int]) -> Any:
+def _spoil_leaf(leaf: Any, attack: Attack, places: list[int]) -> Any:
     if not places or not leaf.is_floating_point():
         return leaf
-    found = leaf.clone()
+    result = leaf.clone()
     for c in places:
-        found[c] = attack.spoil(leaf[c])
-    return found
+        result[c] = attack.spoil(leaf[c])
+    return result

@@ -12,7 +12,7 @@ from fedfleet.learn.composition import with_pass
 from fedfleet.learn.folds import mean
 
 
-def pooled(algorithm: Algorithm) -> Algorithm:
+def pool_data(algorithm: Algorithm) -> Algorithm:
     """The upper bound: one trainer holds everybody's training data.
 
     One task a round, at the server, at no cost of communication; [choose] and [pace] do not apply.
@@ -20,13 +20,13 @@ def pooled(algorithm: Algorithm) -> Algorithm:
     return replace(algorithm, name="centralized", pooled=True)
 
 
-def kept_home(algorithm: Algorithm) -> Algorithm:
+def share_nothing(algorithm: Algorithm) -> Algorithm:
     """The lower bound: every client trains its own model, and nothing travels.
 
     The clients' models live in their memory; read accuracy_clients, since no global model is learnt.
     """
-    alone = with_pass(algorithm, "its parameters cannot be kept home", lambda inner: replace(inner, keep=_every))
-    return replace(alone, name="local_only", cost=None, fold=mean(travels=_no), personal=own_leaves)
+    alone = with_pass(algorithm, "its parameters cannot be kept home", lambda inner: replace(inner, keep=_every_leaf))
+    return replace(alone, name="local_only", cost=None, fold=mean(travels=_no_leaf), personal=own_leaves)
 
 
 def own_leaves(params: Tree, memory: Slots) -> Tree:
@@ -34,11 +34,11 @@ def own_leaves(params: Tree, memory: Slots) -> Tree:
     return {**params, **memory.get(KEPT, {})}
 
 
-def _every(name: str) -> bool:
+def _every_leaf(name: str) -> bool:
     del name
     return True
 
 
-def _no(name: str) -> bool:
+def _no_leaf(name: str) -> bool:
     del name
     return False

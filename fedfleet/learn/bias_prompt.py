@@ -17,14 +17,14 @@ class FastWeights:
 
     def __call__(self, task: Task, seed: int) -> Task:
         """The task as BiasPrompt trains it."""
-        from fedfleet.tasks.frozen_weights import frozen
-        from fedfleet.tasks.prompts import fast_weights, prompted
+        from fedfleet.tasks.frozen_weights import freeze
+        from fedfleet.tasks.prompts import add_prompts, fast_weights
 
-        with_prompts = prompted(task, self.length, self.border)
-        return frozen(with_prompts, fast_weights(with_prompts), seed)
+        prompted_task = add_prompts(task, self.length, self.border)
+        return freeze(prompted_task, fast_weights(prompted_task), seed)
 
 
-def bias_prompted(algorithm: Algorithm, *, prompt_length: Width = 12, border: Share = 0.134) -> Algorithm:
+def with_bias_prompt(algorithm: Algorithm, *, prompt_length: Width = 12, border: Share = 0.134) -> Algorithm:
     """BiasPrompt: train and send only the biases, the prompts and the head of a pretrained model; the server has momentum.
 
     FLHetBench (Zhang et al. 2024), supplement. Vision transformers get `prompt_length` tokens in each layer, after the class

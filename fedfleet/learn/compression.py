@@ -16,14 +16,14 @@ from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState, 
 from fedfleet.core.task_cost import cost_of
 from fedfleet.core.trees import Tree, content_hash, tree_nbytes
 from fedfleet.learn.codecs.chain import chain
-from fedfleet.learn.codecs.messages import decode, encode, foreseen, nbytes, sent
+from fedfleet.learn.codecs.messages import decode, encode, encode_bytes, expected_nbytes, nbytes
 from fedfleet.learn.composition import with_pass
 
 EXTRA = "extra|"  # what goes down beside the model; no module can name a parameter so
 _VERSIONS = 4  # models whose decoded form is kept: asynchronous tasks still train from older ones
 
 
-def compressed(
+def with_compression(
     algorithm: Algorithm, *, up: Sequence[Codec] = (), down: Sequence[Codec] = (), feedback: bool = False
 ) -> Algorithm:
     """The algorithm whose updates go up, and whose models go down, through these codecs.
@@ -39,12 +39,12 @@ def compressed(
     >>> bool(cost_of(compressed(fedavg(), up=[int8()]), server, asked, np.array([20])).bytes_up[0] < 0.27 * 40_000)
     True
     """
-    going_up, coming_down = chain(up, "up"), chain(down, "down")
-    if feedback and going_up is None:
+    up_codec, down_codec = chain(up, "up"), chain(down, "down")
+    if feedback and up_codec is None:
         raise BadInput(
             'feedback = true returns what "up" loses, and nothing is lost; add up = ["int4"], or leave feedback out'
         )
-    if going_up is not None and algorithm.priced_by_value:
+    if up_codec is not None and algorithm.priced_by_value:
         raise BadInput(
             f"up: {algorithm.name!r} makes its updates small itself, and a codec would send the whole matrices again; leave up out "
             "(down may stay)"
@@ -52,32 +52,32 @@ def compressed(
     changed = with_pass(
         algorithm,
         "what it sends and gets cannot be encoded",
-        lambda p: replace(p, up=going_up, down=coming_down, feedback=feedback),
+        lambda p: replace(p, up=up_codec, down=down_codec, feedback=feedback),
     )
-    if coming_down is not None:
-        changed = replace(changed, offer=_offer(algorithm, coming_down))
-    if going_up is None:
+    if down_codec is not None:
+        changed = replace(changed, offer=_offer(algorithm, down_codec))
+    if up_codec is None:
         return changed
     # Whoever has a price of its own may send less than the fold takes: only the reports themselves know then.
-    by_value = changed.priced_by_value or not going_up.sized or algorithm.cost is not None
-    return replace(changed, cost=_cost(changed, going_up), priced_by_value=by_value)
+    by_value = changed.priced_by_value or not up_codec.sized or algorithm.cost is not None
+    return replace(changed, cost=_cost(changed, up_codec), priced_by_value=by_value)
 
 
 def _cost(algorithm: Algorithm, codec: Codec) -> Any:
-    def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
-        plain, like = cost_of(algorithm, server, asked, samples), algorithm.fold.like(server)
-        return replace(plain, bytes_up=_shortened(plain.bytes_up, codec, like))
+    def cost(server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
+        plain, like = cost_of(algorithm, server, assignments, samples), algorithm.fold.like(server)
+        return replace(plain, bytes_up=_encoded_nbytes(plain.bytes_up, codec, like))
 
     return cost
 
 
-def _shortened(plain: Floats, codec: Codec, like: Tree) -> Floats:
+def _encoded_nbytes(plain: Floats, codec: Codec, like: Tree) -> Floats:
     """The bytes of an update in this code; of one that is smaller than the whole, as much less."""
     whole = float(tree_nbytes(like))
     if not whole:
         return plain
-    short = foreseen(codec, like)
-    return np.where(plain == whole, short, plain * (short / whole))
+    encoded = expected_nbytes(codec, like)
+    return np.where(plain == whole, encoded, plain * (encoded / whole))
 
 
 def _offer(algorithm: Algorithm, codec: Codec) -> Any:
@@ -85,39 +85,39 @@ def _offer(algorithm: Algorithm, codec: Codec) -> Any:
     known: dict[tuple[Any, ...], tuple[Offer, Offer]] = {}
 
     def offer(server: ServerState, client: int, settings: Settings) -> Offer:
-        inner, half = algorithm.offer(server, client, settings), algorithm.local(client, settings)
-        keep = half.keep if isinstance(half, LocalPass) else None
-        mark = (*map(id, inner.params.values()), *map(id, inner.extra.values()), keep)
-        if mark not in known:
+        inner, local = algorithm.offer(server, client, settings), algorithm.local(client, settings)
+        keep = local.keep if isinstance(local, LocalPass) else None
+        key = (*map(id, inner.params.values()), *map(id, inner.extra.values()), keep)
+        if key not in known:
             while len(known) >= _VERSIONS:
                 del known[next(iter(known))]
-            known[mark] = (
+            known[key] = (
                 inner,
-                _arriving(inner, codec, keep),
+                _decoded_offer(inner, codec, keep),
             )  # the offer is held too, so that no other can take its ids
-        return known[mark][1]
+        return known[key][1]
 
     return offer
 
 
-def _arriving(inner: Offer, codec: Codec, keep: Any) -> Offer:
-    tree = travelling(inner, keep)
+def _decoded_offer(inner: Offer, codec: Codec, keep: Any) -> Offer:
+    tree = offer_tree(inner, keep)
     address = int.from_bytes(bytes.fromhex(content_hash(tree)[:16]), "little", signed=True) if codec.addressed else 0
     size = nbytes(codec, tree)
 
-    def encoded() -> bytes:
-        return sent(codec, tree, address)
+    def encode_offer() -> bytes:
+        return encode_bytes(codec, tree, address)
 
     if size is None:
-        size = float(len(encoded()))
+        size = float(len(encode_offer()))
     if codec.squeeze is None:
-        return Offer(inner.params, inner.extra, size, encoded)
-    found = decode(codec, encode(codec, tree, address), tree)
-    params = {n: found.get(n, v) for n, v in inner.params.items()}
-    return Offer(params, {n: found[EXTRA + n] for n in inner.extra}, size, encoded)
+        return Offer(inner.params, inner.extra, size, encode_offer)
+    decoded = decode(codec, encode(codec, tree, address), tree)
+    params = {n: decoded.get(n, v) for n, v in inner.params.items()}
+    return Offer(params, {n: decoded[EXTRA + n] for n in inner.extra}, size, encode_offer)
 
 
-def travelling(offer: Offer, keep: Any = None) -> Tree:
+def offer_tree(offer: Offer, keep: Any = None) -> Tree:
     """What goes down as one tree: the model without what stays at home, and what else is offered, behind a mark."""
     model = {n: v for n, v in offer.params.items() if keep is None or not keep(n)}
     return model | {EXTRA + n: v for n, v in offer.extra.items()}

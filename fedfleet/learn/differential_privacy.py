@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from annotated_types import Ge, Gt, Le, Lt
 
 from fedfleet.core.aggregation import Entry
-from fedfleet.core.clip import halved
+from fedfleet.core.clip import pairwise_sum
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.limits import SMALLEST, Count
 from fedfleet.core.noise import Noise, normals, seeded_key
@@ -23,7 +23,7 @@ from fedfleet.core.parts import Algorithm, Promise
 from fedfleet.core.passes import LocalPass, Passed
 from fedfleet.core.records import Context
 from fedfleet.learn.composition import with_pass
-from fedfleet.learn.robust_folds import tried
+from fedfleet.learn.robust_folds import sample_entry
 
 Clip = Annotated[float, Ge(SMALLEST), Le(1e4)]  # of an update, as a Euclidean norm
 Multiple = Annotated[float, Ge(1e-3), Le(1e4)]  # of the clipping norm: the standard deviation of the noise
@@ -48,7 +48,9 @@ def gaussian(*, cohort: Count, clip: Clip = 1.0, noise: Multiple = 1.0, delta: D
     Noise(std=0.8, kind='fresh')
     """
     return Privacy(
-        lambda algorithm: _central(algorithm, Noise(clip * noise), cohort, clip, Promise("gaussian", noise, delta))
+        lambda algorithm: _with_central_noise(
+            algorithm, Noise(clip * noise), cohort, clip, Promise("gaussian", noise, delta)
+        )
     )
 
 
@@ -63,8 +65,10 @@ def tree(*, cohort: Count, clip: Clip = 1.0, noise: Multiple = 1.0, delta: Delta
     >>> tree(cohort=20, clip=0.5, noise=4.0).around(fedavg()).fold.noise
     Noise(std=2.0, kind='tree')
     """
-    made = Noise(clip * noise, "tree")
-    return Privacy(lambda algorithm: _central(algorithm, made, cohort, clip, Promise("tree", noise, delta)))
+    tree_noise = Noise(clip * noise, "tree")
+    return Privacy(
+        lambda algorithm: _with_central_noise(algorithm, tree_noise, cohort, clip, Promise("tree", noise, delta))
+    )
 
 
 def local(*, clip: Clip = 1.0, noise: Multiple = 1.0, delta: Delta = 1e-5) -> Privacy:
@@ -81,19 +85,19 @@ def local(*, clip: Clip = 1.0, noise: Multiple = 1.0, delta: Delta = 1e-5) -> Pr
     def around(algorithm: Algorithm) -> Algorithm:
         _check_clients(algorithm)
 
-        def veil(passed: Passed) -> Passed:
-            return _veiled(passed, clip, clip * noise)
+        def add_noise(passed: Passed) -> Passed:
+            return _add_noise(passed, clip, clip * noise)
 
-        def more(inner: LocalPass) -> LocalPass:
-            return replace(inner, weigh="one", after=(*inner.after, veil))
+        def add_hook(inner: LocalPass) -> LocalPass:
+            return replace(inner, weigh="one", after=(*inner.after, add_noise))
 
-        found = with_pass(algorithm, "its clients cannot add noise", more)
-        return replace(found, private=Promise("local", noise, delta))
+        result = with_pass(algorithm, "its clients cannot add noise", add_hook)
+        return replace(result, private=Promise("local", noise, delta))
 
     return Privacy(around)
 
 
-def _central(algorithm: Algorithm, noise: Noise, cohort: int, clip: float, promise: Promise) -> Algorithm:
+def _with_central_noise(algorithm: Algorithm, noise: Noise, cohort: int, clip: float, promise: Promise) -> Algorithm:
     """The algorithm with clipping, plain weights, a fixed denominator and noise in its fold."""
     _check_clients(algorithm)
     inner = algorithm.fold
@@ -102,7 +106,7 @@ def _central(algorithm: Algorithm, noise: Noise, cohort: int, clip: float, promi
             f"algorithm.private: noise goes into sums, and the fold of {algorithm.name!r} collects whole reports; use the mean or "
             'norm_bound, or private = { use = "local" }'
         )
-    if tried(inner).sum:
+    if sample_entry(inner).sum:
         raise BadInput(
             f"algorithm.private: {algorithm.name!r} adds up several sums, and noise covers one; leave `private` out, or use "
             "another algorithm"
@@ -144,19 +148,19 @@ def _check_clients(algorithm: Algorithm) -> None:
         )
 
 
-def _veiled(passed: Passed, clip: float, std: float) -> Passed:
+def _add_noise(passed: Passed, clip: float, std: float) -> Passed:
     """A stack of updates, each no longer than `clip`, with noise of this standard deviation in every element."""
     leaves = {n: v for n, v in passed.update.items() if v.is_floating_point()}
     if not leaves:
         return passed
     clients, seed = len(passed.keys), seeded_key(passed.seed)
-    squared: Any = sum(halved(leaves[n].reshape(clients, -1).double().square()) for n in sorted(leaves))
+    squared: Any = sum(pairwise_sum(leaves[n].reshape(clients, -1).double().square()) for n in sorted(leaves))
     factor = (clip / squared.sqrt()).clamp(max=1.0)
-    found = dict(passed.update)
+    noisy = dict(passed.update)
     for name, leaf in leaves.items():
-        short = leaf * factor.to(leaf.dtype).reshape(-1, *(1,) * (leaf.dim() - 1))
+        clipped = leaf * factor.to(leaf.dtype).reshape(-1, *(1,) * (leaf.dim() - 1))
         for c, (key, task) in enumerate(zip(passed.keys.tolist(), passed.tasks.tolist(), strict=True)):
-            drawn = normals(seed, f"{key}|{name}", task, 0, leaf[c].numel())
-            short[c] += leaf.new_tensor(std * drawn).reshape(leaf[c].shape)
-        found[name] = short
-    return replace(passed, update=found, bytes_up=None)  # with noise in it, no matrix is of low rank any more
+            noise = normals(seed, f"{key}|{name}", task, 0, leaf[c].numel())
+            clipped[c] += leaf.new_tensor(std * noise).reshape(leaf[c].shape)
+        noisy[name] = clipped
+    return replace(passed, update=noisy, bytes_up=None)  # with noise in it, no matrix is of low rank any more

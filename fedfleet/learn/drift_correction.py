@@ -17,16 +17,16 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Positive, Share
 from fedfleet.core.part_facts import RunFacts
 from fedfleet.core.parts import Algorithm
-from fedfleet.core.passes import NO_SETTINGS, After, Carried, Drift, LocalPass, Passed, Pull, Slot, Tensors
+from fedfleet.core.passes import NO_SETTINGS, After, Carry, ConstantTerm, LocalPass, Passed, ProximalTerm, Slot, Tensors
 from fedfleet.core.records import ServerState
 from fedfleet.core.trees import Tree
-from fedfleet.learn.composition import set_apart, with_extra, with_pass
+from fedfleet.learn.composition import split_aggregate, with_extra, with_pass
 from fedfleet.learn.objective_terms import with_term
 from fedfleet.learn.server_optimisers import with_rule
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-_BESIDE = "control/"
-_BOTH_SIDES = "remembers the same updates at the server and at the clients"
+_PREFIX = "control/"
+_INTACT_REASON = "remembers the same updates at the server and at the clients"
 
 
 def weights_of(model: Tree) -> Tree:
@@ -51,7 +51,7 @@ def column(values: Any, like: Any) -> Any:
 # ---- SCAFFOLD ---------------------------------------------------------------------------------------------------
 
 
-def controlled(
+def with_control_variates(
     algorithm: Algorithm, *, strength: Share = 0.25, server_lr: Positive = 1.0, facts: RunFacts
 ) -> Algorithm:
     """SCAFFOLD: clients step along g - c_k + c, where c_k remembers their own mean gradient and c everybody's.
@@ -73,39 +73,39 @@ def controlled(
 
     def init(params: Tree) -> ServerState:
         server = algorithm.init(params)
-        zeros = {_BESIDE + n: v for n, v in zero_weights(params).items()}
+        zeros = {_PREFIX + n: v for n, v in zero_weights(params).items()}
         return replace(server, extra={**server.extra, **zeros})
 
     def like(server: ServerState) -> Tree:
         return {**algorithm.fold.like(server), **_controls(server)}
 
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
-        model, change = set_apart(aggregate, _BESIDE)
-        moved = scaled.apply(server, model)
+        model, change = split_aggregate(aggregate, _PREFIX)
+        new_state = with_server_lr.apply(server, model)
         share = (
             aggregate.weight / facts.clients
         )  # reports carry their change over their weight, so that this is the sum
-        control = {_BESIDE + n: server.extra[_BESIDE + n] + share * v for n, v in change.items()}
-        return replace(moved, extra={**moved.extra, **control})
+        control = {_PREFIX + n: server.extra[_PREFIX + n] + share * v for n, v in change.items()}
+        return replace(new_state, extra={**new_state.extra, **control})
 
-    scaled = with_rule(algorithm, lambda server, mean: ({}, {n: server_lr * v for n, v in mean.items()}))
+    with_server_lr = with_rule(algorithm, lambda server, mean: ({}, {n: server_lr * v for n, v in mean.items()}))
     corrected = with_pass(
-        with_term(algorithm, _towards_all(strength)),
+        with_term(algorithm, _control_term(strength)),
         "it can have no control variates",
-        lambda p: _remembering(p, algorithm.name, strength),
+        lambda p: _add_controls(p, algorithm.name, strength),
     )
-    found = replace(
+    result = replace(
         with_extra(corrected, _controls),
         name="scaffold",
         init=init,
-        fold=replace(algorithm.fold, like=like, intact=_BOTH_SIDES),
+        fold=replace(algorithm.fold, like=like, intact=_INTACT_REASON),
         apply=apply,
     )
-    found.local(0, NO_SETTINGS)  # so that what cannot be corrected is refused before anything runs
-    return found
+    result.local(0, NO_SETTINGS)  # so that what cannot be corrected is refused before anything runs
+    return result
 
 
-def _remembering(local: LocalPass, name: str, strength: float) -> LocalPass:
+def _add_controls(local: LocalPass, name: str, strength: float) -> LocalPass:
     linear = local.optimiser.linear
     if linear is None or linear.momentum or local.then is not None:
         raise BadInput(
@@ -116,16 +116,16 @@ def _remembering(local: LocalPass, name: str, strength: float) -> LocalPass:
 
 
 def _controls(server: ServerState) -> Tree:
-    return {n: v for n, v in server.extra.items() if n.startswith(_BESIDE)}
+    return {n: v for n, v in server.extra.items() if n.startswith(_PREFIX)}
 
 
 @cache  # once for each strength: passes are compared by value
-def _towards_all(strength: float) -> Drift:
-    def term(start: Tensors, carried: Carried) -> Tensors:
+def _control_term(strength: float) -> ConstantTerm:
+    def term(start: Tensors, carried: Carry) -> Tensors:
         del start
-        return {n: strength * (carried.given[_BESIDE + n] - own) for n, own in carried.memory["control"].items()}
+        return {n: strength * (carried.given[_PREFIX + n] - own) for n, own in carried.memory["control"].items()}
 
-    return Drift(term)
+    return ConstantTerm(term)
 
 
 @cache
@@ -136,15 +136,15 @@ def _move_controls(strength: float) -> After:
     def move(passed: Passed) -> Passed:
         update, control = dict(passed.update), dict[str, Any]()
         for name, own in passed.memory["control"].items():
-            everyones = passed.given[_BESIDE + name]
+            server_control = passed.given[_PREFIX + name]
             if name not in passed.update:  # it stays at home, and is not corrected
-                control[name], update[_BESIDE + name] = own, own * 0.0
+                control[name], update[_PREFIX + name] = own, own * 0.0
                 continue
             # Few passes over memory: the change with its sign turned round is made once.
-            back = own.lerp(everyones, strength)
-            back.addcmul_(passed.update[name], column(1.0 / (passed.rates * passed.steps), own))
-            control[name] = own - back
-            update[_BESIDE + name] = back * column(-1.0 / passed.weight, own)
+            negative_change = own.lerp(server_control, strength)
+            negative_change.addcmul_(passed.update[name], column(1.0 / (passed.rates * passed.steps), own))
+            control[name] = own - negative_change
+            update[_PREFIX + name] = negative_change * column(-1.0 / passed.weight, own)
         return replace(passed, update=update, memory={**passed.memory, "control": control})
 
     return move
@@ -155,7 +155,7 @@ _CONTROL = Slot("control", zero_weights)
 # ---- FedDyn -----------------------------------------------------------------------------------------------------
 
 
-def dynamic(
+def with_dynamic_regularisation(
     algorithm: Algorithm,
     *,
     alpha: Positive = 0.3,
@@ -179,13 +179,13 @@ def dynamic(
     ([1.5], [0.5])
     """
 
-    def tilt(start: Tensors, carried: Carried) -> Tensors:
+    def tilt(start: Tensors, carried: Carry) -> Tensors:
         del start
         return {n: alpha * v for n, v in carried.memory["drift"].items()}
 
     def fleet_mean(server: ServerState, mean: Tree, count: int) -> tuple[Tree, Tree]:
-        moved = weights_of(mean)
-        drift = {n: server.extra.get(f"drift/{n}", 0.0) + (count / facts.clients) * d for n, d in moved.items()}
+        changes = weights_of(mean)
+        drift = {n: server.extra.get(f"drift/{n}", 0.0) + (count / facts.clients) * d for n, d in changes.items()}
         return {f"drift/{n}": v for n, v in drift.items()}, {
             n: d + drift[n] if n in drift else d for n, d in mean.items()
         }
@@ -194,27 +194,27 @@ def dynamic(
         rule = with_rule(algorithm, lambda state, mean: fleet_mean(state, mean, aggregate.count))
         return rule.apply(server, aggregate)
 
-    hook = _drift_on if semantics == "paper" else _drift_and_send
-    tilted = with_pass(
-        with_term(with_term(algorithm, Pull(alpha)), Drift(tilt)),
+    hook = _add_drift if semantics == "paper" else _add_and_send_drift
+    with_terms = with_pass(
+        with_term(with_term(algorithm, ProximalTerm(alpha)), ConstantTerm(tilt)),
         "it cannot remember its drift",
         lambda p: replace(p, slots=(*p.slots, _DRIFT), after=(*p.after, hook)),
     )
     if semantics == "released":
-        return replace(tilted, name="feddyn")
-    return replace(tilted, name="feddyn", fold=replace(algorithm.fold, intact=_BOTH_SIDES), apply=apply)
+        return replace(with_terms, name="feddyn")
+    return replace(with_terms, name="feddyn", fold=replace(algorithm.fold, intact=_INTACT_REASON), apply=apply)
 
 
-def _drift_on(passed: Passed) -> Passed:
+def _add_drift(passed: Passed) -> Passed:
     drift = {n: h + passed.update[n] if n in passed.update else h for n, h in passed.memory["drift"].items()}
     return replace(passed, memory={**passed.memory, "drift": drift})
 
 
-def _drift_and_send(passed: Passed) -> Passed:
+def _add_and_send_drift(passed: Passed) -> Passed:
     """The mean of (w_k + h_k) over those who report is the mean of w_k plus that of h_k."""
-    moved = _drift_on(passed)
-    drift = moved.memory["drift"]
-    return replace(moved, update={n: v + drift[n] if n in drift else v for n, v in passed.update.items()})
+    drifted = _add_drift(passed)
+    drift = drifted.memory["drift"]
+    return replace(drifted, update={n: v + drift[n] if n in drift else v for n, v in passed.update.items()})
 
 
 _DRIFT = Slot("drift", zero_weights)

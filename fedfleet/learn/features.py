@@ -8,15 +8,15 @@ from fedfleet.core.aggregation import Fold
 from fedfleet.core.codec import Codec
 from fedfleet.core.limits import Epochs
 from fedfleet.core.parts import Algorithm
-from fedfleet.learn.attacks import Attack, attacked
-from fedfleet.learn.compression import compressed
+from fedfleet.learn.attacks import Attack, with_attack
+from fedfleet.learn.compression import with_compression
 from fedfleet.learn.differential_privacy import Privacy
-from fedfleet.learn.local_parameters import personalised
-from fedfleet.learn.personalisation import fine_tuned
-from fedfleet.learn.robust_folds import folded_by
+from fedfleet.learn.local_parameters import with_local_leaves
+from fedfleet.learn.personalisation import with_fine_tuning
+from fedfleet.learn.robust_folds import with_fold
 
 
-def featured(
+def with_features(
     algorithm: Algorithm,
     *,
     fold: Fold | None = None,
@@ -30,15 +30,15 @@ def featured(
 ) -> Algorithm:
     """The algorithm with everything around it that was asked for, innermost first; without any of it, the algorithm itself."""
     if fold is not None:
-        algorithm = folded_by(algorithm, fold)
+        algorithm = with_fold(algorithm, fold)
     if keep is not None:
-        algorithm = personalised(algorithm, keep=keep)
+        algorithm = with_local_leaves(algorithm, keep=keep)
     if fine_tune is not None:
-        algorithm = replace(fine_tuned(algorithm, tune_epochs=fine_tune), name=algorithm.name)
+        algorithm = replace(with_fine_tuning(algorithm, tune_epochs=fine_tune), name=algorithm.name)
     if attack is not None:
-        algorithm = attacked(algorithm, attack)
+        algorithm = with_attack(algorithm, attack)
     if private is not None:
         algorithm = private.around(algorithm)
     if up or down or feedback:
-        algorithm = compressed(algorithm, up=up or (), down=down or (), feedback=feedback)
+        algorithm = with_compression(algorithm, up=up or (), down=down or (), feedback=feedback)
     return algorithm

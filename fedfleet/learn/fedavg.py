@@ -34,7 +34,7 @@ def fedavg(
     if momentum and optimiser != "sgd":
         raise BadInput(f"momentum belongs to sgd; {optimiser} has its own, so leave momentum at 0")
     local = LocalPass(
-        optimisers.named(optimiser, momentum=momentum, weight_decay=weight_decay),
+        optimisers.build_optimiser(optimiser, momentum=momentum, weight_decay=weight_decay),
         BatchPlan(batch, epochs, steps),
         rate=lr,
         weigh=weigh,
@@ -52,13 +52,13 @@ def fedavg(
 def whole_model(server: ServerState, client: int, settings: Settings) -> Offer:
     """Everyone is offered the model as it is, in one and the same offer."""
     del client, settings
-    known = _offered[0]
-    if known.params is not server.params:
-        known = _offered[0] = Offer(server.params)
-    return known
+    offer = _newest_offer[0]
+    if offer.params is not server.params:
+        offer = _newest_offer[0] = Offer(server.params)
+    return offer
 
 
-_offered = [Offer({})]  # the newest: a cohort is offered the same model, and then trains from one start
+_newest_offer = [Offer({})]  # the newest: a cohort is offered the same model, and then trains from one start
 
 
 def add_to_model(server: ServerState, aggregate: Aggregate) -> ServerState:

@@ -13,7 +13,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Share
 from fedfleet.core.part_facts import RunFacts
 from fedfleet.core.parts import Algorithm
-from fedfleet.core.passes import NO_SETTINGS, Batch, Carried, LocalPass, Passed, Second, Tensors
+from fedfleet.core.passes import NO_SETTINGS, Batch, Carry, LocalPass, Passed, SecondModel, Tensors
 from fedfleet.core.records import Assignments, Cost, Ints, ServerState
 from fedfleet.core.task_cost import cost_of
 from fedfleet.core.trees import Tree
@@ -22,7 +22,7 @@ from fedfleet.learn.composition import with_extra, with_pass
 _COMMITS = "fedkd/commits"
 
 
-def distilled(
+def with_distillation(
     algorithm: Algorithm, *, energy_first: Share = 0.95, energy_last: Share = 0.98, facts: RunFacts
 ) -> Algorithm:
     """FedKD: each client trains a teacher of its own and the shared student together, and sends the student's update by SVD.
@@ -46,33 +46,33 @@ def distilled(
         return replace(server, extra={**server.extra, _COMMITS: np.zeros(1, np.int64)})
 
     def energy(server: ServerState) -> Tree:
-        done = min((float(server.extra[_COMMITS][0]) + 1.0) / facts.rounds, 1.0)
-        return {"energy": np.array([energy_first + (energy_last - energy_first) * done], np.float32)}
+        progress = min((float(server.extra[_COMMITS][0]) + 1.0) / facts.rounds, 1.0)
+        return {"energy": np.array([energy_first + (energy_last - energy_first) * progress], np.float32)}
 
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
-        moved = algorithm.apply(server, aggregate)
-        return replace(moved, extra={**moved.extra, _COMMITS: server.extra[_COMMITS] + 1})
+        new_state = algorithm.apply(server, aggregate)
+        return replace(new_state, extra={**new_state.extra, _COMMITS: server.extra[_COMMITS] + 1})
 
-    def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
-        plain = cost_of(taught, server, asked, samples)
+    def cost(server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
+        plain = cost_of(with_teacher, server, assignments, samples)
         return replace(plain, samples=2.0 * plain.samples)
 
-    taught = with_extra(with_pass(replace(algorithm, init=init), "it can have no teacher", _taught), energy)
-    taught.local(0, NO_SETTINGS)  # so that what cannot be taught is refused before anything runs
-    return replace(taught, name="fedkd", apply=apply, cost=cost, priced_by_value=True)
+    with_teacher = with_extra(with_pass(replace(algorithm, init=init), "it can have no teacher", _add_teacher), energy)
+    with_teacher.local(0, NO_SETTINGS)  # so that what cannot be taught is refused before anything runs
+    return replace(with_teacher, name="fedkd", apply=apply, cost=cost, priced_by_value=True)
 
 
-def _taught(local: LocalPass) -> LocalPass:
+def _add_teacher(local: LocalPass) -> LocalPass:
     if local.objective is not None or local.second is not None:
         raise BadInput("fedkd trains by an objective of its own beside a second model; use it around plain training")
-    return replace(local, objective=mutual, second=_TEACHER, after=(*local.after, shrink))
+    return replace(local, objective=mutual_loss, second=_TEACHER, after=(*local.after, shrink))
 
 
-_TEACHER = Second(lambda model: {n: v.copy() for n, v in model.items()})
+_TEACHER = SecondModel(lambda model: {n: v.copy() for n, v in model.items()})
 
 
-def mutual(
-    forward: Callable[[Tensors, Any], Any], params: Tensors, second: Tensors, carried: Carried, batch: Batch
+def mutual_loss(
+    forward: Callable[[Tensors, Any], Any], params: Tensors, second: Tensors, carried: Carry, batch: Batch
 ) -> Any:
     """Both models learn from the labels, and from each other the more, the surer they are.
 
@@ -81,23 +81,23 @@ def mutual(
     del carried
     student, teacher = forward(params, batch.x).log_softmax(1), forward(second, batch.x).log_softmax(1)
     labels = batch.y.unsqueeze(1)
-    known = batch.mean(-(student.gather(1, labels) + teacher.gather(1, labels)).squeeze(1))
+    label_loss = batch.mean(-(student.gather(1, labels) + teacher.gather(1, labels)).squeeze(1))
     # KL(s||t) + KL(t||s), in one sum
-    apart = batch.mean(((student.exp() - teacher.exp()) * (student - teacher)).sum(1))
-    return known + apart / known
+    divergence = batch.mean(((student.exp() - teacher.exp()) * (student - teacher)).sum(1))
+    return label_loss + divergence / label_loss
 
 
 def shrink(passed: Passed) -> Passed:
     """Every matrix of the update at the rank that holds the offered share of its energy, and what its factors take."""
     energy = passed.given["energy"]
-    update, sent = dict[str, Any](), np.zeros(len(passed.weight))
+    update, nbytes = dict[str, Any](), np.zeros(len(passed.weight))
     for name, leaf in passed.update.items():
-        update[name], numbers = low_rank(leaf, energy) if _matrix(leaf) else (leaf, leaf[0].numel())
-        sent += numbers * leaf.element_size()
-    return replace(passed, update=update, bytes_up=sent)
+        update[name], numbers = low_rank(leaf, energy) if _is_matrix(leaf) else (leaf, leaf[0].numel())
+        nbytes += numbers * leaf.element_size()
+    return replace(passed, update=update, bytes_up=nbytes)
 
 
-def _matrix(leaf: Any) -> bool:
+def _is_matrix(leaf: Any) -> bool:
     return leaf.is_floating_point() and leaf.dim() > 2 and leaf[0].numel() > 0
 
 
@@ -113,14 +113,18 @@ def low_rank(stack: Any, energy: Any) -> tuple[Any, Any]:
     rows, width = tall.shape[1:]
     short = tall if rows <= width else tall.transpose(1, 2)
     gram = short @ short.transpose(1, 2)
-    fit = gram.isfinite().all(2).all(1)  # a client that diverged is refused when its report is folded; the others go on
-    values, vectors = torch.linalg.eigh(torch.where(fit.reshape(-1, 1, 1), gram, torch.zeros_like(gram)))  # ascending
-    held = values.double().clamp(min=0.0).flip(1).cumsum(1)
-    rank = ((held < energy.double() * held[:, -1:]).sum(1) + 1).clamp(max=min(rows, width))
+    finite = (
+        gram.isfinite().all(2).all(1)
+    )  # a client that diverged is refused when its report is folded; the others go on
+    values, vectors = torch.linalg.eigh(
+        torch.where(finite.reshape(-1, 1, 1), gram, torch.zeros_like(gram))
+    )  # ascending
+    energy_sums = values.double().clamp(min=0.0).flip(1).cumsum(1)
+    rank = ((energy_sums < energy.double() * energy_sums[:, -1:]).sum(1) + 1).clamp(max=min(rows, width))
     numbers = rank * (rows + width)
-    kept = torch.arange(min(rows, width), device=stack.device) >= min(rows, width) - rank.unsqueeze(1)
-    basis = vectors * kept.unsqueeze(1)
-    near = basis @ (basis.transpose(1, 2) @ short)
-    near = (near if rows <= width else near.transpose(1, 2)).reshape(stack.shape)
-    whole = ((numbers >= rows * width) | ~fit).reshape(-1, *(1,) * (stack.dim() - 1))
-    return torch.where(whole, stack, near), numbers.clamp(max=rows * width).cpu().numpy()
+    mask = torch.arange(min(rows, width), device=stack.device) >= min(rows, width) - rank.unsqueeze(1)
+    basis = vectors * mask.unsqueeze(1)
+    approximation = basis @ (basis.transpose(1, 2) @ short)
+    approximation = (approximation if rows <= width else approximation.transpose(1, 2)).reshape(stack.shape)
+    whole = ((numbers >= rows * width) | ~finite).reshape(-1, *(1,) * (stack.dim() - 1))
+    return torch.where(whole, stack, approximation), numbers.clamp(max=rows * width).cpu().numpy()

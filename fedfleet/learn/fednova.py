@@ -10,18 +10,18 @@ import numpy as np
 from fedfleet.core.aggregation import Aggregate
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Algorithm
-from fedfleet.core.passes import NO_SETTINGS, After, LocalPass, Passed, Pull
+from fedfleet.core.passes import NO_SETTINGS, After, LocalPass, Passed, ProximalTerm
 from fedfleet.core.records import Floats, ServerState
 from fedfleet.core.trees import Tree
-from fedfleet.learn.composition import set_apart, with_pass
+from fedfleet.learn.composition import split_aggregate, with_pass
 from fedfleet.learn.drift_correction import column, weights_of
 from fedfleet.learn.server_optimisers import with_rule
 
-_WALKED = "walked/"
-_BESIDE = "sends beside each update how far it walked"
+_PREFIX = "walked/"
+_INTACT_REASON = "sends beside each update how far it walked"
 
 
-def normalised(algorithm: Algorithm) -> Algorithm:
+def with_normalised_updates(algorithm: Algorithm) -> Algorithm:
     """FedNova: each update is divided by how far its client walks in its steps, a_k, and the mean multiplied by the mean a_k.
 
     Wang et al. 2020: w <- w + (sum_k p_k a_k) sum_k p_k (w_k - w) / a_k, where a_k = steps for plain SGD; momentum and FedProx's
@@ -36,50 +36,52 @@ def normalised(algorithm: Algorithm) -> Algorithm:
     """
 
     def like(server: ServerState) -> Tree:
-        return {**algorithm.fold.like(server), _WALKED + "steps": np.zeros(1, np.float32)}
+        return {**algorithm.fold.like(server), _PREFIX + "steps": np.zeros(1, np.float32)}
 
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
-        model, walked = set_apart(aggregate, _WALKED)
-        far = walked["steps"]
-        mine = weights_of(model.mean)
-        rule = with_rule(algorithm, lambda state, mean: ({}, {n: far * v if n in mine else v for n, v in mean.items()}))
+        model, lengths = split_aggregate(aggregate, _PREFIX)
+        length = lengths["steps"]
+        weights = weights_of(model.mean)
+        rule = with_rule(
+            algorithm, lambda state, mean: ({}, {n: length * v if n in weights else v for n, v in mean.items()})
+        )
         return rule.apply(server, model)
 
-    found = with_pass(algorithm, "nobody knows how far its clients walk", _normalising)
-    found.local(0, NO_SETTINGS)  # so that what cannot be normalised is refused before anything runs
-    return replace(found, name="fednova", fold=replace(algorithm.fold, like=like, intact=_BESIDE), apply=apply)
+    result = with_pass(algorithm, "nobody knows how far its clients walk", _add_division)
+    result.local(0, NO_SETTINGS)  # so that what cannot be normalised is refused before anything runs
+    return replace(result, name="fednova", fold=replace(algorithm.fold, like=like, intact=_INTACT_REASON), apply=apply)
 
 
-def _normalising(local: LocalPass) -> LocalPass:
+def _add_division(local: LocalPass) -> LocalPass:
     linear = local.optimiser.linear
     if linear is None or local.then is not None:
         raise BadInput('fednova needs one pass of SGD, for it must know how far steps go; set optimiser = "sgd"')
-    pull = sum(term.mu for term in local.terms if isinstance(term, Pull))
-    return replace(local, after=(*local.after, _divide(linear.momentum, pull)))
+    pull = sum(term.mu for term in local.terms if isinstance(term, ProximalTerm))
+    return replace(local, after=(*local.after, _division_hook(linear.momentum, pull)))
 
 
 @cache
-def _divide(momentum: float, pull: float) -> After:
+def _division_hook(momentum: float, pull: float) -> After:
     """The hook of these settings, one object for all clients: passes are compared by value."""
 
     def divide(passed: Passed) -> Passed:
-        far = walked(passed.steps, momentum, pull * passed.rates)
+        lengths = walk_lengths(passed.steps, momentum, pull * passed.rates)
         names = weights_of({n: np.empty(0, np.float32) for n, v in passed.update.items() if v.is_floating_point()})
-        update = {n: v * column(1.0 / far, v) if n in names else v for n, v in passed.update.items()}
+        update = {n: v * column(1.0 / lengths, v) if n in names else v for n, v in passed.update.items()}
         like = next(v for v in passed.update.values() if v.is_floating_point())
-        return replace(passed, update={**update, _WALKED + "steps": like.new_tensor(far).reshape(-1, 1)})
+        return replace(passed, update={**update, _PREFIX + "steps": like.new_tensor(lengths).reshape(-1, 1)})
 
     return divide
 
 
-def walked(steps: Floats, momentum: float, pull: Floats) -> Floats:
+def walk_lengths(steps: Floats, momentum: float, pull: Floats) -> Floats:
     """How far each client walks under a gradient of one, in learning rates: a_k of the paper, whatever the linear rule.
 
     >>> walked(np.array([3.0, 2.0]), 0.0, np.zeros(2)).tolist(), walked(np.array([3.0]), 0.5, np.zeros(1)).tolist()
     ([3.0, 2.0], [4.25])
     """
-    far, speed = np.zeros(len(steps)), np.zeros(len(steps))
-    for done in range(int(steps.max())):
-        speed = momentum * speed + 1.0 - pull * far
-        far = np.where(done < steps, far + speed, far)
-    return far
+    lengths, speed = np.zeros(len(steps)), np.zeros(len(steps))
+    for step in range(int(steps.max())):
+        speed = momentum * speed + 1.0 - pull * lengths
+        lengths = np.where(step < steps, lengths + speed, lengths)
+    return lengths

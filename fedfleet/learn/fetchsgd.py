@@ -23,7 +23,7 @@ from fedfleet.learn.composition import with_pass
 _SKETCH, _MOMENTUM, _ERROR = "sketch", "sketch/momentum", "sketch/error"
 
 
-def sketched(
+def with_sketch(
     algorithm: Algorithm,
     *,
     rows: Count = 3,
@@ -51,33 +51,33 @@ def sketched(
     """
 
     def table(tree: Tree) -> Table:
-        size = sum(v.size for v in _floating(tree).values())
+        size = sum(v.size for v in _floating_leaves(tree).values())
         return table_of(facts.seed, size, rows, columns or math.ceil(size / 10))
 
     def like(server: ServerState) -> Tree:
-        found = table(algorithm.fold.like(server))
-        return {_SKETCH: np.zeros((rows, found.columns), np.float32)}
+        sketch_table = table(algorithm.fold.like(server))
+        return {_SKETCH: np.zeros((rows, sketch_table.columns), np.float32)}
 
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
-        shape = _floating(algorithm.fold.like(server))
-        found = table(shape)
+        shape = _floating_leaves(algorithm.fold.like(server))
+        sketch_table = table(shape)
         momentum = server_momentum * server.extra.get(_MOMENTUM, 0.0) + aggregate.mean[_SKETCH]
         error = server.extra.get(_ERROR, 0.0) + server_lr * momentum
-        chosen = largest(found.unsketch(error), k or math.ceil(found.size / 10))
-        taken = found.sketch(chosen[None])[0]
+        chosen = largest(sketch_table.unsketch(error), k or math.ceil(sketch_table.size / 10))
+        chosen_sketch = sketch_table.sketch(chosen[None])[0]
         if semantics == "paper":
-            error = error - taken
+            error = error - chosen_sketch
         else:
-            momentum, error = (np.where(taken == 0.0, v, np.float32(0.0)) for v in (momentum, error))
-        moved = algorithm.apply(server, replace(aggregate, mean=_unflat(chosen, shape), sums={}))
-        return replace(moved, extra={**moved.extra, _MOMENTUM: momentum, _ERROR: error})
+            momentum, error = (np.where(chosen_sketch == 0.0, v, np.float32(0.0)) for v in (momentum, error))
+        new_state = algorithm.apply(server, replace(aggregate, mean=_unflatten(chosen, shape), sums={}))
+        return replace(new_state, extra={**new_state.extra, _MOMENTUM: momentum, _ERROR: error})
 
-    hook = _sketching(facts.seed, rows, columns)
-    encoded = with_pass(algorithm, "its updates cannot be sketched", lambda p: replace(p, after=(*p.after, hook)))
-    return replace(encoded, name="fetchsgd", fold=replace(algorithm.fold, like=like), apply=apply)
+    hook = _sketch_hook(facts.seed, rows, columns)
+    with_hook = with_pass(algorithm, "its updates cannot be sketched", lambda p: replace(p, after=(*p.after, hook)))
+    return replace(with_hook, name="fetchsgd", fold=replace(algorithm.fold, like=like), apply=apply)
 
 
-def _sketching(seed: int, rows: int, columns: int | None) -> After:
+def _sketch_hook(seed: int, rows: int, columns: int | None) -> After:
     """The client's half of it, one function for all."""
 
     def encode(passed: Passed) -> Passed:
@@ -86,17 +86,17 @@ def _sketching(seed: int, rows: int, columns: int | None) -> After:
         leaves = [passed.update[n] for n in sorted(passed.update) if passed.update[n].is_floating_point()]
         flat = torch.cat([leaf.flatten(1) for leaf in leaves], 1)
         size = flat.shape[1]
-        found = table_of(seed, size, rows, columns or math.ceil(size / 10))
-        return replace(passed, update={_SKETCH: found.sketch(flat)})
+        sketch_table = table_of(seed, size, rows, columns or math.ceil(size / 10))
+        return replace(passed, update={_SKETCH: sketch_table.sketch(flat)})
 
     return encode
 
 
-def _floating(tree: Tree) -> Tree:
+def _floating_leaves(tree: Tree) -> Tree:
     return {n: tree[n] for n in sorted(tree) if np.issubdtype(tree[n].dtype, np.floating)}
 
 
-def _unflat(flat: Array, shape: Tree) -> Tree:
+def _unflatten(flat: Array, shape: Tree) -> Tree:
     parts = np.split(flat, np.cumsum([v.size for v in shape.values()])[:-1])
     return {n: part.reshape(v.shape) for (n, v), part in zip(shape.items(), parts, strict=True)}
 
@@ -132,34 +132,36 @@ class Table:
     signs: NDArray[np.float32]  # of the same shape; 0 where nothing lies
     cells: NDArray[np.int64]  # [rows, size]: where each coordinate fell
     own_signs: NDArray[np.float32]  # [rows, size]
-    moved: dict[Any, Any]  # order and signs on other devices
+    device_copies: dict[Any, Any]  # order and signs on other devices
 
     def sketch(self, flat: Any) -> Any:
         """[n, size] -> [n, rows, columns], of numpy's arrays or torch's; linear."""
-        order, signs = self._at_hand(flat)
+        order, signs = self._on_device_of(flat)
         deals = order.shape[1] // self.columns
-        laid = [
+        sums = [
             (flat[:, o] * s).reshape(len(flat), deals, self.columns).sum(1) for o, s in zip(order, signs, strict=True)
         ]
         if isinstance(flat, np.ndarray):
-            return np.stack(laid, 1)
+            return np.stack(sums, 1)
         import torch
 
-        return torch.stack(laid, 1)
+        return torch.stack(sums, 1)
 
     def unsketch(self, table: Array) -> Array:
         """The estimate of every coordinate: the median of what its cells say."""
-        said = [row[cells] * signs for row, cells, signs in zip(table, self.cells, self.own_signs, strict=True)]
-        return said[0] if len(said) == 1 else np.median(np.stack(said), axis=0).astype(np.float32)
+        estimates = [row[cells] * signs for row, cells, signs in zip(table, self.cells, self.own_signs, strict=True)]
+        return estimates[0] if len(estimates) == 1 else np.median(np.stack(estimates), axis=0).astype(np.float32)
 
-    def _at_hand(self, flat: Any) -> tuple[Any, Any]:
+    def _on_device_of(self, flat: Any) -> tuple[Any, Any]:
         if isinstance(flat, np.ndarray):
             return self.order, self.signs
-        if flat.device not in self.moved:
+        if flat.device not in self.device_copies:
             import torch
 
-            self.moved[flat.device] = tuple(torch.from_numpy(v).to(flat.device) for v in (self.order, self.signs))
-        order, signs = self.moved[flat.device]
+            self.device_copies[flat.device] = tuple(
+                torch.from_numpy(v).to(flat.device) for v in (self.order, self.signs)
+            )
+        order, signs = self.device_copies[flat.device]
         return order, signs.to(flat.dtype)
 
 
@@ -168,12 +170,12 @@ def table_of(seed: int, size: int, rows: int, columns: int) -> Table:
     """The table of an address: coordinates are ranked by their hashes, a bit more of which is the sign."""
     deals = math.ceil(size / columns)
     order, signs = np.zeros((rows, deals * columns), np.int64), np.zeros((rows, deals * columns), np.float32)
-    cells, own = np.empty((rows, size), np.int64), np.empty((rows, size), np.float32)
+    cells, own_signs = np.empty((rows, size), np.int64), np.empty((rows, size), np.float32)
     keys = np.arange(size, dtype=np.uint64)
     for row in range(rows):
-        hashed = hash_keys(seed, "sketch", keys, row)
-        dealt = np.argsort(hashed, kind="stable")
-        own[row] = np.where(hash_keys(seed, "sketch/sign", keys, row) & np.uint64(1), 1.0, -1.0)
-        order[row, :size], signs[row, :size] = dealt, own[row, dealt]
-        cells[row, dealt] = np.arange(size) % columns
-    return Table(size, columns, order, signs, cells, own, {})
+        hashes = hash_keys(seed, "sketch", keys, row)
+        shuffled = np.argsort(hashes, kind="stable")
+        own_signs[row] = np.where(hash_keys(seed, "sketch/sign", keys, row) & np.uint64(1), 1.0, -1.0)
+        order[row, :size], signs[row, :size] = shuffled, own_signs[row, shuffled]
+        cells[row, shuffled] = np.arange(size) % columns
+    return Table(size, columns, order, signs, cells, own_signs, {})

@@ -18,7 +18,7 @@ from fedfleet.core.limits import Natural, Positive
 from fedfleet.core.parts import Algorithm
 from fedfleet.core.records import Context, ServerState
 from fedfleet.core.trees import Tree
-from fedfleet.learn.staleness import Damping, Exponent, Weight, entering, staleness_weight
+from fedfleet.learn.staleness import Damping, Exponent, Weight, change_entries, staleness_weight
 
 Form = Literal["sum", "seq", "naive"]
 _PREFIX = "surgery/"  # of what the server's rule remembers
@@ -51,12 +51,12 @@ def surgery(
 
     def init(params: Tree) -> ServerState:
         server = algorithm.init(params)
-        still = {
+        zeros = {
             _PREFIX + n: np.zeros_like(v)
             for n, v in algorithm.fold.like(server).items()
             if np.issubdtype(v.dtype, np.floating)
         }
-        return ServerState(server.params, {**server.extra, **still})
+        return ServerState(server.params, {**server.extra, **zeros})
 
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
         home = (
@@ -66,23 +66,23 @@ def surgery(
         )
         names = [n.removeprefix(_PREFIX) for n in server.extra if n.startswith(_PREFIX)]
         before = {n: server.extra[_PREFIX + n] for n in names if n not in home}
-        velocity = moved(before, aggregate.sums.get("0"), server_momentum)
-        stale = late_part({int(s): m for s, m in aggregate.sums.items() if s != "0"}, velocity, form, weight)
+        velocity = next_velocity(before, aggregate.sums.get("0"), server_momentum)
+        stale = stale_part({int(s): m for s, m in aggregate.sums.items() if s != "0"}, velocity, form, weight)
         step = {n: np.asarray(server_lr * (v + stale[n] if stale else v), before[n].dtype) for n, v in velocity.items()}
-        told = algorithm.apply(server, Aggregate(step, aggregate.weight, aggregate.count))
-        return ServerState(told.params, {**told.extra, **{_PREFIX + n: v for n, v in velocity.items()}})
+        new_state = algorithm.apply(server, Aggregate(step, aggregate.weight, aggregate.count))
+        return ServerState(new_state.params, {**new_state.extra, **{_PREFIX + n: v for n, v in velocity.items()}})
 
-    fold = entering(algorithm, "there are no sums to operate on", _by_staleness)
+    fold = change_entries(algorithm, "there are no sums to operate on", _sum_by_staleness)
     return replace(algorithm, name=f"{algorithm.name}_plus", init=init, fold=fold, apply=apply)
 
 
-def _by_staleness(entry: Entry, context: Context) -> Entry:
+def _sum_by_staleness(entry: Entry, context: Context) -> Entry:
     if entry.sum:
         raise Refused(f"it belongs to the sum {entry.sum!r} already, and surgery needs one sum for each staleness")
     return entry._replace(sum=str(context.staleness))
 
 
-def moved(before: Tree, fresh: Mean | None, momentum: float) -> Tree:
+def next_velocity(before: Tree, fresh: Mean | None, momentum: float) -> Tree:
     """The server's velocity after the fresh mean, in the type in which it is remembered."""
     return {
         n: np.asarray(momentum * v.astype(np.float64) + (0.0 if fresh is None else fresh.tree[n]), v.dtype)
@@ -90,7 +90,7 @@ def moved(before: Tree, fresh: Mean | None, momentum: float) -> Tree:
     }
 
 
-def late_part(sums: Mapping[int, Mean], velocity: Tree, form: Form, weight: Weight) -> Tree:
+def stale_part(sums: Mapping[int, Mean], velocity: Tree, form: Form, weight: Weight) -> Tree:
     """What late reports add to the step, in float64, from their means by staleness; empty if there are none."""
     total = sum(m.weight for m in sums.values())
     if not total:
@@ -105,19 +105,21 @@ def late_part(sums: Mapping[int, Mean], velocity: Tree, form: Form, weight: Weig
     return stale if form == "naive" else without_conflict(stale, velocity)
 
 
-def without_conflict(change: Tree, way: Tree) -> Tree:
+def without_conflict(change: Tree, direction: Tree) -> Tree:
     """The change without its part against `way`; as it is, if the two do not conflict. One product over the whole tree.
 
     >>> without_conflict({"w": np.array([-1.0, 2.0])}, {"w": np.array([1.0, 0.0])})["w"].tolist()
     [0.0, 2.0]
     """
-    along, square = dot(change, way), dot(way, way)
+    along, square = dot(change, direction), dot(direction, direction)
     if along >= 0.0 or square == 0.0:
         return change
-    left = {n: v - along / square * way[n].astype(np.float64) for n, v in change.items()}
-    if dot(left, left) <= _ROUNDING**2 * dot(change, change):  # the change went straight back: what is left is rounding
-        return {n: np.zeros_like(v) for n, v in left.items()}
-    return left
+    remainder = {n: v - along / square * direction[n].astype(np.float64) for n, v in change.items()}
+    if dot(remainder, remainder) <= _ROUNDING**2 * dot(
+        change, change
+    ):  # the change went straight back: what is left is rounding
+        return {n: np.zeros_like(v) for n, v in remainder.items()}
+    return remainder
 
 
 def dot(a: Tree, b: Tree) -> float:

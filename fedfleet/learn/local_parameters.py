@@ -17,7 +17,7 @@ from fedfleet.core.trees import Tree, tree_nbytes
 from fedfleet.learn.baselines import own_leaves
 from fedfleet.learn.composition import with_pass
 
-_SHOWN = 12  # leaves that a sentence names
+_MAX_NAMES = 12  # leaves that a sentence names
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Leaves:
 
 
 @dataclass(frozen=True, slots=True)
-class _Either:
+class _LeafUnion:
     one: Names
     other: Names
 
@@ -49,12 +49,12 @@ class _Either:
 
 
 @cache  # one object for equal ones: costs are remembered by what is kept
-def either(one: Names | None, other: Names) -> Names:
+def leaf_union(one: Names | None, other: Names) -> Names:
     """Leaves that one or the other names."""
-    return other if one is None or one == other else _Either(one, other)
+    return other if one is None or one == other else _LeafUnion(one, other)
 
 
-def personalised(algorithm: Algorithm, *, keep: str) -> Algorithm:
+def with_local_leaves(algorithm: Algorithm, *, keep: str) -> Algorithm:
     """Leaves whose names match `keep`, such as "head.*", stay home: each client trains its own, and the rest is shared.
 
     >>> from fedfleet.learn.fedavg import fedavg
@@ -68,11 +68,11 @@ def personalised(algorithm: Algorithm, *, keep: str) -> Algorithm:
             f"algorithm.keep: clients of {algorithm.name!r} have a whole model of their own, which would be drawn to leaves that "
             "nobody trains; leave `keep` out, or use another algorithm"
         )
-    none = f"algorithm.keep = {keep!r} matches no leaf of this model"
-    return at_home(algorithm, Leaves((keep,)), "algorithm.keep", none)
+    no_match = f"algorithm.keep = {keep!r} matches no leaf of this model"
+    return keep_leaves_local(algorithm, Leaves((keep,)), "algorithm.keep", no_match)
 
 
-def at_home(algorithm: Algorithm, home: Names, where: str, none: str) -> Algorithm:
+def keep_leaves_local(algorithm: Algorithm, home: Names, where: str, no_match: str) -> Algorithm:
     """The algorithm in which these leaves never travel and each client remembers its own.
 
     `where` names the setting that says so, `none` the sentence for a model that has no such leaf.
@@ -81,12 +81,14 @@ def at_home(algorithm: Algorithm, home: Names, where: str, none: str) -> Algorit
         raise BadInput(f"{where}: {algorithm.name!r} trains in one place, where nobody has a home; leave it out")
 
     def like(server: ServerState) -> Tree:
-        stays = {n for n in server.params if home(n)}  # of the model only: what goes up beside it has names of its own
-        return {n: v for n, v in algorithm.fold.like(server).items() if n not in stays}
+        local_names = {
+            n for n in server.params if home(n)
+        }  # of the model only: what goes up beside it has names of its own
+        return {n: v for n, v in algorithm.fold.like(server).items() if n not in local_names}
 
     def init(params: Tree) -> ServerState:
         if not any(map(home, params)):
-            raise BadInput(f"{none}; its leaves are {_named(params)}")
+            raise BadInput(f"{no_match}; its leaves are {_name_list(params)}")
         server = algorithm.init(params)
         whole = algorithm.fold.like(server)
         if whole and whole.keys().isdisjoint(params):
@@ -101,40 +103,46 @@ def at_home(algorithm: Algorithm, home: Names, where: str, none: str) -> Algorit
             )
         return server
 
-    found = with_pass(algorithm, f"{where} cannot keep parts of it at home", lambda inner: _keeping(inner, home))
-    found.local(0, NO_SETTINGS)  # so that it is refused before anything is written
-    cost = None if algorithm.cost is None else _cheaper(algorithm, algorithm.cost, home)
+    result = with_pass(
+        algorithm, f"{where} cannot keep parts of it at home", lambda inner: _add_kept_leaves(inner, home)
+    )
+    result.local(0, NO_SETTINGS)  # so that it is refused before anything is written
+    cost = None if algorithm.cost is None else _cost_without(algorithm, algorithm.cost, home)
     return replace(
-        found, init=init, fold=replace(algorithm.fold, like=like), personal=_own(algorithm.personal), cost=cost
+        result,
+        init=init,
+        fold=replace(algorithm.fold, like=like),
+        personal=_personal_model(algorithm.personal),
+        cost=cost,
     )
 
 
-def _keeping(inner: LocalPass, home: Names) -> LocalPass:
-    return replace(inner, keep=either(inner.keep, home))
+def _add_kept_leaves(inner: LocalPass, home: Names) -> LocalPass:
+    return replace(inner, keep=leaf_union(inner.keep, home))
 
 
-def _own(inner: Callable[[Tree, Slots], Tree] | None) -> Callable[[Tree, Slots], Tree]:
+def _personal_model(inner: Callable[[Tree, Slots], Tree] | None) -> Callable[[Tree, Slots], Tree]:
     if inner is None or inner is own_leaves:
         return own_leaves
     return lambda params, memory: inner(own_leaves(params, memory), memory)
 
 
-def _cheaper(
-    algorithm: Algorithm, price: Callable[[ServerState, Assignments, Ints], Cost], home: Names
+def _cost_without(
+    algorithm: Algorithm, own_cost: Callable[[ServerState, Assignments, Ints], Cost], home: Names
 ) -> Callable[[ServerState, Assignments, Ints], Cost]:
     """An algorithm's own price without the bytes of what stays home."""
 
-    def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
-        whole = price(server, asked, samples)
+    def cost(server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
+        whole = own_cost(server, assignments, samples)
         down = tree_nbytes({n: v for n, v in server.params.items() if home(n)})
         like = algorithm.fold.like(server)
         up = tree_nbytes({n: like[n] for n in server.params if home(n) and n in like})
-        less = np.maximum(whole.bytes_down - down, 0.0), np.maximum(whole.bytes_up - up, 0.0)
-        return replace(whole, bytes_down=less[0], bytes_up=less[1])
+        reduced = np.maximum(whole.bytes_down - down, 0.0), np.maximum(whole.bytes_up - up, 0.0)
+        return replace(whole, bytes_down=reduced[0], bytes_up=reduced[1])
 
     return cost
 
 
-def _named(params: Tree) -> str:
+def _name_list(params: Tree) -> str:
     names = list(params)
-    return ", ".join(names[:_SHOWN]) + (" and others" if len(names) > _SHOWN else "")
+    return ", ".join(names[:_MAX_NAMES]) + (" and others" if len(names) > _MAX_NAMES else "")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from fedfleet.core.errors import BadInput, blaming
+from fedfleet.core.errors import BadInput, error_context
 from fedfleet.core.parts import Algorithm, Loss
-from fedfleet.core.passes import NO_SETTINGS, Batch, Carried, LocalPass, Tensors
+from fedfleet.core.passes import NO_SETTINGS, Batch, Carry, LocalPass, Tensors
 from fedfleet.learn.composition import with_pass
 
 
@@ -16,14 +16,14 @@ def with_loss(algorithm: Algorithm, loss: Loss) -> Algorithm:
     """The algorithm whose clients train by this loss, in every stage of their pass and when they tune."""
 
     def objective(
-        forward: Callable[[Tensors, Any], Any], params: Tensors, second: Tensors, carried: Carried, batch: Batch
+        forward: Callable[[Tensors, Any], Any], params: Tensors, second: Tensors, carried: Carry, batch: Batch
     ) -> Any:
         del second, carried
         outputs = forward(params, batch.x)
-        with blaming("your loss function"):
-            return batch.apart(loss.of, outputs) if loss.joint else batch.mean(loss.of(outputs, batch.y))
+        with error_context("your loss function"):
+            return batch.apart(loss.compute, outputs) if loss.joint else batch.mean(loss.compute(outputs, batch.y))
 
-    def more(inner: LocalPass) -> LocalPass:
+    def set_objective(inner: LocalPass) -> LocalPass:
         if inner.objective is not None:
             raise BadInput(
                 f"loss: {algorithm.name!r} trains by an objective of its own, so that it cannot take yours; leave `loss` out, "
@@ -31,17 +31,19 @@ def with_loss(algorithm: Algorithm, loss: Loss) -> Algorithm:
             )
         second = inner.second
         if second is not None and second.own is not None:
-            second = replace(second, own=more(second.own))
-        return replace(inner, objective=objective, second=second, then=None if inner.then is None else more(inner.then))
+            second = replace(second, own=set_objective(second.own))
+        return replace(
+            inner, objective=objective, second=second, then=None if inner.then is None else set_objective(inner.then)
+        )
 
-    found = with_pass(algorithm, "it cannot take a loss of your own; leave `loss` out", more)
-    found.local(0, NO_SETTINGS)  # so that it is refused before anything is written
+    result = with_pass(algorithm, "it cannot take a loss of your own; leave `loss` out", set_objective)
+    result.local(0, NO_SETTINGS)  # so that it is refused before anything is written
     tune = algorithm.tune
     if tune is None:
-        return found
+        return result
 
-    def tuned(client: int) -> LocalPass | None:
+    def tune_with_loss(client: int) -> LocalPass | None:
         inner = tune(client)
-        return None if inner is None else more(inner)
+        return None if inner is None else set_objective(inner)
 
-    return replace(found, tune=tuned)
+    return replace(result, tune=tune_with_loss)

@@ -24,12 +24,12 @@ from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Ints, ServerState
 from fedfleet.core.rng import hash_keys
 from fedfleet.core.trees import Tree
-from fedfleet.learn.submodels import Cut, Cuts, cut_of, cut_off, sliced
+from fedfleet.learn.submodels import Cut, Cuts, cut_of, cut_off, with_slices
 
 MODEL_COPIES = 4.0  # in a device's memory: weights, gradients, what was offered, and one of the optimiser's
 _MEGABYTE = 2.0**20
-_DRAWN = "widths/drawn"  # how many models were made: the address of the widths that are drawn next
-_MOST = 16  # widths: each has stacks and, on a server, a mask of its own
+_DRAW_COUNT = "widths/drawn"  # how many models were made: the address of the widths that are drawn next
+_MAX_WIDTHS = 16  # widths: each has stacks and, on a server, a mask of its own
 
 
 def heterofl_widths(
@@ -53,16 +53,16 @@ def heterofl_widths(
 
     @cache
     def levels() -> Ints:
-        widest = _widest(cuts(), fleet, _batch(algorithm))
+        widest = _widest_levels(cuts(), fleet, _batch(algorithm))
         if assign == "memory":
             return widest
-        luck = hash_keys(fleet.seed, "widths", fleet.keys)
-        dealt = np.empty(len(luck), np.int64)
-        dealt[np.argsort(luck, kind="stable")] = np.arange(len(luck)) % len(widths)
-        return np.maximum(dealt, widest)
+        hashes = hash_keys(fleet.seed, "widths", fleet.keys)
+        assigned = np.empty(len(hashes), np.int64)
+        assigned[np.argsort(hashes, kind="stable")] = np.arange(len(hashes)) % len(widths)
+        return np.maximum(assigned, widest)
 
-    found = sliced(algorithm, cuts, lambda server, clients: levels()[clients])
-    return replace(found, name="heterofl", init=_begun(algorithm, lambda: cuts()[levels().min()]))
+    result = with_slices(algorithm, cuts, lambda server, clients: levels()[clients])
+    return replace(result, name="heterofl", init=_initial_state(algorithm, lambda: cuts()[levels().min()]))
 
 
 def ordered_dropout(
@@ -82,43 +82,44 @@ def ordered_dropout(
     'fjord'
     """
     cuts = _cuts(widths, fleet)
-    widest = cache(lambda: _widest(cuts(), fleet, _batch(algorithm)))
+    widest = cache(lambda: _widest_levels(cuts(), fleet, _batch(algorithm)))
 
     def level_of(server: ServerState, clients: Ints) -> Ints:
-        most = widest()[clients]
-        luck = hash_keys(fleet.seed, "fjord", fleet.keys[clients], int(server.extra[_DRAWN][0]))
-        return most + (luck % (len(widths) - most).astype(np.uint64)).astype(np.int64)
+        first_level = widest()[clients]
+        hashes = hash_keys(fleet.seed, "fjord", fleet.keys[clients], int(server.extra[_DRAW_COUNT][0]))
+        return first_level + (hashes % (len(widths) - first_level).astype(np.uint64)).astype(np.int64)
 
     def init(params: Tree) -> ServerState:
-        first = _begun(algorithm, lambda: cuts()[widest().min()])(params)
-        return ServerState(first.params, {**first.extra, _DRAWN: np.zeros(1, np.int64)})
+        state = _initial_state(algorithm, lambda: cuts()[widest().min()])(params)
+        return ServerState(state.params, {**state.extra, _DRAW_COUNT: np.zeros(1, np.int64)})
 
     def tick(server: ServerState) -> ServerState:
         before = server if algorithm.tick is None else algorithm.tick(server)
-        return ServerState(before.params, {**before.extra, _DRAWN: server.extra[_DRAWN] + 1})
+        return ServerState(before.params, {**before.extra, _DRAW_COUNT: server.extra[_DRAW_COUNT] + 1})
 
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
         after = algorithm.apply(server, aggregate)
-        return ServerState(after.params, {**after.extra, _DRAWN: tick(server).extra[_DRAWN]})
+        return ServerState(after.params, {**after.extra, _DRAW_COUNT: tick(server).extra[_DRAW_COUNT]})
 
-    found = sliced(replace(algorithm, init=init, apply=apply, tick=tick), cuts, level_of, changes=True)
-    return replace(found, name="fjord")
+    result = with_slices(replace(algorithm, init=init, apply=apply, tick=tick), cuts, level_of, changes=True)
+    return replace(result, name="fjord")
 
 
-def _begun(algorithm: Algorithm, widest: Callable[[], Cut]) -> Callable[[Tree], ServerState]:
+def _initial_state(algorithm: Algorithm, widest: Callable[[], Cut]) -> Callable[[Tree], ServerState]:
     """The beginning of a run in which nobody has a wider slice than this one."""
     return lambda params: algorithm.init(cut_off(params, widest()))
 
 
 def _cuts(widths: list[float], fleet: FleetFacts) -> Cuts:
     """The widths as a person lists them, widest first, and the whole model behind them all; made when they are first needed."""
-    if not 1 <= len(widths) <= _MOST or sorted(set(widths), reverse=True) != list(widths):
+    if not 1 <= len(widths) <= _MAX_WIDTHS or sorted(set(widths), reverse=True) != list(widths):
         raise BadInput(
-            f"algorithm.widths: {widths} must be 1 to {_MOST} different shares of the width, the widest first, such as [1.0, 0.5]"
+            f"algorithm.widths: {widths} must be 1 to {_MAX_WIDTHS} different shares of the width, the widest "
+            f"first, such as [1.0, 0.5]"
         )
 
     @cache
-    def found() -> tuple[Cut, ...]:
+    def all_cuts() -> tuple[Cut, ...]:
         if fleet.model is None:
             raise BadInput(
                 "algorithm: how the model is sliced follows from its task, which is known in a run; give fleet=FleetFacts(model=..)"
@@ -127,19 +128,19 @@ def _cuts(widths: list[float], fleet: FleetFacts) -> Cuts:
         return tuple(cut_of(fleet.model(w), whole, w) for w in (*widths, 1.0))
 
     if fleet.model is not None:
-        found()  # so that a model that cannot be sliced is refused before anything is written
-    return found
+        all_cuts()  # so that a model that cannot be sliced is refused before anything is written
+    return all_cuts
 
 
-def _widest(cuts: tuple[Cut, ...], fleet: FleetFacts, batch: int) -> Ints:
+def _widest_levels(cuts: tuple[Cut, ...], fleet: FleetFacts, batch: int) -> Ints:
     """For each client the place of the widest slice that its memory holds, or of the narrowest if it holds none."""
     n, levels = len(fleet.keys), len(cuts) - 1
     if fleet.memory_mb is None:
         return np.zeros(n, np.int64)
     need = np.array([4.0 * (MODEL_COPIES * c.size + batch * c.activations) for c in cuts[:-1]]) * fleet.byte_scale
     memory = fleet.memory_mb(np.arange(n)) * _MEGABYTE
-    small = need[None, :] > memory[:, None]  # unknown memory is enough
-    return np.minimum(small.sum(1), levels - 1)
+    too_small = need[None, :] > memory[:, None]  # unknown memory is enough
+    return np.minimum(too_small.sum(1), levels - 1)
 
 
 def _batch(algorithm: Algorithm) -> int:

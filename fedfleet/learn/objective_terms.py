@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fedfleet.core.limits import NonNegative
 from fedfleet.core.parts import Algorithm
-from fedfleet.core.passes import GradientTerm, LocalPass, Pull
+from fedfleet.core.passes import GradientTerm, LocalPass, ProximalTerm
 from fedfleet.learn.composition import with_pass
 
 
@@ -15,14 +15,14 @@ def proximal(algorithm: Algorithm, *, mu: NonNegative = 0.01) -> Algorithm:
 
     Li et al. 2020. The squared norm, as printed there; some published code leaves the square out.
     """
-    return replace(with_term(algorithm, Pull(mu)), name="fedprox")
+    return replace(with_term(algorithm, ProximalTerm(mu)), name="fedprox")
 
 
 def with_term(algorithm: Algorithm, term: GradientTerm) -> Algorithm:
     """The algorithm whose clients add one more term to their gradient, in every stage of their pass."""
 
-    def more(inner: LocalPass) -> LocalPass:
-        then = None if inner.then is None else more(inner.then)
+    def add_term(inner: LocalPass) -> LocalPass:
+        then = None if inner.then is None else add_term(inner.then)
         return replace(inner, terms=(*inner.terms, term), then=then)
 
-    return with_pass(algorithm, "no term can be added to it", more)
+    return with_pass(algorithm, "no term can be added to it", add_term)

@@ -64,7 +64,7 @@ def adam(
     return Optimiser(init, update)
 
 
-def named(name: OptimiserName, *, momentum: float, weight_decay: float) -> Optimiser:
+def build_optimiser(name: OptimiserName, *, momentum: float, weight_decay: float) -> Optimiser:
     """The optimiser of this name."""
     match name:
         case "sgd":

@@ -13,54 +13,54 @@ from fedfleet.core.records import Assignments, Context, Cost, Ints, Report, Serv
 from fedfleet.core.task_cost import cost_of
 
 
-def overridden(algorithm: Algorithm, variants: tuple[tuple[Ints, Algorithm], ...], clients: int) -> Algorithm:
+def with_variants(algorithm: Algorithm, variants: tuple[tuple[Ints, Algorithm], ...], clients: int) -> Algorithm:
     """The algorithm in which the listed clients are offered, train and cost what their variant says; a later variant wins."""
     if any(variant.adapt != algorithm.adapt for _, variant in variants):
         raise BadInput(
             f"override: clients of {algorithm.name!r} share one model, and a setting here would give some of them another; set it "
             "in [algorithm], for everybody"
         )
-    everyone = (algorithm, *(variant for _, variant in variants))
-    which = np.zeros(clients, np.int64)
+    algorithms = (algorithm, *(variant for _, variant in variants))
+    variant_of = np.zeros(clients, np.int64)
     for i, (members, _) in enumerate(variants, start=1):
-        which[members] = i
+        variant_of[members] = i
 
     def local(client: int, settings: Settings) -> Pass:
-        return everyone[which[client]].local(client, settings)
+        return algorithms[variant_of[client]].local(client, settings)
 
     def offer(server: ServerState, client: int, settings: Settings) -> Offer:
-        return everyone[which[client]].offer(server, client, settings)
+        return algorithms[variant_of[client]].offer(server, client, settings)
 
-    def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
-        own = cost_of(algorithm, server, asked, samples)
+    def cost(server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
+        base_cost = cost_of(algorithm, server, assignments, samples)
         names = ("samples", "bytes_down", "bytes_up", "batches")
-        total = {n: _column(own, n, len(samples)).copy() for n in names}
-        for i, variant in enumerate(everyone[1:], start=1):
-            mine = np.flatnonzero(which[asked.clients] == i)
-            if len(mine):
-                other = cost_of(variant, server, asked.only(mine), samples[mine])
+        total = {n: _column(base_cost, n, len(samples)).copy() for n in names}
+        for i, variant in enumerate(algorithms[1:], start=1):
+            rows = np.flatnonzero(variant_of[assignments.clients] == i)
+            if len(rows):
+                variant_cost = cost_of(variant, server, assignments.only(rows), samples[rows])
                 for name, column in total.items():
-                    column[mine] = _column(other, name, len(mine))
+                    column[rows] = _column(variant_cost, name, len(rows))
         return Cost(**total)
 
     def accept(server: ServerState, report: Report, context: Context) -> Report:
-        own = everyone[which[report.client]].accept
-        return report if own is None else own(server, report, context)
+        accept_variant = algorithms[variant_of[report.client]].accept
+        return report if accept_variant is None else accept_variant(server, report, context)
 
     def tune(client: int) -> LocalPass | None:
-        own = everyone[which[client]].tune
-        return None if own is None else own(client)
+        tune_variant = algorithms[variant_of[client]].tune
+        return None if tune_variant is None else tune_variant(client)
 
-    decodes = any(one.accept is not None for one in everyone)
-    priced = any(one.cost is not None for one in everyone)
+    decodes = any(one.accept is not None for one in algorithms)
+    priced = any(one.cost is not None for one in algorithms)
     return replace(
         algorithm,
         local=local,
         offer=offer,
         cost=cost if priced else None,
         accept=accept if decodes else None,
-        tune=tune if any(one.tune is not None for one in everyone) else None,
-        priced_by_value=any(one.priced_by_value for one in everyone),
+        tune=tune if any(one.tune is not None for one in algorithms) else None,
+        priced_by_value=any(one.priced_by_value for one in algorithms),
     )
 
 

@@ -13,18 +13,18 @@ from annotated_types import Ge, Le
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Epochs, NonNegative, Positive
-from fedfleet.core.part_facts import ModelOf, names_alone
+from fedfleet.core.part_facts import ModelOf, default_model_facts
 from fedfleet.core.parts import Algorithm
-from fedfleet.core.passes import KEPT, NO_SETTINGS, SECOND, BatchPlan, LocalPass, Passed, Pull, Second
+from fedfleet.core.passes import KEPT, NO_SETTINGS, SECOND, BatchPlan, LocalPass, Passed, ProximalTerm, SecondModel
 from fedfleet.core.records import Slots
 from fedfleet.core.trees import Tree
 from fedfleet.learn.composition import with_pass
-from fedfleet.learn.local_parameters import Leaves, at_home
+from fedfleet.learn.local_parameters import Leaves, keep_leaves_local
 
 HeadEpochs = Annotated[int, Ge(0), Le(10_000)]
 
 
-def fine_tuned(algorithm: Algorithm, *, tune_epochs: Epochs = 5, tune_lr: Positive | None = None) -> Algorithm:
+def with_fine_tuning(algorithm: Algorithm, *, tune_epochs: Epochs = 5, tune_lr: Positive | None = None) -> Algorithm:
     """FT: before it is judged, each client trains the model that it would use on its own training data, once more.
 
     Chen et al. 2023 (FS-REAL): 5 epochs. All leaves, with the optimiser and the batches of the federation and its learning rate
@@ -42,17 +42,17 @@ def fine_tuned(algorithm: Algorithm, *, tune_epochs: Epochs = 5, tune_lr: Positi
         )
 
     def tune(client: int) -> LocalPass:
-        first = algorithm.local(client, NO_SETTINGS)
-        if not isinstance(first, LocalPass):
+        local = algorithm.local(client, NO_SETTINGS)
+        if not isinstance(local, LocalPass):
             raise BadInput(f"{algorithm.name} has an opaque local pass, so it cannot be fine-tuned")
-        batches = BatchPlan(first.batches.size, tune_epochs)
-        return LocalPass(first.optimiser, batches, rate=first.rate if tune_lr is None else tune_lr)
+        batches = BatchPlan(local.batches.size, tune_epochs)
+        return LocalPass(local.optimiser, batches, rate=local.rate if tune_lr is None else tune_lr)
 
     tune(0)  # so that it is refused before anything is written
     return replace(algorithm, name="ft", tune=tune)
 
 
-def with_own_head(algorithm: Algorithm, *, head: str | None = None, model: ModelOf = names_alone) -> Algorithm:
+def with_own_head(algorithm: Algorithm, *, head: str | None = None, model: ModelOf = default_model_facts) -> Algorithm:
     """FedPer: the head stays home; body and own head are trained together, and only the body is shared.
 
     Arivazhagan et al. 2019: w_b <- mean of w_b,k after SGD on F_k(w_b, h_k). Read accuracy_clients: the server's
@@ -62,11 +62,11 @@ def with_own_head(algorithm: Algorithm, *, head: str | None = None, model: Model
     >>> [with_own_head(fedavg()).local(0, {}).keep(name) for name in ("body.bias", "head.bias")]
     [False, True]
     """
-    return replace(_headless(algorithm, _head(head, model)), name="fedper")
+    return replace(_with_local_head(algorithm, _head_leaves(head, model)), name="fedper")
 
 
-def head_then_body(
-    algorithm: Algorithm, *, head_epochs: HeadEpochs = 10, head: str | None = None, model: ModelOf = names_alone
+def train_head_then_body(
+    algorithm: Algorithm, *, head_epochs: HeadEpochs = 10, head: str | None = None, model: ModelOf = default_model_facts
 ) -> Algorithm:
     """FedRep: first the own head with the body frozen, then the body with the head frozen; only the body is shared.
 
@@ -79,26 +79,26 @@ def head_then_body(
     >>> [(stage.batches.epochs, stage.train("head.bias")) for stage in found.stages()]
     [(10, True), (1, False)]
     """
-    home = _head(head, model)
+    head_leaves = _head_leaves(head, model)
 
-    def more(inner: LocalPass) -> LocalPass:
-        body = replace(inner, train=replace(home, others=True, within=inner.train))
+    def add_stages(inner: LocalPass) -> LocalPass:
+        body = replace(inner, train=replace(head_leaves, others=True, within=inner.train))
         if not head_epochs:  # no stage that does nothing: orders of batches are numbered by stage
             return body
-        own = BatchPlan(inner.batches.size, head_epochs)
-        return replace(inner, train=replace(home, within=inner.train), batches=own, then=body)
+        head_batches = BatchPlan(inner.batches.size, head_epochs)
+        return replace(inner, train=replace(head_leaves, within=inner.train), batches=head_batches, then=body)
 
-    found = with_pass(_headless(algorithm, home), "it cannot be trained in two stages", more)
-    return replace(found, name="fedrep")
+    result = with_pass(_with_local_head(algorithm, head_leaves), "it cannot be trained in two stages", add_stages)
+    return replace(result, name="fedrep")
 
 
-def body_alone(
+def train_body_only(
     algorithm: Algorithm,
     *,
     tune_epochs: Epochs = 5,
     tune_lr: Positive | None = None,
     head: str | None = None,
-    model: ModelOf = names_alone,
+    model: ModelOf = default_model_facts,
 ) -> Algorithm:
     """FedBABU: the head stays as it began, for everyone; clients train the body, and tune the whole model to be judged.
 
@@ -110,18 +110,18 @@ def body_alone(
     >>> found.local(0, {}).train("head.bias"), found.tune(0).train
     (False, None)
     """
-    home = _head(head, model)
+    head_leaves = _head_leaves(head, model)
 
-    def more(inner: LocalPass) -> LocalPass:
-        body = replace(home, others=True, within=inner.train)
-        return replace(inner, train=body, after=(*inner.after, _Forget(home)))
+    def freeze_head(inner: LocalPass) -> LocalPass:
+        body = replace(head_leaves, others=True, within=inner.train)
+        return replace(inner, train=body, after=(*inner.after, _SharedLeafFilter(head_leaves)))
 
-    found = with_pass(_headless(algorithm, home), "its head cannot be frozen", more)
-    tuned = fine_tuned(found, tune_epochs=tune_epochs, tune_lr=tune_lr)
+    result = with_pass(_with_local_head(algorithm, head_leaves), "its head cannot be frozen", freeze_head)
+    tuned = with_fine_tuning(result, tune_epochs=tune_epochs, tune_lr=tune_lr)
     return replace(tuned, name="fedbabu", personal=algorithm.personal)
 
 
-def with_own_norms(algorithm: Algorithm, *, model: ModelOf = names_alone) -> Algorithm:
+def with_own_norms(algorithm: Algorithm, *, model: ModelOf = default_model_facts) -> Algorithm:
     """FedBN: layers that normalise stay home, with their statistics; everything else is shared.
 
     Li et al. 2021. Read accuracy_clients: the server's normalisation stays as it was at the start.
@@ -130,8 +130,11 @@ def with_own_norms(algorithm: Algorithm, *, model: ModelOf = names_alone) -> Alg
     >>> [with_own_norms(fedavg()).local(0, {}).keep(name) for name in ("conv.bias", "norm1.bias")]
     [False, True]
     """
-    none = "fedbn: this model has no layer that normalises, such as BatchNorm; use fedavg, or a model that has, such as resnet18_gn"
-    return replace(at_home(algorithm, Leaves(model().norms), "fedbn", none), name="fedbn")
+    no_match = (
+        "fedbn: this model has no layer that normalises, such as BatchNorm; "
+        "use fedavg, or a model that has, such as resnet18_gn"
+    )
+    return replace(keep_leaves_local(algorithm, Leaves(model().norms), "fedbn", no_match), name="fedbn")
 
 
 def with_own_model(algorithm: Algorithm, *, lam: NonNegative = 0.1) -> Algorithm:
@@ -145,42 +148,48 @@ def with_own_model(algorithm: Algorithm, *, lam: NonNegative = 0.1) -> Algorithm
     (Pull(mu=0.1),)
     """
 
-    def more(inner: LocalPass) -> LocalPass:
+    def add_own_model(inner: LocalPass) -> LocalPass:
         if inner.second is not None:
             raise BadInput(
                 f"{algorithm.name!r} has a second model already, so that it cannot have Ditto's; use ditto alone"
             )
-        own = LocalPass(
-            inner.optimiser, inner.batches, inner.rate, (Pull(lam),), inner.objective, inner.train, weigh=inner.weigh
+        own_pass = LocalPass(
+            inner.optimiser,
+            inner.batches,
+            inner.rate,
+            (ProximalTerm(lam),),
+            inner.objective,
+            inner.train,
+            weigh=inner.weigh,
         )
-        return replace(inner, second=Second(_as_offered, own))
+        return replace(inner, second=SecondModel(_same_model, own_pass))
 
-    found = with_pass(algorithm, "it cannot have a second model", more)
-    return replace(found, name="ditto", personal=_second_model)
+    result = with_pass(algorithm, "it cannot have a second model", add_own_model)
+    return replace(result, name="ditto", personal=_second_model)
 
 
 @dataclass(frozen=True, slots=True)
-class _Forget:
+class _SharedLeafFilter:
     """After a pass: what everyone has alike need not be remembered."""
 
     home: Leaves
 
-    def __call__(self, done: Passed) -> Passed:
-        kept = {n: v for n, v in done.memory.get(KEPT, {}).items() if not self.home(n)}
-        others = {slot: tree for slot, tree in done.memory.items() if slot != KEPT}
-        return replace(done, memory={**others, KEPT: kept} if kept else others)
+    def __call__(self, passed: Passed) -> Passed:
+        kept = {n: v for n, v in passed.memory.get(KEPT, {}).items() if not self.home(n)}
+        others = {slot: tree for slot, tree in passed.memory.items() if slot != KEPT}
+        return replace(passed, memory={**others, KEPT: kept} if kept else others)
 
 
-def _head(said: str | None, model: ModelOf) -> Leaves:
-    return Leaves((said if said is not None else model().head,))
+def _head_leaves(pattern: str | None, model: ModelOf) -> Leaves:
+    return Leaves((pattern if pattern is not None else model().head,))
 
 
-def _headless(algorithm: Algorithm, home: Leaves) -> Algorithm:
-    none = f"algorithm.head = {home.patterns[0]!r} matches no leaf of this model"
-    return at_home(algorithm, home, "algorithm.head", none)
+def _with_local_head(algorithm: Algorithm, home: Leaves) -> Algorithm:
+    no_match = f"algorithm.head = {home.patterns[0]!r} matches no leaf of this model"
+    return keep_leaves_local(algorithm, home, "algorithm.head", no_match)
 
 
-def _as_offered(model: Tree) -> Tree:
+def _same_model(model: Tree) -> Tree:
     return model
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from annotated_types import Ge, Lt
 from numpy.typing import NDArray
 
-from fedfleet.core.aggregation import Collected, Entry, Fold
+from fedfleet.core.aggregation import CollectedReports, Entry, Fold
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Natural, Positive
 from fedfleet.core.parts import Algorithm
@@ -43,7 +43,7 @@ def median() -> Fold:
         n = ordered.shape[1]
         return 0.5 * (ordered[:, (n - 1) // 2] + ordered[:, n // 2])
 
-    return replace(mean(), combine=_sorted_elements(middle))
+    return replace(mean(), combine=_combine_sorted(middle))
 
 
 def trimmed_mean(share: Trim = 0.25) -> Fold:
@@ -55,12 +55,12 @@ def trimmed_mean(share: Trim = 0.25) -> Fold:
     [3.0]
     """
 
-    def inner(ordered: NDArray[np.float64]) -> NDArray[np.float64]:
+    def trim(ordered: NDArray[np.float64]) -> NDArray[np.float64]:
         n = ordered.shape[1]
         cut = min(math.ceil(share * n - 1e-9), (n - 1) // 2)
         return ordered[:, cut : n - cut].mean(1)
 
-    return replace(mean(), combine=_sorted_elements(inner))
+    return replace(mean(), combine=_combine_sorted(trim))
 
 
 def norm_bound(limit: Positive = 1.0) -> Fold:
@@ -83,7 +83,7 @@ def krum(f: Natural = 1) -> Fold:
     >>> combined(krum(1), [[1.0], [1.1], [1.2], [0.5], [90.0]])
     [1.1]
     """
-    return replace(mean(), combine=_nearest(f, 1), least=2 * f + 3)
+    return replace(mean(), combine=_mean_of_nearest(f, 1), least=2 * f + 3)
 
 
 def multi_krum(f: Natural = 1, m: Count | None = None) -> Fold:
@@ -94,29 +94,31 @@ def multi_krum(f: Natural = 1, m: Count | None = None) -> Fold:
     >>> combined(multi_krum(1), [[1.0], [1.0], [1.5], [0.5], [90.0]])
     [1.0]
     """
-    return replace(mean(), combine=_nearest(f, m), least=max(2 * f + 3, m or 1))
+    return replace(mean(), combine=_mean_of_nearest(f, m), least=max(2 * f + 3, m or 1))
 
 
-def folded_by(algorithm: Algorithm, fold: Fold) -> Algorithm:
+def with_fold(algorithm: Algorithm, fold: Fold) -> Algorithm:
     """The algorithm whose reports are combined by this fold; what a report holds stays the algorithm's own affair.
 
     A fold that collects can only stand in for a plain mean; one that streams goes around every fold that streams.
     """
     inner = algorithm.fold
-    why = _not_plain(inner) if not fold.streams else None if inner.streams else "combines reports in a way of its own"
-    if why is None and (fold.clip is not None or not fold.streams):
-        why = inner.intact
-    if why is not None:
+    reason = (
+        _why_not_plain(inner) if not fold.streams else None if inner.streams else "combines reports in a way of its own"
+    )
+    if reason is None and (fold.clip is not None or not fold.streams):
+        reason = inner.intact
+    if reason is not None:
         raise BadInput(
-            f"algorithm.fold: {algorithm.name!r} {why}, which no other fold can stand in for; leave `fold` out"
+            f"algorithm.fold: {algorithm.name!r} {reason}, which no other fold can stand in for; leave `fold` out"
         )
-    chosen = replace(inner, combine=fold.combine, clip=fold.clip, least=max(inner.least, fold.least))
+    new_fold = replace(inner, combine=fold.combine, clip=fold.clip, least=max(inner.least, fold.least))
     if fold.streams and fold.clip is None:  # the mean itself: what it was given counts
-        chosen = replace(chosen, bound=fold.bound, total_weight=fold.total_weight)
-    return replace(algorithm, fold=chosen)
+        new_fold = replace(new_fold, bound=fold.bound, total_weight=fold.total_weight)
+    return replace(algorithm, fold=new_fold)
 
 
-def _not_plain(fold: Fold) -> str | None:
+def _why_not_plain(fold: Fold) -> str | None:
     """Why a fold is more than a mean, in words; None if it is not."""
     if not fold.streams:
         return "combines reports in a way of its own"
@@ -126,11 +128,11 @@ def _not_plain(fold: Fold) -> str | None:
         return "weighs reports by how late they are"
     if fold.partial:
         return "weighs each element by who trained it"
-    found = tried(fold)
-    return "adds up parts of reports, or several sums" if found.sum or found.parts is not None else None
+    entry = sample_entry(fold)
+    return "adds up parts of reports, or several sums" if entry.sum or entry.parts is not None else None
 
 
-def tried(fold: Fold) -> Entry:
+def sample_entry(fold: Fold) -> Entry:
     """How a fold would let in a report of weight 1 that took one step."""
     stats: dict[str, float] = dict.fromkeys(_STATS, 1.0)
     try:
@@ -139,31 +141,31 @@ def tried(fold: Fold) -> Entry:
         return Entry(1.0)
 
 
-def _sorted_elements(choose: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Callable[[Collected], Tree]:
+def _combine_sorted(choose: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Callable[[CollectedReports], Tree]:
     """Combine element by element: `choose` gets rows of sorted values, one for each element."""
 
-    def combine(inside: Collected) -> Tree:
-        found: Tree = {}
-        for name, first in inside[0][0].update.items():
+    def combine(collected: CollectedReports) -> Tree:
+        result: Tree = {}
+        for name, first in collected[0][0].update.items():
             if not np.issubdtype(first.dtype, np.floating):
                 continue
-            rows = [report.update[name].reshape(-1) for report, _ in inside]
+            rows = [report.update[name].reshape(-1) for report, _ in collected]
             out = np.empty(first.size, np.float32)
             for a in range(0, first.size, _BLOCK):
                 block = np.stack([row[a : a + _BLOCK] for row in rows], axis=1)
                 block.sort(axis=1)
                 out[a : a + _BLOCK] = choose(block.astype(np.float64))
-            found[name] = out.reshape(first.shape)
-        return found
+            result[name] = out.reshape(first.shape)
+        return result
 
     return combine
 
 
-def _nearest(f: int, m: int | None) -> Callable[[Collected], Tree]:
+def _mean_of_nearest(f: int, m: int | None) -> Callable[[CollectedReports], Tree]:
     """The plain mean of the m reports with the smallest scores."""
 
-    def combine(inside: Collected) -> Tree:
-        reports = [report.update for report, _ in inside]
+    def combine(collected: CollectedReports) -> Tree:
+        reports = [report.update for report, _ in collected]
         names = [n for n, v in reports[0].items() if np.issubdtype(v.dtype, np.floating)]
         scores = _scores([[r[n].reshape(-1) for n in names] for r in reports], f)
         best = np.sort(np.argsort(scores, kind="stable")[: max(1, len(reports) - f) if m is None else m])
@@ -181,15 +183,15 @@ def _scores(reports: list[list[NDArray[Any]]], f: int) -> NDArray[np.float32]:
         for a in range(0, reports[0][leaf].size, _WIDE):
             block = np.stack([r[leaf][a : a + _WIDE] for r in reports]).astype(np.float64)
             gram += block @ block.T
-    own = np.diag(gram)
-    apart = np.maximum(own[:, None] + own[None, :] - 2.0 * gram, 0.0)
-    np.fill_diagonal(apart, np.inf)
-    near = np.sort(apart, axis=1)[:, : max(1, n - f - 2)]
+    squares = np.diag(gram)
+    distances = np.maximum(squares[:, None] + squares[None, :] - 2.0 * gram, 0.0)
+    np.fill_diagonal(distances, np.inf)
+    nearest = np.sort(distances, axis=1)[:, : max(1, n - f - 2)]
     # Single precision: the last bits of a product, which threads may change, decide nothing.
-    return near.sum(1).astype(np.float32)
+    return nearest.sum(1).astype(np.float32)
 
 
-def combined(fold: Fold, updates: list[list[float]]) -> list[float]:
+def combine_updates(fold: Fold, updates: list[list[float]]) -> list[float]:
     """What a fold makes of these updates, each of weight 1: for examples."""
     from fedfleet.core import aggregation
     from fedfleet.core.records import Report, ServerState
@@ -200,5 +202,5 @@ def combined(fold: Fold, updates: list[list[float]]) -> list[float]:
         aggregation.add(
             fold, acc, Report(i, i, {"w": np.array(update, np.float32)}, 1.0, {}), Context(0, 0.0, i, task=i)
         )
-    whole = aggregation.finish(fold, acc)
-    return [] if whole is None else [round(v, 6) for v in whole.mean["w"].tolist()]
+    aggregate = aggregation.finish(fold, acc)
+    return [] if aggregate is None else [round(v, 6) for v in aggregate.mean["w"].tolist()]

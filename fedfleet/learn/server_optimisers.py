@@ -114,14 +114,14 @@ def _adaptive(
     """m <- beta1 m + (1 - beta1) d; v <- second(v, d^2), from tau^2 on; the step is rate m / (sqrt(v) + tau)."""
 
     def steps(server: ServerState, change: Tree) -> tuple[Tree, Tree]:
-        kept: Tree = {}
-        found: Tree = {}
+        memory: Tree = {}
+        step: Tree = {}
         for n, d in change.items():
             m = beta1 * server.extra.get(f"first/{n}", 0.0) + (1 - beta1) * d
             v = second(server.extra.get(f"second/{n}", tau * tau), d * d)
-            kept |= {f"first/{n}": m, f"second/{n}": v}
-            found[n] = rate * m / (np.sqrt(v) + tau)
-        return kept, found
+            memory |= {f"first/{n}": m, f"second/{n}": v}
+            step[n] = rate * m / (np.sqrt(v) + tau)
+        return memory, step
 
     return with_rule(algorithm, steps)
 
@@ -130,8 +130,8 @@ def with_rule(algorithm: Algorithm, rule: Callable[[ServerState, Tree], tuple[Tr
     """The algorithm that adds what a rule makes of the mean update: `rule(server, mean)` gives what to remember, and the step."""
 
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
-        kept, step = rule(server, aggregate.mean)
-        moved = algorithm.apply(server, replace(aggregate, mean=step))
-        return replace(moved, extra={**moved.extra, **kept})
+        memory, step = rule(server, aggregate.mean)
+        new_state = algorithm.apply(server, replace(aggregate, mean=step))
+        return replace(new_state, extra={**new_state.extra, **memory})
 
     return replace(algorithm, apply=apply)

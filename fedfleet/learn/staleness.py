@@ -44,7 +44,7 @@ def staleness_weight(damping: Damping, a: float, b: int) -> Weight:
             return lambda tau: 1.0 / (a * max(tau - b, 0) + 1.0)
 
 
-def damped(
+def with_damping(
     algorithm: Algorithm,
     *,
     damping: Damping = "polynomial",
@@ -67,15 +67,17 @@ def damped(
     weight = staleness_weight(damping, a, b)
 
     def change(entry: Entry, context: Context) -> Entry:
-        by = weight(context.staleness)
+        factor = weight(context.staleness)
         if average == "fixed":
-            return entry._replace(factor=entry.factor * by)
-        return entry._replace(weight=entry.weight * by)
+            return entry._replace(factor=entry.factor * factor)
+        return entry._replace(weight=entry.weight * factor)
 
-    return replace(algorithm, name="stale_fedavg", fold=entering(algorithm, "late reports cannot be damped", change))
+    return replace(
+        algorithm, name="stale_fedavg", fold=change_entries(algorithm, "late reports cannot be damped", change)
+    )
 
 
-def stepping(
+def with_server_step(
     algorithm: Algorithm,
     *,
     server_lr: Positive = 1.0,
@@ -95,15 +97,15 @@ def stepping(
     >>> float(half.apply(ServerState({"w": np.zeros(1)}), Aggregate({"w": np.ones(1)}, 1.0, 1)).params["w"][0])
     0.5
     """
-    late = damped(algorithm, damping=damping, a=a, b=b, average=average)
+    damped_algorithm = with_damping(algorithm, damping=damping, a=a, b=b, average=average)
 
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
-        return algorithm.apply(server, scaled(aggregate, server_lr))
+        return algorithm.apply(server, scale_aggregate(aggregate, server_lr))
 
-    return replace(late, name="fedbuff", apply=apply)
+    return replace(damped_algorithm, name="fedbuff", apply=apply)
 
 
-def mixing(
+def with_mixing(
     algorithm: Algorithm,
     *,
     alpha: Annotated[float, Ge(1e-12), Le(1)] = 0.6,
@@ -123,35 +125,35 @@ def mixing(
     >>> mixing(fedavg()).accept(now, came, Context(1, 1.0, 0, start=start)).update["w"].tolist()
     [-2.0]
     """
-    steps = stepping(algorithm, server_lr=alpha, damping=damping, a=a, b=b)
+    steps = with_server_step(algorithm, server_lr=alpha, damping=damping, a=a, b=b)
 
     def accept(server: ServerState, report: Report, context: Context) -> Report:
-        known = report if algorithm.accept is None else algorithm.accept(server, report, context)
+        decoded = report if algorithm.accept is None else algorithm.accept(server, report, context)
         like = algorithm.fold.like(
             server
         )  # or a leaf that is too small would be stretched; what is missing the fold itself sees
-        odd = mismatch(known.update, {n: v for n, v in like.items() if n in known.update})
-        if odd is not None:
-            raise Refused(odd)
+        problem = mismatch(decoded.update, {n: v for n, v in like.items() if n in decoded.update})
+        if problem is not None:
+            raise Refused(problem)
         start = server.params if context.start is None else context.start
-        return replace(known, update=_from_now(known.update, start, server.params))
+        return replace(decoded, update=_relative_to_now(decoded.update, start, server.params))
 
     return replace(steps, name="fedasync", accept=accept)
 
 
-def _from_now(update: Tree, start: Tree, now: Tree) -> Tree:
+def _relative_to_now(update: Tree, start: Tree, now: Tree) -> Tree:
     """The way from the present model to where a client ended, given the way from its start."""
     return {
         n: v + (start[n] - now[n]) if n in now and np.issubdtype(v.dtype, np.floating) else v for n, v in update.items()
     }
 
 
-def entering(algorithm: Algorithm, otherwise: str, change: Callable[[Entry, Context], Entry]) -> Fold:
+def change_entries(algorithm: Algorithm, reason: str, change: Callable[[Entry, Context], Entry]) -> Fold:
     """The algorithm's fold in which every report enters otherwise; `otherwise` says what a fold that collects prevents."""
     inner = algorithm.fold
     if not inner.streams:
         raise BadInput(
-            f"{algorithm.name} has a fold that collects whole reports, so {otherwise}; use one that adds them up"
+            f"{algorithm.name} has a fold that collects whole reports, so {reason}; use one that adds them up"
         )
 
     def enter(weight: float, stats: Mapping[str, float], context: Context) -> Entry:
@@ -160,11 +162,11 @@ def entering(algorithm: Algorithm, otherwise: str, change: Callable[[Entry, Cont
     return replace(inner, enter=enter, ages=True)
 
 
-def scaled(aggregate: Aggregate, by: float) -> Aggregate:
+def scale_aggregate(aggregate: Aggregate, factor: float) -> Aggregate:
     """The aggregate with everything in it multiplied by a number."""
 
     def times(tree: Tree) -> Tree:
-        return {n: v * v.dtype.type(by) for n, v in tree.items()}
+        return {n: v * v.dtype.type(factor) for n, v in tree.items()}
 
     sums = {name: Mean(times(m.tree), m.weight, m.count) for name, m in aggregate.sums.items()}
     return Aggregate(times(aggregate.mean), aggregate.weight, aggregate.count, sums)

@@ -56,37 +56,37 @@ def cut_of(shape: ModelShape, whole: ModelShape, width: float) -> Cut:
     return Cut(width, shapes, index, parts, size, sum(shape.work.values()), shape.activations)
 
 
-def sliced(algorithm: Algorithm, cuts: Cuts, level_of: LevelOf, *, changes: bool = False) -> Algorithm:
+def with_slices(algorithm: Algorithm, cuts: Cuts, level_of: LevelOf, *, changes: bool = False) -> Algorithm:
     """The algorithm whose clients are offered, train and send a slice; `changes`: a client's width is another each time."""
-    offered: list[tuple[Offer, dict[int, Offer]]] = []  # of the newest model: a cohort shares one start for each width
+    offers: list[tuple[Offer, dict[int, Offer]]] = []  # of the newest model: a cohort shares one start for each width
 
     def offer(server: ServerState, client: int, settings: Settings) -> Offer:
         whole = algorithm.offer(server, client, settings)
-        if not offered or offered[0][0] is not whole:
-            offered[:] = [(whole, {})]
+        if not offers or offers[0][0] is not whole:
+            offers[:] = [(whole, {})]
         level = int(level_of(server, np.array([client]))[0])
-        known = offered[0][1]
-        if level not in known:
-            known[level] = replace(whole, params=_taken(whole.params, cuts()[level]))
-        return known[level]
+        by_level = offers[0][1]
+        if level not in by_level:
+            by_level[level] = replace(whole, params=_slice_params(whole.params, cuts()[level]))
+        return by_level[level]
 
     def accept(server: ServerState, report: Report, context: Context) -> Report:
-        cut = _fitting(cuts(), report.update)
+        cut = _matching_cut(cuts(), report.update)
         if cut is None:
             raise Refused("its leaves have the shapes of no width of the model")
         update = {n: _put_back(v, server.params[n].shape, cut.index[n]) for n, v in report.update.items()}
-        mine = replace(report, update=update, parts={n: p for n, p in cut.parts.items() if n in update} or None)
-        return mine if algorithm.accept is None else algorithm.accept(server, mine, context)
+        decoded = replace(report, update=update, parts={n: p for n, p in cut.parts.items() if n in update} or None)
+        return decoded if algorithm.accept is None else algorithm.accept(server, decoded, context)
 
-    def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
-        whole, known = cost_of(algorithm, server, asked, samples), cuts()
-        level = level_of(server, asked.clients)
-        size = np.array([c.size for c in known])[level] / known[-1].size
-        work = np.array([c.work for c in known])[level] / known[-1].work
+    def cost(server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
+        whole, all_cuts = cost_of(algorithm, server, assignments, samples), cuts()
+        level = level_of(server, assignments.clients)
+        size = np.array([c.size for c in all_cuts])[level] / all_cuts[-1].size
+        work = np.array([c.work for c in all_cuts])[level] / all_cuts[-1].work
         down, up = np.rint(whole.bytes_down * size), np.rint(whole.bytes_up * size)
         return replace(whole, samples=whole.samples * work, bytes_down=down, bytes_up=up)
 
-    narrow = _narrowing(cuts, changes)
+    narrow = _narrow_hook(cuts, changes)
     passes = with_pass(
         algorithm, "nobody can train a slice with it", lambda inner: replace(inner, before=(*inner.before, narrow))
     )
@@ -99,21 +99,21 @@ def cut_off(params: Tree, widest: Cut) -> Tree:
     Nobody would ever train them, and the model is judged whole: so it does what that slice does. Where someone trains them after
     all (an override with wider slices), they learn as units do whose outgoing weights begin at zero.
     """
-    found = dict(params)
+    result = dict(params)
     for name, inside in widest.parts.items():
         if inside.ndim > 1:
-            own = (
+            reachable = (
                 inside.reshape(len(inside), -1).any(1).reshape(-1, *(1,) * (inside.ndim - 1))
             )  # weights into the slice
-            found[name] = np.where(own & ~inside, np.zeros((), params[name].dtype), params[name])
-    return found
+            result[name] = np.where(reachable & ~inside, np.zeros((), params[name].dtype), params[name])
+    return result
 
 
-def _narrowing(cuts: Cuts, changes: bool) -> Before:
+def _narrow_hook(cuts: Cuts, changes: bool) -> Before:
     """What a client does first: see from what it was offered how wide a model it trains."""
 
     def narrow(job: Job) -> Job:
-        local, cut = job.local, _fitting(cuts(), job.offer.params)
+        local, cut = job.local, _matching_cut(cuts(), job.offer.params)
         assert isinstance(local, LocalPass)
         if cut is None:
             raise RunFailed(f"client {job.client}, task {job.task}: its offer has the shapes of no width of the model")
@@ -127,18 +127,18 @@ def _narrowing(cuts: Cuts, changes: bool) -> Before:
     return narrow
 
 
-def _fitting(cuts: tuple[Cut, ...], tree: Tree) -> Cut | None:
+def _matching_cut(cuts: tuple[Cut, ...], tree: Tree) -> Cut | None:
     """The width whose leaves have these shapes; of several with the same shapes the whole model, else the widest."""
     fits = (c for c in (cuts[-1], *cuts[:-1]) if all(c.shapes.get(n) == v.shape for n, v in tree.items()))
     return next(fits, None)
 
 
-def _taken(params: Tree, cut: Cut) -> Tree:
+def _slice_params(params: Tree, cut: Cut) -> Tree:
     """The slice of a model; a leaf that it holds whole is the model's own."""
     return {n: np.ascontiguousarray(v[cut.index[n]]) if n in cut.parts else v for n, v in params.items()}
 
 
 def _put_back(leaf: Array, shape: tuple[int, ...], index: Any) -> Array:
-    found = np.zeros(shape, leaf.dtype)
-    found[index] = leaf
-    return found
+    result = np.zeros(shape, leaf.dtype)
+    result[index] = leaf
+    return result

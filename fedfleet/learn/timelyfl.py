@@ -33,7 +33,7 @@ _SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Among:
+class LeafSet:
     """Is a leaf one of these? A value, so that clients that train the same layers train together."""
 
     names: frozenset[str]
@@ -51,12 +51,12 @@ class Layers:
     work: Floats
     bytes: Floats
 
-    def within(self, portion: Floats) -> Ints:
+    def count_within(self, portion: Floats) -> Ints:
         """How many layers stay within a portion; one at least."""
         room = np.asarray(portion)[:, None] + _SLACK
         return np.maximum(((self.work <= room) & (self.bytes <= room)).sum(1), 1)
 
-    def trained(self, count: int) -> frozenset[str]:
+    def leaf_names(self, count: int) -> frozenset[str]:
         """The leaves of the first `count` layers."""
         return frozenset(name for layer in self.names[:count] for name in layer)
 
@@ -72,12 +72,12 @@ def layers_of(params: Mapping[str, np.ndarray], work: Mapping[str, float] | None
     for name in params:
         grouped.setdefault(name.rpartition(".")[0], []).append(name)
     names = tuple(tuple(group) for group in reversed(grouped.values()))
-    each = {n: float(v.size) for n, v in params.items()} if work is None else work
-    return Layers(names, _shares(names, each), _shares(names, {n: float(v.nbytes) for n, v in params.items()}))
+    sizes = {n: float(v.size) for n, v in params.items()} if work is None else work
+    return Layers(names, _shares(names, sizes), _shares(names, {n: float(v.nbytes) for n, v in params.items()}))
 
 
-def _shares(names: Sequence[Sequence[str]], of: Mapping[str, float]) -> Floats:
-    sums = np.array(list(accumulate(sum(of.get(n, 0.0) for n in layer) for layer in names)))
+def _shares(names: Sequence[Sequence[str]], sizes: Mapping[str, float]) -> Floats:
+    sums = np.array(list(accumulate(sum(sizes.get(n, 0.0) for n in layer) for layer in names)))
     return sums / sums[-1] if sums[-1] else np.ones(len(sums))
 
 
@@ -98,22 +98,22 @@ def partial_layers(
     >>> partial_layers(fedavg()).name
     'timelyfl'
     """
-    layers = _layers_by(fleet)
+    layers = _layers_function(fleet)
 
     def last_layers(job: Job) -> Job:
-        local, found = job.local, layers(job.offer.params)
+        local, result = job.local, layers(job.offer.params)
         assert isinstance(local, LocalPass)
         if local.keep is not None:
             raise BadInput(
                 "algorithm: timelyfl sends whole layers from the output on, and some of them would stay at home; leave out what is "
                 "kept, or use another algorithm"
             )
-        trained = found.trained(int(found.within(np.array([job.settings.get(PORTION, 1.0)]))[0]))
-        return replace(job, local=_only(local, None if len(trained) == len(job.offer.params) else trained))
+        names = result.leaf_names(int(result.count_within(np.array([job.settings.get(PORTION, 1.0)]))[0]))
+        return replace(job, local=_train_only(local, None if len(names) == len(job.offer.params) else names))
 
     def accept(server: ServerState, report: Report, context: Context) -> Report:
-        mine = _filled(layers(server.params), algorithm.fold.like(server), report)
-        return mine if algorithm.accept is None else algorithm.accept(server, mine, context)
+        filled = _fill_layers(layers(server.params), algorithm.fold.like(server), report)
+        return filled if algorithm.accept is None else algorithm.accept(server, filled, context)
 
     passes = with_pass(
         algorithm, "no layers of it can be left out", lambda inner: replace(inner, before=(*inner.before, last_layers))
@@ -124,17 +124,17 @@ def partial_layers(
         case "paper":
             return part
         case "released":
-            return _with_the_old(part)
+            return _count_old_model(part)
 
 
-def _layers_by(fleet: FleetFacts) -> Callable[[Tree], Layers]:
+def _layers_function(fleet: FleetFacts) -> Callable[[Tree], Layers]:
     """The layers of a model, worked out once for the names that it has."""
-    known: list[tuple[tuple[str, ...], Layers]] = []
+    latest: list[tuple[tuple[str, ...], Layers]] = []
 
     def layers(params: Tree) -> Layers:
-        if not known or known[0][0] != tuple(params):
-            known[:] = [(tuple(params), layers_of(params, None if fleet.model is None else fleet.model(1.0).work))]
-        return known[0][1]
+        if not latest or latest[0][0] != tuple(params):
+            latest[:] = [(tuple(params), layers_of(params, None if fleet.model is None else fleet.model(1.0).work))]
+        return latest[0][1]
 
     return layers
 
@@ -142,36 +142,36 @@ def _layers_by(fleet: FleetFacts) -> Callable[[Tree], Layers]:
 def _cost(algorithm: Algorithm, layers: Callable[[Tree], Layers]) -> Callable[[ServerState, Assignments, Ints], Cost]:
     """A third of the work for the forward pass, the rest by what is trained; and only that goes up."""
 
-    def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
-        whole, found = cost_of(algorithm, server, asked, samples), layers(server.params)
-        count = found.within(asked.settings.get(PORTION, np.ones(len(asked.clients)))) - 1
-        work = (1.0 + (TRAINING_PASSES - 1.0) * found.work[count]) / TRAINING_PASSES
-        return replace(whole, samples=whole.samples * work, bytes_up=np.rint(whole.bytes_up * found.bytes[count]))
+    def cost(server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
+        whole, result = cost_of(algorithm, server, assignments, samples), layers(server.params)
+        count = result.count_within(assignments.settings.get(PORTION, np.ones(len(assignments.clients)))) - 1
+        work = (1.0 + (TRAINING_PASSES - 1.0) * result.work[count]) / TRAINING_PASSES
+        return replace(whole, samples=whole.samples * work, bytes_up=np.rint(whole.bytes_up * result.bytes[count]))
 
     return cost
 
 
-def _only(local: LocalPass, names: frozenset[str] | None) -> LocalPass:
+def _train_only(local: LocalPass, names: frozenset[str] | None) -> LocalPass:
     """The pass in which only these leaves are trained, in every stage, and sent."""
     if names is None:
         return local
-    then = None if local.then is None else _only(local.then, names)
-    return replace(local, train=Among(names, local.train), sends=Among(names, local.sends), then=then)
+    then = None if local.then is None else _train_only(local.then, names)
+    return replace(local, train=LeafSet(names, local.train), sends=LeafSet(names, local.sends), then=then)
 
 
-def _filled(layers: Layers, like: Tree, report: Report) -> Report:
+def _fill_layers(layers: Layers, like: Tree, report: Report) -> Report:
     """The report with the layers that it leaves out, which weigh nothing."""
-    sent = {n for n in like if n in report.update}
-    count = max((k for k, layer in enumerate(layers.names, start=1) if not sent.isdisjoint(layer)), default=0)
-    if sent != layers.trained(count) & like.keys() or not sent:
+    names = {n for n in like if n in report.update}
+    count = max((k for k, layer in enumerate(layers.names, start=1) if not names.isdisjoint(layer)), default=0)
+    if names != layers.leaf_names(count) & like.keys() or not names:
         raise Refused("it does not hold whole layers from the output on")
-    missing = [n for n in like if n not in sent]
+    missing = [n for n in like if n not in names]
     update = {n: report.update[n] if n in report.update else np.zeros_like(v) for n, v in like.items()}
-    odd = {n: v for n, v in report.update.items() if n not in like}
-    return replace(report, update={**update, **odd}, parts=dict.fromkeys(missing, 0.0) or None)
+    others = {n: v for n, v in report.update.items() if n not in like}
+    return replace(report, update={**update, **others}, parts=dict.fromkeys(missing, 0.0) or None)
 
 
-def _with_the_old(algorithm: Algorithm) -> Algorithm:
+def _count_old_model(algorithm: Algorithm) -> Algorithm:
     """The fold in which the old model counts as one more client, in every layer: sums, divided by one more than were sent."""
     inner, take = algorithm.fold, algorithm.accept
     assert take is not None
@@ -183,15 +183,15 @@ def _with_the_old(algorithm: Algorithm) -> Algorithm:
         return inner.enter(weight, stats, context)._replace(weight=1.0)
 
     def accept(server: ServerState, report: Report, context: Context) -> Report:
-        mine = take(server, report, context)
-        sent = np.array([0.0 if n in (mine.parts or {}) else 1.0 for n in inner.like(server)], np.float32)
-        return replace(mine, update={**mine.update, _SENT: sent})
+        decoded = take(server, report, context)
+        sent = np.array([0.0 if n in (decoded.parts or {}) else 1.0 for n in inner.like(server)], np.float32)
+        return replace(decoded, update={**decoded.update, _SENT: sent})
 
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
         sent = dict(zip(inner.like(server), aggregate.mean[_SENT], strict=True))
         mean = {n: v / (1 + sent[n]) for n, v in aggregate.mean.items() if n != _SENT}
         return algorithm.apply(server, replace(aggregate, mean=mean))
 
-    beside = "counts beside each update which layers it holds"
-    fold = replace(inner, like=like, enter=enter, denominator=1.0, intact=beside)
+    reason = "counts beside each update which layers it holds"
+    fold = replace(inner, like=like, enter=enter, denominator=1.0, intact=reason)
     return replace(algorithm, fold=fold, accept=accept, apply=apply)

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 
-class _Called(ModuleType):
+class _CallableModule(ModuleType):
     """The public call has the name of this package, and whichever is loaded first must not hide the other: so it can be called."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -17,4 +17,4 @@ class _Called(ModuleType):
         return import_module("fedfleet.app.api.measure").measure(*args, **kwargs)
 
 
-sys.modules[__name__].__class__ = _Called
+sys.modules[__name__].__class__ = _CallableModule

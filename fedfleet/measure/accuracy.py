@@ -23,12 +23,12 @@ class Curve:
 
 def learning_curve(log: Iterable[Event]) -> Curve:
     """One point per evaluation on the central test set."""
-    seen = [e for e in log if isinstance(e, Evaluated) and e.total]
+    evaluations = [e for e in log if isinstance(e, Evaluated) and e.total]
     return Curve(
-        np.array([e.time for e in seen], np.float64),
-        np.array([e.version for e in seen], np.float64),
-        np.array([e.correct / e.total for e in seen], np.float64),
-        np.array([e.loss for e in seen], np.float64),
+        np.array([e.time for e in evaluations], np.float64),
+        np.array([e.version for e in evaluations], np.float64),
+        np.array([e.correct / e.total for e in evaluations], np.float64),
+        np.array([e.loss for e in evaluations], np.float64),
     )
 
 
@@ -77,7 +77,7 @@ def client_accuracy(log: Iterable[Event]) -> ClientAccuracy | None:
 
 
 @dataclass(frozen=True, slots=True)
-class ByPart:
+class AccuracyByParticipation:
     """Accuracy, over their own test samples, of the clients with a report in some model, and of those who never had one.
 
     None: there are no such clients with test samples, or nobody looked at clients.
@@ -87,22 +87,22 @@ class ByPart:
     never: float | None
 
 
-def by_part(log: Iterable[Event], contributions: Ints) -> ByPart:
+def accuracy_by_participation(log: Iterable[Event], contributions: Ints) -> AccuracyByParticipation:
     """The last evaluation of clients, apart by whether any report of the client was folded; weighted by samples.
 
     Where all samples are trained on in one place nobody takes part as a client, and neither is known.
     """
     last = _last_scores(log)
     if last is None or last.clients.max() >= len(contributions):
-        return ByPart(None, None)
-    took = contributions[last.clients] > 0
-    return ByPart(_mean_of(last, took), _mean_of(last, ~took))
+        return AccuracyByParticipation(None, None)
+    participated = contributions[last.clients] > 0
+    return AccuracyByParticipation(_mean_of(last, participated), _mean_of(last, ~participated))
 
 
 def unseen_accuracy(log: Iterable[Event]) -> float | None:
     """Accuracy of the last model on people whose samples nobody trained on; None if none were held out."""
-    found = [e.unseen for e in log if isinstance(e, Evaluated) and e.unseen is not None]
-    return found[-1].correct / found[-1].total if found else None
+    scores = [e.unseen for e in log if isinstance(e, Evaluated) and e.unseen is not None]
+    return scores[-1].correct / scores[-1].total if scores else None
 
 
 def _last_scores(log: Iterable[Event]) -> ClientScores | None:

@@ -19,35 +19,35 @@ TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # accuracies of which `targets`
 
 
 @dataclass(frozen=True, slots=True)
-class Priced:
+class CostCurve:
     """The best accuracy so far on the central test set, at each evaluation, against what the run had cost until then."""
 
     cost: Floats
     best: Floats
 
 
-def priced(log: Iterable[Event], what: Price) -> Priced:
+def cost_curve(log: Iterable[Event], what: Price) -> CostCurve:
     """Accuracy against cumulative cost: virtual seconds, joules, or bytes in both directions.
 
     Waste and probes are in it. A task's cost is known when its round closes; of those still running nothing is counted yet.
     """
-    paid, costs, seen = 0.0, list[float](), list[float]()
+    spent, costs, accuracies = 0.0, list[float](), list[float]()
     for event in log:
         match event:
             case TasksSpent() | Probed():
                 columns = (event.spent[name] for name in _COLUMNS.get(what, ()) if name in event.spent)
-                paid += sum(float(np.nansum(values)) for values in columns)
+                spent += sum(float(np.nansum(values)) for values in columns)
             case ReportUnwanted(reason=reason) if what == "bytes" and reason == AGAIN:
-                paid += event.bytes_up
+                spent += event.bytes_up
             case Evaluated() if event.total:
-                costs.append(event.time if what == "seconds" else paid)
-                seen.append(event.correct / event.total)
+                costs.append(event.time if what == "seconds" else spent)
+                accuracies.append(event.correct / event.total)
             case _:
                 pass
-    return Priced(np.array(costs, np.float64), np.maximum.accumulate(np.array(seen, np.float64)))
+    return CostCurve(np.array(costs, np.float64), np.maximum.accumulate(np.array(accuracies, np.float64)))
 
 
-def accuracy_under(curve: Priced, budget: float) -> float | None:
+def accuracy_under(curve: CostCurve, budget: float) -> float | None:
     """The best model to be had for at most so much; None if even the first costs more.
 
     >>> curve = Priced(np.array([0.0, 10.0, 20.0]), np.array([0.1, 0.6, 0.9]))
@@ -58,7 +58,7 @@ def accuracy_under(curve: Priced, budget: float) -> float | None:
     return float(curve.best[within[-1]]) if len(within) else None
 
 
-def cost_to(curve: Priced, target: float) -> float | None:
+def cost_to_reach(curve: CostCurve, target: float) -> float | None:
     """What it had cost when an evaluation first reached the target; None if none did."""
     reached = np.flatnonzero(curve.best >= target)
     return float(curve.cost[reached[0]]) if len(reached) else None
@@ -66,11 +66,11 @@ def cost_to(curve: Priced, target: float) -> float | None:
 
 def budgets(log: Iterable[Event]) -> dict[str, list[dict[str, Any]]]:
     """The best accuracy under quarters of what the run cost in all, for each price that is known."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    result: dict[str, list[dict[str, Any]]] = {}
     for what, curve in _curves(log).items():
-        whole = float(curve.cost[-1])
-        found[what] = [{"budget": s * whole, "accuracy": accuracy_under(curve, s * whole)} for s in SHARES]
-    return found
+        total = float(curve.cost[-1])
+        result[what] = [{"budget": s * total, "accuracy": accuracy_under(curve, s * total)} for s in SHARES]
+    return result
 
 
 def targets(log: Iterable[Event]) -> list[dict[str, Any]]:
@@ -79,14 +79,14 @@ def targets(log: Iterable[Event]) -> list[dict[str, Any]]:
     if not curves:
         return []
     best = float(curves["seconds"].best[-1])
-    wanted = [target for target in TARGETS if target < best] + [best]
-    return [{"accuracy": target, **{what: cost_to(c, target) for what, c in curves.items()}} for target in wanted]
+    levels = [target for target in TARGETS if target < best] + [best]
+    return [{"accuracy": target, **{what: cost_to_reach(c, target) for what, c in curves.items()}} for target in levels]
 
 
-def _curves(log: Iterable[Event]) -> dict[str, Priced]:
+def _curves(log: Iterable[Event]) -> dict[str, CostCurve]:
     """Accuracy against seconds, and against what else is counted in this journal."""
     events = list(log)
-    found = {what: priced(events, what) for what in ("seconds", "joules", "bytes")}
+    result = {what: cost_curve(events, what) for what in ("seconds", "joules", "bytes")}
     return {
-        what: curve for what, curve in found.items() if len(curve.cost) and (what == "seconds" or curve.cost[-1] > 0)
+        what: curve for what, curve in result.items() if len(curve.cost) and (what == "seconds" or curve.cost[-1] > 0)
     }

@@ -13,37 +13,39 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedfleet.core.records import Floats, Ints
-from fedfleet.measure.class_clock import Ideal, Participation, class_clock, foretold
+from fedfleet.measure.class_clock import Ideal, Participation, class_clock, predict_accuracy
 
 EXPONENTS: Floats = np.round(np.arange(0.0, 0.601, 0.025), 3)  # of which one is chosen
-_TRIED, _NEARLY = 25, 1e-9
+_NOISE_STEPS, _TINY = 25, 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class ReferenceCurve:
     """A run on the ideal fleet's data: who was in its models, and its accuracy after 0, 1, .. commits."""
 
     part: Participation
     accuracy: Floats
 
 
-def calibrated(
-    ideal: Ideal, runs: Sequence[Watched], labels: Ints, test: Floats, *, exponents: Floats = EXPONENTS
+def calibrate(
+    ideal: Ideal, runs: Sequence[ReferenceCurve], labels: Ints, test: Floats, *, exponents: Floats = EXPONENTS
 ) -> Ideal:
     """The ideal with the noise and the exponent that foretell these runs best; it stays as it is where there are none."""
-    best, found = np.inf, ideal
-    few = min((float(run.part.reports.mean()) for run in runs if run.part.commits), default=float(ideal.cohort))
-    for noise in noises(few, ideal.cohort):
+    least_error, best_ideal = np.inf, ideal
+    fewest_reports = min(
+        (float(run.part.reports.mean()) for run in runs if run.part.commits), default=float(ideal.cohort)
+    )
+    for noise in noises(fewest_reports, ideal.cohort):
         clocks = [class_clock(run.part, labels, cohort=ideal.cohort, noise=noise) for run in runs]
         for exponent in exponents.tolist():
-            tried = replace(ideal, noise=noise, exponent=exponent)
+            candidate = replace(ideal, noise=noise, exponent=exponent)
             error = sum(
-                float(np.mean((foretold(clock, tried, test) - run.accuracy) ** 2))
+                float(np.mean((predict_accuracy(clock, candidate, test) - run.accuracy) ** 2))
                 for clock, run in zip(clocks, runs, strict=True)
             )
-            if error < best:
-                best, found = error, tried
-    return found if runs else ideal
+            if error < least_error:
+                least_error, best_ideal = error, candidate
+    return best_ideal if runs else ideal
 
 
 def noises(few: float, cohort: int) -> list[float]:
@@ -54,6 +56,9 @@ def noises(few: float, cohort: int) -> list[float]:
     """
     if few >= cohort:
         return [0.0]
-    worth = np.linspace(1.0, few / cohort, _TRIED)
-    left = worth / few - 1.0 / cohort
-    return [float((1.0 - s) / rest) if rest > _NEARLY else np.inf for s, rest in zip(worth, left, strict=True)]
+    worth = np.linspace(1.0, few / cohort, _NOISE_STEPS)
+    denominators = worth / few - 1.0 / cohort
+    return [
+        float((1.0 - s) / denominator) if denominator > _TINY else np.inf
+        for s, denominator in zip(worth, denominators, strict=True)
+    ]

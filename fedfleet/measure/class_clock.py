@@ -54,7 +54,7 @@ class Participation:
         return np.bincount(self.commit, minlength=len(self.times))
 
     @property
-    def folded(self) -> Ints:
+    def folded_counts(self) -> Ints:
         """How many reports of each client are in models."""
         return np.bincount(self.clients, minlength=len(self.asked))
 
@@ -91,10 +91,10 @@ def evidence(reports: Ints | Floats, cohort: int, noise: float) -> Floats:
     >>> evidence(np.array([20, 5]), 20, np.inf)
     array([1.  , 0.25])
     """
-    many = np.asarray(reports, np.float64)
+    counts = np.asarray(reports, np.float64)
     if not np.isfinite(noise):
-        return many / cohort
-    return np.where(many > 0, (1.0 + noise / cohort) / (1.0 + noise / np.maximum(many, 1e-12)), 0.0)
+        return counts / cohort
+    return np.where(counts > 0, (1.0 + noise / cohort) / (1.0 + noise / np.maximum(counts, 1e-12)), 0.0)
 
 
 def class_clock(
@@ -111,47 +111,47 @@ def class_clock(
     `factors`: by how much reports are shortened without others counting more, as late ones are by FedBuff.
     """
     counts = labels.astype(np.float64)
-    sizes, held = counts.sum(axis=1), counts.sum(axis=0)
+    sizes, class_totals = counts.sum(axis=1), counts.sum(axis=0)
     weight = part.share * sizes[part.clients] if weights is None else weights
     total: Floats = np.bincount(part.commit, weight, part.commits).astype(np.float64)
     worth = evidence(part.reports, cohort, noise)
     # What each report adds: its part of a commit that is worth e(M) commits of a full cohort.
-    added = _divided(weight * worth[part.commit], total[part.commit])
+    added = _safe_ratio(weight * worth[part.commit], total[part.commit])
     added = added if factors is None else added * factors
-    own = _divided(counts, sizes[:, None])
-    shown = _by_commit(added[:, None] * own[part.clients], part)
+    label_shares = _safe_ratio(counts, sizes[:, None])
+    class_sums = _sums_by_commit(added[:, None] * label_shares[part.clients], part)
     # sum_i a_i^2 Y_ic^2 / p_ic, with a_i what client i has added so far; p_ic is its share of the fleet's samples of class c.
-    spread = _divided(own**2 * held, counts)
-    grown = _by_commit(_squares_grown(part.clients, added)[:, None] * spread[part.clients], part)
+    spread = _safe_ratio(label_shares**2 * class_totals, counts)
+    square_sums = _sums_by_commit(_square_growth(part.clients, added)[:, None] * spread[part.clients], part)
     return Clock(
         np.concatenate([[0.0], part.times]),
-        _divided(shown, held / held.sum()),
-        _divided(shown**2, grown),
+        _safe_ratio(class_sums, class_totals / class_totals.sum()),
+        _safe_ratio(class_sums**2, square_sums),
         effective_share(np.bincount(part.clients, added, len(sizes)).astype(np.float64), sizes),
     )
 
 
-def _by_commit(rows: Floats, part: Participation) -> Floats:
+def _sums_by_commit(rows: Floats, part: Participation) -> Floats:
     """Sums of rows, one per report, up to each commit, from none on."""
-    found = np.zeros((part.commits + 1, rows.shape[1]))
+    result = np.zeros((part.commits + 1, rows.shape[1]))
     for c in range(rows.shape[1]):
-        found[1:, c] = np.cumsum(np.bincount(part.commit, weights=rows[:, c], minlength=part.commits))
-    return found
+        result[1:, c] = np.cumsum(np.bincount(part.commit, weights=rows[:, c], minlength=part.commits))
+    return result
 
 
-def _squares_grown(clients: Ints, added: Floats) -> Floats:
+def _square_growth(clients: Ints, added: Floats) -> Floats:
     """By how much each report makes the square of what its client has added grow: (a + x)^2 - a^2."""
     order = np.argsort(clients, kind="stable")
-    who, x = clients[order], added[order]
+    ordered_clients, x = clients[order], added[order]
     sums = np.cumsum(x)
-    first = np.flatnonzero(np.diff(who, prepend=-1))
-    before = sums - x - np.repeat((sums - x)[first], np.diff(np.append(first, len(who))))
-    found = np.zeros(len(added))
-    found[order] = (2.0 * before + x) * x
-    return found
+    first = np.flatnonzero(np.diff(ordered_clients, prepend=-1))
+    before = sums - x - np.repeat((sums - x)[first], np.diff(np.append(first, len(ordered_clients))))
+    result = np.zeros(len(added))
+    result[order] = (2.0 * before + x) * x
+    return result
 
 
-def _divided(a: Floats, b: Floats) -> Floats:
+def _safe_ratio(a: Floats, b: Floats) -> Floats:
     """a / b, and 0 where b is 0."""
     a, b = np.broadcast_arrays(a, b)
     return np.divide(a, b, out=np.zeros(a.shape), where=b > 0)
@@ -167,8 +167,8 @@ def effective_share(contributed: Floats, samples: Floats) -> float:
     if contributed.sum() <= 0:
         return 0.0
     c, p = contributed / contributed.sum(), samples / samples.sum()
-    there = p > 0
-    return float(1.0 / np.sum(c[there] ** 2 / p[there]))
+    present = p > 0
+    return float(1.0 / np.sum(c[present] ** 2 / p[present]))
 
 
 def curve_at(ideal: Floats, clock: Floats) -> Floats:
@@ -176,15 +176,15 @@ def curve_at(ideal: Floats, clock: Floats) -> Floats:
     return np.interp(clock, np.arange(len(ideal)), ideal)
 
 
-def foretold(clock: Clock, ideal: Ideal, test: Floats) -> Floats:
+def predict_accuracy(clock: Clock, ideal: Ideal, test: Floats) -> Floats:
     """The accuracy foretold after each commit, from none on; `test` are the shares of labels in the test set."""
     recall = curve_at(ideal.accuracy, clock.classes)
     if ideal.exponent:
         power = ideal.exponent * progress(ideal.accuracy, recall)
         recall = 1.0 - np.minimum((1.0 - recall) * scarcity(clock, ideal) ** -power, 1.0)
-    found = recall @ (test / test.sum())
-    found[0] = ideal.accuracy[0]  # the untrained model
-    return np.maximum(found, ideal.accuracy[0])
+    accuracy = recall @ (test / test.sum())
+    accuracy[0] = ideal.accuracy[0]  # the untrained model
+    return np.maximum(accuracy, ideal.accuracy[0])
 
 
 def progress(curve: Floats, accuracy: Floats) -> Floats:
@@ -196,22 +196,22 @@ def progress(curve: Floats, accuracy: Floats) -> Floats:
 def scarcity(clock: Clock, ideal: Ideal) -> Floats:
     """n_c / m_c after each commit: the diversity of each class beside that of the ideal fleet when its clock shows the same."""
     at = np.stack([curve_at(m, t) for m, t in zip(ideal.diversity.T, clock.classes.T, strict=True)], axis=1)
-    return np.clip(_divided(clock.diversity, at), _LEAST, 1.0)
+    return np.clip(_safe_ratio(clock.diversity, at), _LEAST, 1.0)
 
 
-def without_training(clock: Clock, rounds: int) -> Floats:
+def clock_score(clock: Clock, rounds: int) -> Floats:
     """A score between 0 and 1 that needs no reference run: the mean over classes of ln(1 + T_c) / ln(1 + R)."""
     return np.minimum(np.log1p(clock.classes) / np.log1p(rounds), 1.0).mean(axis=1)
 
 
-def rising(values: Floats) -> Floats:
+def fit_monotone(values: Floats) -> Floats:
     """The nearest curve (least squares) that never falls: pools of equal value, by pool-adjacent-violators."""
     means, sizes = list[float](), list[int]()
     for value in values.tolist():
         mean, size = value, 1
         while means and means[-1] > mean:
-            last, many = means.pop(), sizes.pop()
-            mean, size = (mean * size + last * many) / (size + many), size + many
+            last, last_size = means.pop(), sizes.pop()
+            mean, size = (mean * size + last * last_size) / (size + last_size), size + last_size
         means.append(mean)
         sizes.append(size)
     return np.repeat(means, sizes)
@@ -231,8 +231,8 @@ def always_on_clock(
     enough = m >= least
     counts = labels.astype(np.float64)
     prior = counts.sum(axis=0) / counts.sum()
-    held = success @ counts
-    mixed = held / max(held.sum(), 1e-300)
+    class_counts = success @ counts
+    mixed = class_counts / max(class_counts.sum(), 1e-300)
     worth = float(np.sum((chance * evidence(m, cohort, noise))[enough]))
     return rounds * float(chance[enough].sum()), rounds * worth * np.divide(
         mixed, prior, out=np.zeros_like(mixed), where=prior > 0
@@ -241,9 +241,9 @@ def always_on_clock(
 
 def _binomial(n: int, p: float) -> Floats:
     """P(M = 0..n) of n draws with chance p."""
-    found = np.zeros(n + 1)
-    found[0] = 1.0
+    result = np.zeros(n + 1)
+    result[0] = 1.0
     for _ in range(n):
-        found[1:] = found[1:] * (1.0 - p) + found[:-1] * p
-        found[0] *= 1.0 - p
-    return found
+        result[1:] = result[1:] * (1.0 - p) + result[:-1] * p
+        result[0] *= 1.0 - p
+    return result

@@ -27,9 +27,9 @@ def class_results(confusion: Ints) -> list[dict[str, Any]]:
     >>> class_results(np.array([[1, 1], [0, 1]]))[1]
     {'label': 1, 'n': 1, 'recall': 1.0, 'precision': 0.5}
     """
-    found: list[dict[str, Any]] = []
-    for label, (n, named) in enumerate(zip(confusion.sum(1).tolist(), confusion.sum(0).tolist(), strict=True)):
+    rows: list[dict[str, Any]] = []
+    for label, (n, predicted) in enumerate(zip(confusion.sum(1).tolist(), confusion.sum(0).tolist(), strict=True)):
         right = int(confusion[label, label])
-        recall, precision = right / n if n else None, right / named if named else None
-        found.append({"label": label, "n": n, "recall": recall, "precision": precision})
-    return found
+        recall, precision = right / n if n else None, right / predicted if predicted else None
+        rows.append({"label": label, "n": n, "recall": recall, "precision": precision})
+    return rows

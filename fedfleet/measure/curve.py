@@ -11,7 +11,7 @@ import numpy as np
 from fedfleet.core.events import Evaluated, Event, ModelCommitted, RoundFailed
 from fedfleet.core.records import Ints
 from fedfleet.measure.accuracy import Curve, learning_curve
-from fedfleet.measure.budget import priced
+from fedfleet.measure.budget import cost_curve
 
 MOST_POINTS = 2000  # beyond, points are left out evenly: a page cannot show more
 TARGETS = tuple(round(0.05 * i, 2) for i in range(1, 20))  # accuracies of which `time_to` tells
@@ -24,19 +24,19 @@ def curve_table(log: Sequence[Event], most: int = MOST_POINTS) -> dict[str, list
     out from training, where there are any. Bytes of a task are known when its round closes. Nothing changes between two entries
     but what nobody looked at: a curve is made of steps.
     """
-    curve, spent = learning_curve(log), priced(log, "bytes").cost
-    at = thinned(len(curve.seconds), most)
-    moved = spent[at].tolist() if len(spent) and spent[-1] > 0 else None
+    curve, spent = learning_curve(log), cost_curve(log, "bytes").cost
+    points = thin_points(len(curve.seconds), most)
+    bytes_moved = spent[points].tolist() if len(spent) and spent[-1] > 0 else None
     table: dict[str, Any] = {
-        "seconds": curve.seconds[at].tolist(),
-        "commits": curve.versions[at].astype(np.int64).tolist(),
-        "rounds": _rounds_tried(log)[at].tolist(),
-        "bytes": moved,
-        "accuracy": curve.accuracy[at].tolist(),
-        "loss": [value if math.isfinite(value) else None for value in curve.loss[at].tolist()],
+        "seconds": curve.seconds[points].tolist(),
+        "commits": curve.versions[points].astype(np.int64).tolist(),
+        "rounds": _round_counts(log)[points].tolist(),
+        "bytes": bytes_moved,
+        "accuracy": curve.accuracy[points].tolist(),
+        "loss": [value if math.isfinite(value) else None for value in curve.loss[points].tolist()],
     }
-    unseen = _unseen(log)
-    return {**table, "unseen": [unseen[i] for i in at.tolist()]} if any(v is not None for v in unseen) else table
+    unseen = _unseen_accuracies(log)
+    return {**table, "unseen": [unseen[i] for i in points.tolist()]} if any(v is not None for v in unseen) else table
 
 
 def times_to(curve: Curve) -> dict[str, float | None]:
@@ -47,14 +47,14 @@ def times_to(curve: Curve) -> dict[str, float | None]:
     >>> found["0.1"], found["0.5"], found["0.55"]
     (0.0, 10.0, None)
     """
-    found: dict[str, float | None] = {}
+    result: dict[str, float | None] = {}
     for target in TARGETS:
         reached = np.flatnonzero(curve.accuracy >= target)
-        found[f"{target:g}"] = float(curve.seconds[reached[0]]) if len(reached) else None
-    return found
+        result[f"{target:g}"] = float(curve.seconds[reached[0]]) if len(reached) else None
+    return result
 
 
-def thinned(points: int, most: int) -> Ints:
+def thin_points(points: int, most: int) -> Ints:
     """Which of so many points are shown: all, or `most` of them evenly, with the first and the last.
 
     >>> thinned(3, 5).tolist(), thinned(9, 3).tolist()
@@ -65,17 +65,17 @@ def thinned(points: int, most: int) -> Ints:
     return np.round(np.linspace(0, points - 1, most)).astype(np.int64)
 
 
-def _rounds_tried(log: Sequence[Event]) -> Ints:
+def _round_counts(log: Sequence[Event]) -> Ints:
     """How many rounds had ended, with or without a model, at each evaluation."""
-    found, rounds = list[int](), 0
+    counts, rounds = list[int](), 0
     for event in log:
         rounds += isinstance(event, ModelCommitted | RoundFailed)
         if isinstance(event, Evaluated) and event.total:
-            found.append(rounds)
-    return np.array(found, np.int64)
+            counts.append(rounds)
+    return np.array(counts, np.int64)
 
 
-def _unseen(log: Sequence[Event]) -> list[float | None]:
+def _unseen_accuracies(log: Sequence[Event]) -> list[float | None]:
     """The accuracy on people held out from training at each evaluation."""
-    seen = [e for e in log if isinstance(e, Evaluated) and e.total]
-    return [None if e.unseen is None else e.unseen.correct / e.unseen.total for e in seen]
+    evaluations = [e for e in log if isinstance(e, Evaluated) and e.total]
+    return [None if e.unseen is None else e.unseen.correct / e.unseen.total for e in evaluations]

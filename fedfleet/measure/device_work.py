@@ -26,24 +26,24 @@ class Spending:
 
     def column(self, name: str) -> Floats:
         """One column: 0 for tasks that had none of it, NaN for those of which it is not known."""
-        found = self.columns.get(name)
-        return np.where(self.accounted, 0.0, np.nan) if found is None else found
+        result = self.columns.get(name)
+        return np.where(self.accounted, 0.0, np.nan) if result is None else result
 
-    def worked(self) -> Floats:
+    def worked_seconds(self) -> Floats:
         """Seconds in which each task was worked on: all of its stages."""
-        found = np.where(self.accounted, 0.0, np.nan)
+        result = np.where(self.accounted, 0.0, np.nan)
         for stage in STAGES:
-            found = found + self.column(stage)
-        return found
+            result = result + self.column(stage)
+        return result
 
 
 def spending(log: Iterable[Event], tasks: int) -> Spending:
     """What the tasks of a run cost, as far as the journal has been told."""
     accounted, columns = np.zeros(tasks, np.bool_), dict[str, Floats]()
-    told = [e for e in log if isinstance(e, TasksSpent)]
-    for event in told:
+    events = [e for e in log if isinstance(e, TasksSpent)]
+    for event in events:
         accounted[event.tasks] = True
-    for event in told:
+    for event in events:
         for name, values in event.spent.items():
             if name not in columns:
                 columns[name] = np.where(accounted, 0.0, np.nan)
@@ -54,19 +54,19 @@ def spending(log: Iterable[Event], tasks: int) -> Spending:
 def by_fate(tasks: Tasks, spent: Spending) -> dict[str, dict[str, Any]]:
     """What became of the tasks that ended, and what each fate cost: how many, seconds worked on them and seconds that they waited
     (out of reach, most of them), the bytes that moved, joules. Unknown costs count as 0; `unknown` is the number of such tasks."""
-    worked = spent.worked()
+    worked = spent.worked_seconds()
     waited = np.maximum(tasks.seconds - worked, 0.0)
-    found: dict[str, dict[str, Any]] = {}
+    result: dict[str, dict[str, Any]] = {}
     for code, fate in enumerate(FATES):
-        mine = tasks.fate == code
+        mask = tasks.fate == code
         sums = {"worked_seconds": worked, "waited_seconds": waited}
         sums |= {name: spent.column(name) for name in (*BYTES, "joules")}
-        found[fate] = {
-            "tasks": int(mine.sum()),
-            "unknown": int(np.isnan(worked[mine]).sum()),
-            **{name: float(np.nansum(values[mine])) for name, values in sums.items()},
+        result[fate] = {
+            "tasks": int(mask.sum()),
+            "unknown": int(np.isnan(worked[mask]).sum()),
+            **{name: float(np.nansum(values[mask])) for name, values in sums.items()},
         }
-    return found
+    return result
 
 
 def stage_seconds(spent: Spending) -> dict[str, float]:
@@ -75,7 +75,7 @@ def stage_seconds(spent: Spending) -> dict[str, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
+class ProbeCosts:
     """What looking at clients before picking cost: how many were asked and answered, seconds of devices, bytes, joules."""
 
     asked: int
@@ -86,12 +86,12 @@ class Looks:
     joules: float
 
 
-def looks(log: Iterable[Event]) -> Looks:
+def probe_costs(log: Iterable[Event]) -> ProbeCosts:
     """The probes of a run, added up."""
-    seen = [e for e in log if isinstance(e, Probed)]
+    probes = [e for e in log if isinstance(e, Probed)]
 
-    def summed(*names: str) -> float:
-        return sum((float(np.nansum(e.spent[name])) for e in seen for name in names if name in e.spent), 0.0)
+    def total(*names: str) -> float:
+        return sum((float(np.nansum(e.spent[name])) for e in probes for name in names if name in e.spent), 0.0)
 
-    asked, answered = sum(len(e.clients) for e in seen), sum(int(np.isfinite(e.values).sum()) for e in seen)
-    return Looks(asked, answered, summed(*STAGES), *(summed(name) for name in (*BYTES, "joules")))
+    asked, answered = sum(len(e.clients) for e in probes), sum(int(np.isfinite(e.values).sum()) for e in probes)
+    return ProbeCosts(asked, answered, total(*STAGES), *(total(name) for name in (*BYTES, "joules")))

@@ -29,15 +29,15 @@ class Energy:
 
 def energy(log: Iterable[Event], tasks: Tasks, spent: Spending) -> Energy | None:
     """The energy of a run; None if nobody counted it."""
-    told = [e.spent for e in log if isinstance(e, Probed | TasksSpent)]
-    seen = [e.spent for e in log if isinstance(e, Probed)]
-    if not any("joules" in columns for columns in told):
+    costs = [e.spent for e in log if isinstance(e, Probed | TasksSpent)]
+    probe_costs = [e.spent for e in log if isinstance(e, Probed)]
+    if not any("joules" in columns for columns in costs):
         return None
-    each, useful = np.nan_to_num(spent.column("joules")), tasks.fate == FOLDED
-    sums = float(each[useful].sum()), float(each[~useful].sum()), _summed(seen, "joules")
-    known = any("grams" in columns for columns in told)
-    return Energy(sum(sums), *sums, _summed(told, "grams") if known else None)
+    joules, useful = np.nan_to_num(spent.column("joules")), tasks.fate == FOLDED
+    sums = float(joules[useful].sum()), float(joules[~useful].sum()), _total(probe_costs, "joules")
+    known = any("grams" in columns for columns in costs)
+    return Energy(sum(sums), *sums, _total(costs, "grams") if known else None)
 
 
-def _summed(told: Iterable[Mapping[str, Floats]], name: str) -> float:
-    return sum((float(np.nansum(columns[name])) for columns in told if name in columns), 0.0)
+def _total(costs: Iterable[Mapping[str, Floats]], name: str) -> float:
+    return sum((float(np.nansum(columns[name])) for columns in costs if name in columns), 0.0)

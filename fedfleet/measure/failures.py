@@ -60,95 +60,96 @@ class Failures:
 
 def failures(log: Sequence[Event]) -> Failures:
     """Look at each failed round: it failed at once, lost its tasks, refused its reports, or gave up waiting."""
-    found, now, seen, given_up = Failures(), _Round(), 0, 0.0
-    struck: set[int] = set()
+    summary, current, reachable, given_up = Failures(), _Round(), 0, 0.0
+    lost_tasks: set[int] = set()
     for event in log:
         match event:
             case CandidatesSeen():
-                now.seen_at, seen = event.time, len(event.roster.clients)
-                now.most = max(now.most, seen)
+                current.seen_at, reachable = event.time, len(event.roster.clients)
+                current.most = max(current.most, reachable)
             case TaskLost() if math.isnan(event.seconds):
-                now.unable += 1
-                found.unable[event.reason] += 1
+                current.unable += 1
+                summary.unable[event.reason] += 1
             case TaskLost() | TaskStruck():
-                now.lost += 1
-                found.lost[event.reason] += 1
-                struck.add(event.task)
+                current.lost += 1
+                summary.lost[event.reason] += 1
+                lost_tasks.add(event.task)
             case ReportRejected():
-                now.refused += 1
+                current.refused += 1
             case TaskArrived():
-                found.fastest = event.seconds if found.fastest is None else min(found.fastest, event.seconds)
+                summary.fastest = event.seconds if summary.fastest is None else min(summary.fastest, event.seconds)
             case TasksDropped():
                 given_up = float(event.seconds.max(initial=0.0))
-                now.late += len(set(event.tasks.tolist()) - struck)
+                current.late += len(set(event.tasks.tolist()) - lost_tasks)
             case RoundFailed():
-                cause = _cause(event, now)
-                found.causes[cause] += 1
-                found.last = event.time
+                cause = _cause(event, current)
+                summary.causes[cause] += 1
+                summary.last = event.time
                 if cause is Cause.FEW:
-                    found.reachable = max(found.reachable, seen)
+                    summary.reachable = max(summary.reachable, reachable)
                 elif cause is Cause.LATE:
-                    found.waited = max(found.waited, given_up)
-                now = _Round()
+                    summary.waited = max(summary.waited, given_up)
+                current = _Round()
             case ModelCommitted():
-                now = _Round()
+                current = _Round()
             case _:
                 pass
-    return found
+    return summary
 
 
-def _cause(event: RoundFailed, now: _Round) -> Cause:
-    if now.refused:
+def _cause(event: RoundFailed, current: _Round) -> Cause:
+    if current.refused:
         return Cause.REFUSED
-    nobody = now.seen_at is not None and not now.most
-    if (nobody or now.seen_at == event.time) and not (now.lost or now.unable):
+    no_client = current.seen_at is not None and not current.most
+    if (no_client or current.seen_at == event.time) and not (current.lost or current.unable):
         return Cause.FEW  # it saw nobody, or ended in the very moment in which it saw whom it could ask
-    if now.unable >= max(now.lost, 1):
+    if current.unable >= max(current.lost, 1):
         return Cause.UNABLE
-    return Cause.LOST if now.lost >= max(now.late, 1) else Cause.LATE
+    return Cause.LOST if current.lost >= max(current.late, 1) else Cause.LATE
 
 
-def cure(found: Failures) -> str:
+def cure(summary: Failures) -> str:
     """What most of the failed rounds lacked, and what to do about it."""
-    match found.causes.most_common(1)[0][0]:
+    match summary.causes.most_common(1)[0][0]:
         case Cause.FEW:
-            who = (
-                f"no more than {found.reachable} {'client was' if found.reachable == 1 else 'clients were'}"
-                if found.reachable
+            reachable = (
+                f"no more than {summary.reachable} {'client was' if summary.reachable == 1 else 'clients were'}"
+                if summary.reachable
                 else "nobody was"
             )
-            return f"{who} reachable in these rounds before {clock(found.last)}; {WAIT}, or change world.states"
+            return f"{reachable} reachable in these rounds before {clock_text(summary.last)}; {WAIT}, or change world.states"
         case Cause.UNABLE:
-            why = found.unable.most_common(1)[0][0]
-            return f"tasks were lost ({why}); choose other devices in world.devices, or less work in [algorithm]"
+            reason = summary.unable.most_common(1)[0][0]
+            return f"tasks were lost ({reason}); choose other devices in world.devices, or less work in [algorithm]"
         case Cause.LOST:
-            why, times = found.lost.most_common(1)[0]
+            reason, times = summary.lost.most_common(1)[0]
             return (
-                f"{found.lost.total()} tasks were lost on the way (most often: {why}, {times} times); ask more clients than are "
+                f"{summary.lost.total()} tasks were lost on the way (most often: {reason}, {times} times); ask "
+                f"more clients than are "
                 'needed with pace.use = "overcommit", lower pace.min_share, or have fewer faults in world.faults'
             )
         case Cause.REFUSED:
             return "their reports could not be used, as the next warning says"
         case Cause.LATE:
-            return _too_late(found)
+            return _late_cure(summary)
 
 
-def _too_late(found: Failures) -> str:
+def _late_cure(summary: Failures) -> str:
     more = 'raise pace.seconds or pace.lease, or wait for clients as long as they need with pace.use = "readiness"'
-    if found.fastest is None:
-        return f"nobody reported within the {found.waited:,.4g} s after which tasks were given up; {more}"
+    if summary.fastest is None:
+        return f"nobody reported within the {summary.waited:,.4g} s after which tasks were given up; {more}"
     return (
-        f"too few reported within the {found.waited:,.4g} s after which tasks were given up, the fastest of all after "
-        f"{found.fastest:,.4g} s; {more}"
+        f"too few reported within the {summary.waited:,.4g} s after which tasks were given up, the fastest of all after "
+        f"{summary.fastest:,.4g} s; {more}"
     )
 
 
-def clock(seconds: float) -> str:
+def clock_text(seconds: float) -> str:
     """A time of a run for people: 3600 is 01:00 of the first day.
 
     >>> clock(3600.0), clock(90_000.0), clock(1e6)
     ('01:00 of the first day', '01:00 of the second day', '13:46 of day 12')
     """
     day, second = divmod(int(seconds), 86400)
-    named = {0: "the first day", 1: "the second day"}.get(day, f"day {day + 1}")
-    return f"{second // 3600:02d}:{second // 60 % 60:02d} of {named}"
+    day_text = {0: "the first day", 1: "the second day"}.get(day, f"day {day + 1}")
+    return f"{second // 3600:02d}:{second // 60 % 60:02d} of {day_text}"

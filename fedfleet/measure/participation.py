@@ -20,8 +20,8 @@ class Utilisation:
 
 def contributions(tasks: Tasks, clients: int, until: float = np.inf) -> Ints:
     """How many of each client's reports were folded, up to a time."""
-    counted = (tasks.fate == FOLDED) & (tasks.ended <= until)
-    return np.bincount(tasks.clients[counted], minlength=clients)
+    mask = (tasks.fate == FOLDED) & (tasks.ended <= until)
+    return np.bincount(tasks.clients[mask], minlength=clients)
 
 
 def utilisation(tasks: Tasks, clients: int, convergence_seconds: float) -> Utilisation:
@@ -58,5 +58,5 @@ def participation_fairness(counts: Ints) -> Fairness:
 def _gini(counts: Ints) -> float:
     """By ranks: sum (2 i - n - 1) x_i / (n sum x), with the x in ascending order; 0 if there are none."""
     ordered, n = np.sort(counts).astype(np.float64), len(counts)
-    whole = float(ordered.sum())
-    return float(((2.0 * np.arange(1, n + 1) - n - 1.0) * ordered).sum() / (n * whole)) if whole else 0.0
+    total = float(ordered.sum())
+    return float(((2.0 * np.arange(1, n + 1) - n - 1.0) * ordered).sum() / (n * total)) if total else 0.0

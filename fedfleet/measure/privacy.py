@@ -42,17 +42,17 @@ def exposure(promise: Promise, tasks: Tasks) -> tuple[float, int]:
     if promise.mechanism == "local":  # whatever was sent was seen, folded or not
         clients, commits = tasks.clients, np.arange(len(tasks.clients))
     else:
-        inside = tasks.folded_into > 0
-        clients, commits = tasks.clients[inside], tasks.folded_into[inside] - 1
+        folded = tasks.folded_into > 0
+        clients, commits = tasks.clients[folded], tasks.folded_into[folded] - 1
     if not len(clients):
         return 0.0, 0
     times, total = int(np.bincount(clients).max()), np.zeros(int(clients.max()) + 1)
     if promise.mechanism != "tree":
         return float(_squares(clients, commits, len(total)).max()), times
-    made = int(commits.max()) + 1
-    for level in range(made.bit_length()):
+    commit_count = int(commits.max()) + 1
+    for level in range(commit_count.bit_length()):
         nodes = commits >> level
-        used = (nodes < made >> level) & (
+        used = (nodes < commit_count >> level) & (
             nodes % 2 == 0
         )  # only whole nodes, and of two sisters only the first, are released
         total += _squares(clients[used], nodes[used], len(total))
@@ -73,8 +73,8 @@ def gaussian_epsilon(noise: float, squared: float, delta: float) -> float | None
     """
     if squared == 0.0:
         return 0.0
-    found = float(_library().get_epsilon_gaussian(noise / math.sqrt(squared), delta))
-    return found if math.isfinite(found) else None
+    epsilon = float(_library().get_epsilon_gaussian(noise / math.sqrt(squared), delta))
+    return epsilon if math.isfinite(epsilon) else None
 
 
 def require_accountant() -> None:

@@ -41,50 +41,50 @@ class Rules:
         return min(success, ready) if ready < selected else success
 
 
-def walk(
+def walk_rounds(
     rules: Rules, stop: Stop, choose: Selector, world: World, cost: Callable[[Ints, int], Cost], *, seed: int
 ) -> Participation:
     """Walk through the rounds of a run; `cost(clients, round)` is what their tasks cost."""
     now, tasks, rounds = 0.0, 0, 0
     times, members, asked, arrived = list[float](), list[Ints](), list[Ints](), list[Ints]()
     failed: Counter[str] = Counter()
-    horizon, few = stop.virtual_seconds, max(rules.min_clients, 1)
-    while not _over(stop, now, rounds, len(times), tasks):
+    horizon, min_clients = stop.virtual_seconds, max(rules.min_clients, 1)
+    while not _stop_reached(stop, now, rounds, len(times), tasks):
         start = now + rules.t_break
         if start >= horizon:
             now = horizon
             break
-        chosen = _chosen(choose, world, rules.cohort, start, Draw(seed, rounds, tasks))
+        chosen = _choose_clients(choose, world, rules.cohort, start, Draw(seed, rounds, tasks))
         if len(chosen):
             asked.append(chosen)
-        if len(chosen) < few:
+        if len(chosen) < min_clients:
             now, tasks, rounds = start, tasks + len(chosen), rounds + 1
-            failed[f"fewer than {few} clients could be selected"] += 1
+            failed[f"fewer than {min_clients} clients could be selected"] += 1
             continue
-        ends = _ends(world, chosen, cost(chosen, rounds), start, tasks)
-        now, came = _closed(rules, ends, start)
+        ends = _end_times(world, chosen, cost(chosen, rounds), start, tasks)
+        now, in_time = _close_round(rules, ends, start)
         if now >= horizon:
             arrived.append(chosen[ends < horizon])
             now = horizon
             break
         tasks, rounds = tasks + len(chosen), rounds + 1
-        arrived.append(chosen[came])
-        if len(came) >= rules.need(len(chosen)):
+        arrived.append(chosen[in_time])
+        if len(in_time) >= rules.need(len(chosen)):
             times.append(now)
-            members.append(chosen[np.sort(came)])
+            members.append(chosen[np.sort(in_time)])
         else:
-            failed[f"{len(came)} of at least {rules.need(len(chosen))} reports arrived"] += 1
+            failed[f"{len(in_time)} of at least {rules.need(len(chosen))} reports arrived"] += 1
     clients = len(world.keys)
-    folded = _joined(members)
+    folded = _concatenate(members)
     return Participation(
         times=np.array(times), commit=np.repeat(np.arange(len(members)), [len(m) for m in members]), clients=folded,
         share=np.ones(len(folded)), staleness=np.zeros(len(folded), np.int64),
-        asked=np.bincount(_joined(asked), minlength=clients), arrived=np.bincount(_joined(arrived), minlength=clients),
+        asked=np.bincount(_concatenate(asked), minlength=clients), arrived=np.bincount(_concatenate(arrived), minlength=clients),
         failed=dict(failed.most_common()), rounds=rounds, seconds=now,
     )  # fmt: skip
 
 
-def _over(stop: Stop, now: float, rounds: int, commits: int, tasks: int) -> bool:
+def _stop_reached(stop: Stop, now: float, rounds: int, commits: int, tasks: int) -> bool:
     """Has a countable limit been reached?"""
     if now >= stop.virtual_seconds or rounds >= stop.rounds:
         return True
@@ -93,13 +93,13 @@ def _over(stop: Stop, now: float, rounds: int, commits: int, tasks: int) -> bool
     )
 
 
-def _chosen(choose: Selector, world: World, cohort: int, time: float, draw: Draw) -> Ints:
+def _choose_clients(choose: Selector, world: World, cohort: int, time: float, draw: Draw) -> Ints:
     clients = np.flatnonzero(world.states.online(time))
     roster = Roster(clients, world.keys[clients], world.data.sizes(draw.round)[clients])
     return choose.pick({}, roster, min(cohort, len(clients)), draw).clients
 
 
-def _ends(world: World, clients: Ints, cost: Cost, start: float, first: int) -> Floats:
+def _end_times(world: World, clients: Ints, cost: Cost, start: float, first: int) -> Floats:
     """When each report comes; infinite where a device cannot do the work."""
     seconds = world.devices.seconds(clients, cost, start, np.arange(first, first + len(clients)))
     able = np.isfinite(seconds)
@@ -111,7 +111,7 @@ def _ends(world: World, clients: Ints, cost: Cost, start: float, first: int) -> 
     return ends
 
 
-def _closed(rules: Rules, ends: Floats, start: float) -> tuple[float, Ints]:
+def _close_round(rules: Rules, ends: Floats, start: float) -> tuple[float, Ints]:
     """When a round closes, and the places of those who are in it by then.
 
     It closes with the report that is enough, when nobody works any more, or at its deadline, whichever is first.
@@ -119,12 +119,12 @@ def _closed(rules: Rules, ends: Floats, start: float) -> tuple[float, Ints]:
     order = np.argsort(ends, kind="stable")
     able = int(np.isfinite(ends).sum())
     wanted = min(rules.ready(len(ends)), able)
-    enough = float(ends[order[wanted - 1]]) if wanted else start
+    enough_at = float(ends[order[wanted - 1]]) if wanted else start
     deadline = start + rules.seconds
-    if enough < deadline:
-        return enough, order[:wanted]
+    if enough_at < deadline:
+        return enough_at, order[:wanted]
     return deadline, order[: int((ends <= deadline).sum())]
 
 
-def _joined(parts: list[Ints]) -> Ints:
+def _concatenate(parts: list[Ints]) -> Ints:
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)

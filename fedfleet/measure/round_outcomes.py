@@ -16,14 +16,14 @@ def rebroadcasts(log: Iterable[Event]) -> int:
 
 def abandoned_rounds(log: Iterable[Event]) -> int:
     """Rounds that failed after tasks had been sent in them."""
-    asked: set[int] = set()
-    found = 0
+    rounds_with_tasks: set[int] = set()
+    count = 0
     for event in log:
         if isinstance(event, TasksSent):
-            asked.add(event.round)
+            rounds_with_tasks.add(event.round)
         elif isinstance(event, RoundFailed):
-            found += event.round in asked
-    return found
+            count += event.round in rounds_with_tasks
+    return count
 
 
 def timelines(log: Iterable[Event]) -> dict[str, list[list[float]]]:
@@ -32,8 +32,8 @@ def timelines(log: Iterable[Event]) -> dict[str, list[list[float]]]:
     >>> timelines([PaceSet(0.0, "t_o", 60.0), PaceSet(80.0, "t_o", 120.0)])
     {'t_o': [[0.0, 60.0], [80.0, 120.0]]}
     """
-    found: dict[str, list[list[float]]] = {}
+    result: dict[str, list[list[float]]] = {}
     for event in log:
         if isinstance(event, PaceSet):
-            found.setdefault(event.name, []).append([event.time, event.seconds])
-    return found
+            result.setdefault(event.name, []).append([event.time, event.seconds])
+    return result

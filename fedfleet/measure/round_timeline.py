@@ -27,7 +27,7 @@ MOST = 24  # tasks of a round that are looked at one by one
 
 
 @dataclass(frozen=True, slots=True)
-class Strand:
+class TaskSpan:
     """One task of a round: absolute times (`ended` NaN: it still runs), seconds by stage (None: nobody said), its end and why."""
 
     task: int
@@ -40,7 +40,7 @@ class Strand:
 
 
 @dataclass(frozen=True, slots=True)
-class Anatomy:
+class RoundTimeline:
     """A round from the end of the one before to its own.
 
     `asked` are its broadcasts (when, to how many); those after the first are `refills` where somebody is asked because another
@@ -56,7 +56,7 @@ class Anatomy:
     asked: tuple[tuple[float, int], ...]
     refills: bool
     fates: Mapping[str, int]
-    strands: tuple[Strand, ...]
+    spans: tuple[TaskSpan, ...]
 
     @property
     def seconds(self) -> float:
@@ -64,93 +64,95 @@ class Anatomy:
         return self.closed - self.opened
 
 
-def telling_rounds(log: Sequence[Event]) -> dict[str, int]:
+def notable_rounds(log: Sequence[Event]) -> dict[str, int]:
     """The rounds that tell most: the `usual` one (of median length among those with a new model), and the `worst`: the longest of
     those that failed after somebody was asked, or the longest of all. One that would be both is the usual one."""
     closings = [e for e in log if isinstance(e, Closing)]
-    busy = {e.round for e in log if isinstance(e, TasksSent)}
-    opened = dict(zip((e.round for e in closings), (_began(log), *(e.time for e in closings)), strict=False))
-    length = {e.round: e.time - opened[e.round] for e in closings if e.round in busy or isinstance(e, ModelCommitted)}
-    made = sorted((e.round for e in closings if isinstance(e, ModelCommitted)), key=lambda r: (length[r], r))
+    active = {e.round for e in log if isinstance(e, TasksSent)}
+    opened = dict(zip((e.round for e in closings), (_start_time(log), *(e.time for e in closings)), strict=False))
+    length = {e.round: e.time - opened[e.round] for e in closings if e.round in active or isinstance(e, ModelCommitted)}
+    committed = sorted((e.round for e in closings if isinstance(e, ModelCommitted)), key=lambda r: (length[r], r))
     failed = [e.round for e in closings if isinstance(e, RoundFailed) and e.round in length]
-    found = {"usual": made[(len(made) - 1) // 2]} if made else {}
-    worst = max(failed or made, key=lambda r: (length[r], -r), default=None)
-    return found if worst is None or worst in found.values() else {**found, "worst": worst}
+    result = {"usual": committed[(len(committed) - 1) // 2]} if committed else {}
+    worst = max(failed or committed, key=lambda r: (length[r], -r), default=None)
+    return result if worst is None or worst in result.values() else {**result, "worst": worst}
 
 
-def anatomy(log: Sequence[Event], tasks: Tasks, number: int, *, most: int = MOST) -> Anatomy:
+def describe_round(log: Sequence[Event], tasks: Tasks, number: int, *, most: int = MOST) -> RoundTimeline:
     """Take a round that has ended apart."""
     closings = [e for e in log if isinstance(e, Closing)]
-    at = next(i for i, e in enumerate(closings) if e.round == number)
-    end, opened = closings[at], closings[at - 1].time if at else _began(log)
+    index = next(i for i, e in enumerate(closings) if e.round == number)
+    end, opened = closings[index], closings[index - 1].time if index else _start_time(log)
     ended_in = (tasks.fate != RUNNING) & (tasks.ended > opened) & (tasks.ended <= end.time)
-    mine = np.flatnonzero((tasks.rounds == number) | ended_in)
-    order = mine[np.lexsort((mine, tasks.sent[mine], tasks.ended[mine]))]  # NaN, still running, comes last
-    chosen = order[np.unique(np.linspace(0, len(order) - 1, min(most, len(order))).round().astype(np.int64))]
-    fates = np.where(ended_in[mine], tasks.fate[mine], RUNNING).astype(np.int64)
+    involved = np.flatnonzero((tasks.rounds == number) | ended_in)
+    order = involved[
+        np.lexsort((involved, tasks.sent[involved], tasks.ended[involved]))
+    ]  # NaN, still running, comes last
+    shown = order[np.unique(np.linspace(0, len(order) - 1, min(most, len(order))).round().astype(np.int64))]
+    fates = np.where(ended_in[involved], tasks.fate[involved], RUNNING).astype(np.int64)
     counts = np.bincount(fates + 1, minlength=len(FATES) + 1).tolist()
     asked = tuple(
         (e.time, len(e.clients)) for e in log if isinstance(e, TasksSent) and e.round == number and len(e.clients)
     )
-    again = np.isin([time for time, _ in asked[1:]], tasks.ended[ended_in])
-    return Anatomy(
+    refill_marks = np.isin([time for time, _ in asked[1:]], tasks.ended[ended_in])
+    return RoundTimeline(
         number, opened, end.time,
         end.version if isinstance(end, ModelCommitted) else None,
         end.reason if isinstance(end, RoundFailed) else "",
-        asked, bool(len(again) and again.mean() >= 0.5),
+        asked, bool(len(refill_marks) and refill_marks.mean() >= 0.5),
         {name: n for name, n in zip((*FATES, "running"), (*counts[1:], counts[0]), strict=True) if n},
-        _strands(log, tasks, chosen),
+        _task_spans(log, tasks, shown),
     )  # fmt: skip
 
 
-def _began(log: Sequence[Event]) -> float:
+def _start_time(log: Sequence[Event]) -> float:
     return log[0].time if log else 0.0
 
 
-def _strands(log: Sequence[Event], tasks: Tasks, chosen: Ints) -> tuple[Strand, ...]:
-    wanted = set(chosen.tolist())
-    spent, said = _spent(log, wanted), _said(log, wanted)
+def _task_spans(log: Sequence[Event], tasks: Tasks, shown: Ints) -> tuple[TaskSpan, ...]:
+    wanted = set(shown.tolist())
+    stages, reasons = _stage_seconds(log, wanted), _reasons(log, wanted)
     return tuple(
-        Strand(
+        TaskSpan(
             t, int(tasks.clients[t]), float(tasks.sent[t]), float(tasks.ended[t]),
             "running" if tasks.fate[t] == RUNNING else FATES[tasks.fate[t]],
-            _why(int(tasks.fate[t]), int(tasks.folded_into[t]), said.get(t)), spent.get(t),
+            _reason_text(int(tasks.fate[t]), int(tasks.folded_into[t]), reasons.get(t)), stages.get(t),
         )
-        for t in chosen.tolist()
+        for t in shown.tolist()
     )  # fmt: skip
 
 
-def _spent(log: Sequence[Event], wanted: set[int]) -> dict[int, Mapping[str, float]]:
+def _stage_seconds(log: Sequence[Event], wanted: set[int]) -> dict[int, Mapping[str, float]]:
     """Seconds by stage of these tasks, where they are known."""
-    found: dict[int, Mapping[str, float]] = {}
+    result: dict[int, Mapping[str, float]] = {}
     for event in log:
         if isinstance(event, TasksSpent):
             for i in np.flatnonzero(np.isin(event.tasks, list(wanted))).tolist():
                 stages = {name: float(event.spent[name][i]) for name in STAGES if name in event.spent}
                 if stages and not any(np.isnan(took) for took in stages.values()):
-                    found[int(event.tasks[i])] = {name: took for name, took in stages.items() if took > 0}
-    return found
+                    result[int(event.tasks[i])] = {name: took for name, took in stages.items() if took > 0}
+    return result
 
 
-def _said(log: Sequence[Event], wanted: set[int]) -> dict[int, str]:
+def _reasons(log: Sequence[Event], wanted: set[int]) -> dict[int, str]:
     """What the journal says of these tasks' misfortunes; the first that happened is the cause."""
-    found: dict[int, str] = {}
+    result: dict[int, str] = {}
     for event in log:
         match event:
             case TaskLost() | TaskStruck() | ReportRejected() if event.task in wanted:
-                found.setdefault(event.task, event.reason)
+                result.setdefault(event.task, event.reason)
             case ReportUnwanted() if event.task in wanted and event.reason == "late":
-                found.setdefault(event.task, "its report came too late")
+                result.setdefault(event.task, "its report came too late")
             case _:
                 pass
-    return found
+    return result
 
 
-def _why(fate: int, into: int, said: str | None) -> str:
+def _reason_text(fate: int, into: int, reason: str | None) -> str:
     if fate == FOLDED:
         return f"in model {into}"
     usual = {
         RUNNING: "still at work", DROPPED: "too late, given up", LOST: "lost", REJECTED: "refused",
         WASTED: "in time, for a round that failed",
     }  # fmt: skip
-    return usual[fate] if said is None else f"{FATES[fate]}: {said}" if fate >= 0 else said
+    return usual[fate] if reason is None else f"{FATES[fate]}: {reason}" if fate >= 0 else reason

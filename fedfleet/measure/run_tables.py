@@ -26,12 +26,12 @@ def round_columns(log: Sequence[Event], tasks: Tasks | None = None) -> Columns:
     """
     tasks = task_table(log) if tasks is None else tasks
     ends = [e for e in log if isinstance(e, ModelCommitted | RoundFailed)]
-    seen = {e.version: e for e in log if isinstance(e, Evaluated) and e.total}
+    by_version = {e.version: e for e in log if isinstance(e, Evaluated) and e.total}
     numbers: Ints = np.array([e.round for e in ends], np.int64)
     times: Floats = np.array([e.time for e in ends], np.float64)
     committed = np.array([isinstance(e, ModelCommitted) for e in ends], np.bool_)
     versions = np.cumsum(committed)
-    tried = [seen.get(int(v)) if new else None for v, new in zip(versions, committed, strict=True)]
+    evaluations = [by_version.get(int(v)) if new else None for v, new in zip(versions, committed, strict=True)]
     return {
         "round": numbers,
         "version": versions,
@@ -40,10 +40,10 @@ def round_columns(log: Sequence[Event], tasks: Tasks | None = None) -> Columns:
         "seconds": np.diff(times, prepend=log[0].time if log else 0.0),
         **_fates(tasks, tasks.rounds, numbers),
         **_costs(log, tasks.rounds, numbers),
-        "bytes_down": _summed(tasks.bytes_down, tasks.rounds, numbers),
-        "bytes_up": _summed(tasks.bytes_up, tasks.rounds, numbers),
-        "accuracy": np.array([np.nan if e is None else e.correct / e.total for e in tried], np.float64),
-        "loss": np.array([np.nan if e is None else e.loss for e in tried], np.float64),
+        "bytes_down": _sums_by_row(tasks.bytes_down, tasks.rounds, numbers),
+        "bytes_up": _sums_by_row(tasks.bytes_up, tasks.rounds, numbers),
+        "accuracy": np.array([np.nan if e is None else e.correct / e.total for e in evaluations], np.float64),
+        "loss": np.array([np.nan if e is None else e.loss for e in evaluations], np.float64),
     }
 
 
@@ -69,10 +69,10 @@ def client_columns(
         **known,
         "picked": fates.pop("selected"),
         **fates,
-        "seconds": _summed(np.nan_to_num(tasks.seconds), tasks.clients, clients),
+        "seconds": _sums_by_row(np.nan_to_num(tasks.seconds), tasks.clients, clients),
         **_costs(log, tasks.clients, clients),
-        "bytes_down": _summed(tasks.bytes_down, tasks.clients, clients),
-        "bytes_up": _summed(tasks.bytes_up, tasks.clients, clients),
+        "bytes_down": _sums_by_row(tasks.bytes_down, tasks.clients, clients),
+        "bytes_up": _sums_by_row(tasks.bytes_up, tasks.clients, clients),
         "accuracy": _own_accuracy(log, len(clients)),
     }
 
@@ -80,37 +80,37 @@ def client_columns(
 def _fates(tasks: Tasks, by: Ints, rows: Ints) -> Columns:
     """How many tasks of each row were sent, and what became of them."""
     ended = (tasks.fate != RUNNING) & (tasks.fate != LOST) & (tasks.fate != DROPPED)
-    chosen = {
+    masks = {
         "selected": np.ones(len(by), np.bool_), "arrived": ended, "folded": tasks.fate == FOLDED,
         "dropped": tasks.fate == DROPPED, "lost": tasks.fate == LOST, "rejected": tasks.fate == REJECTED,
     }  # fmt: skip
-    return {name: _summed(mine, by, rows).astype(np.int64) for name, mine in chosen.items()}
+    return {name: _sums_by_row(mask, by, rows).astype(np.int64) for name, mask in masks.items()}
 
 
 def _costs(log: Sequence[Event], by: Ints, rows: Ints) -> Columns:
     """Seconds worked on the tasks of each row, and joules; NaN if nobody told of any task. Tasks that still run are left out."""
     spent = spending(log, len(by))
-    found = {"worked": spent.worked(), "joules": spent.column("joules")}
-    told = spent.accounted.any() and "joules" in spent.columns
-    known = {"worked": spent.accounted.any(), "joules": told}
+    result = {"worked": spent.worked_seconds(), "joules": spent.column("joules")}
+    has_joules = spent.accounted.any() and "joules" in spent.columns
+    known = {"worked": spent.accounted.any(), "joules": has_joules}
     return {
-        name: _summed(np.where(spent.accounted, v, 0.0), by, rows) if known[name] else np.full(len(rows), np.nan)
-        for name, v in found.items()
+        name: _sums_by_row(np.where(spent.accounted, v, 0.0), by, rows) if known[name] else np.full(len(rows), np.nan)
+        for name, v in result.items()
     }
 
 
-def _summed(values: NDArray[Any], by: Ints, rows: Ints) -> Floats:
+def _sums_by_row(values: NDArray[Any], by: Ints, rows: Ints) -> Floats:
     """The sums of values over the tasks of each row."""
     most = int(max(by.max(initial=-1), rows.max(initial=-1))) + 1
     return np.bincount(by, values.astype(np.float64), most).astype(np.float64)[rows]
 
 
 def _own_accuracy(log: Sequence[Event], clients: int) -> Floats:
-    found = np.full(clients, np.nan)
+    result = np.full(clients, np.nan)
     last: ClientScores | None = None
     for event in log:
         if isinstance(event, Evaluated) and event.clients is not None:
             last = event.clients
     if last is not None:
-        found[last.clients] = last.correct / np.maximum(last.total, 1)
-    return found
+        result[last.clients] = last.correct / np.maximum(last.total, 1)
+    return result

@@ -15,8 +15,8 @@ def subsets(causes: Sequence[str]) -> Iterator[frozenset[str]]:
     [[], ['a'], ['b'], ['a', 'b']]
     """
     for size in range(len(causes) + 1):
-        for some in combinations(causes, size):
-            yield frozenset(some)
+        for subset in combinations(causes, size):
+            yield frozenset(subset)
 
 
 def shapley(values: Mapping[frozenset[str], float], causes: Sequence[str]) -> dict[str, Fraction]:
@@ -30,10 +30,10 @@ def shapley(values: Mapping[frozenset[str], float], causes: Sequence[str]) -> di
     {'a': -6.0, 'b': -3.0}
     """
     n = len(causes)
-    found: dict[str, Fraction] = {}
+    result: dict[str, Fraction] = {}
     for cause in causes:
         others = [c for c in causes if c != cause]
-        found[cause] = sum(
+        result[cause] = sum(
             (
                 Fraction(math.factorial(len(s)) * math.factorial(n - len(s) - 1), math.factorial(n))
                 * (Fraction(values[s | {cause}]) - Fraction(values[s]))
@@ -41,4 +41,4 @@ def shapley(values: Mapping[frozenset[str], float], causes: Sequence[str]) -> di
             ),
             Fraction(0),
         )
-    return found
+    return result

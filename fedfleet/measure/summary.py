@@ -9,15 +9,21 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.events import Event, ModelCommitted, ReportRejected, RoundFailed, RunBegan, RunEnded
-from fedfleet.measure.accuracy import by_part, client_accuracy, convergence_time, learning_curve, unseen_accuracy
+from fedfleet.measure.accuracy import (
+    accuracy_by_participation,
+    client_accuracy,
+    convergence_time,
+    learning_curve,
+    unseen_accuracy,
+)
 from fedfleet.measure.budget import budgets, targets
 from fedfleet.measure.curve import curve_table, times_to
-from fedfleet.measure.device_work import by_fate, looks, spending, stage_seconds
+from fedfleet.measure.device_work import by_fate, probe_costs, spending, stage_seconds
 from fedfleet.measure.energy import energy
 from fedfleet.measure.participation import contributions, participation_fairness, staleness_histogram, utilisation
 from fedfleet.measure.round_outcomes import abandoned_rounds, rebroadcasts, timelines
 from fedfleet.measure.tasks import Tasks, task_table
-from fedfleet.measure.traffic import beside, traffic, wasted_work
+from fedfleet.measure.traffic import extra_traffic, traffic, wasted_work
 from fedfleet.measure.warnings import failed_rounds, warnings
 
 
@@ -30,14 +36,14 @@ def summary(
     clients = next((e.clients for e in log if isinstance(e, RunBegan)), 0)
     seconds = log[-1].time if log else 0.0
     curve = learning_curve(log)
-    own = client_accuracy(log)
+    of_clients = client_accuracy(log)
     converged = convergence_time(log)
-    moved = traffic(tasks, seconds, beside(log))
+    traffic_totals = traffic(tasks, seconds, extra_traffic(log))
     took_part = contributions(tasks, clients)
-    fair = participation_fairness(took_part)
-    apart = by_part(log, took_part)
+    fairness = participation_fairness(took_part)
+    by_participation = accuracy_by_participation(log, took_part)
     spent = spending(log, len(tasks.fate))
-    drawn = energy(log, tasks, spent)
+    energy_used = energy(log, tasks, spent)
     committed = sum(isinstance(e, ModelCommitted) for e in log)
     failed = sum(isinstance(e, RoundFailed) for e in log)
     return {
@@ -51,32 +57,32 @@ def summary(
         "best_accuracy": float(curve.accuracy.max()) if len(curve.accuracy) else None,
         "chance": chance,
         "loss": float(curve.loss[-1]) if len(curve.loss) and np.isfinite(curve.loss[-1]) else None,
-        "accuracy_clients": own.mean if own else None,
-        "accuracy_bottom10": own.bottom10 if own else None,
-        "accuracy_worst10_mean": own.worst10_mean if own else None,
-        "accuracy_std": own.std if own else None,
-        "accuracy_took_part": apart.took_part,
-        "accuracy_never": apart.never,
+        "accuracy_clients": of_clients.mean if of_clients else None,
+        "accuracy_bottom10": of_clients.bottom10 if of_clients else None,
+        "accuracy_worst10_mean": of_clients.worst10_mean if of_clients else None,
+        "accuracy_std": of_clients.std if of_clients else None,
+        "accuracy_took_part": by_participation.took_part,
+        "accuracy_never": by_participation.never,
         "accuracy_unseen": unseen_accuracy(log),
         "virtual_seconds": seconds,
         "convergence_seconds": converged,
-        "bytes_down": moved.bytes_down,
-        "bytes_up": moved.bytes_up,
-        "bytes_per_second": moved.bytes_per_second,
-        "bytes_wasted": {"down": moved.wasted_down, "up": moved.wasted_up},
+        "bytes_down": traffic_totals.bytes_down,
+        "bytes_up": traffic_totals.bytes_up,
+        "bytes_per_second": traffic_totals.bytes_per_second,
+        "bytes_wasted": {"down": traffic_totals.wasted_down, "up": traffic_totals.wasted_up},
         "utilisation": asdict(utilisation(tasks, clients, converged or 0.0)),
         "wasted": asdict(wasted_work(tasks)),
         "fates": by_fate(tasks, spent),
         "stage_seconds": stage_seconds(spent),
-        "probes": asdict(looks(log)),
-        "energy": None if drawn is None else asdict(drawn),
+        "probes": asdict(probe_costs(log)),
+        "energy": None if energy_used is None else asdict(energy_used),
         "budgets": budgets(log),
         "targets": targets(log),
         "rebroadcasts": rebroadcasts(log),
         "abandoned_rounds": abandoned_rounds(log),
         "pace_timelines": timelines(log),
         "staleness": staleness_histogram(tasks).tolist(),
-        "participation": asdict(fair),
+        "participation": asdict(fairness),
         "reports_rejected": sum(isinstance(e, ReportRejected) for e in log),
         "time_to": times_to(curve),
         "curve": curve_table(log),

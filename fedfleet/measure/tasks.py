@@ -52,26 +52,26 @@ class Tasks:
 
 
 @dataclass(slots=True)
-class _Ends:
+class _TaskEnds:
     """What is known so far of how tasks ended: (fate, time, seconds, bytes up), and what came beside."""
 
     ends: dict[int, tuple[int, float, float, float]] = field(default_factory=dict[int, tuple[int, float, float, float]])
     into: dict[int, int] = field(default_factory=dict[int, int])
     arrived: set[int] = field(default_factory=set[int])  # and not folded yet
-    struck: set[int] = field(default_factory=set[int])
-    strays: dict[str, list[int]] = field(default_factory=lambda: {"late": [], "again": []})
+    lost_silently: set[int] = field(default_factory=set[int])
+    unwanted: dict[str, list[int]] = field(default_factory=lambda: {"late": [], "again": []})
     gathered: list[int] = field(default_factory=list[int])
 
-    def refate(self, task: int, fate: int) -> None:
+    def set_fate(self, task: int, fate: int) -> None:
         self.ends[task] = (fate, *self.ends[task][1:])
 
-    def for_nothing(self) -> None:
+    def waste_arrived(self) -> None:
         """What has arrived by now will not be folded."""
         for task in self.arrived:
-            self.refate(task, WASTED)
+            self.set_fate(task, WASTED)
         self.arrived.clear()
 
-    def hear(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         match event:
             case TaskArrived():
                 self.ends[event.task] = (FOLDED, event.time, event.seconds, event.bytes_up)
@@ -79,23 +79,23 @@ class _Ends:
             case TaskLost() | TaskStruck():
                 self.ends[event.task] = (LOST, event.time, event.seconds, 0.0)
                 if isinstance(event, TaskStruck):
-                    self.struck.add(event.task)
+                    self.lost_silently.add(event.task)
             case TasksDropped():
                 for task, seconds in zip(event.tasks.tolist(), event.seconds.tolist(), strict=True):
-                    if task not in self.struck:
+                    if task not in self.lost_silently:
                         self.ends[task] = (DROPPED, event.time, seconds, 0.0)
             case ReportUnwanted():
-                self.strays[event.reason].append(event.task)
+                self.unwanted[event.reason].append(event.task)
             case ReportsGathered():
                 self.gathered = event.tasks.tolist()
                 self.arrived.difference_update(self.gathered)
             case ReportRejected():
-                self.refate(event.task, REJECTED)
+                self.set_fate(event.task, REJECTED)
                 self.arrived.discard(event.task)
             case ModelCommitted():
                 self.into |= dict.fromkeys(self.gathered, event.version)
             case RoundFailed():
-                self.for_nothing()
+                self.waste_arrived()
             case _:
                 pass
 
@@ -104,49 +104,57 @@ def task_table(log: Iterable[Event]) -> Tasks:
     """Follow each task from being sent to its end."""
     waves: list[TasksSent] = []
     spent: list[TasksSpent] = []
-    found = _Ends()
+    task_ends = _TaskEnds()
     for event in log:
         if isinstance(event, TasksSent):
             waves.append(event)
         elif isinstance(event, TasksSpent):
             spent.append(event)
         else:
-            found.hear(event)
-    found.for_nothing()  # the run ended before these could be folded
-    return _columns(waves, spent, found)
+            task_ends.record(event)
+    task_ends.waste_arrived()  # the run ended before these could be folded
+    return _columns(waves, spent, task_ends)
 
 
-def _columns(waves: list[TasksSent], spent: list[TasksSpent], found: _Ends) -> Tasks:
+def _columns(waves: list[TasksSent], spent: list[TasksSpent], task_ends: _TaskEnds) -> Tasks:
     n = sum(len(w.clients) for w in waves)
-    still = (RUNNING, np.nan, np.nan, 0.0)
-    ends = np.array([found.ends.get(task, still) for task in range(n)], np.float64).reshape(-1, 4)
+    running = (RUNNING, np.nan, np.nan, 0.0)
+    ends = np.array([task_ends.ends.get(task, running) for task in range(n)], np.float64).reshape(-1, 4)
 
-    def joined(name: str) -> Floats:
+    def concatenate(name: str) -> Floats:
         parts = [getattr(w, name) for w in waves]
         return np.concatenate(parts) if parts else np.zeros(0)
 
-    def repeated(name: str) -> Floats:
+    def repeat(name: str) -> Floats:
         return np.repeat([float(getattr(w, name)) for w in waves], [len(w.clients) for w in waves])
 
-    def marked(tasks: list[int]) -> Bools:
+    def mask_of(tasks: list[int]) -> Bools:
         marks = np.zeros(n, np.bool_)
         marks[tasks] = True
         return marks
 
     return Tasks(
-        joined("clients").astype(np.int64), repeated("round").astype(np.int64), repeated("version").astype(np.int64),
-        repeated("time"), ends[:, 1], ends[:, 2], joined("samples"), _moved(spent, "bytes_down", joined("bytes_down")),
-        _moved(spent, "bytes_up", ends[:, 3]), ends[:, 0].astype(np.int8),
-        np.array([found.into.get(t, 0) for t in range(n)], np.int64),
-        marked(found.strays["late"]), marked(found.strays["again"]),
-    )  # fmt: skip
+        concatenate("clients").astype(np.int64),
+        repeat("round").astype(np.int64),
+        repeat("version").astype(np.int64),
+        repeat("time"),
+        ends[:, 1],
+        ends[:, 2],
+        concatenate("samples"),
+        _bytes_moved(spent, "bytes_down", concatenate("bytes_down")),
+        _bytes_moved(spent, "bytes_up", ends[:, 3]),
+        ends[:, 0].astype(np.int8),
+        np.array([task_ends.into.get(t, 0) for t in range(n)], np.int64),
+        mask_of(task_ends.unwanted["late"]),
+        mask_of(task_ends.unwanted["again"]),
+    )
 
 
-def _moved(spent: list[TasksSpent], name: str, otherwise: Floats) -> Floats:
+def _bytes_moved(spent: list[TasksSpent], name: str, default: Floats) -> Floats:
     """The bytes that really moved for each task; what nobody knows is as it was foreseen or arrived."""
-    moved = otherwise.copy()
+    moved = default.copy()
     for event in spent:
         values = event.spent.get(name)
         known = np.zeros(len(event.tasks)) if values is None else values
-        moved[event.tasks] = np.where(np.isnan(known), otherwise[event.tasks], known)
+        moved[event.tasks] = np.where(np.isnan(known), default[event.tasks], known)
     return moved

@@ -13,7 +13,7 @@ from fedfleet.measure.tasks import RUNNING, Tasks
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class ExtraTraffic:
     """Bytes that belong to no task's own way: reports that came once more, and what looking at clients took."""
 
     again_up: float = 0.0
@@ -21,7 +21,7 @@ class Beside:
     probes_up: float = 0.0
 
 
-def beside(log: Iterable[Event]) -> Beside:
+def extra_traffic(log: Iterable[Event]) -> ExtraTraffic:
     """Count them. A report that came late is none of these: its bytes are those of its task, which was dropped."""
     again, down, up = 0.0, 0.0, 0.0
     for event in log:
@@ -30,10 +30,10 @@ def beside(log: Iterable[Event]) -> Beside:
         elif isinstance(event, Probed):
             down += float(np.nansum(event.spent.get("bytes_down", 0.0)))
             up += float(np.nansum(event.spent.get("bytes_up", 0.0)))
-    return Beside(again, down, up)
+    return ExtraTraffic(again, down, up)
 
 
-NOTHING = Beside()
+NO_EXTRA = ExtraTraffic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +47,19 @@ class Traffic:
     wasted_up: float
 
 
-def traffic(tasks: Tasks, virtual_seconds: float, more: Beside = NOTHING) -> Traffic:
+def traffic(tasks: Tasks, virtual_seconds: float, extra: ExtraTraffic = NO_EXTRA) -> Traffic:
     """What moved for tasks, as far as each came, and `more`. What entered no model was for nothing, and so was looking around."""
     down, up = (
-        float(tasks.bytes_down.sum()) + more.probes_down,
-        float(tasks.bytes_up.sum()) + more.probes_up + more.again_up,
+        float(tasks.bytes_down.sum()) + extra.probes_down,
+        float(tasks.bytes_up.sum()) + extra.probes_up + extra.again_up,
     )
-    wasted = _wasted(tasks)
+    wasted = _waste_mask(tasks)
     return Traffic(
         down,
         up,
         (down + up) / virtual_seconds if virtual_seconds > 0 else 0.0,
-        float(tasks.bytes_down[wasted].sum()) + more.probes_down,
-        float(tasks.bytes_up[wasted].sum()) + more.probes_up + more.again_up,
+        float(tasks.bytes_down[wasted].sum()) + extra.probes_down,
+        float(tasks.bytes_up[wasted].sum()) + extra.probes_up + extra.again_up,
     )
 
 
@@ -80,12 +80,12 @@ class Waste:
 
 def wasted_work(tasks: Tasks) -> Waste:
     """Dropped, lost, refused and arrived-for-nothing."""
-    over, wasted = tasks.fate != RUNNING, _wasted(tasks)
+    ended, wasted = tasks.fate != RUNNING, _waste_mask(tasks)
     seconds = np.nan_to_num(tasks.seconds)
-    total, gone = float(seconds[over].sum()), float(seconds[wasted].sum())
+    total, wasted_seconds = float(seconds[ended].sum()), float(seconds[wasted].sum())
     lost, late, again = int((tasks.fate == LOST).sum()), int(tasks.late.sum()), int(tasks.again.sum())
-    return Waste(int(wasted.sum()), gone, gone / total if total else 0.0, lost, late, again)
+    return Waste(int(wasted.sum()), wasted_seconds, wasted_seconds / total if total else 0.0, lost, late, again)
 
 
-def _wasted(tasks: Tasks) -> Bools:
+def _waste_mask(tasks: Tasks) -> Bools:
     return (tasks.fate != RUNNING) & (tasks.fate != FOLDED)

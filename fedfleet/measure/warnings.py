@@ -13,9 +13,9 @@ from fedfleet.core.aggregation import TOO_FEW
 from fedfleet.core.events import CandidatesSeen, Evaluated, Event, ModelCommitted, ReportRejected, RoundFailed, RunEnded
 from fedfleet.core.records import Ints
 from fedfleet.measure.accuracy import client_accuracy, learning_curve
-from fedfleet.measure.failures import clock, cure, failures
+from fedfleet.measure.failures import clock_text, cure, failures
 
-_LEARNT = 0.01  # a run whose accuracy never rose by so much has learnt nothing
+_MIN_GAIN = 0.01  # a run whose accuracy never rose by so much has learnt nothing
 _DEVIATIONS = 2.0  # an accuracy that lies no farther above chance than this many standard deviations could be chance
 
 
@@ -34,63 +34,66 @@ def warnings(log: Sequence[Event], chance: float | None = None) -> list[str]:
 
     `chance` is what guessing would score on the central test set, where that is known: the journal holds no labels.
     """
-    return [*_of_rounds(log), *_of_reports(log), *_of_learning(log, chance)]
+    return [*_round_warnings(log), *_report_warnings(log), *_learning_warnings(log, chance)]
 
 
-def _of_rounds(log: Sequence[Event]) -> list[str]:
+def _round_warnings(log: Sequence[Event]) -> list[str]:
     commits, failed = sum(isinstance(e, ModelCommitted) for e in log), failed_rounds(log)
     rounds = commits + sum(failed.values())
     if not rounds:
-        return _of_no_round(log)
+        return _unfinished_round_warnings(log)
     if not commits:
-        return [f"no model was made: all {rounds} rounds failed ({_most(failed)}); {cure(failures(log))}"]
+        return [f"no model was made: all {rounds} rounds failed ({_most_frequent(failed)}); {cure(failures(log))}"]
     if sum(failed.values()) * 2 > rounds:
-        return [f"{sum(failed.values())} of {rounds} rounds failed ({_most(failed)}); {cure(failures(log))}"]
+        return [f"{sum(failed.values())} of {rounds} rounds failed ({_most_frequent(failed)}); {cure(failures(log))}"]
     return []
 
 
-def _of_no_round(log: Sequence[Event]) -> list[str]:
+def _unfinished_round_warnings(log: Sequence[Event]) -> list[str]:
     """A run that ended before its first round did."""
     end = log[-1] if log else None
     if not isinstance(end, RunEnded) or end.reason == "target_accuracy":
         return []  # it still goes on, or had nothing to do
     if any(isinstance(e, CandidatesSeen) for e in log):
-        why = 'its first round was still waiting for reports; use pace.use = "deadline", or raise stop.virtual_seconds'
+        reason = (
+            'its first round was still waiting for reports; use pace.use = "deadline", or raise stop.virtual_seconds'
+        )
     else:
-        why = (
+        reason = (
             "as many clients as a round needs were never reachable at once; lower pace.min_clients and pace.min_share, change "
             "world.states, or raise stop.virtual_seconds"
         )
-    return [f"no model was made: the run ended at {clock(end.time)} by {end.reason}, and {why}"]
+    return [f"no model was made: the run ended at {clock_text(end.time)} by {end.reason}, and {reason}"]
 
 
-def _of_reports(log: Sequence[Event]) -> list[str]:
+def _report_warnings(log: Sequence[Event]) -> list[str]:
     refused = [e for e in log if isinstance(e, ReportRejected)]
     if not refused:
         return []
-    alone = [e for e in refused if TOO_FEW in e.reason]
-    odd = [e for e in refused if TOO_FEW not in e.reason]
-    found: list[str] = []
-    if odd:
-        found.append(
-            f"{_counted(odd)}; lower algorithm.lr, look at the data of these clients, or raise algorithm.bound if updates are "
+    too_few = [e for e in refused if TOO_FEW in e.reason]
+    invalid = [e for e in refused if TOO_FEW not in e.reason]
+    sentences: list[str] = []
+    if invalid:
+        sentences.append(
+            f"{_refusal_text(invalid)}; lower algorithm.lr, look at the data of these clients, or raise "
+            f"algorithm.bound if updates are "
             "meant to be so large"
         )
-    if alone:  # nothing was wrong with them
-        found.append(
-            f"{_counted(alone)}; have more reports in a commit by pace.cohort (pace.k) or a longer wait, or lower what "
+    if too_few:  # nothing was wrong with them
+        sentences.append(
+            f"{_refusal_text(too_few)}; have more reports in a commit by pace.cohort (pace.k) or a longer wait, or lower what "
             "algorithm.fold asks for"
         )
-    return found
+    return sentences
 
 
-def _counted(refused: Sequence[ReportRejected]) -> str:
-    why = Counter(e.reason.partition(": ")[2] or e.reason for e in refused)
+def _refusal_text(refused: Sequence[ReportRejected]) -> str:
+    reasons = Counter(e.reason.partition(": ")[2] or e.reason for e in refused)
     clients = len({e.client for e in refused})
-    return f"{len(refused)} reports of {clients} clients were refused ({_most(dict(why.most_common()))})"
+    return f"{len(refused)} reports of {clients} clients were refused ({_most_frequent(dict(reasons.most_common()))})"
 
 
-def _of_learning(log: Sequence[Event], chance: float | None) -> list[str]:
+def _learning_warnings(log: Sequence[Event], chance: float | None) -> list[str]:
     curve, own = learning_curve(log), client_accuracy(log)
     if len(curve.accuracy) < 2 or not any(isinstance(e, ModelCommitted) for e in log):
         return []
@@ -100,22 +103,23 @@ def _of_learning(log: Sequence[Event], chance: float | None) -> list[str]:
     cause = "is algorithm.lr right, is the data, and do enough clients take part?"
     if chance is not None:
         total = next(e.total for e in reversed(log) if isinstance(e, Evaluated) and e.total)
-        guess = chance + _DEVIATIONS * math.sqrt(chance * (1.0 - chance) / total)
-        if max(last, mean) <= guess:
-            fell = f", although it had reached {100 * best:.1f} %" if best > guess else ""
+        chance_limit = chance + _DEVIATIONS * math.sqrt(chance * (1.0 - chance) / total)
+        if max(last, mean) <= chance_limit:
+            had_reached = f", although it had reached {100 * best:.1f} %" if best > chance_limit else ""
             how = "no" if last <= chance else "not clearly"  # few samples cannot tell a small lead from luck
             return [
-                f"the model is {how} better than chance: it ended at an accuracy of {100 * last:.1f} %{fell}, and always saying "
+                f"the model is {how} better than chance: it ended at an accuracy of {100 * last:.1f} "
+                f"%{had_reached}, and always saying "
                 f"the most frequent label scores {100 * chance:.1f} % on the same {total:,} test samples; {cause}"
             ]
-    if max(best, mean) < start + _LEARNT:
+    if max(best, mean) < start + _MIN_GAIN:
         return [
             f"nothing was learnt: accuracy began at {100 * start:.1f} % and never rose above {100 * max(best, mean):.1f} %; {cause}"
         ]
     return []
 
 
-def _most(reasons: dict[str, int]) -> str:
+def _most_frequent(reasons: dict[str, int]) -> str:
     """The most frequent reason, and how often."""
     reason, times = next(iter(reasons.items()))
     if len(reasons) == 1:

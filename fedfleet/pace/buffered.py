@@ -37,14 +37,14 @@ class Places:
         """After how many seconds, at the latest, a task is given up."""
         return self.lease * (1.0 + 1.0 / _SWEEPS) + self.refill
 
-    def filled(self, book: Book) -> Decision:
+    def fill(self, book: Book) -> Decision:
         """Fill places that are free, and give up tasks that have outlived their lease; no round is closed by that."""
         answered_at, swept_at, short = book.kept
         coming = book.wanted - book.selected if book.asking else 0
         room = self.concurrency - book.running - coming
         if book.answered:
-            again = short if not book.running else 0.0
-            answered_at, short = book.now, again + 1.0 if room > 0 else 0.0
+            previous = short if not book.running else 0.0
+            answered_at, short = book.now, previous + 1.0 if room > 0 else 0.0
         kept = (answered_at, swept_at, short)
         memory, every = None if kept == book.kept else kept, self.lease / _SWEEPS
         sweep = swept_at + every if book.running else math.inf
@@ -94,7 +94,7 @@ def buffered(
     def decide(book: Book) -> Decision:
         if book.arrived >= k:
             return commit
-        decision = places.filled(book)
+        decision = places.fill(book)
         answered_at, swept_at, short = book.kept if decision.keep is None else decision.keep
         idle = not (book.running or book.asking)
         if idle and book.selected >= enough:

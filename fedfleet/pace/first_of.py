@@ -23,18 +23,23 @@ def first_of(first: Policy, second: Policy) -> Policy:
     own = len(first.initial)
     larger = ("first", first) if first.cohort >= second.cohort else ("second", second)
     shorter = ("first", first) if first.patience <= second.patience else ("second", second)
-    fuller = ("first", first) if _most(first) >= _most(second) else ("second", second)
-    shown = {"first": first.shows, "second": tuple((name, own + at) for name, at in second.shows)}
+    fuller = ("first", first) if _max_reports(first) >= _max_reports(second) else ("second", second)
+    shows_by_policy = {"first": first.shows, "second": tuple((name, own + at) for name, at in second.shows)}
     both = {name for name, _ in first.shows} & {name for name, _ in second.shows}
 
     def decide(book: Book) -> Decision:
-        mine, other = book.kept[:own], book.kept[own:]
-        a, b = first.decide(book._replace(kept=mine)), second.decide(book._replace(kept=other))
-        chosen = _closing(a, b)
+        own_memory, other_memory = book.kept[:own], book.kept[own:]
+        a, b = first.decide(book._replace(kept=own_memory)), second.decide(book._replace(kept=other_memory))
+        chosen = _closing_decision(a, b)
         if chosen is None:
-            keep = None if a.keep is b.keep is None else (*_kept(a, mine), *_kept(b, other))
-            return _both(a, b)._replace(keep=keep)
-        after = (*_kept(a if _closes(a) else None, mine), *_kept(b if _closes(b) else None, other))
+            keep = (
+                None if a.keep is b.keep is None else (*_memory_after(a, own_memory), *_memory_after(b, other_memory))
+            )
+            return _merge_decisions(a, b)._replace(keep=keep)
+        after = (
+            *_memory_after(a if _closes_round(a) else None, own_memory),
+            *_memory_after(b if _closes_round(b) else None, other_memory),
+        )
         return chosen._replace(ask=0, keep=None if after == book.kept else after)
 
     return Policy(
@@ -47,35 +52,37 @@ def first_of(first: Policy, second: Policy) -> Policy:
         doubts=(*first.doubts, *second.doubts),
         prompt=first.prompt and second.prompt,
         key=f"{larger[0]}.{larger[1].key}",
-        holds=None if first.holds is second.holds is None else _most(fuller[1]),
+        holds=None if first.holds is second.holds is None else _max_reports(fuller[1]),
         limit=f"{shorter[0]}.{shorter[1].limit}",
         holds_key=f"{fuller[0]}.{fuller[1].key if fuller[1].holds is None else fuller[1].holds_key}",
         endless=first.endless and second.endless,
         rounds=first.rounds and second.rounds,
-        shows=tuple((f"{who}.{n}" if n in both else n, at) for who, shows in shown.items() for n, at in shows),
+        shows=tuple(
+            (f"{who}.{n}" if n in both else n, at) for who, shows in shows_by_policy.items() for n, at in shows
+        ),
         wraps=(*first.wraps, *second.wraps),
     )
 
 
-def _most(policy: Policy) -> int:
+def _max_reports(policy: Policy) -> int:
     return policy.cohort if policy.holds is None else policy.holds
 
 
-def _closes(decision: Decision) -> bool:
+def _closes_round(decision: Decision) -> bool:
     return decision.commit or bool(decision.abandon)
 
 
-def _closing(a: Decision, b: Decision) -> Decision | None:
+def _closing_decision(a: Decision, b: Decision) -> Decision | None:
     """The decision that closes the round, if one does."""
-    found = [d for d in (a, b) if d.commit] or [d for d in (a, b) if d.abandon]
-    return found[0] if found else None
+    result = [d for d in (a, b) if d.commit] or [d for d in (a, b) if d.abandon]
+    return result[0] if result else None
 
 
-def _kept(decision: Decision | None, before: tuple[float, ...]) -> tuple[float, ...]:
+def _memory_after(decision: Decision | None, before: tuple[float, ...]) -> tuple[float, ...]:
     return before if decision is None or decision.keep is None else decision.keep
 
 
-def _both(a: Decision, b: Decision) -> Decision:
+def _merge_decisions(a: Decision, b: Decision) -> Decision:
     """What two decisions that leave the round open come to together; their memories apart."""
     wakes = [d.wake_at for d in (a, b) if d.wake_at is not None]
     versions = [d.drop for d in (a, b) if d.drop is not None]

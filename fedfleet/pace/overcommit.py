@@ -13,7 +13,7 @@ from fedfleet.core.parts import Policy
 from fedfleet.core.records import Book, Decision
 
 
-class _Asked(NamedTuple):
+class _AskMemory(NamedTuple):
     """What the inner policy asked for in a round, in its own numbers; the first entries of the policy's memory.
 
     `seen` is how many selected clients the inner policy knew of when it last asked, `selected` how many there were.
@@ -25,7 +25,7 @@ class _Asked(NamedTuple):
     selected: float = 0.0
 
 
-_OWN = len(_Asked._fields)
+_OWN = len(_AskMemory._fields)
 _NAME = "overcommit"
 
 
@@ -41,17 +41,17 @@ def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1), Le(1000)] = 1.
         )
 
     def decide(book: Book) -> Decision:
-        asked = _in_this_round(_Asked(*book.kept[:_OWN]), book)
-        wanted, seen = int(asked.wanted), int(asked.seen)
-        selected = seen + min(book.selected - int(asked.selected), wanted - seen)
+        ask_memory = _current_memory(_AskMemory(*book.kept[:_OWN]), book)
+        wanted, seen = int(ask_memory.wanted), int(ask_memory.seen)
+        selected = seen + min(book.selected - int(ask_memory.selected), wanted - seen)
         if not wanted:  # whoever asked, it was not the inner policy
             wanted, selected = book.wanted, book.selected
         inner = policy.decide(book._replace(wanted=wanted, selected=selected, kept=book.kept[_OWN:]))
         if inner.ask and book.asking:
-            asked = asked._replace(wanted=wanted + inner.ask)
+            ask_memory = ask_memory._replace(wanted=wanted + inner.ask)
         elif inner.ask:
-            asked = _Asked(book.round, selected + inner.ask, selected, book.selected)
-        memory = (*asked, *(book.kept[_OWN:] if inner.keep is None else inner.keep))
+            ask_memory = _AskMemory(book.round, selected + inner.ask, selected, book.selected)
+        memory = (*ask_memory, *(book.kept[_OWN:] if inner.keep is None else inner.keep))
         return inner._replace(
             ask=math.ceil(inner.ask * factor - 1e-9), keep=None if memory == book.kept else memory
         )  # the small slack keeps 1.1 * 10 = 11.000000000000002 at eleven
@@ -60,7 +60,7 @@ def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1), Le(1000)] = 1.
         policy,
         name=f"overcommit({policy.name})",
         decide=decide,
-        initial=(*_Asked(), *policy.initial),
+        initial=(*_AskMemory(), *policy.initial),
         key=f"policy.{policy.key}",
         limit=f"policy.{policy.limit}",
         holds_key=f"policy.{policy.holds_key}",
@@ -69,8 +69,8 @@ def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1), Le(1000)] = 1.
     )  # what can be known of the rounds of `policy` holds for these too
 
 
-def _in_this_round(asked: _Asked, book: Book) -> _Asked:
+def _current_memory(ask_memory: _AskMemory, book: Book) -> _AskMemory:
     """Memory of an earlier round counts no more, but for an ask that is still out: none of it has been answered."""
-    if asked.round == book.round:
-        return asked
-    return _Asked(book.round, asked.wanted - asked.seen if book.asking else 0.0)
+    if ask_memory.round == book.round:
+        return ask_memory
+    return _AskMemory(book.round, ask_memory.wanted - ask_memory.seen if book.asking else 0.0)

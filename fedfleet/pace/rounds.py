@@ -103,7 +103,7 @@ class _Rules:
         few = max(self.min_clients, 1)
         return next(n for n in range(few, self.cohort + 1) if n >= self.need(self.cohort, n))
 
-    def closed(self, book: Book, decision: Decision) -> Decision:
+    def close_round(self, book: Book, decision: Decision) -> Decision:
         """This end of a round; where late reports are let in, who has outlived its lease is given up however young its model is."""
         if self.lease == math.inf or not self.max_staleness:
             return decision
@@ -132,7 +132,7 @@ def _rounds(name: str, rules: _Rules) -> Policy:
     late = (
         rules.max_staleness
     )  # without a new model nobody becomes staler; with it, who is `late` versions old now is too old
-    commit, drop, leased = Decision(commit=True, drop=late), late + 1 if late else 0, rules.lease < math.inf
+    commit, drop, has_lease = Decision(commit=True, drop=late), late + 1 if late else 0, rules.lease < math.inf
 
     def decide(book: Book) -> Decision:
         if book.asking:
@@ -143,26 +143,28 @@ def _rounds(name: str, rules: _Rules) -> Policy:
             return ask if book.now >= start else Decision(0, start)
         if selected < fewest:  # what came late would be lost with the round
             enough = late and book.arrived >= rules.success(book.wanted)
-            return rules.closed(book, commit if enough else Decision(abandon=few, drop=drop))
+            return rules.close_round(book, commit if enough else Decision(abandon=few, drop=drop))
         end = book.first_sent_at + seconds if waits or book.due is None else book.due
-        if leased:
+        if has_lease:
             end = min(end, book.sent_at + rules.lease)
         arrived, running = (book.own_arrived, book.own_running) if late else (book.arrived, book.running)
         if book.now < end and arrived < math.ceil(share * selected - 1e-9) and running:
             return _wait_until(end)
         need = rules.need(book.wanted, selected)
         if book.arrived < need:
-            return rules.closed(book, Decision(abandon=f"{book.arrived} of at least {need} reports arrived", drop=drop))
-        return rules.closed(book, commit)
+            return rules.close_round(
+                book, Decision(abandon=f"{book.arrived} of at least {need} reports arrived", drop=drop)
+            )
+        return rules.close_round(book, commit)
 
     longest = min(seconds, rules.lease)
     return Policy(
-        name, decide, cohort, least=least, patience=math.inf if late else longest, doubts=_doubts(rules),
-        limit="lease" if leased else "seconds", endless=longest == math.inf,
+        name, decide, cohort, least=least, patience=math.inf if late else longest, doubts=_warnings(rules),
+        limit="lease" if has_lease else "seconds", endless=longest == math.inf,
     )  # fmt: skip
 
 
-def _doubts(rules: _Rules) -> tuple[str, ...]:
+def _warnings(rules: _Rules) -> tuple[str, ...]:
     """A share that ends the wait before the share that is needed can come decides alone."""
     if rules.ready(rules.cohort) >= rules.success(rules.cohort):
         return ()

@@ -38,12 +38,12 @@ def semi_async(
     places, empty = Places(concurrency, longest, refill, batch), "nothing arrived in a whole period"
 
     def decide(book: Book) -> Decision:
-        filled, end = places.filled(book), book.opened_at + period
+        decision, end = places.fill(book), book.opened_at + period
         if book.now < end:
-            return filled._replace(wake_at=end if filled.wake_at is None else min(end, filled.wake_at))
-        closed = Decision(drop_before=filled.drop_before, keep=filled.keep)
+            return decision._replace(wake_at=end if decision.wake_at is None else min(end, decision.wake_at))
+        closing = Decision(drop_before=decision.drop_before, keep=decision.keep)
         # What runs now will be one version older when this commit is made.
-        return closed._replace(commit=True, drop=max_staleness) if book.arrived else closed._replace(abandon=empty)
+        return closing._replace(commit=True, drop=max_staleness) if book.arrived else closing._replace(abandon=empty)
 
     return Policy(
         "semi_async", decide, concurrency, Places.initial(), patience=places.patience(), key="concurrency", limit="lease",

@@ -19,11 +19,11 @@ from fedfleet.core.parts import Policy
 from fedfleet.core.records import NOTHING, Book, Decision
 from fedfleet.pace.rounds import IfFew
 
-OVER = 1.5  # FS-REAL's over-selection q: so many are asked for each report that is needed
+OVER_SELECTION = 1.5  # FS-REAL's over-selection q: so many are asked for each report that is needed
 _CEILING = 8.0  # times the first t_o: three doublings
 
 
-class _Kept(NamedTuple):
+class _Memory(NamedTuple):
     """The policy's memory: t_o and how many rounds in a row were quiet; then of one round, which is named.
 
     `tried` is how often t_o ran out in it, `asks` how many answers to its asks were noted, with `reached` clients in all by the
@@ -48,23 +48,23 @@ class _Rules:
     floor: float
     ceiling: float
 
-    def settled(self, own: _Kept, book: Book) -> _Kept:
+    def begin_round(self, memory: _Memory, book: Book) -> _Memory:
         """The memory at the beginning of a round: the last one counts as quiet if t_o never ran out in it."""
-        if own.round == book.round:
-            return own
-        quiet = own.quiet if not own.asks else 0.0 if own.tried else own.quiet + 1.0
+        if memory.round == book.round:
+            return memory
+        quiet = memory.quiet if not memory.asks else 0.0 if memory.tried else memory.quiet + 1.0
         if quiet < self.quiet_rounds:
-            return _Kept(own.seconds, quiet, book.round)
-        return _Kept(max(self.floor, own.seconds - self.step), 0.0, book.round)
+            return _Memory(memory.seconds, quiet, book.round)
+        return _Memory(max(self.floor, memory.seconds - self.step), 0.0, book.round)
 
-    def answered(self, own: _Kept, book: Book) -> _Kept:
+    def note_answer(self, memory: _Memory, book: Book) -> _Memory:
         """The memory after candidates were asked for: the timer starts, and t_o doubles if a rebroadcast went out."""
-        if book.asks == own.asks:
-            return own
-        new = book.selected > own.reached
-        seconds = min(2.0 * own.seconds, self.ceiling) if own.tried and new and own.reached else own.seconds
+        if book.asks == memory.asks:
+            return memory
+        new = book.selected > memory.reached
+        seconds = min(2.0 * memory.seconds, self.ceiling) if memory.tried and new and memory.reached else memory.seconds
         since = book.sent_at if new else book.now
-        return own._replace(seconds=seconds, asks=book.asks, reached=book.selected, since=since)
+        return memory._replace(seconds=seconds, asks=book.asks, reached=book.selected, since=since)
 
 
 def timeout(
@@ -96,7 +96,7 @@ def timeout(
     >>> policy.decide(Book(now=20.0, kept=policy.initial)).ask
     3
     """
-    enough = math.ceil(cohort / OVER - 1e-9) if goal is None else goal
+    enough = math.ceil(cohort / OVER_SELECTION - 1e-9) if goal is None else goal
     top = _CEILING * seconds if ceiling is None else ceiling
     _check(cohort, enough, floor, seconds, top)
     rules, need = _Rules(quiet_rounds, step, floor, top), max(1, math.ceil(min_share * enough - 1e-9))
@@ -104,8 +104,8 @@ def timeout(
     drop = max_staleness + 1 if max_staleness else 0  # of a round that fails: without a new model nobody becomes staler
 
     def decide(book: Book) -> Decision:
-        own = rules.answered(rules.settled(_Kept(*book.kept), book), book)
-        keep = None if own == book.kept else tuple(own)
+        memory = rules.note_answer(rules.begin_round(_Memory(*book.kept), book), book)
+        keep = None if memory == book.kept else tuple(memory)
         if book.asking:
             return NOTHING if keep is None else Decision(keep=keep)
         if book.wanted == 0:
@@ -114,11 +114,11 @@ def timeout(
             return Decision(cohort if due else 0, None if due else start, keep=keep, at_least=at_least if due else 0)
         if (book.own_arrived if max_staleness else book.arrived) >= enough:
             return Decision(commit=True, drop=max_staleness, keep=keep)
-        end = own.since + own.seconds
+        end = memory.since + memory.seconds
         if book.now < end:
             return Decision(wake_at=end, keep=keep)
-        keep = tuple(own._replace(tried=own.tried + 1.0))
-        if own.tried < most:
+        keep = tuple(memory._replace(tried=memory.tried + 1.0))
+        if memory.tried < most:
             return Decision(cohort, others=True, keep=keep)
         if book.arrived >= need:
             return Decision(commit=True, drop=max_staleness, keep=keep)
@@ -127,7 +127,7 @@ def timeout(
     least = 1 if most else need  # those of several broadcasts need not be in reach at once
     patience = math.inf if max_staleness else top * (most + 1)
     return Policy(
-        "timeout", decide, cohort, tuple(_Kept(seconds)), least=least, patience=patience, holds=enough, limit="ceiling",
+        "timeout", decide, cohort, tuple(_Memory(seconds)), least=least, patience=patience, holds=enough, limit="ceiling",
         holds_key="goal", shows=(("t_o", 0),),
     )  # fmt: skip
 

@@ -84,7 +84,7 @@ def time_weights(stack: RelaxedProblems, latency: Floats, mu: Floats) -> Floats:
     return soft.p + soft.centred / (latency.shape[1] * soft.sigma[:, None])
 
 
-def inside(stack: RelaxedProblems, at: Point) -> NDArray[np.bool_]:
+def is_inside(stack: RelaxedProblems, at: Point) -> NDArray[np.bool_]:
     """Whether every barrier of a problem is finite."""
     good = (at.slack > 0.0).all(1) & ((at.mass > stack.floor[:, None]) | ~stack.open).all(1)
     return good & (~np.isnan(stack.pinned) | ((at.t > stack.low) & (at.t < HIGH)))
@@ -98,4 +98,4 @@ def barrier_value(stack: RelaxedProblems, at: Point, mu: Floats) -> Floats:
     soft = soft_time(stack, at.latency, mu).value + np.where(free, price(stack, at.t)[0], 0.0)
     logs = np.log(np.where(at.plan > 0.0, at.plan, 1.0)).sum((1, 2, 3))
     logs += np.log(np.maximum(at.slack * room, _TINY)).sum(1) + np.log(np.maximum(below * above, _TINY))
-    return np.where(inside(stack, at), soft / mu - logs, np.inf)
+    return np.where(is_inside(stack, at), soft / mu - logs, np.inf)

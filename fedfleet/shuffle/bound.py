@@ -43,7 +43,7 @@ def cuts_of(stack: RelaxedProblems, path: Path, *, rows: NDArray[np.integer] | N
     return Cuts(cost, path.prices[take], slope, path.raised[take], stack.supply[take[0]])
 
 
-def joined(first: Cuts, second: Cuts) -> Cuts:
+def join_cuts(first: Cuts, second: Cuts) -> Cuts:
     """Both sets of cuts."""
     names = ("cost", "prices", "slope", "raised")
     return Cuts(*(np.concatenate([getattr(first, n), getattr(second, n)]) for n in names), supply=first.supply)
@@ -61,12 +61,12 @@ def cut_values(cuts: Cuts, t: Floats, *, closed: tuple[int, ...] = ()) -> Floats
     supply = cuts.supply[present]
     receivers = [j for j in range(cuts.prices.shape[1]) if j not in closed]
     offset = cuts.slope[:, present] * cuts.prices[:, None, :]  # [K, c, V]
-    found = np.empty((len(cuts.prices), len(t)))
-    for k in range(len(found)):
+    result = np.empty((len(cuts.prices), len(t)))
+    for k in range(len(result)):
         fixed = cuts.cost[k][:, None, :] + offset[k]  # [V, c, V]
         best = None
         for j in receivers:
             value = fixed[:, :, j][None] - (cuts.prices[k, j] * t)[:, None, None]
             best = value if best is None else np.minimum(best, value, out=best)
-        found[k] = np.tensordot(best, supply.T, axes=([1, 2], [0, 1])) if best is not None else 0.0
-    return found
+        result[k] = np.tensordot(best, supply.T, axes=([1, 2], [0, 1])) if best is not None else 0.0
+    return result

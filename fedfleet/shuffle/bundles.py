@@ -24,7 +24,7 @@ def best_bundle(batch: PlanBatch) -> tuple[Ints, Floats]:
     best_value, best_change = np.full(b, np.inf), np.zeros_like(batch.plan)
     for j in range(v):
         wanted = sizes[..., j]  # [B, F, c]
-        sent = _sent(batch, wanted, j)
+        sent = _choose_samples(batch, wanted, j)
         total = _times(batch, sent.sum(3), j) + price(batch, _imbalances(x.astype(float), wanted, j))  # [B, F, k]
         total[..., j] = np.inf
         pick = total.reshape(b, -1).argmin(1)
@@ -38,7 +38,7 @@ def best_bundle(batch: PlanBatch) -> tuple[Ints, Floats]:
     return best_change, best_value
 
 
-def _sent(batch: PlanBatch, wanted: Ints, j: int) -> Ints:
+def _choose_samples(batch: PlanBatch, wanted: Ints, j: int) -> Ints:
     """Whose samples go from j to each k, [B, F, k, c, v]: first those whose way to k is cheapest against that to j."""
     dearer = (batch.links - batch.links[:, :, j, None]).transpose(0, 2, 1)  # [B, k, v]
     order = np.argsort(dearer, axis=2, kind="stable")[:, :, None]  # [B, k, 1, v]
@@ -57,9 +57,9 @@ def _times(batch: PlanBatch, sent: Ints, j: int) -> Floats:
 
 def _imbalances(x: Floats, wanted: Ints, j: int) -> Floats:
     """The largest DI after such bundles left j for each k, [B, F, k]."""
-    left = unevenness((x[:, None, :, j] - wanted)[..., None])  # [B, F, 1]
-    joined = unevenness(x[:, None] + wanted[..., None])  # [B, F, k]
+    sender = unevenness((x[:, None, :, j] - wanted)[..., None])  # [B, F, 1]
+    receiver = unevenness(x[:, None] + wanted[..., None])  # [B, F, k]
     others = np.broadcast_to(unevenness(x)[:, None], (len(x), x.shape[2], x.shape[2])).copy()  # [B, k, V]
     others[:, np.arange(x.shape[2]), np.arange(x.shape[2])] = 0.0
     others[:, :, j] = 0.0
-    return np.maximum(np.maximum(left, joined), others.max(2)[:, None])
+    return np.maximum(np.maximum(sender, receiver), others.max(2)[:, None])

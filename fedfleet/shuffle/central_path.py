@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedfleet.shuffle.barrier_function import Point, barrier_value, inside, point_at, time_weights
+from fedfleet.shuffle.barrier_function import Point, barrier_value, is_inside, point_at, time_weights
 from fedfleet.shuffle.divergence import Floats
 from fedfleet.shuffle.newton_step import NewtonStep, newton_step
-from fedfleet.shuffle.problem_batch import RelaxedProblems, relaxed_value, rescaled, start, take
+from fedfleet.shuffle.problem_batch import RelaxedProblems, relaxed_value, rescale_time, start_point, take_problems
 
-CENTRED = 1.0  # a decrement below which the path may be followed further
-WARM = 3e-2  # the gap from which paths for other t may start
-SETTLED = 1e-4  # at the last mu, where multipliers are wanted: they err by the root of this
+CENTRED_DECREMENT = 1.0  # a decrement below which the path may be followed further
+WARM_GAP = 3e-2  # the gap from which paths for other t may start
+FINAL_DECREMENT = 1e-4  # at the last mu, where multipliers are wanted: they err by the root of this
 _FACTOR = 0.15  # how far ahead a step along the path aims
 _LAST_STEPS = 7  # rounding errors may keep the decrement from falling further
 _MOST_STEPS = 250
@@ -34,12 +34,12 @@ class Path:
     work: float  # in entries of the tables of moves that take as long (`local_search`)
 
 
-def follow(
+def follow_path(
     stack: RelaxedProblems,
     *,
     gap: float | Floats = 1e-4,
     first: float | Floats | None = None,
-    settle: float = SETTLED,
+    settle: float = FINAL_DECREMENT,
     begin: tuple[Floats, Floats] | None = None,
 ) -> Path:
     """Minimise each relaxed problem until its duality gap is about `gap` of the stack's unit of time.
@@ -48,8 +48,8 @@ def follow(
     to reach at the last mu: `SETTLED` where multipliers are wanted, `CENTRED` for a plan alone. Without a `first` gap it is
     what the beginning costs, for where that is a hundred units, a path from one unit on would crawl.
     """
-    plan, t = start(stack) if begin is None else begin
-    mu, last = _ends(stack, plan, first, gap)
+    plan, t = start_point(stack) if begin is None else begin
+    mu, last = _mu_range(stack, plan, first, gap)
     final = [np.array(plan), np.array(t), np.array(mu)]
     index, here, at = np.arange(len(t)), stack, point_at(stack, plan, t)
     beta, waited = np.ones(len(t)), np.zeros(len(t), np.int64)
@@ -64,19 +64,19 @@ def follow(
         ending = mu <= last * 1.01
         waited += ending
         done = (ending & (off < settle)) | (waited >= _LAST_STEPS) | (steps >= _MOST_STEPS) | (moved == 0.0)
-        beta = np.where((off < CENTRED) & ~ending, np.maximum(_FACTOR, last / mu), 1.0)
+        beta = np.where((off < CENTRED_DECREMENT) & ~ending, np.maximum(_FACTOR, last / mu), 1.0)
         if done.any():
             for kept, now in zip(final, (at.plan, at.t, mu), strict=True):
                 kept[index[done]] = now[done]
             left = ~done
             index, mu, last, waited, beta, here = (
-                index[left], mu[left], last[left], waited[left], beta[left], take(here, left),
+                index[left], mu[left], last[left], waited[left], beta[left], take_problems(here, left),
             )  # fmt: skip
             at = point_at(here, at.plan[left], at.t[left])
-    return replace(_path(stack, *final), steps=steps, work=work)
+    return replace(_path_end(stack, *final), steps=steps, work=work)
 
 
-def _ends(
+def _mu_range(
     stack: RelaxedProblems, plan: Floats, first: float | Floats | None, gap: float | Floats
 ) -> tuple[Floats, Floats]:
     """mu at both ends of the paths: gaps divided by the number of barriers."""
@@ -86,7 +86,7 @@ def _ends(
     return first / terms, gap / terms
 
 
-def warmed(stack: RelaxedProblems) -> tuple[RelaxedProblems, Path]:
+def warm_up(stack: RelaxedProblems) -> tuple[RelaxedProblems, Path]:
     """The first part of the paths, and the stack in units near the optima.
 
     The proportional plan, which sets the unit at first, can cost a thousand times the optimum where links are slow.
@@ -94,11 +94,11 @@ def warmed(stack: RelaxedProblems) -> tuple[RelaxedProblems, Path]:
     first: float | Floats | None = None
     begin = None
     while True:
-        path = follow(stack, gap=WARM, first=first, settle=CENTRED, begin=begin)
+        path = follow_path(stack, gap=WARM_GAP, first=first, settle=CENTRED_DECREMENT, begin=begin)
         share = np.minimum(relaxed_value(stack, path.plan) / stack.unit, 1.0)
         if (share > 0.5).all():
             return stack, path
-        stack, first, begin = rescaled(stack, share), WARM / share, (path.plan, path.t)
+        stack, first, begin = rescale_time(stack, share), WARM_GAP / share, (path.plan, path.t)
 
 
 def _advance(stack: RelaxedProblems, at: Point, step: NewtonStep, mu: Floats, beta: Floats) -> tuple[Point, Floats]:
@@ -114,7 +114,7 @@ def _advance(stack: RelaxedProblems, at: Point, step: NewtonStep, mu: Floats, be
     bad = np.ones(len(mu), bool)
     for _ in range(25):
         new = point_at(stack, at.plan + size[:, None, None, None] * step.plan, at.t + size * step.t)
-        bad = (new.slack < least).any(1) | ~inside(stack, new)
+        bad = (new.slack < least).any(1) | ~is_inside(stack, new)
         if centring:
             bad = np.where(ahead, bad, ~(barrier_value(stack, new, mu) <= value - size * fall + noise))
         if not bad.any():
@@ -124,7 +124,7 @@ def _advance(stack: RelaxedProblems, at: Point, step: NewtonStep, mu: Floats, be
     return point_at(stack, at.plan + size[:, None, None, None] * step.plan, at.t + size * step.t), size
 
 
-def _path(stack: RelaxedProblems, plan: Floats, t: Floats, mu: Floats) -> Path:
+def _path_end(stack: RelaxedProblems, plan: Floats, t: Floats, mu: Floats) -> Path:
     """Ends of the paths with their multipliers, rows rescaled to keep their sums to the last digit."""
     sums = plan.sum(3, keepdims=True)
     plan = plan * np.where(sums > 0.0, stack.supply[..., None] / np.where(sums > 0.0, sums, 1.0), 0.0)

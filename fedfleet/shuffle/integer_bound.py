@@ -16,7 +16,7 @@ import numpy as np
 from fedfleet.shuffle.bound import Cuts, cut_values, floor_gain
 from fedfleet.shuffle.divergence import EMPTY, LARGEST, Floats, least_imbalance
 from fedfleet.shuffle.problem import Problem
-from fedfleet.shuffle.problem_batch import RelaxedProblems, price, take
+from fedfleet.shuffle.problem_batch import RelaxedProblems, price, take_problems
 
 _ONE_BY_ONE = 96  # sizes of the smallest device are looked at one by one up to here, then in blocks
 _LISTED = 8192  # sizes whose least imbalance is computed
@@ -64,16 +64,16 @@ def case_bounds(stack: RelaxedProblems, cases: list[Case], cuts: Cuts, *, enough
     lows = np.maximum([case.low for case in cases], least)
     grid = least + (LARGEST - least) * np.linspace(0, 1, 40) ** 3
     knots = np.unique(np.concatenate([lows, [LARGEST], grid]))
-    worth = price(stack, knots)[0]
-    known: dict[tuple[int, ...], Floats] = {(): cut_values(cuts, knots) + worth}
+    prices = price(stack, knots)[0]
+    known: dict[tuple[int, ...], Floats] = {(): cut_values(cuts, knots) + prices}
     mass = float(stack.mass[0])
     bounds, weakest = np.empty(len(cases)), np.empty(len(cases))
     first = np.searchsorted(knots, lows - 1e-15)
     for k, case in enumerate(cases):
         gain = floor_gain(cuts, case.least / mass, closed=case.closed)[:, None]
-        for closed in _growing(case.closed):
+        for closed in _closed_prefixes(case.closed):
             if closed not in known:
-                known[closed] = cut_values(cuts, knots, closed=closed) + worth
+                known[closed] = cut_values(cuts, knots, closed=closed) + prices
             values = known[closed][:, first[k] :] + gain
             lower = np.append(np.minimum(values[:, :-1], values[:, 1:]).max(0), values[:, -1].max())
             g = int(lower.argmin())
@@ -84,14 +84,14 @@ def case_bounds(stack: RelaxedProblems, cases: list[Case], cuts: Cuts, *, enough
     return bounds, weakest
 
 
-def _growing(closed: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
+def _closed_prefixes(closed: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
     """(), (a,), (a, b): each closes one device more."""
     return (closed[:n] for n in range(len(closed) + 1))
 
 
-def restricted(stack: RelaxedProblems, cases: list[Case], *, pinned: Floats | None = None) -> RelaxedProblems:
+def restrict_to_cases(stack: RelaxedProblems, cases: list[Case], *, pinned: Floats | None = None) -> RelaxedProblems:
     """Copies of one problem, each under the restrictions of a case; `pinned` fixes their t."""
-    copies = take(stack, np.zeros(len(cases), np.int64))
+    copies = take_problems(stack, np.zeros(len(cases), np.int64))
     devices = stack.effort.shape[1]
     open_ = np.array([[v not in case.closed for v in range(devices)] for case in cases])
     even = float(stack.supply.sum()) / open_.sum(1)

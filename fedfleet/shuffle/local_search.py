@@ -47,7 +47,7 @@ def descend(batch: PlanBatch, *, moves_only: bool = False, steps: int | None = N
         if not len(active):
             break
         change, new = best_move(take_plans(replace(batch, plan=plan), active), size[active])
-        good = _taken(plan, value, active, change, new)
+        good = _apply_improvements(plan, value, active, change, new)
         stuck = active[~good & (size[active] == 1)]
         streak[active] = np.where(good, streak[active] + 1, 0)
         grown = size[active] << (streak[active] == _STREAK)
@@ -56,10 +56,10 @@ def descend(batch: PlanBatch, *, moves_only: bool = False, steps: int | None = N
         spent[active] += _CALL + c * v**3
         active = np.setdiff1d(active, stuck)
         if not moves_only and len(stuck):
-            freed = _freed(batch, plan, value, stuck, best_swap, max(1, _CACHED // c**2))
+            freed = _apply_best_steps(batch, plan, value, stuck, best_swap, max(1, _CACHED // c**2))
             spent[stuck] += v * (_CALL + _SWAP * c**2)
             stuck = np.setdiff1d(stuck, freed)
-            more = _freed(batch, plan, value, stuck, best_bundle, b)
+            more = _apply_best_steps(batch, plan, value, stuck, best_bundle, b)
             spent[stuck] += v * (_CALL + _BUNDLE * len(SHARES) * c * v**2)
             active = np.sort(np.concatenate([active, freed, more]))
     return Descent(plan, value, spent)
@@ -68,16 +68,16 @@ def descend(batch: PlanBatch, *, moves_only: bool = False, steps: int | None = N
 Step = Callable[[PlanBatch], tuple[Ints, Floats]]
 
 
-def _freed(batch: PlanBatch, plan: Ints, value: Floats, stuck: Ints, best: Step, few: int) -> Ints:
+def _apply_best_steps(batch: PlanBatch, plan: Ints, value: Floats, stuck: Ints, best: Step, few: int) -> Ints:
     """Carry out, in place, the best steps of these plans, so many at a time; whose helped."""
     helped = [np.empty(0, np.int64)]
     for some in (stuck[k : k + few] for k in range(0, len(stuck), few)):
         change, new = best(take_plans(replace(batch, plan=plan), some))
-        helped.append(some[_taken(plan, value, some, change, new)])
+        helped.append(some[_apply_improvements(plan, value, some, change, new)])
     return np.concatenate(helped)
 
 
-def _taken(plan: Ints, value: Floats, index: Ints, change: Ints, new: Floats) -> NDArray[np.bool_]:
+def _apply_improvements(plan: Ints, value: Floats, index: Ints, change: Ints, new: Floats) -> NDArray[np.bool_]:
     """Carry out, in place, the changes that help; which did."""
     good = new < value[index] * (1.0 - 1e-12)
     plan[index[good]] += change[good]

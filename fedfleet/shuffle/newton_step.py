@@ -92,9 +92,9 @@ def _gram(stack: RelaxedProblems, at: Point, beta: Floats) -> _Gram:
     weight = at.plan * at.plan
     row = weight.sum(3)
     row = np.where(row > 0.0, row, 1.0)
-    sent, got = weight * w, weight * u
+    sent, received = weight * w, weight * u
     i = np.arange(w.shape[-1])
-    per_row = got.copy()
+    per_row = received.copy()
     per_row[..., i, i] += sent.sum(3)
     scaled = per_row / row[..., None]
     across = np.swapaxes(weight, 2, 3)
@@ -102,10 +102,10 @@ def _gram(stack: RelaxedProblems, at: Point, beta: Floats) -> _Gram:
     ee[..., i, i] = 0.0
     ee[..., i, i] = -ee.sum(3)  # a Laplacian: its diagonal from the off-diagonal, free of cancellation
     ea = np.swapaxes(sent, 2, 3) - np.matmul(across, scaled)
-    ea[..., i, i] += got.sum(2)
+    ea[..., i, i] += received.sum(2)
     both = sent * u
     aa = both + np.swapaxes(both, 2, 3) - np.matmul(np.swapaxes(per_row, 2, 3), scaled)
-    aa[..., i, i] += (sent * w).sum(3) + (got * u).sum(2)
+    aa[..., i, i] += (sent * w).sum(3) + (received * u).sum(2)
     kept = (stack.supply / row)[:, :, None, :]
     toward = beta[:, None, None]
     e0 = toward * (np.matmul(kept, weight)[:, :, 0] - at.x)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.shuffle.divergence import Floats, Ints, imbalance
 
 _NEEDED = ("counts", "seconds_per_sample", "up_bps", "down_bps", "bits_per_sample", "alpha")
@@ -37,7 +37,7 @@ class Problem:
     js_root: bool = False
 
 
-def problem_from(given: Mapping[str, Any]) -> Problem:
+def problem_from(data: Mapping[str, Any]) -> Problem:
     """A checked problem from a mapping such as parsed JSON; `alpha` may be "auto".
 
     >>> p = problem_from({"counts": [[4, 0], [0, 4]], "seconds_per_sample": [0.1, 0.1], "up_bps": [1e6, 1e6],
@@ -45,22 +45,22 @@ def problem_from(given: Mapping[str, Any]) -> Problem:
     >>> round(p.alpha, 3)
     27.808
     """
-    for key in given:
+    for key in data:
         if key not in _NEEDED + _OPTIONAL:
-            raise BadInput(f"shuffle: there is no key {key!r}{nearest(str(key), _NEEDED + _OPTIONAL)}")
+            raise BadInput(f"shuffle: there is no key {key!r}{suggest_name(str(key), _NEEDED + _OPTIONAL)}")
     for key in _NEEDED:
-        if key not in given:
+        if key not in data:
             raise BadInput(f"shuffle: the key {key!r} is missing; give {', '.join(_NEEDED)}")
-    counts = _counts(given["counts"])
+    counts = _counts(data["counts"])
     devices = len(counts)
-    seconds, up, down = (_positive_list(k, given[k], devices) for k in ("seconds_per_sample", "up_bps", "down_bps"))
-    bits = _number("bits_per_sample", given["bits_per_sample"], above=0.0)
-    epochs = _number("epochs", given.get("epochs", 5), above=0.0)
+    seconds, up, down = (_positive_list(k, data[k], devices) for k in ("seconds_per_sample", "up_bps", "down_bps"))
+    bits = _number("bits_per_sample", data["bits_per_sample"], above=0.0)
+    epochs = _number("epochs", data.get("epochs", 5), above=0.0)
     balance, root = (
-        _flag("time_balance", given.get("time_balance", True)),
-        _flag("js_root", given.get("js_root", False)),
+        _flag("time_balance", data.get("time_balance", True)),
+        _flag("js_root", data.get("js_root", False)),
     )
-    alpha = _alpha(given["alpha"], counts, 3.0 * epochs * seconds, root=root)
+    alpha = _alpha(data["alpha"], counts, 3.0 * epochs * seconds, root=root)
     return Problem(counts, seconds, up, down, bits, epochs, alpha, balance, root)
 
 
@@ -81,9 +81,9 @@ def least_possible(problem: Problem) -> float:
     return float(imbalance(problem.counts.sum(0)[:, None].astype(float))[0])
 
 
-def _counts(given: Any) -> Ints:
+def _counts(value: Any) -> Ints:
     """The table of samples, checked cell by cell."""
-    rows = given.tolist() if isinstance(given, np.ndarray) else given
+    rows = value.tolist() if isinstance(value, np.ndarray) else value
     if not isinstance(rows, (list, tuple)) or not all(isinstance(row, (list, tuple)) for row in rows):
         raise BadInput("shuffle: counts must be a list with one list of class counts per device")
     if rows and len(rows) ** 2 * len(rows[0]) > MOST_MOVES:
@@ -112,9 +112,9 @@ def _counts(given: Any) -> Ints:
     return counts
 
 
-def _positive_list(key: str, given: Any, devices: int) -> Floats:
+def _positive_list(key: str, value: Any, devices: int) -> Floats:
     """One positive finite number per device."""
-    values = given.tolist() if isinstance(given, np.ndarray) else given
+    values = value.tolist() if isinstance(value, np.ndarray) else value
     if not isinstance(values, (list, tuple)):
         raise BadInput(f"shuffle: {key} must be a list with one number per device")
     if len(values) != devices:
@@ -124,26 +124,26 @@ def _positive_list(key: str, given: Any, devices: int) -> Floats:
     return np.array([_number(f"{key} of device {v}", x, above=0.0) for v, x in enumerate(values)], float)
 
 
-def _number(what: str, given: Any, *, above: float | None = None) -> float:
+def _number(what: str, value: Any, *, above: float | None = None) -> float:
     """A finite number: above 0 where that is asked for, else 0 or more."""
-    number = isinstance(given, (int, float, np.integer, np.floating)) and not isinstance(given, bool)
-    if not number or not 0 <= given <= _LARGEST or (above is not None and given <= above):
-        raise BadInput(f"shuffle: {what} is {given!r}; give a number{', 0 or more' if above is None else ' above 0'}")
-    return float(given)
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not number or not 0 <= value <= _LARGEST or (above is not None and value <= above):
+        raise BadInput(f"shuffle: {what} is {value!r}; give a number{', 0 or more' if above is None else ' above 0'}")
+    return float(value)
 
 
-def _flag(key: str, given: Any) -> bool:
-    if not isinstance(given, (bool, np.bool_)):
-        raise BadInput(f"shuffle: {key} is {given!r}; give true or false")
-    return bool(given)
+def _flag(key: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise BadInput(f"shuffle: {key} is {value!r}; give true or false")
+    return bool(value)
 
 
-def _alpha(given: Any, counts: Ints, seconds: Floats, *, root: bool) -> float:
+def _alpha(value: Any, counts: Ints, seconds: Floats, *, root: bool) -> float:
     """The weight of imbalance; "auto" makes it worth the best possible computing time when nothing is shuffled."""
-    if isinstance(given, str):
-        if given != "auto":
-            raise BadInput(f'shuffle: alpha is {given!r}; give a number, 0 or more, or "auto"')
+    if isinstance(value, str):
+        if value != "auto":
+            raise BadInput(f'shuffle: alpha is {value!r}; give a number, 0 or more, or "auto"')
         worst = float(imbalance(counts.T.astype(float)).max())
         worst = math.sqrt(worst) if root else worst
         return float(counts.sum() / (1.0 / seconds).sum() / worst) if worst > 0.0 else 0.0
-    return _number("alpha", given)
+    return _number("alpha", value)

@@ -62,13 +62,13 @@ def relaxed_problems(problems: Sequence[Problem]) -> RelaxedProblems:
     )  # fmt: skip
 
 
-def take(stack: RelaxedProblems, index: NDArray[np.integer] | NDArray[np.bool_]) -> RelaxedProblems:
+def take_problems(stack: RelaxedProblems, index: NDArray[np.integer] | NDArray[np.bool_]) -> RelaxedProblems:
     """Some of the problems, in the order of `index`; an index may repeat."""
     rows = {f.name: getattr(stack, f.name)[index] for f in fields(stack) if f.name not in ("balanced", "root")}
     return replace(stack, **rows)
 
 
-def rescaled(stack: RelaxedProblems, share: Floats) -> RelaxedProblems:
+def rescale_time(stack: RelaxedProblems, share: Floats) -> RelaxedProblems:
     """The same problems with `share` of the old unit of time as the new one."""
     return replace(
         stack,
@@ -96,7 +96,7 @@ def relaxed_value(stack: RelaxedProblems, plan: Floats) -> Floats:
     return (latency.max(1) + stack.balanced * latency.std(1) + price(stack, uneven)[0]) * stack.unit
 
 
-def start(stack: RelaxedProblems) -> tuple[Floats, Floats]:
+def start_point(stack: RelaxedProblems) -> tuple[Floats, Floats]:
     """A strictly feasible point: shares by speed, raised where `floor` asks for more, and t a tenth of the way up."""
     total = stack.supply.sum((1, 2))
     open_ = stack.open.astype(float)

@@ -13,12 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedfleet.shuffle.barrier_function import point_at
-from fedfleet.shuffle.bound import Cuts, cut_values, cuts_of, joined
-from fedfleet.shuffle.central_path import CENTRED, WARM, Path, follow, warmed
+from fedfleet.shuffle.bound import Cuts, cut_values, cuts_of, join_cuts
+from fedfleet.shuffle.central_path import CENTRED_DECREMENT, WARM_GAP, Path, follow_path, warm_up
 from fedfleet.shuffle.divergence import LARGEST, Floats
 from fedfleet.shuffle.objective import score
 from fedfleet.shuffle.problem import Problem
-from fedfleet.shuffle.problem_batch import RelaxedProblems, price, relaxed_problems, relaxed_value, start, take
+from fedfleet.shuffle.problem_batch import (
+    RelaxedProblems,
+    price,
+    relaxed_problems,
+    relaxed_value,
+    start_point,
+    take_problems,
+)
 from fedfleet.shuffle.simple_plans import identity, proportional
 
 _CUT_GAP = 1e-4  # where multipliers are still exact in double precision
@@ -45,7 +52,7 @@ def solve_relaxed(problem: Problem, *, certificate: bool = True, gap: float = 2e
     """The least Eq. (7) over real plans; with a certificate whose relative gap is below `gap` where precision allows."""
     stack = relaxed_problems([problem])
     stack, warm, path, plans = relaxed_paths(stack)
-    plan, value = best_of(problem, plans[0])
+    plan, value = best_plan(problem, plans[0])
     if not certificate:
         return Relaxed(plan, value, None, cuts_of(stack, path), stack)
     cuts, bound = certify(stack, path, warm, best=value, gap=gap)
@@ -55,15 +62,15 @@ def solve_relaxed(problem: Problem, *, certificate: bool = True, gap: float = 2e
 def relaxed_paths(stack: RelaxedProblems) -> tuple[RelaxedProblems, Floats, Path, Floats]:
     """The stack in better units, plans from the middle of the paths, paths with good multipliers, and the plans
     [B, c, V, V] in samples of going on until the objective stands still."""
-    stack, middle = warmed(stack)
-    path = follow(stack, gap=_CUT_GAP, first=WARM, begin=(middle.plan, middle.t))
-    end = follow(stack, gap=_PLAN_GAP, first=_CUT_GAP, settle=CENTRED, begin=(path.plan, path.t))
+    stack, middle = warm_up(stack)
+    path = follow_path(stack, gap=_CUT_GAP, first=WARM_GAP, begin=(middle.plan, middle.t))
+    end = follow_path(stack, gap=_PLAN_GAP, first=_CUT_GAP, settle=CENTRED_DECREMENT, begin=(path.plan, path.t))
     better = relaxed_value(stack, end.plan) <= relaxed_value(stack, path.plan)
     plan = np.where(better[:, None, None, None], end.plan, path.plan)
     return stack, middle.plan, path, plan * stack.mass[:, None, None, None]
 
 
-def best_of(problem: Problem, plan: Floats) -> tuple[Floats, float]:
+def best_plan(problem: Problem, plan: Floats) -> tuple[Floats, float]:
     """The solver's plan [c, V, V] as [V, c, V], unless keeping everything or sharing by speed is better."""
     plans: Sequence[Floats] = (plan.transpose(1, 0, 2), proportional(problem), identity(problem).astype(float))
     values = [score(problem, p).objective for p in plans]
@@ -81,7 +88,7 @@ def certify(stack: RelaxedProblems, path: Path, warm: Floats, *, best: float, ga
     cuts, at = cuts_of(stack, path), float(path.t[0])
     knots = _knots(float(stack.least[0]), at)
     values = cut_values(cuts, knots) + price(stack, knots)[0]
-    asked = np.empty(0)
+    tried = np.empty(0)
     for _ in range(_ROUNDS):
         bad = interval_bounds(values) < target
         if not bad.any():
@@ -89,12 +96,12 @@ def certify(stack: RelaxedProblems, path: Path, warm: Floats, *, best: float, ga
         weak = values.max(0) < target
         coarse = 0.5 * (knots[:-1] + knots[1:])[bad & ~weak[:-1] & ~weak[1:]]
         nearest = knots[0] + max(0.02 * (at - knots[0]), 1e-6)  # at the least t itself nothing lies strictly inside
-        pins = np.setdiff1d(np.maximum(np.concatenate([_pins(knots, weak), coarse[:2]]), nearest), asked)
+        pins = np.setdiff1d(np.maximum(np.concatenate([_pins(knots, weak), coarse[:2]]), nearest), tried)
         if not len(pins):
             break  # what was solved there already can not be raised by solving it again
-        asked = np.concatenate([asked, pins])
+        tried = np.concatenate([tried, pins])
         extra = pinned_cuts(stack, pins, target=target, warm=warm)
-        cuts = joined(cuts, extra)
+        cuts = join_cuts(cuts, extra)
         values = np.concatenate([values, cut_values(extra, knots) + price(stack, knots)[0]])
         added = np.concatenate([values, cut_values(cuts, coarse) + price(stack, coarse)[0]], 1)
         order = np.argsort(np.concatenate([knots, coarse]), kind="stable")
@@ -126,25 +133,25 @@ def interval_bounds(values: Floats) -> Floats:
 
 def pinned_cuts(stack: RelaxedProblems, t: Floats, *, target: float, warm: Floats) -> Cuts:
     """Cuts from solving the convex problems at fixed t: roughly first, on where they are not above the target by then."""
-    copies = replace(take(stack, np.zeros(len(t), np.int64)), pinned=t)
+    copies = replace(take_problems(stack, np.zeros(len(t), np.int64)), pinned=t)
     begin = _warm_start(copies, warm)
     # Far from the best t a plan can cost hundreds of units: such a path begins far up, and its gap may be as much wider.
     far = np.maximum(relaxed_value(copies, begin[0]) / copies.unit, 1.0)
     rough = _ROUGH_GAP * far
-    path = follow(copies, gap=rough, first=_FIRST * far, begin=begin)
+    path = follow_path(copies, gap=rough, first=_FIRST * far, begin=begin)
     cuts = cuts_of(copies, path)
     reached = np.diag(cut_values(cuts, t)) + price(stack, t)[0]
     left = np.flatnonzero(reached < target * _CLEARLY)
     if not len(left):
         return cuts
-    rest = take(copies, left)
-    end = follow(rest, gap=_PIN_GAP, first=rough[left], begin=(path.plan[left], path.t[left]))
-    return joined(cuts, cuts_of(rest, end))
+    rest = take_problems(copies, left)
+    end = follow_path(rest, gap=_PIN_GAP, first=rough[left], begin=(path.plan[left], path.t[left]))
+    return join_cuts(cuts, cuts_of(rest, end))
 
 
 def _warm_start(copies: RelaxedProblems, warm: Floats) -> tuple[Floats, Floats]:
     """A plan from the middle of the joint path, mixed with the proportional one as far as each pinned t asks for."""
-    shared, t = start(copies)
+    shared, t = start_point(copies)
     room = point_at(copies, shared, t).slack
     mix = np.zeros(len(t))
     while True:

@@ -7,7 +7,7 @@ import numpy as np
 from fedfleet.shuffle.divergence import Floats, Ints
 
 
-def rounded_holdings(x: Floats, totals: Ints) -> Ints:
+def round_holdings(x: Floats, totals: Ints) -> Ints:
     """Whole counts near x [B, c, V] with every class total exact and every device total within about one sample.
 
     Class by class, the samples left after flooring go where the fraction, plus what earlier classes owe, is largest.
@@ -52,9 +52,9 @@ def spread_rest(plan: Floats, counts: Ints, holdings: Ints) -> Ints:
     return flat.reshape(b, c, v, v)
 
 
-def rounded(plan: Floats, counts: Ints) -> Ints:
+def round_plans(plan: Floats, counts: Ints) -> Ints:
     """Whole plans near real ones [B, c, V, V]; rows sum to counts [B, c, V] exactly."""
-    holdings = rounded_holdings(plan.sum(2), counts.sum(2))
+    holdings = round_holdings(plan.sum(2), counts.sum(2))
     return spread_rest(plan, counts, holdings)
 
 

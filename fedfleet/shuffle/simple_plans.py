@@ -26,7 +26,7 @@ def proportional(problem: Problem, shares: Floats | None = None) -> Floats:
     return problem.counts[:, :, None] * (theta / theta.sum())
 
 
-def starts(problem: Problem) -> Floats:
+def start_plans(problem: Problem) -> Floats:
     """Plans [S, V, c, V] to descend from where rounding the real optimum leads nowhere.
 
     Keeping everything, sharing by speed, sharing evenly, and sharing by speed among all but one: where a slow device would

@@ -62,19 +62,19 @@ def solve_slsqp(
         begin = (begin / begin.sum(1, keepdims=True)).ravel()
         done += 1
         try:
-            _note(watch, begin)
+            _record_iterate(watch, begin)
             result = minimize(
-                lambda flat: _watched(watch, flat),
+                lambda flat: _watch_value(watch, flat),
                 begin,
                 jac=(lambda flat: _gradient(watch.parts, flat)) if analytic else None,
                 method="SLSQP",
                 bounds=[(0.0, 1.0)] * len(begin),
                 constraints=constraint(rows, devices),
-                callback=lambda flat: _note(watch, flat),
+                callback=lambda flat: _record_iterate(watch, flat),
                 options={"maxiter": steps, "ftol": tolerance},
             )
             message = str(result.message)
-            _note(watch, result.x)
+            _record_iterate(watch, result.x)
         except _TimeUp:
             message = _OUT_OF_TIME
     return Reference(watch.plan, watch.best, done, message)
@@ -91,7 +91,7 @@ class _Watch:
     calls: int = 0
 
 
-def _note(watch: _Watch, flat: Floats) -> None:
+def _record_iterate(watch: _Watch, flat: Floats) -> None:
     """Keep an iterate, made feasible, if it is the best so far; stop if the caller says so."""
     parts, devices = watch.parts, len(watch.parts.seconds)
     shares = np.clip(flat, 0.0, 1.0).reshape(-1, devices)
@@ -105,7 +105,7 @@ def _note(watch: _Watch, flat: Floats) -> None:
         raise _TimeUp
 
 
-def _watched(watch: _Watch, flat: Floats) -> float:
+def _watch_value(watch: _Watch, flat: Floats) -> float:
     """The objective, asking for the time now and then: one numerical gradient can take seconds."""
     watch.calls += 1
     if watch.calls % 50 == 0 and watch.time_up(watch.best):

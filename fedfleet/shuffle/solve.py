@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedfleet.shuffle.central_path import CENTRED, WARM, follow, warmed
+from fedfleet.shuffle.central_path import CENTRED_DECREMENT, WARM_GAP, follow_path, warm_up
 from fedfleet.shuffle.divergence import Floats, Ints
 from fedfleet.shuffle.local_search import descend
 from fedfleet.shuffle.objective import PlanScore, score
 from fedfleet.shuffle.plan_batch import PlanBatch, objectives
 from fedfleet.shuffle.problem import Problem, effort, link
-from fedfleet.shuffle.problem_batch import RelaxedProblems, relaxed_problems, take
-from fedfleet.shuffle.relaxation import best_of, solve_relaxed
-from fedfleet.shuffle.rounding import largest_remainder, rounded
+from fedfleet.shuffle.problem_batch import RelaxedProblems, relaxed_problems, take_problems
+from fedfleet.shuffle.relaxation import best_plan, solve_relaxed
+from fedfleet.shuffle.rounding import largest_remainder, round_plans
 from fedfleet.shuffle.simple_plans import identity, proportional
 from fedfleet.shuffle.whole_plans import (
     DESCENT,
@@ -62,7 +62,7 @@ def solve(problem: Problem, *, quick: bool = False) -> Solution:
     [[3, 3], [3, 3]]
     """
     if len(problem.counts) == 1:
-        return _alone(problem)
+        return _solve_single_device(problem)
     relaxed = solve_relaxed(problem, certificate=not quick)
     whole = best_whole(problem, relaxed.plan.transpose(1, 0, 2)[None])
     if quick:
@@ -70,7 +70,7 @@ def solve(problem: Problem, *, quick: bool = False) -> Solution:
         values = objectives(batch_of(problem, simple))
         if values.min() < whole.objective:
             whole = WholePlan(simple[values.argmin()], float(values.min()), None)
-        whole = _improved(problem, relaxed.stack, whole, relaxed.objective)
+        whole = _improve(problem, relaxed.stack, whole, relaxed.objective)
     else:
         if whole.objective * (1.0 - GAP) > (relaxed.bound or 0.0):
             whole = from_simple(problem, whole)
@@ -88,26 +88,26 @@ def solve_many(problems: Sequence[Problem], *, quick: bool = True) -> list[Solut
     for k, p in enumerate(problems):
         devices, classes = p.counts.shape
         groups.setdefault((devices, classes, p.time_balance, p.js_root), []).append(k)
-    found: dict[int, Solution] = {}
+    result: dict[int, Solution] = {}
     for (v, c, _, _), members in groups.items():
         chunk = max(1, _CHUNK_ENTRIES // (c * v**2))
         for at in range(0, len(members), chunk):
             some = members[at : at + chunk]
-            found |= zip(some, _side_by_side([problems[k] for k in some]), strict=True)
-    return [found[k] for k in range(len(problems))]
+            result |= zip(some, _solve_batch([problems[k] for k in some]), strict=True)
+    return [result[k] for k in range(len(problems))]
 
 
-def _side_by_side(problems: list[Problem]) -> list[Solution]:
+def _solve_batch(problems: list[Problem]) -> list[Solution]:
     """Quick plans for users of one shape."""
     if len(problems[0].counts) == 1:
-        return [_alone(p) for p in problems]
+        return [_solve_single_device(p) for p in problems]
     stack = relaxed_problems(problems)
-    stack, middle = warmed(stack)
-    path = follow(stack, gap=_QUICK_GAP, first=WARM, settle=CENTRED, begin=(middle.plan, middle.t))
+    stack, middle = warm_up(stack)
+    path = follow_path(stack, gap=_QUICK_GAP, first=WARM_GAP, settle=CENTRED_DECREMENT, begin=(middle.plan, middle.t))
     plans = path.plan * stack.mass[:, None, None, None]
     counts = np.stack([p.counts.T for p in problems])
     batch = PlanBatch(
-        rounded(plans, counts), np.stack([link(p) for p in problems]), np.stack([effort(p) for p in problems]),
+        round_plans(plans, counts), np.stack([link(p) for p in problems]), np.stack([effort(p) for p in problems]),
         np.array([p.alpha for p in problems]), stack.balanced, stack.root,
     )  # fmt: skip
     starts = (batch, replace(batch, plan=largest_remainder(plans, counts)))
@@ -119,9 +119,11 @@ def _side_by_side(problems: list[Problem]) -> list[Solution]:
         better = cost < value
         whole[better], value[better] = other[better], cost[better]
     solutions: list[Solution] = []
-    for k, (p, real, found, cost) in enumerate(zip(problems, plans, whole, value.tolist(), strict=True)):
-        best, relaxed = best_of(p, real)
-        plan = _improved(p, take(stack, np.array([k])), WholePlan(found, cost, None), relaxed).plan.transpose(1, 0, 2)
+    for k, (p, real, result, cost) in enumerate(zip(problems, plans, whole, value.tolist(), strict=True)):
+        best, relaxed = best_plan(p, real)
+        plan = _improve(p, take_problems(stack, np.array([k])), WholePlan(result, cost, None), relaxed).plan.transpose(
+            1, 0, 2
+        )
         solutions.append(Solution(plan, score(p, plan), relaxed, None, None, best))
     return solutions
 
@@ -134,16 +136,16 @@ def _simple_plans(problems: list[Problem]) -> Ints:
     return np.stack([own, largest_remainder(shared, counts)])
 
 
-def _improved(problem: Problem, stack: RelaxedProblems, found: WholePlan, relaxed: float) -> WholePlan:
+def _improve(problem: Problem, stack: RelaxedProblems, result: WholePlan, relaxed: float) -> WholePlan:
     """A quick plan, searched for further only where it lies clearly above the relaxed optimum, which no plan can beat."""
-    if found.objective > _NEAR * relaxed:
-        found = from_simple(problem, found, last=1, steps=_STEPS)
-    if found.objective > _NEAR * relaxed:
-        found = from_cases(problem, stack, found, steps=_STEPS)
-    return shake(problem, found, relaxed, gap=1.0 - 1.0 / _NEAR, attempts=1)
+    if result.objective > _NEAR * relaxed:
+        result = from_simple(problem, result, last=1, steps=_STEPS)
+    if result.objective > _NEAR * relaxed:
+        result = from_cases(problem, stack, result, steps=_STEPS)
+    return shake(problem, result, relaxed, gap=1.0 - 1.0 / _NEAR, attempts=1)
 
 
-def _alone(problem: Problem) -> Solution:
+def _solve_single_device(problem: Problem) -> Solution:
     """One device has nobody to exchange with: the identity is the only plan, and the optimum."""
     plan = identity(problem)
     value = score(problem, plan)

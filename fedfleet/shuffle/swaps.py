@@ -72,21 +72,21 @@ def _swap_tables(x: Floats) -> _SwapTables:
     uneven = divergence(total, mass)
     worst = uneven.argmax(1)
     rows = np.arange(len(x))
-    first = _swapped(total[rows, worst], minus[rows, :, worst], plus[rows, :, worst], mass[rows, worst])
+    first = _imbalance_after_swap(total[rows, worst], minus[rows, :, worst], plus[rows, :, worst], mass[rows, worst])
     return _SwapTables(worst, uneven, mass, total, minus, plus, first)
 
 
 def _swap_imbalance(tables: _SwapTables, other: int) -> Floats:
     """The largest DI after class i goes from worst to other and class l comes back, [B, i, l]; sizes stay."""
     plus, minus = tables.plus[:, :, other], tables.minus[:, :, other]
-    second = _swapped(tables.total[:, other], plus, minus, tables.mass[:, other])
+    second = _imbalance_after_swap(tables.total[:, other], plus, minus, tables.mass[:, other])
     rest = tables.uneven.copy()
     rest[np.arange(len(rest)), tables.worst] = 0.0
     rest[:, other] = 0.0
     return np.maximum(np.maximum(tables.first, second, out=second), rest.max(1)[:, None, None], out=second)
 
 
-def _swapped(total: Floats, row: Floats, column: Floats, mass: Floats) -> Floats:
+def _imbalance_after_swap(total: Floats, row: Floats, column: Floats, mass: Floats) -> Floats:
     """DI of one device of each plan after one change by `row` [B, i] and one by `column` [B, l]; none where i = l."""
     pieces = (total[:, None] + row)[:, :, None] + column[:, None]
     same = np.arange(row.shape[1])

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedfleet.core.rng import stream
-from fedfleet.shuffle.bound import Cuts, cuts_of, joined
-from fedfleet.shuffle.central_path import CENTRED, WARM, follow
+from fedfleet.shuffle.bound import Cuts, cuts_of, join_cuts
+from fedfleet.shuffle.central_path import CENTRED_DECREMENT, WARM_GAP, follow_path
 from fedfleet.shuffle.divergence import Floats, Ints
-from fedfleet.shuffle.integer_bound import Case, all_cases, case_bounds, restricted
+from fedfleet.shuffle.integer_bound import Case, all_cases, case_bounds, restrict_to_cases
 from fedfleet.shuffle.local_search import descend
 from fedfleet.shuffle.plan_batch import PlanBatch, take_plans
 from fedfleet.shuffle.problem import Problem, effort, link
 from fedfleet.shuffle.problem_batch import RelaxedProblems
 from fedfleet.shuffle.relaxation import Relaxed
-from fedfleet.shuffle.rounding import largest_remainder, rounded
-from fedfleet.shuffle.simple_plans import starts
+from fedfleet.shuffle.rounding import largest_remainder, round_plans
+from fedfleet.shuffle.simple_plans import start_plans
 
 GAP = 5e-3  # between plan and bound, at which the search ends
 _GAP = 1e-3  # of the relaxed problems met on the way
@@ -32,7 +32,7 @@ _KICKS = 16
 _HEAT, DESCENT = 2e6, 6e6  # of one descent, while others may still win and afterwards
 _WORK = 3e7  # of descents from cases, after which no more are tried
 _PATHS = 4.2e7  # of paths, after which no further round begins
-_SHAKING, _SHAKEN = 4e7, 2e6  # of all shakes, and of one descent from a shaken plan
+_SHAKE_WORK, _SHAKE_DESCENT_WORK = 4e7, 2e6  # of all shakes, and of one descent from a shaken plan
 _LARGE_DEVICES, _LARGE_SAMPLES, _PATIENCE = 7, 3000, 4.0
 
 
@@ -62,31 +62,31 @@ def batch_of(problem: Problem, plans: Ints) -> PlanBatch:
 def best_whole(problem: Problem, plans: Floats, *, last: int = 3, steps: int = 64) -> WholePlan:
     """Round real plans [B, c, V, V] in two ways; all descend a while, the most promising by swaps too and to the end."""
     counts = np.broadcast_to(problem.counts.T, plans.shape[:3])
-    batch = batch_of(problem, np.concatenate([largest_remainder(plans, counts), rounded(plans, counts)]))
-    return race(batch, last=last, steps=steps)
+    batch = batch_of(problem, np.concatenate([largest_remainder(plans, counts), round_plans(plans, counts)]))
+    return best_descent(batch, last=last, steps=steps)
 
 
-def from_simple(problem: Problem, found: WholePlan, *, last: int = 3, steps: int = 64) -> WholePlan:
+def from_simple(problem: Problem, result: WholePlan, *, last: int = 3, steps: int = 64) -> WholePlan:
     """The better of a plan and the best that descents from the simple plans reach (`race`)."""
-    plans = starts(problem).transpose(0, 2, 1, 3)
+    plans = start_plans(problem).transpose(0, 2, 1, 3)
     whole = largest_remainder(plans, np.broadcast_to(problem.counts.T, plans.shape[:3]))
-    other = race(batch_of(problem, whole), last=last, steps=steps)
-    return other if other.objective < found.objective else found
+    other = best_descent(batch_of(problem, whole), last=last, steps=steps)
+    return other if other.objective < result.objective else result
 
 
 def from_cases(
-    problem: Problem, stack: RelaxedProblems, found: WholePlan, *, cases: int = 4, steps: int = 64
+    problem: Problem, stack: RelaxedProblems, result: WholePlan, *, cases: int = 4, steps: int = 64
 ) -> WholePlan:
     """The better of a plan and what some cases, spread over all and solved roughly, round to."""
     every = all_cases(problem)
     some = [every[int(k)] for k in np.unique(np.linspace(0, len(every) - 1, cases).astype(int))]
-    copies = restricted(stack, some)
-    path = follow(copies, gap=WARM, settle=CENTRED)
+    copies = restrict_to_cases(stack, some)
+    path = follow_path(copies, gap=WARM_GAP, settle=CENTRED_DECREMENT)
     other = best_whole(problem, path.plan * copies.mass[:, None, None, None], last=1, steps=steps)
-    return other if other.objective < found.objective else found
+    return other if other.objective < result.objective else result
 
 
-def race(batch: PlanBatch, *, last: int = 3, steps: int = 64) -> WholePlan:
+def best_descent(batch: PlanBatch, *, last: int = 3, steps: int = 64) -> WholePlan:
     """The best of descents from these plans: all take `steps`, twice the most promising go on, and `last` to the end."""
     end = descend(batch, moves_only=True, steps=steps, work=_HEAT)
     work = float(end.work.sum())
@@ -104,29 +104,29 @@ def patience(plan: Ints) -> float:
     return _PATIENCE if plan.shape[1] >= _LARGE_DEVICES or plan.sum() > _LARGE_SAMPLES else 1.0
 
 
-def improve_and_bound(problem: Problem, relaxed: Relaxed, found: WholePlan, *, gap: float = GAP) -> WholePlan:
+def improve_and_bound(problem: Problem, relaxed: Relaxed, result: WholePlan, *, gap: float = GAP) -> WholePlan:
     """Solve the weakest cases first, rounding each, until the bound is within `gap` of the best plan or the work is done."""
     stack, cases = relaxed.stack, all_cases(problem)
-    now = _Search(relaxed.cuts, found, frozenset(), 0.0, 0.0)
+    now = _Search(relaxed.cuts, result, frozenset(), 0.0, 0.0)
     bounds = np.array([relaxed.bound or 0.0])
     last = (0.0, np.inf, len(cases) + 1)
     for _ in range(_ROUNDS):
-        enough = now.found.objective * (1.0 - gap)
+        enough = now.best.objective * (1.0 - gap)
         bounds, weakest = case_bounds(stack, cases, now.cuts, enough=enough)
         weak = np.flatnonzero(bounds < enough)
-        state = (float(bounds.min()), now.found.objective, len(weak))
+        state = (float(bounds.min()), now.best.objective, len(weak))
         # A round that raised no bound, lowered no plan and settled no case: the next would not either.
         idle = state[0] < last[0] * 1.0002 and state[1:] == last[1:]
-        if not len(weak) or idle or now.work > _PATHS * patience(found.plan):
+        if not len(weak) or idle or now.work > _PATHS * patience(result.plan):
             break
         last = state
         order = [int(k) for k in weak[np.argsort(bounds[weak], kind="stable")]]
         now = _round(problem, stack, cases, order, weakest, now)
-    found = now.found
-    if bounds.min() < found.objective * (1.0 - gap):
-        found = shake(problem, found, float(bounds.min()), gap=gap)
-        bounds, _ = case_bounds(stack, cases, now.cuts, enough=found.objective)
-    return replace(found, bound=min(max(float(bounds.min()), relaxed.bound or 0.0), found.objective))
+    result = now.best
+    if bounds.min() < result.objective * (1.0 - gap):
+        result = shake(problem, result, float(bounds.min()), gap=gap)
+        bounds, _ = case_bounds(stack, cases, now.cuts, enough=result.objective)
+    return replace(result, bound=min(max(float(bounds.min()), relaxed.bound or 0.0), result.objective))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class _Search:
     """What is known after some rounds: cuts, the best plan, which cases were solved; the work of paths and of descents."""
 
     cuts: Cuts
-    found: WholePlan
+    best: WholePlan
     solved: frozenset[int]
     work: float
     tried: float
@@ -144,25 +144,25 @@ def _round(
     problem: Problem, stack: RelaxedProblems, cases: list[Case], order: list[int], weakest: Floats, now: _Search
 ) -> _Search:
     """Cuts and plans from the weakest cases that are new, cuts at the weakest t of those that are not."""
-    fresh = _chosen([k for k in order if k not in now.solved])
+    fresh = _pick_cases([k for k in order if k not in now.solved])
     stale = [k for k in order[:_PER_ROUND] if k in now.solved]
     if fresh:
-        copies = restricted(stack, [cases[k] for k in fresh])
-        path = follow(copies, gap=_GAP)
+        copies = restrict_to_cases(stack, [cases[k] for k in fresh])
+        path = follow_path(copies, gap=_GAP)
         now = replace(now, solved=now.solved | frozenset(fresh))
-        now = replace(now, cuts=joined(now.cuts, cuts_of(copies, path)), work=now.work + path.work)
-        if now.tried < _WORK * patience(now.found.plan):
+        now = replace(now, cuts=join_cuts(now.cuts, cuts_of(copies, path)), work=now.work + path.work)
+        if now.tried < _WORK * patience(now.best.plan):
             new = best_whole(problem, path.plan * copies.mass[:, None, None, None])
-            best = new if new.objective < now.found.objective else now.found
-            now = replace(now, found=best, tried=now.tried + new.work)
-    if stale and now.work < _PATHS * patience(now.found.plan):
-        copies = restricted(stack, [cases[k] for k in stale], pinned=weakest[stale])
-        path = follow(copies, gap=_GAP)
-        now = replace(now, cuts=joined(now.cuts, cuts_of(copies, path)), work=now.work + path.work)
+            best = new if new.objective < now.best.objective else now.best
+            now = replace(now, best=best, tried=now.tried + new.work)
+    if stale and now.work < _PATHS * patience(now.best.plan):
+        copies = restrict_to_cases(stack, [cases[k] for k in stale], pinned=weakest[stale])
+        path = follow_path(copies, gap=_GAP)
+        now = replace(now, cuts=join_cuts(now.cuts, cuts_of(copies, path)), work=now.work + path.work)
     return now
 
 
-def _chosen(fresh: list[int]) -> list[int]:
+def _pick_cases(fresh: list[int]) -> list[int]:
     """The weakest cases and some spread over the others, since neighbours share their cuts."""
     if len(fresh) <= _PER_ROUND:
         return fresh
@@ -171,21 +171,21 @@ def _chosen(fresh: list[int]) -> list[int]:
     return sorted({*fresh[:2], *picks})
 
 
-def shake(problem: Problem, found: WholePlan, bound: float, *, gap: float, attempts: int = 8) -> WholePlan:
+def shake(problem: Problem, result: WholePlan, bound: float, *, gap: float, attempts: int = 8) -> WholePlan:
     """Iterated local search: some samples of the best plan move at random, and all copies descend again."""
     spent = 0.0
     for attempt in range(attempts):
-        if bound >= found.objective * (1.0 - gap) or spent > _SHAKING * patience(found.plan):
+        if bound >= result.objective * (1.0 - gap) or spent > _SHAKE_WORK * patience(result.plan):
             break
-        end = descend(batch_of(problem, _kicked(found.plan, attempt)), work=_SHAKEN)
+        end = descend(batch_of(problem, _perturb(result.plan, attempt)), work=_SHAKE_DESCENT_WORK)
         spent += float(end.work.sum())
         k = int(end.value.argmin())
-        if end.value[k] < found.objective:
-            found = replace(found, plan=end.plan[k], objective=float(end.value[k]))
-    return found
+        if end.value[k] < result.objective:
+            result = replace(result, plan=end.plan[k], objective=float(end.value[k]))
+    return result
 
 
-def _kicked(plan: Ints, attempt: int) -> Ints:
+def _perturb(plan: Ints, attempt: int) -> Ints:
     """Copies of a plan with two to nine samples moved elsewhere, each."""
     rng = stream(0, "shuffle/shake", attempt)
     copies = np.repeat(plan[None], _KICKS, 0)

@@ -20,29 +20,29 @@ from fedfleet.core.commands import Command, Evaluate, Gather, Probe
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import Evaluated, Event, Probed, ReportRejected, ReportsGathered
 from fedfleet.core.parts import Executor, Plan
-from fedfleet.core.records import Context, Rejected, Report, ServerState
+from fedfleet.core.records import Context, Rejection, Report, ServerState
 from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree
 from fedfleet.engine.replay import Contradiction, Regather, replay
 from fedfleet.executors.gather import evaluate
-from fedfleet.simulation.audit_record import Enough, Lie, Numbered, Record
-from fedfleet.simulation.probes import look
-from fedfleet.simulation.simulator import Simulation, drive, fresh
+from fedfleet.simulation.audit_record import Mismatch, Numbered, Record, RecordEnd
+from fedfleet.simulation.probes import probe_outcome
+from fedfleet.simulation.simulator import Simulation, drive, new_simulation
 from fedfleet.store.aggregates import load_aggregate
 from fedfleet.store.client_memory import ClientMemory
-from fedfleet.store.journal_rows import Kind, Row, decode_numbered, spans
-from fedfleet.store.noise_source import Noising
+from fedfleet.store.journal_rows import Kind, Row, decode_with_numbers, spans
+from fedfleet.store.noise_source import NoiseSource
 from fedfleet.store.notes import evaluated_by_devices
 
 TRAINED = ("models", "scores", "losses")
 WORLD = ("rosters", "picks", "arrivals")
 
 
-def _nobody(work: Sequence[Any]) -> NoReturn:
+def _refuse_work(work: Sequence[Any]) -> NoReturn:
     raise AssertionError(f"nothing should be trained or tried, but {len(work)} jobs were given")
 
 
-NOBODY = Executor("nobody", _nobody, _nobody)
+NO_EXECUTOR = Executor("nobody", _refuse_work, _refuse_work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Audit:
     params: Tree | None = None
 
 
-def run_again(
+def audit_by_rerun(
     plan: Plan,
     world: World,
     execute: Executor,
@@ -67,68 +67,72 @@ def run_again(
 ) -> Audit:
     """Everything derived from the plan and its world: simulate, and compare row by row. `key` is that of a secret run's noise."""
     record = Record(rows, models=True)
-    params = _follow(record, fresh(plan, world, execute, eager=eager, noising=Noising(key)))
+    params = _compare(record, new_simulation(plan, world, execute, eager=eager, noising=NoiseSource(key)))
     return Audit(record.events, record.commits, ("decisions", *WORLD, *TRAINED), (), params)
 
 
-def decide_again(plan: Plan, world: World, rows: Sequence[Numbered]) -> Audit:
+def audit_decisions(plan: Plan, world: World, rows: Sequence[Numbered]) -> Audit:
     """Everything derived that needs no training; what training tells is believed."""
     plan = without_learning(plan)
     if plan.choose.learn is not None or plan.algorithm.priced_by_value:
-        log = _read(rows)
-        return _facts_followed(plan, world, log, _believing(log.events))
-    record, start = Record(rows, models=False), fresh(plan, world, NOBODY)
-    sim = Recalling(plan, world, NOBODY, eager=False, state=start.state, busy=start.busy, record=record)
-    _follow(record, sim)
+        log = _read_log(rows)
+        return _replay_facts(plan, world, log, _recorded_gathers(log.events))
+    record, start = Record(rows, models=False), new_simulation(plan, world, NO_EXECUTOR)
+    sim = RecordedSimulation(plan, world, NO_EXECUTOR, eager=False, state=start.state, busy=start.busy, record=record)
+    _compare(record, sim)
     return Audit(record.events, record.commits, ("decisions", *WORLD), TRAINED)
 
 
-def follow_served(plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path) -> Audit:
+def audit_served_run(
+    plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path
+) -> Audit:
     """The decisions of a served run, and its models from the aggregates that were kept; its facts are believed.
 
     Without an executor the scores of the models are believed too, and those that devices gave in any case.
     """
-    gathered = 0
+    gather_count = 0
     by_devices = evaluated_by_devices(
         row.note for row in (Row._make(r) for _, r in rows) if row.kind == Kind.NOTE and row.note
     )
 
     def regather(command: Gather, fact: ReportsGathered) -> ReportsGathered:
-        nonlocal gathered
-        gathered += 1
-        kept = load_aggregate(plan, folder, command.server, gathered - 1, fact.time)
-        if spans(kept.tasks) != spans(fact.tasks):
+        nonlocal gather_count
+        gather_count += 1
+        aggregate = load_aggregate(plan, folder, command.server, gather_count - 1, fact.time)
+        if spans(aggregate.tasks) != spans(fact.tasks):
             raise RunFailed("the kept aggregate is of other reports")
-        return kept
+        return aggregate
 
-    found = _facts_followed(plan, world, _read(rows), regather, execute, models=True, by_devices=by_devices)
+    result = _replay_facts(plan, world, _read_log(rows), regather, execute, models=True, by_devices=by_devices)
     trained = ("models", "scores") if execute is not None else ("models",)
     scores = ("scores",) if execute is None else ("scores by devices",) if by_devices else ()
-    return replace(found, verified=("decisions", *trained), believed=("aggregates", "losses", *WORLD, *scores))
+    return replace(result, verified=("decisions", *trained), believed=("aggregates", "losses", *WORLD, *scores))
 
 
-def follow_kept(plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path) -> Audit:
+def audit_from_aggregates(
+    plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path
+) -> Audit:
     """A simulation whose noise comes from a secret that is not here: its models from the noised aggregates that were kept.
 
     What clients keep at home is not known then, so that the scores of personal models are believed.
     """
-    log = _read(rows)
-    told = _believing(log.events)
-    tries = execute if plan.algorithm.personal is None else None
+    log = _read_log(rows)
+    recorded_gather = _recorded_gathers(log.events)
+    evaluator = execute if plan.algorithm.personal is None else None
 
     def regather(command: Gather, fact: ReportsGathered) -> ReportsGathered:
-        said = told(command, fact)
+        recorded = recorded_gather(command, fact)
         if not len(fact.tasks):
-            return said
-        kept = load_aggregate(plan, folder, command.server, command.version, fact.time)
-        if spans(kept.tasks) != spans(fact.tasks):
+            return recorded
+        aggregate = load_aggregate(plan, folder, command.server, command.version, fact.time)
+        if spans(aggregate.tasks) != spans(fact.tasks):
             raise RunFailed("the kept aggregate is of other reports")
-        return kept
+        return aggregate
 
-    found = _facts_followed(plan, world, log, regather, tries, models=True)
-    trained = ("models", "scores") if tries is not None else ("models",)
-    believed = ("aggregates", "losses", *WORLD, *(() if tries is not None else ("scores",)))
-    return replace(found, verified=("decisions", *trained), believed=believed)
+    result = _replay_facts(plan, world, log, regather, evaluator, models=True)
+    trained = ("models", "scores") if evaluator is not None else ("models",)
+    believed = ("aggregates", "losses", *WORLD, *(() if evaluator is not None else ("scores",)))
+    return replace(result, verified=("decisions", *trained), believed=believed)
 
 
 def without_learning(plan: Plan) -> Plan:
@@ -142,80 +146,80 @@ def without_learning(plan: Plan) -> Plan:
     return replace(plan, algorithm=replace(plan.algorithm, fold=nothing, apply=apply))
 
 
-def _folded(fact: ReportsGathered) -> ReportsGathered:
+def _with_stand_in(fact: ReportsGathered) -> ReportsGathered:
     """A gathering as it was recorded, with something for `without_learning` to fold."""
     stand_in = Folding({}, {}, collected=[(Report(0, 0, {}, 1.0, {}), Context(0, 0.0, 0))])
     return replace(fact, aggregate=stand_in if len(fact.tasks) else None, stats={})
 
 
-def _believing(events: list[Event]) -> Regather:
+def _recorded_gathers(events: list[Event]) -> Regather:
     """Gatherings as they were recorded, with the refusals that follow them."""
-    refused = {e.task: Rejected(e.task, e.client, e.reason) for e in events if isinstance(e, ReportRejected)}
+    refused = {e.task: Rejection(e.task, e.client, e.reason) for e in events if isinstance(e, ReportRejected)}
 
     def regather(command: Gather, fact: ReportsGathered) -> ReportsGathered:
-        gone = sorted(set(command.tasks) - set(fact.tasks.tolist()))
-        if set(fact.tasks.tolist()) - set(command.tasks) or not refused.keys() >= set(gone):
+        refused_tasks = sorted(set(command.tasks) - set(fact.tasks.tolist()))
+        if set(fact.tasks.tolist()) - set(command.tasks) or not refused.keys() >= set(refused_tasks):
             raise RunFailed("other reports had arrived")
-        return replace(_folded(fact), rejected=tuple(refused[task] for task in gone))
+        return replace(_with_stand_in(fact), rejected=tuple(refused[task] for task in refused_tasks))
 
     return regather
 
 
 @dataclass(slots=True)
-class Recalling(Simulation):
+class RecordedSimulation(Simulation):
     """A simulation that trains nothing: what only training tells is read from the record."""
 
     record: Record = field(kw_only=True)
 
     def gather(self, command: Gather) -> None:
         """Which reports could be folded is believed, but they must be among those that arrived."""
-        fact = self.record.gathered(self.state.book.now, len(self.facts))  # a row for each
-        told = sorted([*fact.tasks.tolist(), *(r.task for r in fact.rejected)])
-        if told != sorted(command.tasks):
-            raise Lie(self.record.number, f"it gathers the tasks {spans(fact.tasks)!r}, but others had arrived")
-        self.facts.append(_folded(fact))
+        fact = self.record.recorded_gather(self.state.book.now, len(self.facts))  # a row for each
+        tasks = sorted([*fact.tasks.tolist(), *(r.task for r in fact.rejected)])
+        if tasks != sorted(command.tasks):
+            raise Mismatch(self.record.number, f"it gathers the tasks {spans(fact.tasks)!r}, but others had arrived")
+        self.facts.append(_with_stand_in(fact))
 
     def evaluate(self, command: Evaluate) -> None:
         """Scores are believed."""
-        self.facts.append(self.record.evaluated(self.state.book.now, command.version, len(self.facts)))
+        self.facts.append(self.record.recorded_evaluation(self.state.book.now, command.version, len(self.facts)))
 
     def answer(self, command: Probe, time: float) -> Probed:
         """Losses are believed; everything else follows from the world."""
         if command.stat != "loss":
             return Simulation.answer(self, command, time)
-        fact = self.record.probed(time)
+        fact = self.record.recorded_probe(time)
         if fact.stat != command.stat or not np.array_equal(fact.clients, command.clients):
-            raise Lie(self.record.number, "other clients are probed in the run")
-        looked = look(self.plan, self.world, self.state, command)
-        return replace(fact, values=np.where(looked.answered, fact.values, np.nan), spent=looked.spent)
+            raise Mismatch(self.record.number, "other clients are probed in the run")
+        outcome = probe_outcome(self.plan, self.world, self.state, command)
+        return replace(fact, values=np.where(outcome.answered, fact.values, np.nan), spent=outcome.spent)
 
 
-def _follow(record: Record, sim: Simulation) -> Tree:
+def _compare(record: Record, sim: Simulation) -> Tree:
     """Let a simulation tell the record its events; the parameters where the record ends."""
     try:
-        drive(sim, record.hear)
+        drive(sim, record.check_events)
         record.check_end()
-    except Enough:  # the run was still going on
+    except RecordEnd:  # the run was still going on
         pass
     return sim.state.server.params
 
 
-class Log(NamedTuple):
+class EventLog(NamedTuple):
     """The events of a journal, and the number of the first row of each."""
 
     numbers: list[int]
     events: list[Event]
 
 
-def _read(rows: Sequence[Numbered]) -> Log:
-    pairs = list(decode_numbered(rows))
-    return Log([number for number, _ in pairs], [event for _, event in pairs])
+def _read_log(rows: Sequence[Numbered]) -> EventLog:
+    pairs = list(decode_with_numbers(rows))
+    return EventLog([number for number, _ in pairs], [event for _, event in pairs])
 
 
-def _facts_followed(
+def _replay_facts(
     plan: Plan,
     world: World,
-    log: Log,
+    log: EventLog,
     regather: Regather,
     execute: Executor | None = None,
     *,
@@ -225,40 +229,44 @@ def _facts_followed(
     """The coordinator on recorded facts; with an executor, every model is evaluated again, as far as the server did."""
     scores = iter([(n, e) for n, e in zip(*log, strict=True) if isinstance(e, Evaluated)])
 
-    def carry(command: Command) -> None:
+    def check_command(command: Command) -> None:
         if isinstance(command, Evaluate):
-            number, said = next(scores, (0, None))
-            if said is not None and command.version in by_devices:
-                if _is_sum(said):
+            number, recorded = next(scores, (0, None))
+            if recorded is not None and command.version in by_devices:
+                if _is_sum(recorded):
                     return
-                command, said = replace(command, clients=False), replace(said, clients=None)
-            if execute is not None and said is not None:
-                _check_score(number, said, evaluate(plan, world, execute, ClientMemory(), command, said.time))
+                command, recorded = replace(command, clients=False), replace(recorded, clients=None)
+            if execute is not None and recorded is not None:
+                _check_score(number, recorded, evaluate(plan, world, execute, ClientMemory(), command, recorded.time))
 
     try:
-        found = replay(plan, log.events, world.keys, world.data.sizes, regather, carry, models=models)
-    except Contradiction as wrong:
-        raise Lie(log.numbers[wrong.at] if wrong.at >= 0 else 0, str(wrong)) from wrong
+        result = replay(plan, log.events, world.keys, world.data.sizes, regather, check_command, models=models)
+    except Contradiction as error:
+        raise Mismatch(log.numbers[error.at] if error.at >= 0 else 0, str(error)) from error
     return Audit(
         len(log.events),
-        found.commits,
+        result.commits,
         ("decisions",),
         (*TRAINED, *WORLD),
-        found.state.server.params if models else None,
+        result.state.server.params if models else None,
     )
 
 
-def _is_sum(said: Evaluated) -> bool:
+def _is_sum(recorded: Evaluated) -> bool:
     """Is this what clients found, added up, and nothing of the server's own?"""
-    each = said.clients
-    return each is not None and (said.correct, said.total) == (int(each.correct.sum()), int(each.total.sum()))
+    each = recorded.clients
+    return each is not None and (recorded.correct, recorded.total) == (int(each.correct.sum()), int(each.total.sum()))
 
 
-def _check_score(number: int, said: Evaluated, found: Evaluated) -> None:
+def _check_score(number: int, recorded: Evaluated, derived: Evaluated) -> None:
     """Compare what a model was said to score with what it scores."""
     for name in ("version", "correct", "total", "unseen"):
-        if getattr(said, name) != getattr(found, name):
-            raise Lie(number, f"{name} is {getattr(said, name)}, but {getattr(found, name)} follows from the model")
-    ours, theirs = (None if e.clients is None else [c.tolist() for c in astuple(e.clients)] for e in (found, said))
-    if ours != theirs:
-        raise Lie(number, "the scores of clients are not those of the model")
+        if getattr(recorded, name) != getattr(derived, name):
+            raise Mismatch(
+                number, f"{name} is {getattr(recorded, name)}, but {getattr(derived, name)} follows from the model"
+            )
+    derived_scores, recorded_scores = (
+        None if e.clients is None else [c.tolist() for c in astuple(e.clients)] for e in (derived, recorded)
+    )
+    if derived_scores != recorded_scores:
+        raise Mismatch(number, "the scores of clients are not those of the model")

@@ -16,14 +16,20 @@ from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Wave
 from fedfleet.core.sources import World
 from fedfleet.engine.checkpoint import freeze, thaw
-from fedfleet.engine.state import RunState, unsettled
-from fedfleet.simulation.simulator import Simulation, stray, strays, taken_up, train_now
+from fedfleet.engine.state import RunState, open_endings
+from fedfleet.simulation.simulator import (
+    Simulation,
+    queue_late_report,
+    queued_late_reports,
+    resume_simulation,
+    train_now,
+)
 from fedfleet.store.client_memory import DEFAULT_LIMIT, ClientMemory
-from fedfleet.store.files import Damaged, load_tree, meta_of, save_tree
+from fedfleet.store.files import DamagedFile, load_tree, meta_of, save_tree
 from fedfleet.store.journal import Journal
-from fedfleet.store.noise_source import SEEDED, Noising
+from fedfleet.store.noise_source import SEEDED, NoiseSource
 
-_KEPT = 2  # a torn newest checkpoint still leaves the one before
+_KEPT_FILES = 2  # a torn newest checkpoint still leaves the one before
 
 
 @dataclass(slots=True)
@@ -35,31 +41,31 @@ class Checkpoints:
     every: int
     saved_at: int = 0
 
-    def settled(self, sim: Simulation) -> None:
+    def save_if_due(self, sim: Simulation) -> None:
         """Save if it is time."""
-        sim.memory.live_in(self.folder)
+        sim.memory.move_to(self.folder)
         version = sim.state.book.version
         if version < self.saved_at + self.every:
             return
         self.journal.flush()
         meta, arrays = freeze(sim.state)
-        remembered, columns = sim.memory.save()
+        memory_meta, columns = sim.memory.save()
         arrays |= columns
-        under_way = [[r.time, r.task, r.client, r.bytes_up, r.reason] for r in strays(sim)]
-        whole = {
+        late_reports = [[r.time, r.task, r.client, r.bytes_up, r.reason] for r in queued_late_reports(sim)]
+        all_meta = {
             "state": meta,
-            "strays": under_way,
-            "struck": sorted(sim.struck),
-            "memory": remembered,
+            "strays": late_reports,
+            "struck": sorted(sim.failed_tasks),
+            "memory": memory_meta,
             "position": self.journal.position,
             "link": self.journal.link,
         }
-        save_tree(self.folder / f"checkpoint-{version:08d}.safetensors", arrays, whole)
+        save_tree(self.folder / f"checkpoint-{version:08d}.safetensors", arrays, all_meta)
         self.saved_at = version
-        kept, old = checkpoint_files(self.folder)[:_KEPT], checkpoint_files(self.folder)[_KEPT:]
+        kept, old = checkpoint_files(self.folder)[:_KEPT_FILES], checkpoint_files(self.folder)[_KEPT_FILES:]
         for path in old:
             path.unlink()
-        if remembered:
+        if memory_meta:
             sim.memory.release(generation_of(path) for path in kept)
 
 
@@ -91,7 +97,7 @@ def restore(
     eager: bool,
     limit: float = DEFAULT_LIMIT,
     links: Mapping[int, str] | None = None,
-    noising: Noising = SEEDED,
+    noising: NoiseSource = SEEDED,
 ) -> Restored:
     """The newest checkpoint that is whole and belongs to the journal, whose sound links are `links` (None: not asked)."""
     damages: list[str] = []
@@ -100,23 +106,23 @@ def restore(
             arrays, meta = load_tree(path)
             position = int(meta["position"])
             if links is not None and links.get(position) != meta["link"]:
-                raise Damaged(f"{path} does not belong to the journal as it is on the disk")
+                raise DamagedFile(f"{path} does not belong to the journal as it is on the disk")
             memory = ClientMemory(folder, limit)
             memory.restore(meta["memory"], arrays)
             memory.check()
             state = thaw(meta["state"], arrays)
-        except (ValueError, KeyError, TypeError, IndexError, OSError, RunFailed) as wrong:
-            damages.append(str(wrong))
+        except (ValueError, KeyError, TypeError, IndexError, OSError, RunFailed) as error:
+            damages.append(str(error))
             continue  # the one before it may be whole
-        sim = _rebuild(memory, plan, world, execute, state, eager=eager, noising=noising)
-        sim.struck |= set(meta["struck"])
+        sim = _rebuild_simulation(memory, plan, world, execute, state, eager=eager, noising=noising)
+        sim.failed_tasks |= set(meta["struck"])
         for time, task, client, size, reason in meta["strays"]:
-            stray(sim, ReportUnwanted(time, task, client, size, reason))
+            queue_late_report(sim, ReportUnwanted(time, task, client, size, reason))
         return Restored(sim, position, tuple(damages))
     return Restored(None, 0, tuple(damages))
 
 
-def _rebuild(
+def _rebuild_simulation(
     memory: ClientMemory,
     plan: Plan,
     world: World,
@@ -124,31 +130,31 @@ def _rebuild(
     state: RunState,
     *,
     eager: bool,
-    noising: Noising,
+    noising: NoiseSource,
 ) -> Simulation:
     busy = np.zeros(len(world.keys), np.bool_)
     eager = eager or plan.algorithm.priced_by_value
     sim = Simulation(plan, world, execute, eager, state, busy=busy, memory=memory, noising=noising)
-    for wave, slots in _unfinished(sim).values():
+    for wave, slots in _unfinished_tasks(sim).values():
         if any(wave.first + slot in memory.lent for slot in range(len(wave))):
             memory.expect(wave, (wave.first + slot for slot in slots))
         if sim.eager:  # reports in hand are not kept: training them again gives the same bits
-            _hold_again(sim, wave, slots)
-    return taken_up(sim)
+            _retrain_reports(sim, wave, slots)
+    return resume_simulation(sim)
 
 
-def _unfinished(sim: Simulation) -> dict[int, tuple[Wave, list[int]]]:
+def _unfinished_tasks(sim: Simulation) -> dict[int, tuple[Wave, list[int]]]:
     """By wave, the places of the tasks that run or wait to be folded."""
-    found = dict([*sim.state.running.items(), *((e.task, e.wave) for e in unsettled(sim.state))])
+    tasks = dict([*sim.state.running.items(), *((e.task, e.wave) for e in open_endings(sim.state))])
     waves: dict[int, tuple[Wave, list[int]]] = {}
-    for task, wave in sorted(found.items(), key=lambda pair: pair[0]):
+    for task, wave in sorted(tasks.items(), key=lambda pair: pair[0]):
         waves.setdefault(wave.first, (wave, []))[1].append(task - wave.first)
     return waves
 
 
-def _hold_again(sim: Simulation, wave: Wave, slots: list[int]) -> None:
+def _retrain_reports(sim: Simulation, wave: Wave, slots: list[int]) -> None:
     # Edges weigh themselves against all others of their wave, so the whole of it is trained again.
-    edges = isinstance(sim.plan.algorithm.local(int(wave.asked.clients[0]), NO_SETTINGS), NestedPass)
+    edges = isinstance(sim.plan.algorithm.local(int(wave.assignments.clients[0]), NO_SETTINGS), NestedPass)
     train_now(sim, wave, range(len(wave)) if edges else slots)
     for slot in set(range(len(wave))) - set(slots):
-        sim.held.pop(wave.first + slot, None)
+        sim.reports.pop(wave.first + slot, None)

@@ -19,10 +19,10 @@ from fedfleet.core.parts import Offer, Plan
 from fedfleet.core.records import Assignments, Context, Cost, Ints, Report, ServerState, whole_work
 from fedfleet.core.sources import World
 from fedfleet.core.task_cost import cost_of
-from fedfleet.engine.state import unsettled
+from fedfleet.engine.state import open_endings
 from fedfleet.measure.class_clock import Participation
-from fedfleet.simulation.audit import NOBODY, without_learning
-from fedfleet.simulation.simulator import Simulation, drive, fresh
+from fedfleet.simulation.audit import NO_EXECUTOR, without_learning
+from fedfleet.simulation.simulator import Simulation, drive, new_simulation
 
 _NEVER = 1 << 40  # commits between evaluations of which nobody wants any
 _STAND_IN = Folding({}, {}, collected=[(Report(0, 0, {}, 1.0, {}), Context(0, 0.0, 0))])
@@ -31,7 +31,7 @@ _MANY_TRIPS = 64
 
 
 @dataclass(slots=True)
-class Heard:
+class DryRunLog:
     """What a dry run has seen so far."""
 
     times: list[float] = field(default_factory=list[float])
@@ -41,7 +41,7 @@ class Heard:
     arrived: list[int] = field(default_factory=list[int])
     failed: dict[str, int] = field(default_factory=dict[str, int])
 
-    def hear(self, events: Sequence[Event]) -> None:
+    def record(self, events: Sequence[Event]) -> None:
         """Keep what counts of these events."""
         for event in events:
             if isinstance(event, TaskArrived):
@@ -53,18 +53,18 @@ class Heard:
 
 
 @dataclass(slots=True)
-class Dry(Simulation):
+class DrySimulation(Simulation):
     """A simulation that trains nothing and tries nothing."""
 
-    heard: Heard = field(default_factory=Heard)
+    log: DryRunLog = field(default_factory=DryRunLog)
 
     def gather(self, command: Gather) -> None:
         """Everything that arrived is folded, as it is in a run in which no report is refused."""
         now = self.state.book.now
-        self.heard.times.append(now)
-        self.heard.sizes.append(len(command.tasks))
-        self.heard.folded += [
-            (context.client, float(wave.asked.share[task - wave.first]), context.staleness)
+        self.log.times.append(now)
+        self.log.sizes.append(len(command.tasks))
+        self.log.folded += [
+            (context.client, float(wave.assignments.share[task - wave.first]), context.staleness)
             for task, wave, context in zip(command.tasks, command.waves, command.contexts, strict=True)
         ]
         self.facts.append(ReportsGathered(now, _STAND_IN, np.array(command.tasks, np.int64), {}))
@@ -79,13 +79,13 @@ class Dry(Simulation):
             Simulation.account(self, command)
             return
         clients = [
-            wave.asked.clients[task - wave.first] for task, wave in zip(command.tasks, command.waves, strict=True)
+            wave.assignments.clients[task - wave.first] for task, wave in zip(command.tasks, command.waves, strict=True)
         ]
         tasks: Ints = np.array(command.tasks, np.int64)
         self.facts.append(TasksSpent(self.state.book.now, tasks, np.array(clients, np.int64), {}))
         if len(self.trips) > _MANY_TRIPS:
-            there = {w.first for w in (*self.state.running.values(), *(e.wave for e in unsettled(self.state)))}
-            self.trips = {first: trip for first, trip in self.trips.items() if first in there}
+            live_waves = {w.first for w in (*self.state.running.values(), *(e.wave for e in open_endings(self.state)))}
+            self.trips = {first: trip for first, trip in self.trips.items() if first in live_waves}
 
 
 def dry_run(plan: Plan, world: World, *, seed: int | None = None) -> Participation:
@@ -97,32 +97,32 @@ def dry_run(plan: Plan, world: World, *, seed: int | None = None) -> Participati
         raise BadInput(
             f"selector {plan.choose.name!r} chooses by what trained reports say, which nobody knows before training"
         )
-    plan = _hollow(plan, world) if seed is None else replace(_hollow(plan, world), seed=seed)
-    start = fresh(plan, world, NOBODY)
-    sim = Dry(plan, world, NOBODY, eager=False, state=start.state, busy=start.busy)
-    drive(sim, sim.heard.hear)
+    plan = _without_training(plan, world) if seed is None else replace(_without_training(plan, world), seed=seed)
+    start = new_simulation(plan, world, NO_EXECUTOR)
+    sim = DrySimulation(plan, world, NO_EXECUTOR, eager=False, state=start.state, busy=start.busy)
+    drive(sim, sim.log.record)
     return _participation(sim)
 
 
-def _participation(sim: Dry) -> Participation:
-    heard, clients = sim.heard, sim.plan.clients
-    columns = np.array(heard.folded, np.float64).reshape(-1, 3)
-    asked: Ints = np.concatenate(heard.asked) if heard.asked else np.zeros(0, np.int64)
+def _participation(sim: DrySimulation) -> Participation:
+    log, clients = sim.log, sim.plan.clients
+    columns = np.array(log.folded, np.float64).reshape(-1, 3)
+    asked: Ints = np.concatenate(log.asked) if log.asked else np.zeros(0, np.int64)
     return Participation(
-        times=np.array(heard.times),
-        commit=np.repeat(np.arange(len(heard.sizes)), heard.sizes),
+        times=np.array(log.times),
+        commit=np.repeat(np.arange(len(log.sizes)), log.sizes),
         clients=columns[:, 0].astype(np.int64),
         share=columns[:, 1],
         staleness=columns[:, 2].astype(np.int64),
         asked=np.bincount(asked, minlength=clients),
-        arrived=np.bincount(np.array(heard.arrived, np.int64), minlength=clients),
-        failed=dict(sorted(heard.failed.items(), key=lambda item: -item[1])),
-        rounds=len(heard.times) + sum(heard.failed.values()),
+        arrived=np.bincount(np.array(log.arrived, np.int64), minlength=clients),
+        failed=dict(sorted(log.failed.items(), key=lambda item: -item[1])),
+        rounds=len(log.times) + sum(log.failed.values()),
         seconds=sim.state.book.now,
     )
 
 
-def _hollow(plan: Plan, world: World) -> Plan:
+def _without_training(plan: Plan, world: World) -> Plan:
     """The same decisions with a model of nothing; what tasks cost is reckoned once, unless it changes from model to model."""
     blind = {"target_accuracy": None, "patience": None, "evaluate_attempts": None, "evaluate_seconds": None}
     stop = replace(plan.stop, evaluate_every=_NEVER, **blind)
@@ -130,18 +130,18 @@ def _hollow(plan: Plan, world: World) -> Plan:
         return replace(without_learning(plan), stop=stop)
     real, server, nothing = plan.algorithm, plan.algorithm.init(plan.params), ServerState({})
     sizes = world.data.sizes(0)
-    whole = cost_of(real, server, whole_work(np.arange(plan.clients)), sizes)
+    whole_cost = cost_of(real, server, whole_work(np.arange(plan.clients)), sizes)
 
     def cost(state: ServerState, asked: Assignments, samples: Ints) -> Cost:
         del state
-        at = asked.clients
-        usual = not asked.settings and not asked.steps.any() and bool((asked.share == 1.0).all())
-        if not usual or not np.array_equal(samples, sizes[at]):
+        clients = asked.clients
+        is_whole = not asked.settings and not asked.steps.any() and bool((asked.share == 1.0).all())
+        if not is_whole or not np.array_equal(samples, sizes[clients]):
             return cost_of(real, server, asked, samples)
-        batches = None if whole.batches is None else whole.batches[at]
-        return Cost(whole.samples[at], whole.bytes_down[at], whole.bytes_up[at], batches)
+        batches = None if whole_cost.batches is None else whole_cost.batches[clients]
+        return Cost(whole_cost.samples[clients], whole_cost.bytes_down[clients], whole_cost.bytes_up[clients], batches)
 
-    hollow = replace(
+    empty_algorithm = replace(
         real,
         init=lambda params: nothing,
         offer=lambda server, client, settings: _NO_OFFER,
@@ -151,4 +151,4 @@ def _hollow(plan: Plan, world: World) -> Plan:
         accept=None,
         priced_by_value=False,
     )
-    return replace(plan, algorithm=hollow, params={}, stop=stop)
+    return replace(plan, algorithm=empty_algorithm, params={}, stop=stop)

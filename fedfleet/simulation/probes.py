@@ -13,16 +13,16 @@ from fedfleet.core.parts import Plan
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Bools, Cost, Floats
 from fedfleet.core.sources import World
-from fedfleet.core.stages import STAGES, done_of, stages_of, total, until
+from fedfleet.core.stages import STAGES, fraction_done, stages_after, stages_of, total
 from fedfleet.engine.state import RunState
-from fedfleet.simulation.rosters import foreseen_cost
-from fedfleet.simulation.trips import worked_until
+from fedfleet.simulation.rosters import expected_cost
+from fedfleet.simulation.trips import ready_seconds
 
 ANSWER_BYTES = 8.0  # one number
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ProbeOutcome:
     """When a probe is over, who has answered by then, and what it cost, as in TasksSpent."""
 
     ends: float
@@ -30,19 +30,19 @@ class Looked:
     spent: Mapping[str, Floats]
 
 
-def look(plan: Plan, world: World, state: RunState, command: Probe) -> Looked:
+def probe_outcome(plan: Plan, world: World, state: RunState, command: Probe) -> ProbeOutcome:
     """How a probe goes: clients fetch the model, try it on their data (`loss`) or train one batch (`seconds`), and answer.
 
     It is over when the last one answered, or when its time is up. Faults leave probes alone.
     """
     n = len(command.clients)
     if world.free_probes:
-        return Looked(max(command.time, state.book.now), np.ones(n, np.bool_), {})
+        return ProbeOutcome(max(command.time, state.book.now), np.ones(n, np.bool_), {})
     sizes = world.data.sizes(command.round)[command.clients]
-    whole = foreseen_cost(plan, state._replace(server=command.server), command.clients, sizes)
+    whole_cost = expected_cost(plan, state._replace(server=command.server), command.clients, sizes)
     # Trying a sample is the forward pass alone, a third of training it.
     samples = sizes / TRAINING_PASSES if command.stat == "loss" else np.minimum(_batches(plan, command), sizes)
-    cost = Cost(np.asarray(samples, np.float64), whole.bytes_down, np.full(n, ANSWER_BYTES))
+    cost = Cost(np.asarray(samples, np.float64), whole_cost.bytes_down, np.full(n, ANSWER_BYTES))
     trips = np.full(n, state.next_task)
     stages = stages_of(world.devices, command.clients, cost, command.time, trips)
     seconds = total(stages)
@@ -53,21 +53,27 @@ def look(plan: Plan, world: World, state: RunState, command: Probe) -> Looked:
     limit = command.time + command.within
     answered = able & (ends <= limit)
     last = limit if not answered.all() and limit < np.inf else float(ends[answered].max(initial=command.time))
-    worked = np.where(answered, seconds, 0.0)
+    worked_seconds = np.where(answered, seconds, 0.0)
     cut = np.flatnonzero(able & ~answered)  # they worked for it until its time was up
     if len(cut):
         stop = np.full(len(cut), limit)
-        worked[cut] = np.minimum(seconds[cut], worked_until(world.states, command.clients[cut], command.time, stop))
-    tried = {name: np.where(able, took, 0.0) for name, took in stages.items()}
-    spent = until(tried, worked)
+        worked_seconds[cut] = np.minimum(
+            seconds[cut], ready_seconds(world.states, command.clients[cut], command.time, stop)
+        )
+    tried_stages = {name: np.where(able, took, 0.0) for name, took in stages.items()}
+    spent = stages_after(tried_stages, worked_seconds)
     spent |= {
-        "bytes_down": np.where(able, cost.bytes_down * done_of(tried, "download", worked), 0.0),
-        "bytes_up": np.where(answered, cost.bytes_up, cost.bytes_up * able * done_of(tried, "upload", worked)),
+        "bytes_down": np.where(able, cost.bytes_down * fraction_done(tried_stages, "download", worked_seconds), 0.0),
+        "bytes_up": np.where(
+            answered, cost.bytes_up, cost.bytes_up * able * fraction_done(tried_stages, "upload", worked_seconds)
+        ),
     }
     if world.energy is not None:
         starts = np.full(n, command.time)
         spent |= world.energy.charges(command.clients, {s: spent[s] for s in STAGES if s in spent}, starts)
-    return Looked(max(last, state.book.now), answered, {name: values for name, values in spent.items() if values.any()})
+    return ProbeOutcome(
+        max(last, state.book.now), answered, {name: values for name, values in spent.items() if values.any()}
+    )
 
 
 def _batches(plan: Plan, command: Probe) -> Floats:

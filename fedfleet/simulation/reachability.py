@@ -9,41 +9,41 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fedfleet.core.edges import NestedPass
-from fedfleet.core.errors import RunFailed, blaming
+from fedfleet.core.errors import RunFailed, error_context
 from fedfleet.core.parts import Pass, Plan
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import FOLDED, Bools
 from fedfleet.core.sources import World
-from fedfleet.engine.candidates import asked_in_this_round
+from fedfleet.engine.candidates import clients_asked_this_round
 from fedfleet.engine.state import RunState, in_order_of_arrival
 
 
-class Awaited(NamedTuple):
+class AwaitedMoment(NamedTuple):
     """A moment that was looked for: what of the state it depends on, and the number of its entry in the queue."""
 
     state: tuple[int, int, bool, int]
     number: int
 
 
-def depends_on(state: RunState) -> tuple[int, int, bool, int]:
+def moment_inputs(state: RunState) -> tuple[int, int, bool, int]:
     """What decides when enough clients are there. While an ask is out no task is sent, so that how many run tells which."""
     return len(state.running), state.book.round, state.others, state.at_least
 
 
-def engaged(plan: Plan, state: RunState, busy: Bools) -> Bools:
+def unavailable_clients(plan: Plan, state: RunState, busy: Bools) -> Bools:
     """Who cannot be asked: those at work, and those whose report waits for its commit if it changes what they remember.
 
     A second task would begin with a memory without the first one's, and only the later of the two would stand: a client's
     control variate would lack what the server has counted, and what a codec lost would be sent twice.
     """
-    ended = (*in_order_of_arrival(state.ended), *in_order_of_arrival(state.gathering))
-    came = {int(e.wave.asked.clients[e.task - e.wave.first]) for e in ended if e.fate == FOLDED}
-    waiting = [client for client in came if remembers(plan.algorithm.local(client, NO_SETTINGS))]
+    endings = (*in_order_of_arrival(state.ended), *in_order_of_arrival(state.gathering))
+    reporters = {int(e.wave.assignments.clients[e.task - e.wave.first]) for e in endings if e.fate == FOLDED}
+    waiting = [client for client in reporters if remembers(plan.algorithm.local(client, NO_SETTINGS))]
     if not waiting:
         return busy
-    found = busy.copy()
-    found[waiting] = True
-    return found
+    unavailable = busy.copy()
+    unavailable[waiting] = True
+    return unavailable
 
 
 def remembers(half: Pass) -> bool:
@@ -51,7 +51,7 @@ def remembers(half: Pass) -> bool:
     return isinstance(half, NestedPass) or (isinstance(half, LocalPass) and half.remembers())
 
 
-def moment_of_enough(plan: Plan, world: World, state: RunState, busy: Bools) -> float:
+def earliest_moment(plan: Plan, world: World, state: RunState, busy: Bools) -> float:
     """The first moment from now on at which as many clients as the ask wants are reachable and free; infinite if there is none
     before the run's horizon."""
     earliest = world.states.earliest
@@ -60,9 +60,9 @@ def moment_of_enough(plan: Plan, world: World, state: RunState, busy: Bools) -> 
             f"policy {plan.pace.name!r} wants at least {state.at_least} clients, but the states of this world do not say when so "
             "many can be reached; give the StateSource an `earliest`, or use a policy that does not wait for clients"
         )
-    free = ~engaged(plan, state, busy)
+    free = ~unavailable_clients(plan, state, busy)
     if state.others:
-        free[asked_in_this_round(state)] = False
+        free[clients_asked_this_round(state)] = False
     now = state.book.now
-    with blaming(f"the world, asked at time {now} when {state.at_least} clients can be reached,"):
+    with error_context(f"the world, asked at time {now} when {state.at_least} clients can be reached,"):
         return float(earliest(free, state.at_least, now, plan.stop.virtual_seconds))

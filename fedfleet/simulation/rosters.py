@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedfleet.core.cost import scaled
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.cost import scale_cost
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import Assignments, Cost, Floats, Ints, Roster, whole_work
 from fedfleet.core.sources import World
@@ -30,62 +30,64 @@ def check_sees(plan: Plan) -> None:
     """Refuse a selector that wants to see what nobody can show it."""
     for name in plan.choose.sees:
         if name not in COLUMNS:
-            raise BadInput(f"selector {plan.choose.name!r} wants to see {name!r} of clients{nearest(name, COLUMNS)}")
+            raise BadInput(
+                f"selector {plan.choose.name!r} wants to see {name!r} of clients{suggest_name(name, COLUMNS)}"
+            )
 
 
-def foreseen_cost(plan: Plan, state: RunState, clients: Ints, samples: Ints) -> Cost:
+def expected_cost(plan: Plan, state: RunState, clients: Ints, samples: Ints) -> Cost:
     """What the whole work would cost these clients with the newest model."""
-    return scaled(cost_of(plan.algorithm, state.server, whole_work(clients), samples), plan.byte_scale, plan.charge)
+    return scale_cost(cost_of(plan.algorithm, state.server, whole_work(clients), samples), plan.byte_scale, plan.charge)
 
 
-def foreseen_seconds(world: World, state: RunState, clients: Ints, cost: Cost) -> Floats:
+def expected_seconds(world: World, state: RunState, clients: Ints, cost: Cost) -> Floats:
     """How long such work would take on these devices now, without the time in which they are not available."""
     trips = np.full(len(clients), state.next_task)
     return world.devices.seconds(clients, cost, state.book.now, trips)
 
 
 def _compute_seconds(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
-    cost, none = foreseen_cost(plan, state, clients, samples), np.zeros(len(clients))
-    return foreseen_seconds(world, state, clients, Cost(cost.samples, none, none, cost.batches))
+    cost, none = expected_cost(plan, state, clients, samples), np.zeros(len(clients))
+    return expected_seconds(world, state, clients, Cost(cost.samples, none, none, cost.batches))
 
 
 def _transfer_seconds(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
-    cost, none = foreseen_cost(plan, state, clients, samples), np.zeros(len(clients))
-    return foreseen_seconds(world, state, clients, Cost(none, cost.bytes_down, cost.bytes_up))
+    cost, none = expected_cost(plan, state, clients, samples), np.zeros(len(clients))
+    return expected_seconds(world, state, clients, Cost(none, cost.bytes_down, cost.bytes_up))
 
 
 def _upload_seconds(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
-    cost, none = foreseen_cost(plan, state, clients, samples), np.zeros(len(clients))
-    return foreseen_seconds(world, state, clients, Cost(none, none, cost.bytes_up))
+    cost, none = expected_cost(plan, state, clients, samples), np.zeros(len(clients))
+    return expected_seconds(world, state, clients, Cost(none, none, cost.bytes_up))
 
 
 def _latency_seconds(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
     del plan, samples
     none = np.zeros(len(clients))
-    return foreseen_seconds(world, state, clients, Cost(none, none, none))
+    return expected_seconds(world, state, clients, Cost(none, none, none))
 
 
 def _joules(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
     """What the whole work would draw from these devices: infinite for those that cannot do it, NaN if nobody knows."""
-    cost, starts = foreseen_cost(plan, state, clients, samples), np.full(len(clients), state.book.now)
+    cost, starts = expected_cost(plan, state, clients, samples), np.full(len(clients), state.book.now)
     stages = stages_of(world.devices, clients, cost, state.book.now, np.full(len(clients), state.next_task))
     able = np.isfinite(total(stages))
     busy = {name: np.where(able, took, 0.0) for name, took in stages.items()}
-    found = {} if world.energy is None else world.energy.charges(clients, busy, starts)
-    return np.where(able, found.get("joules", np.full(len(clients), np.nan)), np.inf)
+    result = {} if world.energy is None else world.energy.charges(clients, busy, starts)
+    return np.where(able, result.get("joules", np.full(len(clients), np.nan)), np.inf)
 
 
 def _step_seconds(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
     n = len(clients)
     one = Assignments(clients, np.ones(n, np.int64), np.ones(n))
     cost, none = cost_of(plan.algorithm, state.server, one, samples), np.zeros(n)
-    return foreseen_seconds(world, state, clients, Cost(cost.samples, none, none, cost.batches))
+    return expected_seconds(world, state, clients, Cost(cost.samples, none, none, cost.batches))
 
 
 def _batch_seconds(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
     del plan, samples
     none = np.zeros(len(clients))
-    return foreseen_seconds(world, state, clients, Cost(none, none, none, np.ones(len(clients))))
+    return expected_seconds(world, state, clients, Cost(none, none, none, np.ones(len(clients))))
 
 
 def _steps(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
@@ -103,15 +105,15 @@ def _user_tasks(plan: Plan, world: World, state: RunState, clients: Ints, sample
     if world.users is None or not state.running:
         return np.zeros(len(clients))
     user_of = world.users.user_of
-    busy = np.array([wave.asked.clients[task - wave.first] for task, wave in state.running.items()], np.int64)
+    busy = np.array([wave.assignments.clients[task - wave.first] for task, wave in state.running.items()], np.int64)
     return np.bincount(user_of[busy], minlength=len(world.users))[user_of[clients]].astype(np.float64)
 
 
-def _untold(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
+def _ended_tasks(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
     del world, samples
-    ended = [e for chain in (state.ended, state.gathering) for e in in_order_of_arrival(chain)]
-    own = np.array([e.wave.asked.clients[e.task - e.wave.first] for e in ended], np.int64)
-    return np.bincount(own, minlength=plan.clients)[clients].astype(np.float64)
+    endings = [e for chain in (state.ended, state.gathering) for e in in_order_of_arrival(chain)]
+    clients_of_tasks = np.array([e.wave.assignments.clients[e.task - e.wave.first] for e in endings], np.int64)
+    return np.bincount(clients_of_tasks, minlength=plan.clients)[clients].astype(np.float64)
 
 
 def _time(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
@@ -130,6 +132,6 @@ COLUMNS: dict[str, Column] = {
     "steps": _steps,
     "user": _user,
     "user_tasks": _user_tasks,
-    "untold": _untold,
+    "untold": _ended_tasks,
     "time": _time,
 }

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedfleet.core.commands import Account, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
-from fedfleet.core.errors import RunFailed, blaming
+from fedfleet.core.errors import RunFailed, error_context
 from fedfleet.core.events import (
     CandidatesSeen,
     Event,
@@ -35,21 +35,21 @@ from fedfleet.core.sources import World
 from fedfleet.engine.book import with_book
 from fedfleet.engine.commands import carry_out
 from fedfleet.engine.coordinator import begin, step
-from fedfleet.engine.open_commands import pending
-from fedfleet.engine.state import Phase, RunState, alarm, unsettled
+from fedfleet.engine.open_commands import pending_commands
+from fedfleet.engine.state import Phase, RunState, next_wake, open_endings
 from fedfleet.executors.gather import evaluate, gather, jobs_for, probe_losses
-from fedfleet.simulation.probes import look
-from fedfleet.simulation.reachability import Awaited, depends_on, engaged, moment_of_enough
-from fedfleet.simulation.rosters import check_sees, foreseen_cost, foreseen_seconds, roster_of
+from fedfleet.simulation.probes import probe_outcome
+from fedfleet.simulation.reachability import AwaitedMoment, earliest_moment, moment_inputs, unavailable_clients
+from fedfleet.simulation.rosters import check_sees, expected_cost, expected_seconds, roster_of
 from fedfleet.simulation.trace import tracer
-from fedfleet.simulation.trips import Trip, accounted, late_reports, trip_of
+from fedfleet.simulation.trips import Trip, late_reports, task_costs, trip_of
 from fedfleet.store.aggregates import keep_aggregate
 from fedfleet.store.client_memory import ClientMemory
 from fedfleet.store.journal import Journal
-from fedfleet.store.noise_source import SEEDED, Noising
+from fedfleet.store.noise_source import SEEDED, NoiseSource
 
 # Within one instant tasks end first, then come reports that nobody waits for, candidates are seen, probes answered, timers fire.
-ENDS, STRAYS, CANDIDATES, PROBES, TIMER = range(5)
+TASK_ENDS, LATE_REPORTS, CANDIDATES, PROBES, TIMER = range(5)
 AGAIN = "again"
 _MANY_TRIPS = 64
 
@@ -60,7 +60,7 @@ Tell = Callable[[Sequence[Event]], None]
 class Keeper(Protocol):
     """Whoever keeps checkpoints: told after each settled step, it saves when it thinks that it is time."""
 
-    def settled(self, sim: Simulation) -> None: ...
+    def save_if_due(self, sim: Simulation) -> None: ...
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class Arrivals:
     seconds: list[float]
     bytes_up: list[float]
     plain: bool = True
-    at: int = 0
+    position: int = 0
 
 
 @dataclass(slots=True)
@@ -96,15 +96,15 @@ class Simulation:
     timers: set[float] = field(default_factory=set)
     busy: np.ndarray = field(default_factory=lambda: np.zeros(0, np.bool_))
     memory: ClientMemory = field(default_factory=ClientMemory)
-    held: dict[int, Report] = field(default_factory=dict)
+    reports: dict[int, Report] = field(default_factory=dict)
     facts: deque[Fact] = field(default_factory=deque)
-    awaited: Awaited | None = None  # of an ask that waits until enough clients are there
-    asked: int = 0  # how often such a moment was looked for, which numbers its entries in the queue
-    noising: Noising = SEEDED
+    awaited_moment: AwaitedMoment | None = None  # of an ask that waits until enough clients are there
+    moment_count: int = 0  # how often such a moment was looked for, which numbers its entries in the queue
+    noising: NoiseSource = SEEDED
     trips: dict[int, Trip] = field(
         default_factory=dict
     )  # by first task, of waves whose tasks are not all accounted for
-    struck: set[int] = field(default_factory=set)  # tasks that the server waits for in vain
+    failed_tasks: set[int] = field(default_factory=set)  # tasks that the server waits for in vain
 
     def find(self, command: FindCandidates) -> None:
         """Answered when no task ends at this instant any more; how many are wanted may grow until then.
@@ -116,23 +116,23 @@ class Simulation:
 
     def probe(self, command: Probe) -> None:
         """Clients answer at once if that is free, else when the last one has, or when nobody waits for it any more."""
-        looked = look(self.plan, self.world, self.state, command)
-        heapq.heappush(self.queue, (looked.ends, PROBES, 0, command))
+        outcome = probe_outcome(self.plan, self.world, self.state, command)
+        heapq.heappush(self.queue, (outcome.ends, PROBES, 0, command))
 
     def answer(self, command: Probe, time: float) -> Probed:
         """What the clients of a probe say."""
-        looked = look(self.plan, self.world, self.state, command)
-        values = np.where(looked.answered, probe(self, command), np.nan)
-        return Probed(time, command.stat, command.clients, values, looked.spent)
+        outcome = probe_outcome(self.plan, self.world, self.state, command)
+        values = np.where(outcome.answered, probe_values(self, command), np.nan)
+        return Probed(time, command.stat, command.clients, values, outcome.spent)
 
     def send(self, command: Send) -> None:
         """Settle when each task of a wave will be back; train at once if values decide the price."""
         wave = command.wave
-        self.busy[wave.asked.clients] = True
+        self.busy[wave.assignments.clients] = True
         self.memory.lend(wave)
         if self.eager:
             train_now(self, wave, range(len(wave)))
-        enqueue(self, wave)
+        queue_arrivals(self, wave)
 
     def wake(self, command: WakeAt) -> None:
         """The state knows which wake-up is the newest: those that it replaced are passed over."""
@@ -142,11 +142,13 @@ class Simulation:
 
     def gather(self, command: Gather) -> None:
         """Train what is folded, unless it was trained when it was sent."""
-        reports = None if not self.eager else [self.held.pop(task) for task in command.tasks]
+        reports = None if not self.eager else [self.reports.pop(task) for task in command.tasks]
         now, key = self.state.book.now, self.noising.key
         fact = gather(self.plan, self.world, self.execute, self.memory, command, now, reports, key)
-        if self.noising.keeps is not None and fact.aggregate is not None:  # nobody without the secret can make it again
-            keep_aggregate(self.noising.keeps, command.version, fact)
+        if (
+            self.noising.aggregate_folder is not None and fact.aggregate is not None
+        ):  # nobody without the secret can make it again
+            keep_aggregate(self.noising.aggregate_folder, command.version, fact)
         self.facts.append(fact)
 
     def forget(self, command: Forget) -> None:
@@ -154,18 +156,18 @@ class Simulation:
         self.busy[command.clients] = False
         if self.world.faults is not None:  # only then can a report be under way
             for late in late_reports(self.trips, command, self.state.book.now):
-                stray(self, late)
+                queue_late_report(self, late)
         for task in command.tasks.tolist():
-            self.held.pop(task, None)
-            self.struck.discard(task)
-            self.memory.take_back(task)
+            self.reports.pop(task, None)
+            self.failed_tasks.discard(task)
+            self.memory.release_task(task)
 
     def account(self, command: Account) -> None:
         """Say what ended tasks cost."""
-        self.facts.append(accounted(self.world, command, self.state.book.now, self.trips))
+        self.facts.append(task_costs(self.world, command, self.state.book.now, self.trips))
         if len(self.trips) > _MANY_TRIPS:
-            there = {w.first for w in (*self.state.running.values(), *(e.wave for e in unsettled(self.state)))}
-            self.trips = {first: trip for first, trip in self.trips.items() if first in there}
+            live_waves = {w.first for w in (*self.state.running.values(), *(e.wave for e in open_endings(self.state)))}
+            self.trips = {first: trip for first, trip in self.trips.items() if first in live_waves}
 
     def evaluate(self, command: Evaluate) -> None:
         """Evaluations take no virtual time."""
@@ -193,7 +195,7 @@ def simulate(
     memory: ClientMemory | None = None,
     watch: Tell | None = None,
     hear: Hear | None = None,
-    noising: Noising = SEEDED,
+    noising: NoiseSource = SEEDED,
 ) -> Simulation:
     """Run a plan in a world to its end, and return where it ended.
 
@@ -201,25 +203,25 @@ def simulate(
     save a checkpoint after every settled step. `memory` says where clients' memory is kept, if it matters, `noising` where the
     noise of a private run comes from.
     """
-    sim = resume or fresh(plan, world, execute, eager=eager, memory=memory, noising=noising)
-    heard = None if hear is None else lambda events: hear(sim, events)
-    found = (journal.append if journal is not None else None, watch, heard)
-    listeners = [listener for listener in found if listener is not None]
+    sim = resume or new_simulation(plan, world, execute, eager=eager, memory=memory, noising=noising)
+    hear_events = None if hear is None else lambda events: hear(sim, events)
+    sinks = (journal.append if journal is not None else None, watch, hear_events)
+    listeners = [listener for listener in sinks if listener is not None]
 
     def tell_all(events: Sequence[Event]) -> None:
         for listener in listeners:
             listener(events)
 
     # The hot path: a call for every event.
-    return drive(sim, listeners[0] if len(listeners) == 1 else tell_all, keeper=keeper, begun=resume is not None)
+    return drive(sim, listeners[0] if len(listeners) == 1 else tell_all, keeper=keeper, resume=resume is not None)
 
 
-def drive(sim: Simulation, tell: Tell, *, keeper: Keeper | None = None, begun: bool = False) -> Simulation:
+def drive(sim: Simulation, tell: Tell, *, keeper: Keeper | None = None, resume: bool = False) -> Simulation:
     """Let a simulation happen to its end, from its first event unless it has `begun`; `tell` hears of everything."""
     plan, trace = sim.plan, tracer()
     if trace is not None:
-        tell = _traced(tell, trace)
-    if not begun:
+        tell = _with_trace(tell, trace)
+    if not resume:
         first = begin(plan)
         tell(first.outcomes)
         for command in first.commands:
@@ -229,7 +231,7 @@ def drive(sim: Simulation, tell: Tell, *, keeper: Keeper | None = None, begun: b
             fact = sim.facts.popleft()
         else:
             if keeper is not None:
-                keeper.settled(sim)
+                keeper.save_if_due(sim)
             fact = next_fact(sim)
         sim.state, outcomes, commands = step(plan, sim.state, fact)
         tell((fact, *outcomes))
@@ -240,40 +242,44 @@ def drive(sim: Simulation, tell: Tell, *, keeper: Keeper | None = None, begun: b
     return sim
 
 
-def _traced(tell: Tell, trace: Callable[[str, Sequence[Any]], None]) -> Tell:
-    def both(events: Sequence[Event]) -> None:
+def _with_trace(tell: Tell, trace: Callable[[str, Sequence[Any]], None]) -> Tell:
+    def tell_and_trace(events: Sequence[Event]) -> None:
         tell(events)
         trace("event", events)
 
-    return both
+    return tell_and_trace
 
 
-def fresh(
+def new_simulation(
     plan: Plan,
     world: World,
     execute: Executor,
     *,
     eager: bool = False,
     memory: ClientMemory | None = None,
-    noising: Noising = SEEDED,
+    noising: NoiseSource = SEEDED,
 ) -> Simulation:
     """A simulation before its first event."""
     check_sees(plan)
     eager = eager or plan.algorithm.priced_by_value
-    nobody, memory = np.zeros(len(world.keys), np.bool_), memory or ClientMemory()
-    return Simulation(plan, world, execute, eager, begin(plan).state, busy=nobody, memory=memory, noising=noising)
+    no_client_busy, memory = np.zeros(len(world.keys), np.bool_), memory or ClientMemory()
+    return Simulation(
+        plan, world, execute, eager, begin(plan).state, busy=no_client_busy, memory=memory, noising=noising
+    )
 
 
-def taken_up(sim: Simulation) -> Simulation:
+def resume_simulation(sim: Simulation) -> Simulation:
     """A simulation of which only the state and what clients remember are known, made ready to go on from there.
 
     Who is busy, when tasks end and which answers are awaited follow from the state; reports in hand must be held already.
     """
-    for wave in {w.first: w for w in (*sim.state.running.values(), *(e.wave for e in unsettled(sim.state)))}.values():
-        enqueue(sim, wave)
+    for wave in {
+        w.first: w for w in (*sim.state.running.values(), *(e.wave for e in open_endings(sim.state)))
+    }.values():
+        queue_arrivals(sim, wave)
     for task, wave in sim.state.running.items():
-        sim.busy[wave.asked.clients[task - wave.first]] = True
-    for command in pending(sim.plan, sim.state):
+        sim.busy[wave.assignments.clients[task - wave.first]] = True
+    for command in pending_commands(sim.plan, sim.state):
         carry_out(sim, command)
     return sim
 
@@ -282,16 +288,16 @@ def next_fact(sim: Simulation) -> Fact:
     """What happens next in virtual time: the head of the queue."""
     while True:
         if sim.state.at_least:
-            await_enough(sim)
+            queue_candidates(sim)
         time, kind, number, item = sim.queue[0]
         if isinstance(item, Arrivals):
-            at = item.at
-            item.at = at + 1
-            if at + 1 < len(item.times):
-                heapq.heapreplace(sim.queue, (item.times[at + 1], ENDS, number, item))
+            index = item.position
+            item.position = index + 1
+            if index + 1 < len(item.times):
+                heapq.heapreplace(sim.queue, (item.times[index + 1], TASK_ENDS, number, item))
             else:
                 heapq.heappop(sim.queue)
-            fact = ended(sim, number, at, item)
+            fact = arrival_fact(sim, number, index, item)
             if fact is not None:
                 return fact
             continue
@@ -301,32 +307,32 @@ def next_fact(sim: Simulation) -> Fact:
         if isinstance(item, Probe):
             return sim.answer(item, time)
         if kind == CANDIDATES:
-            if number and (sim.awaited is None or number != sim.awaited.number):
+            if number and (sim.awaited_moment is None or number != sim.awaited_moment.number):
                 continue  # another moment took its place
-            sim.awaited = None
+            sim.awaited_moment = None
             return CandidatesSeen(time, candidates(sim, time))
         sim.timers.discard(time)
-        if time == alarm(sim.state):  # else it was replaced
+        if time == next_wake(sim.state):  # else it was replaced
             return TimerFired(time)
 
 
-def await_enough(sim: Simulation) -> None:
+def queue_candidates(sim: Simulation) -> None:
     """Queue the moment at which the ask that is out can be answered, unless it is known; if there is none, the horizon comes."""
-    needs = depends_on(sim.state)
-    if sim.awaited is not None and sim.awaited.state == needs:
+    needs = moment_inputs(sim.state)
+    if sim.awaited_moment is not None and sim.awaited_moment.state == needs:
         return
-    moment = moment_of_enough(sim.plan, sim.world, sim.state, sim.busy)
-    sim.asked += 1
-    sim.awaited = Awaited(needs, sim.asked)
+    moment = earliest_moment(sim.plan, sim.world, sim.state, sim.busy)
+    sim.moment_count += 1
+    sim.awaited_moment = AwaitedMoment(needs, sim.moment_count)
     if moment < math.inf:
-        heapq.heappush(sim.queue, (moment, CANDIDATES, sim.asked, None))
+        heapq.heappush(sim.queue, (moment, CANDIDATES, sim.moment_count, None))
 
 
 def candidates(sim: Simulation, time: float) -> Roster:
     """Who is online and not at work."""
     state = sim.state if time == sim.state.book.now else with_book(sim.state, now=time)
-    with blaming(f"the world, asked at time {time} who could be asked,"):
-        clients = np.flatnonzero(sim.world.states.online(time) & ~engaged(sim.plan, state, sim.busy))
+    with error_context(f"the world, asked at time {time} who could be asked,"):
+        clients = np.flatnonzero(sim.world.states.online(time) & ~unavailable_clients(sim.plan, state, sim.busy))
         return roster_of(sim.plan, sim.world, state, clients)
 
 
@@ -335,58 +341,60 @@ def train_now(sim: Simulation, wave: Wave, slots: Iterable[int]) -> None:
     tasks = [wave.first + slot for slot in slots]
     jobs = jobs_for(sim.plan, sim.world, sim.memory, tasks, [wave] * len(tasks))
     for report in sim.execute.train(jobs):
-        sim.held[report.task] = report
+        sim.reports[report.task] = report
 
 
-def enqueue(sim: Simulation, wave: Wave) -> None:
+def queue_arrivals(sim: Simulation, wave: Wave) -> None:
     """Put a wave's arrivals into the queue: a pure function of wave, world and held reports, so a resume can repeat it."""
     tasks: Ints = np.arange(wave.first, wave.first + len(wave))
-    with blaming(f"the world, asked how long tasks {wave.first} to {wave.first + len(wave) - 1} take,"):
-        trip = sim.trips[wave.first] = trip_of(sim.plan, sim.world, wave, sim.held)
+    with error_context(f"the world, asked how long tasks {wave.first} to {wave.first + len(wave) - 1} take,"):
+        trip = sim.trips[wave.first] = trip_of(sim.plan, sim.world, wave, sim.reports)
     ends = np.where(trip.lost, trip.stops, trip.comes)
     order = np.argsort(ends, kind="stable")
-    columns = (ends, tasks, wave.asked.clients, ends - wave.time, trip.cost.bytes_up)
+    columns = (ends, tasks, wave.assignments.clients, ends - wave.time, trip.cost.bytes_up)
     plain = not trip.lost.any() and bool(np.isinf(trip.again).all())
     arrivals = Arrivals(*(column[order].tolist() for column in columns), plain=plain)
-    heapq.heappush(sim.queue, (arrivals.times[0], ENDS, wave.first, arrivals))
+    heapq.heappush(sim.queue, (arrivals.times[0], TASK_ENDS, wave.first, arrivals))
 
 
-def ended(sim: Simulation, first: int, at: int, item: Arrivals) -> Fact | None:
+def arrival_fact(sim: Simulation, first: int, index: int, item: Arrivals) -> Fact | None:
     """What the end of a task's way is to the server: its report, the news that there is none, or nothing at all."""
-    time, task, client, seconds = item.times[at], item.tasks[at], item.clients[at], item.seconds[at]
+    time, task, client, seconds = item.times[index], item.tasks[index], item.clients[index], item.seconds[index]
     if task not in sim.state.running:
         return None  # dropped meanwhile
     if item.plain:
         sim.busy[client] = False
-        return TaskArrived(time, task, client, seconds, item.bytes_up[at])
+        return TaskArrived(time, task, client, seconds, item.bytes_up[index])
     trip, slot = sim.trips[first], task - first
     if trip.lost[slot]:
         if trip.noticed[slot]:
             sim.busy[client] = False
-            sim.held.pop(task, None)
-            sim.memory.take_back(task)
+            sim.reports.pop(task, None)
+            sim.memory.release_task(task)
             return TaskLost(time, task, client, seconds if trip.able[slot] else math.nan, trip.reason(slot))
-        if task in sim.struck:
+        if task in sim.failed_tasks:
             return None
-        sim.struck.add(task)
+        sim.failed_tasks.add(task)
         return TaskStruck(time, task, client, seconds, trip.reason(slot))
     sim.busy[client] = False
     if trip.again[slot] < math.inf:
-        stray(sim, ReportUnwanted(time + float(trip.again[slot]), task, client, item.bytes_up[at], AGAIN))
-    return TaskArrived(time, task, client, seconds, item.bytes_up[at])
+        queue_late_report(
+            sim, ReportUnwanted(time + float(trip.again[slot]), task, client, item.bytes_up[index], AGAIN)
+        )
+    return TaskArrived(time, task, client, seconds, item.bytes_up[index])
 
 
-def stray(sim: Simulation, report: ReportUnwanted) -> None:
+def queue_late_report(sim: Simulation, report: ReportUnwanted) -> None:
     """A report that is under way and that nobody will wait for."""
-    heapq.heappush(sim.queue, (report.time, STRAYS, 2 * report.task + (report.reason == AGAIN), report))
+    heapq.heappush(sim.queue, (report.time, LATE_REPORTS, 2 * report.task + (report.reason == AGAIN), report))
 
 
-def strays(sim: Simulation) -> list[ReportUnwanted]:
+def queued_late_reports(sim: Simulation) -> list[ReportUnwanted]:
     """The reports under way that nobody waits for: a checkpoint has to keep them, since no state knows of them."""
     return [item for _, kind, _, item in sorted(sim.queue, key=lambda e: e[:3]) if isinstance(item, ReportUnwanted)]
 
 
-def probe(sim: Simulation, command: Probe) -> Floats:
+def probe_values(sim: Simulation, command: Probe) -> Floats:
     """What clients answer when they are asked for one number."""
     plan, world, state = sim.plan, sim.world, sim.state
     match command.stat:
@@ -394,7 +402,7 @@ def probe(sim: Simulation, command: Probe) -> Floats:
             return probe_losses(plan, world, sim.execute, sim.memory, command, command.round)
         case "seconds":
             sizes = world.data.sizes(command.round)[command.clients]
-            cost = foreseen_cost(plan, state, command.clients, sizes)
-            return foreseen_seconds(world, state, command.clients, cost)
+            cost = expected_cost(plan, state, command.clients, sizes)
+            return expected_seconds(world, state, command.clients, cost)
         case other:
             raise RunFailed(f"selector {plan.choose.name!r} probes for {other!r}; clients can answer loss or seconds")

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedfleet.core.records import Assignments, Roster, ServerState, Wave
 
-_SHOWN = 8  # of a long column, how many values
+_MAX_VALUES = 8  # of a long column, how many values
 
 
 def tracer() -> Callable[[str, Iterable[Any]], None] | None:
@@ -22,29 +22,29 @@ def tracer() -> Callable[[str, Iterable[Any]], None] | None:
 
     def show(word: str, things: Iterable[Any]) -> None:
         for thing in things:
-            sys.stderr.write(f"fedfleet: {word} {line(thing)}\n")
+            sys.stderr.write(f"fedfleet: {word} {format_line(thing)}\n")
 
     return show
 
 
-def line(thing: Any) -> str:
+def format_line(thing: Any) -> str:
     """A fact, outcome or command as one short line: long columns are cut, models and waves named only."""
-    shown = ", ".join(f"{f.name}={_short(getattr(thing, f.name))}" for f in fields(thing))
-    return f"{type(thing).__name__}({shown})"
+    text = ", ".join(f"{f.name}={_short(getattr(thing, f.name))}" for f in fields(thing))
+    return f"{type(thing).__name__}({text})"
 
 
 def _short(value: Any) -> str:
     match value:
         case np.ndarray():
-            cut = ", .." if len(value) > _SHOWN else ""
-            return f"[{', '.join(str(x) for x in value[:_SHOWN].tolist())}{cut}]"
+            cut = ", .." if len(value) > _MAX_VALUES else ""
+            return f"[{', '.join(str(x) for x in value[:_MAX_VALUES].tolist())}{cut}]"
         case Wave():
             return f"tasks {value.first}-{value.first + len(value) - 1} of model {value.version}"
         case Roster() | Assignments():
             return f"{len(value.clients)} clients"
         case ServerState():
             return f"{len(value.params)} leaves"
-        case tuple() if len(value) > _SHOWN:
+        case tuple() if len(value) > _MAX_VALUES:
             return f"({len(value)} entries)"
         case tuple():
             return f"({', '.join(_short(x) for x in value)})"

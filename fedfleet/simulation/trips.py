@@ -12,7 +12,7 @@ from fedfleet.core.events import ReportUnwanted, TasksSpent
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import Bools, Cost, Floats, Ints, Report, Wave
 from fedfleet.core.sources import StateSource, World
-from fedfleet.core.stages import STAGES, Spent, before, done_of, stages_of, total, until
+from fedfleet.core.stages import STAGES, StageSeconds, fraction_done, seconds_before, stages_after, stages_of, total
 
 LATE = "late"
 _HALVINGS = 64
@@ -28,7 +28,7 @@ class Trip:
     `charges` are costs that whoever worked reported by itself, such as joules, for the whole work.
     """
 
-    stages: Spent
+    stages: StageSeconds
     seconds: Floats
     done: Floats
     stops: Floats
@@ -50,17 +50,17 @@ class Trip:
         return f"lost in {STAGES[stage]}" if stage >= 0 else "the device went down"
 
 
-def trip_of(plan: Plan, world: World, wave: Wave, held: Mapping[int, Report]) -> Trip:
+def trip_of(plan: Plan, world: World, wave: Wave, reports: Mapping[int, Report]) -> Trip:
     """A pure function of wave, world and the reports that were made already, so that a resume can repeat it."""
-    clients, n = wave.asked.clients, len(wave)
+    clients, n = wave.assignments.clients, len(wave)
     tasks: Ints = np.arange(wave.first, wave.first + n)
-    cost = price(plan, wave, held)
-    stages: Spent = dict(stages_of(world.devices, clients, cost, wave.time, tasks))
+    cost = price(plan, wave, reports)
+    stages: StageSeconds = dict(stages_of(world.devices, clients, cost, wave.time, tasks))
     charges: dict[str, Floats] = {}
     if plan.algorithm.priced_by_value:
-        stages, charges = _as_reported(stages, [held.get(task) for task in tasks.tolist()])
+        stages, charges = _apply_reported_costs(stages, [reports.get(task) for task in tasks.tolist()])
     if world.faults is not None:
-        slower = world.faults.slowed(clients, wave.time, tasks)
+        slower = world.faults.slowdown(clients, wave.time, tasks)
         stages = {name: took * slower for name, took in stages.items()}
     seconds = total(stages)
     able = np.isfinite(seconds)
@@ -69,71 +69,75 @@ def trip_of(plan: Plan, world: World, wave: Wave, held: Mapping[int, Report]) ->
         done[able] = world.states.finish(clients[able], wave.time, seconds[able])
     never, nowhere = np.full(n, np.inf), np.full(n, -1)
     trip = Trip(stages, seconds, done, done, done, never, able, ~able, ~able, nowhere, np.zeros(n), cost, charges)
-    return trip if world.faults is None or not able.any() else _befallen(world, wave, trip, tasks)
+    return trip if world.faults is None or not able.any() else _with_faults(world, wave, trip, tasks)
 
 
-def _befallen(world: World, wave: Wave, trip: Trip, tasks: Ints) -> Trip:
+def _with_faults(world: World, wave: Wave, trip: Trip, tasks: Ints) -> Trip:
     """The trip with what the world's faults do to it."""
     assert world.faults is not None
-    clients, able = wave.asked.clients, trip.able
-    mishaps = world.faults.befall(clients, wave.time, trip.done, tasks)
-    in_stage = able & (mishaps.stage >= 0)
-    struck = np.full(len(wave), np.inf)
+    clients, able = wave.assignments.clients, trip.able
+    draws = world.faults.draw(clients, wave.time, trip.done, tasks)
+    in_stage = able & (draws.stage >= 0)
+    fault_time = np.full(len(wave), np.inf)
     if in_stage.any():
-        work = before({n: s[in_stage] for n, s in trip.stages.items()}, mishaps.stage[in_stage], mishaps.part[in_stage])
-        struck[in_stage] = world.states.finish(clients[in_stage], wave.time, work)
-    crashed = mishaps.crash < struck
-    struck = np.where(crashed, mishaps.crash, struck)
-    gone = able & (struck < np.inf) & (in_stage | (struck < trip.done))
-    stops = np.where(gone, np.maximum(np.minimum(struck, trip.done), wave.time), trip.done)
+        work = seconds_before(
+            {n: s[in_stage] for n, s in trip.stages.items()}, draws.stage[in_stage], draws.part[in_stage]
+        )
+        fault_time[in_stage] = world.states.finish(clients[in_stage], wave.time, work)
+    crashed = draws.crash < fault_time
+    fault_time = np.where(crashed, draws.crash, fault_time)
+    lost = able & (fault_time < np.inf) & (in_stage | (fault_time < trip.done))
+    stops = np.where(lost, np.maximum(np.minimum(fault_time, trip.done), wave.time), trip.done)
     return Trip(
-        trip.stages, trip.seconds, trip.done, stops, np.where(gone, np.inf, trip.done + mishaps.late),
-        np.where(gone | ~able, np.inf, mishaps.again), able, gone | ~able, ~able | (gone & ~crashed & mishaps.noticed),
-        np.where(crashed, -1, mishaps.stage), mishaps.part, trip.cost, trip.charges,
+        trip.stages, trip.seconds, trip.done, stops, np.where(lost, np.inf, trip.done + draws.late),
+        np.where(lost | ~able, np.inf, draws.again), able, lost | ~able, ~able | (lost & ~crashed & draws.noticed),
+        np.where(crashed, -1, draws.stage), draws.part, trip.cost, trip.charges,
     )  # fmt: skip
 
 
 def late_reports(trips: Mapping[int, Trip], command: Forget, now: float) -> list[ReportUnwanted]:
     """The reports of tasks that are given up now whose last byte has left the device and that are still under way."""
-    found: list[ReportUnwanted] = []
+    result: list[ReportUnwanted] = []
     for task, client in zip(command.tasks.tolist(), command.clients.tolist(), strict=False):  # arrivals name no client
         first = max(first for first in trips if first <= task)
         trip, slot = trips[first], task - first
         if trip.done[slot] <= now <= trip.comes[slot] < np.inf and trip.done[slot] < trip.comes[slot]:
-            found.append(ReportUnwanted(float(trip.comes[slot]), task, client, float(trip.cost.bytes_up[slot]), LATE))
-    return found
+            result.append(ReportUnwanted(float(trip.comes[slot]), task, client, float(trip.cost.bytes_up[slot]), LATE))
+    return result
 
 
-def price(plan: Plan, wave: Wave, held: Mapping[int, Report]) -> Cost:
+def price(plan: Plan, wave: Wave, reports: Mapping[int, Report]) -> Cost:
     """What each task of a wave costs: as foreseen, or with the bytes that its report really has."""
     if not plan.algorithm.priced_by_value:
         return wave.cost
     up = wave.cost.bytes_up.copy()
     for slot in range(len(wave)):
-        report = held.get(wave.first + slot)
+        report = reports.get(wave.first + slot)
         if report is not None and report.bytes_up is not None:
             up[slot] = report.bytes_up * plan.byte_scale
     return Cost(wave.cost.samples, wave.cost.bytes_down, up, wave.cost.batches)
 
 
-def _as_reported(stages: Spent, reports: Sequence[Report | None]) -> tuple[Spent, dict[str, Floats]]:
+def _apply_reported_costs(
+    stages: StageSeconds, reports: Sequence[Report | None]
+) -> tuple[StageSeconds, dict[str, Floats]]:
     """The stages as the reports say, where they say anything; and the costs beside time that they name."""
-    known = [(i, r) for i, r in enumerate(reports) if r is not None and r.seconds is not None]
-    found = {name: took.copy() for name, took in stages.items()}
+    reported = [(i, r) for i, r in enumerate(reports) if r is not None and r.seconds is not None]
+    result = {name: took.copy() for name, took in stages.items()}
     charges: dict[str, Floats] = {}
-    for i, report in known:
-        said = {"compute": report.seconds or 0.0} if report.spent is None else report.spent
-        for column in found.values():
+    for i, report in reported:
+        costs = {"compute": report.seconds or 0.0} if report.spent is None else report.spent
+        for column in result.values():
             column[i] = 0.0
-        for name, value in said.items():
-            columns = found if name in STAGES else charges
+        for name, value in costs.items():
+            columns = result if name in STAGES else charges
             if name not in columns:
                 columns[name] = np.zeros(len(reports))
             columns[name][i] = value
-    return found, charges
+    return result, charges
 
 
-def accounted(world: World, command: Account, now: float, trips: Mapping[int, Trip]) -> TasksSpent:
+def task_costs(world: World, command: Account, now: float, trips: Mapping[int, Trip]) -> TasksSpent:
     """What ended tasks really cost: work up to their end, or to when something befell them, and bytes and energy with it."""
     tasks: Ints = np.array(command.tasks, np.int64)
     columns: dict[str, Floats] = {}
@@ -141,50 +145,50 @@ def accounted(world: World, command: Account, now: float, trips: Mapping[int, Tr
     firsts = np.array([w.first for w in command.waves], np.int64)
     took = np.nan_to_num(np.array(command.seconds))
     for first in np.unique(firsts).tolist():
-        at = np.flatnonzero(firsts == first)
-        wave, slots = command.waves[int(at[0])], tasks[at] - first
-        clients[at] = wave.asked.clients[slots]
-        for name, values in _spent(world, wave, trips[first], slots, took[at]).items():
-            columns.setdefault(name, np.zeros(len(tasks)))[at] = values
+        index = np.flatnonzero(firsts == first)
+        wave, slots = command.waves[int(index[0])], tasks[index] - first
+        clients[index] = wave.assignments.clients[slots]
+        for name, values in _wave_costs(world, wave, trips[first], slots, took[index]).items():
+            columns.setdefault(name, np.zeros(len(tasks)))[index] = values
     if world.energy is not None:
         seconds = {name: columns[name] for name in STAGES if name in columns}
         for name, values in world.energy.charges(clients, seconds, starts).items():
-            told = columns.get(name, np.zeros(len(tasks)))
-            columns[name] = np.where(told > 0, told, values)  # who measured knows better
+            measured = columns.get(name, np.zeros(len(tasks)))
+            columns[name] = np.where(measured > 0, measured, values)  # who measured knows better
     return TasksSpent(now, tasks, clients, {name: values for name, values in columns.items() if values.any()})
 
 
-def _spent(world: World, wave: Wave, trip: Trip, slots: Ints, took: Floats) -> dict[str, Floats]:
+def _wave_costs(world: World, wave: Wave, trip: Trip, slots: Ints, took: Floats) -> dict[str, Floats]:
     """What some tasks of a wave cost that ended after so many seconds.
 
     Compared are seconds since the wave was sent, never moments: what arrived took just what it was going to take, to the last bit.
     """
-    clients, able, lost = wave.asked.clients[slots], trip.able[slots], trip.lost[slots]
+    clients, able, lost = wave.assignments.clients[slots], trip.able[slots], trip.lost[slots]
     needs, stops, comes = (moment[slots] - wave.time for moment in (trip.done, trip.stops, trip.comes))
-    whole = able & ~lost & (took >= needs)
+    complete = able & ~lost & (took >= needs)
     worked = np.where(able, trip.seconds[slots], 0.0)
-    part = np.flatnonzero(able & ~whole)
-    if len(part):
-        stop = wave.time + np.minimum(took, stops)[part]
-        worked[part] = np.minimum(worked[part], worked_until(world.states, clients[part], wave.time, stop))
+    partial = np.flatnonzero(able & ~complete)
+    if len(partial):
+        stop = wave.time + np.minimum(took, stops)[partial]
+        worked[partial] = np.minimum(worked[partial], ready_seconds(world.states, clients[partial], wave.time, stop))
     stages = {name: np.where(able, column[slots], 0.0) for name, column in trip.stages.items()}
     # Whoever finished spent what the stages say to the last bit; differences of sums would not.
-    found = {name: np.where(whole, stages[name], column) for name, column in until(stages, worked).items()}
+    result = {name: np.where(complete, stages[name], column) for name, column in stages_after(stages, worked).items()}
     share = np.divide(worked, trip.seconds[slots], out=np.zeros(len(slots)), where=able & (trip.seconds[slots] > 0))
     # Where a task was lost says how much of each stage was done, also of one that takes no time.
-    struck = lost & able & (took >= stops)
-    where, partly = np.where(struck, trip.stage[slots], -1), trip.part[slots]
+    was_lost = lost & able & (took >= stops)
+    loss_stage, loss_part = np.where(was_lost, trip.stage[slots], -1), trip.part[slots]
     for name, size in (("download", trip.cost.bytes_down), ("upload", trip.cost.bytes_up)):
         place = STAGES.index(name)
-        at_loss = np.where(place < where, 1.0, np.where(place == where, partly, 0.0))
-        moved = np.where(whole, 1.0, np.where(where >= 0, at_loss, done_of(stages, name, worked)))
-        found[f"bytes_{'down' if name == 'download' else 'up'}"] = np.where(able, size[slots] * moved, 0.0)
-    found |= {name: values[slots] * share for name, values in trip.charges.items()}
-    late = np.where(whole, np.maximum(np.minimum(took, comes) - needs, 0.0), 0.0)
-    return {**found, "delivery": late} if late.any() else found
+        at_loss = np.where(place < loss_stage, 1.0, np.where(place == loss_stage, loss_part, 0.0))
+        moved = np.where(complete, 1.0, np.where(loss_stage >= 0, at_loss, fraction_done(stages, name, worked)))
+        result[f"bytes_{'down' if name == 'download' else 'up'}"] = np.where(able, size[slots] * moved, 0.0)
+    result |= {name: values[slots] * share for name, values in trip.charges.items()}
+    late = np.where(complete, np.maximum(np.minimum(took, comes) - needs, 0.0), 0.0)
+    return {**result, "delivery": late} if late.any() else result
 
 
-def worked_until(states: StateSource, clients: Ints, start: float, stop: Floats) -> Floats:
+def ready_seconds(states: StateSource, clients: Ints, start: float, stop: Floats) -> Floats:
     """How many ready seconds passed between `start` and each client's `stop`."""
     if states.worked is not None:
         return states.worked(clients, start, stop)

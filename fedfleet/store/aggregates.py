@@ -10,8 +10,8 @@ from fedfleet.core import aggregation
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import ReportsGathered
 from fedfleet.core.parts import Plan
-from fedfleet.core.records import Rejected, ServerState
-from fedfleet.store.files import Damaged, load_tree, save_tree
+from fedfleet.core.records import Rejection, ServerState
+from fedfleet.store.files import DamagedFile, load_tree, save_tree
 
 _AGGREGATE, _STATS = "aggregate/", "stats/"  # how the arrays of a kept gathering are named
 
@@ -30,14 +30,14 @@ def load_aggregate(plan: Plan, folder: Path, server: ServerState, number: int, n
     try:
         named, meta = load_tree(_path(folder, number))
         tasks = np.array(meta["tasks"], np.int64)
-        rejected = tuple(Rejected(task, client, reason) for task, client, reason in meta["rejected"])
+        rejected = tuple(Rejection(task, client, reason) for task, client, reason in meta["rejected"])
         tree, stats = (
             {n.removeprefix(prefix): v for n, v in named.items() if n.startswith(prefix)}
             for prefix in (_AGGREGATE, _STATS)
         )
         sums = aggregation.load(plan.algorithm.fold, server, tree) if len(tasks) else None
-    except (Damaged, ValueError, KeyError, TypeError, IndexError) as wrong:
-        raise RunFailed(f"the kept aggregate {number} is missing or damaged: {wrong}") from None
+    except (DamagedFile, ValueError, KeyError, TypeError, IndexError) as error:
+        raise RunFailed(f"the kept aggregate {number} is missing or damaged: {error}") from None
     return ReportsGathered(now, sums, tasks, stats, rejected)
 
 

@@ -26,12 +26,12 @@ from fedfleet.core.trees import Tree, tree_nbytes
 
 DEFAULT_LIMIT = 2 << 30  # bytes in RAM
 _HEAD = struct.Struct("<QI")  # length and checksum of a record
-_TIDY_FROM = 64 << 20  # below that a file is not worth tidying
+_COMPACT_FROM = 64 << 20  # below that a file is not worth tidying
 _COLUMNS = ("number", "slot", "offset", "length")
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class StoredSlot:
     """One slot's content, never changed: in RAM, in the file, or both."""
 
     nbytes: int
@@ -60,8 +60,8 @@ class RecordFile:
         try:
             self._file.seek(offset)
             self._file.write(_HEAD.pack(len(data), zlib.crc32(data)) + data)
-        except OSError as wrong:
-            raise RunFailed(f"the clients' memory cannot be written ({wrong}); free some space, then resume") from wrong
+        except OSError as error:
+            raise RunFailed(f"the clients' memory cannot be written ({error}); free some space, then resume") from error
         self.size += _HEAD.size + len(data)
         return offset, len(data)
 
@@ -80,8 +80,8 @@ class RecordFile:
             self._file.flush()
             if self.folder is not None:
                 os.fsync(self._file.fileno())
-        except OSError as wrong:
-            raise RunFailed(f"the clients' memory cannot be written ({wrong}); free some space, then resume") from wrong
+        except OSError as error:
+            raise RunFailed(f"the clients' memory cannot be written ({error}); free some space, then resume") from error
 
     def close(self) -> None:
         """Let the file go."""
@@ -104,123 +104,125 @@ class ClientMemory:
 
     folder: Path | None = None
     limit: float = DEFAULT_LIMIT
-    tidy_from: int = _TIDY_FROM
-    own: dict[int, dict[str, Held]] = field(default_factory=dict)
-    lent: dict[int, dict[str, Held]] = field(default_factory=dict)
-    out: dict[int, set[int]] = field(default_factory=dict)  # by the first task of a wave: those that have not ended
+    compact_from: int = _COMPACT_FROM
+    current: dict[int, dict[str, StoredSlot]] = field(default_factory=dict)
+    lent: dict[int, dict[str, StoredSlot]] = field(default_factory=dict)
+    open_tasks: dict[int, set[int]] = field(
+        default_factory=dict
+    )  # by the first task of a wave: those that have not ended
     wave_of: dict[int, tuple[int, int]] = field(
         default_factory=dict
     )  # of such a task: first task and length of its wave
-    in_ram: OrderedDict[int, Held] = field(default_factory=OrderedDict)  # by id, least recently used first
-    used: int = 0
+    in_ram: OrderedDict[int, StoredSlot] = field(default_factory=OrderedDict)  # by id, least recently used first
+    ram_bytes: int = 0
     file: RecordFile | None = None
 
     # ---- what runtimes ask ---------------------------------------------------------------------------------------
 
-    def of(self, client: int) -> Slots:
+    def slots_of(self, client: int) -> Slots:
         """What a client remembers now."""
-        return {slot: self._tree(held) for slot, held in self.own.get(client, {}).items()}
+        return {slot: self._tree(stored) for slot, stored in self.current.get(client, {}).items()}
 
-    def of_task(self, task: int) -> Slots:
+    def slots_of_task(self, task: int) -> Slots:
         """What a task's client remembered when the task was sent."""
-        return {slot: self._tree(held) for slot, held in self.lent.get(task, {}).items()}
+        return {slot: self._tree(stored) for slot, stored in self.lent.get(task, {}).items()}
 
     def advance(self, client: int, slots: Slots) -> None:
         """A report was folded: these slots are replaced, all others stay."""
-        mine = dict(self.own.get(client, {}))
+        slots_now = dict(self.current.get(client, {}))
         for slot, tree in slots.items():
-            mine[slot] = self._hold(Held(tree_nbytes(tree), tree))
-        self.own[client] = mine
+            slots_now[slot] = self._cache(StoredSlot(tree_nbytes(tree), tree))
+        self.current[client] = slots_now
         self._spill()
 
     def lend(self, wave: Wave) -> None:
         """Note what each client of a wave remembers now."""
-        if not self.own:
+        if not self.current:
             return
-        for slot, client in enumerate(wave.asked.clients.tolist()):
-            if client in self.own:
-                self.lent[wave.first + slot] = self.own[client]
+        for slot, client in enumerate(wave.assignments.clients.tolist()):
+            if client in self.current:
+                self.lent[wave.first + slot] = self.current[client]
         self.expect(wave, range(wave.first, wave.first + len(wave)))
 
     def expect(self, wave: Wave, tasks: Iterable[int]) -> None:
         """These tasks of a wave have still to end."""
         for task in tasks:
-            self.out.setdefault(wave.first, set()).add(task)
+            self.open_tasks.setdefault(wave.first, set()).add(task)
             self.wave_of[task] = wave.first, len(wave)
 
-    def take_back(self, task: int) -> None:
+    def release_task(self, task: int) -> None:
         """This task has ended."""
         if task not in self.wave_of:
             return
         first, n = self.wave_of.pop(task)
-        self.out[first].discard(task)
-        if not self.out[first]:
-            del self.out[first]
-            for ended in range(first, first + n):
-                self.lent.pop(ended, None)
+        self.open_tasks[first].discard(task)
+        if not self.open_tasks[first]:
+            del self.open_tasks[first]
+            for ended_task in range(first, first + n):
+                self.lent.pop(ended_task, None)
 
-    def live_in(self, folder: Path) -> None:
+    def move_to(self, folder: Path) -> None:
         """Keep the file in this folder, where checkpoints can refer to it."""
         if self.folder is not None:
             return
         self.folder, spilled = folder, self.file
         if spilled is not None:
             self.file = RecordFile(folder)
-            for held in self._living():
-                if held.place is not None:
-                    held.place = self.file.append(spilled.read(held.place))
+            for stored in self._live_slots():
+                if stored.place is not None:
+                    stored.place = self.file.append(spilled.read(stored.place))
             spilled.close()
 
     # ---- RAM and file --------------------------------------------------------------------------------------------
 
-    def _hold(self, held: Held) -> Held:
-        self.in_ram[id(held)] = held
-        self.used += held.nbytes
-        return held
+    def _cache(self, stored: StoredSlot) -> StoredSlot:
+        self.in_ram[id(stored)] = stored
+        self.ram_bytes += stored.nbytes
+        return stored
 
-    def _tree(self, held: Held) -> Tree:
-        if held.tree is not None:
-            if id(held) in self.in_ram:
-                self.in_ram.move_to_end(id(held))
-            return held.tree
-        assert held.place is not None and self.file is not None
-        return tensors_from(self.file.read(held.place))
+    def _tree(self, stored: StoredSlot) -> Tree:
+        if stored.tree is not None:
+            if id(stored) in self.in_ram:
+                self.in_ram.move_to_end(id(stored))
+            return stored.tree
+        assert stored.place is not None and self.file is not None
+        return tensors_from(self.file.read(stored.place))
 
     def _spill(self) -> None:
         """Move what was used least recently to the file until the rest fits; what nobody holds any more just goes."""
-        if self.used <= self.limit:
+        if self.ram_bytes <= self.limit:
             return
-        living = {id(held) for tree in (*self.own.values(), *self.lent.values()) for held in tree.values()}
-        for mark in [mark for mark in self.in_ram if mark not in living]:
-            self.used -= self.in_ram.pop(mark).nbytes
+        live = {id(stored) for tree in (*self.current.values(), *self.lent.values()) for stored in tree.values()}
+        for mark in [mark for mark in self.in_ram if mark not in live]:
+            self.ram_bytes -= self.in_ram.pop(mark).nbytes
         # A little further than it must: whoever is at the limit should not come back with every report.
-        while self.used > 0.9 * self.limit and self.in_ram:
+        while self.ram_bytes > 0.9 * self.limit and self.in_ram:
             _, held = self.in_ram.popitem(last=False)
             self._write(held)
             held.tree = None
-            self.used -= held.nbytes
+            self.ram_bytes -= held.nbytes
 
-    def _write(self, held: Held) -> None:
-        if held.place is None:
+    def _write(self, stored: StoredSlot) -> None:
+        if stored.place is None:
             if self.file is None:
                 self.file = RecordFile(self.folder)
-            assert held.tree is not None
+            assert stored.tree is not None
             # Leaves may still lie on an accelerator; asarray brings them here.
-            held.place = self.file.append(tensors_to({n: np.array(v, order="C") for n, v in held.tree.items()}))
+            stored.place = self.file.append(tensors_to({n: np.array(v, order="C") for n, v in stored.tree.items()}))
 
     # ---- checkpoints ---------------------------------------------------------------------------------------------
 
     def save(self) -> tuple[dict[str, Any], Tree]:
         """A checkpoint's part of it: everything is on the disk, and these facts and columns find it there."""
-        if not self.own and not self.lent:
+        if not self.current and not self.lent:
             return {}, {}
-        for held in self._living():
-            self._write(held)
-        self._tidy()
+        for stored in self._live_slots():
+            self._write(stored)
+        self._compact()
         assert self.file is not None
         self.file.sync()
-        names = sorted({slot for tree in (*self.own.values(), *self.lent.values()) for slot in tree})
-        arrays = {f"memory/{n}": v for n, v in _columns(self.own, names).items()}
+        names = sorted({slot for tree in (*self.current.values(), *self.lent.values()) for slot in tree})
+        arrays = {f"memory/{n}": v for n, v in _columns(self.current, names).items()}
         arrays |= {f"lent/{n}": v for n, v in _columns(self.lent, names).items()}
         return {"generation": self.file.generation, "position": self.file.size, "slots": names}, arrays
 
@@ -233,55 +235,57 @@ class ClientMemory:
         for path in self.folder.glob("memory-*.bin"):
             if path.name > file_name(meta["generation"]):
                 path.unlink()
-        known: dict[tuple[int, int], Held] = {}
-        self.own = _rows(arrays, "memory/", meta["slots"], known)
-        self.lent = _rows(arrays, "lent/", meta["slots"], known)
+        by_place: dict[tuple[int, int], StoredSlot] = {}
+        self.current = _rows(arrays, "memory/", meta["slots"], by_place)
+        self.lent = _rows(arrays, "lent/", meta["slots"], by_place)
 
     def check(self) -> None:
         """Read every record once, so that damage is found before anything is trained from it."""
-        for held in self._living():
-            if held.place is not None and self.file is not None:
-                self.file.read(held.place)
+        for stored in self._live_slots():
+            if stored.place is not None and self.file is not None:
+                self.file.read(stored.place)
 
     def release(self, generations: Iterable[int]) -> None:
         """Only these generations are still referred to by checkpoints, and the present one."""
         if self.folder is None or self.file is None:
             return
-        kept = {file_name(g) for g in (*generations, self.file.generation)}
+        kept_names = {file_name(g) for g in (*generations, self.file.generation)}
         for path in self.folder.glob("memory-*.bin"):
-            if path.name not in kept:
+            if path.name not in kept_names:
                 path.unlink()
 
-    def _living(self) -> list[Held]:
-        return list({id(h): h for tree in (*self.own.values(), *self.lent.values()) for h in tree.values()}.values())
+    def _live_slots(self) -> list[StoredSlot]:
+        return list(
+            {id(h): h for tree in (*self.current.values(), *self.lent.values()) for h in tree.values()}.values()
+        )
 
-    def _tidy(self) -> None:
+    def _compact(self) -> None:
         """Start the next generation when more than half of the file is dead."""
-        file, living = self.file, self._living()
+        file, live = self.file, self._live_slots()
         assert file is not None
-        alive = sum(held.place[1] + _HEAD.size for held in living if held.place is not None)
-        if file.folder is None or file.size < self.tidy_from or 2 * alive > file.size:
+        live_bytes = sum(held.place[1] + _HEAD.size for held in live if held.place is not None)
+        if file.folder is None or file.size < self.compact_from or 2 * live_bytes > file.size:
             return
         fresh = RecordFile(file.folder, file.generation + 1)
-        for held in living:
-            assert held.place is not None
-            held.place = fresh.append(file.read(held.place))
+        for stored in live:
+            assert stored.place is not None
+            stored.place = fresh.append(file.read(stored.place))
         file.close()
         self.file = fresh
 
 
-def _columns(held: Mapping[int, Mapping[str, Held]], names: list[str]) -> dict[str, Any]:
+def _columns(stored: Mapping[int, Mapping[str, StoredSlot]], names: list[str]) -> dict[str, Any]:
     order = {name: i for i, name in enumerate(names)}
-    rows = [(number, order[slot], *h.place) for number, tree in held.items() for slot, h in tree.items() if h.place]
+    rows = [(number, order[slot], *h.place) for number, tree in stored.items() for slot, h in tree.items() if h.place]
     table = np.array(rows, np.int64).reshape(-1, len(_COLUMNS))
     return {name: table[:, i].copy() for i, name in enumerate(_COLUMNS)}
 
 
 def _rows(
-    arrays: Mapping[str, Any], prefix: str, names: list[str], known: dict[tuple[int, int], Held]
-) -> dict[int, dict[str, Held]]:
-    found: dict[int, dict[str, Held]] = {}
+    arrays: Mapping[str, Any], prefix: str, names: list[str], by_place: dict[tuple[int, int], StoredSlot]
+) -> dict[int, dict[str, StoredSlot]]:
+    result: dict[int, dict[str, StoredSlot]] = {}
     for number, slot, offset, length in zip(*(arrays[prefix + n].tolist() for n in _COLUMNS), strict=True):
-        held = known.setdefault((offset, length), Held(length, place=(offset, length)))
-        found.setdefault(number, {})[names[slot]] = held
-    return found
+        stored = by_place.setdefault((offset, length), StoredSlot(length, place=(offset, length)))
+        result.setdefault(number, {})[names[slot]] = stored
+    return result

@@ -11,29 +11,29 @@ import numpy as np
 from fedfleet.core.records import Floats
 
 
-def packed(columns: Mapping[str, Floats]) -> dict[str, Any]:
+def encode_columns(columns: Mapping[str, Floats]) -> dict[str, Any]:
     """Columns by name as JSON holds them: one number where all entries are alike, else the bytes; columns of zeros are left out.
 
     >>> packed({"a": np.array([2.0, 2.0]), "b": np.zeros(2), "c": np.array([1.0, 2.0])})
     {'a': 2.0, 'c': 'AAAAAAAA8D8AAAAAAAAAQA=='}
     """
-    found: dict[str, Any] = {}
+    encoded: dict[str, Any] = {}
     for name, column in columns.items():
         if len(column) and (column[0] != column[0] or (column != column[0]).any()):
-            found[name] = base64.b64encode(np.ascontiguousarray(column, "<f8").tobytes()).decode()
+            encoded[name] = base64.b64encode(np.ascontiguousarray(column, "<f8").tobytes()).decode()
         elif len(column) and column[0] != 0:
-            found[name] = float(column[0])
-    return found
+            encoded[name] = float(column[0])
+    return encoded
 
 
-def unpacked(found: Mapping[str, Any], n: int) -> dict[str, Floats]:
+def decode_columns(encoded: Mapping[str, Any], n: int) -> dict[str, Floats]:
     """The inverse of `packed`, for columns of n entries."""
     columns: dict[str, Floats] = {}
-    for name, held in found.items():
-        if isinstance(held, str):
-            column = np.frombuffer(base64.b64decode(held, validate=True), "<f8").astype(np.float64)
+    for name, value in encoded.items():
+        if isinstance(value, str):
+            column = np.frombuffer(base64.b64decode(value, validate=True), "<f8").astype(np.float64)
         else:
-            column = np.full(n, float(held))
+            column = np.full(n, float(value))
         if len(column) != n:
             raise ValueError(f"column {name!r} has {len(column)} entries, not {n}")
         columns[name] = column

@@ -19,11 +19,11 @@ from fedfleet.core.trees import Array, Tree, content_hash
 _CHUNK = 1 << 20
 
 
-class Damaged(RunFailed):
+class DamagedFile(RunFailed):
     """A file that is not what was written."""
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that a crash leaves either the old content or the new."""
     draft = path.with_name(path.name + ".part")
     try:
@@ -33,9 +33,9 @@ def write_whole(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         draft.replace(path)
         _sync_folder(path.parent)
-    except OSError as wrong:
+    except OSError as error:
         draft.unlink(missing_ok=True)
-        raise RunFailed(f"{path} cannot be written ({wrong}); free some space, then resume") from wrong
+        raise RunFailed(f"{path} cannot be written ({error}); free some space, then resume") from error
 
 
 def save_tree(path: Path, tree: Mapping[str, Array], meta: Mapping[str, Any] | None = None) -> None:
@@ -43,23 +43,23 @@ def save_tree(path: Path, tree: Mapping[str, Array], meta: Mapping[str, Any] | N
     arrays = {n: np.asarray(v, order="C") for n, v in tree.items()}
     about = dict(meta or {})
     # One key, since the order of several is not the same every time.
-    write_whole(path, save(arrays, {"fedfleet": json.dumps({"seal": _seal(about, arrays), "meta": about})}))
+    write_atomically(path, save(arrays, {"fedfleet": json.dumps({"seal": _seal(about, arrays), "meta": about})}))
 
 
 def load_tree(path: Path) -> tuple[Tree, dict[str, Any]]:
     """The inverse of `save_tree`; `Damaged` if one bit is not as it was written."""
     try:
         with safe_open(path, "np") as file:
-            whole = json.loads((file.metadata() or {})["fedfleet"])
+            header = json.loads((file.metadata() or {})["fedfleet"])
             tree = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        seal, about = whole["seal"], whole["meta"]
-    except FileNotFoundError as wrong:
-        raise Damaged(f"{path} is missing") from wrong
-    except (OSError, SafetensorError, ValueError, TypeError, KeyError) as wrong:
-        raise Damaged(f"{path} cannot be read: {wrong}") from wrong
-    if seal != _seal(about, tree):
-        raise Damaged(f"{path} was changed after it was written: its content does not fit its seal")
-    return tree, about
+        seal, meta = header["seal"], header["meta"]
+    except FileNotFoundError as error:
+        raise DamagedFile(f"{path} is missing") from error
+    except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
+        raise DamagedFile(f"{path} cannot be read: {error}") from error
+    if seal != _seal(meta, tree):
+        raise DamagedFile(f"{path} was changed after it was written: its content does not fit its seal")
+    return tree, meta
 
 
 def meta_of(path: Path) -> dict[str, Any]:

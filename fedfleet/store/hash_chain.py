@@ -11,41 +11,41 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fedfleet.store.journal_rows import Values, digested, undigested
+from fedfleet.store.journal_rows import Values, digest_bytes, undigested_bytes
 
-_FORM = b"fedfleet/journal@3"
+_FORMAT = b"fedfleet/journal@3"
 
 
 class Chain:
     """The digest, the number of rows and the last link of the rows taken so far."""
 
-    __slots__ = ("_aside", "digest", "link", "linked", "rows")
+    __slots__ = ("_side_digest", "digest", "link", "linked_rows", "rows")
 
     def __init__(self, identity: str = "") -> None:
         self.digest = hashlib.sha256()
         self.rows = 0
-        self.link = hashlib.sha256(_FORM + identity.encode()).digest()  # so that no run can lend its links to another
-        self.linked = 0  # how many rows the last link covers
-        self._aside = hashlib.sha256()
+        self.link = hashlib.sha256(_FORMAT + identity.encode()).digest()  # so that no run can lend its links to another
+        self.linked_rows = 0  # how many rows the last link covers
+        self._side_digest = hashlib.sha256()
 
-    def take(self, row: Values, data: bytes) -> None:
+    def add_row(self, row: Values, data: bytes) -> None:
         """Add a row; `data` are its digested bytes."""
         self.rows += 1
         self.digest.update(data)
-        aside = undigested(row)
-        if aside:
-            self._aside.update(self.rows.to_bytes(8, "little") + aside)
+        extra = undigested_bytes(row)
+        if extra:
+            self._side_digest.update(self.rows.to_bytes(8, "little") + extra)
 
-    def close(self) -> bytes:
+    def add_link(self) -> bytes:
         """A link over all rows so far."""
         link = hashlib.sha256(self.link + self.digest.digest() + self.rows.to_bytes(8, "little"))
-        link.update(self._aside.digest())
-        self.link, self.linked, self._aside = link.digest(), self.rows, hashlib.sha256()
+        link.update(self._side_digest.digest())
+        self.link, self.linked_rows, self._side_digest = link.digest(), self.rows, hashlib.sha256()
         return self.link
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class ChainCheck:
     """How far a stored journal holds: its sound links by the number of rows they cover, and what is wrong after them."""
 
     rows: int
@@ -55,30 +55,30 @@ class Checked:
     fault: str | None = None
 
 
-def check(identity: str, rows: Iterable[tuple[int, Values]], links: Mapping[int, bytes]) -> Checked:
+def check_chain(identity: str, rows: Iterable[tuple[int, Values]], links: Mapping[int, bytes]) -> ChainCheck:
     """Follow the chain over numbered rows; the first batch that does not fit its link is the fault."""
     chain, sound = Chain(identity), dict[int, str]()
 
-    def broken(why: str) -> Checked:
-        return Checked(chain.rows, chain.digest.hexdigest(), chain.link.hex(), sound, why)
+    def check_with_fault(why: str) -> ChainCheck:
+        return ChainCheck(chain.rows, chain.digest.hexdigest(), chain.link.hex(), sound, why)
 
     if not all(type(n) is int and type(link) is bytes for n, link in links.items()):
-        return broken("its links hold what no run writes")
+        return check_with_fault("its links hold what no run writes")
     last = max(links, default=0)
     for number, row in rows:
         if number != chain.rows + 1:
-            return broken(f"row {chain.rows + 1} is missing")
+            return check_with_fault(f"row {chain.rows + 1} is missing")
         if number > last:
-            return broken(f"row {number} and what follows it have no link")
+            return check_with_fault(f"row {number} and what follows it have no link")
         try:
-            chain.take(row, digested(row))
+            chain.add_row(row, digest_bytes(row))
         except (struct.error, TypeError, AttributeError, UnicodeError):
-            return broken(f"row {number} holds what no run writes")
+            return check_with_fault(f"row {number} holds what no run writes")
         if number in links:
-            first = chain.linked + 1
-            if chain.close() != links[number]:
-                return broken(f"rows {first} to {number} do not fit their link")
+            first = chain.linked_rows + 1
+            if chain.add_link() != links[number]:
+                return check_with_fault(f"rows {first} to {number} do not fit their link")
             sound[number] = chain.link.hex()
     if chain.rows < last:
-        return broken(f"the rows after {chain.rows} are missing, up to row {last}")
-    return Checked(chain.rows, chain.digest.hexdigest(), chain.link.hex(), sound)
+        return check_with_fault(f"the rows after {chain.rows} are missing, up to row {last}")
+    return ChainCheck(chain.rows, chain.digest.hexdigest(), chain.link.hex(), sound)

@@ -18,13 +18,23 @@ from pathlib import Path
 
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, ModelCommitted, TaskArrived
-from fedfleet.store.hash_chain import Chain, Checked, check
-from fedfleet.store.journal_rows import COLUMNS, Kind, Row, Unreadable, Values, decode, digested, encode, encode_arrival
+from fedfleet.store.hash_chain import Chain, ChainCheck, check_chain
+from fedfleet.store.journal_rows import (
+    COLUMNS,
+    Kind,
+    Row,
+    UnreadableRow,
+    Values,
+    decode,
+    digest_bytes,
+    encode,
+    encode_arrival,
+)
 
 _APPLICATION = 0x46454446  # "FEDF": how we know our own files
 _FORMAT = 4
 _BATCH = 8192
-_SECONDS = (
+_BATCH_SECONDS = (
     1.0  # rows are on the disk after so long at the latest, if anything follows them: people watch a run by its journal
 )
 _TRIES, _PAUSE_SECONDS = 40, 0.025  # of making one file of it at the end, beside readers who come and go
@@ -50,51 +60,51 @@ class Journal:
         self._rows: list[Values] = []
         self._links: list[tuple[int, bytes]] = []
         self._chain = Chain(_identity(connection))
-        self._behind: deque[Event | str] = deque()  # events, and remarks, behind a name that is not known yet
-        self._name: Future[str] | None = None
+        self._waiting: deque[Event | str] = deque()  # events, and remarks, behind a name that is not known yet
+        self._pending_name: Future[str] | None = None
         self._thread: ThreadPoolExecutor | None = None
-        self._stored = time.monotonic()
+        self._stored_at = time.monotonic()
 
     def append(self, events: Sequence[Event]) -> None:
         """Add events; they reach the disk with the batch, or with `flush`."""
-        if self._behind:
-            self._behind += events
-            self._catch_up(wait=len(self._behind) > _BATCH)
+        if self._waiting:
+            self._waiting += events
+            self._write_waiting(wait=len(self._waiting) > _BATCH)
             return
         rows, chain = self._rows, self._chain
         for event in events:
-            if type(event) is TaskArrived and not self._behind:  # half of all rows
+            if type(event) is TaskArrived and not self._waiting:  # half of all rows
                 row, data = encode_arrival(event)
                 rows.append(row)
                 chain.rows += 1
                 chain.digest.update(data)
-            elif self._behind or (type(event) is ModelCommitted and self._must_wait(event)):
-                self._behind.append(event)
+            elif self._waiting or (type(event) is ModelCommitted and self._must_wait(event)):
+                self._waiting.append(event)
             else:
                 self._write(event)
-        if self._due():
+        if self._is_due():
             self._store()
 
     def remark(self, text: str) -> None:
         """Add a remark for people; it is no event and stays out of the digest."""
-        self._behind.append(text)
-        self._catch_up(wait=False)
+        self._waiting.append(text)
+        self._write_waiting(wait=False)
 
     def flush(self) -> None:
         """Everything appended so far is on the disk when this returns."""
-        self._catch_up(wait=True)
+        self._write_waiting(wait=True)
         self._store()
 
     @property
     def digest(self) -> str:
         """SHA-256 of the digested events: the name of the run."""
-        self._catch_up(wait=True)
+        self._write_waiting(wait=True)
         return self._chain.digest.hexdigest()
 
     @property
     def position(self) -> int:
         """How many rows there are."""
-        self._catch_up(wait=True)
+        self._write_waiting(wait=True)
         return self._chain.rows
 
     @property
@@ -111,11 +121,11 @@ class Journal:
                 self._db.execute("DELETE FROM links WHERE seq > ?", (position,))
             chain, links = Chain(_identity(self._db)), {seq for seq, _ in self._db.execute(_LINKS)}
             for row in self._db.execute(_SELECT):
-                chain.take(row, digested(row))
+                chain.add_row(row, digest_bytes(row))
                 if chain.rows in links:
-                    chain.close()
-        except sqlite3.Error as wrong:
-            raise self._cannot_write(wrong) from wrong
+                    chain.add_link()
+        except sqlite3.Error as error:
+            raise self._write_error(error) from error
         self._chain = chain
 
     def close(self) -> None:
@@ -129,14 +139,14 @@ class Journal:
         finally:
             if self._thread is not None:
                 self._thread.shutdown()
-            _make_one_file(self._db)
+            _merge_wal(self._db)
             self._db.close()
 
     def _write(self, event: Event) -> None:
         new, data = encode(event)
         self._rows += new
         if len(new) == 1:
-            self._chain.take(new[0], data)
+            self._chain.add_row(new[0], data)
         else:  # rows of events that have several hold no notes
             self._chain.rows += len(new)
             self._chain.digest.update(data)
@@ -144,63 +154,63 @@ class Journal:
             self._close_link()
 
     def _close_link(self) -> None:
-        link = self._chain.close()
-        self._links.append((self._chain.linked, link))
+        link = self._chain.add_link()
+        self._links.append((self._chain.linked_rows, link))
 
     def _must_wait(self, event: ModelCommitted) -> bool:
         """Whether the name of this model is still unknown; then the thread begins to find it out."""
-        if isinstance(event.model_hash, str) or event.model_hash.known:
+        if isinstance(event.model_hash, str) or event.model_hash.is_computed:
             return False
-        if self._name is None:
+        if self._pending_name is None:
             self._thread = self._thread or ThreadPoolExecutor(1, "fedfleet-names")
-            self._name = self._thread.submit(str, event.model_hash)
+            self._pending_name = self._thread.submit(str, event.model_hash)
         return True
 
-    def _catch_up(self, *, wait: bool) -> None:
+    def _write_waiting(self, *, wait: bool) -> None:
         """Write what waits, as far as names are known."""
-        behind = self._behind
-        while behind:
-            if self._name is not None:
-                if not wait and not self._name.done():
+        waiting = self._waiting
+        while waiting:
+            if self._pending_name is not None:
+                if not wait and not self._pending_name.done():
                     return
-                self._name.result()  # an error of the thread surfaces here
-                self._name = None
-            first = behind[0]
+                self._pending_name.result()  # an error of the thread surfaces here
+                self._pending_name = None
+            first = waiting[0]
             if isinstance(first, str):
                 remark = Row(0.0, Kind.NOTE, note=first)
                 self._rows.append(remark)
-                self._chain.take(remark, digested(remark))
+                self._chain.add_row(remark, digest_bytes(remark))
             elif isinstance(first, ModelCommitted) and self._must_wait(first):
                 continue
             else:
                 self._write(first)
-            behind.popleft()
-        if self._due():
+            waiting.popleft()
+        if self._is_due():
             self._store()
 
-    def _due(self) -> bool:
-        return len(self._rows) >= _BATCH or time.monotonic() - self._stored > _SECONDS
+    def _is_due(self) -> bool:
+        return len(self._rows) >= _BATCH or time.monotonic() - self._stored_at > _BATCH_SECONDS
 
     def _store(self) -> None:
-        self._stored = time.monotonic()
+        self._stored_at = time.monotonic()
         if not self._rows:
             return
-        if self._chain.linked < self._chain.rows:
+        if self._chain.linked_rows < self._chain.rows:
             self._close_link()
         try:
             with self._db:
                 self._db.executemany(_INSERT, self._rows)
                 self._db.executemany("INSERT INTO links (seq, link) VALUES (?, ?)", self._links)
-        except sqlite3.Error as wrong:
-            raise self._cannot_write(wrong) from wrong
+        except sqlite3.Error as error:
+            raise self._write_error(error) from error
         self._rows.clear()
         self._links.clear()
 
-    def _cannot_write(self, wrong: sqlite3.Error) -> RunFailed:
-        return RunFailed(f"the journal {self._path} cannot be written ({wrong}); free some space, then resume")
+    def _write_error(self, error: sqlite3.Error) -> RunFailed:
+        return RunFailed(f"the journal {self._path} cannot be written ({error}); free some space, then resume")
 
 
-def _make_one_file(db: sqlite3.Connection) -> None:
+def _merge_wal(db: sqlite3.Connection) -> None:
     """Fold what was written beside the file into it. Readers may be in the way for a moment; from one who stays it is left so."""
     with suppress(sqlite3.Error):
         db.execute("PRAGMA busy_timeout = 0")
@@ -211,7 +221,7 @@ def _make_one_file(db: sqlite3.Connection) -> None:
         time.sleep(_PAUSE_SECONDS)
 
 
-def in_memory() -> Journal:
+def memory_journal() -> Journal:
     """A journal that lives as long as the process, for its digest."""
     db = sqlite3.connect(":memory:")
     _make_schema(db, "")
@@ -224,18 +234,18 @@ def create(path: Path, identity: str = "", rows: Iterable[Values] = (), links: I
     `identity` is what the chain begins with. `rows` are those of a damaged journal up to where it is sound, with links after
     these numbers of them.
     """
-    draft, beside = path.with_name(path.name + ".part"), (f"{path.name}-wal", f"{path.name}-shm")
+    draft, wal_files = path.with_name(path.name + ".part"), (f"{path.name}-wal", f"{path.name}-shm")
     try:
         draft.unlink(missing_ok=True)
         db = sqlite3.connect(draft)
         _make_schema(db, identity)
         _fill(db, Chain(identity), rows, set(links))
         db.close()
-        for name in beside:  # they belonged to the journal that this one replaces
+        for name in wal_files:  # they belonged to the journal that this one replaces
             (path.parent / name).unlink(missing_ok=True)
         draft.replace(path)
-    except (sqlite3.Error, OSError) as wrong:
-        raise BadInput(f"the journal {path} cannot be made ({wrong}); choose a folder that can be written") from None
+    except (sqlite3.Error, OSError) as error:
+        raise BadInput(f"the journal {path} cannot be made ({error}); choose a folder that can be written") from None
     return reopen(path)
 
 
@@ -243,9 +253,9 @@ def _fill(db: sqlite3.Connection, chain: Chain, rows: Iterable[Values], links: s
     with db:
         for row in rows:
             db.execute(_INSERT, row)
-            chain.take(row, digested(row))
+            chain.add_row(row, digest_bytes(row))
             if chain.rows in links:
-                db.execute("INSERT INTO links (seq, link) VALUES (?, ?)", (chain.rows, chain.close()))
+                db.execute("INSERT INTO links (seq, link) VALUES (?, ?)", (chain.rows, chain.add_link()))
 
 
 def reopen(path: Path) -> Journal:
@@ -254,9 +264,9 @@ def reopen(path: Path) -> Journal:
     try:
         db.execute("PRAGMA journal_mode = WAL")
         return Journal(db, path)
-    except sqlite3.Error as wrong:
+    except sqlite3.Error as error:
         db.close()
-        raise RunFailed(f"the journal {path} cannot be written ({wrong}); free some space, then resume") from wrong
+        raise RunFailed(f"the journal {path} cannot be written ({error}); free some space, then resume") from error
 
 
 def _make_schema(db: sqlite3.Connection, identity: str) -> None:
@@ -273,10 +283,10 @@ def _make_schema(db: sqlite3.Connection, identity: str) -> None:
 
 
 def _identity(db: sqlite3.Connection) -> str:
-    found = db.execute("SELECT identity FROM about").fetchall()
-    if len(found) != 1 or not isinstance(found[0][0], str):
+    rows = db.execute("SELECT identity FROM about").fetchall()
+    if len(rows) != 1 or not isinstance(rows[0][0], str):
         raise sqlite3.DatabaseError("it does not say whose journal it is")
-    return found[0][0]
+    return rows[0][0]
 
 
 def read(path: Path) -> Iterator[Event]:
@@ -286,66 +296,66 @@ def read(path: Path) -> Iterator[Event]:
 
 def rows_of(path: Path) -> Iterator[Values]:
     """The raw rows of a journal."""
-    with _reading(path) as db:
+    with _reader(path) as db:
         yield from db.execute(_SELECT)
 
 
 def numbered_rows(path: Path) -> list[tuple[int, Values]]:
     """The rows of a journal with their numbers, as far as they can be read: `checked` says whether that is all."""
-    with _reading(path) as db:
-        return list(_until_damaged(db, []))
+    with _reader(path) as db:
+        return list(_sound_rows(db, []))
 
 
-def rows_from(path: Path, number: int, most: int, kinds: Sequence[int] = ()) -> list[tuple[int, Values]]:
+def rows_from(path: Path, number: int, limit: int, kinds: Sequence[int] = ()) -> list[tuple[int, Values]]:
     """Up to so many rows from this number on, of these kinds or of all, for whoever follows a journal that is being written.
 
     It is opened for reading only and closed at once: the writer is never in anybody's way.
     """
-    only = f" AND (kind IN ({', '.join(map(str, kinds))}) OR seq = ?)" if kinds else ""
-    with _reading(path, "ro") as db:
-        found = db.execute(f"{_FROM}{only} ORDER BY seq LIMIT ?", (number, *((number,) if kinds else ()), most))
-        return [(row[0], row[1:]) for row in found]
+    condition = f" AND (kind IN ({', '.join(map(str, kinds))}) OR seq = ?)" if kinds else ""
+    with _reader(path, "ro") as db:
+        rows = db.execute(f"{_FROM}{condition} ORDER BY seq LIMIT ?", (number, *((number,) if kinds else ()), limit))
+        return [(row[0], row[1:]) for row in rows]
 
 
-def checked(path: Path) -> Checked:
+def check_journal(path: Path) -> ChainCheck:
     """How far the stored rows hold against their links; damage of the file itself is a fault like any other."""
-    with _reading(path) as db:
+    with _reader(path) as db:
         db.execute("BEGIN")  # rows and links of one moment, also while a run is writing
         fault: list[str] = []
-        found = check(_identity(db), _until_damaged(db, fault), dict(db.execute(_LINKS)))
-        return replace(found, fault=f"it is damaged after row {found.rows}: {fault[0]}") if fault else found
+        result = check_chain(_identity(db), _sound_rows(db, fault), dict(db.execute(_LINKS)))
+        return replace(result, fault=f"it is damaged after row {result.rows}: {fault[0]}") if fault else result
 
 
 def identity_of(path: Path) -> str:
     """What the chain of a stored journal begins with."""
-    with _reading(path) as db:
+    with _reader(path) as db:
         return _identity(db)
 
 
-def salvaged(path: Path, position: int, links: Iterable[int]) -> Journal:
+def salvage(path: Path, position: int, links: Iterable[int]) -> Journal:
     """A damaged journal written anew up to where it is sound, ready to go on."""
-    with _reading(path) as db:
+    with _reader(path) as db:
         identity = _identity(db)
         rows = list(islice(db.execute(_SELECT), position)) if position else []
     return create(path, identity, rows, (n for n in links if n <= position))
 
 
-def _until_damaged(db: sqlite3.Connection, fault: list[str]) -> Iterator[tuple[int, Values]]:
+def _sound_rows(db: sqlite3.Connection, fault: list[str]) -> Iterator[tuple[int, Values]]:
     try:
         for number, *row in db.execute(_NUMBERED):
             yield number, tuple(row)  # pyright: ignore[reportReturnType]
-    except (sqlite3.Error, UnicodeError) as wrong:
-        fault.append(str(wrong))
+    except (sqlite3.Error, UnicodeError) as error:
+        fault.append(str(error))
 
 
 @contextmanager
-def _reading(path: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
+def _reader(path: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
     # A reader that may write tidies the WAL files away behind it; on read-only ground nothing can change under us.
     db = _open(path, mode if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK) else "ro&immutable=1")
     try:
         yield db
-    except (sqlite3.Error, UnicodeError) as wrong:
-        raise BadInput(f"{path} is damaged: {wrong}") from None
+    except (sqlite3.Error, UnicodeError) as error:
+        raise BadInput(f"{path} is damaged: {error}") from None
     finally:
         db.close()
 
@@ -355,9 +365,9 @@ def digest_of(path: Path) -> str:
     h = hashlib.sha256()
     try:
         for row in rows_of(path):
-            h.update(digested(row))
-    except (struct.error, TypeError, AttributeError) as wrong:
-        raise Unreadable(f"{path} holds a row that no run writes ({wrong})") from wrong
+            h.update(digest_bytes(row))
+    except (struct.error, TypeError, AttributeError) as error:
+        raise UnreadableRow(f"{path} holds a row that no run writes ({error})") from error
     return h.hexdigest()
 
 
@@ -372,11 +382,11 @@ def _open(path: Path, mode: str) -> sqlite3.Connection:
     try:
         db = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True)
         (application,) = db.execute("PRAGMA application_id").fetchone()
-        (form,) = db.execute("PRAGMA user_version").fetchone()
-    except sqlite3.Error as wrong:
-        raise BadInput(f"{path} is not a FedFleet journal or is damaged: {wrong}") from None
-    if application != _APPLICATION or form != _FORMAT:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+    except sqlite3.Error as error:
+        raise BadInput(f"{path} is not a FedFleet journal or is damaged: {error}") from None
+    if application != _APPLICATION or version != _FORMAT:
         db.close()
-        what = "was not written by FedFleet" if application != _APPLICATION else f"has format {form}, not {_FORMAT}"
+        what = "was not written by FedFleet" if application != _APPLICATION else f"has format {version}, not {_FORMAT}"
         raise BadInput(f"{path} {what}; name the folder of a run made by this version")
     return db

@@ -36,7 +36,7 @@ from fedfleet.core.events import (
     TimerFired,
 )
 from fedfleet.core.records import ClientScores, Ints, Roster, Tally
-from fedfleet.store.column_text import packed, unpacked
+from fedfleet.store.column_text import decode_columns, encode_columns
 
 
 class Row(NamedTuple):
@@ -61,7 +61,7 @@ class Row(NamedTuple):
 Values = tuple[float, int, int, int, int, int, float | None, float | None, str | None, str | None]
 
 
-class Unreadable(RunFailed):
+class UnreadableRow(RunFailed):
     """A row that no run writes; the sentence names it."""
 
 
@@ -98,7 +98,7 @@ _PACKED = np.dtype(
 _ARRIVED = Kind.ARRIVED
 
 
-def digested(row: Values) -> bytes:
+def digest_bytes(row: Values) -> bytes:
     """The bytes of a row that enter the digest."""
     time, kind, round_, version, task, client, a, b, body, _ = row
     if kind == Kind.NOTE:
@@ -112,14 +112,14 @@ KIND_NAMES = {
 }
 
 
-def described(row: Values) -> str:
+def describe_row(row: Values) -> str:
     """What kind of row this is, and when, in a few words."""
     kind = KIND_NAMES.get(row[1], f"of the unknown kind {row[1]!r}")
     about = [f"{name} {value}" for name, value in (("task", row[4]), ("client", row[5])) if value]
     return " ".join([f"{kind} at time {row[0]}", *about])
 
 
-def undigested(row: Values) -> bytes:
+def undigested_bytes(row: Values) -> bytes:
     """The bytes of a row that the digest leaves out, for the chain: its note, and of a remark everything."""
     note = row[9]
     if note is None and row[1] != Kind.NOTE:
@@ -128,9 +128,9 @@ def undigested(row: Values) -> bytes:
     if row[1] != Kind.NOTE:
         return len(text).to_bytes(8, "little") + text
     time, kind, round_, version, task, client, a, b, body, _ = row
-    inside = b"" if body is None else body.encode()
-    whole = _PACK(time, kind, round_, version, task, client, _number(a), _number(b), len(inside))
-    return whole + inside + len(text).to_bytes(8, "little") + text
+    body_bytes = b"" if body is None else body.encode()
+    head = _PACK(time, kind, round_, version, task, client, _number(a), _number(b), len(body_bytes))
+    return head + body_bytes + len(text).to_bytes(8, "little") + text
 
 
 def _number(value: float | None) -> float:
@@ -149,7 +149,7 @@ def encode(event: Event) -> tuple[list[Values], bytes]:
         none = np.zeros(len(event.tasks))
         return _encode_many(event.time, Kind.DROPPED, 0, 0, event.tasks, event.clients, event.seconds, none)
     row = _encode_one(event)
-    return [row], digested(row)
+    return [row], digest_bytes(row)
 
 
 def encode_arrival(event: TaskArrived) -> tuple[Values, bytes]:
@@ -170,7 +170,7 @@ def _encode_one(event: Event) -> Row:
         case Probed():
             body = {"stat": event.stat, "clients": event.clients.tolist(), "values": event.values.tolist()}
             if event.spent:
-                body["spent"] = packed(event.spent)
+                body["spent"] = encode_columns(event.spent)
             return Row(t, Kind.PROBED, task=len(event.clients), body=json.dumps(body))
         case TaskLost():
             return Row(t, Kind.LOST, task=event.task, client=event.client, a=event.seconds, body=event.reason)
@@ -179,8 +179,12 @@ def _encode_one(event: Event) -> Row:
         case ReportUnwanted():
             return Row(t, Kind.UNWANTED, task=event.task, client=event.client, b=event.bytes_up, body=event.reason)
         case TasksSpent():
-            what = {"tasks": spans(event.tasks), "clients": event.clients.tolist(), "spent": packed(event.spent)}
-            return Row(t, Kind.SPENT, task=len(event.tasks), body=json.dumps(what))
+            costs = {
+                "tasks": spans(event.tasks),
+                "clients": event.clients.tolist(),
+                "spent": encode_columns(event.spent),
+            }
+            return Row(t, Kind.SPENT, task=len(event.tasks), body=json.dumps(costs))
         case TimerFired():
             return Row(t, Kind.TIMER)
         case ReportsGathered():
@@ -190,9 +194,9 @@ def _encode_one(event: Event) -> Row:
                 body=spans(event.tasks), note=json.dumps(means),
             )  # fmt: skip
         case Evaluated():
-            right, of = event.unseen or (0, 0)
+            correct, total = event.unseen or (0, 0)
             return Row(
-                t, Kind.EVALUATED, version=event.version, task=right, client=of, a=event.correct, b=event.total,
+                t, Kind.EVALUATED, version=event.version, task=correct, client=total, a=event.correct, b=event.total,
                 body=_scores(event.clients), note=repr(event.loss),
             )  # fmt: skip
         case ReportRejected():
@@ -228,57 +232,57 @@ def _encode_sent(e: TasksSent) -> tuple[list[Values], bytes]:
         if e.settings:
             work["settings"] = {name: float(column[i]) for name, column in e.settings.items()}
         rows.append(Row(e.time, Kind.SENT, e.round, e.version, task, client, samples, down, json.dumps(work)))
-    return rows, b"".join(map(digested, rows))
+    return rows, b"".join(map(digest_bytes, rows))
 
 
 def _encode_many(
     time: float, kind: int, round_: int, version: int, tasks: Ints, clients: Ints, a: Any, b: Any
 ) -> tuple[list[Values], bytes]:
-    packed = np.zeros(len(tasks), _PACKED)
-    packed["time"], packed["kind"], packed["round"], packed["version"] = time, kind, round_, version
-    packed["task"], packed["client"], packed["a"], packed["b"] = tasks, clients, a, b
+    table = np.zeros(len(tasks), _PACKED)
+    table["time"], table["kind"], table["round"], table["version"] = time, kind, round_, version
+    table["task"], table["client"], table["a"], table["b"] = tasks, clients, a, b
     rows: list[Values] = [
         (time, kind, round_, version, t, c, x, y, None, None)
         for t, c, x, y in zip(tasks.tolist(), clients.tolist(), a.tolist(), b.tolist(), strict=True)
     ]
-    return rows, packed.tobytes()
+    return rows, table.tobytes()
 
 
 def decode(rows: Iterable[Values]) -> Iterator[Event]:
     """Events from rows; tasks that went out or were dropped together come back together."""
-    return (event for _, event in decode_numbered(enumerate(rows, 1)))
+    return (event for _, event in decode_with_numbers(enumerate(rows, 1)))
 
 
-def decode_numbered(rows: Iterable[tuple[int, Values]]) -> Iterator[tuple[int, Event]]:
+def decode_with_numbers(rows: Iterable[tuple[int, Values]]) -> Iterator[tuple[int, Event]]:
     """Events from numbered rows, each with the number of its first row; a row that no run writes is `Unreadable`."""
 
-    def together(pair: tuple[int, Row]) -> tuple[Any, ...]:
+    def group_key(pair: tuple[int, Row]) -> tuple[Any, ...]:
         row = pair[1]
         return (row.kind, row.time, row.round) if row.kind in (Kind.SENT, Kind.DROPPED) else (row.kind,)
 
     events = ((number, Row._make(row)) for number, row in rows if row[1] != Kind.NOTE)
-    for (kind, *_), group in groupby(events, key=together):
+    for (kind, *_), group in groupby(events, key=group_key):
         if kind in (Kind.SENT, Kind.DROPPED):
             pairs = list(group)
-            with _readable(pairs[0][0]):
-                yield pairs[0][0], (_decode_sent if kind == Kind.SENT else _decode_dropped)([row for _, row in pairs])
+            with _name_row_in_errors(pairs[0][0]):
+                yield pairs[0][0], (_decode_sent if kind == Kind.SENT else _decode_drops)([row for _, row in pairs])
         else:
             for number, row in group:
-                with _readable(number):
+                with _name_row_in_errors(number):
                     yield number, _decode_one(row)
 
 
 @contextmanager
-def _readable(number: int) -> Iterator[None]:
+def _name_row_in_errors(number: int) -> Iterator[None]:
     try:
         yield
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as wrong:
-        raise Unreadable(f"row {number} of the journal holds what no run writes ({wrong})") from wrong
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
+        raise UnreadableRow(f"row {number} of the journal holds what no run writes ({error})") from error
 
 
-def _decode_dropped(gone: list[Row]) -> TasksDropped:
-    tasks, clients = _ints([r.task for r in gone]), _ints([r.client for r in gone])
-    return TasksDropped(gone[0].time, tasks, clients, np.array([_number(r.a) for r in gone]))
+def _decode_drops(rows: list[Row]) -> TasksDropped:
+    tasks, clients = _ints([r.task for r in rows]), _ints([r.client for r in rows])
+    return TasksDropped(rows[0].time, tasks, clients, np.array([_number(r.a) for r in rows]))
 
 
 def _decode_sent(rows: list[Row]) -> TasksSent:
@@ -303,7 +307,7 @@ def _decode_one(row: Row) -> Event:
         case Kind.PROBED:
             probed = json.loads(text)
             clients, values = _ints(probed["clients"]), np.array(probed["values"], np.float64)
-            return Probed(t, probed["stat"], clients, values, unpacked(probed.get("spent", {}), len(clients)))
+            return Probed(t, probed["stat"], clients, values, decode_columns(probed.get("spent", {}), len(clients)))
         case Kind.ARRIVED:
             return TaskArrived(t, row.task, row.client, _number(row.a), _number(row.b))
         case Kind.LOST:
@@ -313,8 +317,8 @@ def _decode_one(row: Row) -> Event:
         case Kind.UNWANTED:
             return ReportUnwanted(t, row.task, row.client, _number(row.b), text)
         case Kind.SPENT:
-            what, n = json.loads(text), row.task
-            return TasksSpent(t, read_spans(what["tasks"]), _ints(what["clients"]), unpacked(what["spent"], n))
+            costs, n = json.loads(text), row.task
+            return TasksSpent(t, read_spans(costs["tasks"]), _ints(costs["clients"]), decode_columns(costs["spent"], n))
         case Kind.TIMER:
             return TimerFired(t)
         case Kind.GATHERED:

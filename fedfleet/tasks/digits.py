@@ -22,9 +22,9 @@ from fedfleet.tasks.task import TaskRecipe, fit_task
 def digits() -> Dataset:
     """The digits as float32 images in [0, 1], one channel."""
     # The file is read where it lies: importing scikit-learn for it takes a second.
-    found = importlib.util.find_spec("sklearn")
+    spec = importlib.util.find_spec("sklearn")
     places = (
-        [Path(at) / "datasets/data/digits.csv.gz" for at in (found.submodule_search_locations or ())] if found else []
+        [Path(at) / "datasets/data/digits.csv.gz" for at in (spec.submodule_search_locations or ())] if spec else []
     )
     path = next((p for p in places if p.is_file()), None)
     if path is None:

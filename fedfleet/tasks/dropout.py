@@ -47,11 +47,13 @@ class AddressedDropout(nn.Module):
         if not self.training or self.p == 0.0:
             return x
         if kernels_for(x) is not None:
-            return _Dropped.apply(x, self.address, self._offset, self.p)
-        return masked(x, self.address, _elements(x.numel() // self.address.numel(), x.device), self._offset, self.p)
+            return _DropoutFunction.apply(x, self.address, self._offset, self.p)
+        return apply_dropout(
+            x, self.address, _element_hashes(x.numel() // self.address.numel(), x.device), self._offset, self.p
+        )
 
 
-class _Dropped(torch.autograd.Function):
+class _DropoutFunction(torch.autograd.Function):
     """`masked` in one kernel; the mask is never stored, but made again in the backward pass."""
 
     @staticmethod
@@ -67,18 +69,18 @@ class _Dropped(torch.autograd.Function):
 
 
 def _kernels(x: torch.Tensor) -> Any:
-    found = kernels_for(x)
-    assert found is not None
-    return found
+    module = kernels_for(x)
+    assert module is not None
+    return module
 
 
 @lru_cache(maxsize=16)
-def _elements(n: int, device: torch.device) -> torch.Tensor:
+def _element_hashes(n: int, device: torch.device) -> torch.Tensor:
     """The element numbers of one client's activations, scattered."""
     return torch.arange(n, device=device, dtype=torch.int64) * _GOLDEN
 
 
-def masked(x: torch.Tensor, address: torch.Tensor, element: torch.Tensor, offset: int, p: float) -> torch.Tensor:
+def apply_dropout(x: torch.Tensor, address: torch.Tensor, element: torch.Tensor, offset: int, p: float) -> torch.Tensor:
     """x without the units that this address drops, the others scaled up."""
     base = scramble(address.reshape(-1, 1) + offset)
     bits = (scramble(base + element) >> 40) & 0xFFFFFF

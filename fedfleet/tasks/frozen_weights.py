@@ -42,7 +42,7 @@ class FixedNorm(nn.Module):
         return x * scale.reshape(shape) + (own.bias - own.running_mean * scale).reshape(shape)
 
 
-def frozen(task: Task, travels: Names, seed: int) -> Task:
+def freeze(task: Task, travels: Names, seed: int) -> Task:
     """The task of which only these names are trained and sent; the rest stays as `task.init(seed)` has it.
 
     >>> from fedfleet.tasks.digits import digits_mlp
@@ -51,58 +51,58 @@ def frozen(task: Task, travels: Names, seed: int) -> Task:
     (['3.bias', '3.weight'], ['1.bias', '1.weight'], ['3.weight', '3.bias'])
     """
     inner, whole = task, task.init(seed)
-    held = {n: v for n, v in whole.items() if not travels(n)}
-    if len(held) == len(whole):
+    fixed = {n: v for n, v in whole.items() if not travels(n)}
+    if len(fixed) == len(whole):
         raise BadInput(f"{task.name}: all of its weights would be frozen, so that there is nothing to train")
 
     def build() -> Any:
-        return hold(inner.build(), held)
+        return freeze_module(inner.build(), fixed)
 
     def init(seed: int) -> Tree:
         return {n: v for n, v in inner.init(seed).items() if travels(n)}
 
-    return replace(task, build=build, init=init, frozen={**task.frozen, **held}, narrow=None)
+    return replace(task, build=build, init=init, frozen={**task.frozen, **fixed}, narrow=None)
 
 
-def hold(module: nn.Module, held: Tree) -> nn.Module:
+def freeze_module(module: nn.Module, fixed: Tree) -> nn.Module:
     """The module with these weights inside, shared and no longer part of its state."""
     for path, leaf in list(module.named_modules()):
-        if isinstance(leaf, nn.modules.batchnorm._BatchNorm) and all(f"{path}.{n}" in held for n in _STATISTICS):
+        if isinstance(leaf, nn.modules.batchnorm._BatchNorm) and all(f"{path}.{n}" in fixed for n in _STATISTICS):
             parent, _, last = path.rpartition(".")
             setattr(module.get_submodule(parent), last, FixedNorm(leaf))
     for path, leaf in list(module.named_modules()):
         for name in [*leaf._parameters, *leaf._buffers]:
             full = f"{path}.{name}".lstrip(".")
-            if full in held:
+            if full in fixed:
                 (leaf._parameters if name in leaf._parameters else leaf._buffers).pop(name)
                 leaf._non_persistent_buffers_set.discard(name)
-                leaf.register_buffer(name, torch.from_numpy(held[full]), persistent=False)
+                leaf.register_buffer(name, torch.from_numpy(fixed[full]), persistent=False)
         if isinstance(leaf, nn.RNNBase):  # it keeps a list of its weights beside them
             leaf._flat_weights = [getattr(leaf, n) for n in leaf._flat_weights_names]
     return module
 
 
-def held_names(leaf: nn.Module) -> list[str]:
+def frozen_names(leaf: nn.Module) -> list[str]:
     """The attributes of one layer that are frozen inside it."""
     return [n for n, v in leaf._buffers.items() if v is not None and n in leaf._non_persistent_buffers_set]
 
 
-def refrozen(task: Task, held: Tree) -> Task:
+def replace_frozen(task: Task, fixed: Tree) -> Task:
     """The task with other frozen weights of the same names, shapes and types, such as those that came from elsewhere."""
-    odd = mismatch(held, task.frozen) if held or task.frozen else None
-    if odd is not None:
-        raise Refused(f"these are no frozen weights of {task.name!r}: {odd}")
+    problem = mismatch(fixed, task.frozen) if fixed or task.frozen else None
+    if problem is not None:
+        raise Refused(f"these are no frozen weights of {task.name!r}: {problem}")
     inner = task.build
 
     def build() -> Any:
         module = inner()
         for path, leaf in module.named_modules():
-            for name in held_names(leaf):
+            for name in frozen_names(leaf):
                 full = f"{path}.{name}".lstrip(".")
-                if full in held:
-                    leaf._buffers[name] = torch.from_numpy(held[full])
+                if full in fixed:
+                    leaf._buffers[name] = torch.from_numpy(fixed[full])
             if isinstance(leaf, nn.RNNBase):
                 leaf._flat_weights = [getattr(leaf, n) for n in leaf._flat_weights_names]
         return module
 
-    return replace(task, build=build, frozen=held)
+    return replace(task, build=build, frozen=fixed)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedfleet.core.memory_limit import check_room
+from fedfleet.core.memory_limit import check_memory
 from fedfleet.core.parts import Dataset
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.rng import stream
@@ -27,13 +27,13 @@ def glyphs(shape: tuple[int, ...], *, classes: int = CLASSES, samples: int = SAM
     ((20, 1, 8, 8), dtype('float32'), [5, 5, 5, 5])
     """
     channels, height, width = shape
-    check_room(8.0 * samples * math.prod(shape), f"{samples} generated pictures of {shape}", "use smaller ones")
+    check_memory(8.0 * samples * math.prod(shape), f"{samples} generated pictures of {shape}", "use smaller ones")
     rng = stream(0, "glyphs", classes)
     alphabet = [_letter(rng) for _ in range(classes)]
     y = rng.permutation(np.arange(samples) % classes)
     ink = np.empty((samples, height, width), np.float32)
-    for rows, curves, pen in _written(rng, alphabet, y, height * width):
-        ink[rows] = _drawn(curves, pen, height, width)
+    for rows, curves, pen in _write_letters(rng, alphabet, y, height * width):
+        ink[rows] = _draw_ink(curves, pen, height, width)
     if channels == 1:
         return Dataset(ink[:, None], y, classes)
     back, front = rng.uniform(0.0, 1.0, (2, samples, channels, 1, 1)).astype(np.float32)
@@ -44,24 +44,24 @@ def _letter(rng: np.random.Generator) -> Floats:
     """Control points of a letter's quadratic curves, [curves, 3, 2], in the unit square."""
     curves = rng.integers(1, _STROKES + 1)
     points = rng.uniform(0.12, 0.88, (curves, 3, 2))
-    joined = rng.random(curves) < 0.6  # most pens go on where they are
+    connected = rng.random(curves) < 0.6  # most pens go on where they are
     for i in range(1, curves):
-        if joined[i]:
+        if connected[i]:
             points[i, 0] = points[i - 1, 2]
     return points
 
 
-def _written(
+def _write_letters(
     rng: np.random.Generator, alphabet: list[Floats], y: Ints, places: int
 ) -> Iterator[tuple[Ints, Floats, Floats]]:
     """Letters of one kind at a time, bent, turned, zoomed and shifted: rows, points [n, curves, points, 2], pens [n]."""
     along = np.linspace(0.0, 1.0, _POINTS)[:, None]
     blend = np.concatenate([(1 - along) ** 2, 2 * along * (1 - along), along**2], 1)  # a quadratic curve
     for kind, letter in enumerate(alphabet):
-        mine = np.flatnonzero(y == kind)
+        indices = np.flatnonzero(y == kind)
         step = max(1, _CHUNK // (places * len(letter) * _POINTS))
-        for a in range(0, len(mine), step):
-            rows = mine[a : a + step]
+        for a in range(0, len(indices), step):
+            rows = indices[a : a + step]
             n = len(rows)
             points = letter + rng.normal(0.0, _BEND, (n, *letter.shape)) - 0.5
             turn, zoom = rng.normal(0.0, _TURN, n), rng.uniform(*_ZOOM, n)
@@ -71,7 +71,7 @@ def _written(
             yield rows, np.einsum("qp,ncpi->ncqi", blend, points), rng.uniform(*_PEN, n)
 
 
-def _drawn(curves: Floats, pen: Floats, height: int, width: int) -> Floats:
+def _draw_ink(curves: Floats, pen: Floats, height: int, width: int) -> Floats:
     """Ink in [0, 1] at each place: full within the pen's width of a line, fading over half a pixel."""
     rows, columns = np.meshgrid((np.arange(height) + 0.5) / height, (np.arange(width) + 0.5) / width, indexing="ij")
     at = np.stack([columns.ravel(), rows.ravel()], 1).astype(np.float32)
@@ -80,8 +80,8 @@ def _drawn(curves: Floats, pen: Floats, height: int, width: int) -> Floats:
     )
     along = end - begin
     length = np.maximum((along**2).sum(2), 1e-12)[:, :, None]
-    away = at - begin[:, :, None]  # [n, lines, places, 2]
-    share = np.clip((away * along[:, :, None]).sum(3) / length, 0.0, 1.0)
-    nearest = (((away - share[..., None] * along[:, :, None]) ** 2).sum(3)).min(1) ** 0.5
+    offset = at - begin[:, :, None]  # [n, lines, places, 2]
+    share = np.clip((offset * along[:, :, None]).sum(3) / length, 0.0, 1.0)
+    nearest = (((offset - share[..., None] * along[:, :, None]) ** 2).sum(3)).min(1) ** 0.5
     fade = 0.75 / min(height, width)
     return np.clip(1.0 - (nearest - pen[:, None].astype(np.float32)) / fade, 0.0, 1.0).reshape(-1, height, width)

@@ -84,13 +84,13 @@ def _drop(x, address, out, total, each, offset, cut, scale, BLOCK: tl.constexpr)
 
 
 @triton.jit
-def _peak(end, start, out, squares, n, row, blocks, BEGUN: tl.constexpr, BLOCK: tl.constexpr):
+def _peak(end, start, out, squares, n, row, blocks, HAS_START: tl.constexpr, BLOCK: tl.constexpr):
     block = tl.program_id(0)
     client = tl.program_id(1).to(tl.int64)
     at = block * BLOCK + tl.arange(0, BLOCK)
     inside = at < n
     change = tl.load(end + client * n + at, mask=inside, other=0.0)
-    if BEGUN:
+    if HAS_START:
         change = change - tl.load(start + client * row + at, mask=inside, other=0.0)
     size = tl.where(change == change, tl.abs(change), float("inf"))  # NaN counts as boundless
     tl.store(out + client * blocks + block, tl.max(size, axis=0))
@@ -98,14 +98,14 @@ def _peak(end, start, out, squares, n, row, blocks, BEGUN: tl.constexpr, BLOCK: 
 
 
 @triton.jit
-def _sum(end, start, factor, out, n, row, clients, BEGUN: tl.constexpr, BLOCK: tl.constexpr):
+def _sum(end, start, factor, out, n, row, clients, HAS_START: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n
     total = tl.zeros((BLOCK,), tl.int64)
     for client in range(clients):
         weight = tl.load(factor + client)
         change = tl.load(end + at, mask=inside, other=0.0)
-        if BEGUN:
+        if HAS_START:
             change = change - tl.load(start + at, mask=inside, other=0.0)
             start += row
         end += n
@@ -123,10 +123,10 @@ Pair = tuple[int, int]
 def gather_patches(x: torch.Tensor, kernel: Pair, stride: Pair, dilation: Pair, padding: Pair) -> torch.Tensor:
     """[n, in, h, w] -> [n, in * height * width, places]."""
     n, c, h, w = x.shape
-    oh, ow = places((h, w), kernel, stride, dilation, padding)
+    oh, ow = output_size((h, w), kernel, stride, dilation, padding)
     out = x.new_empty(n, c * kernel[0] * kernel[1], oh * ow)
     sizes = (h, w, *kernel, oh, ow, *stride, *dilation, *padding)
-    _gather[(triton.cdiv(out.numel(), _BLOCK),)](x.contiguous(), out, out.numel(), *sizes, _index(out, x), _BLOCK)
+    _gather[(triton.cdiv(out.numel(), _BLOCK),)](x.contiguous(), out, out.numel(), *sizes, _index_type(out, x), _BLOCK)
     return out
 
 
@@ -135,21 +135,21 @@ def scatter_patches(
 ) -> torch.Tensor:
     """The transpose of `gather_patches`: every place of the input collects what its patches received."""
     c = grad.shape[1] // (kernel[0] * kernel[1])
-    oh, ow = places(size, kernel, stride, dilation, padding)
+    oh, ow = output_size(size, kernel, stride, dilation, padding)
     out = grad.new_empty(len(grad), c, *size)
     sizes = (*size, *kernel, oh, ow, *stride, *dilation, *padding)
     _scatter[(triton.cdiv(out.numel(), _BLOCK),)](
-        grad.contiguous(), out, out.numel(), *sizes, _index(out, grad), _BLOCK
+        grad.contiguous(), out, out.numel(), *sizes, _index_type(out, grad), _BLOCK
     )
     return out
 
 
-def _index(*tensors: torch.Tensor) -> tl.dtype:
+def _index_type(*tensors: torch.Tensor) -> tl.dtype:
     """The narrowest integer that can address all of these: dividing wide ones costs more than moving the data."""
     return tl.int32 if max(t.numel() for t in tensors) < 2**31 - _BLOCK else tl.int64
 
 
-def places(size: Pair, kernel: Pair, stride: Pair, dilation: Pair, padding: Pair) -> Pair:
+def output_size(size: Pair, kernel: Pair, stride: Pair, dilation: Pair, padding: Pair) -> Pair:
     """Height and width of a convolution's output."""
     high, wide = (
         (n + 2 * p - d * (k - 1) - 1) // s + 1
@@ -158,7 +158,7 @@ def places(size: Pair, kernel: Pair, stride: Pair, dilation: Pair, padding: Pair
     return high, wide
 
 
-def masked(x: torch.Tensor, address: torch.Tensor, offset: int, p: float) -> torch.Tensor:
+def apply_dropout(x: torch.Tensor, address: torch.Tensor, offset: int, p: float) -> torch.Tensor:
     """x without the units that this address drops, the others scaled up; `dropout.masked` says how."""
     x = x.contiguous()
     out = torch.empty_like(x)
@@ -173,8 +173,8 @@ def peaks_and_squares(end: torch.Tensor, start: torch.Tensor | None) -> tuple[to
     blocks = triton.cdiv(n, _BLOCK)
     out, squares = end.new_empty(clients, blocks), end.new_empty(clients, blocks)
     row = 0 if start is None or not start.stride(0) else n
-    begun = end if start is None else _rows(start)
-    _peak[(blocks, clients)](end.contiguous(), begun, out, squares, n, row, blocks, start is not None, _BLOCK)
+    start_rows = end if start is None else _rows(start)
+    _peak[(blocks, clients)](end.contiguous(), start_rows, out, squares, n, row, blocks, start is not None, _BLOCK)
     return out.amax(1), squares.double().sum(1)
 
 
@@ -182,11 +182,11 @@ def add_exactly(total: torch.Tensor, end: torch.Tensor, start: torch.Tensor | No
     """total += sum over clients of rint(float64(end - start) factor); clients of factor 0 count as nothing."""
     n = math.prod(end.shape[1:])
     row = 0 if start is None or not start.stride(0) else n
-    begun = end if start is None else _rows(start)
+    start_rows = end if start is None else _rows(start)
     grid = (triton.cdiv(n, _BLOCK),)
     # Without fusion: the product must be rounded before it is added to anything.
     _sum[grid](
-        end.contiguous(), begun, factor, total, n, row, len(end), start is not None, _BLOCK, enable_fp_fusion=False
+        end.contiguous(), start_rows, factor, total, n, row, len(end), start is not None, _BLOCK, enable_fp_fusion=False
     )
 
 

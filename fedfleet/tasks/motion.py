@@ -10,7 +10,7 @@ from fedfleet.core.limits import Count, Natural, Width
 from fedfleet.tasks.data_files import Source, data_from
 from fedfleet.tasks.narrow_models import units
 from fedfleet.tasks.readers import realworld, wearables
-from fedfleet.tasks.synthetic import made_up
+from fedfleet.tasks.synthetic import synthetic_data
 from fedfleet.tasks.task import Net, TaskRecipe, fit_task
 
 WISDM = Source("WISDM", ("wisdm51/windows200x3.npz",), lambda path, samples: wearables.read_wisdm(path))
@@ -42,19 +42,21 @@ def _windows(hidden: int) -> Net:
 
 def har_cnn(*, hidden: Width = 128, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """Two convolutions along time on WISDM's watch windows where they are, else on those of phone and watch."""
-    load = data_from((WISDM, PHONE_WATCH), made_up("har", (3, 200), 6, 51), samples=samples, synthetic=synthetic)
+    load = data_from((WISDM, PHONE_WATCH), synthetic_data("har", (3, 200), 6, 51), samples=samples, synthetic=synthetic)
     return fit_task("har_cnn", load, _windows(hidden))
 
 
 def wisdm_cnn(*, hidden: Width = 128, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """Two convolutions along time on WISDM's watch windows [3, 200]: six activities, 51 users."""
-    load = data_from((WISDM,), made_up("wisdm", (3, 200), 6, 51), samples=samples, synthetic=synthetic)
+    load = data_from((WISDM,), synthetic_data("wisdm", (3, 200), 6, 51), samples=samples, synthetic=synthetic)
     return fit_task("wisdm_cnn", load, _windows(hidden))
 
 
 def phone_watch_cnn(*, hidden: Width = 128, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """Two convolutions along time on windows [6, 128] of the phone and the watch of 23 users: five activities."""
-    load = data_from((PHONE_WATCH,), made_up("phone_watch", (6, 128), 5, 23), samples=samples, synthetic=synthetic)
+    load = data_from(
+        (PHONE_WATCH,), synthetic_data("phone_watch", (6, 128), 5, 23), samples=samples, synthetic=synthetic
+    )
     return fit_task("phone_watch_cnn", load, _windows(hidden))
 
 
@@ -71,7 +73,7 @@ def harbox_mlp(
 
         return perceptron(int(np.prod(shape)), [units(hidden, scale)], classes)
 
-    load = data_from((HARBOX,), made_up("harbox", (9, 100), 5, 121), samples=samples, synthetic=synthetic)
+    load = data_from((HARBOX,), synthetic_data("harbox", (9, 100), 5, 121), samples=samples, synthetic=synthetic)
     return fit_task("harbox_mlp", load, net, test_users=test_users)
 
 
@@ -79,7 +81,7 @@ def harbox_cnn(
     *, hidden: Width = 128, test_users: Natural = 21, samples: Count | None = None, synthetic: bool = False
 ) -> TaskRecipe:
     """Two convolutions along time on HARBox's windows [9, 100]; otherwise as harbox_mlp."""
-    load = data_from((HARBOX,), made_up("harbox", (9, 100), 5, 121), samples=samples, synthetic=synthetic)
+    load = data_from((HARBOX,), synthetic_data("harbox", (9, 100), 5, 121), samples=samples, synthetic=synthetic)
     return fit_task("harbox_cnn", load, _windows(hidden), test_users=test_users)
 
 
@@ -91,5 +93,5 @@ def realworld_cnn(
     As ShuffleFL has it: each of 15 people becomes three users by Dirichlet(0.5) draws per placement; nine of the 45 are the
     central test. `test_users` 0 holds out a fifth of all samples instead.
     """
-    load = data_from((REALWORLD,), made_up("realworld", (6, 100), 8, 45), samples=samples, synthetic=synthetic)
+    load = data_from((REALWORLD,), synthetic_data("realworld", (6, 100), 8, 45), samples=samples, synthetic=synthetic)
     return fit_task("realworld_cnn", load, _windows(hidden), test_users=test_users)

@@ -17,7 +17,7 @@ from fedfleet.core.parts import Task
 from fedfleet.core.records import Ints
 
 _STATISTICS = ("running_mean", "running_var")
-_KEPT_TWICE = 2.0  # what a layer puts out, and what the function behind it makes of that
+_ACTIVATION_COPIES = 2.0  # what a layer puts out, and what the function behind it makes of that
 
 
 def units(n: int, scale: float, multiple: int = 1) -> int:
@@ -55,7 +55,7 @@ def shape_at(task: Task, width: float) -> ModelShape:
             )
         sizes = zip(full[name], value.shape, blocks.get(name) or (1,) * value.ndim, strict=True)
         places[name] = tuple(_leading(whole_axis, axis, cut) for whole_axis, axis, cut in sizes)
-    work, activations = _traced(module, task.dataset.x[:1])
+    work, activations = _trace_work(module, task.dataset.x[:1])
     return ModelShape(places, {n: work.get(n, 0.0) for n in full}, activations)
 
 
@@ -70,33 +70,33 @@ def _blocks(module: Any) -> dict[str, tuple[int, ...]]:
 
     from fedfleet.tasks.nets.attention import Attention
 
-    found: dict[str, tuple[int, ...]] = {}
+    result: dict[str, tuple[int, ...]] = {}
     for path, leaf in module.named_modules():
         if isinstance(leaf, nn.LSTM):
-            found |= {f"{path}.{n}".lstrip("."): (4,) + (1,) * (p.dim() - 1) for n, p in leaf.named_parameters()}
+            result |= {f"{path}.{n}".lstrip("."): (4,) + (1,) * (p.dim() - 1) for n, p in leaf.named_parameters()}
         elif isinstance(leaf, Attention):
-            found |= {f"{path}.qkv.weight": (3 * leaf.heads, 1), f"{path}.qkv.bias": (3 * leaf.heads,)}
-            found[f"{path}.out.weight"] = (1, leaf.heads)
-    return found
+            result |= {f"{path}.qkv.weight": (3 * leaf.heads, 1), f"{path}.qkv.bias": (3 * leaf.heads,)}
+            result[f"{path}.out.weight"] = (1, leaf.heads)
+    return result
 
 
-def _traced(module: Any, x: Any) -> tuple[Mapping[str, float], float]:
+def _trace_work(module: Any, x: Any) -> tuple[Mapping[str, float], float]:
     """Multiply-adds by leaf, and numbers kept, of one sample's pass. Products of activations with each other are not counted."""
     import torch
 
     work: defaultdict[str, float] = defaultdict(float)
-    kept: list[int] = []
+    sizes: list[int] = []
 
-    def seen(leaf: Any, given: Any, out: Any, path: str) -> None:
-        del given
+    def record_leaf(leaf: Any, inputs: Any, out: Any, path: str) -> None:
+        del inputs
         out = out[0] if isinstance(out, tuple) else out
         if isinstance(out, torch.Tensor):
-            kept.append(out.numel())
+            sizes.append(out.numel())
             for name, count in _multiply_adds(leaf, out).items():
                 work[f"{path}.{name}".lstrip(".")] += count
 
     hooks = [
-        leaf.register_forward_hook(partial(seen, path=path))
+        leaf.register_forward_hook(partial(record_leaf, path=path))
         for path, leaf in module.named_modules()
         if next(leaf.parameters(recurse=False), None) is not None
     ]
@@ -104,7 +104,7 @@ def _traced(module: Any, x: Any) -> tuple[Mapping[str, float], float]:
         module.eval()(torch.from_numpy(np.array(x)))
     for hook in hooks:
         hook.remove()
-    return work, _KEPT_TWICE * sum(kept)
+    return work, _ACTIVATION_COPIES * sum(sizes)
 
 
 def _multiply_adds(leaf: Any, out: Any) -> dict[str, float]:

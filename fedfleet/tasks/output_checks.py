@@ -10,25 +10,25 @@ import numpy as np
 import torch
 from torch.func import functional_call
 
-from fedfleet.core.errors import BadInput, blaming
+from fedfleet.core.errors import BadInput, error_context
 from fedfleet.core.parts import Loss, Task
 from fedfleet.core.records import Ints
 from fedfleet.core.trees import Array, Tree
 
-_TOGETHER = 2048
-_TRIED = 3
+_BATCH = 2048
+_SAMPLES = 3
 
 
 def outputs_of(task: Task, params: Tree, rows: Ints) -> Array:
     """What the model answers to these rows of the dataset, [rows, outputs]; in one thread, so that it is the same every time."""
     module = task.build().eval()
-    known = {n: torch.from_numpy(np.array(v)) for n, v in params.items()}
-    found: list[Array] = []
+    tensors = {n: torch.from_numpy(np.array(v)) for n, v in params.items()}
+    outputs: list[Array] = []
     with torch.no_grad(), _one_thread():
-        for a in range(0, len(rows), _TOGETHER):
-            x = torch.from_numpy(task.dataset.x[rows[a : a + _TOGETHER]])
-            found.append(functional_call(module, known, (x,)).numpy())
-    return np.concatenate(found) if found else np.zeros((0, task.dataset.classes), np.float32)
+        for a in range(0, len(rows), _BATCH):
+            x = torch.from_numpy(task.dataset.x[rows[a : a + _BATCH]])
+            outputs.append(functional_call(module, tensors, (x,)).numpy())
+    return np.concatenate(outputs) if outputs else np.zeros((0, task.dataset.classes), np.float32)
 
 
 @contextmanager
@@ -48,23 +48,23 @@ def module_of(task: Task, params: Tree) -> torch.nn.Module:
     return module.eval()
 
 
-def tried_loss(function: Callable[[Any, Any], Any], task: Task) -> Loss:
+def check_loss(function: Callable[[Any, Any], Any], task: Task) -> Loss:
     """A loss function of the person's own: whether it gives one value per sample or one for all is seen by trying it."""
     if not callable(function):
         raise BadInput(f"loss: {function!r} is not a function; give one that takes (outputs, labels)")
     if isinstance(function, type) and issubclass(function, torch.nn.Module):
         raise BadInput(f"loss is the class {function.__name__}; give an instance, loss={function.__name__}()")
-    data, n = task.dataset, min(_TRIED, len(task.dataset.y))
+    data, n = task.dataset, min(_SAMPLES, len(task.dataset.y))
     module = task.build().eval()
-    with blaming("your loss function, tried on the first samples,"):
+    with error_context("your loss function, tried on the first samples,"):
         outputs = module(torch.from_numpy(data.x[:n]))
-        found = function(outputs, torch.from_numpy(data.y[:n]))
-    shape = tuple(found.shape) if isinstance(found, torch.Tensor) else None
+        value = function(outputs, torch.from_numpy(data.y[:n]))
+    shape = tuple(value.shape) if isinstance(value, torch.Tensor) else None
     if shape not in ((), (n,)):
-        said = type(found).__name__ if shape is None else f"a tensor of shape {shape}"
+        shape_text = type(value).__name__ if shape is None else f"a tensor of shape {shape}"
         raise BadInput(
-            f"loss: it gave {said} for {n} samples; return a tensor with one value per sample, or their mean"
+            f"loss: it gave {shape_text} for {n} samples; return a tensor with one value per sample, or their mean"
         )
-    if not found.requires_grad:
+    if not value.requires_grad:
         raise BadInput("loss: its value does not depend on the outputs, so that nothing can be learnt from it")
     return Loss(function, joint=shape == ())

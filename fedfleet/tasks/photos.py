@@ -11,7 +11,7 @@ from fedfleet.tasks.data_files import Source, data_from
 from fedfleet.tasks.narrow_models import units
 from fedfleet.tasks.readers import folders, leaf
 from fedfleet.tasks.readers.cifar import read_cifar
-from fedfleet.tasks.synthetic import made_up
+from fedfleet.tasks.synthetic import synthetic_data
 from fedfleet.tasks.task import TaskRecipe, fit_task
 
 CIFAR_SHAPE = (3, 32, 32)
@@ -32,7 +32,7 @@ def cifar_cnn(*, samples: Count | None = None, synthetic: bool = False) -> TaskR
 
         return CifarCnn(shape, classes, scale=scale)
 
-    load = data_from((CIFAR,), made_up("cifar", CIFAR_SHAPE, 10), samples=samples, synthetic=synthetic)
+    load = data_from((CIFAR,), synthetic_data("cifar", CIFAR_SHAPE, 10), samples=samples, synthetic=synthetic)
     return fit_task("cifar_cnn", load, net)
 
 
@@ -44,7 +44,7 @@ def resnet18_gn(*, samples: Count | None = None, synthetic: bool = False) -> Tas
 
         return ResNet18(shape[0], classes, scale=scale)
 
-    load = data_from((CIFAR,), made_up("cifar", CIFAR_SHAPE, 10), samples=samples, synthetic=synthetic)
+    load = data_from((CIFAR,), synthetic_data("cifar", CIFAR_SHAPE, 10), samples=samples, synthetic=synthetic)
     return fit_task("resnet18_gn", load, net)
 
 
@@ -53,7 +53,7 @@ def vit_tiny(
     samples: Count | None = None, synthetic: bool = False,
 ) -> TaskRecipe:  # fmt: skip
     """A small vision transformer on CIFAR-10: 64 patches of 4x4, a class token, six layers of width 192, three heads."""
-    load = data_from((CIFAR,), made_up("cifar", CIFAR_SHAPE, 10), samples=samples, synthetic=synthetic)
+    load = data_from((CIFAR,), synthetic_data("cifar", CIFAR_SHAPE, 10), samples=samples, synthetic=synthetic)
     return fit_task("vit_tiny", load, partial(transformer, width=width, depth=depth, heads=heads), backbone=backbone)
 
 
@@ -69,7 +69,7 @@ def celeba_cnn(*, hidden: Width = 256, samples: Count | None = None, synthetic: 
         return TwoConvNet(shape, hidden, classes, scale=scale)
 
     shape = (3, leaf.CELEBA_SIDE, leaf.CELEBA_SIDE)
-    load = data_from((CELEBA,), made_up("celeba", shape, 2), samples=samples, synthetic=synthetic)
+    load = data_from((CELEBA,), synthetic_data("celeba", shape, 2), samples=samples, synthetic=synthetic)
     return fit_task("celeba_cnn", load, net)
 
 
@@ -82,7 +82,7 @@ def openimage_vit(
     """
     check_side(side)
     source = Source("OpenImage", folders.places("openimage"), partial(folders.read_folder, side=side, channels=3))
-    load = data_from((source,), made_up("openimage", (3, side, side), 596), samples=samples, synthetic=synthetic)
+    load = data_from((source,), synthetic_data("openimage", (3, side, side), 596), samples=samples, synthetic=synthetic)
     return fit_task("openimage_vit", load, transformer, backbone=backbone)
 
 

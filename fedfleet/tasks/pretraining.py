@@ -16,15 +16,21 @@ from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
 from fedfleet.core.trees import Tree
-from fedfleet.tasks.prompts import head_of
+from fedfleet.tasks.prompts import head_path
 from fedfleet.tasks.task import first_parameters, hold_out
 
 _BATCH, _RATE, _DECAY = 128, 2e-3, 0.05
-_JUDGED = 1024
+_EVAL_BATCH = 1024
 
 
 def pretrain(
-    task: Task, data: Dataset, *, epochs: int, seed: int, device: str, told: Callable[[int, float], None] | None = None
+    task: Task,
+    data: Dataset,
+    *,
+    epochs: int,
+    seed: int,
+    device: str,
+    on_epoch: Callable[[int, float], None] | None = None,
 ) -> tuple[Tree, float]:
     """The weights of the task's model after these epochs on these data, and how many of a held-out fifth it gets right.
 
@@ -32,14 +38,14 @@ def pretrain(
     that a task with others begins with a fresh one.
     """
     _check_shapes(task, data)
-    head = head_of(task)
+    head = head_path(task)
     build = lambda: _with_head(task.build(), head, data.classes)  # noqa: E731
     module = build()
     first = first_parameters(build, seed)
     module.load_state_dict({n: torch.from_numpy(v) for n, v in first.items()})
     module.to(device).train()
-    held = hold_out(data, seed, 0)
-    rows = np.setdiff1d(np.arange(len(data.y)), held)
+    test_rows = hold_out(data, seed, 0)
+    rows = np.setdiff1d(np.arange(len(data.y)), test_rows)
     x, y = torch.from_numpy(data.x), torch.from_numpy(data.y)
     optimiser = torch.optim.AdamW(module.parameters(), lr=_RATE, weight_decay=_DECAY)
     steps = epochs * -(-len(rows) // _BATCH)
@@ -47,16 +53,16 @@ def pretrain(
     for epoch in range(epochs):
         for batch in np.array_split(stream(seed, "pretrain", epoch).permutation(rows), -(-len(rows) // _BATCH)):
             for group in optimiser.param_groups:
-                group["lr"] = _RATE * _share(done, steps)
-            at = torch.from_numpy(batch)
+                group["lr"] = _RATE * _rate_factor(done, steps)
+            indices = torch.from_numpy(batch)
             optimiser.zero_grad()
-            nn.functional.cross_entropy(module(x[at].to(device)), y[at].to(device)).backward()
+            nn.functional.cross_entropy(module(x[indices].to(device)), y[indices].to(device)).backward()
             optimiser.step()
             done += 1
-        if told is not None:
-            told(epoch + 1, _accuracy(module, x, y, held, device))
+        if on_epoch is not None:
+            on_epoch(epoch + 1, _accuracy(module, x, y, test_rows, device))
     tree = {n: v.detach().cpu().numpy().copy() for n, v in module.state_dict().items()}
-    return tree, _accuracy(module, x, y, held, device)
+    return tree, _accuracy(module, x, y, test_rows, device)
 
 
 def common_rows(a: Dataset, b: Dataset) -> int:
@@ -67,34 +73,35 @@ def common_rows(a: Dataset, b: Dataset) -> int:
     return sum(row.tobytes() in known for row in b.x)
 
 
-def _share(done: int, steps: int) -> float:
-    rising = max(1, steps // 10)
-    if done < rising:
-        return (done + 1) / rising
-    return 0.5 * (1 + math.cos(math.pi * (done - rising) / max(1, steps - rising)))
+def _rate_factor(done: int, steps: int) -> float:
+    warmup = max(1, steps // 10)
+    if done < warmup:
+        return (done + 1) / warmup
+    return 0.5 * (1 + math.cos(math.pi * (done - warmup) / max(1, steps - warmup)))
 
 
 def _with_head(module: Any, path: str, classes: int) -> Any:
-    found = copy.deepcopy(module)
-    old: Any = found.get_submodule(path)
+    changed = copy.deepcopy(module)
+    old: Any = changed.get_submodule(path)
     parent, _, last = path.rpartition(".")
-    setattr(found.get_submodule(parent), last, nn.Linear(old.in_features, classes))
-    return found
+    setattr(changed.get_submodule(parent), last, nn.Linear(old.in_features, classes))
+    return changed
 
 
 def _accuracy(module: Any, x: torch.Tensor, y: torch.Tensor, rows: Ints, device: str) -> float:
     module.eval()
     right = 0
     with torch.no_grad():
-        for part in torch.from_numpy(rows).split(_JUDGED):
+        for part in torch.from_numpy(rows).split(_EVAL_BATCH):
             right += int((module(x[part].to(device)).argmax(1).cpu() == y[part]).sum())
     module.train()
     return right / max(len(rows), 1)
 
 
 def _check_shapes(task: Task, data: Dataset) -> None:
-    mine, theirs = task.dataset.x.shape[1:], data.x.shape[1:]
-    if mine != theirs:
+    task_shape, data_shape = task.dataset.x.shape[1:], data.x.shape[1:]
+    if task_shape != data_shape:
         raise BadInput(
-            f"--on: its samples have shape {theirs}, and {task.name} takes {mine}; choose data of that shape, or leave --on out"
+            f"--on: its samples have shape {data_shape}, and {task.name} takes {task_shape}; choose data of "
+            f"that shape, or leave --on out"
         )

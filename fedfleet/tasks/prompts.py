@@ -14,7 +14,7 @@ from fedfleet.core.parts import Task
 from fedfleet.core.passes import Names
 from fedfleet.core.trees import Tree
 from fedfleet.tasks.nets.attention import Vit
-from fedfleet.tasks.task import DRAWING, build_cheaply, first_parameters
+from fedfleet.tasks.task import INIT_LOCK, build_cheaply, first_parameters
 
 _WRAPPED = "net."  # what a bordered model calls the model inside
 
@@ -29,10 +29,10 @@ class Border(nn.Module):
         super().__init__()
         self.inner = tuple(n - 2 * self._edge(n, share) for n in shape[1:])
         self.edges = tuple(self._edge(n, share) for n in shape[1:])
-        whole, hole = 1, 1
+        whole, inner_size = 1, 1
         for n, left in zip(shape[1:], self.inner, strict=True):
-            whole, hole = whole * n, hole * left
-        self.table = nn.Parameter(torch.zeros(shape[0], whole - hole))  # a backbone begins as it is
+            whole, inner_size = whole * n, inner_size * left
+        self.table = nn.Parameter(torch.zeros(shape[0], whole - inner_size))  # a backbone begins as it is
 
     @staticmethod
     def _edge(n: int, share: float) -> int:
@@ -51,7 +51,7 @@ class Border(nn.Module):
         return x + torch.cat([above, middle, below], 1)
 
 
-class Bordered(nn.Module):
+class BorderedModel(nn.Module):
     """A model behind a border."""
 
     def __init__(self, border: Border, net: nn.Module) -> None:
@@ -62,59 +62,59 @@ class Bordered(nn.Module):
         return self.net(self.border(x))
 
 
-def prompted(task: Task, length: int, share: float) -> Task:
+def add_prompts(task: Task, length: int, share: float) -> Task:
     """The task with prompts: `length` tokens for each layer of a transformer, a border of this share of the side for others."""
     shape, inner = tuple(task.dataset.x.shape[1:]), task
     if isinstance(build_cheaply(task.build), Vit):
-        return _with(task, lambda module: _tokens(module, length), lambda tree: tree)
+        return _change_model(task, lambda module: _set_prompts(module, length), lambda tree: tree)
     if task.dataset.x.dtype.kind != "f" or len(shape) not in (2, 3) or min(shape[1:]) < 3:
         raise BadInput(
             f"{inner.name}: prompts go into a vision transformer, or around pictures and windows of 3 or more points, and this "
             f"model takes {task.dataset.x.dtype} of shape {shape}; use a task on pictures, or another algorithm"
         )
-    return _with(
+    return _change_model(
         task,
-        lambda module: Bordered(Border(shape, share), module),
+        lambda module: BorderedModel(Border(shape, share), module),
         lambda tree: {f"{_WRAPPED}{n}": v for n, v in tree.items()},
     )
 
 
-def _with(task: Task, change: Callable[[Any], Any], renamed: Callable[[Tree], Tree]) -> Task:
+def _change_model(task: Task, change: Callable[[Any], Any], rename: Callable[[Tree], Tree]) -> Task:
     """The task whose model is changed so; what it had before begins as before."""
     inner = task
 
     def build() -> Any:
-        with DRAWING:
+        with INIT_LOCK:
             return change(inner.build())
 
     def init(seed: int) -> Tree:
-        return {**first_parameters(build, seed), **renamed(inner.init(seed))}
+        return {**first_parameters(build, seed), **rename(inner.init(seed))}
 
-    return replace(task, build=build, init=init, frozen=renamed(task.frozen), narrow=None)
+    return replace(task, build=build, init=init, frozen=rename(task.frozen), narrow=None)
 
 
-def _tokens(module: Vit, length: int) -> Vit:
-    module.prompt(length)
+def _set_prompts(module: Vit, length: int) -> Vit:
+    module.set_prompts(length)
     return module
 
 
 def fast_weights(task: Task) -> Names:
     """Which names of a prompted model BiasPrompt trains and sends: biases, prompts, and the head."""
-    head = head_of(task)
+    head = head_path(task)
 
-    def fast(name: str) -> bool:
+    def is_fast(name: str) -> bool:
         return "bias" in name or name.startswith((f"{head}.", "prompts.", "border."))
 
-    return fast
+    return is_fast
 
 
-def head_of(task: Task) -> str:
+def head_path(task: Task) -> str:
     """Where the head of a task's model is: the layer of that name, else the last linear layer."""
     paths = {path: leaf for path, leaf in build_cheaply(task.build).named_modules() if isinstance(leaf, nn.Linear)}
-    named = [path for path in paths if path.rpartition(".")[2] == "head"]
+    heads = [path for path in paths if path.rpartition(".")[2] == "head"]
     if not paths:
         raise BadInput(
             f"{task.name}: its model has no linear layer that could be its head; call its last layer `head`, or use another "
             "algorithm"
         )
-    return (named or list(paths))[-1]
+    return (heads or list(paths))[-1]

@@ -10,12 +10,12 @@ import numpy as np
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Depth, Width
 from fedfleet.core.parts import Dataset
-from fedfleet.tasks.data_files import Source, arrays, data_from, numbered, pixels
+from fedfleet.tasks.data_files import Source, arrays, data_from, number_names, pixels
 from fedfleet.tasks.narrow_models import units
 from fedfleet.tasks.readers import leaf
 from fedfleet.tasks.readers.idx import read_digits
 from fedfleet.tasks.readers.omniglot import read_omniglot
-from fedfleet.tasks.synthetic import made_up
+from fedfleet.tasks.synthetic import synthetic_data
 from fedfleet.tasks.task import Net, TaskRecipe, fit_task
 
 SHAPE = (1, 28, 28)
@@ -30,7 +30,7 @@ _NODE = (
 def _read_chars74k(path: Path, samples: int | None) -> Dataset:
     del samples
     x, y, user = arrays(path, "x", "y", "user")
-    return Dataset(pixels(x)[:, None], y.astype(np.int64), 62, numbered(user))
+    return Dataset(pixels(x)[:, None], y.astype(np.int64), 62, number_names(user))
 
 
 FEMNIST = Source("LEAF's FEMNIST", leaf.places("femnist"), leaf.read_femnist)
@@ -83,13 +83,13 @@ def femnist_cnn(*, hidden: Width = 1024, samples: Count | None = None, synthetic
 
     LEAF's FEMNIST where it is there, else the 55 writers of Chars74K.
     """
-    load = data_from((FEMNIST, CHARS74K), made_up("femnist", SHAPE, 62), samples=samples, synthetic=synthetic)
+    load = data_from((FEMNIST, CHARS74K), synthetic_data("femnist", SHAPE, 62), samples=samples, synthetic=synthetic)
     return fit_task("femnist_cnn", load, _two_convolutions(hidden))
 
 
 def chars74k_cnn(*, hidden: Width = 1024, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """Two convolutions on Chars74K's handwriting: 62 classes, 55 writers, one image per class and writer."""
-    load = data_from((CHARS74K,), made_up("chars74k", SHAPE, 62, 55), samples=samples, synthetic=synthetic)
+    load = data_from((CHARS74K,), synthetic_data("chars74k", SHAPE, 62, 55), samples=samples, synthetic=synthetic)
     return fit_task("chars74k_cnn", load, _two_convolutions(hidden))
 
 
@@ -101,7 +101,7 @@ def chars74k_vit(
 
     `backbone` is a file of pretrained weights, for example of `fedfleet pretrain chars74k_vit --on omniglot_cnn`; "": none.
     """
-    load = data_from((CHARS74K,), made_up("chars74k", SHAPE, 62, 55), samples=samples, synthetic=synthetic)
+    load = data_from((CHARS74K,), synthetic_data("chars74k", SHAPE, 62, 55), samples=samples, synthetic=synthetic)
     net = transformer(patch=4, width=width, depth=depth, heads=heads)
     return fit_task("chars74k_vit", load, net, backbone=backbone)
 
@@ -114,13 +114,13 @@ def omniglot_cnn(*, hidden: Width = 128, samples: Count | None = None, synthetic
 
         return PoolingCnn(shape, (32, 64, 64), hidden, classes, scale=scale)
 
-    load = data_from((OMNIGLOT,), made_up("omniglot", SHAPE, 242, 20), samples=samples, synthetic=synthetic)
+    load = data_from((OMNIGLOT,), synthetic_data("omniglot", SHAPE, 242, 20), samples=samples, synthetic=synthetic)
     return fit_task("omniglot_cnn", load, net)
 
 
 def mlp(*, hidden: Width = 200, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """A perceptron 784-200-200-10 (199,210 parameters) on MNIST where it is there, else on Fashion-MNIST."""
-    load = data_from((MNIST, FASHION), made_up("mnist", SHAPE, 10), samples=samples, synthetic=synthetic)
+    load = data_from((MNIST, FASHION), synthetic_data("mnist", SHAPE, 10), samples=samples, synthetic=synthetic)
     return fit_task("mlp", load, _perceptron(hidden))
 
 
@@ -133,23 +133,23 @@ def logreg(*, samples: Count | None = None, synthetic: bool = False) -> TaskReci
         del scale  # it has no hidden units
         return logistic_regression(int(np.prod(shape)), classes)
 
-    load = data_from((MNIST, FASHION), made_up("mnist", SHAPE, 10), samples=samples, synthetic=synthetic)
+    load = data_from((MNIST, FASHION), synthetic_data("mnist", SHAPE, 10), samples=samples, synthetic=synthetic)
     return fit_task("logreg", load, net)
 
 
 def mnist_mlp(*, hidden: Width = 200, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """A perceptron 784-200-200-10 on MNIST's digits."""
-    load = data_from((MNIST,), made_up("mnist", SHAPE, 10), samples=samples, synthetic=synthetic)
+    load = data_from((MNIST,), synthetic_data("mnist", SHAPE, 10), samples=samples, synthetic=synthetic)
     return fit_task("mnist_mlp", load, _perceptron(hidden))
 
 
 def fashion_mlp(*, hidden: Width = 200, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """A perceptron 784-200-200-10 on Fashion-MNIST's clothes."""
-    load = data_from((FASHION,), made_up("fashion", SHAPE, 10), samples=samples, synthetic=synthetic)
+    load = data_from((FASHION,), synthetic_data("fashion", SHAPE, 10), samples=samples, synthetic=synthetic)
     return fit_task("fashion_mlp", load, _perceptron(hidden))
 
 
 def fashion_cnn(*, hidden: Width = 512, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """The FedAvg paper's MNIST network (1,663,370 parameters) on Fashion-MNIST's clothes."""
-    load = data_from((FASHION,), made_up("fashion", SHAPE, 10), samples=samples, synthetic=synthetic)
+    load = data_from((FASHION,), synthetic_data("fashion", SHAPE, 10), samples=samples, synthetic=synthetic)
     return fit_task("fashion_cnn", load, _two_convolutions(hidden))

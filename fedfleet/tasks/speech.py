@@ -7,7 +7,7 @@ from typing import Any
 from fedfleet.core.limits import Count
 from fedfleet.tasks.data_files import Source, data_from
 from fedfleet.tasks.readers import wav
-from fedfleet.tasks.synthetic import made_up
+from fedfleet.tasks.synthetic import synthetic_data
 from fedfleet.tasks.task import TaskRecipe, fit_task
 
 SHAPE = (1, wav.FRAMES, wav.BANDS)
@@ -30,11 +30,13 @@ def kws_cnn(*, samples: Count | None = None, synthetic: bool = False) -> TaskRec
 
     All words of Speech Commands from its WAV folders where they are, else the prepared twelve classes.
     """
-    load = data_from((COMMANDS, SPECTROGRAMS), made_up("speech", SHAPE, 12), samples=samples, synthetic=synthetic)
+    load = data_from(
+        (COMMANDS, SPECTROGRAMS), synthetic_data("speech", SHAPE, 12), samples=samples, synthetic=synthetic
+    )
     return fit_task("kws_cnn", load, _net)
 
 
 def speech_cnn(*, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """Three convolutions on the prepared twelve classes of Speech Commands, 239 speakers."""
-    load = data_from((SPECTROGRAMS,), made_up("speech", SHAPE, 12, 239), samples=samples, synthetic=synthetic)
+    load = data_from((SPECTROGRAMS,), synthetic_data("speech", SHAPE, 12, 239), samples=samples, synthetic=synthetic)
     return fit_task("speech_cnn", load, _net)

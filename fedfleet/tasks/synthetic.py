@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedfleet.core.memory_limit import check_room
+from fedfleet.core.memory_limit import check_memory
 from fedfleet.core.parts import Dataset
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
@@ -19,18 +19,20 @@ OWNER_STYLE = 0.5  # how strongly the owner shows in a sample; the class counts 
 SUCCESSORS = (0.6, 0.25, 0.1)  # how likely a character's favourite successors are; the rest is anything
 
 
-def made_up(name: str, shape: tuple[int, ...], classes: int, owners: int = 100) -> Callable[[int | None], Dataset]:
+def synthetic_data(
+    name: str, shape: tuple[int, ...], classes: int, owners: int = 100
+) -> Callable[[int | None], Dataset]:
     """Samples = a smooth pattern of their class + a fainter one of their owner + noise; classes and owners are balanced."""
 
     def make(samples: int | None) -> Dataset:
         n = samples or min(SAMPLES, MOST_NUMBERS // math.prod(shape))
-        check_room(
+        check_memory(
             12.0 * (n + classes + min(owners, n)) * math.prod(shape),
             f"task: {n} samples of {shape}",
             "use fewer or smaller ones",
         )
         rng = stream(0, f"synthetic/{name}")
-        y, owner = _balanced(rng, n, classes), _balanced(rng, n, min(owners, n))
+        y, owner = _balanced_labels(rng, n, classes), _balanced_labels(rng, n, min(owners, n))
         means, styles = _patterns(rng, classes, shape), _patterns(rng, min(owners, n), shape)
         x = rng.standard_normal((n, *shape), dtype=np.float32)
         x += means[y]
@@ -40,12 +42,12 @@ def made_up(name: str, shape: tuple[int, ...], classes: int, owners: int = 100) 
     return make
 
 
-def made_up_text(name: str, length: int, symbols: int, owners: int = 100) -> Callable[[int | None], Dataset]:
+def synthetic_text(name: str, length: int, symbols: int, owners: int = 100) -> Callable[[int | None], Dataset]:
     """Sequences of symbols in which each symbol has favourite successors; the label is the symbol that comes next."""
 
     def make(samples: int | None) -> Dataset:
         n = samples or SAMPLES
-        check_room(20.0 * n * (length + 1), f"task.samples: {n} texts of {length} characters", "use fewer")
+        check_memory(20.0 * n * (length + 1), f"task.samples: {n} texts of {length} characters", "use fewer")
         rng = stream(0, f"synthetic/{name}")
         favourites = rng.integers(symbols, size=(symbols, len(SUCCESSORS)))
         text = np.empty((n, length + 1), np.int64)
@@ -55,13 +57,13 @@ def made_up_text(name: str, length: int, symbols: int, owners: int = 100) -> Cal
             anything = rng.integers(symbols, size=n)
             likely = favourites[text[:, t], np.minimum(choice, len(SUCCESSORS) - 1)]
             text[:, t + 1] = np.where(choice < len(SUCCESSORS), likely, anything)
-        owner = _balanced(rng, n, min(owners, n))
+        owner = _balanced_labels(rng, n, min(owners, n))
         return Dataset(text[:, :length].copy(), text[:, length].copy(), symbols, owner)
 
     return make
 
 
-def _balanced(rng: np.random.Generator, n: int, kinds: int) -> Ints:
+def _balanced_labels(rng: np.random.Generator, n: int, kinds: int) -> Ints:
     return rng.permutation(np.arange(n) % kinds)
 
 

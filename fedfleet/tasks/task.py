@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.memory_limit import check_room
+from fedfleet.core.memory_limit import check_memory
 from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import address, stream
@@ -36,7 +36,7 @@ TaskRecipe = Callable[[int], Task]
 Net = Callable[..., Any]
 HOLDOUT_SHARE = 0.2
 # PyTorch draws fresh weights from one generator of the process: runs side by side in threads must not draw from each other's.
-DRAWING = threading.RLock()
+INIT_LOCK = threading.RLock()
 MODEL_COPIES = 10  # at the server, on its way, in training, and as exact sums
 
 
@@ -57,37 +57,37 @@ def fit_task(
     def recipe(seed: int) -> Task:
         require_torch()
         dataset = load()
-        return fitted(seed, dataset, hold_out(dataset, seed, test_users))
+        return build_task(seed, dataset, hold_out(dataset, seed, test_users))
 
-    def on_others(seed: int, dataset: Dataset) -> Task:
+    def task_on_data(seed: int, dataset: Dataset) -> Task:
         require_torch()
-        return fitted(seed, dataset, np.zeros(0, np.int64))  # whoever brings data says itself what it is judged by
+        return build_task(seed, dataset, np.zeros(0, np.int64))  # whoever brings data says itself what it is judged by
 
-    def fitted(seed: int, dataset: Dataset, held: Ints) -> Task:
+    def build_task(seed: int, dataset: Dataset, test_rows: Ints) -> Task:
         shape, classes = dataset.x.shape[1:], dataset.classes
 
         def build() -> Any:
-            with DRAWING:
+            with INIT_LOCK:
                 return net(shape, classes)
 
         def narrow(scale: float) -> Any:
-            with DRAWING:
+            with INIT_LOCK:
                 return net(shape, classes, scale=scale)
 
         check_model(name, build)
-        learnt: Tree = {}
+        pretrained: Tree = {}
         if backbone:
             from fedfleet.tasks import backbones
 
-            learnt = backbones.backbone(backbone, name, first_parameters(build, seed))
+            pretrained = backbones.backbone(backbone, name, first_parameters(build, seed))
 
         def init(seed: int) -> Tree:
-            return {**first_parameters(build, seed), **{n: v.copy() for n, v in learnt.items()}}
+            return {**first_parameters(build, seed), **{n: v.copy() for n, v in pretrained.items()}}
 
         narrows = "scale" in inspect.signature(net).parameters
-        return Task(name, dataset, held, build, init, narrow=narrow if narrows else None)
+        return Task(name, dataset, test_rows, build, init, narrow=narrow if narrows else None)
 
-    return Recipe(recipe, getattr(load, "here", _always), on_others)
+    return Recipe(recipe, getattr(load, "here", _always), task_on_data)
 
 
 def _always() -> bool:
@@ -98,11 +98,11 @@ def check_model(name: str, build: Callable[[], Any]) -> None:
     """Refuse a model that this machine cannot train, before memory is taken: it is first built without any numbers."""
     try:
         nbytes = float(sum(v.numel() * v.element_size() for v in build_cheaply(build).state_dict().values()))
-    except RuntimeError as wrong:  # PyTorch's word for sizes that no 64-bit number can hold
-        if "overflow" not in str(wrong):
+    except RuntimeError as error:  # PyTorch's word for sizes that no 64-bit number can hold
+        if "overflow" not in str(error):
             raise
         nbytes = math.inf
-    check_room(MODEL_COPIES * nbytes, f"task: training {name}", "make the model smaller")
+    check_memory(MODEL_COPIES * nbytes, f"task: training {name}", "make the model smaller")
 
 
 def build_cheaply(build: Callable[[], Any]) -> Any:
@@ -114,8 +114,8 @@ def build_cheaply(build: Callable[[], Any]) -> Any:
             return build()
     except BadInput:
         raise
-    except Exception as wrong:
-        if "overflow" in str(wrong):
+    except Exception as error:
+        if "overflow" in str(error):
             raise
         return build()
 
@@ -140,7 +140,7 @@ def first_parameters(build: Callable[[], Any], seed: int) -> Tree:
     """The parameters and buffers of a fresh module, drawn from the seed alone."""
     import torch
 
-    with DRAWING, torch.random.fork_rng(devices=[]):
+    with INIT_LOCK, torch.random.fork_rng(devices=[]):
         torch.manual_seed(int.from_bytes(address(seed, "init")[:7], "little"))
         module = build()
     return {name: value.detach().cpu().numpy().copy() for name, value in module.state_dict().items()}

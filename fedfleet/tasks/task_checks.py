@@ -19,34 +19,34 @@ from fedfleet.tasks.task import build_cheaply, require_torch
 def checked_data(data: Any) -> Dataset:
     """The arrays as a dataset: (inputs, labels) or (inputs, labels, owners)."""
     if not isinstance(data, Sequence) or isinstance(data, str | bytes) or len(data) not in (2, 3):
-        got = f"{len(data)} things" if isinstance(data, list | tuple) else f"a {type(data).__name__}"
-        raise BadInput(f"data must be (inputs, labels) or (inputs, labels, owners), each an array; got {got}")
+        kind = f"{len(data)} things" if isinstance(data, list | tuple) else f"a {type(data).__name__}"
+        raise BadInput(f"data must be (inputs, labels) or (inputs, labels, owners), each an array; got {kind}")
     x = checked_inputs(data[0])
     y = checked_labels(data[1], len(x))
     return Dataset(x, y, int(y.max()) + 1, checked_owners(data[2], len(x)) if len(data) == 3 else None)
 
 
-def checked_inputs(given: Any) -> Array:
+def checked_inputs(values: Any) -> Array:
     """Inputs as float32, one row for each sample; all of them finite."""
-    x = _array(given, "inputs")
+    x = _array(values, "inputs")
     if x.dtype.kind not in "fiub" or x.ndim < 2 or not x.size:
         raise BadInput(
             f"data: the inputs are {x.dtype} of shape {x.shape}; give numbers with one row for each sample, such as (1000, 20)"
         )
     with np.errstate(over="ignore"):  # too large for float32 becomes infinite, and is named below
         x = x.astype(np.float32)
-    odd = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(1))
-    if len(odd):
+    bad_rows = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(1))
+    if len(bad_rows):
         raise BadInput(
-            f"data: {len(odd)} of {len(x)} inputs hold values that are not finite in float32 (NaN or infinite), the first of "
-            f"them in row {odd[0]}; fill or drop them"
+            f"data: {len(bad_rows)} of {len(x)} inputs hold values that are not finite in float32 (NaN or infinite), the first of "
+            f"them in row {bad_rows[0]}; fill or drop them"
         )
     return x
 
 
-def checked_labels(given: Any, samples: int) -> Ints:
+def checked_labels(values: Any, samples: int) -> Ints:
     """Labels as whole numbers from 0, one for each sample."""
-    y = _array(given, "labels")
+    y = _array(values, "labels")
     if y.ndim != 1:
         cure = "labels.argmax(1)" if y.ndim == 2 and y.shape[1] > 1 else "labels.ravel()"
         raise BadInput(
@@ -55,9 +55,9 @@ def checked_labels(given: Any, samples: int) -> Ints:
     if len(y) != samples:
         raise BadInput(f"data: {samples} inputs need as many labels, one each; got {len(y)}")
     if y.dtype.kind == "f" and np.isnan(y).any():
-        gone = np.flatnonzero(np.isnan(y))
+        nan_rows = np.flatnonzero(np.isnan(y))
         raise BadInput(
-            f"data: {len(gone)} of {samples} labels are NaN, the first of them in row {gone[0]}; drop these samples"
+            f"data: {len(nan_rows)} of {samples} labels are NaN, the first of them in row {nan_rows[0]}; drop these samples"
         )
     if y.dtype.kind not in "iu":
         raise BadInput(
@@ -70,9 +70,9 @@ def checked_labels(given: Any, samples: int) -> Ints:
     return y.astype(np.int64)
 
 
-def checked_owners(given: Any, samples: int) -> Ints:
+def checked_owners(values: Any, samples: int) -> Ints:
     """Who made each sample, as numbers 0, 1, .. in the order of the sorted names."""
-    owner = _array(given, "owners")
+    owner = _array(values, "owners")
     if owner.shape != (samples,):
         raise BadInput(f"data: {samples} inputs need as many owners, one each; got an array of shape {owner.shape}")
     if owner.dtype.kind == "f" and not np.isfinite(owner).all():
@@ -106,9 +106,9 @@ def _check_class(model: Any, name: str) -> None:
         inspect.signature(model).bind()
     except ValueError:  # nobody knows what it needs
         return
-    except TypeError as wrong:
+    except TypeError as error:
         raise BadInput(
-            f"model is the class {name}, which is no model without its arguments ({wrong}); give an instance, model={name}(..)"
+            f"model is the class {name}, which is no model without its arguments ({error}); give an instance, model={name}(..)"
         ) from None
 
 
@@ -121,8 +121,8 @@ def check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool = True
 
     try:
         module = build()
-    except Exception as wrong:
-        raise BadInput(f"model: the function that makes it fails: {_said(wrong)}") from None
+    except Exception as error:
+        raise BadInput(f"model: the function that makes it fails: {_error_line(error)}") from None
     if not isinstance(module, torch.nn.Module):
         raise BadInput(f"model: the function that makes it gives a {type(module).__name__}, not a PyTorch module")
     if isinstance(module, torch.jit.ScriptModule):
@@ -134,9 +134,9 @@ def check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool = True
     try:
         with torch.no_grad():
             out = module.eval()(torch.from_numpy(dataset.x[:2]))
-    except Exception as wrong:
+    except Exception as error:
         raise BadInput(
-            f"model: it cannot take inputs of shape (samples, {', '.join(map(str, shape))}): {_said(wrong)}; "
+            f"model: it cannot take inputs of shape (samples, {', '.join(map(str, shape))}): {_error_line(error)}; "
             "change its first layer or the shape of the inputs"
         ) from None
     if scores:
@@ -146,17 +146,17 @@ def check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool = True
 def _check_parameters(module: Any) -> None:
     import torch
 
-    found = list(module.named_parameters())
-    if not found:
+    parameters = list(module.named_parameters())
+    if not parameters:
         raise BadInput("model: it has no parameters, so there is nothing to train")
-    for name, value in found:
+    for name, value in parameters:
         if torch.nn.parameter.is_lazy(value):
             raise BadInput(f"model: parameter {name!r} has no shape yet; call the model once before, or give its sizes")
         if value.dtype != torch.float32:
             raise BadInput(f"model: parameter {name!r} is {value.dtype}; train in float32, with model.float()")
         if not bool(torch.isfinite(value).all()):
             raise BadInput(f"model: parameter {name!r} holds values that are not finite; initialise it anew")
-    _refuse_frozen([name for name, value in found if not value.requires_grad])
+    _refuse_frozen([name for name, value in parameters if not value.requires_grad])
 
 
 def _refuse_frozen(names: Sequence[str]) -> None:
@@ -187,7 +187,7 @@ def _check_outputs(out: Any, dataset: Dataset) -> None:
         )
 
 
-def needs_two(build: Callable[[], Any], x: Array) -> bool:
+def needs_two_samples(build: Callable[[], Any], x: Array) -> bool:
     """Does training this model fail on a batch of one sample, as batch normalisation of a single value does?"""
     import torch
 
@@ -200,14 +200,14 @@ def needs_two(build: Callable[[], Any], x: Array) -> bool:
     return False
 
 
-def _array(given: Any, what: str) -> Array:
+def _array(values: Any, what: str) -> Array:
     try:
-        return np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
-    except (ValueError, TypeError, RuntimeError) as wrong:
-        raise BadInput(f"data: the {what} are no array: {_said(wrong)}; give rows of equal length") from None
+        return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise BadInput(f"data: the {what} are no array: {_error_line(error)}; give rows of equal length") from None
 
 
-def _said(wrong: Exception) -> str:
+def _error_line(error: Exception) -> str:
     """An error of somebody else's code, in one line."""
-    lines = str(wrong).strip().splitlines()
-    return f"{type(wrong).__name__}: {lines[0] if lines else 'without a word'}"
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else 'without a word'}"

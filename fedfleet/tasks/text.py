@@ -10,7 +10,7 @@ from fedfleet.tasks.data_files import Source, data_from
 from fedfleet.tasks.narrow_models import units
 from fedfleet.tasks.readers import leaf, plays
 from fedfleet.tasks.readers.words import WIDTH
-from fedfleet.tasks.synthetic import made_up, made_up_text
+from fedfleet.tasks.synthetic import synthetic_data, synthetic_text
 from fedfleet.tasks.task import TaskRecipe, fit_task
 
 LEAF_PLAYS = Source("LEAF's Shakespeare", leaf.places("leaf_shakespeare", "shakespeare"), leaf.read_shakespeare)
@@ -57,8 +57,8 @@ def twitter_logreg(*, words: Words = 0, samples: Count | None = None, synthetic:
         return logistic_regression(shape[0], classes)
 
     source = Source("LEAF's Sentiment140", leaf.places("sent140", "twitter"), partial(leaf.read_twitter, words=words))
-    made = made_up("twitter", (max(words, 1) * WIDTH,), 2)
-    return fit_task("twitter_logreg", data_from((source,), made, samples=samples, synthetic=synthetic), net)
+    make_synthetic = synthetic_data("twitter", (max(words, 1) * WIDTH,), 2)
+    return fit_task("twitter_logreg", data_from((source,), make_synthetic, samples=samples, synthetic=synthetic), net)
 
 
 def _roles(stride: int, per_role: int) -> Source:
@@ -78,5 +78,5 @@ def _next_character(
         del shape  # any length will do
         return CharLstm(classes, embedding=units(EMBEDDING, scale), hidden=units(hidden, scale))
 
-    made = made_up_text("shakespeare", plays.WINDOW, len(plays.LETTERS))
-    return fit_task(name, data_from(sources, made, samples=samples, synthetic=synthetic), net)
+    make_synthetic = synthetic_text("shakespeare", plays.WINDOW, len(plays.LETTERS))
+    return fit_task(name, data_from(sources, make_synthetic, samples=samples, synthetic=synthetic), net)

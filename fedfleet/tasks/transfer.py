@@ -10,7 +10,7 @@ from fedfleet.core.limits import Count, Side
 from fedfleet.tasks.data_files import Source, data_from
 from fedfleet.tasks.photos import CIFAR, CIFAR_SHAPE
 from fedfleet.tasks.small_images import CHARS74K, SHAPE
-from fedfleet.tasks.synthetic import made_up
+from fedfleet.tasks.synthetic import synthetic_data
 from fedfleet.tasks.task import TaskRecipe, fit_task
 from fedfleet.tasks.xrays import COVID, PNEUMONIA
 
@@ -44,13 +44,13 @@ def transfer(
     if net == "vit_b16" and side % _PATCH:
         raise BadInput(f"task.side = {side} cannot be cut into patches of {_PATCH}; use a multiple of {_PATCH}")
     source, shape, classes = _PICTURES[pictures]
-    load = data_from((source,), made_up(pictures, shape, classes), samples=samples, synthetic=synthetic)
+    load = data_from((source,), synthetic_data(pictures, shape, classes), samples=samples, synthetic=synthetic)
     return fit_task("transfer", load, lambda shape, classes: _build(net, shape, side, classes), backbone=backbone)
 
 
 def _build(net: Backbone, shape: tuple[int, ...], side: int, classes: int) -> Any:
     from fedfleet.tasks.nets import attention, mobile, residual
-    from fedfleet.tasks.nets.input_resize import Fit
+    from fedfleet.tasks.nets.input_resize import InputResize
 
     makers: dict[str, Callable[[Any], Any]] = {
         "resnet18": lambda fit: residual.resnet18(classes, fit),
@@ -59,4 +59,4 @@ def _build(net: Backbone, shape: tuple[int, ...], side: int, classes: int) -> An
         "efficientnet_lite0": lambda fit: mobile.EfficientNetLite0(classes, fit),
     }
     mean, spread = _LITE if net == "efficientnet_lite0" else _IMAGENET
-    return makers[net](Fit(shape, side, mean, spread))
+    return makers[net](InputResize(shape, side, mean, spread))

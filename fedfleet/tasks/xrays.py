@@ -10,17 +10,17 @@ import numpy as np
 
 from fedfleet.core.limits import Count, Side
 from fedfleet.core.parts import Dataset
-from fedfleet.tasks.data_files import Source, arrays, data_from, numbered, pixels
+from fedfleet.tasks.data_files import Source, arrays, data_from, number_names, pixels
 from fedfleet.tasks.photos import check_side, transformer
 from fedfleet.tasks.readers import folders
-from fedfleet.tasks.synthetic import made_up
+from fedfleet.tasks.synthetic import synthetic_data
 from fedfleet.tasks.task import TaskRecipe, fit_task
 
 
 def _read_covid(path: Path, samples: int | None) -> Dataset:
     del samples
     x, y, patient = arrays(path, "x", "y", "patient")
-    return Dataset(pixels(x)[:, None], y.astype(np.int64), 3, numbered(patient))
+    return Dataset(pixels(x)[:, None], y.astype(np.int64), 3, number_names(patient))
 
 
 def _read_pneumonia(path: Path, samples: int | None) -> Dataset:
@@ -44,13 +44,13 @@ def _three_convolutions(shape: tuple[int, ...], classes: int, scale: float = 1.0
 
 def covid_cnn(*, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """Three convolutions on chest X-rays of 64x64: covid, other pneumonia or neither; owner = patient."""
-    load = data_from((COVID,), made_up("covid", (1, 64, 64), 3), samples=samples, synthetic=synthetic)
+    load = data_from((COVID,), synthetic_data("covid", (1, 64, 64), 3), samples=samples, synthetic=synthetic)
     return fit_task("covid_cnn", load, _three_convolutions)
 
 
 def pneumonia_cnn(*, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """Three convolutions on children's chest X-rays of 28x28: pneumonia or not; owners are not known."""
-    load = data_from((PNEUMONIA,), made_up("pneumonia", (1, 28, 28), 2), samples=samples, synthetic=synthetic)
+    load = data_from((PNEUMONIA,), synthetic_data("pneumonia", (1, 28, 28), 2), samples=samples, synthetic=synthetic)
     return fit_task("pneumonia_cnn", load, _three_convolutions)
 
 
@@ -64,5 +64,5 @@ def covidfl_vit(
     """
     check_side(side)
     source = Source("COVID-FL", folders.places("covid-fl"), partial(folders.read_folder, side=side, channels=3))
-    load = data_from((source,), made_up("covidfl", (3, side, side), 3, 12), samples=samples, synthetic=synthetic)
+    load = data_from((source,), synthetic_data("covidfl", (3, side, side), 3, 12), samples=samples, synthetic=synthetic)
     return fit_task("covidfl_vit", load, transformer, backbone=backbone)

@@ -22,37 +22,37 @@ def check_fold(fold: Fold, server: ServerState, reports: list[Report] | None = N
 
     `reports` are healthy ones; without them, updates of the whole model are made up.
     """
-    good = reports or [_report(fold, server, i) for i in range(6)]
-    contexts = [Context(0, 1.0, r.client) for r in good]
+    healthy = reports or [_report(fold, server, i) for i in range(6)]
+    contexts = [Context(0, 1.0, r.client) for r in healthy]
 
-    def refused(report: Report) -> str | None:
+    def refusal_of(report: Report) -> str | None:
         return aggregation.refusal(fold, aggregation.zero(fold, server), report, contexts[0])
 
-    assert all(refused(r) is None for r in good), "a finite update of the shape that it declares must be accepted"
-    travelling = [n for n, v in good[0].update.items() if np.issubdtype(v.dtype, np.floating)]
+    assert all(refusal_of(r) is None for r in healthy), "a finite update of the shape that it declares must be accepted"
+    travelling = [n for n, v in healthy[0].update.items() if np.issubdtype(v.dtype, np.floating)]
     if travelling:
-        broken = {**good[0].update, travelling[0]: np.full_like(good[0].update[travelling[0]], np.nan)}
-        spoilt = Report(0, 3, broken, 1.0, {})
-        assert refused(spoilt), "an update that is not finite must be refused with a reason"
-        short = Report(0, 3, {n: v for n, v in good[0].update.items() if n != travelling[0]}, 1.0, {})
-        assert refused(short), "an update without one of its leaves must be refused with a reason"
+        broken = {**healthy[0].update, travelling[0]: np.full_like(healthy[0].update[travelling[0]], np.nan)}
+        not_finite = Report(0, 3, broken, 1.0, {})
+        assert refusal_of(not_finite), "an update that is not finite must be refused with a reason"
+        short = Report(0, 3, {n: v for n, v in healthy[0].update.items() if n != travelling[0]}, 1.0, {})
+        assert refusal_of(short), "an update without one of its leaves must be refused with a reason"
     assert aggregation.finish(fold, aggregation.zero(fold, server)) is None, "nothing folded gives no aggregate"
 
-    def folded(items: list[tuple[Report, Context]]):
+    def fold_all(items: list[tuple[Report, Context]]):
         acc = aggregation.zero(fold, server)
         for report, context in items:
             acc = aggregation.add(fold, acc, report, context)
         return acc
 
-    pairs = list(zip(good, contexts, strict=True))
-    whole = _hash(aggregation.finish(fold, folded(pairs)))
-    assert _hash(aggregation.finish(fold, folded(pairs[::-1]))) == whole, "the order of arrival must not change a bit"
+    pairs = list(zip(healthy, contexts, strict=True))
+    whole = _hash(aggregation.finish(fold, fold_all(pairs)))
+    assert _hash(aggregation.finish(fold, fold_all(pairs[::-1]))) == whole, "the order of arrival must not change a bit"
     half = len(pairs) // 2
-    merged = aggregation.merge(fold, folded(pairs[:half]), folded(pairs[half:]))
+    merged = aggregation.merge(fold, fold_all(pairs[:half]), fold_all(pairs[half:]))
     assert _hash(aggregation.finish(fold, merged)) == whole, (
         "merging two chunks must equal folding their reports one by one"
     )
-    kept = aggregation.load(fold, server, aggregation.save(folded(pairs)))
+    kept = aggregation.load(fold, server, aggregation.save(fold_all(pairs)))
     assert _hash(aggregation.finish(fold, kept)) == whole, "an accumulator must survive being saved and loaded"
 
 
@@ -78,8 +78,8 @@ def check_algorithm(algorithm: Algorithm, task: Task, execute) -> None:
         )
     acc = aggregation.zero(algorithm.fold, server)
     for report in first:
-        why = admit(algorithm.fold, server, acc, report, Context(0, 1.0, report.client), algorithm.accept)
-        assert why is None, f"its own fold refuses a healthy update: {why}"
+        reason = admit(algorithm.fold, server, acc, report, Context(0, 1.0, report.client), algorithm.accept)
+        assert reason is None, f"its own fold refuses a healthy update: {reason}"
     aggregate = aggregation.finish(algorithm.fold, acc)
     assert aggregate is not None, "healthy reports must give an aggregate"
     after = algorithm.apply(server, aggregate)
@@ -91,38 +91,38 @@ def check_algorithm(algorithm: Algorithm, task: Task, execute) -> None:
     twice = list(execute.train([replace(job, memory=r.memory or {}) for job, r in zip(jobs, first, strict=True)]))
     acc = aggregation.zero(algorithm.fold, server)
     for report in twice:
-        why = admit(algorithm.fold, server, acc, report, Context(0, 1.0, report.client), algorithm.accept)
-        assert why is None, f"its own fold refuses what a client with memory sends: {why}"
+        reason = admit(algorithm.fold, server, acc, report, Context(0, 1.0, report.client), algorithm.accept)
+        assert reason is None, f"its own fold refuses what a client with memory sends: {reason}"
     if algorithm.personal is not None:
-        own = algorithm.personal(after.params, first[0].memory or {})
-        next(iter(execute.evaluate([Trial(own, rows[0])])))
-    check_fold(algorithm.fold, server, [_accepted(algorithm, server, r) for r in first])
+        personal = algorithm.personal(after.params, first[0].memory or {})
+        next(iter(execute.evaluate([Trial(personal, rows[0])])))
+    check_fold(algorithm.fold, server, [_accept_report(algorithm, server, r) for r in first])
 
 
-def _accepted(algorithm: Algorithm, server: ServerState, report: Report) -> Report:
+def _accept_report(algorithm: Algorithm, server: ServerState, report: Report) -> Report:
     return report if algorithm.accept is None else algorithm.accept(server, report, Context(0, 1.0, report.client))
 
 
 def _check_decoder(algorithm: Algorithm, server: ServerState, report: Report) -> None:
     """Garbled reports are refused with a reason, whatever is wrong with them."""
-    spoils = [
+    garbled_updates = [
         {},
         {n: v[..., :-1] if v.ndim else v for n, v in report.update.items()},
         {n: np.full_like(v, np.nan) if np.issubdtype(v.dtype, np.floating) else v for n, v in report.update.items()},
         {f"odd {n}": v for n, v in report.update.items()},
     ]
-    for update in spoils if report.update else ():
+    for update in garbled_updates if report.update else ():
         acc = aggregation.zero(algorithm.fold, server)
         context = Context(0, 1.0, report.client)
-        why = admit(algorithm.fold, server, acc, replace(report, update=update), context, algorithm.accept)
-        assert why, "a garbled report must be refused with a reason"
+        reason = admit(algorithm.fold, server, acc, replace(report, update=update), context, algorithm.accept)
+        assert reason, "a garbled report must be refused with a reason"
 
 
 def _job(algorithm: Algorithm, server: ServerState, client: int, rows) -> Job:
     local = algorithm.local(client, NO_SETTINGS)
     assert isinstance(local, LocalPass) or callable(local), "the client's half must be a pass or a function"
-    same = algorithm.local(client, NO_SETTINGS)
-    assert local == same, "the same client must get an equal pass each time, or nobody can train together"
+    again = algorithm.local(client, NO_SETTINGS)
+    assert local == again, "the same client must get an equal pass each time, or nobody can train together"
     return Job(client, client, 1000 + client, 7, algorithm.offer(server, client, NO_SETTINGS), local, rows)
 
 

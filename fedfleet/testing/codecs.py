@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedfleet.core.codec import Codec, codes
-from fedfleet.core.container import packed, unpacked
+from fedfleet.core.codec import Codec, is_coded
+from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import Refused
 from fedfleet.core.rng import stream
 from fedfleet.core.trees import Tree, content_hash, mismatch
-from fedfleet.learn.codecs.messages import decode, encode, nbytes, received, sent, together
+from fedfleet.learn.codecs.messages import decode, decode_bytes, encode, encode_bytes, nbytes, round_trip_trees
 
 _SMALLEST = 1e-37  # numbers below are hardly there in single precision
 _SHAPES = {"conv": (8, 3, 5, 5), "dense": (40, 30), "bias": (40,), "few": (3,), "scalar": (), "none": (0, 4)}
@@ -29,8 +29,8 @@ def check_codec(codec: Codec) -> None:
             _check_one(codec, tree, address, what)
         assert content_hash(tree) == before, "encoding must not change what it is given"
     _check_stack(codec, [tree for _, tree in trees()])
-    _check_garbled(codec, next(tree for _, tree in trees()))
-    _check_unfinite(codec, next(tree for _, tree in trees()))
+    _check_garbled_bytes(codec, next(tree for _, tree in trees()))
+    _check_not_finite(codec, next(tree for _, tree in trees()))
 
 
 def trees() -> Iterator[tuple[str, Tree]]:
@@ -51,54 +51,58 @@ def trees() -> Iterator[tuple[str, Tree]]:
 
 def _check_one(codec: Codec, tree: Tree, address: int, what: str) -> None:
     where = f"{codec.name} on {what}"
-    made = encode(codec, tree, address)
-    data = sent(codec, tree, address)
-    assert data == packed(made) == sent(codec, tree, address), f"{where}: the same tree must give the same bytes"
+    encoded = encode(codec, tree, address)
+    data = encode_bytes(codec, tree, address)
+    assert data == pack_tree(encoded) == encode_bytes(codec, tree, address), (
+        f"{where}: the same tree must give the same bytes"
+    )
     assert nbytes(codec, tree) in (None, float(len(data))), f"{where}: it says another number of bytes than it sends"
     assert codec.sized == (nbytes(codec, tree) is not None), f"{where}: a codec of fixed size must say that size"
-    back = decode(codec, made, tree)
-    assert content_hash(back) == content_hash(received(codec, data, tree)), f"{where}: bytes and trees must agree"
-    assert mismatch(back, tree) is None and list(back) == list(tree), f"{where}: {mismatch(back, tree)}"
-    promise = codec.within(tree)
+    decoded = decode(codec, encoded, tree)
+    assert content_hash(decoded) == content_hash(decode_bytes(codec, data, tree)), (
+        f"{where}: bytes and trees must agree"
+    )
+    assert mismatch(decoded, tree) is None and list(decoded) == list(tree), f"{where}: {mismatch(decoded, tree)}"
+    bounds = codec.within(tree)
     for name, leaf in tree.items():
-        if codec.squeeze is None or not codes(leaf):
-            assert back[name].tobytes() == leaf.tobytes(), f"{where}: leaf {name!r} must survive to the last bit"
+        if codec.squeeze is None or not is_coded(leaf):
+            assert decoded[name].tobytes() == leaf.tobytes(), f"{where}: leaf {name!r} must survive to the last bit"
             continue
-        error = np.abs(back[name].astype(np.float64) - leaf)
-        kept = (error <= promise[name] + _SMALLEST) | np.isinf(promise[name])
-        assert kept.all(), f"{where}: leaf {name!r} is {error.max()} off, beyond its promise"
+        error = np.abs(decoded[name].astype(np.float64) - leaf)
+        in_bounds = (error <= bounds[name] + _SMALLEST) | np.isinf(bounds[name])
+        assert in_bounds.all(), f"{where}: leaf {name!r} is {error.max()} off, beyond its promise"
 
 
 def _check_stack(codec: Codec, clients: list[Tree]) -> None:
     where = np.array([7919 * (i + 1) - 2**61 for i in range(len(clients))], np.int64)
-    found = together(codec, clients, where)
+    stack = round_trip_trees(codec, clients, where)
     for c, tree in enumerate(clients):
         alone = decode(codec, encode(codec, tree, int(where[c])), tree)
         for name, leaf in alone.items():
-            same = found[c][name].tobytes() == leaf.tobytes()
+            same = stack[c][name].tobytes() == leaf.tobytes()
             assert same, f"{codec.name}: leaf {name!r} of a stack must be what decode makes of encode, bit for bit"
 
 
-def _check_garbled(codec: Codec, tree: Tree) -> None:
-    data, made = sent(codec, tree, 3), encode(codec, tree, 3)
-    spoils = [b"\x80\x04K\x01.", data[:-1], data[: len(data) // 2], data + b"x", packed({"odd": np.zeros(3)})]
-    spoils += [packed({n: v[..., :-1] if v.ndim else v for n, v in made.items()})]
-    spoils += [packed({n: v for n, v in made.items() if n != gone}) for gone in made]
-    for spoilt in spoils:
+def _check_garbled_bytes(codec: Codec, tree: Tree) -> None:
+    data, encoded = encode_bytes(codec, tree, 3), encode(codec, tree, 3)
+    all_garbled = [b"\x80\x04K\x01.", data[:-1], data[: len(data) // 2], data + b"x", pack_tree({"odd": np.zeros(3)})]
+    all_garbled += [pack_tree({n: v[..., :-1] if v.ndim else v for n, v in encoded.items()})]
+    all_garbled += [pack_tree({n: v for n, v in encoded.items() if n != left_out}) for left_out in encoded]
+    for garbled in all_garbled:
         try:
-            received(codec, spoilt, tree)
+            decode_bytes(codec, garbled, tree)
         except Refused:
             continue
         raise AssertionError(f"{codec.name}: garbled bytes must be refused with a reason")
-    assert unpacked(data).keys() == made.keys()
+    assert unpack_tree(data).keys() == encoded.keys()
 
 
-def _check_unfinite(codec: Codec, tree: Tree) -> None:
+def _check_not_finite(codec: Codec, tree: Tree) -> None:
     for bad in (np.nan, np.inf, -np.inf):
-        spoilt = {**tree, "dense": tree["dense"].copy()}
-        spoilt["dense"][3, 4] = bad
+        bad_tree = {**tree, "dense": tree["dense"].copy()}
+        bad_tree["dense"][3, 4] = bad
         with np.errstate(all="ignore"):
-            back = decode(codec, encode(codec, spoilt, 3), spoilt)
-        assert not all(np.isfinite(v).all() for v in back.values()), (
+            decoded = decode(codec, encode(codec, bad_tree, 3), bad_tree)
+        assert not all(np.isfinite(v).all() for v in decoded.values()), (
             f"{codec.name}: an update that is not finite must arrive so, or nobody refuses it"
         )

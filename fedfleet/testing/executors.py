@@ -22,7 +22,7 @@ _STATS = ("loss", "samples", "steps", "squared_loss", "update_norm")
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class ExecutorCheck:
     """How far an executor was from the literal one, over all cells: the worst cell by name."""
 
     cells: int
@@ -37,7 +37,7 @@ def check_executor(
     same_bits: bool = False,
     tolerance: float = TOLERANCE,
     only: Iterable[Case] | None = None,
-) -> Checked:
+) -> ExecutorCheck:
     """Every cell of the matrix of passes against `inline`: updates, memory, weights, statistics, order; and sums in place.
 
     `same_bits`: nothing may differ by a bit. Else each tensor lies within `tolerance` of its largest value, which on models
@@ -45,17 +45,17 @@ def check_executor(
     """
     literal, worst, where, cells = inline(task), 0.0, "", 0
     for case in only if only is not None else cases(task):
-        expected, got = list(literal.train(case.jobs)), list(execute.train(case.jobs))
-        assert len(got) == len(case.jobs), f"{case.name}: {len(got)} reports for {len(case.jobs)} jobs"
-        for job, a, b in zip(case.jobs, expected, got, strict=True):
+        expected, actual = list(literal.train(case.jobs)), list(execute.train(case.jobs))
+        assert len(actual) == len(case.jobs), f"{case.name}: {len(actual)} reports for {len(case.jobs)} jobs"
+        for job, a, b in zip(case.jobs, expected, actual, strict=True):
             gap = _compare(f"{execute.name}, {case.name}, client {job.client}", job, a, b, same_bits)
             assert gap <= tolerance, f"{execute.name}, {case.name}, client {job.client}: {gap:.2e} from inline"
             worst, where = max((worst, where), (gap, case.name))
         cells += 1
         if execute.fold is not None:
-            _check_folding(execute, task, case, got)
+            _check_folding(execute, task, case, actual)
     _check_evaluation(execute, literal, task, same_bits)
-    return Checked(cells, worst, where)
+    return ExecutorCheck(cells, worst, where)
 
 
 def check_kinks(execute: Executor, task: Task, jobs: Sequence[Job]) -> tuple[float, float]:
@@ -66,18 +66,20 @@ def check_kinks(execute: Executor, task: Task, jobs: Sequence[Job]) -> tuple[flo
     double = replace(
         task,
         dataset=replace(task.dataset, x=task.dataset.x.astype(np.float64)),
-        init=lambda seed: _doubled_tree(task.init(seed)),
+        init=lambda seed: _double_tree(task.init(seed)),
     )
-    twice = [replace(job, offer=replace(job.offer, params=_doubled_tree(job.offer.params))) for job in jobs]
-    exact = list(inline(double).train(twice))
-    apart = [
-        max(_gap(a.update, b.update, _doubled_tree(j.offer.params)) for a, b, j in zip(exact, found, jobs, strict=True))
-        for found in (list(inline(task).train(jobs)), list(execute.train(jobs)))
+    double_jobs = [replace(job, offer=replace(job.offer, params=_double_tree(job.offer.params))) for job in jobs]
+    exact = list(inline(double).train(double_jobs))
+    distances = [
+        max(
+            _gap(a.update, b.update, _double_tree(j.offer.params)) for a, b, j in zip(exact, reports, jobs, strict=True)
+        )
+        for reports in (list(inline(task).train(jobs)), list(execute.train(jobs)))
     ]
-    assert apart[1] <= max(2.0 * apart[0], ROUNDING), (
-        f"{execute.name} lies {apart[1]:.2e} from float64, inline {apart[0]:.2e}"
+    assert distances[1] <= max(2.0 * distances[0], ROUNDING), (
+        f"{execute.name} lies {distances[1]:.2e} from float64, inline {distances[0]:.2e}"
     )
-    return apart[0], apart[1]
+    return distances[0], distances[1]
 
 
 def _compare(name: str, job: Job, a: Report, b: Report, same_bits: bool) -> float:
@@ -129,18 +131,24 @@ def _check_folding(execute: Executor, task: Task, case: Case, reports: Sequence[
         acc = aggregation.zero(fold, server)
         for report, context in zip(reports, contexts, strict=True):
             aggregation.add(fold, acc, report, context)
-        done = execute.fold(case.jobs, contexts, fold, server)
-        wanted, got = aggregation.finish(fold, acc), aggregation.finish(fold, done.accumulator)
-        assert wanted is not None and got is not None
-        assert _bits(got) == _bits(wanted), (
+        folded = execute.fold(case.jobs, contexts, fold, server)
+        expected, actual = aggregation.finish(fold, acc), aggregation.finish(fold, folded.accumulator)
+        assert expected is not None and actual is not None
+        assert _bits(actual) == _bits(expected), (
             f"{execute.name}, {case.name}: {rule} in place differs from folding the reports"
         )
-        assert done.tasks.tolist() == [r.task for r in reports], f"{execute.name}, {case.name}: other tasks were folded"
-        kept = {r.client: r.memory for r in reports if r.memory is not None}
-        assert done.memory.keys() == kept.keys(), f"{execute.name}, {case.name}: memory of other clients came back"
-        for client, slots in kept.items():
-            mine = {slot: {n: np.asarray(v) for n, v in tree.items()} for slot, tree in done.memory[client].items()}
-            assert all(content_hash(mine[s]) == content_hash(t) for s, t in slots.items()), f"{case.name}: other memory"
+        assert folded.tasks.tolist() == [r.task for r in reports], (
+            f"{execute.name}, {case.name}: other tasks were folded"
+        )
+        memories = {r.client: r.memory for r in reports if r.memory is not None}
+        assert folded.memory.keys() == memories.keys(), (
+            f"{execute.name}, {case.name}: memory of other clients came back"
+        )
+        for client, slots in memories.items():
+            memory = {slot: {n: np.asarray(v) for n, v in tree.items()} for slot, tree in folded.memory[client].items()}
+            assert all(content_hash(memory[s]) == content_hash(t) for s, t in slots.items()), (
+                f"{case.name}: other memory"
+            )
 
 
 def folds(names: Sequence[str]) -> dict[str, Fold]:
@@ -149,27 +157,27 @@ def folds(names: Sequence[str]) -> dict[str, Fold]:
     plain = mean(travels=inside.__contains__)
     first = names[0] if names else ""
 
-    def damped(weight: float, stats: object, context: Context) -> Entry:
+    def enter_damped(weight: float, stats: object, context: Context) -> Entry:
         del stats
         return Entry(weight, factor=1.0 / (1 + context.staleness))
 
-    def by_stats(weight: float, stats: Mapping[str, float], context: Context) -> Entry:
+    def enter_by_stats(weight: float, stats: Mapping[str, float], context: Context) -> Entry:
         return Entry(weight * (1 + context.staleness) / stats["steps"])
 
-    def named(weight: float, stats: object, context: Context) -> Entry:
+    def enter_by_name(weight: float, stats: object, context: Context) -> Entry:
         del stats
         return Entry(weight, sum=str(context.staleness))
 
-    def partial(weight: float, stats: object, context: Context) -> Entry:
+    def enter_partial(weight: float, stats: object, context: Context) -> Entry:
         del stats
         return Entry(weight, parts={first: 0.0 if context.client % 2 else 1.0} if first else None)
 
     return {
         "the mean": plain,
-        "a factor": replace(plain, enter=damped),
-        "another weight": replace(plain, enter=by_stats),
-        "sums by name": replace(plain, enter=named),
-        "a part per leaf": replace(plain, enter=partial),
+        "a factor": replace(plain, enter=enter_damped),
+        "another weight": replace(plain, enter=enter_by_stats),
+        "sums by name": replace(plain, enter=enter_by_name),
+        "a part per leaf": replace(plain, enter=enter_partial),
         "a fixed denominator": replace(plain, denominator=7.0),
         "two limbs": replace(plain, fine=lambda name: name == first),
     }
@@ -186,5 +194,5 @@ def _check_evaluation(execute: Executor, literal: Executor, task: Task, same_bit
         assert a.loss == b.loss if same_bits else np.isclose(a.loss, b.loss, rtol=1e-4), f"{execute.name}: another loss"
 
 
-def _doubled_tree(tree: Tree) -> Tree:
+def _double_tree(tree: Tree) -> Tree:
     return {n: v.astype(np.float64) if np.issubdtype(v.dtype, np.floating) else v for n, v in tree.items()}

@@ -14,7 +14,18 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.parts import Dataset, Job, Offer, Pass, Task
-from fedfleet.core.passes import Batch, Carried, Drift, LocalPass, Passed, Pull, Second, Slot, Tensors, zeros_like
+from fedfleet.core.passes import (
+    Batch,
+    Carry,
+    ConstantTerm,
+    LocalPass,
+    Passed,
+    ProximalTerm,
+    SecondModel,
+    Slot,
+    Tensors,
+    zeros_like,
+)
 from fedfleet.core.records import Report, Slots
 from fedfleet.core.rng import stream
 from fedfleet.core.trees import Tree
@@ -82,15 +93,15 @@ def pass_of(number: int, client: int, names: list[str]) -> Pass:
         return _opaque
     local = _BASE
     if chosen["terms"] == "pull":
-        local = replace(local, terms=(Pull(0.5),))
+        local = replace(local, terms=(ProximalTerm(0.5),))
     if chosen["terms"] == "drift":
         local = replace(local, terms=(_LEAN,) if not chosen["memory"] else (_DRIFT,))
     if chosen["memory"]:
         local = replace(local, slots=(_CONTROL,), after=(_remember,))
     if chosen["keep"]:
-        local = replace(local, keep=_ends_in(names[-1]))
+        local = replace(local, keep=_in_layer_of(names[-1]))
     if chosen["frozen"]:
-        local = replace(local, train=_not_named(names[0]))
+        local = replace(local, train=_outside_layer_of(names[0]))
     if chosen["hooks"]:
         local = replace(local, before=(_halve_the_model,), after=(*local.after, _double_the_update, _count))
         local = replace(local, slots=(*local.slots, _COUNTER))
@@ -101,28 +112,28 @@ def memory_of(client: int, params: Tree) -> Slots:
     """What some clients remember already; others take part for the first time."""
     if client % 2 == 0:
         return {}
-    made = {n: _noise(client, v) for n, v in params.items() if np.issubdtype(v.dtype, np.floating)}
+    noise = {n: _noise(client, v) for n, v in params.items() if np.issubdtype(v.dtype, np.floating)}
     return {
-        "control": made,
+        "control": noise,
         "counter": {"n": np.array([3.0], np.float32)},
-        "kept": {n: v + made[n] if n in made else v for n, v in params.items()},
+        "kept": {n: v + noise[n] if n in noise else v for n, v in params.items()},
     }
 
 
 def _jobs(task: Task, number: int, chosen: dict[str, Any], names: list[str]) -> tuple[Job, ...]:
     params = task.init(0)
-    shared, found, first = Offer(params), list[Job](), 0
+    shared, jobs, first = Offer(params), list[Job](), 0
     for client in range(CLIENTS):
         size = (11, 4, 17, 8)[client] if chosen["ragged"] else 8
         rows = (np.arange(size) + first) % len(task.dataset.y)
         first += size
-        mine = Offer({n: (v * np.float32(0.5)).astype(v.dtype) for n, v in params.items()})
-        offer = mine if chosen.get("unlike") and client == 2 else shared
+        halved_offer = Offer({n: (v * np.float32(0.5)).astype(v.dtype) for n, v in params.items()})
+        offer = halved_offer if chosen.get("unlike") and client == 2 else shared
         steps = 2 if chosen.get("single") == "few_steps" and client == 2 else 0
         local, memory = pass_of(number, client, names), memory_of(client, params)
         settings = {"case": float(number)}
-        found.append(Job(client, client, 1000 + client, 7, offer, local, rows, steps, memory, settings))
-    return tuple(found)
+        jobs.append(Job(client, client, 1000 + client, 7, offer, local, rows, steps, memory, settings))
+    return tuple(jobs)
 
 
 def _single(kind: str, client: int, names: list[str]) -> LocalPass:
@@ -134,15 +145,15 @@ def _single(kind: str, client: int, names: list[str]) -> LocalPass:
         case "rates":
             return replace(_BASE, rate=0.01 * (client + 1))
         case "sends":
-            return replace(_BASE, sends=_ends_in(names[-1]))
+            return replace(_BASE, sends=_in_layer_of(names[-1]))
         case "then":
-            return replace(_BASE, train=_ends_in(names[-1]), then=_THEN)
+            return replace(_BASE, train=_in_layer_of(names[-1]), then=_THEN)
         case "second":
-            return replace(_BASE, second=_SECOND, objective=distilled)
+            return replace(_BASE, second=_SECOND, objective=distillation_loss)
         case "second apart":
-            return replace(_BASE, second=_APART)
+            return replace(_BASE, second=_SECOND_OWN)
         case "objective":
-            return replace(_BASE, objective=smoothed)
+            return replace(_BASE, objective=smoothed_loss)
         case "plain_weight":
             return replace(_BASE, weigh="one")
         case _:
@@ -164,22 +175,22 @@ _FEDAVG = {
     "adamw": _pass(lr=0.01, optimiser="adamw", weight_decay=0.1),
 }
 _CONTROL, _COUNTER = Slot("control", zeros_like), Slot("counter", lambda model: {"n": np.zeros(1, np.float32)})
-_SECOND = Second(lambda model: {n: v.copy() for n, v in model.items()})
-_APART = Second(_SECOND.fresh, replace(_THEN, terms=(Pull(0.3),), then=_BASE))
-_DRIFT = Drift(lambda start, carried: carried.memory["control"])
-_LEAN = Drift(lambda start, carried: {n: 0.1 * v for n, v in start.items()})
-_NAMED: dict[tuple[str, str], Any] = {}
+_SECOND = SecondModel(lambda model: {n: v.copy() for n, v in model.items()})
+_SECOND_OWN = SecondModel(_SECOND.fresh, replace(_THEN, terms=(ProximalTerm(0.3),), then=_BASE))
+_DRIFT = ConstantTerm(lambda start, carried: carried.memory["control"])
+_LEAN = ConstantTerm(lambda start, carried: {n: 0.1 * v for n, v in start.items()})
+_LEAF_FILTERS: dict[tuple[str, str], Any] = {}
 
 
-def _ends_in(last: str) -> Any:
+def _in_layer_of(last: str) -> Any:
     """The last layer, as one function for all clients: passes are compared by value."""
     layer = last.rpartition(".")[0]
-    return _NAMED.setdefault(("in", layer), lambda name: name.startswith(f"{layer}."))
+    return _LEAF_FILTERS.setdefault(("in", layer), lambda name: name.startswith(f"{layer}."))
 
 
-def _not_named(first: str) -> Any:
+def _outside_layer_of(first: str) -> Any:
     layer = first.rpartition(".")[0]
-    return _NAMED.setdefault(("out", layer), lambda name: not name.startswith(f"{layer}."))
+    return _LEAF_FILTERS.setdefault(("out", layer), lambda name: not name.startswith(f"{layer}."))
 
 
 def _noise(client: int, like: Any) -> Any:
@@ -232,17 +243,17 @@ def _opaque(job: Job, dataset: Dataset) -> Report:
     return Report(job.task, job.client, update, float(len(job.rows)), stats)
 
 
-def smoothed(forward: Any, params: Tensors, second: Tensors, carried: Carried, batch: Batch) -> Any:
+def smoothed_loss(forward: Any, params: Tensors, second: Tensors, carried: Carry, batch: Batch) -> Any:
     """Cross entropy with smoothed labels."""
     del second, carried
     logs = forward(params, batch.x).log_softmax(1)
     return batch.mean(-0.9 * logs.gather(1, batch.y.unsqueeze(1)).squeeze(1) - 0.1 * logs.mean(1))
 
 
-def distilled(forward: Any, params: Tensors, second: Tensors, carried: Carried, batch: Batch) -> Any:
+def distillation_loss(forward: Any, params: Tensors, second: Tensors, carried: Carry, batch: Batch) -> Any:
     """Two models that learn from the labels and from each other."""
     del carried
-    mine, theirs = forward(params, batch.x).log_softmax(1), forward(second, batch.x).log_softmax(1)
+    student, teacher = forward(params, batch.x).log_softmax(1), forward(second, batch.x).log_softmax(1)
     labels = batch.y.unsqueeze(1)
-    known = -mine.gather(1, labels).squeeze(1) - theirs.gather(1, labels).squeeze(1)
-    return batch.mean(known + 0.3 * (mine.exp() * (mine - theirs)).sum(1))
+    label_loss = -student.gather(1, labels).squeeze(1) - teacher.gather(1, labels).squeeze(1)
+    return batch.mean(label_loss + 0.3 * (student.exp() * (student - teacher)).sum(1))

@@ -11,9 +11,9 @@ from fedfleet.core.parts import Task
 from fedfleet.core.quorum import Earliest
 from fedfleet.core.records import Bools, Cost, Floats, Ints
 from fedfleet.core.rng import client_keys
-from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, FaultSource, Mishaps, StateSource
-from fedfleet.core.stages import STAGES, Spent
-from fedfleet.world.partitions import PartitionRecipe, hold
+from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, FaultDraws, FaultSource, StateSource
+from fedfleet.core.stages import STAGES, StageSeconds
+from fedfleet.world.partitions import PartitionRecipe, make_shards
 
 
 def check_device_source(source: DeviceSource, clients: int) -> None:
@@ -64,14 +64,14 @@ def _check_earliest(source: StateSource, earliest: Earliest, among: Bools, n: in
     assert moment >= start, f"{n} clients are there at {moment}, which is before {start}"
     if np.count_nonzero(among) < n:
         assert moment == math.inf, f"{n} clients are there at {moment}, of {np.count_nonzero(among)} that may come"
-    looks = np.linspace(start, min(moment, until), 150, endpoint=moment == math.inf)
+    times = np.linspace(start, min(moment, until), 150, endpoint=moment == math.inf)
     missed = [
-        float(t) for t in looks if np.count_nonzero(source.online(float(t)) & among) >= n and t < min(moment, until)
+        float(t) for t in times if np.count_nonzero(source.online(float(t)) & among) >= n and t < min(moment, until)
     ]
     assert not missed, f"{n} clients are there at {missed[0]} already, and not first at {moment}"
     if moment < math.inf:
-        found = np.count_nonzero(source.online(moment) & among)
-        assert found >= n, f"at {moment} there should be {n} clients, and there are {found}"
+        count = np.count_nonzero(source.online(moment) & among)
+        assert count >= n, f"at {moment} there should be {n} clients, and there are {count}"
         for later in (start + 0.4 * (moment - start), moment):
             assert earliest(among, n, later, until) == moment, "looked for later, the same moment must be found"
         assert earliest(among, n, start, moment) == math.inf, "a moment must come before `until`"
@@ -80,7 +80,9 @@ def _check_earliest(source: StateSource, earliest: Earliest, among: Bools, n: in
 def check_energy_source(source: EnergySource, clients: int) -> None:
     """No work draws nothing, more work no less; charges are finite, one per task, and follow from client, work and start alone."""
     everyone, starts = np.arange(clients), np.linspace(0.0, 3 * 86400.0, clients)
-    work: Spent = {stage: 1.0 + ((everyone + 3 * place) % 7).astype(np.float64) for place, stage in enumerate(STAGES)}
+    work: StageSeconds = {
+        stage: 1.0 + ((everyone + 3 * place) % 7).astype(np.float64) for place, stage in enumerate(STAGES)
+    }
     first = {name: values.copy() for name, values in source.charges(everyone, work, starts).items()}
     again = source.charges(everyone, work, starts)
     some = source.charges(everyone[::2], {stage: took[::2] for stage, took in work.items()}, starts[::2])
@@ -93,11 +95,11 @@ def check_energy_source(source: EnergySource, clients: int) -> None:
         assert np.array_equal(values[::2], some[name]), "a client's charge must not depend on who else is asked"
         assert (more[name] >= values).all(), "more work must not draw less"
     for idle in ({}, {stage: np.zeros(clients) for stage in STAGES}):
-        found = source.charges(everyone, idle, starts)
-        assert not any(values.any() for values in found.values()), "no work must draw nothing"
+        charges = source.charges(everyone, idle, starts)
+        assert not any(values.any() for values in charges.values()), "no work must draw nothing"
     for stage, took in work.items():
-        found = source.charges(everyone, {stage: took}, starts)
-        assert all((found[n] <= first[n]).all() for n in found), f"{stage} alone must not draw more than everything"
+        charges = source.charges(everyone, {stage: took}, starts)
+        assert all((charges[n] <= first[n]).all() for n in charges), f"{stage} alone must not draw more than everything"
 
 
 def check_fault_source(source: FaultSource, clients: int) -> None:
@@ -105,39 +107,39 @@ def check_fault_source(source: FaultSource, clients: int) -> None:
     everyone, tasks = np.arange(clients), np.arange(500, 500 + clients)
     for start in (0.0, 1000.0, 7.5 * 86400.0):
         ends: Floats = np.asarray(start + 10.0 + 3600.0 * np.arange(clients), np.float64)
-        slower = source.slowed(everyone, start, tasks)
+        slower = source.slowdown(everyone, start, tasks)
         assert slower.shape == (clients,) and (slower >= 1).all() and np.isfinite(slower).all(), (
             "a slow-down is a finite factor of 1 or more for each task"
         )
-        found = source.befall(everyone, start, ends, tasks)
-        _check_mishaps(source, found, start, ends)
+        faults = source.draw(everyone, start, ends, tasks)
+        _check_fault_draws(source, faults, start, ends)
         again, part = (
-            source.befall(everyone, start, ends, tasks),
-            source.befall(everyone[::2], start, ends[::2], tasks[::2]),
+            source.draw(everyone, start, ends, tasks),
+            source.draw(everyone[::2], start, ends[::2], tasks[::2]),
         )
         for name in ("stage", "part", "crash", "noticed", "late", "again"):
-            column = getattr(found, name)
+            column = getattr(faults, name)
             assert np.array_equal(column, getattr(again, name)), f"{name}: asked twice, answered differently"
             assert np.array_equal(column[::2], getattr(part, name)), f"{name} must not depend on who else is asked"
-        assert np.array_equal(slower[::2], source.slowed(everyone[::2], start, tasks[::2])), (
+        assert np.array_equal(slower[::2], source.slowdown(everyone[::2], start, tasks[::2])), (
             "a slow-down must not depend on who else is asked"
         )
     _check_away(source, clients)
 
 
-def _check_mishaps(source: FaultSource, found: Mishaps, start: float, ends: Floats) -> None:
-    assert ((found.stage >= -1) & (found.stage < len(STAGES))).all(), "a stage is a place in STAGES, or -1"
-    assert ((found.part >= 0) & (found.part <= 1)).all(), "the part of a stage lies between 0 and 1"
-    assert (found.late >= 0).all() and np.isfinite(found.late).all(), "a report that is late arrives in the end"
-    assert (found.again >= 0).all() and not np.isnan(found.crash).any(), "nothing happens before it can"
-    down = found.crash < ends
-    assert (found.crash >= start).all(), "a task cannot be struck before it is sent"
-    silent = down | ((found.stage >= 0) & ~found.noticed)
+def _check_fault_draws(source: FaultSource, faults: FaultDraws, start: float, ends: Floats) -> None:
+    assert ((faults.stage >= -1) & (faults.stage < len(STAGES))).all(), "a stage is a place in STAGES, or -1"
+    assert ((faults.part >= 0) & (faults.part <= 1)).all(), "the part of a stage lies between 0 and 1"
+    assert (faults.late >= 0).all() and np.isfinite(faults.late).all(), "a report that is late arrives in the end"
+    assert (faults.again >= 0).all() and not np.isnan(faults.crash).any(), "nothing happens before it can"
+    down = faults.crash < ends
+    assert (faults.crash >= start).all(), "a task cannot be struck before it is sent"
+    silent = down | ((faults.stage >= 0) & ~faults.noticed)
     assert source.silences or not silent.any(), (
         "tasks are lost without a word, and the source does not say that it silences"
     )
     for client in np.flatnonzero(down).tolist() if source.away is not None else ():
-        assert source.away is not None and source.away(float(found.crash[client]))[client], (
+        assert source.away is not None and source.away(float(faults.crash[client]))[client], (
             "who goes down must be away at that moment"
         )
 
@@ -171,11 +173,11 @@ def check_data_source(source: DataSource, clients: int, rows: Ints) -> None:
 def check_partition(make: Callable[[], PartitionRecipe], task: Task, *, clients: int = 12) -> None:
     """A partition deals every row once, repeats itself, and follows its clients when they are renamed."""
     keys = client_keys(clients)
-    rows = task.dealt()
-    source = hold(make(), task, keys, 3)
+    rows = task.client_rows()
+    source = make_shards(make(), task, keys, 3)
     check_data_source(source, clients, rows)
-    again = hold(make(), task, keys, 3)
-    renamed = hold(make(), task, keys[::-1].copy(), 3)
+    again = make_shards(make(), task, keys, 3)
+    renamed = make_shards(make(), task, keys[::-1].copy(), 3)
     for c in range(clients):
         assert np.array_equal(source.shard(c, "train", 0), again.shard(c, "train", 0)), (
             "the same seed must deal the same"

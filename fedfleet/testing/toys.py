@@ -49,9 +49,11 @@ def consensus(*, remembers: bool = False, model_bytes: float | None = None) -> A
         remembered = {"toy": {"count": count}} if remembers else None
         return Report(job.task, job.client, update, 1.0, {"loss": float(count[0])}, remembered)
 
-    def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
-        size = np.full(len(asked.clients), float(tree_nbytes(server.params)) if model_bytes is None else model_bytes)
-        return Cost(np.asarray(asked.share * samples, np.float64), size, size)
+    def cost(server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
+        size = np.full(
+            len(assignments.clients), float(tree_nbytes(server.params)) if model_bytes is None else model_bytes
+        )
+        return Cost(np.asarray(assignments.share * samples, np.float64), size, size)
 
     return Algorithm(
         name="consensus",
@@ -73,9 +75,9 @@ def consensus_start() -> Tree:
 def constant_cost(samples: float, model_bytes: float):
     """The same cost for every task."""
 
-    def cost(server: ServerState, asked: Assignments, sizes: Ints) -> Cost:
+    def cost(server: ServerState, assignments: Assignments, sizes: Ints) -> Cost:
         del server, sizes
-        n = len(asked.clients)
+        n = len(assignments.clients)
         size: Floats = np.full(n, model_bytes)
         return Cost(np.full(n, samples), size, size)
 

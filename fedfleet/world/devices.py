@@ -16,9 +16,9 @@ from fedfleet.core.fleet import DeviceTable, take_devices
 from fedfleet.core.limits import Kinds, NonNegative, Positive, Ratio
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import normals, uniforms
-from fedfleet.core.row_map import SharedNames, everyones_row, row_of
+from fedfleet.core.row_map import SharedNames, row_of, rows_of_all
 from fedfleet.core.sources import DeviceSource
-from fedfleet.core.stages import Spent, staged, stages_of
+from fedfleet.core.stages import StageSeconds, source_from_stages, stages_of
 from fedfleet.world.bases import load_devices
 from fedfleet.world.samplers.dpgmm import Support, sample_dpgmm
 
@@ -87,19 +87,19 @@ def lognormals(seed: int, label: str, keys: Keys, sigma: float, most: float | No
 
     Whoever lies inside without the limit keeps its factor; the others are drawn again until they do.
     """
-    drawn = sigma * normals(seed, label, keys)
+    deviations = sigma * normals(seed, label, keys)
     if most is None:
-        return np.exp(drawn)
+        return np.exp(deviations)
     edge = 0.5 * math.log(most)
-    beyond = np.flatnonzero(np.abs(drawn) > edge)
+    beyond = np.flatnonzero(np.abs(deviations) > edge)
     for again in range(1, _REDRAWS):
         if not len(beyond):
             break
-        drawn[beyond] = sigma * normals(seed, f"{label}/again", keys[beyond], again)
-        beyond = beyond[np.abs(drawn[beyond]) > edge]
+        deviations[beyond] = sigma * normals(seed, f"{label}/again", keys[beyond], again)
+        beyond = beyond[np.abs(deviations[beyond]) > edge]
     # Only between limits that lie close together is anybody left, and there the density is all but flat.
-    drawn[beyond] = edge * (2.0 * uniforms(seed, f"{label}/between", keys[beyond]) - 1.0)
-    return np.exp(drawn)
+    deviations[beyond] = edge * (2.0 * uniforms(seed, f"{label}/between", keys[beyond]) - 1.0)
+    return np.exp(deviations)
 
 
 def fixed_devices(
@@ -115,7 +115,7 @@ def fixed_devices(
 ) -> DeviceSource:
     """Each client's own speeds, constant or varied log-normally by `jitter` at every trip."""
 
-    def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
+    def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> StageSeconds:
         del start
         factor = 1.0
         if jitter and keys is not None:
@@ -132,7 +132,7 @@ def fixed_devices(
         times = np.broadcast_to(per_sample[work], len(down)), np.broadcast_to(per_batch[work], len(down))
         return fixed_devices(*speeds, *times, kinds, keys=keys, seed=seed, jitter=jitter)
 
-    return staged(stages, kinds, None, best)
+    return source_from_stages(stages, kinds, None, best)
 
 
 def fastest(seconds: Floats, then: NDArray[Any]) -> int:
@@ -198,9 +198,9 @@ def table_devices(table: DeviceTable, keys: Keys, seed: int) -> DeviceSource:
         low, n = offsets[rows], offsets[rows + 1] - offsets[rows]
         return values[low + (uniforms(seed, label, own_keys, tasks) * n).astype(np.int64)]
 
-    def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
+    def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> StageSeconds:
         del start
-        rows, own_keys = row_of(table.of, clients), keys[clients]
+        rows, own_keys = row_of(table.row_index, clients), keys[clients]
         down = draw("down", table.down, table.down_offsets, rows, own_keys, tasks)
         up = draw("up", table.down, table.down_offsets, rows, own_keys, tasks)
         own = own_up[rows]
@@ -212,15 +212,15 @@ def table_devices(table: DeviceTable, keys: Keys, seed: int) -> DeviceSource:
             cost, down, up, table.seconds_per_sample[rows], latency, seconds_per_batch=table.seconds_per_batch[rows]
         )
 
-    everyones = everyones_row(table.of, len(table.ids))[: len(keys)]
+    everyones = rows_of_all(table.row_index, len(table.ids))[: len(keys)]
 
     def best() -> DeviceSource:
-        return table_devices(best_of(table, np.unique(everyones).astype(np.int64), len(keys)), keys, seed)
+        return table_devices(best_table(table, np.unique(everyones).astype(np.int64), len(keys)), keys, seed)
 
-    return staged(stages, SharedNames(table.ids, everyones), memory_of(table), best)
+    return source_from_stages(stages, SharedNames(table.ids, everyones), memory_of(table), best)
 
 
-def best_of(table: DeviceTable, rows: Ints, clients: int) -> DeviceTable:
+def best_table(table: DeviceTable, rows: Ints, clients: int) -> DeviceTable:
     """A table that gives all clients the fastest link and the fastest processor among these rows, by their mean times."""
     bits = 8.0 / 1000.0
     down = _span_means(bits * TRANSFER / table.down, table.down_offsets)
@@ -228,43 +228,43 @@ def best_of(table: DeviceTable, rows: Ints, clients: int) -> DeviceTable:
     links = (down + up + table.latency.mean(axis=1))[rows]
     works = batch_seconds(table.seconds_per_sample, table.seconds_per_batch)[rows]
     link, work = rows[fastest(links, table.ids[rows])], rows[fastest(works, table.ids[rows])]
-    one = take_devices(replace(table, of=None), np.array([link]))
+    one = take_devices(replace(table, row_index=None), np.array([link]))
     return replace(
         one, seconds_per_sample=table.seconds_per_sample[[work]], seconds_per_batch=table.seconds_per_batch[[work]],
-        of=np.zeros(clients, np.int32),
+        row_index=np.zeros(clients, np.int32),
     )  # fmt: skip
 
 
 def _span_means(values: Floats, offsets: Ints) -> Floats:
     """The mean of each row's span; NaN of an empty one."""
     some = np.diff(offsets) > 0
-    found = np.full(len(some), np.nan)
+    result = np.full(len(some), np.nan)
     if some.any():
-        found[some] = np.add.reduceat(values, offsets[:-1][some]) / np.diff(offsets)[some]
-    return found
+        result[some] = np.add.reduceat(values, offsets[:-1][some]) / np.diff(offsets)[some]
+    return result
 
 
 def memory_of(table: DeviceTable) -> Callable[[Ints], Floats] | None:
     """What a table knows of its clients' memory; None if it knows nothing."""
     if np.isnan(table.memory_mb).all():
         return None
-    return lambda clients: table.memory_mb[row_of(table.of, clients)]
+    return lambda clients: table.memory_mb[row_of(table.row_index, clients)]
 
 
-def levelled(source: DeviceSource) -> DeviceSource:
+def median_devices(source: DeviceSource) -> DeviceSource:
     """Device heterogeneity switched off: everyone has the device of the fleet's median client."""
     n = len(source.kinds)
     everyone, ones = np.arange(n), np.ones(n)
     reference = source.seconds(everyone, Cost(ones, ones * 1e7, ones * 1e7), 0.0, np.zeros(n, np.int64))
     median = int(np.argsort(reference, kind="stable")[n // 2])
 
-    def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
+    def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> StageSeconds:
         return stages_of(source, np.full(len(clients), median), cost, start, tasks)
 
-    known = source.memory_mb
-    memory_mb = None if known is None else lambda clients: known(np.full(len(clients), median))
+    inner_memory_mb = source.memory_mb
+    memory_mb = None if inner_memory_mb is None else lambda clients: inner_memory_mb(np.full(len(clients), median))
     kinds: Sequence[str] = [source.kinds[median]] * n
     if isinstance(source.kinds, SharedNames):  # whoever names another kind of this fleet names one that there is
-        kinds = SharedNames(source.kinds.names, np.full(n, source.kinds.of[median]))
-    alike = staged(stages, kinds, memory_mb, lambda: alike)
-    return alike
+        kinds = SharedNames(source.kinds.names, np.full(n, source.kinds.row_index[median]))
+    source_of_median = source_from_stages(stages, kinds, memory_mb, lambda: source_of_median)
+    return source_of_median

@@ -17,11 +17,11 @@ from fedfleet.core.limits import Count, Fraction, Positive
 from fedfleet.core.quorum import Earliest
 from fedfleet.core.records import Bools, Floats, Ints, Keys
 from fedfleet.core.rng import hash_keys, uniforms
-from fedfleet.core.sources import FaultSource, Mishaps, StateSource
-from fedfleet.world.faults import FaultRecipe, at_full_speed, unharmed
+from fedfleet.core.sources import FaultDraws, FaultSource, StateSource
+from fedfleet.world.faults import FaultRecipe, no_faults, no_slowdown
 
-_TOGETHER = 64  # windows that are looked through at once
-_FARTHEST = 1 << 16  # a task that lasts for more windows than this goes down no more: nobody waits for it either
+_WINDOWS_PER_PASS = 64  # windows that are looked through at once
+_MAX_WINDOWS = 1 << 16  # a task that lasts for more windows than this goes down no more: nobody waits for it either
 
 
 def crashes(*, rate: Fraction = 0.02, seconds: Positive = 600.0, period: Positive = 3600.0) -> FaultRecipe:
@@ -78,20 +78,20 @@ class _Windows:
 
     def first(self, units: Keys, start: float, ends: Floats) -> Floats:
         """The first moment from `start` on, and before its end, at which each unit is down; infinite if there is none."""
-        found, window = np.full(len(units), np.inf), math.floor(start / self.period)
-        farthest = window + _FARTHEST
+        result, window = np.full(len(units), np.inf), math.floor(start / self.period)
+        farthest = window + _MAX_WINDOWS
         while self.rate > 0 and window < farthest:
-            open_ = np.flatnonzero((found == np.inf) & (ends > max(start, window * self.period)))
+            open_ = np.flatnonzero((result == np.inf) & (ends > max(start, window * self.period)))
             if not len(open_):
                 break
             last = float(ends[open_].max()) / self.period
-            many = int(min(_TOGETHER, farthest - window, max(1.0, last - window + 1.0)))
+            many = int(min(_WINDOWS_PER_PASS, farthest - window, max(1.0, last - window + 1.0)))
             numbers = np.tile(np.arange(window, window + many), len(open_))
             down = self.begins(np.repeat(units[open_], many), numbers).reshape(len(open_), many)
             moments = np.where(down + self.seconds > start, np.maximum(down, start), np.inf).min(axis=1)
-            found[open_] = np.where(moments < ends[open_], moments, np.inf)
+            result[open_] = np.where(moments < ends[open_], moments, np.inf)
             window += many
-        return found
+        return result
 
 
 def _source(windows: _Windows, units: Keys, unit_of: Ints | None) -> FaultSource:
@@ -118,15 +118,15 @@ def _source(windows: _Windows, units: Keys, unit_of: Ints | None) -> FaultSource
     def back(time: float) -> float:
         return float((begins(time)[down(time)] + windows.seconds).min(initial=math.inf))
 
-    def befall(clients: Ints, start: float, ends: Floats, tasks: Ints) -> Mishaps:
+    def draw(clients: Ints, start: float, ends: Floats, tasks: Ints) -> FaultDraws:
         del tasks
-        mine = units[clients if unit_of is None else unit_of[clients]]
-        return unharmed(len(clients), crash=windows.first(mine, start, ends))
+        own_units = units[clients if unit_of is None else unit_of[clients]]
+        return no_faults(len(clients), crash=windows.first(own_units, start, ends))
 
-    return FaultSource(at_full_speed, befall, away, back, silences=windows.rate > 0)
+    return FaultSource(no_slowdown, draw, away, back, silences=windows.rate > 0)
 
 
-def reachable(states: StateSource, faults: FaultSource | None) -> StateSource:
+def reachable_states(states: StateSource, faults: FaultSource | None) -> StateSource:
     """The states in which clients that are down cannot be reached. What work of theirs is lost the faults say themselves."""
     if faults is None or faults.away is None:
         return states
@@ -135,11 +135,13 @@ def reachable(states: StateSource, faults: FaultSource | None) -> StateSource:
     def online(time: float) -> Bools:
         return states.online(time) & ~away(time)
 
-    earliest = None if states.earliest is None or back is None else _up(states.earliest, online, away, back)
+    earliest = (
+        None if states.earliest is None or back is None else _earliest_reachable(states.earliest, online, away, back)
+    )
     return StateSource(online, states.finish, earliest, states.worked)
 
 
-def _up(
+def _earliest_reachable(
     earliest: Earliest, online: Callable[[float], Bools], away: Callable[[float], Bools], back: Callable[[float], float]
 ) -> Earliest:
     def found(among: Bools, n: int, start: float, until: float) -> float:

@@ -9,7 +9,7 @@ from fedfleet.core.limits import Fraction, NonNegative, Positive
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import normals, uniforms
 from fedfleet.core.sources import DeviceSource
-from fedfleet.core.stages import Spent, best_said, staged, stages_of
+from fedfleet.core.stages import StageSeconds, best_devices, source_from_stages, stages_of
 from fedfleet.world.devices import DeviceRecipe
 
 
@@ -27,16 +27,16 @@ def mobile(
         return moving(devices(keys, seed), keys, seed)
 
     def moving(inner: DeviceSource, keys: Keys, seed: int) -> DeviceSource:
-        def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
-            found = stages_of(inner, clients, cost, start, tasks)
+        def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> StageSeconds:
+            result = stages_of(inner, clients, cost, start, tasks)
             omega = coefficient(1.0 + sd * normals(seed, "omega", keys[clients], tasks))
             capability = 1.0 - load * uniforms(seed, "capability", keys[clients], int(start // period))
             slower = {"download": omega, "upload": omega, "compute": capability}
-            return {name: took / slower[name] if name in slower else took for name, took in found.items()}
+            return {name: seconds / slower[name] if name in slower else seconds for name, seconds in result.items()}
 
-        found = best_said(inner)
-        best = None if found is None else lambda: moving(found(), keys, seed)
-        return staged(stages, inner.kinds, inner.memory_mb, best)
+        best_inner = best_devices(inner)
+        best = None if best_inner is None else lambda: moving(best_inner(), keys, seed)
+        return source_from_stages(stages, inner.kinds, inner.memory_mb, best)
 
     return recipe
 
@@ -53,7 +53,7 @@ def state_only(
     mean = deadline / 1.05
 
     def recipe(keys: Keys, seed: int) -> DeviceSource:
-        def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
+        def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> StageSeconds:
             del start
             transfer = mean * (1.0 + 0.1 * normals(seed, "transfer", keys[clients], tasks))
             batches = 0.0 if cost.batches is None else cost.batches
@@ -61,7 +61,7 @@ def state_only(
             compute = TRAINING_PASSES * cost.samples * seconds_per_sample + batches * seconds_per_batch
             return {"download": half, "compute": compute, "upload": half}
 
-        one = staged(stages, ["one"] * len(keys), best=lambda: one)  # which all have already
+        one = source_from_stages(stages, ["one"] * len(keys), best=lambda: one)  # which all have already
         return one
 
     return recipe

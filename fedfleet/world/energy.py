@@ -12,12 +12,12 @@ from typing import Literal
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.limits import NonNegative
 from fedfleet.core.records import Floats, Ints, Keys
 from fedfleet.core.row_map import SharedNames
 from fedfleet.core.sources import DeviceSource, EnergySource
-from fedfleet.core.stages import Spent
+from fedfleet.core.stages import StageSeconds
 from fedfleet.world.bases.file_checks import read_json
 
 EnergyRecipe = Callable[[DeviceSource, Keys, int], EnergySource]
@@ -75,13 +75,13 @@ def phones(
     `tail_seconds`. The tail after a download lasts until computing ends at most, that after an upload until its own end. A faster
     device draws no more than a slow one: it takes fewer joules for the same work, as it is done sooner; `per_kind` says otherwise.
     """
-    said = {"compute": compute, "receive": receive, "transmit": transmit, "waiting": waiting}
-    said |= {"tail": tail, "tail_seconds": tail_seconds}
-    own = replace(LINKS[link], **{name: value for name, value in said.items() if value is not None})
+    overrides = {"compute": compute, "receive": receive, "transmit": transmit, "waiting": waiting}
+    overrides |= {"tail": tail, "tail_seconds": tail_seconds}
+    own = replace(LINKS[link], **{name: value for name, value in overrides.items() if value is not None})
 
     def recipe(devices: DeviceSource, keys: Keys, seed: int) -> EnergySource:
         del devices, keys, seed
-        return drawing(lambda clients: own)
+        return source_from_watts(lambda clients: own)
 
     return recipe
 
@@ -91,31 +91,33 @@ def per_kind(*, watts: dict[str, dict[str, NonNegative]], link: Link = "wifi") -
 
     What a kind leaves out, and kinds that are not named, have what `phones` has for the link. A kind of no device is an error.
     """
-    for kind, given in watts.items():
-        for name in given:
+    for kind, kind_watts in watts.items():
+        for name in kind_watts:
             if name not in _NAMES:
-                raise BadInput(f"world.energy.watts.{kind} has no key {name!r}{nearest(name, _NAMES)}")
+                raise BadInput(f"world.energy.watts.{kind} has no key {name!r}{suggest_name(name, _NAMES)}")
 
     def recipe(devices: DeviceSource, keys: Keys, seed: int) -> EnergySource:
         del keys, seed
-        names, of = _kinds(devices.kinds)
+        names, kind_of = _kinds(devices.kinds)
         for kind in watts:
             if kind not in names:
-                raise BadInput(f"world.energy: no device is of the kind {kind!r}{nearest(kind, names)}")
+                raise BadInput(f"world.energy: no device is of the kind {kind!r}{suggest_name(kind, names)}")
         rows = np.array([astuple(replace(LINKS[link], **watts.get(name, {}))) for name in names])
-        return drawing(lambda clients: Watts(*rows[of(clients)].T))
+        return source_from_watts(lambda clients: Watts(*rows[kind_of(clients)].T))
 
     return recipe
 
 
 def energy_file(path: str, *, link: Link = "wifi") -> EnergyRecipe:
     """Own watts by kind of device from a file: {"format": "fedfleet/energy@1", "watts": {KIND: {"compute": 3.5, ..}}}."""
-    found = read_json(path)
-    table = found.get("watts") if isinstance(found, dict) and found.get("format") == FORMAT else None
+    result = read_json(path)
+    table = result.get("watts") if isinstance(result, dict) and result.get("format") == FORMAT else None
     if not isinstance(table, dict):
         raise BadInput(f'{path} is no energy file; it needs "format": "{FORMAT}" and "watts": {{KIND: {{..}}}}')
-    for kind, given in table.items():
-        fine = isinstance(given, dict) and all(type(v) in (int, float) and 0 <= v < np.inf for v in given.values())
+    for kind, kind_watts in table.items():
+        fine = isinstance(kind_watts, dict) and all(
+            type(v) in (int, float) and 0 <= v < np.inf for v in kind_watts.values()
+        )
         if not fine:
             raise BadInput(f"{path}: the watts of {kind!r} must be finite numbers by name, not negative")
     return per_kind(watts=table, link=link)
@@ -154,19 +156,19 @@ def carbon(
     def recipe(devices: DeviceSource, keys: Keys, seed: int) -> EnergySource:
         inner = energy(devices, keys, seed)
 
-        def charges(clients: Ints, spent: Spent, start: Floats) -> Mapping[str, Floats]:
-            found = inner.charges(clients, spent, start)
-            return {**found, "grams": found["joules"] * grams_per_joule(start)} if "joules" in found else found
+        def charges(clients: Ints, spent: StageSeconds, start: Floats) -> Mapping[str, Floats]:
+            result = inner.charges(clients, spent, start)
+            return {**result, "grams": result["joules"] * grams_per_joule(start)} if "joules" in result else result
 
         return EnergySource(charges)
 
     return recipe
 
 
-def drawing(watts_of: Callable[[Ints], Watts]) -> EnergySource:
+def source_from_watts(watts_of: Callable[[Ints], Watts]) -> EnergySource:
     """The source of devices that draw these watts: numbers, or columns with one entry for each of the clients."""
 
-    def charges(clients: Ints, spent: Spent, start: Floats) -> Mapping[str, Floats]:
+    def charges(clients: Ints, spent: StageSeconds, start: Floats) -> Mapping[str, Floats]:
         del start
         nothing, own = np.zeros(len(clients)), watts_of(clients)
 
@@ -188,6 +190,6 @@ def drawing(watts_of: Callable[[Ints], Watts]) -> EnergySource:
 def _kinds(kinds: Sequence[str]) -> tuple[list[str], Callable[[Ints], Ints]]:
     """The different kinds, and which of them clients are of; a fleet that shares names need not be written out."""
     if isinstance(kinds, SharedNames):
-        return kinds.names.tolist(), lambda clients: kinds.of[clients].astype(np.int64)
-    names, of = np.unique(np.array(kinds, np.str_), return_inverse=True)
-    return names.tolist(), lambda clients: of[clients]
+        return kinds.names.tolist(), lambda clients: kinds.row_index[clients].astype(np.int64)
+    names, kind_index = np.unique(np.array(kinds, np.str_), return_inverse=True)
+    return names.tolist(), lambda clients: kind_index[clients]

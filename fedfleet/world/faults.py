@@ -15,7 +15,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Fraction, Positive
 from fedfleet.core.records import Bools, Floats, Ints, Keys
 from fedfleet.core.rng import address, uniforms
-from fedfleet.core.sources import FaultSource, Mishaps
+from fedfleet.core.sources import FaultDraws, FaultSource
 from fedfleet.core.stages import COMPUTE, DOWNLOAD, STAGES, UPLOAD
 
 FaultRecipe = Callable[[Keys, int], FaultSource]
@@ -32,20 +32,20 @@ def lossy(
     chances = ((DOWNLOAD, download), (COMPUTE, compute), (UPLOAD, upload))
 
     def recipe(keys: Keys, seed: int) -> FaultSource:
-        def befall(clients: Ints, start: float, ends: Floats, tasks: Ints) -> Mishaps:
+        def draw(clients: Ints, start: float, ends: Floats, tasks: Ints) -> FaultDraws:
             del start, ends
-            mine, stage = keys[clients], np.full(len(clients), -1, np.int64)
+            own_keys, stage = keys[clients], np.full(len(clients), -1, np.int64)
             for place, chance in reversed(chances):
-                stage[uniforms(seed, f"lost/{STAGES[place]}", mine, tasks) < chance] = place
-            return unharmed(
+                stage[uniforms(seed, f"lost/{STAGES[place]}", own_keys, tasks) < chance] = place
+            return no_faults(
                 len(clients),
                 stage=stage,
-                part=uniforms(seed, "lost/part", mine, tasks),
+                part=uniforms(seed, "lost/part", own_keys, tasks),
                 noticed=np.full(len(clients), noticed),
             )
 
         silent = not noticed and any(chance > 0 for _, chance in chances)
-        return FaultSource(at_full_speed, befall, silences=silent)
+        return FaultSource(no_slowdown, draw, silences=silent)
 
     return recipe
 
@@ -54,12 +54,12 @@ def delayed(*, share: Fraction = 0.1, seconds: Positive = 60.0) -> FaultRecipe:
     """A share of the reports arrives late: `seconds` after the last byte was sent on average, evenly between 0 and twice that."""
 
     def recipe(keys: Keys, seed: int) -> FaultSource:
-        def befall(clients: Ints, start: float, ends: Floats, tasks: Ints) -> Mishaps:
+        def draw(clients: Ints, start: float, ends: Floats, tasks: Ints) -> FaultDraws:
             del start, ends
-            hit, wait = _drawn(seed, "late", keys[clients], tasks, share, seconds)
-            return unharmed(len(clients), late=np.where(hit, wait, 0.0))
+            hit, wait = _draw_hits(seed, "late", keys[clients], tasks, share, seconds)
+            return no_faults(len(clients), late=np.where(hit, wait, 0.0))
 
-        return FaultSource(at_full_speed, befall)
+        return FaultSource(no_slowdown, draw)
 
     return recipe
 
@@ -71,12 +71,12 @@ def repeated(*, share: Fraction = 0.1, seconds: Positive = 60.0) -> FaultRecipe:
     """
 
     def recipe(keys: Keys, seed: int) -> FaultSource:
-        def befall(clients: Ints, start: float, ends: Floats, tasks: Ints) -> Mishaps:
+        def draw(clients: Ints, start: float, ends: Floats, tasks: Ints) -> FaultDraws:
             del start, ends
-            hit, wait = _drawn(seed, "again", keys[clients], tasks, share, seconds)
-            return unharmed(len(clients), again=np.where(hit, wait, np.inf))
+            hit, wait = _draw_hits(seed, "again", keys[clients], tasks, share, seconds)
+            return no_faults(len(clients), again=np.where(hit, wait, np.inf))
 
-        return FaultSource(at_full_speed, befall)
+        return FaultSource(no_slowdown, draw)
 
     return recipe
 
@@ -89,7 +89,7 @@ def slowed(*, share: Fraction = 0.1, factor: Annotated[float, Ge(1), Le(1e6)] = 
             del start
             return np.where(uniforms(seed, "slowed", keys[clients], tasks) < share, factor, 1.0)
 
-        return FaultSource(slower, _spared)
+        return FaultSource(slower, _draw_nothing)
 
     return recipe
 
@@ -107,47 +107,47 @@ def all_of(faults: list[FaultRecipe]) -> FaultRecipe:
     def recipe(keys: Keys, seed: int) -> FaultSource:
         # The first has the seed of the run, so that a list of one is that one; the same kind twice must not strike as one.
         seeds = [seed, *(int.from_bytes(address(seed, "fault", i)[:7], "little") for i in range(1, len(faults)))]
-        return together([fault(keys, own) for fault, own in zip(faults, seeds, strict=True)])
+        return combine_faults([fault(keys, own) for fault, own in zip(faults, seeds, strict=True)])
 
     return recipe
 
 
-def together(sources: list[FaultSource]) -> FaultSource:
+def combine_faults(sources: list[FaultSource]) -> FaultSource:
     """One source that does what all of these do."""
 
     def slower(clients: Ints, start: float, tasks: Ints) -> Floats:
-        return np.prod([source.slowed(clients, start, tasks) for source in sources], axis=0)
+        return np.prod([source.slowdown(clients, start, tasks) for source in sources], axis=0)
 
-    def befall(clients: Ints, start: float, ends: Floats, tasks: Ints) -> Mishaps:
-        found = [source.befall(clients, start, ends, tasks) for source in sources]
-        whole = found[0]
-        for other in found[1:]:
-            whole = _both(whole, other)
+    def befall(clients: Ints, start: float, ends: Floats, tasks: Ints) -> FaultDraws:
+        draws = [source.draw(clients, start, ends, tasks) for source in sources]
+        whole = draws[0]
+        for other in draws[1:]:
+            whole = _combine_draws(whole, other)
         return whole
 
-    goes = [source.away for source in sources if source.away is not None]
-    comes = [source.back for source in sources if source.back is not None]
+    away_functions = [source.away for source in sources if source.away is not None]
+    return_functions = [source.back for source in sources if source.back is not None]
 
     def away(time: float) -> Bools:
-        return np.logical_or.reduce([gone(time) for gone in goes])
+        return np.logical_or.reduce([gone(time) for gone in away_functions])
 
     def back(time: float) -> float:
-        return min(returns(time) for returns in comes)
+        return min(returns(time) for returns in return_functions)
 
     silent = any(source.silences for source in sources)
-    return FaultSource(slower, befall, away if goes else None, back if comes else None, silent)
+    return FaultSource(slower, befall, away if away_functions else None, back if return_functions else None, silent)
 
 
-def _both(a: Mishaps, b: Mishaps) -> Mishaps:
+def _combine_draws(a: FaultDraws, b: FaultDraws) -> FaultDraws:
     """What happens to tasks to which both happen."""
     earlier = (b.stage >= 0) & ((a.stage < 0) | (b.stage < a.stage) | ((b.stage == a.stage) & (b.part < a.part)))
-    return Mishaps(
+    return FaultDraws(
         np.where(earlier, b.stage, a.stage), np.where(earlier, b.part, a.part), np.minimum(a.crash, b.crash),
         np.where(earlier, b.noticed, a.noticed), a.late + b.late, np.minimum(a.again, b.again),
     )  # fmt: skip
 
 
-def unharmed(
+def no_faults(
     n: int,
     *,
     stage: Ints | None = None,
@@ -156,9 +156,9 @@ def unharmed(
     noticed: Bools | None = None,
     late: Floats | None = None,
     again: Floats | None = None,
-) -> Mishaps:
+) -> FaultDraws:
     """Nothing happens to n tasks, but for what is named."""
-    return Mishaps(
+    return FaultDraws(
         np.full(n, -1, np.int64) if stage is None else stage,
         np.zeros(n) if part is None else part,
         np.full(n, np.inf) if crash is None else crash,
@@ -168,17 +168,17 @@ def unharmed(
     )
 
 
-def at_full_speed(clients: Ints, start: float, tasks: Ints) -> Floats:
+def no_slowdown(clients: Ints, start: float, tasks: Ints) -> Floats:
     """Nobody is slowed down."""
     del start, tasks
     return np.ones(len(clients))
 
 
-def _spared(clients: Ints, start: float, ends: Floats, tasks: Ints) -> Mishaps:
+def _draw_nothing(clients: Ints, start: float, ends: Floats, tasks: Ints) -> FaultDraws:
     del start, ends, tasks
-    return unharmed(len(clients))
+    return no_faults(len(clients))
 
 
-def _drawn(seed: int, label: str, keys: Keys, tasks: Ints, share: float, seconds: float) -> tuple[Bools, Floats]:
+def _draw_hits(seed: int, label: str, keys: Keys, tasks: Ints, share: float, seconds: float) -> tuple[Bools, Floats]:
     """Whom it hits, and how many seconds it takes."""
     return uniforms(seed, label, keys, tasks) < share, 2.0 * seconds * uniforms(seed, f"{label}/by", keys, tasks)

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.sources import DeviceSource
-from fedfleet.core.stages import Spent, Staged, best_said, staged, stages_of
+from fedfleet.core.stages import StagedSeconds, StageSeconds, best_devices, source_from_stages, stages_of
 from fedfleet.world.devices import BATCH, TRANSFER, DeviceRecipe
 
 LINKS, COMPUTE = "links", "compute"
@@ -32,33 +32,33 @@ def equalled(devices: DeviceRecipe, *, links: bool = False, compute: bool = Fals
 
 def equal_devices(inner: DeviceSource, keys: Keys, wanted: frozenset[str]) -> DeviceSource:
     """These devices with the ideal one's link, processor, both or neither."""
-    if not wanted or (not isinstance(inner.seconds, Staged) and not wanted & differing(inner, keys)):
+    if not wanted or (not isinstance(inner.seconds, StagedSeconds) and not wanted & differences(inner, keys)):
         return inner  # stages that are derived add up to the seconds only nearly
     ideal = ideal_devices(inner, keys)
-    taken = [stage for name in sorted(wanted) for stage in _STAGES[name]]
+    replaced = [stage for name in sorted(wanted) for stage in _STAGES[name]]
 
-    def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
+    def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> StageSeconds:
         own = stages_of(inner, clients, cost, start, tasks)
         better = stages_of(ideal, clients, cost, start, tasks)
         return {
-            name: np.where(np.isfinite(took), better[name], took) if name in taken and name in better else took
+            name: np.where(np.isfinite(took), better[name], took) if name in replaced and name in better else took
             for name, took in own.items()
         }
 
-    return staged(stages, inner.kinds, inner.memory_mb, best_said(inner))
+    return source_from_stages(stages, inner.kinds, inner.memory_mb, best_devices(inner))
 
 
-def differing(devices: DeviceSource, keys: Keys) -> frozenset[str]:
+def differences(devices: DeviceSource, keys: Keys) -> frozenset[str]:
     """In what the devices of a fleet differ from the ideal one, as trips show: links, compute, both or neither."""
     ideal, n = ideal_devices(devices, keys), len(keys)
-    everyone, found = np.arange(n), set[str]()
+    everyone, result = np.arange(n), set[str]()
     for trip in range(_TRIPS):
-        own, better = (stages_of(d, everyone, _unit(n), 0.0, np.full(n, trip)) for d in (devices, ideal))
+        own, better = (stages_of(d, everyone, _unit_cost(n), 0.0, np.full(n, trip)) for d in (devices, ideal))
         for name, kept in _STAGES.items():
-            found |= {
+            result |= {
                 name for stage in kept if stage in own and stage in better and not _same(own[stage], better[stage])
             }
-    return frozenset(found)
+    return frozenset(result)
 
 
 def ideal_devices(devices: DeviceSource, keys: Keys) -> DeviceSource:
@@ -66,28 +66,28 @@ def ideal_devices(devices: DeviceSource, keys: Keys) -> DeviceSource:
 
     What is measured is each client's mean over some trips; the draws of whoever is fastest are then everyone's.
     """
-    said = best_said(devices)
-    if said is not None:
-        return said()
+    best = best_devices(devices)
+    if best is not None:
+        return best()
     n = len(keys)
     means = {name: np.zeros(n) for name in _STAGES}
     for trip in range(_TRIPS):
-        took = stages_of(devices, np.arange(n), _unit(n), 0.0, np.full(n, trip))
+        took = stages_of(devices, np.arange(n), _unit_cost(n), 0.0, np.full(n, trip))
         for name, kept in _STAGES.items():
             means[name] += sum((took[stage] for stage in kept if stage in took), np.zeros(n))
     chosen = {name: int(np.lexsort((keys, seconds))[0]) for name, seconds in means.items()}
 
-    def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
-        found: dict[str, Floats] = {}
+    def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> StageSeconds:
+        result: dict[str, Floats] = {}
         for name, kept in _STAGES.items():
             as_one = stages_of(devices, np.full(len(clients), chosen[name]), cost, start, tasks)
-            found |= {stage: took for stage, took in as_one.items() if stage in kept}
-        return found
+            result |= {stage: took for stage, took in as_one.items() if stage in kept}
+        return result
 
-    return staged(stages, devices.kinds, devices.memory_mb)
+    return source_from_stages(stages, devices.kinds, devices.memory_mb)
 
 
-def _unit(n: int) -> Cost:
+def _unit_cost(n: int) -> Cost:
     ones = np.ones(n)
     return Cost(ones * BATCH, ones * TRANSFER, ones * TRANSFER, ones)
 

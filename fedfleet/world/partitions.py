@@ -8,7 +8,7 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Positive
-from fedfleet.core.memory_limit import check_room
+from fedfleet.core.memory_limit import check_memory
 from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.records import Ints, Keys
 from fedfleet.core.rng import stream
@@ -34,12 +34,12 @@ def dirichlet(alpha: Positive = 0.5) -> PartitionRecipe:
     def deal(dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
         labels, owner = dataset.y[rows], np.empty(len(rows), np.int64)
         for label in range(dataset.classes):
-            mine = rng.permutation(np.flatnonzero(labels == label))
+            class_rows = rng.permutation(np.flatnonzero(labels == label))
             weights = rng.standard_gamma(alpha, clients)
             if not weights.any():  # tiny alphas can underflow every draw to zero; then one client takes the class
                 weights[rng.integers(clients)] = 1.0
-            cuts = np.floor(np.cumsum(weights) / weights.sum() * len(mine) + 0.5).astype(np.int64)
-            owner[mine] = np.searchsorted(cuts[:-1], np.arange(len(mine)), side="right")
+            cuts = np.floor(np.cumsum(weights) / weights.sum() * len(class_rows) + 0.5).astype(np.int64)
+            owner[class_rows] = np.searchsorted(cuts[:-1], np.arange(len(class_rows)), side="right")
         return owner
 
     return deal
@@ -50,7 +50,7 @@ def by_label(labels: Count = 2) -> PartitionRecipe:
 
     def deal(dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
         blocks = clients * labels
-        check_room(24 * blocks, f"world.data: {labels} labels for each of {clients} clients", "lower one of the two")
+        check_memory(24 * blocks, f"world.data: {labels} labels for each of {clients} clients", "lower one of the two")
         order = np.lexsort((rng.random(len(rows)), dataset.y[rows]))
         holder = rng.permutation(np.arange(blocks) % clients)
         owner = np.empty(len(rows), np.int64)
@@ -72,24 +72,24 @@ def by_owner() -> PartitionRecipe:
                 "world.data: by_owner needs to know who made each sample, and this dataset does not say; use dirichlet, or give "
                 "own data with their owners"
             )
-        people, who = np.unique(dataset.owner[rows], return_inverse=True)
+        people, person_of_row = np.unique(dataset.owner[rows], return_inverse=True)
         if clients <= len(people):
-            return rng.permutation(np.arange(len(people)) % clients)[who]
-        counts = np.bincount(who).astype(np.float64)
+            return rng.permutation(np.arange(len(people)) % clients)[person_of_row]
+        counts = np.bincount(person_of_row).astype(np.float64)
         parts = np.ones(len(people), np.int64)
         for _ in range(clients - len(people)):
             parts[np.argmax(counts / parts)] += 1
         first = np.concatenate([[0], np.cumsum(parts)[:-1]])
         turn = np.empty(len(rows), np.int64)
         for person in range(len(people)):
-            mine = rng.permutation(np.flatnonzero(who == person))
-            turn[mine] = np.arange(len(mine)) % parts[person]
-        return first[who] + turn
+            own_rows = rng.permutation(np.flatnonzero(person_of_row == person))
+            turn[own_rows] = np.arange(len(own_rows)) % parts[person]
+        return first[person_of_row] + turn
 
     return deal
 
 
-def hold(
+def make_shards(
     deal: PartitionRecipe,
     task: Task,
     keys: Keys,
@@ -100,16 +100,16 @@ def hold(
 ) -> DataSource:
     """Deal what is not held out to clients, see that each has `min_samples`, and split each shard: train, valid, test."""
     n, dataset = len(keys), task.dataset
-    rows = task.dealt()
+    rows = task.client_rows()
     if n * min_samples > len(rows):
         raise BadInput(
             f"world.clients: {n} clients with at least {min_samples} samples each need {n * min_samples} samples, "
             f"but the dataset leaves {len(rows)}; use fewer clients or a smaller world.min_samples"
         )
     rng = stream(seed, "partition")
-    dealt = _at_least(deal(dataset, rows, n, rng), n, min_samples, rng)
+    owner = _ensure_minimum(deal(dataset, rows, n, rng), n, min_samples, rng)
     # Dealt by the order of keys, so that a renamed client takes its shard along.
-    client = np.argsort(keys, kind="stable")[dealt]
+    client = np.argsort(keys, kind="stable")[owner]
     order = np.lexsort((rng.random(len(rows)), client))
     flat = rows[order]
     offsets = np.concatenate([[0], np.cumsum(np.bincount(client, minlength=n))])
@@ -131,7 +131,7 @@ def hold(
     return DataSource(shard, lambda round: train, testers, task.holdout, task.unseen)
 
 
-def _at_least(owner: Ints, clients: int, least: int, rng: np.random.Generator) -> Ints:
+def _ensure_minimum(owner: Ints, clients: int, least: int, rng: np.random.Generator) -> Ints:
     """Move rows from the richest clients to those with fewer than `least`."""
     counts = np.bincount(owner, minlength=clients)
     if counts.min() >= least:

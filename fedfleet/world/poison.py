@@ -16,7 +16,7 @@ from fedfleet.world.partitions import PartitionRecipe
 
 
 @dataclass(frozen=True, slots=True)
-class Poisoned:
+class PoisonedPartition:
     """A partition some of whose holders have wrong labels; it deals as the partition inside does."""
 
     inside: PartitionRecipe
@@ -32,12 +32,12 @@ def label_flip(of: PartitionRecipe, share: Fraction = 0.2) -> PartitionRecipe:
 
     Biggio et al. 2012. Only training samples are flipped: whatever a model is judged by stays true.
     """
-    return Poisoned(of, share)
+    return PoisonedPartition(of, share)
 
 
-def poisoned(deal: PartitionRecipe, task: Task, data: DataSource, keys: Keys, seed: int) -> Task:
+def poison_task(deal: PartitionRecipe, task: Task, data: DataSource, keys: Keys, seed: int) -> Task:
     """The task with the labels that this partition wants; most partitions want them as they are."""
-    if not isinstance(deal, Poisoned):
+    if not isinstance(deal, PoisonedPartition):
         return task
     bad: Sequence[int] = np.flatnonzero(attackers(seed, keys, deal.share, len(keys))).tolist()
     labels = task.dataset.y.copy()

@@ -13,8 +13,8 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import StateScorer
 from fedfleet.core.intervals import Traces, finish_after, ready_seconds, ready_until, traces
 from fedfleet.core.limits import Count, Natural, NonNegative, Positive, Sessions, Share
-from fedfleet.core.memory_limit import check_room
-from fedfleet.core.quorum import first_meeting
+from fedfleet.core.memory_limit import check_memory
+from fedfleet.core.quorum import first_time_ready
 from fedfleet.core.records import Bools, Floats, Ints, Keys
 from fedfleet.core.rng import uniforms
 from fedfleet.core.sources import StateSource
@@ -38,11 +38,11 @@ def always_on() -> StateRecipe:
         def earliest(among: Bools, n: int, start: float, until: float) -> float:
             return start if start < until and np.count_nonzero(among) >= n else math.inf
 
-        def worked(clients: Ints, start: float, until: Floats) -> Floats:
+        def work_seconds(clients: Ints, start: float, until: Floats) -> Floats:
             del clients
             return np.maximum(until - start, 0.0)
 
-        return StateSource(lambda t: everyone, lambda clients, start, seconds: start + seconds, earliest, worked)
+        return StateSource(lambda t: everyone, lambda clients, start, seconds: start + seconds, earliest, work_seconds)
 
     return recipe
 
@@ -69,7 +69,7 @@ def daily(
 def daily_traces(keys: Keys, seed: int, *, ready: float, sessions: int, swing: float, day: float) -> Traces:
     """The sessions of `daily`, for whoever measures them."""
     n = len(keys)
-    check_room(
+    check_memory(
         _SESSION_BYTES * n * sessions, f"world.states: {sessions} sessions of {n} clients", "lower one of the two"
     )
     width = min(0.5 * ready, 1.0 - ready)
@@ -151,32 +151,32 @@ def interval_states(t: Traces, clients: int | None = None) -> StateSource:
     `online` remembers until when each trace's answer holds and looks up only the others.
     """
     n = len(t) if clients is None else clients
-    own, followed = replace(t, of=None), None if t.of is None else t.of[:n]
-    rows = n if followed is None else len(own)
+    own, row_index = replace(t, row_index=None), None if t.row_index is None else t.row_index[:n]
+    rows = n if row_index is None else len(own)
     ready = np.zeros(rows, np.bool_)
-    holds = np.full(rows, -np.inf)
-    asked = [-np.inf]
+    valid_until = np.full(rows, -np.inf)
+    last_time = [-np.inf]
 
     def online(time: float) -> Bools:
         # Remembered answers hold from when they were given; a clock that goes back asks everyone again.
-        stale = np.flatnonzero(holds <= time) if time >= asked[0] else np.arange(rows)
+        stale = np.flatnonzero(valid_until <= time) if time >= last_time[0] else np.arange(rows)
         # In pieces: the search needs a dozen numbers for each trace that it looks up.
         for piece in (stale[i : i + _PIECE] for i in range(0, len(stale), _PIECE)):
-            ready[piece], holds[piece] = ready_until(own, piece, time)
-        asked[0] = time
+            ready[piece], valid_until[piece] = ready_until(own, piece, time)
+        last_time[0] = time
         # A copy in both cases: the next call changes `ready`, and an answer once given must stand.
-        return ready.copy() if followed is None else ready[followed]
+        return ready.copy() if row_index is None else ready[row_index]
 
     def finish(clients: Ints, start: float, seconds: Floats) -> Floats:
         return finish_after(t, clients, start, seconds)
 
     def earliest(among: Bools, n: int, start: float, until: float) -> float:
         online(start)  # brings up to date what is remembered
-        weights = among.astype(np.int64) if followed is None else np.bincount(followed[among], minlength=rows)
+        weights = among.astype(np.int64) if row_index is None else np.bincount(row_index[among], minlength=rows)
         at = np.flatnonzero(weights)
-        return first_meeting(own, at, weights[at], ready[at], holds[at], n, start, until)
+        return first_time_ready(own, at, weights[at], ready[at], valid_until[at], n, start, until)
 
-    def worked(clients: Ints, start: float, until: Floats) -> Floats:
+    def work_seconds(clients: Ints, start: float, until: Floats) -> Floats:
         return ready_seconds(t, clients, start, until)
 
-    return StateSource(online, finish, earliest, worked)
+    return StateSource(online, finish, earliest, work_seconds)

@@ -71,28 +71,28 @@ def spread_inside(users: UserSource, data: DataSource, labels: Ints, mu: float, 
 
     Every device of a user that has rows enough gets at least one training row, so that it is a client in flat runs.
     """
-    found: list[dict[str, Ints]] = []
+    result: list[dict[str, Ints]] = []
     for user in range(len(users)):
         rng = stream(seed, "inside", user)
         n = len(users.devices_of(user))
         weights = rng.dirichlet(np.full(n, mu), int(labels.max()) + 1)
         splits: tuple[Split, ...] = ("train", "valid", "test")
-        slots = {split: _dealt(labels[data.shard(user, split, 0)], weights, rng) for split in splits}
-        _at_least_one(slots["train"], n, rng)
-        found.append(slots)
-    return found
+        slots = {split: _deal(labels[data.shard(user, split, 0)], weights, rng) for split in splits}
+        _fill_empty_devices(slots["train"], n, rng)
+        result.append(slots)
+    return result
 
 
-def _dealt(labels: Ints, weights: np.ndarray, rng: np.random.Generator) -> Ints:
+def _deal(labels: Ints, weights: np.ndarray, rng: np.random.Generator) -> Ints:
     slots = np.empty(len(labels), np.int64)
     for label in np.unique(labels).tolist():
-        mine = rng.permutation(np.flatnonzero(labels == label))
-        cuts = np.floor(np.cumsum(weights[label]) * len(mine) + 0.5)[:-1]
-        slots[mine] = np.searchsorted(cuts, np.arange(len(mine)), side="right")
+        class_rows = rng.permutation(np.flatnonzero(labels == label))
+        cuts = np.floor(np.cumsum(weights[label]) * len(class_rows) + 0.5)[:-1]
+        slots[class_rows] = np.searchsorted(cuts, np.arange(len(class_rows)), side="right")
     return slots
 
 
-def _at_least_one(slots: Ints, n: int, rng: np.random.Generator) -> None:
+def _fill_empty_devices(slots: Ints, n: int, rng: np.random.Generator) -> None:
     """Move single rows from the fullest device to empty ones, as far as the rows go."""
     for empty in np.flatnonzero(np.bincount(slots, minlength=n) == 0).tolist():
         counts = np.bincount(slots, minlength=n)

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from fedfleet.app.cli.main import main
-from fedfleet.app.datasets.catalogue import DATASETS, PublicSet, RemoteFile
+from fedfleet.app.cli import main
+from fedfleet.app.datasets.catalogue import DATASETS, PublicDataset, RemoteFile
 from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import load_spec
@@ -68,5 +68,5 @@ def target(tmp_path):
 def tiny(shelf, monkeypatch):
     """The shelf, and on it a dataset called tiny."""
     files = (known(shelf), RemoteFile("deep/other.bin", shelf.url, len(BODY)))
-    monkeypatch.setitem(DATASETS, "tiny", PublicSet("a test", "terms of a test", files, ("tiny:{at}/file.bin",)))
+    monkeypatch.setitem(DATASETS, "tiny", PublicDataset("a test", "terms of a test", files, ("tiny:{at}/file.bin",)))
     return shelf

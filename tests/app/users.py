@@ -4,9 +4,9 @@ import tomllib
 from dataclasses import replace
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.spec import resolve, with_words
-from fedfleet.engine.hierarchy import SYNCS, visits_of
-from fedfleet.executors.edge_turns import nested
+from fedfleet.app.spec import apply_overrides, resolve
+from fedfleet.engine.hierarchy import MAX_SYNCS, make_visits
+from fedfleet.executors.edge_turns import nested_executor
 from fedfleet.executors.inline import inline
 from fedfleet.simulation.simulator import simulate
 from fedfleet.store import journal as journals
@@ -36,13 +36,13 @@ BITS = 8.0 * 650 * 4  # of the model
 
 
 def spec_with(*words):
-    return resolve(with_words(tomllib.loads(SPEC), words))
+    return resolve(apply_overrides(tomllib.loads(SPEC), words))
 
 
 def flat(*words):
     table = tomllib.loads(SPEC)
     del table["edge"]
-    return resolve(with_words(table, words))
+    return resolve(apply_overrides(table, words))
 
 
 class Watched:
@@ -56,21 +56,21 @@ class Watched:
 
         def devices(jobs):
             for job in jobs:
-                self.trained.setdefault(job.task // SYNCS, {})[job.client] = job.rows
+                self.trained.setdefault(job.task // MAX_SYNCS, {})[job.client] = job.rows
             return below.train(jobs)
 
-        above = nested(replace(below, train=devices))
+        above = nested_executor(replace(below, train=devices))
 
         def edges(jobs):
-            self.visits |= {visit.task: visit for visit in visits_of(jobs)}
-            found = list(above.train(jobs))
-            self.reports |= {report.task: report for report in found}
-            return found
+            self.visits |= {visit.task: visit for visit in make_visits(jobs)}
+            result = list(above.train(jobs))
+            self.reports |= {report.task: report for report in result}
+            return result
 
         self.execute = replace(above, train=edges)
 
     def go(self):
-        self.journal = journals.in_memory()
+        self.journal = journals.memory_journal()
         self.done = simulate(self.plan, self.setup.world, self.execute, journal=self.journal, watch=self.events.extend)
         return self
 

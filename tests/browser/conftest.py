@@ -14,7 +14,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 def browser():
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make setup")
     where = os.environ.get("FEDFLEET_CHROMIUM") or next(
-        (found for name in NAMES if (found := shutil.which(name))), None
+        (result for name in NAMES if (result := shutil.which(name))), None
     )
     if where is None:
         pytest.skip("there is no Chromium here; install it, for example with: apt-get install chromium")

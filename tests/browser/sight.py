@@ -87,9 +87,9 @@ class Sight:
 
     def faults(self) -> list[str]:
         """Everything that a reader would stumble over: errors, outside requests, text that cannot be read, sideways scrolling, pictures without words."""
-        found = [f"console: {e}" for e in self.errors] + [f"outside: {u}" for u in self.outside]
-        found += self.page.evaluate(UNREADABLE) + [f"overflow: {o}" for o in self.page.evaluate(OVERFLOWING)]
-        return found + [f"no words for: {p}" for p in self.page.evaluate(UNNAMED)]
+        result = [f"console: {e}" for e in self.errors] + [f"outside: {u}" for u in self.outside]
+        result += self.page.evaluate(UNREADABLE) + [f"overflow: {o}" for o in self.page.evaluate(OVERFLOWING)]
+        return result + [f"no words for: {p}" for p in self.page.evaluate(UNNAMED)]
 
     def crowded(self) -> list[str]:
         """Texts in pictures that lie over each other or leave their picture."""

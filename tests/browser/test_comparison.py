@@ -7,17 +7,17 @@ import pytest
 from fedfleet.app.pages.comparison_page import write_comparison
 from fedfleet.app.pages.demo_page import write_demo
 from fedfleet.app.pages.html import page
-from fedfleet.app.pages.sides.comparison_checks import how_to_check
+from fedfleet.app.pages.sides.comparison_checks import check_section
 from fedfleet.app.pages.sides.curves import accuracy_figure
 from fedfleet.app.pages.sides.run_rows import Head, html_table
-from fedfleet.app.pages.sides.side_participation import who_took_part
-from fedfleet.app.pages.sides.side_times import where_time_went
+from fedfleet.app.pages.sides.side_participation import participation_section
+from fedfleet.app.pages.sides.side_times import time_section
 from fedfleet.app.pages.sides.verdicts import verdict_list
 from fedfleet.app.pages.study_page import write_study
 from fedfleet.app.studies.compare.comparison import compare
 from fedfleet.app.studies.grid.run_study import study
 from fedfleet.app.studies.grid.study_file import study_of
-from fedfleet.app.studies.grid.study_jobs import Means
+from fedfleet.app.studies.grid.study_jobs import WorkerSettings
 from tests.app.demo.doing import demo_of
 from tests.app.pages.sides.looks import side
 from tests.app.pages.test_comparison_page import runs
@@ -30,9 +30,9 @@ SIGHTS = [(1100, False), (1100, True), (390, False), (390, True)]
 def seen(look, path):
     """What is wrong with a page, however it is looked at."""
     return {
-        f"{width} px, {'dark' if dark else 'light'}": found
+        f"{width} px, {'dark' if dark else 'light'}": result
         for width, dark in SIGHTS
-        if (found := look(path, width=width, dark=dark).faults())
+        if (result := look(path, width=width, dark=dark).faults())
     }
 
 
@@ -57,7 +57,12 @@ def test_every_row_of_a_comparison_opens_its_run(look, runs, tmp_path):
 
 @pytest.fixture(scope="module")
 def studied(tmp_path_factory):
-    return study(study_of(TABLE), tmp_path_factory.mktemp("seen") / "s", means=Means(1), tell=lambda said: None)
+    return study(
+        study_of(TABLE),
+        tmp_path_factory.mktemp("seen") / "s",
+        worker_settings=WorkerSettings(1),
+        tell=lambda said: None,
+    )
 
 
 def test_a_study(look, studied):
@@ -88,7 +93,7 @@ def test_names_that_never_break_stay_on_the_page(look, tmp_path):
     body = [
         verdict_list({"": ((), None)}, sides, None), accuracy_figure(sides[:1], target=0.95), accuracy_figure(sides),
         html_table(heads, [[escape(one.name), *["1,234 of 5,678"] * 5] for one in sides]),
-        where_time_went(sides), who_took_part(sides), how_to_check([one.name for one in sides], {"seed": [1, 2, 3]}, [], []),
+        time_section(sides), participation_section(sides), check_section([one.name for one in sides], {"seed": [1, 2, 3]}, [], []),
     ]  # fmt: skip
     path = tmp_path / "long.html"
     path.write_text(page("long", body))

@@ -28,8 +28,8 @@ def site(tmp_path_factory):
     )
     for seed in (0, 1):
         perform(resolve({**TABLE, "seed": seed}, "a"), root / f"real-{seed}")
-    with Answers(root) as found:
-        yield found
+    with Answers(root) as result:
+        yield result
 
 
 @pytest.mark.parametrize("dark", [False, True])

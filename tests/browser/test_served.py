@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from fedfleet.core.events import ModelCommitted
-from fedfleet.store.lock import locked
+from fedfleet.store.lock import hold_lock
 from tests.app.dashboard.runs import Answers, folder_of
 from tests.app.dashboard.test_served_runs import told
 from tests.browser.test_comparison import SIGHTS
@@ -21,7 +21,7 @@ def site(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     with ExitStack() as held:
         going = folder_of(root, "going")
-        held.enter_context(locked(going))
+        held.enter_context(hold_lock(going))
         told(going, [1, 1, 1, 1, 0, 0, 1, 0], STATUS)
         (folder_of(root, "stopped") / "wire").mkdir()
         yield held.enter_context(Answers(root))

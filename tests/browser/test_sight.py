@@ -22,5 +22,5 @@ def test_a_good_page_has_no_faults(look, tmp_path):
 @pytest.mark.parametrize("fault", BAD)
 def test_each_fault_is_seen(look, tmp_path, fault):
     (tmp_path / "bad.html").write_text(GOOD + BAD[fault])
-    found = look(tmp_path / "bad.html").faults()
-    assert any(fault in said for said in found), found
+    result = look(tmp_path / "bad.html").faults()
+    assert any(fault in said for said in result), result

@@ -10,14 +10,14 @@ SEEN = ("compute_seconds", "transfer_seconds", "latency_seconds")
 
 def roster(n, *, seconds=None, samples=10, clients=None, keys=None, **stats):
     """n candidates; `seconds` is what their trips are foreseen to take, half of it computing."""
-    found = {name: np.broadcast_to(np.asarray(column, np.float64), n).copy() for name, column in stats.items()}
+    result = {name: np.broadcast_to(np.asarray(column, np.float64), n).copy() for name, column in stats.items()}
     trip = np.broadcast_to(np.asarray(8.0 if seconds is None else seconds, np.float64), n)
-    found |= dict(zip(SEEN, (trip / 2 + 0.5, trip / 2 + 0.5, np.ones(n)), strict=True))
-    found.setdefault("user", np.full(n, -1.0))
+    result |= dict(zip(SEEN, (trip / 2 + 0.5, trip / 2 + 0.5, np.ones(n)), strict=True))
+    result.setdefault("user", np.full(n, -1.0))
     for name in ("user_tasks", "untold", "time"):
-        found.setdefault(name, np.zeros(n))
+        result.setdefault(name, np.zeros(n))
     own = np.arange(n) if clients is None else np.asarray(clients, np.int64)
-    return Roster(own, client_keys(n) if keys is None else keys, np.broadcast_to(samples, n).astype(np.int64), found)
+    return Roster(own, client_keys(n) if keys is None else keys, np.broadcast_to(samples, n).astype(np.int64), result)
 
 
 def ended(clients, *, seconds=8.0, fate=FOLDED, **stats):

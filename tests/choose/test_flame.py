@@ -55,8 +55,8 @@ def test_without_energy_with_alpha_one_and_a_device_for_each_user_it_is_the_top_
         for by in ("best", "average"):
             part = flame(by, alpha=1.0)
             there = roster(n, seconds=seconds, samples=samples, user=users)
-            found = chosen(part, with_losses(part, losses, seconds), there, 20)
-            assert found == np.argsort(-worth)[:20].tolist()
+            result = chosen(part, with_losses(part, losses, seconds), there, 20)
+            assert result == np.argsort(-worth)[:20].tolist()
 
 
 def test_who_never_reported_has_a_loss_of_ten_and_foreseen_seconds():

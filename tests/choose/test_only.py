@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedfleet.app.assemble import assemble, executing
+from fedfleet.app.assemble import assemble, open_executor
 from fedfleet.app.spec import resolve
 from fedfleet.choose.baselines import fastest
 from fedfleet.choose.only import only
@@ -91,6 +91,6 @@ def test_in_a_run_only_those_are_asked_and_with_edges_they_are_users(named, edge
         "choose": {"use": "only", **named}, **edge,
     }  # fmt: skip
     setup, events = assemble(resolve(spec)), []
-    with executing(setup) as execute:
+    with open_executor(setup) as execute:
         simulate(setup.plan, setup.world, execute, watch=events.extend)
     assert {c for e in events_of_kind(TasksSent, events) for c in e.clients.tolist()} == expected

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.choose.ledger import whole
+from fedfleet.choose.ledger import full_column
 from fedfleet.choose.oort import oort
 from fedfleet.core.parts import Draw
 from fedfleet.core.records import DROPPED, FATES, FOLDED, LOST, REJECTED, WASTED, Ended, Roster
@@ -39,8 +39,8 @@ def taught(selector, n, *lessons):
 
 
 def counted(selector, state, there, n, draws=3000):
-    found = [selector.pick(state, there, n, Draw(7, 0, first)).clients for first in range(draws)]
-    return np.bincount(np.concatenate(found), minlength=len(there.clients))
+    result = [selector.pick(state, there, n, Draw(7, 0, first)).clients for first in range(draws)]
+    return np.bincount(np.concatenate(result), minlength=len(there.clients))
 
 
 def test_without_penalty_durations_do_not_matter():
@@ -104,8 +104,8 @@ def test_the_share_of_newcomers_falls_to_the_floor():
     for rounds, share in ((0, 0.8), (1, 0.4), (2, 0.2), (3, 0.1), (9, 0.1)):
         state = taught(choose, 400, ended(range(200)), *[ended([0])] * 9)
         state["rounds"] = np.array([rounds])
-        found = choose.pick(state, roster(400), 100, Draw(1, 0)).clients
-        assert abs((found >= 200).sum() - 100 * share) <= 1
+        result = choose.pick(state, roster(400), 100, Draw(1, 0)).clients
+        assert abs((result >= 200).sum() - 100 * share) <= 1
 
 
 def test_each_side_fills_what_the_other_cannot():
@@ -123,9 +123,9 @@ def test_a_dropped_task_never_makes_a_client_look_faster():
     state = taught(
         choose, 3, ended([0, 1], seconds=100.0), ended([0, 1, 2], seconds=np.array([30.0, 300.0, 30.0]), fate=DROPPED)
     )
-    assert whole(state, "seconds").tolist() == [100.0, 300.0, 30.0]
+    assert full_column(state, "seconds").tolist() == [100.0, 300.0, 30.0]
     state = choose.learn(state, ended([1, 2], seconds=20.0, fate=np.array([WASTED, LOST])), 0.0)
-    assert whole(state, "seconds").tolist() == [100.0, 20.0, 30.0], "who reports again is as fast as that"
+    assert full_column(state, "seconds").tolist() == [100.0, 20.0, 30.0], "who reports again is as fast as that"
 
 
 def test_who_cannot_do_the_work_is_asked_when_nobody_else_is_left():
@@ -150,17 +150,17 @@ def test_odd_losses_are_survived(squared):
     state = taught(choose, 9, *[ended(range(5), squared=squared)] * 3, ended([5, 6]))
     for r in range(5):
         assert len(set(choose.pick(state, roster(9), 6, Draw(1, r)).clients.tolist())) == 6
-    assert np.isfinite(whole(state, "utility")).all()
-    told = whole(state, "last")[:5] > 0
+    assert np.isfinite(full_column(state, "utility")).all()
+    told = full_column(state, "last")[:5] > 0
     assert told.all() == math.isfinite(squared) and told.any() == math.isfinite(squared)
 
 
 def test_reports_without_statistics_are_survived():
     choose = oort()
     lesson = replace(ended([0, 1]), stats={})
-    assert not whole(taught(choose, 3, lesson), "last").any()
+    assert not full_column(taught(choose, 3, lesson), "last").any()
     only_loss = replace(ended([0, 1]), stats={"loss": np.array([3.0, np.nan])})
-    assert whole(taught(choose, 3, only_loss), "utility").tolist() == [3.0, 0.0, 0.0]
+    assert full_column(taught(choose, 3, only_loss), "utility").tolist() == [3.0, 0.0, 0.0]
 
 
 def test_the_pacer_is_patient_when_utility_stands_still_and_impatient_when_it_leaps():
@@ -216,7 +216,7 @@ def test_it_learns_what_a_plain_loop_would(rounds):
             if took != took:
                 known[client][2] = math.inf
     for i, name in enumerate(("utility", "last", "seconds", "times")):
-        assert whole(state, name).tolist() == [known[c][i] for c in range(8)]
+        assert full_column(state, name).tolist() == [known[c][i] for c in range(8)]
 
 
 def test_the_choice_follows_the_keys_and_not_the_index():

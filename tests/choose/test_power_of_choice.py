@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from fedfleet.app.assemble import assemble, executing
+from fedfleet.app.assemble import assemble, open_executor
 from fedfleet.app.spec import resolve
 from fedfleet.choose.power_of_choice import power_of_choice
 from fedfleet.core.events import CandidatesSeen, ModelCommitted, Probed, TasksSent
@@ -88,7 +88,7 @@ def test_a_run_pays_for_looking_and_asks_the_probed():
         "stop": {"rounds": 3},
     }
     setup, events = assemble(resolve(spec)), []
-    with executing(setup) as execute:
+    with open_executor(setup) as execute:
         simulate(setup.plan, setup.world, execute, watch=events.extend)
     probes, sends = only(Probed, events), only(TasksSent, events)
     assert len(probes) == len(sends) == 3
@@ -110,7 +110,7 @@ def test_models_that_are_made_while_a_probe_is_out_do_not_turn_the_answers_into_
         "stop": {"rounds": 20},
     }
     setup, events = assemble(resolve(spec)), []
-    with executing(setup) as execute:
+    with open_executor(setup) as execute:
         simulate(setup.plan, setup.world, execute, watch=events.extend)
     marks = [e for e in events if isinstance(e, CandidatesSeen | ModelCommitted | Probed | TasksSent)]
     between = sum(isinstance(a, ModelCommitted) and isinstance(b, Probed) for a, b in pairwise(marks))

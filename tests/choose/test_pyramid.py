@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.app.assemble import assemble, executing
+from fedfleet.app.assemble import assemble, open_executor
 from fedfleet.app.spec import resolve
 from fedfleet.choose.oort import oort
-from fedfleet.choose.pyramid import SEES, longer, pyramidfl
+from fedfleet.choose.pyramid import SEES, pyramidfl, step_counts
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import ModelCommitted, TaskArrived, TasksDropped, TasksSent
 from fedfleet.core.parts import Draw
@@ -53,10 +53,10 @@ def test_without_its_features_it_is_oort_pick_for_pick(features):
     plain, mine = oort(explore=0.5), pyramidfl(oort(explore=0.5), **features)
     one, other = plain.initial(40), mine.initial(40)
     for r in range(12):
-        expected, found = (s.pick(state, roster(40), 7, Draw(2, r)) for s, state in ((plain, one), (mine, other)))
+        expected, result = (s.pick(state, roster(40), 7, Draw(2, r)) for s, state in ((plain, one), (mine, other)))
         for column in ("clients", "steps", "share"):
-            assert getattr(found, column).tolist() == getattr(expected, column).tolist()
-        told = lesson(found.clients, np.arange(1.0, 8.0))
+            assert getattr(result, column).tolist() == getattr(expected, column).tolist()
+        told = lesson(result.clients, np.arange(1.0, 8.0))
         one, other = plain.learn(one, told, 0.0), mine.learn(other, told, 0.0)
 
 
@@ -113,7 +113,7 @@ def foreseen(batches, samples, per_sample, per_batch, transfer, latency=0.25):
 def test_nobody_who_makes_more_steps_ends_after_the_round(cohort, wait_for, seconds, slack):
     batches, samples, share, per_sample, per_batch, transfer = cohort
     columns = foreseen(batches, samples, per_sample, per_batch, transfer)
-    steps = longer(columns, share, wait_for=wait_for, seconds=seconds, slack=slack, most=10.0)
+    steps = step_counts(columns, share, wait_for=wait_for, seconds=seconds, slack=slack, most=10.0)
     took = seconds_of(batches, steps, share, samples, per_sample, per_batch, transfer)
     end = min(np.sort(took)[math.ceil(wait_for * len(took) - 1e-9) - 1], seconds)
     adapted = steps > 0
@@ -128,7 +128,7 @@ def test_nobody_who_makes_more_steps_ends_after_the_round(cohort, wait_for, seco
 def test_the_slowest_does_no_more_than_it_was_asked_for_and_the_rest_use_their_time(cohort):
     batches, samples, _, per_sample, per_batch, transfer = cohort
     columns, share = foreseen(batches, samples, per_sample, per_batch, transfer), np.ones(len(samples))
-    steps = longer(columns, share, wait_for=1.0, seconds=math.inf, slack=1.0, most=1e9)
+    steps = step_counts(columns, share, wait_for=1.0, seconds=math.inf, slack=1.0, most=1e9)
     plain = seconds_of(batches, 0, share, samples, per_sample, per_batch, transfer)
     assert steps[np.argmax(plain)] == 0
     took = seconds_of(batches, steps, share, samples, per_sample, per_batch, transfer)
@@ -141,17 +141,17 @@ def test_who_cannot_be_foreseen_or_cannot_do_the_work_does_the_usual():
     columns = foreseen(BatchPlan(4), np.full(4, 10), *np.array([[0.1, 0.1, 1.0, np.inf], [0.0] * 4, [1.0] * 4]))
     columns["steps"][0] = np.nan
     how = {"wait_for": 1.0, "seconds": math.inf, "slack": 1.0, "most": 10.0}
-    steps = longer(columns, np.ones(4), **how)
+    steps = step_counts(columns, np.ones(4), **how)
     assert steps[[0, 2, 3]].tolist() == [0, 0, 0] and steps[1] > 3
     nobody = {name: np.full(4, np.inf) for name in SEES}
-    assert not longer(nobody, np.ones(4), **how).any()
+    assert not step_counts(nobody, np.ones(4), **how).any()
 
 
 def trips(spec):
     """Round by round: steps asked for and seconds taken of the folded, and what else happened."""
     events = []
     setup = assemble(resolve(spec))
-    with executing(setup) as execute:
+    with open_executor(setup) as execute:
         simulate(setup.plan, setup.world, execute, watch=events.extend)
     came = {e.task: e for e in only(TaskArrived, events)}
     rounds = []

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.choose.ranks import best, pick_number, whole_number
+from fedfleet.choose.ranks import best, pick_number, round_at_random
 from fedfleet.core.parts import Draw
 from fedfleet.core.rng import client_keys, hash_keys, stream
 
@@ -37,7 +37,7 @@ def test_ties_follow_keys_and_not_places():
 
 
 def test_fractions_are_right_on_average():
-    found = [whole_number(2.3, Draw(0, r), "x") for r in range(4000)]
-    assert set(found) == {2, 3}
-    assert np.mean(found) == pytest.approx(2.3, abs=0.03)
-    assert {whole_number(4.0, Draw(0, r), "x") for r in range(50)} == {4}
+    result = [round_at_random(2.3, Draw(0, r), "x") for r in range(4000)]
+    assert set(result) == {2, 3}
+    assert np.mean(result) == pytest.approx(2.3, abs=0.03)
+    assert {round_at_random(4.0, Draw(0, r), "x") for r in range(50)} == {4}

@@ -28,11 +28,11 @@ TWENTY = known(*range(1, 21))
 @given(st.lists(st.integers(1, 9).map(float), min_size=1, max_size=40), st.integers(1, 8))
 def test_tiers_are_by_speed_and_none_is_larger_than_its_share_but_for_ties(seconds, tiers):
     column = np.array(seconds)
-    found = tier_of(column, tiers)
-    assert (np.diff(found[np.argsort(column)]) >= 0).all() and found.min() == 0 and found.max() < tiers
-    assert all(len(set(found[column == s])) == 1 for s in set(seconds))
+    result = tier_of(column, tiers)
+    assert (np.diff(result[np.argsort(column)]) >= 0).all() and result.min() == 0 and result.max() < tiers
+    assert all(len(set(result[column == s])) == 1 for s in set(seconds))
     if len(set(seconds)) == len(seconds) >= tiers:
-        assert np.ptp(np.bincount(found, minlength=tiers)) <= 1
+        assert np.ptp(np.bincount(result, minlength=tiers)) <= 1
 
 
 def test_every_round_asks_one_tier_and_each_as_often():

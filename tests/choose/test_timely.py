@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.app.assemble import assemble, executing
+from fedfleet.app.assemble import assemble, open_executor
 from fedfleet.app.spec import resolve
 from fedfleet.choose.timely import SEES, passes, portions, timely, timely_interval
 from fedfleet.choose.uniform import uniform
-from fedfleet.core.cost import scaled
+from fedfleet.core.cost import scale_cost
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import ModelCommitted, TasksDropped, TasksSent
 from fedfleet.core.parts import Draw
@@ -45,12 +45,12 @@ def test_the_portion_is_the_largest_that_is_in_time(compute, down, up, latency, 
         return down + p * up + compute * (1 / 3 + 2 / 3 * p) + latency
 
     columns = (compute + latency, down + up + latency, up + latency, latency)
-    (found,) = portions(*(np.array([v]) for v in columns), seconds=seconds)
-    assert found <= 1.0
-    if found == 1.0:
+    (result,) = portions(*(np.array([v]) for v in columns), seconds=seconds)
+    assert result <= 1.0
+    if result == 1.0:
         assert finish(1.0) <= seconds + 1e-6
-    elif found > 0.0:
-        assert finish(found) <= seconds + 1e-6 and finish(found + 1e-3) > seconds - 0.5
+    elif result > 0.0:
+        assert finish(result) <= seconds + 1e-6 and finish(result + 1e-3) > seconds - 0.5
     else:
         assert finish(0.0) >= seconds - 1e-6
 
@@ -93,7 +93,7 @@ def test_the_predicted_finish_of_everyone_is_within_the_deadline():
     assert 20 < len(asked.clients) < 40, "some cannot be in time at all"
     portion = asked.settings["portion"]
     assert (portion < 1.0).sum() > 5 and (portion == 1.0).sum() > 5
-    cost = scaled(cost_of(plan.algorithm, state.server, asked, world.data.sizes(0)[asked.clients]), plan.byte_scale)
+    cost = scale_cost(cost_of(plan.algorithm, state.server, asked, world.data.sizes(0)[asked.clients]), plan.byte_scale)
     took = world.devices.seconds(asked.clients, cost, 0.0, np.arange(len(asked.clients)))
     assert (took <= SECONDS).all()
 
@@ -102,7 +102,7 @@ def dropped(spec):
     """How many tasks of a run were given up, and how many models it made."""
     events = []
     setup = assemble(resolve(spec))
-    with executing(setup) as execute:
+    with open_executor(setup) as execute:
         simulate(setup.plan, setup.world, execute, watch=events.extend)
     return sum(len(e.tasks) for e in only(TasksDropped, events)), len(only(ModelCommitted, events))
 
@@ -161,16 +161,16 @@ def test_steps_that_nobody_can_foresee_are_left_to_the_algorithm():
 @given(times, times, st.floats(0.0, 5.0), st.floats(1.0, 300.0))
 def test_as_many_passes_as_fit(compute, transfer, latency, seconds):
     columns = (compute + latency, transfer + latency, latency, latency)
-    (found,) = passes(*(np.array([v]) for v in columns), seconds=seconds)
-    assert found >= 1
-    if found > 1:
-        assert found * compute + transfer + latency <= seconds + 1e-6 * (1 + compute)
+    (result,) = passes(*(np.array([v]) for v in columns), seconds=seconds)
+    assert result >= 1
+    if result > 1:
+        assert result * compute + transfer + latency <= seconds + 1e-6 * (1 + compute)
 
 
 def test_a_run_by_intervals_has_k_reports_and_those_who_fit():
     spec = {**SPEC, "choose": {"use": "timely_interval", "k": 4, "portion": "in_time", "least": 0.15, "most_passes": 3}}
     setup, events = assemble(resolve(spec)), []
-    with executing(setup) as execute:
+    with open_executor(setup) as execute:
         simulate(setup.plan, setup.world, execute, watch=events.extend)
     sent, made = only(TasksSent, events), only(ModelCommitted, events)
     assert len(made) == 4 and all(e.folded >= 4 for e in made)

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.choose.utility import at_rank, forgotten, largest, preferred_seconds, race, slowed, spread_out, worth
+from fedfleet.choose.utility import (
+    largest,
+    normalise_utility,
+    penalise_slow,
+    preferred_seconds,
+    statistical_utility,
+    temporal_uncertainty,
+    value_at_rank,
+    weighted_sample,
+)
 from fedfleet.core.rng import client_keys, hash_keys
 
 law = settings(deadline=None, derandomize=True, max_examples=200)
@@ -18,40 +27,40 @@ utilities = st.lists(st.floats(0, 1e6, width=32), min_size=1, max_size=40).map(l
 @law
 @given(st.floats(1, 1e6), st.floats(0, 1e12), st.floats(0, 1e12))
 def test_who_loses_more_is_worth_more(samples, one, other):
-    low, high = worth(np.full(2, samples), np.sort([one, other]))
+    low, high = statistical_utility(np.full(2, samples), np.sort([one, other]))
     assert low <= high and low == pytest.approx(samples * math.sqrt(min(one, other)))
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf])
 def test_a_loss_that_is_no_number_tells_nothing(odd):
-    assert np.isnan(worth(np.array([3.0]), np.array([odd]))).all()
-    assert worth(np.array([1e300]), np.array([1e300])) < np.finfo(np.float32).max
+    assert np.isnan(statistical_utility(np.array([3.0]), np.array([odd]))).all()
+    assert statistical_utility(np.array([1e300]), np.array([1e300])) < np.finfo(np.float32).max
 
 
 @law
 @given(utilities, st.floats(0, 1))
 def test_spreading_keeps_the_order_and_lies_between_zero_and_one(utility, clip):
-    found = spread_out(utility, clip)
-    assert (found >= 0).all() and (found <= 1.0 + 1e-5).all()
-    assert (np.diff(found[np.argsort(utility, kind="stable")]) >= 0).all()
+    result = normalise_utility(utility, clip)
+    assert (result >= 0).all() and (result <= 1.0 + 1e-5).all()
+    assert (np.diff(result[np.argsort(utility, kind="stable")]) >= 0).all()
     ceiling = np.sort(utility)[min(int(len(utility) * clip), len(utility) - 1)]
-    assert len(set(found[utility >= ceiling].tolist())) == 1, "whoever is above the quantile counts alike"
+    assert len(set(result[utility >= ceiling].tolist())) == 1, "whoever is above the quantile counts alike"
 
 
 def test_who_was_seen_long_ago_is_less_certain():
-    found = forgotten(np.array([1, 10, 100], np.int32), 100, 0.1)
-    assert found == pytest.approx([math.sqrt(0.1 * math.log(100) / last) for last in (1, 10, 100)])
-    assert not forgotten(np.array([1], np.int32), 1, 0.1).any()
+    result = temporal_uncertainty(np.array([1, 10, 100], np.int32), 100, 0.1)
+    assert result == pytest.approx([math.sqrt(0.1 * math.log(100) / last) for last in (1, 10, 100)])
+    assert not temporal_uncertainty(np.array([1], np.int32), 1, 0.1).any()
 
 
 @law
 @given(st.floats(1, 1e4, width=32), st.floats(1.0, 100.0, width=32), st.floats(0.0, 4.0))
 def test_whoever_is_r_times_slower_scores_less_by_r_to_the_penalty(preferred, ratio, penalty):
     seconds = np.array([preferred, np.float32(preferred) * np.float32(ratio)], np.float32)
-    found = slowed(np.ones(2, np.float32), seconds, preferred, penalty)
-    assert found[0] == 1.0
-    assert found[1] == pytest.approx(ratio**-penalty, rel=1e-4)
-    assert slowed(np.ones(2, np.float32), seconds, math.inf, penalty).tolist() == [1.0, 1.0]
+    result = penalise_slow(np.ones(2, np.float32), seconds, preferred, penalty)
+    assert result[0] == 1.0
+    assert result[1] == pytest.approx(ratio**-penalty, rel=1e-4)
+    assert penalise_slow(np.ones(2, np.float32), seconds, math.inf, penalty).tolist() == [1.0, 1.0]
 
 
 def test_the_preferred_duration_is_a_quantile_of_what_is_known():
@@ -65,18 +74,18 @@ def test_the_preferred_duration_is_a_quantile_of_what_is_known():
 def test_a_race_equals_one_in_which_everyone_runs_to_the_end(weights, n, seed):
     luck, mine = hash_keys(seed, "race", client_keys(len(weights))), np.array(weights, np.float32)
     times = -np.log1p(-(luck >> np.uint64(11)).astype(np.float64) * 2.0**-53) / mine
-    assert race(mine, luck, n).tolist() == np.argsort(times)[:n].tolist()
+    assert weighted_sample(mine, luck, n).tolist() == np.argsort(times)[:n].tolist()
 
 
 def test_chances_go_by_weight_and_nobody_is_drawn_twice():
     weights, draws = np.array([1.0, 2.0, 3.0, 0.0], np.float32), 6000
-    found = [tuple(race(weights, hash_keys(s, "x", client_keys(4)), 2).tolist()) for s in range(draws)]
+    result = [tuple(weighted_sample(weights, hash_keys(s, "x", client_keys(4)), 2).tolist()) for s in range(draws)]
     for first, second in itertools.permutations(range(3), 2):
         chance = weights[first] / 6 * weights[second] / (6 - weights[first])
-        seen = sum(pair == (first, second) for pair in found)
+        seen = sum(pair == (first, second) for pair in result)
         assert abs(seen - draws * chance) < 4 * math.sqrt(draws * chance)
-    assert not any(3 in pair for pair in found)
-    assert sorted(race(weights, hash_keys(1, "x", client_keys(4)), 4).tolist()) == [0, 1, 2, 3]
+    assert not any(3 in pair for pair in result)
+    assert sorted(weighted_sample(weights, hash_keys(1, "x", client_keys(4)), 4).tolist()) == [0, 1, 2, 3]
 
 
 PATTERNS = {
@@ -94,19 +103,22 @@ def test_ranks_are_those_of_a_full_sort(pattern, n):
     values = PATTERNS[pattern](n)
     full = np.sort(values)
     for rank in {0, n // 1000, n // 10, n // 2, n - n // 100 - 1, n - 1}:
-        assert at_rank(values, rank) == full[rank]
+        assert value_at_rank(values, rank) == full[rank]
 
 
 def test_a_rank_that_some_values_mislead_about_is_found_all_the_same():
     values = np.zeros(100_000, np.float32)
     values[np.arange(1 << 13) * 2_654_435_761 % 100_000] = np.arange(1 << 13)  # just those that are looked at first
-    assert [at_rank(values, rank) for rank in (50_000, 91_000, 99_999)] == [0.0, *np.sort(values)[[91_000, 99_999]]]
+    assert [value_at_rank(values, rank) for rank in (50_000, 91_000, 99_999)] == [
+        0.0,
+        *np.sort(values)[[91_000, 99_999]],
+    ]
 
 
 @law
 @given(st.lists(st.integers(0, 5), max_size=30), st.integers(-1, 35))
 def test_the_largest_and_of_equal_ones_the_luckiest(values, n):
     column, luck = np.array(values, np.float32), hash_keys(3, "t", client_keys(len(values)))
-    found = largest(column, n, lambda at: luck[at])
+    result = largest(column, n, lambda at: luck[at])
     expected = np.lexsort((luck, -column))[: max(n, 0)]
-    assert sorted(found.tolist()) == sorted(expected.tolist())
+    assert sorted(result.tolist()) == sorted(expected.tolist())

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedfleet.choose.power_of_choice import power_of_choice
-from fedfleet.choose.wrappers import among, remembering, together
+from fedfleet.choose.wrappers import add_state, merge_picks, restrict_candidates
 from fedfleet.core.events import TasksSpent
 from fedfleet.core.parts import Draw, Selector
 from fedfleet.core.records import Assignments, whole_work
@@ -26,7 +26,7 @@ def counting(name):
 
 
 def wrapped(inner):
-    return remembering(
+    return add_state(
         inner,
         lambda clients: {"heard": np.zeros(1)},
         lambda state, ended: {"heard": state["heard"] + 10},
@@ -57,12 +57,12 @@ def test_what_the_inner_one_sees_and_wants_is_kept():
 
 
 def test_who_is_left_out_is_neither_probed_nor_picked():
-    part = among(power_of_choice(6), lambda state, roster: roster.clients % 2 == 0, "even")
+    part = restrict_candidates(power_of_choice(6), lambda state, roster: roster.clients % 2 == 0, "even")
     there = roster(9, loss=np.arange(9.0))
     assert set(part.probe({}, there, 2, Draw(0, 0))[0].tolist()) == {0, 2, 4, 6, 8}
     assert part.pick({}, there, 3, Draw(0, 0)).clients.tolist() == [8, 6, 4]
     assert part.pick({}, there, 9, Draw(0, 0)).clients.tolist() == [8, 6, 4, 2, 0]
-    assert part.name == "even" and among(counting("x"), part.pick, "z").probe is not None
+    assert part.name == "even" and restrict_candidates(counting("x"), part.pick, "z").probe is not None
 
 
 def test_picks_are_put_together_with_all_their_columns():
@@ -70,11 +70,11 @@ def test_picks_are_put_together_with_all_their_columns():
         n = len(clients)
         return Assignments(np.array(clients, np.int64), np.arange(n), np.ones(n), {"lr": np.full(n, float(n))}, due)
 
-    found = together([pick([3, 1], 5.0), pick([2], 9.0), pick([], 99.0)])
-    assert (found.clients.tolist(), found.steps.tolist(), found.settings["lr"].tolist()) == (
+    result = merge_picks([pick([3, 1], 5.0), pick([2], 9.0), pick([], 99.0)])
+    assert (result.clients.tolist(), result.steps.tolist(), result.settings["lr"].tolist()) == (
         [3, 1, 2],
         [0, 1, 0],
         [2, 2, 1],
     )
-    assert found.due == 9.0
-    assert not len(together([pick([], None)]).clients) and together([pick([1], None)]).due is None
+    assert result.due == 9.0
+    assert not len(merge_picks([pick([], None)]).clients) and merge_picks([pick([1], None)]).due is None

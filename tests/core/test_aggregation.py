@@ -70,7 +70,9 @@ def test_what_a_report_did_not_train_weighs_nothing_whatever_the_fold_gives():
 
 def test_a_fold_that_collects_says_that_it_cannot_weigh_parts():
     fold = replace(MEAN, combine=lambda collected: collected[0][0].update)
-    why = aggregation.take(fold, aggregation.zero(fold, SERVER), replace(report(0, 1.0), parts={"w": 0.0}), context(0))
+    why = aggregation.check_and_add(
+        fold, aggregation.zero(fold, SERVER), replace(report(0, 1.0), parts={"w": 0.0}), context(0)
+    )
     assert why is not None and "a fold that collects cannot weigh" in why
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedfleet.core.container import packed, unpacked, viewed, viewed_whole
+from fedfleet.core.container import pack_tree, unpack_tree, view_tree, view_tree_and_array
 from fedfleet.core.errors import Refused
 from fedfleet.core.trees import content_hash
 
@@ -37,21 +37,21 @@ TREES = st.dictionaries(
 
 @given(TREES)
 def test_any_tree_survives_to_the_last_bit(tree):
-    data = packed(tree)
-    assert packed(tree) == data
-    assert content_hash(unpacked(data)) == content_hash(tree)
+    data = pack_tree(tree)
+    assert pack_tree(tree) == data
+    assert content_hash(unpack_tree(data)) == content_hash(tree)
 
 
 @given(st.binary(max_size=80))
 def test_other_bytes_are_refused_or_a_tree(data):
     with contextlib.suppress(Refused):
-        assert all(isinstance(leaf, np.ndarray) for leaf in unpacked(data).values())
+        assert all(isinstance(leaf, np.ndarray) for leaf in unpack_tree(data).values())
 
 
 @given(TREES)
 def test_a_view_is_the_tree_and_the_whole_is_its_leaves_by_name(tree):
-    found, whole = viewed_whole(packed(tree))
-    assert content_hash(found) == content_hash(tree) == content_hash(viewed(packed(tree)))
+    result, whole = view_tree_and_array(pack_tree(tree))
+    assert content_hash(result) == content_hash(tree) == content_hash(view_tree(pack_tree(tree)))
     if whole is not None:
         assert whole.tobytes() == b"".join(tree[name].tobytes() for name in sorted(tree))
         assert {leaf.dtype for leaf in tree.values()} == {whole.dtype}
@@ -59,13 +59,13 @@ def test_a_view_is_the_tree_and_the_whole_is_its_leaves_by_name(tree):
 
 def test_leaves_of_two_types_or_none_are_no_whole():
     one, other = np.ones(2, np.float32), np.ones(2, np.int64)
-    assert viewed_whole(packed({"b": one, "a": one * 2}))[1].tolist() == [2, 2, 1, 1]
-    assert viewed_whole(packed({"a": one, "b": other}))[1] is None
-    assert viewed_whole(packed({}))[1] is None
+    assert view_tree_and_array(pack_tree({"b": one, "a": one * 2}))[1].tolist() == [2, 2, 1, 1]
+    assert view_tree_and_array(pack_tree({"a": one, "b": other}))[1] is None
+    assert view_tree_and_array(pack_tree({}))[1] is None
 
 
 def test_what_is_cut_off_or_longer_is_refused():
-    data = packed({"w": np.arange(5.0)})
+    data = pack_tree({"w": np.arange(5.0)})
     for spoilt in (data[:-1], data + b"x", data[:4], b"\x80\x04K\x01."):
         with pytest.raises(Refused, match="its tensors"):
-            unpacked(spoilt)
+            unpack_tree(spoilt)

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.core.edges import SYNCS, EdgeRule, NestedPass, Sync, Turn, UserSource
+from fedfleet.core.edges import MAX_SYNCS, EdgeRule, NestedPass, Sync, Turn, UserSource
 from fedfleet.learn.fedavg import fedavg
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=20))
 def test_every_device_belongs_to_exactly_one_user(user_of):
     users = UserSource(np.array(user_of))
-    found = [users.devices_of(user).tolist() for user in range(len(users))]
-    assert sorted(device for own in found for device in own) == list(range(len(user_of)))
-    assert all(own == sorted(own) for own in found)
-    assert all(user_of[device] == user for user, own in enumerate(found) for device in own)
+    result = [users.devices_of(user).tolist() for user in range(len(users))]
+    assert sorted(device for own in result for device in own) == list(range(len(user_of)))
+    assert all(own == sorted(own) for own in result)
+    assert all(user_of[device] == user for user, own in enumerate(result) for device in own)
 
 
 def test_users_are_counted_up_to_the_last_even_where_one_has_nothing():
@@ -41,8 +41,8 @@ def test_a_turn_that_says_nothing_takes_no_time_and_leaves_the_weights_alone():
 
 
 def test_averages_number_tasks_and_so_have_a_limit():
-    assert SYNCS > 1
-    assert SYNCS & (SYNCS - 1) == 0  # a power of two: a turn's tasks never meet those of the next
+    assert MAX_SYNCS > 1
+    assert MAX_SYNCS & (MAX_SYNCS - 1) == 0  # a power of two: a turn's tasks never meet those of the next
 
 
 def test_a_nested_pass_is_a_value():

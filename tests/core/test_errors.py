@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedfleet.core.errors import BadInput, FedFleetError, RunFailed, blaming, nearest, part_failed
+from fedfleet.core.errors import BadInput, FedFleetError, RunFailed, error_context, part_error, suggest_name
 
 
 def test_bad_input_and_failed_runs_have_their_own_exit_codes():
@@ -13,26 +13,26 @@ def test_bad_input_and_failed_runs_have_their_own_exit_codes():
 
 
 def test_the_nearest_name_is_offered_or_else_what_there_is():
-    assert nearest("oorrt", ["uniform", "oort"]) == "; did you mean 'oort'?"
-    assert nearest("zzz", ["b", "a"]) == "; there is a, b"
-    assert nearest("zzz", []) == ""
+    assert suggest_name("oorrt", ["uniform", "oort"]) == "; did you mean 'oort'?"
+    assert suggest_name("zzz", ["b", "a"]) == "; there is a, b"
+    assert suggest_name("zzz", []) == ""
 
 
 def test_an_error_inside_a_part_names_it_and_keeps_its_cause():
     with (
         pytest.raises(RunFailed, match=r"^selector 'mine' failed: ValueError: too few$") as told,
-        blaming("selector 'mine'"),
+        error_context("selector 'mine'"),
     ):
         raise ValueError("too few")
     assert isinstance(told.value.__cause__, ValueError)
 
 
 def test_our_own_errors_pass_as_they_are():
-    with pytest.raises(BadInput, match=r"^cohort: too small$"), blaming("selector 'mine'"):
+    with pytest.raises(BadInput, match=r"^cohort: too small$"), error_context("selector 'mine'"):
         raise BadInput("cohort: too small")
-    assert str(part_failed("policy 'mine'", KeyError("loss"))) == "policy 'mine' failed: KeyError: 'loss'"
+    assert str(part_error("policy 'mine'", KeyError("loss"))) == "policy 'mine' failed: KeyError: 'loss'"
 
 
 def test_an_interrupt_is_nobodys_fault():
-    with pytest.raises(KeyboardInterrupt), blaming("selector 'mine'"):
+    with pytest.raises(KeyboardInterrupt), error_context("selector 'mine'"):
         raise KeyboardInterrupt

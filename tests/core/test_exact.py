@@ -84,13 +84,13 @@ def test_the_mean_is_close_to_the_float64_mean():
     rng = stream(2, "exact")
     updates, weights = thousand(rng)
     scales = scales_for(updates[0])
-    found = exact.mean(summed(updates, weights, scales, updates[0]), scales)
+    result = exact.mean(summed(updates, weights, scales, updates[0]), scales)
     for name in ("w", "b"):
         plain = np.average([u[name].astype(np.float64) for u in updates], axis=0, weights=weights)
         # Each report is rounded once to 2^-28, then the mean once to float32.
         rounding = 1000 * 2.0**-29 / sum(weights)
-        assert found[name].dtype == np.float32
-        assert np.all(np.abs(found[name] - plain) <= rounding + np.abs(plain) * 2.0**-23)
+        assert result[name].dtype == np.float32
+        assert np.all(np.abs(result[name] - plain) <= rounding + np.abs(plain) * 2.0**-23)
 
 
 def test_the_weights_count():
@@ -108,8 +108,8 @@ def test_nothing_added_has_no_mean():
 def test_leaves_longer_than_a_block_are_summed_whole():
     x = stream(3, "exact").normal(size=(3, 40_000)).astype(np.float32)
     scales = scales_for({"w": x})
-    found = exact.mean(summed([{"w": x}], [1.0], scales, {"w": x}), scales)["w"]
-    assert np.abs(found - x).max() <= 2.0**-22
+    result = exact.mean(summed([{"w": x}], [1.0], scales, {"w": x}), scales)["w"]
+    assert np.abs(result - x).max() <= 2.0**-22
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -132,8 +132,8 @@ def test_two_limbs_are_closer_to_the_exact_mean_than_one():
 
     def error(two_limbs):
         scales = {"v": exact.scale_for(1.0, TOTAL, two_limbs=two_limbs)}
-        found = exact.mean(summed(updates, weights, scales, updates[0]), scales)["v"]
-        return float(sum(abs(Fraction(float(x)) - t) for x, t in zip(found, true, strict=True)) / sum(map(abs, true)))
+        result = exact.mean(summed(updates, weights, scales, updates[0]), scales)["v"]
+        return float(sum(abs(Fraction(float(x)) - t) for x, t in zip(result, true, strict=True)) / sum(map(abs, true)))
 
     assert error(two_limbs=True) < 2.0**-23 < error(two_limbs=False)
 

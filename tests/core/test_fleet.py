@@ -10,7 +10,7 @@ from fedfleet.core.fleet import (
     availability,
     client_ids,
     device_table,
-    flat,
+    flatten_spans,
     mean_kbps,
     take_devices,
     take_spans,
@@ -35,7 +35,7 @@ choices = st.lists(st.integers(0, 2), min_size=1, max_size=8).map(lambda rows: n
 
 
 def test_rows_of_different_length_become_one_array_and_back():
-    values, offsets = flat([[1.0, 2.0], [], [3.0]])
+    values, offsets = flatten_spans([[1.0, 2.0], [], [3.0]])
     assert (values.tolist(), offsets.tolist()) == ([1.0, 2.0, 3.0], [0, 2, 2, 3])
     taken, new = take_spans(values, offsets, np.array([2, 0, 1, 2]))
     assert (taken.tolist(), new.tolist()) == ([3.0, 1.0, 2.0, 3.0], [0, 1, 3, 3, 4])
@@ -50,7 +50,7 @@ def test_what_is_left_out_of_a_device_table_is_absent():
 
 def test_a_permutation_has_a_row_for_each_client():
     table = take_devices(DEVICES, np.array([2, 0]))
-    assert table.of is None
+    assert table.row_index is None
     assert table.ids.tolist() == ["c", "a"]
     assert table.down.tolist() == [7e3, 8e3, 9.1e3, 1e4, 2e4]
 
@@ -60,7 +60,7 @@ def test_repeated_clients_share_a_row():
     assert len(table) == 4 and len(table.ids) == 2
     assert client_ids(table).tolist() == ["c", "a", "c", "c"]
     alone = unshared_devices(table)
-    assert alone.of is None and len(alone) == 4
+    assert alone.row_index is None and len(alone) == 4
     assert alone.down.tolist() == [7e3, 8e3, 9.1e3, 1e4, 2e4, 7e3, 8e3, 9.1e3, 7e3, 8e3, 9.1e3]
     assert unshared_devices(alone) is alone
 
@@ -83,13 +83,13 @@ def test_sharing_traces_changes_no_answer(clients, time, work):
     everyone, seconds = np.arange(len(clients)), np.full(len(clients), work)
     assert client_ids(shared).tolist() == alone.ids.tolist()
     assert np.array_equal(availability(shared), availability(alone))
-    for found in (shared.traces, alone.traces):
-        assert np.array_equal(phase_of(found, everyone, time), phase_of(STATES.traces, clients, time))
+    for result in (shared.traces, alone.traces):
+        assert np.array_equal(phase_of(result, everyone, time), phase_of(STATES.traces, clients, time))
         assert np.array_equal(
-            finish_after(found, everyone, time, seconds), finish_after(STATES.traces, clients, time, seconds)
+            finish_after(result, everyone, time, seconds), finish_after(STATES.traces, clients, time, seconds)
         )
         for mine, theirs in zip(
-            ready_until(found, everyone, time), ready_until(STATES.traces, clients, time), strict=True
+            ready_until(result, everyone, time), ready_until(STATES.traces, clients, time), strict=True
         ):
             assert np.array_equal(mine, theirs)
 

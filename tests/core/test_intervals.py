@@ -38,8 +38,8 @@ def clients(draw):
 def test_finish_after_equals_walking(fleet, time, data):
     spans, periods, starts = fleet
     work = data.draw(st.lists(st.integers(0, 30), min_size=len(spans), max_size=len(spans)))
-    found = finish_after(traces_of(spans, periods, starts), np.arange(len(spans)), float(time), np.array(work, float))
-    assert found.tolist() == [walked(*each, time, w) for *each, w in zip(spans, periods, starts, work, strict=True)]
+    result = finish_after(traces_of(spans, periods, starts), np.arange(len(spans)), float(time), np.array(work, float))
+    assert result.tolist() == [walked(*each, time, w) for *each, w in zip(spans, periods, starts, work, strict=True)]
 
 
 @laws
@@ -48,8 +48,8 @@ def test_quarters_of_seconds_are_as_exact_as_seconds(fleet, time, data):
     spans, periods, starts = fleet
     work = data.draw(st.lists(st.integers(0, 30), min_size=len(spans), max_size=len(spans)))
     t = traces_of([tuple((a / 4, b / 4) for a, b in own) for own in spans], np.array(periods) / 4, np.array(starts) / 4)
-    found = finish_after(t, np.arange(len(spans)), time / 4, np.array(work) / 4)
-    assert (found * 4).tolist() == [
+    result = finish_after(t, np.arange(len(spans)), time / 4, np.array(work) / 4)
+    assert (result * 4).tolist() == [
         walked(*each, time, w) for *each, w in zip(spans, periods, starts, work, strict=True)
     ]
 
@@ -143,7 +143,7 @@ def test_bad_intervals_are_refused_by_client(bad, period, why):
 def test_ready_seconds_are_what_one_counts(spans, start, time, seconds):
     counted = sum(is_ready(spans, 24, start, time + k) for k in range(seconds))
     t = traces_of([spans], [24.0], [float(start)])
-    found = ready_seconds(t, np.array([0]), float(time), np.array([float(time + seconds)]))
-    assert found.tolist() == [counted]
+    result = ready_seconds(t, np.array([0]), float(time), np.array([float(time + seconds)]))
+    assert result.tolist() == [counted]
     ends = finish_after(t, np.array([0]), float(time), np.array([float(counted)]))
     assert ready_seconds(t, np.array([0]), float(time), ends).tolist() == [counted]

@@ -8,13 +8,13 @@ from fedfleet.core.errors import BadInput
 
 def test_half_of_the_machine_is_the_limit(monkeypatch):
     monkeypatch.setattr(memory_limit, "machine_bytes", lambda: 8 << 30)
-    memory_limit.check_room(4 << 30, "a fleet", "ask for fewer")
+    memory_limit.check_memory(4 << 30, "a fleet", "ask for fewer")
     with pytest.raises(
         BadInput, match="a fleet would take about 9 GB of memory, more than half of the 9 GB here; ask for"
     ):
-        memory_limit.check_room(8 << 30, "a fleet", "ask for fewer")
+        memory_limit.check_memory(8 << 30, "a fleet", "ask for fewer")
     with pytest.raises(BadInput):
-        memory_limit.check_room(float("inf"), "a model", "make it smaller")
+        memory_limit.check_memory(float("inf"), "a model", "make it smaller")
 
 
 def test_the_smallest_limit_counts(tmp_path, monkeypatch):

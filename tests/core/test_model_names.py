@@ -16,9 +16,9 @@ def test_a_small_model_is_named_at_once_and_a_large_one_on_first_use():
     assert isinstance(model_name(small), str)
     name = model_name(LARGE)
     assert isinstance(name, ModelName)
-    assert not name.known
+    assert not name.is_computed
     assert str(name) == content_hash(LARGE)
-    assert name.known
+    assert name.is_computed
 
 
 def test_it_compares_hashes_and_prints_as_the_string():
@@ -34,10 +34,10 @@ def test_it_compares_hashes_and_prints_as_the_string():
 
 
 def test_many_threads_find_the_same_name():
-    name, found = ModelName(LARGE), []
-    threads = [threading.Thread(target=lambda: found.append(str(name))) for _ in range(8)]
+    name, result = ModelName(LARGE), []
+    threads = [threading.Thread(target=lambda: result.append(str(name))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert set(found) == {content_hash(LARGE)}
+    assert set(result) == {content_hash(LARGE)}

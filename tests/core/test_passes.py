@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fedfleet.core.passes import BatchPlan, Carried, Drift, LocalPass, Pull, Slot, zeros_like
+from fedfleet.core.passes import BatchPlan, Carry, ConstantTerm, LocalPass, ProximalTerm, Slot, zeros_like
 from fedfleet.learn.optimisers import sgd
 from fedfleet.learn.zoo import fedavg, fedprox, local_only
 
-CARRIED = Carried({"c": {"w": torch.tensor([0.5, 0.5])}}, {})
+CARRIED = Carry({"c": {"w": torch.tensor([0.5, 0.5])}}, {})
 
 
 def test_equal_settings_make_equal_passes_and_other_settings_do_not():
@@ -25,12 +25,12 @@ def test_equal_settings_make_equal_passes_and_other_settings_do_not():
 def test_the_pull_is_the_gradient_of_the_squared_distance():
     w = torch.tensor([3.0, 1.0], requires_grad=True)
     start = torch.tensor([1.0, 1.5])
-    (found,) = torch.autograd.grad(0.5 * 0.7 * (w - start).square().sum(), w)
-    assert torch.allclose(Pull(0.7)({"w": w}, {"w": start}, CARRIED)["w"], found)
+    (result,) = torch.autograd.grad(0.5 * 0.7 * (w - start).square().sum(), w)
+    assert torch.allclose(ProximalTerm(0.7)({"w": w}, {"w": start}, CARRIED)["w"], result)
 
 
 def test_a_drift_is_the_same_all_through_and_touches_only_what_is_trained():
-    drift = Drift(lambda start, carried: {**carried.memory["c"], "frozen": torch.ones(1)})
+    drift = ConstantTerm(lambda start, carried: {**carried.memory["c"], "frozen": torch.ones(1)})
     start = {"w": torch.zeros(2)}
     a, b = (drift({"w": torch.full((2,), v)}, start, CARRIED) for v in (1.0, 5.0))
     assert list(a) == ["w"]
@@ -46,9 +46,9 @@ def test_a_chain_walks_through_its_stages():
 def test_what_goes_up_is_what_is_sent_and_not_kept():
     names = {"a": 0, "b": 0, "c": 0}
     base = LocalPass(sgd(), BatchPlan())
-    assert base.sent(names) == ["a", "b", "c"]
-    assert replace(base, keep=lambda n: n == "a").sent(names) == ["b", "c"]
-    assert replace(base, keep=lambda n: n == "a", sends=lambda n: n != "b").sent(names) == ["c"]
+    assert base.sent_names(names) == ["a", "b", "c"]
+    assert replace(base, keep=lambda n: n == "a").sent_names(names) == ["b", "c"]
+    assert replace(base, keep=lambda n: n == "a", sends=lambda n: n != "b").sent_names(names) == ["c"]
     assert not base.remembers()
     assert replace(base, slots=(Slot("c", zeros_like),)).remembers()
     assert replace(base, keep=lambda n: False).remembers()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.fleet import StateTable, take_states
-from fedfleet.core.quorum import looking_every
+from fedfleet.core.quorum import earliest_by_polling
 from fedfleet.world.states import interval_states
 from tests.worlds import spans_within, traces_of
 
@@ -45,10 +45,10 @@ def test_the_moment_is_the_one_that_looking_at_every_second_finds(world, data, s
     among = data.draw(st.lists(st.booleans(), min_size=len(world[0]), max_size=len(world[0])))
     n, until = data.draw(st.integers(1, len(among))), data.draw(st.sampled_from([start + 30.0, 400.0]))
     source = interval_states(traces_of(*world))
-    found = source.earliest(np.array(among), n, start, until)
-    assert found == scanned(world, among, n, start, until)
-    if found < math.inf:
-        assert np.count_nonzero(source.online(found) & among) >= n
+    result = source.earliest(np.array(among), n, start, until)
+    assert result == scanned(world, among, n, start, until)
+    if result < math.inf:
+        assert np.count_nonzero(source.online(result) & among) >= n
 
 
 @laws
@@ -63,14 +63,14 @@ def test_whoever_looks_later_finds_the_same_moment(world, data):
         np.array(starts) * scale + old,
     )
     everyone, n = np.ones(len(periods), np.bool_), data.draw(st.integers(1, len(periods)))
-    found = interval_states(t).earliest(everyone, n, 0.0, 400.0)
-    if found == math.inf:
+    result = interval_states(t).earliest(everyone, n, 0.0, 400.0)
+    if result == math.inf:
         return
     source = interval_states(t)
     for share in (0.0, 0.3, 0.7, 1.0):
-        source.online(found * share)  # what a source remembers must not matter
-        assert source.earliest(everyone, n, found * share, 400.0) == found
-    assert np.count_nonzero(source.online(found)) >= n
+        source.online(result * share)  # what a source remembers must not matter
+        assert source.earliest(everyone, n, result * share, 400.0) == result
+    assert np.count_nonzero(source.online(result)) >= n
 
 
 @laws
@@ -115,8 +115,8 @@ def test_a_trace_that_changes_every_second_does_not_hide_a_slow_one():
 
 
 def test_many_traces_are_followed_in_pieces(monkeypatch):
-    monkeypatch.setattr("fedfleet.core.quorum._FEW", 2)
-    monkeypatch.setattr("fedfleet.core.quorum._MANY", 3)
+    monkeypatch.setattr("fedfleet.core.quorum._FIRST_CHANGES", 2)
+    monkeypatch.setattr("fedfleet.core.quorum._MAX_CHANGES", 3)
     spans = [((float(i), float(i + 10)),) for i in range(40)]
     source = interval_states(traces_of(spans, [50.0] * 40))
     everyone = np.ones(40, np.bool_)
@@ -139,7 +139,7 @@ def test_looking_every_so_often(start, n, expected):
     def online(time):
         return np.array([True, time // 60 % 2 == 1, False])
 
-    look = looking_every(online, 60.0, repeats=120.0)
+    look = earliest_by_polling(online, 60.0, repeats=120.0)
     assert look(np.ones(3, np.bool_), n, start, 1e12) == expected
 
 
@@ -156,7 +156,7 @@ def test_asking_whether_so_many_can_come_at_all_changes_nothing(world, weights, 
     shared = interval_states(take_states(StateTable(np.array([str(i) for i in range(len(t))]), t), of).traces)
     everyone = np.ones(len(of), np.bool_)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedfleet.core.quorum._FEW", 1)
+        patch.setattr("fedfleet.core.quorum._FIRST_CHANGES", 1)
         patch.setattr("fedfleet.core.quorum._PATIENCE", 2)
         asked = shared.earliest(everyone, n, 0.0, 2000.0)
         patch.setattr("fedfleet.core.quorum._PATIENCE", -1)

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from fedfleet.core import registry
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.limits import Count
 
 EVERYTHING = [(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
@@ -59,8 +59,8 @@ def test_an_unknown_kind_is_refused_with_the_nearest():
 
 
 def test_far_from_everything_all_names_are_listed():
-    assert nearest("zzz", ["b", "a"]) == "; there is a, b"
-    assert nearest("zzz", []) == ""
+    assert suggest_name("zzz", ["b", "a"]) == "; there is a, b"
+    assert suggest_name("zzz", []) == ""
 
 
 def mine(*, width: Count = 3, label: str = "x"):
@@ -90,12 +90,12 @@ def test_third_parties_add_parts_by_entry_point(monkeypatch):
 
 
 def test_parameters_and_limits_are_read_from_the_signature():
-    found = registry.parameters(mine)
-    assert list(found) == ["width", "label"]
-    hint, parameter = found["width"]
+    result = registry.parameters(mine)
+    assert list(result) == ["width", "label"]
+    hint, parameter = result["width"]
     assert get_args(hint)[0] is int
     assert parameter.default == 3
-    assert found["label"][0] is str
+    assert result["label"][0] is str
 
 
 def test_the_summary_is_the_first_line():

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.core.row_map import SharedNames, everyones_row, row_of, rows_taken
+from fedfleet.core.row_map import SharedNames, compact_rows, row_of, rows_of_all
 
 laws = settings(deadline=None, derandomize=True, max_examples=100)
 
@@ -13,8 +13,8 @@ laws = settings(deadline=None, derandomize=True, max_examples=100)
 @given(st.data(), st.integers(1, 8))
 def test_everyone_keeps_the_row_that_was_taken(data, rows):
     clients = np.array(data.draw(st.lists(st.integers(0, rows - 1), max_size=12)), np.int64)
-    kept, of = rows_taken(None, rows, clients)
-    assert kept[everyones_row(of, len(kept))].tolist() == clients.tolist()
+    kept, of = compact_rows(None, rows, clients)
+    assert kept[rows_of_all(of, len(kept))].tolist() == clients.tolist()
     assert len(set(kept.tolist())) == len(kept) == len(set(clients.tolist())), "each row once, none for nothing"
 
 
@@ -23,19 +23,19 @@ def test_everyone_keeps_the_row_that_was_taken(data, rows):
 def test_taking_twice_is_taking_once(data):
     first = np.array(data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=9)), np.int64)
     second = np.array(data.draw(st.lists(st.integers(0, len(first) - 1), max_size=9)), np.int64)
-    kept, of = rows_taken(None, 6, first)
-    again, of_again = rows_taken(of, len(kept), second)
-    assert kept[again][everyones_row(of_again, len(again))].tolist() == first[second].tolist()
+    kept, of = compact_rows(None, 6, first)
+    again, of_again = compact_rows(of, len(kept), second)
+    assert kept[again][rows_of_all(of_again, len(again))].tolist() == first[second].tolist()
 
 
 def test_clients_without_company_keep_their_order_and_need_no_numbers():
-    kept, of = rows_taken(None, 5, np.array([4, 0, 2]))
+    kept, of = compact_rows(None, 5, np.array([4, 0, 2]))
     assert (kept.tolist(), of) == ([4, 0, 2], None)
     assert row_of(of, np.array([1, 2])).tolist() == [1, 2]
 
 
 def test_a_client_costs_four_bytes():
-    _, of = rows_taken(None, 700, np.arange(10_000) % 700)
+    _, of = compact_rows(None, 700, np.arange(10_000) % 700)
     assert of is not None
     assert of.nbytes == 4 * 10_000
 

@@ -12,7 +12,17 @@ from fedfleet.core.records import Cost
 from fedfleet.core.registry import names
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DeviceSource
-from fedfleet.core.stages import COMPUTE, DOWNLOAD, STAGES, UPLOAD, before, staged, stages_of, total, until
+from fedfleet.core.stages import (
+    COMPUTE,
+    DOWNLOAD,
+    STAGES,
+    UPLOAD,
+    seconds_before,
+    source_from_stages,
+    stages_after,
+    stages_of,
+    total,
+)
 from tests.testing.registered import built
 
 TRIP = {
@@ -32,10 +42,10 @@ def test_every_registered_source_says_what_its_seconds_go_into(name):
     keys = client_keys(12)
     source = built("devices", name)(keys, 3)
     who = np.arange(12)
-    found = stages_of(source, who, work(12), 50.0, who + 7)
-    assert set(found) <= set(STAGES)
-    assert np.array_equal(total(found), source.seconds(who, work(12), 50.0, who + 7))
-    assert all((column >= 0).all() for column in found.values())
+    result = stages_of(source, who, work(12), 50.0, who + 7)
+    assert set(result) <= set(STAGES)
+    assert np.array_equal(total(result), source.seconds(who, work(12), 50.0, who + 7))
+    assert all((column >= 0).all() for column in result.values())
 
 
 def test_a_source_that_does_not_say_is_asked_for_less():
@@ -45,7 +55,7 @@ def test_a_source_that_does_not_say_is_asked_for_less():
         parts = {"download": cost.bytes_down / 1e6, "compute": cost.samples / 4.0, "upload": cost.bytes_up / 5e5}
         return {"latency": np.full(len(clients), 0.25), **parts}
 
-    said = staged(stages, ["toy"] * 3)
+    said = source_from_stages(stages, ["toy"] * 3)
     mute = DeviceSource(lambda *trip: said.seconds(*trip), ["toy"] * 3)
     who = np.arange(3)
     ours, theirs = (stages_of(source, who, work(3), 0.0, who) for source in (said, mute))
@@ -56,9 +66,9 @@ def test_a_source_that_does_not_say_is_asked_for_less():
 
 def test_a_device_that_cannot_do_it_takes_for_ever():
     source = DeviceSource(lambda clients, cost, start, tasks: np.where(cost.samples > 0, np.inf, 1.0), ["toy"])
-    found = stages_of(source, np.arange(1), work(1), 0.0, np.arange(1))
-    assert total(found).tolist() == [np.inf]
-    assert not any(np.isnan(column).any() for column in found.values())
+    result = stages_of(source, np.arange(1), work(1), 0.0, np.arange(1))
+    assert total(result).tolist() == [np.inf]
+    assert not any(np.isnan(column).any() for column in result.values())
 
 
 def test_other_seconds_are_not_explained_by_the_old_stages():
@@ -71,12 +81,12 @@ def test_other_seconds_are_not_explained_by_the_old_stages():
 @given(st.floats(0.0, 20.0), st.floats(0.0, 20.0))
 def test_work_passes_through_the_stages_in_order(first, second):
     worked = np.array([first, second])
-    found = until(TRIP, worked)
-    assert np.allclose(total(found), np.minimum(worked, total(TRIP)), rtol=0, atol=1e-12)
+    result = stages_after(TRIP, worked)
+    assert np.allclose(total(result), np.minimum(worked, total(TRIP)), rtol=0, atol=1e-12)
     for a, b in pairwise(STAGES):
-        if a in found and b in found:
-            begun = found[b] > 0
-            assert np.allclose(found[a][begun], TRIP[a][begun], atol=1e-12), (
+        if a in result and b in result:
+            begun = result[b] > 0
+            assert np.allclose(result[a][begun], TRIP[a][begun], atol=1e-12), (
                 "a stage begins when the one before is over"
             )
 
@@ -85,6 +95,6 @@ def test_work_passes_through_the_stages_in_order(first, second):
     ("stage", "part", "expected"), [(DOWNLOAD, 0.5, 2.0), (COMPUTE, 0.0, 3.0), (UPLOAD, 1.0, 11.0)]
 )
 def test_when_a_part_of_a_stage_is_done(stage, part, expected):
-    found = before(TRIP, np.array([stage, stage]), np.array([part, part]))
-    assert found[0] == expected
-    assert np.allclose(total(until(TRIP, found)), found)
+    result = seconds_before(TRIP, np.array([stage, stage]), np.array([part, part]))
+    assert result[0] == expected
+    assert np.allclose(total(stages_after(TRIP, result)), result)

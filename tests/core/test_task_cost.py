@@ -8,10 +8,10 @@ import pytest
 from fedfleet.core.parts import Offer
 from fedfleet.core.records import Assignments, Cost, ServerState, whole_work
 from fedfleet.core.task_cost import cost_of, epochs_of, settings_at, steps_of
-from fedfleet.learn.baselines import kept_home
+from fedfleet.learn.baselines import share_nothing
 from fedfleet.learn.composition import with_pass
 from fedfleet.learn.folds import mean
-from fedfleet.learn.override import overridden
+from fedfleet.learn.override import with_variants
 from fedfleet.learn.zoo import fedavg, fedprox
 from fedfleet.testing.toys import consensus
 
@@ -39,7 +39,7 @@ def test_what_stays_home_goes_neither_down_nor_up():
     some = replace(with_pass(base, "", lambda p: replace(p, keep=is_head)), fold=mean(travels=lambda n: not is_head(n)))
     cost = cost_of(some, SERVER, THREE, SIZES)
     assert cost.bytes_down.tolist() == cost.bytes_up.tolist() == [40.0] * 3
-    alone = cost_of(kept_home(base), SERVER, THREE, SIZES)
+    alone = cost_of(share_nothing(base), SERVER, THREE, SIZES)
     assert not alone.bytes_down.any()
     assert not alone.bytes_up.any()
     assert alone.samples.all()
@@ -63,10 +63,10 @@ def test_partial_work_and_own_settings_are_charged_client_by_client():
 
 
 def test_variants_cost_what_they_train():
-    mixed = overridden(fedavg(epochs=1), ((np.array([2]), fedavg(epochs=4)),), 3)
+    mixed = with_variants(fedavg(epochs=1), ((np.array([2]), fedavg(epochs=4)),), 3)
     assert cost_of(mixed, SERVER, THREE, SIZES).samples.tolist() == [10.0, 20.0, 132.0]
     dear = replace(fedavg(), cost=lambda server, asked, samples: Cost(*(np.full(len(samples), 9.0) for _ in range(3))))
-    mixed = overridden(fedavg(epochs=1), ((np.array([1]), dear),), 3)
+    mixed = with_variants(fedavg(epochs=1), ((np.array([1]), dear),), 3)
     cost = cost_of(mixed, SERVER, THREE, SIZES)
     assert cost.samples.tolist() == [10.0, 9.0, 33.0]
     assert cost.batches.tolist() == [1.0, 0.0, 3.0]

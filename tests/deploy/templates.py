@@ -99,8 +99,8 @@ def _range(code: str, pieces: list[tuple[str, str]], at: int, scope: Scope, *, l
     if ":=" in code:
         said, over = code.split(":=")
         names = [name.strip() for name in said.split(",")]
-    found = _value(over, scope)
-    rows = list(found.items()) if isinstance(found, dict) else list(enumerate(found))
+    result = _value(over, scope)
+    rows = list(result.items()) if isinstance(result, dict) else list(enumerate(result))
     out = ""
     for key, value in rows or [(None, None)]:
         told = dict(zip(names[-2:], (key, value) if len(names) == 2 else (value,), strict=False))
@@ -169,14 +169,14 @@ def _operand(words: list[Any], at: int, scope: Scope) -> tuple[Any, int]:
 
 
 def _looked_up(path: str, scope: Scope) -> Any:
-    found: Any = scope.root
+    result: Any = scope.root
     for name in path.strip(".").split("."):
-        if not isinstance(found, dict) or name not in found:
+        if not isinstance(result, dict) or name not in result:
             raise Unrenderable(f"{path} is nowhere defined")
-        found = found[name]
+        result = result[name]
     if path.startswith(".Values."):
         scope.used.add(path.removeprefix(".Values."))
-    return found
+    return result
 
 
 def _truth(value: Any) -> bool:

@@ -37,8 +37,8 @@ def with_values(**changes):
 def rendered(**changes):
     """All objects of the chart by kind."""
     texts = [render(p.read_text(), with_values(**changes))[0] for p in TEMPLATES if p.suffix == ".yaml"]
-    found = [thing for text in texts for thing in yaml.safe_load_all(text) if thing]
-    return {thing["kind"]: thing for thing in found}
+    result = [thing for text in texts for thing in yaml.safe_load_all(text) if thing]
+    return {thing["kind"]: thing for thing in result}
 
 
 def paths(table, prefix=""):
@@ -56,13 +56,13 @@ def test_every_value_is_used_and_every_used_one_is_defined():
 
 
 def test_objects_have_what_kubernetes_asks_for():
-    found = rendered()
-    assert set(found) == {"ConfigMap", "Secret", "Service", "StatefulSet"}
-    for thing in found.values():
+    result = rendered()
+    assert set(result) == {"ConfigMap", "Secret", "Service", "StatefulSet"}
+    for thing in result.values():
         assert thing["apiVersion"] in ("v1", "apps/v1")
         assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", thing["metadata"]["name"])
         assert thing["metadata"]["labels"]["app.kubernetes.io/instance"] == "mine"
-    assert "{{" not in str(found)
+    assert "{{" not in str(result)
 
 
 def test_the_stateful_set_is_one_server_with_a_volume():
@@ -127,9 +127,9 @@ def test_the_spec_is_one_that_can_be_served():
 def test_certificates_come_from_values_or_from_a_secret_that_is_there():
     secret = rendered()["Secret"]
     assert base64.b64decode(secret["data"]["tls.key"]) == b"KEY"
-    found = rendered(tls__existingSecret="own")
-    assert "Secret" not in found
-    volumes = found["StatefulSet"]["spec"]["template"]["spec"]["volumes"]
+    result = rendered(tls__existingSecret="own")
+    assert "Secret" not in result
+    volumes = result["StatefulSet"]["spec"]["template"]["spec"]["volumes"]
     tls = next(volume for volume in volumes if volume["name"] == "tls")["secret"]
     assert tls == {"secretName": "own", "defaultMode": 0o440}
     with pytest.raises(Unrenderable, match=r"tls\.certificate"):
@@ -144,14 +144,14 @@ def test_annotations_invite_prometheus_unless_told_otherwise():
 
 
 def test_what_is_optional_can_be_set():
-    found = rendered(
+    result = rendered(
         nodeSelector={"disk": "ssd"}, tolerations=[{"key": "x"}], persistence__storageClass="fast",
         service__annotations={"a": "b"},
     )  # fmt: skip
-    pod = found["StatefulSet"]["spec"]["template"]["spec"]
+    pod = result["StatefulSet"]["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {"disk": "ssd"} and pod["tolerations"] == [{"key": "x"}]
-    assert found["StatefulSet"]["spec"]["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "fast"
-    assert found["Service"]["metadata"]["annotations"] == {"a": "b"}
+    assert result["StatefulSet"]["spec"]["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "fast"
+    assert result["Service"]["metadata"]["annotations"] == {"a": "b"}
 
 
 def test_the_notes_speak_of_commands_that_are_there():

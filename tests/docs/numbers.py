@@ -73,61 +73,61 @@ def indented(text: str) -> list[str]:
 def _parted(text: str) -> tuple[list[str], list[str]]:
     """The passages of a page, and the lines of its indented code."""
     text = re.sub(r"<!--.*?-->", "", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), flags=re.S)
-    found: list[str] = []
+    result: list[str] = []
     code: list[str] = []
     fresh, inside = True, False
     for line in text.splitlines():
         if not line.strip():
             fresh = True
             continue
-        of_list = bool(found) and _POINT.match(found[-1]) is not None
+        of_list = bool(result) and _POINT.match(result[-1]) is not None
         inside = line.startswith("    ") and (inside or (fresh and not of_list))
         if inside:
             code.append(line)
-        elif fresh or line.startswith(("|", "#")) or _POINT.match(line) or found[-1].startswith("#"):
-            found.append(line)
+        elif fresh or line.startswith(("|", "#")) or _POINT.match(line) or result[-1].startswith("#"):
+            result.append(line)
         else:
-            found[-1] += "\n" + line
+            result[-1] += "\n" + line
         fresh = False
-    return found, code
+    return result, code
 
 
 def stated(text: str) -> list[Said]:
     """All claims of a page."""
-    found: list[Said] = []
+    result: list[Said] = []
     prose, code = _parted(text)
     for passage in prose:
         if passage.startswith("|"):
-            found += _of_cells(bare(passage))
+            result += _of_cells(bare(passage))
         else:
-            found += [
+            result += [
                 said for one in re.split(r"(?<=[.;!?])\s+(?=[^a-z]|$)", bare(passage)) for said in _of_sentence(one)
             ]
     shown = [b.text for b in blocks_of(text, "") if b.language in ("text", "") and not b.mark]
     for line in [*code, *"".join(shown).splitlines()]:
-        found += [said for _, said in _with_unit(line.strip())]
-    return found
+        result += [said for _, said in _with_unit(line.strip())]
+    return result
 
 
 def _of_cells(row: str) -> list[Said]:
     first, *others = [cell.strip() for cell in row.strip("|").split("|")]
-    found = [Said(said.number, row, said.outcome) for said in _of_sentence(first)]
+    result = [Said(said.number, row, said.outcome) for said in _of_sentence(first)]
     for cell in others:
         if _CELL.fullmatch(cell):
-            found += [Said(n, row, "%" in cell) for n in NUMBER.findall(cell)]
+            result += [Said(n, row, "%" in cell) for n in NUMBER.findall(cell)]
         else:
-            found += [Said(said.number, row, said.outcome) for said in _of_sentence(cell)]
-    return found
+            result += [Said(said.number, row, said.outcome) for said in _of_sentence(cell)]
+    return result
 
 
 def _of_sentence(sentence: str) -> list[Said]:
-    found = _with_unit(sentence)
-    there = {at for at, _ in found}
+    result = _with_unit(sentence)
+    there = {at for at, _ in result}
     for m in _DECIMAL.finditer(sentence):
         at = m.start() + (m[0][0] in "-+")
         if at not in there:
-            found.append((at, Said(m[0].lstrip("-+"), sentence)))
-    return [said for _, said in sorted(found, key=lambda one: one[0])]
+            result.append((at, Said(m[0].lstrip("-+"), sentence)))
+    return [said for _, said in sorted(result, key=lambda one: one[0])]
 
 
 def _with_unit(sentence: str) -> list[tuple[int, Said]]:
@@ -141,8 +141,8 @@ def _with_unit(sentence: str) -> list[tuple[int, Said]]:
 def printed(blocks: list[Block], *, outcomes: bool) -> list[float]:
     """Numbers that commands print on a page, which executing them compares: shares and points, or all others."""
     texts = [command.said for block in blocks if block.language == "console" for command in commands_of(block)]
-    found = [(m[0], m[1]) for text in texts for m in re.finditer(rf"(?:{NUMBER.pattern})(?: (%|points))?", text)]
-    return [value(NUMBER.findall(number)[0]) for number, unit in found if bool(unit) == outcomes]
+    result = [(m[0], m[1]) for text in texts for m in re.finditer(rf"(?:{NUMBER.pattern})(?: (%|points))?", text)]
+    return [value(NUMBER.findall(number)[0]) for number, unit in result if bool(unit) == outcomes]
 
 
 def settings(blocks: list[Block]) -> list[float]:

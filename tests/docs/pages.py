@@ -48,11 +48,11 @@ class Command:
 
 def blocks_of(text: str, name: str) -> list[Block]:
     """All fenced blocks of a page's text."""
-    found: list[Block] = []
+    result: list[Block] = []
     for m in _FENCE.finditer(text):
         place = f"{name}:{text.count(chr(10), 0, m.start('language')) + 1}"
-        found.append(Block(place, m["language"].strip(), m["text"], m["mark"] or "", (m["value"] or "").strip()))
-    return found
+        result.append(Block(place, m["language"].strip(), m["text"], m["mark"] or "", (m["value"] or "").strip()))
+    return result
 
 
 def name_of(page: Path) -> str:
@@ -67,12 +67,12 @@ def commands_of(block: Block) -> list[Command]:
     """With `$ ` before commands all else is what they print; without, the whole block is one script."""
     if not re.search(r"^\$ ", block.text, re.M):
         return [Command(block.place, block.text, script=True)]
-    found: list[Command] = []
+    result: list[Command] = []
     for part in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
         lines = part.splitlines()
         last = next(i for i, line in enumerate(lines) if not line.endswith("\\"))
-        found.append(Command(block.place, "\n".join(lines[: last + 1]), "\n".join(lines[last + 1 :])))
-    return found
+        result.append(Command(block.place, "\n".join(lines[: last + 1]), "\n".join(lines[last + 1 :])))
+    return result
 
 
 def is_run(block: Block, *, soak: bool) -> bool:

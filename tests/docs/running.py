@@ -34,13 +34,13 @@ def fresh_copy(to: Path) -> Path:
     return to
 
 
-def run_page(found: list[Block], root: Path, scratch: Path, *, soak: bool, seconds: float) -> list[str]:
+def run_page(result: list[Block], root: Path, scratch: Path, *, soak: bool, seconds: float) -> list[str]:
     """What is wrong with the page's commands, one text each; none if every command did as the page says."""
-    for block in found:
+    for block in result:
         if block.mark == "file":
             (root / block.value).parent.mkdir(parents=True, exist_ok=True)
             (root / block.value).write_text(block.text)
-    commands = [command for block in found if is_run(block, soak=soak) for command in commands_of(block)]
+    commands = [command for block in result if is_run(block, soak=soak) for command in commands_of(block)]
     scratch.mkdir()
     script = "\n".join(_step(command, scratch / str(i)) for i, command in enumerate(commands))
     terminal = subprocess.Popen(["bash", "-c", script], cwd=root, env=_surroundings(root), start_new_session=True)
@@ -106,5 +106,5 @@ def _alike(want: str, printed: str) -> bool:
 
 
 def _near(line: str, other: str) -> bool:
-    told, found = (list(map(float, _SHARE.findall(text))) for text in (line, other))
-    return all(abs(a - b) <= POINTS for a, b in zip(told, found, strict=False))
+    told, result = (list(map(float, _SHARE.findall(text))) for text in (line, other))
+    return all(abs(a - b) <= POINTS for a, b in zip(told, result, strict=False))

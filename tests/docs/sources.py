@@ -66,13 +66,13 @@ class _Row:
 
 
 def _checked(text: str, there: list[Block], entries: list[dict[str, Any]]) -> list[_Row]:
-    found = [_row(line, []) for table in shown(text) if made_by_the_page(table, there) for line in table.lines]
+    result = [_row(line, []) for table in shown(text) if made_by_the_page(table, there) for line in table.lines]
     for entry in entries:
         if "table" in entry:
             head, *rows = table_under(text, entry["table"]) or [""]
             without = [i for i, title in enumerate(cells(head)) if title in entry.get("but", [])]
-            found += [_row(row, without) for row in rows]
-    return found
+            result += [_row(row, without) for row in rows]
+    return result
 
 
 def _row(line: str, without: list[int]) -> _Row:
@@ -98,11 +98,9 @@ def fault(page: str, text: str, entry: dict[str, Any]) -> str | None:
         if missing and "is" not in entry:
             return f"{page} says {missing[0]} in {says!r}, and {entry['in']} says {there}: correct the page"
     if "is" in entry:
-        found = [float(one) for text in _listed(entry["is"]) for one in _listed(eval(text, dict(KNOWN)))]
-        if not _in_order(found, told):
-            return (
-                f"{page} says {says!r}, and {entry['is']} is {', '.join(f'{one:g}' for one in found)}: correct the page"
-            )
+        result = [float(one) for text in _listed(entry["is"]) for one in _listed(eval(text, dict(KNOWN)))]
+        if not _in_order(result, told):
+            return f"{page} says {says!r}, and {entry['is']} is {', '.join(f'{one:g}' for one in result)}: correct the page"
     if "is" in entry or "found" in entry:
         return None
     if "test" in entry:
@@ -111,14 +109,14 @@ def fault(page: str, text: str, entry: dict[str, Any]) -> str | None:
     return None if len(entry.get("because", "")) > 10 else f"{page}: {says!r} has no source: {CURE}"
 
 
-def _listed(found: Any) -> list[Any]:
-    return found if isinstance(found, list) else [found]
+def _listed(result: Any) -> list[Any]:
+    return result if isinstance(result, list) else [result]
 
 
-def _in_order(found: list[float], told: list[str]) -> bool:
+def _in_order(result: list[float], told: list[str]) -> bool:
     """Whether the values are among the numbers told, in their order."""
     rest = iter(told)
-    return all(any(rounds_to(one, n) for n in rest) for one in found)
+    return all(any(rounds_to(one, n) for n in rest) for one in result)
 
 
 def table_under(text: str, heading: str) -> list[str]:

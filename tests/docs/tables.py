@@ -52,11 +52,11 @@ def rounds_to(source: float, told: str) -> bool:
 
 def shown(text: str) -> list[Shown]:
     """All marked tables of a page."""
-    found: list[Shown] = []
+    result: list[Shown] = []
     for m in _MARKED.finditer(text):
         head, _, *rows = m["rows"].splitlines()
-        found.append(Shown(m["folder"], cells(head)[1:], {name_in(cells(r)[0]): cells(r)[1:] for r in rows}, rows))
-    return found
+        result.append(Shown(m["folder"], cells(head)[1:], {name_in(cells(r)[0]): cells(r)[1:] for r in rows}, rows))
+    return result
 
 
 def made_by_the_page(table: Shown, blocks: list[Block]) -> bool:
@@ -81,18 +81,18 @@ def runs_of(folder: Path, names: Iterable[str]) -> dict[str, list[dict[str, obje
 
 def faults(text: str, root: Path) -> list[str]:
     """Cells that are not what the runs say, one sentence each."""
-    found: list[str] = []
+    result: list[str] = []
     for table in shown(text):
         arms = runs_of(root / table.folder, table.rows)
         if set(arms) != set(table.rows):
-            found.append(f"{table.folder} has the arms {sorted(arms)}, and the table {sorted(table.rows)}")
+            result.append(f"{table.folder} has the arms {sorted(arms)}, and the table {sorted(table.rows)}")
             continue
         for arm, row in table.rows.items():
             for title, cell in zip(table.titles, row, strict=True):
                 measured = [_measure(run, name_in(title)) for run in arms[arm]]
                 if not _same(title, cell, measured):
-                    found.append(f"{table.folder}: {title} of {arm} is {measured}, and the page says {cell}")
-    return found
+                    result.append(f"{table.folder}: {title} of {arm} is {measured}, and the page says {cell}")
+    return result
 
 
 def _measure(run: dict[str, object], name: str) -> float | None:

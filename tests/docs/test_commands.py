@@ -34,9 +34,9 @@ def words_of(text):
     """Every `fedfleet ..` of some lines of shell, a command over several lines as one."""
     for line in text.replace("\\\n", " ").splitlines():
         for part in re.split(r"&&|;|\bdo\b", line):
-            found = re.match(r"\s*(?:[A-Z_]+=\S+ )?fedfleet (.*?)(?:\s[&>|#].*)?$", part)
-            if found:
-                yield shlex.split(found[1])
+            result = re.match(r"\s*(?:[A-Z_]+=\S+ )?fedfleet (.*?)(?:\s[&>|#].*)?$", part)
+            if result:
+                yield shlex.split(result[1])
 
 
 @pytest.mark.parametrize("page", QUICK, ids=name_of)

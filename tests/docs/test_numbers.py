@@ -40,8 +40,8 @@ def test_every_kind_of_page_is_held():
 def test_a_page_that_is_changed_is_named_with_its_sentence_and_the_cure(page, true, false):
     text = text_of(page)
     assert true in text and unsourced(page, text) == []
-    found = unsourced(page, text.replace(true, false, 1), LEDGER)
-    faults = found + [
+    result = unsourced(page, text.replace(true, false, 1), LEDGER)
+    faults = result + [
         one for entry in LEDGER.get(page, []) if (one := _fault(page, text.replace(true, false, 1), entry))
     ]
     assert faults and all(one.startswith(page) for one in faults)

@@ -28,13 +28,13 @@ done
 
 
 def test_blocks_have_their_language_mark_and_line():
-    found = blocks_of(PAGE, "a.md")
-    assert [(b.place, b.language, b.mark, b.value) for b in found] == [
+    result = blocks_of(PAGE, "a.md")
+    assert [(b.place, b.language, b.mark, b.value) for b in result] == [
         ("a.md:4", "toml", "file", "mine.toml"),
         ("a.md:8", "console", "", ""),
         ("a.md:18", "console", "runs", "soak"),
     ]
-    assert found[0].text == "seed = 1\n"
+    assert result[0].text == "seed = 1\n"
 
 
 def test_a_dollar_tells_commands_from_what_they_print():

@@ -35,8 +35,8 @@ def test_a_page_that_is_true(tmp_path):
     ],
 )
 def test_a_page_that_lies(text, told, tmp_path):
-    found = faults(console(text), tmp_path)
-    assert found and told in found[0]
+    result = faults(console(text), tmp_path)
+    assert result and told in result[0]
 
 
 def test_mistakes_and_what_varies_are_pages_too(tmp_path):

@@ -36,9 +36,9 @@ def site(tmp_path_factory):
 @pytest.mark.soak
 def test_the_site_builds_and_asks_nobody_for_anything(site):
     asked = re.compile(r"""<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=["'](?:https?:)?//""")
-    found = sorted(site.rglob("*.html"))
-    assert len(found) > 40
-    assert [page.name for page in found if asked.search(page.read_text())] == []
+    result = sorted(site.rglob("*.html"))
+    assert len(result) > 40
+    assert [page.name for page in result if asked.search(page.read_text())] == []
     sheets = [path for path in site.rglob("*.css") if re.search(r"url\([\"']?(?:https?:)?//|@import", path.read_text())]
     assert sheets == []
     assert "docs/index.html" in (site / "index.html").read_text()

@@ -41,8 +41,8 @@ def entry(says="It was 13.6 times as fast", **rest):
     ],
 )
 def test_an_entry_is_held_to_page_and_source(given, told):
-    found = fault("a.md", PAGE, given)
-    assert (found is None) if told is None else (found is not None and told in found)
+    result = fault("a.md", PAGE, given)
+    assert (result is None) if told is None else (result is not None and told in result)
 
 
 def test_what_expressions_can_ask():

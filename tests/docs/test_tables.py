@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fedfleet.app.studies.grid.expansion import expanded
+from fedfleet.app.studies.grid.expansion import expand_study
 from fedfleet.app.studies.grid.study_file import read_study
 from tests.docs.pages import PAGES, ROOT, blocks, blocks_of, name_of
 from tests.docs.tables import faults, made_by_the_page, rounds_to, shown
@@ -76,7 +76,7 @@ def test_every_table_of_runs_is_made_by_its_page(page, table):
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples/studies").glob("*.toml")), ids=lambda p: p.name)
 def test_studies_are_valid_and_have_the_arms_that_pages_show(path):
-    cells = expanded(read_study(path))
+    cells = expand_study(read_study(path))
     tables = [t for page in PAGES for t in shown(page.read_text()) if t.folder == f"runs/{path.stem}"]
     assert all(set(table.rows) == {one.arm for one in cells} for table in tables)
 

@@ -106,8 +106,10 @@ def test_what_is_not_there_is_noticed():
     page = ROOT / "docs/how-to/runs.md"
     text = "# A `b` c\n[x](#a-b-c) [y](#a-c) [z](none.md) [w](serve.md#kill-it) `--nothing` `--json` `stop.round` `stop.rounds`\n"
     text += "| a | b |\n| --- | --- |\n| 1 | 2 | 3 |\n\n    fedfleet run a.toml\n"
-    found = [f for look in (dead_links, dead_options, dead_keys, torn_tables, loose_commands) for f in look(page, text)]
-    assert [fault.split(": ", 1)[1][:22] for fault in found] == [
+    result = [
+        f for look in (dead_links, dead_options, dead_keys, torn_tables, loose_commands) for f in look(page, text)
+    ]
+    assert [fault.split(": ", 1)[1][:22] for fault in result] == [
         "#a-c leads nowhere",
         "none.md leads nowhere",
         "no command has --nothi",

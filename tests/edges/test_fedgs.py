@@ -14,7 +14,7 @@ from fedfleet.core.edges import Abilities, Visit
 from fedfleet.core.errors import BadInput
 from fedfleet.core.part_facts import LabelsOf, Prior
 from fedfleet.core.rng import client_keys
-from fedfleet.edges.fedgs import CURSOR, EPOCH, fedgs, match_path, matched, shuffled
+from fedfleet.edges.fedgs import CURSOR, EPOCH, fedgs, match_devices, match_path, shuffle_rows
 
 LAWS = settings(deadline=None, derandomize=True, max_examples=60)
 CLASSES = 4
@@ -43,7 +43,7 @@ def test_every_swap_comes_closer_and_keeps_the_number(case):
     for choice, said in path:
         assert choice.sum() == wanted
         assert said == pytest.approx(distance(histograms, target, choice), abs=1e-9)
-    final = matched(histograms, target, wanted)
+    final = match_devices(histograms, target, wanted)
     assert np.array_equal(final, path[-1][0])
     assert distance(histograms, target, final) <= seen[0]
 
@@ -54,19 +54,19 @@ def test_never_better_than_the_best_choice(case):
     histograms, target, wanted = case
     choices = [np.isin(np.arange(len(histograms)), c) for c in combinations(range(len(histograms)), wanted)]
     best = min(distance(histograms, target, c) for c in choices)
-    assert distance(histograms, target, matched(histograms, target, wanted)) >= best - 1e-9
+    assert distance(histograms, target, match_devices(histograms, target, wanted)) >= best - 1e-9
 
 
 def test_a_reachable_target_is_often_reached_and_always_nearer_than_chance():
-    found = []
+    result = []
     for seed in range(40):
         rng = np.random.default_rng(seed)
         histograms = rng.multinomial(32, rng.dirichlet(np.full(10, 0.3), 35))
         target = np.full(10, 8 * 3.2)
-        mine = distance(histograms, target, matched(histograms, target, 8))
+        mine = distance(histograms, target, match_devices(histograms, target, 8))
         chance = [distance(histograms, target, np.isin(np.arange(35), rng.permutation(35)[:8])) for _ in range(200)]
-        found.append(mine / np.mean(chance))
-    assert max(found) < 0.6 and np.mean(found) < 0.25
+        result.append(mine / np.mean(chance))
+    assert max(result) < 0.6 and np.mean(result) < 0.25
 
 
 @LAWS
@@ -84,7 +84,9 @@ def test_renaming_devices_renames_the_choice(seed, n):
     rng = np.random.default_rng(seed)
     histograms, target = rng.uniform(0, 9, (n, 5)), rng.uniform(0, 30, 5)  # real numbers: no ties
     order, wanted = rng.permutation(n), int(rng.integers(n + 1))
-    assert np.array_equal(matched(histograms[order], target, wanted), matched(histograms, target, wanted)[order])
+    assert np.array_equal(
+        match_devices(histograms[order], target, wanted), match_devices(histograms, target, wanted)[order]
+    )
 
 
 def labels_of(rows):
@@ -118,12 +120,12 @@ def turns(plan, sizes, count):
 
 def walks(made, devices):
     """The rows that each device trained on, one after the other."""
-    found = [[] for _ in range(devices)]
+    result = [[] for _ in range(devices)]
     for turn in made:
         for sync in turn.syncs:
             for slot, rows in zip(sync.slots.tolist(), sync.rows, strict=True):
-                found[slot] += rows.tolist()
-    return found
+                result[slot] += rows.tolist()
+    return result
 
 
 @settings(deadline=None, derandomize=True, max_examples=25)
@@ -144,15 +146,15 @@ def test_every_row_is_visited_once_in_each_pass(sizes, per_sync, batch, syncs, d
     for k, walk in enumerate(walks(made, len(sizes))):
         passes = [walk[at : at + sizes[k]] for at in range(0, len(walk), sizes[k] or 1)]
         for epoch, rows in enumerate(passes):
-            assert rows == shuffled(first, k, epoch)[: len(rows)].tolist()
+            assert rows == shuffle_rows(first, k, epoch)[: len(rows)].tolist()
         assert made[-1].memory[EPOCH][k] * sizes[k] + made[-1].memory[CURSOR][k] == len(walk)
 
 
 def test_passes_are_in_different_orders_and_devices_do_not_share_them():
     one = visit([20, 20])
-    assert sorted(shuffled(one, 0, 0)) == sorted(shuffled(one, 0, 1)) == one.rows[0].tolist()
-    assert shuffled(one, 0, 0).tolist() != shuffled(one, 0, 1).tolist()
-    assert (shuffled(one, 0, 0) + 20).tolist() != shuffled(one, 1, 0).tolist()
+    assert sorted(shuffle_rows(one, 0, 0)) == sorted(shuffle_rows(one, 0, 1)) == one.rows[0].tolist()
+    assert shuffle_rows(one, 0, 0).tolist() != shuffle_rows(one, 0, 1).tolist()
+    assert (shuffle_rows(one, 0, 0) + 20).tolist() != shuffle_rows(one, 1, 0).tolist()
 
 
 def test_the_same_visit_gives_the_same_turn_and_memory_is_not_written_into():
@@ -197,7 +199,7 @@ def test_all_of_few_devices_take_part_and_empty_ones_never():
 def test_rows_that_went_away_begin_a_new_pass():
     memory = {EPOCH: np.array([2, 0]), CURSOR: np.array([12, 0])}
     made = rule(syncs=1, batch=4).plan([visit([10, 4], memory)])[0]
-    assert made.syncs[0].rows[0].tolist() == shuffled(visit([10, 4]), 0, 3)[:4].tolist()
+    assert made.syncs[0].rows[0].tolist() == shuffle_rows(visit([10, 4]), 0, 3)[:4].tolist()
 
 
 def test_labels_and_prior_are_provided_and_no_spec_can_say_them():

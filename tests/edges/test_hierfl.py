@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.rng import client_keys
-from fedfleet.edges.hierfl import drawn, hierfl
+from fedfleet.edges.hierfl import draw_devices, hierfl
 from tests.edges.test_fedgs import visit
 
 LAWS = settings(deadline=None, derandomize=True, max_examples=80)
@@ -58,7 +58,7 @@ def test_edges_do_not_depend_on_each_other():
 
 def test_devices_are_drawn_in_proportion_to_their_samples():
     sizes = [1, 3, 0, 6]
-    first = [drawn(visit(sizes, task=task), 0.25, 0).tolist() for task in range(3000)]
+    first = [draw_devices(visit(sizes, task=task), 0.25, 0).tolist() for task in range(3000)]
     counts = np.bincount(np.concatenate(first), minlength=4) / len(first)
     np.testing.assert_allclose(counts, [0.1, 0.3, 0.0, 0.6], atol=0.03)
 
@@ -70,4 +70,4 @@ def test_renaming_devices_renames_the_draw(order, task):
     one = visit(sizes.tolist(), task=task)
     renamed = visit(sizes[order].tolist(), task=task)
     renamed.keys[:] = client_keys(6)[order]
-    assert sorted(np.array(order)[drawn(renamed, 0.5, 2)].tolist()) == drawn(one, 0.5, 2).tolist()
+    assert sorted(np.array(order)[draw_devices(renamed, 0.5, 2)].tolist()) == draw_devices(one, 0.5, 2).tolist()

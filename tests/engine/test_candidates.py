@@ -169,15 +169,15 @@ def test_a_probing_selector_finds_its_column_when_nobody_is_online():
 
 def seen_by(sees, world, plan_clients):
     """What a selector that names these columns finds on its first roster."""
-    found = []
+    result = []
 
     def pick(state, roster, n, draw):
-        found.append(roster)
+        result.append(roster)
         return whole_work(roster.clients[:n])
 
     plan = toy_plan(readiness(2), plan_clients, choose=Selector("seeing", pick, sees=sees), stop=Stop(rounds=1))
     events_of(plan, world)
-    return found[0]
+    return result[0]
 
 
 def test_an_empty_roster_has_the_columns_that_the_selector_sees():

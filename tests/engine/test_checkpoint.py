@@ -14,9 +14,9 @@ from fedfleet.core.records import Assignments, Decision, Stop
 from fedfleet.engine.checkpoint import freeze, thaw
 from fedfleet.engine.commands import carry_out
 from fedfleet.engine.coordinator import begin, step
-from fedfleet.engine.open_commands import pending
+from fedfleet.engine.open_commands import pending_commands
 from fedfleet.engine.state import RunState, in_order_of_arrival
-from fedfleet.simulation.simulator import Simulation, fresh, next_fact, simulate, taken_up
+from fedfleet.simulation.simulator import Simulation, new_simulation, next_fact, resume_simulation, simulate
 from fedfleet.store.journal_rows import encode
 from fedfleet.testing.toys import opaque_executor
 from tests.worlds import buffered, fleets, kinds_of, paces, toy_plan, world_of
@@ -63,7 +63,7 @@ def through_json(state):
 
 def run_step_by_step(plan, world):
     """The states of a run after every fact, and the journal's bytes from there on."""
-    sim = fresh(plan, world, opaque_executor())
+    sim = new_simulation(plan, world, opaque_executor())
     first = begin(plan)
     states, data = [sim.state], [b"".join(encode(e)[1] for e in first.outcomes)]
     for command in first.commands:
@@ -105,7 +105,7 @@ def test_from_every_step_the_rest_of_the_journal_is_the_same(fleet, policy, rich
         busy = np.zeros(len(fleet), np.bool_)
         sim = Simulation(plan, world, opaque_executor(), False, thawed, busy=busy)
         rest = []
-        simulate(plan, world, opaque_executor(), resume=taken_up(sim), watch=rest.extend)
+        simulate(plan, world, opaque_executor(), resume=resume_simulation(sim), watch=rest.extend)
         assert b"".join(encode(e)[1] for e in rest) == b"".join(data[i + 1 :])
 
 
@@ -133,10 +133,10 @@ def test_the_law_meets_every_phase():
 
     plan = toy_plan(buffered(2, 3), 5, choose=settling(), stop=Stop(rounds=3, evaluate_seconds=7.0))
     states, _ = run_step_by_step(plan, world_of(even_fleet(5)))
-    owed = {kind for state in states for kind in kinds_of(pending(plan, state))}
+    owed = {kind for state in states for kind in kinds_of(pending_commands(plan, state))}
     assert owed == {"FindCandidates", "Probe", "Account", "Gather", "Evaluate", "WakeAt"}
     assert {state.phase.value for state in states} == {"open", "gathering", "evaluating", "looking", "ending", "done"}
-    assert pending(plan, states[-1]) == ()
+    assert pending_commands(plan, states[-1]) == ()
 
 
 @pytest.mark.parametrize("field", RunState._fields)

@@ -79,7 +79,7 @@ def test_one_round_of_readiness():
     assert commands[2] == FindCandidates(3)
     sent, wave = outcomes[1], only(Send, commands)[0].wave
     assert (sent.time, sent.round, sent.version, sent.first, len(sent.clients)) == (20.0, 0, 0, 0, 3)
-    assert sent.clients is wave.asked.clients
+    assert sent.clients is wave.assignments.clients
     assert sorted(state.running) == [0, 1, 2]
     assert (state.book.selected, state.book.running, state.book.sent_at) == (3, 3, 20.0)
 

@@ -15,20 +15,20 @@ from fedfleet.core.rng import client_keys
 from fedfleet.core.stages import STAGES
 from fedfleet.engine.hierarchy import (
     EDGE,
+    MAX_SYNCS,
     SLOTS,
-    SYNCS,
     check_turn,
+    make_visits,
     memory_after,
-    nested,
+    nest_algorithm,
+    turn_cost,
     turn_seconds,
-    turn_spent,
     turn_stats,
-    visits_of,
 )
 from fedfleet.learn.codecs.quantisation import int8
-from fedfleet.learn.compression import compressed
+from fedfleet.learn.compression import with_compression
 from fedfleet.learn.fedavg import fedavg
-from fedfleet.learn.override import overridden
+from fedfleet.learn.override import with_variants
 from fedfleet.learn.zoo import fedavg_plus, fedbuff, local_only, stale_fedavg
 from fedfleet.testing.toys import consensus
 
@@ -62,9 +62,9 @@ def edge_job(slots, able=ABLE, *, rule=None, memory=(), scale=1.0, algorithm=Non
 
 
 def seconds_of_turn(job, **turn):
-    visit = visits_of([job])[0]
+    visit = make_visits([job])[0]
     turn.setdefault("syncs", (Sync(np.arange(len(visit.rows)), visit.rows),))
-    return turn_seconds(turn_spent(job, visit, Turn(visit.rows, **turn)))
+    return turn_seconds(turn_cost(job, visit, Turn(visit.rows, **turn)))
 
 
 TWO = edge_job([0] * 10 + [1] * 3)
@@ -77,7 +77,7 @@ def test_a_turn_takes_what_the_hand_computes():
 
 
 def test_several_averages_add_up_and_samples_are_exchanged_once():
-    visit = visits_of([TWO])[0]
+    visit = make_visits([TWO])[0]
     both, one = Sync(np.array([0, 1]), visit.rows), Sync(np.array([1]), visit.rows[1:], 1)
     # One step on a batch of two of device 1's rows: 1 + 3 x 0.5 x 2 + 2.
     turn = {"planning": 7.0, "exchange": np.array([2.0, 5.0])}
@@ -86,7 +86,7 @@ def test_several_averages_add_up_and_samples_are_exchanged_once():
 
 
 def test_a_device_that_only_hands_samples_on_is_waited_for():
-    visit = visits_of([TWO])[0]
+    visit = make_visits([TWO])[0]
     alone = (Sync(np.array([1]), visit.rows[1:]),)
     assert seconds_of_turn(TWO, syncs=alone, exchange=np.array([100.0, 0.0])) == pytest.approx(103.0)
     assert seconds_of_turn(TWO, syncs=alone) == pytest.approx(3.0 + 1 + 9 + 2)
@@ -98,7 +98,7 @@ def test_every_trip_costs_its_devices_latency_and_every_batch_its_own_time():
     # As above; device 0 also has 2 epochs of 5 batches, device 1 is better connected and carries the model to the server.
     own = seconds_of_turn(job, planning=7.0, exchange=np.array([2.0, 5.0]))
     assert own == pytest.approx(1.0 + 7.0 + max(4 + 2 + 6 + 8 + 0.5 + 10 * 0.25, 1 + 5 + 9 + 2 + 3.0) + 2.0 + 3.0)
-    visit = visits_of([job])[0]
+    visit = make_visits([job])[0]
     one = Sync(np.array([1]), visit.rows[1:], 1)
     assert seconds_of_turn(job, syncs=(one,) * 3) == pytest.approx(3 * (1 + 3 + 2 + 3.0) + 3.0 + 3.0)
 
@@ -138,9 +138,9 @@ def test_the_stages_of_a_turn_add_up_to_its_seconds_to_the_last_bit(case, latenc
     able, slots, (planning, exchange) = case
     able = replace(able, latency=latency * able.seconds_per_sample, seconds_per_batch=latency)
     job, sizes = edge_job(slots, able), np.bincount(slots).astype(float)
-    visit = visits_of([job])[0]
+    visit = make_visits([job])[0]
     syncs = (Sync(np.arange(len(visit.rows)), visit.rows),) * times
-    spent = turn_spent(job, visit, Turn(visit.rows, syncs, planning, exchange))
+    spent = turn_cost(job, visit, Turn(visit.rows, syncs, planning, exchange))
     assert set(spent) <= set(STAGES)
     assert sum(spent[stage] for stage in STAGES if stage in spent) == turn_seconds(spent)
     # By hand: the last device of each average, and the best connected one to the server.
@@ -154,10 +154,10 @@ def test_the_stages_of_a_turn_add_up_to_its_seconds_to_the_last_bit(case, latenc
 
 
 def test_the_stages_are_those_of_the_device_that_is_waited_for():
-    visit = visits_of([TWO])[0]
+    visit = make_visits([TWO])[0]
     turn = Turn(visit.rows, (Sync(np.array([0, 1]), visit.rows),), planning=7.0, exchange=np.array([2.0, 5.0]))
     # Device 0: exchange 2, model down and up 4 + 8, training 6: 20. Device 1 takes 17. It alone has the better link upwards.
-    spent = turn_spent(TWO, visit, turn)
+    spent = turn_cost(TWO, visit, turn)
     assert spent == pytest.approx(
         {
             "latency": 0.0,
@@ -181,29 +181,29 @@ def drawing(log):
 
 def test_all_devices_of_a_turn_are_charged_and_those_that_carry_the_model_to_the_server_too():
     log = []
-    inside = replace(TWO.local, fleet=replace(TWO.local.fleet, draws=drawing(log)))
+    inside = replace(TWO.local, fleet=replace(TWO.local.fleet, energy_draws=drawing(log)))
     job = replace(TWO, local=inside, time=50.0)
-    visit = visits_of([job])[0]
+    visit = make_visits([job])[0]
     turn = Turn(visit.rows, (Sync(np.array([0, 1]), visit.rows),), planning=7.0, exchange=np.array([2.0, 5.0]))
-    spent = turn_spent(job, visit, turn)
+    spent = turn_cost(job, visit, turn)
     # One watt for everything but planning: 20 and 17 seconds of the two devices, and 3 on the way to the server.
     assert spent["joules"] == pytest.approx(20.0 + 17.0 + 3.0)
     assert [time for time, _ in log] == [50.0, 50.0]
     assert log[0][1] == {"download": [0.0, 1.0], "upload": [0.0, 2.0]}
     assert log[1][1]["exchange"] == [2.0, 5.0]
-    assert turn_seconds(spent) == turn_seconds(turn_spent(TWO, visit, turn)), "joules take no time"
+    assert turn_seconds(spent) == turn_seconds(turn_cost(TWO, visit, turn)), "joules take no time"
 
 
 def test_equals_are_told_apart_by_their_keys_whatever_their_order():
     # Both take 12 s: the first by its link, the second by its work. Whose stages are said follows the key.
     able = Abilities(np.array([0.0, 0.5]), np.array([1000.0, 4000.0]), np.array([2000.0, 8000.0]))
-    found = []
+    result = []
     for keys in (np.array([1, 2], np.uint64), np.array([2, 1], np.uint64)):
         job = edge_job([0] * 4 + [1] * 3, able)
         job = replace(job, local=replace(job.local, fleet=replace(job.local.fleet, keys=keys)))
-        visit = visits_of([job])[0]
-        found.append(turn_spent(job, visit, Turn(visit.rows, (Sync(np.array([0, 1]), visit.rows),)))["compute"])
-    assert found == [0.0, 9.0]
+        visit = make_visits([job])[0]
+        result.append(turn_cost(job, visit, Turn(visit.rows, (Sync(np.array([0, 1]), visit.rows),)))["compute"])
+    assert result == [0.0, 9.0]
 
 
 @LAWS
@@ -220,9 +220,9 @@ def test_a_declared_model_size_scales_transfers_only(case, scale):
 
 
 def test_an_edge_finds_its_rows_where_it_left_them():
-    first = visits_of([TWO])[0]
+    first = make_visits([TWO])[0]
     assert [len(rows) for rows in first.rows] == [10, 3]
-    later = visits_of([replace(TWO, memory={EDGE: {SLOTS: np.arange(13) % 2, "mine": np.ones(2)}})])[0]
+    later = make_visits([replace(TWO, memory={EDGE: {SLOTS: np.arange(13) % 2, "mine": np.ones(2)}})])[0]
     assert later.rows[1].tolist() == [1, 3, 5, 7, 9, 11]
     assert later.memory["mine"].tolist() == [1.0, 1.0]
     assert (first.edge, first.task, first.seed) == (0, 5, 3)
@@ -235,12 +235,12 @@ def test_what_moved_stays_moved(devices, rows, seed):
     able = Abilities(np.ones(devices), np.ones(devices), np.ones(devices))
     job = edge_job(rng.integers(devices, size=rows), able)
     job = replace(job, rows=rng.permutation(100)[:rows])  # a shard is in no particular order
-    visit = visits_of([job])[0]
+    visit = make_visits([job])[0]
     where = rng.integers(devices, size=rows)
     turn = Turn(tuple(np.sort(job.rows[where == k]) for k in range(devices)), (), memory={"mine": np.array([4])})
     memory = memory_after(job, turn, 2.5)
     assert memory[EDGE]["seconds"].tolist() == [2.5] and memory[EDGE]["mine"].tolist() == [4]
-    again = visits_of([replace(job, memory=memory)])[0]
+    again = make_visits([replace(job, memory=memory)])[0]
     assert [np.sort(mine).tolist() for mine in again.rows] == [mine.tolist() for mine in turn.rows]
     before = np.empty(100, np.int64)
     for k, mine in enumerate(visit.rows):
@@ -250,11 +250,11 @@ def test_what_moved_stays_moved(devices, rows, seed):
 
 def test_part_of_a_shard_is_refused_by_name():
     with pytest.raises(RunFailed, match="edge 0: 7 samples were asked for of 13"):
-        visits_of([replace(TWO, rows=TWO.rows[:7])])
+        make_visits([replace(TWO, rows=TWO.rows[:7])])
 
 
 def faulty(rows, syncs=1):
-    visit = visits_of([TWO])[0]
+    visit = make_visits([TWO])[0]
     return visit, Turn(rows(*visit.rows), (Sync(np.array([0]), visit.rows[:1]),) * syncs)
 
 
@@ -275,15 +275,15 @@ def test_a_rule_that_loses_or_doubles_samples_is_stopped(rows):
 
 
 def test_a_turn_has_some_averages_and_not_too_many():
-    for count in (0, SYNCS + 1):
-        with pytest.raises(RunFailed, match=f"1 to {SYNCS} averages, not {count}"):
+    for count in (0, MAX_SYNCS + 1):
+        with pytest.raises(RunFailed, match=f"1 to {MAX_SYNCS} averages, not {count}"):
             check_turn(*faulty(lambda a, b: (a, b), count))
-    check_turn(*faulty(lambda a, b: (b, a), SYNCS))
+    check_turn(*faulty(lambda a, b: (b, a), MAX_SYNCS))
 
 
 def test_an_edge_exchanges_one_model_and_holds_what_its_devices_hold():
     inner = fedavg(epochs=7)
-    above = nested(inner, no_rule(), TWO.local.fleet)
+    above = nest_algorithm(inner, no_rule(), TWO.local.fleet)
     cost = above.cost(ServerState(MODEL), whole_work(np.array([0, 0])), np.array([13, 4]))
     assert cost.samples.tolist() == [13.0, 4.0]
     assert cost.bytes_up.tolist() == cost.bytes_down.tolist() == [1000.0, 1000.0]
@@ -294,17 +294,17 @@ def test_an_edge_exchanges_one_model_and_holds_what_its_devices_hold():
 @pytest.mark.parametrize("algorithm", [consensus(remembers=True), local_only()], ids=["remembers", "personal"])
 def test_what_devices_keep_for_themselves_cannot_be_nested(algorithm):
     with pytest.raises(BadInput, match=f"edge.use = 'nothing': '{algorithm.name}' keeps something on every device"):
-        nested(algorithm, no_rule(), TWO.local.fleet)
+        nest_algorithm(algorithm, no_rule(), TWO.local.fleet)
 
 
 @pytest.mark.parametrize("way", ["up", "down"])
 def test_edges_refuse_codecs_in_one_sentence(way):
-    coded = overridden(fedavg(), ((np.array([1]), compressed(fedavg(), **{way: [int8()]})),), 2)
+    coded = with_variants(fedavg(), ((np.array([1]), with_compression(fedavg(), **{way: [int8()]})),), 2)
     with pytest.raises(BadInput, match="'nothing': up and down make small what a device and the server exchange"):
-        nested(coded, no_rule(), TWO.local.fleet)
+        nest_algorithm(coded, no_rule(), TWO.local.fleet)
 
 
 @pytest.mark.parametrize("algorithm", [stale_fedavg(), fedbuff(), fedavg_plus()], ids=lambda a: a.name)
 def test_what_counts_by_its_age_cannot_be_nested(algorithm):
     with pytest.raises(BadInput, match=f"edge.use = 'nothing': '{algorithm.name}' weighs reports by how late they are"):
-        nested(algorithm, no_rule(), TWO.local.fleet)
+        nest_algorithm(algorithm, no_rule(), TWO.local.fleet)

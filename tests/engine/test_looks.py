@@ -14,8 +14,8 @@ from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import (
     CandidatesSeen,
     Evaluated,
-    Made,
     ModelCommitted,
+    NewModel,
     ReportsGathered,
     RoundFailed,
     TaskArrived,
@@ -28,7 +28,7 @@ from fedfleet.core.records import Decision, Roster, Score, Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.state import Phase
-from fedfleet.engine.stop_rules import next_look
+from fedfleet.engine.stop_rules import next_evaluation_time
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.simulation.simulator import simulate
 from fedfleet.testing.toys import opaque_executor
@@ -48,11 +48,11 @@ def run_of(fleet, policy, **stop):
 
 def without_curve(events):
     """Everything that happened or was decided, by kind: looks may change the order within an instant."""
-    found = {}
+    result = {}
     for event in events:
         if not isinstance(event, Evaluated | TimerFired):
-            found.setdefault(type(event), []).append(plain(event))
-    return found
+            result.setdefault(type(event), []).append(plain(event))
+    return result
 
 
 @settings(deadline=None, derandomize=True, max_examples=60)
@@ -157,7 +157,7 @@ def test_a_target_may_be_met_in_the_middle_of_a_round():
 )
 def test_the_next_look_is_a_multiple_before_the_horizon(every, last, then):
     plan = toy_plan(readiness(2), 4, stop=Stop(virtual_seconds=HORIZON, evaluate_seconds=every))
-    assert next_look(plan, last) == (None if then is None else pytest.approx(then))
+    assert next_evaluation_time(plan, last) == (None if then is None else pytest.approx(then))
 
 
 def test_a_policy_that_abandons_without_end_is_noticed_with_looks_too():
@@ -180,7 +180,7 @@ def on_a_real_clock(plan, seconds, judging, gathering):
                 case FindCandidates():
                     asked = True
                 case Send():
-                    for i, client in enumerate(command.wave.asked.clients.tolist()):
+                    for i, client in enumerate(command.wave.assignments.clients.tolist()):
                         took = seconds[client]
                         fact = TaskArrived(now + took, command.wave.first + i, client, took, 0.0)
                         heapq.heappush(heap, (fact.time, n, i, fact))
@@ -189,17 +189,19 @@ def on_a_real_clock(plan, seconds, judging, gathering):
                     heapq.heappush(heap, (now + took, n, 0, Evaluated(now + took, command.version, 1, 2, 0.5)))
                 case Gather():
                     fact = ReportsGathered(
-                        now + gathering, None, np.array(command.tasks), {}, made=Made(state.server, "m")
+                        now + gathering, None, np.array(command.tasks), {}, made=NewModel(state.server, "m")
                     )
                     heapq.heappush(heap, (fact.time, n, 0, fact))
                 case Account():
-                    who = [w.asked.clients[t - w.first] for t, w in zip(command.tasks, command.waves, strict=True)]
+                    who = [
+                        w.assignments.clients[t - w.first] for t, w in zip(command.tasks, command.waves, strict=True)
+                    ]
                     fact = TasksSpent(now, np.array(command.tasks), np.array(who), {})
                     heapq.heappush(heap, (now, n, 0, fact))
                 case Finish():
                     return events
         if asked and state.phase is Phase.OPEN and not (heap and heap[0][0] <= state.book.now):
-            busy = [w.asked.clients[t - w.first] for t, w in state.running.items()]
+            busy = [w.assignments.clients[t - w.first] for t, w in state.running.items()]
             idle, asked = np.setdiff1d(ids, busy), False
             fact = CandidatesSeen(
                 state.book.now, Roster(idle, client_keys(plan.clients)[idle], np.ones(len(idle), np.int64))

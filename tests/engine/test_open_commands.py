@@ -11,8 +11,8 @@ from fedfleet.core.parts import Selector
 from fedfleet.core.records import Stop, whole_work
 from fedfleet.engine.commands import carry_out
 from fedfleet.engine.coordinator import begin, step
-from fedfleet.engine.open_commands import pending
-from fedfleet.simulation.simulator import fresh, next_fact
+from fedfleet.engine.open_commands import pending_commands
+from fedfleet.simulation.simulator import new_simulation, next_fact
 from fedfleet.testing.toys import opaque_executor
 from tests.worlds import buffered, fleets, paces, toy_plan, world_of
 
@@ -62,17 +62,17 @@ def same(a, b):
 def test_what_is_owed_is_what_was_commanded_and_not_answered(fleet, policy, probes, looks):
     stop = Stop(rounds=4, virtual_seconds=400.0, evaluate_seconds=looks)
     plan = toy_plan(policy, len(fleet), choose=probing() if probes else None, stop=stop)
-    sim = fresh(plan, world_of(fleet), opaque_executor())
+    sim = new_simulation(plan, world_of(fleet), opaque_executor())
     owed = {}
     sim.state, _, commands = begin(plan)
     while True:
         owed |= {type(c): c for c in commands if type(c) in ANSWERS.values()}
-        found = {type(c): c for c in pending(plan, sim.state)}
+        result = {type(c): c for c in pending_commands(plan, sim.state)}
         if sim.state.phase.value == "done":
-            assert not found
+            assert not result
             return
-        assert found.keys() == owed.keys()
-        assert all(same(found[kind], owed[kind]) for kind in found)
+        assert result.keys() == owed.keys()
+        assert all(same(result[kind], owed[kind]) for kind in result)
         for command in commands:
             carry_out(sim, command)
         fact = sim.facts.popleft() if sim.facts else next_fact(sim)
@@ -84,4 +84,4 @@ def test_what_is_owed_is_what_was_commanded_and_not_answered(fleet, policy, prob
 def test_how_many_are_still_wanted_is_said_anew(wanted):
     plan = toy_plan(buffered(2, wanted), 5)
     state = step(plan, begin(plan).state, Evaluated(0.0, 0, 1, 2, 0.0)).state
-    assert FindCandidates(wanted) in pending(plan, state)
+    assert FindCandidates(wanted) in pending_commands(plan, state)

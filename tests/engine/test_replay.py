@@ -12,7 +12,7 @@ from fedfleet.core.parts import Selector
 from fedfleet.core.records import Assignments, Stop
 from fedfleet.core.trees import content_hash
 from fedfleet.engine.coordinator import begin, step
-from fedfleet.engine.open_commands import pending
+from fedfleet.engine.open_commands import pending_commands
 from fedfleet.engine.replay import replay
 from fedfleet.executors.gather import ClientMemory, gather
 from fedfleet.pace.rounds import readiness
@@ -59,11 +59,11 @@ def test_settings_due_times_probes_and_what_was_learnt_are_replayed(pace):
     plan = toy_plan(pace, 6, choose=setting(), stop=Stop(rounds=5))
     log, end = events_of(plan, world_of(FLEET))
     assert any(isinstance(e, Probed) for e in log)
-    found = replayed(plan, stored(log))
-    assert found.state.book == end.state.book
-    assert np.array_equal(found.state.selector["asked"], end.state.selector["asked"])
-    assert content_hash(found.state.server.params) == content_hash(end.state.server.params)
-    assert found.pending == ()
+    result = replayed(plan, stored(log))
+    assert result.state.book == end.state.book
+    assert np.array_equal(result.state.selector["asked"], end.state.selector["asked"])
+    assert content_hash(result.state.server.params) == content_hash(end.state.server.params)
+    assert result.pending == ()
 
 
 def test_a_selector_learns_of_rounds_that_fail_at_once_in_replay_too():
@@ -87,7 +87,7 @@ def test_replay_starts_at_any_state_and_says_what_is_owed():
         if marks and isinstance(marks[-1], CandidatesSeen):
             continue  # the journal does not hold whom a roster had, so that a probe under way is asked anew
         before = replayed(plan, log[:cut])
-        assert kinds_of(before.pending) == kinds_of(pending(plan, before.state))
+        assert kinds_of(before.pending) == kinds_of(pending_commands(plan, before.state))
         after = replayed(plan, log[cut:], start=before.state)
         assert after.state.book == end.state.book
         assert before.facts + after.facts == len(facts)
@@ -110,8 +110,8 @@ def test_a_journal_that_ends_at_candidates_asks_for_them_again():
     plan = toy_plan(readiness(2, t_break=1.0), 6, choose=setting(), stop=Stop(rounds=3))
     log, _ = events_of(plan, world_of(FLEET))
     seen = next(i for i, e in enumerate(log) if isinstance(e, CandidatesSeen))
-    found = replayed(plan, log[: seen + 1])
-    assert "FindCandidates" in kinds_of(found.pending)
+    result = replayed(plan, log[: seen + 1])
+    assert "FindCandidates" in kinds_of(result.pending)
 
 
 @pytest.mark.parametrize("column", ["settings", "due"])

@@ -12,7 +12,7 @@ from fedfleet.engine.commands import carry_out
 from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.state import Ending, Phase, Progress, Reaction, RunState, endings, in_order_of_arrival
 from fedfleet.pace.rounds import readiness
-from fedfleet.simulation.simulator import fresh, next_fact
+from fedfleet.simulation.simulator import new_simulation, next_fact
 from fedfleet.testing.toys import opaque_executor
 from tests.worlds import even_fleet, fleets, paces, toy_plan, world_of
 
@@ -51,9 +51,9 @@ def test_a_long_chain_is_walked_and_shown_without_recursion():
 
 def test_a_run_begins_with_judging_its_first_model_and_nothing_known():
     plan = toy_plan(readiness(2), 3)
-    found = begin(plan)
-    assert isinstance(found, Reaction)
-    state = found.state
+    result = begin(plan)
+    assert isinstance(result, Reaction)
+    state = result.state
     assert (state.phase, state.next_task, len(state.running), state.ended, state.reason) == (
         Phase.EVALUATING,
         0,
@@ -67,19 +67,19 @@ def test_a_run_begins_with_judging_its_first_model_and_nothing_known():
 
 def walked(plan, world):
     """Every state of a run, each with the fact that led on from it."""
-    run = fresh(plan, world, opaque_executor())
+    run = new_simulation(plan, world, opaque_executor())
     first = begin(plan)
     run.state = first.state
     for command in first.commands:
         carry_out(run, command)
-    found = []
+    result = []
     while run.state.phase is not Phase.DONE:
         fact = run.facts.popleft() if run.facts else next_fact(run)
-        found.append((run.state, fact))
+        result.append((run.state, fact))
         run.state, _, commands = step(plan, run.state, fact)
         for command in commands:
             carry_out(run, command)
-    return [*found, (run.state, None)]
+    return [*result, (run.state, None)]
 
 
 @settings(deadline=None, derandomize=True, max_examples=25)

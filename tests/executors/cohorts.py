@@ -10,7 +10,7 @@ from torch import nn
 from fedfleet.core.parts import Dataset, Job, Offer, Task
 from fedfleet.core.records import Context, ServerState
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import fold_jobs, stacked
+from fedfleet.executors.stacked.executor import fold_jobs, stacked_executor
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.tasks.task import first_parameters
 
@@ -82,22 +82,22 @@ class Odd(nn.Module):
 
 def jobs_of(task, algorithm, sizes, *, steps=None, seed=7):
     """Jobs with shards of these sizes, one after the other in the dataset."""
-    offer, first, found = Offer(task.init(0)), 0, []
+    offer, first, result = Offer(task.init(0)), 0, []
     for i, n in enumerate(sizes):
         rows = (np.arange(n) + first) % len(task.dataset.y)
-        found.append(Job(i, i, 1000 + i, seed, offer, algorithm.local(i, {}), rows, (steps or [0] * len(sizes))[i]))
+        result.append(Job(i, i, 1000 + i, seed, offer, algorithm.local(i, {}), rows, (steps or [0] * len(sizes))[i]))
         first += n
-    return found
+    return result
 
 
 def jobs_with(task, local, sizes, **parts):
     """The same with one pass for all."""
-    offer, first, found = Offer(task.init(0)), 0, []
+    offer, first, result = Offer(task.init(0)), 0, []
     for i, n in enumerate(sizes):
         rows = (np.arange(n) + first) % len(task.dataset.y)
-        found.append(Job(i, i, 1000 + i, 7, offer, local, rows, **parts))
+        result.append(Job(i, i, 1000 + i, 7, offer, local, rows, **parts))
         first += n
-    return found
+    return result
 
 
 def folded(task, jobs, fold, *, threads=1):
@@ -126,7 +126,7 @@ def compare(task, algorithm, sizes, form="merged", *, threads=1, steps=None):
 
 def compare_jobs(task, jobs, form="merged", *, threads=1):
     expected = list(inline(task).train(jobs))
-    got = list(stacked(task, form=form, threads=threads).train(jobs))
+    got = list(stacked_executor(task, form=form, threads=threads).train(jobs))
     assert [r.task for r in got] == [j.task for j in jobs]
     for a, b, job in zip(expected, got, jobs, strict=True):
         assert apart(a, b, job.offer.params) <= TOLERANCE

@@ -26,9 +26,9 @@ def kit(text):
     if "matrix" in says:
         return matrix(says["matrix"])
     if spec:
-        from fedfleet.app.assemble import rebuild_kit
+        from fedfleet.app.assemble import rebuild_for_worker
 
-        algorithm, inner = rebuild_kit(spec)
+        algorithm, inner = rebuild_for_worker(spec)
     else:
         algorithm, inner = consensus(remembers=True), opaque_executor()
 

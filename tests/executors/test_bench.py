@@ -8,8 +8,8 @@ import torch
 
 from fedfleet.core.passes import LocalPass
 from fedfleet.executors import bench as benches
-from fedfleet.executors.bench import Bench, algorithm_jobs, compare, compare_algorithm, fold_work, timed
-from fedfleet.executors.stacked.executor import fold_jobs, stacked
+from fedfleet.executors.bench import Bench, algorithm_jobs, compare, compare_algorithm, fold_work, time_work
+from fedfleet.executors.stacked.executor import fold_jobs, stacked_executor
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.learn.zoo import fedavg, fedprox, local_only
 from tests.executors.cohorts import dense, small_task, smooth
@@ -22,12 +22,12 @@ def bench(build=None, **options):
 @pytest.mark.parametrize("form", ["merged", "loop"])
 @pytest.mark.parametrize("build", [smooth(), dense(400)], ids=["smooth", "wide"])
 def test_both_ways_of_plain_sgd_agree(build, form):
-    found = compare(bench(build, form=form))
-    assert found.max_rel_difference <= 1e-4
-    assert found.max_abs_difference <= 1e-4
-    assert (found.clients_apart, found.form, found.peak_gpu_mb) == (0, form, 0.0)
-    assert found.naive_seconds > 0
-    assert found.stacked_seconds > 0
+    result = compare(bench(build, form=form))
+    assert result.max_rel_difference <= 1e-4
+    assert result.max_abs_difference <= 1e-4
+    assert (result.clients_apart, result.form, result.peak_gpu_mb) == (0, form, 0.0)
+    assert result.naive_seconds > 0
+    assert result.stacked_seconds > 0
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,9 @@ def test_both_ways_of_plain_sgd_agree(build, form):
     ids=["fedprox", "momentum", "adam"],
 )
 def test_any_algorithm_agrees_with_inline(algorithm):
-    found = compare_algorithm(bench(), algorithm)
-    assert found.max_rel_difference <= 1e-4
-    assert (found.clients_apart, found.form) == (0, "stacked-merged")
+    result = compare_algorithm(bench(), algorithm)
+    assert result.max_rel_difference <= 1e-4
+    assert (result.clients_apart, result.form) == (0, "stacked-merged")
 
 
 def test_the_work_is_what_the_bench_says():
@@ -56,21 +56,21 @@ def test_a_difference_is_found_and_counted():
     one = [{"w": torch.ones(3), "n": torch.tensor(1)} for _ in range(3)]
     other = [dict(tree) for tree in one]
     other[1] = {"w": torch.tensor([1.0, 1.0, 1.5]), "n": torch.tensor(9)}
-    assert benches._apart(one, other) == (0.5, 0.5, 1)
-    assert benches._apart(one, one) == (0.0, 0.0, 0)
-    assert benches._apart([{"w": torch.full((2,), 4.0)}], [{"w": torch.full((2,), 3.0)}]) == (1.0, 0.25, 1)
+    assert benches._differences(one, other) == (0.5, 0.5, 1)
+    assert benches._differences(one, one) == (0.0, 0.0, 0)
+    assert benches._differences([{"w": torch.full((2,), 4.0)}], [{"w": torch.full((2,), 3.0)}]) == (1.0, 0.25, 1)
 
 
 def test_the_median_of_the_repetitions_and_the_last_answer(monkeypatch):
     ticks = iter([0.0, 1.0, 10.0, 15.0, 20.0, 23.0])
     monkeypatch.setattr(benches.time, "perf_counter", lambda: next(ticks))
     answers = iter("abc")
-    assert timed(lambda: next(answers), "cpu", 3) == (3.0, "c")
+    assert time_work(lambda: next(answers), "cpu", 3) == (3.0, "c")
 
 
 def in_place(task):
     where = open_place(task, device="cpu", threads=1, form="merged", tf32=False, graphs=False)
-    return replace(stacked(task), fold=lambda *given: fold_jobs(where, *given))
+    return replace(stacked_executor(task), fold=lambda *given: fold_jobs(where, *given))
 
 
 def test_a_round_in_place_goes_on_from_what_clients_remember():
@@ -85,7 +85,7 @@ def test_where_nothing_is_added_up_in_place_there_is_no_such_round():
     given = bench()
     execute, jobs = in_place(given.task), algorithm_jobs(given, fedavg())
     assert fold_work(execute, fedavg(), given.task, jobs) is not None
-    assert fold_work(stacked(given.task), fedavg(), given.task, jobs) is None
+    assert fold_work(stacked_executor(given.task), fedavg(), given.task, jobs) is None
     decoding = replace(fedavg(), accept=lambda server, report: report)
     assert fold_work(execute, decoding, given.task, jobs) is None
     collecting = replace(fedavg(), fold=replace(fedavg().fold, combine=lambda reports: None))

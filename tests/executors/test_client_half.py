@@ -8,25 +8,25 @@ import torch
 
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Job, Offer
-from fedfleet.core.passes import BatchPlan, Carried, LocalPass, Second, Slot
+from fedfleet.core.passes import BatchPlan, Carry, LocalPass, SecondModel, Slot
 from fedfleet.executors.client_half import (
-    Resident,
-    StackEnd,
+    DeviceLeaf,
     Tallies,
-    begin,
-    grouped,
+    TrainedStack,
+    device_slots,
+    group_by_pass,
     norms_of,
-    passed,
+    prepare_job,
     reports,
-    resident,
+    stack_carry,
     stack_trees,
-    stacked_slots,
+    stack_update,
     weight_of,
 )
 from fedfleet.executors.inline import batches, inline
 from fedfleet.executors.stacked.device_sums import changes
-from fedfleet.executors.stacked.executor import stacked
-from fedfleet.learn.codecs.messages import sent
+from fedfleet.executors.stacked.executor import stacked_executor
+from fedfleet.learn.codecs.messages import encode_bytes
 from fedfleet.learn.codecs.sparsification import topk
 from fedfleet.learn.optimisers import sgd
 from tests.executors.cohorts import jobs_with, small_task, smooth
@@ -46,7 +46,7 @@ def ended(group, *, moved=1.0, **parts):
     by = torch.arange(float(len(group))) + moved
     end = {n: v + by.reshape(-1, *(1,) * (v.dim() - 1)).to(v.dtype) for n, v in start.items()}
     tallies = Tallies(*(np.arange(1.0, len(group) + 1) * k for k in (10.0, 30.0, 5.0, 2.0)))
-    return StackEnd(start, end, tallies, stacked_slots(group, CPU), **parts)
+    return TrainedStack(start, end, tallies, stack_carry(group, CPU), **parts)
 
 
 # ---- before -------------------------------------------------------------------------------------------------------
@@ -67,24 +67,24 @@ def test_hooks_before_run_outermost_first_and_on_what_the_one_before_left():
     def plus_one(given):
         return replace(given, offer=Offer({n: v + 1 for n, v in given.offer.params.items()}))
 
-    found = begin(job(replace(PLAIN, before=(doubled, plus_one))))
-    assert found.start["w"].tolist() == [1.0, 3.0, 5.0]
-    assert begin(job(replace(PLAIN, before=(plus_one, doubled)))).start["w"].tolist() == [2.0, 4.0, 6.0]
+    result = prepare_job(job(replace(PLAIN, before=(doubled, plus_one))))
+    assert result.start["w"].tolist() == [1.0, 3.0, 5.0]
+    assert prepare_job(job(replace(PLAIN, before=(plus_one, doubled)))).start["w"].tolist() == [2.0, 4.0, 6.0]
 
 
 def test_a_hook_before_may_change_the_pass_and_the_rows():
     other = replace(PLAIN, batches=BatchPlan(2))
-    found = begin(job(replace(PLAIN, before=(lambda given: replace(given, local=other, rows=given.rows[:2]),))))
-    assert found.local is other
-    assert weight_of(found.job, found.local) == 2.0
+    result = prepare_job(job(replace(PLAIN, before=(lambda given: replace(given, local=other, rows=given.rows[:2]),))))
+    assert result.local is other
+    assert weight_of(result.job, result.local) == 2.0
 
 
 def test_an_empty_shard_is_named():
     with pytest.raises(RunFailed, match=r"client 3, task 13: .*its training shard is empty"):
-        begin(job(client=3, rows=0))
+        prepare_job(job(client=3, rows=0))
     emptied = replace(PLAIN, before=(lambda given: replace(given, rows=given.rows[:0]),))
     with pytest.raises(RunFailed, match="empty"):
-        begin(job(emptied))
+        prepare_job(job(emptied))
 
 
 # ---- memory -------------------------------------------------------------------------------------------------------
@@ -93,11 +93,11 @@ def test_an_empty_shard_is_named():
 def test_kept_leaves_come_from_home_and_the_rest_from_the_offer():
     keeps = replace(PLAIN, keep=lambda name: name == "head")
     home = {"kept": {"head": np.full(2, 9.0, np.float32), "w": np.full(3, 9.0, np.float32)}}
-    found = begin(job(keeps, memory=home))
-    assert found.start["head"].tolist() == [9.0, 9.0]
-    assert found.start["w"].tolist() == [0.0, 1.0, 2.0]  # what is no longer kept is not taken from home
-    assert begin(job(keeps)).start["head"].tolist() == [1.0, 1.0]
-    assert begin(job(PLAIN, memory=home)).start["head"].tolist() == [1.0, 1.0]
+    result = prepare_job(job(keeps, memory=home))
+    assert result.start["head"].tolist() == [9.0, 9.0]
+    assert result.start["w"].tolist() == [0.0, 1.0, 2.0]  # what is no longer kept is not taken from home
+    assert prepare_job(job(keeps)).start["head"].tolist() == [1.0, 1.0]
+    assert prepare_job(job(PLAIN, memory=home)).start["head"].tolist() == [1.0, 1.0]
 
 
 def test_slots_are_fresh_once_and_remembered_after():
@@ -107,21 +107,21 @@ def test_slots_are_fresh_once_and_remembered_after():
         made.append(model)
         return {"c": np.zeros(1, np.float32)}
 
-    remembers = replace(PLAIN, slots=(Slot("control", fresh),), second=Second(lambda model: {"w": model["w"] * 2}))
-    new = begin(job(remembers))
+    remembers = replace(PLAIN, slots=(Slot("control", fresh),), second=SecondModel(lambda model: {"w": model["w"] * 2}))
+    new = prepare_job(job(remembers))
     assert made == [new.job.offer.params]
     assert set(new.memory) == {"control", "second"}
     assert new.memory["second"]["w"].tolist() == [0.0, 2.0, 4.0]
     known = {"control": {"c": np.ones(1, np.float32)}, "second": {"w": np.zeros(3, np.float32)}, "other": {}}
-    old = begin(job(remembers, memory=known))
+    old = prepare_job(job(remembers, memory=known))
     assert len(made) == 1
     assert old.memory == {"control": known["control"], "second": known["second"]}
-    assert begin(job(PLAIN, memory=known)).memory == {}
+    assert prepare_job(job(PLAIN, memory=known)).memory == {}
 
 
 def test_what_is_kept_is_where_training_ended_and_does_not_go_up():
     keeps = replace(PLAIN, keep=lambda name: name == "head", slots=(Slot("control", lambda m: {"c": np.zeros(1)}),))
-    group = [begin(job(keeps, client=c)) for c in (0, 1)]
+    group = [prepare_job(job(keeps, client=c)) for c in (0, 1)]
     one, two = reports(group, ended(group))
     assert set(one.update) == {"w", "n"}
     assert one.memory["kept"]["head"].tolist() == [2.0, 2.0]
@@ -133,14 +133,14 @@ def test_what_is_kept_is_where_training_ended_and_does_not_go_up():
 
 
 def test_a_second_model_is_kept_as_it_ended():
-    group = [begin(job(replace(PLAIN, second=Second(dict))))]
-    (found,) = reports(group, ended(group, second={"w": torch.full((1, 3), 5.0)}))
-    assert set(found.memory) == {"second"}
-    assert found.memory["second"]["w"].tolist() == [5.0, 5.0, 5.0]
+    group = [prepare_job(job(replace(PLAIN, second=SecondModel(dict))))]
+    (result,) = reports(group, ended(group, second={"w": torch.full((1, 3), 5.0)}))
+    assert set(result.memory) == {"second"}
+    assert result.memory["second"]["w"].tolist() == [5.0, 5.0, 5.0]
 
 
 def test_who_remembers_nothing_reports_no_memory():
-    group = [begin(job())]
+    group = [prepare_job(job())]
     assert next(reports(group, ended(group))).memory is None
 
 
@@ -157,7 +157,7 @@ def test_hooks_after_run_innermost_first_on_the_whole_stack():
     def plus_one(stack):
         return replace(stack, update={n: v + 1 for n, v in stack.update.items()}, weight=stack.weight / 2)
 
-    group = [begin(job(replace(PLAIN, after=(doubles, plus_one)), client=c)) for c in (0, 1)]
+    group = [prepare_job(job(replace(PLAIN, after=(doubles, plus_one)), client=c)) for c in (0, 1)]
     one, two = reports(group, ended(group))
     assert seen == [(2, [5.0, 5.0], [10, 11])]
     assert (one.update["w"].tolist(), two.update["w"].tolist()) == ([3.0] * 3, [5.0] * 3)
@@ -166,38 +166,38 @@ def test_hooks_after_run_innermost_first_on_the_whole_stack():
 
 def test_hooks_see_columns_with_one_entry_for_each_client():
     group = [
-        begin(job(client=0, settings={"rate": 0.5})),
-        begin(job(client=1, rows=3, offer=Offer({"w": np.zeros(3, np.float32)}, {"code": np.ones(2)}))),
+        prepare_job(job(client=0, settings={"rate": 0.5})),
+        prepare_job(job(client=1, rows=3, offer=Offer({"w": np.zeros(3, np.float32)}, {"code": np.ones(2)}))),
     ]
-    found = passed(group[1:], ended(group[1:]))
-    assert found.given["code"].tolist() == [[1.0, 1.0]]
-    assert (found.rates.tolist(), found.keys.tolist(), found.seed) == ([0.05], [1001], 7)
-    assert passed(group[:1], ended(group[:1])).rates.tolist() == [0.5]
+    result = stack_update(group[1:], ended(group[1:]))
+    assert result.given["code"].tolist() == [[1.0, 1.0]]
+    assert (result.rates.tolist(), result.keys.tolist(), result.seed) == ([0.05], [1001], 7)
+    assert stack_update(group[:1], ended(group[:1])).rates.tolist() == [0.5]
 
 
 def test_the_norm_is_of_the_plain_update_whatever_hooks_make_of_it():
     hooked = replace(PLAIN, after=(lambda stack: replace(stack, update={n: v * 0 for n, v in stack.update.items()}),))
-    group = [begin(job(hooked))]
-    (found,) = reports(group, ended(group, moved=2.0))
-    assert found.stats["update_norm"] == pytest.approx(np.sqrt(5 * 4.0))  # five floating elements, each moved by two
+    group = [prepare_job(job(hooked))]
+    (result,) = reports(group, ended(group, moved=2.0))
+    assert result.stats["update_norm"] == pytest.approx(np.sqrt(5 * 4.0))  # five floating elements, each moved by two
 
 
 def test_integers_travel_as_they_are_and_sends_names_the_rest():
-    group = [begin(job())]
+    group = [prepare_job(job())]
     assert next(reports(group, ended(group))).update["n"].tolist() == [5]
-    some = [begin(job(replace(PLAIN, sends=lambda name: name == "w")))]
+    some = [prepare_job(job(replace(PLAIN, sends=lambda name: name == "w")))]
     assert set(next(reports(some, ended(some))).update) == {"w"}
 
 
 def test_a_kernel_that_has_the_update_itself_is_believed():
-    group = [begin(job())]
+    group = [prepare_job(job())]
     made = {"w": torch.full((1, 3), 0.25), "head": torch.zeros(1, 2), "n": torch.tensor([[6]])}
-    (found,) = reports(group, replace(ended(group), end={}, update=made))
-    assert found.update["w"].tolist() == [0.25] * 3
-    assert found.stats["update_norm"] == pytest.approx(np.sqrt(3 / 16))
+    (result,) = reports(group, replace(ended(group), end={}, update=made))
+    assert result.update["w"].tolist() == [0.25] * 3
+    assert result.stats["update_norm"] == pytest.approx(np.sqrt(3 / 16))
 
 
-@pytest.mark.parametrize("execute", [inline, stacked], ids=["inline", "stacked"])
+@pytest.mark.parametrize("execute", [inline, stacked_executor], ids=["inline", "stacked"])
 def test_around_real_training_hooks_run_once_in_their_order(execute):
     said = []
     hooks = {
@@ -213,23 +213,23 @@ def test_around_real_training_hooks_run_once_in_their_order(execute):
 
 
 def test_statistics_are_means_over_the_samples_that_were_seen():
-    group = [begin(job(rows=50)), begin(job(client=1, rows=3))]
+    group = [prepare_job(job(rows=50)), prepare_job(job(client=1, rows=3))]
     one, two = reports(group, ended(group))
     assert (one.stats["loss"], one.stats["squared_loss"]) == (2.0, 6.0)
     assert (one.stats["samples"], two.stats["samples"]) == (5.0, 3.0)  # seen once of 50; ten times seen of 3
     assert (one.stats["steps"], two.stats["steps"]) == (2.0, 4.0)
 
 
-@pytest.mark.parametrize("execute", [inline, stacked], ids=["inline", "stacked"])
+@pytest.mark.parametrize("execute", [inline, stacked_executor], ids=["inline", "stacked"])
 def test_with_few_steps_the_samples_are_those_really_trained_on(execute):
     task = small_task(smooth())
     jobs = jobs_with(task, PLAIN, (10, 30), steps=2)
-    for found, one in zip(execute(task).train(jobs), jobs, strict=True):
-        assert found.stats["samples"] == sum(len(rows) for rows in batches(PLAIN.batches, one)) == 8.0
-        assert found.weight == float(len(one.rows))
+    for result, one in zip(execute(task).train(jobs), jobs, strict=True):
+        assert result.stats["samples"] == sum(len(rows) for rows in batches(PLAIN.batches, one)) == 8.0
+        assert result.weight == float(len(one.rows))
 
 
-@pytest.mark.parametrize("execute", [inline, stacked], ids=["inline", "stacked"])
+@pytest.mark.parametrize("execute", [inline, stacked_executor], ids=["inline", "stacked"])
 def test_losses_their_squares_and_the_norm_against_numpy(execute):
     task = small_task(smooth())
     still = replace(PLAIN, rate=1e-12, batches=BatchPlan(4, 1))
@@ -238,9 +238,9 @@ def test_losses_their_squares_and_the_norm_against_numpy(execute):
     x = task.dataset.x[one.rows].reshape(10, -1).astype(np.float64)
     logits = np.tanh(x @ model["1.weight"].T + model["1.bias"]) @ model["3.weight"].T + model["3.bias"]
     losses = np.log(np.exp(logits).sum(1)) - logits[np.arange(10), task.dataset.y[one.rows]]
-    (found,) = execute(task).train([one])
-    assert found.stats["loss"] == pytest.approx(losses.mean(), rel=1e-5)
-    assert found.stats["squared_loss"] == pytest.approx(np.square(losses).mean(), rel=1e-5)
+    (result,) = execute(task).train([one])
+    assert result.stats["loss"] == pytest.approx(losses.mean(), rel=1e-5)
+    assert result.stats["squared_loss"] == pytest.approx(np.square(losses).mean(), rel=1e-5)
     (moved,) = execute(task).train(jobs_with(task, PLAIN, (10,)))
     squares = sum(float(np.square(v.astype(np.float64)).sum()) for v in moved.update.values())
     assert moved.stats["update_norm"] == pytest.approx(np.sqrt(squares), rel=1e-6)
@@ -257,14 +257,14 @@ def test_norms_of_long_leaves_are_summed_in_spans():
 
 def test_passes_that_differ_only_in_their_rate_train_together():
     locals_ = [PLAIN, replace(PLAIN, rate=0.3), replace(PLAIN, weigh="one"), PLAIN]
-    group = [begin(job(local, client=c)) for c, local in enumerate(locals_)]
-    assert [places for _, places in grouped(group)] == [[0, 1, 3], [2]]
+    group = [prepare_job(job(local, client=c)) for c, local in enumerate(locals_)]
+    assert [places for _, places in group_by_pass(group)] == [[0, 1, 3], [2]]
     assert [b.rate(b.local) for b in group] == [0.05, 0.3, 0.05, 0.05]
 
 
 def test_a_settings_rate_stands_before_the_passes_in_every_stage():
     staged = replace(PLAIN, then=replace(PLAIN, rate=0.2))
-    plain, told = begin(job(staged)), begin(job(staged, settings={"rate": 0.7}))
+    plain, told = prepare_job(job(staged)), prepare_job(job(staged, settings={"rate": 0.7}))
     assert [plain.rate(s) for s in staged.stages()] == [0.05, 0.2]
     assert [told.rate(s) for s in staged.stages()] == [0.7, 0.7]
 
@@ -284,7 +284,7 @@ def test_what_a_sample_weighs():
 def test_tallies_of_two_stages_add_up():
     one, two = (Tallies(*(np.array([k * v]) for v in (1.0, 2.0, 3.0, 4.0))) for k in (1, 10))
     both = one.add(two)
-    assert [v.tolist() for v in (both.loss, both.squared, both.seen, both.steps)] == [[11.0], [22.0], [33.0], [44.0]]
+    assert [v.tolist() for v in (both.loss, both.squared, both.samples, both.steps)] == [[11.0], [22.0], [33.0], [44.0]]
 
 
 # ---- memory that stays where it is --------------------------------------------------------------------------------
@@ -292,13 +292,13 @@ def test_tallies_of_two_stages_add_up():
 
 def test_resident_leaves_read_as_arrays_and_stack_without_leaving():
     whole = {"control": {"c": torch.arange(6.0).reshape(3, 2)}}
-    mine = resident(whole, 1)
+    mine = device_slots(whole, 1)
     leaf = mine["control"]["c"]
     whole["control"]["c"].zero_()
     assert np.asarray(leaf).tolist() == [2.0, 3.0]  # its own copy
     assert np.asarray(leaf, np.float64).dtype == np.float64
     assert (leaf.nbytes, leaf.shape, leaf.dtype) == (8, (2,), np.float32)
-    both = stack_trees([mine["control"], {"c": Resident(torch.ones(2))}], CPU)
+    both = stack_trees([mine["control"], {"c": DeviceLeaf(torch.ones(2))}], CPU)
     assert both["c"].tolist() == [[2.0, 3.0], [1.0, 1.0]]
     mixed = stack_trees([mine["control"], {"c": np.zeros(2, np.float32)}], CPU)
     assert mixed["c"].tolist() == [[2.0, 3.0], [0.0, 0.0]]
@@ -310,13 +310,13 @@ def test_a_client_goes_on_from_resident_memory_as_from_arrays():
     task = small_task(smooth())
     (one,) = jobs_with(task, keeps, (9,))
     home = {n: v + np.float32(0.1) for n, v in one.offer.params.items() if n.startswith("3")}
-    there = {"kept": {n: Resident(torch.from_numpy(v.copy())) for n, v in home.items()}}
-    found = [
+    there = {"kept": {n: DeviceLeaf(torch.from_numpy(v.copy())) for n, v in home.items()}}
+    result = [
         next(iter(execute(task).train([replace(one, memory=memory)])))
-        for execute in (inline, stacked)
+        for execute in (inline, stacked_executor)
         for memory in ({"kept": home}, there)
     ]
-    for a, b in (found[:2], found[2:]):
+    for a, b in (result[:2], result[2:]):
         assert all(np.array_equal(v, b.memory["kept"][n]) for n, v in a.memory["kept"].items())
         assert all(np.array_equal(v, b.update[n]) for n, v in a.update.items())
 
@@ -324,11 +324,11 @@ def test_a_client_goes_on_from_resident_memory_as_from_arrays():
 def test_slots_and_what_was_offered_become_stacks():
     remembers = replace(PLAIN, slots=(Slot("control", lambda model: {"c": np.zeros(1)}),))
     offers = [Offer({"w": np.zeros(3, np.float32)}, {"code": np.full(2, float(c))}) for c in (0, 1)]
-    group = [begin(job(remembers, client=c, offer=offers[c])) for c in (0, 1)]
-    found = stacked_slots(group, CPU)
-    assert isinstance(found, Carried)
-    assert found.given["code"].tolist() == [[0.0, 0.0], [1.0, 1.0]]
-    assert found.memory["control"]["c"].shape == (2, 1)
+    group = [prepare_job(job(remembers, client=c, offer=offers[c])) for c in (0, 1)]
+    result = stack_carry(group, CPU)
+    assert isinstance(result, Carry)
+    assert result.given["code"].tolist() == [[0.0, 0.0], [1.0, 1.0]]
+    assert result.memory["control"]["c"].shape == (2, 1)
 
 
 def test_the_order_in_which_a_model_lists_its_leaves_decides_no_bit_of_the_norm():
@@ -337,8 +337,8 @@ def test_the_order_in_which_a_model_lists_its_leaves_decides_no_bit_of_the_norm(
         update = {str(i): torch.from_numpy(draw.normal(size=(2, 7)).astype(np.float32)) for i in range(5)}
         other = {n: update[n] for n in reversed(update)}
         assert norms_of(update, 2).tolist() == norms_of(other, 2).tolist()
-        found = [changes(tree, None, list(tree), 2)[1].tolist() for tree in (update, other)]
-        assert found[0] == found[1]
+        result = [changes(tree, None, list(tree), 2)[1].tolist() for tree in (update, other)]
+        assert result[0] == result[1]
 
 
 # ---- codecs -------------------------------------------------------------------------------------------------------
@@ -347,28 +347,28 @@ def test_the_order_in_which_a_model_lists_its_leaves_decides_no_bit_of_the_norm(
 def test_what_is_owed_is_added_before_it_is_coded_and_the_rest_is_owed_again():
     coded = replace(PLAIN, up=topk(share=0.5), feedback=True)
     owed = {"w": np.array([0.0, 5.0, 0.0], np.float32), "head": np.array([0.0, 0.25], np.float32)}
-    group = [begin(job(coded, memory={"feedback": owed})), begin(job(coded, client=1))]
+    group = [prepare_job(job(coded, memory={"feedback": owed})), prepare_job(job(coded, client=1))]
     first, fresh = reports(group, ended(group))
     assert first.update["w"].tolist() == [1.0, 6.0, 0.0] and first.memory["feedback"]["w"].tolist() == [0.0, 0.0, 1.0]
     assert first.update["head"].tolist() == [0.0, 1.25] and first.memory["feedback"]["head"].tolist() == [1.0, 0.0]
     assert fresh.update["w"].tolist() == [2.0, 2.0, 0.0] and fresh.memory["feedback"]["w"].tolist() == [0.0, 0.0, 2.0]
     assert first.update["n"].tolist() == [5] and set(first.memory["feedback"]) == {"w", "head"}
-    assert first.bytes_up == fresh.bytes_up == len(sent(coded.up, fresh.update))
+    assert first.bytes_up == fresh.bytes_up == len(encode_bytes(coded.up, fresh.update))
 
 
 def test_codecs_come_after_all_hooks():
-    def doubled(found):
-        return replace(found, update={n: v * 2 for n, v in found.update.items()})
+    def doubled(result):
+        return replace(result, update={n: v * 2 for n, v in result.update.items()})
 
     coded = replace(PLAIN, up=topk(share=0.4), after=(doubled,))
-    group = [begin(job(coded))]
+    group = [prepare_job(job(coded))]
     (report,) = reports(group, ended(group))
     assert report.update["w"].tolist() == [2.0, 2.0, 0.0] and report.memory is None
 
 
 def test_what_is_owed_in_another_shape_is_said():
     coded = replace(PLAIN, up=topk(), feedback=True)
-    group = [begin(job(coded, memory={"feedback": {"w": np.zeros(7, np.float32)}}))]
+    group = [prepare_job(job(coded, memory={"feedback": {"w": np.zeros(7, np.float32)}}))]
     with pytest.raises(
         RunFailed, match="client 0, task 10: leaf 'w' has another shape than what its codec lost before"
     ):

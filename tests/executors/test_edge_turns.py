@@ -21,12 +21,12 @@ from fedfleet.core.sources import DataSource, DeviceSource, World
 from fedfleet.core.trees import content_hash
 from fedfleet.edges.hierfl import hierfl
 from fedfleet.edges.shufflefl.rule import shufflefl
-from fedfleet.engine.hierarchy import SLOTS, SYNCS
-from fedfleet.engine.hierarchy import nested as one_layer_up
-from fedfleet.executors.edge_turns import nested
+from fedfleet.engine.hierarchy import MAX_SYNCS, SLOTS
+from fedfleet.engine.hierarchy import nest_algorithm as one_layer_up
+from fedfleet.executors.edge_turns import nested_executor
 from fedfleet.executors.gather import fold_reports
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import stacked
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.learn.fedavg import fedavg
 from fedfleet.pace.rounds import readiness
 from fedfleet.simulation.simulator import simulate
@@ -65,7 +65,7 @@ def edges_of(sizes, rule, algorithm, *, offered=None, task=TASK, first=40):
         for d, u in enumerate(owners.tolist()):
             mine = shards[u][slots[u] == d - int(np.argmax(owners == u))]
             if len(mine):
-                number = (first + u) * SYNCS + sync
+                number = (first + u) * MAX_SYNCS + sync
                 made.append(Job(number, d, int(fleet.keys[d]), 3, Offer(model), algorithm.local(d, {}), mine, steps))
         return made
 
@@ -110,7 +110,7 @@ users = st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=4).filter(any
 def test_one_average_at_the_edges_is_flat_averaging_bit_for_bit(sizes, kappa1, weigh):
     algorithm = fedavg(lr=0.1, batch=4, weigh=weigh)
     above, below = edges_of(sizes, hierfl(kappa1=kappa1, kappa2=1), algorithm)
-    got, rejected = at_the_server(list(nested(LITERAL).train(above)), algorithm, TASK.init(0))
+    got, rejected = at_the_server(list(nested_executor(LITERAL).train(above)), algorithm, TASK.init(0))
     flat = flat_sum(LITERAL.train(below(steps=kappa1)), algorithm, TASK.init(0))
     assert rejected == ()
     assert same_sum(got, flat)
@@ -123,7 +123,7 @@ def test_one_average_at_the_edges_is_flat_averaging_bit_for_bit(sizes, kappa1, w
 def test_one_edge_with_several_averages_is_as_many_flat_rounds(kappa2):
     algorithm = fedavg(lr=0.1, batch=4)
     above, below = edges_of([[9, 14, 0, 3]], hierfl(kappa1=3, kappa2=kappa2), algorithm)
-    report = next(nested(LITERAL).train(above))
+    report = next(nested_executor(LITERAL).train(above))
     model = TASK.init(0)
     for k in range(kappa2):
         change = aggregation.finish(
@@ -138,7 +138,7 @@ def test_one_edge_with_several_averages_is_as_many_flat_rounds(kappa2):
 def test_one_step_on_everything_is_one_step_on_the_union():
     algorithm = fedavg(lr=0.5, batch=1000)
     above, _ = edges_of([[5, 11], [2], [8, 1, 4]], hierfl(kappa1=1, kappa2=1), algorithm)
-    got, _ = at_the_server(list(nested(LITERAL).train(above)), algorithm, TASK.init(0))
+    got, _ = at_the_server(list(nested_executor(LITERAL).train(above)), algorithm, TASK.init(0))
     everything = np.concatenate([job.rows for job in above])
     union = next(LITERAL.train([Job(0, 0, 0, 3, Offer(TASK.init(0)), algorithm.local(0, {}), everything, 1)]))
     for name, change in aggregation.finish(algorithm.fold, got).mean.items():
@@ -154,7 +154,7 @@ def facts():
 def test_edges_with_one_device_each_are_no_layer_at_all(rule):
     algorithm = fedavg(lr=0.1, batch=4)
     above, below = edges_of([[6], [13], [1]], rule, algorithm)
-    reports = list(nested(LITERAL).train(above))
+    reports = list(nested_executor(LITERAL).train(above))
     flat = list(LITERAL.train(below(steps=2 if rule.name == "hierfl" else 0)))
     for edge, device in zip(reports, flat, strict=True):
         assert edge.stats["moved"] == edge.stats["planning_seconds"] == 0.0
@@ -174,7 +174,7 @@ def test_models_with_counters_travel_through_edges():
     algorithm = fedavg(lr=0.1, batch=4)
     for kappa2 in (1, 2):
         above, below = edges_of([[8, 4], [12]], hierfl(kappa1=2, kappa2=kappa2), algorithm, task=task)
-        got, rejected = at_the_server(list(nested(inline(task)).train(above)), algorithm, task.init(0))
+        got, rejected = at_the_server(list(nested_executor(inline(task)).train(above)), algorithm, task.init(0))
         assert rejected == () and got.sums[""].weight > 0
         if kappa2 == 1:
             assert same_sum(got, flat_sum(inline(task).train(below(steps=2)), algorithm, task.init(0)))
@@ -184,8 +184,8 @@ def test_models_with_counters_travel_through_edges():
 def test_stacked_devices_train_as_literal_ones_do(form):
     algorithm = fedavg(lr=0.1, batch=4)
     above, _ = edges_of([[9, 14, 3], [7], [5, 5]], hierfl(kappa1=3, kappa2=3), algorithm)
-    inner = stacked(TASK, form=form)
-    pairs = zip(nested(LITERAL).train(above), nested(inner).train(above), strict=True)
+    inner = stacked_executor(TASK, form=form)
+    pairs = zip(nested_executor(LITERAL).train(above), nested_executor(inner).train(above), strict=True)
     for job, (a, b) in zip(above, pairs, strict=True):
         assert (a.task, a.client, a.weight, a.seconds) == (b.task, b.client, b.weight, b.seconds) and a.task == job.task
         assert b.stats["loss"] == pytest.approx(a.stats["loss"], rel=1e-3)
@@ -199,12 +199,12 @@ def test_edges_of_a_wave_may_make_different_numbers_of_averages_and_do_not_notic
 
     algorithm = fedavg(lr=0.1, batch=4)
     above, _ = edges_of([[4, 6], [5], [3, 3]], EdgeRule("unlike", plan), algorithm)
-    together = list(nested(LITERAL).train(above))
+    together = list(nested_executor(LITERAL).train(above))
     for job, one in zip(above, together, strict=True):
-        alone = next(nested(LITERAL).train([job]))
+        alone = next(nested_executor(LITERAL).train([job]))
         assert content_hash(alone.update) == content_hash(one.update)
     assert [r.task for r in together] == [job.task for job in above]
-    assert list(nested(LITERAL).train([])) == []
+    assert list(nested_executor(LITERAL).train([])) == []
 
 
 def test_a_rule_may_say_what_its_edges_weigh():
@@ -213,7 +213,7 @@ def test_a_rule_may_say_what_its_edges_weigh():
 
     algorithm = fedavg(lr=0.1, batch=4)
     above, _ = edges_of([[4, 6], [5]], EdgeRule("weighed", plan), algorithm)
-    reports = list(nested(LITERAL).train(above))
+    reports = list(nested_executor(LITERAL).train(above))
     assert [r.weight for r in reports] == [2.5, 2.5] and all(r.forwarded is None for r in reports)
     got, _ = at_the_server(reports, algorithm, TASK.init(0))
     for name, change in aggregation.finish(algorithm.fold, got).mean.items():
@@ -244,7 +244,7 @@ def spoiling(bad):
 def toy_reports(bad, *, kappa2=1, sizes=((2, 3, 4), (5, 6))):
     algorithm = spoiling(bad)
     above, below = edges_of([list(own) for own in sizes], hierfl(kappa2=kappa2), algorithm, offered=consensus_start())
-    return list(nested(opaque_executor()).train(above)), below, algorithm
+    return list(nested_executor(opaque_executor()).train(above)), below, algorithm
 
 
 def test_a_spoilt_report_is_refused_at_the_edge_and_the_others_count():
@@ -267,7 +267,7 @@ def test_an_edge_without_one_good_report_is_refused_by_name():
 
 def test_a_spoilt_average_leaves_the_edges_model_where_it_was():
     clean, _, _ = toy_reports(lambda job: False, kappa2=1)
-    first, _, _ = toy_reports(lambda job: job.task % SYNCS == 0, kappa2=2)
+    first, _, _ = toy_reports(lambda job: job.task % MAX_SYNCS == 0, kappa2=2)
     for a, b in zip(clean, first, strict=True):
         np.testing.assert_allclose(a.update["w"], b.update["w"], atol=1e-7)
     assert [r.stats["refused"] for r in first] == [3.0, 2.0]
@@ -291,14 +291,14 @@ def test_a_run_goes_on_without_the_user_whose_devices_all_spoil_and_its_memory_s
     fleet = fleet_of(owners, lambda edge: np.repeat(np.arange(len(sizes[edge])), sizes[edge]))
     plan = plan_of(spoiling(lambda job: job.client < 3), hierfl(kappa2=2), fleet, consensus_start(), 3)
     events = []
-    done = simulate(plan, toy_world(sizes), nested(opaque_executor()), watch=events.extend)
+    done = simulate(plan, toy_world(sizes), nested_executor(opaque_executor()), watch=events.extend)
     gathered = [e for e in events if isinstance(e, ReportsGathered)]
     assert len([e for e in events if isinstance(e, ModelCommitted)]) == len(gathered) == 3
     for event in gathered:
         assert [r.client for r in event.rejected] == [0]
         assert event.rejected[0].reason.startswith("client 0: leaf 'w' is not finite")
         assert len(event.tasks) == 2
-    assert sorted(done.memory.own) == [1, 2], "what a refused user did has not happened"
+    assert sorted(done.memory.current) == [1, 2], "what a refused user did has not happened"
     assert np.isfinite(done.state.server.params["w"]).all()
 
 
@@ -308,7 +308,7 @@ def test_how_long_a_user_took_is_what_its_turn_says():
     fleet = fleet_of(owners, lambda edge: np.repeat(np.arange(2), sizes[edge]))
     plan = plan_of(consensus(model_bytes=1e6), hierfl(kappa2=3), fleet, consensus_start(), 2)
     events = []
-    simulate(plan, toy_world(sizes), nested(opaque_executor()), watch=events.extend)
+    simulate(plan, toy_world(sizes), nested_executor(opaque_executor()), watch=events.extend)
     arrived = {(e.client): e.seconds for e in events if type(e).__name__ == "TaskArrived"}
     # Three averages: the model down in 4 s, 3 x 0.01 s for each row, the model up in 8 s; 8 s both ways to the server.
     assert arrived == pytest.approx({0: 16 + 3 * (12 + 0.9), 1: 16 + 3 * (12 + 0.18)})

@@ -14,15 +14,15 @@ from fedfleet.core.parts import Offer, Plan
 from fedfleet.core.records import Context, Report, ServerState, Stop
 from fedfleet.executors.gather import admit, evaluate, fold_in_order
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import stacked
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.learn.baselines import own_leaves
 from fedfleet.learn.composition import with_pass
 from fedfleet.learn.fedavg import fedavg
 from fedfleet.learn.folds import mean
 from fedfleet.learn.zoo import local_only
 from fedfleet.pace.rounds import readiness
-from fedfleet.simulation.simulator import drive, fresh
-from fedfleet.store.noise_source import Noising
+from fedfleet.simulation.simulator import drive, new_simulation
+from fedfleet.store.noise_source import NoiseSource
 from fedfleet.testing.toys import consensus
 from tests.simulation.small import TASK, small_run, small_world
 from tests.worlds import even_fleet, events_of, only, toy_plan, world_of
@@ -42,7 +42,7 @@ def halved(algorithm):
     return replace(with_pass(algorithm, "", lambda p: replace(p, after=(*p.after, narrow))), accept=accept)
 
 
-@pytest.mark.parametrize("make", [inline, stacked], ids=["inline", "stacked"])
+@pytest.mark.parametrize("make", [inline, stacked_executor], ids=["inline", "stacked"])
 def test_what_clients_encode_the_server_decodes(make):
     plain, coded = (small_run(algorithm, make(TASK)) for algorithm in (fedavg(lr=0.5), halved(fedavg(lr=0.5))))
     a, b = plain.state.server.params, coded.state.server.params
@@ -83,7 +83,7 @@ def test_too_much_weight_rejects_a_report_and_the_round_commits():
     assert [len(e.tasks) for e in only(ReportsGathered, events)] == [2, 2]
 
 
-@pytest.mark.parametrize("make", [inline, stacked], ids=["inline", "stacked"])
+@pytest.mark.parametrize("make", [inline, stacked_executor], ids=["inline", "stacked"])
 def test_clients_may_tune_before_they_are_judged(make):
     base = fedavg(lr=0.3, epochs=1, batch=8)
     tuned = replace(base, tune=lambda client: fedavg(lr=0.5, epochs=5, batch=8).local(client, {}))
@@ -95,18 +95,18 @@ def test_clients_may_tune_before_they_are_judged(make):
         assert all(np.array_equal(end.state.server.params[n], v) for n, v in plain.state.server.params.items())
         plan = replace(end.plan, algorithm=algorithm)
         command = Evaluate(end.state.book.version, end.state.server, clients=True)
-        found = evaluate(plan, world, execute, end.memory, command, 0.0)
-        scores.append((found.correct, found.clients.correct.sum()))
+        result = evaluate(plan, world, execute, end.memory, command, 0.0)
+        scores.append((result.correct, result.clients.correct.sum()))
     assert scores[0][0] == scores[1][0], "the central test is of the global model"
     assert scores[1][1] > scores[0][1], "each client's own data helps it"
 
 
 def test_a_personal_model_is_judged_with_what_its_client_kept():
     end = small_run(local_only(lr=0.5), inline(TASK))
-    clients = sorted(end.memory.own)
+    clients = sorted(end.memory.current)
     assert clients
-    mine = own_leaves(end.state.server.params, end.memory.of(clients[0]))
-    assert all(np.array_equal(mine[n], end.memory.of(clients[0])["kept"][n]) for n in mine)
+    mine = own_leaves(end.state.server.params, end.memory.slots_of(clients[0]))
+    assert all(np.array_equal(mine[n], end.memory.slots_of(clients[0])["kept"][n]) for n in mine)
 
 
 def test_an_offer_may_bring_more_than_the_model():
@@ -121,7 +121,7 @@ def test_an_offer_may_bring_more_than_the_model():
         return passed
 
     marked = replace(with_pass(base, "", lambda p: replace(p, after=(after,))), offer=offer)
-    small_run(marked, stacked(TASK), rounds=1, cohort=4)
+    small_run(marked, stacked_executor(TASK), rounds=1, cohort=4)
     assert len(set(seen)) == 4
 
 
@@ -132,10 +132,10 @@ def test_too_few_reports_make_no_model_and_say_why():
     assert not only(ModelCommitted, events)
     reasons = {e.reason for e in only(ReportRejected, events)}
     assert "client 0: only 3 reports could be folded, and this fold needs 4" in reasons
-    assert not end.memory.own, "a report that was not folded is not remembered"
+    assert not end.memory.current, "a report that was not folded is not remembered"
 
 
-@pytest.mark.parametrize("make", [inline, stacked], ids=["inline", "stacked"])
+@pytest.mark.parametrize("make", [inline, stacked_executor], ids=["inline", "stacked"])
 def test_noise_is_in_the_sums_before_there_is_a_fact(make):
     """What a run gathers differs from the sums of its reports by exactly the noise of that commit; the key decides it."""
     fold = replace(mean(), denominator=4.0)
@@ -144,10 +144,10 @@ def test_noise_is_in_the_sums_before_there_is_a_fact(make):
 
     def first_sums(algorithm, key=None):
         plan = Plan(3, algorithm, uniform(), readiness(4), Stop(rounds=1), TASK.init(3), 8)
-        end = fresh(plan, small_world(), make(TASK), noising=Noising(key))
-        found = []
-        drive(end, lambda events: found.extend(e.aggregate for e in events if isinstance(e, ReportsGathered)))
-        return found[0]
+        end = new_simulation(plan, small_world(), make(TASK), noising=NoiseSource(key))
+        result = []
+        drive(end, lambda events: result.extend(e.aggregate for e in events if isinstance(e, ReportsGathered)))
+        return result[0]
 
     without, seeded, secret = first_sums(bare), first_sums(noised), first_sums(noised, b"k" * 32)
     for key, got in ((seeded_key(3), seeded), (b"k" * 32, secret)):

@@ -18,7 +18,7 @@ from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.records import Assignments
 from fedfleet.core.task_cost import work_of
 from fedfleet.core.trees import content_hash
-from fedfleet.executors.inline import batches, inline, naming, score, split, tensors
+from fedfleet.executors.inline import batches, client_errors, inline, score, split_second_model, tensors
 from fedfleet.learn.optimisers import adam, sgd
 from fedfleet.learn.zoo import fedavg, fedprox
 from tests.executors.cohorts import jobs_of, jobs_with, small_task, smooth
@@ -48,9 +48,9 @@ def test_the_price_is_what_the_batches_really_hold(samples, size, epochs, plan_s
 
 
 def test_every_epoch_sees_every_row_once_in_a_fresh_order():
-    found = [rows.tolist() for rows in batches(BatchPlan(4, 2), job(10))]
-    assert [len(rows) for rows in found] == [4, 4, 2, 4, 4, 2]
-    first, second = list(chain(*found[:3])), list(chain(*found[3:]))
+    result = [rows.tolist() for rows in batches(BatchPlan(4, 2), job(10))]
+    assert [len(rows) for rows in result] == [4, 4, 2, 4, 4, 2]
+    first, second = list(chain(*result[:3])), list(chain(*result[3:]))
     assert sorted(first) == sorted(second) == list(range(100, 110))
     assert first != second
 
@@ -152,16 +152,16 @@ def failing(wrong):
 )
 def test_what_fails_is_said_with_the_clients_name(wrong, said):
     task = small_task(smooth())
-    with pytest.raises(RunFailed) as found:
+    with pytest.raises(RunFailed) as result:
         list(inline(task).train(jobs_with(task, failing(wrong), (3,))))
-    assert str(found.value) == said
-    assert found.value.__cause__ is wrong
+    assert str(result.value) == said
+    assert result.value.__cause__ is wrong
 
 
 def test_what_was_said_properly_and_what_is_no_error_pass():
-    with pytest.raises(BadInput, match=r"^as it is$"), naming(job(3)):
+    with pytest.raises(BadInput, match=r"^as it is$"), client_errors(job(3)):
         raise BadInput("as it is")
-    with pytest.raises(KeyboardInterrupt), naming(job(3)):
+    with pytest.raises(KeyboardInterrupt), client_errors(job(3)):
         raise KeyboardInterrupt
 
 
@@ -179,24 +179,24 @@ def test_scores_are_counts_and_the_mean_loss(monkeypatch):
     with torch.no_grad():
         logits = module(torch.from_numpy(task.dataset.x[rows]))
     y = torch.from_numpy(task.dataset.y[rows])
-    (found,) = inline(task).evaluate([Trial(params, rows)])
-    assert (found.correct, found.total) == (int((logits.argmax(1) == y).sum()), 31)
-    assert found.loss == pytest.approx(float(nn.functional.cross_entropy(logits, y)), rel=1e-5)
+    (result,) = inline(task).evaluate([Trial(params, rows)])
+    assert (result.correct, result.total) == (int((logits.argmax(1) == y).sum()), 31)
+    assert result.loss == pytest.approx(float(nn.functional.cross_entropy(logits, y)), rel=1e-5)
     monkeypatch.setattr("fedfleet.executors.inline.EVALUATION_BATCH", 7)
     (parts,) = inline(task).evaluate([Trial(params, rows)])
-    assert (parts.correct, parts.total) == (found.correct, found.total)
-    assert parts.loss == pytest.approx(found.loss, rel=1e-6)
+    assert (parts.correct, parts.total) == (result.correct, result.total)
+    assert parts.loss == pytest.approx(result.loss, rel=1e-6)
 
 
 def test_no_rows_score_nothing():
     task = small_task(smooth())
     x, y = torch.from_numpy(task.dataset.x), torch.from_numpy(task.dataset.y)
-    found = score(task.build(), tensors(task.init(0)), x, y, np.zeros(0, np.int64))
-    assert (found.correct, found.total, found.loss) == (0, 0, 0.0)
+    result = score(task.build(), tensors(task.init(0)), x, y, np.zeros(0, np.int64))
+    assert (result.correct, result.total, result.loss) == (0, 0, 0.0)
 
 
 def test_the_second_models_parameters_have_names_of_their_own():
-    own, other = split({"w": 1, "second/w": 2, "second/b": 3})
+    own, other = split_second_model({"w": 1, "second/w": 2, "second/b": 3})
     assert (own, other) == ({"w": 1}, {"w": 2, "b": 3})
 
 

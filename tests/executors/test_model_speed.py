@@ -15,10 +15,10 @@ def timed(task, **options):
 
 
 def test_every_iteration_is_timed_and_the_warm_up_is_not():
-    found = timed(small_task(convolutions()))
-    assert (len(found.inference), len(found.training)) == (3, 3)
-    assert all(seconds > 0 for seconds in found.inference + found.training)
-    assert found.threads == torch.get_num_threads()
+    result = timed(small_task(convolutions()))
+    assert (len(result.inference), len(result.training)) == (3, 3)
+    assert all(seconds > 0 for seconds in result.inference + result.training)
+    assert result.threads == torch.get_num_threads()
 
 
 class Watched(nn.Module):
@@ -46,7 +46,7 @@ def test_inference_sees_one_sample_and_training_a_batch_of_the_size_asked_for(si
 def test_the_clock_runs_around_the_work_only(monkeypatch):
     ticks = iter(range(0, 1000, 5))
     monkeypatch.setattr(model_speed.time, "perf_counter", lambda: next(ticks))
-    assert model_speed._timed(lambda: None, 3, 2) == [5, 5, 5]
+    assert model_speed._time_calls(lambda: None, 3, 2) == [5, 5, 5]
 
 
 def test_samples_that_are_no_images_have_no_side():

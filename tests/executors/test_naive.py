@@ -18,8 +18,8 @@ def agrees(build):
     jobs = jobs_with(task, LocalPass(sgd(), BatchPlan(4, 2), rate=0.05), (9, 20, 6))
     before = content_hash(jobs[0].offer.params)
     x, y = torch.from_numpy(task.dataset.x), torch.from_numpy(task.dataset.y)
-    for found, report, job in zip(naive_loop(task, jobs, x, y, lr=0.05), inline(task).train(jobs), jobs, strict=True):
-        for name, value in found.items():
+    for result, report, job in zip(naive_loop(task, jobs, x, y, lr=0.05), inline(task).train(jobs), jobs, strict=True):
+        for name, value in result.items():
             start = job.offer.params[name] if value.is_floating_point() else 0
             assert np.allclose(value.numpy(), start + report.update[name], atol=1e-5), name
     assert content_hash(jobs[0].offer.params) == before

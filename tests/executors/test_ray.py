@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 
 import fedfleet
-from fedfleet.app.assemble import assemble, executing
-from fedfleet.app.cli.main import main
-from fedfleet.app.runs import finished
+from fedfleet.app.assemble import assemble, open_executor
+from fedfleet.app.cli import main
+from fedfleet.app.runs import read_finished_run
 from fedfleet.app.spec import resolve
 from fedfleet.app.studies.grid.run_study import study
-from fedfleet.app.studies.grid.study_jobs import Means
+from fedfleet.app.studies.grid.study_jobs import WorkerSettings
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import Offer, Trial
 from fedfleet.core.registry import names
@@ -129,10 +129,10 @@ def below(pid):
             parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue
-    found = [pid]
-    for parent in found:
-        found += [child for child, its in parents.items() if its == parent]
-    return set(found) - {pid}
+    result = [pid]
+    for parent in result:
+        result += [child for child, its in parents.items() if its == parent]
+    return set(result) - {pid}
 
 
 def listening(pids):
@@ -153,8 +153,8 @@ def listening(pids):
 def test_one_worker_gives_the_digest_of_inline_keeps_to_this_machine_and_leaves_nothing(alone, straight):
     home, before = Path.home() / ".ray", below(os.getpid())
     had, folders = home.exists(), set(Path("/tmp").glob("fedfleet-*"))
-    setup, journal = assemble(resolve({**SPEC, "run": {"execute": "ray", "workers": 1}})), journals.in_memory()
-    with executing(setup) as execute:
+    setup, journal = assemble(resolve({**SPEC, "run": {"execute": "ray", "workers": 1}})), journals.memory_journal()
+    with open_executor(setup) as execute:
         simulate(setup.plan, setup.world, execute, journal=journal)
         started = below(os.getpid()) - before
         folder = next(iter(set(Path("/tmp").glob("fedfleet-*")) - folders))
@@ -212,7 +212,7 @@ def test_a_killed_worker_changes_nothing(shared, straight, tmp_path, capsys):
                 os.kill(next(iter(killed)), signal.SIGKILL)
             yield report
 
-    journal = journals.in_memory()
+    journal = journals.memory_journal()
     simulate(setup.plan, setup.world, replace(execute, train=train), journal=journal)
     assert journal.digest == straight
     assert len(killed) == 1 and killed < known
@@ -237,9 +237,9 @@ def test_reports_come_in_order_and_what_was_offered_is_stored_once(shared, monke
     execute = ours.ray_executor(misled(pauses={"0": 0.5}), opaque_executor(), workers=2)
     reports = list(execute.train(jobs))
     assert len(stored) == 2
-    for found, wanted in zip(reports, opaque_executor().train(jobs), strict=True):
-        same(found, wanted)
-        assert all(leaf.flags.writeable and leaf.flags.owndata for leaf in found.update.values())
+    for result, wanted in zip(reports, opaque_executor().train(jobs), strict=True):
+        same(result, wanted)
+        assert all(leaf.flags.writeable and leaf.flags.owndata for leaf in result.update.values())
     assert list(execute.train([])) == []
 
 
@@ -312,19 +312,19 @@ def test_a_study_whose_worker_is_killed_has_the_tables_of_one_process(shared, tm
     base = {**SPEC, "run": {"execute": "stacked", "checkpoint_every": 1}}
     table = {"base": base, "seeds": 3, "grid": {"algorithm.mu": [0.0, 0.1]}}
     here, there = tmp_path / "here", tmp_path / "there"
-    study(table, here, means=Means(1))
+    study(table, here, worker_settings=WorkerSettings(1))
     there.mkdir()
     shutil.copy(here / "forms.json", there)  # which form is fastest is measured
-    found = study(table, there, means=Means(0, ray=True, work=dies_once))
-    assert (there / "runs" / "killed").exists() and not found.failed and len(found.cells) == 6
+    result = study(table, there, worker_settings=WorkerSettings(0, ray=True, work=dies_once))
+    assert (there / "runs" / "killed").exists() and not result.failed and len(result.cells) == 6
     for name in ("results.csv", "results.md", "runs.csv", "study.json"):
         assert (there / name).read_bytes() == (here / name).read_bytes()
-    digests = [[finished(out).metrics["digest"] for out in sorted(o.glob("runs/*-*"))] for o in (here, there)]
+    digests = [[read_finished_run(out).metrics["digest"] for out in sorted(o.glob("runs/*-*"))] for o in (here, there)]
     assert len(set(digests[0])) == 6 and digests[0] == digests[1]
 
 
 def test_no_task_asks_for_more_processors_than_a_machine_has(shared):
-    assert (ours.connect(1, None, 1).share, ours.connect(1, None, 64).share) == (1, 2)
+    assert (ours.connect(1, None, 1).task_cpus, ours.connect(1, None, 64).task_cpus) == (1, 2)
 
 
 def test_a_cluster_on_the_loopback_device_is_not_sought_in_the_network():

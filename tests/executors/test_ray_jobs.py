@@ -8,7 +8,7 @@ import pytest
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.executors import ray as ours
 from fedfleet.executors.ray import Cluster
-from fedfleet.executors.ray_jobs import Ear, errands, run_errand
+from fedfleet.executors.ray_jobs import Mailbox, run_piece, run_ray_jobs
 from fedfleet.executors.worker_jobs import versions
 
 
@@ -50,7 +50,7 @@ def cluster(asked=None, cancelled=None, *, keeps=True, gpus=0, head="", deaf=Fal
 
     def remote(**options):
         def made(what):
-            if what is Ear:
+            if what is Mailbox:
                 assert options == {"num_cpus": 0}, "it takes no place from those who work"
                 return SimpleNamespace(remote=lambda: ears.append(PlayedEar(deaf)) or ears[-1])
             if asked is not None:
@@ -62,7 +62,7 @@ def cluster(asked=None, cancelled=None, *, keeps=True, gpus=0, head="", deaf=Fal
     def done(work, piece, *rest):
         if piece["n"] in (2, 4):
             return Promise(lambda: fails(piece["n"]))
-        body = run_errand(work, piece, *rest)
+        body = run_piece(work, piece, *rest)
         return Promise(lambda: body)
 
     def fails(n):
@@ -86,7 +86,7 @@ def cluster(asked=None, cancelled=None, *, keeps=True, gpus=0, head="", deaf=Fal
             RayError=RayError, WorkerCrashedError=Died, NodeDiedError=Died, OutOfMemoryError=Died
         ),
     )
-    return Cluster(ray, 2, lambda: None, share=3, head=head)
+    return Cluster(ray, 2, lambda: None, task_cpus=3, head=head)
 
 
 def work(piece, tell):
@@ -98,13 +98,13 @@ def work(piece, tell):
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_every_piece_has_one_end_and_deaths_are_counted(deaf):
-    news = list(errands(cluster(deaf=deaf), work, [{"n": n} for n in range(5)]))
+    news = list(run_ray_jobs(cluster(deaf=deaf), work, [{"n": n} for n in range(5)]))
     said = {s.piece: s for s in news if s.ended}
     assert len(said) == sum(s.ended for s in news) == 5
     assert [said[n].body for n in (0, 3)] == [{"twice": 0}, {"twice": 6}]
     assert said[1].failure == "not this one"
-    assert said[2].failure.endswith("is this fedfleet installed there? the node is gone") and not said[2].died
-    assert "its Ray worker died 4 times" in said[4].failure and said[4].died == 4
+    assert said[2].failure.endswith("is this fedfleet installed there? the node is gone") and not said[2].deaths
+    assert "its Ray worker died 4 times" in said[4].failure and said[4].deaths == 4
     assert [(s.piece, s.body) for s in news if not s.ended] == ([] if deaf else [(n, {"round": n}) for n in (0, 1, 3)])
 
 
@@ -114,26 +114,26 @@ def test_whose_end_was_told_has_no_more_to_say():
     waits, ends = played.ray.wait, []
 
     def last(promises, num_returns, timeout):  # the end first, and then what was said before it
-        found = promises[-2:-1] if not ends else waits(promises, num_returns, timeout)[0]
-        ends.extend(found)
-        return found, []
+        result = promises[-2:-1] if not ends else waits(promises, num_returns, timeout)[0]
+        ends.extend(result)
+        return result, []
 
     played.ray.wait = last
-    news = list(errands(played, work, [{"n": 0}, {"n": 1}]))
+    news = list(run_ray_jobs(played, work, [{"n": 0}, {"n": 1}]))
     assert [(s.piece, s.ended) for s in news] == [(1, True), (0, False), (0, True)]
 
 
 def test_an_ear_gives_what_was_said_once():
     async def play():
-        ear = Ear()
-        asked = asyncio.create_task(ear.heard())
+        ear = Mailbox()
+        asked = asyncio.create_task(ear.get_all())
         await asyncio.sleep(0)
         assert not asked.done(), "it waits until there is something"
-        await ear.hear(3, {"round": 1})
-        await ear.hear(3, {"round": 2})
+        await ear.put(3, {"round": 1})
+        await ear.put(3, {"round": 2})
         first = await asked
-        await ear.hear(4, {"round": 9})
-        return first, await ear.heard()
+        await ear.put(4, {"round": 9})
+        return first, await ear.get_all()
 
     assert asyncio.run(play()) == ([(3, {"round": 1}), (3, {"round": 2})], [(4, {"round": 9})])
 
@@ -141,13 +141,13 @@ def test_an_ear_gives_what_was_said_once():
 @pytest.mark.parametrize(("there", "wanted"), [(1, 1), (0, 0)])
 def test_pieces_ask_for_their_processors_and_for_a_gpu_where_there_is_one(there, wanted):
     asked = {}
-    list(errands(cluster(asked, gpus=there), work, [{"n": 0}], gpus=1))
+    list(run_ray_jobs(cluster(asked, gpus=there), work, [{"n": 0}], gpus=1))
     assert (asked["num_cpus"], asked["num_gpus"]) == (3, wanted)
 
 
 def test_whoever_stops_listening_calls_off_the_rest():
     cancelled = []
-    listening = errands(cluster(cancelled=cancelled), work, [{"n": 0}, {"n": 3}])
+    listening = run_ray_jobs(cluster(cancelled=cancelled), work, [{"n": 0}, {"n": 3}])
     assert next(said for said in listening if said.ended)
     listening.close()
     assert len(cancelled) == 1
@@ -157,13 +157,13 @@ def test_a_worker_with_another_torch_refuses():
     others = tuple((name, "0.0" if name == "torch" else its) for name, its in versions())
     assert (
         "a Ray worker cannot do it: it has torch"
-        in run_errand(work, {"n": 0}, others, PlayedEar(deaf=False), 0)["failure"]
+        in run_piece(work, {"n": 0}, others, PlayedEar(deaf=False), 0)["failure"]
     )
 
 
 def test_a_head_that_is_gone_is_said_after_some_looks(monkeypatch):
     looks = iter(["", "refused", "", "refused", "refused", "refused"])
-    monkeypatch.setattr(ours, "_silent", lambda address: next(looks))
+    monkeypatch.setattr(ours, "_unreachable_reason", lambda address: next(looks))
     with pytest.raises(RunFailed, match=r"10\.0\.0\.5:6379 does not answer any more"):
-        list(errands(cluster(cancelled=[], keeps=False, head="10.0.0.5:6379"), work, [{"n": 0}]))
+        list(run_ray_jobs(cluster(cancelled=[], keeps=False, head="10.0.0.5:6379"), work, [{"n": 0}]))
     assert not list(looks)

@@ -10,15 +10,15 @@ from fedfleet.core.parts import Job, Offer
 from fedfleet.executors.worker_jobs import (
     Parcel,
     Recipe,
-    Sheet,
-    _half,
-    bare,
-    owned,
-    packed,
-    rebuilt,
+    TrialParcel,
+    _client_pass,
+    copy_report,
+    rebuild_parts,
     score_chunk,
+    to_parcel,
     train_chunk,
     versions,
+    without_encoder,
 )
 from fedfleet.learn.zoo import ft
 from fedfleet.testing.toys import consensus, consensus_start, opaque_executor
@@ -53,19 +53,19 @@ def same(a, b):
 
 def test_a_job_survives_the_trip():
     jobs = toy_jobs(3)
-    parcels = pickle.loads(pickle.dumps([packed(job) for job in jobs]))
+    parcels = pickle.loads(pickle.dumps([to_parcel(job) for job in jobs]))
     answer = pickle.loads(pickle.dumps(train_chunk(misled(), parcels, [0, 0, 0], Offer(consensus_start()))))
     assert answer.failure == ""
-    for found, wanted in zip(answer.found, opaque_executor().train(jobs), strict=True):
-        same(owned(found), wanted)
+    for result, wanted in zip(answer.results, opaque_executor().train(jobs), strict=True):
+        same(copy_report(result), wanted)
 
 
 def test_a_process_rebuilds_once():
-    assert rebuilt(misled()) is rebuilt(misled())
+    assert rebuild_parts(misled()) is rebuild_parts(misled())
 
 
 def test_what_raises_is_named():
-    answer = train_chunk(misled(raises=1), [packed(job) for job in toy_jobs(3)], [0, 0, 0], Offer(consensus_start()))
+    answer = train_chunk(misled(raises=1), [to_parcel(job) for job in toy_jobs(3)], [0, 0, 0], Offer(consensus_start()))
     assert answer.failure == "client 1, task 11: KeyError: 'out of luck'"
     assert "Traceback" in answer.trace
 
@@ -79,21 +79,21 @@ def test_what_raises_is_named():
     ],
 )
 def test_what_cannot_be_rebuilt_is_said(bad, says):
-    for answer in (train_chunk(bad, [], []), score_chunk(bad, [Sheet(0, np.arange(2))], [0], consensus_start())):
+    for answer in (train_chunk(bad, [], []), score_chunk(bad, [TrialParcel(0, np.arange(2))], [0], consensus_start())):
         assert answer.failure.startswith("a worker could not rebuild the spec: ")
         assert says in answer.failure
 
 
 def test_an_offer_travels_without_the_code_that_encodes_it():
     plain = Offer(consensus_start())
-    assert bare(plain) is plain
+    assert without_encoder(plain) is plain
     coded = Offer(plain.params, {"c": np.ones(2)}, 17.0, lambda: b"")
-    found = pickle.loads(pickle.dumps(bare(coded)))
-    assert found.nbytes == 17.0 and found.encoded is None and found.extra["c"].tolist() == [1.0, 1.0]
+    result = pickle.loads(pickle.dumps(without_encoder(coded)))
+    assert result.nbytes == 17.0 and result.encoded is None and result.extra["c"].tolist() == [1.0, 1.0]
 
 
 def test_before_a_client_is_judged_a_worker_trains_what_tunes_it():
     algorithm = ft(tune_epochs=3)
     parcel = Parcel(-1, 0, 5, 7, np.arange(4), 0, {}, {})
-    assert _half(parcel, algorithm) == algorithm.tune(0) != algorithm.local(0, {})
-    assert _half(replace(parcel, task=2), algorithm) == algorithm.local(0, {})
+    assert _client_pass(parcel, algorithm) == algorithm.tune(0) != algorithm.local(0, {})
+    assert _client_pass(replace(parcel, task=2), algorithm) == algorithm.local(0, {})

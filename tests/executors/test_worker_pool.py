@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from fedfleet.core.errors import RunFailed
-from fedfleet.executors.worker_pool import TRIES, crew
+from fedfleet.executors.worker_pool import TRIES, run_in_workers
 
 WORKER = """
 import os, signal, sys, time
 from pathlib import Path
 from fedfleet.core.errors import BadInput
-from fedfleet.executors.worker_pool import attend
+from fedfleet.executors.worker_pool import run_worker
 
 def work(piece, tell):
     print("prattle")
@@ -34,49 +34,51 @@ def work(piece, tell):
     time.sleep(piece.get("sleep", 0))
     return {"twice": 2 * piece["n"]}
 
-attend(work)
+run_worker(work)
 """
 COMMAND = [sys.executable, "-c", WORKER]
 
 
 def ends(log, pieces, workers=2, command=COMMAND):
-    said = list(crew(command, pieces, workers, log=log))
-    found = {s.piece: s for s in said if s.ended}
+    said = list(run_in_workers(command, pieces, workers, log=log))
+    result = {s.piece: s for s in said if s.ended}
     assert sorted(s.piece for s in said if s.ended) == list(range(len(pieces)))
-    return found, said
+    return result, said
 
 
 def test_every_piece_ends_once_and_few_processes_do_many(tmp_path):
-    found, said = ends(tmp_path / "log", [{"n": n} for n in range(9)])
-    assert [found[n].body["twice"] for n in range(9)] == [2 * n for n in range(9)]
+    result, said = ends(tmp_path / "log", [{"n": n} for n in range(9)])
+    assert [result[n].body["twice"] for n in range(9)] == [2 * n for n in range(9)]
     assert len({s.body["pid"] for s in said if "pid" in s.body}) <= 2
     assert (tmp_path / "log").read_text().count("prattle") == 9
 
 
 def test_a_refusal_and_a_mistake_are_answers_of_their_piece_alone(tmp_path):
-    found, _ = ends(tmp_path / "log", [{"n": 0, "refuse": True}, {"n": 1, "break": True}, {"n": 2}], workers=1)
-    assert found[0].failure == "no, thank you"
-    assert found[1].failure == "KeyError: 'inside'"
-    assert found[2].body == {"twice": 4}
+    result, _ = ends(tmp_path / "log", [{"n": 0, "refuse": True}, {"n": 1, "break": True}, {"n": 2}], workers=1)
+    assert result[0].failure == "no, thank you"
+    assert result[1].failure == "KeyError: 'inside'"
+    assert result[2].body == {"twice": 4}
     assert "Traceback" in (tmp_path / "log").read_text()
 
 
 def test_the_piece_of_a_dead_worker_is_taken_up_again_and_at_last_given_up(tmp_path):
     pieces = [{"n": 0, "die_once": str(tmp_path / "mark")}, {"n": 1, "die": True}, {"n": 2}]
-    found, said = ends(tmp_path / "log", pieces)
-    assert found[0].body == {"twice": 0} and found[0].died == 1
-    assert found[1].died == TRIES and "killed by SIGKILL" in found[1].failure
-    assert found[2].body == {"twice": 4}
-    assert [s.died for s in said if s.piece == 1 and not s.body] == list(range(1, TRIES + 1))
+    result, said = ends(tmp_path / "log", pieces)
+    assert result[0].body == {"twice": 0} and result[0].deaths == 1
+    assert result[1].deaths == TRIES and "killed by SIGKILL" in result[1].failure
+    assert result[2].body == {"twice": 4}
+    assert [s.deaths for s in said if s.piece == 1 and not s.body] == list(range(1, TRIES + 1))
 
 
 def test_a_worker_that_cannot_start_is_said_with_its_last_words(tmp_path):
     with pytest.raises(RunFailed, match=r"no worker could be started: exit code 1; RuntimeError: no room"):
-        list(crew([sys.executable, "-c", "raise RuntimeError('no room')"], [{"n": 0}], 1, log=tmp_path / "log"))
+        list(
+            run_in_workers([sys.executable, "-c", "raise RuntimeError('no room')"], [{"n": 0}], 1, log=tmp_path / "log")
+        )
 
 
 def test_whoever_stops_listening_ends_the_workers(tmp_path):
-    listening = crew(COMMAND, [{"n": 0, "sleep": 60}], 1, log=tmp_path / "log")
+    listening = run_in_workers(COMMAND, [{"n": 0, "sleep": 60}], 1, log=tmp_path / "log")
     pid = next(listening).body["pid"]
     before = time.monotonic()
     listening.close()
@@ -86,9 +88,9 @@ def test_whoever_stops_listening_ends_the_workers(tmp_path):
 
 def test_a_worker_ends_when_its_crew_is_killed(tmp_path):
     code = (
-        "import sys\nfrom pathlib import Path\nfrom fedfleet.executors.worker_pool import crew\n"
+        "import sys\nfrom pathlib import Path\nfrom fedfleet.executors.worker_pool import run_in_workers\n"
         f"log = Path({str(tmp_path / 'log')!r})\n"
-        f"for said in crew([sys.executable, '-c', {WORKER!r}], [{{'n': 0, 'sleep': 60}}], 1, log=log):\n"
+        f"for said in run_in_workers([sys.executable, '-c', {WORKER!r}], [{{'n': 0, 'sleep': 60}}], 1, log=log):\n"
         "    print(said.body['pid'], flush=True)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)

@@ -70,7 +70,7 @@ def cases():
 
     Every algorithm meets one policy and the plain one all of them; a soak lets everyone meet everyone.
     """
-    found = {
+    result = {
         f"{a} {p}": {
             "algorithm": {"use": a, **LIGHT_WORK.get(a, {})},
             "pace": paced(p),
@@ -80,22 +80,22 @@ def cases():
         for a, p in itertools.product(names("algorithms"), names("policies"))
         if p == "deadline" or a == "fedavg" or os.environ.get("FEDFLEET_SOAK")
     }
-    found |= {
+    result |= {
         f"fedavg {s}": {"choose": {"use": s, **SELECTORS.get(s, {})}, "pace": paced("deadline")}
         for s in names("selectors")
     }
     coded = {"use": "fedavg", "up": [{"use": "topk", "share": 0.3}, "int4", "gzip"], "down": ["int8"], "feedback": True}
-    found["codecs"] = {"algorithm": coded, "pace": paced("deadline")}
+    result["codecs"] = {"algorithm": coded, "pace": paced("deadline")}
     for edge in names("edges"):
         pace = {"use": "readiness", "cohort": 2, "ready_share": 0.5}
-        found[f"edge {edge}"] = {"edge": edge, "pace": pace, "stop": {"rounds": 4}}
+        result[f"edge {edge}"] = {"edge": edge, "pace": pace, "stop": {"rounds": 4}}
     for name in names("energy"):
         energy = {"use": name, **ENERGY.get(name, {})}
-        found[f"energy {name}"] = {"pace": paced("deadline"), "world": {**BASE["world"], "energy": energy}}
+        result[f"energy {name}"] = {"pace": paced("deadline"), "world": {**BASE["world"], "energy": energy}}
     for key, name in ((key, name) for key, kind in AROUND.items() for name in names(kind)):
         algorithm = {"use": "fedavg", key: {"use": name, **NEEDED.get(name, {})}}
-        found[f"{key} {name}"] = {"algorithm": algorithm, "pace": paced("readiness")}
-    many = [(f"{name} {e}", more, e) for name, more in found.items() for e in ("inline", "stacked")]
+        result[f"{key} {name}"] = {"algorithm": algorithm, "pace": paced("readiness")}
+    many = [(f"{name} {e}", more, e) for name, more in result.items() for e in ("inline", "stacked")]
     # What goes wrong is the same whoever trains.
     faulty = {f"faults {name}": {"use": name, **FAULTS.get(name, {})} for name in names("faults")}
     many += [(n, {"pace": paced("deadline"), "world": {"faults": fault}}, "inline") for n, fault in faulty.items()]
@@ -114,11 +114,11 @@ def test_what_is_registered_can_be_audited_and_resumed(name, more, execute, tmp_
     spec = {**BASE, **more, "world": world, "run": {**BASE["run"], "execute": execute}}
     straight = perform(resolve(spec), tmp_path / "straight")
     assert straight.metrics["commits"], "a run without a model proves nothing"
-    found = replay_run(straight.out)
-    assert found["not_verified"] == ["wall_seconds", "remarks", "checkpoints"]
+    result = replay_run(straight.out)
+    assert result["not_verified"] == ["wall_seconds", "remarks", "checkpoints"]
     quick = replay_run(straight.out, quick=True)
     assert quick["digest"] == straight.metrics["digest"] and {"models", "scores"} <= set(quick["not_verified"])
     assert verify_run(straight.out)["sealed"]
     if execute == "inline":  # stacked forms are chosen by measuring, and may differ between two runs
         killed_run(spec, tmp_path / "killed", 1)
-        assert perform(resolve(spec), tmp_path / "killed", resume=True).metrics["digest"] == found["digest"]
+        assert perform(resolve(spec), tmp_path / "killed", resume=True).metrics["digest"] == result["digest"]

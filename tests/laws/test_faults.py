@@ -31,13 +31,13 @@ wrongs = st.builds(
 
 @pytest.mark.parametrize("name", PACES)
 def test_whatever_goes_wrong_each_task_ends_once_and_is_paid_for(name, tmp_path):
-    found = Counter()
+    result = Counter()
     for case in range(MOST):
         # Without cases of every kind the laws would say little: policies that seldom meet one get more cases.
-        if case >= SAMPLE and set(found) >= KINDS:
+        if case >= SAMPLE and set(result) >= KINDS:
             break
-        found += check_case(name, case, tmp_path / str(case))
-    assert set(found) >= KINDS
+        result += check_case(name, case, tmp_path / str(case))
+    assert set(result) >= KINDS
 
 
 @pytest.mark.parametrize("name", PACES)

@@ -26,9 +26,9 @@ def test_a_prediction_is_made_or_refused_in_a_sentence(name, tmp_path):
         with pytest.raises(fedfleet.BadInput, match="trains in one place"):
             fedfleet.predict(spec, cache=tmp_path)
         return
-    found = fedfleet.predict(spec, cache=tmp_path)
-    assert 0.0 <= found.accuracy.low <= found.accuracy.value <= found.accuracy.high <= 1.0
-    assert any("keep for themselves" in note for note in found.notes) == (name in KEEPS_ITS_OWN)
+    result = fedfleet.predict(spec, cache=tmp_path)
+    assert 0.0 <= result.accuracy.low <= result.accuracy.value <= result.accuracy.high <= 1.0
+    assert any("keep for themselves" in note for note in result.notes) == (name in KEEPS_ITS_OWN)
 
 
 @pytest.mark.parametrize("name", names("policies"))

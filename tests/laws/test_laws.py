@@ -24,7 +24,7 @@ from fedfleet.core.events import (
 )
 from fedfleet.core.records import Stop
 from fedfleet.core.registry import _BUILTIN
-from fedfleet.core.sources import FaultSource, Mishaps
+from fedfleet.core.sources import FaultDraws, FaultSource
 from fedfleet.measure.device_work import by_fate, spending
 from fedfleet.measure.energy import energy
 from fedfleet.measure.tasks import RUNNING, task_table
@@ -215,8 +215,8 @@ def test_memory_advances_only_when_a_report_is_folded(fleet, pace, horizon, pois
     events, end = run(fleet, pace, horizon=horizon, rounds=8, algorithm=some_poisoned(poisoned), eager=eager)
     client = {e.first + i: c for e in only(TasksSent, events) for i, c in enumerate(e.clients.tolist())}
     folded = Counter(client[t] for e in only(ReportsGathered, events) for t in e.tasks.tolist())
-    assert {c: int(end.memory.of(c)["toy"]["count"][0]) for c in end.memory.own} == dict(folded)
-    assert not poisoned & set(end.memory.own)
+    assert {c: int(end.memory.slots_of(c)["toy"]["count"][0]) for c in end.memory.current} == dict(folded)
+    assert not poisoned & set(end.memory.current)
     assert {e.client for e in only(ReportRejected, events)} <= poisoned
 
 
@@ -232,7 +232,7 @@ def test_a_folded_task_leaves_the_memory_that_it_was_sent_with_moved_on_by_one(f
                 client[task], lent[task] = who, known.get(who, 0)
         elif isinstance(event, ReportsGathered):
             known |= {client[task]: lent[task] + 1 for task in event.tasks.tolist()}
-    assert {c: int(end.memory.of(c)["toy"]["count"][0]) for c in end.memory.own} == known
+    assert {c: int(end.memory.slots_of(c)["toy"]["count"][0]) for c in end.memory.current} == known
 
 
 def test_the_law_of_memory_has_cases_of_every_kind():
@@ -244,7 +244,7 @@ def test_the_law_of_memory_has_cases_of_every_kind():
     assert only(ReportRejected, events)
     assert only(TasksDropped, events)
     assert any("reports arrived" in e.reason for e in only(RoundFailed, events))
-    counts = {c: int(end.memory.of(c)["toy"]["count"][0]) for c in end.memory.own}
+    counts = {c: int(end.memory.slots_of(c)["toy"]["count"][0]) for c in end.memory.current}
     assert counts
     assert sum(counts.values()) == sum(e.folded for e in only(ModelCommitted, events))
     assert set(counts) <= {1, 2}
@@ -337,7 +337,7 @@ def losing(fleet, often):
         n, lost = len(clients), tasks * 3 % 7 < often
         crash = np.where(lost, start + (ends - start) / 2, math.inf)
         again = np.where(tasks % 5 == 0, 4.0, math.inf)
-        return Mishaps(np.full(n, -1), np.zeros(n), crash, np.zeros(n, np.bool_), np.zeros(n), again)
+        return FaultDraws(np.full(n, -1), np.zeros(n), crash, np.zeros(n, np.bool_), np.zeros(n), again)
 
     faults = FaultSource(lambda clients, start, tasks: np.ones(len(clients)), befall, silences=True)
     return replace(world_of(fleet), faults=faults)

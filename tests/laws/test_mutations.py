@@ -18,8 +18,8 @@ def fedfleet(tmp_path, monkeypatch):
     written(tmp_path, TINY)
 
     def call(*words):
-        found = called_here(Case([str(w) for w in words], 0), tmp_path, limit=30.0)
-        return found.code, found.out, found.err
+        result = called_here(Case([str(w) for w in words], 0), tmp_path, limit=30.0)
+        return result.code, result.out, result.err
 
     return call
 
@@ -150,7 +150,7 @@ def test_what_takes_long_can_be_interrupted(fedfleet, tmp_path, name):
     (tmp_path / "large.json").write_text(json.dumps({**large, **rates}))
     case = Case(LONG[name].split(), 0)
     # A server minds its signals itself, so that it needs a process of its own, and time to listen.
-    found = called_apart(case, tmp_path, limit=6.0) if name == "serve" else called_here(case, tmp_path, limit=0.7)
+    result = called_apart(case, tmp_path, limit=6.0) if name == "serve" else called_here(case, tmp_path, limit=0.7)
     says = "stopped by SIGINT" if name == "serve" else "interrupted"
-    assert found.code == 130 and says in found.err, (found.code, found.err[-2000:])
-    assert found.seconds < 8.0
+    assert result.code == 130 and says in result.err, (result.code, result.err[-2000:])
+    assert result.seconds < 8.0

@@ -13,7 +13,7 @@ from fedfleet.core.registry import builder, names
 from fedfleet.core.rng import hash_keys
 from fedfleet.core.sources import DataSource
 from fedfleet.engine.checkpoint import freeze, thaw
-from fedfleet.simulation.simulator import Simulation, simulate, taken_up
+from fedfleet.simulation.simulator import Simulation, resume_simulation, simulate
 from fedfleet.testing.toys import consensus, opaque_executor
 from tests.testing.registered import built
 from tests.worlds import doubled, events_of, fleets, paces, plain, renamed, toy_plan, world_of
@@ -102,7 +102,7 @@ class Kept:
     def __init__(self):
         self.events, self.found = [], []
 
-    def settled(self, sim):
+    def save_if_due(self, sim):
         self.found.append((len(self.events), freeze(sim.state)))
 
 
@@ -118,7 +118,7 @@ def test_from_every_checkpoint_the_rest_is_the_same(name, fleet, pace):
         state = thaw(meta, {column: np.array(values) for column, values in arrays.items()})
         sim = Simulation(plan, world, opaque_executor(), False, state, busy=np.zeros(len(fleet), np.bool_))
         rest = []
-        simulate(plan, world, opaque_executor(), resume=taken_up(sim), watch=rest.extend)
+        simulate(plan, world, opaque_executor(), resume=resume_simulation(sim), watch=rest.extend)
         assert [plain(e) for e in rest] == whole[position:]
 
 

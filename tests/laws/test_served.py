@@ -8,8 +8,8 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Context, Report
 from fedfleet.core.registry import names
 from fedfleet.core.rng import stream
-from fedfleet.network.frontend.partial_sums import PartialSums, refusal, sheet_of
-from fedfleet.network.frontend.report_log import Entered
+from fedfleet.network.frontend.partial_sums import PartialSums, fold_layout, refusal
+from fedfleet.network.frontend.report_log import LogEntry
 from fedfleet.network.server.served_plan import check_servable
 from tests.app.assemble.test_client_config import made
 
@@ -26,7 +26,7 @@ def test_streamed_sums_are_those_of_the_fold(name):
     fold = algorithm.fold
     if not fold.streams or fold.partial or algorithm.accept is not None:
         return  # spooled, and folded in task order by the very functions of the simulation
-    like, whole, parts = fold.like(server), aggregation.zero(fold, server), PartialSums(sheet_of(fold, server), None)
+    like, whole, parts = fold.like(server), aggregation.zero(fold, server), PartialSums(fold_layout(fold, server), None)
     draw = stream(7, "served", 0)
     for task in range(3):
         update = {n: (draw.normal(size=v.shape) / 64).astype(v.dtype) for n, v in like.items()}
@@ -34,11 +34,11 @@ def test_streamed_sums_are_those_of_the_fold(name):
         report = Report(task, task, update, 4.0, stats)
         entry = fold.enter(report.weight, stats, context)
         assert entry.parts is None
-        assert refusal(sheet_of(fold, server), update, report.weight) == aggregation.refusal(
+        assert refusal(fold_layout(fold, server), update, report.weight) == aggregation.refusal(
             fold, whole, report, context
         )
-        assert aggregation.take(fold, whole, report, context) is None
-        parts.add(0, Entered(task, task, task, 0.0, entry.weight, entry.factor, entry.sum, 0, 0, (), (), 0), update)
-    mine, theirs = parts.saved(0), aggregation.save(whole)
+        assert aggregation.check_and_add(fold, whole, report, context) is None
+        parts.add(0, LogEntry(task, task, task, 0.0, entry.weight, entry.factor, entry.sum, 0, 0, (), (), 0), update)
+    mine, theirs = parts.bucket_sums(0), aggregation.save(whole)
     assert mine is not None and mine.keys() == theirs.keys()
     assert all(np.array_equal(mine[n], theirs[n]) for n in theirs)

@@ -13,7 +13,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from fedfleet.app.assemble import assemble, executing
+from fedfleet.app.assemble import assemble, open_executor
 from fedfleet.app.runs.explanation import progress_of
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
@@ -22,7 +22,7 @@ from fedfleet.core.registry import names
 from fedfleet.core.stages import STAGES
 from fedfleet.measure.attribution.critical_path import attribution
 from fedfleet.measure.summary import summary
-from fedfleet.simulation.audit import decide_again, run_again
+from fedfleet.simulation.audit import audit_by_rerun, audit_decisions
 from fedfleet.simulation.checkpoints import Checkpoints, restore
 from fedfleet.simulation.simulator import simulate
 from fedfleet.store import journal as journals
@@ -89,12 +89,12 @@ def check_pair(selector, policy, folder):
         return
     setup, log = assemble(spec), []
     plan, world = setup.plan, setup.world
-    with executing(setup) as execute:
-        keeper = OneCheckpoint(Checkpoints(folder, journals.in_memory(), 1), log, 14)
+    with open_executor(setup) as execute:
+        keeper = OneCheckpoint(Checkpoints(folder, journals.memory_journal(), 1), log, 14)
         simulate(plan, world, execute, keeper=keeper, watch=log.extend)
         rows = rows_of(log)
-        assert run_again(plan, world, execute, list(enumerate(rows, 1))).events == len(log)
-        decide_again(plan, world, list(enumerate(rows, 1)))
+        assert audit_by_rerun(plan, world, execute, list(enumerate(rows, 1))).events == len(log)
+        audit_decisions(plan, world, list(enumerate(rows, 1)))
         assert keeper.heard
         back, tail = restore(folder, plan, world, execute, eager=False), []
         simulate(plan, world, execute, resume=back.sim, watch=tail.extend)
@@ -107,10 +107,10 @@ def check_pair(selector, policy, folder):
 
 def check_explained(spec, log):
     """The time of every round, and of all of them, is explained to the microsecond, and nothing is unknown."""
-    found = attribution(log, progress_of(spec))
-    assert math.isclose(math.fsum(found.causes.values()), log[-1].time, rel_tol=0.0, abs_tol=1e-6)
-    assert min(found.causes.values()) >= 0.0 and found.causes["unknown"] == 0.0
-    for r in found.rounds:
+    result = attribution(log, progress_of(spec))
+    assert math.isclose(math.fsum(result.causes.values()), log[-1].time, rel_tol=0.0, abs_tol=1e-6)
+    assert min(result.causes.values()) >= 0.0 and result.causes["unknown"] == 0.0
+    for r in result.rounds:
         assert math.isclose(math.fsum(r.causes.values()), r.seconds, rel_tol=0.0, abs_tol=1e-6)
         assert min(r.causes.values(), default=0.0) >= 0.0
 

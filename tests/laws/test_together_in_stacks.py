@@ -4,11 +4,11 @@ run is refused in one sentence either way; and what a prediction cannot foresee 
 import pytest
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.runs import Finished, perform
+from fedfleet.app.runs import FinishedRun, perform
 from fedfleet.app.runs.execution import Kernel
 from fedfleet.app.spec import resolve
-from fedfleet.app.studies.grid.joint_jobs import perform_joined
-from fedfleet.app.studies.predict.participation import foreseeable
+from fedfleet.app.studies.grid.joint_jobs import perform_together
+from fedfleet.app.studies.predict.participation import predictable_plan
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.core.events import ModelCommitted
 from fedfleet.core.registry import names
@@ -28,7 +28,7 @@ BASE = {
 
 def tables():
     """By name: each algorithm under a policy that it can have, each policy and each selector under the plain method."""
-    found = {
+    result = {
         a: {
             "algorithm": {"use": a, **LIGHT_WORK.get(a, {})},
             "pace": paced("readiness"),
@@ -37,27 +37,27 @@ def tables():
         }
         for a in names("algorithms")
     }
-    found |= {f"pace {p}": {"pace": paced(p)} for p in names("policies")}
-    found |= {
+    result |= {f"pace {p}": {"pace": paced(p)} for p in names("policies")}
+    result |= {
         f"choose {s}": {"choose": {"use": s, **SELECTORS.get(s, {})}, "pace": paced("readiness")}
         for s in names("selectors")
     }
-    return found
+    return result
 
 
-def told(found):
+def told(result):
     """Its digest, or the sentence with which it was refused."""
-    if isinstance(found, Finished):
-        return found.metrics["digest"]
-    assert isinstance(found, FedFleetError) and str(found), found
-    return str(found)
+    if isinstance(result, FinishedRun):
+        return result.metrics["digest"]
+    assert isinstance(result, FedFleetError) and str(result), result
+    return str(result)
 
 
 def alone(spec, folder):
     try:
         return perform(spec, folder, kernel=Kernel(form=FORM))
-    except FedFleetError as wrong:
-        return wrong
+    except FedFleetError as error:
+        return error
 
 
 @pytest.mark.parametrize("name", tables())
@@ -65,9 +65,9 @@ def test_together_is_as_alone(name, tmp_path):
     table = {**BASE, **tables()[name]}
     try:
         specs = [resolve({**table, "seed": seed}, name) for seed in (3, 4)]
-    except BadInput as wrong:
-        pytest.fail(f"{name}: {wrong}")
-    joined = perform_joined(specs, [tmp_path / f"j{i}" for i in range(2)], form=FORM)
+    except BadInput as error:
+        pytest.fail(f"{name}: {error}")
+    joined = perform_together(specs, [tmp_path / f"j{i}" for i in range(2)], form=FORM)
     assert [told(one).replace("/j", "/a") for one in joined] == [
         told(alone(spec, tmp_path / f"a{i}")) for i, spec in enumerate(specs)
     ]
@@ -79,9 +79,9 @@ def test_who_takes_part_is_foreseen_or_refused_in_a_sentence(name, tmp_path):
     setup = assemble(spec)
     if setup.plan.algorithm.pooled:
         with pytest.raises(BadInput, match="trains in one place"):
-            foreseeable(setup)
+            predictable_plan(setup)
         return
-    plan, replaced = foreseeable(setup)
+    plan, replaced = predictable_plan(setup)
     foreseen = dry_run(plan, setup.world)
     assert len(foreseen.times) + sum(foreseen.failed.values()) == foreseen.rounds > 0
     if not replaced:

@@ -9,17 +9,17 @@ from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import World
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import stacked
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.pace.rounds import readiness
 from fedfleet.simulation.simulator import simulate
 from fedfleet.tasks.digits import digits_logreg
 from fedfleet.world.devices import homogeneous
-from fedfleet.world.partitions import dirichlet, hold
+from fedfleet.world.partitions import dirichlet, make_shards
 from fedfleet.world.states import always_on
 from tests.worlds import only
 
 CLIENTS = 8
-FORMS = (inline, partial(stacked, form="merged"), partial(stacked, form="loop"))
+FORMS = (inline, partial(stacked_executor, form="merged"), partial(stacked_executor, form="loop"))
 
 
 @cache
@@ -30,7 +30,7 @@ def task():
 @cache
 def world():
     keys = client_keys(CLIENTS)
-    return World(keys, homogeneous()(keys, 0), always_on()(keys, 0), hold(dirichlet(0.5), task(), keys, 0))
+    return World(keys, homogeneous()(keys, 0), always_on()(keys, 0), make_shards(dirichlet(0.5), task(), keys, 0))
 
 
 def trained(algorithm, *, rounds=2, cohort=4, execute=inline):

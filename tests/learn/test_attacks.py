@@ -10,8 +10,8 @@ from fedfleet.core.part_facts import RunFacts
 from fedfleet.core.parts import Job
 from fedfleet.core.rng import client_keys
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import stacked
-from fedfleet.learn.attacks import attacked, nan, scaled, sign_flip
+from fedfleet.executors.stacked.executor import stacked_executor
+from fedfleet.learn.attacks import nan, scaled, sign_flip, with_attack
 from fedfleet.learn.zoo import fedavg, fedprox
 from fedfleet.testing.toys import consensus
 from tests.learn.digits import CLIENTS, models, task, trained
@@ -45,11 +45,11 @@ def reports(algorithm, make, order=range(CLIENTS)):
     return {r.client: r for r in make(task()).train(jobs)}
 
 
-@pytest.mark.parametrize("make", [inline, stacked], ids=["inline", "stacked"])
+@pytest.mark.parametrize("make", [inline, stacked_executor], ids=["inline", "stacked"])
 @pytest.mark.parametrize("name", KINDS)
 def test_attackers_send_their_harm_and_honest_clients_what_they_always_send(name, make):
     attack, times = KINDS[name]
-    honest, mixed = reports(fedavg(), make), reports(attacked(fedavg(), attack), make)
+    honest, mixed = reports(fedavg(), make), reports(with_attack(fedavg(), attack), make)
     assert len(BAD) == 2
     for client, report in mixed.items():
         for leaf, value in report.update.items():
@@ -59,23 +59,23 @@ def test_attackers_send_their_harm_and_honest_clients_what_they_always_send(name
 
 
 def test_attackers_and_honest_clients_train_in_one_stack():
-    algorithm = attacked(fedavg(), KINDS["sign_flip"][0])
+    algorithm = with_attack(fedavg(), KINDS["sign_flip"][0])
     assert len({algorithm.local(c, {}) for c in range(CLIENTS)}) == 1
 
 
 def test_the_same_clients_attack_every_method():
     for algorithm in (fedavg(), fedprox(mu=0.1)):
-        found = reports(attacked(algorithm, KINDS["nan"][0]), inline)
-        assert {c for c, r in found.items() if any(np.isnan(v).any() for v in r.update.values())} == BAD
+        result = reports(with_attack(algorithm, KINDS["nan"][0]), inline)
+        assert {c for c, r in result.items() if any(np.isnan(v).any() for v in r.update.values())} == BAD
 
 
 def test_an_attack_by_nobody_changes_no_bit():
-    quiet = attacked(fedavg(), sign_flip(facts=FACTS, share=0.0))
+    quiet = with_attack(fedavg(), sign_flip(facts=FACTS, share=0.0))
     assert models(trained(quiet)[0]) == models(trained(fedavg())[0])
 
 
 def test_what_is_not_finite_is_refused_with_a_reason_and_the_run_goes_on():
-    events, _ = trained(attacked(fedavg(), KINDS["nan"][0]), cohort=CLIENTS)
+    events, _ = trained(with_attack(fedavg(), KINDS["nan"][0]), cohort=CLIENTS)
     assert {e.client for e in only(ReportRejected, events)} == BAD
     assert all("is not finite" in e.reason for e in only(ReportRejected, events))
     assert [len(e.tasks) for e in only(ReportsGathered, events)] == [CLIENTS - len(BAD)] * 2
@@ -83,7 +83,7 @@ def test_what_is_not_finite_is_refused_with_a_reason_and_the_run_goes_on():
 
 def test_an_opaque_pass_cannot_be_attacked():
     with pytest.raises(BadInput, match="opaque local pass, so nobody can attack it"):
-        attacked(consensus(), KINDS["nan"][0]).local(0, {})
+        with_attack(consensus(), KINDS["nan"][0]).local(0, {})
 
 
 @pytest.mark.filterwarnings("ignore:the model is not clearly better than chance")

@@ -7,7 +7,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, TaskArrived, TasksSent
 from fedfleet.core.records import ServerState, whole_work
 from fedfleet.core.task_cost import cost_of
-from fedfleet.learn.baselines import kept_home, own_leaves, pooled
+from fedfleet.learn.baselines import own_leaves, pool_data, share_nothing
 from fedfleet.learn.fedavg import fedavg
 from fedfleet.learn.zoo import centralized, local_only
 from fedfleet.testing.toys import consensus
@@ -23,8 +23,8 @@ def test_local_only_keeps_models_at_home():
     assert all(e.bytes_up == 0 for e in only(TaskArrived, events))
     assert all(not e.bytes_down.any() and e.samples.all() for e in only(TasksSent, events))
     taken = {c for e in only(TasksSent, events) for c in e.clients.tolist()}
-    assert set(end.memory.own) == taken
-    homes = [end.memory.of(c)["kept"]["1.weight"] for c in end.memory.own]
+    assert set(end.memory.current) == taken
+    homes = [end.memory.slots_of(c)["kept"]["1.weight"] for c in end.memory.current]
     assert not np.array_equal(homes[0], homes[1])
     assert not np.array_equal(homes[0], start["1.weight"])
 
@@ -33,8 +33,10 @@ def test_local_only_goes_on_from_its_own_model():
     _, once = trained(local_only(), rounds=1, cohort=8)
     _, twice = trained(local_only(), rounds=2, cohort=8)
     start = task().init(3)["1.weight"]
-    for client in once.memory.own:
-        step, all_steps = (np.abs(end.memory.of(client)["kept"]["1.weight"] - start).sum() for end in (once, twice))
+    for client in once.memory.current:
+        step, all_steps = (
+            np.abs(end.memory.slots_of(client)["kept"]["1.weight"] - start).sum() for end in (once, twice)
+        )
         assert all_steps > 1.2 * step
 
 
@@ -47,21 +49,21 @@ def test_local_only_is_judged_by_each_clients_own_model():
 
 def test_what_stays_at_home_costs_no_bytes_and_as_much_work():
     server, asked, samples = ServerState({"w": np.zeros(10, np.float32)}), whole_work(np.arange(2)), np.array([7, 20])
-    alone, together = (cost_of(make(fedavg(epochs=3)), server, asked, samples) for make in (kept_home, lambda a: a))
+    alone, together = (cost_of(make(fedavg(epochs=3)), server, asked, samples) for make in (share_nothing, lambda a: a))
     assert alone.samples.tolist() == together.samples.tolist() == [21, 60]
     assert alone.bytes_down.tolist() == alone.bytes_up.tolist() == [0, 0]
 
 
 def test_a_clients_own_leaves_stand_before_the_global_ones():
     params, mine = {"a": np.zeros(1), "b": np.zeros(1)}, {"b": np.ones(1)}
-    found = own_leaves(params, {"kept": mine, "other": {"a": np.full(1, 9.0)}})
-    assert (found["a"], found["b"]) == (params["a"], mine["b"])
+    result = own_leaves(params, {"kept": mine, "other": {"a": np.full(1, 9.0)}})
+    assert (result["a"], result["b"]) == (params["a"], mine["b"])
     assert own_leaves(params, {}) == params
 
 
 def test_only_a_pass_that_can_be_read_can_be_kept_home():
     with pytest.raises(BadInput, match="opaque local pass, so its parameters cannot be kept home"):
-        kept_home(consensus()).local(0, {})
+        share_nothing(consensus()).local(0, {})
 
 
 def test_centralized_says_that_it_is_pooled():
@@ -71,6 +73,6 @@ def test_centralized_says_that_it_is_pooled():
 
 def test_pooling_changes_nothing_but_where_the_data_lie():
     inner = fedavg(lr=0.2)
-    found = pooled(inner)
-    assert found.name == "centralized"
-    assert (found.local, found.fold, found.apply, found.cost) == (inner.local, inner.fold, inner.apply, inner.cost)
+    result = pool_data(inner)
+    assert result.name == "centralized"
+    assert (result.local, result.fold, result.apply, result.cost) == (inner.local, inner.fold, inner.apply, inner.cost)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from fedfleet.app.assemble import assemble, executing
+from fedfleet.app.assemble import assemble, open_executor
 from fedfleet.app.spec import resolve
 from fedfleet.core.aggregation import Aggregate
 from fedfleet.core.errors import BadInput
@@ -14,7 +14,7 @@ from fedfleet.core.task_cost import cost_of
 from fedfleet.core.trees import content_hash, tree_nbytes
 from fedfleet.executors.stacked.form_choice import Form
 from fedfleet.learn.bias_prompt import FastWeights
-from fedfleet.learn.override import overridden
+from fedfleet.learn.override import with_variants
 from fedfleet.learn.zoo import biasprompt, fedavg
 from fedfleet.simulation.simulator import simulate
 from fedfleet.tasks.digits import digits_vit
@@ -62,7 +62,7 @@ def test_a_convolutional_backbone_with_frozen_statistics_too(form):
 def test_frozen_weights_are_bit_for_bit_what_they_were_and_the_rest_learns():
     setup = assemble(resolve(SPEC))
     before = content_hash(setup.task.frozen)
-    with executing(setup) as execute:
+    with open_executor(setup) as execute:
         after = simulate(setup.plan, setup.world, execute).state.server.params
     assert content_hash(setup.task.frozen) == before
     assert {*after} == {*setup.plan.params} and not {*after} & {*setup.task.frozen}
@@ -99,14 +99,14 @@ def test_the_task_is_adapted_by_value():
 
 def test_some_clients_cannot_have_other_prompts_than_the_rest():
     base = biasprompt()
-    overridden(base, ((np.array([0]), biasprompt(lr=0.2)),), 3)
+    with_variants(base, ((np.array([0]), biasprompt(lr=0.2)),), 3)
     with pytest.raises(BadInput, match="share one model"):
-        overridden(base, ((np.array([0]), biasprompt(prompt_length=3)),), 3)
+        with_variants(base, ((np.array([0]), biasprompt(prompt_length=3)),), 3)
 
 
 @pytest.mark.slow
 def test_a_pretrained_backbone_learns_where_a_random_one_does_not():
-    found = {}
+    result = {}
     for backbone in ("builtin", ""):
         spec = {
             **SPEC,
@@ -115,8 +115,8 @@ def test_a_pretrained_backbone_learns_where_a_random_one_does_not():
             "stop": {"rounds": 4},
         }
         setup = assemble(resolve({**spec, "run": {"execute": "stacked"}}))
-        with executing(setup, Form("merged", 1)) as execute:
+        with open_executor(setup, Form("merged", 1)) as execute:
             done = simulate(setup.plan, setup.world, execute)
             (score,) = execute.evaluate([Trial(done.state.server.params, setup.task.holdout)])
-        found[backbone] = score.correct / score.total
-    assert found["builtin"] > found[""] + 0.2, found
+        result[backbone] = score.correct / score.total
+    assert result["builtin"] > result[""] + 0.2, result

@@ -12,7 +12,7 @@ from fedfleet.core.parts import Offer
 from fedfleet.core.passes import LocalPass
 from fedfleet.core.records import ServerState
 from fedfleet.core.registry import parameters
-from fedfleet.learn.composition import method, set_apart, with_extra, with_pass
+from fedfleet.learn.composition import method, split_aggregate, with_extra, with_pass
 from fedfleet.learn.fedavg import fedavg
 from fedfleet.learn.objective_terms import proximal
 from fedfleet.learn.zoo import fedprox
@@ -77,8 +77,8 @@ def test_a_builder_with_positional_parameters_may_be_inside():
 
 def test_a_change_is_made_once_for_the_pass_that_clients_share():
     seen = []
-    found = with_pass(fedavg(), "", lambda inner: seen.append(inner) or inner)
-    assert found.local(0, {}) is found.local(1, {})
+    result = with_pass(fedavg(), "", lambda inner: seen.append(inner) or inner)
+    assert result.local(0, {}) is result.local(1, {})
     assert len(seen) == 1
 
 
@@ -128,6 +128,6 @@ def test_clients_with_offers_of_their_own_keep_them():
 
 def test_what_a_feature_sent_beside_the_model_is_set_apart_in_every_sum():
     tree = {"w": np.zeros(1), "c/w": np.ones(1)}
-    rest, mine = set_apart(Aggregate(tree, 2.0, 2, {"": Mean(tree, 2.0, 2)}), "c/")
+    rest, mine = split_aggregate(Aggregate(tree, 2.0, 2, {"": Mean(tree, 2.0, 2)}), "c/")
     assert (set(rest.mean), set(rest.sums[""].tree), set(mine)) == ({"w"}, {"w"}, {"w"})
     assert (mine["w"].tolist(), rest.weight, rest.count) == ([1.0], 2.0, 2)

@@ -12,18 +12,18 @@ from fedfleet.core.passes import FEEDBACK
 from fedfleet.core.records import ServerState, Stop, whole_work
 from fedfleet.core.task_cost import cost_of
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import stacked
-from fedfleet.learn.baselines import kept_home
+from fedfleet.executors.stacked.executor import stacked_executor
+from fedfleet.learn.baselines import share_nothing
 from fedfleet.learn.codecs.lossless import gzip
 from fedfleet.learn.codecs.low_rank import lowrank
 from fedfleet.learn.codecs.messages import decode, encode, nbytes
 from fedfleet.learn.codecs.quantisation import int2, int4, int8
 from fedfleet.learn.codecs.sparsification import topk
 from fedfleet.learn.composition import with_pass
-from fedfleet.learn.compression import compressed, travelling
+from fedfleet.learn.compression import offer_tree, with_compression
 from fedfleet.learn.fedavg import fedavg
 from fedfleet.learn.folds import mean
-from fedfleet.learn.override import overridden
+from fedfleet.learn.override import with_variants
 from fedfleet.pace.rounds import readiness
 from fedfleet.simulation.simulator import simulate
 from tests.learn.digits import CLIENTS, models, task, trained, uniform, world
@@ -34,45 +34,45 @@ ONE = whole_work(np.array([0]))
 
 
 def priced(algorithm, server=SERVER):
-    found = cost_of(algorithm, server, ONE, np.array([20]))
-    return float(found.bytes_down[0]), float(found.bytes_up[0])
+    result = cost_of(algorithm, server, ONE, np.array([20]))
+    return float(result.bytes_down[0]), float(result.bytes_up[0])
 
 
-@pytest.mark.parametrize("execute", [inline, stacked])
+@pytest.mark.parametrize("execute", [inline, stacked_executor])
 def test_gzip_both_ways_under_readiness_of_all_is_fedavg_bit_for_bit_in_the_model(execute):
-    both = compressed(fedavg(), up=[gzip()], down=[gzip(shuffle=True)])
-    found = []
+    both = with_compression(fedavg(), up=[gzip()], down=[gzip(shuffle=True)])
+    result = []
     for algorithm in (fedavg(), both):
         events = []
         plan = Plan(3, algorithm, uniform(), readiness(4, ready_share=1.0), Stop(rounds=3), task().init(3), CLIENTS)
         end = simulate(plan, world(), execute(task()), watch=events.extend)
-        found.append((models(events), end.state.book.now))
-    assert found[0][0] == found[1][0] and len(found[0][0]) == 3
-    assert found[1][1] < found[0][1], "fewer bytes must take less time"
+        result.append((models(events), end.state.book.now))
+    assert result[0][0] == result[1][0] and len(result[0][0]) == 3
+    assert result[1][1] < result[0][1], "fewer bytes must take less time"
 
 
 def test_clients_train_from_what_arrives_and_all_from_one_and_the_same():
-    coded = compressed(fedavg(), down=[int4()])
+    coded = with_compression(fedavg(), down=[int4()])
     offers = [coded.offer(SERVER, c, {}) for c in range(3)]
     assert offers[0] is offers[1] is offers[2]
     expected = decode(int4(), encode(int4(), SERVER.params), SERVER.params)
     assert {n: v.tobytes() for n, v in offers[0].params.items()} == {n: v.tobytes() for n, v in expected.items()}
     assert offers[0].nbytes == len(offers[0].encoded()) == nbytes(int4(), SERVER.params)
-    lossless = compressed(fedavg(), down=[gzip()]).offer(SERVER, 0, {})
+    lossless = with_compression(fedavg(), down=[gzip()]).offer(SERVER, 0, {})
     assert lossless.params is SERVER.params and lossless.nbytes == len(lossless.encoded())
 
 
 def test_what_is_made_anew_for_each_client_is_coded_once_all_the_same():
     control = {"c": np.linspace(0, 1, 30, dtype=np.float32)}
     inner = replace(fedavg(), offer=lambda server, client, settings: Offer(dict(server.params), dict(control)))
-    coded = compressed(inner, down=[int8()])
+    coded = with_compression(inner, down=[int8()])
     first = coded.offer(SERVER, 0, {})
     assert coded.offer(SERVER, 1, {}) is first
     assert (
         np.abs(first.extra["c"] - control["c"]).max() <= 1 / 254 + 1e-6
         and first.extra["c"].tobytes() != control["c"].tobytes()
     )
-    assert set(travelling(inner.offer(SERVER, 0, {}))) == {"body", "head", "extra|c"}
+    assert set(offer_tree(inner.offer(SERVER, 0, {}))) == {"body", "head", "extra|c"}
     for step in range(9):  # older models are forgotten, and made again when someone still trains from them
         coded.offer(ServerState({n: v + np.float32(step) for n, v in SERVER.params.items()}), 0, {})
     again = coded.offer(SERVER, 0, {})
@@ -80,7 +80,7 @@ def test_what_is_made_anew_for_each_client_is_coded_once_all_the_same():
 
 
 def test_stochastic_rounding_of_a_model_follows_from_the_model():
-    coded = [compressed(fedavg(), down=[int2(rounding="stochastic")]) for _ in range(2)]
+    coded = [with_compression(fedavg(), down=[int2(rounding="stochastic")]) for _ in range(2)]
     assert len({c.offer(SERVER, 0, {}).params["body"].tobytes() for c in coded}) == 1
     moved = ServerState({**SERVER.params, "head": SERVER.params["head"] * np.float32(2)})
     assert (
@@ -91,10 +91,10 @@ def test_stochastic_rounding_of_a_model_follows_from_the_model():
 @pytest.mark.parametrize(
     "codec", [int2(), int4(rounding="stochastic"), topk(share=0.05), lowrank(rank=2)], ids=lambda c: c.name
 )
-@pytest.mark.parametrize("execute", [inline, stacked])
+@pytest.mark.parametrize("execute", [inline, stacked_executor])
 def test_what_arrived_and_what_is_still_owed_is_all_that_was_trained(codec, execute):
     """Sum of decoded + residual = sum of true updates, up to rounding in single precision."""
-    coded, plain, runner = compressed(fedavg(), up=[codec], feedback=True), fedavg(), execute(task())
+    coded, plain, runner = with_compression(fedavg(), up=[codec], feedback=True), fedavg(), execute(task())
     server, memory = ServerState(task().init(3)), {}
     arrived = {n: np.zeros(v.shape) for n, v in server.params.items()}
     true = {n: np.zeros(v.shape) for n, v in server.params.items()}
@@ -121,9 +121,9 @@ def job(algorithm, server, step):
 
 def test_with_feedback_few_numbers_come_nearer_to_all_of_them():
     def error(**more):
-        params = trained(compressed(fedavg(lr=0.02, epochs=1), up=[topk(share=0.02)], **more), rounds=12, cohort=4)[
-            1
-        ].state.server.params
+        params = trained(
+            with_compression(fedavg(lr=0.02, epochs=1), up=[topk(share=0.02)], **more), rounds=12, cohort=4
+        )[1].state.server.params
         return sum(float(np.square(params[n] - v).sum()) for n, v in whole.items())
 
     whole = trained(fedavg(lr=0.02, epochs=1), rounds=12, cohort=4)[1].state.server.params
@@ -135,7 +135,7 @@ def test_with_feedback_few_numbers_come_nearer_to_all_of_them():
 
 def test_bytes_are_those_that_are_sent_each_way():
     assert priced(fedavg()) == (4160.0, 4160.0)
-    down, up = priced(compressed(fedavg(), up=[int4()], down=[int8()]))
+    down, up = priced(with_compression(fedavg(), up=[int4()], down=[int8()]))
     assert (down, up) == (nbytes(int8(), SERVER.params), nbytes(int4(), SERVER.params))
     assert up < 0.25 * 4160 and down < 0.4 * 4160
 
@@ -148,26 +148,26 @@ def test_what_stays_at_home_is_neither_coded_nor_charged():
         with_pass(fedavg(), "", lambda p: replace(p, keep=is_head)), fold=mean(travels=lambda n: n != "head")
     )
     body = {"body": SERVER.params["body"]}
-    coded = compressed(split, up=[int4()], down=[int8()])
+    coded = with_compression(split, up=[int4()], down=[int8()])
     assert priced(coded) == (nbytes(int8(), body), nbytes(int4(), body))
     assert coded.offer(SERVER, 0, {}).params["head"] is SERVER.params["head"]
-    assert priced(compressed(kept_home(fedavg()), up=[int8()], down=[gzip()])) == (0.0, 0.0)
+    assert priced(with_compression(share_nothing(fedavg()), up=[int8()], down=[gzip()])) == (0.0, 0.0)
 
 
 def test_prices_that_depend_on_values_are_said_to():
-    assert not compressed(fedavg(), up=[int8()], down=[gzip()]).priced_by_value
-    assert compressed(fedavg(), up=[int8(), gzip()]).priced_by_value
-    assert compressed(fedavg(), up=[lowrank(energy=0.9)]).priced_by_value
-    assert not compressed(fedavg(), up=[lowrank(rank=2)]).priced_by_value
+    assert not with_compression(fedavg(), up=[int8()], down=[gzip()]).priced_by_value
+    assert with_compression(fedavg(), up=[int8(), gzip()]).priced_by_value
+    assert with_compression(fedavg(), up=[lowrank(energy=0.9)]).priced_by_value
+    assert not with_compression(fedavg(), up=[lowrank(rank=2)]).priced_by_value
     # Whoever sends less than the fold takes: foreseen in proportion, and known from the report.
     half = replace(fedavg(), cost=lambda s, a, n: replace(cost_of(fedavg(), s, a, n), bytes_up=np.array([2080.0])))
-    assert compressed(half, up=[int8()]).priced_by_value
-    assert priced(compressed(half, up=[int8()]))[1] == pytest.approx(nbytes(int8(), SERVER.params) / 2)
+    assert with_compression(half, up=[int8()]).priced_by_value
+    assert priced(with_compression(half, up=[int8()]))[1] == pytest.approx(nbytes(int8(), SERVER.params) / 2)
 
 
 def test_overridden_clients_send_in_their_own_code():
-    plain, coded = fedavg(), compressed(fedavg(), up=[int8(), gzip()], down=[int8()])
-    mixed = overridden(plain, ((np.array([1]), coded),), CLIENTS)
+    plain, coded = fedavg(), with_compression(fedavg(), up=[int8(), gzip()], down=[int8()])
+    mixed = with_variants(plain, ((np.array([1]), coded),), CLIENTS)
     assert mixed.priced_by_value and mixed.local(1, {}).up is not None and mixed.local(0, {}).up is None
     cost = cost_of(mixed, SERVER, whole_work(np.array([0, 1])), np.array([5, 5]))
     assert cost.bytes_down.tolist() == [4160.0, nbytes(int8(), SERVER.params)]
@@ -179,18 +179,18 @@ def test_overridden_clients_send_in_their_own_code():
 
 def test_feedback_without_loss_is_refused():
     with pytest.raises(BadInput, match=r"feedback = true returns what \"up\" loses, and nothing is lost; add up"):
-        compressed(fedavg(), feedback=True)
+        with_compression(fedavg(), feedback=True)
 
 
 def test_the_direction_is_named():
     with pytest.raises(BadInput, match=r"^down: 'gzip' cannot stand before 'int8'"):
-        compressed(fedavg(), down=[gzip(), int8()])
+        with_compression(fedavg(), down=[gzip(), int8()])
 
 
 def test_passes_with_equal_codecs_train_together():
-    one, other = (compressed(fedavg(), up=[int8()], feedback=True).local(c, {}) for c in (0, 1))
+    one, other = (with_compression(fedavg(), up=[int8()], feedback=True).local(c, {}) for c in (0, 1))
     assert one == other and one.remembers()
-    assert one != compressed(fedavg(), up=[int4()], feedback=True).local(0, {})
+    assert one != with_compression(fedavg(), up=[int4()], feedback=True).local(0, {})
 
 
 def test_a_declared_size_of_the_model_keeps_the_ratios_and_shortens_the_time():

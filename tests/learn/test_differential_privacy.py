@@ -15,10 +15,10 @@ from fedfleet.core.parts import Job, Promise
 from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.core.rng import client_keys
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import stacked
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.learn.differential_privacy import gaussian, local, tree
 from fedfleet.learn.fedavg import fedavg
-from fedfleet.learn.robust_folds import folded_by, median, norm_bound
+from fedfleet.learn.robust_folds import median, norm_bound, with_fold
 from fedfleet.learn.zoo import centralized
 from tests.learn.digits import models, task, trained
 
@@ -62,7 +62,7 @@ def test_a_private_fold_has_one_sum():
     named = replace(fedavg(), fold=replace(fedavg().fold, enter=lambda w, s, c: Entry(w, sum="late" * c.staleness)))
     private = gaussian(cohort=1).around(named)
     report = Report(0, 0, {"w": np.zeros(6, np.float32)}, 1.0, {})
-    why = aggregation.take(private.fold, aggregation.zero(private.fold, SERVER), report, Context(1, 0.0, 0))
+    why = aggregation.check_and_add(private.fold, aggregation.zero(private.fold, SERVER), report, Context(1, 0.0, 0))
     assert why == "a private fold has one sum, and this report would enter another"
 
 
@@ -71,7 +71,7 @@ def test_noise_and_promise_follow_from_the_parameters():
     assert central.fold.noise == Noise(1.0, "fresh")
     assert central.private == Promise("gaussian", 2.0, 1e-6)
     assert tree(cohort=5).around(fedavg()).fold.noise == Noise(1.0, "tree")
-    bounded = gaussian(cohort=5, clip=2.0).around(folded_by(fedavg(), norm_bound(1.0)))
+    bounded = gaussian(cohort=5, clip=2.0).around(with_fold(fedavg(), norm_bound(1.0)))
     assert (bounded.fold.clip, bounded.fold.noise) == (1.0, Noise(2.0))
 
 
@@ -105,7 +105,7 @@ def flat(report):
     return np.concatenate([report.update[n].reshape(-1).astype(np.float64) for n in sorted(report.update)])
 
 
-@pytest.mark.parametrize("make", [inline, stacked], ids=["inline", "stacked"])
+@pytest.mark.parametrize("make", [inline, stacked_executor], ids=["inline", "stacked"])
 def test_local_noise_is_drawn_by_each_client_for_itself(make):
     bare = [flat(r) for r in reports(fedavg(), make)]
     noisy = reports(local(clip=0.1, noise=2.0).around(fedavg()), make)
@@ -125,7 +125,7 @@ def test_local_noise_stacks():
 
 
 REFUSED = {
-    "collects whole reports": lambda: gaussian(cohort=4).around(folded_by(fedavg(), median())),
+    "collects whole reports": lambda: gaussian(cohort=4).around(with_fold(fedavg(), median())),
     "no client to protect": lambda: gaussian(cohort=4).around(centralized()),
     "is private already": lambda: local().around(gaussian(cohort=4).around(fedavg())),
     "divides by 7 itself": lambda: gaussian(cohort=4).around(

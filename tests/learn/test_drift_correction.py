@@ -10,12 +10,12 @@ from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.part_facts import RunFacts
-from fedfleet.core.passes import Carried
+from fedfleet.core.passes import Carry
 from fedfleet.core.records import ServerState, whole_work
 from fedfleet.core.task_cost import cost_of
 from fedfleet.executors.inline import inline
 from fedfleet.learn.composition import with_pass
-from fedfleet.learn.drift_correction import column, controlled, weights_of, zero_weights
+from fedfleet.learn.drift_correction import column, weights_of, with_control_variates, zero_weights
 from fedfleet.learn.fedavg import fedavg
 from fedfleet.learn.zoo import feddyn, scaffold
 from fedfleet.simulation.simulator import simulate
@@ -44,7 +44,7 @@ def test_scaffold_whose_controls_stay_zero_is_fedavg_bit_for_bit(weigh):
 def test_the_common_control_is_the_mean_of_all_clients_own(weigh):
     _, end = trained(scaffold(weigh=weigh, facts=FACTS), rounds=4, cohort=3)
     server = end.state.server
-    homes = [end.memory.of(c)["control"] for c in end.memory.own]
+    homes = [end.memory.slots_of(c)["control"] for c in end.memory.current]
     assert 3 < len(homes) <= CLIENTS, "some took part, some twice"
     for name in server.params:
         mean = sum(home[name] for home in homes) / CLIENTS
@@ -56,7 +56,7 @@ def test_the_common_control_is_the_mean_of_all_clients_own(weigh):
 def test_a_clients_control_is_its_mean_gradient():
     """With one step and no common control yet, it is the gradient itself: what the step has subtracted, over the rate."""
     _, end = trained(scaffold(steps=1, lr=0.25, facts=FACTS), rounds=1, cohort=8)
-    mean = sum(end.memory.of(c)["control"]["1.weight"] for c in range(CLIENTS)) / CLIENTS
+    mean = sum(end.memory.slots_of(c)["control"]["1.weight"] for c in range(CLIENTS)) / CLIENTS
     moved = end.state.server.params["1.weight"] - task().init(3)["1.weight"]
     assert np.allclose(moved, -0.25 * mean, atol=1e-6)
 
@@ -72,19 +72,19 @@ AGAINST_DRIFT = {
 @pytest.mark.parametrize(("cohort", "rounds"), [(3, 25), (2, 40)])
 def test_unlike_parabolas_end_at_the_common_optimum(name, cohort, rounds):
     """Whether everybody takes part or not."""
-    found, end = settled(AGAINST_DRIFT[name], UNLIKE, rounds=rounds, cohort=cohort)
-    assert found == pytest.approx(optimum(UNLIKE), abs=1e-4)
-    assert len(end.memory.own) == 3
+    result, end = settled(AGAINST_DRIFT[name], UNLIKE, rounds=rounds, cohort=cohort)
+    assert result == pytest.approx(optimum(UNLIKE), abs=1e-4)
+    assert len(end.memory.current) == 3
 
 
 def test_where_fedavg_ends_elsewhere():
-    found, _ = settled(fedavg(weigh="one", **LIKE), UNLIKE, rounds=25)
-    assert abs(found - optimum(UNLIKE)) > 0.5
+    result, _ = settled(fedavg(weigh="one", **LIKE), UNLIKE, rounds=25)
+    assert abs(result - optimum(UNLIKE)) > 0.5
 
 
 def test_feddyn_remembers_the_sum_of_its_clients_drifts():
     _, end = trained(feddyn(facts=FACTS), rounds=4, cohort=3)
-    drifts = [end.memory.of(c)["drift"] for c in end.memory.own]
+    drifts = [end.memory.slots_of(c)["drift"] for c in end.memory.current]
     for name in end.state.server.params:
         mean = sum(drift[name] for drift in drifts) / CLIENTS
         assert np.abs(end.state.server.extra[f"drift/{name}"] - mean).max() < 1e-5 * np.abs(mean).max()
@@ -105,7 +105,7 @@ def test_feddyn_as_released_takes_the_mean_over_those_who_report():
 def test_feddyns_tilt_is_the_gradient_of_what_it_adds():
     pull, tilt = feddyn(alpha=0.5, facts=FACTS).local(0, {}).terms
     assert pull.mu == 0.5
-    assert tilt({"w": 0.0}, {"w": 0.0}, Carried({"drift": {"w": 3.0}}, {}))["w"] == 1.5
+    assert tilt({"w": 0.0}, {"w": 0.0}, Carry({"drift": {"w": 3.0}}, {}))["w"] == 1.5
 
 
 @pytest.mark.parametrize("options", [{"momentum": 0.9}, {"optimiser": "adam"}])
@@ -116,7 +116,7 @@ def test_scaffold_refuses_steps_that_do_not_say_the_gradient(options):
 
 def test_scaffold_needs_a_pass_that_can_be_read():
     with pytest.raises(BadInput, match="opaque local pass"):
-        controlled(consensus(), facts=FACTS)
+        with_control_variates(consensus(), facts=FACTS)
 
 
 def test_scaffold_doubles_both_links_and_feddyn_neither():
@@ -177,7 +177,7 @@ def test_what_the_server_remembers_is_the_mean_of_the_clients_memory_however_the
     end = simulate(setup.plan, setup.world, inline(setup.task))
     slot = {"scaffold": "control", "feddyn": "drift"}[name]
     for n, v in setup.plan.params.items():
-        own = [end.memory.of(c).get(slot, {}).get(n, np.zeros_like(v)) for c in range(8)]
+        own = [end.memory.slots_of(c).get(slot, {}).get(n, np.zeros_like(v)) for c in range(8)]
         np.testing.assert_allclose(end.state.server.extra[f"{slot}/{n}"], np.mean(own, 0), atol=1e-6)
 
 

@@ -12,10 +12,10 @@ from fedfleet.core.records import Stop
 from fedfleet.core.registry import names
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import stacked
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.learn.attacks import sign_flip
 from fedfleet.learn.differential_privacy import gaussian
-from fedfleet.learn.features import featured
+from fedfleet.learn.features import with_features
 from fedfleet.learn.robust_folds import norm_bound
 from fedfleet.learn.zoo import fedavg, fedrep, ft
 from fedfleet.simulation.simulator import simulate
@@ -28,12 +28,12 @@ CODED = {"up": ["int4"], "down": ["bf16"], "feedback": True}
 
 def test_without_any_of_it_the_algorithm_is_itself():
     plain = fedavg()
-    assert featured(plain) is plain
-    assert featured(plain, up=[], down=[], feedback=False) is plain
+    assert with_features(plain) is plain
+    assert with_features(plain, up=[], down=[], feedback=False) is plain
 
 
 @pytest.mark.parametrize("name", [n for n in names("algorithms") if n not in ("centralized", "fedkd")])
-@pytest.mark.parametrize("execute", [inline, stacked])
+@pytest.mark.parametrize("execute", [inline, stacked_executor])
 def test_codecs_go_around_every_algorithm(name, execute):
     # What was lost of a slice cannot be added to the next one, of another width.
     setup = assembled(name, **{**CODED, "feedback": name != "fjord"})
@@ -41,20 +41,20 @@ def test_codecs_go_around_every_algorithm(name, execute):
 
 
 def test_keeping_and_tuning_go_together_and_keep_the_name():
-    found = featured(fedavg(lr=0.3), keep="head.*", fine_tune=3)
-    assert found.name == "fedavg"
-    assert found.local(0, {}).keep("head.bias") and not found.local(0, {}).keep("body.bias")
-    assert (found.tune(0).batches.epochs, found.tune(0).rate, found.tune(0).keep) == (3, 0.3, None)
+    result = with_features(fedavg(lr=0.3), keep="head.*", fine_tune=3)
+    assert result.name == "fedavg"
+    assert result.local(0, {}).keep("head.bias") and not result.local(0, {}).keep("body.bias")
+    assert (result.tune(0).batches.epochs, result.tune(0).rate, result.tune(0).keep) == (3, 0.3, None)
 
 
 def test_what_is_kept_twice_is_kept_once_and_both_patterns_count():
-    found = featured(fedrep(), keep="norm.*").local(0, {})
-    assert [found.keep(n) for n in ("head.bias", "norm.bias", "body.bias")] == [True, True, False]
+    result = with_features(fedrep(), keep="norm.*").local(0, {})
+    assert [result.keep(n) for n in ("head.bias", "norm.bias", "body.bias")] == [True, True, False]
 
 
 def test_tuning_twice_is_refused():
     with pytest.raises(BadInput, match=r"'ft' tunes before it judges already; set algorithm.tune_epochs"):
-        featured(ft(), fine_tune=2)
+        with_features(ft(), fine_tune=2)
 
 
 @pytest.mark.parametrize("name", names("algorithms"))
@@ -63,14 +63,14 @@ def test_around_any_algorithm(name):
         tuned = around.get("fine_tune") and built("algorithms", name).tune is not None
         if tuned or name == "centralized" or (name == "ditto" and "keep" in around):
             with pytest.raises(BadInput, match=name):
-                featured(built("algorithms", name), **around)
+                with_features(built("algorithms", name), **around)
         else:
-            assert featured(built("algorithms", name), **around).name == name
+            assert with_features(built("algorithms", name), **around).name == name
 
 
 def test_attackers_come_before_what_protects():
     attack = sign_flip(facts=RunFacts(8, 3, 5))
-    both = featured(fedavg(), fold=norm_bound(0.5), attack=attack, private=gaussian(cohort=4, clip=1.0))
+    both = with_features(fedavg(), fold=norm_bound(0.5), attack=attack, private=gaussian(cohort=4, clip=1.0))
     assert (both.fold.clip, both.fold.denominator) == (0.5, 4.0)
     assert len(both.local(0, {}).after) == 1
 
@@ -78,9 +78,9 @@ def test_attackers_come_before_what_protects():
 def test_every_algorithm_of_a_spec_takes_them():
     for name in names("algorithms"):
         table = {"use": name, "attack": "sign_flip", "fold": "mean"}
-        found = resolve({"algorithm": table}).algorithm
-        assert found["attack"] == {"use": "sign_flip", "share": 0.2, "factor": 4.0}
-        assert found["private"] is None
+        result = resolve({"algorithm": table}).algorithm
+        assert result["attack"] == {"use": "sign_flip", "share": 0.2, "factor": 4.0}
+        assert result["private"] is None
 
 
 GAUSSIAN = {"use": "gaussian", "cohort": 3}

@@ -13,13 +13,13 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.events import TaskArrived, TasksSent
 from fedfleet.core.part_facts import RunFacts
 from fedfleet.core.parts import Loss
-from fedfleet.core.passes import Batch, Carried
+from fedfleet.core.passes import Batch, Carry
 from fedfleet.core.records import whole_work
 from fedfleet.core.task_cost import cost_of
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.learn.composition import with_pass
 from fedfleet.learn.fedavg import fedavg
-from fedfleet.learn.fedkd import low_rank, mutual
+from fedfleet.learn.fedkd import low_rank, mutual_loss
 from fedfleet.learn.losses import with_loss
 from fedfleet.learn.zoo import fedkd
 from tests.learn.digits import task, trained
@@ -48,7 +48,7 @@ def test_the_teacher_never_leaves():
     down = np.concatenate([e.bytes_down for e in only(TasksSent, events)])
     assert 0 < max(up) < student and (down == student + 4).all()  # and one number, the energy
     assert set(built.fold.like(end.state.server)) == set(task().init(3))
-    teachers = [end.memory.of(c)["second"]["1.weight"] for c in end.memory.own]
+    teachers = [end.memory.slots_of(c)["second"]["1.weight"] for c in end.memory.current]
     assert not np.array_equal(teachers[0], teachers[1])
     assert all(not np.array_equal(t, end.state.server.params["1.weight"]) for t in teachers)
 
@@ -78,16 +78,16 @@ def test_each_matrix_keeps_its_energy_at_the_least_rank(rows, width, energy, see
     stack = torch.from_numpy(np.random.default_rng(seed).normal(size=(3, rows, width, *kernel)))
     near, numbers = low_rank(stack, torch.full((3, 1), energy, dtype=torch.float64))
     for i in range(3):
-        matrix, found = stack[i].flatten(1).numpy(), near[i].flatten(1).numpy()
+        matrix, result = stack[i].flatten(1).numpy(), near[i].flatten(1).numpy()
         values = np.linalg.svd(matrix, compute_uv=False) ** 2
         rank = int((np.cumsum(values) < energy * values.sum() * (1 - 1e-9)).sum()) + 1
         whole = matrix.size
         assert numbers[i] == min(rank * sum(matrix.shape), whole)
         if numbers[i] == whole:
-            assert np.array_equal(found, matrix)
+            assert np.array_equal(result, matrix)
         else:
-            assert np.linalg.matrix_rank(found, tol=1e-8) == rank
-            assert np.square(matrix - found).sum() == pytest.approx(values[rank:].sum(), abs=1e-8)
+            assert np.linalg.matrix_rank(result, tol=1e-8) == rank
+            assert np.square(matrix - result).sum() == pytest.approx(values[rank:].sum(), abs=1e-8)
 
 
 def test_nothing_moved_is_sent_as_nothing():
@@ -98,11 +98,13 @@ def test_nothing_moved_is_sent_as_nothing():
 def test_the_loss_by_hand():
     logits = {"s": torch.tensor([[2.0, 0.0], [0.0, 1.0]]), "t": torch.tensor([[1.0, 1.0], [3.0, 0.0]])}
     batch = Batch(None, torch.tensor([0, 1]), lambda v: v.reshape(1, -1).mean(1), lambda f, o: f(o, None))
-    found = mutual(lambda params, x: logits[params["which"]], {"which": "s"}, {"which": "t"}, Carried({}, {}), batch)
+    result = mutual_loss(
+        lambda params, x: logits[params["which"]], {"which": "s"}, {"which": "t"}, Carry({}, {}), batch
+    )
     p = {k: np.exp(v.numpy()) / np.exp(v.numpy()).sum(1, keepdims=True) for k, v in logits.items()}
     known = sum(-np.log(q[[0, 1], [0, 1]]).mean() for q in p.values())
     kl = sum((p[a] * np.log(p[a] / p[b])).sum(1).mean() for a, b in (("s", "t"), ("t", "s")))
-    assert float(found[0]) == pytest.approx(known + kl / known, rel=1e-6)
+    assert float(result[0]) == pytest.approx(known + kl / known, rel=1e-6)
 
 
 def test_two_models_cost_twice_the_samples():
@@ -122,5 +124,5 @@ def test_a_client_that_diverged_spoils_nobody_elses_matrices():
     stack = torch.from_numpy(rng.normal(size=(3, 6, 4)).astype(np.float32))
     alone, _ = low_rank(stack, torch.tensor([0.9] * 3).unsqueeze(1))
     stack[1, 2, 3] = torch.nan
-    found, _ = low_rank(stack, torch.tensor([0.9] * 3).unsqueeze(1))
-    assert torch.equal(found[[0, 2]], alone[[0, 2]]) and torch.isnan(found[1]).any()
+    result, _ = low_rank(stack, torch.tensor([0.9] * 3).unsqueeze(1))
+    assert torch.equal(result[[0, 2]], alone[[0, 2]]) and torch.isnan(result[1]).any()

@@ -10,7 +10,7 @@ from fedfleet.core.aggregation import Aggregate
 from fedfleet.core.events import TaskArrived
 from fedfleet.core.part_facts import RunFacts
 from fedfleet.learn.fedavg import fedavg
-from fedfleet.learn.fetchsgd import largest, sketched, table_of
+from fedfleet.learn.fetchsgd import largest, table_of, with_sketch
 from fedfleet.learn.zoo import fetchsgd
 from tests.learn.digits import task, trained
 from tests.learn.facts import FACTS
@@ -100,7 +100,7 @@ def applied(built, updates):
 
 def test_what_is_not_sent_is_kept():
     """Taking the sketch of what was sent out of the error leaves the rest: nothing is lost, nothing comes twice."""
-    built = sketched(
+    built = with_sketch(
         fedavg(), rows=3, columns=20, k=5, server_momentum=0.5, server_lr=0.5, semantics="paper",
         facts=RunFacts(1, 0, 9),
     )  # fmt: skip
@@ -116,7 +116,7 @@ def test_what_is_not_sent_is_kept():
 
 
 def test_as_released_the_cells_that_were_hit_are_cleared():
-    built = sketched(fedavg(), rows=2, columns=20, k=3, facts=RunFacts(1, 0, 9))
+    built = with_sketch(fedavg(), rows=2, columns=20, k=3, facts=RunFacts(1, 0, 9))
     table, before, server = applied(built, vectors(4, 3, 40))
     hit = table.sketch((server.params["w"] - before.params["w"])[None])[0] != 0
     assert hit.any() and not hit.all()
@@ -128,9 +128,9 @@ def test_as_released_the_cells_that_were_hit_are_cleared():
 @given(st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=20), st.integers(1, 25))
 def test_the_largest_are_as_many_as_asked_and_none_left_out_is_larger(values, k):
     x = np.array(values, np.float32)
-    found = largest(x, k)
-    inside = found != 0
-    assert inside.sum() <= k and np.array_equal(found[inside], x[inside])
+    result = largest(x, k)
+    inside = result != 0
+    assert inside.sum() <= k and np.array_equal(result[inside], x[inside])
     assert inside.sum() == min(k, np.count_nonzero(x))
     if inside.any() and not inside.all():
         assert np.abs(x[~inside]).max() <= np.abs(x[inside]).min()

@@ -11,7 +11,7 @@ from fedfleet.core import aggregation
 from fedfleet.core.aggregation import Mean
 from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.learn.fedavg import fedavg
-from fedfleet.learn.gradient_surgery import dot, late_part, moved, surgery, without_conflict
+from fedfleet.learn.gradient_surgery import dot, next_velocity, stale_part, surgery, without_conflict
 from fedfleet.learn.staleness import staleness_weight
 from fedfleet.learn.zoo import fedavg_plus
 from tests.learn.digits import models, trained
@@ -52,7 +52,7 @@ def test_a_change_straight_back_is_cut_off_whole(way, by):
 @law
 @given(lates, trees, st.sampled_from(["sum", "seq"]))
 def test_the_late_part_never_conflicts_with_the_velocity(sums, velocity, form):
-    assert cosine(late_part(sums, velocity, form, ROOT), velocity) >= -1e-6
+    assert cosine(stale_part(sums, velocity, form, ROOT), velocity) >= -1e-6
 
 
 @law
@@ -63,7 +63,7 @@ def test_seq_never_lets_the_older_conflict_with_the_next_younger(sums):
     youngest = min(sums)
     older = {tau: m for tau, m in sums.items() if tau != youngest}
     still = {n: np.zeros_like(v) for n, v in sums[youngest].tree.items()}
-    whole, share = late_part(sums, still, "seq", ROOT), sums[youngest].weight / sum(m.weight for m in sums.values())
+    whole, share = stale_part(sums, still, "seq", ROOT), sums[youngest].weight / sum(m.weight for m in sums.values())
     left = {n: whole[n] - share * v.astype(np.float64) for n, v in sums[youngest].tree.items()}
     assert dot(left, sums[youngest].tree) >= -1e-6 * (
         1 + math.sqrt(dot(left, left) * dot(sums[youngest].tree, sums[youngest].tree))
@@ -89,17 +89,17 @@ LATE = {1: Mean(flat(0.0, 4.0), 1.0, 1), 3: Mean(flat(-4.0, -4.0), 1.0, 1)}
     ],
 )
 def test_the_forms_by_hand(form, expected):
-    found = late_part(LATE, flat(1.0, 0.0), form, ROOT)["w"]
-    assert found.tolist() == pytest.approx(expected, abs=1e-12)
+    result = stale_part(LATE, flat(1.0, 0.0), form, ROOT)["w"]
+    assert result.tolist() == pytest.approx(expected, abs=1e-12)
 
 
 def test_nothing_late_adds_nothing():
-    assert late_part({}, flat(1.0, 0.0), "seq", ROOT) == {}
+    assert stale_part({}, flat(1.0, 0.0), "seq", ROOT) == {}
 
 
 def test_the_velocity_goes_on_without_fresh_reports():
-    assert moved(flat(2.0, 4.0), None, 0.5)["w"].tolist() == [1.0, 2.0]
-    assert moved(flat(2.0, 4.0), Mean(flat(1.0, 1.0), 3.0, 2), 0.5)["w"].tolist() == [2.0, 3.0]
+    assert next_velocity(flat(2.0, 4.0), None, 0.5)["w"].tolist() == [1.0, 2.0]
+    assert next_velocity(flat(2.0, 4.0), Mean(flat(1.0, 1.0), 3.0, 2), 0.5)["w"].tolist() == [2.0, 3.0]
 
 
 def test_a_commit_adds_velocity_and_late_part_and_remembers_the_velocity():
@@ -109,7 +109,10 @@ def test_a_commit_adds_velocity_and_late_part_and_remembers_the_velocity():
         acc = aggregation.zero(algorithm.fold, server)
         reports = [(flat(value, 0.0), 0, 1.0), (flat(-4.0, 2.0), 3, 2.0)]
         for i, (update, tau, weight) in enumerate(reports):
-            assert aggregation.take(algorithm.fold, acc, Report(i, i, update, weight, {}), Context(tau, 1.0, i)) is None
+            assert (
+                aggregation.check_and_add(algorithm.fold, acc, Report(i, i, update, weight, {}), Context(tau, 1.0, i))
+                is None
+            )
         aggregate = aggregation.finish(algorithm.fold, acc)
         assert sorted(aggregate.sums) == ["0", "3"]
         server = algorithm.apply(server, aggregate)
@@ -121,7 +124,7 @@ def test_a_commit_adds_velocity_and_late_part_and_remembers_the_velocity():
 def test_an_update_that_was_sorted_before_is_refused():
     twice = surgery(surgery(fedavg()))
     acc = aggregation.zero(twice.fold, ServerState(flat(0.0)))
-    why = aggregation.take(twice.fold, acc, Report(0, 0, flat(1.0), 1.0, {}), Context(2, 1.0, 0))
+    why = aggregation.check_and_add(twice.fold, acc, Report(0, 0, flat(1.0), 1.0, {}), Context(2, 1.0, 0))
     assert why == "it belongs to the sum '2' already, and surgery needs one sum for each staleness"
 
 

@@ -10,7 +10,7 @@ from fedfleet.core.parts import Offer
 from fedfleet.core.records import Cost, whole_work
 from fedfleet.core.task_cost import cost_of
 from fedfleet.learn.baselines import own_leaves
-from fedfleet.learn.local_parameters import Leaves, either, personalised
+from fedfleet.learn.local_parameters import Leaves, leaf_union, with_local_leaves
 from fedfleet.learn.zoo import centralized, ditto, fedavg, local_only
 from fedfleet.testing.toys import consensus
 
@@ -25,42 +25,42 @@ def test_leaves_are_values():
 
 def test_two_homes_are_one_object_for_equal_ones():
     a, b = Leaves(("a",)), Leaves(("b",))
-    assert either(None, a) is a and either(a, Leaves(("a",))) == a
-    both = either(a, b)
-    assert both is either(Leaves(("a",)), Leaves(("b",)))
+    assert leaf_union(None, a) is a and leaf_union(a, Leaves(("a",))) == a
+    both = leaf_union(a, b)
+    assert both is leaf_union(Leaves(("a",)), Leaves(("b",)))
     assert [both(n) for n in "abc"] == [True, True, False]
 
 
 def test_what_stays_home_costs_no_bytes_either_way():
-    found = personalised(fedavg(), keep="head.*")
-    server = found.init(MODEL)
-    cost = cost_of(found, server, whole_work(np.arange(2)), np.array([7, 20]))
+    result = with_local_leaves(fedavg(), keep="head.*")
+    server = result.init(MODEL)
+    cost = cost_of(result, server, whole_work(np.arange(2)), np.array([7, 20]))
     assert cost.bytes_down.tolist() == cost.bytes_up.tolist() == [40, 40]
-    assert found.personal is own_leaves
+    assert result.personal is own_leaves
 
 
 def test_an_algorithms_own_price_falls_by_what_stays_home():
     def dear(server, asked, samples):
         return Cost(samples * 1.0, np.full(len(samples), 52.0), np.full(len(samples), 5.0))
 
-    found = personalised(replace(fedavg(), cost=dear), keep="head.*")
-    cost = cost_of(found, found.init(MODEL), whole_work(np.arange(1)), np.array([4]))
+    result = with_local_leaves(replace(fedavg(), cost=dear), keep="head.*")
+    cost = cost_of(result, result.init(MODEL), whole_work(np.arange(1)), np.array([4]))
     assert (cost.bytes_down.tolist(), cost.bytes_up.tolist(), cost.samples.tolist()) == ([40], [0], [4])
 
 
 def test_keeping_leaves_of_a_model_of_ones_own_is_refused():
     with pytest.raises(BadInput, match="'ditto' have a whole model of their own"):
-        personalised(ditto(), keep="head.*")
+        with_local_leaves(ditto(), keep="head.*")
 
 
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: personalised(fedavg(), keep="tail.*").init(MODEL), r"'tail.\*' matches no leaf .* body.weight, head.weight"),
-        (lambda: personalised(fedavg(), keep="*").init(MODEL), "nothing is learnt together"),
-        (lambda: personalised(local_only(), keep="head.*").init(MODEL), "nothing is learnt together"),
-        (lambda: personalised(centralized(), keep="head.*"), "'centralized' trains in one place"),
-        (lambda: personalised(consensus(), keep="head.*"), "opaque local pass, so algorithm.keep cannot keep"),
+        (lambda: with_local_leaves(fedavg(), keep="tail.*").init(MODEL), r"'tail.\*' matches no leaf .* body.weight, head.weight"),
+        (lambda: with_local_leaves(fedavg(), keep="*").init(MODEL), "nothing is learnt together"),
+        (lambda: with_local_leaves(local_only(), keep="head.*").init(MODEL), "nothing is learnt together"),
+        (lambda: with_local_leaves(centralized(), keep="head.*"), "'centralized' trains in one place"),
+        (lambda: with_local_leaves(consensus(), keep="head.*"), "opaque local pass, so algorithm.keep cannot keep"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_before_the_run(make, says):
@@ -70,10 +70,10 @@ def test_what_makes_no_sense_is_refused_before_the_run(make, says):
 
 def test_many_leaves_are_not_all_named():
     with pytest.raises(BadInput, match=r"l11 and others$"):
-        personalised(fedavg(), keep="x").init({f"l{i}": np.zeros(1) for i in range(40)})
+        with_local_leaves(fedavg(), keep="x").init({f"l{i}": np.zeros(1) for i in range(40)})
 
 
 def test_everyone_has_the_very_same_pass():
-    found = personalised(fedavg(), keep="head.*")
-    assert found.local(0, {}) is found.local(1, {})
-    assert found.offer(found.init(MODEL), 0, {}) == Offer(MODEL)
+    result = with_local_leaves(fedavg(), keep="head.*")
+    assert result.local(0, {}) is result.local(1, {})
+    assert result.offer(result.init(MODEL), 0, {}) == Offer(MODEL)

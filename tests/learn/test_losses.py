@@ -9,7 +9,7 @@ import torch
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import Job, Loss, Offer, Trial
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import stacked
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.learn.losses import with_loss
 from fedfleet.learn.zoo import fedavg, fedprox
 from fedfleet.tasks.digits import digits_mlp
@@ -57,7 +57,7 @@ def test_cross_entropy_by_hand_is_cross_entropy(name):
 @pytest.mark.parametrize("method", [fedavg, fedprox])
 def test_executors_agree(form, name, method):
     task, work = replace(TASK, loss=LOSSES[name]), jobs(with_loss(method(batch=8), LOSSES[name]))
-    for a, b in zip(inline(task).train(work), stacked(task, form=form).train(work), strict=True):
+    for a, b in zip(inline(task).train(work), stacked_executor(task, form=form).train(work), strict=True):
         for leaf in a.update:
             assert np.abs(a.update[leaf] - b.update[leaf]).max() <= 1e-4 * np.abs(a.update[leaf]).max() + 1e-7
 
@@ -68,13 +68,13 @@ def test_models_are_judged_by_the_same_loss(name):
     task = replace(TASK, loss=loss)
     shards = [np.arange(30), np.arange(30, 33), np.arange(100, 150)]
     trials = [Trial(params, shard) for shard in shards] + [Trial(TASK.init(1), shards[1])]
-    one, other = list(inline(task).evaluate(trials)), list(stacked(task).evaluate(trials))
+    one, other = list(inline(task).evaluate(trials)), list(stacked_executor(task).evaluate(trials))
     assert [s.correct for s in one] == [s.correct for s in other]
     assert [s.loss for s in one] == pytest.approx([s.loss for s in other], rel=1e-5)
     module = TASK.build()
     module.load_state_dict({n: torch.from_numpy(v) for n, v in params.items()})
     with torch.no_grad():
-        wanted = loss.of(
+        wanted = loss.compute(
             module(torch.from_numpy(TASK.dataset.x[shards[0]])), torch.from_numpy(TASK.dataset.y[shards[0]])
         )
     assert one[0].loss == pytest.approx(float(wanted.mean()), rel=1e-5)
@@ -91,7 +91,7 @@ def test_an_opaque_algorithm_refuses():
         with_loss(replace(fedavg(), local=lambda client, settings: lambda job, data: None), LOSSES["each"])
 
 
-@pytest.mark.parametrize("kind", [inline, stacked])
+@pytest.mark.parametrize("kind", [inline, stacked_executor])
 def test_a_loss_that_breaks_is_named(kind):
     loss = Loss(lambda o, t: {}["margin"])
     with pytest.raises(RunFailed, match="your loss function failed: KeyError: 'margin'"):

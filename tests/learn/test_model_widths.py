@@ -38,11 +38,11 @@ def need_mb(width, scale=1.0):
 
 def test_widths_are_dealt_evenly_and_never_change():
     algorithm = heterofl(widths=WIDTHS, fleet=facts())
-    found = widths(algorithm)
-    assert sorted(found) == sorted(WIDTHS * 3)
+    result = widths(algorithm)
+    assert sorted(result) == sorted(WIDTHS * 3)
     later = ServerState({n: v + 1 for n, v in task().init(0).items()})
-    assert widths(algorithm, server=later) == found
-    assert widths(heterofl(widths=WIDTHS, fleet=facts())) == found
+    assert widths(algorithm, server=later) == result
+    assert widths(heterofl(widths=WIDTHS, fleet=facts())) == result
 
 
 def test_a_device_gets_the_widest_slice_that_it_can_hold():
@@ -62,8 +62,8 @@ def test_a_declared_size_of_the_model_counts():
 @given(st.lists(st.floats(0.0, 1.0) | st.just(np.nan), min_size=9, max_size=9), st.sampled_from(["evenly", "memory"]))
 @settings(max_examples=25, deadline=None)
 def test_nobody_gets_more_than_its_memory_holds(memory, assign):
-    found = widths(heterofl(widths=WIDTHS, assign=assign, fleet=facts(memory)))
-    for width, own in zip(found, memory, strict=True):
+    result = widths(heterofl(widths=WIDTHS, assign=assign, fleet=facts(memory)))
+    for width, own in zip(result, memory, strict=True):
         assert np.isnan(own) or need_mb(width) <= own or width == 0.25
 
 
@@ -110,8 +110,8 @@ def test_kinds_of_device_may_have_widths_of_their_own():
     spec |= {"algorithm": {"use": "heterofl", "widths": [1.0]}}
     spec |= {"override": [{"kinds": ["slow"], "algorithm": {"widths": [0.25]}}]}
     setup = assemble(resolve(spec))
-    found = widths(setup.plan.algorithm)
-    assert found == [0.25 if kind == "slow" else 1.0 for kind in setup.world.devices.kinds]
+    result = widths(setup.plan.algorithm)
+    assert result == [0.25 if kind == "slow" else 1.0 for kind in setup.world.devices.kinds]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.passes import Carried, Drift
+from fedfleet.core.passes import Carry, ConstantTerm
 from fedfleet.learn.composition import with_pass
 from fedfleet.learn.fedavg import fedavg
 from fedfleet.learn.objective_terms import proximal, with_term
@@ -49,11 +49,11 @@ def test_a_term_needs_a_pass_that_can_be_read():
 
 
 def test_a_term_comes_after_those_before_and_into_every_stage():
-    first, second = Drift(lambda start, carried: {}), Drift(lambda start, carried: {})
+    first, second = ConstantTerm(lambda start, carried: {}), ConstantTerm(lambda start, carried: {})
     inner = fedavg().local(0, {})
     staged = replace(fedavg(), local=lambda client, settings: replace(inner, terms=(first,), then=inner))
-    found = with_term(staged, second).local(0, {})
-    assert [stage.terms for stage in found.stages()] == [(first, second), (second,)]
+    result = with_term(staged, second).local(0, {})
+    assert [stage.terms for stage in result.stages()] == [(first, second), (second,)]
 
 
 def test_equal_settings_give_equal_passes_so_that_clients_train_together():
@@ -71,5 +71,5 @@ def test_a_pass_is_changed_for_each_client_as_the_algorithm_gives_it():
 
 
 def test_a_drift_speaks_only_of_what_is_trained():
-    term = Drift(lambda start, carried: carried.given)
-    assert term({"a": 1.0}, {}, Carried({}, {"a": 2.0, "frozen": 3.0})) == {"a": 2.0}
+    term = ConstantTerm(lambda start, carried: carried.given)
+    assert term({"a": 1.0}, {}, Carry({}, {"a": 2.0, "frozen": 3.0})) == {"a": 2.0}

@@ -26,17 +26,17 @@ PAIRS = {
         {"lr": 0.01, "weight_decay": 0.1},
     ),
     "named sgd": (
-        optimisers.named("sgd", momentum=0.9, weight_decay=0.01),
+        optimisers.build_optimiser("sgd", momentum=0.9, weight_decay=0.01),
         torch.optim.SGD,
         {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01},
     ),
     "named adam": (
-        optimisers.named("adam", momentum=0.0, weight_decay=0.01),
+        optimisers.build_optimiser("adam", momentum=0.0, weight_decay=0.01),
         torch.optim.Adam,
         {"lr": 0.01, "weight_decay": 0.01},
     ),
     "named adamw": (
-        optimisers.named("adamw", momentum=0.0, weight_decay=0.01),
+        optimisers.build_optimiser("adamw", momentum=0.0, weight_decay=0.01),
         torch.optim.AdamW,
         {"lr": 0.01, "weight_decay": 0.01},
     ),
@@ -59,10 +59,10 @@ def test_twenty_steps_equal_those_of_torch(name):
     reference = theirs(list(twins.values()), **options)
     state = ours.init(params)
     for step in range(20):
-        found = gradients(params, step)
+        result = gradients(params, step)
         for n, twin in twins.items():
-            twin.grad = found[n].clone()
-        params, state = ours.update(params, found, state, dict.fromkeys(params, options["lr"]))
+            twin.grad = result[n].clone()
+        params, state = ours.update(params, result, state, dict.fromkeys(params, options["lr"]))
         reference.step()
     for n, twin in twins.items():
         assert torch.allclose(params[n], twin.detach(), rtol=1e-6, atol=1e-6)
@@ -87,17 +87,17 @@ def test_a_stack_of_clients_is_treated_like_each_client(name):
     states, stacked = [ours.init(r) for r in rows], ours.init(stack)
     rates = [0.125, 0.5]
     for step in range(3):
-        found = {"w": torch.cos(stack["w"] + step)}
+        result = {"w": torch.cos(stack["w"] + step)}
         both = [
-            ours.update(r, {"w": found["w"][i]}, s, {"w": rates[i]})
+            ours.update(r, {"w": result["w"][i]}, s, {"w": rates[i]})
             for i, (r, s) in enumerate(zip(rows, states, strict=True))
         ]
         rows, states = [r for r, _ in both], [s for _, s in both]
-        stack, stacked = ours.update(stack, found, stacked, {"w": torch.tensor(rates).reshape(2, 1)})
+        stack, stacked = ours.update(stack, result, stacked, {"w": torch.tensor(rates).reshape(2, 1)})
     assert torch.equal(stack["w"], torch.stack([r["w"] for r in rows]))
 
 
 def test_equal_settings_are_the_same_optimiser():
     assert optimisers.sgd(momentum=0.9) is optimisers.sgd(momentum=0.9)
     assert optimisers.sgd(momentum=0.9) != optimisers.sgd(momentum=0.8)
-    assert optimisers.named("adam", momentum=0.0, weight_decay=0.0) is optimisers.adam(weight_decay=0.0)
+    assert optimisers.build_optimiser("adam", momentum=0.0, weight_decay=0.0) is optimisers.adam(weight_decay=0.0)

@@ -16,24 +16,24 @@ from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import World
 from fedfleet.core.trees import content_hash, tree_nbytes
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import stacked
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.learn.composition import with_pass
-from fedfleet.learn.features import featured
+from fedfleet.learn.features import with_features
 from fedfleet.learn.losses import with_loss
-from fedfleet.learn.personalisation import fine_tuned, with_own_model
+from fedfleet.learn.personalisation import with_fine_tuning, with_own_model
 from fedfleet.learn.zoo import centralized, ditto, fedavg, fedbabu, fedbn, fedper, fedrep, ft
 from fedfleet.pace.rounds import readiness
 from fedfleet.simulation.simulator import simulate
 from fedfleet.tasks.digits import digits_cnn, digits_mlp
 from fedfleet.testing.toys import consensus
 from fedfleet.world.devices import homogeneous
-from fedfleet.world.partitions import dirichlet, hold
+from fedfleet.world.partitions import dirichlet, make_shards
 from fedfleet.world.states import always_on
 from tests.worlds import only
 
 CLIENTS = 8
 HEAD, BODY = ("3.weight", "3.bias"), ("1.weight", "1.bias")
-EXECUTORS = {"inline": inline, "merged": stacked, "loop": lambda task: stacked(task, form="loop")}
+EXECUTORS = {"inline": inline, "merged": stacked_executor, "loop": lambda task: stacked_executor(task, form="loop")}
 EVERYWHERE = pytest.mark.parametrize("execute", EXECUTORS)
 
 
@@ -50,7 +50,7 @@ def executor(execute, name="mlp"):
 @cache
 def world():
     keys = client_keys(CLIENTS)
-    return World(keys, homogeneous()(keys, 0), always_on()(keys, 0), hold(dirichlet(0.1), task(), keys, 0))
+    return World(keys, homogeneous()(keys, 0), always_on()(keys, 0), make_shards(dirichlet(0.1), task(), keys, 0))
 
 
 def run(algorithm, execute="inline", *, rounds=3, cohort=4, name="mlp"):
@@ -89,20 +89,20 @@ def test_fine_tuning_leaves_the_server_unchanged_and_serves_the_clients(execute)
     assert models(plain[0]) == models(tuned[0])
     assert content_hash(plain[1].state.server.params) == content_hash(tuned[1].state.server.params)
     assert judged(tuned[0]) > judged(plain[0]) + 0.1
-    assert not tuned[1].memory.own, "what is tuned is forgotten"
+    assert not tuned[1].memory.current, "what is tuned is forgotten"
 
 
 def test_the_keyword_is_the_method():
-    assert judged(run(featured(fedavg(), fine_tune=5))[0]) == judged(run(ft())[0])
+    assert judged(run(with_features(fedavg(), fine_tune=5))[0]) == judged(run(ft())[0])
 
 
 def test_a_rate_for_tuning_alone():
-    assert fine_tuned(fedavg(lr=0.1), tune_lr=0.7).tune(0).rate == 0.7
+    assert with_fine_tuning(fedavg(lr=0.1), tune_lr=0.7).tune(0).rate == 0.7
 
 
 def test_tuning_has_no_terms_memory_or_hooks_of_the_federation():
-    found = fine_tuned(with_own_model(fedavg(weight_decay=0.1, batch=4, steps=3))).tune(0)
-    assert found == replace(fedavg(weight_decay=0.1, batch=4, epochs=5).local(0, {}))
+    result = with_fine_tuning(with_own_model(fedavg(weight_decay=0.1, batch=4, steps=3))).tune(0)
+    assert result == replace(fedavg(weight_decay=0.1, batch=4, epochs=5).local(0, {}))
 
 
 def test_a_loss_of_ones_own_reaches_tuning_and_second_models():
@@ -113,9 +113,9 @@ def test_a_loss_of_ones_own_reaches_tuning_and_second_models():
 
 def test_who_cannot_tune_is_told():
     with pytest.raises(BadInput, match="trains in one place"):
-        fine_tuned(centralized())
+        with_fine_tuning(centralized())
     with pytest.raises(BadInput, match="opaque local pass"):
-        fine_tuned(consensus())
+        with_fine_tuning(consensus())
 
 
 # ---- heads ---------------------------------------------------------------------------------------------------------
@@ -140,18 +140,18 @@ def test_heads_are_never_on_the_wire_and_stay_as_they_were_at_the_server(name, e
 @pytest.mark.parametrize("name", ["fedper", "fedrep"])
 def test_own_heads_are_remembered_and_differ(name):
     _, end = run(OWN_HEAD[name])
-    taken = sorted(end.memory.own)
-    assert taken and all(set(end.memory.of(c)["kept"]) == set(HEAD) for c in taken)
-    first, second = (end.memory.of(c)["kept"]["3.weight"] for c in taken[:2])
+    taken = sorted(end.memory.current)
+    assert taken and all(set(end.memory.slots_of(c)["kept"]) == set(HEAD) for c in taken)
+    first, second = (end.memory.slots_of(c)["kept"]["3.weight"] for c in taken[:2])
     assert not np.array_equal(first, second)
 
 
 def test_babus_head_is_nobodys_to_remember():
     _, end = run(OWN_HEAD["fedbabu"])
-    assert not end.memory.own
-    both = featured(OWN_HEAD["fedbabu"], keep="1.bias")
+    assert not end.memory.current
+    both = with_features(OWN_HEAD["fedbabu"], keep="1.bias")
     _, end = run(both)
-    assert all(set(end.memory.of(c)["kept"]) == {"1.bias"} for c in end.memory.own) and end.memory.own
+    assert all(set(end.memory.slots_of(c)["kept"]) == {"1.bias"} for c in end.memory.current) and end.memory.current
 
 
 @EVERYWHERE
@@ -162,8 +162,8 @@ def test_babu_and_fedrep_without_head_epochs_are_fedavg_on_the_body(execute):
 
 
 def test_fedrep_trains_the_head_first_and_then_the_body():
-    found = fedrep(head="3.*", head_epochs=4, epochs=1, batch=5).local(0, {})
-    first, then = found.stages()
+    result = fedrep(head="3.*", head_epochs=4, epochs=1, batch=5).local(0, {})
+    first, then = result.stages()
     assert (first.batches.epochs, then.batches.epochs, first.batches.size) == (4, 1, 5)
     assert [first.train(n) for n in (*HEAD, *BODY)] == [True, True, False, False]
     assert [then.train(n) for n in (*HEAD, *BODY)] == [False, False, True, True]
@@ -171,9 +171,9 @@ def test_fedrep_trains_the_head_first_and_then_the_body():
 
 def test_who_never_took_part_is_judged_with_the_first_head():
     _, end = run(OWN_HEAD["fedper"], rounds=1, cohort=2)
-    new = next(c for c in range(CLIENTS) if c not in end.memory.own)
-    found = OWN_HEAD["fedper"].personal(end.state.server.params, end.memory.of(new))
-    assert all(np.array_equal(found[n], task().init(3)[n]) for n in HEAD)
+    new = next(c for c in range(CLIENTS) if c not in end.memory.current)
+    result = OWN_HEAD["fedper"].personal(end.state.server.params, end.memory.slots_of(new))
+    assert all(np.array_equal(result[n], task().init(3)[n]) for n in HEAD)
 
 
 @EVERYWHERE
@@ -206,9 +206,9 @@ def test_norms_stay_home_with_their_statistics(execute):
     travels = tree_nbytes({n: v for n, v in start.items() if n not in norms})
     assert all((e.bytes_down == travels).all() for e in only(TasksSent, events))
     assert all(np.array_equal(end.state.server.params[n], start[n]) for n in norms)
-    assert all(set(end.memory.of(c)["kept"]) == norms for c in end.memory.own)
+    assert all(set(end.memory.slots_of(c)["kept"]) == norms for c in end.memory.current)
     assert not np.array_equal(
-        end.memory.of(min(end.memory.own))["kept"]["norm1.running_mean"], start["norm1.running_mean"]
+        end.memory.slots_of(min(end.memory.current))["kept"]["norm1.running_mean"], start["norm1.running_mean"]
     )
 
 
@@ -236,10 +236,10 @@ def test_dittos_shared_model_is_fedavgs(execute, settings):
 def test_dittos_own_models_are_the_same_on_both_executors(execute):
     _, there = run(ditto(lam=0.5), execute)
     _, here = run(ditto(lam=0.5))
-    assert sorted(here.memory.own) == sorted(there.memory.own)
-    for client in here.memory.own:
-        for leaf, value in here.memory.of(client)["second"].items():
-            np.testing.assert_allclose(there.memory.of(client)["second"][leaf], value, atol=2e-4)
+    assert sorted(here.memory.current) == sorted(there.memory.current)
+    for client in here.memory.current:
+        for leaf, value in here.memory.slots_of(client)["second"].items():
+            np.testing.assert_allclose(there.memory.slots_of(client)["second"][leaf], value, atol=2e-4)
 
 
 def test_dittos_own_model_follows_its_rule():

@@ -15,7 +15,7 @@ from fedfleet.core.aggregation import Entry
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.learn.folds import mean
-from fedfleet.learn.robust_folds import combined, folded_by, krum, median, multi_krum, norm_bound, trimmed_mean
+from fedfleet.learn.robust_folds import combine_updates, krum, median, multi_krum, norm_bound, trimmed_mean, with_fold
 from fedfleet.learn.zoo import fedavg, fedprox
 from tests.learn.digits import models, trained
 
@@ -26,7 +26,7 @@ law = settings(deadline=None, derandomize=True, max_examples=60)
 @law
 @given(rows)
 def test_the_median_is_that_of_numpy(updates):
-    assert combined(median(), updates) == pytest.approx(np.median(updates, axis=0).tolist(), abs=1e-6)
+    assert combine_updates(median(), updates) == pytest.approx(np.median(updates, axis=0).tolist(), abs=1e-6)
 
 
 @law
@@ -35,24 +35,24 @@ def test_the_trimmed_mean_is_that_of_what_lies_between(updates, share):
     n = len(updates)
     cut = min(int(np.ceil(share * n - 1e-9)), (n - 1) // 2)
     wanted = np.sort(np.array(updates), axis=0)[cut : n - cut].mean(0)
-    assert combined(trimmed_mean(share), updates) == pytest.approx(wanted.tolist(), abs=1e-5)
+    assert combine_updates(trimmed_mean(share), updates) == pytest.approx(wanted.tolist(), abs=1e-5)
 
 
 @law
 @given(rows)
 def test_trimming_nothing_is_the_mean_and_trimming_all_but_one_the_median(updates):
-    assert combined(trimmed_mean(0.0), updates) == pytest.approx(combined(mean(), updates), abs=1e-5)
+    assert combine_updates(trimmed_mean(0.0), updates) == pytest.approx(combine_updates(mean(), updates), abs=1e-5)
     odd = updates if len(updates) % 2 else updates[1:]
-    assert combined(trimmed_mean(0.499), odd) == combined(median(), odd)
+    assert combine_updates(trimmed_mean(0.499), odd) == combine_updates(median(), odd)
 
 
 def literal_krum(updates, f):
     """Blanchard et al., as it is written there."""
-    found = []
+    result = []
     for i, u in enumerate(updates):
         others = sorted(float(((u - v) ** 2).sum()) for j, v in enumerate(updates) if j != i)
-        found.append(sum(others[: len(updates) - f - 2]))
-    return found
+        result.append(sum(others[: len(updates) - f - 2]))
+    return result
 
 
 @law
@@ -60,10 +60,10 @@ def literal_krum(updates, f):
 def test_krum_takes_the_report_of_the_smallest_score(seed, f, n):
     updates = np.random.default_rng(seed).normal(size=(n, 5)).astype(np.float32)
     scores = literal_krum(updates.astype(np.float64), f)
-    assert combined(krum(f), updates.tolist()) == pytest.approx(updates[np.argmin(scores)].tolist(), abs=1e-5)
+    assert combine_updates(krum(f), updates.tolist()) == pytest.approx(updates[np.argmin(scores)].tolist(), abs=1e-5)
     best = np.argsort(scores)[: n - f]
-    assert combined(multi_krum(f), updates.tolist()) == pytest.approx(updates[best].mean(0).tolist(), abs=1e-5)
-    assert combined(multi_krum(f, 1), updates.tolist()) == combined(krum(f), updates.tolist())
+    assert combine_updates(multi_krum(f), updates.tolist()) == pytest.approx(updates[best].mean(0).tolist(), abs=1e-5)
+    assert combine_updates(multi_krum(f, 1), updates.tolist()) == combine_updates(krum(f), updates.tolist())
 
 
 def test_of_equals_the_earlier_task_wins_whatever_the_order_of_arrival():
@@ -83,9 +83,9 @@ def test_a_minority_cannot_lead_them_out_of_the_honest_range(updates, far):
     low, high = honest.min(0) - 1e-3, honest.max(0) + 1e-3
     n = len(updates) + 2
     for fold in (median(), trimmed_mean(2 / n), krum(2) if n >= 7 else krum(1), multi_krum(2)):
-        got = np.array(combined(fold, [*updates, *bad]))
+        got = np.array(combine_updates(fold, [*updates, *bad]))
         assert (got >= low).all() and (got <= high).all()
-    assert np.linalg.norm(combined(norm_bound(0.5), [*updates, *bad])) <= 0.5 + 1e-6
+    assert np.linalg.norm(combine_updates(norm_bound(0.5), [*updates, *bad])) <= 0.5 + 1e-6
 
 
 def test_weights_are_claims_that_robust_folds_do_not_believe():
@@ -110,19 +110,19 @@ def test_krum_of_twenty_models_of_a_million_parameters_takes_well_under_a_second
 
 
 def test_the_mean_as_a_fold_is_the_algorithm_itself_bit_for_bit():
-    plain, chosen = trained(fedprox(mu=0.1)), trained(folded_by(fedprox(mu=0.1), mean()))
+    plain, chosen = trained(fedprox(mu=0.1)), trained(with_fold(fedprox(mu=0.1), mean()))
     assert models(plain[0]) == models(chosen[0])
 
 
 def test_a_norm_that_nobody_reaches_changes_no_bit():
-    assert models(trained(fedavg())[0]) == models(trained(folded_by(fedavg(), norm_bound(1e6)))[0])
+    assert models(trained(fedavg())[0]) == models(trained(with_fold(fedavg(), norm_bound(1e6)))[0])
 
 
 def test_what_a_report_holds_and_how_it_is_bounded_stays_the_algorithm_s_affair():
     inner = fedavg(bound=4.0)
-    chosen = folded_by(inner, median()).fold
+    chosen = with_fold(inner, median()).fold
     assert (chosen.like, chosen.bound, chosen.streams) == (inner.fold.like, 4.0, False)
-    assert folded_by(inner, mean(bound=8.0)).fold.bound == 8.0
+    assert with_fold(inner, mean(bound=8.0)).fold.bound == 8.0
 
 
 SPECIAL = {
@@ -137,9 +137,9 @@ SPECIAL = {
 def test_a_fold_of_its_own_kind_is_not_replaced(why):
     own = replace(fedavg(), name="special", fold=replace(fedavg().fold, **SPECIAL[why]))
     with pytest.raises(BadInput, match=rf"^algorithm.fold: 'special' .*{why}.*; leave `fold` out$"):
-        folded_by(own, median())
+        with_fold(own, median())
     if "combine" not in SPECIAL[why]:
-        assert folded_by(own, norm_bound(2.0)).fold.clip == 2.0
+        assert with_fold(own, norm_bound(2.0)).fold.clip == 2.0
 
 
 def spec(fold, **more):

@@ -37,29 +37,29 @@ def test_fedavgm_without_momentum_at_rate_one_is_fedavg_bit_for_bit(options, exe
 
 @given(st.lists(changes, min_size=1, max_size=4), st.floats(0, 1), st.floats(0.01, 2))
 def test_fedavgm_sums_means_that_fade(updates, beta, rate):
-    found = stepped(with_momentum(fedavg(), server_momentum=beta, server_lr=rate), *updates)
+    result = stepped(with_momentum(fedavg(), server_momentum=beta, server_lr=rate), *updates)
     velocity, where = np.zeros(5), np.zeros(5)
     for update in updates:
         velocity = beta * velocity + update
         where += rate * velocity
-    assert np.allclose(found.params["w"], where, atol=1e-4)
-    assert found.params["w"].dtype == found.extra["velocity/w"].dtype == np.float32
+    assert np.allclose(result.params["w"], where, atol=1e-4)
+    assert result.params["w"].dtype == result.extra["velocity/w"].dtype == np.float32
 
 
 @pytest.mark.parametrize("name", ADAPTIVE)
 @given(updates=st.lists(changes, min_size=1, max_size=6), beta1=st.floats(0, 1))
 def test_second_moments_are_never_negative(name, updates, beta1):
-    found = stepped(ADAPTIVE[name](fedavg(), beta1=beta1), *updates)
-    assert (found.extra["second/w"] >= 0).all()
-    assert np.isfinite(found.params["w"]).all()
+    result = stepped(ADAPTIVE[name](fedavg(), beta1=beta1), *updates)
+    assert (result.extra["second/w"] >= 0).all()
+    assert np.isfinite(result.params["w"]).all()
 
 
 @given(changes)
 def test_yogi_is_adam_where_the_second_moment_is_the_square(update):
     server = ServerState({"w": np.zeros(5, np.float32)}, {"second/w": update * update})
-    found = [rule(fedavg()).apply(server, Aggregate({"w": update}, 1.0, 1)) for rule in (with_adam, with_yogi)]
-    assert np.allclose(found[0].extra["second/w"], found[1].extra["second/w"], rtol=1e-6)
-    assert np.allclose(found[0].params["w"], found[1].params["w"], rtol=1e-5)
+    result = [rule(fedavg()).apply(server, Aggregate({"w": update}, 1.0, 1)) for rule in (with_adam, with_yogi)]
+    assert np.allclose(result[0].extra["second/w"], result[1].extra["second/w"], rtol=1e-6)
+    assert np.allclose(result[0].params["w"], result[1].params["w"], rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ADAPTIVE)

@@ -16,14 +16,14 @@ from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import World
 from fedfleet.executors.gather import admit
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import stacked
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.learn.fedavg import fedavg
-from fedfleet.learn.staleness import damped, staleness_weight
+from fedfleet.learn.staleness import staleness_weight, with_damping
 from fedfleet.learn.zoo import fedasync, fedbuff, stale_fedavg
 from fedfleet.pace.buffered import buffered
 from fedfleet.pace.rounds import readiness
 from fedfleet.simulation.simulator import simulate
-from fedfleet.world.partitions import hold, iid
+from fedfleet.world.partitions import iid, make_shards
 from fedfleet.world.states import always_on
 from tests.learn.digits import models, task
 from tests.worlds import devices_of, even_fleet
@@ -74,8 +74,8 @@ def test_fedbuff_adds_damped_updates_from_their_start(now, came, server_lr, damp
     s = staleness_weight(damping, 0.5, 4)
     total = sum(weight for *_, weight in came)
     wanted = now + server_lr * sum(w * s(tau) * delta for delta, _, tau, w in came) / total
-    found = committed(fedbuff(server_lr=server_lr, damping=damping), [now], [([d], [b], t, w) for d, b, t, w in came])
-    assert found[0] == pytest.approx(wanted, abs=1e-5)
+    result = committed(fedbuff(server_lr=server_lr, damping=damping), [now], [([d], [b], t, w) for d, b, t, w in came])
+    assert result[0] == pytest.approx(wanted, abs=1e-5)
 
 
 @law
@@ -94,10 +94,10 @@ def test_normalised_weights_divide_by_what_counts(now, came):
 def test_fedasync_mixes_the_clients_model_into_the_present_one(now, start, delta, tau, alpha):
     s = staleness_weight("polynomial", 0.5, 4)(tau)
     model = start + delta
-    found = committed(fedasync(alpha=alpha), [now], [([delta], [start], tau, 3.0)])
-    assert found[0] == pytest.approx((1 - alpha * s) * now + alpha * s * model, abs=1e-5)
+    result = committed(fedasync(alpha=alpha), [now], [([delta], [start], tau, 3.0)])
+    assert result[0] == pytest.approx((1 - alpha * s) * now + alpha * s * model, abs=1e-5)
     adds = committed(fedbuff(server_lr=alpha), [now], [([delta], [start], tau, 3.0)])
-    assert found[0] - adds[0] == pytest.approx(alpha * s * (start - now), abs=1e-5)  # equal only if nothing moved
+    assert result[0] - adds[0] == pytest.approx(alpha * s * (start - now), abs=1e-5)  # equal only if nothing moved
 
 
 def test_a_report_of_another_shape_is_not_stretched():
@@ -111,7 +111,7 @@ def test_a_report_of_another_shape_is_not_stretched():
 def test_a_fold_that_collects_cannot_be_damped():
     median = replace(fedavg(), fold=replace(fedavg().fold, combine=lambda inside: inside[0][0].update))
     with pytest.raises(BadInput, match="collects whole reports, so late reports cannot be damped"):
-        damped(median)
+        with_damping(median)
 
 
 # ---- runs: where the methods are FedAvg, and that late reports really come --------------------------------------------
@@ -120,7 +120,7 @@ def test_a_fold_that_collects_cannot_be_damped():
 def equal_world(clients=6):
     """Clients whose tasks all take as long."""
     keys = client_keys(clients)
-    data = hold(iid(), task(), keys, 0)
+    data = make_shards(iid(), task(), keys, 0)
     return World(keys, devices_of(even_fleet(clients), steady=True), always_on()(keys, 0), data)
 
 
@@ -131,7 +131,9 @@ def run(algorithm, pace, world, execute, rounds=3):
     return events
 
 
-@pytest.mark.parametrize("make", [inline, lambda t: stacked(t, form="merged"), lambda t: stacked(t, form="loop")])
+@pytest.mark.parametrize(
+    "make", [inline, lambda t: stacked_executor(t, form="merged"), lambda t: stacked_executor(t, form="loop")]
+)
 @pytest.mark.parametrize(
     "method", [fedbuff, stale_fedavg, lambda **more: fedbuff(average="normalised", damping="hinge", **more)]
 )
@@ -164,7 +166,7 @@ def test_late_reports_move_the_model_as_the_recurrence_says(method):
         keys,
         devices_of(even_fleet(6, [1.0, 2.0, 5.0, 9.0, 9.0, 20.0])),
         always_on()(keys, 0),
-        hold(iid(), task(), keys, 0),
+        make_shards(iid(), task(), keys, 0),
     )
     pace = buffered(k=2, concurrency=4, refill=1.0)
     late, even = (

@@ -17,7 +17,7 @@ from fedfleet.core.rng import stream
 from fedfleet.core.task_cost import cost_of
 from fedfleet.executors.gather import admit
 from fedfleet.executors.inline import inline
-from fedfleet.executors.worker_jobs import Recipe, packed, train_chunk
+from fedfleet.executors.worker_jobs import Recipe, to_parcel, train_chunk
 from fedfleet.learn.zoo import fedavg, fjord, heterofl
 from fedfleet.tasks.narrow_models import at_width
 from fedfleet.testing import check_algorithm
@@ -190,9 +190,9 @@ def test_a_worker_without_the_server_trains_the_same_slice():
     algorithm = assemble(spec).plan.algorithm
     _, jobs = jobs_of(algorithm)
     recipe = Recipe("fedfleet.app.assemble:rebuild_kit", spec.toml())
-    done = train_chunk(recipe, [packed(j) for j in jobs], range(len(jobs)), *(j.offer for j in jobs))
+    done = train_chunk(recipe, [to_parcel(j) for j in jobs], range(len(jobs)), *(j.offer for j in jobs))
     assert not done.failure
-    for mine, theirs in zip(executor("inline").train(jobs), done.found, strict=True):
+    for mine, theirs in zip(executor("inline").train(jobs), done.results, strict=True):
         assert all(np.array_equal(v, theirs.update[n]) for n, v in mine.update.items())
 
 

@@ -14,8 +14,8 @@ from fedfleet.core.rng import stream
 from fedfleet.core.task_cost import cost_of
 from fedfleet.executors.gather import admit
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import stacked
-from fedfleet.learn.timelyfl import Among, layers_of
+from fedfleet.executors.stacked.executor import stacked_executor
+from fedfleet.learn.timelyfl import LeafSet, layers_of
 from fedfleet.learn.zoo import fedavg, timelyfl
 from fedfleet.testing import check_algorithm
 from tests.learn.unlike import FORMS, applied, executor, facts, hashes, jobs_of, reports_like, task
@@ -106,19 +106,19 @@ def test_the_forward_pass_is_paid_in_full_and_the_rest_by_what_is_trained():
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 50)), min_size=1, max_size=6), st.floats(0.0, 1.0))
 def test_the_layers_within_a_portion_take_no_more_than_it(sizes, portion):
     params = {f"{i}.weight": np.zeros(n, np.float32) for i, (n, _) in enumerate(sizes)}
-    found = layers_of(params, {f"{i}.weight": float(w) for i, (_, w) in enumerate(sizes)})
-    (count,) = found.within(np.array([portion]))
-    assert count >= 1 and f"{len(sizes) - 1}.weight" in found.trained(count)
+    result = layers_of(params, {f"{i}.weight": float(w) for i, (_, w) in enumerate(sizes)})
+    (count,) = result.count_within(np.array([portion]))
+    assert count >= 1 and f"{len(sizes) - 1}.weight" in result.leaf_names(count)
     if count > 1:
-        assert found.work[count - 1] <= portion + 1e-6 and found.bytes[count - 1] <= portion + 1e-6
+        assert result.work[count - 1] <= portion + 1e-6 and result.bytes[count - 1] <= portion + 1e-6
     if count < len(sizes):
-        assert max(found.work[count], found.bytes[count]) > portion
-    assert found.within(np.array([1.0])).tolist() == [len(sizes)]
+        assert max(result.work[count], result.bytes[count]) > portion
+    assert result.count_within(np.array([1.0])).tolist() == [len(sizes)]
 
 
 def test_who_trains_the_same_layers_has_an_equal_pass():
-    assert Among(frozenset("ab")) == Among(frozenset("ba")) != Among(frozenset("a"))
-    assert not Among(frozenset("ab"), also=lambda n: n == "b")("a")
+    assert LeafSet(frozenset("ab")) == LeafSet(frozenset("ba")) != LeafSet(frozenset("a"))
+    assert not LeafSet(frozenset("ab"), also=lambda n: n == "b")("a")
 
 
 @pytest.mark.parametrize("semantics", ["paper", "released"])
@@ -138,7 +138,7 @@ def test_half_a_layer_or_one_in_the_middle_is_refused(lost):
     assert why == "it does not hold whole layers from the output on"
 
 
-@pytest.mark.parametrize("make", [inline, stacked])
+@pytest.mark.parametrize("make", [inline, stacked_executor])
 def test_what_a_codec_lost_of_layers_that_stay_away_this_time_is_still_owed(make):
     setup = assembled("timelyfl", up=["int2"], feedback=True)
     algorithm, memory = setup.plan.algorithm, {}

@@ -8,7 +8,7 @@ import pytest
 from fedfleet.core.parts import Algorithm, Job
 from fedfleet.core.registry import builder, names
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import stacked
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.learn import zoo
 from tests.testing.registered import assembled, facts_for
 
@@ -44,16 +44,16 @@ def test_a_methods_learning_rate_and_batches_reach_its_pass(name):
 
 
 def test_what_tells_the_methods_apart():
-    found = {name: made(name) for name in zoo.__all__}
-    assert {n for n, a in found.items() if a.pooled} == {"centralized"}
+    result = {name: made(name) for name in zoo.__all__}
+    assert {n for n, a in result.items() if a.pooled} == {"centralized"}
     at_home = {"local_only", "fedper", "fedrep", "fedbn"}
-    assert {n for n, a in found.items() if a.personal is not None} == {*at_home, "ditto"}
-    assert {n for n, a in found.items() if a.local(0, {}).keep is not None} == {*at_home, "fedbabu"}
-    assert {n for n, a in found.items() if a.tune is not None} == {"ft", "fedbabu"}
-    assert {n for n, a in found.items() if a.local(0, {}).terms} == {"fedprox", "fednova", "scaffold", "feddyn"}
+    assert {n for n, a in result.items() if a.personal is not None} == {*at_home, "ditto"}
+    assert {n for n, a in result.items() if a.local(0, {}).keep is not None} == {*at_home, "fedbabu"}
+    assert {n for n, a in result.items() if a.tune is not None} == {"ft", "fedbabu"}
+    assert {n for n, a in result.items() if a.local(0, {}).terms} == {"fedprox", "fednova", "scaffold", "feddyn"}
     remembering = {*at_home, "ditto", "scaffold", "feddyn", "fedkd"}
-    assert {n for n, a in found.items() if a.local(0, {}).remembers()} >= remembering
-    assert {n for n, a in found.items() if a.priced_by_value} == {"fedkd"}
+    assert {n for n, a in result.items() if a.local(0, {}).remembers()} >= remembering
+    assert {n for n, a in result.items() if a.priced_by_value} == {"fedkd"}
 
 
 def jobs_of(setup, memory=None):
@@ -79,7 +79,7 @@ def test_stacked_and_inline_report_the_same_within_the_promise(name, task, form)
     for _ in range(2):
         jobs = jobs_of(setup, memory)
         literal = list(inline(setup.task).train(jobs))
-        together = list(stacked(setup.task, form=form).train(jobs))
+        together = list(stacked_executor(setup.task, form=form).train(jobs))
         for a, b in zip(literal, together, strict=True):
             assert (a.task, a.weight, a.bytes_up) == (b.task, b.weight, b.bytes_up)
             trees = [(a.update, b.update), *((t, (b.memory or {})[slot]) for slot, t in (a.memory or {}).items())]

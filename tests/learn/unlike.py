@@ -15,13 +15,13 @@ from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import World
 from fedfleet.executors.gather import admit
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import stacked
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.pace.rounds import readiness
 from fedfleet.simulation.simulator import simulate
 from fedfleet.tasks.digits import digits_mlp
 from fedfleet.tasks.narrow_models import shape_at
 from fedfleet.world.devices import homogeneous
-from fedfleet.world.partitions import dirichlet, hold
+from fedfleet.world.partitions import dirichlet, make_shards
 from fedfleet.world.states import always_on
 from tests.worlds import only
 
@@ -46,13 +46,13 @@ def facts(memory_mb=None, clients=CLIENTS, **more):
 
 
 def executor(form):
-    return inline(task()) if form == "inline" else stacked(task(), form=form)
+    return inline(task()) if form == "inline" else stacked_executor(task(), form=form)
 
 
 @cache
 def world():
     keys = client_keys(CLIENTS)
-    return World(keys, homogeneous()(keys, 0), always_on()(keys, 0), hold(dirichlet(0.5), task(), keys, 0))
+    return World(keys, homogeneous()(keys, 0), always_on()(keys, 0), make_shards(dirichlet(0.5), task(), keys, 0))
 
 
 def hashes(algorithm, form="inline", *, rounds=3, choose=None):
@@ -66,12 +66,12 @@ def hashes(algorithm, form="inline", *, rounds=3, choose=None):
 def jobs_of(algorithm, clients=range(6), settings=None, seed=0):
     """One task for each client, with the first model; and that model."""
     server = algorithm.init(task().init(seed))
-    found = []
+    result = []
     for i in clients:
         given = {} if settings is None else settings[i]
         offer, local = algorithm.offer(server, i, given), algorithm.local(i, given)
-        found.append(Job(i, i, 100 + i, 7, offer, local, np.arange(40 * i, 40 * i + 20 + i), 0, settings=given))
-    return server, found
+        result.append(Job(i, i, 100 + i, 7, offer, local, np.arange(40 * i, 40 * i + 20 + i), 0, settings=given))
+    return server, result
 
 
 def applied(algorithm, server, reports):

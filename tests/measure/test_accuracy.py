@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from fedfleet.core.events import Evaluated
 from fedfleet.core.records import ClientScores, Tally
 from fedfleet.measure.accuracy import (
-    ByPart,
-    by_part,
+    AccuracyByParticipation,
+    accuracy_by_participation,
     client_accuracy,
     convergence_time,
     final_accuracy,
@@ -57,11 +57,17 @@ def test_the_worst_tenth_lies_below_its_edge(scores):
 def test_those_who_never_took_part_are_told_apart():
     scores = ClientScores(np.array([0, 2, 3]), np.array([3, 1, 0]), np.array([4, 2, 2]))
     log = [Evaluated(0.0, 1, 0, 1, 0.0, scores)]
-    assert by_part(log, np.array([5, 0, 0, 1])) == ByPart(took_part=3 / 6, never=1 / 2)
-    assert by_part(log, np.array([1, 0, 1, 1])) == ByPart(took_part=4 / 8, never=None), "client 1 has no test samples"
-    assert by_part(log, np.zeros(4, np.int64)).took_part is None
-    assert by_part(log[:0], np.ones(4, np.int64)) == ByPart(None, None)
-    assert by_part(log, np.ones(1, np.int64)) == ByPart(None, None), "all samples in one place: there are no clients"
+    assert accuracy_by_participation(log, np.array([5, 0, 0, 1])) == AccuracyByParticipation(
+        took_part=3 / 6, never=1 / 2
+    )
+    assert accuracy_by_participation(log, np.array([1, 0, 1, 1])) == AccuracyByParticipation(
+        took_part=4 / 8, never=None
+    ), "client 1 has no test samples"
+    assert accuracy_by_participation(log, np.zeros(4, np.int64)).took_part is None
+    assert accuracy_by_participation(log[:0], np.ones(4, np.int64)) == AccuracyByParticipation(None, None)
+    assert accuracy_by_participation(log, np.ones(1, np.int64)) == AccuracyByParticipation(None, None), (
+        "all samples in one place: there are no clients"
+    )
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
@@ -69,8 +75,8 @@ def test_those_who_never_took_part_are_told_apart():
 def test_both_parts_together_are_all_clients(scores):
     correct, total, times = np.array(scores).T
     log = [Evaluated(0.0, 1, 0, 1, 0.0, ClientScores(np.arange(len(total)), correct, total))]
-    found, took = by_part(log, times), times > 0
-    weights = [(found.took_part, total[took].sum()), (found.never, total[~took].sum())]
+    result, took = accuracy_by_participation(log, times), times > 0
+    weights = [(result.took_part, total[took].sum()), (result.never, total[~took].sum())]
     mean = sum(value * weight for value, weight in weights if value is not None) / total.sum()
     assert mean == pytest.approx(client_accuracy(log).mean)
 

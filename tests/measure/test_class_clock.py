@@ -14,16 +14,16 @@ from fedfleet.measure.class_clock import (
     Participation,
     always_on_clock,
     class_clock,
+    clock_score,
     curve_at,
     effective_share,
     evidence,
-    foretold,
+    fit_monotone,
+    predict_accuracy,
     progress,
-    rising,
     scarcity,
-    without_training,
 )
-from fedfleet.measure.round_model import Rules, walk
+from fedfleet.measure.round_model import Rules, walk_rounds
 from tests.worlds import even_fleet, world_of
 
 LABELS = np.array([[4, 0, 1], [2, 2, 2], [0, 6, 3], [1, 1, 8]])
@@ -46,7 +46,7 @@ COMMITS = st.lists(st.sets(st.integers(0, 3), min_size=1).map(sorted), min_size=
 
 @given(COMMITS, st.sampled_from([0.0, 0.7, 5.0, np.inf]))
 def test_the_clock_is_its_formula(commits, noise):
-    found = class_clock(members(*commits), LABELS, cohort=4, noise=noise)
+    result = class_clock(members(*commits), LABELS, cohort=4, noise=noise)
     sizes, held = LABELS.sum(axis=1), LABELS.sum(axis=0)
     for c in range(3):
         clock, added = 0.0, np.zeros(4)
@@ -57,18 +57,18 @@ def test_the_clock_is_its_formula(commits, noise):
             for i in commit:
                 added[i] += worth * sizes[i] / whole
                 clock += worth * sizes[i] / whole * LABELS[i, c] / sizes[i] / (held[c] / held.sum())
-            assert found.classes[t + 1, c] == pytest.approx(clock)
+            assert result.classes[t + 1, c] == pytest.approx(clock)
             share = added * LABELS[:, c] / sizes
             there = [i for i in range(4) if share[i]]
             chi = sum((share[i] / share.sum()) ** 2 / (LABELS[i, c] / held[c]) for i in there) or np.inf
-            assert found.diversity[t + 1, c] == pytest.approx(1 / chi)
-    assert (found.diversity <= 1 + 1e-9).all() and (np.diff(found.classes, axis=0) >= -1e-12).all()
+            assert result.diversity[t + 1, c] == pytest.approx(1 / chi)
+    assert (result.diversity <= 1 + 1e-9).all() and (np.diff(result.classes, axis=0) >= -1e-12).all()
 
 
 def test_where_everyone_is_in_every_model_each_commit_counts_one():
-    found = class_clock(members(*[range(4)] * 5), LABELS, cohort=4, noise=3.0)
-    assert found.classes == pytest.approx(np.arange(6.0)[:, None] * np.ones(3))
-    assert found.diversity[1:] == pytest.approx(1.0) and found.effective == pytest.approx(1.0)
+    result = class_clock(members(*[range(4)] * 5), LABELS, cohort=4, noise=3.0)
+    assert result.classes == pytest.approx(np.arange(6.0)[:, None] * np.ones(3))
+    assert result.diversity[1:] == pytest.approx(1.0) and result.effective == pytest.approx(1.0)
 
 
 @given(COMMITS)
@@ -85,25 +85,25 @@ def test_names_and_units_change_nothing(commits):
 
 @given(st.integers(2, 50), st.floats(0, 1e6))
 def test_evidence_grows_with_reports_up_to_one(cohort, noise):
-    found = evidence(np.arange(cohort + 1), cohort, noise)
-    assert found[0] == 0 and found[-1] == pytest.approx(1.0) and (np.diff(found) >= -1e-12).all()
-    assert (found >= np.arange(cohort + 1) / cohort - 1e-9).all()
+    result = evidence(np.arange(cohort + 1), cohort, noise)
+    assert result[0] == 0 and result[-1] == pytest.approx(1.0) and (np.diff(result) >= -1e-12).all()
+    assert (result >= np.arange(cohort + 1) / cohort - 1e-9).all()
 
 
 def test_without_a_single_model_nothing_is_learnt():
     nothing = members()
-    found = class_clock(nothing, LABELS, cohort=4)
+    result = class_clock(nothing, LABELS, cohort=4)
     ideal = Ideal(CURVE, np.ones((200, 3)), 0.0, 4)
-    assert foretold(found, ideal, TEST).tolist() == [CURVE[0]] and found.effective == 0.0
-    assert without_training(found, 10).tolist() == [0.0]
+    assert predict_accuracy(result, ideal, TEST).tolist() == [CURVE[0]] and result.effective == 0.0
+    assert clock_score(result, 10).tolist() == [0.0]
 
 
 def test_an_ideal_fleet_is_foretold_its_own_curve():
     part = members(*[range(4)] * 30)
     clock = class_clock(part, LABELS, cohort=4)
-    found = foretold(clock, Ideal(CURVE, clock.diversity, 2.0, 4), TEST)
-    assert found == pytest.approx(CURVE[:31])
-    assert without_training(class_clock(members(*[range(4)] * 10), LABELS, cohort=4), 10)[-1] == pytest.approx(1.0)
+    result = predict_accuracy(clock, Ideal(CURVE, clock.diversity, 2.0, 4), TEST)
+    assert result == pytest.approx(CURVE[:31])
+    assert clock_score(class_clock(members(*[range(4)] * 10), LABELS, cohort=4), 10)[-1] == pytest.approx(1.0)
 
 
 def test_who_is_never_seen_costs_its_labels_and_the_same_few_cost_more():
@@ -112,7 +112,7 @@ def test_who_is_never_seen_costs_its_labels_and_the_same_few_cost_more():
     half = np.array([0.5, 0.5])
 
     def after(*commit):
-        return foretold(class_clock(members(*[list(commit)] * 100), labels, cohort=4), ideal, half)[-1]
+        return predict_accuracy(class_clock(members(*[list(commit)] * 100), labels, cohort=4), ideal, half)[-1]
 
     assert after(0, 1) <= 0.5 < after(1, 2) < after(1, 2, 3) <= CURVE[-1]
     assert after(0, 2) < after(0, 1, 2)  # the same labels from fewer people
@@ -120,10 +120,10 @@ def test_who_is_never_seen_costs_its_labels_and_the_same_few_cost_more():
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_a_rising_curve_is_the_nearest_that_never_falls(values):
-    found = rising(np.array(values))
-    assert len(found) == len(values) and (np.diff(found) >= 0).all()
-    assert found.sum() == pytest.approx(sum(values))
-    best = ((found - values) ** 2).sum()
+    result = fit_monotone(np.array(values))
+    assert len(result) == len(values) and (np.diff(result) >= 0).all()
+    assert result.sum() == pytest.approx(sum(values))
+    best = ((result - values) ** 2).sum()
     for other in (
         np.maximum.accumulate(values),
         np.minimum.accumulate(values[::-1])[::-1],
@@ -139,18 +139,18 @@ SKEWED = np.array([[9, 0], [9, 0], [0, 9], [9, 9]])
 def test_without_gamma_a_class_is_learnt_by_its_own_clock_alone(commits):
     clock = class_clock(members(*commits), SKEWED, cohort=4)
     ideal = Ideal(CURVE, np.ones((200, 2)), 0.0, 4, 0.0)
-    one = foretold(clock, ideal, np.array([1.0, 0.0]))
+    one = predict_accuracy(clock, ideal, np.array([1.0, 0.0]))
     others = replace(clock, classes=clock.classes * [1, 7], diversity=clock.diversity / 3)
-    assert foretold(others, ideal, np.array([1.0, 0.0])) == pytest.approx(one)
+    assert predict_accuracy(others, ideal, np.array([1.0, 0.0])) == pytest.approx(one)
     assert one == pytest.approx(np.interp(clock.classes[:, 0], np.arange(200), CURVE))
 
 
 @given(COMMITS, st.floats(0.01, 0.5), st.floats(0.01, 0.5))
 def test_the_larger_gamma_is_the_less_is_foretold(commits, some, more):
     clock, ideal = class_clock(members(*commits), SKEWED, cohort=4), Ideal(CURVE, np.ones((200, 2)), 0.0, 4)
-    less, least = (foretold(clock, replace(ideal, exponent=e), np.ones(2)) for e in (some, some + more))
+    less, least = (predict_accuracy(clock, replace(ideal, exponent=e), np.ones(2)) for e in (some, some + more))
     assert (least <= less + 1e-12).all() and (
-        less <= foretold(clock, replace(ideal, exponent=0.0), np.ones(2)) + 1e-12
+        less <= predict_accuracy(clock, replace(ideal, exponent=0.0), np.ones(2)) + 1e-12
     ).all()
     assert (scarcity(clock, ideal) <= 1).all() and (scarcity(clock, ideal) > 0).all()
 
@@ -158,7 +158,7 @@ def test_the_larger_gamma_is_the_less_is_foretold(commits, some, more):
 def test_few_people_cost_the_more_the_further_training_is():
     part, ideal = members(*[[0]] * 150), Ideal(CURVE, np.ones((200, 3)), 0.0, 1, 0.3)
     clock = class_clock(part, LABELS[:, [1, 1, 1]] + 1, cohort=1)
-    lost = (1 - foretold(clock, ideal, TEST)) / (1 - curve_at(CURVE, clock.classes[:, 0]))
+    lost = (1 - predict_accuracy(clock, ideal, TEST)) / (1 - curve_at(CURVE, clock.classes[:, 0]))
     assert lost[:2] == pytest.approx(1.0, abs=0.1) and (np.diff(lost) >= -1e-9).all() and lost[-1] > 1.3
     assert progress(CURVE, np.array([0.0, CURVE[0], CURVE[-1], 1.0])).tolist() == [0.0, 0.0, 1.0, 1.0]
     assert progress(np.full(3, 0.5), np.array([0.5, 0.7])).tolist() == [0.0, 0.0]  # nothing was learnt
@@ -180,12 +180,12 @@ def test_where_everyone_is_always_on_the_closed_form_is_what_walks_give(seed):
     # A trip takes one, two or three times the shortest.
     success = np.mean([shortest * m <= 50.0 for m in (1, 2, 3)], axis=0)
     commits, clock = always_on_clock(success, labels, cohort=10, rounds=rounds, least=2, noise=2.0)
-    part = walk(
+    part = walk_rounds(
         rules, Stop(rounds=rounds), uniform(), world_of(even_fleet(clients, shortest.tolist())), _free, seed=seed
     )
-    found = class_clock(part, labels, cohort=10, noise=2.0).classes[-1]
+    result = class_clock(part, labels, cohort=10, noise=2.0).classes[-1]
     assert part.commits == pytest.approx(commits, rel=0.03)
-    assert found == pytest.approx(clock, rel=0.05)
+    assert result == pytest.approx(clock, rel=0.05)
 
 
 def _free(clients, round):

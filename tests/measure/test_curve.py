@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedfleet.core.events import Evaluated, ModelCommitted, RoundFailed, TasksSpent
 from fedfleet.core.records import Tally
 from fedfleet.measure.accuracy import learning_curve, time_to_accuracy
-from fedfleet.measure.curve import TARGETS, curve_table, thinned, times_to
+from fedfleet.measure.curve import TARGETS, curve_table, thin_points, times_to
 from tests.measure.journals import LOG
 
 
@@ -53,15 +53,15 @@ def test_the_table_tells_what_the_journal_does(made, most):
     assert len(part["seconds"]) == min(most, len(made))
     if made:
         assert part["accuracy"][0] == whole["accuracy"][0] and part["accuracy"][-1] == whole["accuracy"][-1]
-    found = times_to(learning_curve(log))
-    assert list(found.values()) == [time_to_accuracy(log, target) for target in TARGETS]
-    reached = [math.inf if t is None else t for t in found.values()]
+    result = times_to(learning_curve(log))
+    assert list(result.values()) == [time_to_accuracy(log, target) for target in TARGETS]
+    reached = [math.inf if t is None else t for t in result.values()]
     assert reached == sorted(reached), "a higher target is never reached earlier"
 
 
 @pytest.mark.parametrize(("n", "most"), [(0, 5), (5, 5), (6, 5), (5000, 2000)])
 def test_points_are_left_out_evenly(n, most):
-    kept = thinned(n, most)
+    kept = thin_points(n, most)
     assert len(kept) == min(n, most) == len(set(kept.tolist()))
     assert n <= most or (kept[0] == 0 and kept[-1] == n - 1 and np.ptp(np.diff(kept)) <= 1)
 

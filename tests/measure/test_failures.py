@@ -14,7 +14,7 @@ from fedfleet.core.events import (
     TaskStruck,
 )
 from fedfleet.core.records import Stop
-from fedfleet.measure.failures import Cause, clock, cure, failures
+from fedfleet.measure.failures import Cause, clock_text, cure, failures
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.pace.timeout import timeout
 from fedfleet.world.faults import lossy
@@ -34,9 +34,9 @@ def dropped(time, *seconds):
 
 
 def test_a_fleet_that_sleeps_has_too_few_and_the_cure_is_to_wait():
-    found = failures(ran(readiness(3), NIGHT, 180))
-    assert found.causes == {Cause.FEW: 180}
-    assert cure(found) == (
+    result = failures(ran(readiness(3), NIGHT, 180))
+    assert result.causes == {Cause.FEW: 180}
+    assert cure(result) == (
         'nobody was reachable in these rounds before 01:00 of the first day; let rounds wait for clients with pace.if_few = "wait"'
         ", or change world.states"
     )
@@ -49,40 +49,40 @@ def test_a_timeout_that_saw_nobody_had_too_few():
 
 
 def test_some_who_are_there_and_are_not_enough_are_counted():
-    found = failures(ran(readiness(4, min_clients=4), even_fleet(5)) + [
+    result = failures(ran(readiness(4, min_clients=4), even_fleet(5)) + [
         CandidatesSeen(900.0, roster_of(0, 1)), RoundFailed(900.0, 11, "few"), CandidatesSeen(950.0, roster_of(0)),
         RoundFailed(950.0, 12, "few"),
     ])  # fmt: skip
-    assert found.causes == {Cause.FEW: 2}
-    assert "no more than 2 clients were reachable in these rounds before 00:15" in cure(found)
+    assert result.causes == {Cause.FEW: 2}
+    assert "no more than 2 clients were reachable in these rounds before 00:15" in cure(result)
 
 
 def test_a_deadline_that_nobody_meets_says_how_long_it_waited():
-    found = failures(ran(deadline(3, seconds=5.0), even_fleet(3, 600.0)))
-    assert found.causes == {Cause.LATE: 10}
-    assert cure(found).startswith("nobody reported within the 5 s after which tasks were given up; raise pace.seconds")
+    result = failures(ran(deadline(3, seconds=5.0), even_fleet(3, 600.0)))
+    assert result.causes == {Cause.LATE: 10}
+    assert cure(result).startswith("nobody reported within the 5 s after which tasks were given up; raise pace.seconds")
 
 
 def test_a_deadline_that_few_meet_says_how_fast_they_were():
-    found = failures(ran(deadline(4, seconds=50.0, min_share=1.0), even_fleet(4, [12.0, 600.0, 600.0, 600.0])))
-    assert set(found.causes) == {Cause.LATE}
-    assert "too few reported within the 50 s" in cure(found)
-    assert "the fastest of all after 12 s" in cure(found)
+    result = failures(ran(deadline(4, seconds=50.0, min_share=1.0), even_fleet(4, [12.0, 600.0, 600.0, 600.0])))
+    assert set(result.causes) == {Cause.LATE}
+    assert "too few reported within the 50 s" in cure(result)
+    assert "the fastest of all after 12 s" in cure(result)
 
 
 def test_devices_that_cannot_do_the_work_are_the_cause():
-    found = failures(ran(readiness(3), even_fleet(3, float("inf"))))
-    assert found.causes == {Cause.UNABLE: 10}
-    assert "the device cannot do this work" in cure(found)
+    result = failures(ran(readiness(3), even_fleet(3, float("inf"))))
+    assert result.causes == {Cause.UNABLE: 10}
+    assert "the device cannot do this work" in cure(result)
 
 
 def test_tasks_that_are_lost_on_the_way_are_the_cause_whether_the_server_knows_or_not():
     for noticed in (True, False):
         lossy_ = lossy(download=0.0, compute=1.0, upload=0.0, noticed=noticed)
         plan = toy_plan(deadline(3, seconds=50.0), 3, stop=Stop(rounds=4))
-        found = failures(events_of(plan, faulty_world(even_fleet(3), lossy_))[0])
-        assert found.causes == {Cause.LOST: 4}
-        assert cure(found).startswith(
+        result = failures(events_of(plan, faulty_world(even_fleet(3), lossy_))[0])
+        assert result.causes == {Cause.LOST: 4}
+        assert cure(result).startswith(
             "12 tasks were lost on the way (most often: lost in compute, 12 times); ask more clients"
         )
 
@@ -107,9 +107,9 @@ def test_the_most_frequent_cause_is_told_and_rounds_do_not_mix():
         CandidatesSeen(6.0, roster_of(0)), dropped(9.0, 3.0), RoundFailed(9.0, 2, "late"),
         CandidatesSeen(10.0, roster_of(0)), dropped(14.0, 4.0, 2.0), RoundFailed(14.0, 3, "late"),
     ]  # fmt: skip
-    found = failures(log)
-    assert found.causes == {Cause.LATE: 2, Cause.FEW: 1}
-    assert (found.waited, found.last, found.fastest) == (4.0, 14.0, None)
+    result = failures(log)
+    assert result.causes == {Cause.LATE: 2, Cause.FEW: 1}
+    assert (result.waited, result.last, result.fastest) == (4.0, 14.0, None)
 
 
 @pytest.mark.parametrize(
@@ -118,4 +118,4 @@ def test_the_most_frequent_cause_is_told_and_rounds_do_not_mix():
      (200_000.0, "07:33 of day 3")],
 )  # fmt: skip
 def test_times_are_said_as_a_clock_shows_them(seconds, said):
-    assert clock(seconds) == said
+    assert clock_text(seconds) == said

@@ -57,8 +57,8 @@ def test_it_is_what_the_library_s_accountant_of_losses_says_of_the_composition(n
 
 
 def test_the_client_that_took_part_most_decides():
-    found = tasks([(0, 1), (1, 1), (1, 2), (2, 3), (1, 4)])
-    assert exposure(promise("gaussian"), found) == (3.0, 3)
+    result = tasks([(0, 1), (1, 1), (1, 2), (2, 3), (1, 4)])
+    assert exposure(promise("gaussian"), result) == (3.0, 3)
     assert exposure(promise("gaussian"), tasks([])) == (0.0, 0)
 
 
@@ -67,9 +67,9 @@ def test_two_reports_in_one_commit_count_as_one_of_twice_the_length():
 
 
 def test_what_was_sent_and_dropped_counts_only_where_noise_is_local():
-    found = tasks([(0, 1), (1, 1)], dropped=(1, 1))
-    assert exposure(promise("gaussian"), found) == (1.0, 1)
-    assert exposure(promise("local"), found) == (3.0, 3)
+    result = tasks([(0, 1), (1, 1)], dropped=(1, 1))
+    assert exposure(promise("gaussian"), result) == (1.0, 1)
+    assert exposure(promise("local"), result) == (3.0, 3)
 
 
 @settings(deadline=None, derandomize=True, max_examples=80)

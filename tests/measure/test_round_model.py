@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.records import Cost, Stop
-from fedfleet.measure.round_model import Rules, walk
+from fedfleet.measure.round_model import Rules, walk_rounds
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.simulation.dry_run import dry_run
 from tests.worlds import even_fleet, fleets, toy_plan, world_of
@@ -47,14 +47,14 @@ def test_a_walk_is_the_run_without_its_coordinator(fleet, rules, stop):
     if rules.seconds < math.inf:
         rules = Rules(rules.cohort, 1.0, rules.seconds, rules.t_break, rules.min_clients, rules.min_share)
     world, plan = world_of(fleet), toy_plan(policy_of(rules), len(fleet), stop=stop)
-    wanted, found = dry_run(plan, world), walk(rules, stop, uniform(), world, free, seed=plan.seed)
+    wanted, result = dry_run(plan, world), walk_rounds(rules, stop, uniform(), world, free, seed=plan.seed)
     for name in ("times", "commit", "clients", "share", "staleness", "asked"):
-        assert getattr(found, name).tolist() == getattr(wanted, name).tolist(), name
-    assert (found.rounds, found.seconds, found.failed) == (wanted.rounds, wanted.seconds, wanted.failed)
+        assert getattr(result, name).tolist() == getattr(wanted, name).tolist(), name
+    assert (result.rounds, result.seconds, result.failed) == (wanted.rounds, wanted.seconds, wanted.failed)
 
 
 def test_a_walk_counts_who_arrived_too_late():
     rules = Rules(2, 1.0, 30.0, 1.0, 2, 0.1)
-    found = walk(rules, Stop(rounds=20), uniform(), world_of(even_fleet(3, [5.0, 5.0, 80.0])), free, seed=1)
-    assert found.folded[2] == found.arrived[2] == 0 and found.asked[2] > 0
-    assert found.commits == 20 and set(found.reports.tolist()) == {1, 2}
+    result = walk_rounds(rules, Stop(rounds=20), uniform(), world_of(even_fleet(3, [5.0, 5.0, 80.0])), free, seed=1)
+    assert result.folded_counts[2] == result.arrived[2] == 0 and result.asked[2] > 0
+    assert result.commits == 20 and set(result.reports.tolist()) == {1, 2}

@@ -15,7 +15,7 @@ from fedfleet.core.events import (
     TasksSpent,
     TaskStruck,
 )
-from fedfleet.measure.round_timeline import anatomy, telling_rounds
+from fedfleet.measure.round_timeline import describe_round, notable_rounds
 from fedfleet.measure.tasks import task_table
 
 
@@ -58,33 +58,33 @@ def log():
 
 
 def test_the_usual_round_is_of_median_length_and_the_worst_one_failed():
-    assert telling_rounds(log()) == {"usual": 2, "worst": 1}
-    assert telling_rounds(log()[:9]) == {"usual": 0}, "one round is not shown twice"
-    assert telling_rounds([]) == {}
+    assert notable_rounds(log()) == {"usual": 2, "worst": 1}
+    assert notable_rounds(log()[:9]) == {"usual": 0}, "one round is not shown twice"
+    assert notable_rounds([]) == {}
     failed = [RunBegan(0.0, 1, 2, "", ""), RoundFailed(5.0, 0, "few"), RoundFailed(9.0, 1, "few")]
-    assert telling_rounds(failed) == {}, "nobody was asked: there is nothing to see"
+    assert notable_rounds(failed) == {}, "nobody was asked: there is nothing to see"
 
 
 def test_a_round_says_who_was_asked_when_and_what_became_of_them():
     events = log()
-    found = anatomy(events, task_table(events), 0)
-    assert (found.opened, found.closed, found.seconds, found.version, found.reason) == (0.0, 30.0, 30.0, 1, "")
-    assert found.asked == ((10.0, 2), (20.0, 1)) and not found.refills
-    assert found.fates == {"folded": 2, "dropped": 1}
-    assert [(s.client, s.why) for s in found.strands] == [
+    result = describe_round(events, task_table(events), 0)
+    assert (result.opened, result.closed, result.seconds, result.version, result.reason) == (0.0, 30.0, 30.0, 1, "")
+    assert result.asked == ((10.0, 2), (20.0, 1)) and not result.refills
+    assert result.fates == {"folded": 2, "dropped": 1}
+    assert [(s.client, s.why) for s in result.spans] == [
         (3, "in model 1"),
         (5, "in model 1"),
         (4, "too late, given up"),
     ]
-    assert found.strands[0].spent == {"download": 1.0, "upload": 3.0}
-    assert found.strands[1].spent is None, "a stage of which nobody knows makes the rest a guess"
+    assert result.spans[0].spent == {"download": 1.0, "upload": 3.0}
+    assert result.spans[1].spent is None, "a stage of which nobody knows makes the rest a guess"
 
 
 def test_why_a_task_came_to_nothing_is_told():
     events = log()
-    found = anatomy(events, task_table(events), 1)
-    assert (found.opened, found.closed, found.version, found.reason) == (30.0, 60.0, None, "nobody reported")
-    said = {s.client: s.why for s in found.strands}
+    result = describe_round(events, task_table(events), 1)
+    assert (result.opened, result.closed, result.version, result.reason) == (30.0, 60.0, None, "nobody reported")
+    said = {s.client: s.why for s in result.spans}
     assert "lost in upload" in said[6] and "came too late" in said[7]
 
 
@@ -96,15 +96,15 @@ def test_asking_because_others_ended_is_no_rebroadcast():
         ModelCommitted(12.0, 1, 2, "b", 2),
     ]  # fmt: skip
     tasks = task_table(events)
-    assert anatomy(events, tasks, 0).refills and anatomy(events, tasks, 1).refills
-    second = anatomy(events, tasks, 1)
+    assert describe_round(events, tasks, 0).refills and describe_round(events, tasks, 1).refills
+    second = describe_round(events, tasks, 1)
     assert second.fates == {"folded": 2, "running": 1}, "what ended in it, and what was sent in it and goes on"
-    assert [s.client for s in second.strands] == [3, 4, 1]
+    assert [s.client for s in second.spans] == [3, 4, 1]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_of_many_tasks_a_few_are_looked_at_the_first_and_the_last_among_them(most):
     events = log()
-    found = anatomy(events, task_table(events), 0, most=most)
-    assert len(found.strands) == most and found.strands[0].client == 3 and sum(found.fates.values()) == 3
-    assert most == 1 or found.strands[-1].client == 4
+    result = describe_round(events, task_table(events), 0, most=most)
+    assert len(result.spans) == most and result.spans[0].client == 3 and sum(result.fates.values()) == 3
+    assert most == 1 or result.spans[-1].client == 4

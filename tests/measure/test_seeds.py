@@ -19,5 +19,5 @@ def test_one_value_has_no_interval_and_equal_ones_have_an_empty_one():
 
 
 def test_nineteen_of_twenty_intervals_of_three_seeds_hold_the_mean():
-    found = [interval95(x) for x in np.random.default_rng(0).normal(1.0, 1.0, (4000, 3))]
-    assert np.mean([low <= 1.0 <= high for low, high in found]) == pytest.approx(0.95, abs=0.01)
+    result = [interval95(x) for x in np.random.default_rng(0).normal(1.0, 1.0, (4000, 3))]
+    assert np.mean([low <= 1.0 <= high for low, high in result]) == pytest.approx(0.95, abs=0.01)

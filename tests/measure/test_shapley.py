@@ -24,17 +24,17 @@ def test_there_are_two_to_the_n_sets():
 @given(st.integers(0, 5).flatmap(lambda n: st.tuples(st.just(n), games(n))))
 def test_they_add_up_to_the_whole_difference_exactly(drawn):
     n, v = drawn
-    found = shapley(v, CAUSES[:n])
+    result = shapley(v, CAUSES[:n])
     everything = frozenset(CAUSES[:n])
-    assert sum(found.values(), Fraction(0)) == Fraction(v[everything]) - Fraction(v[frozenset()])
+    assert sum(result.values(), Fraction(0)) == Fraction(v[everything]) - Fraction(v[frozenset()])
 
 
 @given(games(3))
 def test_a_cause_that_changes_nothing_has_no_value_and_the_others_keep_theirs(v):
     with_fourth = {s: v[s - {"data"}] for s in subsets(CAUSES[:4])}
-    found = shapley(with_fourth, CAUSES[:4])
-    assert found.pop("data") == 0
-    assert found == shapley(v, CAUSES[:3])
+    result = shapley(with_fourth, CAUSES[:4])
+    assert result.pop("data") == 0
+    assert result == shapley(v, CAUSES[:3])
 
 
 @given(games(3))

@@ -39,6 +39,6 @@ def test_a_task_that_could_not_be_done_wasted_no_time():
 def test_a_loss_that_is_no_number_any_more_is_none_and_the_summary_stays_json():
     for odd in (float("nan"), float("inf")):
         log = [replace(e, loss=odd) if isinstance(e, Evaluated) else e for e in LOG]
-        found = summary(log)
-        assert found["loss"] is None and found["accuracy"] == summary(LOG)["accuracy"]
-        json.dumps(found, allow_nan=False)
+        result = summary(log)
+        assert result["loss"] is None and result["accuracy"] == summary(LOG)["accuracy"]
+        json.dumps(result, allow_nan=False)

@@ -3,7 +3,7 @@
 import pytest
 
 from fedfleet.measure.tasks import task_table
-from fedfleet.measure.traffic import beside, traffic, wasted_work
+from fedfleet.measure.traffic import extra_traffic, traffic, wasted_work
 from tests.measure.journals import TASKS
 from tests.measure.test_tasks import FAULTY
 
@@ -19,7 +19,7 @@ def test_traffic_and_waste():
 
 
 def test_duplicates_and_probes_are_waste_and_late_reports_count_once():
-    tasks, more = task_table(FAULTY), beside(FAULTY)
+    tasks, more = task_table(FAULTY), extra_traffic(FAULTY)
     assert (more.again_up, more.probes_down, more.probes_up) == (50.0, 200.0, 16.0)
     moved = traffic(tasks, 100.0, more)
     assert (moved.bytes_down, moved.bytes_up) == (430.0 + 200.0, 120.0 + 50.0 + 16.0)

@@ -62,7 +62,7 @@ class Case:
 @cache
 def options() -> dict[str, dict[str, str]]:
     """The options of every verb with the names of their types, as the command line itself declares them."""
-    found: dict[str, dict[str, str]] = {}
+    result: dict[str, dict[str, str]] = {}
 
     def look(name: str, command: Any) -> None:
         inner = (
@@ -74,10 +74,10 @@ def options() -> dict[str, dict[str, str]]:
             look(f"{name} {verb}".strip(), one)
         if not inner:
             declared = [p for p in command.params if p.opts[0].startswith("-")]
-            found[name] = {max(p.opts, key=len): "flag" if p.is_flag else _kind(p) for p in declared}
+            result[name] = {max(p.opts, key=len): "flag" if p.is_flag else _kind(p) for p in declared}
 
     look("", group_command("fedfleet", FEDFLEET))
-    return found
+    return result
 
 
 def _kind(option: Any) -> str:

@@ -18,7 +18,7 @@ from unittest import mock
 
 import torch
 
-from fedfleet.app.cli.main import main
+from fedfleet.app.cli import main
 from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import load_spec
@@ -128,8 +128,8 @@ def complaint(answer: Answer, folder: Path) -> str | None:
     for text in texts:
         try:
             json.loads(text, parse_constant=_no_constant)
-        except ValueError as wrong:
-            return f"what it answers is no JSON: {wrong}: {text[:300]}"
+        except ValueError as error:
+            return f"what it answers is no JSON: {error}: {text[:300]}"
     return None
 
 

@@ -46,8 +46,8 @@ def valid_specs() -> tuple[dict[str, Any], ...]:
     texts = [TINY, USERS, *(p.read_text() for p in sorted((ROOT / "examples").glob("*.toml")))]
     for page in sorted(ROOT.glob("docs/**/*.md")):
         texts += re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.M | re.S)
-    found = [tomllib.loads(text) for text in texts]
-    found += [spec_of(Cell("digits", "2-5", arm, 0, 60, "cpu")) for arm in ALL]
+    result = [tomllib.loads(text) for text in texts]
+    result += [spec_of(Cell("digits", "2-5", arm, 0, 60, "cpu")) for arm in ALL]
     for place, kind in PARTS.items():
         for name in names(kind):
             spec: dict[str, Any] = {"world": dict(SMALL)}
@@ -58,9 +58,9 @@ def valid_specs() -> tuple[dict[str, Any], ...]:
                 spec["task"] = dict(fitting_task(name))
             if kind == "tasks" and "synthetic" in hints_of(builder(kind, name)):
                 spec["task"] |= {"synthetic": True, "samples": 300}
-            found.append(spec)
+            result.append(spec)
     alone = [
-        s for s in found if s.get("run", {}).get("execute") != "ray"
+        s for s in result if s.get("run", {}).get("execute") != "ray"
     ]  # starting a cluster takes longer than a case may
     return tuple(small(spec) for spec in alone)
 
@@ -95,28 +95,28 @@ def put(spec: dict[str, Any], place: str, value: Any) -> None:
 
 def leaves(table: dict[str, Any], at: str = "") -> list[str]:
     """All dotted places of a table, tables included."""
-    found = []
+    result = []
     for key, value in table.items():
-        found.append(f"{at}{key}")
+        result.append(f"{at}{key}")
         if isinstance(value, dict):
-            found += leaves(value, f"{at}{key}.")
-    return found
+            result += leaves(value, f"{at}{key}.")
+    return result
 
 
 def settings_of(spec: dict[str, Any]) -> list[tuple[str, Any]]:
     """Every setting that this spec could have, with its type, whether it is written down or not."""
-    found: list[tuple[str, Any]] = [("seed", None)]
+    result: list[tuple[str, Any]] = [("seed", None)]
     for place, kind in PARTS.items():
         table: Any = spec
         for key in place.split("."):
             table = table.get(key, {}) if isinstance(table, dict) else {}
         use = table.get("use") if isinstance(table, dict) else table
         if isinstance(use, str) and use in names(kind):
-            found += [(f"{place}.{name}", hint) for name, hint in hints_of(builder(kind, use)).items()]
+            result += [(f"{place}.{name}", hint) for name, hint in hints_of(builder(kind, use)).items()]
     for place, schema in (("world", world_settings), ("run", run_settings), ("stop", Stop)):
-        found += [(f"{place}.{name}", hint) for name, hint in hints_of(schema).items()]
+        result += [(f"{place}.{name}", hint) for name, hint in hints_of(schema).items()]
     # Whoever asks for a cluster at an address waits for it: that is tried once, elsewhere.
-    return [(place, hint) for place, hint in found if not place.startswith("run.ray") and place != "run.workers"]
+    return [(place, hint) for place, hint in result if not place.startswith("run.ray") and place != "run.workers"]
 
 
 def one_mutation(spec: dict[str, Any], rng: random.Random) -> None:

@@ -70,10 +70,10 @@ def near_limits(rng: random.Random, hint: Any) -> Any:
 
 
 def _metadata(hint: Any) -> list[Any]:
-    found = list(getattr(hint, "__metadata__", ()))
+    result = list(getattr(hint, "__metadata__", ()))
     for inner in getattr(hint, "__args__", ()):
-        found += _metadata(inner)
-    return found
+        result += _metadata(inner)
+    return result
 
 
 def hints_of(build: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.container import packed
+from fedfleet.core.container import pack_tree
 from fedfleet.core.events import Event, TaskArrived
 from fedfleet.core.records import Report
 from fedfleet.network.protocol import fleet_pb2 as fleet
@@ -85,8 +85,8 @@ class Bench:
         """What the journal says of this task, as soon as it says so much."""
 
         def look() -> list[Event]:
-            found = [e for e in self.ground.events() if isinstance(e, kind) and e.task == task]  # pyright: ignore[reportAttributeAccessIssue]
-            return found if len(found) >= count else []
+            result = [e for e in self.ground.events() if isinstance(e, kind) and e.task == task]  # pyright: ignore[reportAttributeAccessIssue]
+            return result if len(result) >= count else []
 
         return wait_for(look, f"{kind.__name__} of task {task}", seconds=10, said=lambda: self.ground.said)
 
@@ -117,4 +117,4 @@ def bench(folder: Path, toy: Toy, **options: Any) -> Iterator[Bench]:
 
 def tree(**leaves: Any) -> bytes:
     """A payload of these leaves."""
-    return packed({name: np.asarray(value) for name, value in leaves.items()})
+    return pack_tree({name: np.asarray(value) for name, value in leaves.items()})

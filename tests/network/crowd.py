@@ -58,15 +58,15 @@ class Crowd:
                 errand = self._do(puppet, errand) if errand else self._ask(puppet)
                 if client in self.over:
                     return
-        except Exception as wrong:
+        except Exception as error:
             with self.lock:
-                self.errors.append(f"client {client}: {wrong!r}")
+                self.errors.append(f"client {client}: {error!r}")
         finally:
             puppet.close()
 
     def _ask(self, puppet: Puppet) -> Errand | None:
-        found = self._persist(lambda: puppet.check(hold=True))
-        return self._heard(puppet, *found) if found else None
+        result = self._persist(lambda: puppet.check(hold=True))
+        return self._heard(puppet, *result) if result else None
 
     def _heard(self, puppet: Puppet, answer: fleet.Answer, payload: bytes) -> Errand | None:
         match answer.WhichOneof("what"):
@@ -110,8 +110,8 @@ class Crowd:
         while not self.stopped.is_set():
             try:
                 return call()
-            except grpc.RpcError as wrong:
-                if wrong.code() not in _PASSING:  # pyright: ignore[reportAttributeAccessIssue]
+            except grpc.RpcError as error:
+                if error.code() not in _PASSING:  # pyright: ignore[reportAttributeAccessIssue]
                     raise
                 with self.lock:
                     self.broken += 1

@@ -10,10 +10,10 @@ import threading
 import traceback
 from pathlib import Path
 
-from fedfleet.app.assemble.client_config import kit_from
-from fedfleet.network.device.client_loop import Device, Wishes
-from fedfleet.network.device.device_store import Store
-from fedfleet.network.device.server_calls import Line
+from fedfleet.app.assemble.client_config import build_client_runtime
+from fedfleet.network.device.client_loop import Device, DeviceOptions
+from fedfleet.network.device.device_store import DeviceStore
+from fedfleet.network.device.server_calls import Connection
 
 
 def say(text: str) -> None:
@@ -23,10 +23,16 @@ def say(text: str) -> None:
 
 def attend(address: str, folder: Path, client: int) -> None:
     """Be one device until the run is over."""
-    store, line = Store(folder / str(client)), Line(address)
+    store, line = DeviceStore(folder / str(client)), Connection(address)
     try:
-        device = Device(line, store, Wishes(client=client), kit_from, lambda text: say(f"device {client}: {text}"))
-        device.attend()
+        device = Device(
+            line,
+            store,
+            DeviceOptions(client=client),
+            build_client_runtime,
+            lambda text: say(f"device {client}: {text}"),
+        )
+        device.run()
     except Exception:
         traceback.print_exc()
     finally:

@@ -25,20 +25,20 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import Message
 
-from fedfleet.core.container import packed, unpacked, viewed
+from fedfleet.core.container import pack_tree, unpack_tree, view_tree
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.records import ServerState
 from fedfleet.core.registry import builder, names
 from fedfleet.core.trees import Tree, content_hash, mismatch
 from fedfleet.learn.codecs.chain import chain
 from fedfleet.learn.codecs.lossless import BYTES
-from fedfleet.learn.codecs.messages import encode, received, sent
+from fedfleet.learn.codecs.messages import decode_bytes, encode, encode_bytes
 from fedfleet.learn.folds import mean
-from fedfleet.network.frontend.partial_sums import PartialSums, refusal, sheet_of
-from fedfleet.network.frontend.report_log import Entered, entry_bytes, entry_from
-from fedfleet.network.frontend.sum_kernel import WORTH
+from fedfleet.network.frontend.partial_sums import PartialSums, fold_layout, refusal
+from fedfleet.network.frontend.report_log import LogEntry, entry_from_bytes, entry_to_bytes
+from fedfleet.network.frontend.sum_kernel import COMPILE_MIN_ELEMENTS
 from fedfleet.network.protocol import fleet_pb2, inside_pb2
-from fedfleet.network.protocol.frames import MOST_HEAD, framed, offer_from_bytes, opened, parsed
+from fedfleet.network.protocol.frames import MAX_HEAD_BYTES, decode_frame, encode_frame, offer_from_bytes, parse_message
 from tests.network.mutating import mutated
 
 ROOM = 48 << 20  # bytes of address space that all decoding together may take beyond what the process has
@@ -121,37 +121,41 @@ def _scalar(field: Any, rng: Random) -> Any:
 
 def message_targets() -> list[Target]:
     """Every message of both protocols: alone, and those of the wire as the head of a frame."""
-    rng, found = Random(1), list[Target]()
+    rng, result = Random(1), list[Target]()
     for module in (fleet_pb2, inside_pb2):
         for name in module.DESCRIPTOR.message_types_by_name:
             kind = getattr(module, name)
             said = filled(kind, rng)
-            found.append(
-                Target(f"parsed {name}", [said.SerializeToString()], lambda data, kind=kind: parsed(data, kind))
+            result.append(
+                Target(f"parsed {name}", [said.SerializeToString()], lambda data, kind=kind: parse_message(data, kind))
             )
             if module is fleet_pb2:
-                frames = [framed(said, packed(LIKE)), framed(said)]
-                found.append(Target(f"opened {name}", frames, lambda data, kind=kind: _opened(data, kind)))
-    return found
+                frames = [encode_frame(said, pack_tree(LIKE)), encode_frame(said)]
+                result.append(Target(f"opened {name}", frames, lambda data, kind=kind: _opened(data, kind)))
+    return result
 
 
 def _opened(data: bytes, kind: Any) -> Any:
-    head, payload = opened(data, kind)
-    if len(payload) > len(data) - 4 or head.ByteSize() > MOST_HEAD * 2:
+    head, payload = decode_frame(data, kind)
+    if len(payload) > len(data) - 4 or head.ByteSize() > MAX_HEAD_BYTES * 2:
         raise Broken("more comes out than went in")
     return head
 
 
 def tensor_targets() -> list[Target]:
     """Tensors as they travel: read in two ways, which must agree, and as offers."""
-    trees = [packed(LIKE), packed({}), packed({"half": np.ones(3, np.float16), "empty": np.zeros((0, 2), np.float32)})]
+    trees = [
+        pack_tree(LIKE),
+        pack_tree({}),
+        pack_tree({"half": np.ones(3, np.float16), "empty": np.zeros((0, 2), np.float32)}),
+    ]
     return [Target("tensors", trees, _both), Target("offer", trees, offer_from_bytes)]
 
 
 def _both(data: bytes) -> Any:
     """Both readers on the same bytes: where both take them, they see the same."""
     seen = list[Any]()
-    for read in (unpacked, viewed):
+    for read in (unpack_tree, view_tree):
         try:
             seen.append(read(data))
         except Refused:
@@ -168,24 +172,24 @@ def codec_targets() -> list[Target]:
     made = {name: builder("codecs", name)(**OPTIONS.get(name, {})) for name in names("codecs")}
     codecs = [*made.values(), builder("codecs", "lowrank")(energy=0.9), builder("codecs", "gzip")(shuffle=True)]
     codecs += [chain([made[name] for name in each]) for each in CHAINS]
-    return [Target(f"codec {c.name}", [sent(c, LIKE, 7)], _decoding(c), _ways(c)) for c in codecs]
+    return [Target(f"codec {c.name}", [encode_bytes(c, LIKE, 7)], _decoding(c), _ways(c)) for c in codecs]
 
 
 def _ways(codec: Any) -> list[Callable[[Random, Sequence[bytes]], bytes]]:
     """Leaves of other types, shapes and values; and, of what is compressed, noise in the bytes, and noise soundly compressed."""
     whole = encode(codec, LIKE, 7)
-    ways = [lambda rng, pool: packed(_other_leaves(rng, whole))]
+    ways = [lambda rng, pool: pack_tree(_other_leaves(rng, whole))]
     if BYTES in whole:
         small, shrink = whole[BYTES].tobytes(), _shrinking(codec.parts[-1].name if codec.parts else codec.name)
-        wide = packed(LIKE)
+        wide = pack_tree(LIKE)
         ways.append(lambda rng, pool: _as_bytes(mutated(rng, small, pool)))
         ways.append(lambda rng, pool: _as_bytes(shrink(mutated(rng, wide, pool))))
-        ways.append(lambda rng, pool: _as_bytes(shrink(packed(_other_leaves(rng, LIKE)))))
+        ways.append(lambda rng, pool: _as_bytes(shrink(pack_tree(_other_leaves(rng, LIKE)))))
     return ways
 
 
 def _as_bytes(data: bytes) -> bytes:
-    return packed({BYTES: np.frombuffer(data, np.uint8)})
+    return pack_tree({BYTES: np.frombuffer(data, np.uint8)})
 
 
 def _shrinking(name: str) -> Callable[[bytes], bytes]:
@@ -224,50 +228,50 @@ def _other_leaves(rng: Random, tree: Tree) -> Tree:
 
 def _decoding(codec: Any) -> Callable[[bytes], Any]:
     def decode(data: bytes) -> Any:
-        found = received(codec, data, LIKE)
-        odd = mismatch(found, LIKE)
+        result = decode_bytes(codec, data, LIKE)
+        odd = mismatch(result, LIKE)
         if odd is not None:
             raise Broken(odd)
-        return found
+        return result
 
     return decode
 
 
 def entry_targets() -> list[Target]:
     """Reports as they enter the sums, by numpy and by compiled loops, and what is written down of them."""
-    entered = Entered(1, 2, 3, 0.5, 10.0, 1.0, "", 7, 99, ("loss", "train"), (0.25, 3.0), 1)
-    large = {"w": np.linspace(-1, 1, 2 * WORTH, dtype=np.float32), "n": np.array(3, np.int64)}
-    bare = [entry_bytes(entered), entry_bytes(entered._replace(names=(), values=(), stats=0))]
+    entered = LogEntry(1, 2, 3, 0.5, 10.0, 1.0, "", 7, 99, ("loss", "train"), (0.25, 3.0), 1)
+    large = {"w": np.linspace(-1, 1, 2 * COMPILE_MIN_ELEMENTS, dtype=np.float32), "n": np.array(3, np.int64)}
+    bare = [entry_to_bytes(entered), entry_to_bytes(entered._replace(names=(), values=(), stats=0))]
     return [
-        Target("entry", bare, entry_from),
+        Target("entry", bare, entry_from_bytes),
         *(_summing(name, like, entered) for name, like in (("", LIKE), ("compiled", large))),
     ]
 
 
-def _summing(name: str, like: Tree, entered: Entered) -> Target:
+def _summing(name: str, like: Tree, entered: LogEntry) -> Target:
     """A weight and tensors: whatever is let pass enters the sums, and no element of them leaves its bounds."""
-    sheet = sheet_of(mean(bound=16.0, total_weight=1024.0), ServerState(like))
+    sheet = fold_layout(mean(bound=16.0, total_weight=1024.0), ServerState(like))
     sums = PartialSums(sheet, None)
     weights = (1.0, 0.0, -1.0, math.nan, math.inf, 1024.0, 1024.5, 1e308, 5e-324)
 
     def decode(data: bytes) -> None:
-        weight, tree = struct.unpack_from("<d", data.ljust(8, b"\0"))[0], viewed(data[8:])
+        weight, tree = struct.unpack_from("<d", data.ljust(8, b"\0"))[0], view_tree(data[8:])
         why = refusal(sheet, tree, weight)
         if why is not None:
             raise Refused(why)
         try:
             sums.add(0, entered._replace(weight=weight), tree)
             for leaf, scale in sheet.scales.items():
-                most = float(np.abs((sums.saved(0) or {})[f"|sum/{leaf}"].astype(np.float64)).max())
+                most = float(np.abs((sums.bucket_sums(0) or {})[f"|sum/{leaf}"].astype(np.float64)).max())
                 if most > math.ldexp(scale.bound * weight, scale.power) + 1:
                     raise Broken(f"leaf {leaf} left its bounds")
         finally:
             sums.discard(0)
 
-    whole = packed(like)
+    whole = pack_tree(like)
     ways = [
         lambda rng, pool: struct.pack("<d", rng.choice(weights)) + mutated(rng, whole, pool),
-        lambda rng, pool: struct.pack("<d", rng.choice(weights)) + packed(_other_leaves(rng, like)),
+        lambda rng, pool: struct.pack("<d", rng.choice(weights)) + pack_tree(_other_leaves(rng, like)),
     ]
     return Target(f"sums {name}".strip(), [struct.pack("<d", 10.0) + whole], decode, ways)
 
@@ -292,7 +296,7 @@ class Found:
 
 def run(seed: int, count: int, every: Sequence[Target], note: Callable[[], None] = lambda: None) -> Found:
     """So many malformed messages, spread over the targets in turn; each is a function of the seed and its number."""
-    found = Found(Counter(), [])
+    result = Found(Counter(), [])
     pool = [data for target in every for data in target.valid]
     for i in range(count):
         rng, target = Random(seed << 32 | i), every[i % len(every)]
@@ -301,12 +305,12 @@ def run(seed: int, count: int, every: Sequence[Target], note: Callable[[], None]
         outcome = tried(target, data)
         seconds = time.process_time() - start
         note()
-        found.outcomes[outcome if outcome in ("taken", "refused") else "broken"] += 1
-        if outcome not in ("taken", "refused") and len(found.broken) < 20:
-            found.broken.append({"target": target.name, "what": outcome, "data": data[:4000].hex()})
-        if seconds > found.slowest:
-            found.slowest, found.slowest_name = seconds, f"{target.name}, message {i}, {len(data)} bytes"
-    return found
+        result.outcomes[outcome if outcome in ("taken", "refused") else "broken"] += 1
+        if outcome not in ("taken", "refused") and len(result.broken) < 20:
+            result.broken.append({"target": target.name, "what": outcome, "data": data[:4000].hex()})
+        if seconds > result.slowest:
+            result.slowest, result.slowest_name = seconds, f"{target.name}, message {i}, {len(data)} bytes"
+    return result
 
 
 def tried(target: Target, data: bytes) -> str:
@@ -315,8 +319,8 @@ def tried(target: Target, data: bytes) -> str:
         target.decode(data)
     except (Refused, BadInput):
         return "refused"
-    except BaseException as wrong:  # also what no handler would catch
-        return f"{type(wrong).__name__}: {str(wrong)[:200]}"
+    except BaseException as error:  # also what no handler would catch
+        return f"{type(error).__name__}: {str(error)[:200]}"
     return "taken"
 
 
@@ -348,15 +352,15 @@ def main(seed: int, count: int) -> None:
     watched = Counter[str]()
     sys.addaudithook(lambda event, given: watched.update([f"{event} {str(given)[:80]}"]) if event in WATCHED else None)
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
-    found = run(seed, count, every)
+    result = run(seed, count, every)
     seconds = time.perf_counter() - start
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     acts = dict(watched)
     worst, where = peaks(seed, min(count // 10, 5000), every)
     kinds = {target.name for target in every}
     said = {
-        "targets": len(kinds), "messages": count, "seconds": round(seconds, 1), "outcomes": dict(found.outcomes), "acts": acts,
-        "broken": found.broken, "slowest": round(found.slowest, 4), "slowest_name": found.slowest_name, "grown_kb": grown,
+        "targets": len(kinds), "messages": count, "seconds": round(seconds, 1), "outcomes": dict(result.outcomes), "acts": acts,
+        "broken": result.broken, "slowest": round(result.slowest, 4), "slowest_name": result.slowest_name, "grown_kb": grown,
         "peak": worst, "peak_name": where,
     }  # fmt: skip
     sys.stdout.write(json.dumps(said) + "\n")

@@ -150,8 +150,8 @@ class Ground:
         """The first `count` events of a kind, as soon as they are in the journal."""
 
         def look() -> list[Event]:
-            found = [e for e in self.events() if isinstance(e, kind)]
-            return found if len(found) >= count else []
+            result = [e for e in self.events() if isinstance(e, kind)]
+            return result if len(result) >= count else []
 
         return wait_for(look, f"{count} {kind.__name__}", seconds=seconds, said=lambda: self.said)
 
@@ -180,23 +180,23 @@ def wait_for(
     """The first true thing that `look` finds, within so many seconds."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        found = look()
-        if found:
-            return found
+        result = look()
+        if result:
+            return result
         time.sleep(every)
     raise AssertionError(f"no {what} within {seconds} s" + (f"; it was said:\n{said()}" if said else ""))
 
 
 def children(pid: int) -> list[int]:
     """The numbers of the processes that this one started."""
-    found: list[int] = []
+    result: list[int] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
                 fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
                 if int(fields[1]) == pid:
-                    found.append(int(entry.name))
-    return sorted(found)
+                    result.append(int(entry.name))
+    return sorted(result)
 
 
 def alive(pid: int) -> bool:

@@ -173,10 +173,10 @@ MUTATIONS: tuple[Mutation, ...] = (
 
 def mutated(rng: Random, data: bytes, others: Sequence[bytes]) -> bytes:
     """This message after one or a few mutations."""
-    found = bytearray(data)
+    result = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        found = rng.choice(MUTATIONS)(rng, found, others)
-    return bytes(found)
+        result = rng.choice(MUTATIONS)(rng, result, others)
+    return bytes(result)
 
 
 def _edited(rng: Random, text: str) -> str:
@@ -191,8 +191,8 @@ def _edited(rng: Random, text: str) -> str:
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    result = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        result.append(value & 127 | 128)
         value >>= 7
-    return bytes((*found, value))
+    return bytes((*result, value))

@@ -14,9 +14,9 @@ from typing import Any
 import grpc
 import numpy as np
 
-from fedfleet.core.container import packed
+from fedfleet.core.container import pack_tree
 from fedfleet.network.protocol import fleet_pb2 as fleet
-from fedfleet.network.protocol.frames import PROTOCOL, crc32c, framed, path_of
+from fedfleet.network.protocol.frames import PROTOCOL, crc32c, encode_frame, method_path
 from tests.network.mutating import mutated
 from tests.network.puppet import Errand, Puppet
 
@@ -38,7 +38,7 @@ Calling = tuple[str, Any]
 
 def valid(puppet: Puppet, errand: Errand, width: int) -> dict[str, bytes]:
     """A sound message for every method, from a client that has work."""
-    payload = packed({"w": np.zeros(width, np.float32)})
+    payload = pack_tree({"w": np.zeros(width, np.float32)})
     caller, report = puppet.caller, puppet.report(errand.work, payload, stats={"loss": 0.5})
     held = {"task": report.task, "nonce": report.nonce, "nbytes": report.nbytes, "crc32c": report.crc32c}
     said = {
@@ -49,7 +49,7 @@ def valid(puppet: Puppet, errand: Errand, width: int) -> dict[str, bytes]:
         "Leave": fleet.LeaveRequest(caller=caller),
         "Status": fleet.StatusRequest(token="somebody"),
     }
-    frames = {"Hand": framed(report, payload), "HandStream": framed(report)}
+    frames = {"Hand": encode_frame(report, payload), "HandStream": encode_frame(report)}
     return {name: message.SerializeToString() for name, message in said.items()} | frames
 
 
@@ -87,8 +87,8 @@ class Fuzzer:
         try:
             deque(call, maxlen=0) if name == "Fetch" else call.result()
             code, said = "OK", ""
-        except grpc.RpcError as wrong:
-            code, said = wrong.code().name, str(wrong.details())  # type: ignore[attr-defined]
+        except grpc.RpcError as error:
+            code, said = error.code().name, str(error.details())  # type: ignore[attr-defined]
         self.codes[code] += 1
         if code not in OURS and not (code in WAITED and name == "Check") and len(self.odd) < 20:
             self.odd.append(f"{name}: {code}: {said[:300]}")
@@ -98,10 +98,10 @@ class Fuzzer:
     def _call(self, name: str, data: bytes) -> Calling:
         channel: Any = self.puppet.channel
         if name == "Fetch":
-            return name, channel.unary_stream(path_of(name))(data, timeout=_WAIT)
+            return name, channel.unary_stream(method_path(name))(data, timeout=_WAIT)
         if name == "HandStream":
-            return name, channel.stream_unary(path_of(name)).future(iter([data]), timeout=_WAIT)
-        return name, channel.unary_unary(path_of(name)).future(data, timeout=_HELD if name == "Check" else _WAIT)
+            return name, channel.stream_unary(method_path(name)).future(iter([data]), timeout=_WAIT)
+        return name, channel.unary_unary(method_path(name)).future(data, timeout=_HELD if name == "Check" else _WAIT)
 
     def _message(self, rng: Random) -> Calling:
         """A sound message of any method, malformed."""
@@ -110,9 +110,9 @@ class Fuzzer:
 
     def _payload(self, rng: Random) -> Calling:
         """Malformed tensors under a sound head that knows them: a whole report that cannot be folded, or hardly."""
-        payload = mutated(rng, packed({"w": np.zeros(self.width, np.float32)}), self.pool)[: 1 << 20]
+        payload = mutated(rng, pack_tree({"w": np.zeros(self.width, np.float32)}), self.pool)[: 1 << 20]
         weight = rng.choice((1.0, 0.0, -1.0, float("nan"), float("inf"), 1e300, 5e-324))
-        return self._call("Hand", framed(self._report(payload, weight=weight), payload))
+        return self._call("Hand", encode_frame(self._report(payload, weight=weight), payload))
 
     def _head(self, rng: Random) -> Calling:
         """A head whose fields were never meant to stand together."""
@@ -126,18 +126,20 @@ class Fuzzer:
                 {"spent": {"\x00": 1.0, "": 2.0, "x" * 5000: 3.0}},
             )
         )  # fmt: skip
-        return self._call(rng.choice(("Hand", "HandStream")), framed(self._report(payload, **odd), payload))
+        return self._call(rng.choice(("Hand", "HandStream")), encode_frame(self._report(payload, **odd), payload))
 
     def _stream(self, rng: Random) -> Calling:
         """A report in chunks of which some are missing, doubled, too many or too long."""
         payload = bytes(rng.choice((0, 1, 1000, 300_000)))
-        head = framed(self._report(payload, offset=rng.choice((0, 0, 0, 1, 2**40))))
+        head = encode_frame(self._report(payload, offset=rng.choice((0, 0, 0, 1, 2**40))))
         chunks = [payload[a : a + 5000] for a in range(0, len(payload), 5000)]
         rng.shuffle(chunks)
         chunks = rng.choice((chunks, chunks[1:], chunks * 2, [b""] * 50, [rng.randbytes(1_200_000)], []))
         first = rng.choice(([head], [], [mutated(rng, head, self.pool)]))
         channel: Any = self.puppet.channel
-        return "HandStream", channel.stream_unary(path_of("HandStream")).future(iter([*first, *chunks]), timeout=_WAIT)
+        return "HandStream", channel.stream_unary(method_path("HandStream")).future(
+            iter([*first, *chunks]), timeout=_WAIT
+        )
 
     def _noise(self, rng: Random) -> Calling:
         """Bytes of nobody at a method that may not be there."""

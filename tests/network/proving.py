@@ -192,7 +192,7 @@ def models_again(plan: Plan, events: Iterable[Event], reports: Mapping[int, Repo
                 for task in event.tasks.tolist():
                     if task not in reports:
                         return [*wrong, f"task {task} was folded, and no device handed it in"]
-                    refused = aggregation.take(
+                    refused = aggregation.check_and_add(
                         algorithm.fold, acc, reports[task], Context(0, 0.0, reports[task].client)
                     )
                     if refused is not None:

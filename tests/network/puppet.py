@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 import grpc
 
 from fedfleet.network.protocol import fleet_pb2 as fleet
-from fedfleet.network.protocol.frames import CHUNK, PROTOCOL, SMALL, crc32c, framed, opened, path_of
+from fedfleet.network.protocol.frames import (
+    CHUNK,
+    INLINE_BYTES,
+    PROTOCOL,
+    crc32c,
+    decode_frame,
+    encode_frame,
+    method_path,
+)
 from tests.network.toys import Toy, payload_of, worked
 
 PAUSE = 0.06  # between calls of one device: a server limits how often it may call
@@ -66,32 +74,32 @@ class Puppet:
     def check(self, *, hold: bool = False, busy: int | None = None) -> tuple[fleet.Answer, bytes]:
         """Check in."""
         asked = fleet.CheckIn(caller=self.caller, hold=hold, busy=busy)
-        answer, payload = opened(self.call("Check", asked.SerializeToString()), fleet.Answer)
+        answer, payload = decode_frame(self.call("Check", asked.SerializeToString()), fleet.Answer)
         return answer, bytes(payload)
 
     def hand(self, report: fleet.Report, payload: bytes) -> fleet.Receipt:
         """Hand a report in, in one message."""
-        return self.hand_raw(framed(report, payload))
+        return self.hand_raw(encode_frame(report, payload))
 
     def handed(self, report: fleet.Report, payload: bytes) -> tuple[fleet.Receipt, bytes]:
         """Hand in as a device does, in one message or in chunks: the receipt, and the model that came with it."""
-        if len(payload) <= SMALL:
-            said = self.call("Hand", framed(report, payload))
+        if len(payload) <= INLINE_BYTES:
+            said = self.call("Hand", encode_frame(report, payload))
         else:
-            call = self.channel.stream_unary(path_of("HandStream"))
-            said = call(_first_then(framed(report), in_chunks(payload)), timeout=self.wait)
-        receipt, model = opened(said, fleet.Receipt)
+            call = self.channel.stream_unary(method_path("HandStream"))
+            said = call(_first_then(encode_frame(report), in_chunks(payload)), timeout=self.wait)
+        receipt, model = decode_frame(said, fleet.Receipt)
         return receipt, bytes(model)
 
     def hand_raw(self, said: bytes) -> fleet.Receipt:
         """Hand in any bytes at all."""
-        receipt, _ = opened(self.call("Hand", said), fleet.Receipt)
+        receipt, _ = decode_frame(self.call("Hand", said), fleet.Receipt)
         return receipt
 
     def hand_stream(self, report: fleet.Report, chunks: Iterable[bytes]) -> fleet.Receipt:
         """Hand a report in, in chunks; what the iterator raises breaks the call."""
-        call = self.channel.stream_unary(path_of("HandStream"))
-        receipt, _ = opened(call(_first_then(framed(report), chunks), timeout=self.wait), fleet.Receipt)
+        call = self.channel.stream_unary(method_path("HandStream"))
+        receipt, _ = decode_frame(call(_first_then(encode_frame(report), chunks), timeout=self.wait), fleet.Receipt)
         return receipt
 
     def held(self, report: fleet.Report) -> int:
@@ -104,7 +112,7 @@ class Puppet:
     def fetch(self, name: str, offset: int = 0) -> bytes:
         """A blob from this offset on."""
         asked = fleet.FetchRequest(caller=self.caller, name=name, offset=offset)
-        return b"".join(self.channel.unary_stream(path_of("Fetch"))(asked.SerializeToString(), timeout=self.wait))
+        return b"".join(self.channel.unary_stream(method_path("Fetch"))(asked.SerializeToString(), timeout=self.wait))
 
     def leave(self) -> None:
         """Take leave."""
@@ -117,7 +125,7 @@ class Puppet:
 
     def call(self, method: str, said: bytes) -> bytes:
         """Any bytes to any method."""
-        return self.channel.unary_unary(path_of(method))(said, timeout=self.wait)
+        return self.channel.unary_unary(method_path(method))(said, timeout=self.wait)
 
     # ---- what calls are made of
 

@@ -21,20 +21,20 @@ from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree
 from fedfleet.engine.commands import carry_out
 from fedfleet.engine.coordinator import begin
-from fedfleet.engine.open_commands import pending
-from fedfleet.network.evaluation.evaluators import Thinking
-from fedfleet.network.evaluation.results import Court
-from fedfleet.network.frontend.partial_sums import PartialSums, sheet_from_json
-from fedfleet.network.frontend.report_log import Entered, entry_bytes
+from fedfleet.engine.open_commands import pending_commands
+from fedfleet.network.evaluation.evaluators import ThreadEvaluator
+from fedfleet.network.evaluation.results import EvalContext
+from fedfleet.network.frontend.partial_sums import PartialSums, layout_from_json
+from fedfleet.network.frontend.report_log import LogEntry, entry_to_bytes
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.security.enrolment import Registry, Terms
 from fedfleet.network.security.secrets import run_key
-from fedfleet.network.server.options import Serve, Start
-from fedfleet.network.server.recovery import Recovered, recovered
-from fedfleet.network.server.serve import starting, take_up
-from fedfleet.network.server.served_plan import Served
-from fedfleet.network.server.server_loop import Processor
-from fedfleet.network.server.supervisor import Tended, starts_of
+from fedfleet.network.server.options import FrontendConfig, ServeOptions
+from fedfleet.network.server.recovery import RecoveredRun, recover
+from fedfleet.network.server.serve import frontend_config, restore_server
+from fedfleet.network.server.served_plan import ServedRun
+from fedfleet.network.server.server_loop import ServerLoop
+from fedfleet.network.server.supervisor import FrontendProcess, frontend_configs
 from fedfleet.store import journal as journals
 from fedfleet.store.files import save_tree
 from fedfleet.testing.toys import opaque_executor
@@ -46,15 +46,15 @@ SECONDS = 10.0  # after which a test that waits has failed
 class Desk:
     """What stands for `Tending`: nobody is started, and what would be sent is kept."""
 
-    def __init__(self, starts: Sequence[Start]) -> None:
-        self.all = [Tended(start) for start in starts]
+    def __init__(self, starts: Sequence[FrontendConfig]) -> None:
+        self.all = [FrontendProcess(start) for start in starts]
         self.told: list[list[inside.ToTransmitter]] = [[] for _ in starts]
         self.started: list[int] = []
 
     async def start(self, index: int) -> None:
         """A new transmitter takes the place of a dead one."""
         self.started.append(index)
-        self.all[index].out = inside.ToTransmitter()
+        self.all[index].outbox = inside.ToTransmitter()
 
     def tell(self, index: int, message: inside.ToTransmitter) -> None:
         """At once."""
@@ -63,9 +63,9 @@ class Desk:
     def send(self) -> None:
         """What gathered in this turn, to those who are ready."""
         for tended, told in zip(self.all, self.told, strict=True):
-            if tended.ready and tended.out.ByteSize():
-                told.append(tended.out)
-                tended.out = inside.ToTransmitter()
+            if tended.ready and tended.outbox.ByteSize():
+                told.append(tended.outbox)
+                tended.outbox = inside.ToTransmitter()
 
 
 @dataclass(slots=True)
@@ -74,31 +74,31 @@ class Scene:
 
     toy: Toy
     plan: Plan
-    processor: Processor
+    processor: ServerLoop
     desk: Desk
     numbers: dict[int, int] = field(default_factory=dict[int, int])
     held: dict[tuple[int, int], PartialSums] = field(default_factory=dict[tuple[int, int], PartialSums])
     claims: dict[tuple[int, int], tuple[inside.Claim, Report]] = field(
         default_factory=dict[tuple[int, int], tuple[inside.Claim, Report]]
     )
-    granted: dict[int, tuple[int, Entered, Report]] = field(default_factory=dict[int, tuple[int, Entered, Report]])
+    granted: dict[int, tuple[int, LogEntry, Report]] = field(default_factory=dict[int, tuple[int, LogEntry, Report]])
     files: int = 0
 
     # ---- what transmitters say
 
     def say(self, index: int, **fields: Any) -> None:
         """A transmitter says this."""
-        self.processor.heard(index, inside.ToProcessor(**fields))
+        self.processor.on_message(index, inside.ToProcessor(**fields))
 
     def here(self, *clients: int, at: int = 0, back: float = 0.0) -> None:
         """These devices are on the line."""
         self.say(at, heard=list(clients), heard_back=[back] * len(clients))
 
-    def ready(self, index: int, found: dict[int, list[Entered]] | None = None) -> None:
+    def ready(self, index: int, result: dict[int, list[LogEntry]] | None = None) -> None:
         """A transmitter listens, and its disk holds this."""
         parts = [
-            inside.Found(bucket=bucket, tasks=[e.task for e in entries], entries=[entry_bytes(e) for e in entries])
-            for bucket, entries in (found or {}).items()
+            inside.Found(bucket=bucket, tasks=[e.task for e in entries], entries=[entry_to_bytes(e) for e in entries])
+            for bucket, entries in (result or {}).items()
         ]
         self.say(index, ready=inside.Ready(pid=1, found=parts))
 
@@ -106,12 +106,12 @@ class Scene:
         """A transmitter is killed."""
         self.desk.all[index].ready = False
         self.desk.told[index].clear()
-        self.processor.died(index)
+        self.processor.on_frontend_death(index)
 
     def report(self, task: int) -> Report:
         """What an honest device makes of a task that runs or ran."""
         wave = self.wave(task)
-        client = int(wave.asked.clients[task - wave.first])
+        client = int(wave.assignments.clients[task - wave.first])
         from fedfleet.network.protocol.frames import offer_to_bytes
 
         offer = self.plan.algorithm.offer(wave.server, client, {})
@@ -120,9 +120,9 @@ class Scene:
     def wave(self, task: int) -> Any:
         """The wave of a task."""
         state = self.processor.state
-        found = state.running.get(task)
-        if found is not None:
-            return found
+        result = state.running.get(task)
+        if result is not None:
+            return result
         return next(w for t, (_, _, w) in self._known.items() if t == task)
 
     def claim(self, index: int, task: int, report: Report | None = None, **fields: Any) -> int:
@@ -149,15 +149,15 @@ class Scene:
 
     def closed(self, index: int, bucket: int, tasks: Sequence[int]) -> None:
         """The sums of these granted reports, as a transmitter hands them in."""
-        sums = PartialSums(sheet_from_json(self.desk.all[index].start.sheet), None)
+        sums = PartialSums(layout_from_json(self.desk.all[index].config.sheet), None)
         for task in tasks:
             of, entry, report = self.granted[task]
             assert of == bucket
             sums.add(bucket, entry, report.update)
-        saved, path = sums.saved(bucket), ""
+        saved, path = sums.bucket_sums(bucket), ""
         if saved is not None:
             self.files += 1
-            path = str(self.processor.offering.shared / f"sums-{index}-{self.files}.safetensors")
+            path = str(self.processor.offers.shared / f"sums-{index}-{self.files}.safetensors")
             save_tree(Path(path), saved)
         self.say(index, closed=[inside.Closed(bucket=bucket, path=path, count=len(tasks))])
 
@@ -165,24 +165,24 @@ class Scene:
 
     def told(self, index: int) -> list[inside.ToTransmitter]:
         """What a transmitter was told since it was last looked at."""
-        found, self.desk.told[index] = self.desk.told[index], []
-        return found
+        result, self.desk.told[index] = self.desk.told[index], []
+        return result
 
     def grants(self, index: int) -> list[inside.Grant]:
         """The answers to claims, since it was last looked at; grants are remembered."""
-        found = [grant for message in self.told(index) for grant in message.grants]
-        for grant in found:
+        result = [grant for message in self.told(index) for grant in message.grants]
+        for grant in result:
             claim, report = self.claims[index, grant.number]
             if grant.granted:
                 self.granted[claim.task] = (
                     grant.bucket,
-                    Entered(
+                    LogEntry(
                         claim.task, claim.client, grant.order, grant.time, grant.weight, grant.factor, grant.sum, claim.crc32c,
                         claim.nbytes, tuple(claim.names), tuple(claim.values), claim.stats,
                     ),
                     report,
                 )  # fmt: skip
-        return found
+        return result
 
     # ---- the loop and the clock
 
@@ -190,7 +190,7 @@ class Scene:
         """Let everything happen that is due."""
         for _ in range(turns):
             self.note()
-            self.processor.soon()
+            self.processor.schedule()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         self.note()
@@ -200,12 +200,12 @@ class Scene:
     async def until(self, look: Callable[[], Any]) -> Any:
         """Until this is true, whatever happens beside the loop."""
         end = asyncio.get_running_loop().time() + SECONDS
-        while not (found := look()):
+        while not (result := look()):
             await self.turn()
             await asyncio.sleep(0.002)
             assert asyncio.get_running_loop().time() < end, "it did not happen"
         self.note()
-        return found
+        return result
 
     def pass_by(self, seconds: float) -> None:
         """So many seconds pass."""
@@ -216,7 +216,7 @@ class Scene:
     def note(self) -> None:
         """Remember the tasks that run."""
         for task, wave in self.processor.state.running.items():
-            self._known.setdefault(task, (task, int(wave.asked.clients[task - wave.first]), wave))
+            self._known.setdefault(task, (task, int(wave.assignments.clients[task - wave.first]), wave))
 
     @property
     def running(self) -> list[int]:
@@ -231,8 +231,8 @@ class Scene:
     def events(self, kind: type[Event] | None = None) -> list[Any]:
         """The journal so far."""
         self.processor.served.journal.flush()
-        found = list(journals.read(self.processor.served.folder / "run.db"))
-        return [e for e in found if kind is None or isinstance(e, kind)]
+        result = list(journals.read(self.processor.served.folder / "run.db"))
+        return [e for e in result if kind is None or isinstance(e, kind)]
 
     def remarks(self) -> str:
         """What people were told."""
@@ -264,35 +264,35 @@ async def _played(
     (folder / "aggregates").mkdir(exist_ok=True)
     shared = folder / "shared"
     shared.mkdir(exist_ok=True)
-    back: Recovered | None = None
+    back: RecoveredRun | None = None
     if resume:
-        journal, back = recovered(plan, world, folder)
+        journal, back = recover(plan, world, folder)
     else:
         journal = journals.create(folder / "run.db", "toy")
     key = run_key(folder / "wire" / "run.key")
     registry = Registry(folder / "wire" / "devices.db", key, Terms(toy.clients, open=True))
-    judge = Thinking(Court(plan, world, opaque_executor()))
-    served = Served(plan, world, judge, registry, key, lambda client: b"{}", journal, folder, "toy")
-    serve = Serve(**{"devices": toy.clients, "transmitters": transmitters, "farewell_seconds": 0.0, **options})
+    judge = ThreadEvaluator(EvalContext(plan, world, opaque_executor()))
+    served = ServedRun(plan, world, judge, registry, key, lambda client: b"{}", journal, folder, "toy")
+    serve = ServeOptions(**{"devices": toy.clients, "transmitters": transmitters, "farewell_seconds": 0.0, **options})
     state = back.state if back else begin(plan).state
-    processor = Processor(served, serve, state, at=state.book.now, gatherings=back.gatherings if back else 0)
-    processor.offering.shared = shared
+    processor = ServerLoop(served, serve, state, at=state.book.now, gatherings=back.gatherings if back else 0)
+    processor.offers.shared = shared
     if back is not None:
-        take_up(processor, back)
-    start = starting(served, serve, processor.streams, "127.0.0.1:1", shared, {})
-    desk = Desk(starts_of(start, transmitters, str(folder / "wire")))
-    processor.tending, processor.done = desk, asyncio.get_running_loop().create_future()  # type: ignore[assignment]
+        restore_server(processor, back)
+    start = frontend_config(served, serve, processor.streams, "127.0.0.1:1", shared, {})
+    desk = Desk(frontend_configs(start, transmitters, str(folder / "wire")))
+    processor.supervisor, processor.done = desk, asyncio.get_running_loop().create_future()  # type: ignore[assignment]
     scene = Scene(toy, plan, processor, desk)
     try:
-        if back is None or not back.begun:
+        if back is None or not back.started:
             first = begin(plan)
-            processor.tell(first.outcomes)
+            processor.record_events(first.outcomes)
             commands = first.commands
         else:
-            commands = pending(plan, state)
+            commands = pending_commands(plan, state)
         for command in commands:
             carry_out(processor, command)
-        processor.soon()
+        processor.schedule()
         await act(scene)
     finally:
         ended = processor.done = processor.done or asyncio.get_running_loop().create_future()
@@ -315,5 +315,5 @@ def summed(plan: Plan, server: Any, reports: Sequence[tuple[Report, Any]]) -> Tr
     """The sums that the simulation would have of these reports."""
     acc = aggregation.zero(plan.algorithm.fold, server)
     for report, context in reports:
-        assert aggregation.take(plan.algorithm.fold, acc, report, context) is None
+        assert aggregation.check_and_add(plan.algorithm.fold, acc, report, context) is None
     return aggregation.save(acc)

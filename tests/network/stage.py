@@ -11,17 +11,17 @@ from typing import Any
 import grpc
 import numpy as np
 
-from fedfleet.core.container import packed
+from fedfleet.core.container import pack_tree
 from fedfleet.core.trees import Tree
-from fedfleet.network.frontend.frontend import Transmitter
+from fedfleet.network.frontend.frontend import Frontend
 from fedfleet.network.frontend.handlers import Handlers
-from fedfleet.network.frontend.partial_sums import sheet_of, sheet_to_json
+from fedfleet.network.frontend.partial_sums import fold_layout, layout_to_json
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.protocol.frames import crc32c, framed, opened
+from fedfleet.network.protocol.frames import crc32c, decode_frame, encode_frame
 from fedfleet.network.security.secrets import RunKey, nonce_of, secret_of
 from fedfleet.network.server.blobs import write_blob
-from fedfleet.network.server.options import Start
+from fedfleet.network.server.options import FrontendConfig
 from tests.network.frontend.test_partial_sums import SERVER, fold_of, model
 
 KEY = RunKey(bytes(range(32)))
@@ -30,12 +30,12 @@ LIKE: Tree = model()
 FOLD = fold_of(LIKE)
 
 
-def start_in(folder: Path, **changes: Any) -> Start:
+def start_in(folder: Path, **changes: Any) -> FrontendConfig:
     """What a transmitter in this folder is told."""
     (folder / "shared").mkdir(parents=True, exist_ok=True)
-    plain = Start(
+    plain = FrontendConfig(
         index=0, address="127.0.0.1:1", clients=CLIENTS, key=KEY.data.hex(), folder=str(folder / "t0"),
-        shared=str(folder / "shared"), sheet=sheet_to_json(sheet_of(FOLD, SERVER)),
+        shared=str(folder / "shared"), sheet=layout_to_json(fold_layout(FOLD, SERVER)),
         stream=True, spool=False, durable=True, encode_once=True,
         hold=4,
         hold_seconds=0.05, commit_seconds=0.005, in_flight_bytes=1 << 20, largest=1 << 16, codecs=[], codec_of=[], tls={},
@@ -66,7 +66,7 @@ class Call:
 class Stage:
     """A transmitter, what it said, and its door."""
 
-    transmitter: Transmitter
+    transmitter: Frontend
     handlers: Handlers
     said: list[inside.ToProcessor] = field(default_factory=list[inside.ToProcessor])
     orders: int = 0
@@ -86,7 +86,7 @@ class Stage:
 
     def wave(self, first: int, *clients: int, data: bytes = b"a model", **fields: Any) -> inside.ToTransmitter:
         """A message with a wave and its blob."""
-        blob = write_blob(Path(self.transmitter.start.shared), data)
+        blob = write_blob(Path(self.transmitter.config.shared), data)
         wave = inside.Wave(
             first=first, clients=np.array(clients, np.uint32).tobytes(), heaviest=np.ones(len(clients)).tobytes(),
             blobs=[blob.name], lease_seconds=9.0, **fields,
@@ -127,11 +127,11 @@ class Stage:
     async def check(self, client: int, **fields: Any) -> pb.Answer:
         """A device checks in."""
         asked = pb.CheckIn(caller=self.caller(client), **fields).SerializeToString()
-        return opened(await self.handlers.check(asked, Call()), pb.Answer)[0]  # type: ignore[arg-type]
+        return decode_frame(await self.handlers.check(asked, Call()), pb.Answer)[0]  # type: ignore[arg-type]
 
     def report(self, client: int, task: int, payload: bytes | None = None, **fields: Any) -> tuple[pb.Report, bytes]:
         """A report with an honest head."""
-        payload = packed(model(task)) if payload is None else payload
+        payload = pack_tree(model(task)) if payload is None else payload
         head: dict[str, Any] = {
             "caller": self.caller(client), "task": task, "nonce": nonce_of(KEY, task), "nbytes": len(payload),
             "crc32c": crc32c(payload), "weight": 1.0, "stats": {"loss": 0.5},
@@ -143,7 +143,7 @@ class Stage:
         head, data = self.report(client, task, payload, **fields)
 
         async def handed() -> pb.Receipt:
-            return opened(await self.handlers.hand(framed(head, data), Call()), pb.Receipt)[0]  # type: ignore[arg-type]
+            return decode_frame(await self.handlers.hand(encode_frame(head, data), Call()), pb.Receipt)[0]  # type: ignore[arg-type]
 
         return asyncio.create_task(handed())
 
@@ -151,14 +151,14 @@ class Stage:
         """A device hands a report in, in chunks; an exception among them breaks the line."""
 
         async def requests() -> AsyncIterator[bytes]:
-            yield framed(head)
+            yield encode_frame(head)
             for chunk in chunks:
                 if isinstance(chunk, BaseException):
                     raise chunk
                 yield chunk
 
         async def handed() -> pb.Receipt:
-            return opened(await self.handlers.hand_stream(requests(), Call()), pb.Receipt)[0]  # type: ignore[arg-type]
+            return decode_frame(await self.handlers.hand_stream(requests(), Call()), pb.Receipt)[0]  # type: ignore[arg-type]
 
         return asyncio.create_task(handed())
 
@@ -166,21 +166,21 @@ class Stage:
 async def until(look: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Until this is true."""
     end = asyncio.get_running_loop().time() + seconds
-    while not (found := look()):
+    while not (result := look()):
         await asyncio.sleep(0.001)
         assert asyncio.get_running_loop().time() < end, "it did not happen"
-    return found
+    return result
 
 
 def perform(folder: Path, act: Callable[[Stage], Coroutine[Any, Any, None]], **changes: Any) -> None:
     """Let an act happen with a transmitter in this folder, which finds what one before it left there."""
 
     async def played() -> None:
-        transmitter = Transmitter(start_in(folder, **changes))
+        transmitter = Frontend(start_in(folder, **changes))
         stage = Stage(transmitter, Handlers(transmitter))
         transmitter.link = stage  # type: ignore[assignment]
-        committing = asyncio.create_task(transmitter.committing.run())
-        committing.add_done_callback(transmitter._ended)
+        committing = asyncio.create_task(transmitter.group_commit.run())
+        committing.add_done_callback(transmitter._on_task_done)
         try:
             await act(stage)
         finally:

@@ -16,9 +16,9 @@ WIRE = Path(fedfleet.network.__file__).parent
 # Where people or certificates mean the calendar: dates of log lines, how long a token or a certificate holds.
 CALENDAR = {
     "operations/logs.py", "security/tokens.py", "security/tls.py", "security/certificates.py",
-    "hearing.py",  # a token holds until a date
-    "judgement.py",  # numbers of judging begin with the date, so that those of an earlier start are not among them
-    "device/attending.py", "device/carrying.py",  # a lease outlives the device's process, as only the calendar does
+    "server/dispatch.py",  # a token holds until a date
+    "server/evaluations.py",  # numbers of judging begin with the date, so that those of an earlier start are not among them
+    "device/client_loop.py", "device/transfer.py",  # a lease outlives the device's process, as only the calendar does
 }  # fmt: skip
 JUMPING = """
 import time
@@ -33,7 +33,7 @@ time.time = jumping
 
 def wall_clocks(text):
     """The places where a module reads the wall clock."""
-    found = []
+    result = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Attribute):
             owner = node.value.id if isinstance(node.value, ast.Name) else ""
@@ -42,10 +42,10 @@ def wall_clocks(text):
                 or node.attr in {"utcnow", "today"}
                 or (node.attr == "now" and owner in {"datetime", "dt"})
             ):
-                found.append(node.lineno)
+                result.append(node.lineno)
         elif isinstance(node, ast.ImportFrom) and node.module == "time":
-            found += [node.lineno for name in node.names if name.name in {"time", "time_ns"}]
-    return found
+            result += [node.lineno for name in node.names if name.name in {"time", "time_ns"}]
+    return result
 
 
 def test_the_search_finds_a_wall_clock():
@@ -57,9 +57,9 @@ def test_the_search_finds_a_wall_clock():
 
 def test_nothing_on_the_wire_decides_by_the_wall_clock():
     odd = {
-        str(path.relative_to(WIRE)): found
+        str(path.relative_to(WIRE)): result
         for path in WIRE.rglob("*.py")
-        if str(path.relative_to(WIRE)) not in CALENDAR and (found := wall_clocks(path.read_text()))
+        if str(path.relative_to(WIRE)) not in CALENDAR and (result := wall_clocks(path.read_text()))
     }
     assert odd == {}
 

@@ -10,7 +10,7 @@ import pytest
 
 from fedfleet.core.events import ReportRejected, ReportsGathered, ReportUnwanted, TaskArrived, TaskLost
 from fedfleet.network.protocol import fleet_pb2 as fleet
-from fedfleet.network.protocol.frames import PROTOCOL, crc32c, framed
+from fedfleet.network.protocol.frames import PROTOCOL, crc32c, encode_frame
 from tests.network.bench import UNTIL_STOPPED, bench, tree
 from tests.network.puppet import Puppet, Status, in_chunks
 from tests.network.toys import Toy
@@ -88,26 +88,26 @@ def test_three_strikes_end_a_task_and_the_client_gets_another(desk):
 
 # Bytes that never were a whole report of this device: they cost the caller a strike, and the task nothing.
 DAMAGED = {
-    "truncated": lambda p, e, head, payload: framed(head, payload[:-3]),
-    "nothing of it came": lambda p, e, head, payload: framed(head, b""),
-    "more than it says": lambda p, e, head, payload: framed(head, payload + b"more"),
-    "garbled": lambda p, e, head, payload: framed(head, bytes([payload[0] ^ 1]) + payload[1:]),
+    "truncated": lambda p, e, head, payload: encode_frame(head, payload[:-3]),
+    "nothing of it came": lambda p, e, head, payload: encode_frame(head, b""),
+    "more than it says": lambda p, e, head, payload: encode_frame(head, payload + b"more"),
+    "garbled": lambda p, e, head, payload: encode_frame(head, bytes([payload[0] ^ 1]) + payload[1:]),
     "a garbled head": lambda p, e, head, payload: b"\x07\0\0\0" + b"\xff" * 40,
     "a head longer than the message": lambda p, e, head, payload: b"\xff\xff\xff\xff" + b"x",
     "no bytes at all": lambda p, e, head, payload: b"",
-    "wrong nonce": lambda p, e, head, payload: framed(p.report(e.work, payload, nonce=b"0" * 16), payload),
-    "no nonce": lambda p, e, head, payload: framed(p.report(e.work, payload, nonce=b""), payload),
-    "a task that nobody has": lambda p, e, head, payload: framed(p.report(e.work, payload, task=1 << 50), payload),
-    "wrong secret": lambda p, e, head, payload: framed(
+    "wrong nonce": lambda p, e, head, payload: encode_frame(p.report(e.work, payload, nonce=b"0" * 16), payload),
+    "no nonce": lambda p, e, head, payload: encode_frame(p.report(e.work, payload, nonce=b""), payload),
+    "a task that nobody has": lambda p, e, head, payload: encode_frame(p.report(e.work, payload, task=1 << 50), payload),
+    "wrong secret": lambda p, e, head, payload: encode_frame(
         p.report(e.work, payload, caller=fleet.Caller(client=p.client, secret=b"x" * 32)), payload
     ),
-    "a client that does not exist": lambda p, e, head, payload: framed(
+    "a client that does not exist": lambda p, e, head, payload: encode_frame(
         p.report(e.work, payload, caller=fleet.Caller(client=1 << 31, secret=p.secret)), payload
     ),
-    "far too large": lambda p, e, head, payload: framed(
+    "far too large": lambda p, e, head, payload: encode_frame(
         p.report(e.work, bytes(3 << 20)), bytes(3 << 20)
     ),
-    "a length that no machine holds": lambda p, e, head, payload: framed(
+    "a length that no machine holds": lambda p, e, head, payload: encode_frame(
         p.report(e.work, payload, nbytes=1 << 62), payload
     ),
 }  # fmt: skip
@@ -123,8 +123,8 @@ def answered(call):
     """With which code a call broke, or what it brought."""
     try:
         return None, call()
-    except grpc.RpcError as wrong:
-        return wrong.code(), None
+    except grpc.RpcError as error:
+        return error.code(), None
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
@@ -171,17 +171,17 @@ def test_other_bytes_for_a_task_that_is_done_are_unwanted(desk):
 def test_a_retry_at_another_transmitter_cannot_count_twice(desk):
     puppet, _, head, payload = desk.working()
     others = [desk.again(puppet) for _ in range(8)]  # so many connections meet both transmitters
-    found = []
+    result = []
 
     def hand(other):
-        found.append(desk.hand(other, head, payload).status)
+        result.append(desk.hand(other, head, payload).status)
 
     threads = [threading.Thread(target=hand, args=(other,)) for other in (puppet, *others)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert found == [Status.SAFE] * 9
+    assert result == [Status.SAFE] * 9
     assert desk.arrivals(head.task) == 1
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedfleet.core.container import packed, viewed
+from fedfleet.core.container import pack_tree, view_tree
 from fedfleet.core.errors import Refused
 from fedfleet.core.parts import Offer
 from fedfleet.learn.codecs.lossless import BYTES, deflate, gzip
-from fedfleet.learn.codecs.messages import received
+from fedfleet.learn.codecs.messages import decode_bytes
 from fedfleet.network.protocol import fleet_pb2
-from fedfleet.network.protocol.frames import MOST_HEAD, offer_to_bytes, opened
+from fedfleet.network.protocol.frames import MAX_HEAD_BYTES, decode_frame, offer_to_bytes
 from tests.network.fuzzing import LIKE, SLOW, Target, run, targets, tried
 
 ROOT = Path(__file__).parents[2]
@@ -32,23 +32,23 @@ def fuzzed(seed, messages):
     return json.loads(done.stdout)
 
 
-def check(found, messages):
+def check(result, messages):
     """No message may do what none may do."""
-    assert found["broken"] == []
-    assert found["acts"] == {}  # nothing was opened, imported, compiled or started
-    assert sum(found["outcomes"].values()) == messages == found["messages"]
-    assert found["outcomes"]["refused"] > 0.7 * messages  # they are malformed indeed ..
-    assert found["outcomes"]["taken"] > 0.05 * messages  # .. and reach what lies behind the first check
-    assert found["slowest"] < SLOW, found["slowest_name"]
-    assert found["grown_kb"] < 32_000
-    assert found["peak"] < 4 << 20, found["peak_name"]
+    assert result["broken"] == []
+    assert result["acts"] == {}  # nothing was opened, imported, compiled or started
+    assert sum(result["outcomes"].values()) == messages == result["messages"]
+    assert result["outcomes"]["refused"] > 0.7 * messages  # they are malformed indeed ..
+    assert result["outcomes"]["taken"] > 0.05 * messages  # .. and reach what lies behind the first check
+    assert result["slowest"] < SLOW, result["slowest_name"]
+    assert result["grown_kb"] < 32_000
+    assert result["peak"] < 4 << 20, result["peak_name"]
 
 
 @pytest.mark.slow
 def test_malformed_messages_at_every_decoder():
-    found = fuzzed(1, MESSAGES)
-    check(found, MESSAGES)
-    assert found["targets"] > 70
+    result = fuzzed(1, MESSAGES)
+    check(result, MESSAGES)
+    assert result["targets"] > 70
 
 
 def test_the_fuzzer_sees_what_a_decoder_must_not_do():
@@ -59,9 +59,9 @@ def test_the_fuzzer_sees_what_a_decoder_must_not_do():
             raise KeyError("w")
         raise Refused("no")
 
-    found = run(1, 3000, [Target("careless", [packed(LIKE)], careless)])
-    assert found.broken[0]["what"] == "KeyError: 'w'"
-    assert tried(Target("careless", [], careless), bytes.fromhex(found.broken[0]["data"])) == "KeyError: 'w'"
+    result = run(1, 3000, [Target("careless", [pack_tree(LIKE)], careless)])
+    assert result.broken[0]["what"] == "KeyError: 'w'"
+    assert tried(Target("careless", [], careless), bytes.fromhex(result.broken[0]["data"])) == "KeyError: 'w'"
 
 
 @pytest.mark.soak
@@ -109,11 +109,11 @@ ONE = b'{"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}'
 )
 def test_headers_that_are_refused(data):
     with pytest.raises(Refused):
-        viewed(data)
+        view_tree(data)
 
 
 def as_bytes(data):
-    return packed({BYTES: np.frombuffer(data, np.uint8)})
+    return pack_tree({BYTES: np.frombuffer(data, np.uint8)})
 
 
 @pytest.mark.parametrize("length", range(8))
@@ -122,7 +122,7 @@ def test_few_bytes_of_zstd_are_refused(length):
     from fedfleet.learn.codecs.lossless import zstd
 
     with pytest.raises(Refused):
-        received(zstd(), as_bytes(zstandard.ZstdCompressor().compress(packed(LIKE))[:length]), LIKE)
+        decode_bytes(zstd(), as_bytes(zstandard.ZstdCompressor().compress(pack_tree(LIKE))[:length]), LIKE)
 
 
 def test_a_window_of_zstd_that_no_model_needs_is_refused_before_it_is_made():
@@ -131,41 +131,41 @@ def test_a_window_of_zstd_that_no_model_needs_is_refused_before_it_is_made():
 
     wide = zstandard.ZstdCompressionParameters(window_log=27, write_content_size=0)
     worker = zstandard.ZstdCompressor(compression_params=wide).compressobj()
-    data = worker.compress(packed(LIKE)) + worker.flush()
+    data = worker.compress(pack_tree(LIKE)) + worker.flush()
     with pytest.raises(Refused, match="zstd"):
-        received(zstd(), as_bytes(data), LIKE)
+        decode_bytes(zstd(), as_bytes(data), LIKE)
 
 
 @pytest.mark.parametrize("effort", [1, 3, 19, 22])
 def test_honest_zstd_of_every_effort_is_taken(effort):
     pytest.importorskip("zstandard")
     from fedfleet.learn.codecs.lossless import zstd
-    from fedfleet.learn.codecs.messages import sent
+    from fedfleet.learn.codecs.messages import encode_bytes
 
     large = {"w": np.random.default_rng(0).normal(size=600_000).astype(np.float32)}
     codec = zstd(effort=effort)
-    assert received(codec, sent(codec, large), large)["w"].tobytes() == large["w"].tobytes()
+    assert decode_bytes(codec, encode_bytes(codec, large), large)["w"].tobytes() == large["w"].tobytes()
 
 
 @pytest.mark.parametrize("build", [gzip, deflate])
 def test_a_bomb_in_a_bomb_is_refused(build):
     """What was packed twice is unpacked once: the inside is no tensor."""
-    from fedfleet.learn.codecs.messages import sent
+    from fedfleet.learn.codecs.messages import encode_bytes
 
-    once = sent(build(), {"w": np.zeros(1 << 22, np.float32)})
+    once = encode_bytes(build(), {"w": np.zeros(1 << 22, np.float32)})
     with pytest.raises(Refused):
-        received(build(), sent(build(), {"w": np.frombuffer(once, np.uint8)}), LIKE)
+        decode_bytes(build(), encode_bytes(build(), {"w": np.frombuffer(once, np.uint8)}), LIKE)
 
 
 def test_a_head_that_claims_more_than_may_be_is_refused_unread():
-    frame = struct.pack("<I", MOST_HEAD + 1) + bytes(MOST_HEAD + 1)
+    frame = struct.pack("<I", MAX_HEAD_BYTES + 1) + bytes(MAX_HEAD_BYTES + 1)
     with pytest.raises(Refused, match="claims"):
-        opened(frame, fleet_pb2.Report)
+        decode_frame(frame, fleet_pb2.Report)
 
 
 def test_groups_in_groups_are_refused():
     with pytest.raises(Refused):
-        opened(struct.pack("<I", 5000) + b"\x0b" * 5000, fleet_pb2.Report)
+        decode_frame(struct.pack("<I", 5000) + b"\x0b" * 5000, fleet_pb2.Report)
 
 
 def test_the_valid_messages_are_taken():
@@ -173,4 +173,4 @@ def test_the_valid_messages_are_taken():
     for target in targets():
         for data in target.valid:
             assert tried(target, data) == "taken", target.name
-    assert offer_to_bytes(Offer(LIKE)) == packed(LIKE)
+    assert offer_to_bytes(Offer(LIKE)) == pack_tree(LIKE)

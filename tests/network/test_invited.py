@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from fedfleet.network.security.enrolment_store import open_store, revoke_client
-from fedfleet.network.security.tokens import Wanted, make_token, revoke_token
+from fedfleet.network.security.tokens import TokenRequest, make_token, revoke_token
 from tests.network.bench import UNTIL_STOPPED, bench
 from tests.network.harness import wait_for
 from tests.network.puppet import Puppet, Status
@@ -43,7 +43,7 @@ def at_the_door(desk, n):
 
 
 def invited(desk, store, n, **wanted):
-    token, _ = make_token(store, Wanted(**wanted), time.time())
+    token, _ = make_token(store, TokenRequest(**wanted), time.time())
     puppet = at_the_door(desk, n)
     desk._made.append(puppet)
     puppet.enrol(token=token)
@@ -73,12 +73,12 @@ def test_a_replayed_token_is_used_up(desk, store):
 
 
 def test_an_expired_token_is_refused(desk, store):
-    token, _ = make_token(store, Wanted(seconds=1.0), time.time() - 10.0)
+    token, _ = make_token(store, TokenRequest(seconds=1.0), time.time() - 10.0)
     assert "expired" in refused(at_the_door(desk, 4), token=token)
 
 
 def test_a_revoked_token_is_refused(desk, store):
-    token, made = make_token(store, Wanted(uses=5), time.time())
+    token, made = make_token(store, TokenRequest(uses=5), time.time())
     revoke_token(store, made.id, time.time())
     assert "revoked" in refused(at_the_door(desk, 5), token=token)
 
@@ -92,7 +92,7 @@ def test_a_device_that_comes_back_with_its_secret_needs_no_token(desk, store):
 
 def test_a_second_device_cannot_push_the_first_out(desk, store):
     first, _ = invited(desk, store, 7)
-    token, _ = make_token(store, Wanted(), time.time())
+    token, _ = make_token(store, TokenRequest(), time.time())
     assert "another device" in refused(at_the_door(desk, 7), token=token, attempt=b"another one, of 16+")
     assert reports(desk, first) == Status.SAFE
 
@@ -105,8 +105,8 @@ def test_a_revoked_device_is_put_out_while_the_server_runs(desk, store):
     def out():
         try:
             puppet.check()
-        except grpc.RpcError as wrong:
-            return wrong.code() == grpc.StatusCode.UNAUTHENTICATED
+        except grpc.RpcError as error:
+            return error.code() == grpc.StatusCode.UNAUTHENTICATED
         return False
 
     wait_for(out, "end of a revoked secret", seconds=10)
@@ -128,7 +128,7 @@ def test_a_device_that_is_put_out_while_it_waits_on_the_line_hears_so_at_once(de
 
 
 def invited_again(desk, store, n):
-    token, _ = make_token(store, Wanted(client=n), time.time())
+    token, _ = make_token(store, TokenRequest(client=n), time.time())
     puppet = at_the_door(desk, n)
     desk._made.append(puppet)
     puppet.enrol(token=token, attempt=b"")

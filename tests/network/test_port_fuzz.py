@@ -64,8 +64,8 @@ def _patiently(place, call):
         assert place.server.poll() is None, f"the server ended with {place.server.poll()}: {place.said}"
         try:
             return call()
-        except grpc.RpcError as wrong:
-            assert wrong.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED), wrong  # noqa: PT017
+        except grpc.RpcError as error:
+            assert error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED), error  # noqa: PT017
             time.sleep(0.1)
             return None
 

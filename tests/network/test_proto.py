@@ -8,7 +8,7 @@ import pytest
 from fedfleet.network.protocol import fleet_pb2, frames
 
 ROOT = Path(__file__).parents[2]
-PROTO, MADE = ROOT / "proto", Path("fedfleet/network")
+PROTO, MADE = ROOT / "proto", Path("fedfleet/network/protocol")
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_make_proto_knows_every_file():
 def test_the_service_has_the_name_that_calls_use():
     (service,) = fleet_pb2.DESCRIPTOR.services_by_name.values()
     assert service.full_name == frames.SERVICE
-    assert frames.path_of("Check") == f"/{service.full_name}/Check"
+    assert frames.method_path("Check") == f"/{service.full_name}/Check"
     assert {"Enrol", "Check", "Fetch", "Hand", "HandStream", "Held", "Leave", "Status"} == {
         m.name for m in service.methods
     }

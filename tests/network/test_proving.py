@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedfleet.core.container import packed
+from fedfleet.core.container import pack_tree
 from fedfleet.core.events import (
     ModelCommitted,
     ReportRejected,
@@ -45,7 +45,7 @@ def handed_in(events):
     for event in events:
         if isinstance(event, TasksSent):
             for task, client in enumerate(event.clients.tolist(), event.first):
-                reports[task] = worked(TOY, client, task, packed(server.params))
+                reports[task] = worked(TOY, client, task, pack_tree(server.params))
         elif isinstance(event, ReportsGathered):
             acc = aggregation.zero(PLAN.algorithm.fold, server)
             for task in event.tasks.tolist():
@@ -56,19 +56,19 @@ def handed_in(events):
 
 def without(events, kind, n=0):
     """The events without the n-th of a kind."""
-    found = only(kind, events)[n]
-    return [e for e in events if e is not found]
+    result = only(kind, events)[n]
+    return [e for e in events if e is not result]
 
 
 def changed(events, kind, change):
     """The events with the first of a kind replaced."""
-    found = only(kind, events)[0]
-    return [change(e) if e is found else e for e in events]
+    result = only(kind, events)[0]
+    return [change(e) if e is result else e for e in events]
 
 
 def twice(events, kind):
-    found = only(kind, events)[0]
-    return [copy for e in events for copy in ((e, e) if e is found else (e,))]
+    result = only(kind, events)[0]
+    return [copy for e in events for copy in ((e, e) if e is result else (e,))]
 
 
 def test_a_sound_run_gives_no_cause_for_complaint(events, receipts):

@@ -8,18 +8,18 @@ import grpc
 import numpy as np
 import pytest
 
-from fedfleet.core.container import packed, unpacked
+from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import Refused
 from fedfleet.core.records import Report
 from fedfleet.network.protocol import fleet_pb2 as fleet
-from fedfleet.network.protocol.frames import crc32c, framed, opened, path_of
+from fedfleet.network.protocol.frames import crc32c, decode_frame, encode_frame, method_path
 from tests.network.crowd import crowd
 from tests.network.cutting import cut_until_held, line
 from tests.network.puppet import Puppet, Status, in_chunks, puppets
 from tests.network.toys import Toy, worked
 
 TOY = Toy(clients=3, rounds=2)
-MODEL = packed({"w": np.zeros(TOY.width, np.float32)})
+MODEL = pack_tree({"w": np.zeros(TOY.width, np.float32)})
 
 
 class TinyDesk:
@@ -49,27 +49,27 @@ class TinyDesk:
     def check(self, data, context):
         asked = fleet.CheckIn.FromString(data)
         assert asked.caller.secret == b"s%d" % asked.caller.client
-        return framed(*self.work(asked.caller.client))
+        return encode_frame(*self.work(asked.caller.client))
 
     def take(self, report, payload):
         if crc32c(payload) != report.crc32c or len(payload) != report.nbytes:
-            return framed(fleet.Receipt(status=Status.RETRY, reason="garbled"))
+            return encode_frame(fleet.Receipt(status=Status.RETRY, reason="garbled"))
         with self.lock:
             if report.task not in self.kept:
                 self.kept[report.task] = (report, payload)
                 self.round[report.caller.client] = self.round.get(report.caller.client, 0) + 1
         answer, model = self.work(report.caller.client)
-        return framed(fleet.Receipt(status=Status.SAFE, next=answer), model)
+        return encode_frame(fleet.Receipt(status=Status.SAFE, next=answer), model)
 
     def hand(self, data, context):
         try:
-            report, payload = opened(data, fleet.Report)
-        except Refused as wrong:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(wrong))
+            report, payload = decode_frame(data, fleet.Report)
+        except Refused as error:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         return self.take(report, bytes(payload))
 
     def hand_stream(self, chunks, context):
-        report, _ = opened(next(chunks), fleet.Report)
+        report, _ = decode_frame(next(chunks), fleet.Report)
         whole = bytearray(self.partial[: report.offset])
         try:
             for chunk in chunks:
@@ -95,7 +95,7 @@ def tiny(desk):
         "Held": grpc.unary_unary_rpc_method_handler(desk.held),
         "Fetch": grpc.unary_stream_rpc_method_handler(desk.fetch),
     }
-    service = path_of("x").split("/")[1]
+    service = method_path("x").split("/")[1]
     server = grpc.server(ThreadPoolExecutor(8), handlers=[grpc.method_handlers_generic_handler(service, made)])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
@@ -116,7 +116,7 @@ def test_a_crowd_does_all_the_work_of_a_run_and_keeps_its_receipts(inline):
     assert people.errors == []
     assert sorted(r.task for r in people.receipts) == sorted(desk.kept) == [0, 1, 2, 100, 101, 102]
     for task, (_, payload) in desk.kept.items():
-        assert np.array_equal(unpacked(payload)["w"], people.reports[task].update["w"])
+        assert np.array_equal(unpack_tree(payload)["w"], people.reports[task].update["w"])
 
 
 def test_a_puppet_sends_what_it_was_told_to_send():

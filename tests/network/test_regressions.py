@@ -15,7 +15,7 @@ import grpc
 import numpy as np
 import pytest
 
-from fedfleet.core.container import packed
+from fedfleet.core.container import pack_tree
 from fedfleet.core.events import ReportRejected, ReportsGathered
 from tests.network.bench import UNTIL_STOPPED, bench
 from tests.network.crowd import crowd
@@ -56,7 +56,7 @@ def desk(tmp_path_factory):
 @pytest.mark.parametrize("name", ["w\x1b[2J\x1b[31mred\n\u202eevil", "n" * 900_000], ids=["escapes", "900 kB"])
 def test_a_name_from_elsewhere_reaches_nobody_raw_or_whole(name, desk):
     puppet, errand, head, payload = desk.working()
-    bad = packed({name: np.zeros(TOY.width, np.float32)})
+    bad = pack_tree({name: np.zeros(TOY.width, np.float32)})
     wrong = puppet.report(errand.work, bad)
     first = desk.hand(puppet, wrong, bad)
     assert first.status == Status.RETRY

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.core.errors import FedFleetError
-from fedfleet.network.evaluation.evaluators import Thinking
-from fedfleet.network.evaluation.results import Court
+from fedfleet.network.evaluation.evaluators import ThreadEvaluator
+from fedfleet.network.evaluation.results import EvalContext
 from fedfleet.network.security.enrolment import Registry, Terms
 from fedfleet.network.security.secrets import run_key
-from fedfleet.network.server.options import Serve
-from fedfleet.network.server.recovery import recovered
-from fedfleet.network.server.serve import Stopped, serve
-from fedfleet.network.server.served_plan import Served
+from fedfleet.network.server.options import ServeOptions
+from fedfleet.network.server.recovery import recover
+from fedfleet.network.server.serve import ServerStopped, serve
+from fedfleet.network.server.served_plan import ServedRun
 from fedfleet.store import journal as journals
 from fedfleet.store.files import save_tree
-from fedfleet.store.lock import locked
+from fedfleet.store.lock import hold_lock
 from fedfleet.testing.toys import opaque_executor
 from tests.network.toys import Toy, from_text, plan_of, world_for
 
@@ -39,33 +39,35 @@ def main() -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (int(word.split("=")[1]), resource.RLIM_INFINITY))
     opened = bool(options.pop("open_enrolment", True))
     try:
-        served_to_the_end(Path(folder), from_text(toy), Serve(**options), opened=opened, resume="--resume" in words)
-    except FedFleetError as wrong:
-        sys.stderr.write(f"{wrong}\n")
-        raise SystemExit(wrong.exit_code) from None
-    except Stopped as why:
+        served_to_the_end(
+            Path(folder), from_text(toy), ServeOptions(**options), opened=opened, resume="--resume" in words
+        )
+    except FedFleetError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(error.exit_code) from None
+    except ServerStopped as why:
         sys.stderr.write(f"{why}\n")
         raise SystemExit(130) from None
 
 
-def served_to_the_end(folder: Path, toy: Toy, options: Serve, *, opened: bool, resume: bool) -> None:
+def served_to_the_end(folder: Path, toy: Toy, options: ServeOptions, *, opened: bool, resume: bool) -> None:
     """Serve a toy in this folder."""
     plan, world = plan_of(toy), world_for(toy)
     (folder / "wire").mkdir(parents=True, exist_ok=True, mode=0o700)
-    with locked(folder):
+    with hold_lock(folder):
         back = None
         if resume and (folder / "run.db").exists():
-            journal, back = recovered(plan, world, folder)
+            journal, back = recover(plan, world, folder)
             for damage in back.damages:
                 sys.stderr.write(f"{damage}\n")
         else:
             journal = journals.create(folder / "run.db", "toy")
         key = run_key(folder / "wire" / "run.key")
         registry = Registry(folder / "wire" / "devices.db", key, Terms(toy.clients, open=opened))
-        judge = Thinking(Court(plan, world, opaque_executor()))
+        judge = ThreadEvaluator(EvalContext(plan, world, opaque_executor()))
         try:
-            run = Served(plan, world, judge, registry, key, lambda client: b"{}", journal, folder, "toy")
-            state = serve(run, options, back=back)
+            run = ServedRun(plan, world, judge, registry, key, lambda client: b"{}", journal, folder, "toy")
+            state = serve(run, options, recovery=back)
             journal.flush()
             save_tree(folder / "model.safetensors", state.server.params)
         finally:

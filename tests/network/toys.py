@@ -14,7 +14,7 @@ import numpy as np
 
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.aggregation import Aggregate
-from fedfleet.core.container import packed, unpacked
+from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.events import ModelCommitted
 from fedfleet.core.parts import Algorithm, Dataset, Job, Offer, Plan, Policy
 from fedfleet.core.records import Assignments, Cost, Ints, Report, ServerState, Stop
@@ -90,14 +90,14 @@ def reference(toy: Toy) -> tuple[list[str], Tree]:
 
 def worked(toy: Toy, client: int, task: int, model: bytes) -> Report:
     """What an honest device makes of a task that came with this model."""
-    offer = Offer(unpacked(model))
+    offer = Offer(unpack_tree(model))
     key = int(client_keys(toy.clients)[client])
     return _local(Job(task, client, key, toy.seed, offer, _local, _NO_ROWS), None)
 
 
 def payload_of(report: Report) -> bytes:
     """The bytes of a report's tensors as they travel."""
-    return packed(report.update)
+    return pack_tree(report.update)
 
 
 def _local(job: Job, dataset: Dataset | None) -> Report:

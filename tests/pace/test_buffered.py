@@ -167,7 +167,7 @@ def test_every_model_is_made_of_exactly_k_reports(fleet, k, concurrency, max_sta
 @given(fleets(), st.integers(1, 3), st.integers(1, 5), st.integers(1, 9))
 def test_staleness_is_the_versions_made_between_sending_and_folding(fleet, k, concurrency, refill):
     events = run(buffered(k=k, concurrency=concurrency, refill=float(refill)), fleet, horizon=1500.0)
-    sent, version, found, running = {}, 0, [], 0
+    sent, version, result, running = {}, 0, [], 0
     for event in events:
         match event:
             case TasksSent():
@@ -177,14 +177,14 @@ def test_staleness_is_the_versions_made_between_sending_and_folding(fleet, k, co
             case TaskArrived() | TaskLost():
                 running -= 1
             case ReportsGathered():
-                found += [version - sent[task] for task in event.tasks.tolist()]
+                result += [version - sent[task] for task in event.tasks.tolist()]
             case ModelCommitted():
                 version = event.version
             case _:
                 pass
     told = staleness_histogram(task_table(events)).tolist()
-    assert told == [found.count(tau) for tau in range(len(told))]
-    assert sum(told) == len(found)
+    assert told == [result.count(tau) for tau in range(len(told))]
+    assert sum(told) == len(result)
 
 
 @law
@@ -196,8 +196,8 @@ def test_nobody_asks_twice_within_a_pause(fleet, concurrency, refill):
 
 
 def test_a_buffer_uses_more_of_the_clients_time_than_rounds_do_among_unlike_devices():
-    found = utilisation(clients=30, concurrency=10)
-    assert found["buffer"] > 1.2 * found["rounds"]
+    result = utilisation(clients=30, concurrency=10)
+    assert result["buffer"] > 1.2 * result["rounds"]
 
 
 @law

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from fedfleet.shuffle.barrier_function import barrier_value, inside, point_at, soft_time, time_weights
-from fedfleet.shuffle.problem_batch import relaxed_problems, start
+from fedfleet.shuffle.barrier_function import barrier_value, is_inside, point_at, soft_time, time_weights
+from fedfleet.shuffle.problem_batch import relaxed_problems, start_point
 from tests.shuffle.users import user
 
 LATENCIES = np.array([[3.0, 1.0, 2.5], [0.2, 0.2, 0.2]])
@@ -43,18 +43,18 @@ def test_its_weights_are_its_gradient_and_a_lower_bound(balanced):
 
 def test_outside_it_is_infinite():
     stack = stack_of_two()
-    plan, t = start(stack)
+    plan, t = start_point(stack)
     mu = np.full(2, 0.1)
     assert np.isfinite(barrier_value(stack, point_at(stack, plan, t), mu)).all()
     too_even = point_at(stack, plan, np.array([t[0], 1e-9 + 0.5 * stack.least[1]]))
-    assert inside(stack, too_even).tolist() == [True, False]
+    assert is_inside(stack, too_even).tolist() == [True, False]
     assert np.isinf(barrier_value(stack, too_even, mu)).tolist() == [False, True]
     floored = dataclasses.replace(stack, floor=np.array([0.0, 1e6]))
-    assert inside(floored, point_at(floored, plan, t)).tolist() == [True, False]
+    assert is_inside(floored, point_at(floored, plan, t)).tolist() == [True, False]
 
 
 def test_a_pinned_t_has_no_barrier_of_its_own():
     stack = stack_of_two()
-    plan, t = start(stack)
+    plan, t = start_point(stack)
     pinned = dataclasses.replace(stack, pinned=t, low=t + 1.0)
-    assert inside(pinned, point_at(pinned, plan, t)).all()
+    assert is_inside(pinned, point_at(pinned, plan, t)).all()

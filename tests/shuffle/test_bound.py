@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedfleet.shuffle.bound import cut_values, cuts_of
-from fedfleet.shuffle.central_path import follow
+from fedfleet.shuffle.central_path import follow_path
 from fedfleet.shuffle.problem_batch import relaxed_problems
 from fedfleet.shuffle.relaxation import solve_relaxed
 from tests.shuffle.users import user
@@ -13,7 +13,7 @@ def test_a_cut_holds_wherever_it_is_evaluated():
     """Any multipliers give a bound: here of a path stopped far too early."""
     problem = user(11, 5, 3, 80)
     stack = relaxed_problems([problem])
-    rough = cuts_of(stack, follow(stack, gap=0.3))
+    rough = cuts_of(stack, follow_path(stack, gap=0.3))
     t = np.linspace(stack.least[0], 0.69, 30)
     bound = (cut_values(rough, t)[0] + stack.alpha[0] * t).min() * stack.unit[0]
     assert bound <= solve_relaxed(problem).objective

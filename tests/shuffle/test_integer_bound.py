@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from fedfleet.shuffle.divergence import imbalance
-from fedfleet.shuffle.integer_bound import all_cases, case_bounds, restricted
+from fedfleet.shuffle.integer_bound import all_cases, case_bounds, restrict_to_cases
 from fedfleet.shuffle.objective import score
 from fedfleet.shuffle.problem import problem_from
 from fedfleet.shuffle.problem_batch import relaxed_problems
@@ -53,12 +53,12 @@ def test_restrictions_are_those_of_the_case():
     problem = user(4, 5, 3, 60)
     stack = relaxed_problems([problem])
     cases = [case for case in all_cases(problem) if len(case.closed) < 2][:40]
-    copies = restricted(stack, cases)
+    copies = restrict_to_cases(stack, cases)
     for k, case in enumerate(cases):
         assert np.flatnonzero(~copies.open[k]).tolist() == list(case.closed)
         room = float(stack.supply.sum()) / copies.open[k].sum()
         assert copies.floor[k] <= min(case.least / stack.mass[0], room) + 1e-12
-    pinned = restricted(stack, cases[:2], pinned=np.array([0.0, 0.5]))
+    pinned = restrict_to_cases(stack, cases[:2], pinned=np.array([0.0, 0.5]))
     assert pinned.pinned[0] > stack.least[0] and pinned.pinned[1] == 0.5
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedfleet.shuffle.barrier_function import barrier_value, point_at
 from fedfleet.shuffle.newton_step import newton_step
-from fedfleet.shuffle.problem_batch import relaxed_problems, start
+from fedfleet.shuffle.problem_batch import relaxed_problems, start_point
 from tests.shuffle.users import user
 
 
@@ -21,7 +21,7 @@ def test_the_newton_step_against_dense_differences(seed, balanced, root, floored
     if floored:
         stack = dataclasses.replace(stack, floor=stack.floor + 0.5)
     mu, beta = np.array([0.02]), np.ones(1)
-    plan, t = start(stack)
+    plan, t = start_point(stack)
     t = t + 0.1  # well inside, where differences are accurate
 
     def phi(change, rise):

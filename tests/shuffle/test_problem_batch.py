@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from fedfleet.shuffle.barrier_function import inside, point_at
+from fedfleet.shuffle.barrier_function import is_inside, point_at
 from fedfleet.shuffle.objective import score
-from fedfleet.shuffle.problem_batch import price, relaxed_problems, relaxed_value, rescaled, start, take
+from fedfleet.shuffle.problem_batch import (
+    price,
+    relaxed_problems,
+    relaxed_value,
+    rescale_time,
+    start_point,
+    take_problems,
+)
 from fedfleet.shuffle.simple_plans import identity, proportional
 from tests.shuffle.users import user, users
 
@@ -30,12 +37,12 @@ def test_another_unit_of_time_changes_no_value():
     problem = user(4, 5, 3, 70)
     stack = relaxed_problems([problem])
     plan = in_units(stack, proportional(problem))
-    assert relaxed_value(rescaled(stack, np.array([0.01])), plan) == pytest.approx(relaxed_value(stack, plan))
+    assert relaxed_value(rescale_time(stack, np.array([0.01])), plan) == pytest.approx(relaxed_value(stack, plan))
 
 
 def test_taking_problems_repeats_and_reorders_them():
     stack = relaxed_problems([user(1, 4, 3, 50), user(2, 4, 3, 50)])
-    some = take(stack, np.array([1, 1, 0]))
+    some = take_problems(stack, np.array([1, 1, 0]))
     assert np.array_equal(some.supply, stack.supply[[1, 1, 0]])
     assert np.array_equal(some.unit, stack.unit[[1, 1, 0]])
 
@@ -55,13 +62,13 @@ def test_the_price_of_imbalance_and_its_derivatives(root):
 @given(users())
 def test_the_start_lies_inside_also_with_a_floor_and_a_closed_device(problem):
     stack = relaxed_problems([problem])
-    plan, t = start(stack)
-    assert inside(stack, point_at(stack, plan, t)).all()
+    plan, t = start_point(stack)
+    assert is_inside(stack, point_at(stack, plan, t)).all()
     np.testing.assert_allclose(plan.sum(3), stack.supply, rtol=1e-12)
     open_ = stack.open.copy()
     open_[0, 0] = False
     even = float(stack.supply.sum()) / (open_.sum())
     tight = dataclasses.replace(stack, open=open_, floor=np.array([0.9 * even]))
-    plan, t = start(tight)
-    assert inside(tight, point_at(tight, plan, t)).all()
+    plan, t = start_point(tight)
+    assert is_inside(tight, point_at(tight, plan, t)).all()
     assert not plan[..., 0].any(), "a closed device receives nothing"

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 
 from fedfleet.shuffle.objective import score
 from fedfleet.shuffle.problem import effort, least_possible
-from fedfleet.shuffle.simple_plans import identity, proportional, starts
+from fedfleet.shuffle.simple_plans import identity, proportional, start_plans
 from tests.shuffle.users import users
 
 
@@ -22,7 +22,7 @@ def test_identity_sends_nothing_and_proportional_looks_like_the_user(problem):
 @settings(deadline=None, derandomize=True, max_examples=30)
 @given(users())
 def test_every_start_is_a_plan_and_some_leave_a_device_out(problem):
-    plans, devices = starts(problem), len(problem.counts)
+    plans, devices = start_plans(problem), len(problem.counts)
     np.testing.assert_allclose(plans.sum(3), np.broadcast_to(problem.counts, plans.shape[:3]))
     assert np.array_equal(plans[0], identity(problem)) and np.allclose(plans[1], proportional(problem))
     if devices > 2:

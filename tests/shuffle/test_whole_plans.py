@@ -12,12 +12,12 @@ from fedfleet.shuffle.simple_plans import identity, proportional
 from fedfleet.shuffle.whole_plans import (
     DESCENT,
     WholePlan,
+    best_descent,
     best_whole,
     from_cases,
     from_simple,
     improve_and_bound,
     patience,
-    race,
     shake,
 )  # fmt: skip
 from tests.shuffle.users import batch_at, user
@@ -30,9 +30,9 @@ def kept_as_it_is():
     return WholePlan(plan, score(PROBLEM, identity(PROBLEM)).objective, None)
 
 
-def check(found):
-    assert (found.plan >= 0).all() and (found.plan.sum(2) == PROBLEM.counts.T).all()
-    assert found.objective == pytest.approx(score(PROBLEM, found.plan.transpose(1, 0, 2)).objective, rel=1e-9)
+def check(result):
+    assert (result.plan >= 0).all() and (result.plan.sum(2) == PROBLEM.counts.T).all()
+    assert result.objective == pytest.approx(score(PROBLEM, result.plan.transpose(1, 0, 2)).objective, rel=1e-9)
 
 
 def test_the_best_of_several_starts_is_no_worse_than_each():
@@ -44,10 +44,10 @@ def test_the_best_of_several_starts_is_no_worse_than_each():
 
 def test_the_bound_lies_below_the_plan_and_above_the_relaxed_one():
     relaxed = solve_relaxed(PROBLEM)
-    found = improve_and_bound(PROBLEM, relaxed, kept_as_it_is())
-    check(found)
-    assert relaxed.bound <= found.bound <= found.objective <= kept_as_it_is().objective
-    assert found.objective >= relaxed.objective * (1 - 1e-6)
+    result = improve_and_bound(PROBLEM, relaxed, kept_as_it_is())
+    check(result)
+    assert relaxed.bound <= result.bound <= result.objective <= kept_as_it_is().objective
+    assert result.objective >= relaxed.objective * (1 - 1e-6)
 
 
 def test_shaking_repeats_and_never_makes_worse():
@@ -73,9 +73,9 @@ def test_a_race_is_won_by_one_of_its_best_and_its_work_is_bounded():
         identity(large),
         *(largest_remainder(proportional(large, s)[None], large.counts[None])[0] for s in np.eye(6)),
     ]
-    found = race(batch_at(large, *starts))
-    assert found.objective <= min(score(large, plan).objective for plan in starts)
-    assert found.work <= 1.2 * (7 * 2e6 + 6 * 2e6 + 3 * DESCENT)
+    result = best_descent(batch_at(large, *starts))
+    assert result.objective <= min(score(large, plan).objective for plan in starts)
+    assert result.work <= 1.2 * (7 * 2e6 + 6 * 2e6 + 3 * DESCENT)
 
 
 def test_users_of_seven_devices_or_many_samples_may_take_longer():

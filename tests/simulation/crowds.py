@@ -17,8 +17,8 @@ def _go(folder, gate, resume, answers):
     try:
         digest = perform(resolve({**SPEC, "stop": {"rounds": 30}}), folder, resume=resume).metrics["digest"]
         answers.put((os.getpid(), WORKED, digest))
-    except BadInput as wrong:
-        answers.put((os.getpid(), REFUSED, str(wrong)))
+    except BadInput as error:
+        answers.put((os.getpid(), REFUSED, str(error)))
 
 
 def rush(folder, processes, *, resume):
@@ -28,22 +28,22 @@ def rush(folder, processes, *, resume):
     crowd = [context.Process(target=_go, args=(folder, gate, resume, answers)) for _ in range(processes)]
     for process in crowd:
         process.start()
-    found = [answers.get(timeout=120) for _ in crowd]
+    result = [answers.get(timeout=120) for _ in crowd]
     for process in crowd:
         process.join(60)
-    return found
+    return result
 
 
 def check_crowd(folder, processes, *, resume, digest):
     """One process works; whoever comes while it does is refused by its pid; nothing is lost."""
-    found = rush(folder, processes, resume=resume)
-    worked = [pid for pid, code, _ in found if code == WORKED]
-    assert worked, found
-    for _, code, text in found:
+    result = rush(folder, processes, resume=resume)
+    worked = [pid for pid, code, _ in result if code == WORKED]
+    assert worked, result
+    for _, code, text in result:
         if code == WORKED:
             assert text == digest
         else:
             assert "in use by" in text or "exists already" in text
             assert "in use by" not in text or any(f"process {pid} on" in text for pid in worked)
     assert digest_of(folder / "run.db") == digest
-    return len(found) - len(worked)
+    return len(result) - len(worked)

@@ -28,8 +28,8 @@ def _go(folder, most):
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
     try:
         perform(resolve(SPEC), folder, resume=True)
-    except FedFleetError as wrong:
-        raise SystemExit(FULL if "\n" not in str(wrong) else BROKEN) from None
+    except FedFleetError as error:
+        raise SystemExit(FULL if "\n" not in str(error) else BROKEN) from None
     except BaseException:
         traceback.print_exc()
         raise SystemExit(BROKEN) from None

@@ -8,7 +8,7 @@ from fedfleet.app.assemble import assemble
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import resolve
 from fedfleet.core.parts import Policy
-from fedfleet.core.passes import Drift, Slot, zeros_like
+from fedfleet.core.passes import ConstantTerm, Slot, zeros_like
 from fedfleet.core.records import NOTHING, Decision
 from fedfleet.core.registry import register
 from fedfleet.core.rng import stream
@@ -55,7 +55,7 @@ def controlled(*, lr: float = 0.1):
         control = {n: 0.5 * v - passed.update[n] for n, v in passed.memory["control"].items()}
         return replace(passed, memory={**passed.memory, "control": control})
 
-    drift = Drift(lambda start, carried: {n: 0.1 * v for n, v in carried.memory["control"].items()})
+    drift = ConstantTerm(lambda start, carried: {n: 0.1 * v for n, v in carried.memory["control"].items()})
     slots = (Slot("control", zeros_like),)
     return with_pass(with_term(fedavg(lr=lr), drift), "", lambda p: replace(p, slots=slots, after=(moved,)))
 

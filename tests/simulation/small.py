@@ -9,7 +9,7 @@ from fedfleet.pace.rounds import readiness
 from fedfleet.simulation.simulator import simulate
 from fedfleet.tasks.digits import digits_logreg
 from fedfleet.world.devices import homogeneous
-from fedfleet.world.partitions import dirichlet, hold
+from fedfleet.world.partitions import dirichlet, make_shards
 from fedfleet.world.states import always_on
 
 CLIENTS = 8
@@ -18,7 +18,7 @@ TASK = digits_logreg()(0)
 
 def small_world():
     keys = client_keys(CLIENTS)
-    return World(keys, homogeneous()(keys, 0), always_on()(keys, 0), hold(dirichlet(0.5), TASK, keys, 0))
+    return World(keys, homogeneous()(keys, 0), always_on()(keys, 0), make_shards(dirichlet(0.5), TASK, keys, 0))
 
 
 def small_run(algorithm, execute, *, rounds=2, cohort=4):

@@ -12,8 +12,8 @@ from fedfleet.core.events import Evaluated, ModelCommitted, ReportRejected, Repo
 from fedfleet.core.parts import Selector
 from fedfleet.core.records import ClientScores, Stop, whole_work
 from fedfleet.core.trees import content_hash
-from fedfleet.simulation.audit import decide_again, follow_served, run_again
-from fedfleet.simulation.audit_record import Lie
+from fedfleet.simulation.audit import audit_by_rerun, audit_decisions, audit_served_run
+from fedfleet.simulation.audit_record import Mismatch
 from fedfleet.simulation.simulator import simulate
 from fedfleet.store.aggregates import keep_aggregate
 from fedfleet.store.journal_rows import COLUMNS, Kind, Row, encode
@@ -43,13 +43,13 @@ def test_every_run_is_derived_again_to_its_end(fleet, pace):
     plan = toy_plan(pace.policy(), len(fleet), algorithm=consensus(remembers=True), stop=Stop(rounds=5))
     log, end = events_of(plan, world_of(fleet))
     rows = numbered(log)
-    found = run_again(plan, world_of(fleet), opaque_executor(), rows)
-    assert content_hash(found.params) == content_hash(end.state.server.params)
-    assert found.commits == end.state.book.version and not found.believed
-    assert decide_again(plan, world_of(fleet), rows).commits == end.state.book.version
+    result = audit_by_rerun(plan, world_of(fleet), opaque_executor(), rows)
+    assert content_hash(result.params) == content_hash(end.state.server.params)
+    assert result.commits == end.state.book.version and not result.believed
+    assert audit_decisions(plan, world_of(fleet), rows).commits == end.state.book.version
     for cut in (1, len(rows) // 2, len(rows) - 1):  # a run that is still going on
-        assert run_again(plan, world_of(fleet), opaque_executor(), rows[:cut]).events <= found.events
-        decide_again(plan, world_of(fleet), rows[:cut])
+        assert audit_by_rerun(plan, world_of(fleet), opaque_executor(), rows[:cut]).events <= result.events
+        audit_decisions(plan, world_of(fleet), rows[:cut])
 
 
 def probing(stat):
@@ -67,12 +67,12 @@ def test_a_selector_that_probes_is_followed(stat):
     plan = toy_plan(commits_at(2, 2), 5, choose=probing(stat))
     log, end = events_of(plan, world_of(even_fleet(5)))
     rows = numbered(log)
-    found = run_again(plan, world_of(even_fleet(5)), opaque_executor(), rows)
-    assert content_hash(found.params) == content_hash(end.state.server.params)
-    decide_again(plan, world_of(even_fleet(5)), rows)
+    result = audit_by_rerun(plan, world_of(even_fleet(5)), opaque_executor(), rows)
+    assert content_hash(result.params) == content_hash(end.state.server.params)
+    audit_decisions(plan, world_of(even_fleet(5)), rows)
     other = changed(rows, first(rows, Kind.SENT), client=4)
-    with pytest.raises(Lie, match="client is 4"):
-        decide_again(plan, world_of(even_fleet(5)), other)
+    with pytest.raises(Mismatch, match="client is 4"):
+        audit_decisions(plan, world_of(even_fleet(5)), other)
 
 
 def learning(choose):
@@ -83,8 +83,8 @@ def learning(choose):
 def test_picks_of_a_selector_that_learns_are_believed_where_nothing_is_trained():
     plan, world = toy_plan(commits_at(3, 2), 6, choose=learning(uniform())), world_of(even_fleet(6))
     rows = numbered(events_of(plan, world)[0])
-    assert "picks" in run_again(plan, world, opaque_executor(), rows).verified
-    assert "picks" in decide_again(plan, world, rows).believed
+    assert "picks" in audit_by_rerun(plan, world, opaque_executor(), rows).verified
+    assert "picks" in audit_decisions(plan, world, rows).believed
 
 
 def test_refused_reports_are_followed_in_every_way():
@@ -105,10 +105,10 @@ def test_refused_reports_are_followed_in_every_way():
         log, _ = events_of(plan, world_of(even_fleet(4)))
         assert any(isinstance(e, ReportRejected) for e in log)
         rows = numbered(log)
-        run_again(plan, world_of(even_fleet(4)), opaque_executor(), rows)
-        decide_again(plan, world_of(even_fleet(4)), rows)
+        audit_by_rerun(plan, world_of(even_fleet(4)), opaque_executor(), rows)
+        audit_decisions(plan, world_of(even_fleet(4)), rows)
         with pytest.raises(RunFailed):
-            decide_again(plan, world_of(even_fleet(4)), changed(rows, first(rows, Kind.REJECTED), task=3))
+            audit_decisions(plan, world_of(even_fleet(4)), changed(rows, first(rows, Kind.REJECTED), task=3))
 
 
 LIES = {
@@ -133,13 +133,13 @@ def test_the_row_that_lies_is_named(lie):
     rows = numbered(events_of(plan, world)[0])
     kind, columns = LIES[lie]
     at = first(rows, kind)
-    with pytest.raises(Lie) as found:
-        run_again(plan, world, opaque_executor(), changed(rows, at, **columns))
-    assert found.value.row == at + 1
+    with pytest.raises(Mismatch) as result:
+        audit_by_rerun(plan, world, opaque_executor(), changed(rows, at, **columns))
+    assert result.value.row == at + 1
     if lie in ("another model", "another score", "another loss"):
         return  # only training tells
     with pytest.raises(RunFailed):
-        decide_again(plan, world, changed(rows, at, **columns))
+        audit_decisions(plan, world, changed(rows, at, **columns))
 
 
 def test_rows_that_are_missing_or_too_many_are_named():
@@ -152,12 +152,12 @@ def test_rows_that_are_missing_or_too_many_are_named():
         [*rows, rows[at]],
         [*rows[:-2], rows[-1]],
     ):
-        with pytest.raises(Lie):
-            run_again(plan, world, opaque_executor(), odd)
-        with pytest.raises(Lie):
-            decide_again(plan, world, odd)
-    with pytest.raises(Lie):
-        run_again(replace(plan, seed=99), world, opaque_executor(), rows)
+        with pytest.raises(Mismatch):
+            audit_by_rerun(plan, world, opaque_executor(), odd)
+        with pytest.raises(Mismatch):
+            audit_decisions(plan, world, odd)
+    with pytest.raises(Mismatch):
+        audit_by_rerun(replace(plan, seed=99), world, opaque_executor(), rows)
 
 
 def test_kept_aggregates_need_no_training(tmp_path):
@@ -169,17 +169,17 @@ def test_kept_aggregates_need_no_training(tmp_path):
         watch=lambda events: [keep_aggregate(tmp_path, next(numbers), e) for e in events if isinstance(e, ReportsGathered)],
     )  # fmt: skip
     rows = numbered(log)
-    found = follow_served(plan, world, None, rows, tmp_path)
-    assert "models" in found.verified and {"scores", "arrivals"} <= set(found.believed)
-    assert found.commits == sum(isinstance(e, ModelCommitted) for e in log)
-    assert "scores" in follow_served(plan, world, opaque_executor(), rows, tmp_path).verified
-    with pytest.raises(Lie, match="correct is 77"):
-        follow_served(plan, world, opaque_executor(), changed(rows, first(rows, Kind.EVALUATED), a=77.0), tmp_path)
-    with pytest.raises(Lie):
-        follow_served(plan, world, None, changed(rows, first(rows, Kind.COMMITTED), body="0" * 64), tmp_path)
+    result = audit_served_run(plan, world, None, rows, tmp_path)
+    assert "models" in result.verified and {"scores", "arrivals"} <= set(result.believed)
+    assert result.commits == sum(isinstance(e, ModelCommitted) for e in log)
+    assert "scores" in audit_served_run(plan, world, opaque_executor(), rows, tmp_path).verified
+    with pytest.raises(Mismatch, match="correct is 77"):
+        audit_served_run(plan, world, opaque_executor(), changed(rows, first(rows, Kind.EVALUATED), a=77.0), tmp_path)
+    with pytest.raises(Mismatch):
+        audit_served_run(plan, world, None, changed(rows, first(rows, Kind.COMMITTED), body="0" * 64), tmp_path)
     (tmp_path / "aggregates/00000001.safetensors").write_bytes(b"torn")
     with pytest.raises(RunFailed, match="00000001"):
-        follow_served(plan, world, None, rows, tmp_path)
+        audit_served_run(plan, world, None, rows, tmp_path)
 
 
 def test_scores_that_devices_gave_are_believed_and_the_servers_are_not(tmp_path):
@@ -202,13 +202,13 @@ def test_scores_that_devices_gave_are_believed_and_the_servers_are_not(tmp_path)
 
     def audited(rows, **said):
         events = [*log[:at], replace(log[at], clients=each, **said), *log[at + 1 :]]
-        return follow_served(plan, world, opaque_executor(), [*rows, *numbered(events)], tmp_path)
+        return audit_served_run(plan, world, opaque_executor(), [*rows, *numbered(events)], tmp_path)
 
     alone = {"correct": 5, "total": 7}  # what the devices found, and nothing else
     assert "scores by devices" in audited([note], **alone).believed
     assert "scores by devices" in audited([note]).believed  # the server judged too, and that is derived again
     for rows, said in (([], alone), ([], {}), ([note], {"correct": 6, "total": 7})):
-        with pytest.raises(Lie):
+        with pytest.raises(Mismatch):
             audited(rows, **said)
 
 
@@ -233,6 +233,6 @@ def test_a_replay_from_kept_aggregates_learns_from_the_same_statistics(tmp_path)
                 keep_aggregate(tmp_path, next(numbers), event)
 
     simulate(plan, world, opaque_executor(), watch=watch)
-    follow_served(replace(plan, choose=learning(again)), world, None, numbered(log), tmp_path)
+    audit_served_run(replace(plan, choose=learning(again)), world, None, numbered(log), tmp_path)
     assert lived
     assert repr(again) == repr(lived)

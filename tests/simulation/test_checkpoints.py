@@ -14,7 +14,7 @@ from fedfleet.simulation.checkpoints import Checkpoints, checkpoint_files, resto
 from fedfleet.simulation.simulator import simulate
 from fedfleet.store import files
 from fedfleet.store import journal as journals
-from fedfleet.store.files import write_whole
+from fedfleet.store.files import write_atomically
 from fedfleet.testing.toys import consensus, opaque_executor
 from tests.worlds import buffered, commits_at, even_fleet, fleets, paces, toy_plan, world_of
 
@@ -40,9 +40,9 @@ class Every:
     def __init__(self, folder, journal):
         self.inner, self.folder, self.count = Checkpoints(folder, journal, 1), folder, 0
 
-    def settled(self, sim):
+    def save_if_due(self, sim):
         before = set(checkpoint_files(self.folder))
-        self.inner.settled(sim)
+        self.inner.save_if_due(sim)
         for path in set(checkpoint_files(self.folder)) - before:
             keep = self.folder / f"kept-{self.count}"
             keep.mkdir()
@@ -84,7 +84,7 @@ def test_every_checkpoint_leads_to_the_same_end(tmp_path_factory, fleet, policy)
             assert content_hash(done.state.server.params) == content_hash(straight.state.server.params)
             assert np.array_equal(done.state.selector["seen"], straight.state.selector["seen"])
             ours, theirs = (
-                {c: m.of(c)["toy"]["count"].tolist() for c in m.own} for m in (done.memory, straight.memory)
+                {c: m.slots_of(c)["toy"]["count"].tolist() for c in m.current} for m in (done.memory, straight.memory)
             )
             assert ours == theirs
 
@@ -96,7 +96,7 @@ def test_tasks_in_flight_survive_a_checkpoint(tmp_path):
     in_flight = []
 
     class Look:
-        def settled(self, sim):
+        def save_if_due(self, sim):
             meta, arrays = freeze(sim.state)
             in_flight.append(len(sim.state.running))
             assert thaw(meta, arrays).book == sim.state.book
@@ -169,13 +169,13 @@ def test_a_torn_checkpoint_falls_back_to_the_one_before(tmp_path):
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "model"
-    write_whole(path, b"old")
+    write_atomically(path, b"old")
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(RunFailed, match="free some space"):
-        write_whole(path, b"new")
+        write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert {p.name for p in tmp_path.iterdir()} == {"model"}

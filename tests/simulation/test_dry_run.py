@@ -31,7 +31,9 @@ def same_as_trained(plan, world):
     assert dry.clients.tolist() == tasks.clients[inside].tolist()
     assert (dry.commit + 1).tolist() == tasks.folded_into[inside].tolist()
     assert dry.staleness.tolist() == (tasks.folded_into - 1 - tasks.versions)[inside].tolist()
-    assert dry.folded.tolist() == np.bincount(tasks.clients[tasks.folded_into > 0], minlength=plan.clients).tolist()
+    assert (
+        dry.folded_counts.tolist() == np.bincount(tasks.clients[tasks.folded_into > 0], minlength=plan.clients).tolist()
+    )
     assert dry.asked.tolist() == np.bincount(tasks.clients, minlength=plan.clients).tolist()
     assert (tasks.fate == FOLDED).sum() == len(dry.clients)
     return dry

@@ -11,13 +11,13 @@ from fedfleet.core.parts import Policy
 from fedfleet.core.records import NOTHING, Cost, Decision, Stop, Wave, whole_work
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import FaultSource, StateSource, World
-from fedfleet.core.stages import COMPUTE, DOWNLOAD, UPLOAD, done_of, staged
-from fedfleet.engine.book import room_for
+from fedfleet.core.stages import COMPUTE, DOWNLOAD, UPLOAD, fraction_done, source_from_stages
+from fedfleet.engine.book import facts_allowed
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.simulation.simulator import simulate
-from fedfleet.simulation.trips import accounted, late_reports, trip_of, worked_until
+from fedfleet.simulation.trips import late_reports, ready_seconds, task_costs, trip_of
 from fedfleet.testing.toys import consensus, no_data, opaque_executor
-from fedfleet.world.faults import at_full_speed, unharmed
+from fedfleet.world.faults import no_faults, no_slowdown
 from fedfleet.world.states import always_on, interval_states
 from tests.worlds import events_of, only, toy_plan, traces_of
 
@@ -37,10 +37,12 @@ def world_with(slow=1.0, states=None, **columns):
         }
 
     def befall(clients, start, ends, tasks):
-        return unharmed(len(clients), **{n: np.array(v)[clients] for n, v in columns.items()})
+        return no_faults(len(clients), **{n: np.array(v)[clients] for n, v in columns.items()})
 
-    faults = FaultSource(lambda c, s, t: slow * at_full_speed(c, s, t), befall, silences=True)
-    return World(KEYS, staged(stages, ["toy"] * N), states or always_on()(KEYS, 0), no_data(N), faults=faults)
+    faults = FaultSource(lambda c, s, t: slow * no_slowdown(c, s, t), befall, silences=True)
+    return World(
+        KEYS, source_from_stages(stages, ["toy"] * N), states or always_on()(KEYS, 0), no_data(N), faults=faults
+    )
 
 
 def wave(plan=None):
@@ -58,8 +60,8 @@ def trip(**columns):
     return trip_of(PLAN, world, wave(PLAN), {}), world
 
 
-def paid(found, world, seconds):
-    told = accounted(world, Account(tuple(range(10, 14)), (wave(PLAN),) * 4, tuple(seconds)), 500.0, {10: found})
+def paid(result, world, seconds):
+    told = task_costs(world, Account(tuple(range(10, 14)), (wave(PLAN),) * 4, tuple(seconds)), 500.0, {10: result})
     none = np.zeros(4)
     return {
         n: told.spent.get(n, none).tolist()
@@ -68,14 +70,14 @@ def paid(found, world, seconds):
 
 
 def test_losses_happen_when_so_much_of_their_stage_is_done():
-    found, world = trip(
+    result, world = trip(
         stage=[DOWNLOAD, COMPUTE, UPLOAD, -1], part=[0.5, 0.25, 0.75, 0.0], noticed=[True, False, True, False]
     )
-    assert found.stops.tolist() == [102.0, 106.0, 115.0, 116.0]
-    assert found.lost.tolist() == [True, True, True, False] and found.noticed.tolist() == [True, False, True, False]
-    assert found.comes.tolist() == [NEVER, NEVER, NEVER, 116.0]
-    assert [found.reason(i) for i in range(3)] == ["lost in download", "lost in compute", "lost in upload"]
-    told = paid(found, world, [2.0, 300.0, 15.0, 16.0])  # the second was waited for in vain
+    assert result.stops.tolist() == [102.0, 106.0, 115.0, 116.0]
+    assert result.lost.tolist() == [True, True, True, False] and result.noticed.tolist() == [True, False, True, False]
+    assert result.comes.tolist() == [NEVER, NEVER, NEVER, 116.0]
+    assert [result.reason(i) for i in range(3)] == ["lost in download", "lost in compute", "lost in upload"]
+    told = paid(result, world, [2.0, 300.0, 15.0, 16.0])  # the second was waited for in vain
     assert told == {
         "download": [2.0, 4.0, 4.0, 4.0], "compute": [0.0, 2.0, 8.0, 8.0], "upload": [0.0, 0.0, 3.0, 4.0],
         "delivery": [0.0] * 4, "bytes_down": [500.0, 1000.0, 1000.0, 1000.0], "bytes_up": [0.0, 0.0, 750.0, 1000.0],
@@ -83,60 +85,60 @@ def test_losses_happen_when_so_much_of_their_stage_is_done():
 
 
 def test_who_is_given_up_before_it_is_struck_pays_until_then():
-    found, world = trip(stage=[UPLOAD] * 4, part=[0.5] * 4)
-    told = paid(found, world, [3.0, 4.0, 13.0, 14.0])
+    result, world = trip(stage=[UPLOAD] * 4, part=[0.5] * 4)
+    told = paid(result, world, [3.0, 4.0, 13.0, 14.0])
     assert told["bytes_down"] == [750.0, 1000.0, 1000.0, 1000.0] and told["bytes_up"] == [0.0, 0.0, 250.0, 500.0]
     assert told["compute"] == [0.0, 0.0, 8.0, 8.0]
 
 
 def test_a_crash_strikes_first_if_it_is_earlier_and_nobody_hears_of_it():
-    found, world = trip(
+    result, world = trip(
         stage=[COMPUTE, COMPUTE, -1, -1], part=[0.5] * 4, noticed=[True] * 4, crash=[103.0, 110.0, 116.0, 100.0]
     )
-    assert found.stops.tolist() == [103.0, 108.0, 116.0, 100.0]
-    assert found.lost.tolist() == [True, True, False, True], "what is done when its device goes down is done"
-    assert found.noticed.tolist() == [False, True, False, False]
-    assert (found.reason(0), found.reason(1)) == ("the device went down", "lost in compute")
-    assert paid(found, world, [50.0, 8.0, 16.0, 50.0])["bytes_down"] == [750.0, 1000.0, 1000.0, 0.0]
+    assert result.stops.tolist() == [103.0, 108.0, 116.0, 100.0]
+    assert result.lost.tolist() == [True, True, False, True], "what is done when its device goes down is done"
+    assert result.noticed.tolist() == [False, True, False, False]
+    assert (result.reason(0), result.reason(1)) == ("the device went down", "lost in compute")
+    assert paid(result, world, [50.0, 8.0, 16.0, 50.0])["bytes_down"] == [750.0, 1000.0, 1000.0, 0.0]
 
 
 def test_slow_devices_take_longer_in_everything():
-    found, world = trip(slow=2.0, stage=[-1, -1, UPLOAD, -1], part=[0.0, 0.0, 0.5, 0.0])
-    assert found.done.tolist() == [132.0] * 4 and found.stops.tolist() == [132.0, 132.0, 128.0, 132.0]
-    assert paid(found, world, [32.0] * 4)["compute"] == [16.0] * 4
+    result, world = trip(slow=2.0, stage=[-1, -1, UPLOAD, -1], part=[0.0, 0.0, 0.5, 0.0])
+    assert result.done.tolist() == [132.0] * 4 and result.stops.tolist() == [132.0, 132.0, 128.0, 132.0]
+    assert paid(result, world, [32.0] * 4)["compute"] == [16.0] * 4
 
 
 def test_a_loss_waits_for_its_client_to_be_there():
     states = interval_states(traces_of([((0.0, 5.0), (50.0, 60.0))] * N, [100.0] * N))
-    found, world = trip(states=states, stage=[COMPUTE] * 4, part=[0.5] * 4)
-    assert found.stops.tolist() == [153.0] * 4  # five seconds at once, three of the next ten
-    assert paid(found, world, [60.0] * 4)["compute"] == [4.0] * 4
+    result, world = trip(states=states, stage=[COMPUTE] * 4, part=[0.5] * 4)
+    assert result.stops.tolist() == [153.0] * 4  # five seconds at once, three of the next ten
+    assert paid(result, world, [60.0] * 4)["compute"] == [4.0] * 4
 
 
 def test_late_reports_are_under_way_from_their_last_byte_to_their_arrival():
-    found, world = trip(late=[10.0, 10.0, 0.0, 10.0])
-    assert found.comes.tolist() == [126.0, 126.0, 116.0, 126.0]
-    told = paid(found, world, [26.0, 20.0, 16.0, 15.0])
+    result, world = trip(late=[10.0, 10.0, 0.0, 10.0])
+    assert result.comes.tolist() == [126.0, 126.0, 116.0, 126.0]
+    told = paid(result, world, [26.0, 20.0, 16.0, 15.0])
     assert told["delivery"] == [10.0, 4.0, 0.0, 0.0] and told["bytes_up"] == [1000.0, 1000.0, 1000.0, 750.0]
     for now, coming in ((115.0, []), (116.0, [10, 11, 13]), (126.0, [10, 11, 13])):
         gone = Forget(np.arange(10, 14), np.arange(4))
-        assert [r.task for r in late_reports({2: found, 10: found}, gone, now)] == coming
-    (report, *_) = late_reports({10: found}, Forget(np.array([11]), np.array([1])), 120.0)
+        assert [r.task for r in late_reports({2: result, 10: result}, gone, now)] == coming
+    (report, *_) = late_reports({10: result}, Forget(np.array([11]), np.array([1])), 120.0)
     assert report == ReportUnwanted(126.0, 11, 1, 1000.0, "late")
 
 
 def test_what_takes_no_time_is_done_when_it_is_reached():
     stages = {"latency": np.array([2.0, 2.0, 2.0]), "compute": np.full(3, 4.0)}
     worked = np.array([1.0, 2.0, 6.0])
-    assert done_of(stages, "download", worked).tolist() == [0.0, 1.0, 1.0]
-    assert done_of(stages, "upload", worked).tolist() == [0.0, 0.0, 0.0]
+    assert fraction_done(stages, "download", worked).tolist() == [0.0, 1.0, 1.0]
+    assert fraction_done(stages, "upload", worked).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_states_that_do_not_say_how_long_somebody_worked_are_searched():
     whole = interval_states(traces_of([((0.0, 5.0), (50.0, 60.0))] * N, [100.0] * N))
     dumb = StateSource(whole.online, whole.finish)
     until = np.array([102.0, 130.0, 155.0, 999.0])
-    told, sought = (worked_until(s, np.arange(N), SENT, until) for s in (whole, dumb))
+    told, sought = (ready_seconds(s, np.arange(N), SENT, until) for s in (whole, dumb))
     assert sought == pytest.approx(told, abs=1e-9)
 
 
@@ -205,4 +207,4 @@ def test_time_that_passes_until_a_strike_is_time():
         rooms.extend(sim.state.room for e in events if isinstance(e, TaskStruck))
 
     simulate(plan, world, opaque_executor(), hear=hear)
-    assert rooms == [room_for(4)] * 4
+    assert rooms == [facts_allowed(4)] * 4

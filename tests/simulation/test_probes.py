@@ -7,7 +7,7 @@ import numpy as np
 from fedfleet.core.events import Probed, TasksSent
 from fedfleet.core.parts import Selector
 from fedfleet.core.records import Stop, whole_work
-from fedfleet.core.stages import staged
+from fedfleet.core.stages import source_from_stages
 from fedfleet.pace.rounds import readiness
 from tests.worlds import even_fleet, events_of, only, toy_plan, world_of
 
@@ -28,7 +28,7 @@ def told(within=np.inf, **world):
             "upload": cost.bytes_up / 8.0,
         }
 
-    made = replace(world_of(even_fleet(4)), devices=staged(stages, ["toy"] * 4), **world)
+    made = replace(world_of(even_fleet(4)), devices=source_from_stages(stages, ["toy"] * 4), **world)
     return events_of(toy_plan(readiness(2), 4, choose=probing(within), stop=Stop(rounds=1)), made)[0]
 
 

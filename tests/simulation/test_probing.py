@@ -12,21 +12,21 @@ from fedfleet.core.parts import Selector
 from fedfleet.core.records import Stop, whole_work
 from fedfleet.core.rng import hash_keys
 from fedfleet.core.sources import World
-from fedfleet.core.stages import staged
+from fedfleet.core.stages import source_from_stages
 from fedfleet.engine.coordinator import begin
 from fedfleet.measure.tasks import task_table
-from fedfleet.measure.traffic import beside, traffic
+from fedfleet.measure.traffic import extra_traffic, traffic
 from fedfleet.pace.buffered import buffered
 from fedfleet.pace.rounds import readiness
-from fedfleet.simulation.audit import decide_again, run_again
-from fedfleet.simulation.audit_record import Lie
+from fedfleet.simulation.audit import audit_by_rerun, audit_decisions
+from fedfleet.simulation.audit_record import Mismatch
 from fedfleet.simulation.checkpoints import Checkpoints, restore
-from fedfleet.simulation.probes import ANSWER_BYTES, look
+from fedfleet.simulation.probes import ANSWER_BYTES, probe_outcome
 from fedfleet.simulation.simulator import simulate
 from fedfleet.store import journal as journals
 from fedfleet.store.journal_rows import Kind
 from fedfleet.testing.toys import consensus, no_data, opaque_executor
-from fedfleet.world.downtime import crashes, reachable
+from fedfleet.world.downtime import crashes, reachable_states
 from fedfleet.world.states import always_on, interval_states
 from tests.faulty import rows_of
 from tests.simulation.test_audit import changed, first
@@ -63,7 +63,7 @@ def world(*, free=False, states=None, slow=1.0):
         }
 
     data = no_data(N, 30)
-    return World(KEYS, staged(stages, ["toy"] * N), states or always_on()(KEYS, 0), data, free_probes=free)
+    return World(KEYS, source_from_stages(stages, ["toy"] * N), states or always_on()(KEYS, 0), data, free_probes=free)
 
 
 def plan(pace=None, rounds=3, **how):
@@ -76,35 +76,37 @@ def plan(pace=None, rounds=3, **how):
 def looked(where, stat="loss", clients=(0, 1, 2), within=math.inf):
     made = plan()
     state = begin(made).state
-    return look(made, where, state, Probe(np.array(clients), stat, state.server, 100.0, 0, within))
+    return probe_outcome(made, where, state, Probe(np.array(clients), stat, state.server, 100.0, 0, within))
 
 
 def test_a_probe_fetches_the_model_tries_the_data_and_sends_a_number():
-    found = looked(world())
+    result = looked(world())
     trip = 1.0 + 30 / 3 * 0.1 + ANSWER_BYTES * 2e-3
-    assert found.ends == pytest.approx(100.0 + 3 * trip) and found.answered.all()
-    assert found.spent["compute"] == pytest.approx([1.0, 2.0, 3.0])
-    assert found.spent["bytes_down"].tolist() == [BYTES] * 3 and found.spent["bytes_up"].tolist() == [ANSWER_BYTES] * 3
+    assert result.ends == pytest.approx(100.0 + 3 * trip) and result.answered.all()
+    assert result.spent["compute"] == pytest.approx([1.0, 2.0, 3.0])
+    assert (
+        result.spent["bytes_down"].tolist() == [BYTES] * 3 and result.spent["bytes_up"].tolist() == [ANSWER_BYTES] * 3
+    )
 
 
 def test_free_probes_take_nothing():
-    found = looked(world(free=True))
-    assert (found.ends, found.answered.all(), found.spent) == (100.0, True, {})
+    result = looked(world(free=True))
+    assert (result.ends, result.answered.all(), result.spent) == (100.0, True, {})
 
 
 def test_who_does_not_answer_in_time_worked_until_then():
-    found = looked(world(), within=2.5)
-    assert found.ends == 102.5 and found.answered.tolist() == [True, False, False]
-    assert found.spent["download"] == pytest.approx([1.0, 2.0, 2.5])
-    assert found.spent["compute"] == pytest.approx([1.0, 0.5, 0.0])
-    assert found.spent["bytes_down"] == pytest.approx([BYTES, BYTES, BYTES * 2.5 / 3])
-    assert found.spent["bytes_up"].tolist() == [ANSWER_BYTES, 0.0, 0.0]
+    result = looked(world(), within=2.5)
+    assert result.ends == 102.5 and result.answered.tolist() == [True, False, False]
+    assert result.spent["download"] == pytest.approx([1.0, 2.0, 2.5])
+    assert result.spent["compute"] == pytest.approx([1.0, 0.5, 0.0])
+    assert result.spent["bytes_down"] == pytest.approx([BYTES, BYTES, BYTES * 2.5 / 3])
+    assert result.spent["bytes_up"].tolist() == [ANSWER_BYTES, 0.0, 0.0]
 
 
 def test_who_cannot_do_it_is_not_waited_for():
-    found = looked(world(slow=math.inf))
-    assert found.ends == 100.0 and not found.answered.any()
-    assert not any(values.any() for values in found.spent.values())
+    result = looked(world(slow=math.inf))
+    assert result.ends == 100.0 and not result.answered.any()
+    assert not any(values.any() for values in result.spent.values())
 
 
 def test_looking_takes_time_in_a_run_and_its_bytes_are_waste():
@@ -112,7 +114,7 @@ def test_looking_takes_time_in_a_run_and_its_bytes_are_waste():
     for log, late in ((paid, True), (free, False)):
         seen, told, sent = (only(kind, log)[0].time for kind in (CandidatesSeen, Probed, TasksSent))
         assert (told > seen) == late and sent == told
-    costs = [traffic(task_table(log), 1.0, beside(log)) for log in (paid, free)]
+    costs = [traffic(task_table(log), 1.0, extra_traffic(log)) for log in (paid, free)]
     assert costs[1].wasted_down == 0.0 and costs[0].wasted_down == 3 * 4 * BYTES
     assert costs[0].wasted_up == 3 * 4 * ANSWER_BYTES
     assert costs[0].bytes_down == 3 * 4 * BYTES + 3 * 2 * BYTES
@@ -124,15 +126,15 @@ def test_runs_that_look_are_derived_again(stat, within):
     made, where = plan(stat=stat, within=within), world()
     log, _ = events_of(made, where)
     rows = list(enumerate(rows_of(log), 1))
-    run_again(made, where, opaque_executor(), rows)
-    decide_again(made, where, rows)
+    audit_by_rerun(made, where, opaque_executor(), rows)
+    audit_decisions(made, where, rows)
     if within < math.inf:
         assert np.isnan(only(Probed, log)[0].values).any()
     at = first(rows, Kind.PROBED)
-    with pytest.raises(Lie):
-        decide_again(made, where, changed(rows, at, time=rows[at][1][0] + 0.5))
-    with pytest.raises(Lie):
-        decide_again(made, where, changed(rows, at, body=rows[at][1][8].replace("bytes_down", "bytes_up")))
+    with pytest.raises(Mismatch):
+        audit_decisions(made, where, changed(rows, at, time=rows[at][1][0] + 0.5))
+    with pytest.raises(Mismatch):
+        audit_decisions(made, where, changed(rows, at, body=rows[at][1][8].replace("bytes_down", "bytes_up")))
 
 
 def test_a_run_goes_on_from_the_middle_of_a_probe(tmp_path):
@@ -142,12 +144,12 @@ def test_a_run_goes_on_from_the_middle_of_a_probe(tmp_path):
 
     class Once:
         def __init__(self):
-            self.inner = Checkpoints(tmp_path, journals.in_memory(), 1)
+            self.inner = Checkpoints(tmp_path, journals.memory_journal(), 1)
 
-        def settled(self, sim):
+        def save_if_due(self, sim):
             if sim.state.probe is not None and sim.state.book.version >= 2 and not heard:
                 self.inner.saved_at = 0
-                self.inner.settled(sim)
+                self.inner.save_if_due(sim)
                 heard.append(len(log))
 
     simulate(made, where, opaque_executor(), keeper=Once(), watch=log.extend)
@@ -165,7 +167,7 @@ def test_a_run_goes_on_from_the_middle_of_a_probe(tmp_path):
 
 def test_who_goes_down_while_it_is_looked_at_loses_its_task_at_once():
     source = crashes(rate=1.0, seconds=400.0, period=512.0)(KEYS, 2)
-    where = replace(world(slow=40.0), states=reachable(always_on()(KEYS, 0), source), faults=source)
+    where = replace(world(slow=40.0), states=reachable_states(always_on()(KEYS, 0), source), faults=source)
     log, _ = events_of(plan(buffered(k=1, concurrency=2, lease=600.0), rounds=3), where)
     assert any(e.seconds == 0.0 for e in log if type(e).__name__ == "TaskStruck")
 

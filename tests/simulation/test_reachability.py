@@ -14,7 +14,7 @@ from fedfleet.core.parts import Policy, Selector
 from fedfleet.core.records import NOTHING, Decision, Stop, whole_work
 from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import deadline, readiness
-from fedfleet.simulation.reachability import moment_of_enough
+from fedfleet.simulation.reachability import earliest_moment
 from tests.worlds import (
     Fleet,
     buffered,
@@ -246,5 +246,5 @@ def test_the_moment_is_a_function_of_state_and_world():
     plan = toy_plan(readiness(2, if_few="wait"), 2)
     _, end = events_of(plan, world)
     state = end.state._replace(at_least=2, book=end.state.book._replace(now=3.0))
-    assert moment_of_enough(plan, world, state, np.zeros(2, np.bool_)) == 60.0
-    assert moment_of_enough(plan, world, state, np.array([True, False])) == math.inf
+    assert earliest_moment(plan, world, state, np.zeros(2, np.bool_)) == 60.0
+    assert earliest_moment(plan, world, state, np.array([True, False])) == math.inf

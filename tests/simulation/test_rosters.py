@@ -62,8 +62,8 @@ def test_joules_are_those_of_the_whole_work_unknown_without_a_source_and_infinit
     assert np.isnan(seen(world)).all()
     assert np.isnan(seen(replace(world, energy=none()(world.devices, world.keys, 0)))).all()
     unable = world_of(even_fleet(4, [8.0, 8.0, 8.0, np.inf]))
-    found = seen(replace(unable, energy=watts))
-    assert np.isfinite(found[0]) and found[1] == np.inf
+    result = seen(replace(unable, energy=watts))
+    assert np.isfinite(result[0]) and result[1] == np.inf
 
 
 def test_steps_follow_from_the_batch_plan_and_are_unknown_of_an_opaque_pass():

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 
 from fedfleet.core.events import ReportUnwanted, TaskArrived, TasksDropped, TasksSpent, TaskStruck
 from fedfleet.core.records import Stop
-from fedfleet.core.sources import FaultSource, Mishaps, StateSource
-from fedfleet.core.stages import COMPUTE, STAGES, UPLOAD, staged, total
+from fedfleet.core.sources import FaultDraws, FaultSource, StateSource
+from fedfleet.core.stages import COMPUTE, STAGES, UPLOAD, source_from_stages, total
 from fedfleet.pace.rounds import deadline, readiness
-from fedfleet.simulation.trips import worked_until
+from fedfleet.simulation.trips import ready_seconds
 from fedfleet.world.states import interval_states
 from tests.worlds import even_fleet, events_of, fleets, only, paces, toy_plan, traces_of, world_of
 
@@ -22,7 +22,7 @@ def devices():
         n = len(clients)
         return {"download": np.full(n, 2.0), "compute": np.full(n, 4.0), "upload": np.full(n, 2.0)}
 
-    return staged(stages, ["toy"] * 6)
+    return source_from_stages(stages, ["toy"] * 6)
 
 
 def faults(**columns):
@@ -31,7 +31,7 @@ def faults(**columns):
 
     def befall(clients, start, ends, tasks):
         made = {n: np.full(len(clients), v) for n, v in {**usual, **columns}.items()}
-        return Mishaps(made["stage"], made["part"], made["crash"], made["noticed"], made["late"], made["again"])
+        return FaultDraws(made["stage"], made["part"], made["crash"], made["noticed"], made["late"], made["again"])
 
     return FaultSource(lambda clients, start, tasks: np.ones(len(clients)), befall)
 
@@ -108,5 +108,5 @@ def test_the_time_that_was_worked_is_found_without_being_told():
     mute = StateSource(states.online, states.finish)
     for stop in (0.5, 3.0, 4.0, 5.5, 8.0, 9.0, 21.0):
         at = np.array([stop])
-        exact = worked_until(states, np.arange(1), 0.5, at)
-        assert np.allclose(worked_until(mute, np.arange(1), 0.5, at), exact, atol=1e-9)
+        exact = ready_seconds(states, np.arange(1), 0.5, at)
+        assert np.allclose(ready_seconds(mute, np.arange(1), 0.5, at), exact, atol=1e-9)

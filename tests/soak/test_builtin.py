@@ -17,7 +17,7 @@ def goal():
 
 @needs_data
 def test_what_was_found_is_found_again(goal):
-    own, rows = builtin.fitted(), builtin_bands.found_before()
+    own, rows = builtin.load_parameters(), builtin_bands.found_before()
     first = builtin_bands.compared(goal, builtin_bands.DRAWS.start, builtin_bands.DRAWS.start)
     shipped = builtin_bands.compared(goal, own["devices"]["seed"], own["states"]["seed"])
     for row, one, two in zip(rows, first, shipped, strict=True):

@@ -12,8 +12,8 @@ RUNS = 1000
 
 @pytest.mark.parametrize("name", PACES)
 def test_a_thousand_runs_in_which_things_go_wrong(name, tmp_path):
-    found = Counter()
+    result = Counter()
     for case in range(RUNS):
-        found += check_case(name, case, tmp_path / str(case))
-    assert min(found[fate] for fate in ("arrived", "lost", "late", "dropped", "running at the end", "again")) > 50
-    assert found["resumed"] > RUNS // 2
+        result += check_case(name, case, tmp_path / str(case))
+    assert min(result[fate] for fate in ("arrived", "lost", "late", "dropped", "running at the end", "again")) > 50
+    assert result["resumed"] > RUNS // 2

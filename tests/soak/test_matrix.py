@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedfleet.executors.stacked.executor import stacked
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.testing import check_executor
 from fedfleet.testing.passes import cases
 from tests.testing.models import TASKS
@@ -13,5 +13,5 @@ from tests.testing.models import TASKS
 @pytest.mark.parametrize("name", TASKS)
 def test_every_cell(name, form, threads):
     task = TASKS[name]()
-    found = check_executor(stacked(task, form=form, threads=threads), task)
-    assert found.cells == len(list(cases(task)))
+    result = check_executor(stacked_executor(task, form=form, threads=threads), task)
+    assert result.cells == len(list(cases(task)))

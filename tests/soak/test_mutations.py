@@ -42,18 +42,18 @@ def answers(root, first, last):
         with results.open("a") as file:
             file.write(json.dumps(ended) + "\n")
         number = lines[-1]["begun"] + 1
-    return [found for line in results.read_text().splitlines() if "code" in (found := json.loads(line))]
+    return [result for line in results.read_text().splitlines() if "code" in (result := json.loads(line))]
 
 
 @pytest.mark.parametrize("first", range(0, CASES, PART))
 def test_every_mutation_runs_or_is_refused_in_one_sentence(first, tmp_path):
     finished_run(tmp_path)
-    found = answers(tmp_path, first, first + PART)
-    codes = Counter(one["code"] for one in found)
-    wrong = [f"{one['words']}: {one['complaint']}" for one in found if one.get("complaint")]
-    assert not wrong, f"{len(wrong)} of {len(found)} ({dict(codes)}):\n" + "\n\n".join(wrong[:10])
-    assert len(found) == PART
-    assert max(one["peak_mb"] for one in found) < 6000
+    result = answers(tmp_path, first, first + PART)
+    codes = Counter(one["code"] for one in result)
+    wrong = [f"{one['words']}: {one['complaint']}" for one in result if one.get("complaint")]
+    assert not wrong, f"{len(wrong)} of {len(result)} ({dict(codes)}):\n" + "\n\n".join(wrong[:10])
+    assert len(result) == PART
+    assert max(one["peak_mb"] for one in result) < 6000
 
 
 def test_the_same_holds_for_processes(tmp_path):

@@ -46,8 +46,8 @@ def attempted(folder):
     """A resumed run, or the sentence that says why it cannot be resumed; anything else fails the test."""
     try:
         return perform(resolve(REMEMBERING), folder, resume=True), ""
-    except FedFleetError as wrong:
-        return None, str(wrong)
+    except FedFleetError as error:
+        return None, str(error)
 
 
 def test_after_500_flips_in_a_killed_run_it_resumes_to_the_same_end_or_says_why_not(honest, tmp_path):

@@ -17,12 +17,12 @@ law = settings(deadline=None, derandomize=True, max_examples=300)
 class Frozen:
     """Freezes and thaws the state after every settled step: the run must not notice."""
 
-    def settled(self, sim):
+    def save_if_due(self, sim):
         sim.state = thaw(*freeze(sim.state))
 
 
 def digest(plan, fleet, keeper=None):
-    journal = journals.in_memory()
+    journal = journals.memory_journal()
     simulate(plan, world_of(fleet), opaque_executor(), journal=journal, keeper=keeper)
     return journal.digest
 

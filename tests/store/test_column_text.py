@@ -7,19 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.store.column_text import packed, unpacked
+from fedfleet.store.column_text import decode_columns, encode_columns
 
 
 @settings(deadline=None, derandomize=True)
 @given(st.lists(st.floats(allow_nan=True, width=64), min_size=1, max_size=6))
 def test_columns_come_back(values):
     column = np.array(values, np.float64)
-    back = unpacked(json.loads(json.dumps(packed({"a": column, "none": np.zeros(len(values))}))), len(values))
+    back = decode_columns(
+        json.loads(json.dumps(encode_columns({"a": column, "none": np.zeros(len(values))}))), len(values)
+    )
     assert "none" not in back
-    found = back.get("a", np.zeros(len(values)))
-    assert np.array_equal(found, column, equal_nan=True)
+    result = back.get("a", np.zeros(len(values)))
+    assert np.array_equal(result, column, equal_nan=True)
 
 
 def test_columns_of_another_length_are_refused():
     with pytest.raises(ValueError, match="'a' has 2 entries, not 3"):
-        unpacked(packed({"a": np.array([1.0, 2.0])}), 3)
+        decode_columns(encode_columns({"a": np.array([1.0, 2.0])}), 3)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.store.files import Damaged, file_hash, load_tree, meta_of, save_tree
+from fedfleet.store.files import DamagedFile, file_hash, load_tree, meta_of, save_tree
 
 TREE = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array(7), "c": np.zeros((0, 2))}
 
@@ -31,7 +31,7 @@ def test_a_flipped_bit_is_found_or_changes_nothing(tmp_path_factory, at, bit):
     path.write_bytes(data)
     try:
         tree, meta = load_tree(path)
-    except Damaged:
+    except DamagedFile:
         return
     assert meta == {"n": 1} and all(np.array_equal(v, tree[n]) for n, v in TREE.items())
 
@@ -39,7 +39,7 @@ def test_a_flipped_bit_is_found_or_changes_nothing(tmp_path_factory, at, bit):
 @pytest.mark.parametrize("content", [b"", b"torn", b"\xff" * 100])
 def test_what_is_no_tree_is_damaged(tmp_path, content):
     (tmp_path / "tree").write_bytes(content)
-    with pytest.raises(Damaged, match="cannot be read"):
+    with pytest.raises(DamagedFile, match="cannot be read"):
         load_tree(tmp_path / "tree")
-    with pytest.raises(Damaged, match="missing"):
+    with pytest.raises(DamagedFile, match="missing"):
         load_tree(tmp_path / "none")

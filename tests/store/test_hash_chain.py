@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.store.hash_chain import Chain, check
-from fedfleet.store.journal_rows import COLUMNS, Kind, Row, digested
+from fedfleet.store.hash_chain import Chain, check_chain
+from fedfleet.store.journal_rows import COLUMNS, Kind, Row, digest_bytes
 
 ROWS = [
     tuple(
@@ -27,12 +27,12 @@ ROWS = [
 
 
 def links_over(rows, at, identity="me"):
-    chain, found = Chain(identity), {}
+    chain, result = Chain(identity), {}
     for row in rows:
-        chain.take(row, digested(row))
+        chain.add_row(row, digest_bytes(row))
         if chain.rows in at:
-            found[chain.rows] = chain.close()
-    return found
+            result[chain.rows] = chain.add_link()
+    return result
 
 
 def numbered(rows):
@@ -41,10 +41,10 @@ def numbered(rows):
 
 def test_a_chain_holds_over_what_it_was_made_of():
     links = links_over(ROWS, {3, 7, 12})
-    found = check("me", numbered(ROWS), links)
-    assert found.fault is None and found.rows == 12 and set(found.links) == {3, 7, 12}
-    assert found.link == links[12].hex()
-    assert check("you", numbered(ROWS), links).fault == "rows 1 to 3 do not fit their link"
+    result = check_chain("me", numbered(ROWS), links)
+    assert result.fault is None and result.rows == 12 and set(result.links) == {3, 7, 12}
+    assert result.link == links[12].hex()
+    assert check_chain("you", numbered(ROWS), links).fault == "rows 1 to 3 do not fit their link"
 
 
 @settings(deadline=None, derandomize=True, max_examples=120)
@@ -53,10 +53,10 @@ def test_no_column_of_any_row_can_change(at, column):
     links = links_over(ROWS, {3, 7, 12})
     other = {"time": 99.0, "kind": Kind.LOST, "a": 0.25, "b": 7.0, "body": "other", "note": "other"}.get(column, 77)
     rows = [*ROWS[:at], tuple(Row._make(ROWS[at])._replace(**{column: other})), *ROWS[at + 1 :]]
-    found = check("me", numbered(rows), links)
+    result = check_chain("me", numbered(rows), links)
     first = 1 if at < 3 else 4 if at < 7 else 8
-    assert found.fault is not None and found.fault.startswith(f"rows {first} to")
-    assert all(n < first for n in found.links)
+    assert result.fault is not None and result.fault.startswith(f"rows {first} to")
+    assert all(n < first for n in result.links)
 
 
 @pytest.mark.parametrize(
@@ -70,5 +70,5 @@ def test_no_column_of_any_row_can_change(at, column):
     ],
 )
 def test_what_is_missing_or_too_much_is_named(rows, links, says):
-    found = check("me", rows, links_over(ROWS, {3, 7, 12}) if links is None else links)
-    assert found.fault == says
+    result = check_chain("me", rows, links_over(ROWS, {3, 7, 12}) if links is None else links)
+    assert result.fault == says

@@ -19,7 +19,7 @@ from tests.worlds import commits_at, even_fleet, events_of, toy_plan, world_of
 
 
 def test_it_can_be_read_while_it_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(journals, "_SECONDS", float("inf"))  # else a batch is whole after a second
+    monkeypatch.setattr(journals, "_BATCH_SECONDS", float("inf"))  # else a batch is whole after a second
     log, _ = events_of(toy_plan(commits_at(3, 2), 5), world_of(even_fleet(5)))
     journal = journals.create(tmp_path / "run.db")
     journal.append(log[:10])
@@ -35,7 +35,7 @@ def test_it_can_be_read_while_it_is_written(tmp_path, monkeypatch):
 
 def test_truncation_takes_the_digest_up_again(tmp_path):
     log, _ = events_of(toy_plan(commits_at(3, 2), 5), world_of(even_fleet(5)))
-    straight = journals.in_memory()
+    straight = journals.memory_journal()
     straight.append(log)
     journal = journals.create(tmp_path / "run.db")
     journal.append(log[:12])
@@ -51,7 +51,7 @@ def test_truncation_takes_the_digest_up_again(tmp_path):
 
 
 def test_diagnostics_stay_out_of_the_digest():
-    one, two = journals.in_memory(), journals.in_memory()
+    one, two = journals.memory_journal(), journals.memory_journal()
     one.append([Evaluated(1.0, 1, 3, 4, 0.123)])
     two.append([Evaluated(1.0, 1, 3, 4, 0.456)])
     assert one.digest == two.digest
@@ -94,7 +94,7 @@ def slowly(tree, gate):
 def test_what_is_behind_an_unknown_name_waits_in_order(tmp_path):
     gate, tree = threading.Event(), {"w": np.arange(1 << 15, dtype=np.float32)}
     log = [committed(1, slowly(tree, gate)), Evaluated(1.0, 1, 3, 4, 0.5), committed(2, slowly(tree, gate))]
-    plain = journals.in_memory()
+    plain = journals.memory_journal()
     plain.append([committed(1, content_hash(tree)), log[1], committed(2, content_hash(tree))])
     plain.append([Evaluated(2.0, 2, 3, 4, 0.5)])
     journal = journals.create(tmp_path / "run.db")
@@ -154,9 +154,9 @@ def test_a_run_with_a_large_model_has_the_digest_of_its_rows(tmp_path):
     journal.close()
     names = [e.model_hash for e in watched if isinstance(e, ModelCommitted)]
     assert len(names) == 8
-    assert all(isinstance(name, ModelName) and name.known for name in names)
+    assert all(isinstance(name, ModelName) and name.is_computed for name in names)
     assert [e.model_hash for e in journals.read(tmp_path / "run.db") if isinstance(e, ModelCommitted)] == names
-    again = journals.in_memory()
+    again = journals.memory_journal()
     again.append(watched)
     assert again.digest == journal.digest == journals.digest_of(tmp_path / "run.db")
 
@@ -181,7 +181,7 @@ def test_an_interrupt_in_the_midst_of_writing_leaves_a_sound_journal(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         written()
     assert len(list(journals.read(tmp_path / "run.db"))) == 10
-    assert journals.checked(tmp_path / "run.db").fault is None
+    assert journals.check_journal(tmp_path / "run.db").fault is None
 
 
 def test_a_reader_who_comes_and_goes_does_not_keep_the_writer_from_making_one_file(tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from fedfleet.core.events import CandidatesSeen, Evaluated, PaceSet, Probed, ReportsGathered, TaskLost, TasksSent
 from fedfleet.core.records import ClientScores, Stop, Tally
 from fedfleet.store import journal as journals
-from fedfleet.store.journal_rows import Kind, Row, decode, digested, encode, read_spans, spans
+from fedfleet.store.journal_rows import Kind, Row, decode, digest_bytes, encode, read_spans, spans
 from tests.worlds import commits_at, even_fleet, events_of, fleets, paces, toy_plan, world_of
 
 
@@ -63,7 +63,7 @@ def test_the_bytes_of_a_wave_are_those_of_its_rows():
     log, _ = events_of(toy_plan(commits_at(4, 2), 6), world_of(even_fleet(6)))
     for event in log:
         rows, data = encode(event)
-        assert b"".join(map(digested, rows)) == data
+        assert b"".join(map(digest_bytes, rows)) == data
 
 
 @pytest.mark.parametrize("tasks", [[], [4], [0, 1, 2], [0, 2, 3, 9], [5, 6, 8, 9, 10, 12]])
@@ -82,7 +82,7 @@ def test_settings_and_due_times_come_back():
         12.5,
         {n: v.tolist() for n, v in columns.items()},
     )
-    assert b"".join(map(digested, rows)) == data
+    assert b"".join(map(digest_bytes, rows)) == data
 
 
 def test_seconds_that_are_no_number_survive_the_store(tmp_path):

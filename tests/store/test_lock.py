@@ -9,11 +9,11 @@ import time
 import pytest
 
 from fedfleet.core.errors import BadInput
-from fedfleet.store.lock import LOCK, holder_of, locked
+from fedfleet.store.lock import LOCK, hold_lock, holder_of
 
 
 def hold(folder, ready, free):
-    with locked(folder):
+    with hold_lock(folder):
         ready.set()
         free.wait(20)
 
@@ -24,33 +24,33 @@ def test_a_second_process_is_refused_by_pid_until_the_first_is_gone(tmp_path):
     first = context.Process(target=hold, args=(tmp_path, ready, free))
     first.start()
     assert ready.wait(20)
-    with pytest.raises(BadInput, match=rf"in use by .* \(process {first.pid} on"), locked(tmp_path):
+    with pytest.raises(BadInput, match=rf"in use by .* \(process {first.pid} on"), hold_lock(tmp_path):
         pass
     first.kill()  # the lock file stays, the lock does not
     first.join()
     assert (tmp_path / LOCK).is_file()
-    with locked(tmp_path):
+    with hold_lock(tmp_path):
         assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
     assert not (tmp_path / LOCK).exists()
 
 
 def test_a_lock_is_free_after_use_also_after_an_error(tmp_path):
-    with pytest.raises(KeyError), locked(tmp_path):
+    with pytest.raises(KeyError), hold_lock(tmp_path):
         raise KeyError
-    with locked(tmp_path), pytest.raises(BadInput, match="in use"), locked(tmp_path):
+    with hold_lock(tmp_path), pytest.raises(BadInput, match="in use"), hold_lock(tmp_path):
         pass
 
 
 def test_a_folder_that_is_not_there_is_one_sentence(tmp_path):
-    with pytest.raises(BadInput, match="cannot be written"), locked(tmp_path / "none"):
+    with pytest.raises(BadInput, match="cannot be written"), hold_lock(tmp_path / "none"):
         pass
 
 
 def test_the_holder_is_found_without_trying_the_lock(tmp_path):
     assert holder_of(tmp_path) is None
-    with locked(tmp_path):
-        found = holder_of(tmp_path)
-        assert found is not None and found.pid == os.getpid()
+    with hold_lock(tmp_path):
+        result = holder_of(tmp_path)
+        assert result is not None and result.pid == os.getpid()
         about = json.loads((tmp_path / LOCK).read_text())
         for odd in (
             {"host": "elsewhere"},
@@ -66,11 +66,11 @@ def test_the_holder_is_found_without_trying_the_lock(tmp_path):
 
 
 def test_a_clock_that_is_set_forward_takes_no_lock_from_its_holder(tmp_path, monkeypatch):
-    with locked(tmp_path):
+    with hold_lock(tmp_path):
         now = time.time()
         monkeypatch.setattr("fedfleet.store.lock.time.time", lambda: now + 3600)  # as after a machine was paused
-        found = holder_of(tmp_path)
-        assert found is not None and found.pid == os.getpid()
+        result = holder_of(tmp_path)
+        assert result is not None and result.pid == os.getpid()
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"pid": Infinity, "command": "x", "since": 1, "host": "h"}'])
@@ -86,6 +86,6 @@ def test_a_disk_without_locks_is_not_called_busy(tmp_path, monkeypatch):
     monkeypatch.setattr(fcntl, "flock", refuse)
     with (
         pytest.raises(BadInput, match=r"cannot be locked \(No locks available\); choose one on another disk"),
-        locked(tmp_path),
+        hold_lock(tmp_path),
     ):
         pass

@@ -3,7 +3,7 @@
 import pytest
 
 from fedfleet.core.errors import BadInput
-from fedfleet.store.noise_source import VARIABLE, Noising, key_for, new_source, secret_file
+from fedfleet.store.noise_source import VARIABLE, NoiseSource, key_for, new_source, secret_file
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_every_run_has_a_key_of_its_own_and_finds_it_again(secret):
     one, two = new_source(), new_source()
     assert one["from"] == "secret" and one["salt"] != two["salt"]
     assert key_for(one) == key_for(one) != key_for(two)
-    said = repr((one, Noising(key_for(one))))
+    said = repr((one, NoiseSource(key_for(one))))
     assert secret.read_bytes().hex() not in said and key_for(one).hex() not in said
     assert repr(key_for(one)) not in said
 

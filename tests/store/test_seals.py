@@ -7,11 +7,11 @@ import pytest
 from fedfleet.core.errors import BadInput
 from fedfleet.store.seals import (
     Seal,
-    begun_otherwise,
-    changed,
     files_of,
+    first_change,
     hashes,
     identity,
+    identity_change,
     kind_of,
     read_seal,
     write_seal,
@@ -33,34 +33,34 @@ def test_a_seal_covers_what_was_written_and_comes_back(folder):
     seal = read_seal(folder)
     assert set(seal.files) == {"spec.toml", "run.db", "own/own.json"}
     assert (seal.digest, seal.rows, seal.link, seal.signature) == ("d", 3, "l", None)
-    assert changed(folder, seal) is None
+    assert first_change(folder, seal) is None
     assert read_seal(folder / "own") is None
 
 
 def test_what_changed_is_named(folder):
     seal = read_seal(folder)
     (folder / "report.html").write_text("drawn again")
-    assert changed(folder, seal) is None
+    assert first_change(folder, seal) is None
     (folder / "notes").write_text("")
-    assert changed(folder, seal) == "notes was added after the run was sealed"
+    assert first_change(folder, seal) == "notes was added after the run was sealed"
     (folder / "run.db-wal").write_text("frames")
-    assert changed(folder, seal) == "run.db-wal was added after the run was sealed"
+    assert first_change(folder, seal) == "run.db-wal was added after the run was sealed"
     (folder / "own/own.json").write_text("other")
-    assert changed(folder, seal) == "own/own.json was changed after it was sealed"
-    assert changed(folder, seal, ["run.db"]) is None
+    assert first_change(folder, seal) == "own/own.json was changed after it was sealed"
+    assert first_change(folder, seal, ["run.db"]) is None
     (folder / "run.db").unlink()
-    assert changed(folder, seal, ["run.db"]) == "run.db is missing"
+    assert first_change(folder, seal, ["run.db"]) == "run.db is missing"
 
 
 def test_a_run_remembers_what_it_began_with(folder):
     begun = identity(folder, "served")
-    assert kind_of(begun) == "served" and begun_otherwise(folder, begun) is None
+    assert kind_of(begun) == "served" and identity_change(folder, begun) is None
     (folder / "own/more.py").write_text("")
-    assert begun_otherwise(folder, begun) == "own/more.py was added after the run began"
+    assert identity_change(folder, begun) == "own/more.py was added after the run began"
     (folder / "own/more.py").unlink()
     (folder / "spec.toml").unlink()
-    assert begun_otherwise(folder, begun) == "spec.toml is missing after the run began"
-    assert kind_of("mine") == "unknown" and "does not say" in begun_otherwise(folder, "mine")
+    assert identity_change(folder, begun) == "spec.toml is missing after the run began"
+    assert kind_of("mine") == "unknown" and "does not say" in identity_change(folder, "mine")
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"\xff", b'{"format": "fedfleet/seal@1", "digest": 1}'])

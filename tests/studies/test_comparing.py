@@ -15,16 +15,16 @@ def cell(selector, times, *, policy="deadline", accuracies=None, horizon=100.0):
 
 
 def test_an_interval_is_students_and_within_what_is_possible():
-    found = interval([10.0, 12.0, 14.0], 0.0, 100.0)
-    assert found.value == 12.0 and found.high - 12.0 == pytest.approx(4.302653 * 2 / 3**0.5, rel=1e-5)
+    result = interval([10.0, 12.0, 14.0], 0.0, 100.0)
+    assert result.value == 12.0 and result.high - 12.0 == pytest.approx(4.302653 * 2 / 3**0.5, rel=1e-5)
     assert interval([0.0, 1.0], 0.0, 1.0) == Mean(0.5, 0.0, 1.0)
     assert interval([0.3], 0.0, 1.0) == Mean(0.3, 0.0, 1.0), "one seed says nothing about others"
 
 
 def test_a_run_that_does_not_get_there_counts_as_the_horizon_and_is_marked():
-    found = cell("uniform", [10.0, None, 130.0])
-    assert found.time.value == 70.0 and found.late == 2
-    text = markdown([found], seeds=3, seconds=60.0)
+    result = cell("uniform", [10.0, None, 130.0])
+    assert result.time.value == 70.0 and result.late == 2
+    text = markdown([result], seeds=3, seconds=60.0)
     assert "†2" in text and "never" not in text
     assert "never†3" in markdown([cell("uniform", [None] * 3)], seeds=3, seconds=60.0)
 

@@ -37,15 +37,15 @@ def rows(n=12):
 
 
 def test_figures_are_what_they_say():
-    found = summary(rows())
+    result = summary(rows())
     assert (
-        found["r"][0] == pytest.approx(1.0)
-        and found["mean_error"] == pytest.approx(0.02)
-        and found["mean_error_own"] == 0.0
-        and found["bias"] == pytest.approx(0.02)
+        result["r"][0] == pytest.approx(1.0)
+        and result["mean_error"] == pytest.approx(0.02)
+        and result["mean_error_own"] == 0.0
+        and result["bias"] == pytest.approx(0.02)
     )
-    assert found["commits_off_median"] == pytest.approx(0.05) and found["in_band"] == 1.0
-    assert found["speed sd"][0] == pytest.approx(-1.0) and 0.9 < found["InterMC-R"][0] < 1.0
+    assert result["commits_off_median"] == pytest.approx(0.05) and result["in_band"] == 1.0
+    assert result["speed sd"][0] == pytest.approx(-1.0) and 0.9 < result["InterMC-R"][0] < 1.0
     assert set(groups(rows())) == {"all", "digits", *DATA}
     value, low, high = interval(np.arange(30.0), np.arange(30.0) + np.random.default_rng(1).normal(0, 9, 30))
     assert low < value < high
@@ -70,9 +70,9 @@ def test_publishing_one_split_keeps_the_other(tmp_path, monkeypatch):
 
 
 def test_the_band_holds_nine_of_ten():
-    found = band_of(rows(30), "development")
-    assert found["below"] == pytest.approx([0.1] * len(found["below"])) and max(found["above"]) == 0.0
-    assert "30 development fleets (digits)" in found["said"] and len(found["progress"]) >= 2
+    result = band_of(rows(30), "development")
+    assert result["below"] == pytest.approx([0.1] * len(result["below"])) and max(result["above"]) == 0.0
+    assert "30 development fleets (digits)" in result["said"] and len(result["progress"]) >= 2
 
 
 def test_both_forms_stand_beside_each_other_on_the_same_fleets(tmp_path, monkeypatch):
@@ -81,10 +81,10 @@ def test_both_forms_stand_beside_each_other_on_the_same_fleets(tmp_path, monkeyp
         {**row, "before": row["trained"] - 0.05, "cluster": i % 4, "exponent": 0.1 * (i % 3)}
         for i, row in enumerate(rows())
     ]
-    found = summary(some)
-    assert found["mean_error_before"] == pytest.approx(0.05) and found["bias_before"] == pytest.approx(-0.05)
-    assert found["gain"] == pytest.approx((0.03, 0.03, 0.03)) and found["clusters"] == 4
-    publish("fresh", {"all": found}, some)
+    result = summary(some)
+    assert result["mean_error_before"] == pytest.approx(0.05) and result["bias_before"] == pytest.approx(-0.05)
+    assert result["gain"] == pytest.approx((0.03, 0.03, 0.03)) and result["clusters"] == 4
+    publish("fresh", {"all": result}, some)
     assert (
         "| all (12, 4) | 1.00 [1.00, 1.00] | 1.00 [1.00, 1.00] | 2.0 | 5.0 | 3.0 [3.0, 3.0] | +2.0 | -5.0 |"
         in (tmp_path / "predict.md").read_text()

@@ -41,13 +41,13 @@ def test_every_arm_is_a_spec_that_can_run(arm):
 
 def test_a_factor_is_the_product_of_rounds_and_of_round_time():
     slow, fast = line(100, 10.0, 0.01), line(100, 4.0, 0.02)
-    found = factor(slow, fast, 0.4)
-    assert found is not None
-    assert found.whole == pytest.approx(found.rounds * found.round_seconds)
-    assert found.round_seconds == pytest.approx(2.5)
+    result = factor(slow, fast, 0.4)
+    assert result is not None
+    assert result.whole == pytest.approx(result.rounds * result.round_seconds)
+    assert result.round_seconds == pytest.approx(2.5)
     # The running median of five is there two rounds after the curve itself.
     assert reached(slow, 0.4) == (42, 420.0) and reached(fast, 0.4) == (22, 88.0)
-    assert found == Factor(pytest.approx(420 / 88), pytest.approx(42 / 22), pytest.approx(2.5))
+    assert result == Factor(pytest.approx(420 / 88), pytest.approx(42 / 22), pytest.approx(2.5))
 
 
 def test_a_target_that_was_never_reached_has_no_factor():

@@ -21,5 +21,5 @@ def test_without_triton_there_are_no_kernels(monkeypatch):
 
 def test_with_triton_the_kernels_are_found():
     pytest.importorskip("triton", reason="Triton comes with CUDA builds of torch")
-    found = accelerated._kernels()
-    assert found is not None and callable(found.masked)
+    result = accelerated._kernels()
+    assert result is not None and callable(result.masked)

@@ -7,7 +7,7 @@ from safetensors.numpy import save_file
 
 from fedfleet.core.errors import BadInput
 from fedfleet.tasks import backbones
-from fedfleet.tasks.backbones import backbone, fitted, read, renamed
+from fedfleet.tasks.backbones import backbone, fit_weights, read, rename_weights
 from fedfleet.tasks.nets.attention import Vit
 from fedfleet.tasks.nets.mobile import EfficientNetLite0
 from fedfleet.tasks.nets.residual import resnet18, resnet50
@@ -52,30 +52,30 @@ def as_torchvision(tree, old=False):
 
 
 def _under(tree, names, inside):
-    found = {}
+    result = {}
     for name, value in tree.items():
         theirs = next((to + name[len(ours) :] for ours, to in names.items() if name.startswith(ours)), name)
         for ours, to in inside.items():
             theirs = theirs.replace(ours, to)
-        found[theirs] = (
+        result[theirs] = (
             value.reshape(*(1,) * (3 - value.ndim), *value.shape)
             if name in ("token.token", "positions.table")
             else value
         )
-    return found
+    return result
 
 
 def as_resnet(names):
     """A ResNet's names as torchvision has them."""
-    found = []
+    result = []
     for name in names:
         for i in range(4):
             name = name.replace(f"stages.{i}.", f"layer{i + 1}.")
         if name.startswith("layer"):
             name = name.replace(".norm", ".bn").replace(".shortcut.", ".downsample.")
         first, _, rest = name.partition(".")
-        found.append(f"{ {'stem': 'conv1', 'norm': 'bn1', 'head': 'fc'}.get(first, first) }.{rest}")
-    return found
+        result.append(f"{ {'stem': 'conv1', 'norm': 'bn1', 'head': 'fc'}.get(first, first) }.{rest}")
+    return result
 
 
 @pytest.mark.parametrize("theirs", [as_timm, as_torchvision, lambda t: as_torchvision(t, old=True), dict])
@@ -83,8 +83,8 @@ def test_transformers_by_every_name(theirs):
     tree = state(tiny_vit())
     given = theirs(tree)
     assert given.keys() != tree.keys() or theirs is dict
-    found = fitted(renamed(given), tree, "here")
-    assert found.keys() == tree.keys() and all(np.array_equal(found[n], v) for n, v in tree.items())
+    result = fit_weights(rename_weights(given), tree, "here")
+    assert result.keys() == tree.keys() and all(np.array_equal(result[n], v) for n, v in tree.items())
 
 
 @pytest.mark.parametrize("make", [resnet18, resnet50])
@@ -95,7 +95,7 @@ def test_residual_networks_by_torchvisions_names(make):
     assert {"conv1.weight", "bn1.running_mean", "layer1.0.bn2.bias", "layer2.0.downsample.1.bias", "fc.bias"} <= {
         *given
     }
-    assert list(renamed({n: np.empty(0) for n in given})) == names
+    assert list(rename_weights({n: np.empty(0) for n in given})) == names
 
 
 def test_sizes_are_those_of_the_public_models():
@@ -112,21 +112,21 @@ def test_files_of_both_kinds_give_the_same(tmp_path):
     torch.save({n: torch.from_numpy(v) for n, v in tree.items()}, tmp_path / "a.pth")
     torch.save({"state_dict": {n: torch.from_numpy(v) for n, v in tree.items()}}, tmp_path / "b.pth")
     for file in ("a.safetensors", "a.pth", "b.pth"):
-        found = read(tmp_path / file)
-        assert found.keys() == tree.keys() and all(np.array_equal(found[n], v) for n, v in tree.items())
+        result = read(tmp_path / file)
+        assert result.keys() == tree.keys() and all(np.array_equal(result[n], v) for n, v in tree.items())
 
 
 def test_a_head_for_other_classes_is_left_fresh():
     theirs, ours = state(tiny_vit(classes=7)), state(tiny_vit(classes=3))
-    assert {*ours} - {*fitted(theirs, ours, "here")} == {"head.weight", "head.bias"}
+    assert {*ours} - {*fit_weights(theirs, ours, "here")} == {"head.weight", "head.bias"}
 
 
 def test_positions_are_stretched_to_another_square():
     theirs, ours = state(tiny_vit(side=8)), state(tiny_vit(side=12))
     theirs["positions.table"][1:] = 2.5  # a plane stays a plane
-    found = fitted(theirs, ours, "here")["positions.table"]
-    assert found.shape == (37, 6) and np.allclose(found[1:], 2.5, atol=1e-5)
-    assert np.array_equal(found[0], theirs["positions.table"][0])
+    result = fit_weights(theirs, ours, "here")["positions.table"]
+    assert result.shape == (37, 6) and np.allclose(result[1:], 2.5, atol=1e-5)
+    assert np.array_equal(result[0], theirs["positions.table"][0])
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_positions_are_stretched_to_another_square():
 def test_what_does_not_fit_is_named(change, said):
     tree = state(tiny_vit())
     with pytest.raises(BadInput, match=said):
-        fitted(change(tree), tree, "task.backbone = 'x'")
+        fit_weights(change(tree), tree, "task.backbone = 'x'")
 
 
 def test_files_that_hold_no_weights(tmp_path):
@@ -170,7 +170,7 @@ def test_what_is_not_there_is_said_with_its_cure(monkeypatch):
 def test_the_shipped_backbone_is_small_and_fits():
     from fedfleet.tasks.digits import digits_vit
 
-    file = backbones.SHIPPED / "digits_vit.safetensors"
+    file = backbones.WEIGHTS_FOLDER / "digits_vit.safetensors"
     assert file.stat().st_size < 1_000_000
     with_it, without = digits_vit()(0).init(0), digits_vit(backbone="")(0).init(0)
     same = {n for n in without if np.array_equal(with_it[n], without[n])}
@@ -200,4 +200,4 @@ def test_the_efficientnet_of_phones_by_its_packages_names():
             start.replace("blocks.", "_blocks.")
             + next(v + rest[len(k) :] for k, v in ours.items() if rest.startswith(k))
         )
-    assert list(renamed({n: np.empty(0) for n in given})) == names
+    assert list(rename_weights({n: np.empty(0) for n in given})) == names

@@ -19,17 +19,17 @@ def task_of(build):
 
 def test_a_linear_model_sees_the_samples_themselves():
     task = task_of(lambda: nn.Linear(4, 3))
-    found = class_features(task, task.init(0), np.array([0, 1, 2, 3]))
-    assert found.tolist() == [X[:2].mean(0).tolist(), X[2:4].mean(0).tolist(), [0.0] * 4]
+    result = class_features(task, task.init(0), np.array([0, 1, 2, 3]))
+    assert result.tolist() == [X[:2].mean(0).tolist(), X[2:4].mean(0).tolist(), [0.0] * 4]
 
 
 def test_the_last_hidden_layer_counts():
     task = task_of(lambda: nn.Sequential(nn.Linear(4, 2), nn.ReLU(), nn.Linear(2, 3)))
     params = task.init(1)
-    found = class_features(task, params, np.arange(6))
+    result = class_features(task, params, np.arange(6))
     hidden = np.maximum(X @ params["0.weight"].T + params["0.bias"], 0.0)
     for label in (0, 1):
-        np.testing.assert_allclose(found[label], hidden[DATA.y == label].mean(0), rtol=1e-5)
+        np.testing.assert_allclose(result[label], hidden[DATA.y == label].mean(0), rtol=1e-5)
 
 
 def test_a_model_without_a_linear_layer_is_refused():

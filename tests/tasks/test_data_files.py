@@ -8,9 +8,9 @@ import pytest
 from fedfleet.core.errors import BadInput
 from fedfleet.core.registry import builder
 from fedfleet.tasks import small_images
-from fedfleet.tasks.data_files import data_from, kept, locate, numbered, thinned
+from fedfleet.tasks.data_files import data_from, limit_samples, locate, number_names, sample_rows
 from fedfleet.tasks.small_images import CHARS74K, chars74k_cnn
-from fedfleet.tasks.synthetic import made_up
+from fedfleet.tasks.synthetic import synthetic_data
 from tests.tasks.files import written
 from tests.tasks.test_nets import MADE_UP
 
@@ -27,13 +27,13 @@ def test_missing_data_is_named_with_its_cure(name, tmp_path, monkeypatch):
 
 
 def test_limits_take_the_same_rows_every_time():
-    assert kept(10, None).tolist() == list(range(10)) == kept(10, 10).tolist()
-    rows = kept(1000, 50)
-    assert len(np.unique(rows)) == 50 and np.array_equal(rows, kept(1000, 50)) and (np.diff(rows) > 0).all()
-    data = made_up("any", (3,), 4)(100)
-    few = thinned(data, 9)
-    assert len(few.y) == len(few.x) == len(few.owner) == 9 and thinned(data, 500) is data
-    assert numbered(["b", "a", "b"]).tolist() == [1, 0, 1]
+    assert sample_rows(10, None).tolist() == list(range(10)) == sample_rows(10, 10).tolist()
+    rows = sample_rows(1000, 50)
+    assert len(np.unique(rows)) == 50 and np.array_equal(rows, sample_rows(1000, 50)) and (np.diff(rows) > 0).all()
+    data = synthetic_data("any", (3,), 4)(100)
+    few = limit_samples(data, 9)
+    assert len(few.y) == len(few.x) == len(few.owner) == 9 and limit_samples(data, 500) is data
+    assert number_names(["b", "a", "b"]).tolist() == [1, 0, 1]
 
 
 def test_the_data_folder(tmp_path, monkeypatch):
@@ -58,4 +58,4 @@ def test_damaged_sets_are_named(tmp_path, monkeypatch):
     with path.open("wb") as file:
         np.savez(file, x=np.zeros((1, 28, 28), np.uint8), y=np.zeros(1, np.uint8))
     with pytest.raises(BadInput, match="user"):
-        data_from((CHARS74K,), made_up("a", (1,), 2), samples=None, synthetic=False)()
+        data_from((CHARS74K,), synthetic_data("a", (1,), 2), samples=None, synthetic=False)()

@@ -10,7 +10,7 @@ from torch import nn
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.trees import content_hash
 from fedfleet.tasks.digits import digits_mlp
-from fedfleet.tasks.frozen_weights import FixedNorm, frozen, held_names, hold, refrozen
+from fedfleet.tasks.frozen_weights import FixedNorm, freeze, freeze_module, frozen_names, replace_frozen
 from fedfleet.tasks.text import char_lstm
 from tests.executors.cohorts import convolutions, dense, small_task
 
@@ -31,37 +31,37 @@ def outputs(task, params, x=X):
 @pytest.mark.parametrize("norm", [None, lambda: nn.GroupNorm(2, 6), lambda: nn.BatchNorm2d(6)])
 def test_the_model_computes_what_it_did(norm):
     task = small_task(convolutions(norm))
-    part = frozen(task, biases, 3)
+    part = freeze(task, biases, 3)
     assert torch.allclose(outputs(part, part.init(3)), outputs(task, task.init(3)), atol=1e-6)
 
 
 def test_what_is_frozen_and_what_travels_are_the_whole_model():
     task = small_task(dense())
-    part = frozen(task, biases, 5)
+    part = freeze(task, biases, 5)
     assert content_hash(part.whole(part.init(5))) == content_hash(task.init(5))
     assert {*part.build().state_dict()} == {*part.init(5)} == {n for n in task.init(5) if biases(n)}
-    assert content_hash(part.frozen) == content_hash(frozen(task, biases, 5).frozen)
-    assert part.frozen_name != frozen(task, biases, 6).frozen_name, "other weights have another name"
+    assert content_hash(part.frozen) == content_hash(freeze(task, biases, 5).frozen)
+    assert part.frozen_name != freeze(task, biases, 6).frozen_name, "other weights have another name"
     assert task.frozen_name == ""
 
 
 def test_every_module_holds_the_same_memory():
-    part = frozen(small_task(dense()), biases, 0)
+    part = freeze(small_task(dense()), biases, 0)
     first, second = part.build(), part.build()
     assert first[1].weight.data_ptr() == second[1].weight.data_ptr() == part.frozen["1.weight"].ctypes.data
-    assert held_names(first[1]) == ["weight"]
+    assert frozen_names(first[1]) == ["weight"]
 
 
 def test_freezing_goes_on_from_what_is_frozen():
     task = small_task(dense())
-    once = frozen(task, lambda name: name != "1.weight", 0)
-    twice = frozen(once, biases, 0)
+    once = freeze(task, lambda name: name != "1.weight", 0)
+    twice = freeze(once, biases, 0)
     assert {*twice.frozen} == {"1.weight", "3.weight"}
     assert torch.equal(outputs(twice, twice.init(0)), outputs(task, task.init(0)))
 
 
 def test_statistics_that_are_frozen_do_not_move_and_neighbours_do_not_matter():
-    part = frozen(small_task(convolutions(lambda: nn.BatchNorm2d(6))), biases, 0)
+    part = freeze(small_task(convolutions(lambda: nn.BatchNorm2d(6))), biases, 0)
     module = part.build().train()
     assert any(isinstance(leaf, FixedNorm) for leaf in module.modules())
     before = copy.deepcopy(part.frozen)
@@ -82,28 +82,28 @@ def test_a_fixed_norm_is_batch_norm_when_judging():
 
 def test_recurrent_layers_use_what_is_frozen():
     task = char_lstm(synthetic=True, samples=20)(0)
-    part = frozen(task, lambda name: "bias" in name or name.startswith("head"), 0)
+    part = freeze(task, lambda name: "bias" in name or name.startswith("head"), 0)
     x = torch.from_numpy(task.dataset.x[:2])
     assert torch.equal(outputs(part, part.init(0), x), outputs(task, task.init(0), x))
 
 
 def test_freezing_everything_is_refused():
     with pytest.raises(BadInput, match="nothing to train"):
-        frozen(small_task(dense()), lambda name: False, 0)
+        freeze(small_task(dense()), lambda name: False, 0)
 
 
 def test_holding_nothing_changes_nothing():
     module = dense()()
-    assert {*hold(module, {}).state_dict()} == {*dense()().state_dict()}
+    assert {*freeze_module(module, {}).state_dict()} == {*dense()().state_dict()}
 
 
 def test_frozen_weights_can_be_replaced_by_others_of_the_same_form():
-    task = frozen(digits_mlp()(0), lambda name: name.startswith("3."), seed=0)
+    task = freeze(digits_mlp()(0), lambda name: name.startswith("3."), seed=0)
     others = {n: v + 1 for n, v in task.frozen.items()}
-    changed = refrozen(task, others)
+    changed = replace_frozen(task, others)
     assert changed.frozen is others
     built = dict(changed.build().named_buffers())
     assert all(np.array_equal(built[n].numpy(), v) for n, v in others.items())
     assert [n for n, _ in changed.build().named_parameters()] == ["3.weight", "3.bias"]
     with pytest.raises(Refused, match="no frozen weights of 'digits_mlp'"):
-        refrozen(task, {"1.weight": others["1.weight"]})
+        replace_frozen(task, {"1.weight": others["1.weight"]})

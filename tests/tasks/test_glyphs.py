@@ -9,10 +9,10 @@ from fedfleet.tasks.glyphs import glyphs
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 16, 12), (1, 28, 28)])
 def test_pictures_of_the_shape_that_is_asked_for(shape):
-    found = glyphs(shape, classes=7, samples=30)
-    assert found.x.shape == (30, *shape) and found.x.dtype == np.float32 and found.classes == 7
-    assert found.x.min() >= 0.0 and found.x.max() <= 1.0
-    assert np.bincount(found.y, minlength=7).min() >= 4
+    result = glyphs(shape, classes=7, samples=30)
+    assert result.x.shape == (30, *shape) and result.x.dtype == np.float32 and result.classes == 7
+    assert result.x.min() >= 0.0 and result.x.max() <= 1.0
+    assert np.bincount(result.y, minlength=7).min() >= 4
 
 
 def test_the_same_every_time_and_never_the_same_twice():
@@ -22,10 +22,10 @@ def test_the_same_every_time_and_never_the_same_twice():
 
 
 def test_letters_of_one_kind_are_more_alike_than_others():
-    found = glyphs((1, 12, 12), classes=6, samples=240)
-    means = np.stack([found.x[found.y == k].mean(0).ravel() for k in range(6)])
-    nearest = ((found.x.reshape(240, 1, -1) - means) ** 2).sum(2).argmin(1)
-    assert (nearest == found.y).mean() > 0.5, "guessing would get a sixth"
+    result = glyphs((1, 12, 12), classes=6, samples=240)
+    means = np.stack([result.x[result.y == k].mean(0).ravel() for k in range(6)])
+    nearest = ((result.x.reshape(240, 1, -1) - means) ** 2).sum(2).argmin(1)
+    assert (nearest == result.y).mean() > 0.5, "guessing would get a sixth"
 
 
 def test_more_than_fits_is_refused():

@@ -42,9 +42,9 @@ def test_patches_and_their_transpose(kernel, stride, dilation, padding):
 
 def test_masks_are_the_same_everywhere():
     x, address = torch.randn(6, 700, device=DEVICE), torch.randint(-(2**60), 2**60, (3,), device=DEVICE)
-    elements = dropout._elements(1400, x.device)
-    wanted = dropout.masked(x, address, elements, 12345, 0.25)
-    assert torch.equal(wanted, kernels.masked(x, address, 12345, 0.25))
+    elements = dropout._element_hashes(1400, x.device)
+    wanted = dropout.apply_dropout(x, address, elements, 12345, 0.25)
+    assert torch.equal(wanted, kernels.apply_dropout(x, address, 12345, 0.25))
     assert 0.2 < float((wanted == 0).float().mean()) < 0.3
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fedfleet.core.errors import BadInput
-from fedfleet.tasks.layers import alike, described, described_loss, made, made_like
+from fedfleet.tasks.layers import build_from, build_matching, describe_loss, describe_model, same_model
 
 ROWS = [
     nn.Linear(4, 3),
@@ -25,8 +25,8 @@ ROWS = [
 
 @pytest.mark.parametrize("module", ROWS, ids=lambda m: repr(m)[:20])
 def test_a_description_makes_the_same_model(module):
-    found = json.loads(json.dumps(described(module)))
-    again = made_like(found, module.state_dict())
+    result = json.loads(json.dumps(describe_model(module)))
+    again = build_matching(result, module.state_dict())
     assert repr(again) == repr(module)
     assert list(again.state_dict()) == list(module.state_dict())
 
@@ -57,14 +57,14 @@ def hooked():
     [Own(4, 3), tied(), patched(), hooked(), nn.Linear(4, 3).double(), nn.LSTM(3, 4), nn.Sequential(Own(4, 3))],
 )
 def test_what_would_not_be_the_same_is_not_described(module):
-    assert described(module) is None
+    assert describe_model(module) is None
 
 
 def test_losses():
     outputs, labels = torch.randn(6, 3), torch.tensor([0, 1, 2, 0, 1, 2])
     for loss in (nn.CrossEntropyLoss(label_smoothing=0.2), nn.MultiMarginLoss(p=2), nn.functional.cross_entropy,
                  partial(nn.functional.cross_entropy, label_smoothing=0.1, reduction="none")):  # fmt: skip
-        again = made(json.loads(json.dumps(described_loss(loss))))
+        again = build_from(json.loads(json.dumps(describe_loss(loss))))
         assert torch.equal(again(outputs, labels), loss(outputs, labels))
     for other in (
         nn.CrossEntropyLoss(weight=torch.ones(3)),
@@ -72,7 +72,7 @@ def test_losses():
         lambda o, t: o,
         partial(print, "x"),
     ):
-        assert described_loss(other) is None
+        assert describe_loss(other) is None
 
 
 @pytest.mark.parametrize(
@@ -86,23 +86,23 @@ def test_losses():
         {"use": "cross_entropy", "weight": {"a": 1}}, {"use": "dropout"},
     ],
 )  # fmt: skip
-def test_whatever_else_is_refused(found):
+def test_whatever_else_is_refused(result):
     with pytest.raises(BadInput):
-        made(found)
+        build_from(result)
 
 
 def test_a_description_that_nests_for_ever_is_refused():
-    found = {"use": "ReLU"}
+    result = {"use": "ReLU"}
     for _ in range(500):
-        found = {"use": "Sequential", "layers": [["0", found]]}
+        result = {"use": "Sequential", "layers": [["0", result]]}
     with pytest.raises(BadInput):
-        made(found)
+        build_from(result)
 
 
 def test_a_model_larger_than_its_weights_takes_no_memory():
     huge = {"use": "Linear", "in_features": 2**20, "out_features": 2**20}
     with pytest.raises(BadInput, match="does not fit its weights"):
-        made_like(huge, nn.Linear(2, 2).state_dict())
+        build_matching(huge, nn.Linear(2, 2).state_dict())
 
 
 def test_alike_means_the_same_answers():
@@ -110,8 +110,8 @@ def test_alike_means_the_same_answers():
 
     x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
     one = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
-    assert alike(one, nn.Sequential(nn.Linear(4, 4), nn.ReLU()), x)
-    assert not alike(one, nn.Sequential(nn.Linear(4, 4), nn.Tanh()), x)
-    assert not alike(one, nn.Sequential(nn.Linear(4, 3), nn.ReLU()), x)
-    assert not alike(one, "a text", x)
-    assert not alike(one, nn.Sequential(nn.Linear(4, 4), nn.ReLU()), x[:, :3]), "what cannot be tried is not known"
+    assert same_model(one, nn.Sequential(nn.Linear(4, 4), nn.ReLU()), x)
+    assert not same_model(one, nn.Sequential(nn.Linear(4, 4), nn.Tanh()), x)
+    assert not same_model(one, nn.Sequential(nn.Linear(4, 3), nn.ReLU()), x)
+    assert not same_model(one, "a text", x)
+    assert not same_model(one, nn.Sequential(nn.Linear(4, 4), nn.ReLU()), x[:, :3]), "what cannot be tried is not known"

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.part_facts import names_alone
+from fedfleet.core.part_facts import default_model_facts
 from fedfleet.core.registry import builder
 from fedfleet.tasks.model_parts import last_layer, model_facts
 from tests.testing.models import small_task
@@ -34,8 +34,8 @@ def facts_of(build):
 
 
 def test_the_head_is_called_last_wherever_it_is_defined():
-    found = facts_of(HeadFirst)
-    assert (found.head, found.norms) == ("out.*", ("norm.*",))
+    result = facts_of(HeadFirst)
+    assert (result.head, result.norms) == ("out.*", ("norm.*",))
 
 
 def test_of_a_model_that_cannot_be_tried_the_last_layer_counts():
@@ -56,9 +56,9 @@ def test_a_single_layer_is_its_own_head():
 def test_odd_names_are_no_patterns():
     head = nn.Sequential()
     head.add_module("[a]*", nn.Linear(36, 5))
-    found = facts_of(lambda: nn.Sequential(nn.Flatten(), head))
-    assert fnmatchcase("1.[a]*.weight", found.head)
-    assert not fnmatchcase("1.ab.weight", found.head)
+    result = facts_of(lambda: nn.Sequential(nn.Flatten(), head))
+    assert fnmatchcase("1.[a]*.weight", result.head)
+    assert not fnmatchcase("1.ab.weight", result.head)
 
 
 def test_a_model_without_layers_has_no_head():
@@ -69,10 +69,10 @@ def test_a_model_without_layers_has_no_head():
 @pytest.mark.parametrize("name", ["batch", "group"])
 def test_the_norms_of_digits(name):
     task = builder("tasks", "digits_cnn")(norm=name)(0)
-    found = model_facts(task)
-    assert (found.head, found.norms) == ("head.*", ("norm1.*", "norm2.*"))
+    result = model_facts(task)
+    assert (result.head, result.norms) == ("head.*", ("norm1.*", "norm2.*"))
     names = list(task.init(0))
-    assert {n for n in names if any(fnmatchcase(n, p) for p in found.norms)} == {n for n in names if "norm" in n}
+    assert {n for n in names if any(fnmatchcase(n, p) for p in result.norms)} == {n for n in names if "norm" in n}
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_the_norms_of_digits(name):
 def test_our_own_models_call_their_layers_by_the_names_that_are_taken_without_a_model(name):
     make = builder("tasks", name)
     task = make()(0) if name == "digits_cnn" else make(synthetic=True, samples=300)(0)
-    found, alone = model_facts(task), names_alone()
-    assert found.head == alone.head
-    norms = {n for n in task.init(0) if any(fnmatchcase(n, p) for p in found.norms)}
+    result, alone = model_facts(task), default_model_facts()
+    assert result.head == alone.head
+    norms = {n for n in task.init(0) if any(fnmatchcase(n, p) for p in result.norms)}
     assert norms >= {n for n in task.init(0) if any(fnmatchcase(n, p) for p in alone.norms)}
     assert np.all([not fnmatchcase(n, alone.head) for n in norms])

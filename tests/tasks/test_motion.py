@@ -35,15 +35,15 @@ def put_phone_and_watch(data):
 
 def test_wisdm_is_in_units_of_gravity(data):
     put_wisdm(data)
-    found = wisdm_cnn()(0).dataset
-    assert found.x.shape == (3, 3, 200) and np.allclose(found.x, 1.0)
-    assert (found.owner.tolist(), found.classes) == ([1, 0, 1], 2)
+    result = wisdm_cnn()(0).dataset
+    assert result.x.shape == (3, 3, 200) and np.allclose(result.x, 1.0)
+    assert (result.owner.tolist(), result.classes) == ([1, 0, 1], 2)
 
 
 def test_rotation_is_not_gravity(data):
     put_phone_and_watch(data)
-    found = phone_watch_cnn()(0).dataset
-    assert np.allclose(found.x[:, :3], 1.0) and np.allclose(found.x[:, 3:], GRAVITY)
+    result = phone_watch_cnn()(0).dataset
+    assert np.allclose(result.x[:, :3], 1.0) and np.allclose(result.x[:, 3:], GRAVITY)
 
 
 def test_wisdm_goes_before_phone_and_watch(data):

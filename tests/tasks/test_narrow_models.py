@@ -31,10 +31,10 @@ def made(name):
 @given(st.integers(1, 500), st.floats(1e-6, 1.0), st.integers(1, 8))
 def test_units_are_the_smallest_whole_multiple_that_is_enough(n, scale, multiple):
     n *= multiple
-    found = units(n, scale, multiple)
-    assert found % multiple == 0 and multiple <= found <= n
-    assert found >= scale * n - 1e-6 and found - multiple < max(scale * n, 1e-6)
-    assert units(n, 1.0, multiple) == n and units(n, scale / 2, multiple) <= found
+    result = units(n, scale, multiple)
+    assert result % multiple == 0 and multiple <= result <= n
+    assert result >= scale * n - 1e-6 and result - multiple < max(scale * n, 1e-6)
+    assert units(n, 1.0, multiple) == n and units(n, scale / 2, multiple) <= result
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -53,7 +53,7 @@ def test_every_task_narrows_between_the_same_inputs_and_outputs(name):
         x = torch.from_numpy(task.dataset.x[:2])
         assert half.eval()(x).shape == whole.eval()(x).shape
     if any("head" in n for n in same):  # what has a hidden layer becomes smaller
-        count = [sum(math.prod(s) for s in found.values()) for found in (small, same)]
+        count = [sum(math.prod(s) for s in result.values()) for result in (small, same)]
         assert count[0] < 0.62 * count[1]
 
 
@@ -77,13 +77,13 @@ def test_the_slice_of_a_model_is_the_model_without_its_other_units(name, width):
 
 
 def test_each_head_of_attention_keeps_its_first_units():
-    found = shape_at(made("vit_tiny"), 0.5).places
+    result = shape_at(made("vit_tiny"), 0.5).places
     rows = [64 * block + j for block in range(9) for j in range(32)]  # query, key and value of three heads
     assert (
-        found["layers.0.attention.qkv.weight"][0].tolist() == found["layers.0.attention.qkv.bias"][0].tolist() == rows
+        result["layers.0.attention.qkv.weight"][0].tolist() == result["layers.0.attention.qkv.bias"][0].tolist() == rows
     )
-    assert found["layers.0.attention.out.weight"][1].tolist() == rows[:96]
-    assert found["layers.0.attention.out.weight"][0].tolist() == list(range(96)), "the stream is cut as everywhere"
+    assert result["layers.0.attention.out.weight"][1].tolist() == rows[:96]
+    assert result["layers.0.attention.out.weight"][0].tolist() == list(range(96)), "the stream is cut as everywhere"
 
 
 def test_narrower_heads_are_heads_without_their_other_units():
@@ -104,8 +104,8 @@ def test_narrower_heads_are_heads_without_their_other_units():
 def test_narrower_slices_lie_inside_wider_ones():
     for name in ("digits_cnn", "char_lstm", "vit_tiny", "resnet18_gn"):
         task = made(name)
-        found = [shape_at(task, w).places for w in (1.0, 0.5, 0.25)]
-        for wide, thin in itertools.pairwise(found):
+        result = [shape_at(task, w).places for w in (1.0, 0.5, 0.25)]
+        for wide, thin in itertools.pairwise(result):
             assert all(set(a.tolist()) <= set(b.tolist()) for n in wide for a, b in zip(thin[n], wide[n], strict=True))
 
 

@@ -7,7 +7,7 @@ import torch
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset
 from fedfleet.core.trees import content_hash
-from fedfleet.tasks.backbones import fitted
+from fedfleet.tasks.backbones import fit_weights
 from fedfleet.tasks.digits import digits, digits_mlp
 from fedfleet.tasks.glyphs import glyphs
 from fedfleet.tasks.pretraining import common_rows, pretrain
@@ -25,7 +25,7 @@ def _one_thread():
 
 def test_it_learns_says_how_it_goes_and_does_so_again():
     task, told = digits_mlp()(0), []
-    tree, accuracy = pretrain(task, DATA, epochs=6, seed=0, device="cpu", told=lambda n, a: told.append((n, a)))
+    tree, accuracy = pretrain(task, DATA, epochs=6, seed=0, device="cpu", on_epoch=lambda n, a: told.append((n, a)))
     again, _ = pretrain(task, DATA, epochs=6, seed=0, device="cpu")
     assert content_hash(tree) == content_hash(again)
     assert accuracy > 0.5, "guessing would get a quarter"
@@ -37,7 +37,10 @@ def test_the_head_is_for_the_data_and_the_rest_for_the_task():
     tree, _ = pretrain(task, DATA, epochs=1, seed=0, device="cpu")
     assert tree["3.weight"].shape == (4, 64) and tree["1.weight"].shape == task.init(0)["1.weight"].shape
     head = {n.replace("3.", "head."): v for n, v in tree.items()}
-    assert {*fitted(head, {n.replace("3.", "head."): v for n, v in task.init(0).items()}, "")} == {"1.weight", "1.bias"}
+    assert {*fit_weights(head, {n.replace("3.", "head."): v for n, v in task.init(0).items()}, "")} == {
+        "1.weight",
+        "1.bias",
+    }
 
 
 def test_data_of_another_shape_are_refused():

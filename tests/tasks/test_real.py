@@ -32,24 +32,24 @@ def test_real_sets(name):
     folder, samples, shape, classes, owners = SETS[name]
     if not (ROOT / folder).is_dir():
         pytest.skip(f"{folder} is not in {ROOT} ($FEDFLEET_DATA)")
-    found = builder("tasks", name)()(0).dataset
-    assert found.x.shape == (samples, *shape) and found.classes == classes
-    assert found.y.min() >= 0 and 0.8 * classes < len(np.unique(found.y)) <= classes
+    result = builder("tasks", name)()(0).dataset
+    assert result.x.shape == (samples, *shape) and result.classes == classes
+    assert result.y.min() >= 0 and 0.8 * classes < len(np.unique(result.y)) <= classes
     if owners is None:
-        assert found.owner is None
+        assert result.owner is None
     else:
-        assert np.array_equal(np.unique(found.owner), np.arange(owners))
-    if found.x.dtype == np.float32:
-        assert np.isfinite(found.x).all() and 0.1 < found.x.std() < 3
+        assert np.array_equal(np.unique(result.owner), np.arange(owners))
+    if result.x.dtype == np.float32:
+        assert np.isfinite(result.x).all() and 0.1 < result.x.std() < 3
     else:
-        assert found.x.min() >= 0 and found.x.max() < classes
+        assert result.x.min() >= 0 and result.x.max() < classes
 
 
 def test_phone_and_watch_are_told_apart():
     path = locate(PHONE_WATCH.places)
     if path is None:
         pytest.skip(f"sp_sw_har is not in {ROOT} ($FEDFLEET_DATA)")
-    found = read_phone_watch(path)
-    assert found.devices == ("phone", "watch")
-    for user in np.unique(found.dataset.owner):
-        assert set(found.device[found.dataset.owner == user]) == {0, 1}
+    result = read_phone_watch(path)
+    assert result.devices == ("phone", "watch")
+    for user in np.unique(result.dataset.owner):
+        assert set(result.device[result.dataset.owner == user]) == {0, 1}

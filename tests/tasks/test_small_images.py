@@ -39,9 +39,9 @@ def test_chars74k_has_owners_and_62_classes(data):
         data / "chars74k" / "chars74k_28.npz",
         x=np.full((3, 28, 28), 255, np.uint8), y=np.array([0, 61, 5], np.uint8), user=np.array(["b", "a", "b"]),
     )  # fmt: skip
-    found = chars74k_cnn()(0).dataset
-    assert found.x.shape == (3, 1, 28, 28) and found.x.max() == 1.0
-    assert (found.y.tolist(), found.owner.tolist(), found.classes) == ([0, 61, 5], [1, 0, 1], 62)
+    result = chars74k_cnn()(0).dataset
+    assert result.x.shape == (3, 1, 28, 28) and result.x.max() == 1.0
+    assert (result.y.tolist(), result.owner.tolist(), result.classes) == ([0, 61, 5], [1, 0, 1], 62)
 
 
 def test_the_model_fits_the_data_and_the_width_that_is_asked_for():

@@ -26,10 +26,10 @@ def put_spectrograms(data):
 
 def test_prepared_spectrograms(data):
     put_spectrograms(data)
-    found = speech_cnn()(0).dataset
-    assert found.x.shape == (4, *SHAPE) and found.classes == 3
-    assert found.owner.tolist() == [1, 0, 0, 1], "silence belongs to the speakers in turn"
-    assert np.array_equal(kws_cnn()(0).dataset.x, found.x), "where there are no WAV folders"
+    result = speech_cnn()(0).dataset
+    assert result.x.shape == (4, *SHAPE) and result.classes == 3
+    assert result.owner.tolist() == [1, 0, 0, 1], "silence belongs to the speakers in turn"
+    assert np.array_equal(kws_cnn()(0).dataset.x, result.x), "where there are no WAV folders"
 
 
 def test_wav_folders_go_first(data):

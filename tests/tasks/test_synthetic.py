@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedfleet.core.registry import builder
-from fedfleet.tasks.synthetic import SAMPLES, made_up, made_up_text
+from fedfleet.tasks.synthetic import SAMPLES, synthetic_data, synthetic_text
 from tests.tasks.test_nets import MADE_UP
 
 
@@ -21,7 +21,7 @@ def test_made_up_data(name, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 200), (50,)])
 def test_made_up_data_can_be_learnt(shape):
-    data = made_up("any", shape, 5, owners=10)(1000)
+    data = synthetic_data("any", shape, 5, owners=10)(1000)
     flat = data.x.reshape(1000, -1)
     means = np.stack([flat[:500][data.y[:500] == c].mean(0) for c in range(5)])
     guess = ((flat[500:, None] - means) ** 2).sum(2).argmin(1)
@@ -32,7 +32,7 @@ def test_made_up_data_can_be_learnt(shape):
 
 
 def test_made_up_text_can_be_learnt():
-    data = made_up_text("any", 20, 30)(2000)
+    data = synthetic_text("any", 20, 30)(2000)
     assert data.x.shape == (2000, 20) and data.x.dtype == np.int64
     follows = np.zeros((30, 30), int)
     np.add.at(follows, (data.x[:, :-1].ravel(), data.x[:, 1:].ravel()), 1)
@@ -40,5 +40,5 @@ def test_made_up_text_can_be_learnt():
 
 
 def test_made_up_data_is_kept_within_memory():
-    assert len(made_up("a", (3, 84, 84), 2)(None).y) == 2**24 // (3 * 84 * 84)
-    assert len(made_up("a", (4,), 2)(None).y) == SAMPLES
+    assert len(synthetic_data("a", (3, 84, 84), 2)(None).y) == 2**24 // (3 * 84 * 84)
+    assert len(synthetic_data("a", (4,), 2)(None).y) == SAMPLES

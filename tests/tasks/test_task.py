@@ -100,7 +100,7 @@ def test_first_weights_are_the_seeds_own_while_others_build_models_in_threads():
     with ThreadPoolExecutor(8) as pool:
         for _ in range(5):
             busy = [pool.submit(task.build) for _ in range(8)]
-            found = list(pool.map(task.init, range(8)))
+            result = list(pool.map(task.init, range(8)))
             assert all(future.result() is not None for future in busy)
-            for mine, theirs in zip(found, alone, strict=True):
+            for mine, theirs in zip(result, alone, strict=True):
                 assert all(np.array_equal(mine[n], theirs[n]) for n in theirs)

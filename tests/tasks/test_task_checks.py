@@ -7,7 +7,7 @@ from torch import nn
 
 import fedfleet
 from fedfleet.core.errors import BadInput
-from fedfleet.tasks.task_checks import check_fit, checked_build, checked_data, needs_two
+from fedfleet.tasks.task_checks import check_fit, checked_build, checked_data, needs_two_samples
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 5)), np.arange(60) % 3
@@ -115,7 +115,7 @@ def test_tensors_lists_and_names_of_owners_will_do():
 
 def test_what_needs_two_samples_is_found():
     x = X.astype(np.float32)
-    assert needs_two(lambda: nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4)), x)
-    assert not needs_two(lambda: nn.Linear(5, 4), x)
+    assert needs_two_samples(lambda: nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4)), x)
+    assert not needs_two_samples(lambda: nn.Linear(5, 4), x)
     pictures = np.zeros((3, 1, 4, 4), np.float32)
-    assert not needs_two(lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)), pictures)
+    assert not needs_two_samples(lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)), pictures)

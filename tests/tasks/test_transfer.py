@@ -8,7 +8,7 @@ import torch
 
 from fedfleet.core.errors import BadInput
 from fedfleet.learn.zoo import biasprompt
-from fedfleet.tasks.frozen_weights import frozen
+from fedfleet.tasks.frozen_weights import freeze
 from fedfleet.tasks.transfer import transfer
 from tests.executors.cohorts import compare
 
@@ -44,4 +44,4 @@ def test_imagenets_weights_from_their_package():
     first, fresh = task.init(0), transfer(net="efficientnet_lite0", **SMALL)(0).init(0)
     assert np.array_equal(first["head.weight"], fresh["head.weight"]), "ImageNet has 1,000 classes, this task three"
     assert not np.array_equal(first["stem.conv.weight"], fresh["stem.conv.weight"])
-    assert "norm0.running_var" in frozen(task, lambda name: name.startswith("head"), 0).frozen
+    assert "norm0.running_var" in freeze(task, lambda name: name.startswith("head"), 0).frozen

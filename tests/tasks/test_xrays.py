@@ -23,9 +23,9 @@ def test_covid_belongs_to_patients(data):
         data / "covid_cxr" / "xray64.npz",
         x=np.full((4, 64, 64), 255, np.uint8), y=np.array([0, 1, 2, 1]), patient=np.array([12, 3, 12, 7]),
     )  # fmt: skip
-    found = covid_cnn()(0).dataset
-    assert found.x.shape == (4, 1, 64, 64) and found.x.max() == 1.0
-    assert (found.owner.tolist(), found.classes) == ([2, 0, 2, 1], 3)
+    result = covid_cnn()(0).dataset
+    assert result.x.shape == (4, 1, 64, 64) and result.x.max() == 1.0
+    assert (result.owner.tolist(), result.classes) == ([2, 0, 2, 1], 3)
 
 
 def test_pneumonia_joins_three_parts_and_knows_no_owner(data):
@@ -33,9 +33,9 @@ def test_pneumonia_joins_three_parts_and_knows_no_owner(data):
     images = {f"{p}_images": np.full((n, 28, 28), i, np.uint8) for i, (p, n) in enumerate(parts.items())}
     labels = {f"{p}_labels": np.full((n, 1), i % 2) for i, (p, n) in enumerate(parts.items())}
     saved(data / "pneumonia" / "pneumoniamnist.npz", **images, **labels)
-    found = pneumonia_cnn()(0).dataset
-    assert found.y.tolist() == [0, 0, 0, 1, 0, 0] and found.owner is None
-    assert (found.x[:, 0, 0, 0] * 255).round().tolist() == [0, 0, 0, 1, 2, 2]
+    result = pneumonia_cnn()(0).dataset
+    assert result.y.tolist() == [0, 0, 0, 1, 0, 0] and result.owner is None
+    assert (result.x[:, 0, 0, 0] * 255).round().tolist() == [0, 0, 0, 1, 2, 2]
 
 
 def test_a_file_without_its_arrays_is_named(data):

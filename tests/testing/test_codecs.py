@@ -43,9 +43,9 @@ HALF = fp16()
 
 
 def drops_a_leaf(stack, like):
-    found = dict(HALF.expand(stack, like))
-    found.pop("bias")
-    return found
+    result = dict(HALF.expand(stack, like))
+    result.pop("bias")
+    return result
 
 
 def keeps_the_finite(stack, where):

@@ -9,7 +9,7 @@ from torch import nn
 
 from fedfleet.core.registry import builder
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import fold_jobs, stacked
+from fedfleet.executors.stacked.executor import fold_jobs, stacked_executor
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.testing import check_executor, check_kinks
 from fedfleet.testing.passes import AXES, SINGLES, cases
@@ -24,21 +24,21 @@ LONG = [pytest.param(*at, marks=pytest.mark.soak) for at in (("dense", "loop"), 
 @pytest.mark.parametrize(("name", "form"), [("dense", "merged"), *LONG])
 def test_stacked_does_what_inline_does_in_every_cell(name, form):
     task = TASKS[name]()
-    found = check_executor(stacked(task, form=form, threads=2), task)
-    assert found.cells == CELLS
+    result = check_executor(stacked_executor(task, form=form, threads=2), task)
+    assert result.cells == CELLS
 
 
 @pytest.mark.parametrize("name", ["convolutions", "batch norm"])
 def test_other_layers_too(name):
     task = TASKS[name]()
     some = [case for i, case in enumerate(cases(task)) if i % 7 == 0 or case.name in SINGLES]
-    check_executor(stacked(task), task, only=some)
+    check_executor(stacked_executor(task), task, only=some)
 
 
 def folding_in_place(task):
     """Stacked as an accelerator does it, with sums where the updates are, on this processor."""
     where = open_place(task, device="cpu", threads=1, form="merged", tf32=False, graphs=False)
-    return replace(stacked(task), fold=lambda *given: fold_jobs(where, *given))
+    return replace(stacked_executor(task), fold=lambda *given: fold_jobs(where, *given))
 
 
 @pytest.mark.parametrize("every", [9, pytest.param(3, marks=pytest.mark.soak)])
@@ -56,7 +56,7 @@ def test_inline_agrees_with_itself_to_the_bit():
 def test_on_models_with_kinks_stacked_is_as_near_to_the_truth_as_inline(build):
     task = small_task(build)
     jobs = [job for case in list(cases(task))[:1] for job in case.jobs]
-    check_kinks(stacked(task), task, jobs)
+    check_kinks(stacked_executor(task), task, jobs)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -65,15 +65,15 @@ def test_on_models_with_kinks_stacked_is_as_near_to_the_truth_as_inline(build):
 def test_a_gpu_does_what_inline_does_in_every_cell(name, graphs):
     task = TASKS[name]()
     some = list(cases(task)) if name in ("dense", "wide") else [c for i, c in enumerate(cases(task)) if i % 5 == 0]
-    found = check_executor(stacked(task, device="cuda", graphs=graphs), task, only=some)
-    assert found.cells == len(some)
+    result = check_executor(stacked_executor(task, device="cuda", graphs=graphs), task, only=some)
+    assert result.cells == len(some)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_is_as_near_to_the_truth_as_inline_on_models_with_kinks():
     task = builder("tasks", "femnist_cnn")(synthetic=True, samples=60)(0)
     jobs = [job for case in list(cases(task))[:1] for job in case.jobs]
-    check_kinks(stacked(task, device="cuda"), task, jobs)
+    check_kinks(stacked_executor(task, device="cuda"), task, jobs)
 
 
 CHEATS = {

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedfleet import testing
-from fedfleet.core.quorum import looking_every
+from fedfleet.core.quorum import earliest_by_polling
 from fedfleet.core.registry import names
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, StateSource
@@ -90,10 +90,10 @@ def test_faults(name):
 def test_faults_follow_their_clients_when_these_are_renamed(name):
     one, other = (built("faults", name)(keys, 1) for keys in (KEYS, KEYS[::-1].copy()))
     clients, tasks, ends = np.arange(30), np.arange(30) * 7, np.full(30, 9e5)
-    here, there = one.befall(clients, 5.0, ends, tasks), other.befall(29 - clients, 5.0, ends, tasks)
+    here, there = one.draw(clients, 5.0, ends, tasks), other.draw(29 - clients, 5.0, ends, tasks)
     for column in ("stage", "part", "crash", "noticed", "late", "again"):
         assert np.array_equal(getattr(here, column), getattr(there, column)), column
-    assert np.array_equal(one.slowed(clients, 5.0, tasks), other.slowed(29 - clients, 5.0, tasks))
+    assert np.array_equal(one.slowdown(clients, 5.0, tasks), other.slowdown(29 - clients, 5.0, tasks))
     if one.away is not None:
         assert all(np.array_equal(one.away(t), other.away(t)[::-1]) for t in np.arange(0.0, 2e5, 997.0))
 
@@ -162,12 +162,12 @@ def shifts(time):
     return np.arange(8) % 2 + 1 == int(time // 1800) % 3
 
 
-LOOK = looking_every(shifts, 1800.0, repeats=5400.0)
+LOOK = earliest_by_polling(shifts, 1800.0, repeats=5400.0)
 
 
-def moments(found):
+def moments(result):
     """The shifts, with this `earliest`."""
-    return StateSource(shifts, ends, found)
+    return StateSource(shifts, ends, result)
 
 
 def test_a_source_that_says_when_enough_are_there_passes():
@@ -271,13 +271,13 @@ TALKS = lossy(download=0.5, noticed=True)(client_keys(8), 1)
 
 def befalling(**columns):
     def befall(clients, start, ends, tasks):
-        return replace(GOOD.befall(clients, start, ends, tasks), **{n: f(clients) for n, f in columns.items()})
+        return replace(GOOD.draw(clients, start, ends, tasks), **{n: f(clients) for n, f in columns.items()})
 
-    return replace(GOOD, befall=befall)
+    return replace(GOOD, draw=befall)
 
 
 BAD_FAULTS = {
-    "faster": (replace(GOOD, slowed=lambda clients, start, tasks: np.full(len(clients), 0.5)), "factor of 1 or more"),
+    "faster": (replace(GOOD, slowdown=lambda clients, start, tasks: np.full(len(clients), 0.5)), "factor of 1 or more"),
     "no stage": (befalling(stage=lambda c: np.full(len(c), 99)), "place in STAGES"),
     "more than all": (befalling(part=lambda c: np.full(len(c), 1.5)), "between 0 and 1"),
     "never comes": (befalling(late=lambda c: np.full(len(c), math.inf)), "arrives in the end"),

@@ -57,8 +57,8 @@ def test_a_run_of_the_toy_comes_nearer_to_the_middle_of_all_homes_by_half_in_eac
 
 def test_idle_trains_nothing_and_costs_the_same_for_all():
     algorithm = idle(samples=3.0, model_bytes=5.0)
-    (found,) = trained(job(algorithm))
-    assert (found.update, found.weight, found.stats) == ({}, 1.0, {})
+    (result,) = trained(job(algorithm))
+    assert (result.update, result.weight, result.stats) == ({}, 1.0, {})
     cost = cost_of(algorithm, ServerState(consensus_start()), whole_work(np.arange(3)), np.array([1, 2, 3]))
     assert (cost.samples.tolist(), cost.bytes_down.tolist(), cost.bytes_up.tolist()) == (
         [3.0] * 3,

@@ -5,10 +5,10 @@ import pytest
 
 from fedfleet.core.records import Cost
 from fedfleet.testing import check_device_source, check_state_source
-from fedfleet.testing.worlds import trials
+from fedfleet.testing.worlds import trial_worlds
 
 CLIENTS = 24
-BY_NAME = {trial.name: trial for trial in trials(CLIENTS)}
+BY_NAME = {trial.name: trial for trial in trial_worlds(CLIENTS)}
 
 
 def seconds_of(trial, task=0):
@@ -63,5 +63,5 @@ def test_who_comes_and_goes_is_away_for_a_quarter_of_the_time_and_varies_from_tr
 
 
 def test_worlds_repeat_themselves():
-    for one, other in zip(trials(CLIENTS), trials(CLIENTS), strict=True):
+    for one, other in zip(trial_worlds(CLIENTS), trial_worlds(CLIENTS), strict=True):
         assert np.array_equal(seconds_of(one), seconds_of(other))

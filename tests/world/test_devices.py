@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Cost
 from fedfleet.core.rng import client_keys
-from fedfleet.world.devices import device_file, homogeneous, levelled, lognormals, spread
+from fedfleet.world.devices import device_file, homogeneous, lognormals, median_devices, spread
 
 KEYS = client_keys(300)
 
@@ -210,5 +210,5 @@ def test_levelled_devices_are_all_the_median_one():
     price = Cost(np.ones(51), np.full(51, 1e7), np.full(51, 1e7))
     source = spread()(keys, 2)
     took = source.seconds(np.arange(51), price, 0.0, np.zeros(51, np.int64))
-    flat = levelled(source).seconds(np.arange(51), price, 0.0, np.zeros(51, np.int64))
+    flat = median_devices(source).seconds(np.arange(51), price, 0.0, np.zeros(51, np.int64))
     assert (flat == np.median(took)).all()

@@ -75,19 +75,19 @@ def test_doubling_the_seconds_doubles_the_joules_without_tails(took, link):
 
 def test_kinds_have_their_own_watts_and_the_rest_those_of_phones():
     recipe = per_kind(watts={"slow": {"compute": 2.0}, "fast": {"compute": 8.0}})
-    found = joules(recipe, clients=range(6), compute=10.0)
+    result = joules(recipe, clients=range(6), compute=10.0)
     by_kind = {"slow": 20.0, "middle": 49.0, "fast": 80.0}
-    assert found.tolist() == pytest.approx([by_kind[kind] for kind in DEVICES.kinds])
+    assert result.tolist() == pytest.approx([by_kind[kind] for kind in DEVICES.kinds])
     plain = homogeneous()(KEYS, 1)
     assert joules(per_kind(watts={"a": {"compute": 1.0}}), devices=plain, compute=10.0) == 10.0
 
 
 def test_kinds_that_are_plain_names_are_looked_up_too():
     named = replace(DEVICES, kinds=["b", "a", "b", "c", "a", "b"])
-    found = joules(
+    result = joules(
         per_kind(watts={"b": {"compute": 1.0}, "c": {"compute": 3.0}}), devices=named, clients=range(6), compute=1.0
     )
-    assert found.tolist() == [1.0, 4.9, 1.0, 3.0, 4.9, 1.0]
+    assert result.tolist() == [1.0, 4.9, 1.0, 3.0, 4.9, 1.0]
 
 
 def test_what_nobody_has_is_refused():

@@ -10,7 +10,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.rng import client_keys
 from fedfleet.core.stages import COMPUTE, DOWNLOAD, UPLOAD
 from fedfleet.world.downtime import crashes
-from fedfleet.world.faults import all_of, delayed, lossy, repeated, slowed, together, unharmed
+from fedfleet.world.faults import all_of, combine_faults, delayed, lossy, no_faults, repeated, slowed
 
 N = 20_000
 KEYS = client_keys(100)
@@ -18,7 +18,7 @@ CLIENTS, TASKS = np.arange(N) % 100, np.arange(N)
 
 
 def befallen(recipe, seed=3):
-    return recipe(KEYS, seed).befall(CLIENTS, 0.0, np.full(N, 100.0), TASKS)
+    return recipe(KEYS, seed).draw(CLIENTS, 0.0, np.full(N, 100.0), TASKS)
 
 
 def near(share, of):
@@ -27,12 +27,12 @@ def near(share, of):
 
 
 def test_tasks_are_lost_as_often_as_asked_the_first_stage_first_and_evenly_inside():
-    found = befallen(lossy(download=0.2, compute=0.5, upload=0.3))
-    shares = [np.mean(found.stage == place) for place in (DOWNLOAD, COMPUTE, UPLOAD)]
+    result = befallen(lossy(download=0.2, compute=0.5, upload=0.3))
+    shares = [np.mean(result.stage == place) for place in (DOWNLOAD, COMPUTE, UPLOAD)]
     assert shares == [near(0.2, N), near(0.8 * 0.5, N), near(0.4 * 0.3, N)]
-    parts = found.part[found.stage >= 0]
+    parts = result.part[result.stage >= 0]
     assert np.histogram(parts, 4, (0, 1))[0] / len(parts) == near(0.25, len(parts))
-    assert not found.noticed.any() and np.isinf(found.crash).all() and not found.late.any()
+    assert not result.noticed.any() and np.isinf(result.crash).all() and not result.late.any()
     assert befallen(lossy(noticed=True)).noticed.all()
 
 
@@ -51,7 +51,7 @@ def test_reports_are_late_or_come_twice(recipe, column, usual):
 
 
 def test_some_tasks_are_slow():
-    factors = slowed(share=0.25, factor=3.0)(KEYS, 1).slowed(CLIENTS, 0.0, TASKS)
+    factors = slowed(share=0.25, factor=3.0)(KEYS, 1).slowdown(CLIENTS, 0.0, TASKS)
     assert set(factors) == {1.0, 3.0} and np.mean(factors == 3.0) == near(0.25, N)
 
 
@@ -65,10 +65,10 @@ def test_together_the_earliest_loss_counts_and_the_rest_adds_up():
     def always(**columns):
         source = lossy()(KEYS, 1)
         told = {n: np.array([v]) for n, v in columns.items()}
-        return type(source)(lambda c, s, t: np.full(1, 2.0), lambda c, s, e, t: unharmed(1, **told))
+        return type(source)(lambda c, s, t: np.full(1, 2.0), lambda c, s, e, t: no_faults(1, **told))
 
     late = {"late": 3.0, "again": 7.0}
-    found = together(
+    result = combine_faults(
         [
             always(stage=UPLOAD, part=0.1, noticed=True, crash=9.0, **late),
             always(stage=COMPUTE, part=0.7, crash=8.0, late=4.0),
@@ -76,10 +76,10 @@ def test_together_the_earliest_loss_counts_and_the_rest_adds_up():
             always(stage=COMPUTE, part=0.65),
         ]
     )
-    told = found.befall(np.zeros(1, np.int64), 0.0, np.ones(1), np.zeros(1, np.int64))
+    told = result.draw(np.zeros(1, np.int64), 0.0, np.ones(1), np.zeros(1, np.int64))
     columns = [getattr(told, n)[0] for n in ("stage", "part", "crash", "noticed", "late", "again")]
     assert columns == [COMPUTE, 0.6, 8.0, True, 7.0, 5.0]
-    assert found.slowed(np.zeros(1, np.int64), 0.0, np.zeros(1, np.int64)).tolist() == [16.0]
+    assert result.slowdown(np.zeros(1, np.int64), 0.0, np.zeros(1, np.int64)).tolist() == [16.0]
 
 
 def test_a_list_of_one_is_that_one_and_the_same_kind_twice_strikes_twice():

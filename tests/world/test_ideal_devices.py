@@ -8,9 +8,9 @@ from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DeviceSource
 from fedfleet.core.stages import stages_of
 from fedfleet.testing import check_device_source
-from fedfleet.world.devices import dpgmm, homogeneous, levelled, spread
+from fedfleet.world.devices import dpgmm, homogeneous, median_devices, spread
 from fedfleet.world.dynamics import mobile, state_only
-from fedfleet.world.ideal_devices import differing, equal_devices, equalled, ideal_devices
+from fedfleet.world.ideal_devices import differences, equal_devices, equalled, ideal_devices
 from fedfleet.world.samplers.pool72 import pool72
 
 N = 40
@@ -33,14 +33,14 @@ ALIKE = {
     "state_only": state_only(seconds_per_sample=0.01),
     "mobile": mobile(homogeneous()),
     "pool of one": pool72(distribution="homo"),
-    "levelled": lambda keys, seed: levelled(dpgmm()(keys, seed)),
+    "levelled": lambda keys, seed: median_devices(dpgmm()(keys, seed)),
 }
 
 
 @pytest.mark.parametrize("name", ALIKE)
 def test_devices_that_are_alike_stay_as_they_are_to_the_last_bit(name):
     source = ALIKE[name](KEYS, 7)
-    assert differing(source, KEYS) == frozenset()
+    assert differences(source, KEYS) == frozenset()
     both = equalled(ALIKE[name], links=True, compute=True)(KEYS, 7)
     for start in (0.0, 5000.0):
         assert same(stages(source, 3, start), stages(both, 3, start))
@@ -63,7 +63,7 @@ UNLIKE = {
 def test_one_cause_is_removed_and_the_other_stays(name):
     recipe, expected = UNLIKE[name]
     source = recipe(KEYS, 7)
-    assert differing(source, KEYS) == expected
+    assert differences(source, KEYS) == expected
     before, links, compute = (
         stages(s) for s in (source, equal_devices(source, KEYS, LINKS), equal_devices(source, KEYS, COMPUTE))
     )
@@ -72,7 +72,7 @@ def test_one_cause_is_removed_and_the_other_stays(name):
         assert links[name].mean() <= before[name].mean() * (1 + 1e-12)
     assert np.array_equal(before["compute"], links["compute"])
     assert (compute["compute"] <= before["compute"]).all()
-    assert differing(equal_devices(source, KEYS, BOTH), KEYS) == frozenset()
+    assert differences(equal_devices(source, KEYS, BOTH), KEYS) == frozenset()
     check_device_source(equalled(recipe, links=True, compute=True)(KEYS, 7), N)
 
 
@@ -98,8 +98,11 @@ def test_what_varies_from_trip_to_trip_still_does_by_each_clients_own_draws():
 def test_renaming_clients_renames_what_they_get():
     for recipe in (spread(), mobile(spread()), unsaid(spread(jitter=0.2))):
         here, there = (equalled(recipe, links=True, compute=True)(keys, 5) for keys in (KEYS, KEYS[::-1].copy()))
-        found, renamed = here.seconds(EVERYONE, COST, 0.0, EVERYONE), there.seconds(EVERYONE, COST, 0.0, EVERYONE[::-1])
-        assert np.array_equal(found, renamed[::-1])
+        result, renamed = (
+            here.seconds(EVERYONE, COST, 0.0, EVERYONE),
+            there.seconds(EVERYONE, COST, 0.0, EVERYONE[::-1]),
+        )
+        assert np.array_equal(result, renamed[::-1])
 
 
 def unsaid(recipe):
@@ -114,7 +117,7 @@ def unsaid(recipe):
 
 def test_sources_that_do_not_say_are_measured():
     source = unsaid(spread())(KEYS, 3)
-    assert differing(source, KEYS) == BOTH
+    assert differences(source, KEYS) == BOTH
     after = stages(equal_devices(source, KEYS, BOTH))
     assert np.allclose(after["upload"], stages(spread()(KEYS, 3))["upload"].min())
     assert np.allclose(after["compute"], stages(spread()(KEYS, 3))["compute"].min())

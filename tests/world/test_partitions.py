@@ -8,7 +8,7 @@ import pytest
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.rng import client_keys, stream
-from fedfleet.world.partitions import by_label, by_owner, dirichlet, hold, iid
+from fedfleet.world.partitions import by_label, by_owner, dirichlet, iid, make_shards
 
 SPLITS = ("train", "valid", "test")
 RECIPES = {
@@ -37,7 +37,7 @@ def shards(data, clients):
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_row_is_held_exactly_once(recipe, clients):
     task = toy_task()
-    data = hold(RECIPES[recipe], task, client_keys(clients), seed=4)
+    data = make_shards(RECIPES[recipe], task, client_keys(clients), seed=4)
     held = np.concatenate([*shards(data, clients), data.holdout])
     assert np.array_equal(np.sort(held), np.arange(1000))
     assert np.array_equal(data.holdout, task.holdout)
@@ -45,13 +45,13 @@ def test_every_row_is_held_exactly_once(recipe, clients):
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_everyone_has_min_samples(recipe):
-    data = hold(RECIPES[recipe], toy_task(), client_keys(100), seed=4, min_samples=8)
+    data = make_shards(RECIPES[recipe], toy_task(), client_keys(100), seed=4, min_samples=8)
     assert min(map(len, shards(data, 100))) >= 8
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_sizes_testers_and_splits_agree(recipe):
-    data = hold(RECIPES[recipe], toy_task(), client_keys(60), seed=4)
+    data = make_shards(RECIPES[recipe], toy_task(), client_keys(60), seed=4)
     assert data.sizes(0).tolist() == [len(data.shard(c, "train", 0)) for c in range(60)]
     assert data.sizes(0).min() >= 1
     assert data.testers.tolist() == [c for c in range(60) if len(data.shard(c, "test", 0))]
@@ -60,13 +60,13 @@ def test_sizes_testers_and_splits_agree(recipe):
 
 
 def test_a_client_without_test_samples_is_no_tester():
-    data = hold(iid(), toy_task(), client_keys(10), seed=4, split=(8, 2, 0))
+    data = make_shards(iid(), toy_task(), client_keys(10), seed=4, split=(8, 2, 0))
     assert len(data.testers) == 0
     assert data.sizes(0).sum() == 720
 
 
 def test_the_same_seed_deals_the_same_and_another_does_not():
-    one, same, other = (shards(hold(dirichlet(0.5), toy_task(), client_keys(20), seed=s), 20) for s in (4, 4, 5))
+    one, same, other = (shards(make_shards(dirichlet(0.5), toy_task(), client_keys(20), seed=s), 20) for s in (4, 4, 5))
     assert all(map(np.array_equal, one, same))
     assert not all(map(np.array_equal, one, other))
 
@@ -74,30 +74,30 @@ def test_the_same_seed_deals_the_same_and_another_does_not():
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_renamed_client_takes_its_shard_along(recipe):
     keys, order = client_keys(20), stream(0, "names").permutation(20)
-    before = shards(hold(RECIPES[recipe], toy_task(), keys, seed=4), 20)
-    after = shards(hold(RECIPES[recipe], toy_task(), keys[order], seed=4), 20)
+    before = shards(make_shards(RECIPES[recipe], toy_task(), keys, seed=4), 20)
+    after = shards(make_shards(RECIPES[recipe], toy_task(), keys[order], seed=4), 20)
     assert all(np.array_equal(before[old], after[new]) for new, old in enumerate(order))
 
 
 def skew(recipe, clients=20):
     """The mean share of a client's most frequent label."""
     task = toy_task(rows=5000)
-    held = shards(hold(recipe, task, client_keys(clients), seed=4), clients)
+    held = shards(make_shards(recipe, task, client_keys(clients), seed=4), clients)
     return np.mean([np.bincount(task.dataset.y[rows]).max() / len(rows) for rows in held])
 
 
 def test_iid_clients_are_alike():
-    data = hold(iid(), toy_task(), client_keys(7), seed=4)
+    data = make_shards(iid(), toy_task(), client_keys(7), seed=4)
     sizes = [len(s) for s in shards(data, 7)]
     assert max(sizes) - min(sizes) <= 1
     assert skew(iid()) < 0.2
 
 
 def test_smaller_alpha_means_more_skew():
-    found = [skew(dirichlet(alpha)) for alpha in (100.0, 1.0, 0.1)]
-    assert found == sorted(found)
-    assert found[0] < 0.2
-    assert found[2] > 0.45
+    result = [skew(dirichlet(alpha)) for alpha in (100.0, 1.0, 0.1)]
+    assert result == sorted(result)
+    assert result[0] < 0.2
+    assert result[2] > 0.45
 
 
 def test_an_alpha_so_small_that_all_draws_underflow_is_still_the_most_skewed():
@@ -113,7 +113,7 @@ def test_an_alpha_so_small_that_all_draws_underflow_is_still_the_most_skewed():
 def test_by_label_gives_few_labels(labels, clients):
     # Blocks that divide the classes evenly hold one label each.
     task = replace(toy_task(holdout=0), holdout=np.zeros(0, np.int64))
-    data = hold(by_label(labels), task, client_keys(clients), seed=4)
+    data = make_shards(by_label(labels), task, client_keys(clients), seed=4)
     for rows in shards(data, clients):
         assert len(np.unique(task.dataset.y[rows])) <= labels
         assert len(rows) == 1000 // clients
@@ -121,7 +121,7 @@ def test_by_label_gives_few_labels(labels, clients):
 
 def test_fewer_clients_than_people_merges_whole_people():
     task = toy_task()
-    held = shards(hold(by_owner(), task, client_keys(6), seed=4, min_samples=1), 6)
+    held = shards(make_shards(by_owner(), task, client_keys(6), seed=4, min_samples=1), 6)
     people = [set(task.dataset.owner[rows].tolist()) for rows in held]
     assert sum(map(len, people)) == len(set().union(*people)) == 15
     assert all(2 <= len(p) <= 3 for p in people)
@@ -129,13 +129,13 @@ def test_fewer_clients_than_people_merges_whole_people():
 
 def test_as_many_clients_as_people_are_the_people():
     task = toy_task()
-    held = shards(hold(by_owner(), task, client_keys(15), seed=4, min_samples=1), 15)
+    held = shards(make_shards(by_owner(), task, client_keys(15), seed=4, min_samples=1), 15)
     assert sorted(len(set(task.dataset.owner[rows].tolist())) for rows in held) == [1] * 15
 
 
 def test_more_clients_than_people_splits_those_with_most():
     task = toy_task()
-    held = shards(hold(by_owner(), task, client_keys(30), seed=4, min_samples=1), 30)
+    held = shards(make_shards(by_owner(), task, client_keys(30), seed=4, min_samples=1), 30)
     owners = task.dataset.owner
     assert all(len(np.unique(owners[rows])) == 1 for rows in held)
     parts = np.bincount([owners[rows[0]] for rows in held], minlength=15)
@@ -150,10 +150,10 @@ def test_by_owner_needs_owners():
     task = toy_task()
     nameless = replace(task, dataset=replace(task.dataset, owner=None))
     with pytest.raises(BadInput, match="by_owner"):
-        hold(by_owner(), nameless, client_keys(5), seed=4)
+        make_shards(by_owner(), nameless, client_keys(5), seed=4)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_too_many_clients_are_refused_with_the_numbers(recipe):
     with pytest.raises(BadInput, match=r"world.clients: 181 clients .* need 905 samples, .* leaves 900"):
-        hold(RECIPES[recipe], toy_task(), client_keys(181), seed=4)
+        make_shards(RECIPES[recipe], toy_task(), client_keys(181), seed=4)

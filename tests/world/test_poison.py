@@ -8,8 +8,8 @@ from fedfleet.app.spec import resolve
 from fedfleet.core.attackers import attackers
 from fedfleet.core.rng import client_keys
 from fedfleet.tasks.digits import digits_logreg
-from fedfleet.world.partitions import dirichlet, hold
-from fedfleet.world.poison import label_flip, poisoned
+from fedfleet.world.partitions import dirichlet, make_shards
+from fedfleet.world.poison import label_flip, poison_task
 
 CLIENTS = 15
 TASK = digits_logreg()(0)
@@ -18,13 +18,13 @@ KEYS = client_keys(CLIENTS)
 
 def made(share=0.4):
     deal = label_flip(dirichlet(0.5), share)
-    data = hold(deal, TASK, KEYS, 3)
-    return data, poisoned(deal, TASK, data, KEYS, 3)
+    data = make_shards(deal, TASK, KEYS, 3)
+    return data, poison_task(deal, TASK, data, KEYS, 3)
 
 
 def test_who_holds_what_is_dealt_by_the_partition_inside():
     data, _ = made()
-    plain = hold(dirichlet(0.5), TASK, KEYS, 3)
+    plain = make_shards(dirichlet(0.5), TASK, KEYS, 3)
     assert all(
         np.array_equal(data.shard(c, s, 0), plain.shard(c, s, 0))
         for c in range(CLIENTS)
@@ -47,8 +47,8 @@ def test_only_the_training_labels_of_attackers_are_flipped():
 
 
 def test_a_partition_without_poison_leaves_the_task_alone():
-    data = hold(dirichlet(0.5), TASK, KEYS, 3)
-    assert poisoned(dirichlet(0.5), TASK, data, KEYS, 3) is TASK
+    data = make_shards(dirichlet(0.5), TASK, KEYS, 3)
+    assert poison_task(dirichlet(0.5), TASK, data, KEYS, 3) is TASK
     assert np.array_equal(made(0.0)[1].dataset.y, TASK.dataset.y)
 
 

@@ -24,9 +24,9 @@ def ranges(draw):
 def sizes_of(users):
     """How many devices each user has; every device must be somebody's."""
     assert np.array_equal(np.unique(users.user_of), np.arange(len(users)))
-    found = [users.devices_of(u) for u in range(len(users))]
-    assert np.array_equal(np.sort(np.concatenate(found)), np.arange(len(users.user_of)))
-    return np.array([len(mine) for mine in found])
+    result = [users.devices_of(u) for u in range(len(users))]
+    assert np.array_equal(np.sort(np.concatenate(result)), np.arange(len(users.user_of)))
+    return np.array([len(mine) for mine in result])
 
 
 @LAWS

@@ -8,10 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.api.run_result import Result
-from fedfleet.app.datasets.user_data import opened
-from fedfleet.app.runs.custom_task import Given, Own, Resolving, brought, content, is_own, maker, named, reopened
-from fedfleet.app.runs.custom_task_folder import arrays_file, laid_out, read_arrays, write_arrays
-from fedfleet.app.spec import Spec, given_table, load_spec, resolve
+from fedfleet.app.datasets.user_data import read_user_data
+from fedfleet.app.runs.custom_task import (
+    CustomTask,
+    Resolver,
+    UserInputs,
+    is_custom_task,
+    load_custom_task,
+    model_factory,
+    new_custom_task,
+    resolve_named_task,
+    task_content_id,
+)
+from fedfleet.app.runs.custom_task_folder import arrays_file, read_arrays, task_arrays, write_arrays
+from fedfleet.app.spec import Spec, load_spec, resolve, spec_table
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Task
 from fedfleet.store.seals import SEAL
@@ -21,99 +31,105 @@ from fedfleet.tasks.task_checks import check_fit, checked_build, checked_data
 Recipe = Callable[[int], Task]  # a task for a seed
 
 
-def given(
+def user_inputs(
     model: Any, data: Any, loss: Callable[[Any, Any], Any] | None, metrics: Mapping[str, Any] | None = None
-) -> Given:
+) -> UserInputs:
     """A model, data, a loss and metrics as they were given; data that is no file of arrays is read."""
     if metrics is not None and not isinstance(metrics, Mapping):
         raise BadInput(
             f"metrics: {metrics!r} is not a dictionary; give functions by name: metrics={{'name': function}}"
         )
-    return Given(model, opened(data), loss, dict(metrics or {}))
+    return UserInputs(model, read_user_data(data), loss, dict(metrics or {}))
 
 
-def asked(
+def resolve_inputs(
     spec: str | Path | Mapping[str, Any],
     overrides: Sequence[str],
-    given: Given,
+    inputs: UserInputs,
     *,
-    resumed: Path | None = None,
+    resume_folder: Path | None = None,
     trust: str | None = None,
-    copied: bool = True,
-) -> tuple[Spec, Own | None]:
+    copy_data: bool = True,
+) -> tuple[Spec, CustomTask | None]:
     """The resolved spec, and the own task where there is one: as it was given, or with what the folder has of it."""
-    table, name = given_table(spec, overrides)
-    there = _own_in(resumed)
-    if there is None or (given.model is not None and given.data is not None):
-        resolved, own = resolving_of(given, "train", copied=copied)(table, name)
-        if there is not None and there.task["content"] != resolved.task["content"]:
+    table, name = spec_table(spec, overrides)
+    stored_spec = _custom_task_spec(resume_folder)
+    if stored_spec is None or (inputs.model is not None and inputs.data is not None):
+        resolved, custom_task = resolver_for(inputs, "train", copy_data=copy_data)(table, name)
+        if stored_spec is not None and stored_spec.task["content"] != resolved.task["content"]:
             raise BadInput(
-                f"model or data are not those of the run in {resumed}: its data or its first weights are others; give the same "
+                f"model or data are not those of the run in {resume_folder}: its data or its first weights are "
+                f"others; give the same "
                 "again, or leave out what the folder keeps"
             )
-        return resolved, own
-    assert resumed is not None
+        return resolved, custom_task
+    assert resume_folder is not None
     _refuse_named_task(table)
-    resolved = resolve({**table, "task": there.task}, name)
-    if (resumed / SEAL).is_file():
+    resolved = resolve({**table, "task": stored_spec.task}, name)
+    if (resume_folder / SEAL).is_file():
         return resolved, None  # it is finished, and needs nothing any more
-    return resolved, reopened(resumed, resolved, trust, replace(given, data=arrays(given.data)))
+    return resolved, load_custom_task(resume_folder, resolved, trust, replace(inputs, data=arrays(inputs.data)))
 
 
-def resolving_of(given: Given, verb: str, *, copied: bool = False, file: str = "") -> Resolving:
+def resolver_for(inputs: UserInputs, verb: str, *, copy_data: bool = False, file: str = "") -> Resolver:
     """How tables become specs with what was given, which is looked at once; `verb` says in a refusal what is done with it.
 
     The task of the spec where nothing was given; `file` is where the data lie, `copied` whether each run's folder holds them.
     """
-    if given.model is None and given.data is None:
-        if given.loss is not None or given.metrics:
+    if inputs.model is None and inputs.data is None:
+        if inputs.loss is not None or inputs.metrics:
             raise BadInput("loss and metrics go with a model and data of your own; give these too, or leave them out")
-        return named
-    if given.model is None or given.data is None:
+        return resolve_named_task
+    if inputs.model is None or inputs.data is None:
         raise BadInput(
             f"give both model and data to {verb} your own model, or neither to {verb} the task that the spec names"
         )
-    file = file or (str(Path(given.data).resolve()) if isinstance(given.data, str | Path) else "")
-    made = dict[tuple[int, int], tuple[str, Own]]()  # hashing the data takes longer than all else
+    file = file or (str(Path(inputs.data).resolve()) if isinstance(inputs.data, str | Path) else "")
+    tasks_by_seeds = dict[tuple[int, int], tuple[str, CustomTask]]()  # hashing the data takes longer than all else
     recipe = list[Recipe]()
 
-    def begun(table: dict[str, Any], name: str) -> tuple[Spec, Own]:
+    def resolve_with_task(table: dict[str, Any], name: str) -> tuple[Spec, CustomTask]:
         _refuse_named_task(table)
         if not recipe:
-            recipe.append(own_task(given.model, arrays(given.data), scores=given.loss is None))
-        resolved = resolve({k: v for k, v in table.items() if k != "task"}, name, own_task="?")
+            recipe.append(custom_task_recipe(inputs.model, arrays(inputs.data), scores=inputs.loss is None))
+        resolved = resolve({k: v for k, v in table.items() if k != "task"}, name, content_id="?")
         seeds = resolved.data_seed, resolved.training_seed
-        if seeds not in made:
+        if seeds not in tasks_by_seeds:
             task = recipe[0](resolved.data_seed)
-            made[seeds] = content(task, resolved.training_seed), brought(task, given, file=file, copied=copied)
-        known, own = made[seeds]
-        loss = {} if given.loss is None else {"loss": getattr(given.loss, "__name__", type(given.loss).__name__)}
-        return replace(resolved, task={"use": "own", "content": known, **loss}), own
+            tasks_by_seeds[seeds] = (
+                task_content_id(task, resolved.training_seed),
+                new_custom_task(task, inputs, file=file, copy_data=copy_data),
+            )
+        content_id, custom_task = tasks_by_seeds[seeds]
+        loss = {} if inputs.loss is None else {"loss": getattr(inputs.loss, "__name__", type(inputs.loss).__name__)}
+        return replace(resolved, task={"use": "own", "content": content_id, **loss}), custom_task
 
-    return begun
+    return resolve_with_task
 
 
-def kept_once(given: Given, folder: Path, verb: str) -> tuple[Resolving, Callable[[], None]]:
+def shared_resolver(inputs: UserInputs, folder: Path, verb: str) -> tuple[Resolver, Callable[[], None]]:
     """How many runs of one folder share what was given: data that came as arrays lie in it once, written by the second answer."""
-    if given.model is None or given.data is None:
-        return resolving_of(given, verb), lambda: None
-    held = replace(given, data=arrays(given.data))
-    own_task(held.model, held.data, scores=held.loss is None)  # before anything is made of data that cannot be used
-    if isinstance(given.data, str | Path):
-        return resolving_of(held, verb, file=str(Path(given.data).resolve())), lambda: None
-    file = arrays_file(folder, laid_out(held.data))
+    if inputs.model is None or inputs.data is None:
+        return resolver_for(inputs, verb), lambda: None
+    array_inputs = replace(inputs, data=arrays(inputs.data))
+    custom_task_recipe(
+        array_inputs.model, array_inputs.data, scores=array_inputs.loss is None
+    )  # before anything is made of data that cannot be used
+    if isinstance(inputs.data, str | Path):
+        return resolver_for(array_inputs, verb, file=str(Path(inputs.data).resolve())), lambda: None
+    file = arrays_file(folder, task_arrays(array_inputs.data))
 
     def prepare() -> None:
-        write_arrays(folder, held.data)
+        write_arrays(folder, array_inputs.data)
 
-    return resolving_of(held, verb, file=str(file.resolve())), prepare
+    return resolver_for(array_inputs, verb, file=str(file.resolve())), prepare
 
 
-def own_task(model: Any, data: Sequence[Any], *, scores: bool = True) -> Recipe:
+def custom_task_recipe(model: Any, data: Sequence[Any], *, scores: bool = True) -> Recipe:
     """A task made of a PyTorch model and arrays; `scores`: the model gives a score for each class, as cross-entropy needs."""
     dataset = checked_data(data)
     check_fit(checked_build(model), dataset, scores=scores)
-    return make_task("own", lambda: dataset, maker(model))
+    return make_task("own", lambda: dataset, model_factory(model))
 
 
 def arrays(data: Any) -> Any:
@@ -121,21 +137,21 @@ def arrays(data: Any) -> Any:
     return read_arrays(data) if isinstance(data, str | Path) else data
 
 
-def folder_of(name: str, value: Any) -> Path:
+def as_path(name: str, value: Any) -> Path:
     """A folder or a file that a person named."""
     if not isinstance(value, str | Path) or not str(value):
         raise BadInput(f"{name} = {value!r}: give a path, as text or as a pathlib.Path")
     return Path(value).expanduser()
 
 
-def kept_in(one: Any, verb: str) -> Path:
+def result_folder(source: Any, verb: str) -> Path:
     """The folder of what a call gave, or of what a person names by its path."""
-    if isinstance(one, Result) and one.out is None:
+    if isinstance(source, Result) and source.out is None:
         raise BadInput(f"a result was kept in no folder; run it with out=.., then {verb} it")
-    where = getattr(one, "out", one)
-    if not isinstance(where, str | Path) or not str(where):
-        raise BadInput(f"{verb}: {one!r} is no folder; give its path, or what a call with out=.. gave")
-    return Path(where).expanduser()
+    path = getattr(source, "out", source)
+    if not isinstance(path, str | Path) or not str(path):
+        raise BadInput(f"{verb}: {source!r} is no folder; give its path, or what a call with out=.. gave")
+    return Path(path).expanduser()
 
 
 def _refuse_named_task(table: Mapping[str, Any]) -> None:
@@ -146,9 +162,9 @@ def _refuse_named_task(table: Mapping[str, Any]) -> None:
         )
 
 
-def _own_in(folder: Path | None) -> Spec | None:
+def _custom_task_spec(folder: Path | None) -> Spec | None:
     """The spec of the run in this folder, if it is one of an own model."""
     if folder is None or not (folder / "spec.toml").is_file():
         return None
-    found = load_spec(folder / "spec.toml")
-    return found if is_own(found) else None
+    spec = load_spec(folder / "spec.toml")
+    return spec if is_custom_task(spec) else None

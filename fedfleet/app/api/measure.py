@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.api.inputs import folder_of, given, resolving_of
-from fedfleet.app.api.results import Measured, measured
+from fedfleet.app.api.inputs import as_path, resolver_for, user_inputs
+from fedfleet.app.api.results import Measured, make_measured
 from fedfleet.app.fleets.metrics import measure_fleet, settings_of
 from fedfleet.app.pages.fleet_pages import successes_page
-from fedfleet.app.spec import given_table
+from fedfleet.app.spec import spec_table
 from fedfleet.app.studies.predict.fleet_hardness import measure_spec
-from fedfleet.app.terminal.answers import check_folder, write_page
-from fedfleet.app.terminal.value_checks import counted
+from fedfleet.app.terminal.answers import check_writable, write_page
+from fedfleet.app.terminal.value_checks import positive_int
 from fedfleet.core.errors import BadInput
 from fedfleet.measure.montecarlo.settings import Settings
 
@@ -72,27 +72,27 @@ def measure(
     >>> sorted(found.metrics), found.metrics["DevMC-T"].unit, sorted(found.clock)[:3]
     (['DevMC-R', 'DevMC-T'], 'seconds of a round', ['classes', 'commits', 'effective'])
     """
-    many = counted("seeds", seeds, _MOST_SEEDS)
-    under: dict[str, Any] = {
+    seed_count = positive_int("seeds", seeds, _MOST_SEEDS)
+    options: dict[str, Any] = {
         "clients_k": clients_k, "rounds": rounds, "trips": trips, "deadline": deadline, "ready_share": ready_share,
         "t_cost": t_cost, "semantics": semantics, "model_bytes": model_bytes, "samples": samples, "t_break": t_break,
     }  # fmt: skip
     if spec is None:
         if overrides or model is not None or data is not None:
             raise BadInput("overrides, model and data go with a spec, and none was given; give one, or leave them out")
-        settings = settings_of({name: value for name, value in under.items() if value is not None})
-        fleet = Files(_text(devices), _text(states), names_of(only), _text(against), until_se)
-        return _of_files(fleet, settings, many, None if page is None else folder_of("page", page))
+        settings = settings_of({name: value for name, value in options.items() if value is not None})
+        fleet = FleetFiles(_text(devices), _text(states), metric_names(only), _text(against), until_se)
+        return _measure_files(fleet, settings, seed_count, None if page is None else as_path("page", page))
     files = {"devices": devices, "states": states, "until_se": until_se, "only": only, "against": against, "page": page}
-    for name, value in {**files, **under}.items():
+    for name, value in {**files, **options}.items():
         if value is not None:
-            raise BadInput(both_given(name))
-    resolved, own = resolving_of(given(model, data, None), "measure")(*given_table(spec, overrides))
-    return measured(measure_spec(resolved, seeds=many, task=own.task if own else None))
+            raise BadInput(conflict_message(name))
+    resolved, custom_task = resolver_for(user_inputs(model, data, None), "measure")(*spec_table(spec, overrides))
+    return make_measured(measure_spec(resolved, seeds=seed_count, task=custom_task.task if custom_task else None))
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class FleetFiles:
     """A fleet of files or bases, and what of it is asked for."""
 
     devices: str | None
@@ -102,10 +102,10 @@ class Files:
     until_se: float | None = None
 
 
-def _of_files(fleet: Files, settings: Settings, seeds: int, page: Path | None) -> Measured:
+def _measure_files(fleet: FleetFiles, settings: Settings, seeds: int, page: Path | None) -> Measured:
     if page is not None:
-        check_folder("page", page)
-    told = measure_fleet(
+        check_writable("page", page)
+    json_answer = measure_fleet(
         fleet.devices,
         fleet.states,
         settings,
@@ -116,14 +116,14 @@ def _of_files(fleet: Files, settings: Settings, seeds: int, page: Path | None) -
     )
     if page is not None:
         write_page("page", page, successes_page(fleet.devices, fleet.states, settings))
-    return measured(told, page)
+    return make_measured(json_answer, page)
 
 
 def _text(path: str | Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-def both_given(name: str) -> str:
+def conflict_message(name: str) -> str:
     """What is said of a setting beside a spec: that has it already, or has no use for it.
 
     >>> both_given("--picture")
@@ -135,6 +135,6 @@ def both_given(name: str) -> str:
     return f"{name} and a spec were both given, and the spec says it already; {cure}"
 
 
-def names_of(only: Sequence[str] | None) -> tuple[str, ...]:
+def metric_names(only: Sequence[str] | None) -> tuple[str, ...]:
     """Names of metrics, as a list or separated by commas."""
     return tuple(str(name).strip() for name in (only.split(",") if isinstance(only, str) else only or ()))

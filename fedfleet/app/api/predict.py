@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast, overload
 
-from fedfleet.app.api.inputs import folder_of, given, resolving_of
-from fedfleet.app.api.results import Predicted, Swept, predicted, swept
+from fedfleet.app.api.inputs import as_path, resolver_for, user_inputs
+from fedfleet.app.api.results import Predicted, Swept, make_predicted, make_swept
 from fedfleet.app.pages.prediction_page import prediction_page, sweep_page
-from fedfleet.app.spec import given_table, plain
-from fedfleet.app.studies.predict.key_sweep import Sweep, sweep_of, sweep_over
-from fedfleet.app.studies.predict.key_sweep import swept as foretold_at_each
-from fedfleet.app.studies.predict.prediction import answered
+from fedfleet.app.spec import plain_table, spec_table
+from fedfleet.app.studies.predict.key_sweep import Sweep, parse_sweep, sweep_over
+from fedfleet.app.studies.predict.key_sweep import predict_sweep as foretold_at_each
 from fedfleet.app.studies.predict.prediction import predict as foretold
-from fedfleet.app.terminal.answers import check_folder, say, write_page
+from fedfleet.app.studies.predict.prediction import prediction_answer
+from fedfleet.app.terminal.answers import check_writable, say, write_page
 from fedfleet.core.errors import BadInput
 
 
@@ -59,31 +59,31 @@ def predict(
     >>> found.commits.value, found.left_out["sentence"], sorted(found.curve)
     (4.0, 'Nobody will be left out.', ['accuracy', 'commits', 'high', 'low', 'seconds'])
     """
-    place = None if page is None else folder_of("page", page)
+    place = None if page is None else as_path("page", page)
     if place is not None:
-        check_folder("page", place)
-    asked = _sweep(sweep)
-    table, name = given_table(spec, overrides)
-    resolving = resolving_of(given(model, data, loss), "predict")
-    kept = None if cache is None else folder_of("cache", cache)
+        check_writable("page", place)
+    asked = _parse_sweep(sweep)
+    table, name = spec_table(spec, overrides)
+    resolving = resolver_for(user_inputs(model, data, loss), "predict")
+    kept = None if cache is None else as_path("cache", cache)
     if asked is not None:
         told = foretold_at_each(table, name, asked, cache=kept, resolving=resolving, tell=say)
         _write(place, lambda: sweep_page(told, name))
-        return swept(told, place)
+        return make_swept(told, place)
     resolved, own = resolving(table, name)
-    told = answered(foretold(resolved, cache=kept, own=own, tell=say))
+    told = prediction_answer(foretold(resolved, cache=kept, own=own, tell=say))
     _write(place, lambda: prediction_page(told, name))
-    return predicted(told, place)
+    return make_predicted(told, place)
 
 
-def _sweep(given: Any) -> Sweep | None:
-    if given is None or isinstance(given, str):
-        return None if given is None else sweep_of(given)
-    if isinstance(given, Mapping):
-        return sweep_over(plain(cast("Mapping[Any, Any]", given), "sweep"))
-    raise BadInput(f"sweep = {given!r}: write 'pace.seconds=30..600', or {{'pace.seconds': [30, 60]}}")
+def _parse_sweep(value: Any) -> Sweep | None:
+    if value is None or isinstance(value, str):
+        return None if value is None else parse_sweep(value)
+    if isinstance(value, Mapping):
+        return sweep_over(plain_table(cast("Mapping[Any, Any]", value), "sweep"))
+    raise BadInput(f"sweep = {value!r}: write 'pace.seconds=30..600', or {{'pace.seconds': [30, 60]}}")
 
 
-def _write(place: Path | None, drawn: Any) -> None:
-    if place is not None:
-        write_page("page", place, drawn())
+def _write(path: Path | None, draw: Any) -> None:
+    if path is not None:
+        write_page("page", path, draw())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.api.inputs import kept_in
+from fedfleet.app.api.inputs import result_folder
 from fedfleet.app.api.results import Reported
 from fedfleet.core.errors import BadInput
 
@@ -16,34 +16,34 @@ def report(of: Any) -> Reported:
     Args:
         of: the folder, or what `run(.., out=..)`, `study` or `tune` gave.
     """
-    folder = kept_in(of, "report")
+    folder = result_folder(of, "report")
     if (folder / "study.json").is_file():
-        return _study(folder)
+        return _report_study(folder)
     if (folder / "tune.json").is_file():
-        return _search(folder)
+        return _report_search(folder)
     for name, file in (("study", "study.toml"), ("search", "tune.db")):
         if (folder / file).is_file():
             raise BadInput(
                 f"the {name} in {folder} has not ended, so there is nothing to report yet; say the same again to go on"
             )
     from fedfleet.app.pages.report_page import report_run
-    from fedfleet.app.terminal.text import shown_metrics
+    from fedfleet.app.terminal.text import metrics_text
 
-    told = report_run(folder)
-    return Reported("run", Path(told["report"]), shown_metrics(told), told)
+    json_answer = report_run(folder)
+    return Reported("run", Path(json_answer["report"]), metrics_text(json_answer), json_answer)
 
 
-def _study(folder: Path) -> Reported:
-    from fedfleet.app.pages.study_page import report_study, told_study
+def _report_study(folder: Path) -> Reported:
+    from fedfleet.app.pages.study_page import report_study, study_answer
 
     path = report_study(folder)
-    told = told_study(folder, path)
-    return Reported("study", path, f"{told['verdict']}\npage: {path}", told)
+    json_answer = study_answer(folder, path)
+    return Reported("study", path, f"{json_answer['verdict']}\npage: {path}", json_answer)
 
 
-def _search(folder: Path) -> Reported:
+def _report_search(folder: Path) -> Reported:
     from fedfleet.app.pages.search_page import report_tuning
-    from fedfleet.app.studies.tune.search_result import read_tuned, shown_tuned
+    from fedfleet.app.studies.tune.search_result import read_search_result, result_text
 
-    found, path = read_tuned(folder), report_tuning(folder)
-    return Reported("search", path, shown_tuned(found), {**found.answer(), "report": str(path)})
+    tuned, path = read_search_result(folder), report_tuning(folder)
+    return Reported("search", path, result_text(tuned), {**tuned.answer(), "report": str(path)})

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedfleet.app.terminal.hardness_text import shown_fleet
-from fedfleet.app.terminal.prediction_text import shown_prediction, shown_sweep
-from fedfleet.app.terminal.text import percent, shown_measures, span
+from fedfleet.app.terminal.hardness_text import hardness_text
+from fedfleet.app.terminal.prediction_text import prediction_text, sweep_text
+from fedfleet.app.terminal.text import fleet_metrics_text, percent, span
 from fedfleet.measure.run_tables import Columns
 
 
@@ -45,11 +45,11 @@ class Predicted:
     band: str
     notes: tuple[str, ...]
     page: Path | None = None
-    told: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
+    json_answer: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
 
     def answer(self) -> dict[str, Any]:
         """What `fedfleet predict --json` answers."""
-        return dict(self.told)
+        return dict(self.json_answer)
 
     def __repr__(self) -> str:
         if not self.commits.high:
@@ -64,16 +64,26 @@ class Predicted:
         )
 
     def __str__(self) -> str:
-        return shown_prediction(self.answer())
+        return prediction_text(self.answer())
 
 
-def predicted(told: dict[str, Any], page: Path | None = None) -> Predicted:
+def make_predicted(json_answer: dict[str, Any], page: Path | None = None) -> Predicted:
     """The record of a prediction's JSON object."""
     return Predicted(
-        Range(**told["accuracy"]), told["ideal_accuracy"], Range(**told["commits"]), told["rounds"], told["failed_rounds"],
-        Range(**told["virtual_seconds"]), {name: np.array(values) for name, values in told["curve"].items()}, told["clock"],
-        told["left_out"], told["band"], tuple(told["notes"]), page, told,
-    )  # fmt: skip
+        Range(**json_answer["accuracy"]),
+        json_answer["ideal_accuracy"],
+        Range(**json_answer["commits"]),
+        json_answer["rounds"],
+        json_answer["failed_rounds"],
+        Range(**json_answer["virtual_seconds"]),
+        {name: np.array(values) for name, values in json_answer["curve"].items()},
+        json_answer["clock"],
+        json_answer["left_out"],
+        json_answer["band"],
+        tuple(json_answer["notes"]),
+        page,
+        json_answer,
+    )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -90,22 +100,30 @@ class Swept:
     best: float | int
     sentence: str
     page: Path | None = None
-    told: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
+    json_answer: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
 
     def answer(self) -> dict[str, Any]:
         """What `fedfleet predict --sweep --json` answers."""
-        return dict(self.told)
+        return dict(self.json_answer)
 
     def __repr__(self) -> str:
         return f"Swept({self.key} at {len(self.rows)} values: {self.sentence})"
 
     def __str__(self) -> str:
-        return shown_sweep(self.answer())
+        return sweep_text(self.answer())
 
 
-def swept(told: dict[str, Any], page: Path | None = None) -> Swept:
+def make_swept(json_answer: dict[str, Any], page: Path | None = None) -> Swept:
     """The record of a sweep's JSON object."""
-    return Swept(told["key"], told["rows"], told["target"], told["best"], told["sentence"], page, told)
+    return Swept(
+        json_answer["key"],
+        json_answer["rows"],
+        json_answer["target"],
+        json_answer["best"],
+        json_answer["sentence"],
+        page,
+        json_answer,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,46 +158,61 @@ class Measured:
     per_state: Mapping[str, float] | None = None
     against: Mapping[str, float] | None = None
     page: Path | None = None
-    told: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
+    json_answer: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
 
     def answer(self) -> dict[str, Any]:
         """What `fedfleet measure --json` answers."""
-        return dict(self.told)
+        return dict(self.json_answer)
 
     def __repr__(self) -> str:
-        said = [f"{name} {got.value:.4g}: {_comes_to(got)}" for name, got in self.metrics.items()]
-        return f"Measured({'; '.join(said) or self.verdict})"
+        parts = [f"{name} {metric.value:.4g}: {_metric_text(metric)}" for name, metric in self.metrics.items()]
+        return f"Measured({'; '.join(parts) or self.verdict})"
 
     def __str__(self) -> str:
-        return shown_fleet(self.answer()) if self.under else shown_measures(self.answer())
+        return hardness_text(self.answer()) if self.under else fleet_metrics_text(self.answer())
 
 
-def measured(told: dict[str, Any], page: Path | None = None) -> Measured:
+def make_measured(json_answer: dict[str, Any], page: Path | None = None) -> Measured:
     """The record of a fleet's JSON object, be it of a spec or of files."""
-    metrics = {name: _metric(name, got) for name, got in told.items() if "MC-" in name}
+    metrics = {name: _metric(name, entry) for name, entry in json_answer.items() if "MC-" in name}
     return Measured(
-        metrics, told.get("verdict", ""), told.get("clock"), told.get("under", {}), tuple(told.get("not_measured", ())),
-        told.get("per_state"), told.get("against"), page, told,
-    )  # fmt: skip
+        metrics,
+        json_answer.get("verdict", ""),
+        json_answer.get("clock"),
+        json_answer.get("under", {}),
+        tuple(json_answer.get("not_measured", ())),
+        json_answer.get("per_state"),
+        json_answer.get("against"),
+        page,
+        json_answer,
+    )
 
 
-def _metric(name: str, got: Mapping[str, Any]) -> Metric:
+def _metric(name: str, entry: Mapping[str, Any]) -> Metric:
     by_share = name.endswith("-R")
     comes_to, unit = (
-        (got["fair_work"], "share of fair work") if by_share else (got["round_seconds"], "seconds of a round")
+        (entry["fair_work"], "share of fair work") if by_share else (entry["round_seconds"], "seconds of a round")
     )
-    ends = got.get("comes_to_ci95", got["ci95"])  # of a spec the interval is of what it comes to
+    interval = entry.get("comes_to_ci95", entry["ci95"])  # of a spec the interval is of what it comes to
     return Metric(
-        got["value"], got["sd"], comes_to, unit, None if ends is None else (ends[0], ends[1]), got["seeds"], got.get("word"),
-        tuple(got["notes"]),
-    )  # fmt: skip
-
-
-def _comes_to(got: Metric) -> str:
-    said = (
-        f"{percent(got.comes_to)} of fair work" if got.unit == "share of fair work" else f"{span(got.comes_to)} a round"
+        entry["value"],
+        entry["sd"],
+        comes_to,
+        unit,
+        None if interval is None else (interval[0], interval[1]),
+        entry["seeds"],
+        entry.get("word"),
+        tuple(entry["notes"]),
     )
-    return said if got.word is None else f"{said}, {got.word}"
+
+
+def _metric_text(metric: Metric) -> str:
+    text = (
+        f"{percent(metric.comes_to)} of fair work"
+        if metric.unit == "share of fair work"
+        else f"{span(metric.comes_to)} a round"
+    )
+    return text if metric.word is None else f"{text}, {metric.word}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -189,11 +222,11 @@ class Reported:
     kind: Literal["run", "study", "search"]
     page: Path
     text: str
-    told: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
+    json_answer: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
 
     def answer(self) -> dict[str, Any]:
         """What `fedfleet report --json` answers."""
-        return dict(self.told)
+        return dict(self.json_answer)
 
     def __repr__(self) -> str:
         return f"Reported({self.kind}: {self.page})"

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.api.inputs import arrays, asked, folder_of, given, kept_in
-from fedfleet.app.api.run_result import OnCommit, Result, Telling
-from fedfleet.app.assemble import Setup, assemble, caveats, chance_of, doubts, executing
+from fedfleet.app.api.inputs import arrays, as_path, resolve_inputs, result_folder, user_inputs
+from fedfleet.app.api.run_result import CommitNotifier, OnCommit, Result
+from fedfleet.app.assemble import Setup, assemble, chance_of, feasibility_warnings, metric_warnings, open_executor
 from fedfleet.app.pages.report_page import write_report
-from fedfleet.app.runs import Finished, finished, perform, stored_weights
-from fedfleet.app.runs.class_measures import with_classes
-from fedfleet.app.runs.custom_task import Own, judged, reopened
-from fedfleet.app.runs.privacy_facts import source_here, with_privacy
+from fedfleet.app.runs import FinishedRun, perform, read_finished_run, stored_weights
+from fedfleet.app.runs.class_measures import with_class_measures
+from fedfleet.app.runs.custom_task import CustomTask, load_custom_task, with_user_metrics
+from fedfleet.app.runs.privacy_facts import noise_source, with_privacy
 from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.app.spec import Spec
 from fedfleet.core.errors import BadInput, FedFleetError
@@ -69,23 +69,25 @@ def run(
     >>> result.metrics["commits"], sorted(result.params)
     (3, ['bias', 'weight'])
     """
-    folder = None if out is None else folder_of("out", out)
+    folder = None if out is None else as_path("out", out)
     if resume and folder is None:
         raise BadInput("resume: say which run to go on with, by its folder: out=..")
-    telling = Telling(_callbacks(on_commit))
-    own_parts = given(model, data, loss, metrics)
-    resolved, own = asked(
-        spec, overrides, own_parts, resumed=folder if resume else None, trust=trust_code, copied=keep_data
+    notifier = CommitNotifier(_callbacks(on_commit))
+    inputs = user_inputs(model, data, loss, metrics)
+    resolved, custom_task = resolve_inputs(
+        spec, overrides, inputs, resume_folder=folder if resume else None, trust=trust_code, copy_data=keep_data
     )
-    hear = telling.hear if telling.callbacks else None  # whoever listens costs a call for every event
+    on_events = notifier.on_events if notifier.callbacks else None  # whoever listens costs a call for every event
     if folder is None:
-        result = _in_memory(resolved, own, hear)
-        telling.tell()
+        result = _run_in_memory(resolved, custom_task, on_events)
+        notifier.notify()
     else:
-        done = perform(resolved, folder, resume=resume, own=own, trust=trust_code, hear=hear)
-        telling.tell()
-        write_report(done)
-        result = _read(done)
+        finished_run = perform(
+            resolved, folder, resume=resume, custom_task=custom_task, trust=trust_code, hear=on_events
+        )
+        notifier.notify()
+        write_report(finished_run)
+        result = _result_of(finished_run)
     for warning in result.metrics["warnings"]:
         warnings.warn(warning, stacklevel=2)
     return result
@@ -93,7 +95,7 @@ def run(
 
 def load(out: str | Path | Result) -> Result:
     """A finished run, from its folder."""
-    return _read(finished(kept_in(out, "load")))
+    return _result_of(read_finished_run(result_folder(out, "load")))
 
 
 def replay(
@@ -106,61 +108,66 @@ def replay(
     trust_code: str | None = None,
 ) -> dict[str, Any]:
     """Audit a run from its folder, as `fedfleet replay` does; give what the folder of an own model cannot make again."""
-    again = given(model, data, loss)
-    again = replace(again, data=arrays(again.data))
-    return replay_run(kept_in(out, "replay"), quick=quick, trust=trust_code, given=again)
+    inputs = user_inputs(model, data, loss)
+    inputs = replace(inputs, data=arrays(inputs.data))
+    return replay_run(result_folder(out, "replay"), quick=quick, trust=trust_code, inputs=inputs)
 
 
-def _callbacks(given: Any) -> list[OnCommit]:
-    found: list[Any] = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-    for one in found:
-        if not callable(one):
-            raise BadInput(f"on_commit: {one!r} is not a function; give one that takes a Commit")
-    return found
+def _callbacks(value: Any) -> list[OnCommit]:
+    callbacks: list[Any] = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    for callback in callbacks:
+        if not callable(callback):
+            raise BadInput(f"on_commit: {callback!r} is not a function; give one that takes a Commit")
+    return callbacks
 
 
-def _in_memory(spec: Spec, own: Own | None, hear: Hear | None) -> Result:
+def _run_in_memory(spec: Spec, custom_task: CustomTask | None, hear: Hear | None) -> Result:
     """A run of which nothing is written."""
-    setup = assemble(spec, own.task if own else None)
-    source_here(setup.plan.algorithm)  # whether its privacy can be accounted for
-    for doubt in doubts(setup):
-        warnings.warn(doubt, stacklevel=3)
-    journal, events = journals.in_memory(), list[Event]()
-    with executing(setup) as execute:
-        done = simulate(
+    setup = assemble(spec, custom_task.task if custom_task else None)
+    noise_source(setup.plan.algorithm)  # whether its privacy can be accounted for
+    for warning in feasibility_warnings(setup):
+        warnings.warn(warning, stacklevel=3)
+    journal, events = journals.memory_journal(), list[Event]()
+    with open_executor(setup) as execute:
+        simulation = simulate(
             setup.plan, setup.world, execute,
             journal=journal, watch=lambda more: events.extend(without_sums(more)), hear=hear,
         )  # fmt: skip
-    params = done.state.server.params
-    found = summary(events, chance=chance_of(setup.task), caveats=caveats(setup))
-    found = with_classes(with_privacy(found, setup.plan, {}, events), setup.task, params)
+    params = simulation.state.server.params
+    measures = summary(events, chance=chance_of(setup.task), caveats=metric_warnings(setup))
+    measures = with_class_measures(with_privacy(measures, setup.plan, {}, events), setup.task, params)
     metrics = {
-        **judged(own and replace(own, task=setup.task), params, found),
+        **with_user_metrics(custom_task and replace(custom_task, task=setup.task), params, measures),
         "digest": journal.digest,
         "spec_digest": spec.digest,
     }
     return Result(metrics, setup.task.whole(params), events, None, lambda: setup.world, lambda: setup.task)
 
 
-def _read(done: Finished) -> Result:
+def _result_of(finished_run: FinishedRun) -> Result:
     return Result(
-        done.metrics, stored_weights(done.out), done.events, done.out, lambda: _world_of(done), lambda: _task_of(done)
+        finished_run.metrics,
+        stored_weights(finished_run.out),
+        finished_run.events,
+        finished_run.out,
+        lambda: _world_of(finished_run),
+        lambda: _task_of(finished_run),
     )
 
 
-def _world_of(done: Finished) -> World | None:
+def _world_of(finished_run: FinishedRun) -> World | None:
     """The world of a run's folder, built again; None if something that it needs is not here."""
     try:
-        return _setup_of(done).world
+        return _setup_of(finished_run).world
     except FedFleetError:
         return None
 
 
-def _task_of(done: Finished) -> Task:
+def _task_of(finished_run: FinishedRun) -> Task:
     """The task of a run's folder as its algorithm trained it, built again."""
-    return _setup_of(done).task
+    return _setup_of(finished_run).task
 
 
-def _setup_of(done: Finished) -> Setup:
-    own = reopened(done.out, done.spec)
-    return assemble(done.spec, own.task if own else None)
+def _setup_of(finished_run: FinishedRun) -> Setup:
+    custom_task = load_custom_task(finished_run.out, finished_run.spec)
+    return assemble(finished_run.spec, custom_task.task if custom_task else None)

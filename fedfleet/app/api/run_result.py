@@ -30,13 +30,13 @@ class Result:
     _task: Callable[[], Task | None] = field(default=lambda: None, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        known, where = self.metrics, "" if self.out is None else f"; {self.out}"
-        if "rounds" not in known:
+        metrics, where = self.metrics, "" if self.out is None else f"; {self.out}"
+        if "rounds" not in metrics:
             return f"Result({len(self.events)} events{where})"
-        reached = "no accuracy" if known.get("accuracy") is None else percent(known["accuracy"])
+        accuracy = "no accuracy" if metrics.get("accuracy") is None else percent(metrics["accuracy"])
         return (
-            f"Result({reached} after {known['rounds']} rounds, {known['commits']} models, "
-            f"{span(known['virtual_seconds'])} of virtual time{where})"
+            f"Result({accuracy} after {metrics['rounds']} rounds, {metrics['commits']} models, "
+            f"{span(metrics['virtual_seconds'])} of virtual time{where})"
         )
 
     def module(self) -> Any:
@@ -83,37 +83,41 @@ OnCommit = Callable[[Commit], object]
 
 
 @dataclass(slots=True)
-class Telling:
+class CommitNotifier:
     """Tells callbacks of each commit, once it is known whether the model was evaluated. A run waits for them, and no more:
     one that fails is named in a warning and not called again, and the run goes on."""
 
     callbacks: list[OnCommit]
-    waiting: tuple[ModelCommitted, Tree] | None = None
+    pending: tuple[ModelCommitted, Tree] | None = None
 
-    def hear(self, sim: Simulation, events: Sequence[Event]) -> None:
+    def on_events(self, sim: Simulation, events: Sequence[Event]) -> None:
         """Take events as they come: the evaluation of a new model is the very next fact, if there is one at all."""
-        if self.waiting is not None:
-            self.tell(events[0] if isinstance(events[0], Evaluated) else None)
-        made = [event for event in events if isinstance(event, ModelCommitted)]
-        if made:
-            self.waiting = made[0], sim.state.server.params
+        if self.pending is not None:
+            self.notify(events[0] if isinstance(events[0], Evaluated) else None)
+        commits = [event for event in events if isinstance(event, ModelCommitted)]
+        if commits:
+            self.pending = commits[0], sim.state.server.params
 
-    def tell(self, tried: Evaluated | None = None) -> None:
+    def notify(self, evaluation: Evaluated | None = None) -> None:
         """Tell of the commit that waits, if one does."""
-        if self.waiting is None:
+        if self.pending is None:
             return
-        (made, params), self.waiting = self.waiting, None
-        seen = tried if tried is not None and tried.version == made.version and tried.total else None
-        accuracy, loss = (None, None) if seen is None else (seen.correct / seen.total, seen.loss)
-        commit = Commit(made.round, made.version, made.time, accuracy, loss, params)
+        (commit_event, params), self.pending = self.pending, None
+        score = (
+            evaluation
+            if evaluation is not None and evaluation.version == commit_event.version and evaluation.total
+            else None
+        )
+        accuracy, loss = (None, None) if score is None else (score.correct / score.total, score.loss)
+        commit = Commit(commit_event.round, commit_event.version, commit_event.time, accuracy, loss, params)
         for callback in tuple(self.callbacks):
             try:
                 callback(commit)
-            except Exception as wrong:
+            except Exception as error:
                 self.callbacks.remove(callback)
                 name = getattr(callback, "__name__", type(callback).__name__)
                 warnings.warn(
-                    f"on_commit: {name} failed at version {commit.version} ({type(wrong).__name__}: {wrong}); it is not called "
+                    f"on_commit: {name} failed at version {commit.version} ({type(error).__name__}: {error}); it is not called "
                     "again, and the run goes on",
                     stacklevel=2,
                 )

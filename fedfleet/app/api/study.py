@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from fedfleet.app.api.inputs import folder_of, given, kept_in, kept_once
+from fedfleet.app.api.inputs import as_path, result_folder, shared_resolver, user_inputs
 from fedfleet.app.api.run_result import Result
 from fedfleet.app.pages.study_page_worker import work
-from fedfleet.app.pages.study_pages import with_pages
-from fedfleet.app.spec import plain
+from fedfleet.app.pages.study_pages import write_pages
+from fedfleet.app.spec import plain_table
 from fedfleet.app.studies.compare import Comparison
 from fedfleet.app.studies.compare import compare as compared
-from fedfleet.app.studies.grid.run_study import Studied, asked_for, place_of
+from fedfleet.app.studies.grid.run_study import Studied, default_folder, load_study
 from fedfleet.app.studies.grid.run_study import study as carry_out
-from fedfleet.app.studies.grid.study_jobs import Means
-from fedfleet.app.terminal.answers import check_folder
-from fedfleet.app.terminal.value_checks import counted
+from fedfleet.app.studies.grid.study_jobs import WorkerSettings
+from fedfleet.app.terminal.answers import check_writable
+from fedfleet.app.terminal.value_checks import positive_int
 from fedfleet.core.errors import BadInput
 
 MOST_WORKERS = 256
@@ -45,23 +45,31 @@ def study(
         out: the folder; default: runs/NAME.
         workers: in how many processes to run; default: one for each processor.
     """
-    many = None if workers is None else counted("workers", workers, MOST_WORKERS)
-    place = None if out is None else folder_of("out", out)
+    worker_count = None if workers is None else positive_int("workers", workers, MOST_WORKERS)
+    out_folder = None if out is None else as_path("out", out)
     if isinstance(file, Mapping):
-        table = plain(cast("Mapping[Any, Any]", file))
-        asked = asked_for({"name": place.name, **table} if place is not None and place.name else table, scale)
+        table = plain_table(cast("Mapping[Any, Any]", file))
+        study_plan = load_study(
+            {"name": out_folder.name, **table} if out_folder is not None and out_folder.name else table, scale
+        )
     else:
-        asked = asked_for(folder_of("the study file", file), scale)
-    folder = place_of(asked) if place is None else place
-    own = given(model, data, loss, metrics)
-    if own.model is None and own.data is None and own.loss is None and not own.metrics:
-        return with_pages(carry_out(asked, folder, means=Means(many or 0, work=work), quiet=False))
-    resolving, prepare = kept_once(own, folder, "study")
-    alone(many)
-    return with_pages(carry_out(asked, folder, means=Means(1), quiet=False, resolving=resolving, prepare=prepare))
+        study_plan = load_study(as_path("the study file", file), scale)
+    folder = default_folder(study_plan) if out_folder is None else out_folder
+    inputs = user_inputs(model, data, loss, metrics)
+    if inputs.model is None and inputs.data is None and inputs.loss is None and not inputs.metrics:
+        return write_pages(
+            carry_out(study_plan, folder, worker_settings=WorkerSettings(worker_count or 0, work=work), quiet=False)
+        )
+    resolver, prepare = shared_resolver(inputs, folder, "study")
+    refuse_workers(worker_count)
+    return write_pages(
+        carry_out(
+            study_plan, folder, worker_settings=WorkerSettings(1), quiet=False, resolving=resolver, prepare=prepare
+        )
+    )
 
 
-def alone(workers: int | None) -> None:
+def refuse_workers(workers: int | None) -> None:
     """Refuse other processes for what only this one has."""
     if workers is not None and workers > 1:
         raise BadInput(
@@ -82,12 +90,12 @@ def compare(
     """
     if isinstance(runs, str | Path | Result) or not isinstance(runs, Iterable):
         raise BadInput("compare takes a list of runs: compare([first, second])")
-    place = None if page is None else folder_of("page", page)
-    if place is not None:
-        check_folder("page", place)
-    found = compared([kept_in(one, "compare") for one in runs], target=target)
-    if place is not None:
+    page_path = None if page is None else as_path("page", page)
+    if page_path is not None:
+        check_writable("page", page_path)
+    result = compared([result_folder(one, "compare") for one in runs], target=target)
+    if page_path is not None:
         from fedfleet.app.pages.comparison_page import write_comparison
 
-        write_comparison(found, place)
-    return found
+        write_comparison(result, page_path)
+    return result

@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.api.inputs import folder_of, given, kept_once
-from fedfleet.app.api.study import MOST_WORKERS, alone
+from fedfleet.app.api.inputs import as_path, shared_resolver, user_inputs
+from fedfleet.app.api.study import MOST_WORKERS, refuse_workers
 from fedfleet.app.pages.search_page import write_tuning
-from fedfleet.app.runs.custom_task import named
-from fedfleet.app.spec import given_table
-from fedfleet.app.studies.tune.search import Hear, place_of
+from fedfleet.app.runs.custom_task import resolve_named_task
+from fedfleet.app.spec import spec_table
+from fedfleet.app.studies.tune.search import RowListener, default_folder
 from fedfleet.app.studies.tune.search import tune as carry_out
-from fedfleet.app.studies.tune.search_file import asked_for
+from fedfleet.app.studies.tune.search_file import load_search
 from fedfleet.app.studies.tune.search_result import Row, Tuned
-from fedfleet.app.terminal.value_checks import counted
+from fedfleet.app.terminal.value_checks import positive_int
 from fedfleet.core.errors import BadInput
 
 OnTrial = Callable[[Row], object]
@@ -59,35 +59,35 @@ def tune(
     >>> sorted(found.best), len(found.rows), found.page.name
     (['algorithm.lr'], 2, 'report.html')
     """
-    many, hear = counted("workers", workers, MOST_WORKERS), _hearing(on_trial)
-    parts = given(model, data, loss)
-    name = given_table(spec, overrides)[1]
-    folder = place_of(name) if out is None else folder_of("out", out)
-    resolving, prepare = kept_once(parts, folder, "tune")
-    if resolving is not named:
-        alone(many)
-    search = asked_for(spec, overrides, space, trials=trials, sampler=sampler, pruner=pruner, resolving=resolving)
-    found = carry_out(search, folder, workers=many, hear=hear, prepare=prepare)
-    return replace(found, page=write_tuning(found))
+    worker_count, notify = positive_int("workers", workers, MOST_WORKERS), _trial_listener(on_trial)
+    inputs = user_inputs(model, data, loss)
+    name = spec_table(spec, overrides)[1]
+    folder = default_folder(name) if out is None else as_path("out", out)
+    resolver, prepare = shared_resolver(inputs, folder, "tune")
+    if resolver is not resolve_named_task:
+        refuse_workers(worker_count)
+    search = load_search(spec, overrides, space, trials=trials, sampler=sampler, pruner=pruner, resolving=resolver)
+    result = carry_out(search, folder, workers=worker_count, on_row=notify, prepare=prepare)
+    return replace(result, page=write_tuning(result))
 
 
-def _hearing(on_trial: OnTrial | None) -> Hear:
+def _trial_listener(on_trial: OnTrial | None) -> RowListener:
     """A search waits for whoever listens, and no more: one that fails is named in a warning and not called again."""
     if on_trial is not None and not callable(on_trial):
         raise BadInput(f"on_trial: {on_trial!r} is not a function; give one that takes a Row")
-    listening = [on_trial] if on_trial is not None else []
+    callbacks = [on_trial] if on_trial is not None else []
 
-    def hear(row: Row) -> None:
-        for one in tuple(listening):
+    def notify(row: Row) -> None:
+        for callback in tuple(callbacks):
             try:
-                one(row)
-            except Exception as wrong:
-                listening.remove(one)
-                name = getattr(one, "__name__", type(one).__name__)
+                callback(row)
+            except Exception as error:
+                callbacks.remove(callback)
+                name = getattr(callback, "__name__", type(callback).__name__)
                 warnings.warn(
-                    f"on_trial: {name} failed at trial {row.trial} ({type(wrong).__name__}: {wrong}); it is not called again, and "
+                    f"on_trial: {name} failed at trial {row.trial} ({type(error).__name__}: {error}); it is not called again, and "
                     "the search goes on",
                     stacklevel=2,
                 )
 
-    return hear
+    return notify

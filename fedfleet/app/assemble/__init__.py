@@ -1,9 +1,19 @@
 """From a resolved spec to a plan, a world and an executor."""
 
-from fedfleet.app.assemble.feasibility import doubts
+from fedfleet.app.assemble.feasibility import feasibility_warnings
 from fedfleet.app.assemble.plan import assemble
-from fedfleet.app.assemble.rebuild import rebuild, rebuild_kit
-from fedfleet.app.assemble.setup import Setup, caveats, chance_of, executing
+from fedfleet.app.assemble.rebuild import rebuild, rebuild_for_worker
+from fedfleet.app.assemble.setup import Setup, chance_of, metric_warnings, open_executor
 from fedfleet.app.assemble.world import score_states
 
-__all__ = ["Setup", "assemble", "caveats", "chance_of", "doubts", "executing", "rebuild", "rebuild_kit", "score_states"]
+__all__ = [
+    "Setup",
+    "assemble",
+    "chance_of",
+    "feasibility_warnings",
+    "metric_warnings",
+    "open_executor",
+    "rebuild",
+    "rebuild_for_worker",
+    "score_states",
+]

@@ -9,7 +9,7 @@ from fedfleet.core.parts import Plan, Task
 from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.records import Ints
 from fedfleet.core.sources import World
-from fedfleet.tasks.task_checks import needs_two
+from fedfleet.tasks.task_checks import needs_two_samples
 
 _MOST = 256  # batch sizes that are tried for the cure
 
@@ -17,7 +17,7 @@ _MOST = 256  # batch sizes that are tried for the cure
 def check_batches(task: Task, plan: Plan, world: World) -> None:
     """Refuse a run in which some client would train on a batch of one sample, where the model needs two."""
     try:
-        if not needs_two(task.build, task.dataset.x):
+        if not needs_two_samples(task.build, task.dataset.x):
             return
     except FedFleetError:  # a model that is not here is not trained here either
         return
@@ -25,14 +25,14 @@ def check_batches(task: Task, plan: Plan, world: World) -> None:
     for client, samples in enumerate(sizes.tolist()):
         local = plan.algorithm.local(client, {})
         for stage in local.work() if isinstance(local, LocalPass) else ():
-            if leaves_one(stage.batches, samples):
+            if leaves_batch_of_one(stage.batches, samples):
                 raise BadInput(
                     f"the model normalises batches, which takes two samples at least, and client {client} with {samples} "
                     f"training samples in batches of {stage.batches.size} would be left with one; {_cure(sizes)}"
                 )
 
 
-def leaves_one(batches: BatchPlan, samples: int) -> bool:
+def leaves_batch_of_one(batches: BatchPlan, samples: int) -> bool:
     """Does walking through so many samples come to a batch of one?
 
     >>> leaves_one(BatchPlan(16), 33), leaves_one(BatchPlan(16), 34), leaves_one(BatchPlan(16, steps=2), 33)
@@ -43,7 +43,7 @@ def leaves_one(batches: BatchPlan, samples: int) -> bool:
 
 
 def _cure(sizes: Ints) -> str:
-    held = np.unique(sizes[sizes > 0])
-    fine = [b for b in range(2, _MOST) if not ((held - 1) % b == 0).any()]
+    counts = np.unique(sizes[sizes > 0])
+    batches = [b for b in range(2, _MOST) if not ((counts - 1) % b == 0).any()]
     group = "use GroupNorm instead of BatchNorm"
-    return f"set algorithm.batch to {min(fine, key=lambda b: abs(b - 16))}, or {group}" if fine else group
+    return f"set algorithm.batch to {min(batches, key=lambda b: abs(b - 16))}, or {group}" if batches else group

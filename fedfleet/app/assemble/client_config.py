@@ -18,22 +18,22 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble.overrides import Facts, table_for
-from fedfleet.app.assemble.plan import adapted
+from fedfleet.app.assemble.plan import adapt_task
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.spec.table_checks import Table, build_part, resolve_part
 from fedfleet.core.errors import BadInput, Refused
-from fedfleet.core.limits import LARGEST, LAST_SEED, MOST
+from fedfleet.core.limits import LARGEST, MAX_COUNT, MAX_SEED
 from fedfleet.core.part_facts import FleetFacts, ModelFacts, ModelOf, RunFacts
 from fedfleet.core.parts import Algorithm, Dataset, Task
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.rng import client_keys
 from fedfleet.core.trees import Array, Tree, content_hash
 from fedfleet.learn.losses import with_loss
-from fedfleet.network.device.client_runtime import Kit
-from fedfleet.network.device.local_data import Inputs, fitted, halves, read
+from fedfleet.network.device.client_runtime import ClientRuntime
+from fedfleet.network.device.local_data import ModelInputs, fit_to_model, read_samples, split_rows
 from fedfleet.tasks.backbones import BUILTIN, LITE0
 
-FORM = 1
+FORMAT = 1
 _UNREADABLE = "the server's sheet is not one that this FedFleet can read"
 _MOST_BYTES = 64 << 20  # of a sheet that a device reads
 Fetch = Callable[[str], Tree]  # frozen weights by their content hash
@@ -42,43 +42,43 @@ Fetch = Callable[[str], Tree]  # frozen weights by their content hash
 # ---- on the server ------------------------------------------------------------------------------------------------
 
 
-def sheet_for(setup: Setup, client: int, *, own: bool = False) -> bytes:
+def client_config_for(setup: Setup, client: int, *, brings_own: bool = False) -> bytes:
     """The sheet of one client as JSON; `own`: it brings its own samples instead of the shard that the spec deals to it."""
-    return sheets(setup)(client, own)
+    return client_configs(setup)(client, brings_own)
 
 
-def sheets(setup: Setup) -> Callable[[int, bool], bytes]:
+def client_configs(setup: Setup) -> Callable[[int, bool], bytes]:
     """The sheets of all clients, by number and whether they bring own samples; what all of them share is made once."""
     spec, world, data = setup.spec, setup.world, setup.task.dataset
     check_sendable(setup)
     memory = world.devices.memory_mb
-    everyone: Table = {
-        "form": FORM,
+    shared: Table = {
+        "form": FORMAT,
         "seed": spec.training_seed,
         "data_seed": spec.data_seed,
         "clients": spec.world["clients"],
         "rounds": spec.stop["rounds"],
         "byte_scale": setup.plan.byte_scale,
-        "task": _told({**spec.task, **_backbone(spec.task)}, "task"),
+        "task": _sendable_table({**spec.task, **_backbone(spec.task)}, "task"),
         "inputs": {"shape": list(data.x.shape[1:]), "kind": data.x.dtype.str, "classes": data.classes},
         "frozen": setup.task.frozen_name,
     }
 
-    def sheet(client: int, own: bool = False) -> bytes:
+    def config_of(client: int, brings_own: bool = False) -> bytes:
         if not 0 <= client < len(world.keys):
             raise BadInput(f"there is no client {client} in a fleet of {len(world.keys)}")
         table = table_for(spec, client, world.devices.kinds[client])
         mb = None if memory is None else float(memory(np.array([client]))[0])
-        mine = {
+        per_client = {
             "client": client,
             "key": f"{int(world.keys[client]):016x}",
-            "algorithm": _told(table, "algorithm"),
+            "algorithm": _sendable_table(table, "algorithm"),
             "memory_mb": mb if mb is not None and np.isfinite(mb) else None,
-            "data": {"use": "own"} if own else _shard(setup, client),
+            "data": {"use": "own"} if brings_own else _shard(setup, client),
         }
-        return json.dumps({**everyone, **mine}, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        return json.dumps({**shared, **per_client}, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
-    return sheet
+    return config_of
 
 
 def check_sendable(setup: Setup) -> None:
@@ -96,19 +96,19 @@ def _shard(setup: Setup, client: int) -> Table:
     """This client's rows: where the data come with the libraries, as in a rehearsal, that is all that has to be said."""
     shard, labels = setup.world.data.shard, setup.task.dataset.y
     train, test = shard(client, "train", 0), shard(client, "test", 0)
-    found: Table = {"use": "shard", "train": train.tolist(), "test": test.tolist()}
+    result: Table = {"use": "shard", "train": train.tolist(), "test": test.tolist()}
     if setup.spec.world["data"]["use"] == "label_flip":
-        found["labels"] = labels[train].tolist()
-    return {**found, "check": checksum(setup.task.dataset, train, test)}
+        result["labels"] = labels[train].tolist()
+    return {**result, "check": checksum(setup.task.dataset, train, test)}
 
 
 def checksum(dataset: Dataset, *rows: Ints) -> int:
     """A number that tells whether two machines hold the same samples in these rows."""
-    found = 0
-    for some in rows:
+    result = 0
+    for indices in rows:
         for array in (dataset.x, dataset.y):
-            found = zlib.crc32(np.ascontiguousarray(array[some]).tobytes(), found)
-    return found
+            result = zlib.crc32(np.ascontiguousarray(array[indices]).tobytes(), result)
+    return result
 
 
 def _backbone(task: Table) -> Table:
@@ -118,12 +118,12 @@ def _backbone(task: Table) -> Table:
     return {"backbone": ""}
 
 
-def _told(table: Any, where: str) -> Any:
+def _sendable_table(table: Any, where: str) -> Any:
     """A table as it may be told: without what is not set, and without paths."""
     if isinstance(table, Mapping):
-        return {k: _told(v, f"{where}.{k}") for k, v in table.items() if v is not None}
+        return {k: _sendable_table(v, f"{where}.{k}") for k, v in table.items() if v is not None}
     if isinstance(table, list | tuple):
-        return [_told(v, f"{where}[{i}]") for i, v in enumerate(table)]
+        return [_sendable_table(v, f"{where}[{i}]") for i, v in enumerate(table)]
     if isinstance(table, str) and ("/" in table or "\\" in table):
         raise BadInput(f"{where} = {table!r} looks like a path of this machine, which devices cannot see; use a name")
     return table
@@ -132,58 +132,60 @@ def _told(table: Any, where: str) -> Any:
 # ---- on the device ------------------------------------------------------------------------------------------------
 
 
-def kit_from(sheet: bytes, own: Path | None = None, fetch: Fetch | None = None) -> Kit:
+def build_client_runtime(
+    config_bytes: bytes, data_path: Path | None = None, fetch: Fetch | None = None
+) -> ClientRuntime:
     """What a client trains with, built here from the names in its sheet; `own` is where its own samples are.
 
     `fetch` brings frozen weights that this machine has not; without it they are refused.
     """
-    said = _read(sheet)
+    config = _parse_config(config_bytes)
     try:
-        return _built(said, own, fetch)
+        return _build_runtime(config, data_path, fetch)
     except (KeyError, TypeError, ValueError, OverflowError, IndexError) as odd:
         raise Refused(f"{_UNREADABLE}: {type(odd).__name__}: {odd}") from odd
 
 
-def _built(said: Table, own: Path | None, fetch: Fetch | None) -> Kit:
-    table, seed, key = resolve_part("tasks", said["task"], "task"), said["seed"], int(said["key"], 16)
-    task, train, test = _with_data(said, build_part("tasks", table), own, key)
-    algorithm = resolve_part("algorithms", said["algorithm"], "algorithm")
-    built: Algorithm = build_part("algorithms", algorithm, _facts(said, task))
-    task = _frozen_as(adapted(built, task, seed), said["frozen"], fetch)
-    half = built if task.loss is None else with_loss(built, task.loss)
+def _build_runtime(config: Table, data_path: Path | None, fetch: Fetch | None) -> ClientRuntime:
+    table, seed, key = resolve_part("tasks", config["task"], "task"), config["seed"], int(config["key"], 16)
+    task, train, test = _with_data(config, build_part("tasks", table), data_path, key)
+    algorithm = resolve_part("algorithms", config["algorithm"], "algorithm")
+    built: Algorithm = build_part("algorithms", algorithm, _facts(config, task))
+    task = _with_frozen_weights(adapt_task(built, task, seed), config["frozen"], fetch)
+    client_algorithm = built if task.loss is None else with_loss(built, task.loss)
     from fedfleet.executors.inline import inline  # torch: only who trains pays for it
 
-    return Kit(
-        client=said["client"],
+    return ClientRuntime(
+        client=config["client"],
         key=key,
         seed=seed,
-        algorithm=half,
+        algorithm=client_algorithm,
         task=task,
         params=task.init(seed),
         train=train,
         test=test,
         execute=inline(task, threads=1),
-        frozen=said["frozen"],
+        frozen=config["frozen"],
     )
 
 
-def _read(sheet: bytes) -> Table:
+def _parse_config(config_bytes: bytes) -> Table:
     """The sheet's table; whatever a server may have written there is looked at before it is used."""
-    if len(sheet) > _MOST_BYTES:
-        raise Refused(f"{_UNREADABLE}: it has {len(sheet)} bytes")
+    if len(config_bytes) > _MOST_BYTES:
+        raise Refused(f"{_UNREADABLE}: it has {len(config_bytes)} bytes")
     try:
-        said = json.loads(sheet)
+        config = json.loads(config_bytes)
     except (ValueError, RecursionError) as odd:
         raise Refused(f"{_UNREADABLE}: it is no JSON ({type(odd).__name__})") from None
-    if not isinstance(said, dict) or said.get("form") != FORM:
-        raise Refused(f"{_UNREADABLE}: its form is not {FORM}; install the same version on both sides")
+    if not isinstance(config, dict) or config.get("form") != FORMAT:
+        raise Refused(f"{_UNREADABLE}: its form is not {FORMAT}; install the same version on both sides")
     for name, kind in _KINDS.items():
-        if not isinstance(said.get(name), kind) or isinstance(said.get(name), bool):
+        if not isinstance(config.get(name), kind) or isinstance(config.get(name), bool):
             raise Refused(f"{_UNREADABLE}: {name!r} is missing or of another kind")
     for name, (least, most) in _RANGES.items():
-        if not least <= said[name] <= most:
+        if not least <= config[name] <= most:
             raise Refused(f"{_UNREADABLE}: {name!r} is not in {least} to {most}")
-    return said
+    return config
 
 
 _KINDS: dict[str, type[Any] | tuple[type[Any], ...]] = {
@@ -193,23 +195,23 @@ _KINDS: dict[str, type[Any] | tuple[type[Any], ...]] = {
 }  # fmt: skip
 _MOST_FLEET = 10_000_000  # clients: a device holds the key of each, and nobody may fill its memory with them
 _RANGES: dict[str, tuple[float, float]] = {
-    "seed": (0, LAST_SEED), "data_seed": (0, LAST_SEED),
-    "clients": (1, _MOST_FLEET), "client": (0, _MOST_FLEET - 1), "rounds": (1, MOST),
+    "seed": (0, MAX_SEED), "data_seed": (0, MAX_SEED),
+    "clients": (1, _MOST_FLEET), "client": (0, _MOST_FLEET - 1), "rounds": (1, MAX_COUNT),
     "byte_scale": (0, LARGEST),  # 0: trained in one place, where nothing travels
 }  # fmt: skip
 
 
-def _with_data(said: Table, recipe: Any, own: Path | None, key: int) -> tuple[Task, Ints, Ints]:
+def _with_data(config: Table, recipe: Any, data_path: Path | None, key: int) -> tuple[Task, Ints, Ints]:
     """The task with this client's samples, and the rows that train and test."""
-    wanted, data, seed = said["inputs"], said["data"], said["data_seed"]
+    input_info, data, seed = config["inputs"], config["data"], config["data_seed"]
     if data["use"] == "own":
-        if own is None:
+        if data_path is None:
             raise BadInput("this client was enrolled with its own samples; say where they are with --data FILE|FOLDER")
-        x, y = read(own)
-        inputs = Inputs(tuple(wanted["shape"]), wanted["kind"], wanted["classes"])
-        dataset = Dataset(fitted(x, y, inputs, own), y, inputs.classes)
-        return _on(recipe, seed, dataset), *halves(len(y), seed, key)
-    if own is not None:
+        x, y = read_samples(data_path)
+        inputs = ModelInputs(tuple(input_info["shape"]), input_info["kind"], input_info["classes"])
+        dataset = Dataset(fit_to_model(x, y, inputs, data_path), y, inputs.classes)
+        return _task_on_data(recipe, seed, dataset), *split_rows(len(y), seed, key)
+    if data_path is not None:
         raise BadInput("--data: the server gives this client a shard of its own data; leave --data out, or enrol anew")
     task: Task = recipe(seed)
     train, test = (np.array(data[name], np.int64) for name in ("train", "test"))
@@ -226,7 +228,7 @@ def _with_data(said: Table, recipe: Any, own: Path | None, key: int) -> tuple[Ta
     return task, train, test
 
 
-def _on(recipe: Any, seed: int, dataset: Dataset) -> Task:
+def _task_on_data(recipe: Any, seed: int, dataset: Dataset) -> Task:
     """The task that a recipe makes, on other data; a recipe that cannot be told of them makes its own first."""
     fit = getattr(recipe, "fit", None)
     if fit is not None:
@@ -234,11 +236,11 @@ def _on(recipe: Any, seed: int, dataset: Dataset) -> Task:
     return replace(recipe(seed), dataset=dataset, holdout=np.zeros(0, np.int64))
 
 
-def _facts(said: Table, task: Task) -> Facts:
+def _facts(config: Table, task: Task) -> Facts:
     """What builders may ask here: numbers of the run, this model, and of all devices only one's own."""
     from fedfleet.tasks.narrow_models import shape_at
 
-    client, known = said["client"], said.get("memory_mb")
+    client, memory_mb = config["client"], config.get("memory_mb")
 
     @cache
     def model() -> ModelFacts:
@@ -247,27 +249,27 @@ def _facts(said: Table, task: Task) -> Facts:
         return model_facts(task)
 
     def memory(clients: Ints) -> Floats:
-        return np.where(clients == client, float(known or math.nan), math.nan)
+        return np.where(clients == client, float(memory_mb or math.nan), math.nan)
 
     fleet = FleetFacts(
         cache(partial(shape_at, task)),
-        client_keys(said["clients"]),
-        said["seed"],
-        None if known is None else memory,
-        said["byte_scale"],
+        client_keys(config["clients"]),
+        config["seed"],
+        None if memory_mb is None else memory,
+        config["byte_scale"],
     )
-    return {RunFacts: RunFacts(said["clients"], said["seed"], said["rounds"]), ModelOf: model, FleetFacts: fleet}
+    return {RunFacts: RunFacts(config["clients"], config["seed"], config["rounds"]), ModelOf: model, FleetFacts: fleet}
 
 
-def _frozen_as(task: Task, wanted: str, fetch: Fetch | None) -> Task:
+def _with_frozen_weights(task: Task, wanted: str, fetch: Fetch | None) -> Task:
     """The task with the frozen weights of the run: those that are here, or, where they are others, those that are brought."""
     if task.frozen_name == wanted:
         return task
     if fetch is None or not wanted:
         raise BadInput("the frozen weights here are not those of the run; install the same version on both sides")
-    from fedfleet.tasks.frozen_weights import refrozen
+    from fedfleet.tasks.frozen_weights import replace_frozen
 
-    held = fetch(wanted)
-    if content_hash(held) != wanted:
+    weights = fetch(wanted)
+    if content_hash(weights) != wanted:
         raise Refused("the frozen weights that came are not those that the sheet names")
-    return refrozen(task, held)
+    return replace_frozen(task, weights)

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fedfleet.app.assemble.frozen_hashes import pinned
+from fedfleet.app.assemble.frozen_hashes import pin_frozen_weights
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.table_checks import Table
 from fedfleet.core.errors import BadInput
@@ -55,34 +55,39 @@ def _check_cuda(run: Table) -> None:
 
 def make_executor(spec: Spec, task: Task, form: Form | None = None) -> Executor:
     """The executor that [run] names; `auto` is inline. `form` is the stacked form that a run began with; else it is chosen now."""
-    from fedfleet.executors.edge_turns import nested as edges
+    from fedfleet.executors.edge_turns import nested_executor as edges
     from fedfleet.executors.inline import inline
 
     run = spec.run
     if spec.edge is not None and run["execute"] != "ray":
         return edges(make_executor(replace(spec, edge=None), task, form))
-    here = inline(task, threads=run["threads"])
+    inline_executor = inline(task, threads=run["threads"])
     match run["execute"]:
         case "stacked":
-            from fedfleet.executors.stacked.executor import stacked
+            from fedfleet.executors.stacked.executor import stacked_executor
 
             form = form or fastest_form(spec, task)
             # A loss of the person's own may do what a recording cannot repeat, such as look at a value.
             graphs = task.loss is None
-            return stacked(
+            return stacked_executor(
                 task, device=run["device"], threads=form.threads, form=form.name, tf32=run["tf32"], graphs=graphs
             )
         case "ray":
             from fedfleet.executors.ray import ray_executor
             from fedfleet.executors.worker_jobs import Recipe
 
-            recipe = Recipe("fedfleet.app.assemble:rebuild_kit", pinned(spec.toml(), task))
+            recipe = Recipe("fedfleet.app.assemble:rebuild_kit", pin_frozen_weights(spec.toml(), task))
             gpus = 1 if run["ray_execute"] == "stacked" and run["device"] == "cuda" else 0
             return ray_executor(
-                recipe, here, workers=run["workers"], address=run["ray_address"], threads=run["threads"], gpus=gpus
+                recipe,
+                inline_executor,
+                workers=run["workers"],
+                address=run["ray_address"],
+                threads=run["threads"],
+                gpus=gpus,
             )
         case _:
-            return here
+            return inline_executor
 
 
 def fastest_form(spec: Spec, task: Task) -> Form:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from fedfleet.app.assemble.setup import Setup
-from fedfleet.core.cost import scaled
+from fedfleet.core.cost import scale_cost
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Plan, Policy
 from fedfleet.core.records import Book, Ints, whole_work
@@ -17,49 +17,57 @@ from fedfleet.core.trees import tree_nbytes
 from fedfleet.world.samplers.dpcsm import warnings as odd_alpha
 
 _TRIPS = 8  # links vary from trip to trip
-_TRIED, _TOGETHER = 1 << 16, 1 << 12  # clients whose trips are tried, and how many at once
+_MOST_TRIED, _CLIENTS_AT_ONCE = 1 << 16, 1 << 12  # clients whose trips are tried, and how many at once
 _DAYS = 30.0  # how far ahead one looks for clients that are there together
 _MEGABYTE = 2.0**20
 _WAKINGS = 1000  # of a policy that is met with silence, before it is taken to wait for ever
-_NAMED = 3  # kinds of device that a sentence names
+_KINDS_SHOWN = 3  # kinds of device that a sentence names
 
 
-def doubts(setup: Setup) -> list[str]:
+def feasibility_warnings(setup: Setup) -> list[str]:
     """One sentence for each thing that this run asks for and cannot get, with the cure."""
     plan, world = setup.plan, setup.world
-    asked = setup.spec.world["states"]
-    drawn = odd_alpha(asked["alpha"], semantics=asked["semantics"]) if asked["use"] == "dpcsm" else []
-    return [*drawn, *plan.pace.doubts, *hopeless_trips(plan, world), *never_together(plan, world), *setup.doubts]
+    states_table = setup.spec.world["states"]
+    alpha_warnings = (
+        odd_alpha(states_table["alpha"], semantics=states_table["semantics"]) if states_table["use"] == "dpcsm" else []
+    )
+    return [
+        *alpha_warnings,
+        *plan.pace.doubts,
+        *hopeless_trips(plan, world),
+        *never_together(plan, world),
+        *setup.warnings,
+    ]
 
 
 def hopeless_trips(plan: Plan, world: World) -> list[str]:
     """Whether nobody can report in time, or at all. What values decide about times is not known before the run."""
     if plan.algorithm.priced_by_value:
         return []
-    n, within = plan.clients, plan.pace.patience
-    tried = np.arange(n) if n <= _TRIED else np.linspace(0, n - 1, _TRIED).astype(np.int64)
-    fastest = _fastest_trip(plan, world, tried, within)
+    n, patience = plan.clients, plan.pace.patience
+    sample = np.arange(n) if n <= _MOST_TRIED else np.linspace(0, n - 1, _MOST_TRIED).astype(np.int64)
+    fastest = _fastest_trip(plan, world, sample, patience)
     if fastest == math.inf:
         return ["no device can do this work at all; choose other devices in world.devices, or less work in [algorithm]"]
-    if fastest <= within:
+    if fastest <= patience:
         return []
     return [
-        f"nobody can report within {within:,.4g} s: of {_TRIPS} trips tried on each of {len(tried):,} devices the fastest takes "
+        f"nobody can report within {patience:,.4g} s: of {_TRIPS} trips tried on each of {len(sample):,} devices the fastest takes "
         f"{fastest:,.4g} s; raise pace.{plan.pace.limit} above that, or lower the work in [algorithm] or world.model_bytes"
     ]
 
 
-def _fastest_trip(plan: Plan, world: World, tried: Ints, within: float) -> float:
+def _fastest_trip(plan: Plan, world: World, sample: Ints, patience: float) -> float:
     """The seconds of the fastest trip with the first model, or of the first that is fast enough."""
     server, sizes, best = plan.algorithm.init(plan.params), world.data.sizes(0), math.inf
-    parts = max(1, len(tried) // _TOGETHER)
+    parts = max(1, len(sample) // _CLIENTS_AT_ONCE)
     for i in range(parts):
-        some = tried[i::parts]  # spread over the fleet, so that one fast kind is met early
-        cost = scaled(cost_of(plan.algorithm, server, whole_work(some), sizes[some]), plan.byte_scale, plan.charge)
+        some = sample[i::parts]  # spread over the fleet, so that one fast kind is met early
+        cost = scale_cost(cost_of(plan.algorithm, server, whole_work(some), sizes[some]), plan.byte_scale, plan.charge)
         for trip in range(_TRIPS):
-            took = world.devices.seconds(some, cost, 0.0, np.full(len(some), trip))
-            best = min(best, float(took.min()))
-        if best < math.inf and best <= within:
+            seconds = world.devices.seconds(some, cost, 0.0, np.full(len(some), trip))
+            best = min(best, float(seconds.min()))
+        if best < math.inf and best <= patience:
             break
     return best
 
@@ -77,10 +85,10 @@ def never_together(plan: Plan, world: World) -> list[str]:
 
     if meet(pace.cohort):
         return []
-    most, over = 0, pace.cohort
-    while over - most > 1:
-        middle = (most + over) // 2
-        most, over = (middle, over) if meet(middle) else (most, middle)
+    most, too_many = 0, pace.cohort
+    while too_many - most > 1:
+        middle = (most + too_many) // 2
+        most, too_many = (middle, too_many) if meet(middle) else (most, middle)
     where = (
         f"in the first {until / 86400.0:,.4g} days of virtual time no more than {most} clients "
         f"{'' if members is None else 'that [choose] allows '}are reachable at once"
@@ -128,7 +136,7 @@ def waits_for_ever(pace: Policy, clients: int) -> bool:
             missing = 0 if clients - book.running >= decision.at_least else decision.at_least
             book = book._replace(wanted=book.selected + decision.ask, asking=True)
         if book.asking and not missing:
-            book = _answered(book, clients)
+            book = _book_after_send(book, clients)
         elif decision.wake_at is None or decision.wake_at == math.inf:
             return True
         else:
@@ -136,7 +144,7 @@ def waits_for_ever(pace: Policy, clients: int) -> bool:
     return book.round == 0
 
 
-def _answered(book: Book, clients: int) -> Book:
+def _book_after_send(book: Book, clients: int) -> Book:
     """The book after as many as there are were sent a task."""
     sent = min(book.wanted - book.selected, clients - book.running)
     first = min(book.first_sent_at, book.now) if sent else book.first_sent_at
@@ -146,7 +154,7 @@ def _answered(book: Book, clients: int) -> Book:
     )  # fmt: skip
 
 
-def short_of_memory(plan: Plan, world: World, frozen: float = 0.0) -> list[str]:
+def memory_warnings(plan: Plan, world: World, frozen: float = 0.0) -> list[str]:
     """Devices that cannot hold what they are offered, with so many bytes of `frozen` weights: refused if none can, else said.
 
     Unknown memory is taken to be enough.
@@ -169,10 +177,10 @@ def short_of_memory(plan: Plan, world: World, frozen: float = 0.0) -> list[str]:
             f"the model takes {size:,.4g} MB, and no device of the fleet has more memory than {np.max(memory):,.4g} MB; lower "
             "world.model_bytes, choose a smaller model, or other devices in world.devices"
         )
-    kinds = list(dict.fromkeys(str(world.devices.kinds[c]) for c in np.flatnonzero(~small)[:_TOGETHER].tolist()))
-    named = ", ".join(kinds[:_NAMED]) + (" and others" if len(kinds) > _NAMED else "")
+    kinds = list(dict.fromkeys(str(world.devices.kinds[c]) for c in np.flatnonzero(~small)[:_CLIENTS_AT_ONCE].tolist()))
+    kind_names = ", ".join(kinds[:_KINDS_SHOWN]) + (" and others" if len(kinds) > _KINDS_SHOWN else "")
     return [
         f"the model takes {size:,.4g} MB, more than {int(small.sum())} of {plan.clients} devices have as memory, and they train it "
-        f"all the same here; it fits {int((~small).sum())} ({named}): choose among those in world.devices, "
+        f"all the same here; it fits {int((~small).sum())} ({kind_names}): choose among those in world.devices, "
         'or give the others a slice of it with algorithm.use = "heterofl"'
     ]

@@ -10,15 +10,15 @@ from fedfleet.core.parts import Task
 _PIN = "# frozen weights: "  # a comment of the spec's text, before their hash
 
 
-def pinned(text: str, task: Task) -> str:
+def pin_frozen_weights(text: str, task: Task) -> str:
     """A spec's text that says by their hash with which frozen weights it is meant, where the task has any."""
     return f"{_PIN}{task.frozen_name}\n{text}" if task.frozen else text
 
 
 def check_pin(text: str, task: Task) -> None:
     """Refuse a task whose frozen weights are not those that the text was meant with."""
-    meant = re.match(rf"{_PIN}\w+\n", text)
-    if meant is not None and pinned("", task) != meant[0]:
+    pin = re.match(rf"{_PIN}\w+\n", text)
+    if pin is not None and pin_frozen_weights("", task) != pin[0]:
         raise BadInput(
             "task.backbone: the frozen weights here are not those of the run; bring the same file of weights to this machine"
         )

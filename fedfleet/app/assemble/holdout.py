@@ -13,10 +13,10 @@ from fedfleet.core.parts import Task
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
 
-_NAMED = 3  # people that a sentence names
+_NAMES_SHOWN = 3  # people that a sentence names
 
 
-def held_out(spec: Spec, task: Task) -> Task:
+def apply_holdouts(spec: Spec, task: Task) -> Task:
     """The task with the test set and the unseen people that [world] asks for; without these keys as it is."""
     return with_unseen(with_holdout(task, spec), spec.world["unseen"], spec.data_seed)
 
@@ -56,29 +56,31 @@ def with_unseen(task: Task, wanted: float | int | Sequence[int] | None, seed: in
             "with owners, or world.holdout for samples instead of people"
         )
     people = np.unique(owner)
-    chosen = _chosen(people, wanted, seed)
+    chosen = _pick_people(people, wanted, seed)
     unseen = np.flatnonzero(np.isin(owner, chosen))
-    found = replace(task, unseen=unseen, holdout=np.setdiff1d(task.holdout, unseen))
-    if len(chosen) >= len(people) or not len(found.dealt()):
+    new_task = replace(task, unseen=unseen, holdout=np.setdiff1d(task.holdout, unseen))
+    if len(chosen) >= len(people) or not len(new_task.client_rows()):
         raise BadInput(
             f"world.unseen: it holds out {len(chosen)} of {len(people)} people, and nobody is left to train; hold out fewer"
         )
-    if not len(found.holdout):
+    if not len(new_task.holdout):
         raise BadInput(
             "world.unseen: no sample is left for the central test set; hold out fewer people, or raise world.holdout"
         )
-    return found
+    return new_task
 
 
-def _chosen(people: Ints, wanted: float | int | Sequence[int], seed: int) -> Ints:
+def _pick_people(people: Ints, wanted: float | int | Sequence[int], seed: int) -> Ints:
     if isinstance(wanted, Sequence):
         odd = [one for one in wanted if one not in people]
         if odd or not wanted:
-            there = (
-                f"{people.min()} to {people.max()}" if np.ptp(people) == len(people) - 1 else f"{people[:_NAMED]} .."
+            numbers = (
+                f"{people.min()} to {people.max()}"
+                if np.ptp(people) == len(people) - 1
+                else f"{people[:_NAMES_SHOWN]} .."
             )
-            said = f"nobody is called {odd[0]}" if odd else "it names nobody"
-            raise BadInput(f"world.unseen: {said}; people of these data have the numbers {there}")
+            problem = f"nobody is called {odd[0]}" if odd else "it names nobody"
+            raise BadInput(f"world.unseen: {problem}; people of these data have the numbers {numbers}")
         return np.array(wanted, np.int64)
     n = max(1, round(wanted * len(people))) if isinstance(wanted, float) else wanted
     return stream(seed, "unseen").permutation(people)[:n]

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.spec import Spec
-from fedfleet.app.spec.resolution import changed
+from fedfleet.app.spec.resolution import change_algorithm
 from fedfleet.app.spec.table_checks import Table, build_part
 from fedfleet.core.equality import same
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.part_facts import FleetFacts, ModelFacts, ModelOf, RunFacts
 from fedfleet.core.parts import Algorithm, Task
 from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Ints
 from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree, mismatch
-from fedfleet.learn.override import overridden
+from fedfleet.learn.override import with_variants
 from fedfleet.tasks.narrow_models import shape_at
 
 Facts = Mapping[Any, Any]  # by type, what builders may ask for
@@ -50,27 +50,27 @@ def with_overrides(algorithm: Algorithm, spec: Spec, world: World, facts: Facts,
     if not spec.override:
         return algorithm
     kinds = np.array(world.devices.kinds)
-    applying, which = combinations([_members(spec, i, kinds) for i in range(len(spec.override))], len(world.keys))
-    used = [number for number in np.unique(which).tolist() if number]
+    applying, combination = combinations([_members(spec, i, kinds) for i in range(len(spec.override))], len(world.keys))
+    used = [number for number in np.unique(combination).tolist() if number]
     variants: list[tuple[Ints, Algorithm]] = []
     for number in used:
         where = " and ".join(f"override[{i}]" for i in applying[number]) + ".algorithm"
-        members, table = np.flatnonzero(which == number), _table(spec, applying[number], where)
+        members, table = np.flatnonzero(combination == number), _table(spec, applying[number], where)
         try:
             variant = build_part("algorithms", table, facts)
             variant.init(params)
-        except BadInput as wrong:
-            raise BadInput(f"{where}: {wrong}") from None
+        except BadInput as error:
+            raise BadInput(f"{where}: {error}") from None
         _check_leaves(algorithm, variant, params, where)
-        _check_heard(spec.algorithm, table, variant, facts, (int(members[0]), params, where))
+        _check_reaches_client(spec.algorithm, table, variant, facts, (int(members[0]), params, where))
         variants.append((members, variant))
-    return overridden(algorithm, tuple(variants), len(world.keys))
+    return with_variants(algorithm, tuple(variants), len(world.keys))
 
 
 def table_for(spec: Spec, client: int, kind: str) -> Table:
     """The algorithm's table of one client with a device of this kind, all that [[override]] says of it applied."""
-    mine = [i for i, o in enumerate(spec.override) if client in o["clients"] or kind in o["kinds"]]
-    return _table(spec, tuple(mine), " and ".join(f"override[{i}]" for i in mine) + ".algorithm")
+    applying = [i for i, o in enumerate(spec.override) if client in o["clients"] or kind in o["kinds"]]
+    return _table(spec, tuple(applying), " and ".join(f"override[{i}]" for i in applying) + ".algorithm")
 
 
 def combinations(members: list[Ints], clients: int) -> tuple[list[tuple[int, ...]], Ints]:
@@ -79,45 +79,47 @@ def combinations(members: list[Ints], clients: int) -> tuple[list[tuple[int, ...
     >>> combinations([np.array([0, 1]), np.array([1, 2])], 4)
     ([(), (0,), (1,), (0, 1)], array([1, 3, 2, 0]))
     """
-    found: dict[tuple[int, ...], int] = {(): 0}
+    result: dict[tuple[int, ...], int] = {(): 0}
     which = np.zeros(clients, np.int64)
-    for table, clients_of in enumerate(members):
-        before, names = which[clients_of], list(found)
+    for table, indices in enumerate(members):
+        before, names = which[indices], list(result)
         after = before.copy()
         for number in np.unique(before).tolist():
-            after[before == number] = found.setdefault((*names[number], table), len(found))
-        which[clients_of] = after
-    return list(found), which
+            after[before == number] = result.setdefault((*names[number], table), len(result))
+        which[indices] = after
+    return list(result), which
 
 
 def _members(spec: Spec, i: int, kinds: np.ndarray) -> Ints:
     """The clients that a table names, by number or by the kind of their device."""
     table, fleet = spec.override[i], len(kinds)
-    found = [np.array(table["clients"], np.int64)]
-    if len(found[0]) and found[0].max() >= fleet:
-        raise BadInput(f"override[{i}].clients: there is no client {found[0].max()} in a fleet of {fleet}")
+    result = [np.array(table["clients"], np.int64)]
+    if len(result[0]) and result[0].max() >= fleet:
+        raise BadInput(f"override[{i}].clients: there is no client {result[0].max()} in a fleet of {fleet}")
     for kind in table["kinds"]:
         own = np.flatnonzero(kinds == kind)
         if not len(own):
-            raise BadInput(f"override[{i}].kinds: no device is of kind {kind!r}{nearest(kind, set(kinds.tolist()))}")
-        found.append(own)
-    return np.unique(np.concatenate(found))
+            raise BadInput(
+                f"override[{i}].kinds: no device is of kind {kind!r}{suggest_name(kind, set(kinds.tolist()))}"
+            )
+        result.append(own)
+    return np.unique(np.concatenate(result))
 
 
 def _table(spec: Spec, tables: tuple[int, ...], where: str) -> Table:
     table = spec.algorithm
     for i in tables:
-        whole = next((key for key in ("fold", "private") if key in spec.override[i]["algorithm"]), None)
-        if whole is not None:
-            raise BadInput(f"{where}.{whole}: it is the server's, the same for all clients; set it in [algorithm]")
-        table = changed(table, spec.override[i]["algorithm"], where)
+        server_key = next((key for key in ("fold", "private") if key in spec.override[i]["algorithm"]), None)
+        if server_key is not None:
+            raise BadInput(f"{where}.{server_key}: it is the server's, the same for all clients; set it in [algorithm]")
+        table = change_algorithm(table, spec.override[i]["algorithm"], where)
     return table
 
 
 def _check_leaves(algorithm: Algorithm, variant: Algorithm, params: Tree, where: str) -> None:
     """One fold takes the same leaves from everyone."""
-    all_send, these = (a.fold.like(a.init(params)) for a in (algorithm, variant))
-    odd = mismatch(these, all_send) if these or all_send else None
+    base_leaves, variant_leaves = (a.fold.like(a.init(params)) for a in (algorithm, variant))
+    odd = mismatch(variant_leaves, base_leaves) if variant_leaves or base_leaves else None
     if odd is not None:
         raise BadInput(
             f"{where}: these clients would send other leaves than the rest ({odd}), and one fold takes the same from all; what is "
@@ -125,23 +127,25 @@ def _check_leaves(algorithm: Algorithm, variant: Algorithm, params: Tree, where:
         )
 
 
-def _check_heard(base: Table, table: Table, variant: Algorithm, facts: Facts, at: tuple[int, Tree, str]) -> None:
+def _check_reaches_client(
+    base: Table, table: Table, variant: Algorithm, facts: Facts, at: tuple[int, Tree, str]
+) -> None:
     """Refuse a setting that only the server hears of: a client that has another would change nothing."""
     client, params, where = at
     for key in [key for key in table if table[key] != base[key]]:
         try:
             without: Algorithm = build_part("algorithms", {**table, key: base[key]}, facts)
-            same_half = same(_half(without, client, params), _half(variant, client, params))
+            unchanged = same(_client_side(without, client, params), _client_side(variant, client, params))
         except BadInput:  # settings that only go together are all heard of
             continue
-        if same_half:
+        if unchanged:
             raise BadInput(
                 f"{where}.{key}: that is the server's rule, one for all clients, and changes nothing for some of them; set "
                 f"algorithm.{key} for everyone"
             )
 
 
-def _half(algorithm: Algorithm, client: int, params: Tree) -> tuple[Any, ...]:
+def _client_side(algorithm: Algorithm, client: int, params: Tree) -> tuple[Any, ...]:
     """Everything that reaches this client."""
     tuned = None if algorithm.tune is None else algorithm.tune(client)
     offered = algorithm.offer(algorithm.init(params), client, NO_SETTINGS)

@@ -9,45 +9,45 @@ from typing import TYPE_CHECKING, Any
 from fedfleet.app.assemble.frozen_hashes import check_pin
 from fedfleet.app.assemble.plan import assemble
 from fedfleet.app.assemble.setup import Setup
-from fedfleet.app.spec import resolve, with_words
+from fedfleet.app.spec import apply_overrides, resolve
 from fedfleet.core.parts import Algorithm, Executor
 
 if TYPE_CHECKING:
-    from fedfleet.network.evaluation.results import Court
+    from fedfleet.network.evaluation.results import EvalContext
 
 
 def rebuild(text: str) -> Setup:
     """Everything that a spec's text names, with inline training; refused if it was meant with other frozen weights."""
-    setup = assemble(resolve(with_words(tomllib.loads(text), ["run.execute=inline", "run.device=cpu"])))
+    setup = assemble(resolve(apply_overrides(tomllib.loads(text), ["run.execute=inline", "run.device=cpu"])))
     check_pin(text, setup.task)
     return setup
 
 
-def rebuild_kit(text: str) -> tuple[Algorithm, Executor]:
+def rebuild_for_worker(text: str) -> tuple[Algorithm, Executor]:
     """What a Ray worker needs of a spec. Stacked workers do not measure forms, because all must take the same one."""
     setup = rebuild(text)
     run = resolve(tomllib.loads(text)).run  # as the spec has it
     if run["ray_execute"] == "inline":
         return setup.plan.algorithm, setup.executor()
-    from fedfleet.executors.stacked.executor import stacked
+    from fedfleet.executors.stacked.executor import stacked_executor
 
-    return setup.plan.algorithm, stacked(
+    return setup.plan.algorithm, stacked_executor(
         setup.task, device=run["device"], threads=run["threads"], form="merged", tf32=run["tf32"]
     )
 
 
-def rebuild_court(facts: Mapping[str, Any]) -> Court:
+def rebuild_eval_context(facts: Mapping[str, Any]) -> EvalContext:
     """What a server's judge needs: `spec` is the text; `form` and `threads` are the stacked form of the run, where it has one.
 
     Models are judged by the kernel that the spec names, as a simulation would judge them.
     """
     from fedfleet.executors.stacked.form_choice import Form
-    from fedfleet.network.evaluation.results import Court
+    from fedfleet.network.evaluation.results import EvalContext
 
-    given = tomllib.loads(facts["spec"])
-    run = resolve(given).run
+    table = tomllib.loads(facts["spec"])
+    run = resolve(table).run
     kernel = run["ray_execute"] if run["execute"] == "ray" else run["execute"]
-    setup = assemble(resolve(with_words(given, [f"run.execute={kernel}"])))
+    setup = assemble(resolve(apply_overrides(table, [f"run.execute={kernel}"])))
     check_pin(facts["spec"], setup.task)
     form = Form(facts["form"], int(facts["threads"])) if facts.get("form") and kernel == "stacked" else None
-    return Court(setup.plan, setup.world, setup.executor(form))
+    return EvalContext(setup.plan, setup.world, setup.executor(form))

@@ -16,7 +16,7 @@ from fedfleet.measure.warnings import chance_level
 if TYPE_CHECKING:
     from fedfleet.executors.stacked.form_choice import Form
 
-_NAMED = 3  # leaves that a sentence names
+_NAMES_SHOWN = 3  # leaves that a sentence names
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Setup:
     world: World
     task: Task
     executor: Callable[..., Executor]
-    doubts: tuple[str, ...] = ()  # what was odd about its parts when they were put together
+    warnings: tuple[str, ...] = ()  # what was odd about its parts when they were put together
 
 
 def chance_of(task: Task) -> float | None:
@@ -36,23 +36,23 @@ def chance_of(task: Task) -> float | None:
     return chance_level(task.dataset.y[task.holdout])
 
 
-def caveats(setup: Setup) -> list[str]:
+def metric_warnings(setup: Setup) -> list[str]:
     """One sentence for each figure of such a run that would mislead, whatever its journal says."""
     algorithm, params = setup.plan.algorithm, setup.plan.params
-    half = algorithm.local(0, NO_SETTINGS)
-    keep = half.keep if isinstance(half, LocalPass) and algorithm.personal is not None else None
-    home = [] if keep is None else [name for name in params if keep(name)]
-    if not home:
+    client_pass = algorithm.local(0, NO_SETTINGS)
+    keep = client_pass.keep if isinstance(client_pass, LocalPass) and algorithm.personal is not None else None
+    personal = [] if keep is None else [name for name in params if keep(name)]
+    if not personal:
         return []
-    named = ", ".join(home[:_NAMED]) + (", .." if len(home) > _NAMED else "")
+    names = ", ".join(personal[:_NAMES_SHOWN]) + (", .." if len(personal) > _NAMES_SHOWN else "")
     return [
-        f"{len(home)} of the {len(params)} arrays of weights ({named}) stay with the clients, and the server's are as at "
+        f"{len(personal)} of the {len(params)} arrays of weights ({names}) stay with the clients, and the server's are as at "
         "the start: read accuracy_clients, since accuracy is of a model that nobody uses"
     ]
 
 
 @contextmanager
-def executing(setup: Setup, form: Form | None = None) -> Iterator[Executor]:
+def open_executor(setup: Setup, form: Form | None = None) -> Iterator[Executor]:
     """The executor of a setup, in the given form, for as long as it is used; whatever it started is stopped afterwards."""
     execute = setup.executor(form)
     try:

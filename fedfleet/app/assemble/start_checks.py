@@ -8,13 +8,13 @@ from fedfleet.core.parts import Job, Plan
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.rng import client_keys
 
-_TRIED = 50  # clients: enough to meet what is drawn for each of them, such as a width
+_MOST_TRIED = 50  # clients: enough to meet what is drawn for each of them, such as a width
 
 
-def check_beginnings(plan: Plan) -> None:
+def check_first_jobs(plan: Plan) -> None:
     """Let some clients' hooks look at a first task, without training it: BadInput is better raised here than in round 17."""
     server = plan.algorithm.init(plan.params)
-    some = min(plan.clients, _TRIED)
+    some = min(plan.clients, _MOST_TRIED)
     for client, key in enumerate(client_keys(some).tolist()):
         local = plan.algorithm.local(client, NO_SETTINGS)
         if not isinstance(local, LocalPass) or not local.before:

@@ -17,8 +17,8 @@ from fedfleet.core.parts import Task
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import client_keys, hash_keys
 from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, StateSource, World
-from fedfleet.core.stages import Spent
-from fedfleet.world.partitions import PartitionRecipe, hold
+from fedfleet.core.stages import StageSeconds
+from fedfleet.world.partitions import PartitionRecipe, make_shards
 from fedfleet.world.users import UserRecipe, on_devices, spread_inside
 
 MEGABYTE = 1e6  # how many bytes are sent to find out how fast a link is
@@ -35,7 +35,9 @@ class Households:
     on_devices: DataSource
 
 
-def settle(table: Table, task: Task, deal: PartitionRecipe, devices: int, fleet: int, seed: int) -> Households:
+def assign_households(
+    table: Table, task: Task, deal: PartitionRecipe, devices: int, fleet: int, seed: int
+) -> Households:
     """Give devices to users by the seed of the fleet; deal the samples to them, and spread each user's over the devices."""
     recipe: UserRecipe = build_part("users", table["users"])
     users = recipe.assign(devices, fleet)
@@ -44,48 +46,48 @@ def settle(table: Table, task: Task, deal: PartitionRecipe, devices: int, fleet:
     most, split = int(np.bincount(users.user_of).max()), tuple(table["split"])
     # Rounding takes at most one row from the training share, and flat runs need a training row on every device.
     fewest = max(table["min_samples"] * most, math.ceil((most + 1) * sum(split) / split[0]) if most > 1 else 1)
-    data = hold(deal, task, keys, seed, split=split, min_samples=fewest)
+    data = make_shards(deal, task, keys, seed, split=split, min_samples=fewest)
     slots = spread_inside(users, data, task.dataset.y, recipe.mu, seed)
     return Households(users, keys, data, slots, on_devices(users, data, slots))
 
 
 def user_world(
-    home: Households, devices: DeviceSource, states: StateSource, energy: EnergySource | None = None
+    households: Households, devices: DeviceSource, states: StateSource, energy: EnergySource | None = None
 ) -> World:
     """The world whose clients are users. How long a user takes, and what that draws, is known only once its turn is planned."""
-    kinds = [f"user with {n} devices" for n in np.bincount(home.users.user_of).tolist()]
+    kinds = [f"user with {n} devices" for n in np.bincount(households.users.user_of).tolist()]
 
     def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
         """An estimate before anything is planned: all devices share the work evenly, and the slowest decides."""
-        found: list[float] = []
+        result: list[float] = []
         for i, user in enumerate(clients.tolist()):
-            mine = home.users.devices_of(user)
-            n = len(mine)
+            members = households.users.devices_of(user)
+            n = len(members)
             part = Cost(*(np.full(n, v) for v in (cost.samples[i] / n, cost.bytes_down[i], cost.bytes_up[i])))
-            found.append(float(devices.seconds(mine, part, start, np.full(n, tasks[i])).max()))
-        return np.array(found)
+            result.append(float(devices.seconds(members, part, start, np.full(n, tasks[i])).max()))
+        return np.array(result)
 
-    known = None if energy is None else _of_users(home, energy)
-    return World(home.keys, DeviceSource(seconds, kinds), states, home.data, energy=known)
+    user_energy = None if energy is None else _user_energy(households, energy)
+    return World(households.keys, DeviceSource(seconds, kinds), states, households.data, energy=user_energy)
 
 
-def _of_users(home: Households, energy: EnergySource) -> EnergySource:
+def _user_energy(households: Households, energy: EnergySource) -> EnergySource:
     """An estimate before anything is planned: all devices of a user are as busy as the user is. Turns know better."""
 
-    def charges(clients: Ints, spent: Spent, start: Floats) -> Mapping[str, Floats]:
-        found: dict[str, Floats] = {}
+    def charges(clients: Ints, spent: StageSeconds, start: Floats) -> Mapping[str, Floats]:
+        result: dict[str, Floats] = {}
         for i, user in enumerate(clients.tolist()):
-            mine = home.users.devices_of(user)
-            busy = {stage: np.full(len(mine), took[i]) for stage, took in spent.items()}
-            for name, values in energy.charges(mine, busy, np.full(len(mine), start[i])).items():
-                found.setdefault(name, np.zeros(len(clients)))[i] = values.sum()
-        return found
+            members = households.users.devices_of(user)
+            busy = {stage: np.full(len(members), seconds[i]) for stage, seconds in spent.items()}
+            for name, values in energy.charges(members, busy, np.full(len(members), start[i])).items():
+                result.setdefault(name, np.zeros(len(clients)))[i] = values.sum()
+        return result
 
     return EnergySource(charges)
 
 
 def edge_fleet(
-    home: Households, devices: DeviceSource, keys: Keys, byte_scale: float, energy: EnergySource | None = None
+    households: Households, devices: DeviceSource, keys: Keys, byte_scale: float, energy: EnergySource | None = None
 ) -> EdgeFleet:
     """The devices behind the edges; their own source tells how fast they are at a given moment.
 
@@ -93,37 +95,45 @@ def edge_fleet(
     where one is best upwards and another downwards, each of them costs half a trip.
     """
 
-    def able(mine: Ints, time: float, task: int) -> Abilities:
-        n, tasks = len(mine), np.full(len(mine), task)
+    def abilities_at(members: Ints, time: float, task: int) -> Abilities:
+        n, tasks = len(members), np.full(len(members), task)
         none, one = np.zeros(n), np.ones(n)
-        idle = devices.seconds(mine, Cost(none, none, none), time, tasks)
-        compute = devices.seconds(mine, Cost(one, none, none), time, tasks) - idle
-        down = devices.seconds(mine, Cost(none, one * MEGABYTE, none), time, tasks) - idle
-        up = devices.seconds(mine, Cost(none, none, one * MEGABYTE), time, tasks) - idle
-        batch = devices.seconds(mine, Cost(none, none, none, one), time, tasks) - idle
+        idle = devices.seconds(members, Cost(none, none, none), time, tasks)
+        compute = devices.seconds(members, Cost(one, none, none), time, tasks) - idle
+        down = devices.seconds(members, Cost(none, one * MEGABYTE, none), time, tasks) - idle
+        up = devices.seconds(members, Cost(none, none, one * MEGABYTE), time, tasks) - idle
+        batch = devices.seconds(members, Cost(none, none, none, one), time, tasks) - idle
         if not (np.isfinite(down).all() and np.isfinite(up).all() and (down > 0).all() and (up > 0).all()):
             raise BadInput("world.devices: edges need devices with finite link speeds; this kind of device has none")
         return Abilities(compute / TRAINING_PASSES, 8.0 * MEGABYTE / up, 8.0 * MEGABYTE / down, idle, batch)
 
-    able(np.arange(len(keys)), 0.0, 0)  # so that unsuitable devices are refused before anything is written
+    abilities_at(np.arange(len(keys)), 0.0, 0)  # so that unsuitable devices are refused before anything is written
 
-    def backhaul(edge: int, found: Abilities) -> tuple[float, float, float]:
+    def backhaul(edge: int, abilities: Abilities) -> tuple[float, float, float]:
         del edge
-        up, down = int(found.up_bps.argmax()), int(found.down_bps.argmax())
-        trip = 0.5 * (found.latencies()[up] + found.latencies()[down])
-        return float(found.up_bps[up]), float(found.down_bps[down]), float(trip)
+        up, down = int(abilities.up_bps.argmax()), int(abilities.down_bps.argmax())
+        trip = 0.5 * (abilities.latencies()[up] + abilities.latencies()[down])
+        return float(abilities.up_bps[up]), float(abilities.down_bps[down]), float(trip)
 
-    def draws(mine: Ints, spent: Spent, time: float) -> Mapping[str, float]:
-        found = {} if energy is None else energy.charges(mine, spent, np.full(len(mine), time))
-        return {name: float(values.sum()) for name, values in found.items()}
+    def energy_drawn(members: Ints, spent: StageSeconds, time: float) -> Mapping[str, float]:
+        result = {} if energy is None else energy.charges(members, spent, np.full(len(members), time))
+        return {name: float(values.sum()) for name, values in result.items()}
 
-    return EdgeFleet(home.users, keys, lambda user: home.slots[user]["train"], able, backhaul, byte_scale, draws)
+    return EdgeFleet(
+        households.users,
+        keys,
+        lambda user: households.slots[user]["train"],
+        abilities_at,
+        backhaul,
+        byte_scale,
+        energy_drawn,
+    )
 
 
 def edge_rule(table: Table, task: Task, epochs: float, seed: int) -> EdgeRule:
     """The rule that a spec names, given the facts about the task that it asks for; `epochs` is how often samples are seen."""
     labels, classes = task.dataset.y, task.dataset.classes
-    rows = task.dealt()
+    rows = task.client_rows()
 
     def labels_of(wanted: Ints) -> Ints:
         return labels[wanted]

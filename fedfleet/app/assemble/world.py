@@ -16,15 +16,15 @@ from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, FaultS
 from fedfleet.measure.montecarlo.metrics import state_scores
 from fedfleet.measure.montecarlo.settings import Semantics, Settings
 from fedfleet.pace.rounds import readiness
-from fedfleet.world.devices import levelled
-from fedfleet.world.downtime import reachable
+from fedfleet.world.devices import median_devices
+from fedfleet.world.downtime import reachable_states
 from fedfleet.world.states import always_on
 
 
 def devices_for(table: Table, keys: Keys, seed: int) -> DeviceSource:
     """How fast the devices are. `world.heterogeneity` can make them all alike (FLASH's four-way ablation)."""
     devices: DeviceSource = build_part("devices", table["devices"])(keys, seed)
-    return levelled(devices) if table["heterogeneity"] in ("states", "none") else devices
+    return median_devices(devices) if table["heterogeneity"] in ("states", "none") else devices
 
 
 def states_for(table: Table, keys: Keys, seed: int) -> StateSource:
@@ -35,7 +35,7 @@ def states_for(table: Table, keys: Keys, seed: int) -> StateSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class WorldExtras:
     """What a world has beside devices, states and data; and the states in which clients that are down cannot be reached."""
 
     states: StateSource
@@ -44,10 +44,10 @@ class Beside:
     free_probes: bool
 
 
-def besides(table: Table, devices: DeviceSource, states: StateSource, keys: Keys, seed: int) -> Beside:
+def world_extras(table: Table, devices: DeviceSource, states: StateSource, keys: Keys, seed: int) -> WorldExtras:
     """What goes wrong, what work draws from batteries, and whether looking is free."""
     faults, energy = faults_for(table, keys, seed), build_part("energy", table["energy"])(devices, keys, seed)
-    return Beside(reachable(states, faults), faults, energy, table["free_probes"])
+    return WorldExtras(reachable_states(states, faults), faults, energy, table["free_probes"])
 
 
 def faults_for(table: Table, keys: Keys, seed: int) -> FaultSource | None:
@@ -60,7 +60,7 @@ def score_states(states: StateTable, deadline: float, k: int, rounds: int, seman
     return state_scores(Settings(k=min(k, len(states)), rounds=rounds, deadline=deadline, semantics=semantics), states)
 
 
-def in_one_place(plan: Plan, world: World) -> tuple[Plan, World]:
+def pool_clients(plan: Plan, world: World) -> tuple[Plan, World]:
     """The same problem for one trainer that holds all training data; clients keep their own test data."""
     inner = world.data
     everything = np.concatenate([inner.shard(c, "train", 0) for c in range(plan.clients)])
@@ -72,5 +72,5 @@ def in_one_place(plan: Plan, world: World) -> tuple[Plan, World]:
     data = DataSource(shard, lambda round: np.array([len(everything)]), inner.testers, inner.holdout, inner.unseen)
     devices = DeviceSource(lambda clients, cost, start, tasks: np.zeros(len(clients)), ["server"])
     # There is nobody to choose among any more.
-    alone = replace(plan, clients=1, choose=uniform(), pace=readiness(1, min_clients=1), byte_scale=0.0)
-    return alone, World(keys, devices, always_on()(keys, plan.seed), data)
+    pooled_plan = replace(plan, clients=1, choose=uniform(), pace=readiness(1, min_clients=1), byte_scale=0.0)
+    return pooled_plan, World(keys, devices, always_on()(keys, plan.seed), data)

@@ -32,15 +32,15 @@ def main() -> NoReturn:
     LOG_LINES.set(False)
     try:
         code = group_command("fedfleet", FEDFLEET)(prog_name="fedfleet", standalone_mode=False)
-    except _USAGE as wrong:
-        _explain(wrong)
+    except _USAGE as error:
+        _explain(error)
         sys.exit(2)
-    except FedFleetError as wrong:
-        say(str(wrong), "info" if isinstance(wrong, Interrupted) else "error")
-        sys.exit(wrong.exit_code)
-    except OSError as wrong:
-        say(f"{wrong.filename or 'the system'}: {wrong.strerror or wrong}", "error")
-        sys.exit(2 if wrong.errno in _BAD_NAMES else 1)
+    except FedFleetError as error:
+        say(str(error), "info" if isinstance(error, Interrupted) else "error")
+        sys.exit(error.exit_code)
+    except OSError as error:
+        say(f"{error.filename or 'the system'}: {error.strerror or error}", "error")
+        sys.exit(2 if error.errno in _BAD_NAMES else 1)
     except MemoryError:
         say(
             "this machine has not enough memory for that; ask for fewer clients, a smaller model or smaller batches",

@@ -17,27 +17,27 @@ from fedfleet.core.errors import BadInput
 
 TOKEN_HEADER = "x-fedfleet-token"
 COOKIE = "fedfleet"
-LEAST_TOKEN = 16  # characters of a token for reading: short ones can be guessed
+MIN_TOKEN_LENGTH = 16  # characters of a token for reading: short ones can be guessed
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_PAGE = (
+_PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
 # Reports and comparisons are files without scripts, which carry their style inside.
-_REPORT = (
+_REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Access:
     """Where the dashboard listens and what it wants to see. `reading`: a token without which nothing is told; "": none."""
 
     host: str
     port: int
     names: tuple[str, ...] = ()
-    reading: str = field(default="", repr=False)
+    read_token: str = field(default="", repr=False)
     tls: bool = False
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
@@ -49,19 +49,23 @@ class Door:
     @property
     def address(self) -> str:
         """Where to point a browser."""
-        named = self.names[0] if self.names else self.host
-        host = f"[{named}]" if ":" in named else named
+        name = self.names[0] if self.names else self.host
+        host = f"[{name}]" if ":" in name else name
         return f"{self.scheme}://{host}:{self.port}/"
 
 
-def check_door(host: str, *, reading: str, tls: bool) -> None:
+def check_access(host: str, *, read_token: str, tls: bool) -> None:
     """Refuse to listen beyond the loopback without a token for reading and TLS."""
-    if reading and len(reading) < LEAST_TOKEN:
-        raise BadInput(f"--token: it has {len(reading)} characters and could be guessed; give {LEAST_TOKEN} at least")
-    if not is_loopback(host) and not (reading and tls):
-        lacks = " and ".join([*([] if reading else ["--token-file"]), *([] if tls else ["--certificate with --key"])])
+    if read_token and len(read_token) < MIN_TOKEN_LENGTH:
         raise BadInput(
-            f"--host {host}: beyond this machine the dashboard needs {lacks}, so that nobody else reads or starts runs; "
+            f"--token: it has {len(read_token)} characters and could be guessed; give {MIN_TOKEN_LENGTH} at least"
+        )
+    if not is_loopback(host) and not (read_token and tls):
+        missing = " and ".join(
+            [*([] if read_token else ["--token-file"]), *([] if tls else ["--certificate with --key"])]
+        )
+        raise BadInput(
+            f"--host {host}: beyond this machine the dashboard needs {missing}, so that nobody else reads or starts runs; "
             "fedfleet certificate makes certificates"
         )
 
@@ -74,30 +78,30 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def refusal(door: Door, method: str, path: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
+def refusal(access: Access, method: str, path: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
     """Why a request is not answered, as a status and a sentence; None: it may pass. Names of headers are in lower case."""
-    if not _is_ours(door, headers.get("host", "")):
+    if not _is_own_host(access, headers.get("host", "")):
         return 421, "This is not the address of this dashboard; open the one that fedfleet dashboard printed."
-    entering = path == "/enter"
-    if door.reading and not entering and not path.startswith("/static/") and not _may_read(door, headers):
+    is_login = path == "/enter"
+    if access.read_token and not is_login and not path.startswith("/static/") and not _may_read(access, headers):
         return 401, "This dashboard wants to see its token."
     if method in ("GET", "HEAD"):
         return None
     if method != "POST":
         return 405, "The dashboard knows GET and POST only."
-    if headers.get("origin", "") != f"{door.scheme}://{headers.get('host', '')}":
+    if headers.get("origin", "") != f"{access.scheme}://{headers.get('host', '')}":
         return 403, "Only the dashboard's own page may change anything; this request came from elsewhere."
-    shown = headers.get(TOKEN_HEADER, "")
-    if not entering and not hmac.compare_digest(shown.encode(), door.token.encode()):
+    sent_token = headers.get(TOKEN_HEADER, "")
+    if not is_login and not hmac.compare_digest(sent_token.encode(), access.token.encode()):
         return 403, "The page is older than the dashboard, or it is not ours; load it again."
     return None
 
 
-def answer_headers(path: str, *, tls: bool) -> dict[str, str]:
+def response_headers(path: str, *, tls: bool) -> dict[str, str]:
     """What every answer carries: nothing foreign is loaded, no frame holds it, nothing is kept by the browser."""
     report = path.startswith("/report/")
-    found = {
-        "content-security-policy": _REPORT if report else _PAGE,
+    headers = {
+        "content-security-policy": _REPORT_POLICY if report else _PAGE_POLICY,
         "x-frame-options": "DENY",
         "x-content-type-options": "nosniff",
         "referrer-policy": "same-origin",  # "no-referrer" would take the Origin away from our own forms
@@ -105,41 +109,44 @@ def answer_headers(path: str, *, tls: bool) -> dict[str, str]:
         "cross-origin-resource-policy": "same-origin",
         "cache-control": "max-age=3600" if path.startswith("/static/") else "no-store",
     }
-    return found | ({"strict-transport-security": "max-age=31536000"} if tls else {})
+    return headers | ({"strict-transport-security": "max-age=31536000"} if tls else {})
 
 
-def enters(door: Door, shown: str) -> bool:
+def is_read_token(access: Access, token: str) -> bool:
     """Is this the token for reading?"""
-    return bool(door.reading) and hmac.compare_digest(shown.encode(), door.reading.encode())
+    return bool(access.read_token) and hmac.compare_digest(token.encode(), access.read_token.encode())
 
 
-def cookie(door: Door) -> str:
+def cookie(access: Access) -> str:
     """What a browser that showed the token keeps until it is closed."""
-    return f"{COOKIE}={_kept(door)}; Path=/; HttpOnly; SameSite=Strict{'; Secure' if door.tls else ''}"
+    return f"{COOKIE}={_cookie_value(access)}; Path=/; HttpOnly; SameSite=Strict{'; Secure' if access.tls else ''}"
 
 
-def _kept(door: Door) -> str:
+def _cookie_value(access: Access) -> str:
     """Not the token itself: it ends with this dashboard."""
-    return hmac.new(door.token.encode(), door.reading.encode(), "sha256").hexdigest()
+    return hmac.new(access.token.encode(), access.read_token.encode(), "sha256").hexdigest()
 
 
-def _may_read(door: Door, headers: Mapping[str, str]) -> bool:
+def _may_read(access: Access, headers: Mapping[str, str]) -> bool:
     bearer = headers.get("authorization", "")
-    if bearer.startswith("Bearer ") and enters(door, bearer.removeprefix("Bearer ")):
+    if bearer.startswith("Bearer ") and is_read_token(access, bearer.removeprefix("Bearer ")):
         return True
     pairs = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
-    return any(name == COOKIE and hmac.compare_digest(value.encode(), _kept(door).encode()) for name, _, value in pairs)
+    return any(
+        name == COOKIE and hmac.compare_digest(value.encode(), _cookie_value(access).encode())
+        for name, _, value in pairs
+    )
 
 
-def _is_ours(door: Door, host: str) -> bool:
+def _is_own_host(access: Access, host: str) -> bool:
     """Is this Host one that leads here by right? An address in numbers cannot be rebound, a foreign name can."""
     name, _, port = host.rpartition(":") if host.rpartition(":")[2].isdigit() else (host, "", "")
-    if (port or ("443" if door.tls else "80")) != str(door.port):
+    if (port or ("443" if access.tls else "80")) != str(access.port):
         return False
     name = name.removeprefix("[").removesuffix("]").lower()
-    if name in (door.host.lower(), *(n.lower() for n in door.names)):
+    if name in (access.host.lower(), *(n.lower() for n in access.names)):
         return True
-    if is_loopback(door.host):
+    if is_loopback(access.host):
         return name in _LOOPBACK
     try:
         ipaddress.ip_address(name)

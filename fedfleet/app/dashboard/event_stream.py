@@ -8,31 +8,31 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedfleet.app.dashboard.pages import device_words, kinds, live_pieces
+from fedfleet.app.dashboard.pages import device_description, device_legend, live_pieces
 from fedfleet.app.dashboard.run_view import Score, device_states
-from fedfleet.app.dashboard.run_watcher import Followed, Glance, Watch
-from fedfleet.app.dashboard.served_runs import Says
-from fedfleet.app.dashboard.sparklines import curve_words
-from fedfleet.app.dashboard.status_text import Repeated, repeated
+from fedfleet.app.dashboard.run_watcher import FollowedRun, RunSummary, RunWatcher
+from fedfleet.app.dashboard.served_runs import ServerStatus
+from fedfleet.app.dashboard.sparklines import curve_description
+from fedfleet.app.dashboard.status_text import SimilarRun, most_similar_run
 
 PAUSE_SECONDS = 0.5
-_ALIVE_SECONDS = 15.0  # between two signs of life to a page that has nothing to hear
+_KEEPALIVE_SECONDS = 15.0  # between two signs of life to a page that has nothing to hear
 _LIST_PAUSES = 4  # the list is fetched anew after so many pauses at the earliest
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class SideInfo:
     """What is known of a run beside its journal: what it printed, and what its server says."""
 
     log: Sequence[str] = ()
-    says: Says | None = None
+    server_status: ServerStatus | None = None
 
 
-About = Callable[[Glance], Beside]
+ReadSideInfo = Callable[[RunSummary], SideInfo]
 
 
 @dataclass(slots=True)
-class Told:
+class PageState:
     """What one page knows already."""
 
     mark: tuple[Any, ...] = ()
@@ -44,80 +44,90 @@ class Told:
     pauses: int = _LIST_PAUSES
 
 
-def news(told: Told, watch: Watch, name: str, about: About) -> dict[str, Any]:
+def page_updates(state: PageState, watcher: RunWatcher, name: str, read_side_info: ReadSideInfo) -> dict[str, Any]:
     """What has to be told now; `told` remembers it."""
-    found: dict[str, Any] = {}
-    told.pauses += 1
-    runs = tuple((g.name, g.status, g.rounds, g.accuracy) for g in watch.glances.values())
-    if runs != told.runs and told.pauses >= _LIST_PAUSES:
-        found |= {} if told.runs is None else {"runs": True}
-        told.runs, told.pauses = runs, 0
-    glance = watch.glances.get(name)
-    if glance is not None:
-        beside = about(glance)  # it may take a while, in which nobody else has to wait
-        found |= watch.view(name, lambda run, followed: _of_run(told, run, followed, watch.glances, beside)) or {}
-    return found
+    updates: dict[str, Any] = {}
+    state.pauses += 1
+    runs = tuple((g.name, g.status, g.rounds, g.accuracy) for g in watcher.summaries.values())
+    if runs != state.runs and state.pauses >= _LIST_PAUSES:
+        updates |= {} if state.runs is None else {"runs": True}
+        state.runs, state.pauses = runs, 0
+    summary = watcher.summaries.get(name)
+    if summary is not None:
+        side_info = read_side_info(summary)  # it may take a while, in which nobody else has to wait
+        updates |= (
+            watcher.inspect(
+                name, lambda run, followed: _run_updates(state, run, followed, watcher.summaries, side_info)
+            )
+            or {}
+        )
+    return updates
 
 
-def _of_run(
-    told: Told, run: Glance, followed: Followed, glances: Mapping[str, Glance], beside: Beside
+def _run_updates(
+    state: PageState, run: RunSummary, followed: FollowedRun, summaries: Mapping[str, RunSummary], side_info: SideInfo
 ) -> dict[str, Any]:
-    other = repeated(run, glances.values())
-    mark = (followed.version, followed.fault, run.status, beside, other and other.run.name)
-    if mark == told.mark:
+    other = most_similar_run(run, summaries.values())
+    mark = (followed.version, followed.fault, run.status, side_info, other and other.run.name)
+    if mark == state.mark:
         return {}
-    told.mark = mark
-    seen, found = followed.seen, dict[str, Any]()
-    states = device_states(seen, beside.says.present if beside.says else "")
-    pieces = {**live_pieces(run, followed, other, beside.log, beside.says), "kinds": kinds(states)}
-    changed = {key: html for key, html in pieces.items() if told.pieces.get(key) != html}
-    told.pieces = pieces
-    found |= {"pieces": changed} if changed else {}
-    found |= (
-        {"devices": _changed(told.states, states), "devices_said": device_words(states)}
-        if states != told.states
+    state.mark = mark
+    view, updates = followed.view, dict[str, Any]()
+    states = device_states(view, side_info.server_status.present if side_info.server_status else "")
+    pieces = {
+        **live_pieces(run, followed, other, side_info.log, side_info.server_status),
+        "kinds": device_legend(states),
+    }
+    changed = {key: html for key, html in pieces.items() if state.pieces.get(key) != html}
+    state.pieces = pieces
+    updates |= {"pieces": changed} if changed else {}
+    updates |= (
+        {"devices": _device_changes(state.states, states), "devices_said": device_description(states)}
+        if states != state.states
         else {}
     )
-    told.states = states
-    if len(seen.scores) != told.curve or told.other is None:
-        first = 0 if len(seen.scores) < told.curve else told.curve
-        words = curve_words(seen.scores, run.name, _beside(other))
-        found["curve"] = {"from": first, "said": words, **_columns(seen.scores[first:])}
-        told.curve = len(seen.scores)
+    state.states = states
+    if len(view.scores) != state.curve or state.other is None:
+        first = 0 if len(view.scores) < state.curve else state.curve
+        words = curve_description(view.scores, run.name, _comparison_label(other))
+        updates["curve"] = {"from": first, "said": words, **_columns(view.scores[first:])}
+        state.curve = len(view.scores)
     name = other.run.name if other else ""
-    if name != told.other:
-        told.other = name
-        found["other"] = {"name": _beside(other), **_columns(other.run.scores)} if other else None
-    return found
+    if name != state.other:
+        state.other = name
+        updates["other"] = {"name": _comparison_label(other), **_columns(other.run.scores)} if other else None
+    return updates
 
 
-def _beside(other: Repeated | None) -> str:
+def _comparison_label(other: SimilarRun | None) -> str:
     if other is None:
         return ""
-    return ", ".join(f"{key} {there}" for key, there, _ in other.differs) or other.run.name
+    return ", ".join(f"{key} {value}" for key, value, _ in other.differs) or other.run.name
 
 
 def _columns(scores: Sequence[Score]) -> dict[str, list[float]]:
     return {"t": [round(s.time, 1) for s in scores], "a": [round(100 * s.accuracy, 2) for s in scores]}
 
 
-def _changed(before: str, now: str) -> dict[str, Any]:
+def _device_changes(before: str, now: str) -> dict[str, Any]:
     """All devices, or those that changed where that is shorter."""
     if len(before) != len(now):
         return {"all": now}
-    some = {i: letter for i, (old, letter) in enumerate(zip(before, now, strict=True)) if old != letter}
-    return {"some": some} if 10 * len(some) < len(now) else {"all": now}
+    changed = {i: letter for i, (old, letter) in enumerate(zip(before, now, strict=True)) if old != letter}
+    return {"some": changed} if 10 * len(changed) < len(now) else {"all": now}
 
 
-async def stream(watch: Watch, name: str, about: About, gone: Callable[[], bool]) -> AsyncIterator[str]:
+async def stream(
+    watcher: RunWatcher, name: str, read_side_info: ReadSideInfo, is_gone: Callable[[], bool]
+) -> AsyncIterator[str]:
     """Server-sent events for one page, until `gone`."""
-    told, silent = Told(), 0.0
-    while not gone():
-        found = await asyncio.to_thread(news, told, watch, name, about)
-        if found:
+    state, silent = PageState(), 0.0
+    while not is_gone():
+        updates = await asyncio.to_thread(page_updates, state, watcher, name, read_side_info)
+        if updates:
             silent = 0.0
-            yield f"data: {json.dumps(found, separators=(',', ':'))}\n\n"
-        elif silent >= _ALIVE_SECONDS:
+            yield f"data: {json.dumps(updates, separators=(',', ':'))}\n\n"
+        elif silent >= _KEEPALIVE_SECONDS:
             silent = 0.0
             yield ": still here\n\n"
         await asyncio.sleep(PAUSE_SECONDS)

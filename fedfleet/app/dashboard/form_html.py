@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from fedfleet.app.dashboard.new_run_form import FIELDS, NAME, TOML, Asked, Field, Mistake
-from fedfleet.app.dashboard.pages import options
+from fedfleet.app.dashboard.new_run_form import FIELDS, NAME, TOML, Field, FormCheck, Mistake
+from fedfleet.app.dashboard.pages import datalists
 
 _EXAMPLE = '[world]\ndevices = { use = "dpgmm", sigma = 1.1 }'
 
 
-def form(values: Mapping[str, str], names: Mapping[str, Sequence[str]], *, can: bool) -> str:
+def form(values: Mapping[str, str], names: Mapping[str, Sequence[str]], *, can_start: bool) -> str:
     """The whole form; `can`: runs can be started here."""
-    if not can:
+    if not can_start:
         return '<section id="new"><h2>New run</h2><p class="small">Runs are started where there is a folder of runs: fedfleet dashboard FOLDER.</p></section>'
     lines = "".join(_line(field, values.get(field.key, "")) for field in FIELDS)
     return (
@@ -24,22 +24,22 @@ def form(values: Mapping[str, str], names: Mapping[str, Sequence[str]], *, can: 
         f'placeholder="{escape(_EXAMPLE)}" aria-describedby="m-{TOML}">{escape(values.get(TOML, ""))}</textarea>{_message(TOML, None)}</p>'
         # A check that is under way must not take the start away.
         '<p class="go"><button type="button" class="btn" id="start" hx-post="/start" hx-include="#ask" hx-swap="none" hx-trigger="click" '
-        f'hx-sync="this:drop" hx-disabled-elt="this">Start</button> {left_to_mend(None)}</p></form>{options(names)}</section>'
+        f'hx-sync="this:drop" hx-disabled-elt="this">Start</button> {form_status(None)}</p></form>{datalists(names)}</section>'
     )
 
 
-def answers(asked: Asked) -> str:
+def form_messages(check: FormCheck) -> str:
     """What a check says, as pieces that replace those of the form."""
     keys = (NAME, *(f.key for f in FIELDS), TOML)
-    return "".join(_message(key, asked.mistakes.get(key), swap=True) for key in keys) + left_to_mend(asked, swap=True)
+    return "".join(_message(key, check.mistakes.get(key), swap=True) for key in keys) + form_status(check, swap=True)
 
 
-def left_to_mend(asked: Asked | None, *, swap: bool = False) -> str:
+def form_status(check: FormCheck | None, *, swap: bool = False) -> str:
     """How much is left to mend."""
-    wrong = len(asked.mistakes) if asked else 0
-    said = f"{wrong} field{'' if wrong == 1 else 's'} to mend" if wrong else "what is left out keeps its default"
+    count = len(check.mistakes) if check else 0
+    text = f"{count} field{'' if count == 1 else 's'} to mend" if count else "what is left out keeps its default"
     oob = ' hx-swap-oob="true"' if swap else ""
-    return f'<span class="small" id="left" role="status"{oob}>{said}</span>'
+    return f'<span class="small" id="left" role="status"{oob}>{text}</span>'
 
 
 def _id(key: str) -> str:

@@ -11,14 +11,14 @@ from typing import Any
 
 from fedfleet.app.dashboard.spec_policy import refuse_foreign
 from fedfleet.app.spec.resolution import resolve
-from fedfleet.app.spec.spec_file import with_words
+from fedfleet.app.spec.spec_file import apply_overrides
 from fedfleet.app.spec.spec_record import Spec
 from fedfleet.core.errors import BadInput
 
 NAME, TOML = "name", "toml"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_MEANT = re.compile(r"did you mean '([^']+)'\?")
-_WRONG = re.compile(r"(?:has no key|has no table or key|is called) '([^']+)'")
+_SUGGESTION = re.compile(r"did you mean '([^']+)'\?")
+_UNKNOWN_NAME = re.compile(r"(?:has no key|has no table or key|is called) '([^']+)'")
 _NO_KEY = re.compile(r"(\S+) has no key '([^']+)'")
 _LONGEST = 20_000  # characters of TOML
 _MOST_FAULTS = 8
@@ -62,7 +62,7 @@ class Mistake:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FormCheck:
     """What the form asks for: the spec if there is nothing to mend, else a mistake by field."""
 
     values: Mapping[str, str]
@@ -70,49 +70,49 @@ class Asked:
     mistakes: Mapping[str, Mistake] = field(default_factory=dict[str, Mistake])
 
 
-def asked(values: Mapping[str, str], root: Path, here: Path) -> Asked:
+def check_form(values: Mapping[str, str], root: Path, base_folder: Path) -> FormCheck:
     """Check a filled form. A field that is wrong is set aside, so that the others are heard too."""
-    given = {key: values.get(key, "").strip() for key in (NAME, TOML, *KEYS)}
-    found = _named(given[NAME], root)
+    entries = {key: values.get(key, "").strip() for key in (NAME, TOML, *KEYS)}
+    mistakes = _check_name(entries[NAME], root)
     spec: Spec | None = None
-    left, aside = dict(given), list[str]()
+    remaining, skipped = dict(entries), list[str]()
     for _ in range(_MOST_FAULTS):
         try:
-            spec = resolve(_table(left, aside), given[NAME] or "run")
-            refuse_foreign(spec.table(), root, here)
+            spec = resolve(_spec_table(remaining, skipped), entries[NAME] or "run")
+            refuse_foreign(spec.table(), root, base_folder)
             break
-        except BadInput as wrong:
+        except BadInput as error:
             spec = None
-            at, mistake = placed(str(wrong), left)
-            found.setdefault(at, mistake)
-            if not left.get(at):
+            at, mistake = locate_mistake(str(error), remaining)
+            mistakes.setdefault(at, mistake)
+            if not remaining.get(at):
                 break
-            left[at] = ""
-            aside += [at.removesuffix(".use")] if at.endswith(".use") else []  # settings of a part that is not there
-    return Asked(given, None if found else spec, found)
+            remaining[at] = ""
+            skipped += [at.removesuffix(".use")] if at.endswith(".use") else []  # settings of a part that is not there
+    return FormCheck(entries, None if mistakes else spec, mistakes)
 
 
-def placed(sentence: str, values: Mapping[str, str]) -> tuple[str, Mistake]:
+def locate_mistake(sentence: str, values: Mapping[str, str]) -> tuple[str, Mistake]:
     """The field that a sentence is about, and its cure; the free text if it is about none that is filled in."""
-    meant, wrong = _MEANT.search(sentence), _WRONG.search(sentence)
-    mistake = Mistake(sentence, wrong[1] if wrong else "", meant[1] if meant else "")
+    suggestion, unknown_name = _SUGGESTION.search(sentence), _UNKNOWN_NAME.search(sentence)
+    mistake = Mistake(sentence, unknown_name[1] if unknown_name else "", suggestion[1] if suggestion else "")
     unknown = _NO_KEY.match(sentence)
     if unknown:
         key = f"{unknown[1]}.{unknown[2]}"
         return (key if values.get(key) else TOML), mistake
-    places = [(at, key) for key in KEYS if values.get(key) and (at := _mentioned(key, sentence)) >= 0]
+    places = [(at, key) for key in KEYS if values.get(key) and (at := _position_of_key(key, sentence)) >= 0]
     if not places:  # the table is named, the key is not: it is about the part
         parts = [key for key in KEYS if key.endswith(".use") and sentence.startswith(key.removesuffix(".use"))]
         places = [(0, key) for key in sorted(parts, key=len)[-1:] if values.get(key)]
     return (min(places)[1] if places else TOML), mistake
 
 
-def _mentioned(key: str, sentence: str) -> int:
-    found = re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.]*\w)", sentence)
-    return found.start() if found else -1
+def _position_of_key(key: str, sentence: str) -> int:
+    match = re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.]*\w)", sentence)
+    return match.start() if match else -1
 
 
-def _named(name: str, root: Path) -> dict[str, Mistake]:
+def _check_name(name: str, root: Path) -> dict[str, Mistake]:
     if not _NAME.fullmatch(name):
         rule = "A name has letters, digits, dots, dashes and underscores, 64 at most; it names the folder of the run."
         return {NAME: Mistake(rule)}
@@ -121,25 +121,25 @@ def _named(name: str, root: Path) -> dict[str, Mistake]:
     return {}
 
 
-def _table(given: Mapping[str, str], aside: Sequence[str] = ()) -> dict[str, Any]:
+def _spec_table(entries: Mapping[str, str], skipped: Sequence[str] = ()) -> dict[str, Any]:
     """The free text with the fields on top of it, without the parts that are set aside."""
-    if len(given[TOML]) > _LONGEST:
-        raise BadInput(f"the text has {len(given[TOML]):,} characters; {_LONGEST:,} are read at most")
+    if len(entries[TOML]) > _LONGEST:
+        raise BadInput(f"the text has {len(entries[TOML]):,} characters; {_LONGEST:,} are read at most")
     try:
-        free = tomllib.loads(given[TOML].replace("\r\n", "\n"))
-    except (ValueError, RecursionError) as wrong:
-        raise BadInput(f"this is not valid TOML: {wrong}") from None
-    for part in aside:
-        free = _taken(free, part.split("."))[0]
-    left = [key for key in KEYS if given[key] and key.rpartition(".")[0] not in aside]
-    for key in left:
+        free = tomllib.loads(entries[TOML].replace("\r\n", "\n"))
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"this is not valid TOML: {error}") from None
+    for part in skipped:
+        free = _take_value(free, part.split("."))[0]
+    used_keys = [key for key in KEYS if entries[key] and key.rpartition(".")[0] not in skipped]
+    for key in used_keys:
         *part, last = key.split(".")
         if last == "use":
-            _settle(free, part, given[key])
-    return with_words(free, [f"{key}={given[key]}" for key in left])
+            _set_part(free, part, entries[key])
+    return apply_overrides(free, [f"{key}={entries[key]}" for key in used_keys])
 
 
-def _settle(table: dict[str, Any], part: list[str], name: str) -> None:
+def _set_part(table: dict[str, Any], part: list[str], name: str) -> None:
     """Settings in the free text that do not say whose they are belong to the part that the field names."""
     for step in part:
         inner = table.get(step)
@@ -149,7 +149,7 @@ def _settle(table: dict[str, Any], part: list[str], name: str) -> None:
     table.setdefault("use", name)
 
 
-def filled(table: Mapping[str, Any], name: str) -> dict[str, str]:
+def fill_form(table: Mapping[str, Any], name: str) -> dict[str, str]:
     """The form as it would ask for a run again: fields from its spec, and what has no field as TOML.
 
     The names of parts stand in both: whoever chooses another part in its field leaves the settings of the first behind.
@@ -159,14 +159,14 @@ def filled(table: Mapping[str, Any], name: str) -> dict[str, str]:
     rest = {key: value for key, value in table.items() if key != "run"}
     values = {NAME: name}
     for key in KEYS:
-        less, value = _taken(rest, key.split("."))
-        rest = rest if key.endswith(".use") else less
+        reduced, value = _take_value(rest, key.split("."))
+        rest = rest if key.endswith(".use") else reduced
         if value is not None:
             values[key] = f"{value:g}" if isinstance(value, float) else str(value)
     return {**values, TOML: tomli_w.dumps(rest)}
 
 
-def _taken(table: Mapping[str, Any], path: list[str]) -> tuple[dict[str, Any], Any]:
+def _take_value(table: Mapping[str, Any], path: list[str]) -> tuple[dict[str, Any], Any]:
     """A table without one value, and the value."""
     first, *more = path
     if first not in table:
@@ -175,5 +175,5 @@ def _taken(table: Mapping[str, Any], path: list[str]) -> tuple[dict[str, Any], A
         return {k: v for k, v in table.items() if k != first}, table[first]
     if not isinstance(table[first], Mapping):
         return dict(table), None
-    inner, value = _taken(table[first], more)
+    inner, value = _take_value(table[first], more)
     return {**table, first: inner}, value

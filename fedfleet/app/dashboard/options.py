@@ -14,17 +14,17 @@ def token_from(token: str | None, file: Path | None) -> str:
     if token is not None and file is not None:
         raise BadInput("--token and --token-file name the same thing; give one of them")
     if file is None:
-        found = token or ""
+        result = token or ""
     else:
         try:
-            found = file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as wrong:
-            raise BadInput(f"--token-file: cannot read {file}: {getattr(wrong, 'strerror', None) or wrong}") from None
-        if not found:
+            result = file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"--token-file: cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
+        if not result:
             raise BadInput(f"--token-file: {file} is empty; write a long random word into it")
-    if not found.isascii() or any(c.isspace() for c in found):
+    if not result.isascii() or any(c.isspace() for c in result):
         raise BadInput("--token: a token is one word of plain letters, digits and signs")
-    return found
+    return result
 
 
 def certificate_from(certificate: Path | None, key: Path | None) -> Certificate | None:
@@ -35,9 +35,9 @@ def certificate_from(certificate: Path | None, key: Path | None) -> Certificate 
         raise BadInput("--certificate and --key belong together; give both")
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as wrong:
-        said = getattr(wrong, "strerror", None) or wrong
+    except (OSError, ssl.SSLError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise BadInput(
-            f"--certificate {certificate} --key {key}: {said}; fedfleet certificate makes a pair that fits"
+            f"--certificate {certificate} --key {key}: {reason}; fedfleet certificate makes a pair that fits"
         ) from None
     return Certificate(certificate, key)

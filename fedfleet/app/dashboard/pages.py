@@ -7,24 +7,24 @@ from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from urllib.parse import quote, urlencode
 
-from fedfleet.app.dashboard.auth import TOKEN_HEADER, Door, is_loopback
-from fedfleet.app.dashboard.run_filter import ORDERS, Filtered
-from fedfleet.app.dashboard.run_view import Seen
-from fedfleet.app.dashboard.run_watcher import DAMAGED, FINISHED, RUNNING, STOPPED, Followed, Glance
-from fedfleet.app.dashboard.served_runs import Says, resuming, status_words
+from fedfleet.app.dashboard.auth import TOKEN_HEADER, Access, is_loopback
+from fedfleet.app.dashboard.run_filter import ORDERS, FilterResult
+from fedfleet.app.dashboard.run_view import RunView
+from fedfleet.app.dashboard.run_watcher import DAMAGED, FINISHED, RUNNING, STOPPED, FollowedRun, RunSummary
+from fedfleet.app.dashboard.served_runs import ServerStatus, resume_command, status_sentence
 from fedfleet.app.dashboard.sparklines import HATCH, round_bars, rounds_picture, sparkline
 from fedfleet.app.dashboard.status_text import (
-    Repeated,
-    brief,
+    SimilarRun,
+    device_history,
     fault_lines,
     fault_summary,
     figures,
-    history,
+    percentage,
     progress,
     round_rows,
-    share,
-    standing,
+    short_duration,
     state_counts,
+    status_sentences,
 )
 from fedfleet.app.terminal.text import span
 
@@ -36,15 +36,15 @@ _SCRIPTS = ("htmx-2.0.11.min.js", "uplot-1.6.32.min.js", "dashboard.js")
 _STYLES = ("uplot-1.6.32.min.css", "tokens.css", "dashboard.css")
 # htmx may neither evaluate text nor write a style of its own: the page allows no inline code.
 _HTMX = '{"allowEval":false,"includeIndicatorStyles":false,"selfRequestsOnly":true,"historyEnabled":false}'
-_SHOWN = 200  # runs in the list
+_MAX_ROWS = 200  # runs in the list
 
 
-def frame(door: Door, title: str, body: str, *, run: str = "") -> str:
+def frame(access: Access, title: str, body: str, *, run: str = "") -> str:
     """A whole page."""
-    where = "this machine only" if is_loopback(door.host) else f"open to {door.host}"
+    where = "this machine only" if is_loopback(access.host) else f"open to {access.host}"
     styles = "".join(f'<link rel="stylesheet" href="/static/{name}">' for name in _STYLES)
     scripts = "".join(f'<script src="/static/{name}" defer></script>' for name in _SCRIPTS)
-    headers = escape(json.dumps({TOKEN_HEADER: door.token}))
+    headers = escape(json.dumps({TOKEN_HEADER: access.token}))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
         f'<meta name="color-scheme" content="light dark"><meta name="htmx-config" content=\'{_HTMX}\'><title>{escape(title)}</title>'
@@ -54,7 +54,7 @@ def frame(door: Door, title: str, body: str, *, run: str = "") -> str:
     )
 
 
-def whole(aside: str, main: str) -> str:
+def two_columns(aside: str, main: str) -> str:
     """List and form beside one run."""
     return f'<div class="grid"><aside>{aside}</aside><main>{main}</main></div>'
 
@@ -73,41 +73,44 @@ def run_list(rows: str, words: str, by: str = "") -> str:
 
 def _orders(by: str) -> str:
     return "".join(
-        f'<option value="{key}"{" selected" if key == by else ""}>{said}</option>' for key, (said, _) in ORDERS.items()
+        f'<option value="{key}"{" selected" if key == by else ""}>{label}</option>'
+        for key, (label, _) in ORDERS.items()
     )
 
 
-def run_rows(found: Filtered, everything: Collection[Glance], *, ticked: Collection[str], current: str) -> str:
+def run_rows(
+    matches: FilterResult, everything: Collection[RunSummary], *, ticked: Collection[str], current: str
+) -> str:
     """The rows of the list, with ticks to compare, and how many runs there are; what is ticked stays in sight, whatever the filter."""
     counts = [(sum(g.status == s for g in everything), s) for s in (RUNNING, FINISHED, STOPPED, DAMAGED)]
-    said = ", ".join(f"{n:,} {status}" for n, status in counts if n) or "none yet"
-    shown = found.runs[:_SHOWN]
-    here = {g.name for g in shown}
-    kept = [g for g in everything if g.name in ticked and g.name not in here]
-    rows = "".join(_run_row(g, ticked, current) for g in [*kept, *shown])
-    said += f"; {len(found.runs):,} match" if len(found.runs) < len(everything) else ""
-    left = len(found.runs) - _SHOWN
-    more = f'<p class="small">{left:,} more; filter to find them.</p>' if left > 0 else ""
-    none = '<p class="small">No run matches.</p>' if everything and not found.runs else ""
-    odd = f'<p class="small bad" role="status">{escape(found.odd)}</p>' if found.odd else ""
-    n = len(kept) + sum(g.name in ticked for g in shown)
+    tally = ", ".join(f"{n:,} {status}" for n, status in counts if n) or "none yet"
+    shown = matches.runs[:_MAX_ROWS]
+    shown_names = {g.name for g in shown}
+    other_ticked = [g for g in everything if g.name in ticked and g.name not in shown_names]
+    rows = "".join(_run_row(g, ticked, current) for g in [*other_ticked, *shown])
+    tally += f"; {len(matches.runs):,} match" if len(matches.runs) < len(everything) else ""
+    hidden = len(matches.runs) - _MAX_ROWS
+    more = f'<p class="small">{hidden:,} more; filter to find them.</p>' if hidden > 0 else ""
+    none = '<p class="small">No run matches.</p>' if everything and not matches.runs else ""
+    odd = f'<p class="small bad" role="status">{escape(matches.problem)}</p>' if matches.problem else ""
+    n = len(other_ticked) + sum(g.name in ticked for g in shown)
     return (
         '<div id="rows" hx-get="/list" hx-trigger="runs-changed from:body" hx-include="#runs" hx-swap="outerHTML">'
-        f'<p class="small tally">{said}</p><input type="hidden" name="current" value="{escape(current)}">'
+        f'<p class="small tally">{tally}</p><input type="hidden" name="current" value="{escape(current)}">'
         f'<form action="/report/" method="get">{odd}<ul class="runs">{rows}</ul>{none}{more}'
         f'<p class="cmp"><button class="btn" id="compare"{"" if n > 1 else " disabled"}>Compare {n} ticked</button> '
         '<span class="small">lines: accuracy by model, 0 to 100 %</span></p></form></div>'
     )
 
 
-def _run_row(run: Glance, ticked: Collection[str], current: str) -> str:
-    accuracy = "-" if run.accuracy is None else share(run.accuracy)
+def _run_row(run: RunSummary, ticked: Collection[str], current: str) -> str:
+    accuracy = "-" if run.accuracy is None else percentage(run.accuracy)
     state = "" if run.status == FINISHED else f'<span class="st {run.status}">{run.status}</span>'
     tick = " checked" if run.name in ticked else ""
     return (
         f'<li{" class=cur" if run.name == current else ""}><input type="checkbox" name="run" value="{escape(run.name)}" '
         f'aria-label="compare {escape(run.name)}"{tick}><span class="nm"><a href="{run_address(run.name)}">{escape(run.name)}</a>{state}</span>'
-        f"{sparkline(run.scores, run.planned, live=run.status == RUNNING)}<b>{accuracy}</b>"
+        f"{sparkline(run.scores, run.planned_end, live=run.status == RUNNING)}<b>{accuracy}</b>"
         f'<span class="tm">{span(run.time) if run.time else "-"}</span></li>'
     )
 
@@ -139,14 +142,18 @@ def waiting_piece(name: str, refused: str) -> str:
 
 
 def live_page(
-    run: Glance, followed: Followed, other: Repeated | None, log: Sequence[str], says: Says | None = None
+    run: RunSummary,
+    followed: FollowedRun,
+    other: SimilarRun | None,
+    log: Sequence[str],
+    server_status: ServerStatus | None = None,
 ) -> str:
     """One run in full; every piece with an id is replaced while the run goes on."""
-    pieces = live_pieces(run, followed, other, log, says)
-    if run.status == DAMAGED and not followed.seen.rounds:
+    pieces = live_pieces(run, followed, other, log, server_status)
+    if run.status == DAMAGED and not followed.view.rounds:
         return f'<div class="hd"><h1>{escape(run.name)}</h1><span id="state">{pieces["state"]}</span></div><p id="say" class="say">{pieces["say"]}</p>'
-    beside = (
-        f"grey: {other.run.name}, a finished run {_unlike([k for k, _, _ in other.differs])}"
+    comparison = (
+        f"grey: {other.run.name}, a finished run {_difference_label([k for k, _, _ in other.differs])}"
         if other
         else "nothing is learnt between two models, so the line goes in steps"
     )
@@ -158,7 +165,7 @@ def live_page(
     return (
         f'<div class="hd"><h1>{name}</h1>{piece("span", "state")}<span class="sp1"></span>{piece("span", "acts", "acts")}</div>'
         f'<p id="act-said" class="small bad" role="status"></p>{piece("p", "say", "say")}{piece("div", "resume")}{piece("div", "progress")}{piece("dl", "keys", "keys")}'
-        f'<figure><p class="ct">Accuracy</p><p class="cs">Against {"real" if run.served else "virtual"} time; {escape(beside)}</p><div id="curve" class="plot"></div></figure>'
+        f'<figure><p class="ct">Accuracy</p><p class="cs">Against {"real" if run.served else "virtual"} time; {escape(comparison)}</p><div id="curve" class="plot"></div></figure>'
         '<figure><p class="ct">Rounds</p><p class="cs">Full: reports used. Hatched: asked, too late or lost. Below the line: the round failed.</p>'
         f"{piece('div', 'rounds')}</figure>"
         f'<div class="two"><figure>{piece("div", "now")}</figure>'
@@ -172,51 +179,55 @@ def live_page(
     )
 
 
-def _unlike(keys: Sequence[str]) -> str:
+def _difference_label(keys: Sequence[str]) -> str:
     return f"that this one repeats with another {', '.join(keys)}" if keys else "of the same spec"
 
 
 def live_pieces(
-    run: Glance, followed: Followed, other: Repeated | None, log: Sequence[str], says: Says | None = None
+    run: RunSummary,
+    followed: FollowedRun,
+    other: SimilarRun | None,
+    log: Sequence[str],
+    server_status: ServerStatus | None = None,
 ) -> dict[str, str]:
     """The pieces of a run's page that change, by id."""
-    seen = followed.seen
-    first, strong, rest = standing(run, seen, other)
-    rest = f"{rest} {status_words(says)}" if says else rest
+    view = followed.view
+    first, strong, rest = status_sentences(run, view, other)
+    rest = f"{rest} {status_sentence(server_status)}" if server_status else rest
     middle = f", <b>{escape(strong)}</b>" if strong else ""
     done = progress(run)
     return {
         "state": f'<span class="st {run.status}">{run.status}</span>',
-        "acts": _acts(run),
+        "acts": _action_buttons(run),
         "say": f"{escape(first)}{middle} {escape(rest)}",
-        "resume": _how_to_resume(run),
+        "resume": _resume_hint(run),
         "progress": "" if done is None else f'<progress max="100" value="{100 * done:.1f}" aria-label="share of what the spec allows">{100 * done:.0f} %</progress>',
-        "keys": "".join(f"<div><dd>{escape(value)}</dd><dt>{escape(what)}</dt></div>" for value, what in figures(seen, says.online if says else None)),
-        "rounds": rounds_picture(seen.rounds),
-        "now": _now(seen, going=run.status == RUNNING),
+        "keys": "".join(f"<div><dd>{escape(value)}</dd><dt>{escape(what)}</dt></div>" for value, what in figures(view, server_status.online if server_status else None)),
+        "rounds": rounds_picture(view.rounds),
+        "now": _current_round(view, going=run.status == RUNNING),
         "kinds": "",
-        "faults": _faults(seen, followed.fault),
+        "faults": _faults(view, followed.fault),
         "log": _log(followed.remarks, log),
     }  # fmt: skip
 
 
-def kinds(states: str) -> str:
+def device_legend(states: str) -> str:
     """The legend of the devices with its counts."""
-    found = state_counts(states)
+    counts = state_counts(states)
     return "".join(
         f'<li><i class="dot s{"0" if letter == "-" else letter}"></i><b>{n:,}</b> {STATE_WORDS[letter]}</li>'
-        for letter, n in found.items()
+        for letter, n in counts.items()
         if n
     )
 
 
-def device_words(states: str) -> str:
+def device_description(states: str) -> str:
     """What the picture of the devices shows, for those who do not see it."""
-    found = state_counts(states)
-    return f"{len(states):,} devices: " + ", ".join(f"{n:,} {STATE_WORDS[k]}" for k, n in found.items() if n) + "."
+    counts = state_counts(states)
+    return f"{len(states):,} devices: " + ", ".join(f"{n:,} {STATE_WORDS[k]}" for k, n in counts.items() if n) + "."
 
 
-def _acts(run: Glance) -> str:
+def _action_buttons(run: RunSummary) -> str:
     name = escape(run.name)
 
     def button(do: str, words: str) -> str:
@@ -234,84 +245,84 @@ def _acts(run: Glance) -> str:
     return f'{first}{button("report", report)}{again}<span class="vh">of {name}</span>'
 
 
-def _how_to_resume(run: Glance) -> str:
+def _resume_hint(run: RunSummary) -> str:
     """A server is started where its devices look for it, with its certificates: by whoever started it, not from a page."""
     if not run.served or run.status != STOPPED:
         return ""
     return (
         '<p class="small">Its server has stopped. What it acknowledged is on disk, and devices that still wait for it come back; go on with</p>'
-        f'<pre class="cmd" tabindex="0" aria-label="the command that resumes this run">{escape(resuming(run.folder))}</pre>'
+        f'<pre class="cmd" tabindex="0" aria-label="the command that resumes this run">{escape(resume_command(run.folder))}</pre>'
     )
 
 
-def _now(seen: Seen, *, going: bool) -> str:
-    last = seen.round
+def _current_round(view: RunView, *, going: bool) -> str:
+    last = view.round
     if last is None:
         return '<p class="ct">This round</p><p class="cs">Nobody has been asked yet</p>'
-    scale, rows, more = round_rows(seen)
-    how = {1: "it made a model", 0: "it goes on" if going else "it was not over", -1: f"it failed: {last.reason}"}[
+    scale, rows, more = round_rows(view)
+    outcome = {1: "it made a model", 0: "it goes on" if going else "it was not over", -1: f"it failed: {last.reason}"}[
         last.ended
     ]
     until = f"; it stays open for {span(last.due)}" if last.due and not last.ended else ""
     return (
-        f'<p class="ct">Round {last.number + 1:,}: {last.asked:,} asked, {escape(how)}</p><p class="cs">One row for each person asked; '
-        f"the longest bar is {brief(scale)}{until}</p>{round_bars(scale, rows, more)}"
+        f'<p class="ct">Round {last.number + 1:,}: {last.asked:,} asked, {escape(outcome)}</p><p class="cs">One row for each person asked; '
+        f"the longest bar is {short_duration(scale)}{until}</p>{round_bars(scale, rows, more)}"
     )
 
 
-def _faults(seen: Seen, fault: str) -> str:
+def _faults(view: RunView, fault: str) -> str:
     damaged = f'<p class="bad">{escape(fault)}</p>' if fault else ""
     lines = "".join(
         f"<li{' class=w' if line.grave else ''}><span>round {line.round + 1:,}</span> {escape(line.words)}</li>"
-        for line in fault_lines(seen)
+        for line in fault_lines(view)
     )
-    return f'{damaged}<p class="small">{escape(fault_summary(seen))}</p><ul class="log">{lines}</ul>'
+    return f'{damaged}<p class="small">{escape(fault_summary(view))}</p><ul class="log">{lines}</ul>'
 
 
 def _log(remarks: Sequence[str], log: Sequence[str]) -> str:
-    said = "".join(f"<li>{escape(remark)}</li>" for remark in remarks[-12:])
+    items = "".join(f"<li>{escape(remark)}</li>" for remark in remarks[-12:])
     printed = f'<pre tabindex="0">{escape(chr(10).join(reversed(log[-40:])))}</pre>' if log else ""
-    return (f'<ul class="said">{said}</ul>' if said else '<p class="small">The journal has no remarks.</p>') + printed
+    return (f'<ul class="said">{items}</ul>' if items else '<p class="small">The journal has no remarks.</p>') + printed
 
 
-def device_piece(run: str, seen: Seen, client: int, says: Says | None = None) -> str:
+def device_piece(run: str, view: RunView, client: int, server_status: ServerStatus | None = None) -> str:
     """The history of one device, and whether it is there if a server says so."""
-    if not 0 <= client < seen.clients:
-        return f'<p class="bad">There is no device {client}; {escape(run)} has devices 0 to {max(0, seen.clients - 1):,}.</p>'
-    rows = history(seen, client)
-    there = {"1": " It is online now.", "0": " It is offline now."}.get(
-        says.present[client : client + 1] if says else "", ""
+    if not 0 <= client < view.clients:
+        return f'<p class="bad">There is no device {client}; {escape(run)} has devices 0 to {max(0, view.clients - 1):,}.</p>'
+    rows = device_history(view, client)
+    presence = {"1": " It is online now.", "0": " It is offline now."}.get(
+        server_status.present[client : client + 1] if server_status else "", ""
     )
     if not rows:
-        return f'<section class="lo"><h2>Device {client}</h2><p class="small">It has never been asked so far.{there}</p></section>'
+        return f'<section class="lo"><h2>Device {client}</h2><p class="small">It has never been asked so far.{presence}</p></section>'
     head = "".join(f'<th scope="col">{h}</th>' for h in ("round", "asked at", "took", "what came of it", "down / up"))
     lines = "".join(
         "<tr>" + "".join(f'<td data-h="{h}">{escape(str(cell))}</td>' for h, cell in zip(("round", "asked at", "took", "what came of it", "down / up"), row, strict=True)) + "</tr>"
         for row in rows[:50]
     )  # fmt: skip
     more = f'<p class="small">and {len(rows) - 50:,} turns before.</p>' if len(rows) > 50 else ""
-    used = "is" if client in seen.in_model else "is not"
+    used = "is" if client in view.in_model else "is not"
     return (
-        f'<section class="lo"><h2>Device {client}</h2><p class="small">Asked {len(rows):,} {"time" if len(rows) == 1 else "times"}; its work {used} in the model.{there}</p>'
+        f'<section class="lo"><h2>Device {client}</h2><p class="small">Asked {len(rows):,} {"time" if len(rows) == 1 else "times"}; its work {used} in the model.{presence}</p>'
         f'<table class="rows"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>{more}</section>'
     )
 
 
-def entrance(*, wrong: bool) -> str:
+def login_page(*, rejected: bool) -> str:
     """Where a browser shows the token for reading."""
-    said = '<p class="bad" role="alert">That is not the token.</p>' if wrong else ""
+    message = '<p class="bad" role="alert">That is not the token.</p>' if rejected else ""
     styles = "".join(f'<link rel="stylesheet" href="/static/{name}">' for name in _STYLES)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
         f'<title>FedFleet: token</title><link rel="icon" href="data:,">{styles}</head><body><main class="door"><h1>FedFleet</h1>'
-        f'{said}<form method="post" action="/enter"><p><label for="token">Token of this dashboard</label>'
+        f'{message}<form method="post" action="/enter"><p><label for="token">Token of this dashboard</label>'
         '<input id="token" name="token" type="password" autocomplete="current-password" required></p><p><button class="btn">Open</button></p></form></main></body></html>\n'
     )
 
 
-def options(names: Mapping[str, Sequence[str]]) -> str:
+def datalists(names: Mapping[str, Sequence[str]]) -> str:
     """Lists of registered names, which the fields of the form offer."""
     return "".join(
-        f'<datalist id="k-{kind}">' + "".join(f'<option value="{escape(name)}">' for name in found) + "</datalist>"
-        for kind, found in names.items()
+        f'<datalist id="k-{kind}">' + "".join(f'<option value="{escape(name)}">' for name in choices) + "</datalist>"
+        for kind, choices in names.items()
     )

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedfleet.app.dashboard.run_watcher import FINISHED, RUNNING, Glance
-from fedfleet.app.dashboard.served_runs import resuming
+from fedfleet.app.dashboard.run_watcher import FINISHED, RUNNING, RunSummary
+from fedfleet.app.dashboard.served_runs import resume_command
 from fedfleet.core.errors import BadInput, RunFailed
 
-KEPT = ".dashboard"  # in the folder of the runs: specs that were asked for, and what the runs printed
-MOST = 16  # runs that one dashboard has going
+STATE_FOLDER = ".dashboard"  # in the folder of the runs: specs that were asked for, and what the runs printed
+MAX_RUNS = 16  # runs that one dashboard has going
 _LONGEST_LOG = 64 * 1024
 # Whoever was started with Ctrl-C ignored passes that on: the run must hear it, since that is how it is stopped.
 _COMMAND = (
@@ -26,7 +26,7 @@ _COMMAND = (
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartedRun:
     """A run that was started here: its folder, what it prints, and its process."""
 
     name: str
@@ -35,7 +35,7 @@ class Started:
     process: subprocess.Popen[bytes]
 
     @property
-    def going(self) -> bool:
+    def is_running(self) -> bool:
         """Has it not ended yet?"""
         return self.process.poll() is None
 
@@ -45,35 +45,35 @@ class Starter:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.started: dict[str, Started] = {}
+        self.started: dict[str, StartedRun] = {}
 
-    def start(self, name: str, toml: str) -> Started:
+    def start(self, name: str, toml: str) -> StartedRun:
         """Start a new run by this spec, in a folder of this name."""
         self._check_free(name)  # before the spec is written: one that is just being started has yet to read its own
-        spec, folder = self._kept() / f"{name}.toml", self.root / name
+        spec, folder = self._state_folder() / f"{name}.toml", self.root / name
         try:
             spec.write_text(toml, encoding="utf-8")
-        except OSError as wrong:
-            raise RunFailed(f"the run could not be started: {spec} cannot be written ({wrong.strerror})") from None
+        except OSError as error:
+            raise RunFailed(f"the run could not be started: {spec} cannot be written ({error.strerror})") from None
         return self._launch(name, folder, ["run", str(spec.absolute()), "--out", str(folder.absolute())])
 
-    def resume(self, run: Glance) -> Started:
+    def resume(self, run: RunSummary) -> StartedRun:
         """Go on with a run that was stopped."""
         if run.served:
-            raise BadInput(f"{run.name} was served to devices; go on with: {resuming(run.folder)}")
+            raise BadInput(f"{run.name} was served to devices; go on with: {resume_command(run.folder)}")
         if run.status in (RUNNING, FINISHED):
             raise BadInput(f"{run.name} is {run.status}; there is nothing to resume")
         self._check_free(run.name)
         folder = run.folder.absolute()
         return self._launch(run.name, folder, ["run", str(folder / "spec.toml"), "--resume", "--out", str(folder)])
 
-    def stop(self, run: Glance) -> None:
+    def stop(self, run: RunSummary) -> None:
         """Ask a run to stop as Ctrl-C does; a server is asked as its operator would.
 
         Only a process that was started here, or whose lock names it as the one that writes this folder on this machine.
         """
-        mine = self.started.get(run.name)
-        pid = mine.process.pid if mine and mine.going else run.holder.pid if run.holder else None
+        started = self.started.get(run.name)
+        pid = started.process.pid if started and started.is_running else run.holder.pid if run.holder else None
         if pid is None:
             raise BadInput(f"{run.name} is not running on this machine; there is nothing to stop")
         if pid == os.getpid():
@@ -85,67 +85,69 @@ class Starter:
         except PermissionError:
             raise BadInput(f"{run.name} is run by somebody else (process {pid}), who has to stop it") from None
 
-    def settled(self, run: Started, seconds: float) -> str:
+    def wait_for_start(self, run: StartedRun, seconds: float) -> str:
         """Wait until a run has its folder or has ended; what it said if it was refused, "" if all is well."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            if not run.going:
-                return "" if run.process.returncode == 0 else last_words(run)
+            if not run.is_running:
+                return "" if run.process.returncode == 0 else end_reason(run)
             if (run.folder / "run.db").exists():
                 return ""
             time.sleep(0.05)
         return ""
 
-    def said(self, name: str) -> list[str]:
+    def output_lines(self, name: str) -> list[str]:
         """The last lines that a run printed, if it was started from a dashboard."""
-        return _lines(self.root / KEPT / f"{name.replace('/', '+')}.log")
+        return _last_lines(self.root / STATE_FOLDER / f"{name.replace('/', '+')}.log")
 
-    def _kept(self) -> Path:
-        kept = self.root / KEPT
+    def _state_folder(self) -> Path:
+        folder = self.root / STATE_FOLDER
         try:
-            kept.mkdir(mode=0o700, exist_ok=True)
-        except OSError as wrong:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
             raise BadInput(
-                f"cannot write to {self.root}: {wrong.strerror}; runs are started only where they can be kept"
+                f"cannot write to {self.root}: {error.strerror}; runs are started only where they can be kept"
             ) from None
-        return kept
+        return folder
 
     def _check_free(self, name: str) -> None:
         """Refuse one run too many, and one that is on its way already."""
-        going = [run for run in self.started.values() if run.going]
-        if len(going) >= MOST:
-            raise BadInput(f"{MOST} runs that were started here are still going; stop one, or wait until one has ended")
-        if any(run.name == name for run in going):
+        running = [run for run in self.started.values() if run.is_running]
+        if len(running) >= MAX_RUNS:
+            raise BadInput(
+                f"{MAX_RUNS} runs that were started here are still going; stop one, or wait until one has ended"
+            )
+        if any(run.name == name for run in running):
             raise BadInput(f"{name} is being started already")
 
-    def _launch(self, name: str, folder: Path, words: Sequence[str]) -> Started:
-        log = self._kept() / f"{name.replace('/', '+')}.log"
+    def _launch(self, name: str, folder: Path, arguments: Sequence[str]) -> StartedRun:
+        log = self._state_folder() / f"{name.replace('/', '+')}.log"
         home = str(Path(__file__).parents[3])
         paths = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
         try:
             with log.open("wb") as out:
                 process = subprocess.Popen(
-                    [sys.executable, "-c", _COMMAND, *words],
+                    [sys.executable, "-c", _COMMAND, *arguments],
                     stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
                     env={**os.environ, "PYTHONPATH": paths, "NO_COLOR": "1"},
                 )  # fmt: skip
-        except OSError as wrong:
-            raise RunFailed(f"the run could not be started: {wrong}") from None
-        self.started[name] = Started(name, folder, log, process)
+        except OSError as error:
+            raise RunFailed(f"the run could not be started: {error}") from None
+        self.started[name] = StartedRun(name, folder, log, process)
         return self.started[name]
 
 
-def last_words(run: Started) -> str:
+def end_reason(run: StartedRun) -> str:
     """Why a run ended, by its last line."""
-    said = _lines(run.log)
+    lines = _last_lines(run.log)
     return (
-        said[-1].removeprefix("fedfleet: ")
-        if said
+        lines[-1].removeprefix("fedfleet: ")
+        if lines
         else f"the run ended with exit code {run.process.returncode} and no word"
     )
 
 
-def _lines(path: Path, most: int = 200) -> list[str]:
+def _last_lines(path: Path, most: int = 200) -> list[str]:
     """The last lines of a text file; those that a progress bar wrote over are gone."""
     try:
         with path.open("rb") as file:
@@ -153,5 +155,5 @@ def _lines(path: Path, most: int = 200) -> list[str]:
             text = file.read(_LONGEST_LOG).decode(errors="replace")
     except OSError:
         return []
-    kept = (line.rpartition("\r")[2].strip() for line in text.split("\n"))
-    return [line for line in kept if line][-most:]
+    lines = (line.rpartition("\r")[2].strip() for line in text.split("\n"))
+    return [line for line in lines if line][-most:]

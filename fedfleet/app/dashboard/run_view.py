@@ -44,7 +44,7 @@ class Round:
     """One round: how many were asked, and what came of it. `ended`: 1 a model, -1 none, 0 not over."""
 
     number: int
-    began: float
+    start: float
     due: float | None = None
     first: int = 0
     asked: int = 0
@@ -70,7 +70,7 @@ class Score:
         return self.correct / self.total if self.total else 0.0
 
     @property
-    def give(self) -> float:
+    def margin(self) -> float:
         """Half of the 95 % interval that the size of the test set leaves."""
         p = self.accuracy
         return 1.96 * math.sqrt(p * (1 - p) / self.total) if self.total else 0.0
@@ -101,7 +101,7 @@ class Turn:
 
 
 @dataclass(slots=True)
-class Seen:
+class RunView:
     """Everything that the events so far tell; `hear` takes the next one in."""
 
     clients: int = 0
@@ -113,7 +113,9 @@ class Seen:
     scores: list[Score] = field(default_factory=list[Score])
     rounds: list[Round] = field(default_factory=list[Round])
     turns: list[Turn] = field(default_factory=list[Turn])
-    of_client: dict[int, list[int]] = field(default_factory=dict[int, list[int]])  # tasks of each client that was asked
+    client_tasks: dict[int, list[int]] = field(
+        default_factory=dict[int, list[int]]
+    )  # tasks of each client that was asked
     in_model: set[int] = field(default_factory=set[int])
     failed: Counter[str] = field(default_factory=Counter[str])
     counts: Counter[int] = field(default_factory=Counter[int])  # tasks by fate
@@ -139,7 +141,7 @@ class Seen:
         """The round that goes on, or the last one."""
         return self.rounds[-1] if self.rounds else None
 
-    def hear(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """Take in what happened next."""
         self.time = max(self.time, event.time)
         match event:
@@ -148,35 +150,35 @@ class Seen:
             case CandidatesSeen():
                 self.online = len(event.roster.clients)
             case TasksSent():
-                self._sent(event)
+                self._add_tasks(event)
             case TaskArrived():
-                self._arrived(event)
+                self._add_report(event)
             case TaskLost() | TaskStruck():
-                self._lost(event)
+                self._mark_lost(event)
             case TasksDropped():
                 for task, seconds in zip(event.tasks.tolist(), event.seconds.tolist(), strict=True):
-                    self._given_up(task, seconds)
+                    self._drop_task(task, seconds)
             case ReportRejected():
                 self._waiting.discard(event.task)
-                self._end(event.task, REFUSED, reason=event.reason)
-                self._fault(event.task, f"its report was refused: {event.reason}")
+                self._end_task(event.task, REFUSED, reason=event.reason)
+                self._add_fault(event.task, f"its report was refused: {event.reason}")
             case ReportsGathered():
                 self._gathered = event.tasks.tolist()
                 self._waiting.difference_update(self._gathered)
             case TasksSpent():
-                self._spent(event)
+                self._correct_costs(event)
             case Evaluated():
                 self.scores.append(Score(event.time, event.version, event.correct, event.total))
             case ModelCommitted():
-                self._committed(event)
+                self._close_with_model(event)
             case RoundFailed():
-                self._failed(event)
+                self._close_without_model(event)
             case RunEnded():
                 self.ended = event.reason
             case _:
                 pass
 
-    def _sent(self, event: TasksSent) -> None:
+    def _add_tasks(self, event: TasksSent) -> None:
         last = self.round
         if last is None or last.number != event.round:
             self.rounds.append(Round(event.round, event.time, event.due, event.first))
@@ -184,56 +186,56 @@ class Seen:
         self.rounds[-1].due = event.due if event.due is not None else self.rounds[-1].due
         for i, (client, down) in enumerate(zip(event.clients.tolist(), event.bytes_down.tolist(), strict=True)):
             self.turns.append(Turn(client, event.round, event.time, down))
-            self.of_client.setdefault(client, []).append(event.first + i)
+            self.client_tasks.setdefault(client, []).append(event.first + i)
             self._down += down
         self.counts[WORKING] += len(event.clients)
 
-    def _arrived(self, event: TaskArrived) -> None:
-        turn = self._end(event.task, BACK, event.seconds)
+    def _add_report(self, event: TaskArrived) -> None:
+        turn = self._end_task(event.task, BACK, event.seconds)
         if turn is not None:
             turn.up = event.bytes_up
             self._up += event.bytes_up
             self._waiting.add(event.task)
 
-    def _lost(self, event: TaskLost | TaskStruck) -> None:
-        turn = self._end(event.task, LOST, event.seconds, event.reason)
+    def _mark_lost(self, event: TaskLost | TaskStruck) -> None:
+        turn = self._end_task(event.task, LOST, event.seconds, event.reason)
         self._count_in_round(turn, "lost")
-        self._fault(event.task, f"lost: {event.reason}", grave=True)
+        self._add_fault(event.task, f"lost: {event.reason}", grave=True)
 
-    def _given_up(self, task: int, seconds: float) -> None:
+    def _drop_task(self, task: int, seconds: float) -> None:
         turn = self._turn(task)
         if turn is None or turn.fate == LOST:  # it came to grief before
             return
-        self._end(task, LATE, seconds)
+        self._end_task(task, LATE, seconds)
         self._count_in_round(turn, "late")
-        self._fault(task, "late")
+        self._add_fault(task, "late")
 
-    def _committed(self, event: ModelCommitted) -> None:
+    def _close_with_model(self, event: ModelCommitted) -> None:
         self.commits += 1
         for task in self._gathered:
-            turn = self._end(task, USED)
+            turn = self._end_task(task, USED)
             if turn is not None:
                 self.in_model.add(turn.client)
-        self._close(event.round, 1, used=event.folded)
+        self._close_round(event.round, 1, used=event.folded)
         self._gathered = []
 
-    def _failed(self, event: RoundFailed) -> None:
+    def _close_without_model(self, event: RoundFailed) -> None:
         reason = as_people(event.reason)
         self.failed[reason] += 1
         for task in self._waiting:
-            self._end(task, WASTED, reason="its round failed")
+            self._end_task(task, WASTED, reason="its round failed")
         self._waiting.clear()
-        self._close(event.round, -1, reason=reason)
+        self._close_round(event.round, -1, reason=reason)
         self.faults.append(Fault(event.round, None, f"the round failed: {reason}", grave=True))
 
-    def _close(self, number: int, how: int, used: int = 0, reason: str = "") -> None:
-        found = next((r for r in reversed(self.rounds) if r.number <= number), None)
-        if found is None or found.number != number:  # a round in which nobody was asked
-            found = Round(number, self.time, first=len(self.turns))
-            self.rounds.append(found)
-        found.ended, found.used, found.reason = how, used, reason
+    def _close_round(self, number: int, outcome: int, used: int = 0, reason: str = "") -> None:
+        round_ = next((r for r in reversed(self.rounds) if r.number <= number), None)
+        if round_ is None or round_.number != number:  # a round in which nobody was asked
+            round_ = Round(number, self.time, first=len(self.turns))
+            self.rounds.append(round_)
+        round_.ended, round_.used, round_.reason = outcome, used, reason
 
-    def _spent(self, event: TasksSpent) -> None:
+    def _correct_costs(self, event: TasksSpent) -> None:
         """What really moved, instead of what was foreseen; and who was out of reach: what goes beyond the stages of the work."""
         n = len(event.tasks)
         down, up = (event.spent.get(name, np.zeros(n)) for name in ("bytes_down", "bytes_up"))
@@ -247,15 +249,15 @@ class Seen:
             self._down, self._up = self._down + moved_down - turn.down, self._up + moved_up - turn.up
             turn.down, turn.up = moved_down, moved_up
             if turn.fate == LATE and not turn.reason:
-                gone = turn.seconds - float(work[i]) > _AWAY_SECONDS
+                out_of_reach = turn.seconds - float(work[i]) > _AWAY_SECONDS
                 unknown = math.isnan(work[i])  # on a real network nobody says why no report came
-                turn.reason = "no report came" if unknown else "went out of reach" if gone else "too slow"
+                turn.reason = "no report came" if unknown else "went out of reach" if out_of_reach else "too slow"
                 self.why_late[turn.reason] += 1
 
     def _turn(self, task: int) -> Turn | None:
         return self.turns[task] if 0 <= task < len(self.turns) else None
 
-    def _end(self, task: int, fate: int, seconds: float = math.nan, reason: str = "") -> Turn | None:
+    def _end_task(self, task: int, fate: int, seconds: float = math.nan, reason: str = "") -> Turn | None:
         turn = self._turn(task)
         if turn is not None:
             self.counts[turn.fate] -= 1
@@ -264,37 +266,37 @@ class Seen:
             turn.seconds = turn.seconds if math.isnan(seconds) else seconds
         return turn
 
-    def _count_in_round(self, turn: Turn | None, what: str) -> None:
-        found = None if turn is None else next((r for r in reversed(self.rounds) if r.number <= turn.round), None)
-        if found is not None:
-            setattr(found, what, getattr(found, what) + 1)
+    def _count_in_round(self, turn: Turn | None, counter: str) -> None:
+        round_ = None if turn is None else next((r for r in reversed(self.rounds) if r.number <= turn.round), None)
+        if round_ is not None:
+            setattr(round_, counter, getattr(round_, counter) + 1)
 
-    def _fault(self, task: int, words: str, *, grave: bool = False) -> None:
+    def _add_fault(self, task: int, words: str, *, grave: bool = False) -> None:
         turn = self._turn(task)
         if turn is not None:
             self.faults.append(Fault(turn.round, turn.client, words, grave))
 
 
-def seen(events: Iterable[Event]) -> Seen:
+def build_view(events: Iterable[Event]) -> RunView:
     """What these events tell together."""
-    found = Seen()
+    view = RunView()
     for event in events:
-        found.hear(event)
-    return found
+        view.apply(event)
+    return view
 
 
-def device_states(run: Seen, present: str = "") -> str:
+def device_states(view: RunView, present: str = "") -> str:
     """One letter of STATES for each device, in the order of their numbers; `present` says of each with 1 or 0 if it is there.
 
     A device that trains does not call its server meanwhile: it is at work, whether or not it counts as present.
     """
-    letters = bytearray(_NEVER.encode() * run.clients)
-    now = run.round.number if run.round else 0
-    for client, tasks in run.of_client.items():
+    letters = bytearray(_NEVER.encode() * view.clients)
+    now = view.round.number if view.round else 0
+    for client, tasks in view.client_tasks.items():
         if client < len(letters):
-            letters[client] = ord(_state(run.turns[tasks[-1]], now))
-    for client, there in enumerate(present[: run.clients]):
-        if there == "0" and letters[client] != ord("w"):
+            letters[client] = ord(_state(view.turns[tasks[-1]], now))
+    for client, flag in enumerate(present[: view.clients]):
+        if flag == "0" and letters[client] != ord("w"):
             letters[client] = ord(_OFFLINE)
     return letters.decode()
 

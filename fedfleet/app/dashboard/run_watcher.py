@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedfleet.app.dashboard.run_view import Score, Seen
+from fedfleet.app.dashboard.run_view import RunView, Score
 from fedfleet.app.spec.spec_file import read_table
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.core.events import Evaluated, ModelCommitted, RoundFailed, RunBegan, RunEnded
@@ -23,10 +23,10 @@ from fedfleet.store.lock import LOCK, Holder, holder_of
 from fedfleet.store.seals import SEAL
 
 RUNNING, FINISHED, STOPPED, DAMAGED = "running", "finished", "stopped", "damaged"
-_LIGHT = (Kind.BEGAN, Kind.EVALUATED, Kind.FAILED, Kind.COMMITTED, Kind.ENDED)
+_SUMMARY_KINDS = (Kind.BEGAN, Kind.EVALUATED, Kind.FAILED, Kind.COMMITTED, Kind.ENDED)
 _CHUNK = 20_000  # rows read at a time, in some 50 ms
-_DEPTH, _MOST = 3, 5_000  # how deep run folders lie, and how many are looked at
-_FOLLOWED = 8  # runs that are kept in memory with all that happened
+_MAX_DEPTH, _MAX_FOLDERS = 3, 5_000  # how deep run folders lie, and how many are looked at
+_MAX_FOLLOWED = 8  # runs that are kept in memory with all that happened
 JOURNAL = "run.db"
 T = TypeVar("T")
 
@@ -42,14 +42,14 @@ class Tail:
     mark: tuple[int, ...] = ()
     behind: bool = False  # there is more than one chunk to read
 
-    def fresh(self) -> tuple[bool, list[Values]]:
+    def read_new(self) -> tuple[bool, list[Values]]:
         """The rows since last time, a chunk at most. A run that was resumed has cut its journal: then all is read anew."""
-        mark = _mark_of(self.path)
+        mark = _file_mark(self.path)
         if mark == self.mark and not self.behind:
             return False, []
         rows = rows_from(self.path, max(self.number, 1), _CHUNK, self.kinds)
-        again = self.last is not None and (not rows or rows[0] != (self.number, self.last))
-        if again:
+        restarted = self.last is not None and (not rows or rows[0] != (self.number, self.last))
+        if restarted:
             self.number, self.last = 0, None
             rows = rows_from(self.path, 1, _CHUNK, self.kinds)
         elif self.last is not None:
@@ -57,31 +57,31 @@ class Tail:
         if rows:
             self.number, self.last = rows[-1]
         self.mark, self.behind = mark, len(rows) >= _CHUNK - 1
-        return again, [row for _, row in rows]
+        return restarted, [row for _, row in rows]
 
 
-def _mark_of(path: Path) -> tuple[int, ...]:
+def _file_mark(path: Path) -> tuple[int, ...]:
     """Changes when the journal does."""
-    found: list[int] = []
+    result: list[int] = []
     for name in (path, path.with_name(f"{path.name}-wal")):
         try:
             at = name.stat()
         except FileNotFoundError:
-            found += [0, 0]
+            result += [0, 0]
         else:
-            found += [at.st_mtime_ns, at.st_size]
-    return tuple(found)
+            result += [at.st_mtime_ns, at.st_size]
+    return tuple(result)
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class RunSummary:
     """One run as a list shows it. `words` are its spec's keys and values as text; `fault` says why it cannot be read."""
 
     name: str
     folder: Path
     status: str
     table: Mapping[str, Any]
-    words: Mapping[str, str]
+    spec_values: Mapping[str, str]
     clients: int
     seed: int
     rounds: int
@@ -91,7 +91,7 @@ class Glance:
     ended: str | None
     served: bool
     holder: Holder | None
-    changed: float
+    changed_at: float
     fault: str = ""
 
     @property
@@ -100,15 +100,15 @@ class Glance:
         return self.scores[-1].accuracy if self.scores else None
 
     @property
-    def planned(self) -> int | None:
+    def planned_end(self) -> int | None:
         """After how many rounds or commits it stops, whichever the spec names."""
         stop = self.table.get("stop", {})
-        found = [stop[key] for key in ("rounds", "commits") if isinstance(stop.get(key), int)]
-        return min(found) if found else None
+        result = [stop[key] for key in ("rounds", "commits") if isinstance(stop.get(key), int)]
+        return min(result) if result else None
 
 
 @dataclass(slots=True)
-class _Light:
+class _SummaryState:
     """What the rows that a list needs have told."""
 
     tail: Tail
@@ -123,12 +123,12 @@ class _Light:
     def catch_up(self) -> None:
         more = True
         while more:
-            again, rows = self.tail.fresh()
-            if again:
+            restarted, rows = self.tail.read_new()
+            if restarted:
                 self.rounds = self.commits = 0
                 self.time, self.ended = 0.0, None
                 self.scores.clear()
-            for event in decode(row for row in rows if row[1] in _LIGHT):
+            for event in decode(row for row in rows if row[1] in _SUMMARY_KINDS):
                 self.time = max(self.time, event.time)
                 match event:
                     case RunBegan():
@@ -147,11 +147,11 @@ class _Light:
 
 
 @dataclass(slots=True)
-class Followed:
+class FollowedRun:
     """A run with all that happened, and the remarks in its journal; `version` changes when they do."""
 
     tail: Tail
-    seen: Seen = field(default_factory=Seen)
+    view: RunView = field(default_factory=RunView)
     remarks: list[str] = field(default_factory=list[str])
     version: int = 0
     fault: str = ""
@@ -161,84 +161,84 @@ class Followed:
         try:
             more = True
             while more:
-                again, rows = self.tail.fresh()
-                if again:
-                    self.seen, self.remarks = Seen(), []
+                restarted, rows = self.tail.read_new()
+                if restarted:
+                    self.view, self.remarks = RunView(), []
                 for event in decode(rows):
-                    self.seen.hear(event)
+                    self.view.apply(event)
                 self.remarks += [row[9] for row in rows if row[1] == Kind.NOTE and row[9]]
                 self.version += bool(rows)
                 more = self.tail.behind
             self.fault = ""
-        except (FedFleetError, OSError) as wrong:
-            self.fault = printable(str(wrong))
+        except (FedFleetError, OSError) as error:
+            self.fault = printable(str(error))
 
 
-class Watch:
+class RunWatcher:
     """All runs under a folder. Call `look` now and then; it may be called from several threads."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._lock = threading.RLock()
-        self._light: dict[str, _Light] = {}
-        self._followed: dict[str, Followed] = {}
+        self._summary_states: dict[str, _SummaryState] = {}
+        self._followed: dict[str, FollowedRun] = {}
         self._tables: dict[str, tuple[tuple[int, ...], Mapping[str, Any], Mapping[str, str]]] = {}
-        self.glances: Mapping[str, Glance] = {}
+        self.summaries: Mapping[str, RunSummary] = {}
 
-    def look(self) -> Mapping[str, Glance]:
+    def refresh(self) -> Mapping[str, RunSummary]:
         """How all runs stand now, the newest first."""
         with self._lock:
-            found = [self._glance(name, folder) for name, folder in run_folders(self.root)]
-            found.sort(key=lambda g: (g.status != RUNNING, -g.changed, g.name))
-            self.glances = {g.name: g for g in found}
-            for gone in {*self._light} - {*self.glances}:
-                del self._light[gone]
-                self._followed.pop(gone, None)
-                self._tables.pop(gone, None)
-            return self.glances
+            summaries = [self._summarise(name, folder) for name, folder in run_folders(self.root)]
+            summaries.sort(key=lambda g: (g.status != RUNNING, -g.changed_at, g.name))
+            self.summaries = {g.name: g for g in summaries}
+            for removed in {*self._summary_states} - {*self.summaries}:
+                del self._summary_states[removed]
+                self._followed.pop(removed, None)
+                self._tables.pop(removed, None)
+            return self.summaries
 
-    def view(self, name: str, make: Callable[[Glance, Followed], T]) -> T | None:
+    def inspect(self, name: str, read: Callable[[RunSummary, FollowedRun], T]) -> T | None:
         """What `make` makes of one run with all that happened so far; None if there is no such run. Nothing changes meanwhile."""
         with self._lock:
-            glance = self.glances.get(name)
-            return None if glance is None else make(glance, self._caught_up(glance))
+            summary = self.summaries.get(name)
+            return None if summary is None else read(summary, self._follow(summary))
 
-    def _caught_up(self, glance: Glance) -> Followed:
-        found = self._followed.pop(glance.name, None) or Followed(Tail(glance.folder / JOURNAL))
-        self._followed[glance.name] = found  # the one that was asked for last goes last
-        while len(self._followed) > _FOLLOWED:
+    def _follow(self, summary: RunSummary) -> FollowedRun:
+        followed = self._followed.pop(summary.name, None) or FollowedRun(Tail(summary.folder / JOURNAL))
+        self._followed[summary.name] = followed  # the one that was asked for last goes last
+        while len(self._followed) > _MAX_FOLLOWED:
             del self._followed[next(iter(self._followed))]
-        if (glance.folder / JOURNAL).is_file():
-            found.catch_up()
-        return found
+        if (summary.folder / JOURNAL).is_file():
+            followed.catch_up()
+        return followed
 
-    def _glance(self, name: str, folder: Path) -> Glance:
-        light = self._light.setdefault(name, _Light(Tail(folder / JOURNAL, _LIGHT)))
-        fault, table, words = "", {}, {}
+    def _summarise(self, name: str, folder: Path) -> RunSummary:
+        state = self._summary_states.setdefault(name, _SummaryState(Tail(folder / JOURNAL, _SUMMARY_KINDS)))
+        fault, table, values = "", {}, {}
         try:
-            table, words = self._table(name, folder)
+            table, values = self._spec_table(name, folder)
             if (folder / JOURNAL).is_file():
-                light.catch_up()
-        except Exception as wrong:  # whatever lies in one folder, the others are shown
-            fault = printable(str(wrong) or type(wrong).__name__)
+                state.catch_up()
+        except Exception as error:  # whatever lies in one folder, the others are shown
+            fault = printable(str(error) or type(error).__name__)
         holder = holder_of(folder)
         sealed = (folder / SEAL).is_file()
         status = RUNNING if holder else DAMAGED if fault else FINISHED if sealed else STOPPED
-        return Glance(
-            name, folder, status, table, words, light.clients, light.seed, light.rounds, light.commits, light.time,
-            tuple(light.scores), light.ended, (folder / "wire").is_dir(), holder, max(_mark_of(folder / JOURNAL)[0::2]) / 1e9,
+        return RunSummary(
+            name, folder, status, table, values, state.clients, state.seed, state.rounds, state.commits, state.time,
+            tuple(state.scores), state.ended, (folder / "wire").is_dir(), holder, max(_file_mark(folder / JOURNAL)[0::2]) / 1e9,
             fault,
         )  # fmt: skip
 
-    def _table(self, name: str, folder: Path) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    def _spec_table(self, name: str, folder: Path) -> tuple[Mapping[str, Any], Mapping[str, str]]:
         """The spec of a run; it is read again only when it changed."""
-        mark, kept = _mark_of(folder / "spec.toml"), self._tables.get(name)
-        if kept is None or kept[0] != mark:
+        mark, cached = _file_mark(folder / "spec.toml"), self._tables.get(name)
+        if cached is None or cached[0] != mark:
             table = read_table(folder / "spec.toml")
             if not isinstance(table.get("stop", {}), Mapping):
                 raise BadInput(f"{folder / 'spec.toml'} is not the spec of a run: its stop is no table")
-            kept = self._tables[name] = (mark, table, dict(flat(table)))
-        return kept[1], kept[2]
+            cached = self._tables[name] = (mark, table, dict(flat(table)))
+        return cached[1], cached[2]
 
 
 def flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
@@ -268,10 +268,12 @@ def run_folders(root: Path) -> list[tuple[str, Path]]:
     """The run folders at or under this one, by name; what is inside a run's folder is its own affair."""
     if is_run(root):
         return [(printable(root.absolute().name), root)]
-    return [(printable(path.relative_to(root).as_posix()), path) for path in _under(root, _DEPTH)][:_MOST]
+    return [(printable(path.relative_to(root).as_posix()), path) for path in _run_folders_in(root, _MAX_DEPTH)][
+        :_MAX_FOLDERS
+    ]
 
 
-def _under(folder: Path, depth: int) -> Iterator[Path]:
+def _run_folders_in(folder: Path, depth: int) -> Iterator[Path]:
     try:
         inside = sorted(e.path for e in os.scandir(folder) if e.is_dir(follow_symlinks=False) and e.name[0] != ".")
     except OSError:
@@ -280,7 +282,7 @@ def _under(folder: Path, depth: int) -> Iterator[Path]:
         if is_run(path):
             yield path
         elif depth > 1:
-            yield from _under(path, depth - 1)
+            yield from _run_folders_in(path, depth - 1)
 
 
 def is_run(folder: Path) -> bool:
@@ -293,10 +295,12 @@ def is_run(folder: Path) -> bool:
 def folder_of_runs(path: Path) -> Path:
     """The folder to watch; refused with the cure if there is none."""
     try:
-        there = path.is_dir()
-    except OSError as wrong:
-        raise BadInput(f"cannot look into {path}: {wrong.strerror}") from None
-    if not there:
-        what = "is a file; name its folder" if path.exists() else "is not there; start a run first (fedfleet run SPEC)"
-        raise BadInput(f"the folder {path} {what}, or name the folder of your runs: fedfleet dashboard FOLDER")
+        exists = path.is_dir()
+    except OSError as error:
+        raise BadInput(f"cannot look into {path}: {error.strerror}") from None
+    if not exists:
+        problem = (
+            "is a file; name its folder" if path.exists() else "is not there; start a run first (fedfleet run SPEC)"
+        )
+        raise BadInput(f"the folder {path} {problem}, or name the folder of your runs: fedfleet dashboard FOLDER")
     return path

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ADDRESS, TOLD = (
+ADDRESS, STATUS_FILE = (
     "address",
     "now.json",
 )  # in the folder `wire` of a served run: how its server was started, and how it stands
@@ -20,7 +20,7 @@ _OLD_SECONDS = 20.0  # a server writes once a second; what is older says nothing
 _BITS = [f"{byte:08b}" for byte in range(256)]
 
 
-def wire_log(folder: Path, most: int = 40) -> list[str]:
+def server_log_lines(folder: Path, most: int = 40) -> list[str]:
     """The last entries of a server's log, a line each: time, level, sentence and what stands beside it."""
     try:
         with (folder / "wire" / "log.jsonl").open("rb") as file:
@@ -28,7 +28,7 @@ def wire_log(folder: Path, most: int = 40) -> list[str]:
             lines = file.read(_LONGEST).decode(errors="replace").splitlines()
     except OSError:
         return []
-    return [said for line in lines[-most:] if (said := _entry(line))]
+    return [text for line in lines[-most:] if (text := _entry(line))]
 
 
 def _entry(line: str) -> str:
@@ -37,12 +37,12 @@ def _entry(line: str) -> str:
         first = " ".join(str(entry.pop(key)) for key in ("time", "level", "text"))
     except (ValueError, AttributeError, KeyError, TypeError):
         return ""  # the first line may be cut
-    beside = " ".join(f"{key}={value}" for key, value in entry.items() if key not in ("run", "process"))
-    return f"{first} {beside}".strip()
+    fields = " ".join(f"{key}={value}" for key, value in entry.items() if key not in ("run", "process"))
+    return f"{first} {fields}".strip()
 
 
 @dataclass(frozen=True, slots=True)
-class Says:
+class ServerStatus:
     """What the server of a run says of itself; `present`: a letter for each device, 1 if it is there."""
 
     status: Mapping[str, Any]
@@ -54,30 +54,30 @@ class Says:
         return int(self.status["devices_online"])
 
 
-def server_says(folder: Path) -> Says | None:
+def read_server_status(folder: Path) -> ServerStatus | None:
     """How the server of this run stands, as it wrote into its folder a moment ago; None: it did not, and the journal has to do."""
-    path = folder / "wire" / TOLD
+    path = folder / "wire" / STATUS_FILE
     try:
         if time.time() - path.stat().st_mtime > _OLD_SECONDS:
             return None
-        told = json.loads(path.read_bytes())
-        bits = "".join(map(_BITS.__getitem__, base64.b64decode(told["present"])))
-        status: Mapping[str, Any] = told["status"]
-        says = Says(status, bits)
-        return says if says.online >= 0 and status["running"] >= 0 else None
+        content = json.loads(path.read_bytes())
+        bits = "".join(map(_BITS.__getitem__, base64.b64decode(content["present"])))
+        status: Mapping[str, Any] = content["status"]
+        server_status = ServerStatus(status, bits)
+        return server_status if server_status.online >= 0 and status["running"] >= 0 else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def status_words(says: Says) -> str:
+def status_sentence(server_status: ServerStatus) -> str:
     """What a server says of itself, in a sentence."""
-    status = says.status
+    status = server_status.status
     waits = f", waiting for {status['waiting_for']}" if status.get("waiting_for") else ""
     stops = "; it is stopping" if status.get("draining") is True else ""
-    return f"Its server says: {says.online:,} devices online, {status['running']} tasks out{waits}{stops}."
+    return f"Its server says: {server_status.online:,} devices online, {status['running']} tasks out{waits}{stops}."
 
 
-def resuming(folder: Path) -> str:
+def resume_command(folder: Path) -> str:
     """The command that goes on with a stopped server: what was typed to start it, if its folder tells, and --resume."""
     try:
         about = json.loads((folder / "wire" / ADDRESS).read_bytes())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from fedfleet.app.dashboard.run_view import BACK, LATE, LOST, REFUSED, USED, WASTED, WORKING, Round, Score
-from fedfleet.app.dashboard.status_text import RowNow, share
+from fedfleet.app.dashboard.status_text import TaskRow, percentage
 
 HATCH = (
     '<svg aria-hidden="true" class="none"><defs><pattern id="hx" width="5" height="5" patternUnits="userSpaceOnUse" '
@@ -22,12 +22,12 @@ def sparkline(scores: Sequence[Score], planned: int | None, *, live: bool) -> st
     """Accuracy by model as steps, always from 0 to 100 %, and over all models that are planned while a run goes on."""
     if not scores:
         return f'<svg viewBox="0 0 {_WIDE} {_HIGH}" class="sp" aria-hidden="true"></svg>'
-    some = (
+    shown = (
         [scores[i * len(scores) // _POINTS] for i in range(_POINTS)] + [scores[-1]] if len(scores) > _POINTS else scores
     )
-    last = max(s.version for s in some) or 1
+    last = max(s.version for s in shown) or 1
     most = max(last, planned or 0) if live and planned and planned < 10_000 else last
-    at = [(1 + 95 * s.version / most, 23 - 21 * s.accuracy) for s in some]
+    at = [(1 + 95 * s.version / most, 23 - 21 * s.accuracy) for s in shown]
     steps = "".join(f"H{x:.1f}V{y:.1f}" for x, y in at[1:])
     x, y = at[-1]
     return (
@@ -38,35 +38,35 @@ def sparkline(scores: Sequence[Score], planned: int | None, *, live: bool) -> st
 
 def rounds_picture(rounds: Sequence[Round]) -> str:
     """Reports that were used in each of the last rounds, and above them, hatched, those that came too late or never."""
-    some = rounds[-ROUNDS:]
-    if not some:
+    shown = rounds[-ROUNDS:]
+    if not shown:
         return '<p class="small">No round has begun yet.</p>'
-    most = max(max(r.asked, r.used) for r in some) or 1
+    most = max(max(r.asked, r.used) for r in shown) or 1
     columns: list[str] = []
-    for i, r in enumerate(some):
+    for i, r in enumerate(shown):
         x, full, part = 8 * i + 1, 60 * r.used / most, 60 * max(0, r.asked - r.used) / most
         kind = "hx" if r.ended else "fw"
-        said = f"round {r.number + 1}: {r.used} used, {r.asked} asked" + (
+        label = f"round {r.number + 1}: {r.used} used, {r.asked} asked" + (
             f"; failed: {r.reason}" if r.ended < 0 else ""
         )
         columns.append(
-            f'<g><title>{escape(said)}</title><rect x="{x}" y="{60 - full:.1f}" width="6" height="{full:.1f}" class="f1"/>'
+            f'<g><title>{escape(label)}</title><rect x="{x}" y="{60 - full:.1f}" width="6" height="{full:.1f}" class="f1"/>'
             f'<rect x="{x}" y="{60 - full - part:.1f}" width="6" height="{part:.1f}" class="{kind}"/>'
             + (f'<rect x="{x}" y="62" width="6" height="4" class="f3"/>' if r.ended < 0 else "")
             + "</g>"
         )
-    bad = sum(r.ended < 0 for r in some)
-    words = f"Reports used in rounds {some[0].number + 1} to {some[-1].number + 1}, of up to {most} asked" + (
+    bad = sum(r.ended < 0 for r in shown)
+    words = f"Reports used in rounds {shown[0].number + 1} to {shown[-1].number + 1}, of up to {most} asked" + (
         f"; {bad} failed" if bad else ""
     )
     return (
-        f'<div class="col"><span class="ytick">{most:,}</span><svg viewBox="0 0 {8 * max(len(some), 20)} 67" preserveAspectRatio="none" '
-        f'class="rounds" role="img" aria-label="{escape(words)}"><path d="M0 60.5H{8 * max(len(some), 20)}" class="ax"/>{"".join(columns)}</svg></div>'
-        f'<div class="ends"><span>round {some[0].number + 1:,}</span>{f"<span>round {some[-1].number + 1:,}</span>" if len(some) >= 20 else f"<span>the last: round {some[-1].number + 1:,}</span>" if len(some) > 1 else ""}</div>'
+        f'<div class="col"><span class="ytick">{most:,}</span><svg viewBox="0 0 {8 * max(len(shown), 20)} 67" preserveAspectRatio="none" '
+        f'class="rounds" role="img" aria-label="{escape(words)}"><path d="M0 60.5H{8 * max(len(shown), 20)}" class="ax"/>{"".join(columns)}</svg></div>'
+        f'<div class="ends"><span>round {shown[0].number + 1:,}</span>{f"<span>round {shown[-1].number + 1:,}</span>" if len(shown) >= 20 else f"<span>the last: round {shown[-1].number + 1:,}</span>" if len(shown) > 1 else ""}</div>'
     )
 
 
-def round_bars(scale: float, rows: Sequence[RowNow], more: int) -> str:
+def round_bars(scale: float, rows: Sequence[TaskRow], more: int) -> str:
     """One row for each person who was asked: number, time, and what came of it."""
     lines = "".join(
         f'<li><span class="n">{r.client}</span><svg viewBox="0 0 100 12" preserveAspectRatio="none" aria-hidden="true">'
@@ -78,10 +78,8 @@ def round_bars(scale: float, rows: Sequence[RowNow], more: int) -> str:
     return f'<ul class="bars">{lines}{rest}</ul>'
 
 
-def curve_words(scores: Sequence[Score], name: str, other: str) -> str:
+def curve_description(scores: Sequence[Score], name: str, other: str) -> str:
     """What the chart of accuracy shows, for those who do not see it."""
     if not scores:
         return f"Accuracy of {name}: no model has been judged yet."
-    return (
-        f"Accuracy of {name} against time: {share(scores[-1].accuracy)} now{f'; beside it {other}' if other else ''}."
-    )
+    return f"Accuracy of {name} against time: {percentage(scores[-1].accuracy)} now{f'; beside it {other}' if other else ''}."

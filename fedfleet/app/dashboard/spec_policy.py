@@ -12,10 +12,10 @@ from fedfleet.world.bases import LOADERS
 _PATH_KEYS = ("path", "base", "backbone")  # that take a name or a file
 _BY_NAME = ("builtin", "fsreal")  # bases that need no file
 _PATH_MARKS = ("/", "\\", "~", "..", "\0")
-_ELSEWHERE = ("run.ray_address",)  # that name another machine
+_REMOTE_KEYS = ("run.ray_address",)  # that name another machine
 
 
-def refuse_foreign(table: Mapping[str, Any], root: Path, here: Path) -> None:
+def refuse_foreign(table: Mapping[str, Any], root: Path, base_folder: Path) -> None:
     """Refuse a resolved spec that reads files outside `root`, names another machine, or brings code of its own.
 
     Whoever has the page may start runs, not read the disk: a file's content could be told from the errors about it. `here` is where
@@ -24,18 +24,18 @@ def refuse_foreign(table: Mapping[str, Any], root: Path, here: Path) -> None:
     for key, value in _strings(table):
         if key == "task.use" and value == "own":
             raise BadInput("task.use: a run from the page uses a registered task; own models are run from Python")
-        if key in _ELSEWHERE or (key == "run.execute" and value == "ray"):
+        if key in _REMOTE_KEYS or (key == "run.execute" and value == "ray"):
             raise BadInput(
                 f"{key}: a cluster is not used from the page; start this run with: fedfleet run SPEC --ray-address .."
             )
-        if _is_file(key, value, here) and not _inside(value, root, here):
+        if _is_file(key, value, base_folder) and not _is_inside(value, root, base_folder):
             raise BadInput(
                 f"{key}: {value!r} is a file outside the folder of the runs, which the page may not read; "
                 "put it there and name it by its whole path, or start this run with: fedfleet run SPEC"
             )
 
 
-def _is_file(key: str, value: str, here: Path) -> bool:
+def _is_file(key: str, value: str, base_folder: Path) -> bool:
     if any(mark in value for mark in _PATH_MARKS):
         return True
     if key.rpartition(".")[2] not in _PATH_KEYS:
@@ -43,14 +43,14 @@ def _is_file(key: str, value: str, here: Path) -> bool:
     prefix, colon, path = value.partition(":")
     if colon and prefix in LOADERS:
         return bool(path)  # without one, a loader reads its published files, wherever those were put
-    return bool(colon) or "." in value or (value not in _BY_NAME and (here / value).exists())
+    return bool(colon) or "." in value or (value not in _BY_NAME and (base_folder / value).exists())
 
 
-def _inside(value: str, root: Path, here: Path) -> bool:
+def _is_inside(value: str, root: Path, base_folder: Path) -> bool:
     prefix, _, path = value.partition(":")
     parts = (path if prefix in LOADERS else value).split("#")  # some loaders take two files: TIMERS#IDS
     try:
-        return all((here / part).resolve().is_relative_to(root.resolve()) for part in parts)
+        return all((base_folder / part).resolve().is_relative_to(root.resolve()) for part in parts)
     except (OSError, ValueError, RuntimeError):
         return False
 

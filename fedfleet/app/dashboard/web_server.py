@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.dashboard.auth import Door
+from fedfleet.app.dashboard.auth import Access
 from fedfleet.core.errors import BadInput
 
 PORT = 8765
@@ -23,36 +23,40 @@ class Certificate:
     key: Path
 
 
-def reserved(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """A socket that listens here; if somebody else does, one sentence says so."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind)
-    except OSError as wrong:
-        raise BadInput(f"--host {host}: {wrong.strerror or wrong}; give an address of this machine") from None
+        server_socket = socket.socket(family, kind)
+    except OSError as error:
+        raise BadInput(f"--host {host}: {error.strerror or error}; give an address of this machine") from None
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(128)
-    except OSError as wrong:
-        found.close()
-        if wrong.errno == errno.EADDRINUSE:
+        server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server_socket.bind(address)
+        server_socket.listen(128)
+    except OSError as error:
+        server_socket.close()
+        if error.errno == errno.EADDRINUSE:
             raise BadInput(
                 f"port {port} of {host} is taken, perhaps by another dashboard; choose another with --port, or any with --port 0"
             ) from None
-        raise BadInput(f"--host {host} --port {port}: {wrong.strerror}; choose another with --host or --port") from None
-    return found
+        raise BadInput(f"--host {host} --port {port}: {error.strerror}; choose another with --host or --port") from None
+    return server_socket
 
 
 def serve(
-    root: Path, door: Door, held: socket.socket, tls: Certificate | None, ready: Callable[[], None] | None = None
+    root: Path,
+    access: Access,
+    server_socket: socket.socket,
+    tls: Certificate | None,
+    ready: Callable[[], None] | None = None,
 ) -> None:
     """Serve the dashboard of this folder until it is interrupted."""
-    uvicorn, routes = _parts()
+    uvicorn, routes = _import_server()
     from fedfleet.app.dashboard.run_processes import Starter
-    from fedfleet.app.dashboard.run_watcher import Watch
+    from fedfleet.app.dashboard.run_watcher import RunWatcher
 
-    site = routes.Site(Watch(root), Starter(root), door)
+    site = routes.Site(RunWatcher(root), Starter(root), access)
     files = {} if tls is None else {"ssl_certfile": str(tls.certificate), "ssl_keyfile": str(tls.key)}
     config = uvicorn.Config(
         routes.site_app(site), log_level="warning", access_log=False, server_header=False, date_header=False,
@@ -71,14 +75,14 @@ def serve(
             super().handle_exit(sig, frame)
 
     try:
-        Server(config).run(sockets=[held])
+        Server(config).run(sockets=[server_socket])
     except KeyboardInterrupt:
         pass  # the usual way to close a dashboard
     finally:
-        held.close()
+        server_socket.close()
 
 
-def _parts() -> tuple[Any, Any]:
+def _import_server() -> tuple[Any, Any]:
     try:
         import starlette  # noqa: F401
         import uvicorn

@@ -17,7 +17,7 @@ class RemoteFile:
 
 
 @dataclass(frozen=True, slots=True)
-class PublicSet:
+class PublicDataset:
     """Files that belong together; `use` says how to refer to them in FedFleet, with {at} for the folder."""
 
     summary: str
@@ -34,8 +34,8 @@ _CASES = f"{_FLHETBENCH}/bench/cached_sample_data"
 _CAPACITY_SHA = "477f61049443987318fc5667cafa059b3b420eb0e03ccb5ceb3262d20e059e53"
 _BEHAVIOUR_SHA = "d0b6f81a01f0ea5f7ec432583f5afe93b1e72424db4c1affa88c484f15901662"
 
-DATASETS: dict[str, PublicSet] = {
-    "fedscale": PublicSet(
+DATASETS: dict[str, PublicDataset] = {
+    "fedscale": PublicDataset(
         "computing and link speed of 500,000 phones, charging times of 107,749",
         "Apache-2.0; cite FedScale, AI-Benchmark, MobiPerf and FLASH",
         (
@@ -44,7 +44,7 @@ DATASETS: dict[str, PublicSet] = {
         ),
         ("fedscale:{at}",),
     ),
-    "flash": PublicSet(
+    "flash": PublicDataset(
         "AI-Benchmark scores of 333 phones, speeds of 19 WiFi users, state traces of 1,000 phones",
         "BSD-2-Clause; cite FLASH",
         (
@@ -57,7 +57,7 @@ DATASETS: dict[str, PublicSet] = {
         ),
         ("flash:{at}",),
     ),
-    "flhetbench": PublicSet(
+    "flhetbench": PublicDataset(
         "four device cases and four state cases of 100 clients, the 1,000 cached timers, training latencies",
         "no licence stated; the device cases hold MobiPerf's records with places and network names: do not pass them on",
         (
@@ -77,7 +77,7 @@ DATASETS: dict[str, PublicSet] = {
 }
 
 
-def listed_datasets() -> dict[str, Any]:
+def describe_datasets() -> dict[str, Any]:
     """The datasets that can be fetched; the answer of `fedfleet data`."""
     return {
         "datasets": [

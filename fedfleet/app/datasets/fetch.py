@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.datasets.catalogue import DATASETS, RemoteFile
-from fedfleet.app.datasets.http_download import TransferBroken, Watch, complete, forget
-from fedfleet.core.errors import BadInput, RunFailed, nearest
+from fedfleet.app.datasets.http_download import TransferBroken, Watch, complete_file, forget
+from fedfleet.core.errors import BadInput, RunFailed, suggest_name
 
 
 def fetch_dataset(name: str, to: Path | None = None, *, quiet: bool = False) -> dict[str, Any]:
     """Fetch a dataset into its own folder under `to` (default: $FEDFLEET_DATA, else ./data), and report what was checked."""
     if name not in DATASETS:
-        raise BadInput(f"there is no dataset called {name!r}{nearest(name, DATASETS)}")
+        raise BadInput(f"there is no dataset called {name!r}{suggest_name(name, DATASETS)}")
     folder = (to or Path(os.environ.get("FEDFLEET_DATA") or "data")) / name
     try:
         with _progress_bar(quiet) as watch:
             files = [fetch_file(file, folder / file.name, watch) for file in DATASETS[name].files]
-    except TransferBroken as wrong:
-        raise RunFailed(f"{wrong}; to resume: fedfleet data {name} --to {shlex.quote(str(folder.parent))}") from None
-    except OSError as wrong:
-        raise BadInput(f"cannot write to {folder}: {wrong}; choose another folder with --to") from None
+    except TransferBroken as error:
+        raise RunFailed(f"{error}; to resume: fedfleet data {name} --to {shlex.quote(str(folder.parent))}") from None
+    except OSError as error:
+        raise BadInput(f"cannot write to {folder}: {error}; choose another folder with --to") from None
     use = [words.format(at=folder) for words in DATASETS[name].use]
     return {"name": name, "folder": str(folder), "terms": DATASETS[name].terms, "files": files, "use": use}
 
@@ -41,7 +41,7 @@ def fetch_file(file: RemoteFile, target: Path, watch: Watch | None = None) -> di
         return _report(file, target, digest, fetched=0)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
-    fetched = complete(file, part, watch)
+    fetched = complete_file(file, part, watch)
     digest = _sha256(part)
     if why := _mismatch(file, part, digest):
         forget(part)  # nothing to resume: these bytes are wrong
@@ -53,9 +53,9 @@ def fetch_file(file: RemoteFile, target: Path, watch: Watch | None = None) -> di
 
 def _mismatch(file: RemoteFile, path: Path, digest: str) -> str | None:
     """Why this is not the file, or None."""
-    found = path.stat().st_size
-    if file.size is not None and found != file.size:
-        return f"it has {found:,} bytes instead of {file.size:,}"
+    size = path.stat().st_size
+    if file.size is not None and size != file.size:
+        return f"it has {size:,} bytes instead of {file.size:,}"
     if file.sha256 is not None and digest != file.sha256:
         return f"its SHA-256 is {digest} instead of {file.sha256}"
     return None
@@ -75,8 +75,8 @@ def _report(file: RemoteFile, target: Path, digest: str, *, fetched: int) -> dic
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
@@ -92,9 +92,9 @@ def _progress_bar(quiet: bool) -> Iterator[Watch | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         tasks: dict[str, Any] = {}
 
-        def watch(file: RemoteFile, done: int, whole: int | None) -> None:
+        def watch(file: RemoteFile, done: int, total: int | None) -> None:
             if file.url not in tasks:
                 tasks[file.url] = bar.add_task(file.name)
-            bar.update(tasks[file.url], completed=done, total=whole)
+            bar.update(tasks[file.url], completed=done, total=total)
 
         yield watch

@@ -25,71 +25,71 @@ class TransferBroken(RunFailed):
     """A transfer that can go on later from where it stopped."""
 
 
-def complete(file: RemoteFile, part: Path, watch: Watch | None) -> int:
+def complete_file(file: RemoteFile, part: Path, watch: Watch | None) -> int:
     """Complete the part file, from where an earlier attempt ended; returns how many bytes were transferred."""
-    have, tag = (part.stat().st_size if part.exists() else 0), _tag(part)
-    if have and have == file.size:
+    offset, tag = (part.stat().st_size if part.exists() else 0), _tag(part)
+    if offset and offset == file.size:
         return 0
     # Without hash and tag, nothing would reveal that the rest comes from another version of the file.
-    if (file.size is not None and have > file.size) or not (file.sha256 or tag):
-        have = 0
-    with _answer(file, have, tag) as answer:
+    if (file.size is not None and offset > file.size) or not (file.sha256 or tag):
+        offset = 0
+    with _open_url(file, offset, tag) as answer:
         if answer.status != 206:  # servers may send the whole file instead
-            have = 0
-        elif not answer.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+            offset = 0
+        elif not answer.headers.get("Content-Range", "").startswith(f"bytes {offset}-"):
             raise RunFailed(f"{file.url} sent another part of the file than was asked for")
         length = answer.headers.get("Content-Length", "")
-        whole = have + int(length) if length.isdecimal() else None
-        if whole is not None and whole != (file.size or whole):
-            raise RunFailed(f"{file.url} is not the expected file: it has {whole:,} bytes instead of {file.size:,}")
+        total = offset + int(length) if length.isdecimal() else None
+        if total is not None and total != (file.size or total):
+            raise RunFailed(f"{file.url} is not the expected file: it has {total:,} bytes instead of {file.size:,}")
         _keep_tag(part, answer.headers.get("ETag"))
-        return _receive(file, answer, part, have, whole or file.size, watch)
+        return _receive(file, answer, part, offset, total or file.size, watch)
 
 
-def _answer(file: RemoteFile, have: int, tag: str | None) -> Any:
+def _open_url(file: RemoteFile, offset: int, tag: str | None) -> Any:
     """The server's answer to a request for the file from byte `have` on."""
     request = urllib.request.Request(file.url, headers={"User-Agent": "fedfleet"})
-    if have:
-        request.add_header("Range", f"bytes={have}-")
+    if offset:
+        request.add_header("Range", f"bytes={offset}-")
         if tag:
             request.add_header("If-Range", tag)
     try:
         return urllib.request.urlopen(request, timeout=SILENCE_SECONDS)
-    except urllib.error.HTTPError as wrong:
-        wrong.close()
-        if wrong.code == 416 and have:  # the part is no shorter than the file: it is of another version
-            return _answer(file, 0, None)
-        kind = TransferBroken if wrong.code >= 500 else RunFailed
-        raise kind(f"{file.url} answers {wrong.code} {wrong.reason}") from None
-    except (OSError, http.client.HTTPException) as wrong:
-        raise TransferBroken(f"{file.url} cannot be reached: {getattr(wrong, 'reason', wrong)}") from None
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == 416 and offset:  # the part is no shorter than the file: it is of another version
+            return _open_url(file, 0, None)
+        kind = TransferBroken if error.code >= 500 else RunFailed
+        raise kind(f"{file.url} answers {error.code} {error.reason}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise TransferBroken(f"{file.url} cannot be reached: {getattr(error, 'reason', error)}") from None
 
 
-def _receive(file: RemoteFile, answer: Any, part: Path, have: int, whole: int | None, watch: Watch | None) -> int:
+def _receive(file: RemoteFile, answer: Any, part: Path, offset: int, total: int | None, watch: Watch | None) -> int:
     """Write the answer after the first `have` bytes of the part file; returns how many bytes came."""
-    done, most = have, LARGEST_BYTES if whole is None else whole
-    with part.open("r+b" if have else "wb") as opened:
-        opened.seek(have)
+    done, most = offset, LARGEST_BYTES if total is None else total
+    with part.open("r+b" if offset else "wb") as output:
+        output.seek(offset)
         while done <= most and (chunk := _chunk(file, answer, done)):
-            opened.write(chunk)
+            output.write(chunk)
             done += len(chunk)
             if watch:
-                watch(file, done, whole)
-        opened.flush()
-        os.fsync(opened.fileno())
+                watch(file, done, total)
+        output.flush()
+        os.fsync(output.fileno())
     if done > most:
         forget(part)
         raise RunFailed(f"{file.url} sends more than {most:,} bytes, so it is not the expected file")
-    if whole is not None and done < whole:
-        raise TransferBroken(f"{file.url}: the connection ended after {done:,} of {whole:,} bytes")
-    return done - have
+    if total is not None and done < total:
+        raise TransferBroken(f"{file.url}: the connection ended after {done:,} of {total:,} bytes")
+    return done - offset
 
 
 def _chunk(file: RemoteFile, answer: Any, done: int) -> bytes:
     try:
         return answer.read(CHUNK_BYTES)
-    except (OSError, http.client.HTTPException) as wrong:
-        raise TransferBroken(f"{file.url}: the connection broke after {done:,} bytes ({wrong})") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise TransferBroken(f"{file.url}: the connection broke after {done:,} bytes ({error})") from None
 
 
 def _tag_file(part: Path) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.trees import Array
 
 LABELS = ("label", "labels", "y", "class", "target", "activity", "fine_label")
@@ -16,7 +16,7 @@ INPUTS = ("x", "image", "img", "features", "input", "inputs", "pixel_values", "d
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class RawData:
     """What was found before it is checked; `labels` are names that the source itself has for its label numbers, `columns` those
     of the inputs."""
 
@@ -27,38 +27,38 @@ class Picked:
     columns: tuple[str, ...] = ()
 
 
-def from_columns(source: Any, inputs: list[str] | None, label: str | None, owner: str | None) -> Picked:
+def from_columns(source: Any, inputs: list[str] | None, label: str | None, owner: str | None) -> RawData:
     """The named columns of an object with `column_names` (Hugging Face) or `columns` (pandas)."""
     keys = _keys(source)
     names = list(keys)
-    y_name = the_label(names, label)
+    y_name = label_column(names, label)
     if owner is not None:
         check_column(names, owner, "owner")
-    found = inputs or _guessed(source, keys, {y_name, owner})
-    for name in found:
+    input_names = inputs or _guess_inputs(source, keys, {y_name, owner})
+    for name in input_names:
         check_column(names, name, "input")
-    if y_name in found:
+    if y_name in input_names:
         raise BadInput(
             f"data: the column {y_name!r} cannot be both input and label; name others with input=.. and label=.."
         )
-    columns = [as_array(source[keys[name]], name) for name in found]
+    columns = [as_array(source[keys[name]], name) for name in input_names]
     x = (
         columns[0]
         if len(columns) == 1 and columns[0].ndim > 1
-        else np.stack([_flat(c, n) for c, n in zip(columns, found, strict=True)], 1)
+        else np.stack([_flat_column(c, n) for c, n in zip(columns, input_names, strict=True)], 1)
     )
-    people = None if owner is None else _told(source[keys[owner]], owner)
-    return Picked(x, list(source[keys[y_name]]), people, _label_names(source, y_name), tuple(found))
+    people = None if owner is None else _owners(source[keys[owner]], owner)
+    return RawData(x, list(source[keys[y_name]]), people, _label_names(source, y_name), tuple(input_names))
 
 
-def the_label(names: Sequence[str], asked: str | None, *, last: bool = False) -> str:
+def label_column(names: Sequence[str], wanted: str | None, *, last: bool = False) -> str:
     """The column of labels: as asked, or called so; `last`: else the last one."""
-    if asked is not None:
-        check_column(names, asked, "label")
-        return asked
-    known = [name for word in LABELS for name in names if name.strip().lower() == word]
-    if known:
-        return known[0]
+    if wanted is not None:
+        check_column(names, wanted, "label")
+        return wanted
+    matches = [name for word in LABELS for name in names if name.strip().lower() == word]
+    if matches:
+        return matches[0]
     if last and names:
         return names[-1]
     raise BadInput(
@@ -66,10 +66,12 @@ def the_label(names: Sequence[str], asked: str | None, *, last: bool = False) ->
     )
 
 
-def check_column(names: Sequence[str], asked: str, what: str) -> None:
+def check_column(names: Sequence[str], column: str, what: str) -> None:
     """Refuse a column that is not there."""
-    if asked not in names:
-        raise BadInput(f"data: {what}={asked!r} is none of the columns {', '.join(names)}{nearest(asked, names)}")
+    if column not in names:
+        raise BadInput(
+            f"data: {what}={column!r} is none of the columns {', '.join(names)}{suggest_name(column, names)}"
+        )
 
 
 def as_array(column: Any, name: str) -> Array:
@@ -133,16 +135,16 @@ def _keys(source: Any) -> dict[str, Any]:
     return {str(name): name for name in names}
 
 
-def _guessed(source: Any, keys: Mapping[str, Any], taken: set[str | None]) -> list[str]:
+def _guess_inputs(source: Any, keys: Mapping[str, Any], taken: set[str | None]) -> list[str]:
     """A column that is called so, the only one that is left, or all that are left where each holds one number a sample."""
-    left = [name for name in keys if name not in taken]
-    known = [name for word in INPUTS for name in left if name.lower() == word]
-    if known:
-        return known[:1]
-    if len(left) == 1 or (left and len(source) and all(_is_number(source[keys[name]]) for name in left)):
-        return left
+    remaining = [name for name in keys if name not in taken]
+    matches = [name for word in INPUTS for name in remaining if name.lower() == word]
+    if matches:
+        return matches[:1]
+    if len(remaining) == 1 or (remaining and len(source) and all(_is_number(source[keys[name]]) for name in remaining)):
+        return remaining
     raise BadInput(
-        f"data: which of the columns {', '.join(left) or '(none is left)'} are the inputs? name them with input=.."
+        f"data: which of the columns {', '.join(remaining) or '(none is left)'} are the inputs? name them with input=.."
     )
 
 
@@ -151,7 +153,7 @@ def _is_number(column: Any) -> bool:
     return first.ndim == 0 and first.dtype.kind in "fiub"
 
 
-def _flat(column: Array, name: str) -> Array:
+def _flat_column(column: Array, name: str) -> Array:
     if column.ndim != 1:
         raise BadInput(
             f"data: the column {name!r} holds arrays of shape {column.shape[1:]}; give it alone, as input={name!r}"
@@ -159,7 +161,7 @@ def _flat(column: Array, name: str) -> Array:
     return column
 
 
-def _told(column: Any, name: str) -> list[Any]:
+def _owners(column: Any, name: str) -> list[Any]:
     people = list(column)
     empty = next((i for i, who in enumerate(people) if who is None or who != who), None)
     if empty is not None:

@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 
 from fedfleet.app.datasets.data_files import from_path
-from fedfleet.app.datasets.table_columns import Picked, from_columns
+from fedfleet.app.datasets.table_columns import RawData, from_columns
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Ints
 from fedfleet.core.trees import Array
@@ -76,36 +76,36 @@ def data(
     """
     inputs = [input] if isinstance(input, str) else None if input is None else list(input)
     if isinstance(source, str | Path):
-        return _checked(from_path(Path(source), inputs, label, owner))
-    return _checked(from_columns(source, inputs, label, owner))
+        return _check_data(from_path(Path(source), inputs, label, owner))
+    return _check_data(from_columns(source, inputs, label, owner))
 
 
-def opened(given: Any) -> Any:
+def read_user_data(source: Any) -> Any:
     """What a person gave as `data`: a folder, or a file that is no file of arrays, is read; all else stays as it is."""
-    if isinstance(given, str | Path) and (Path(given).is_dir() or Path(given).suffix in (".json", ".csv")):
-        return data(given)
-    if hasattr(given, "column_names") or hasattr(given, "columns"):
-        return data(given)
-    return given
+    if isinstance(source, str | Path) and (Path(source).is_dir() or Path(source).suffix in (".json", ".csv")):
+        return data(source)
+    if hasattr(source, "column_names") or hasattr(source, "columns"):
+        return data(source)
+    return source
 
 
-def _checked(got: Picked) -> OwnData:
-    x = checked_inputs(got.x)
-    y, labels = _numbered(got.y)
-    if got.owner is None:
-        return OwnData(x, checked_labels(y, len(x)), None, labels or got.labels)
-    owners, owner = np.unique(np.asarray([str(name) for name in got.owner], np.str_), return_inverse=True)
-    return OwnData(x, checked_labels(y, len(x)), owner.astype(np.int64), labels or got.labels, tuple(owners.tolist()))
+def _check_data(raw: RawData) -> OwnData:
+    x = checked_inputs(raw.x)
+    y, labels = _number_labels(raw.y)
+    if raw.owner is None:
+        return OwnData(x, checked_labels(y, len(x)), None, labels or raw.labels)
+    owners, owner = np.unique(np.asarray([str(name) for name in raw.owner], np.str_), return_inverse=True)
+    return OwnData(x, checked_labels(y, len(x)), owner.astype(np.int64), labels or raw.labels, tuple(owners.tolist()))
 
 
-def _numbered(given: Any) -> tuple[Array, tuple[str, ...]]:
+def _number_labels(raw_labels: Any) -> tuple[Array, tuple[str, ...]]:
     """Labels as whole numbers: names are numbered in their order, numbers stay what they are."""
-    y = np.asarray(given)
-    if y.dtype.kind in "US" and not isinstance(given, np.ndarray):
-        y = np.asarray(given, dtype=object)  # else one that is missing among names would be called nan
+    y = np.asarray(raw_labels)
+    if y.dtype.kind in "US" and not isinstance(raw_labels, np.ndarray):
+        y = np.asarray(raw_labels, dtype=object)  # else one that is missing among names would be called nan
     if y.dtype.kind in "US" or (y.dtype.kind == "O" and all(isinstance(v, str) for v in y.ravel().tolist())):
-        names, found = np.unique(y.astype(np.str_), return_inverse=True)
-        return found.reshape(y.shape), tuple(names.tolist())
+        names, numbers = np.unique(y.astype(np.str_), return_inverse=True)
+        return numbers.reshape(y.shape), tuple(names.tolist())
     if y.dtype.kind == "O":
         odd = next((i for i, v in enumerate(y.ravel().tolist()) if not isinstance(v, str)), 0)
         raise BadInput(

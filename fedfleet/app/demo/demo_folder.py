@@ -19,5 +19,5 @@ def take_demo_folder(out: Path) -> None:
             shutil.rmtree(out)
         out.mkdir(parents=True, exist_ok=True)
         (out / MARKER).write_text("made by fedfleet demo; the next demo replaces this folder\n", encoding="utf-8")
-    except OSError as wrong:
-        raise BadInput(f"cannot write to the folder {out}: {wrong}; choose another with --out") from None
+    except OSError as error:
+        raise BadInput(f"cannot write to the folder {out}: {error}; choose another with --out") from None

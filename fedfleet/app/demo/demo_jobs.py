@@ -9,11 +9,11 @@ from typing import Any
 
 from fedfleet.app.demo import demo_runs, demo_users
 from fedfleet.app.spec import resolve
-from fedfleet.app.studies.compare.records import Compared
+from fedfleet.app.studies.compare.records import ComparedRun
 from fedfleet.app.studies.compare.run_data import read_run
 from fedfleet.app.studies.grid.expansion import Cell
-from fedfleet.app.studies.grid.study_jobs import LOG, Means, carried_out
-from fedfleet.app.studies.grid.study_progress import board, shown
+from fedfleet.app.studies.grid.study_jobs import LOG, WorkerSettings, carry_out_runs
+from fedfleet.app.studies.grid.study_progress import board, show_board
 from fedfleet.core.errors import RunFailed
 
 USERS = "users"  # in place of a fleet: devices that belong to people
@@ -21,7 +21,7 @@ _LONGEST = ("BiasPrompt+", "ShuffleFL", "FedBuff")
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class DemoRun:
     """One run of the demo: on which fleet, by which way, with which seed, and where it will lie."""
 
     fleet: str
@@ -31,13 +31,13 @@ class Planned:
     table: dict[str, Any]
 
 
-Done = dict[tuple[str, str], list[Compared]]  # by fleet and way, in the order of the seeds
+RunsByWay = dict[tuple[str, str], list[ComparedRun]]  # by fleet and way, in the order of the seeds
 
 
-def planned(out: Path) -> list[Planned]:
+def all_runs(out: Path) -> list[DemoRun]:
     """All runs of the demo, those that take longest first."""
-    found = [
-        Planned(
+    runs = [
+        DemoRun(
             fleet, way, seed,
             out / "runs" / f"{fleet}-{demo_runs.WAYS[way].folder}-{seed}", demo_runs.fleet_spec(fleet, way, seed),
         )
@@ -45,39 +45,41 @@ def planned(out: Path) -> list[Planned]:
         for way in demo_runs.WAYS
         for seed in demo_runs.SEEDS
     ]  # fmt: skip
-    found += [
-        Planned(USERS, way, seed, out / "runs" / f"{USERS}-{way.lower()}-{seed}", demo_users.users_spec(way, seed))
+    runs += [
+        DemoRun(USERS, way, seed, out / "runs" / f"{USERS}-{way.lower()}-{seed}", demo_users.users_spec(way, seed))
         for way in demo_users.METHODS
         for seed in demo_runs.SEEDS
     ]
     order = {way: i for i, way in enumerate(_LONGEST)}
-    return sorted(found, key=lambda run: order.get(run.way, len(order)))
+    return sorted(runs, key=lambda run: order.get(run.way, len(order)))
 
 
-def run_demo(out: Path, *, quiet: bool = False) -> Done:
+def run_demo(out: Path, *, quiet: bool = False) -> RunsByWay:
     """Train all of them, a process for each processor; what cannot be done is told with its reason."""
-    plan = planned(out)
+    plan = all_runs(out)
     cells = [Cell(f"{run.fleet}, {run.way}", run.seed, resolve(run.table, run.out.name)) for run in plan]
-    with shown(board(cells, []), quiet=quiet) as hear:
-        failures = carried_out(cells, [run.out for run in plan], Means(workers()), log=out / LOG, hear=hear)
+    with show_board(board(cells, []), quiet=quiet) as hear:
+        failures = carry_out_runs(
+            cells, [run.out for run in plan], WorkerSettings(workers()), log=out / LOG, on_news=hear
+        )
     for run, failure in zip(plan, failures, strict=True):
         if failure:
             raise RunFailed(f"the demo's run {run.out.name} could not be finished: {failure}")
     return read_demo(out)
 
 
-def read_demo(out: Path) -> Done:
+def read_demo(out: Path) -> RunsByWay:
     """The runs of a demo that has been carried out."""
-    found: Done = {(run.fleet, run.way): [] for run in planned_in_order(out)}
-    for run in planned_in_order(out):
-        found[run.fleet, run.way].append(read_run(run.out, run.out.name))
-    return found
+    result: RunsByWay = {(run.fleet, run.way): [] for run in runs_in_order(out)}
+    for run in runs_in_order(out):
+        result[run.fleet, run.way].append(read_run(run.out, run.out.name))
+    return result
 
 
-def planned_in_order(out: Path) -> list[Planned]:
+def runs_in_order(out: Path) -> list[DemoRun]:
     """All runs in the order in which they are told of: fleets, ways, seeds."""
     places = [(f, w) for f in demo_runs.FLEETS for w in demo_runs.WAYS] + [(USERS, w) for w in demo_users.METHODS]
-    return sorted(planned(out), key=lambda run: (places.index((run.fleet, run.way)), run.seed))
+    return sorted(all_runs(out), key=lambda run: (places.index((run.fleet, run.way)), run.seed))
 
 
 def workers() -> int:

@@ -52,14 +52,14 @@ _LOCAL: dict[str, Any] = {"lr": 0.2, "epochs": 3}
 _FEDAVG: dict[str, Any] = {"algorithm": {"use": "fedavg", **_LOCAL}}
 _IN_TIME: dict[str, Any] = {"pace": {"use": "deadline", "cohort": COHORT, "seconds": DEADLINE}}
 _HOURS: dict[str, Any] = {"rounds": _MOST, "virtual_seconds": HOURS * 3600.0}
-WAITING, DEADLINED = "FedAvg, waiting", "FedAvg, deadline"
+WAITING, WITH_DEADLINE = "FedAvg, waiting", "FedAvg, deadline"
 WAYS: dict[str, Way] = {
     WAITING: Way(
         "waiting",
         "The mean of what ten people's phones learnt; a round ends when all ten have reported, however long that takes.",
         {**_FEDAVG, "pace": {"use": "readiness", "cohort": COHORT}, "stop": {"rounds": ROUNDS}},
     ),
-    DEADLINED: Way(
+    WITH_DEADLINE: Way(
         "deadline",
         f"The same, but a round ends after {DEADLINE:.0f} s; whoever is late is left out.",
         {**_FEDAVG, **_IN_TIME, "stop": {**_HOURS, "evaluate_every": 2}},

@@ -10,7 +10,7 @@ from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.parts import Job, Offer
-from fedfleet.engine.hierarchy import visits_of
+from fedfleet.engine.hierarchy import make_visits
 from fedfleet.shuffle import Problem, problem_from
 
 DEVICES, USERS_A_ROUND, MINUTES, TARGET = 70, 4, 20, 0.85
@@ -54,10 +54,16 @@ def one_user(seed: int) -> Problem:
     assert isinstance(inside, NestedPass)
     user = int(np.argmax(np.bincount(inside.fleet.users.user_of)))
     job = Job(0, user, 0, seed, Offer({}), inside, setup.world.data.shard(user, "train", 0))
-    (visit,) = visits_of([job])
+    (visit,) = make_visits([job])
     data = setup.task.dataset
-    return problem_from({
-        "counts": np.stack([np.bincount(data.y[rows], minlength=data.classes) for rows in visit.rows]),
-        "seconds_per_sample": visit.able.seconds_per_sample, "up_bps": visit.able.up_bps, "down_bps": visit.able.down_bps,
-        "bits_per_sample": 8 * data.x[:1].nbytes, "epochs": 5, "alpha": "auto",
-    })  # fmt: skip
+    return problem_from(
+        {
+            "counts": np.stack([np.bincount(data.y[rows], minlength=data.classes) for rows in visit.rows]),
+            "seconds_per_sample": visit.abilities.seconds_per_sample,
+            "up_bps": visit.abilities.up_bps,
+            "down_bps": visit.abilities.down_bps,
+            "bits_per_sample": 8 * data.x[:1].nbytes,
+            "epochs": 5,
+            "alpha": "auto",
+        }
+    )

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble import score_states
-from fedfleet.app.spec.table_checks import Table, check_table, sayable
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.app.spec.table_checks import Table, check_table, is_spec_type
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.fleet import DeviceTable, StateScorer, StateTable, take_devices, take_states
-from fedfleet.core.memory_limit import check_room
+from fedfleet.core.memory_limit import check_memory
 from fedfleet.core.records import Floats
 from fedfleet.core.registry import parameters
 from fedfleet.core.rng import client_keys, stream
@@ -27,11 +27,11 @@ from fedfleet.world.samplers.pool72 import allocate, configurations, pool72
 from fedfleet.world.states import dpcsm
 
 _CLIENT_BYTES = 100  # while it is drawn
-Say = Callable[[str], None]  # takes a sentence that whoever asked must hear
+Warn = Callable[[str], None]  # takes a sentence that whoever asked must hear
 
 
-def _unheard(sentence: str) -> None:
-    del sentence
+def _ignore(text: str) -> None:
+    del text
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def _draw_uniform_devices(p: Table, clients: int, seed: int) -> DeviceTable:
     return take_devices(table, stream(seed, "sample").integers(len(table), size=clients))
 
 
-def _draw_dpcsm(p: Table, clients: int, seed: int | None, score: StateScorer, warn: Say) -> StateTable:
+def _draw_dpcsm(p: Table, clients: int, seed: int | None, score: StateScorer, warn: Warn) -> StateTable:
     table = load_states(p["base"])
     for sentence in warnings(p["alpha"], states=len(table) - p["start_rank"], semantics=p["semantics"]):
         warn(sentence)
@@ -72,7 +72,7 @@ def _draw_dpcsm(p: Table, clients: int, seed: int | None, score: StateScorer, wa
     )
 
 
-def _draw_uniform_states(p: Table, clients: int, seed: int | None, score: StateScorer, warn: Say) -> StateTable:
+def _draw_uniform_states(p: Table, clients: int, seed: int | None, score: StateScorer, warn: Warn) -> StateTable:
     del score, warn
     table = load_states(p["base"])
     return take_states(table, stream(seed or 0, "sample").integers(len(table), size=clients))
@@ -89,24 +89,24 @@ SAMPLERS: dict[str, dict[str, Sampler]] = {
 }
 
 
-def declared(sampler: Sampler) -> dict[str, tuple[Any, inspect.Parameter]]:
+def sampler_parameters(sampler: Sampler) -> dict[str, tuple[Any, inspect.Parameter]]:
     """The parameters of a sampler, with their types and defaults."""
-    found = parameters(sampler.declared_by)
-    return {name: p for name, p in found.items() if name not in sampler.without and sayable(p[0])}
+    result = parameters(sampler.declared_by)
+    return {name: p for name, p in result.items() if name not in sampler.without and is_spec_type(p[0])}
 
 
-def sampler_called(kind: str, name: str) -> Sampler:
+def find_sampler(kind: str, name: str) -> Sampler:
     """The sampler of devices or states that has this name."""
-    known = SAMPLERS[kind]
-    if name not in known:
-        raise BadInput(f"no sampler of {kind} is called {name!r}{nearest(name, known)}")
-    return known[name]
+    samplers = SAMPLERS[kind]
+    if name not in samplers:
+        raise BadInput(f"no sampler of {kind} is called {name!r}{suggest_name(name, samplers)}")
+    return samplers[name]
 
 
 def sample_devices(table: Mapping[str, Any], clients: int, seed: int) -> DeviceTable:
     """The devices of a fleet; the table names a sampler with `use`, and its parameters, as in a spec."""
-    sampler, settings = _settled("devices", table)
-    check_room(_CLIENT_BYTES * clients, f"--clients: a fleet of {clients:,} clients", "ask for fewer")
+    sampler, settings = _sampler_and_settings("devices", table)
+    check_memory(_CLIENT_BYTES * clients, f"--clients: a fleet of {clients:,} clients", "ask for fewer")
     return sampler.draw(settings, clients, seed)
 
 
@@ -115,26 +115,26 @@ def sample_states(
     clients: int,
     seed: int | None,
     score: StateScorer = score_states,
-    warn: Say = _unheard,
+    warn: Warn = _ignore,
 ) -> StateTable:
     """The states of a fleet, likewise. Without a seed, each sampler uses its own default; `warn` gets its warnings."""
-    sampler, settings = _settled("states", table)
-    check_room(_CLIENT_BYTES * clients, f"--clients: a fleet of {clients:,} clients", "ask for fewer")
+    sampler, settings = _sampler_and_settings("states", table)
+    check_memory(_CLIENT_BYTES * clients, f"--clients: a fleet of {clients:,} clients", "ask for fewer")
     return sampler.draw(settings, clients, seed, score, warn)
 
 
-def _settled(kind: str, table: Mapping[str, Any]) -> tuple[Sampler, Table]:
-    sampler = sampler_called(kind, table["use"])
-    given = {k: v for k, v in table.items() if k != "use"}
-    return sampler, check_table(sampler.declared_by, given, kind)
+def _sampler_and_settings(kind: str, table: Mapping[str, Any]) -> tuple[Sampler, Table]:
+    sampler = find_sampler(kind, table["use"])
+    settings = {k: v for k, v in table.items() if k != "use"}
+    return sampler, check_table(sampler.declared_by, settings, kind)
 
 
 def read_scores(path: Path) -> StateScorer:
     """Scores from a JSON object id -> score, instead of computing them."""
     try:
         loaded = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as wrong:
-        raise BadInput(f"cannot read the scores in {path}: {wrong}") from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot read the scores in {path}: {error}") from None
     if not isinstance(loaded, dict):
         raise BadInput(f"the scores in {path} must be one JSON object that maps each state's id to a number")
 

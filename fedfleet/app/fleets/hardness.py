@@ -19,7 +19,7 @@ from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DeviceSource
 from fedfleet.core.stages import stages_of
 from fedfleet.measure.montecarlo.metric_notes import notes, trip_seconds
-from fedfleet.measure.montecarlo.metrics import NAMES, available, measure
+from fedfleet.measure.montecarlo.metrics import NAMES, available_metrics, measure
 from fedfleet.measure.montecarlo.references import fair_work, ideal_fair_work
 from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.world.bases import load_devices, load_states
@@ -57,7 +57,7 @@ class Hardness:
 
     measures: Mapping[str, Measure]
     settings: Settings
-    why_not: str = ""
+    missing_reason: str = ""
     trip: float = 0.0
     ideal: float = 1.0
 
@@ -98,9 +98,9 @@ def hardness(
     rounds. R metrics belong to deadlines, T metrics to waiting; `waiting_too`: a deadline's fleet is also measured as if each round
     waited for all instead. Nothing else is measured, and that is said."""
     settings = _settings(spec, samples, rounds, model_bytes)
-    why = _refusal(spec, settings, most)
-    if why:
-        return Hardness({}, settings, why)
+    refusal = _refusal(spec, settings, most)
+    if refusal:
+        return Hardness({}, settings, refusal)
     try:
         devices, states, missing = tables_of(spec)
         trip = float(np.median(trip_seconds(settings, devices)))
@@ -108,13 +108,13 @@ def hardness(
         # Reachability alone: with the cost of a usual trip of this very run, not averaged over all that could be.
         usual = replace(settings, t_cost=min(trip, settings.deadline) if by_deadline else trip)
         kinds = ("-R", "-T") if by_deadline and waiting_too else ("-R",) if by_deadline else ("-T",)
-        found = dict[str, Measure]()
-        for name in (n for n in NAMES if n in available(devices, states) and n[-2:] in kinds):
-            asked = usual if not name.endswith("-T") else replace(usual, t_cost=trip)
-            found[name] = _measured(name, asked, devices, states, seeds, noted=waiting_too)
-    except FedFleetError as wrong:
-        return Hardness({}, settings, str(wrong))
-    return Hardness(found, usual, missing, trip, ideal_fair_work(settings.k, settings.rounds, len(devices)))
+        measures = dict[str, Measure]()
+        for name in (n for n in NAMES if n in available_metrics(devices, states) and n[-2:] in kinds):
+            metric_settings = usual if not name.endswith("-T") else replace(usual, t_cost=trip)
+            measures[name] = _measure_metric(name, metric_settings, devices, states, seeds, with_notes=waiting_too)
+    except FedFleetError as error:
+        return Hardness({}, settings, str(error))
+    return Hardness(measures, usual, missing, trip, ideal_fair_work(settings.k, settings.rounds, len(devices)))
 
 
 def _settings(spec: Spec, samples: float, rounds: int, model_bytes: float | None) -> Settings:
@@ -140,30 +140,30 @@ def _refusal(spec: Spec, settings: Settings, most: int) -> str:
     return ""
 
 
-def _measured(
-    name: str, settings: Settings, devices: DeviceTable, states: StateTable | None, seeds: int, *, noted: bool
+def _measure_metric(
+    name: str, settings: Settings, devices: DeviceTable, states: StateTable | None, seeds: int, *, with_notes: bool
 ) -> Measure:
-    got = measure(name, settings, devices, states, seeds=seeds)
+    statistics = measure(name, settings, devices, states, seeds=seeds)
 
-    def plain(value: float) -> float:
+    def in_units(value: float) -> float:
         if name.endswith("T"):
             return value * settings.t_break_asked
         return fair_work(min(value, 1.0), float(settings.k * settings.rounds))
 
-    said = tuple(notes(name, settings, devices, states, got)) if noted else ()
-    range95 = None if got.ci95 is None else (plain(got.ci95[0]), plain(got.ci95[1]))
-    return Measure(got.value, got.sd, plain(got.value), range95, said)
+    texts = tuple(notes(name, settings, devices, states, statistics)) if with_notes else ()
+    range95 = None if statistics.ci95 is None else (in_units(statistics.ci95[0]), in_units(statistics.ci95[1]))
+    return Measure(statistics.value, statistics.sd, in_units(statistics.value), range95, texts)
 
 
 def tables_of(spec: Spec) -> tuple[DeviceTable, StateTable | None, str]:
     """The fleet of a spec as tables, and a sentence on what has none: devices by their sampler, file, or draws; states likewise."""
     world, n, seed = spec.world, int(spec.world["clients"]), spec.fleet_seed
     keys = client_keys(n)
-    alike = world["heterogeneity"]
-    devices = None if alike in ("states", "none") else _devices(world["devices"], n, seed)
+    heterogeneity = world["heterogeneity"]
+    devices = None if heterogeneity in ("states", "none") else _devices(world["devices"], n, seed)
     if devices is None:
-        devices = drawn(devices_for(world, keys, seed), n)
-    always = alike in ("devices", "none") or world["states"]["use"] == "always_on"
+        devices = table_from_draws(devices_for(world, keys, seed), n)
+    always = heterogeneity in ("devices", "none") or world["states"]["use"] == "always_on"
     states = None if always else _states(world["states"], n, seed)
     missing = "" if states is not None or always else (
         f"reachability by {world['states']['use']} cannot be put into a table, so only devices are measured"
@@ -173,8 +173,8 @@ def tables_of(spec: Spec) -> tuple[DeviceTable, StateTable | None, str]:
 
 def _devices(table: Mapping[str, Any], n: int, seed: int) -> DeviceTable | None:
     if table["use"] in SAMPLERS["devices"]:
-        known = {k: v for k, v in table.items() if k not in SAMPLERS["devices"][table["use"]].without}
-        return sample_devices(known, n, seed)
+        settings = {k: v for k, v in table.items() if k not in SAMPLERS["devices"][table["use"]].without}
+        return sample_devices(settings, n, seed)
     return take_devices(load_devices(table["path"]), np.arange(n)) if table["use"] == "device_file" else None
 
 
@@ -182,12 +182,12 @@ def _states(table: Mapping[str, Any], n: int, seed: int) -> StateTable | None:
     if table["use"] in SAMPLERS["states"]:
         return sample_states(table, n, seed)
     if table["use"] == "daily":
-        known = {key: value for key, value in table.items() if key != "use"}
-        return StateTable(np.arange(n).astype(np.str_), daily_traces(client_keys(n), seed, **known))
+        settings = {key: value for key, value in table.items() if key != "use"}
+        return StateTable(np.arange(n).astype(np.str_), daily_traces(client_keys(n), seed, **settings))
     return take_states(load_states(table["path"]), np.arange(n)) if table["use"] == "state_file" else None
 
 
-def drawn(source: DeviceSource, n: int) -> DeviceTable:
+def table_from_draws(source: DeviceSource, n: int) -> DeviceTable:
     """A table of a device source that has none, from some draws of each client's link, and its time for a sample."""
     clients, none = np.arange(n), np.zeros(n)
     size = np.full(n, _BYTES)
@@ -196,10 +196,12 @@ def drawn(source: DeviceSource, n: int) -> DeviceTable:
         stages = stages_of(source, clients, Cost(none, size, size), 0.0, np.full(n, draw))
         down.append(_kbps(stages.get("download", none)))
         up.append(_kbps(stages.get("upload", none)))
-    once = stages_of(source, clients, Cost(np.ones(n), none, none), 0.0, np.zeros(n, np.int64)).get("compute", none)
+    sample_seconds = stages_of(source, clients, Cost(np.ones(n), none, none), 0.0, np.zeros(n, np.int64)).get(
+        "compute", none
+    )
     rows = [[float(v[c]) for v in down] for c in range(n)]
     ups = [[float(v[c]) for v in up] for c in range(n)]
-    return device_table([str(c) for c in range(n)], rows, np.asarray(once) / 3.0, ups)
+    return device_table([str(c) for c in range(n)], rows, np.asarray(sample_seconds) / 3.0, ups)
 
 
 def _kbps(seconds: Floats) -> Floats:

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedfleet.app.terminal.value_checks import counted, not_negative, one_of, positive, share
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.app.terminal.value_checks import not_negative, one_of, positive, positive_int, share
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.fleet import DeviceTable, StateTable, availability, mean_kbps
 from fedfleet.measure.distances import js_distance, ks_distance
 from fedfleet.measure.montecarlo.metric_notes import notes
-from fedfleet.measure.montecarlo.metrics import NAMES, available, measure, per_state, state_scores
+from fedfleet.measure.montecarlo.metrics import NAMES, available_metrics, measure, per_state, state_scores
 from fedfleet.measure.montecarlo.references import fair_work
 from fedfleet.measure.montecarlo.settings import VIT_KB, Settings
 from fedfleet.world.bases import load_devices, load_states
@@ -47,21 +47,21 @@ def save_states(table: StateTable, out: Path | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def settings_of(asked: Mapping[str, Any]) -> Settings:
+def settings_of(options: Mapping[str, Any]) -> Settings:
     """Under what a fleet is measured: what is not asked for is as in the paper. The keys are the options of `fedfleet measure`."""
-    ask = {**_DEFAULTS, **asked}
-    size = ask["model_bytes"]
+    values = {**_DEFAULTS, **options}
+    size = values["model_bytes"]
     return Settings(
-        k=counted("--clients-k", ask["clients_k"]),
-        rounds=counted("--rounds", ask["rounds"]),
-        trips=counted("--trips", ask["trips"]),
-        deadline=positive("--deadline", ask["deadline"]),
-        ready_share=share("--ready-share", ask["ready_share"]),
-        t_cost=parse_t_cost(ask["t_cost"]),
-        semantics=one_of("--semantics", ask["semantics"], ("paper", "released")),
+        k=positive_int("--clients-k", values["clients_k"]),
+        rounds=positive_int("--rounds", values["rounds"]),
+        trips=positive_int("--trips", values["trips"]),
+        deadline=positive("--deadline", values["deadline"]),
+        ready_share=share("--ready-share", values["ready_share"]),
+        t_cost=parse_t_cost(values["t_cost"]),
+        semantics=one_of("--semantics", values["semantics"], ("paper", "released")),
         size_kb=VIT_KB if size is None else positive("--model-bytes", size) / 1000.0,
-        samples=not_negative("--samples", ask["samples"]),
-        t_break_asked=positive("--t-break", ask["t_break"]),
+        samples=not_negative("--samples", values["samples"]),
+        t_break_asked=positive("--t-break", values["t_break"]),
     )
 
 
@@ -80,22 +80,22 @@ def measure_fleet(
         positive("--until-se", until_se)
     for name in only:
         if name not in NAMES:
-            raise BadInput(f"--only: there is no metric {name!r}{nearest(name, NAMES)}")
+            raise BadInput(f"--only: there is no metric {name!r}{suggest_name(name, NAMES)}")
     d = load_devices(devices) if devices else None
     s = load_states(states) if states else None
     settings.clients(d, s)
-    there = available(d, s)
+    names = available_metrics(d, s)
     answer: dict[str, Any] = {}
-    for name in only or there:
-        answer[name] = measured(name, settings, d, s, seeds=seeds, until_se=until_se)
+    for name in only or names:
+        answer[name] = measure_metric(name, settings, d, s, seeds=seeds, until_se=until_se)
     if s is not None and (not only or "StatMC-R" in only):
         answer["per_state"] = per_state(s, state_scores(settings, s, seeds=min(seeds, 3)))
     if against is not None:
-        answer["against"] = _compared(d, s, against)
+        answer["against"] = _distances(d, s, against)
     return answer
 
 
-def measured(
+def measure_metric(
     name: str,
     settings: Settings,
     devices: DeviceTable | None,
@@ -108,23 +108,23 @@ def measured(
 
     An R metric comes to a share of fair work, a T metric to the seconds of a round.
     """
-    got = measure(name, settings, devices, states, seeds=seeds, until_se=until_se)
+    statistics = measure(name, settings, devices, states, seeds=seeds, until_se=until_se)
 
-    def plain(value: float) -> float:
+    def in_units(value: float) -> float:
         if name.endswith("-R"):
             return fair_work(min(value, 1.0), float(settings.k * settings.rounds))
         return value * settings.t_break_asked
 
     return {
-        "fair_work" if name.endswith("-R") else "round_seconds": plain(got.value),
-        "value": got.value, "sd": got.sd, "seconds": got.seconds, "seeds": len(got.values),
-        "ci95": None if got.ci95 is None else list(got.ci95),
-        "comes_to_ci95": None if got.ci95 is None else [plain(end) for end in got.ci95],
-        "notes": notes(name, settings, devices, states, got),
+        "fair_work" if name.endswith("-R") else "round_seconds": in_units(statistics.value),
+        "value": statistics.value, "sd": statistics.sd, "seconds": statistics.seconds, "seeds": len(statistics.values),
+        "ci95": None if statistics.ci95 is None else list(statistics.ci95),
+        "comes_to_ci95": None if statistics.ci95 is None else [in_units(end) for end in statistics.ci95],
+        "notes": notes(name, settings, devices, states, statistics),
     }  # fmt: skip
 
 
-def _compared(devices: DeviceTable | None, states: StateTable | None, other: str) -> dict[str, float]:
+def _distances(devices: DeviceTable | None, states: StateTable | None, other: str) -> dict[str, float]:
     """The classical distances to another fleet: of mean speeds, or of availability where no devices are given."""
     if devices is not None:
         a, b = mean_kbps(devices), mean_kbps(load_devices(other))
@@ -135,14 +135,14 @@ def _compared(devices: DeviceTable | None, states: StateTable | None, other: str
     return {"std": float(a.std()), "std_other": float(b.std()), "ks": ks_distance(a, b), "js": js_distance(a, b)}
 
 
-def parse_t_cost(given: str | float) -> float | Literal["uniform", "deadline"]:
+def parse_t_cost(value: str | float) -> float | Literal["uniform", "deadline"]:
     """uniform, deadline, or a number of seconds."""
-    if given == "uniform" or given == "deadline":
-        return given
+    if value == "uniform" or value == "deadline":
+        return value
     try:
-        seconds = float(given)
+        seconds = float(value)
     except (TypeError, ValueError):
-        raise BadInput(f"--t-cost {given!r} is not known; give uniform, deadline or a number of seconds") from None
+        raise BadInput(f"--t-cost {value!r} is not known; give uniform, deadline or a number of seconds") from None
     if not 0 <= seconds < np.inf:
-        raise BadInput(f"--t-cost {given} must be finite and not negative")
+        raise BadInput(f"--t-cost {value} must be finite and not negative")
     return seconds

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from fedfleet.app.spec.spec_file import with_words
+from fedfleet.app.spec.spec_file import apply_overrides
 from fedfleet.app.spec.table_checks import Table, build_part, resolve_part
 from fedfleet.app.terminal.answers import say
 from fedfleet.core.errors import BadInput
@@ -16,7 +16,7 @@ from fedfleet.core.registry import builder, parameters
 from fedfleet.store.files import save_tree
 
 GENERATED = "glyphs"
-_SHAPE_ONLY = 64  # made-up samples that stand for the task's own where these are not here
+_MADE_UP_SAMPLES = 64  # made-up samples that stand for the task's own where these are not here
 
 
 def pretrain_task(
@@ -40,10 +40,10 @@ def pretrain_task(
     place = ("cuda" if has_cuda() else "cpu") if device == "auto" else device
     task = _task(name, words, seed)
     data = _data(task, on, seed)
-    begun = time.perf_counter()
-    tell = lambda epoch, found: say(f"epoch {epoch} of {epochs}: accuracy {found:.3f}")  # noqa: E731
-    tree, accuracy = pretrain(task, data, epochs=epochs, seed=seed, device=place, told=tell)
-    seconds = time.perf_counter() - begun
+    start = time.perf_counter()
+    show_epoch = lambda epoch, accuracy_now: say(f"epoch {epoch} of {epochs}: accuracy {accuracy_now:.3f}")  # noqa: E731
+    tree, accuracy = pretrain(task, data, epochs=epochs, seed=seed, device=place, on_epoch=show_epoch)
+    seconds = time.perf_counter() - start
     about = {"task": name, "on": on, "epochs": epochs, "seed": seed, "classes": data.classes, "accuracy": accuracy}
     save_tree(out, tree, about)
     return {"accuracy": accuracy, "epochs": epochs, "seconds": seconds, "out": str(out)}
@@ -51,12 +51,16 @@ def pretrain_task(
 
 def _task(name: str, words: Sequence[str], seed: int) -> Task:
     """The task, without a backbone of its own: with its data if they are here, else with made-up ones of their shape."""
-    known = parameters(builder("tasks", name, "TASK"))
-    asked: Table = {"use": name, **({"backbone": ""} if "backbone" in known else {}), **with_words({}, words)}
-    table = resolve_part("tasks", asked, "TASK")
+    task_parameters = parameters(builder("tasks", name, "TASK"))
+    settings: Table = {
+        "use": name,
+        **({"backbone": ""} if "backbone" in task_parameters else {}),
+        **apply_overrides({}, words),
+    }
+    table = resolve_part("tasks", settings, "TASK")
     recipe = build_part("tasks", table)
-    if not getattr(recipe, "here", lambda: True)() and "synthetic" in known:
-        recipe = build_part("tasks", {**table, "synthetic": True, "samples": _SHAPE_ONLY})
+    if not getattr(recipe, "here", lambda: True)() and "synthetic" in task_parameters:
+        recipe = build_part("tasks", {**table, "synthetic": True, "samples": _MADE_UP_SAMPLES})
     return recipe(seed)
 
 

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from functools import cache, partial
 from typing import Any
 
-from fedfleet.app.assemble.plan import adapted
-from fedfleet.app.spec.spec_file import with_words
+from fedfleet.app.assemble.plan import adapt_task
+from fedfleet.app.spec.spec_file import apply_overrides
 from fedfleet.app.spec.table_checks import build_part, resolve_part
 from fedfleet.core.errors import BadInput
 from fedfleet.core.part_facts import FleetFacts
@@ -44,18 +44,18 @@ def bench_train(
     from fedfleet.executors.bench import Bench, compare, compare_algorithm
     from fedfleet.executors.stacked.form_choice import candidates
 
-    built = synthetic_task(task, max(200, min(cohort * steps * batch, 20_000)))
+    bench_task = synthetic_task(task, max(200, min(cohort * steps * batch, 20_000)))
     cores = len(os.sched_getaffinity(0))
-    asked = [(form, cores)] if form else candidates(device, cores)
+    forms = [(form, cores)] if form else candidates(device, cores)
     shape: dict[str, Any] = {"cohort": cohort, "steps": steps, "batch": batch, "device": device}
-    table = {"use": algorithm, "batch": batch, **with_words({}, settings)}
-    fleet = FleetFacts(cache(partial(shape_at, built)), client_keys(cohort))
+    table = {"use": algorithm, "batch": batch, **apply_overrides({}, settings)}
+    fleet = FleetFacts(cache(partial(shape_at, bench_task)), client_keys(cohort))
     method = build_part("algorithms", resolve_part("algorithms", table, "--algorithm"), {FleetFacts: fleet})
-    built = adapted(method, built, 0)
-    benches = [Bench(built, **shape, threads=n, tf32=tf32, form=f, repeats=repeats) for f, n in asked]
+    bench_task = adapt_task(method, bench_task, 0)
+    benches = [Bench(bench_task, **shape, threads=n, tf32=tf32, form=f, repeats=repeats) for f, n in forms]
     plain = algorithm == "fedavg" and not settings
-    found = [compare(bench) if plain else compare_algorithm(bench, method) for bench in benches]
-    best = min(found, key=lambda c: c.stacked_seconds)
-    naive = min(c.naive_seconds for c in found)
-    words = {"task": task, "algorithm": algorithm, **shape}
-    return {**asdict(best), "naive_seconds": naive, "ratio": naive / best.stacked_seconds, **words}
+    results = [compare(bench) if plain else compare_algorithm(bench, method) for bench in benches]
+    best = min(results, key=lambda c: c.stacked_seconds)
+    naive = min(c.naive_seconds for c in results)
+    labels = {"task": task, "algorithm": algorithm, **shape}
+    return {**asdict(best), "naive_seconds": naive, "ratio": naive / best.stacked_seconds, **labels}

@@ -34,21 +34,21 @@ def profile_device(
     """
     from fedfleet.executors.model_speed import time_model
 
-    timed = time_model(synthetic_task(task, 200), batch=batch, iterations=iterations, warm_up=WARM_UP, side=side)
+    timing = time_model(synthetic_task(task, 200), batch=batch, iterations=iterations, warm_up=WARM_UP, side=side)
     down, up = ([100_000.0], None) if server is None else link_speed(server)
     row = {
         "id": name or platform.node() or "this-device",
         "down_kbps": down,
         "up_kbps": up,
-        "seconds_per_sample": statistics.fmean(timed.inference),
-        "cores": timed.threads,
+        "seconds_per_sample": statistics.fmean(timing.inference),
+        "cores": timing.threads,
         "memory_mb": _memory_mb(),
     }
     details = {
         "task": task,
-        "inference_seconds": {"mean": statistics.fmean(timed.inference), "sd": statistics.pstdev(timed.inference)},
-        "training_seconds_per_sample": statistics.fmean(timed.training) / batch,
-        "training_over_inference": statistics.fmean(timed.training) / batch / statistics.fmean(timed.inference),
+        "inference_seconds": {"mean": statistics.fmean(timing.inference), "sd": statistics.pstdev(timing.inference)},
+        "training_seconds_per_sample": statistics.fmean(timing.training) / batch,
+        "training_over_inference": statistics.fmean(timing.training) / batch / statistics.fmean(timing.inference),
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "link": "measured" if server else "not measured, 100 Mbit/s assumed; give --server to measure it",
     }
@@ -69,8 +69,8 @@ def link_speed(server: str) -> tuple[list[float], list[float] | None]:
                     f"{url} sends an empty answer, so its speed cannot be measured; name a larger file there"
                 )
             down.append(size * 8 / 1000 / (time.perf_counter() - start))
-    except (OSError, ValueError, http.client.HTTPException) as wrong:
-        raise RunFailed(f"cannot measure the link to {url}: {wrong}") from None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise RunFailed(f"cannot measure the link to {url}: {error}") from None
     payload = bytes(_PROBE_BYTES // 4)
     try:
         for _ in range(_LINK_TRIES):
@@ -87,10 +87,10 @@ def append_row(path: Path, row: dict[str, Any]) -> None:
     rows: list[dict[str, Any]] = []
     if path.exists():
         devices(str(path))  # refuses a file of another format
-        there = (
+        old_rows = (
             device_rows(str(path)) if is_sheet(str(path)) else json.loads(path.read_text(encoding="utf-8"))["devices"]
         )
-        rows = [r for r in there if r["id"] != row["id"]]
+        rows = [r for r in old_rows if r["id"] != row["id"]]
     try:
         draft = path.with_name(path.name + ".part")
         if is_sheet(str(path)):
@@ -100,8 +100,8 @@ def append_row(path: Path, row: dict[str, Any]) -> None:
                 json.dumps({"format": DEVICES, "devices": [*rows, row]}, indent=1) + "\n", encoding="utf-8"
             )
         draft.replace(path)
-    except OSError as wrong:
-        raise BadInput(f"cannot write {path}: {wrong}") from None
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error}") from None
 
 
 def _memory_mb() -> float:

@@ -7,12 +7,12 @@ from html import escape
 from typing import Any
 
 from fedfleet.app.pages.html import table
-from fedfleet.app.pages.sides.comparison_words import time
-from fedfleet.app.pages.time_units import plain
+from fedfleet.app.pages.sides.comparison_words import time_text
+from fedfleet.app.pages.time_units import plain_time
 from fedfleet.app.terminal.text import percent, size
 
 Row = Mapping[str, float]
-_LITTLE = 0.0005  # of all: what is less was for nothing in no sense that matters
+_NEGLIGIBLE = 0.0005  # of all: what is less was for nothing in no sense that matters
 _FATES = {
     "folded": "used", "rejected": "refused", "wasted": "in time, for a round that failed", "lost": "lost",
     "dropped": "too late, given up",
@@ -33,8 +33,8 @@ def energy(joules: float) -> str:
 # (heading, of which measures the sum, how it is said)
 _COLUMNS: tuple[tuple[str, tuple[str, ...], Callable[[float], str]], ...] = (
     ("tasks", ("tasks", "asked"), lambda n: f"{n:,.0f}"),
-    ("at work", ("worked_seconds",), lambda s: time(s) if s >= 1 else plain(s)),
-    ("out of reach", ("waited_seconds",), lambda s: time(s) if s >= 1 else plain(s)),
+    ("at work", ("worked_seconds",), lambda s: time_text(s) if s >= 1 else plain_time(s)),
+    ("out of reach", ("waited_seconds",), lambda s: time_text(s) if s >= 1 else plain_time(s)),
     ("moved", ("bytes_down", "bytes_up"), size),
     ("energy", ("joules",), energy),
 )
@@ -49,14 +49,18 @@ def costs(m: Mapping[str, Any]) -> list[str]:
         rows["probes, before choosing"] = probes
     if not rows:
         return []
-    shown = [(head, keys, say) for head, keys, say in _COLUMNS if any(_sum(row, keys) for row in rows.values())]
-    lines = [[name, *(say(_sum(row, keys)) for _, keys, say in shown)] for name, row in rows.items()]
-    whole = ["all", *(say(sum(_sum(row, keys) for row in rows.values())) for _, keys, say in shown)]
-    every = [*lines, whole] if len(lines) > 1 else lines
+    columns = [
+        (head, keys, format_value)
+        for head, keys, format_value in _COLUMNS
+        if any(_sum(row, keys) for row in rows.values())
+    ]
+    lines = [[name, *(say(_sum(row, keys)) for _, keys, say in columns)] for name, row in rows.items()]
+    total_row = ["all", *(say(sum(_sum(row, keys) for row in rows.values())) for _, keys, say in columns)]
+    every = [*lines, total_row] if len(lines) > 1 else lines
     return [
         "<h2>What it cost</h2>",
-        *(f"<p>{escape(said)}</p>" for said in [_for_nothing(m, rows)] if said),
-        table(["what became of the work", *(head for head, _, _ in shown)], every),
+        *(f"<p>{escape(sentence)}</p>" for sentence in [_waste_sentence(m, rows)] if sentence),
+        table(["what became of the work", *(head for head, _, _ in columns)], every),
     ]
 
 
@@ -64,22 +68,24 @@ def _sum(row: Row, keys: tuple[str, ...]) -> float:
     return sum(row.get(key) or 0.0 for key in keys)
 
 
-def _for_nothing(m: Mapping[str, Any], rows: Mapping[str, Row]) -> str:
+def _waste_sentence(m: Mapping[str, Any], rows: Mapping[str, Row]) -> str:
     """How much was spent on what entered no model, and what nobody knows."""
     moved = sum(_sum(row, ("bytes_down", "bytes_up")) for row in rows.values())
-    drawn: Mapping[str, Any] = m.get("energy") or {}
+    energy_use: Mapping[str, Any] = m.get("energy") or {}
     wasted = sum(m.get("bytes_wasted", {}).values())
     lost = [(wasted / moved, "of the bytes")] if moved and "bytes_wasted" in m else []
-    if drawn.get("joules"):
-        lost.append((1 - drawn["useful"] / drawn["joules"], "of the energy"))
-    said = (
-        [f"{percent(part) if part >= _LITTLE else 'under 0.1 %'} {of}" for part, of in lost]
-        if any(part >= _LITTLE for part, _ in lost)
+    if energy_use.get("joules"):
+        lost.append((1 - energy_use["useful"] / energy_use["joules"], "of the energy"))
+    parts = (
+        [f"{percent(part) if part >= _NEGLIGIBLE else 'under 0.1 %'} {resource}" for part, resource in lost]
+        if any(part >= _NEGLIGIBLE for part, _ in lost)
         else []
     )
     grams = (
-        f" The energy stands for {drawn['grams']:,.3g} g of carbon dioxide." if drawn.get("grams") is not None else ""
+        f" The energy stands for {energy_use['grams']:,.3g} g of carbon dioxide."
+        if energy_use.get("grams") is not None
+        else ""
     )
     unknown = sum(int(row.get("unknown") or 0) for row in rows.values())
-    silent = f" What {unknown:,} of the tasks took is not known, and not in this table." if unknown else ""
-    return (f"For nothing: {' and '.join(said)}." if said else "") + grams + silent
+    unknown_note = f" What {unknown:,} of the tasks took is not known, and not in this table." if unknown else ""
+    return (f"For nothing: {' and '.join(parts)}." if parts else "") + grams + unknown_note

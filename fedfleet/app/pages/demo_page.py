@@ -7,45 +7,45 @@ from html import escape
 from pathlib import Path
 
 from fedfleet.app.demo import demo_findings, demo_runs, demo_users
-from fedfleet.app.demo.demo_jobs import USERS, Done
-from fedfleet.app.demo.demo_runs import DEADLINED, WAITING
+from fedfleet.app.demo.demo_jobs import USERS, RunsByWay
+from fedfleet.app.demo.demo_runs import WAITING, WITH_DEADLINE
 from fedfleet.app.pages.demo_users_page import users_section
-from fedfleet.app.pages.html import keep_page, page, tight, topline
-from fedfleet.app.pages.sides.comparison_checks import how_to_check
-from fedfleet.app.pages.sides.comparison_words import capital, count, points, spread, whole
+from fedfleet.app.pages.html import bind_units, page, topline, write_page
+from fedfleet.app.pages.sides.comparison_checks import check_section
+from fedfleet.app.pages.sides.comparison_words import capitalise, count_words, mean_count, share_range, whole_percent
 from fedfleet.app.pages.sides.curves import accuracy_figure
-from fedfleet.app.pages.sides.run_looks import Side, look
+from fedfleet.app.pages.sides.run_looks import Side, load_page_run
 from fedfleet.app.pages.sides.run_rows import Head, html_table, runs_table
-from fedfleet.app.pages.sides.side_hardness import how_hard
-from fedfleet.app.pages.sides.side_participation import who_took_part
-from fedfleet.app.pages.sides.side_times import what_it_cost, where_time_went
+from fedfleet.app.pages.sides.side_hardness import hardness_section
+from fedfleet.app.pages.sides.side_participation import participation_section
+from fedfleet.app.pages.sides.side_times import cost_section, time_section
 from fedfleet.app.pages.sides.standings import standings_figure
 from fedfleet.app.pages.sides.verdicts import SEED
 from fedfleet.app.studies.compare.verdict import sampling_error
-from fedfleet.app.terminal.text import listed
+from fedfleet.app.terminal.text import join_words
 
 PAGE = "index.html"
 _COLOURS = {"mild": 1, "middle": 2, "severe": 3}
-_PACED = {WAITING: "waiting", DEADLINED: "deadline"}
+_PACED = {WAITING: "waiting", WITH_DEADLINE: "deadline"}
 
 
-def write_demo(out: Path, done: Done) -> Path:
+def write_demo(out: Path, done: RunsByWay) -> Path:
     """Write the page into the demo's folder; the reports of its runs are there already."""
     path = out / PAGE
-    keep_page(path, demo_page(done, path))
+    write_page(path, demo_page(done, path))
     return path
 
 
-def demo_page(done: Done, path: Path) -> str:
+def demo_page(done: RunsByWay, path: Path) -> str:
     """The page; `path` is where it will lie."""
     sides = fleet_sides(done, path)
-    paced = [_renamed(side) for side in sides if side.name in _PACED]
+    paced = [_rename_side(side) for side in sides if side.name in _PACED]
     grouped = user_sides(done, path)
     every = [run for runs in done.values() for run in runs]
     hours = f"{demo_runs.HOURS} h"
     body = [
-        f"<h1>{escape(tight(demo_findings.headline(done)))}</h1>",
-        f'<p class="lead">{escape(tight(demo_findings.paragraph(done)))}</p>',
+        f"<h1>{escape(bind_units(demo_findings.headline(done)))}</h1>",
+        f'<p class="lead">{escape(bind_units(demo_findings.paragraph(done)))}</p>',
         _verdicts(done),
         _caveat(done),
         standings_figure(
@@ -54,82 +54,82 @@ def demo_page(done: Done, path: Path) -> str:
         ),
         accuracy_figure(paced, title="FedAvg against time: waiting for everybody, or a deadline", target=demo_runs.TARGET),
         "<h2>What was tried</h2>", _setting(), _tables(),
-        f"<h2>{sum(len(side.looks) for side in sides)} runs</h2>",
+        f"<h2>{sum(len(side.runs) for side in sides)} runs</h2>",
         runs_table(sides, target=demo_runs.TARGET),
         '<p class="note">Every seed opens the report of its run, and a name the first of them. FedAvg waiting does 100 rounds, however long they take; '
         f"all others stop after {hours}.</p>",
-        who_took_part(paced), where_time_went(paced), how_hard(paced), what_it_cost(sides),
+        participation_section(paced), time_section(paced), hardness_section(paced), cost_section(sides),
         users_section(done, grouped),
-        how_to_check([], {}, [(run.name, run.digest) for run in every], _commands(path.parent)),
+        check_section([], {}, [(run.name, run.digest) for run in every], _commands(path.parent)),
     ]  # fmt: skip
-    top = topline(f"demo: {len(every)} runs, {count(len(demo_runs.SEEDS), 'seed')} each")
+    top = topline(f"demo: {len(every)} runs, {count_words(len(demo_runs.SEEDS), 'seed')} each")
     return page("FedFleet demo", body, top=top, description=demo_findings.headline(done))
 
 
-def fleet_sides(done: Done, path: Path) -> list[Side]:
+def fleet_sides(done: RunsByWay, path: Path) -> list[Side]:
     """A side for each way on each fleet, in the fleet's colour; only plain FedAvg is asked where its time went."""
     return [
-        Side(way, tuple(look(run.out, path, explained=way in _PACED) for run in done[fleet, way]), _COLOURS[fleet], way != WAITING, fleet)
+        Side(way, tuple(load_page_run(run.out, path, explained=way in _PACED) for run in done[fleet, way]), _COLOURS[fleet], way != WAITING, fleet)
         for fleet in demo_runs.FLEETS
         for way in demo_runs.WAYS
     ]  # fmt: skip
 
 
-def _renamed(side: Side) -> Side:
-    return Side(_PACED[side.name], side.looks, side.colour, side.thin, side.group)
+def _rename_side(side: Side) -> Side:
+    return Side(_PACED[side.name], side.runs, side.colour, side.thin, side.group)
 
 
-def user_sides(done: Done, path: Path) -> list[Side]:
+def user_sides(done: RunsByWay, path: Path) -> list[Side]:
     """A side for each method on the devices of people."""
     colours = (2, 4, 5)
     return [
-        Side(way, tuple(look(run.out, path, explained=False) for run in done[USERS, way]), colours[i % 3])
+        Side(way, tuple(load_page_run(run.out, path, explained=False) for run in done[USERS, way]), colours[i % 3])
         for i, way in enumerate(demo_users.METHODS)
     ]
 
 
-def _verdicts(done: Done) -> str:
+def _verdicts(done: RunsByWay) -> str:
     """For each fleet: who stands highest and how sure that is."""
     items = list[str]()
     for fleet in demo_runs.FLEETS:
         order = demo_findings.ranking(done, fleet)
-        better, worse = demo_findings.surely(done, fleet)
-        head = f"{fleet}: {listed(better)} surely better" if better else f"{fleet}: none is surely better"
-        told = (
-            [f"{order[0][0]} stands at {points(order[0][1])}, {order[-1][0]} at {points(order[-1][1])}."]
+        better, worse = demo_findings.sure_differences(done, fleet)
+        head = f"{fleet}: {join_words(better)} surely better" if better else f"{fleet}: none is surely better"
+        sentences = (
+            [f"{order[0][0]} stands at {whole_percent(order[0][1])}, {order[-1][0]} at {whole_percent(order[-1][1])}."]
             if order
             else []
         )
-        none = [way for way in demo_runs.WAYS if demo_findings.standing(done[fleet, way]) is None]
-        told += [f"With {listed(none)}, not every seed has a model by then."] if none else []
-        told += (
-            [f"{listed(worse)} {'is' if len(worse) == 1 else 'are'} surely worse than FedAvg with a deadline."]
+        none = [way for way in demo_runs.WAYS if demo_findings.mean_accuracy(done[fleet, way]) is None]
+        sentences += [f"With {join_words(none)}, not every seed has a model by then."] if none else []
+        sentences += (
+            [f"{join_words(worse)} {'is' if len(worse) == 1 else 'are'} surely worse than FedAvg with a deadline."]
             if worse
             else []
         )
-        out = demo_findings.left_out(done[fleet, DEADLINED])
-        told.append(
-            f"The deadline leaves out {whole(out)} of {demo_runs.CLIENTS} people."
-            if out >= 0.5
+        left_out = demo_findings.never_took_part(done[fleet, WITH_DEADLINE])
+        sentences.append(
+            f"The deadline leaves out {mean_count(left_out)} of {demo_runs.CLIENTS} people."
+            if left_out >= 0.5
             else "The deadline leaves out nobody."
         )
         items.append(
-            f'<li class="c{_COLOURS[fleet]}"><b>{escape(capital(head))}</b><span>{escape(tight(" ".join(told)))}</span></li>'
+            f'<li class="c{_COLOURS[fleet]}"><b>{escape(capitalise(head))}</b><span>{escape(bind_units(" ".join(sentences)))}</span></li>'
         )
     return f'<ul class="verdicts">{"".join(items)}</ul>'  # fmt: skip
 
 
-def _caveat(done: Done) -> str:
+def _caveat(done: RunsByWay) -> str:
     """How much seeds alone change, where they change most, and what the test set leaves open."""
     values = {
         key: [float(v) for run in runs if (v := run.metrics["accuracy"]) is not None] for key, runs in done.items()
     }
     fleet, way = max((k for k, v in values.items() if v), key=lambda k: max(values[k]) - min(values[k]))
     tested = min(run.tested for runs in done.values() for run in runs if run.tested)
-    error = max(sampling_error(v, tested) for mine in values.values() for v in mine)
-    return tight(
-        f'<p class="aside"><b>How sure? {capital(count(len(demo_runs.SEEDS), "seed"))} <abbr title="{SEED}">each</abbr>, so only large '
-        f"differences count.</b> {escape(way)} on the {fleet} fleet ends at {spread(values[fleet, way])}, by seeds alone. The {tested:,} test "
+    error = max(sampling_error(v, tested) for accuracies in values.values() for v in accuracies)
+    return bind_units(
+        f'<p class="aside"><b>How sure? {capitalise(count_words(len(demo_runs.SEEDS), "seed"))} <abbr title="{SEED}">each</abbr>, so only large '
+        f"differences count.</b> {escape(way)} on the {fleet} fleet ends at {share_range(values[fleet, way])}, by seeds alone. The {tested:,} test "
         f"images leave up to ±{100 * error:.0f} points by themselves. Surely means: clear halfway and at the end alike, "
         "by a paired test over common seeds with Holm's correction, at 5 %; standings at a single hour change with the hour. BiasPrompt+ begins with a backbone that was trained on generated pictures; the others begin from nothing.</p>"
     )

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
-from fedfleet.app.pages.charts.marks import Drawing, Sheet, both, box, figure, key, line, text
-from fedfleet.app.pages.html import keys, page, topline
-from fedfleet.app.pages.time_units import plain
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, draw_both, figure, line, paint_legend, text
+from fedfleet.app.pages.html import key_figures, page, topline
+from fedfleet.app.pages.time_units import plain_time
 from fedfleet.core.records import Floats, Ints
 from fedfleet.shuffle import Problem, identity, score
 from fedfleet.shuffle.problem import effort
@@ -17,28 +17,28 @@ from fedfleet.shuffle.problem import effort
 _GAP, _STRIP = 26.0, 46.0  # between before and after, and the height of a device's row
 
 
-def user_page(problem: Problem, got: dict[str, Any]) -> str:
+def user_page(problem: Problem, answer: dict[str, Any]) -> str:
     """One exchange: what changes, in numbers and figures."""
-    plan = np.array(got["plan"])
+    plan = np.array(answer["plan"])
     before, after = score(problem, identity(problem)), score(problem, plan)
     faster = before.max_latency / max(after.max_latency, 1e-12)
     body = [
         "<h1>One user's devices exchange samples</h1>",
         f'<p class="lead">{len(problem.counts)} devices, {int(problem.counts.sum())} samples of {problem.counts.shape[1]} classes; '
-        f"{got['moved']} of them change device.</p>",
-        keys([
-            (f"{plain(before.max_latency)} to {plain(after.max_latency)}", f"slowest device, before and after ({faster:.1f}x)", ""),
+        f"{answer['moved']} of them change device.</p>",
+        key_figures([
+            (f"{plain_time(before.max_latency)} to {plain_time(after.max_latency)}", f"slowest device, before and after ({faster:.1f}x)", ""),
             (f"{before.max_imbalance:.3f} to {after.max_imbalance:.3f}", "largest imbalance",
              "Jensen-Shannon divergence of a device's mixture of classes against an even one: 0 is even."),
             (f"{before.objective:,.1f} to {after.objective:,.1f}", "objective", "Slowest device, spread of all, and weighted imbalance: lower is better."),
         ]),
-        holdings(problem.counts, plan.sum(0)),
-        durations(problem, plan),
+        holdings_figure(problem.counts, plan.sum(0)),
+        durations_figure(problem, plan),
     ]  # fmt: skip
     return page("FedFleet: one user's exchange", body, top=topline("one user's exchange"))
 
 
-def holdings(before: Ints, after_by_class: Ints) -> str:
+def holdings_figure(before: Ints, after_by_class: Ints) -> str:
     """The figure of what devices hold: a small histogram over classes each, before and after. `after_by_class` is [classes, devices]."""
     after = after_by_class.T
     moved = int(np.abs(after - before).sum() // 2)
@@ -47,7 +47,7 @@ def holdings(before: Ints, after_by_class: Ints) -> str:
     return figure(
         "What each device holds, before and after",
         subtitle,
-        *both(lambda sheet: _strips(before, after, sheet)),
+        *draw_both(lambda sheet: _strips(before, after, sheet)),
         finding,
     )
 
@@ -56,29 +56,29 @@ def _strips(before: Ints, after: Ints, sheet: Sheet) -> Drawing:
     highest = max(int(before.max()), int(after.max()), 1)
     left = 20.0 if sheet.slim else 62.0
     width = (sheet.width - left - _GAP) / 2
-    found = [text(left, 12, "before", "strong"), text(left + width + _GAP, 12, "after", "strong")]
+    result = [text(left, 12, "before", "strong"), text(left + width + _GAP, 12, "after", "strong")]
     for v in range(len(before)):
         top = 18 + v * _STRIP
-        found.append(text(left - 7, top + _STRIP - 10, f"{v}" if sheet.slim else f"device {v}", anchor="end"))
+        result.append(text(left - 7, top + _STRIP - 10, f"{v}" if sheet.slim else f"device {v}", anchor="end"))
         for counts, start, kind in ((before[v], left, "a6"), (after[v], left + width + _GAP, "a1")):
-            found += _strip(counts, start, top, width, highest, kind, "" if sheet.slim else f"device {v}")
-    return Drawing(sheet.width, 18 + len(before) * _STRIP + 4, found)
+            result += _strip(counts, start, top, width, highest, kind, "" if sheet.slim else f"device {v}")
+    return Drawing(sheet.width, 18 + len(before) * _STRIP + 4, result)
 
 
 def _strip(counts: Ints, left: float, top: float, width: float, highest: int, kind: str, device: str) -> list[str]:
     base, step = top + _STRIP - 8, width / len(counts)
-    found = [line(left, base, left + width, base, "axis")]
+    result = [line(left, base, left + width, base, "axis")]
     for i, n in enumerate(counts.tolist()):
         if n:
             tall = max(n / highest * (_STRIP - 14), 1.0)
             title = f"{device}, class {i}: {n} samples" if device else ""
-            found.append(box(left + i * step, base - tall, max(step * 0.86, 0.6), tall, kind, title))
-    return found
+            result.append(box(left + i * step, base - tall, max(step * 0.86, 0.6), tall, kind, title))
+    return result
 
 
-def durations(problem: Problem, plan: Ints) -> str:
+def durations_figure(problem: Problem, plan: Ints) -> str:
     """The figure of how long each device takes: two bars, before, and after with the exchange's share apart."""
-    work, paid = effort(problem), _exchange(problem, plan)
+    work, exchange_seconds = effort(problem), _exchange_times(problem, plan)
     before, after = work * problem.counts.sum(1), work * plan.sum((0, 1))
     rows = list[Bar]()
     for v in range(len(before)):
@@ -86,27 +86,29 @@ def durations(problem: Problem, plan: Ints) -> str:
             Bar(
                 f"Device {v}, before",
                 [Part(float(before[v]), "a6", title=f"before: {before[v]:,.1f} s")],
-                plain(float(before[v])),
+                plain_time(float(before[v])),
             )
         )
         parts = [Part(float(after[v]), "a5", title=f"training: {after[v]:,.1f} s")]
-        parts += [Part(float(paid[v]), "a2", title=f"exchanging samples: {paid[v]:,.1f} s")] if paid[v] > 0 else []
-        rows.append(Bar("after", parts, plain(float(after[v] + paid[v]))))
-    finding = (
-        f"The slowest device takes {plain(float(before.max()))} before, {plain(float((after + paid).max()))} after."
-    )
-    legend = key([("before", "a6"), ("after: training", "a5"), ("after: exchanging samples", "a2")])
-    wide, slim = both(lambda sheet: bars(rows, sheet, beside=True))
+        parts += (
+            [Part(float(exchange_seconds[v]), "a2", title=f"exchanging samples: {exchange_seconds[v]:,.1f} s")]
+            if exchange_seconds[v] > 0
+            else []
+        )
+        rows.append(Bar("after", parts, plain_time(float(after[v] + exchange_seconds[v]))))
+    finding = f"The slowest device takes {plain_time(float(before.max()))} before, {plain_time(float((after + exchange_seconds).max()))} after."
+    legend = paint_legend([("before", "a6"), ("after: training", "a5"), ("after: exchanging samples", "a2")])
+    wide, slim = draw_both(lambda sheet: bars(rows, sheet, names_left=True))
     return figure(
         "How long each device takes",
         "Training on what it holds, and sending and receiving samples",
         wide,
         slim,
         finding,
-        key=legend,
+        legend=legend,
     )
 
 
-def _exchange(problem: Problem, plan: Ints) -> Floats:
+def _exchange_times(problem: Problem, plan: Ints) -> Floats:
     latency = score(problem, plan).latency
     return latency - effort(problem) * plan.sum((0, 1))

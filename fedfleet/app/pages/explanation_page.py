@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from fedfleet.app.pages.charts.axes import Scale, Ticks, foot_axis, shares
+from fedfleet.app.pages.charts.axes import Scale, Ticks, foot_axis, share_ticks
 from fedfleet.app.pages.charts.labels import width_of
-from fedfleet.app.pages.charts.marks import Drawing, Sheet, both, box, figure, line, text
-from fedfleet.app.pages.html import folded, page, table, topline
-from fedfleet.app.pages.time_units import even
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, draw_both, figure, line, text
+from fedfleet.app.pages.html import details_block, page, table, topline
+from fedfleet.app.pages.time_units import linear_time_ticks
 from fedfleet.app.runs.causes import NAMES
 from fedfleet.app.terminal.text import percent, span
 
@@ -26,44 +26,44 @@ class Step:
     name: str
     start: float
     end: float
-    said: str
+    label: str
     kind: str
 
 
 def explain_page(attribution: str, counterfactuals: dict[str, Any], name: str = "run") -> str:
     """The page of `fedfleet explain`: the figure of where the time went, and what would have been; either may be empty."""
-    went = ["<h2>What its time went into</h2>", attribution] if attribution else []
-    body = [f"<h1>{escape(name)} explained</h1>", *went, *counterfactual_section(counterfactuals)]
+    time_section = ["<h2>What its time went into</h2>", attribution] if attribution else []
+    body = [f"<h1>{escape(name)} explained</h1>", *time_section, *counterfactual_section(counterfactuals)]
     return page(f"FedFleet: {name} explained", body, top=topline(f"run {name}", [("report", "report.html")]))
 
 
-def counterfactual_section(found: dict[str, Any]) -> list[str]:
+def counterfactual_section(answer: dict[str, Any]) -> list[str]:
     """What the run would have been without its causes: two waterfalls and the table of all re-simulations."""
-    if not found.get("counterfactuals"):
+    if not answer.get("counterfactuals"):
         return []
-    said = ["<h2>What it would have been</h2>", f'<p class="lead">{escape(found["sentence"])}</p>']
-    if not found["present"]:
-        return said
-    target, restricted = percent(found["target"]), any(row["censored"] for row in found["counterfactuals"])
+    sections = ["<h2>What it would have been</h2>", f'<p class="lead">{escape(answer["sentence"])}</p>']
+    if not answer["present"]:
+        return sections
+    target, restricted = percent(answer["target"]), any(row["censored"] for row in answer["counterfactuals"])
     note = (
-        f" A run that never did counts with {span(found['horizon'])}, the longest of these runs." if restricted else ""
+        f" A run that never did counts with {span(answer['horizon'])}, the longest of these runs." if restricted else ""
     )
-    seconds, accuracy = _steps(found, "time_to_accuracy", span), _steps(found, "accuracy", percent)
+    seconds, accuracy = _steps(answer, "time_to_accuracy", span), _steps(answer, "accuracy", percent)
     return [
-        *said,
+        *sections,
         figure(f"Virtual time until {target} accuracy", f"From the run as it was to an ideal fleet: the Shapley value of each cause.{note}",
-               *both(lambda sheet: waterfall(seconds, sheet, lambda high: even(0.0, high, 4))), told(seconds)),
-        figure("Accuracy of the last model", "In the same way.", *both(lambda sheet: waterfall(accuracy, sheet, shares)), told(accuracy)),
-        folded("All re-simulations", _rows(found)),
+               *draw_both(lambda sheet: waterfall(seconds, sheet, lambda high: linear_time_ticks(0.0, high, 4))), steps_sentence(seconds)),
+        figure("Accuracy of the last model", "In the same way.", *draw_both(lambda sheet: waterfall(accuracy, sheet, share_ticks)), steps_sentence(accuracy)),
+        details_block("All re-simulations", _rows(answer)),
         '<p class="note">Each was simulated with the same seed and the same addressed draws. The reference is an ideal device, the '
         "fleet's fastest, and not the median one. Causes act together: a Shapley value is a cause's effect averaged over all orders "
         "in which the causes could be removed.</p>",
     ]  # fmt: skip
 
 
-def told(steps: Sequence[Step]) -> str:
+def steps_sentence(steps: Sequence[Step]) -> str:
     """The waterfall in words."""
-    return "; ".join(f"{step.name}: {step.said}" for step in steps) + "."
+    return "; ".join(f"{step.name}: {step.label}" for step in steps) + "."
 
 
 def waterfall(steps: Sequence[Step], sheet: Sheet, marks: Callable[[float], Ticks]) -> Drawing:
@@ -73,51 +73,51 @@ def waterfall(steps: Sequence[Step], sheet: Sheet, marks: Callable[[float], Tick
     left = 6.0 if sheet.slim else max(width_of(s.name) for s in steps) + 14
     head, row = (18.0, _ROW + 14) if sheet.slim else (0.0, _ROW)
     x, base = (
-        Scale(low, high, left, sheet.width - max(width_of(s.said, strong=True) for s in steps) - 12),
+        Scale(low, high, left, sheet.width - max(width_of(s.label, strong=True) for s in steps) - 12),
         row * len(steps) + 4,
     )
-    found = [line(x(at), 0, x(at), base, "grid") for _, at in marks(high)]
+    result = [line(x(at), 0, x(at), base, "grid") for _, at in marks(high)]
     for i, step in enumerate(steps):
-        found += _bar(step, x, row * i + head, sheet)
+        result += _bar(step, x, row * i + head, sheet)
         if i + 1 < len(steps):  # where the next one goes on
             foot = row * i + head + (_ROW + _BAR) / 2
-            found.append(line(x(step.end), foot, x(step.end), foot + row - _BAR, "ref"))
-    return Drawing(sheet.width, base + 26, found + foot_axis(x, marks(high), base))
+            result.append(line(x(step.end), foot, x(step.end), foot + row - _BAR, "ref"))
+    return Drawing(sheet.width, base + 26, result + foot_axis(x, marks(high), base))
 
 
 def _bar(step: Step, x: Scale, top: float, sheet: Sheet) -> list[str]:
     left, right = sorted((x(step.start), x(step.end)))
     y, middle = top + (_ROW - _BAR) / 2, top + _ROW / 2 + 4
     name = text(6, top + 4, step.name, "ink halo") if sheet.slim else text(x.start - 8, middle, step.name, "ink", "end")
-    title = "" if sheet.slim else f"{step.name}: {step.said}"
+    title = "" if sheet.slim else f"{step.name}: {step.label}"
     return [
         name,
         box(left, y, max(right - left, 1.5), _BAR, step.kind, title),
-        text(right + 6, middle, step.said, "strong halo"),
+        text(right + 6, middle, step.label, "strong halo"),
     ]
 
 
-def _steps(found: dict[str, Any], figure_of: str, say: Callable[[float], str]) -> list[Step]:
+def _steps(answer: dict[str, Any], figure_of: str, format_value: Callable[[float], str]) -> list[Step]:
     """From the run as it was, cause by cause, the greatest first, to what an ideal fleet would have made of it."""
-    first, last = found["counterfactuals"][0], found["counterfactuals"][-1]
+    first, last = answer["counterfactuals"][0], answer["counterfactuals"][-1]
     better = -1.0 if figure_of == "time_to_accuracy" else 1.0
-    steps = [Step("as it was", 0.0, first[figure_of], _whole(first, figure_of, say), _WHOLE)]
+    steps = [Step("as it was", 0.0, first[figure_of], _value_text(first, figure_of, format_value), _WHOLE)]
     at = float(first[figure_of])
-    effects = {cause: found["shapley"][cause][figure_of] for cause in found["present"]}
+    effects = {cause: answer["shapley"][cause][figure_of] for cause in answer["present"]}
     for cause, effect in sorted(effects.items(), key=lambda item: -abs(item[1])):
         sign = "-" if effect < 0 else "+"
         kind = _GAIN if effect * better >= 0 else _LOSS
-        steps.append(Step(f"without {NAMES[cause]}", at, at + effect, f"{sign}{say(abs(effect))}", kind))
+        steps.append(Step(f"without {NAMES[cause]}", at, at + effect, f"{sign}{format_value(abs(effect))}", kind))
         at += effect
-    return [*steps, Step("ideal fleet", 0.0, last[figure_of], _whole(last, figure_of, say), _WHOLE)]
+    return [*steps, Step("ideal fleet", 0.0, last[figure_of], _value_text(last, figure_of, format_value), _WHOLE)]
 
 
-def _whole(row: dict[str, Any], figure_of: str, say: Callable[[float], str]) -> str:
+def _value_text(row: dict[str, Any], figure_of: str, format_value: Callable[[float], str]) -> str:
     never = figure_of == "time_to_accuracy" and row["censored"]
-    return f"{'over ' if never else ''}{say(row[figure_of])}"
+    return f"{'over ' if never else ''}{format_value(row[figure_of])}"
 
 
-def _rows(found: dict[str, Any]) -> str:
+def _rows(answer: dict[str, Any]) -> str:
     rows = [
         [
             ", ".join(NAMES[cause] for cause in row["without"]) or "nothing (as it was)",
@@ -125,6 +125,6 @@ def _rows(found: dict[str, Any]) -> str:
             percent(row["accuracy"]),
             span(row["virtual_seconds"]),
         ]
-        for row in found["counterfactuals"]
+        for row in answer["counterfactuals"]
     ]
     return table(["without", "time to accuracy", "last model", "whole run"], rows, words=[0])

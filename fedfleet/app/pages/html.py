@@ -38,18 +38,18 @@ def style() -> str:
 def page(title: str, body: Sequence[str], *, top: str = "", description: str = "") -> str:
     """A whole page with the style sheet inside; `top` is the line above all (see `topline`), `description` one sentence for search and sharing."""
     about = f'<meta name="description" content="{escape(description, quote=True)}">' if description else ""
-    whole = (
+    document = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta name="color-scheme" content="light dark"><title>{escape(title)}</title>{about}<style>{style()}</style></head>\n<body>\n'
         + _PATTERNS
         + "<main>\n"
-        + tight("\n".join([top or topline(""), *body]))
+        + bind_units("\n".join([top or topline(""), *body]))
         + "\n</main>\n</body></html>\n"
     )
-    return whole.encode(errors="backslashreplace").decode()  # the name of a folder need not be text
+    return document.encode(errors="backslashreplace").decode()  # the name of a folder need not be text
 
 
-def keep_page(path: Path, text: str) -> None:
+def write_page(path: Path, text: str) -> None:
     """Write a page of a folder, whole or not at all: half of one, left by a kill or a full disk, would never be written again.
 
     BadInput if there is no room for it, or no right to write there.
@@ -58,9 +58,9 @@ def keep_page(path: Path, text: str) -> None:
     try:
         draft.write_text(text, encoding="utf-8")
         draft.replace(path)
-    except OSError as wrong:
+    except OSError as error:
         raise BadInput(
-            f"cannot write {path}: {wrong.strerror or wrong}; free some space, or mend who may write there"
+            f"cannot write {path}: {error.strerror or error}; free some space, or mend who may write there"
         ) from None
     finally:
         with suppress(OSError):
@@ -68,25 +68,25 @@ def keep_page(path: Path, text: str) -> None:
 
 
 _UNIT = re.compile(r"(\d) (%|h|min|s|days?|[kMGT]?B|[kM]?J|points|rounds?)(?![\w/])")
-_P = re.compile(r"\bp (=|&lt;|<) ")
-_APART = re.compile(
+_P_VALUE = re.compile(r"\bp (=|&lt;|<) ")
+_VERBATIM = re.compile(
     r"(<(pre|code|svg|title)\b.*?</\2>|<[^>]*>)", re.DOTALL
 )  # what is copied, drawn or read by machines stays as it is
 
 
-def tight(said: str) -> str:
+def bind_units(text: str) -> str:
     """Text or HTML in which numbers stay on one line with their units.
 
     >>> tight('<p title="5 s">After 5 s, <code>5 s</code>').replace("\\u00a0", "~")
     '<p title="5 s">After 5~s, <code>5 s</code>'
     """
-    parts = _APART.split(said)  # text, what stands apart, its name, text, ..
-    kept = (
-        _P.sub("p\u00a0\\1\u00a0", _UNIT.sub("\\1\u00a0\\2", part)) if i % 3 == 0 else part
+    parts = _VERBATIM.split(text)  # text, what stands apart, its name, text, ..
+    pieces = (
+        _P_VALUE.sub("p\u00a0\\1\u00a0", _UNIT.sub("\\1\u00a0\\2", part)) if i % 3 == 0 else part
         for i, part in enumerate(parts)
         if i % 3 < 2
     )
-    return "".join(kept)
+    return "".join(pieces)
 
 
 def topline(what: str, links: Sequence[tuple[str, str]] = ()) -> str:
@@ -95,21 +95,25 @@ def topline(what: str, links: Sequence[tuple[str, str]] = ()) -> str:
     return f'<nav class="top"><span><b>FedFleet</b> {escape(what)}</span><span>{ways}</span></nav>'
 
 
-def keys(entries: Sequence[tuple[str, str, str]]) -> str:
+def key_figures(entries: Sequence[tuple[str, str, str]]) -> str:
     """The key figures: (value, what it is, a gloss for whoever points at it); a value that begins with ! is an alarm."""
 
-    def told(what: str, gloss: str) -> str:
+    def term(what: str, gloss: str) -> str:
         return f'<abbr title="{escape(gloss, quote=True)}">{escape(what)}</abbr>' if gloss else escape(what)
 
-    def said(value: str) -> str:
-        kinds = " ".join(k for k, there in (("bad", value[:1] == "!"), ("long", len(value) > _SHORT)) if there)
+    def value_cell(value: str) -> str:
+        kinds = " ".join(k for k, applies in (("bad", value[:1] == "!"), ("long", len(value) > _SHORT)) if applies)
         marked = f' class="{kinds}"' if kinds else ""
         return f"<dd{marked}>{escape(value.removeprefix('!'))}</dd>"
 
-    return '<dl class="keys">' + "".join(f"<div><dt>{told(w, g)}</dt>{said(v)}</div>" for v, w, g in entries) + "</dl>"
+    return (
+        '<dl class="keys">'
+        + "".join(f"<div><dt>{term(w, g)}</dt>{value_cell(v)}</div>" for v, w, g in entries)
+        + "</dl>"
+    )
 
 
-def folded(summary: str, inside: str) -> str:
+def details_block(summary: str, inside: str) -> str:
     """What only some readers want, behind its name."""
     return f"<details><summary>{escape(summary)}</summary>{inside}</details>"
 
@@ -125,13 +129,13 @@ def table(
     def kind(i: int) -> str:
         return ' class="words"' if i in words else ""
 
-    def cell(i: int, said: str, to: str) -> str:
-        name = f'<a href="{escape(to, quote=True)}">{escape(said)}</a>' if to and i == 0 else escape(said)
+    def cell(i: int, text: str, to: str) -> str:
+        name = f'<a href="{escape(to, quote=True)}">{escape(text)}</a>' if to and i == 0 else escape(text)
         label = f' data-h="{escape(head[i], quote=True)}"' if i else ""
         return f"<td{kind(i)}{label}>{name}</td>"
 
     def line(row: Sequence[str], to: str) -> str:
-        return "<tr>" + "".join(cell(i, said, to) for i, said in enumerate(row)) + "</tr>"
+        return "<tr>" + "".join(cell(i, text, to) for i, text in enumerate(row)) + "</tr>"
 
     ways = links or [""] * len(rows)
     heads = "".join(f'<th scope="col"{kind(i)}>{escape(said)}</th>' for i, said in enumerate(head))

@@ -8,43 +8,45 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.runs import finished
+from fedfleet.app.runs import read_finished_run
 from fedfleet.core.errors import RunFailed
-from fedfleet.executors.worker_pool import attend, crew
+from fedfleet.executors.worker_pool import run_in_workers, run_worker
 
 COMMAND = (sys.executable, "-P", "-m", "fedfleet.app.pages.page_writer")
-_LEAST = 6  # reports that are worth a second process
+_MIN_REPORTS = 6  # reports that are worth a second process
 
 
 def write_reports(folders: Sequence[Path], *, workers: int, log: Path) -> None:
     """Write report.html into each of these folders of finished runs; what goes wrong is told with the folder."""
-    if workers < 2 or len(folders) < _LEAST:
+    if workers < 2 or len(folders) < _MIN_REPORTS:
         for folder in folders:
-            _write(folder)
+            _write_folder(folder)
         return
     pieces = [{"folders": [str(f.resolve()) for f in folders[i::workers]]} for i in range(workers)]
-    here = os.pathsep.join(filter(None, (str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH"))))
+    python_path = os.pathsep.join(filter(None, (str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH"))))
     ends = [
-        said for said in crew(COMMAND, pieces, workers, log=log, env={**os.environ, "PYTHONPATH": here}) if said.ended
+        said
+        for said in run_in_workers(COMMAND, pieces, workers, log=log, env={**os.environ, "PYTHONPATH": python_path})
+        if said.ended
     ]
-    for said in ends:
-        if said.failure:
-            raise RunFailed(f"a report could not be written: {said.failure}; {log} says more")
+    for message in ends:
+        if message.failure:
+            raise RunFailed(f"a report could not be written: {message.failure}; {log} says more")
 
 
-def _write(folder: Path) -> None:
+def _write_folder(folder: Path) -> None:
     from fedfleet.app.pages.report_page import write_report
 
-    write_report(finished(folder))
+    write_report(read_finished_run(folder))
 
 
 def work(piece: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Write the reports of a piece."""
     del tell
     for folder in piece["folders"]:
-        _write(Path(folder))
+        _write_folder(Path(folder))
     return {}
 
 
 if __name__ == "__main__":
-    attend(work)
+    run_worker(work)

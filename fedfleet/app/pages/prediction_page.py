@@ -5,12 +5,12 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from fedfleet.app.pages.charts.axes import number, shares, ticks
+from fedfleet.app.pages.charts.axes import format_number, share_ticks, ticks
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
-from fedfleet.app.pages.charts.dots import Along, Point, dots
-from fedfleet.app.pages.charts.marks import Drawing, Sheet, both, figure
+from fedfleet.app.pages.charts.dots import Axis, Point, dots
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, draw_both, figure
 from fedfleet.app.pages.charts.steps import Line, Plot, steps
-from fedfleet.app.pages.html import keys, page, table, topline
+from fedfleet.app.pages.html import key_figures, page, table, topline
 from fedfleet.app.pages.report.number_words import as_people, per_cent
 from fedfleet.app.terminal.text import percent, span
 
@@ -19,20 +19,25 @@ def prediction_page(answer: dict[str, Any], name: str) -> str:
     """What a run will come to, as one page: the conclusion in words first."""
     return page(
         f"{name}, foretold",
-        [*_head(answer), *([_curve(answer)] if _made(answer) else []), *_who(answer), *_blind(answer)],
+        [
+            *_head(answer),
+            *([_curve(answer)] if _has_model(answer) else []),
+            *_participation_section(answer),
+            *_limits_section(answer),
+        ],
         top=topline(f"prediction for {name}, before it is trained"),
         description=_conclusion(answer),
     )
 
 
-def _made(answer: dict[str, Any]) -> bool:
+def _has_model(answer: dict[str, Any]) -> bool:
     """Will there be a model? The first weights are nobody's result."""
     return answer["commits"]["high"] > 0
 
 
 def _conclusion(answer: dict[str, Any]) -> str:
     accuracy, commits = answer["accuracy"], answer["commits"]
-    if not _made(answer):
+    if not _has_model(answer):
         return (
             f"None of {answer['rounds']:.0f} rounds will end with a model, in {span(answer['virtual_seconds']['value'])} of virtual time; an "
             f"ideal fleet would reach {percent(answer['ideal_accuracy'])}."
@@ -47,7 +52,7 @@ def _conclusion(answer: dict[str, Any]) -> str:
 def _title(answer: dict[str, Any]) -> str:
     """The finding: how good the model will be, and how sure that is."""
     accuracy = answer["accuracy"]
-    if not _made(answer):
+    if not _has_model(answer):
         return "No model will be made"
     low, high = (f"{100 * accuracy[end]:.0f}" for end in ("low", "high"))
     between = f"{high} %" if low == high else f"between {low} and {high} %"
@@ -59,8 +64,8 @@ def _head(answer: dict[str, Any]) -> list[str]:
     return [
         f"<h1>{escape(_title(answer))}</h1>",
         f'<p class="lead">{escape(_conclusion(answer))}</p>',
-        keys([
-            (percent(answer["accuracy"]["value"]) if _made(answer) else "-", "accuracy at the end", "on the central test set, as foretold"),
+        key_figures([
+            (percent(answer["accuracy"]["value"]) if _has_model(answer) else "-", "accuracy at the end", "on the central test set, as foretold"),
             (f"{answer['commits']['value']:.0f}", "models made", "commits: rounds that end with a new model"),
             (f"{failed:.0f}" if failed >= 0.5 or not failed else "under 1", "failed rounds", "too few reports came in time, or too few could be asked"),
             (span(answer["virtual_seconds"]["value"]), "virtual time", "of the simulated fleet, not of this computer"),
@@ -71,20 +76,20 @@ def _head(answer: dict[str, Any]) -> list[str]:
 
 def _curve(answer: dict[str, Any]) -> str:
     curve = answer["curve"]
-    foretold = Line(
+    predicted_line = Line(
         "foretold", curve["seconds"], curve["accuracy"], low=curve["low"], high=curve["high"],
-        said=f"foretold {percent(curve['accuracy'][-1])}",
+        label_text=f"foretold {percent(curve['accuracy'][-1])}",
     )  # fmt: skip
     plot = Plot(refs=[(answer["ideal_accuracy"], "an ideal fleet")], top=1.0)
     return figure(
         "Accuracy on the central test set against virtual time",
         f"The line is foretold; the band holds nine of ten runs ({answer['band']}).",
-        *both(lambda sheet: steps([foretold], sheet, plot)),
+        *draw_both(lambda sheet: steps([predicted_line], sheet, plot)),
         _conclusion(answer),
     )
 
 
-def _who(answer: dict[str, Any]) -> list[str]:
+def _participation_section(answer: dict[str, Any]) -> list[str]:
     clock = answer["clock"]
     finding = f"By label: from {min(clock.values()):.0f} to {max(clock.values()):.0f} commits of an ideal fleet"
     rows = [Bar(f"label {c}", [Part(t, "a1", f"{t:.0f}")]) for c, t in clock.items()]
@@ -97,14 +102,14 @@ def _who(answer: dict[str, Any]) -> list[str]:
         figure(
             "How far each label is learnt",
             "In commits of an ideal fleet that would have shown the label as much: the class clock.",
-            *both(lambda sheet: bars(rows, sheet, beside=True)),
+            *draw_both(lambda sheet: bars(rows, sheet, names_left=True)),
             finding,
         ),
         *([table(["rounds that will fail because", "rounds"], failed, words=[0])] if failed else []),
     ]
 
 
-def _blind(answer: dict[str, Any]) -> list[str]:
+def _limits_section(answer: dict[str, Any]) -> list[str]:
     reference = answer["reference"]
     return [
         "<h2>What it cannot see</h2>",
@@ -117,12 +122,12 @@ def _blind(answer: dict[str, Any]) -> list[str]:
 _SECONDS = ("seconds", "period", "t_break", "lease", "refill", "t_o")  # keys whose numbers are seconds
 
 
-def _swept(answer: dict[str, Any]) -> str:
+def _sweep_title(answer: dict[str, Any]) -> str:
     """The finding of a sweep: which value is first at the target."""
-    there = [row for row in answer["rows"] if row["seconds_to_target"] is not None]
-    if not there:
+    reached = [row for row in answer["rows"] if row["seconds_to_target"] is not None]
+    if not reached:
         return f"No value of {answer['key']} reaches {per_cent(answer['target'])}"
-    first = min(there, key=lambda row: row["seconds_to_target"])
+    first = min(reached, key=lambda row: row["seconds_to_target"])
     return f"{answer['key']} = {first['value']:g} is first at {per_cent(answer['target'])}"
 
 
@@ -132,17 +137,22 @@ def _dots(answer: dict[str, Any], label: str, sheet: Sheet) -> Drawing:
     values = [float(row["value"]) for row in rows]
     low, high = min(values), max(values)
     if log := low > 0 and high > 10 * low:
-        marks = [(number(v), v) for p in range(-9, 10) for v in (10.0**p, 2 * 10.0**p, 5 * 10.0**p) if low <= v <= high]
-        x = Along(low * 0.93, high * 1.07, marks, f"{label}, logarithmic", log=log)
+        marks = [
+            (format_number(v), v)
+            for p in range(-9, 10)
+            for v in (10.0**p, 2 * 10.0**p, 5 * 10.0**p)
+            if low <= v <= high
+        ]
+        x = Axis(low * 0.93, high * 1.07, marks, f"{label}, logarithmic", log=log)
     else:
         room = 0.04 * ((high - low) or abs(high) or 1.0)
-        x = Along(low - room, high + room, [(number(t), t) for t in ticks(low, high)], label)
+        x = Axis(low - room, high + room, [(format_number(t), t) for t in ticks(low, high)], label)
     points = [
         Point(float(row["value"]), row["accuracy"], 4.6, "ring s1" if row["seconds_to_target"] is None else "a1",
               f"{row['value']:g}: {percent(row['accuracy'])} after {span(row['virtual_seconds'])}")
         for row in rows
     ]  # fmt: skip
-    return dots(points, sheet, x, Along(0.0, 1.0, shares(1.0), "accuracy at the end"), height=230.0)
+    return dots(points, sheet, x, Axis(0.0, 1.0, share_ticks(1.0), "accuracy at the end"), height=230.0)
 
 
 def sweep_page(answer: dict[str, Any], name: str) -> str:
@@ -163,12 +173,12 @@ def sweep_page(answer: dict[str, Any], name: str) -> str:
         for row in rows
     ]  # fmt: skip
     body = [
-        f"<h1>{escape(_swept(answer))}</h1>",
+        f"<h1>{escape(_sweep_title(answer))}</h1>",
         f'<p class="lead">{escape(answer["sentence"])}</p>',
         figure(
             f"Accuracy at the end against {key}",
             f"A dot is a value, as foretold for the rounds that the spec asks for. Hollow: the target of {percent(answer['target'])} is never reached.",
-            *both(lambda sheet: _dots(answer, f"{key}{unit}", sheet)),
+            *draw_both(lambda sheet: _dots(answer, f"{key}{unit}", sheet)),
             answer["sentence"],
         ),
         table(head, cells),

@@ -8,208 +8,224 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.pages.charts.axes import Ticks, above, numbers, shares, ticks
+from fedfleet.app.pages.charts.axes import Ticks, axis_end, number_ticks, share_ticks, ticks
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
-from fedfleet.app.pages.charts.dots import Along, Point, dots
-from fedfleet.app.pages.charts.marks import Drawing, Sheet, both, figure
+from fedfleet.app.pages.charts.dots import Axis, Point, dots
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, draw_both, figure
 from fedfleet.app.pages.charts.parallel import Rail, Thread, parallel
-from fedfleet.app.pages.html import keep_page, page, tight, topline
+from fedfleet.app.pages.html import bind_units, page, topline, write_page
 from fedfleet.app.pages.report_page import write_report
-from fedfleet.app.pages.sides.comparison_words import count
+from fedfleet.app.pages.sides.comparison_words import count_words
 from fedfleet.app.pages.sides.run_looks import REPORT, link_to
 from fedfleet.app.pages.sides.run_rows import Head, html_table
-from fedfleet.app.pages.time_units import even
-from fedfleet.app.runs import finished
+from fedfleet.app.pages.time_units import linear_time_ticks
+from fedfleet.app.runs import read_finished_run
 from fedfleet.app.studies.tune.aims import Aim
-from fedfleet.app.studies.tune.search_result import Row, Tuned, read_tuned, short
+from fedfleet.app.studies.tune.search_result import Row, Tuned, read_search_result, short_value
 from fedfleet.app.studies.tune.trial import TRIALS
 from fedfleet.store.seals import SEAL
 
 _BEST_SHARE = 0.2  # of the finished trials, drawn in colour
 
 
-def write_tuning(found: Tuned) -> Path:
+def write_tuning(search: Tuned) -> Path:
     """Write report.html into the folder of a search, and the reports of its best trial and of the spec as it stands."""
-    path = found.out / REPORT
-    shown = [row for row in found.rows if row.default or row is found.winner]
-    for folder in (folder for row in shown for folder in _folders(found, row)):
+    path = search.out / REPORT
+    shown = [row for row in search.rows if row.default or row is search.winner]
+    for folder in (folder for row in shown for folder in _folders(search, row)):
         if (folder / SEAL).is_file() and not (folder / REPORT).is_file():
-            write_report(finished(folder))
-    keep_page(path, tuning_page(found))
+            write_report(read_finished_run(folder))
+    write_page(path, tuning_page(search))
     return path
 
 
 def report_tuning(folder: Path) -> Path:
     """The same from the folder alone."""
-    return write_tuning(read_tuned(folder))
+    return write_tuning(read_search_result(folder))
 
 
-def tuning_page(found: Tuned) -> str:
+def tuning_page(search: Tuned) -> str:
     """The page of a search, from its answer."""
-    head, lead = conclusion(found)
+    head, lead = conclusion(search)
     body = [
-        f"<h1>{escape(tight(head))}</h1>",
-        f'<p class="lead">{escape(tight(lead))}</p>',
-        *(f"<p>{escape(tight(note[0].upper() + note[1:]))}.</p>" for note in found.notes),
-        *([_history(found)] if _judged(found) else []),
-        *([_importance(found)] if found.importance else []),
-        *([_slice(found)] if _numeric(found) and _judged(found) else []),
-        *([_together(found)] if len(found.space) > 1 and _judged(found) else []),
-        f"<h2>{count(len(found.rows), 'trial').capitalize()}</h2>",
-        _table(found),
+        f"<h1>{escape(bind_units(head))}</h1>",
+        f'<p class="lead">{escape(bind_units(lead))}</p>',
+        *(f"<p>{escape(bind_units(note[0].upper() + note[1:]))}.</p>" for note in search.notes),
+        *([_history(search)] if _rows_with_value(search) else []),
+        *([_importance(search)] if search.importance else []),
+        *([_slice(search)] if _main_numeric_key(search) and _rows_with_value(search) else []),
+        *([_parallel_figure(search)] if len(search.space) > 1 and _rows_with_value(search) else []),
+        f"<h2>{count_words(len(search.rows), 'trial').capitalize()}</h2>",
+        _table(search),
     ]
-    top = topline(f"search {found.name}: {count(len(found.space), 'key')}, {count(len(found.rows), 'trial')}")
-    return page(f"FedFleet search: {found.name}", body, top=top, description=head)
-
-
-def conclusion(found: Tuned) -> tuple[str, str]:
-    """The finding and what it cost, in words."""
-    aim, trials = found.aim, len(found.rows)
-    cost = (
-        f"{trials} trials took {found.rounds:,} rounds; {found.count('pruned')} were stopped early, which saved "
-        f"{100 * found.rounds_saved:.0f} % of the rounds; {found.count('failed') or 'none'} failed."
+    top = topline(
+        f"search {search.name}: {count_words(len(search.space), 'key')}, {count_words(len(search.rows), 'trial')}"
     )
-    if found.winner is None:
+    return page(f"FedFleet search: {search.name}", body, top=top, description=head)
+
+
+def conclusion(search: Tuned) -> tuple[str, str]:
+    """The finding and what it cost, in words."""
+    aim, trials = search.aim, len(search.rows)
+    cost = (
+        f"{trials} trials took {search.rounds:,} rounds; {search.count('pruned')} were stopped early, which saved "
+        f"{100 * search.rounds_saved:.0f} % of the rounds; {search.count('failed') or 'none'} failed."
+    )
+    if search.winner is None:
         return f"None of {trials} trials ended", cost
-    best = found.winner
-    values = ", ".join(f"{key} = {short(value)}" for key, value in best.values.items())
-    said = aim.said(math.inf if best.value is None else best.value)
+    best = search.winner
+    values = ", ".join(f"{key} = {short_value(value)}" for key, value in best.values.items())
+    value_text = aim.format_value(math.inf if best.value is None else best.value)
     if best.default:
-        return f"No trial beat the spec as it stands: {said}", f"{cost} The spec has {values}."
-    gain = "" if best.value is None or found.default_value is None else aim.gain(best.value, found.default_value)
-    apart = f", {gain} the spec as it stands" if gain else ""
-    own = "" if found.default_value is None else f" The spec as it stands gives {aim.said(found.default_value)}."
-    return f"{values}: {said}{apart}", f"By {aim.words}, trial {best.trial} is the best.{own} {cost}"
+        return f"No trial beat the spec as it stands: {value_text}", f"{cost} The spec has {values}."
+    gain = "" if best.value is None or search.default_value is None else aim.gain(best.value, search.default_value)
+    gain_note = f", {gain} the spec as it stands" if gain else ""
+    default_note = (
+        ""
+        if search.default_value is None
+        else f" The spec as it stands gives {aim.format_value(search.default_value)}."
+    )
+    return (
+        f"{values}: {value_text}{gain_note}",
+        f"By {aim.description}, trial {best.trial} is the best.{default_note} {cost}",
+    )
 
 
 # ---- figures --------------------------------------------------------------------------------------------------------
 
 
-def _judged(found: Tuned) -> list[Row]:
+def _rows_with_value(search: Tuned) -> list[Row]:
     """Trials that have something to show: a value, or what was seen of them before they were stopped."""
-    return [row for row in found.rows if _height(row) is not None]
+    return [row for row in search.rows if _row_value(row) is not None]
 
 
-def _height(row: Row) -> float | None:
+def _row_value(row: Row) -> float | None:
     return row.value if row.state == "finished" else row.early
 
 
-def _upwards(found: Tuned) -> Along:
+def _aim_axis(search: Tuned) -> Axis:
     """The axis of the aim."""
-    aim, rows = found.aim, _judged(found)
-    highest = max(_height(row) or 0.0 for row in rows)
+    aim, rows = search.aim, _rows_with_value(search)
+    highest = max(_row_value(row) or 0.0 for row in rows)
     first = aim.metric.partition(".")[0]
     if "accuracy" in first:
-        top = min(above(highest), 1.0)
-        return Along(0.0, top, shares(top), aim.words)
+        top = min(axis_end(highest), 1.0)
+        return Axis(0.0, top, share_ticks(top), aim.description)
     if first == "time_to" or first.endswith("seconds"):
-        return Along(
-            0.0, highest or 1.0, [(said if at else "0", at) for said, at in even(0.0, highest or 1.0, 4)], aim.words
+        return Axis(
+            0.0,
+            highest or 1.0,
+            [(label if at else "0", at) for label, at in linear_time_ticks(0.0, highest or 1.0, 4)],
+            aim.description,
         )
-    top = above(highest)
-    return Along(0.0, top, numbers(top, whole=False), aim.words)
+    top = axis_end(highest)
+    return Axis(0.0, top, number_ticks(top, whole_only=False), aim.description)
 
 
-def _paint(found: Tuned, row: Row) -> tuple[str, float]:
-    if row == found.winner:
+def _paint(search: Tuned, row: Row) -> tuple[str, float]:
+    if row == search.winner:
         return "a1", 6.0
     if row.default:
         return "ai", 5.0
     return ("a1 pale", 4.0) if row.state == "finished" else ("ring s6", 3.6)
 
 
-_PAINTS = "Full: trials that ended, the best one large; in the colour of the text: the spec as it stands; hollow: stopped early, at what was seen last."
+_LEGEND = "Full: trials that ended, the best one large; in the colour of the text: the spec as it stands; hollow: stopped early, at what was seen last."
 
 
-def _history(found: Tuned) -> str:
-    rows, y = _judged(found), _upwards(found)
-    last = max(row.trial for row in found.rows)
-    x = Along(-0.5, last + 0.5, [(said, at) for said, at in numbers(max(last, 1), 6)], "trial")
-    points = [_point(found, row, float(row.trial)) for row in rows]
-    best = found.winner
-    said = f"the best: trial {best.trial}" if best else ""
-    wide, slim = both(
-        lambda sheet: dots(points, sheet, x, y, height=210, mark=(float(best.trial), said) if best else None)
+def _history(search: Tuned) -> str:
+    rows, y = _rows_with_value(search), _aim_axis(search)
+    last = max(row.trial for row in search.rows)
+    x = Axis(-0.5, last + 0.5, [(said, at) for said, at in number_ticks(max(last, 1), 6)], "trial")
+    points = [_point(search, row, float(row.trial)) for row in rows]
+    best = search.winner
+    label = f"the best: trial {best.trial}" if best else ""
+    wide, slim = draw_both(
+        lambda sheet: dots(points, sheet, x, y, height=210, mark=(float(best.trial), label) if best else None)
     )
-    finding = f"{len(rows)} trials in their order; {said or 'none ended'}."
-    return figure("Every trial, in its order", _PAINTS, wide, slim, finding)
+    finding = f"{len(rows)} trials in their order; {label or 'none ended'}."
+    return figure("Every trial, in its order", _LEGEND, wide, slim, finding)
 
 
-def _point(found: Tuned, row: Row, x: float) -> Point:
-    kind, radius = _paint(found, row)
-    return Point(x, _height(row) or 0.0, radius, kind, _title(found.aim, row))
+def _point(search: Tuned, row: Row, x: float) -> Point:
+    kind, radius = _paint(search, row)
+    return Point(x, _row_value(row) or 0.0, radius, kind, _title(search.aim, row))
 
 
 def _title(aim: Aim, row: Row) -> str:
-    values = ", ".join(f"{key} = {short(value)}" for key, value in row.values.items())
-    return f"trial {row.trial} ({row.state}): {aim.said(_height(row))}; {values}"
+    values = ", ".join(f"{key} = {short_value(value)}" for key, value in row.values.items())
+    return f"trial {row.trial} ({row.state}): {aim.format_value(_row_value(row))}; {values}"
 
 
-def _importance(found: Tuned) -> str:
-    rows = [Bar(key, [Part(value, "a1")], f"{100 * value:.0f} %") for key, value in found.importance.items()]
-    wide, slim = both(lambda sheet: bars(rows, sheet, beside=True, most=1.0))
-    most = next(iter(found.importance))
+def _importance(search: Tuned) -> str:
+    rows = [Bar(key, [Part(value, "a1")], f"{100 * value:.0f} %") for key, value in search.importance.items()]
+    wide, slim = draw_both(lambda sheet: bars(rows, sheet, names_left=True, most=1.0))
+    most = next(iter(search.importance))
     how = "The share of the differences between trials that each key explains (fANOVA); trials that were stopped early are not in it."
     return figure(
-        "Which key matters", how, wide, slim, f"{most} matters most, with {100 * found.importance[most]:.0f} %."
+        "Which key matters", how, wide, slim, f"{most} matters most, with {100 * search.importance[most]:.0f} %."
     )
 
 
-def _numeric(found: Tuned) -> str | None:
+def _main_numeric_key(search: Tuned) -> str | None:
     """The key between limits that matters most."""
-    keys = [key for key in (*found.importance, *found.space) if isinstance(found.space[key], Mapping)]
+    keys = [key for key in (*search.importance, *search.space) if isinstance(search.space[key], Mapping)]
     return keys[0] if keys else None
 
 
-def _slice(found: Tuned) -> str:
-    key, y = _numeric(found) or "", _upwards(found)
-    rows = [row for row in _judged(found) if _is_number(row.values[key])]
-    rail = _rail(key, found.space[key], [row.values[key] for row in rows])
-    x = Along(rail.low, rail.high, rail.ticks, key + (", logarithmic" if rail.log else ""), rail.log)
-    points = [_point(found, row, float(row.values[key])) for row in rows]
-    wide, slim = both(lambda sheet: dots(points, sheet, x, y, height=210))
-    best = None if found.winner is None else found.winner.values[key]
+def _slice(search: Tuned) -> str:
+    key, y = _main_numeric_key(search) or "", _aim_axis(search)
+    rows = [row for row in _rows_with_value(search) if _is_number(row.values[key])]
+    rail = _rail(key, search.space[key], [row.values[key] for row in rows])
+    x = Axis(rail.low, rail.high, rail.ticks, key + (", logarithmic" if rail.log else ""), rail.log)
+    points = [_point(search, row, float(row.values[key])) for row in rows]
+    wide, slim = draw_both(lambda sheet: dots(points, sheet, x, y, height=210))
+    best = None if search.winner is None else search.winner.values[key]
     return figure(
-        f"{found.aim.words.capitalize()} by {key}", _PAINTS, wide, slim, f"The best trial has {key} = {short(best)}."
+        f"{search.aim.description.capitalize()} by {key}",
+        _LEGEND,
+        wide,
+        slim,
+        f"The best trial has {key} = {short_value(best)}.",
     )
 
 
-def _together(found: Tuned) -> str:
+def _parallel_figure(search: Tuned) -> str:
     """A line for each trial through all keys and down to what it reached."""
-    rows = sorted(_judged(found), key=lambda row: _rank(found, row))
-    rails = [_rail(key, space, [row.values[key] for row in rows]) for key, space in found.space.items()]
-    aim = _upwards(found)
+    rows = sorted(_rows_with_value(search), key=lambda row: _rank(search, row))
+    rails = [_rail(key, space, [row.values[key] for row in rows]) for key, space in search.space.items()]
+    aim = _aim_axis(search)
     rails.append(Rail(aim.label, aim.low, aim.high, aim.ticks))
     ended = [row for row in rows if row.state == "finished"]
     bright = {row.trial for row in ended[-max(1, round(_BEST_SHARE * len(ended))) :]} if ended else set[int]()
-    threads = [Thread([*(_place(found.space[k], row.values[k]) for k in found.space), _height(row)], _stroke(found, row, bright), escape(_title(found.aim, row))) for row in rows]  # fmt: skip
+    threads = [Thread([*(_place(search.space[k], row.values[k]) for k in search.space), _row_value(row)], _stroke(search, row, bright), escape(_title(search.aim, row))) for row in rows]  # fmt: skip
 
     def draw(sheet: Sheet) -> Drawing:
         return parallel(rails, threads, sheet)
 
-    wide, slim = both(draw)
+    wide, slim = draw_both(draw)
     how = "Each line is a trial, from its values down to what it reached; in colour the best fifth, the best one thick; grey: the others."
-    best = "" if found.winner is None else f"The best trial is number {found.winner.trial}."
+    best = "" if search.winner is None else f"The best trial is number {search.winner.trial}."
     return figure("Which values go together", how, wide, slim, best)
 
 
-def _rank(found: Tuned, row: Row) -> tuple[bool, float]:
-    height = _height(row) or 0.0
-    return row.state == "finished", -height if found.minimise else height
+def _rank(search: Tuned, row: Row) -> tuple[bool, float]:
+    height = _row_value(row) or 0.0
+    return row.state == "finished", -height if search.minimise else height
 
 
-def _stroke(found: Tuned, row: Row, bright: set[int]) -> str:
-    if row == found.winner:
+def _stroke(search: Tuned, row: Row, bright: set[int]) -> str:
+    if row == search.winner:
         return "line s1"
     return "line thin s1 pale" if row.trial in bright else "line thin s6 pale"
 
 
-def _rail(key: str, space: Any, seen: Sequence[Any]) -> Rail:
+def _rail(key: str, space: Any, values: Sequence[Any]) -> Rail:
     """The axis of a key; values that lie outside of the space, as the spec's own may, widen it."""
     if not isinstance(space, Mapping):
-        words = [(short(value), float(i)) for i, value in enumerate(space)]
-        return Rail(key, -0.5, len(space) - 0.5, words)
-    known = [float(value) for value in seen if _is_number(value) and (value > 0 or not space["log"])]
+        labels = [(short_value(value), float(i)) for i, value in enumerate(space)]
+        return Rail(key, -0.5, len(space) - 0.5, labels)
+    known = [float(value) for value in values if _is_number(value) and (value > 0 or not space["log"])]
     low, high = min([space["low"], *known]), max([space["high"], *known])
     return Rail(key, low, high, _decades(low, high) if space["log"] else _evenly(low, high), space["log"])
 
@@ -237,29 +253,29 @@ def _evenly(low: float, high: float) -> Ticks:
 # ---- the table ------------------------------------------------------------------------------------------------------
 
 
-def _folders(found: Tuned, row: Row) -> list[Path]:
-    folder = found.out / TRIALS / str(row.trial if row.same_as is None else row.same_as)
-    return [folder] if len(found.seeds) == 1 else [folder / f"seed-{seed}" for seed in found.seeds]
+def _folders(search: Tuned, row: Row) -> list[Path]:
+    folder = search.out / TRIALS / str(row.trial if row.same_as is None else row.same_as)
+    return [folder] if len(search.seeds) == 1 else [folder / f"seed-{seed}" for seed in search.seeds]
 
 
-def _table(found: Tuned) -> str:
+def _table(search: Tuned) -> str:
     """Every trial, the best first; those that were stopped or failed come last, with the reason."""
-    order = sorted(found.rows, key=lambda row: (_rank(found, row), -row.trial), reverse=True)
+    order = sorted(search.rows, key=lambda row: (_rank(search, row), -row.trial), reverse=True)
     heads = [
         Head("trial"),
-        *(Head(key) for key in found.space),
-        Head(found.aim.words),
+        *(Head(key) for key in search.space),
+        Head(search.aim.description),
         Head("rounds"),
         Head("what became of it", kind="words"),
     ]
-    return html_table(heads, [_cells(found, row) for row in order])
+    return html_table(heads, [_cells(search, row) for row in order])
 
 
-def _cells(found: Tuned, row: Row) -> list[str]:
-    links = [to for folder in _folders(found, row) if (to := link_to(folder, found.out / REPORT))]
+def _cells(search: Tuned, row: Row) -> list[str]:
+    links = [to for folder in _folders(search, row) if (to := link_to(folder, search.out / REPORT))]
     name = f"{row.trial}{' (the spec as it stands)' if row.default else ''}"
-    opened = f'<a href="{escape(links[0], quote=True)}">{name}</a>' if links else name
-    ended = row.reason or (row.state if row.same_as is None else f"the same spec as trial {row.same_as}")
-    value = found.aim.said(row.value if row.value is not None or row.state != "finished" else math.inf)
-    values = [escape("-" if row.values[key] is None else short(row.values[key])) for key in found.space]
-    return [opened, *values, escape(value), f"{row.rounds:,}", escape(ended)]
+    link = f'<a href="{escape(links[0], quote=True)}">{name}</a>' if links else name
+    outcome = row.reason or (row.state if row.same_as is None else f"the same spec as trial {row.same_as}")
+    value = search.aim.format_value(row.value if row.value is not None or row.state != "finished" else math.inf)
+    values = [escape("-" if row.values[key] is None else short_value(row.values[key])) for key in search.space]
+    return [link, *values, escape(value), f"{row.rounds:,}", escape(outcome)]

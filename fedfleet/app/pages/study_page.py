@@ -8,21 +8,28 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.pages.html import keep_page, page, tight, topline
+from fedfleet.app.pages.html import bind_units, page, topline, write_page
 from fedfleet.app.pages.report_page import write_report
-from fedfleet.app.pages.sides.analysis_sections import analysis, difference, mean
-from fedfleet.app.pages.sides.arms_as_sides import grouped, sides_of
-from fedfleet.app.pages.sides.comparison_checks import commands_for, how_to_check
-from fedfleet.app.pages.sides.comparison_words import capital, chance, count, points, time, times
+from fedfleet.app.pages.sides.analysis_sections import analysis_section, difference_cell, mean_cell
+from fedfleet.app.pages.sides.arms_as_sides import group_arms, sides_of
+from fedfleet.app.pages.sides.comparison_checks import check_section, commands_for
+from fedfleet.app.pages.sides.comparison_words import (
+    capitalise,
+    count_words,
+    p_value_text,
+    time_range,
+    time_text,
+    whole_percent,
+)
 from fedfleet.app.pages.sides.curves import accuracy_figure
-from fedfleet.app.pages.sides.run_looks import REPORT, Side, look
+from fedfleet.app.pages.sides.run_looks import REPORT, Side, load_page_run
 from fedfleet.app.pages.sides.run_rows import Head, html_table, runs_table, seed_links, time_to
-from fedfleet.app.pages.sides.side_hardness import how_hard
-from fedfleet.app.pages.sides.side_participation import who_took_part
-from fedfleet.app.pages.sides.side_times import what_it_cost, where_time_went
+from fedfleet.app.pages.sides.side_hardness import hardness_section
+from fedfleet.app.pages.sides.side_participation import participation_section
+from fedfleet.app.pages.sides.side_times import cost_section, time_section
 from fedfleet.app.pages.sides.standings import standings_figure
-from fedfleet.app.pages.sides.verdicts import Judged, caveat, headline, lead, verdict_list
-from fedfleet.app.runs import finished
+from fedfleet.app.pages.sides.verdicts import GroupVerdicts, caveat, headline, lead, verdict_list
+from fedfleet.app.runs import read_finished_run
 from fedfleet.app.studies.compare.arms import arm_names
 from fedfleet.app.studies.compare.records import Arm
 from fedfleet.app.studies.compare.run_data import read_run
@@ -30,16 +37,16 @@ from fedfleet.app.studies.compare.verdict import verdict
 from fedfleet.app.studies.grid.analysis_results import MEANS
 from fedfleet.app.studies.grid.run_cache import RUNS
 from fedfleet.app.studies.grid.run_study import Studied
-from fedfleet.app.terminal.text import listed
+from fedfleet.app.terminal.text import join_words
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.store.seals import SEAL
 
 STUDY = "study.json"
 EXPORTS = ("results.csv", "results.md", "results.tex", "results.parquet", "runs.csv", STUDY)
-_NEEDED = ("name", "rows", "runs", "analyses", "target", "baseline", "equal_time_seconds", "verdict")
-_OF_A_RUN, _OF_A_ROW = ("arm", "seed", "folder", "digest", "reason"), ("arm", "settings", "runs", *MEANS)
-_EXPLAINED = 60  # runs whose time is explained
-_NAMED = 4  # arms without a model that the conclusion names
+_REQUIRED_KEYS = ("name", "rows", "runs", "analyses", "target", "baseline", "equal_time_seconds", "verdict")
+_RUN_KEYS, _ROW_KEYS = ("arm", "seed", "folder", "digest", "reason"), ("arm", "settings", "runs", *MEANS)
+_MAX_EXPLAINED = 60  # runs whose time is explained
+_MAX_NAMED = 4  # arms without a model that the conclusion names
 
 
 def write_study(studied: Studied) -> Path:
@@ -49,42 +56,42 @@ def write_study(studied: Studied) -> Path:
 
 def report_study(folder: Path) -> Path:
     """The same from the folder alone, which holds study.json and the runs."""
-    found, path = _read(folder), folder / REPORT
-    _write_reports(folder, found["runs"])
-    keep_page(path, study_page(found, path))
+    study, path = _read_study(folder), folder / REPORT
+    _write_reports(folder, study["runs"])
+    write_page(path, study_page(study, path))
     return path
 
 
-def told_study(folder: Path, path: Path) -> dict[str, Any]:
+def study_answer(folder: Path, path: Path) -> dict[str, Any]:
     """What `fedfleet report STUDY` answers: the study's own JSON, and where its page is."""
-    return {**_read(folder), "report": str(path), "out": str(folder)}
+    return {**_read_study(folder), "report": str(path), "out": str(folder)}
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def _read_study(folder: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads((folder / STUDY).read_text(encoding="utf-8"))
-        missing = [key for key in _NEEDED if key not in found] or _lacking(found)
-    except (OSError, ValueError, TypeError) as wrong:
-        raise BadInput(f"{folder / STUDY} cannot be read ({wrong}); run the study again") from None
+        study: dict[str, Any] = json.loads((folder / STUDY).read_text(encoding="utf-8"))
+        missing = [key for key in _REQUIRED_KEYS if key not in study] or _missing_keys(study)
+    except (OSError, ValueError, TypeError) as error:
+        raise BadInput(f"{folder / STUDY} cannot be read ({error}); run the study again") from None
     if missing:
         raise BadInput(f"{folder / STUDY} cannot be read (it has no {missing[0]!r}); run the study again")
-    return found
+    return study
 
 
-def _lacking(found: Mapping[str, Any]) -> list[str]:
+def _missing_keys(study: Mapping[str, Any]) -> list[str]:
     """What its lists should hold and do not: somebody else wrote the file, or changed it."""
-    lists = {"runs": _OF_A_RUN, "rows": _OF_A_ROW, "analyses": ("kind", "title")}
-    odd = [
+    lists = {"runs": _RUN_KEYS, "rows": _ROW_KEYS, "analyses": ("kind", "title")}
+    missing = [
         f"{name}[{i}].{key}"
         for name, keys in lists.items()
-        for i, one in enumerate(found[name])
+        for i, one in enumerate(study[name])
         for key in keys
         if key not in one
     ]
-    elsewhere = [] if odd else [run["folder"] for run in found["runs"] if Path(run["folder"]).parent != Path(RUNS)]
+    elsewhere = [] if missing else [run["folder"] for run in study["runs"] if Path(run["folder"]).parent != Path(RUNS)]
     if elsewhere:
         raise ValueError(f"its run {elsewhere[0]} does not lie in its folder {RUNS}")
-    return odd
+    return missing
 
 
 def _write_reports(folder: Path, runs: Sequence[Mapping[str, Any]]) -> None:
@@ -92,136 +99,136 @@ def _write_reports(folder: Path, runs: Sequence[Mapping[str, Any]]) -> None:
     for run in runs:
         out = folder / run["folder"]
         if not run["reason"] and (out / SEAL).is_file() and not (out / REPORT).is_file():
-            write_report(finished(out))
+            write_report(read_finished_run(out))
 
 
-def study_page(found: Mapping[str, Any], path: Path) -> str:
+def study_page(study: Mapping[str, Any], path: Path) -> str:
     """The page; `path` is where it will lie, beside the runs."""
-    found = _in_words(found)
-    arms, sides, judged = _judged(found, path)
-    failed = [run for run in found["runs"] if run["reason"]]
-    name, seeds = str(found["name"]), len({run["seed"] for run in found["runs"]})
-    title = headline(judged) if arms else f"None of {count(len(found['runs']), 'run')} made a model"
+    study = _with_readable_names(study)
+    arms, sides, verdicts = _judge_arms(study, path)
+    failed = [run for run in study["runs"] if run["reason"]]
+    name, seeds = str(study["name"]), len({run["seed"] for run in study["runs"]})
+    title = headline(verdicts) if arms else f"None of {count_words(len(study['runs']), 'run')} made a model"
     body = [
-        f"<h1>{escape(tight(title))}</h1>",
-        f'<p class="lead">{escape(tight(lead(judged) if arms else str(found["verdict"])))}</p>',
-        *([_without(failed, found["runs"]), verdict_list(judged, sides, found["target"]), caveat(judged)] if arms else []),
-        accuracy_figure(sides, target=found["target"]),
-        *_equal_time(found, sides),
-        f"<h2>{capital(count(len(found['rows']), 'arm'))}, {count(len(found['runs']), 'run')}</h2>",
-        arms_table(found, sides),
+        f"<h1>{escape(bind_units(title))}</h1>",
+        f'<p class="lead">{escape(bind_units(lead(verdicts) if arms else str(study["verdict"])))}</p>',
+        *([_failed_note(failed, study["runs"]), verdict_list(verdicts, sides, study["target"]), caveat(verdicts)] if arms else []),
+        accuracy_figure(sides, target=study["target"]),
+        *_equal_time(study, sides),
+        f"<h2>{capitalise(count_words(len(study['rows']), 'arm'))}, {count_words(len(study['runs']), 'run')}</h2>",
+        arms_table(study, sides),
         *_failures(failed),
-        *(["<h2>Analyses</h2>", *(analysis(a, {s.label: s.colour for s in sides} | {s.name: s.colour for s in sides}) for a in found["analyses"])] if found["analyses"] else []),
-        *([f"<h2>What each arm was like</h2>{runs_table(sides, target=found['target'])}"] if sides else []),
-        who_took_part(sides),
-        where_time_went(sides),
-        how_hard(sides),
-        what_it_cost(sides),
+        *(["<h2>Analyses</h2>", *(analysis_section(a, {s.label: s.colour for s in sides} | {s.name: s.colour for s in sides}) for a in study["analyses"])] if study["analyses"] else []),
+        *([f"<h2>What each arm was like</h2>{runs_table(sides, target=study['target'])}"] if sides else []),
+        participation_section(sides),
+        time_section(sides),
+        hardness_section(sides),
+        cost_section(sides),
         _exports(path.parent),
-        how_to_check([str(r["arm"]) for r in found["rows"]], _settings(found["rows"]),
-                     [(f"{r['arm']}, seed {r['seed']}", str(r["digest"])) for r in found["runs"] if r["digest"]],
-                     commands_for([path.parent / r["folder"] for r in found["runs"]])),
+        check_section([str(r["arm"]) for r in study["rows"]], _settings(study["rows"]),
+                     [(f"{r['arm']}, seed {r['seed']}", str(r["digest"])) for r in study["runs"] if r["digest"]],
+                     commands_for([path.parent / r["folder"] for r in study["runs"]])),
     ]  # fmt: skip
-    top = topline(f"study {name}: {count(len(found['rows']), 'arm')}, {count(seeds, 'seed')}", [])
-    return page(f"FedFleet study: {name}", body, top=top, description=str(found["verdict"]))
+    top = topline(f"study {name}: {count_words(len(study['rows']), 'arm')}, {count_words(seeds, 'seed')}", [])
+    return page(f"FedFleet study: {name}", body, top=top, description=str(study["verdict"]))
 
 
-def _in_words(found: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_readable_names(study: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same with arms of a grid called by the ends of their keys: lr 0.1, seconds 20. Files keep the names of the study."""
-    rows = [row for row in found["rows"] if "=" in str(row["arm"])]
-    names = arm_names([row["settings"] for row in rows]) if len(rows) == len(found["rows"]) > 1 else []
+    rows = [row for row in study["rows"] if "=" in str(row["arm"])]
+    names = arm_names([row["settings"] for row in rows]) if len(rows) == len(study["rows"]) > 1 else []
     words = {str(row["arm"]): name for row, name in zip(rows, names, strict=False)}
 
-    def told(value: Any) -> Any:
+    def translate(value: Any) -> Any:
         match value:
             case str():
                 return words.get(value, value)
             case list():
-                return [told(inner) for inner in value]
+                return [translate(inner) for inner in value]
             case dict():
-                return {key: told(inner) for key, inner in value.items()}
+                return {key: translate(inner) for key, inner in value.items()}
             case _:
                 return value
 
-    return told(dict(found)) if len(set(words.values())) == len(found["rows"]) else found
+    return translate(dict(study)) if len(set(words.values())) == len(study["rows"]) else study
 
 
-def _judged(found: Mapping[str, Any], path: Path) -> tuple[list[Arm], list[Side], Judged]:
+def _judge_arms(study: Mapping[str, Any], path: Path) -> tuple[list[Arm], list[Side], GroupVerdicts]:
     """The arms that made models, as sides of the page, and the verdict on each group of them."""
-    there = [run for run in found["runs"] if not run["reason"]]
+    good_runs = [run for run in study["runs"] if not run["reason"]]
     arms = list[Arm]()
-    looks = dict[Path, Any]()
-    for row in found["rows"]:
-        mine = [path.parent / run["folder"] for run in there if run["arm"] == row["arm"]]
+    page_runs = dict[Path, Any]()
+    for row in study["rows"]:
+        folders = [path.parent / run["folder"] for run in good_runs if run["arm"] == row["arm"]]
         runs = list[Any]()
-        for out in mine:
+        for out in folders:
             try:
                 runs.append(read_run(out, out.name))
-                looks[out] = look(out, path, explained=len(there) <= _EXPLAINED)
+                page_runs[out] = load_page_run(out, path, explained=len(good_runs) <= _MAX_EXPLAINED)
             except FedFleetError:
                 continue  # taken away since; its row in the table stays
         if runs:
-            arms.append(Arm(str(row["arm"]), row["settings"], tuple(runs), int(row["runs"]) - len(mine)))
+            arms.append(Arm(str(row["arm"]), row["settings"], tuple(runs), int(row["runs"]) - len(folders)))
     if not arms:
         return [], [], {}
-    groups = grouped(arms)
-    judged: Judged = {group: (mine, verdict(mine)) for group, mine in groups.items()}
-    return arms, sides_of(groups, looks), judged
+    groups = group_arms(arms)
+    verdicts: GroupVerdicts = {group: (mine, verdict(mine)) for group, mine in groups.items()}
+    return arms, sides_of(groups, page_runs), verdicts
 
 
-def arms_table(found: Mapping[str, Any], sides: Sequence[Side]) -> str:
+def arms_table(study: Mapping[str, Any], sides: Sequence[Side]) -> str:
     """Every arm with mean, sd and interval, at the end and at equal time, against the baseline, and its runs."""
-    baseline, target, equal = found["baseline"], found["target"], found["equal_time_seconds"]
-    by = _by_arm(found, sides)
+    baseline, target, equal = study["baseline"], study["target"], study["equal_time_seconds"]
+    by = _by_arm(study, sides)
     heads = [
         Head("arm"),
         Head("accuracy", "Of the last model: the mean over seeds, and its 95 % interval."),
         Head("sd", "Standard deviation over seeds, in points."),
-        *([Head(f"after {time(equal)}", "At equal virtual time: when the shortest run had ended.")] if equal else []),
+        *([Head(f"after {time_text(equal)}", "At equal virtual time: when the shortest run had ended.")] if equal else []),
         *([Head(f"against {baseline}", "The paired difference on common seeds, with its 95 % interval."), Head("p, corrected", "Holm's correction for the number of arms.")] if baseline else []),
-        *([Head(f"time to {points(target)}", "Median by Kaplan and Meier.")] if target else []),
+        *([Head(f"time to {whole_percent(target)}", "Median by Kaplan and Meier.")] if target else []),
         Head("runs", "Each seed opens the report of its run.", "words"),
     ]  # fmt: skip
     rows = list[list[str]]()
-    for row in found["rows"]:
+    for row in study["rows"]:
         side, against = by.get(row["arm"]), row.get("against")
         sd = row["accuracy"]["sd"] if row["accuracy"] else None
         rows.append([
-            escape(str(row["arm"])), mean("accuracy", row["accuracy"]), "-" if sd is None else f"{100 * sd:.1f}",
-            *([mean("accuracy", row["accuracy_at_equal_time"])] if equal else []),
-            *([difference("accuracy", against) if against else "is the baseline", escape(chance(against["p_holm"])) if against else ""] if baseline else []),
-            *([escape(time_to(side.looks, target)) if side else "-"] if target else []),
-            (seed_links(side.looks) if side else "none") + (f" ({row['failed']} of {row['runs']} failed)" if row["failed"] else ""),
+            escape(str(row["arm"])), mean_cell("accuracy", row["accuracy"]), "-" if sd is None else f"{100 * sd:.1f}",
+            *([mean_cell("accuracy", row["accuracy_at_equal_time"])] if equal else []),
+            *([difference_cell("accuracy", against) if against else "is the baseline", escape(p_value_text(against["p_holm"])) if against else ""] if baseline else []),
+            *([escape(time_to(side.runs, target)) if side else "-"] if target else []),
+            (seed_links(side.runs) if side else "none") + (f" ({row['failed']} of {row['runs']} failed)" if row["failed"] else ""),
         ])  # fmt: skip
     return html_table(heads, rows)
 
 
-def _by_arm(found: Mapping[str, Any], sides: Sequence[Side]) -> dict[str, Side]:
+def _by_arm(study: Mapping[str, Any], sides: Sequence[Side]) -> dict[str, Side]:
     """The side of each arm: sides have other names where arms are grouped, but the same runs."""
-    home = {Path(run["folder"]).name: str(run["arm"]) for run in found["runs"]}
-    return {home[side.looks[0].out.name]: side for side in sides}
+    home = {Path(run["folder"]).name: str(run["arm"]) for run in study["runs"]}
+    return {home[side.runs[0].out.name]: side for side in sides}
 
 
-def _equal_time(found: Mapping[str, Any], sides: Sequence[Side]) -> list[str]:
-    then = found["equal_time_seconds"]
-    if not then or not sides:
+def _equal_time(study: Mapping[str, Any], sides: Sequence[Side]) -> list[str]:
+    seconds = study["equal_time_seconds"]
+    if not seconds or not sides:
         return []
-    ends = [one.end for side in sides for one in side.looks]
-    alike = max(ends) <= 1.05 * then
-    title = "Accuracy of the last models" if alike else f"Accuracy at equal virtual time: after {time(then)}"
+    ends = [one.end for side in sides for one in side.runs]
+    alike = max(ends) <= 1.05 * seconds
+    title = "Accuracy of the last models" if alike else f"Accuracy at equal virtual time: after {time_text(seconds)}"
     how = "A small dot is a seed, the large one their mean." + (
-        "" if alike else f" The runs ended after {times(ends)}."
+        "" if alike else f" The runs ended after {time_range(ends)}."
     )
-    return [standings_figure(sides, title, how, at=None if alike else float(then))]
+    return [standings_figure(sides, title, how, at=None if alike else float(seconds))]
 
 
-def _without(failed: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> str:
+def _failed_note(failed: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> str:
     """What a conclusion that speaks of the others must not keep to itself."""
     if not failed:
         return ""
     arms = list(dict.fromkeys(str(run["arm"]) for run in failed))
-    said = f"{len(failed)} of {count(len(runs), 'run')}, of {listed(arms, _NAMED)}; the reasons are below the table."
-    return f'<p class="aside"><b>Without a model:</b> {escape(said)}</p>'
+    text = f"{len(failed)} of {count_words(len(runs), 'run')}, of {join_words(arms, _MAX_NAMED)}; the reasons are below the table."
+    return f'<p class="aside"><b>Without a model:</b> {escape(text)}</p>'
 
 
 def _failures(failed: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -235,9 +242,9 @@ def _failures(failed: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _exports(folder: Path) -> str:
-    there = [name for name in EXPORTS if (folder / name).is_file()]
-    links = ", ".join(f'<a href="{name}">{name}</a>' for name in there)
-    return f"<h2>The figures as files</h2><p>{links}</p>" if there else ""
+    names = [name for name in EXPORTS if (folder / name).is_file()]
+    links = ", ".join(f'<a href="{name}">{name}</a>' for name in names)
+    return f"<h2>The figures as files</h2><p>{links}</p>" if names else ""
 
 
 def _settings(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -6,22 +6,22 @@ import traceback
 from pathlib import Path
 
 from fedfleet.app.pages.report_page import write_report
-from fedfleet.app.runs import finished
+from fedfleet.app.runs import read_finished_run
 from fedfleet.app.studies.grid import study_worker
-from fedfleet.executors.worker_pool import Body, Tell, attend
+from fedfleet.executors.worker_pool import Body, Tell, run_worker
 
 
 def work(piece: Body, tell: Tell) -> Body:
     """Perform the runs of a piece and draw their pages; a page that cannot be drawn costs no run, and is tried again at the end."""
-    found = study_worker.work(piece, tell)
-    for run, failure in zip(piece["runs"], found["failures"], strict=True):
+    result = study_worker.work(piece, tell)
+    for run, failure in zip(piece["runs"], result["failures"], strict=True):
         try:
             if not failure:
-                write_report(finished(Path(run["out"])))
+                write_report(read_finished_run(Path(run["out"])))
         except Exception:
             traceback.print_exc()
-    return found
+    return result
 
 
 if __name__ == "__main__":
-    attend(work)
+    run_worker(work)

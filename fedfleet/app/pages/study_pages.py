@@ -8,6 +8,6 @@ from fedfleet.app.pages.study_page import write_study
 from fedfleet.app.studies.grid.run_study import Studied
 
 
-def with_pages(studied: Studied) -> Studied:
+def write_pages(studied: Studied) -> Studied:
     """Write the pages, and say where the study's is; one that a run has already is left as it is."""
     return replace(studied, page=write_study(studied))

@@ -12,23 +12,23 @@ _STEPS: dict[str, tuple[float, ...]] = {
 _LADDER = tuple((step * length, step, unit) for unit, length in _UNITS for step in _STEPS[unit])
 
 
-def moments(low: float, high: float, most: int = 7) -> list[tuple[str, float]]:
+def log_time_ticks(low: float, high: float, most: int = 7) -> list[tuple[str, float]]:
     """Ticks of a logarithmic axis of time: (what is said, seconds).
 
     >>> moments(50, 20_000)
     [('1 min', 60.0), ('2 min', 120.0), ('10 min', 600.0), ('20 min', 1200.0), ('1 h', 3600.0), ('2 h', 7200.0)]
     """
-    inside = [(_said(step, unit), seconds) for seconds, step, unit in _LADDER if low <= seconds <= high]
+    inside = [(_unit_text(step, unit), seconds) for seconds, step, unit in _LADDER if low <= seconds <= high]
     if len(inside) < 3:  # a narrow range
-        return even(low, high, min(most, 5))
+        return linear_time_ticks(low, high, min(most, 5))
     if len(inside) > most:  # the plainest first: ones, then ones and twos
-        plain = [m for m in inside if m[0].split()[0] in ("0.1", "0.01", "1", "2", "10", "20")]
-        inside = plain if len(plain) >= 3 else inside
+        simple = [m for m in inside if m[0].split()[0] in ("0.1", "0.01", "1", "2", "10", "20")]
+        inside = simple if len(simple) >= 3 else inside
         inside = inside[:: -(-len(inside) // most)]
     return inside
 
 
-def even(low: float, high: float, most: int = 6) -> list[tuple[str, float]]:
+def linear_time_ticks(low: float, high: float, most: int = 6) -> list[tuple[str, float]]:
     """Ticks of a linear axis of time at whole multiples of a round step.
 
     >>> even(0, 140)
@@ -36,18 +36,21 @@ def even(low: float, high: float, most: int = 6) -> list[tuple[str, float]]:
     """
     step, each, unit = next((s for s in _LADDER if (high - low) / s[0] <= most), _LADDER[-1])
     first, last = -int(-low // step), int(high // step)
-    natural = [_rounded(i * step) for i in range(first, last + 1)]
-    whole = all(natural)  # else all of them in the unit of the step: 60 s between 40 s and 80 s
-    return [(said if whole or not i else _said(i * each, unit), i * step) for i, said in enumerate(natural, first)]
+    natural = [_natural_text(i * step) for i in range(first, last + 1)]
+    all_natural = all(natural)  # else all of them in the unit of the step: 60 s between 40 s and 80 s
+    return [
+        (label if all_natural or not i else _unit_text(i * each, unit), i * step)
+        for i, label in enumerate(natural, first)
+    ]
 
 
-def _rounded(seconds: float) -> str:
+def _natural_text(seconds: float) -> str:
     """The time in its natural unit, if it is half a number of these or a whole one."""
-    length = _natural(seconds)[1]
-    return plain(seconds) if abs(2 * seconds / length - round(2 * seconds / length)) < 1e-9 else ""
+    length = _natural_unit(seconds)[1]
+    return plain_time(seconds) if abs(2 * seconds / length - round(2 * seconds / length)) < 1e-9 else ""
 
 
-def plain(seconds: float) -> str:
+def plain_time(seconds: float) -> str:
     """A length of time in its natural unit.
 
     >>> plain(0), plain(45.04), plain(90), plain(5400), plain(-90), plain(250_000), plain(3e-11)
@@ -55,14 +58,14 @@ def plain(seconds: float) -> str:
     """
     if abs(seconds) < 1e-6:  # what is left of differences of sums
         return "0"
-    unit, length = _natural(seconds)
+    unit, length = _natural_unit(seconds)
     value = seconds / length
-    return _said(float(f"{value:.0f}" if abs(value) >= 10 else f"{value:.2g}"), unit)
+    return _unit_text(float(f"{value:.0f}" if abs(value) >= 10 else f"{value:.2g}"), unit)
 
 
-def _natural(seconds: float) -> tuple[str, float]:
+def _natural_unit(seconds: float) -> tuple[str, float]:
     return next(u for u in reversed(_UNITS) if abs(seconds) >= u[1] or u[1] == 1.0)
 
 
-def _said(value: float, unit: str) -> str:
+def _unit_text(value: float, unit: str) -> str:
     return f"{value:,.4g} {'day' if unit == 'days' and value == 1 else unit}"

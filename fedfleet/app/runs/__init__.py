@@ -2,13 +2,22 @@
 
 from fedfleet.app.runs.execution import perform
 from fedfleet.app.runs.run_folder import (
-    Finished,
-    finished,
-    kept_caveats,
-    kept_chance,
-    opened,
-    own_measures,
+    FinishedRun,
+    open_run,
+    read_finished_run,
+    stored_chance,
+    stored_user_metrics,
+    stored_warnings,
     stored_weights,
 )
 
-__all__ = ["Finished", "finished", "kept_caveats", "kept_chance", "opened", "own_measures", "perform", "stored_weights"]
+__all__ = [
+    "FinishedRun",
+    "open_run",
+    "perform",
+    "read_finished_run",
+    "stored_chance",
+    "stored_user_metrics",
+    "stored_warnings",
+    "stored_weights",
+]

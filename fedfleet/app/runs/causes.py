@@ -8,10 +8,10 @@ from typing import Any
 from fedfleet.app.assemble.world import devices_for
 from fedfleet.app.spec import Spec, resolve
 from fedfleet.app.spec.table_checks import Table, nested_kind
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.registry import builder, parameters
 from fedfleet.core.rng import client_keys
-from fedfleet.world.ideal_devices import COMPUTE, LINKS, differing
+from fedfleet.world.ideal_devices import COMPUTE, LINKS, differences
 
 CAUSES = ("links", "computing", "reachability", "data", "faults")
 NAMES = {
@@ -23,23 +23,23 @@ _ALWAYS, _IID = {"use": "always_on"}, {"use": "iid"}
 _EVEN = 1e6
 
 
-def present(spec: Spec) -> tuple[str, ...]:
+def present_causes(spec: Spec) -> tuple[str, ...]:
     """The causes that this spec has, in the order of CAUSES; removing any other changes no event of its run."""
     world = spec.world
     keys = client_keys(world["clients"])
-    differ = differing(devices_for(world, keys, spec.fleet_seed), keys)
+    differ = differences(devices_for(world, keys, spec.fleet_seed), keys)
     users = world.get("users", {})
-    there = {
+    has_cause = {
         "links": LINKS in differ,
         "computing": COMPUTE in differ,
         "reachability": world["heterogeneity"] in ("both", "states") and world["states"] != _ALWAYS,
-        "data": _dealt_evenly(world["data"]) != world["data"] or users.get("mu", _EVEN) != _EVEN,
+        "data": _even_partition(world["data"]) != world["data"] or users.get("mu", _EVEN) != _EVEN,
         "faults": "faults" in world,
     }
-    return tuple(cause for cause in CAUSES if there[cause])
+    return tuple(cause for cause in CAUSES if has_cause[cause])
 
 
-def without(spec: Spec, causes: Collection[str]) -> Spec:
+def without_causes(spec: Spec, causes: Collection[str]) -> Spec:
     """The same spec with these causes removed; it can be run like any other.
 
     Without links or computing: everyone has the link or the processor of an ideal device, the fleet's fastest. Without
@@ -48,16 +48,16 @@ def without(spec: Spec, causes: Collection[str]) -> Spec:
     """
     for cause in causes:
         if cause not in CAUSES:
-            raise BadInput(f"there is no cause {cause!r}{nearest(cause, CAUSES)}")
+            raise BadInput(f"there is no cause {cause!r}{suggest_name(cause, CAUSES)}")
     table = spec.table()
     world: dict[str, Any] = dict(table["world"])
     if {"links", "computing"} & {*causes} and world["heterogeneity"] in ("both", "devices"):
-        removed = {"links": "links" in causes, "compute": "computing" in causes}
-        world["devices"] = {"use": "equalled", "devices": world["devices"], **removed}
+        equal_parts = {"links": "links" in causes, "compute": "computing" in causes}
+        world["devices"] = {"use": "equalled", "devices": world["devices"], **equal_parts}
     if "reachability" in causes:
         world["states"] = _ALWAYS
     if "data" in causes:
-        world["data"] = _dealt_evenly(world["data"])
+        world["data"] = _even_partition(world["data"])
         if "mu" in world.get("users", {}):
             world["users"] = {**world["users"], "mu": _EVEN}
     if "faults" in causes:
@@ -65,8 +65,8 @@ def without(spec: Spec, causes: Collection[str]) -> Spec:
     return resolve({**table, "world": world}, spec.name)
 
 
-def _dealt_evenly(table: Table) -> Table:
+def _even_partition(table: Table) -> Table:
     """A partition's table with rows dealt at random; what is put around a partition, such as wrong labels, stays."""
     hints = parameters(builder("partitions", table["use"]))
     inner = [name for name, (hint, _) in hints.items() if nested_kind(hint) == "partitions"]
-    return {**table, **{name: _dealt_evenly(table[name]) for name in inner}} if inner else _IID
+    return {**table, **{name: _even_partition(table[name]) for name in inner}} if inner else _IID

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.assemble.executor_choice import fastest_form
 from fedfleet.app.assemble.setup import Setup
-from fedfleet.app.runs.privacy_facts import source_here
+from fedfleet.app.runs.privacy_facts import noise_source
 from fedfleet.app.spec import Spec
 from fedfleet.core.errors import BadInput
-from fedfleet.executors.processor_name import processor
-from fedfleet.store.files import write_whole
+from fedfleet.executors.processor_name import hardware_name
+from fedfleet.store.files import write_atomically
 
 if TYPE_CHECKING:
     from fedfleet.executors.stacked.form_choice import Form
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FILE = "executor.json"
 _FORM = "fedfleet/executor@1"
 _LIBRARIES = ("numpy", "torch", "scipy", "scikit-learn")
-_ADOPTED = ("execute", "ray_execute", "device", "threads", "tf32")
+_STORED_KEYS = ("execute", "ray_execute", "device", "threads", "tf32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,76 +66,84 @@ class Conditions:
         return Form(self.form, self.form_threads, self.seconds)
 
 
-def conditions_here(setup: Setup, form: Form | None = None) -> Conditions:
+def local_conditions(setup: Setup, form: Form | None = None) -> Conditions:
     """How a run of this spec computes on this machine; the stacked form is measured unless it is given."""
     run = setup.spec.run
-    asked = {name: run[name] for name in _ADOPTED}
+    run_values = {name: run[name] for name in _STORED_KEYS}
     if run["execute"] == "stacked":
         form = form or fastest_form(setup.spec, setup.task)
-        chosen = {"form": form.name, "form_threads": form.threads, "seconds": form.seconds}
+        form_values = {"form": form.name, "form_threads": form.threads, "seconds": form.seconds}
     else:
-        inside = run["ray_execute"] if run["execute"] == "ray" else "inline"
-        chosen = {"form": "merged" if inside == "stacked" else "inline", "form_threads": run["threads"]}
-    more = {"noise": source_here(setup.plan.algorithm), "frozen": setup.task.frozen_name}
-    return Conditions(**asked, **chosen, processor=processor(run["device"]), versions=_versions(), **more)
+        kernel = run["ray_execute"] if run["execute"] == "ray" else "inline"
+        form_values = {"form": "merged" if kernel == "stacked" else "inline", "form_threads": run["threads"]}
+    extra = {"noise": noise_source(setup.plan.algorithm), "frozen": setup.task.frozen_name}
+    return Conditions(
+        **run_values, **form_values, processor=hardware_name(run["device"]), versions=_versions(), **extra
+    )
 
 
-def keep_conditions(folder: Path, conditions: Conditions) -> None:
+def write_conditions(folder: Path, conditions: Conditions) -> None:
     """Write them into the folder of a run."""
-    write_whole(folder / FILE, (json.dumps({"format": _FORM, **asdict(conditions)}, indent=1) + "\n").encode())
+    write_atomically(folder / FILE, (json.dumps({"format": _FORM, **asdict(conditions)}, indent=1) + "\n").encode())
 
 
-def kept_conditions(folder: Path) -> Conditions:
+def stored_conditions(folder: Path) -> Conditions:
     """Those that a run began with."""
     path = folder / FILE
     try:
         body: dict[str, Any] = json.loads(path.read_bytes())
         if body.pop("format") != _FORM:
             raise ValueError("it has another format")
-        found = Conditions(**body)
-        if not all(isinstance(getattr(found, n), str) for n in ("execute", "device", "form", "processor", "frozen")):
+        result = Conditions(**body)
+        if not all(isinstance(getattr(result, n), str) for n in ("execute", "device", "form", "processor", "frozen")):
             raise ValueError("it holds what no run writes")
-        return found
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as wrong:
+        return result
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(
-            f"{path} is missing or damaged ({wrong}); without it nobody knows how the run computed"
+            f"{path} is missing or damaged ({error}); without it nobody knows how the run computed"
         ) from None
 
 
-def adopted(spec: Spec, kept: Conditions) -> tuple[Spec, list[str]]:
+def adopt_conditions(spec: Spec, stored: Conditions) -> tuple[Spec, list[str]]:
     """The spec with what the run began with, and a remark for everything that was asked differently now."""
     run = dict(spec.run)
-    if kept.kernel == Conditions(**_like(kept, run)).kernel:  # a cluster may come and go: it changes no bit
-        kept = replace(kept, execute=run["execute"], ray_execute=run["ray_execute"])
+    if (
+        stored.kernel == Conditions(**_with_executor(stored, run)).kernel
+    ):  # a cluster may come and go: it changes no bit
+        stored = replace(stored, execute=run["execute"], ray_execute=run["ray_execute"])
     remarks = [
-        f"run.{name} = {run[name]!r} was asked, but the run began with {getattr(kept, name)!r} and goes on with it, "
+        f"run.{name} = {run[name]!r} was asked, but the run began with {getattr(stored, name)!r} and goes on with it, "
         "since it decides the last bits"
-        for name in _ADOPTED
-        if run[name] != getattr(kept, name) and not (run["execute"] == "auto" and name == "execute")
+        for name in _STORED_KEYS
+        if run[name] != getattr(stored, name) and not (run["execute"] == "auto" and name == "execute")
     ]
-    return replace(spec, run=run | {name: getattr(kept, name) for name in _ADOPTED}), remarks
+    return replace(spec, run=run | {name: getattr(stored, name) for name in _STORED_KEYS}), remarks
 
 
-def alone(spec: Spec, kept: Conditions) -> Spec:
+def single_machine_spec(spec: Spec, stored: Conditions) -> Spec:
     """The spec with what the run began with, on one machine; where the accelerator is not here, on the processor."""
-    here = kept.device if unlike(kept) is None else "cpu"
-    run = {"execute": kept.kernel, "device": here, "threads": kept.threads, "tf32": kept.tf32}
+    device = stored.device if missing_condition(stored) is None else "cpu"
+    run = {"execute": stored.kernel, "device": device, "threads": stored.threads, "tf32": stored.tf32}
     return replace(spec, run={**spec.run, **run})
 
 
-def unlike(kept: Conditions) -> str | None:
+def missing_condition(stored: Conditions) -> str | None:
     """What is not here of what a run computed with, in words; None: everything is."""
-    here = _versions()
-    for name, version in kept.versions.items():
-        if here.get(name) != version:
-            return f"{name} {version} (here: {here.get(name, 'none')})"
-    found = processor(kept.device)
-    return None if found == kept.processor else f"the processor {kept.processor!r} (here: {found!r})"
+    versions = _versions()
+    for name, version in stored.versions.items():
+        if versions.get(name) != version:
+            return f"{name} {version} (here: {versions.get(name, 'none')})"
+    local_processor = hardware_name(stored.device)
+    return (
+        None
+        if local_processor == stored.processor
+        else f"the processor {stored.processor!r} (here: {local_processor!r})"
+    )
 
 
-def refuse_unlike(folder: Path, kept: Conditions) -> None:
+def refuse_other_machine(folder: Path, stored: Conditions) -> None:
     """Refuse to go on where the bits could come out otherwise."""
-    missing = unlike(kept)
+    missing = missing_condition(stored)
     if missing is not None:
         raise BadInput(
             f"{folder} was begun with {missing}: going on here could change its bits; "
@@ -143,24 +151,24 @@ def refuse_unlike(folder: Path, kept: Conditions) -> None:
         )
 
 
-def refuse_other_weights(folder: Path, kept: Conditions, setup: Setup) -> None:
+def refuse_other_weights(folder: Path, stored: Conditions, setup: Setup) -> None:
     """Refuse to go on from, or to audit by, other frozen weights than the run began with."""
-    if kept.frozen != setup.task.frozen_name:
+    if stored.frozen != setup.task.frozen_name:
         raise BadInput(
-            f"{folder} was begun with other frozen weights than task.backbone gives here (hash {kept.frozen[:16] or 'none'}); "
+            f"{folder} was begun with other frozen weights than task.backbone gives here (hash {stored.frozen[:16] or 'none'}); "
             "bring that file of weights back, or begin again in another folder with --out"
         )
 
 
-def _like(kept: Conditions, run: dict[str, Any]) -> dict[str, Any]:
-    return {**asdict(kept), "execute": run["execute"], "ray_execute": run["ray_execute"]}
+def _with_executor(stored: Conditions, run: dict[str, Any]) -> dict[str, Any]:
+    return {**asdict(stored), "execute": run["execute"], "ray_execute": run["ray_execute"]}
 
 
 def _versions() -> dict[str, str]:
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for name in _LIBRARIES:
         try:
-            found[name] = metadata.version(name)
+            result[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return result

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.runs.causes import CAUSES, NAMES, present, without
-from fedfleet.app.runs.conditions import Conditions, alone, kept_conditions, unlike
-from fedfleet.app.runs.custom_task import reopened
+from fedfleet.app.runs.causes import CAUSES, NAMES, present_causes, without_causes
+from fedfleet.app.runs.conditions import Conditions, missing_condition, single_machine_spec, stored_conditions
+from fedfleet.app.runs.custom_task import load_custom_task
 from fedfleet.app.runs.execution import perform
-from fedfleet.app.runs.run_folder import Finished, finished
+from fedfleet.app.runs.run_folder import FinishedRun, read_finished_run
 from fedfleet.app.spec import Spec, resolve
 from fedfleet.app.terminal.answers import say
-from fedfleet.app.terminal.text import listed, percent, span
+from fedfleet.app.terminal.text import join_words, percent, span
 from fedfleet.core.errors import BadInput, FedFleetError
-from fedfleet.executors.process_map import in_processes
+from fedfleet.executors.process_map import map_in_processes
 from fedfleet.measure.accuracy import learning_curve, time_to_accuracy
 from fedfleet.measure.shapley import shapley, subsets
 from fedfleet.store import journal as journals
@@ -37,7 +37,7 @@ _DIGITS = 16  # of a digest, in the name of a folder
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Counterfactual:
     """One run to be simulated again: what is removed, its spec as text, and where it lies."""
 
     removed: tuple[str, ...]
@@ -72,118 +72,134 @@ def counterfactual_answer(
     `target` is the accuracy to be reached: default the spec's stop.target_accuracy, else 95 % of the best that the run had. A run
     that never reaches it counts with the horizon, which is the longest of these runs, and is marked as censored.
     """
-    done = _simulated(folder)
-    check_removable(done, trust)
-    aim = _target(done, target)
-    causes, first = present(done.spec), outcome(done, aim)
-    pieces = _pieces(done, causes, aim, cache or folder / COUNTERFACTUALS, trust)
-    kept = sum((piece.folder / SEAL).is_file() for piece in pieces)
-    if pieces:
-        tell(_cost(done, causes, len(pieces), kept, workers))
-    found = {frozenset[str](): first}
-    for piece, got in in_processes(resimulated, pieces, workers):
-        found[frozenset(piece.removed)] = got
-        tell(f"without {_listed(piece.removed)}: {_outcome_said(got, aim)} ({len(found) - 1} of {len(pieces)})")
-    return {**answered(causes, found, aim), "runs": len(pieces), "cached": kept}
+    finished_run = _load_simulated(folder)
+    check_removable(finished_run, trust)
+    target_accuracy = _target(finished_run, target)
+    causes, first = present_causes(finished_run.spec), outcome(finished_run, target_accuracy)
+    counterfactuals = _counterfactuals(finished_run, causes, target_accuracy, cache or folder / COUNTERFACTUALS, trust)
+    cached = sum((piece.folder / SEAL).is_file() for piece in counterfactuals)
+    if counterfactuals:
+        tell(_cost_text(finished_run, causes, len(counterfactuals), cached, workers))
+    outcomes = {frozenset[str](): first}
+    for counterfactual, run_outcome in map_in_processes(simulate_again, counterfactuals, workers):
+        outcomes[frozenset(counterfactual.removed)] = run_outcome
+        tell(
+            f"without {_cause_names(counterfactual.removed)}: {_outcome_text(run_outcome, target_accuracy)} "
+            f"({len(outcomes) - 1} of {len(counterfactuals)})"
+        )
+    return {**build_answer(causes, outcomes, target_accuracy), "runs": len(counterfactuals), "cached": cached}
 
 
-def check_removable(done: Finished, trust: str | None = None) -> None:
+def check_removable(finished_run: FinishedRun, trust: str | None = None) -> None:
     """Refuse runs from which nothing can be removed: they need a fleet, and a task that can be trained again here."""
-    own = reopened(done.out, done.spec, trust, judging=False)
-    if own is not None and own.lacking:
-        raise BadInput(f"--counterfactuals train the run's own model again, and {own.lacking}")
-    algorithm = assemble(done.spec, own.task if own else None).plan.algorithm
+    custom_task = load_custom_task(finished_run.out, finished_run.spec, trust, need_metrics=False)
+    if custom_task is not None and custom_task.unusable_reason:
+        raise BadInput(f"--counterfactuals train the run's own model again, and {custom_task.unusable_reason}")
+    algorithm = assemble(finished_run.spec, custom_task.task if custom_task else None).plan.algorithm
     if algorithm.pooled:
         raise BadInput(
             f"--counterfactuals: {algorithm.name!r} trains in one place, so there is no fleet from which a cause could be removed"
         )
 
 
-def resimulated(piece: Piece) -> Outcome:
+def simulate_again(counterfactual: Counterfactual) -> Outcome:
     """Simulate a run again, or read it if it has been; one that was interrupted goes on."""
     try:
-        spec = resolve(tomllib.loads(piece.text), piece.folder.name)
-        own = reopened(piece.original, spec, piece.trust, judging=False)
-        done = perform(spec, piece.folder, resume=True, own=own, conditions=piece.conditions)
-        return outcome(done, piece.target)
-    except FedFleetError as wrong:
-        raise type(wrong)(f"the run without {_listed(piece.removed)}: {wrong}") from None
+        spec = resolve(tomllib.loads(counterfactual.text), counterfactual.folder.name)
+        custom_task = load_custom_task(counterfactual.original, spec, counterfactual.trust, need_metrics=False)
+        finished_run = perform(
+            spec, counterfactual.folder, resume=True, custom_task=custom_task, conditions=counterfactual.conditions
+        )
+        return outcome(finished_run, counterfactual.target)
+    except FedFleetError as error:
+        raise type(error)(f"the run without {_cause_names(counterfactual.removed)}: {error}") from None
 
 
-def outcome(done: Finished, target: float) -> Outcome:
+def outcome(finished_run: FinishedRun, target: float) -> Outcome:
     """How a finished run ended, by its journal."""
-    curve = learning_curve(done.events)
+    curve = learning_curve(finished_run.events)
     if not len(curve.accuracy):
         raise BadInput(
-            f"{done.out} was never tried on the test set, so nothing can be said of its accuracy; lower stop.evaluate_every"
+            f"{finished_run.out} was never tried on the test set, so nothing can be said of its accuracy; lower stop.evaluate_every"
         )
-    reached = time_to_accuracy(done.events, target)
-    return Outcome(float(done.metrics["virtual_seconds"]), reached, float(curve.accuracy[-1]))
+    reached = time_to_accuracy(finished_run.events, target)
+    return Outcome(float(finished_run.metrics["virtual_seconds"]), reached, float(curve.accuracy[-1]))
 
 
-def _simulated(folder: Path) -> Finished:
-    done = finished(folder)
+def _load_simulated(folder: Path) -> FinishedRun:
+    finished_run = read_finished_run(folder)
     if kind_of(journals.identity_of(folder / "run.db")) != "simulated":
         raise BadInput(
             f"--counterfactuals: {folder} was served over a network, and reality has no second try; only simulations can be "
             "repeated with a cause removed"
         )
-    return done
+    return finished_run
 
 
-def _target(done: Finished, asked: float | None) -> float:
-    if asked is not None:
-        return asked
-    if done.spec.stop["target_accuracy"] is not None:
-        return float(done.spec.stop["target_accuracy"])
-    curve = learning_curve(done.events)
+def _target(finished_run: FinishedRun, wanted: float | None) -> float:
+    if wanted is not None:
+        return wanted
+    if finished_run.spec.stop["target_accuracy"] is not None:
+        return float(finished_run.spec.stop["target_accuracy"])
+    curve = learning_curve(finished_run.events)
     return _NEAR_BEST * float(max(curve.accuracy, default=1.0))
 
 
-def _pieces(done: Finished, causes: Sequence[str], target: float, place: Path, trust: str | None) -> list[Piece]:
+def _counterfactuals(
+    finished_run: FinishedRun, causes: Sequence[str], target: float, cache_folder: Path, trust: str | None
+) -> list[Counterfactual]:
     """The runs that are needed, those that were made before among them: one for each set of causes but the empty one."""
-    kept = kept_conditions(done.out)
-    spec, lacking = alone(done.spec, kept), unlike(kept)
-    if lacking is not None:
-        say(f"{done.out} was computed with {lacking}: what is simulated here may differ from it in the last bits")
-    same = lacking is None and kept.noise.get("from") != SECRET
-    conditions = replace(kept, execute=kept.kernel) if same else None
+    stored = stored_conditions(finished_run.out)
+    spec, difference = single_machine_spec(finished_run.spec, stored), missing_condition(stored)
+    if difference is not None:
+        say(
+            f"{finished_run.out} was computed with {difference}: what is simulated here may differ from it in the last bits"
+        )
+    same_machine = difference is None and stored.noise.get("from") != SECRET
+    conditions = replace(stored, execute=stored.kernel) if same_machine else None
     if len(causes):
-        _make_place(place)
+        _make_cache_folder(cache_folder)
     return [
-        _piece(spec, some, causes, (place, done.out, target, trust, conditions)) for some in subsets(causes) if some
+        _counterfactual(spec, removed, causes, (cache_folder, finished_run.out, target, trust, conditions))
+        for removed in subsets(causes)
+        if removed
     ]
 
 
-def _piece(spec: Spec, some: frozenset[str], causes: Sequence[str], rest: tuple[Path, Path, float, Any, Any]) -> Piece:
-    removed = tuple(cause for cause in causes if cause in some)
-    changed, (place, original, target, trust, conditions) = without(spec, removed), rest
-    return Piece(removed, changed.toml(), place / changed.digest[:_DIGITS], original, target, trust, conditions)
+def _counterfactual(
+    spec: Spec, removed_set: frozenset[str], causes: Sequence[str], rest: tuple[Path, Path, float, Any, Any]
+) -> Counterfactual:
+    removed = tuple(cause for cause in causes if cause in removed_set)
+    new_spec, (cache_folder, original, target, trust, conditions) = without_causes(spec, removed), rest
+    return Counterfactual(
+        removed, new_spec.toml(), cache_folder / new_spec.digest[:_DIGITS], original, target, trust, conditions
+    )
 
 
-def _make_place(place: Path) -> None:
+def _make_cache_folder(folder: Path) -> None:
     try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as wrong:
-        raise BadInput(f"cannot make the folder {place}: {wrong.strerror}; name another one with --cache") from None
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"cannot make the folder {folder}: {error.strerror}; name another one with --cache") from None
 
 
-def _cost(done: Finished, causes: Sequence[str], runs: int, kept: int, workers: int) -> str:
+def _cost_text(finished_run: FinishedRun, causes: Sequence[str], runs: int, cached: int, workers: int) -> str:
     """What is going to be done, and for how long, from the real time that the run itself took."""
-    left, each = runs - kept, float(done.metrics["wall_seconds"])
-    before = f", {kept} of which are kept from before" if kept else ""
-    long = span(math.ceil(left / min(workers, left)) * each) if left else "no time"
+    remaining, each = runs - cached, float(finished_run.metrics["wall_seconds"])
+    cached_text = f", {cached} of which are kept from before" if cached else ""
+    duration = span(math.ceil(remaining / min(workers, remaining)) * each) if remaining else "no time"
     return (
-        f"{runs} re-simulations without one or more of {_listed(causes)}{before}; this takes about {long}: {left} runs of "
+        f"{runs} re-simulations without one or more of {_cause_names(causes)}{cached_text}; this takes about "
+        f"{duration}: {remaining} runs of "
         f"{each:.2g} s, the time of the run itself, by {workers} worker{'s' if workers > 1 else ''}"
     )
 
 
-def answered(causes: Sequence[str], found: dict[frozenset[str], Outcome], target: float) -> dict[str, Any]:
+def build_answer(causes: Sequence[str], outcomes: dict[frozenset[str], Outcome], target: float) -> dict[str, Any]:
     """The answer, from how the run ended without each set of its causes."""
-    horizon = max(got.virtual_seconds for got in found.values())
-    times = {some: horizon if got.reached is None else got.reached for some, got in found.items()}
-    by_time, by_accuracy = shapley(times, causes), shapley({s: got.accuracy for s, got in found.items()}, causes)
+    horizon = max(run_outcome.virtual_seconds for run_outcome in outcomes.values())
+    times = {removed: horizon if got.reached is None else got.reached for removed, got in outcomes.items()}
+    by_time, by_accuracy = shapley(times, causes), shapley({s: got.accuracy for s, got in outcomes.items()}, causes)
     answer: dict[str, Any] = {
         "target": target,
         "horizon": horizon,
@@ -191,10 +207,10 @@ def answered(causes: Sequence[str], found: dict[frozenset[str], Outcome], target
         "counterfactuals": [
             {
                 "without": [cause for cause in causes if cause in some],
-                "virtual_seconds": found[some].virtual_seconds,
+                "virtual_seconds": outcomes[some].virtual_seconds,
                 "time_to_accuracy": times[some],
-                "accuracy": found[some].accuracy,
-                "censored": found[some].reached is None,
+                "accuracy": outcomes[some].accuracy,
+                "censored": outcomes[some].reached is None,
             }
             for some in subsets(causes)
         ],
@@ -218,27 +234,28 @@ def sentence(answer: dict[str, Any]) -> str:
         )
     first, last = answer["counterfactuals"][0], answer["counterfactuals"][-1]
     effects = {cause: answer["shapley"][cause]["time_to_accuracy"] for cause in causes}
-    said = [
+    effect_texts = [
         f"{NAMES[cause]} {'cost' if effect < 0 else 'saved'} {span(abs(effect))}"
         for cause, effect in sorted(effects.items(), key=lambda item: -abs(item[1]))
         if effect
     ]
-    aim = f" have reached {percent(answer['target'])}"
+    target_text = f" have reached {percent(answer['target'])}"
     return (
-        f"Without {_listed(causes)} the run would{_reached(last, aim)}, and really did{_reached(first)}"
-        f"{': ' + ', '.join(said) if said else ''}; its last model would have had {percent(last['accuracy'])}, and has "
+        f"Without {_cause_names(causes)} the run would{_reach_text(last, target_text)}, and really did{_reach_text(first)}"
+        f"{': ' + ', '.join(effect_texts) if effect_texts else ''}; its last model would have had "
+        f"{percent(last['accuracy'])}, and has "
         f"{percent(first['accuracy'])}."
     )
 
 
-def _reached(row: dict[str, Any], what: str = "") -> str:
+def _reach_text(row: dict[str, Any], what: str = "") -> str:
     return f"{' not' if row['censored'] else ''}{what} {'within' if row['censored'] else 'after'} {span(row['time_to_accuracy'])}"
 
 
-def _listed(causes: Sequence[str]) -> str:
-    return listed([NAMES[cause] for cause in causes])
+def _cause_names(causes: Sequence[str]) -> str:
+    return join_words([NAMES[cause] for cause in causes])
 
 
-def _outcome_said(got: Outcome, target: float) -> str:
-    when = "never" if got.reached is None else f"after {span(got.reached)}"
-    return f"{percent(target)} {when}, {percent(got.accuracy)} at the end"
+def _outcome_text(run_outcome: Outcome, target: float) -> str:
+    when = "never" if run_outcome.reached is None else f"after {span(run_outcome.reached)}"
+    return f"{percent(target)} {when}, {percent(run_outcome.accuracy)} at the end"

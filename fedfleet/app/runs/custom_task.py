@@ -16,17 +16,17 @@ from typing import Any, NoReturn
 
 from fedfleet.app.runs.custom_task_folder import (
     FOLDER,
-    Kept,
-    content_of,
+    TaskManifest,
+    content_id_of,
     hashes_of,
     load_arrays,
-    load_kept,
+    load_manifest,
     load_source,
     load_weights,
-    save,
+    write_task_folder,
 )
-from fedfleet.app.runs.user_code import Entry, found_again, sha256
-from fedfleet.app.runs.user_objects import function_entry, made_again, maker, model_entry, same_thing
+from fedfleet.app.runs.user_code import Entry, load_object, sha256
+from fedfleet.app.runs.user_objects import function_entry, matches_entry, model_entry, model_factory, rebuild_object
 from fedfleet.app.spec import Spec, resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset, Loss, Task
@@ -36,7 +36,7 @@ Metric = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class UserInputs:
     """What a person gave in Python: any of these may be missing where a folder has it."""
 
     model: Any = None
@@ -46,156 +46,165 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class CustomTask:
     """An own task, ready to be assembled. `lacking` says in one sentence why its model cannot be used here; "": it can."""
 
     task: Task
-    given: Given
+    inputs: UserInputs
     metrics: Mapping[str, Metric]
     file: str = ""  # the file that the data came from
-    copied: bool = True  # shall the folder hold the inputs?
-    lacking: str = ""
+    copy_data: bool = True  # shall the folder hold the inputs?
+    unusable_reason: str = ""
 
 
 # How a table becomes a spec, and the own task where there is one.
-Resolving = Callable[[dict[str, Any], str], tuple[Spec, Own | None]]
+Resolver = Callable[[dict[str, Any], str], tuple[Spec, CustomTask | None]]
 
 
-def named(table: dict[str, Any], name: str) -> tuple[Spec, Own | None]:
+def resolve_named_task(table: dict[str, Any], name: str) -> tuple[Spec, CustomTask | None]:
     """The spec of a table that says itself what is trained."""
     return resolve(table, name), None
 
 
-def fingerprint(own: Own) -> str | None:
+def fingerprint(custom_task: CustomTask) -> str | None:
     """A hash of the text and the layers of an own model and its loss, which their first weights do not tell; None: only the
     person knows what they are, as of a lambda."""
-    entries = [model_entry(own.given.model, own.task.dataset.x[:2])[0]]
-    entries += [] if own.given.loss is None else [function_entry(own.given.loss)[0]]
+    entries = [model_entry(custom_task.inputs.model, custom_task.task.dataset.x[:2])[0]]
+    entries += [] if custom_task.inputs.loss is None else [function_entry(custom_task.inputs.loss)[0]]
     if any(entry.by == "hand" for entry in entries):
         return None
     return sha256(json.dumps([asdict(entry) for entry in entries], sort_keys=True))
 
 
-def is_own(spec: Spec) -> bool:
+def is_custom_task(spec: Spec) -> bool:
     """Does this spec train a model that a person gave as an object?"""
     return spec.task["use"] == "own" and "content" in spec.task
 
 
-def brought(task: Task, given: Given, *, file: str = "", copied: bool = True) -> Own:
+def new_custom_task(task: Task, inputs: UserInputs, *, file: str = "", copy_data: bool = True) -> CustomTask:
     """The task of a new run, with the person's own loss and metrics; both are looked at before anything is trained."""
-    for name, metric in given.metrics.items():
+    for name, metric in inputs.metrics.items():
         if not callable(metric):
             raise BadInput(f"metrics: {name!r} is not a function; give one that takes (outputs, labels)")
-    return Own(_with_loss(task, given.loss), given, given.metrics, file, copied)
+    return CustomTask(_with_loss(task, inputs.loss), inputs, inputs.metrics, file, copy_data)
 
 
-def content(task: Task, seed: int) -> str:
+def task_content_id(task: Task, seed: int) -> str:
     """The name of a task that was given as objects: a hash of its data and its first weights."""
-    return content_of(hashes_of(_arrays(task.dataset)), task.dataset.classes, content_hash(task.init(seed)))
+    return content_id_of(hashes_of(_arrays(task.dataset)), task.dataset.classes, content_hash(task.init(seed)))
 
 
-def keep(own: Own, out: Path, seed: int) -> None:
+def save_custom_task(custom_task: CustomTask, out: Path, seed: int) -> None:
     """Write what was given into a new run's folder; where it lies there already, it must be the same."""
     if (out / FOLDER).is_dir():
-        _check_same(own.given, load_kept(out), out)
+        _check_same(custom_task.inputs, load_manifest(out), out)
         return
-    data, weights, sources = own.task.dataset, own.task.init(seed), list[str]()
+    data, weights, sources = custom_task.task.dataset, custom_task.task.init(seed), list[str]()
 
-    def noted(found: tuple[Entry, str]) -> Entry:
-        sources.extend([found[1]] if found[1] else [])
-        return found[0]
+    def add_source(entry_and_source: tuple[Entry, str]) -> Entry:
+        sources.extend([entry_and_source[1]] if entry_and_source[1] else [])
+        return entry_and_source[0]
 
     arrays = _arrays(data)
-    kept = Kept(
-        arrays={n: (list(arrays[n].shape), known) for n, known in hashes_of(arrays).items()},
+    manifest = TaskManifest(
+        arrays={n: (list(arrays[n].shape), array_hash) for n, array_hash in hashes_of(arrays).items()},
         classes=data.classes,
         weights=content_hash(weights),
-        data="folder" if own.copied else "file" if own.file else "hand",
-        file=own.file,
-        model=noted(model_entry(own.given.model, data.x[:2])),
-        loss=None if own.given.loss is None else noted(function_entry(own.given.loss)),
-        metrics={name: noted(function_entry(metric)) for name, metric in own.given.metrics.items()},
+        data="folder" if custom_task.copy_data else "file" if custom_task.file else "hand",
+        file=custom_task.file,
+        model=add_source(model_entry(custom_task.inputs.model, data.x[:2])),
+        loss=None if custom_task.inputs.loss is None else add_source(function_entry(custom_task.inputs.loss)),
+        metrics={name: add_source(function_entry(metric)) for name, metric in custom_task.inputs.metrics.items()},
     )
-    save(out, kept, arrays, weights, sources)
+    write_task_folder(out, manifest, arrays, weights, sources)
 
 
-def reopened(
-    out: Path, spec: Spec, trust: str | None = None, given: Given | None = None, *, judging: bool = True
-) -> Own | None:
+def load_custom_task(
+    out: Path, spec: Spec, trust: str | None = None, inputs: UserInputs | None = None, *, need_metrics: bool = True
+) -> CustomTask | None:
     """The own task of a run's folder; None if the run has none.
 
     What is `given` is taken as it is, the rest from the folder: data and PyTorch's own layers always, code only if `trust` is its
     hash. All that is there is checked against its hash, trusted or not. The metrics are needed only for `judging`.
     """
-    if not is_own(spec):
+    if not is_custom_task(spec):
         return None
-    kept, given = load_kept(out), given or Given()
-    if kept.content() != spec.task["content"]:
+    manifest, inputs = load_manifest(out), inputs or UserInputs()
+    if manifest.content_id() != spec.task["content"]:
         raise BadInput(f"{out / FOLDER} belongs to another run than {out / 'spec.toml'}; restore one of them")
-    weights, (arrays, missing) = load_weights(out, kept), load_arrays(out, kept, given.data)
-    sources = {role: load_source(out, entry) for role, entry in kept.entries().items()}
-    _check_same(given, kept, out)
-    if trust is not None and trust != kept.code():
-        raise BadInput(f"--trust-code: the code of {out} is {kept.code() or 'none at all'}, not {trust}")
-    needed = {role: entry for role, entry in kept.entries().items() if judging or role in ("model", "loss")}
-    lacking = _lacking(out, kept, given, needed, trusted=trust is not None) or missing
-    dataset = Dataset(arrays["x"], arrays["y"], kept.classes, arrays.get("owner"))
-    task = _task(dataset, spec.data_seed, weights, _maker(kept, given, weights, sources["model"], lacking))
-    if lacking:
-        refuse = partial(_refuse, lacking)
-        return Own(replace(task, loss=Loss(refuse) if kept.loss else None), given, {}, lacking=lacking)
-    made = {
-        role: made_again(entry, sources[role])
+    weights, (arrays, missing) = load_weights(out, manifest), load_arrays(out, manifest, inputs.data)
+    sources = {role: load_source(out, entry) for role, entry in manifest.entries().items()}
+    _check_same(inputs, manifest, out)
+    if trust is not None and trust != manifest.code_hash():
+        raise BadInput(f"--trust-code: the code of {out} is {manifest.code_hash() or 'none at all'}, not {trust}")
+    needed = {role: entry for role, entry in manifest.entries().items() if need_metrics or role in ("model", "loss")}
+    reason = _unusable_reason(out, manifest, inputs, needed, trusted=trust is not None) or missing
+    dataset = Dataset(arrays["x"], arrays["y"], manifest.classes, arrays.get("owner"))
+    task = _task(dataset, spec.data_seed, weights, _model_builder(manifest, inputs, weights, sources["model"], reason))
+    if reason:
+        refuse = partial(_refuse, reason)
+        return CustomTask(
+            replace(task, loss=Loss(refuse) if manifest.loss else None), inputs, {}, unusable_reason=reason
+        )
+    objects = {
+        role: rebuild_object(entry, sources[role])
         for role, entry in needed.items()
-        if role != "model" and not _has(given, role)
+        if role != "model" and not _has_role(inputs, role)
     }
-    metrics = {n: given.metrics.get(n) or made[f"metric {n!r}"] for n in (kept.metrics if judging else ())}
-    loss = None if kept.loss is None else given.loss or made["loss"]
-    return Own(_with_loss(task, loss), given, metrics)
+    metrics = {n: inputs.metrics.get(n) or objects[f"metric {n!r}"] for n in (manifest.metrics if need_metrics else ())}
+    loss = None if manifest.loss is None else inputs.loss or objects["loss"]
+    return CustomTask(_with_loss(task, loss), inputs, metrics)
 
 
-def judged(own: Own | None, params: Tree, measures: dict[str, Any]) -> dict[str, Any]:
+def with_user_metrics(custom_task: CustomTask | None, params: Tree, measures: dict[str, Any]) -> dict[str, Any]:
     """The measures with what the person's own metrics say about the last model on the central test set.
 
     A metric that fails loses nothing: it is None, and a warning says why.
     """
-    if own is None or not own.metrics:
+    if custom_task is None or not custom_task.metrics:
         return measures
     from fedfleet.tasks.output_checks import outputs_of
 
-    outputs, labels = outputs_of(own.task, params, own.task.holdout), own.task.dataset.y[own.task.holdout]
-    found: dict[str, float | None] = {}
+    outputs, labels = (
+        outputs_of(custom_task.task, params, custom_task.task.holdout),
+        custom_task.task.dataset.y[custom_task.task.holdout],
+    )
+    user_metrics: dict[str, float | None] = {}
     failed: list[str] = []
-    for name, metric in own.metrics.items():
+    for name, metric in custom_task.metrics.items():
         try:
             value = float(metric(outputs.copy(), labels.copy()))
-            found[name] = value if math.isfinite(value) else None
+            user_metrics[name] = value if math.isfinite(value) else None
             failed += [] if math.isfinite(value) else [f"your metric {name!r} gave {value}"]
-        except Exception as wrong:
-            found[name] = None
-            failed.append(f"your metric {name!r} failed: {type(wrong).__name__}: {wrong}")
-    return {**measures, "own": found, "warnings": [*measures["warnings"], *failed]}
+        except Exception as error:
+            user_metrics[name] = None
+            failed.append(f"your metric {name!r} failed: {type(error).__name__}: {error}")
+    return {**measures, "own": user_metrics, "warnings": [*measures["warnings"], *failed]}
 
 
 # ---- what is there, and what is lacking --------------------------------------------------------------------------
 
 
-def _maker(kept: Kept, given: Given, weights: Tree, text: str, lacking: str) -> Callable[[], Any]:
+def _model_builder(
+    manifest: TaskManifest, inputs: UserInputs, weights: Tree, text: str, reason: str
+) -> Callable[[], Any]:
     from fedfleet.tasks import layers
 
-    if lacking:
-        return partial(_refuse, lacking)
-    if given.model is not None:
-        return maker(given.model)
-    if kept.model.by == "layers":
-        return partial(layers.made_like, kept.model.layers, weights)
-    return partial(found_again, kept.model, text)
+    if reason:
+        return partial(_refuse, reason)
+    if inputs.model is not None:
+        return model_factory(inputs.model)
+    if manifest.model.by == "layers":
+        return partial(layers.build_matching, manifest.model.layers, weights)
+    return partial(load_object, manifest.model, text)
 
 
-def _lacking(out: Path, kept: Kept, given: Given, needed: Mapping[str, Entry], *, trusted: bool) -> str:
+def _unusable_reason(
+    out: Path, manifest: TaskManifest, inputs: UserInputs, needed: Mapping[str, Entry], *, trusted: bool
+) -> str:
     """One sentence about what a person must do before the code of this folder can be used; "": nothing."""
     for role, entry in needed.items():
-        if _has(given, role) or entry.by == "layers":
+        if _has_role(inputs, role) or entry.by == "layers":
             continue
         if entry.by == "hand":
             word = role.partition(" ")[0] + ("s" if role.startswith("metric") else "")
@@ -208,28 +217,28 @@ def _lacking(out: Path, kept: Kept, given: Given, needed: Mapping[str, Entry], *
             source = f"kept in {path}" if entry.sha256 else "from a package of this machine"
             return (
                 f"the {role} of the run in {out} is code ({entry.what}, {source}), which is not run unless you trust it; "
-                f"read it, then say --trust-code {kept.code()} (in Python: trust_code=)"
+                f"read it, then say --trust-code {manifest.code_hash()} (in Python: trust_code=)"
             )
     return ""
 
 
-def _has(given: Given, role: str) -> bool:
+def _has_role(inputs: UserInputs, role: str) -> bool:
     """Did the person give this one again?"""
     if role.startswith("metric "):
-        return any(role == f"metric {name!r}" for name in given.metrics)
-    return getattr(given, role) is not None
+        return any(role == f"metric {name!r}" for name in inputs.metrics)
+    return getattr(inputs, role) is not None
 
 
-def _check_same(given: Given, kept: Kept, out: Path) -> None:
+def _check_same(inputs: UserInputs, manifest: TaskManifest, out: Path) -> None:
     """Refuse things that are given again and are not those of the run, as far as their text can tell."""
-    found = {"model": given.model, "loss": given.loss} | {f"metric {n!r}": m for n, m in given.metrics.items()}
-    for role, thing in found.items():
+    things = {"model": inputs.model, "loss": inputs.loss} | {f"metric {n!r}": m for n, m in inputs.metrics.items()}
+    for role, thing in things.items():
         if thing is None:
             continue
-        known = kept.entries().get(role)
-        if known is None:
+        entry = manifest.entries().get(role)
+        if entry is None:
             raise BadInput(f"the run in {out} was begun without a {role}; leave it out, or choose another folder")
-        if not same_thing(known, thing):
+        if not matches_entry(entry, thing):
             raise BadInput(
                 f"the {role} is not that of the run in {out}: it has changed since; restore it, or choose another folder"
             )
@@ -238,9 +247,9 @@ def _check_same(given: Given, kept: Kept, out: Path) -> None:
 def _with_loss(task: Task, loss: Any) -> Task:
     if loss is None:
         return task
-    from fedfleet.tasks.output_checks import tried_loss
+    from fedfleet.tasks.output_checks import check_loss
 
-    return replace(task, loss=tried_loss(loss, task))
+    return replace(task, loss=check_loss(loss, task))
 
 
 def _task(dataset: Dataset, seed: int, weights: Tree, build: Callable[[], Any]) -> Task:

@@ -26,7 +26,7 @@ from safetensors.numpy import load_file
 from fedfleet.app.runs.user_code import Entry, sha256
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.trees import Array, Tree, content_hash
-from fedfleet.store.files import Damaged, load_tree, save_tree, write_whole
+from fedfleet.store.files import DamagedFile, load_tree, save_tree, write_atomically
 
 FOLDER = "own"
 _DIGITS = 16  # of a hash, in the name of a file
@@ -37,7 +37,7 @@ _SLACK = 1 << 16  # what a file of arrays may hold beside the arrays
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class TaskManifest:
     """own.json. `arrays` has the shape and the hash of x, y and perhaps owner; `data` says where the inputs are: in the folder,
     in a file elsewhere, or only in the hands of whoever has them."""
 
@@ -50,22 +50,22 @@ class Kept:
     loss: Entry | None
     metrics: dict[str, Entry]
 
-    def content(self) -> str:
+    def content_id(self) -> str:
         """The name of data and first weights together, which the spec holds."""
-        return content_of({n: found for n, (_, found) in self.arrays.items()}, self.classes, self.weights)
+        return content_id_of({n: array_hash for n, (_, array_hash) in self.arrays.items()}, self.classes, self.weights)
 
     def entries(self) -> dict[str, Entry]:
         """Everything that a person gave beside the data, by role."""
         loss = {} if self.loss is None else {"loss": self.loss}
         return {"model": self.model, **loss, **{f"metric {name!r}": entry for name, entry in self.metrics.items()}}
 
-    def code(self) -> str:
+    def code_hash(self) -> str:
         """The hash that stands for all code of this run: what is named, with which arguments, and its source. "": no code."""
-        named = {role: asdict(entry) for role, entry in self.entries().items() if entry.by == "code"}
-        return sha256(json.dumps(named, sort_keys=True)) if named else ""
+        code_entries = {role: asdict(entry) for role, entry in self.entries().items() if entry.by == "code"}
+        return sha256(json.dumps(code_entries, sort_keys=True)) if code_entries else ""
 
 
-def content_of(hashes: Mapping[str, str], classes: int, weights: str) -> str:
+def content_id_of(hashes: Mapping[str, str], classes: int, weights: str) -> str:
     """One name for arrays, number of classes and first weights."""
     return sha256(json.dumps([sorted(hashes.items()), classes, weights]))
 
@@ -75,105 +75,105 @@ def hashes_of(arrays: Mapping[str, Array]) -> dict[str, str]:
     return {name: content_hash({name: value}) for name, value in arrays.items()}
 
 
-def save(out: Path, kept: Kept, arrays: Tree, weights: Tree, sources: list[str]) -> None:
+def write_task_folder(out: Path, manifest: TaskManifest, arrays: Tree, weights: Tree, sources: list[str]) -> None:
     """Write `own/`: whole or not at all."""
     draft = out / f"{FOLDER}.part"
     shutil.rmtree(draft, ignore_errors=True)
     try:
         (draft / "code").mkdir(parents=True)
-    except OSError as wrong:
-        raise RunFailed(f"{draft} cannot be written ({wrong}); free some space, then resume") from wrong
+    except OSError as error:
+        raise RunFailed(f"{draft} cannot be written ({error}); free some space, then resume") from error
     save_tree(draft / "weights.safetensors", weights)
     save_tree(draft / "labels.safetensors", {n: v for n, v in arrays.items() if n != "x"})
-    if kept.data == "folder":
+    if manifest.data == "folder":
         save_tree(draft / "data.safetensors", {"x": arrays["x"]})
     for text in sources:
-        write_whole(draft / "code" / f"{sha256(text)}.py", text.encode())
-    body = json.dumps(asdict(kept), sort_keys=True)
-    write_whole(
+        write_atomically(draft / "code" / f"{sha256(text)}.py", text.encode())
+    body = json.dumps(asdict(manifest), sort_keys=True)
+    write_atomically(
         draft / "own.json", (json.dumps({"sha256": sha256(body), "own": json.loads(body)}, indent=1) + "\n").encode()
     )
     os.replace(draft, out / FOLDER)
 
 
-def load_kept(out: Path) -> Kept:
+def load_manifest(out: Path) -> TaskManifest:
     """own.json, if it is what was written."""
     path = out / FOLDER / "own.json"
     try:
-        whole = json.loads(_bounded(path, _MANIFEST_BYTES))
-        body = json.dumps(whole["own"], sort_keys=True)
-        if whole["sha256"] != sha256(body):
-            raise _changed(path)
-        return TypeAdapter(Kept).validate_json(body)
+        document = json.loads(_read_bounded(path, _MANIFEST_BYTES))
+        body = json.dumps(document["own"], sort_keys=True)
+        if document["sha256"] != sha256(body):
+            raise _changed_error(path)
+        return TypeAdapter(TaskManifest).validate_json(body)
     except FileNotFoundError:
         raise BadInput(
             f"{out} holds a run of somebody's own model, but {path} is missing; go on from Python, with the model and the data: "
             f"fedfleet.run('{out}/spec.toml', model=.., data=.., out='{out}', resume=True)"
         ) from None
     except (ValueError, KeyError, TypeError, RecursionError, ValidationError):
-        raise _changed(path) from None
+        raise _changed_error(path) from None
 
 
-def load_weights(out: Path, kept: Kept) -> Tree:
+def load_weights(out: Path, manifest: TaskManifest) -> Tree:
     """The first weights."""
     path = out / FOLDER / "weights.safetensors"
-    tree = _tree(path)
-    if content_hash(tree) != kept.weights:
-        raise _changed(path)
+    tree = _read_tree(path)
+    if content_hash(tree) != manifest.weights:
+        raise _changed_error(path)
     return tree
 
 
-def load_arrays(out: Path, kept: Kept, data: Any = None) -> tuple[Tree, str]:
+def load_arrays(out: Path, manifest: TaskManifest, data: Any = None) -> tuple[Tree, str]:
     """Inputs, labels and owners; and why the inputs are not here, if they are not: then they are zeros that take no room.
 
     `data` is what the person gave again, if anything.
     """
-    labels = _tree(out / FOLDER / "labels.safetensors")
-    _check_sane(out, kept, labels)
-    x, place = _inputs(out, kept, data)
-    found = hashes_of(labels if x is None else {"x": x, **labels})
-    for name, (_, known) in kept.arrays.items():
-        if found.get(name) != known and not (name == "x" and x is None):
+    labels = _read_tree(out / FOLDER / "labels.safetensors")
+    _check_sane(out, manifest, labels)
+    x, path = _inputs(out, manifest, data)
+    hashes = hashes_of(labels if x is None else {"x": x, **labels})
+    for name, (_, expected) in manifest.arrays.items():
+        if hashes.get(name) != expected and not (name == "x" and x is None):
             if name == "x" and data is not None:
                 raise BadInput(f"data: these are not the inputs of the run in {out}; give the same arrays again")
-            raise _changed(place if name == "x" else out / FOLDER / "labels.safetensors")
+            raise _changed_error(path if name == "x" else out / FOLDER / "labels.safetensors")
     if x is not None:
         return {"x": x, **labels}, ""
-    why = f"its file {kept.file} is not there" if kept.data == "file" else "it was not kept (keep_data=False)"
+    why = f"its file {manifest.file} is not there" if manifest.data == "file" else "it was not kept (keep_data=False)"
     missing = (
         f"the data of the run in {out} is not at hand: {why}; give it again in Python: "
         f"fedfleet.run('{out}/spec.toml', data=.., out='{out}', resume=True), or fedfleet.replay('{out}', data=..)"
     )
-    return {"x": np.broadcast_to(np.float32(0), kept.arrays["x"][0]), **labels}, missing
+    return {"x": np.broadcast_to(np.float32(0), manifest.arrays["x"][0]), **labels}, missing
 
 
-def _check_sane(out: Path, kept: Kept, labels: Tree) -> None:
+def _check_sane(out: Path, manifest: TaskManifest, labels: Tree) -> None:
     """Refuse labels, owners and shapes that no run can have had, whoever sealed them."""
-    rows, (shape, _) = labels.get("y", np.zeros(0)), kept.arrays.get("x", ([0], ""))
+    rows, (shape, _) = labels.get("y", np.zeros(0)), manifest.arrays.get("x", ([0], ""))
     columns = [
         v.ndim == 1 and v.dtype == np.int64 and len(v) == len(rows) and v.min(initial=0) >= 0 for v in labels.values()
     ]
-    fits = labels.keys() | {"x"} == kept.arrays.keys() and {"y"} <= labels.keys() <= {"y", "owner"} and all(columns)
+    fits = labels.keys() | {"x"} == manifest.arrays.keys() and {"y"} <= labels.keys() <= {"y", "owner"} and all(columns)
     sized = len(rows) > 0 and shape[:1] == [len(rows)] and all(n > 0 for n in shape) and math.prod(shape) < 1 << 48
-    if not (fits and sized and int(rows.max()) < kept.classes <= _MOST_CLASSES):
-        raise _changed(out / FOLDER)
+    if not (fits and sized and int(rows.max()) < manifest.classes <= _MOST_CLASSES):
+        raise _changed_error(out / FOLDER)
 
 
-def _inputs(out: Path, kept: Kept, data: Any) -> tuple[Array | None, Path]:
+def _inputs(out: Path, manifest: TaskManifest, data: Any) -> tuple[Array | None, Path]:
     """The inputs from wherever they are, None if nowhere; and the file that they should be in."""
     if data is not None:
-        return laid_out(data)["x"], out
-    if kept.data == "folder":
+        return task_arrays(data)["x"], out
+    if manifest.data == "folder":
         path = out / FOLDER / "data.safetensors"
-        tree = _tree(path)
+        tree = _read_tree(path)
         if tree.keys() != {"x"}:
-            raise _changed(path)
+            raise _changed_error(path)
         return tree["x"], path
-    file, shape = Path(kept.file), kept.arrays["x"][0]
-    if kept.data == "hand" or not file.is_file():
+    file, shape = Path(manifest.file), manifest.arrays["x"][0]
+    if manifest.data == "hand" or not file.is_file():
         return None, file
     most = 8 * math.prod(shape) + 16 * shape[0] + _SLACK  # as doubles, with labels and owners
-    return laid_out(read_arrays(file, most))["x"], file
+    return task_arrays(read_arrays(file, most))["x"], file
 
 
 def load_source(out: Path, entry: Entry) -> str:
@@ -182,13 +182,13 @@ def load_source(out: Path, entry: Entry) -> str:
         return ""
     path = out / FOLDER / "code" / f"{entry.sha256}.py"
     if not _HASH.fullmatch(entry.sha256):  # it is about to be a file's name
-        raise _changed(out / FOLDER / "own.json")
+        raise _changed_error(out / FOLDER / "own.json")
     try:
-        text = _bounded(path, _SOURCE_BYTES).decode()
+        text = _read_bounded(path, _SOURCE_BYTES).decode()
     except (OSError, UnicodeDecodeError):
-        raise _changed(path) from None
+        raise _changed_error(path) from None
     if sha256(text) != entry.sha256:
-        raise _changed(path)
+        raise _changed_error(path)
     return text
 
 
@@ -219,13 +219,13 @@ def read_arrays(path: str | Path, most: int | None = None) -> list[Array]:
 
 def write_arrays(folder: Path, data: Any) -> Path:
     """Write inputs, labels and perhaps owners as `read_arrays` reads them, once for the same content: its hash is in the name."""
-    tree = laid_out(data)
+    tree = task_arrays(data)
     path = arrays_file(folder, tree)
     if not path.is_file():
         draft = io.BytesIO()
         arrays: dict[str, Any] = {**tree}
         np.savez(draft, **arrays)
-        write_whole(path, draft.getvalue())
+        write_atomically(path, draft.getvalue())
     return path
 
 
@@ -234,24 +234,24 @@ def arrays_file(folder: Path, tree: Tree) -> Path:
     return folder / f"data-{sha256(json.dumps(sorted(hashes_of(tree).items())))[:_DIGITS]}.npz"
 
 
-def laid_out(data: Any) -> Tree:
+def task_arrays(data: Any) -> Tree:
     """Arrays as a task holds them."""
     tree = {"x": np.asarray(data[0], np.float32), "y": np.asarray(data[1]).astype(np.int64)}
     return tree if len(data) < 3 else {**tree, "owner": np.unique(np.asarray(data[2]), return_inverse=True)[1]}
 
 
-def _tree(path: Path) -> Tree:
+def _read_tree(path: Path) -> Tree:
     try:
         return load_tree(path)[0]
-    except (OSError, SafetensorError, ValueError, Damaged):
-        raise _changed(path) from None
+    except (OSError, SafetensorError, ValueError, DamagedFile):
+        raise _changed_error(path) from None
 
 
-def _bounded(path: Path, most: int) -> bytes:
+def _read_bounded(path: Path, most: int) -> bytes:
     if path.stat().st_size > most:
-        raise _changed(path)
+        raise _changed_error(path)
     return path.read_bytes()
 
 
-def _changed(path: Path) -> RunFailed:
+def _changed_error(path: Path) -> RunFailed:
     return RunFailed(f"{path} is missing or is not what the run was begun with; restore it, or begin a new run")

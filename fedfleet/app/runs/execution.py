@@ -10,26 +10,26 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedfleet.app.assemble import Setup, assemble, doubts, executing
+from fedfleet.app.assemble import Setup, assemble, feasibility_warnings, open_executor
 from fedfleet.app.runs.conditions import (
     Conditions,
-    adopted,
-    conditions_here,
-    keep_conditions,
-    kept_conditions,
+    adopt_conditions,
+    local_conditions,
+    refuse_other_machine,
     refuse_other_weights,
-    refuse_unlike,
+    stored_conditions,
+    write_conditions,
 )
-from fedfleet.app.runs.custom_task import Own, judged, keep, reopened
+from fedfleet.app.runs.custom_task import CustomTask, load_custom_task, save_custom_task, with_user_metrics
 from fedfleet.app.runs.folder_seals import check_chain, check_files, open_record
-from fedfleet.app.runs.privacy_facts import noising_of, source_here
+from fedfleet.app.runs.privacy_facts import noise_source, noising_of
 from fedfleet.app.runs.run_folder import (
-    Finished,
-    Written,
+    FinishedRun,
+    JournalEnd,
     check_same_spec,
-    completed,
-    finished,
+    complete_run,
     make_folder,
+    read_finished_run,
     refuse_taken,
     write_spec,
 )
@@ -43,9 +43,9 @@ from fedfleet.simulation.simulator import Hear, simulate
 from fedfleet.store import journal as journals
 from fedfleet.store.client_memory import ClientMemory
 from fedfleet.store.journal import Journal
-from fedfleet.store.lock import locked
-from fedfleet.store.noise_source import SECRET, Noising
-from fedfleet.store.seals import SEAL, begun_otherwise, identity, kind_of
+from fedfleet.store.lock import hold_lock
+from fedfleet.store.noise_source import SECRET, NoiseSource
+from fedfleet.store.seals import SEAL, identity, identity_change, kind_of
 from fedfleet.store.signatures import load_private_key
 
 if TYPE_CHECKING:
@@ -62,18 +62,18 @@ class Listeners:
     hear: Hear | None = None
 
 
-Executing = Callable[[Setup, "Form | None"], AbstractContextManager[Executor]]
+OpenExecutor = Callable[[Setup, "Form | None"], AbstractContextManager[Executor]]
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """How a run gets its executor: `executing` opens it; `form` is that of new stacks where it is known already."""
 
-    executing: Executing = executing
+    open_executor: OpenExecutor = open_executor
     form: Form | None = None
 
 
-OWN_KERNEL = Kernel()
+DEFAULT_KERNEL = Kernel()
 
 
 def perform(
@@ -83,12 +83,12 @@ def perform(
     resume: bool = False,
     watch: Watch | None = None,
     hear: Hear | None = None,
-    own: Own | None = None,
+    custom_task: CustomTask | None = None,
     trust: str | None = None,
     key: Path | None = None,
     conditions: Conditions | None = None,
-    kernel: Kernel = OWN_KERNEL,
-) -> Finished:
+    kernel: Kernel = DEFAULT_KERNEL,
+) -> FinishedRun:
     """Run a spec in a folder; with `resume`, go on from the last checkpoint there. `key` signs the finished run.
 
     `own` is the task that a person gave; a folder's own one is taken up by itself, its code only if `trust` is its hash. A new
@@ -99,45 +99,51 @@ def perform(
         load_private_key(key)  # before anything is trained
     listeners = Listeners(watch, hear)
     if resume and (out / "spec.toml").is_file():
-        with locked(out):
-            return _resumed(spec, out, own, trust, listeners, key, kernel)
+        with hold_lock(out):
+            return _resume(spec, out, custom_task, trust, listeners, key, kernel)
     refuse_taken(out, resume=resume)
-    setup = _assembled(spec, own)  # before anything is written: a spec that cannot run leaves no trace
-    warn(doubts(setup))
+    setup = _assemble_setup(spec, custom_task)  # before anything is written: a spec that cannot run leaves no trace
+    warn(feasibility_warnings(setup))
     make_folder(out)
-    with locked(out):
+    with hold_lock(out):
         refuse_taken(out, resume=resume)  # someone else may have taken it meanwhile
-        return _begun(setup, own, out, listeners, key, kernel, conditions)
+        return _begin(setup, custom_task, out, listeners, key, kernel, conditions)
 
 
-def _assembled(spec: Spec, own: Own | None) -> Setup:
-    setup = assemble(spec, own.task) if own else assemble(spec)
-    source_here(setup.plan.algorithm)  # a secret or an accountant that is missing is told before anything is written
+def _assemble_setup(spec: Spec, custom_task: CustomTask | None) -> Setup:
+    setup = assemble(spec, custom_task.task) if custom_task else assemble(spec)
+    noise_source(setup.plan.algorithm)  # a secret or an accountant that is missing is told before anything is written
     return setup
 
 
-def _begun(
+def _begin(
     setup: Setup,
-    own: Own | None,
+    custom_task: CustomTask | None,
     out: Path,
     listeners: Listeners,
     key: Path | None,
     kernel: Kernel,
-    given: Conditions | None = None,
-) -> Finished:
+    stored: Conditions | None = None,
+) -> FinishedRun:
     write_spec(setup.spec, out)
-    if own is not None and own.given.model is not None:
-        keep(own, out, setup.spec.training_seed)
-    conditions = given or conditions_here(setup, kernel.form)
-    keep_conditions(out, conditions)
-    return _ended(setup, own, conditions, out, listeners, key, kernel)
+    if custom_task is not None and custom_task.inputs.model is not None:
+        save_custom_task(custom_task, out, setup.spec.training_seed)
+    conditions = stored or local_conditions(setup, kernel.form)
+    write_conditions(out, conditions)
+    return _simulate_and_finish(setup, custom_task, conditions, out, listeners, key, kernel)
 
 
-def _resumed(
-    spec: Spec, out: Path, own: Own | None, trust: str | None, listeners: Listeners, key: Path | None, kernel: Kernel
-) -> Finished:
+def _resume(
+    spec: Spec,
+    out: Path,
+    custom_task: CustomTask | None,
+    trust: str | None,
+    listeners: Listeners,
+    key: Path | None,
+    kernel: Kernel,
+) -> FinishedRun:
     check_same_spec(spec, out)
-    if (out / "aggregates").is_dir() and not _keeps_its_own(out):
+    if (out / "aggregates").is_dir() and not _keeps_own_aggregates(out):
         raise BadInput(
             f"{out} holds a run that was served over a network, which cannot be resumed; choose another folder with --out"
         )
@@ -145,85 +151,93 @@ def _resumed(
         record = open_record(out)
         check_chain(record)
         check_files(record)
-        return finished(out)
+        return read_finished_run(out)
     if not (out / "run.db").is_file():  # stopped before its first event: nothing is lost by beginning again
-        own = own or reopened(out, spec, trust)
-        return _begun(_assembled(spec, own), own, out, listeners, key, kernel)
-    wrong = begun_otherwise(out, journals.identity_of(out / "run.db"))
+        custom_task = custom_task or load_custom_task(out, spec, trust)
+        return _begin(_assemble_setup(spec, custom_task), custom_task, out, listeners, key, kernel)
+    wrong = identity_change(out, journals.identity_of(out / "run.db"))
     if wrong is not None:
         raise BadInput(f"{out}: {wrong}; put it back, or begin again in another folder")
-    kept = kept_conditions(out)
-    refuse_unlike(out, kept)
-    spec, remarks = adopted(spec, kept)
+    stored = stored_conditions(out)
+    refuse_other_machine(out, stored)
+    spec, remarks = adopt_conditions(spec, stored)
     for remark in remarks:
         say(remark)
-    own = own or reopened(out, spec, trust)
-    setup = _assembled(spec, own)
-    refuse_other_weights(out, kept, setup)
-    return _ended(setup, own, kept, out, listeners, key, kernel)
+    custom_task = custom_task or load_custom_task(out, spec, trust)
+    setup = _assemble_setup(spec, custom_task)
+    refuse_other_weights(out, stored, setup)
+    return _simulate_and_finish(setup, custom_task, stored, out, listeners, key, kernel)
 
 
-def _ended(
+def _simulate_and_finish(
     setup: Setup,
-    own: Own | None,
+    custom_task: CustomTask | None,
     conditions: Conditions,
     out: Path,
     listeners: Listeners,
     key: Path | None,
     kernel: Kernel,
-) -> Finished:
+) -> FinishedRun:
     start = time.perf_counter()
-    written, params = _simulate_in(setup, conditions, out, listeners, kernel)
-    seconds = time.perf_counter() - start
-    own = None if own is None else replace(own, task=setup.task)  # as the algorithm trained it
-    judge = partial(judged, own, params)
-    return completed(setup, out, written, params, seconds, more=judge, key=key, noise=conditions.noise)
+    journal_end, params = _simulate_in(setup, conditions, out, listeners, kernel)
+    wall_seconds = time.perf_counter() - start
+    custom_task = None if custom_task is None else replace(custom_task, task=setup.task)  # as the algorithm trained it
+    add_metrics = partial(with_user_metrics, custom_task, params)
+    return complete_run(
+        setup, out, journal_end, params, wall_seconds, add_measures=add_metrics, key=key, noise=conditions.noise
+    )
 
 
 def _simulate_in(
     setup: Setup, conditions: Conditions, out: Path, listeners: Listeners, kernel: Kernel
-) -> tuple[Written, dict[str, Any]]:
+) -> tuple[JournalEnd, dict[str, Any]]:
     limit, noising = setup.spec.run["memory_mb"] << 20, noising_of(conditions.noise, out)
-    with kernel.executing(setup, conditions.stacked_form()) as execute:
-        journal, back = _taken_up(setup, execute, out, limit, noising)
+    with kernel.open_executor(setup, conditions.stacked_form()) as execute:
+        journal, restored = _open_journal(setup, execute, out, limit, noising)
         try:
-            for note in execute.notes if back.sim is None else ():
+            for note in execute.notes if restored.sim is None else ():
                 journal.remark(note)
                 say(note)
-            saved_at = back.sim.state.book.version if back.sim else 0
+            saved_at = restored.sim.state.book.version if restored.sim else 0
             keeper = Checkpoints(out, journal, setup.spec.run["checkpoint_every"], saved_at)
-            done = simulate(
+            simulation = simulate(
                 setup.plan, setup.world, execute,
-                journal=journal, keeper=keeper, resume=back.sim, memory=ClientMemory(out, limit),
+                journal=journal, keeper=keeper, resume=restored.sim, memory=ClientMemory(out, limit),
                 watch=listeners.watch, hear=listeners.hear, noising=noising,
             )  # fmt: skip
-            for remark in execute.remarks() if execute.remarks else ():
+            for remark in execute.warnings() if execute.warnings else ():
                 journal.remark(remark)
             journal.flush()
-            return Written(journal.digest, journal.position, journal.link), done.state.server.params
+            return JournalEnd(journal.digest, journal.position, journal.link), simulation.state.server.params
         finally:
             journal.close()
 
 
-def _keeps_its_own(out: Path) -> bool:
+def _keeps_own_aggregates(out: Path) -> bool:
     """Does a simulation keep aggregates here, because its noise comes from a secret?"""
     path = out / "run.db"
     simulated = path.is_file() and kind_of(journals.identity_of(path)) == "simulated"
-    return simulated and kept_conditions(out).noise.get("from") == SECRET
+    return simulated and stored_conditions(out).noise.get("from") == SECRET
 
 
-def _taken_up(setup: Setup, execute: Executor, out: Path, limit: int, noising: Noising) -> tuple[Journal, Restored]:
+def _open_journal(
+    setup: Setup, execute: Executor, out: Path, limit: int, noising: NoiseSource
+) -> tuple[Journal, Restored]:
     """The journal, cut off where the newest checkpoint that belongs to it was made; damage is said and kept as a remark."""
     path = out / "run.db"
     if not path.is_file():
         return journals.create(path, identity(out)), Restored(None, 0)
-    held = journals.checked(path)
-    back = restore(out, setup.plan, setup.world, execute, eager=False, limit=limit, links=held.links, noising=noising)
-    damages = (*((f"{path}: {held.fault}",) if held.fault else ()), *back.damages)
-    journal = journals.salvaged(path, back.position, held.links) if held.fault else journals.reopen(path)
-    journal.truncate(back.position)
+    chain = journals.check_journal(path)
+    restored = restore(
+        out, setup.plan, setup.world, execute, eager=False, limit=limit, links=chain.links, noising=noising
+    )
+    damages = (*((f"{path}: {chain.fault}",) if chain.fault else ()), *restored.damages)
+    journal = journals.salvage(path, restored.position, chain.links) if chain.fault else journals.reopen(path)
+    journal.truncate(restored.position)
     for damage in damages:
-        remark = f"{damage}; the run goes on from {f'row {back.position}' if back.position else 'its beginning'}"
+        remark = (
+            f"{damage}; the run goes on from {f'row {restored.position}' if restored.position else 'its beginning'}"
+        )
         say(remark)
         journal.remark(remark)
-    return journal, back
+    return journal, restored

@@ -13,9 +13,9 @@ from fedfleet.core.events import Event, ModelCommitted, RunBegan
 from fedfleet.core.trees import content_hash
 from fedfleet.simulation.audit_record import Numbered
 from fedfleet.store import journal as journals
-from fedfleet.store.files import Damaged, load_tree
-from fedfleet.store.hash_chain import Checked
-from fedfleet.store.seals import Seal, added, begun_otherwise, changed, kind_of, read_seal
+from fedfleet.store.files import DamagedFile, load_tree
+from fedfleet.store.hash_chain import ChainCheck
+from fedfleet.store.seals import Seal, first_addition, first_change, identity_change, kind_of, read_seal
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class RunRecord:
 
     folder: Path
     rows: list[Numbered]
-    held: Checked
+    chain: ChainCheck
     seal: Seal | None
     served: bool
 
@@ -37,13 +37,13 @@ def require_folder(folder: Path) -> None:
         raise BadInput(f"there is no run folder {folder}")
 
 
-def kept_measures(folder: Path) -> dict[str, Any]:
+def stored_measures(folder: Path) -> dict[str, Any]:
     """The measures that lie in a run folder, as they lie there; none where there are none, or where they cannot be read."""
     try:
-        found = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        result = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return result if isinstance(result, dict) else {}
 
 
 def open_record(folder: Path) -> RunRecord:
@@ -54,25 +54,25 @@ def open_record(folder: Path) -> RunRecord:
         raise BadInput(f"there is no journal at {path}; name the folder of a run")
     seal = read_seal(folder)
     if seal is not None:  # before the file is opened: SQLite would apply what lies beside it
-        extra = added(folder, seal)
+        extra = first_addition(folder, seal)
         if extra is not None:
             raise RunFailed(f"{folder}: {extra}")
-    held, rows = journals.checked(path), journals.numbered_rows(path)
+    chain, rows = journals.check_journal(path), journals.numbered_rows(path)
     if not rows:
         raise BadInput(f"the journal in {folder} is empty, so there is nothing to replay; continue the run first")
-    return RunRecord(folder, rows, held, seal, kind_of(journals.identity_of(path)) == "served")
+    return RunRecord(folder, rows, chain, seal, kind_of(journals.identity_of(path)) == "served")
 
 
 def check_chain(run: RunRecord) -> None:
     """The journal against its links, and against what was sealed at the end."""
-    if run.held.fault is not None:
-        raise RunFailed(f"{run.folder}/run.db was changed after it was written: {run.held.fault}")
-    seal, held = run.seal, run.held
-    if seal is not None and (seal.digest, seal.rows, seal.link) != (held.digest, held.rows, held.link):
+    if run.chain.fault is not None:
+        raise RunFailed(f"{run.folder}/run.db was changed after it was written: {run.chain.fault}")
+    seal, chain = run.seal, run.chain
+    if seal is not None and (seal.digest, seal.rows, seal.link) != (chain.digest, chain.rows, chain.link):
         raise RunFailed(
             f"{run.folder}/run.db is not the journal that was sealed: digest, rows or last link differ from {run.folder}/seal.json"
         )
-    if seal is not None and (wrong := changed(run.folder, seal, ("run.db",))):
+    if seal is not None and (wrong := first_change(run.folder, seal, ("run.db",))):
         raise RunFailed(f"{run.folder}: {wrong}, outside of its rows")
 
 
@@ -80,10 +80,10 @@ def check_files(run: RunRecord) -> None:
     """Everything but the journal: against the seal, and against what the journal began with."""
     seal = run.seal
     if seal is not None:
-        wrong = changed(run.folder, seal, seal.files.keys() - {"run.db"})
+        wrong = first_change(run.folder, seal, seal.files.keys() - {"run.db"})
         if wrong is not None:
             raise RunFailed(f"{run.folder}: {wrong}")
-    wrong = begun_otherwise(run.folder, journals.identity_of(run.folder / "run.db"))
+    wrong = identity_change(run.folder, journals.identity_of(run.folder / "run.db"))
     if wrong is not None:
         raise RunFailed(f"{run.folder}: {wrong}")
 
@@ -91,17 +91,17 @@ def check_files(run: RunRecord) -> None:
 def check_model(run: RunRecord, events: Iterable[Event]) -> str:
     """The content hash of the stored model, which must be the last one of the journal."""
     names = [str(e.model_hash) for e in events if isinstance(e, ModelCommitted | RunBegan)]
-    found = stored_model(run.folder)
-    if not names or found != names[-1]:
+    result = stored_model_hash(run.folder)
+    if not names or result != names[-1]:
         raise RunFailed(
             f"{run.folder}/model.safetensors is not the model that the journal leads to; the file or the journal was changed"
         )
-    return found
+    return result
 
 
-def stored_model(folder: Path) -> str:
+def stored_model_hash(folder: Path) -> str:
     """The content hash of the model in a run folder."""
     try:
         return content_hash(load_tree(folder / "model.safetensors")[0])
-    except Damaged as wrong:
-        raise RunFailed(str(wrong)) from None
+    except DamagedFile as error:
+        raise RunFailed(str(error)) from None

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble
-from fedfleet.app.runs.custom_task import reopened
+from fedfleet.app.runs.custom_task import load_custom_task
 from fedfleet.app.spec import Spec
-from fedfleet.core.cost import scaled
+from fedfleet.core.cost import scale_cost
 from fedfleet.core.errors import FedFleetError
 from fedfleet.core.events import CandidatesSeen, Event, TasksSent
 from fedfleet.core.records import DROPPED, Assignments, Cost, Floats, Ints, Wave
@@ -20,7 +20,7 @@ from fedfleet.core.sources import World
 from fedfleet.core.stages import stages_of
 from fedfleet.core.task_cost import cost_of
 from fedfleet.measure.tasks import Tasks
-from fedfleet.simulation.trips import trip_of, worked_until
+from fedfleet.simulation.trips import ready_seconds, trip_of
 
 MOST = 100_000  # clients of a fleet whose world is made again for a page
 WEEK = 604_800.0
@@ -52,7 +52,7 @@ class Hindsight:
     samples: Ints
     reached: Ints
     looks: int
-    every: bool
+    all_moments: bool
     mbps: Floats
     ready: Floats
     horizon: float
@@ -65,28 +65,28 @@ def hindsight(spec: Spec, events: Sequence[Event], tasks: Tasks, folder: Path) -
     if spec.world["clients"] > MOST:
         return None
     try:
-        own = reopened(folder, spec, judging=False)
-        setup = assemble(spec, own.task if own else None)
+        custom_task = load_custom_task(folder, spec, need_metrics=False)
+        setup = assemble(spec, custom_task.task if custom_task else None)
     except FedFleetError:
         return None
-    return seen_again(setup, events, tasks)
+    return compute_hindsight(setup, events, tasks)
 
 
-def seen_again(setup: Setup, events: Sequence[Event], tasks: Tasks) -> Hindsight:
+def compute_hindsight(setup: Setup, events: Sequence[Event], tasks: Tasks) -> Hindsight:
     """The same from what a spec assembles to."""
     world, n = setup.world, setup.plan.clients
     everyone = np.arange(n)
     moments = sorted({e.time for e in events if isinstance(e, CandidatesSeen)})
     most = max(_LOOKS // max(n, 1), 50)
-    chosen = np.unique(np.linspace(0, len(moments) - 1, min(most, len(moments))).astype(np.int64)).tolist()
+    looks = np.unique(np.linspace(0, len(moments) - 1, min(most, len(moments))).astype(np.int64)).tolist()
     reached = np.zeros(n, np.int64)
-    for i in chosen:
+    for i in looks:
         reached += world.states.online(moments[i])
     last = events[-1].time if events else 0.0
     horizon = max(last, WEEK)
-    ready = worked_until(world.states, everyone, 0.0, np.full(n, horizon)) / horizon
+    ready = ready_seconds(world.states, everyone, 0.0, np.full(n, horizon)) / horizon
     return Hindsight(
-        np.asarray(world.data.sizes(0), np.int64), reached, len(chosen), len(chosen) == len(moments), speeds(world, everyone),
+        np.asarray(world.data.sizes(0), np.int64), reached, len(looks), len(looks) == len(moments), speeds(world, everyone),
         ready, horizon, needs(setup, events, tasks),
     )  # fmt: skip
 
@@ -95,12 +95,12 @@ def speeds(world: World, clients: Ints) -> Floats:
     """Mean download speed of each client in Mbit/s over some draws; NaN where its source charges no bytes."""
     none = np.zeros(len(clients))
     cost = Cost(none, np.full(len(clients), _BYTES), none)
-    found = np.zeros(len(clients))
+    result = np.zeros(len(clients))
     for draw in range(_DRAWS):
-        took = stages_of(world.devices, clients, cost, 0.0, np.full(len(clients), draw)).get("download", none)
+        seconds = stages_of(world.devices, clients, cost, 0.0, np.full(len(clients), draw)).get("download", none)
         with np.errstate(divide="ignore"):
-            found += np.where((took > 0) & np.isfinite(took), 8e-6 * _BYTES / took, np.nan) / _DRAWS
-    return found
+            result += np.where((seconds > 0) & np.isfinite(seconds), 8e-6 * _BYTES / seconds, np.nan) / _DRAWS
+    return result
 
 
 def needs(setup: Setup, events: Sequence[Event], tasks: Tasks) -> Needs | None:
@@ -110,23 +110,25 @@ def needs(setup: Setup, events: Sequence[Event], tasks: Tasks) -> Needs | None:
     whoever did it, or if the world disagrees with the journal about any report of the same broadcasts that came.
     """
     plan, world = setup.plan, setup.world
-    late = tasks.fate == DROPPED
-    waves = [e for e in events if isinstance(e, TasksSent) and late[e.first : e.first + len(e.clients)].any()]
+    given_up = tasks.fate == DROPPED
+    waves = [e for e in events if isinstance(e, TasksSent) and given_up[e.first : e.first + len(e.clients)].any()]
     if plan.algorithm.priced_by_value or not 0 < len(waves) <= _WAVES:
         return None
     server = plan.algorithm.init(plan.params)
     seconds, worked, moving = (np.full(len(tasks.fate), np.nan) for _ in range(3))
     for e in waves:
-        asked = Assignments(e.clients, e.steps, e.share, e.settings, e.due)
-        price = scaled(cost_of(plan.algorithm, server, asked, world.data.sizes(e.round)[e.clients]), plan.byte_scale)
+        assignments = Assignments(e.clients, e.steps, e.share, e.settings, e.due)
+        price = scale_cost(
+            cost_of(plan.algorithm, server, assignments, world.data.sizes(e.round)[e.clients]), plan.byte_scale
+        )
         cost = Cost(e.samples, e.bytes_down, price.bytes_up, price.batches)
-        wave = Wave(e.first, e.round, e.version, e.time, asked, world.keys[e.clients], cost, server)
+        wave = Wave(e.first, e.round, e.version, e.time, assignments, world.keys[e.clients], cost, server)
         trip = trip_of(plan, world, wave, {})
-        at = slice(e.first, e.first + len(e.clients))
-        seconds[at] = np.where(trip.lost, np.inf, trip.comes - e.time)
-        worked[at] = trip.seconds
-        moving[at] = sum((trip.stages[name] for name in _MOVING if name in trip.stages), np.zeros(len(e.clients)))
-    came = tasks.folded_into > 0
-    tried = came & ~np.isnan(seconds)
-    agrees = np.allclose(seconds[tried], tasks.seconds[tried], rtol=1e-9, atol=1e-6)
-    return Needs(np.where(came, tasks.seconds, seconds), worked, moving) if agrees else None
+        rows = slice(e.first, e.first + len(e.clients))
+        seconds[rows] = np.where(trip.lost, np.inf, trip.comes - e.time)
+        worked[rows] = trip.seconds
+        moving[rows] = sum((trip.stages[name] for name in _MOVING if name in trip.stages), np.zeros(len(e.clients)))
+    folded = tasks.folded_into > 0
+    comparable = folded & ~np.isnan(seconds)
+    agrees = np.allclose(seconds[comparable], tasks.seconds[comparable], rtol=1e-9, atol=1e-6)
+    return Needs(np.where(folded, tasks.seconds, seconds), worked, moving) if agrees else None

@@ -12,8 +12,8 @@ from sqlite3 import Connection
 from typing import Any
 
 from fedfleet.core.errors import BadInput
-from fedfleet.network.security.enrolment_store import enrolments, open_store, revoke_client
-from fedfleet.network.security.tokens import Wanted, make_token, revoke_token, tokens
+from fedfleet.network.security.enrolment_store import all_enrolments, open_store, revoke_client
+from fedfleet.network.security.tokens import TokenRequest, all_tokens, make_token, revoke_token
 
 _HOUR = 3600.0
 
@@ -22,35 +22,35 @@ def invite(folder: Path, uses: int, hours: float, client: int | None, note: str)
     """A new token and what is known of it; nobody will be able to read it again."""
     _check_client(folder, client)
     with _store(folder) as db:
-        text, token = make_token(db, Wanted(uses, hours * _HOUR, client, note), time.time())
+        text, token = make_token(db, TokenRequest(uses, hours * _HOUR, client, note), time.time())
     return {"token": text, **asdict(token)}
 
 
-def listed(folder: Path) -> dict[str, Any]:
+def list_tokens(folder: Path) -> dict[str, Any]:
     """All tokens and all enrolments."""
     with _store(folder) as db:
-        return {"tokens": [asdict(t) for t in tokens(db)], "devices": [asdict(e) for e in enrolments(db)]}
+        return {"tokens": [asdict(t) for t in all_tokens(db)], "devices": [asdict(e) for e in all_enrolments(db)]}
 
 
-def token_revoked(folder: Path, token: str) -> dict[str, Any]:
+def end_token(folder: Path, token: str) -> dict[str, Any]:
     """End a token."""
     with _store(folder) as db:
         return asdict(revoke_token(db, token, time.time()))
 
 
-def put_out(folder: Path, client: int) -> dict[str, Any]:
+def end_enrolment(folder: Path, client: int) -> dict[str, Any]:
     """End the enrolment of a client's device."""
     with _store(folder) as db:
         revoke_client(db, client, time.time())
     return {"client": client, "revoked": True}
 
 
-def check_alone(making: Mapping[str, Any], others: Mapping[str, Any]) -> None:
+def check_one_request(making: Mapping[str, Any], others: Mapping[str, Any]) -> None:
     """Refuse words that ask for two things at once."""
-    asked = [name for name, value in others.items() if value is not None]
-    beside = asked[1:] or [name for name, value in making.items() if value is not None]
-    if asked and beside:
-        raise BadInput(f"{asked[0]} and {beside[0]} ask for different things; say one at a time")
+    requests = [name for name, value in others.items() if value is not None]
+    conflicts = requests[1:] or [name for name, value in making.items() if value is not None]
+    if requests and conflicts:
+        raise BadInput(f"{requests[0]} and {conflicts[0]} ask for different things; say one at a time")
 
 
 @contextmanager

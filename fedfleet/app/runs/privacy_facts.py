@@ -6,25 +6,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.runs.folder_seals import kept_measures
+from fedfleet.app.runs.folder_seals import stored_measures
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event
 from fedfleet.core.parts import Algorithm, Plan
 from fedfleet.measure.privacy import privacy_loss, require_accountant
-from fedfleet.store.noise_source import SECRET, SEED, SEEDED, VARIABLE, Noising, key_for, new_source, secret_file
+from fedfleet.store.noise_source import SECRET, SEED, SEEDED, VARIABLE, NoiseSource, key_for, new_source, secret_file
 
-STUDY = (
+STUDY_WARNING = (
     "the noise of this run comes from its seed, which everyone who has the spec knows: it is a study of privacy and protects "
     f"nobody; noise that protects comes from a secret, whose file {VARIABLE} names"
 )
-LOOKED_AT = (
+REPORTS_WARNING = (
     "choose: {!r} goes by losses or norms that clients report without noise, and whom it picks shows in every model: the privacy "
     "loss holds for updates, not for what is learnt of these numbers; a selector that does not look at them, such as uniform, "
     "leaves no such gap"
 )
 
 
-def source_here(algorithm: Algorithm) -> dict[str, str]:
+def noise_source(algorithm: Algorithm) -> dict[str, str]:
     """Where the noise of a new run comes from; nothing for a run without noise."""
     if algorithm.private is None:
         return {}
@@ -32,10 +32,10 @@ def source_here(algorithm: Algorithm) -> dict[str, str]:
     return {"from": SEED} if algorithm.fold.noise is None else new_source()
 
 
-def noising_of(source: Mapping[str, str], folder: Path) -> Noising:
+def noising_of(source: Mapping[str, str], folder: Path) -> NoiseSource:
     """The noise of the run in this folder, which keeps its aggregates if only a secret could make them again."""
     key = key_for(source)
-    return SEEDED if key is None else Noising(key, folder)
+    return SEEDED if key is None else NoiseSource(key, folder)
 
 
 def secret_missing(source: Mapping[str, str]) -> bool:
@@ -53,20 +53,20 @@ def require_secret(algorithm: Algorithm) -> None:
 
 
 def with_privacy(
-    found: dict[str, Any], plan: Plan, source: Mapping[str, str], events: Sequence[Event]
+    measures: dict[str, Any], plan: Plan, source: Mapping[str, str], events: Sequence[Event]
 ) -> dict[str, Any]:
     """The measures of a run, and those of its privacy if it has any."""
     promise = plan.algorithm.private
     if promise is None:
-        return found
-    known = source.get("from", SEED)
-    warned = [*found["warnings"], STUDY] if known == SEED else found["warnings"]
+        return measures
+    noise_from = source.get("from", SEED)
+    warnings = [*measures["warnings"], STUDY_WARNING] if noise_from == SEED else measures["warnings"]
     if plan.choose.by_reports:
-        warned = [*warned, LOOKED_AT.format(plan.choose.name)]
-    return {**found, "warnings": warned, "privacy": {**privacy_loss(promise, events), "noise_from": known}}
+        warnings = [*warnings, REPORTS_WARNING.format(plan.choose.name)]
+    return {**measures, "warnings": warnings, "privacy": {**privacy_loss(promise, events), "noise_from": noise_from}}
 
 
-def kept_privacy(folder: Path) -> dict[str, Any]:
+def stored_privacy(folder: Path) -> dict[str, Any]:
     """What the measures of a finished run say about privacy, if they do."""
-    found = kept_measures(folder).get("privacy")
-    return {"privacy": found} if isinstance(found, dict) else {}
+    result = stored_measures(folder).get("privacy")
+    return {"privacy": result} if isinstance(result, dict) else {}

@@ -8,27 +8,33 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.app.assemble import Setup, assemble, caveats, chance_of, executing
-from fedfleet.app.runs.class_measures import KEYS, with_classes
-from fedfleet.app.runs.conditions import Conditions, alone, kept_conditions, refuse_other_weights, unlike
-from fedfleet.app.runs.custom_task import Given, reopened
+from fedfleet.app.assemble import Setup, assemble, chance_of, metric_warnings, open_executor
+from fedfleet.app.runs.class_measures import CLASS_KEYS, with_class_measures
+from fedfleet.app.runs.conditions import (
+    Conditions,
+    missing_condition,
+    refuse_other_weights,
+    single_machine_spec,
+    stored_conditions,
+)
+from fedfleet.app.runs.custom_task import UserInputs, load_custom_task
 from fedfleet.app.runs.folder_seals import RunRecord, check_chain, check_files, check_model, open_record
 from fedfleet.app.runs.privacy_facts import secret_missing, with_privacy
-from fedfleet.app.runs.run_folder import FROZEN, measured, own_measures, stored_weights
+from fedfleet.app.runs.run_folder import FROZEN, journal_measures, stored_user_metrics, stored_weights
 from fedfleet.app.spec import load_spec
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.trees import Tree, content_hash
-from fedfleet.simulation.audit import Audit, decide_again, follow_kept, follow_served, run_again
+from fedfleet.simulation.audit import Audit, audit_by_rerun, audit_decisions, audit_from_aggregates, audit_served_run
 from fedfleet.store.journal_rows import decode
 from fedfleet.store.noise_source import VARIABLE, key_for
 
-_UNDERIVED = ("wall_seconds", "out", "own", *KEYS)  # measures that may be there without being derived
+_UNDERIVED = ("wall_seconds", "out", "own", *CLASS_KEYS)  # measures that may be there without being derived
 # Sealed, but nothing that could be derived again: how long it took here, what was said on the way, where it could be taken up.
-_NEVER = ("wall_seconds", "remarks", "checkpoints")
+_NEVER_DERIVED = ("wall_seconds", "remarks", "checkpoints")
 
 
 def replay_run(
-    folder: Path, *, quick: bool = False, trust: str | None = None, given: Given | None = None
+    folder: Path, *, quick: bool = False, trust: str | None = None, inputs: UserInputs | None = None
 ) -> dict[str, Any]:
     """Audit a run. In full: train again, and name the first row that lies. Quick: seals, chain and decisions only.
 
@@ -38,92 +44,106 @@ def replay_run(
     if quick:
         check_chain(run)
     check_files(run)
-    spec, kept = load_spec(folder / "spec.toml"), kept_conditions(folder)
-    own = reopened(folder, spec, trust, given, judging=False)
-    setup = assemble(alone(spec, kept), own.task if own else None)
-    refuse_other_weights(folder, kept, setup)
-    missing = unlike(kept)
-    quick, lacking = (True, own.lacking) if own and own.lacking and not quick else (quick, "")
-    found = _audited(run, setup, kept, quick=quick, missing=missing)
+    spec, stored = load_spec(folder / "spec.toml"), stored_conditions(folder)
+    custom_task = load_custom_task(folder, spec, trust, inputs, need_metrics=False)
+    setup = assemble(single_machine_spec(spec, stored), custom_task.task if custom_task else None)
+    refuse_other_weights(folder, stored, setup)
+    difference = missing_condition(stored)
+    quick, reason = (
+        (True, custom_task.unusable_reason)
+        if custom_task and custom_task.unusable_reason and not quick
+        else (quick, "")
+    )
+    audit = _audit_run(run, setup, stored, quick=quick, missing=difference)
     check_chain(run)
-    tries = not lacking and missing is None  # elsewhere a last bit may decide between two classes
-    _check_ending(run, setup, kept, found.params, tries=tries)
-    by_class = () if tries or run.seal is None else KEYS
-    believed = [*found.believed, *_NEVER, *by_class, *(("own",) if own_measures(folder) else ())]
+    tries = not reason and difference is None  # elsewhere a last bit may decide between two classes
+    _check_end(run, setup, stored, audit.params, tries=tries)
+    by_class = () if tries or run.seal is None else CLASS_KEYS
+    believed = [*audit.believed, *_NEVER_DERIVED, *by_class, *(("own",) if stored_user_metrics(folder) else ())]
     return {
         "ok": True,
         "kind": "served" if run.served else "simulated",
-        "digest": run.held.digest,
-        "rows": run.held.rows,
-        "events": found.events,
-        "commits": found.commits,
-        "verified": [*found.verified, *(("model.safetensors", "metrics.json") if run.seal else ())],
+        "digest": run.chain.digest,
+        "rows": run.chain.rows,
+        "events": audit.events,
+        "commits": audit.commits,
+        "verified": [*audit.verified, *(("model.safetensors", "metrics.json") if run.seal else ())],
         "not_verified": believed,
-        "because": lacking or _because(run, kept, quick=quick, missing=missing, believed=believed),
+        "because": reason or _why_not_derived(run, stored, quick=quick, missing=difference, believed=believed),
         "ended": run.seal is not None,
         "out": str(folder),
     }
 
 
-def _audited(run: RunRecord, setup: Setup, kept: Conditions, *, quick: bool, missing: str | None) -> Audit:
+def _audit_run(run: RunRecord, setup: Setup, stored: Conditions, *, quick: bool, missing: str | None) -> Audit:
     plan, world = setup.plan, setup.world
     if quick:
         served = run.served
-        return follow_served(plan, world, None, run.rows, run.folder) if served else decide_again(plan, world, run.rows)
-    with executing(setup, kept.stacked_form()) as execute:
+        return (
+            audit_served_run(plan, world, None, run.rows, run.folder)
+            if served
+            else audit_decisions(plan, world, run.rows)
+        )
+    with open_executor(setup, stored.stacked_form()) as execute:
         if run.served:
-            return follow_served(plan, world, None if missing else execute, run.rows, run.folder)
-        if secret_missing(kept.noise):
-            return follow_kept(plan, world, None if missing else execute, run.rows, run.folder)
+            return audit_served_run(plan, world, None if missing else execute, run.rows, run.folder)
+        if secret_missing(stored.noise):
+            return audit_from_aggregates(plan, world, None if missing else execute, run.rows, run.folder)
         try:
-            return run_again(plan, world, execute, run.rows, key=key_for(kept.noise))
+            return audit_by_rerun(plan, world, execute, run.rows, key=key_for(stored.noise))
         except RunFailed:
             if missing is None:
                 raise
-            return decide_again(plan, world, run.rows)  # what differs may be the machine
+            return audit_decisions(plan, world, run.rows)  # what differs may be the machine
 
 
-def _because(run: RunRecord, kept: Conditions, *, quick: bool, missing: str | None, believed: list[str]) -> str | None:
+def _why_not_derived(
+    run: RunRecord, stored: Conditions, *, quick: bool, missing: str | None, believed: list[str]
+) -> str | None:
     """Why something that could have been derived was not."""
     if run.served:
         return "what devices did on a real network cannot be derived; whether this record was forged, only a signature tells"
     if quick:
         return "nothing was trained again; without --quick everything is"
-    if secret_missing(kept.noise):
+    if secret_missing(stored.noise):
         return f"its noise comes from a secret, whose file {VARIABLE} does not name; models were made of the kept aggregates"
     return f"the run computed with {missing}" if missing is not None and "models" in believed else None
 
 
-def _check_ending(run: RunRecord, setup: Setup, kept: Conditions, params: Tree | None, *, tries: bool) -> None:
+def _check_end(run: RunRecord, setup: Setup, kept: Conditions, params: Tree | None, *, tries: bool) -> None:
     """The stored model and measures of a finished run against its journal; `tries`: what the model says is asked again."""
     if run.seal is None:
         return
     events = list(decode(row for _, row in run.rows))
-    stored = check_model(run, events)
-    if params is not None and stored != content_hash(params):
+    model_hash = check_model(run, events)
+    if params is not None and model_hash != content_hash(params):
         raise RunFailed(f"{run.folder}/model.safetensors is not the model that training again leads to")
-    whole = stored_weights(run.folder)
-    if any(not np.array_equal(whole.get(name, ()), value) for name, value in setup.task.frozen.items()):
+    weights = stored_weights(run.folder)
+    if any(not np.array_equal(weights.get(name, ()), value) for name, value in setup.task.frozen.items()):
         raise RunFailed(f"{run.folder}/{FROZEN} does not hold the frozen weights of the run; the file was changed")
-    found = measured(setup.spec, events, run.held.digest, chance_of(setup.task), caveats(setup))
-    found = with_privacy(found, setup.plan, kept.noise, events)
+    derived = journal_measures(setup.spec, events, run.chain.digest, chance_of(setup.task), metric_warnings(setup))
+    derived = with_privacy(derived, setup.plan, kept.noise, events)
     if tries:
-        found = with_classes(found, setup.task, {n: v for n, v in whole.items() if n not in setup.task.frozen})
-    _check_metrics(run.folder, found)
+        derived = with_class_measures(
+            derived, setup.task, {n: v for n, v in weights.items() if n not in setup.task.frozen}
+        )
+    _check_metrics(run.folder, derived)
 
 
 def _check_metrics(folder: Path, derived: dict[str, Any]) -> None:
     path = folder / "metrics.json"
     try:
-        said = json.loads(path.read_bytes())
+        stored = json.loads(path.read_bytes())
         derived = json.loads(json.dumps(derived))
-        said["warnings"] = [w for w in said.get("warnings", []) if not w.startswith("your metric ")]
-        odd = next((key for key in derived if key not in said or repr(said[key]) != repr(derived[key])), None)
-        extra = next((key for key in said if key not in derived and key not in _UNDERIVED), None)
-    except (OSError, ValueError, TypeError, AttributeError) as wrong:
-        raise RunFailed(f"{path} cannot be read: {wrong}") from None
-    if odd is not None:
-        source = "the model" if odd in KEYS else "the journal"
-        raise RunFailed(f"{path} lies: {odd} is {said.get(odd)!r}, but {derived[odd]!r} follows from {source}")
+        stored["warnings"] = [w for w in stored.get("warnings", []) if not w.startswith("your metric ")]
+        differing = next((key for key in derived if key not in stored or repr(stored[key]) != repr(derived[key])), None)
+        extra = next((key for key in stored if key not in derived and key not in _UNDERIVED), None)
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise RunFailed(f"{path} cannot be read: {error}") from None
+    if differing is not None:
+        source = "the model" if differing in CLASS_KEYS else "the journal"
+        raise RunFailed(
+            f"{path} lies: {differing} is {stored.get(differing)!r}, but {derived[differing]!r} follows from {source}"
+        )
     if extra is not None:
         raise RunFailed(f"{path} lies: {extra} is no measure of a run")

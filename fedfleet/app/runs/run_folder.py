@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.assemble import Setup, caveats, chance_of
-from fedfleet.app.runs.class_measures import with_classes
-from fedfleet.app.runs.folder_seals import kept_measures, require_folder
+from fedfleet.app.assemble import Setup, chance_of, metric_warnings
+from fedfleet.app.runs.class_measures import with_class_measures
+from fedfleet.app.runs.folder_seals import require_folder, stored_measures
 from fedfleet.app.runs.privacy_facts import with_privacy
 from fedfleet.app.spec import Spec, load_spec
 from fedfleet.core.errors import BadInput, RunFailed
@@ -20,10 +20,10 @@ from fedfleet.core.events import Event, RunEnded
 from fedfleet.core.trees import Tree
 from fedfleet.measure.summary import summary
 from fedfleet.store import journal as journals
-from fedfleet.store.files import load_tree, save_tree, write_whole
-from fedfleet.store.hash_chain import Checked
+from fedfleet.store.files import load_tree, save_tree, write_atomically
+from fedfleet.store.hash_chain import ChainCheck
 from fedfleet.store.lock import LOCK
-from fedfleet.store.seals import Seal, changed, files_of, hashes, read_seal, write_seal
+from fedfleet.store.seals import Seal, files_of, first_change, hashes, read_seal, write_seal
 from fedfleet.store.signatures import sign
 
 # What `fedfleet run --json` answers, in this order.
@@ -34,11 +34,11 @@ CONTRACT = (
 FROZEN = "frozen.safetensors"  # beside model.safetensors, which holds what travelled
 
 _NO_NOISE: Mapping[str, str] = {}
-More = Callable[[dict[str, Any]], dict[str, Any]]
+AddMeasures = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedRun:
     """A finished run: its measures, its events, and its folder."""
 
     spec: Spec
@@ -54,13 +54,13 @@ class Finished:
 def refuse_taken(out: Path, *, resume: bool) -> None:
     """Refuse a folder that has something in it; half-written files that a kill left behind do not count."""
     try:
-        there = [p for p in out.iterdir() if p.suffix != ".part" and p.name != LOCK] if out.is_dir() else []
+        entries = [p for p in out.iterdir() if p.suffix != ".part" and p.name != LOCK] if out.is_dir() else []
         blocked = out.exists() and not out.is_dir()
-    except OSError as wrong:
-        raise _cannot_write(out, wrong) from None
+    except OSError as error:
+        raise _cannot_write(out, error) from None
     if blocked:
         raise BadInput(f"--out: {out} is a file; name a folder")
-    if there:
+    if entries:
         if resume:
             raise BadInput(f"{out} exists but is not a run; choose another folder with --out")
         raise BadInput(f"{out} exists already; continue that run with --resume, or choose another folder with --out")
@@ -80,8 +80,8 @@ def make_folder(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         if not os.access(out, os.W_OK):
             raise PermissionError(f"no permission to write to {out}")
-    except OSError as wrong:
-        raise _cannot_write(out, wrong) from None
+    except OSError as error:
+        raise _cannot_write(out, error) from None
 
 
 def write_spec(spec: Spec, out: Path) -> None:
@@ -90,8 +90,8 @@ def write_spec(spec: Spec, out: Path) -> None:
         draft = out / "spec.toml.part"
         draft.write_text(spec.toml(), encoding="utf-8")
         draft.replace(out / "spec.toml")
-    except OSError as wrong:
-        raise _cannot_write(out, wrong) from None
+    except OSError as error:
+        raise _cannot_write(out, error) from None
 
 
 def _cannot_write(out: Path, wrong: OSError) -> BadInput:
@@ -105,7 +105,7 @@ def stored_weights(out: Path) -> Tree:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class JournalEnd:
     """What the process that wrote a journal knows of it: what the disk must say too."""
 
     digest: str
@@ -113,78 +113,78 @@ class Written:
     link: str
 
 
-def completed(
+def complete_run(
     setup: Setup,
     out: Path,
-    written: Written,
+    journal_end: JournalEnd,
     params: dict[str, Any],
     wall_seconds: float,
     *,
-    more: More = dict,
+    add_measures: AddMeasures = dict,
     key: Path | None = None,
     noise: Mapping[str, str] = _NO_NOISE,
-) -> Finished:
+) -> FinishedRun:
     """Write the model and the measures of a run that has just ended, and seal it.
 
     `more` adds measures that are not in the journal; `key` signs the seal; `noise` says where that of a private run came from.
     """
-    held = journals.checked(out / "run.db")
-    if held.fault is not None or Written(held.digest, held.rows, held.link) != written:
+    chain = journals.check_journal(out / "run.db")
+    if chain.fault is not None or JournalEnd(chain.digest, chain.rows, chain.link) != journal_end:
         raise RunFailed(
             f"the journal {out}/run.db on the disk is not the one that was written "
-            f"({held.fault or 'its digest, rows or last link differ'}): the disk failed, or another program wrote to it; "
+            f"({chain.fault or 'its digest, rows or last link differ'}): the disk failed, or another program wrote to it; "
             "resume the run"
         )
     save_tree(out / "model.safetensors", params)
     if setup.task.frozen:
         save_tree(out / FROZEN, setup.task.frozen)
     events = list(journals.read(out / "run.db"))
-    found = measured(setup.spec, events, written.digest, chance_of(setup.task), caveats(setup))
-    measures = more(with_classes(with_privacy(found, setup.plan, noise, events), setup.task, params))
+    derived = journal_measures(setup.spec, events, journal_end.digest, chance_of(setup.task), metric_warnings(setup))
+    measures = add_measures(with_class_measures(with_privacy(derived, setup.plan, noise, events), setup.task, params))
     metrics = {**measures, "wall_seconds": wall_seconds, "out": str(out)}
-    write_whole(out / "metrics.json", (json.dumps(metrics, indent=1) + "\n").encode())
+    write_atomically(out / "metrics.json", (json.dumps(metrics, indent=1) + "\n").encode())
     # Last, since its presence says that the run is complete.
-    seal_folder(out, held, key)
-    return Finished(setup.spec, metrics, events, out)
+    seal_folder(out, chain, key)
+    return FinishedRun(setup.spec, metrics, events, out)
 
 
-def measured(
-    spec: Spec, events: list[Event], digest: str, chance: float | None, known: Sequence[str] = ()
+def journal_measures(
+    spec: Spec, events: list[Event], digest: str, chance: float | None, known_warnings: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Everything in `metrics.json` that follows from the journal, from what guessing would score on the test set, and from the
     caveats that are known of such a run."""
-    return {**summary(events, chance=chance, caveats=known), "digest": digest, "spec_digest": spec.digest}
+    return {**summary(events, chance=chance, caveats=known_warnings), "digest": digest, "spec_digest": spec.digest}
 
 
-def kept_caveats(out: Path, found: Sequence[str]) -> list[str]:
+def stored_warnings(out: Path, event_warnings: Sequence[str]) -> list[str]:
     """The warnings in the measures of a run that its events alone do not tell."""
-    said = kept_measures(out).get("warnings")
-    return [str(warning) for warning in said if warning not in found] if isinstance(said, list) else []
+    stored = stored_measures(out).get("warnings")
+    return [str(warning) for warning in stored if warning not in event_warnings] if isinstance(stored, list) else []
 
 
-def kept_chance(out: Path) -> float | None:
+def stored_chance(out: Path) -> float | None:
     """What guessing would score on the test set of a run, where its measures say so."""
-    said = kept_measures(out).get("chance")
-    return float(said) if isinstance(said, float | int) else None
+    chance = stored_measures(out).get("chance")
+    return float(chance) if isinstance(chance, float | int) else None
 
 
-def seal_folder(out: Path, found: Checked, key: Path | None) -> None:
+def seal_folder(out: Path, chain: ChainCheck, key: Path | None) -> None:
     """Seal every file of a folder, and sign the seal if there is a key."""
-    seal = Seal(found.digest, found.rows, found.link, hashes(out, files_of(out)))
+    seal = Seal(chain.digest, chain.rows, chain.link, hashes(out, files_of(out)))
     if key is not None:
         seal = replace(seal, signature=sign(seal.message(), key))
     write_seal(out, seal)
 
 
-def finished(out: Path) -> Finished:
+def read_finished_run(out: Path) -> FinishedRun:
     """A finished run, read from its folder; what is read must be as it was sealed."""
     require_folder(out)
     seal = read_seal(out)
     if seal is None:
         load_spec(out / "spec.toml")
-        again = shlex.join(["fedfleet", "run", str(out / "spec.toml"), "--resume", "--out", str(out)])
-        raise BadInput(f"the run in {out} is not finished; continue it with: {again}")
-    wrong = changed(out, seal, ("spec.toml", "metrics.json", "run.db"))
+        command = shlex.join(["fedfleet", "run", str(out / "spec.toml"), "--resume", "--out", str(out)])
+        raise BadInput(f"the run in {out} is not finished; continue it with: {command}")
+    wrong = first_change(out, seal, ("spec.toml", "metrics.json", "run.db"))
     if wrong is not None:
         raise RunFailed(f"{out}: {wrong}; fedfleet replay {shlex.quote(str(out))} says more")
     try:
@@ -195,35 +195,35 @@ def finished(out: Path) -> Finished:
         raise BadInput(
             f"{out}/metrics.json cannot be read ({wrong}); fedfleet replay {shlex.quote(str(out))} says more"
         ) from None
-    return Finished(
+    return FinishedRun(
         load_spec(out / "spec.toml"), {**metrics, "out": str(out)}, list(journals.read(out / "run.db")), out
     )
 
 
-def opened(out: Path) -> tuple[Spec, list[Event], bool]:
+def open_run(out: Path) -> tuple[Spec, list[Event], bool]:
     """The spec of a run folder, its events so far, and whether the run has ended."""
     require_folder(out)
     events, seal = list(journals.read(out / "run.db")), read_seal(out)
-    odd = None if seal is None else changed(out, seal, ("spec.toml", "run.db"))
-    if odd is not None:
-        raise RunFailed(f"{out}: {odd}; fedfleet replay {shlex.quote(str(out))} says more")
+    change = None if seal is None else first_change(out, seal, ("spec.toml", "run.db"))
+    if change is not None:
+        raise RunFailed(f"{out}: {change}; fedfleet replay {shlex.quote(str(out))} says more")
     return load_spec(out / "spec.toml"), events, bool(events) and isinstance(events[-1], RunEnded)
 
 
-def own_measures(out: Path) -> dict[str, Any]:
+def stored_user_metrics(out: Path) -> dict[str, Any]:
     """What the person's own metrics said at the end of this run: it is kept, because nobody's code is run to find it again."""
     try:
-        found = kept_measures(out)["own"]
-        return {"own": {str(name): None if value is None else float(value) for name, value in found.items()}}
+        result = stored_measures(out)["own"]
+        return {"own": {str(name): None if value is None else float(value) for name, value in result.items()}}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
 def check_same_spec(spec: Spec, out: Path) -> None:
     """Refuse to resume a folder that holds a run of another spec, and name the first difference."""
-    there = load_spec(out / "spec.toml")
-    if there.digest != spec.digest:
-        differs = _first_difference(there.table(), spec.table())
+    stored_spec = load_spec(out / "spec.toml")
+    if stored_spec.digest != spec.digest:
+        differs = _first_difference(stored_spec.table(), spec.table())
         raise BadInput(f"{out} holds a run of another spec ({differs}); choose another folder with --out")
 
 

@@ -12,17 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.assemble import Setup, assemble
-from fedfleet.app.assemble.client_config import sheets
-from fedfleet.app.assemble.frozen_hashes import pinned
-from fedfleet.app.runs.conditions import Conditions, conditions_here, keep_conditions, kept_conditions, refuse_unlike
-from fedfleet.app.runs.privacy_facts import noising_of, require_secret, source_here
+from fedfleet.app.assemble.client_config import client_configs
+from fedfleet.app.assemble.frozen_hashes import pin_frozen_weights
+from fedfleet.app.runs.conditions import (
+    Conditions,
+    local_conditions,
+    refuse_other_machine,
+    stored_conditions,
+    write_conditions,
+)
+from fedfleet.app.runs.privacy_facts import noise_source, noising_of, require_secret
 from fedfleet.app.runs.run_folder import (
-    Finished,
-    Written,
+    FinishedRun,
+    JournalEnd,
     check_same_spec,
-    completed,
-    finished,
+    complete_run,
     make_folder,
+    read_finished_run,
     refuse_absent,
     refuse_taken,
     write_spec,
@@ -30,31 +36,31 @@ from fedfleet.app.runs.run_folder import (
 from fedfleet.app.spec import Spec, load_spec, resolve
 from fedfleet.app.terminal.answers import say, warn
 from fedfleet.core.errors import BadInput
-from fedfleet.network.evaluation.evaluators import Judge
+from fedfleet.network.evaluation.evaluators import ProcessEvaluator
 from fedfleet.network.security.enrolment import Registry
 from fedfleet.network.security.enrolment_request import Terms
 from fedfleet.network.security.secrets import run_key
 from fedfleet.network.security.tls import ServerFiles, is_loopback, refuse_open
-from fedfleet.network.server.blobs import remove_folder, shared_folder
-from fedfleet.network.server.options import Serve
-from fedfleet.network.server.recovery import Recovered, recovered
-from fedfleet.network.server.serve import Listening, forget_reports, made_private, serve
-from fedfleet.network.server.served_plan import Served, check_servable
-from fedfleet.network.server.server_loop import Processor
-from fedfleet.network.server.supervisor import reserved
+from fedfleet.network.server.blobs import make_shared_folder, remove_folder
+from fedfleet.network.server.options import ServeOptions
+from fedfleet.network.server.recovery import RecoveredRun, recover
+from fedfleet.network.server.serve import ListeningServer, make_private, remove_reports, serve
+from fedfleet.network.server.served_plan import ServedRun, check_servable
+from fedfleet.network.server.server_loop import ServerLoop
+from fedfleet.network.server.supervisor import reserve_port
 from fedfleet.store import journal as journals
-from fedfleet.store.files import write_whole
+from fedfleet.store.files import write_atomically
 from fedfleet.store.journal import Journal
-from fedfleet.store.lock import locked
+from fedfleet.store.lock import hold_lock
 from fedfleet.store.seals import SEAL, identity, kind_of
 from fedfleet.store.signatures import load_private_key
 
 SERVED = "served"
-_SIMULATED = ("devices", "states", "faults", "energy", "heterogeneity", "charge")
+_SIMULATED_KEYS = ("devices", "states", "faults", "energy", "heterogeneity", "charge")
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class AccessOptions:
     """Who may come in: with which certificates, with tokens or without, with what evidence."""
 
     files: ServerFiles | None = None
@@ -62,28 +68,29 @@ class Door:
     evidence: str | None = None
 
 
-def door_of(
+def access_options(
     certificate: Path | None, key: Path | None, client_ca: Path | None, evidence: str | None, *, open_enrolment: bool
-) -> Door:
+) -> AccessOptions:
     """The door that a command line describes."""
     if (certificate is None) != (key is None):
         raise BadInput("TLS needs both files: --certificate and --key; fedfleet certificate --out DIR makes them")
     if client_ca is not None and certificate is None:
         raise BadInput("--client-ca: devices can show certificates over TLS only; give --certificate and --key too")
     files = ServerFiles(certificate, key, client_ca) if certificate is not None and key is not None else None
-    return Door(files, open_enrolment, evidence)
+    return AccessOptions(files, open_enrolment, evidence)
 
 
-def unused(spec: Spec) -> list[str]:
+def unused_settings(spec: Spec) -> list[str]:
     """What a spec says of a simulated fleet, which a server has no use for: real devices show how they are."""
-    usual = resolve({}).world
-    said = [f"world.{key}" for key in _SIMULATED if spec.world.get(key) != usual.get(key)]
-    if not said:
+    defaults = resolve({}).world
+    keys = [f"world.{key}" for key in _SIMULATED_KEYS if spec.world.get(key) != defaults.get(key)]
+    if not keys:
         return []
-    one = len(said) == 1
+    single = len(keys) == 1
     return [
-        f"{', '.join(said)} {'describes' if one else 'describe'} a simulated fleet; here devices take the time that they take, and "
-        f"nothing of {'it' if one else 'them'} is charged"
+        f"{', '.join(keys)} {'describes' if single else 'describe'} a simulated fleet; here devices take the "
+        f"time that they take, and "
+        f"nothing of {'it' if single else 'them'} is charged"
     ]
 
 
@@ -91,20 +98,20 @@ def serve_run(
     spec_path: Path,
     words: Sequence[str],
     out: Path | None,
-    options: Serve,
-    door: Door,
+    options: ServeOptions,
+    access: AccessOptions,
     *,
     resume: bool = False,
     key: Path | None = None,
     command: Sequence[str] = (),
-) -> Finished:
+) -> FinishedRun:
     """Serve a spec to devices until the run is over, or go on where a server was stopped or killed. `key` signs the run.
 
     `command` is what was typed: the folder keeps it, so that whoever finds a stopped run knows how to go on.
     """
     if key is not None:
         load_private_key(key)
-    refuse_open(options.address, door.files is not None)
+    refuse_open(options.address, access.files is not None)
     spec = load_spec(spec_path, words)
     setup = assemble(spec)
     if options.evaluate not in ("server", "devices", "both"):
@@ -114,116 +121,129 @@ def serve_run(
     options = replace(options, checkpoint_every=spec.run["checkpoint_every"])
     check_servable(setup.plan, options.devices)
     require_secret(setup.plan.algorithm)
-    source_here(setup.plan.algorithm)
-    reserved(options.address)[0].close()  # a server that cannot listen must not leave a folder behind
+    noise_source(setup.plan.algorithm)
+    reserve_port(options.address)[0].close()  # a server that cannot listen must not leave a folder behind
     folder = out or Path("runs") / f"{spec.name}-wire-{spec.digest[:10]}"
     if resume:
         refuse_absent(folder)
-    taken = (folder / "spec.toml").is_file()
-    if not (resume and taken):
+    has_spec = (folder / "spec.toml").is_file()
+    if not (resume and has_spec):
         refuse_taken(folder, resume=resume)
         warn(
-            [*setup.plan.pace.doubts, *setup.doubts]
+            [*setup.plan.pace.doubts, *setup.warnings]
         )  # what nobody in a simulated fleet can do says nothing of real devices
-        for sentence in unused(spec):
+        for sentence in unused_settings(spec):
             say(sentence)
         make_folder(folder)
-    made_private(folder)
-    with locked(folder):
-        if resume and taken:
+    make_private(folder)
+    with hold_lock(folder):
+        if resume and has_spec:
             check_same_spec(spec, folder)
             if (folder / SEAL).is_file():
-                return finished(folder)
-            return _served(setup, folder, options, door, key, kept_conditions(folder), command)
+                return read_finished_run(folder)
+            return _serve_and_finish(setup, folder, options, access, key, stored_conditions(folder), command)
         refuse_taken(folder, resume=resume)
         write_spec(spec, folder)
-        conditions = conditions_here(setup)
-        keep_conditions(folder, conditions)
-        return _served(setup, folder, options, door, key, conditions, command)
+        conditions = local_conditions(setup)
+        write_conditions(folder, conditions)
+        return _serve_and_finish(setup, folder, options, access, key, conditions, command)
 
 
-def _served(
+def _serve_and_finish(
     setup: Setup,
     folder: Path,
-    options: Serve,
-    door: Door,
+    options: ServeOptions,
+    access: AccessOptions,
     key: Path | None,
     conditions: Conditions,
     command: Sequence[str],
-) -> Finished:
-    refuse_unlike(folder, conditions)
+) -> FinishedRun:
+    refuse_other_machine(folder, conditions)
     (folder / "aggregates").mkdir(exist_ok=True)
     (folder / "wire").mkdir(exist_ok=True, mode=0o700)
     start = time.perf_counter()
-    journal, back = _taken_up(setup, folder)
+    journal, recovery = _open_journal(setup, folder)
     try:
-        with _serving(setup, folder, journal, options, door, conditions) as served:
-            done = serve(
+        with _open_served(setup, folder, journal, options, access, conditions) as served:
+            final_state = serve(
                 served,
                 options,
-                back=back,
-                tls=_tls(door),
-                listening=_greeting(setup.spec, options, door, folder, command),
+                recovery=recovery,
+                tls=_tls(access),
+                on_listening=_greeter(setup.spec, options, access, folder, command),
             )
         journal.flush()
-        forget_reports(folder)
-        written, params = Written(journal.digest, journal.position, journal.link), done.server.params
+        remove_reports(folder)
+        journal_end, params = JournalEnd(journal.digest, journal.position, journal.link), final_state.server.params
     finally:
         journal.close()
     seconds = time.perf_counter() - start
-    return completed(setup, folder, written, params, seconds, key=key, noise=conditions.noise)
+    return complete_run(setup, folder, journal_end, params, seconds, key=key, noise=conditions.noise)
 
 
-def _taken_up(setup: Setup, folder: Path) -> tuple[Journal, Recovered | None]:
+def _open_journal(setup: Setup, folder: Path) -> tuple[Journal, RecoveredRun | None]:
     """The journal of this folder: a new one, or that of a server that was stopped, with the state that it left."""
     path = folder / "run.db"
     if not path.is_file():
         return journals.create(path, identity(folder, SERVED)), None
     if kind_of(journals.identity_of(path)) != SERVED:
         raise BadInput(f"{folder} holds a simulation, which no devices were part of; go on with: fedfleet run --resume")
-    journal, back = recovered(setup.plan, setup.world, folder)
-    book = back.state.book
-    for damage in back.damages:
+    journal, recovery = recover(setup.plan, setup.world, folder)
+    book = recovery.state.book
+    for damage in recovery.damages:
         say(damage)
     say(
         f"going on in round {book.round + 1} with model {book.version}; {book.running} tasks are out, {book.arrived} reports in"
     )
-    return journal, back
+    return journal, recovery
 
 
 @contextmanager
-def _serving(
-    setup: Setup, folder: Path, journal: Journal, options: Serve, door: Door, conditions: Conditions
-) -> Iterator[Served]:
+def _open_served(
+    setup: Setup, folder: Path, journal: Journal, options: ServeOptions, access: AccessOptions, conditions: Conditions
+) -> Iterator[ServedRun]:
     plan, spec = setup.plan, setup.spec
-    key, shared = run_key(folder / "wire" / "run.key"), shared_folder()
+    key, shared = run_key(folder / "wire" / "run.key"), make_shared_folder()
     host = options.address.rpartition(":")[0]
-    most = int(plan.algorithm.fold.total_weight)  # more samples than a sum can take need not come
-    terms = Terms(plan.clients, open=door.open or is_loopback(host), most_samples=most, evidence=_evidence(door))
+    most_samples = int(plan.algorithm.fold.total_weight)  # more samples than a sum can take need not come
+    terms = Terms(
+        plan.clients, open=access.open or is_loopback(host), most_samples=most_samples, evidence=_evidence(access)
+    )
     registry = Registry(folder / "wire" / "devices.db", key, terms)
     form = conditions.stacked_form()
-    facts = {"spec": pinned(spec.toml(), setup.task)} | ({"form": form.name, "threads": form.threads} if form else {})
-    sheet = sheets(setup)
+    facts = {"spec": pin_frozen_weights(spec.toml(), setup.task)} | (
+        {"form": form.name, "threads": form.threads} if form else {}
+    )
+    config_of = client_configs(setup)
     try:
-        yield Served(
-            plan, setup.world, Judge(facts, shared), registry, key, lambda c: sheet(c, registry.brings_own(c)), journal, folder,
-            spec.name, noising_of(conditions.noise, folder), setup.task.frozen,
-        )  # fmt: skip
+        yield ServedRun(
+            plan,
+            setup.world,
+            ProcessEvaluator(facts, shared),
+            registry,
+            key,
+            lambda c: config_of(c, registry.has_own_data(c)),
+            journal,
+            folder,
+            spec.name,
+            noising_of(conditions.noise, folder),
+            setup.task.frozen,
+        )
     finally:
         registry.close()
         remove_folder(shared)
 
 
-def _evidence(door: Door) -> Any:
-    if door.evidence is None:
+def _evidence(access: AccessOptions) -> Any:
+    if access.evidence is None:
         return None
-    from fedfleet.network.security.attestation import evidence_called
+    from fedfleet.network.security.attestation import evidence_by_name
 
-    return evidence_called(door.evidence)
+    return evidence_by_name(access.evidence)
 
 
-def _tls(door: Door) -> dict[str, str]:
-    files = door.files
+def _tls(access: AccessOptions) -> dict[str, str]:
+    files = access.files
     if files is None:
         return {}
     return {
@@ -232,21 +252,26 @@ def _tls(door: Door) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _greeting(
-    spec: Spec, options: Serve, door: Door, folder: Path, command: Sequence[str]
-) -> Callable[[Processor, Listening], None]:
-    def greet(processor: Processor, found: Listening) -> None:
-        del processor
-        told: dict[str, Any] = {"address": found.address, "tls": door.files is not None}
-        told |= {"command": [*command], "folder": os.getcwd()} if command else {}
-        write_whole(folder / "wire" / "address", (json.dumps(told) + "\n").encode())  # for whoever watches the folder
-        how = "with TLS" if door.files is not None else "on this machine only, without TLS"
-        say(f"listening on {found.address} ({how}) for {options.devices} devices of {spec.world['clients']} clients")
-        if door.files is None:
-            say(f"start each device with: fedfleet device --server {found.address}")
+def _greeter(
+    spec: Spec, options: ServeOptions, access: AccessOptions, folder: Path, command: Sequence[str]
+) -> Callable[[ServerLoop, ListeningServer], None]:
+    def greet(server_loop: ServerLoop, listening: ListeningServer) -> None:
+        del server_loop
+        address_record: dict[str, Any] = {"address": listening.address, "tls": access.files is not None}
+        address_record |= {"command": [*command], "folder": os.getcwd()} if command else {}
+        write_atomically(
+            folder / "wire" / "address", (json.dumps(address_record) + "\n").encode()
+        )  # for whoever watches the folder
+        security = "with TLS" if access.files is not None else "on this machine only, without TLS"
+        say(
+            f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients"
+        )
+        if access.files is None:
+            say(f"start each device with: fedfleet device --server {listening.address}")
         else:
             say(
-                f"invite devices with: fedfleet token {folder}; start each with: fedfleet device --server {found.address} --ca .."
+                f"invite devices with: fedfleet token {folder}; start each with: fedfleet device --server "
+                f"{listening.address} --ca .."
             )
 
     return greet

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from fedfleet.core.errors import BadInput, blaming
+from fedfleet.core.errors import BadInput, error_context
 
 SCRIPT = "__main__"
 
@@ -43,43 +43,43 @@ class Entry:
     own: str = ""
 
 
-def described(thing: Any, *, call: bool) -> tuple[Entry, str]:
+def describe_object(thing: Any, *, call: bool) -> tuple[Entry, str]:
     """How this function, class or `functools.partial` is found again, and the source of its module ("": none).
 
     `call`: what is wanted is what it gives when it is called. An entry by "hand" says why only the person can give it.
     """
-    whole = thing if isinstance(thing, partial) else partial(thing)
-    target, args, kwargs = whole.func, list(whole.args), dict(whole.keywords)
+    call_spec = thing if isinstance(thing, partial) else partial(thing)
+    target, args, kwargs = call_spec.func, list(call_spec.args), dict(call_spec.keywords)
     module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
-        return by_hand(f"{name or type(thing).__name__}, which has no name of its own in a module")
-    if not _plain([args, kwargs]):
-        return by_hand(f"{name} with arguments that are not plain numbers, texts or lists")
-    if _named(sys.modules.get(module), name) is not target:
-        return by_hand(f"{name}, which is not what {module} holds under that name")
-    text = _kept_source(module)
+        return manual_entry(f"{name or type(thing).__name__}, which has no name of its own in a module")
+    if not _is_plain_json([args, kwargs]):
+        return manual_entry(f"{name} with arguments that are not plain numbers, texts or lists")
+    if _lookup(sys.modules.get(module), name) is not target:
+        return manual_entry(f"{name}, which is not what {module} holds under that name")
+    text = _module_source(module)
     if not text and module == SCRIPT:
-        return by_hand(f"{name}, which was typed in and has no source file")
+        return manual_entry(f"{name}, which was typed in and has no source file")
     what = f"{module}:{name}"
-    return Entry("code", what, {}, module, name, call, args, kwargs, sha256(text), _own(target)), text
+    return Entry("code", what, {}, module, name, call, args, kwargs, sha256(text), _text_hash(target)), text
 
 
-def by_hand(what: str) -> tuple[Entry, str]:
+def manual_entry(what: str) -> tuple[Entry, str]:
     """An entry for what only the person can give again."""
     return Entry("hand", what), ""
 
 
-def found_again(entry: Entry, text: str) -> Any:
+def load_object(entry: Entry, text: str) -> Any:
     """What an entry names: imported if the module here has the same source, else made from the source that was kept."""
     module = entry.module
-    with blaming(f"the code of {entry.what}"):
-        here = module != SCRIPT and (not text or _source_here(module) == text)
-        holder = import_module(module) if here else _run(module, text)
-        target = _named(holder, entry.name)
+    with error_context(f"the code of {entry.what}"):
+        importable = module != SCRIPT and (not text or _importable_source(module) == text)
+        holder = import_module(module) if importable else _run_source(module, text)
+        target = _lookup(holder, entry.name)
         if target is None:
             raise BadInput(f"there is no {entry.name!r} in {module}")
-        whole = partial(target, *entry.args, **entry.kwargs)
-        return whole() if entry.call else whole if entry.args or entry.kwargs else target
+        call_spec = partial(target, *entry.args, **entry.kwargs)
+        return call_spec() if entry.call else call_spec if entry.args or entry.kwargs else target
 
 
 def sha256(text: str) -> str:
@@ -87,10 +87,10 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest() if text else ""
 
 
-def without_doing(text: str) -> str:
+def declarations_only(text: str) -> str:
     """A script without what it does: its imports, functions, classes and plain constants."""
-    kept = [node for node in ast.parse(text).body if _declares(node)]
-    return ast.unparse(ast.Module(kept, [])) + "\n"
+    nodes = [node for node in ast.parse(text).body if _declares(node)]
+    return ast.unparse(ast.Module(nodes, [])) + "\n"
 
 
 def _declares(node: ast.stmt) -> bool:
@@ -103,26 +103,26 @@ def _declares(node: ast.stmt) -> bool:
     return isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
 
 
-def _run(module: str, text: str) -> ModuleType:
+def _run_source(module: str, text: str) -> ModuleType:
     """A module made from kept source, once, under a name of its own, so that it replaces nothing."""
     name = f"fedfleet_kept_{sha256(text)}"
     if name in sys.modules:
         return sys.modules[name]
-    found = ModuleType(name)
+    new_module = ModuleType(name)
     package = module.rpartition(".")[0]
     if package and module != SCRIPT:
-        found.__package__ = package  # for its imports from beside it
+        new_module.__package__ = package  # for its imports from beside it
     code = compile(text, f"<kept source of {module}>", "exec")
-    sys.modules[name] = found  # where dataclasses and the like look for it
+    sys.modules[name] = new_module  # where dataclasses and the like look for it
     try:
-        exec(code, vars(found))
+        exec(code, vars(new_module))
     except BaseException:
         del sys.modules[name]
         raise
-    return found
+    return new_module
 
 
-def _kept_source(module: str) -> str:
+def _module_source(module: str) -> str:
     """The source of a module that is loaded here; of a script, only what it declares."""
     loaded = sys.modules[module]
     try:
@@ -130,13 +130,13 @@ def _kept_source(module: str) -> str:
         text = decode_source(Path(file).read_bytes()) if file else inspect.getsource(loaded)
     except (OSError, TypeError, SyntaxError, UnicodeDecodeError):
         return ""
-    return without_doing(text) if module == SCRIPT else text
+    return declarations_only(text) if module == SCRIPT else text
 
 
-def _source_here(module: str) -> str | None:
+def _importable_source(module: str) -> str | None:
     """The source that importing this module would run; None if there is no such module here."""
     if module in sys.modules:
-        return _kept_source(module)
+        return _module_source(module)
     try:
         spec = find_spec(module)
         return decode_source(Path(spec.origin).read_bytes()) if spec and spec.origin else None
@@ -144,7 +144,7 @@ def _source_here(module: str) -> str | None:
         return None
 
 
-def _own(target: Any) -> str:
+def _text_hash(target: Any) -> str:
     """The hash of the text of the function or class alone."""
     try:
         return sha256(inspect.getsource(target))
@@ -152,11 +152,11 @@ def _own(target: Any) -> str:
         return ""
 
 
-def _named(holder: Any, name: str) -> Any:
-    return reduce(lambda at, part: getattr(at, part, None), name.split("."), holder)
+def _lookup(holder: Any, name: str) -> Any:
+    return reduce(lambda holder_part, part: getattr(holder_part, part, None), name.split("."), holder)
 
 
-def _plain(value: Any) -> bool:
+def _is_plain_json(value: Any) -> bool:
     try:
         return json.loads(json.dumps(value, allow_nan=False)) == value
     except (TypeError, ValueError, RecursionError):

@@ -29,7 +29,7 @@ def verify_run(folder: Path, signer: Path | None = None) -> dict[str, Any]:
         "signed_by": signed_by,
         "verified": verified,
         "not_verified": ["that it was run as it says: fedfleet replay does"],
-        "digest": run.held.digest,
+        "digest": run.chain.digest,
         "out": str(folder),
     }
 
@@ -37,8 +37,8 @@ def verify_run(folder: Path, signer: Path | None = None) -> dict[str, Any]:
 def _check_signer(folder: Path, signer: Path, signed_by: str | None) -> None:
     try:
         expected = fingerprint(signer.read_text(encoding="utf-8"))
-    except (OSError, UnicodeError) as wrong:
-        raise BadInput(f"--signer: cannot read {signer}: {wrong}") from None
+    except (OSError, UnicodeError) as error:
+        raise BadInput(f"--signer: cannot read {signer}: {error}") from None
     if signed_by is None:
         raise RunFailed(f"{folder} is not signed; it was to be signed by {expected}")
     if signed_by != expected:

@@ -10,7 +10,7 @@ from annotated_types import MinLen
 from fedfleet.app.spec.spec_record import TABLES, Spec
 from fedfleet.app.spec.table_checks import Table, as_table, check_table, check_value, resolve_part
 from fedfleet.app.spec.table_schemas import override_settings, run_settings, seed_settings, world_settings
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.limits import Seed
 from fedfleet.core.records import Stop
 
@@ -34,7 +34,7 @@ DEFAULTS = {
 _WORLD_OPTIONAL = {"users": "users", "faults": "faults"}  # what a spec may leave out altogether
 
 
-def resolve(table: Mapping[str, Any], name: str = "run", *, own_task: str | None = None) -> Spec:
+def resolve(table: Mapping[str, Any], name: str = "run", *, content_id: str | None = None) -> Spec:
     """Check a spec against the builders' signatures and fill in every default.
 
     `own_task` names a task that was given as objects instead of by name; the spec of such a run holds that name. What stands in
@@ -42,15 +42,15 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, own_task: str | None
     """
     for key in table:
         if key not in (*TABLES, TUNE):
-            raise BadInput(f"the spec has no table or key {key!r}{nearest(key, (*TABLES, TUNE))}")
-    own = {"use": "own", "content": own_task} if own_task else _own_task(table.get("task"))
+            raise BadInput(f"the spec has no table or key {key!r}{suggest_name(key, (*TABLES, TUNE))}")
+    custom_table = {"use": "own", "content": content_id} if content_id else _custom_task(table.get("task"))
     parts = {
         key: resolve_part(kind, as_table(table.get(key, {}), key), key, default)
         for key, (kind, default) in _DEFAULT_PARTS.items()
-        if not (key == "task" and own)
+        if not (key == "task" and custom_table)
     }
-    if own:
-        parts["task"] = own
+    if custom_table:
+        parts["task"] = custom_table
     world = _world(as_table(table.get("world", {}), "world"))
     edge = resolve_part("edges", as_table(table["edge"], "edge"), "edge") if "edge" in table else None
     if edge and "users" not in world:
@@ -74,70 +74,70 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, own_task: str | None
 
 def _seeds(table: Mapping[str, Any], seed: int) -> Table:
     """Seeds of their own; one that is the spec's own seed is none, so that the same run has the same digest."""
-    found = check_table(seed_settings, table, "seeds")
-    return {name: None if value == seed else value for name, value in found.items()}
+    result = check_table(seed_settings, table, "seeds")
+    return {name: None if value == seed else value for name, value in result.items()}
 
 
-def _own_task(task: Any) -> Table | None:
+def _custom_task(task: Any) -> Table | None:
     """The table of a person's own task, as the spec of its run holds it: the name of its content, and of its loss if it has one."""
     if not isinstance(task, Mapping) or task.get("use") != "own" or "content" not in task:
         return None
-    return {"use": "own", **check_table(_own_settings, {k: v for k, v in task.items() if k != "use"}, "task")}
+    return {"use": "own", **check_table(_custom_task_settings, {k: v for k, v in task.items() if k != "use"}, "task")}
 
 
-def _own_settings(*, content: Annotated[str, MinLen(1)], loss: str | None = None) -> None:
+def _custom_task_settings(*, content: Annotated[str, MinLen(1)], loss: str | None = None) -> None:
     """The keys of an own task."""
 
 
 def _world(table: Mapping[str, Any]) -> Table:
     parts = {**_WORLD_PARTS, **{key: (kind, None) for key, kind in _WORLD_OPTIONAL.items()}}
     settings = {k: v for k, v in table.items() if k not in parts}
-    found = check_table(world_settings, settings, "world", also=tuple(parts))
-    if len(found["split"]) != 3 or found["split"][0] < 1:
+    result = check_table(world_settings, settings, "world", also=tuple(parts))
+    if len(result["split"]) != 3 or result["split"][0] < 1:
         raise BadInput(
-            f"world.split: {found['split']} must be three numbers, train : valid : test, for example [6, 2, 2]"
+            f"world.split: {result['split']} must be three numbers, train : valid : test, for example [6, 2, 2]"
         )
-    if found["charge"] == "trained":  # as it is without the key
-        found["charge"] = None
+    if result["charge"] == "trained":  # as it is without the key
+        result["charge"] = None
     for key, (kind, default) in parts.items():
         if key in table or default is not None:
-            given = _together(table[key]) if key == "faults" else table.get(key, {})
-            found[key] = resolve_part(kind, as_table(given, f"world.{key}"), f"world.{key}", default)
-    return found
+            value = _join_faults(table[key]) if key == "faults" else table.get(key, {})
+            result[key] = resolve_part(kind, as_table(value, f"world.{key}"), f"world.{key}", default)
+    return result
 
 
-def _together(given: Any) -> Any:
+def _join_faults(value: Any) -> Any:
     """Several faults are one part, made of a list."""
-    return {"use": "all_of", "faults": given} if isinstance(given, list) else given
+    return {"use": "all_of", "faults": value} if isinstance(value, list) else value
 
 
 def _override(table: Any, i: int, algorithm: Table) -> Table:
     where = f"override[{i}]"
-    given = as_table(table, where)
-    if isinstance(given.get("algorithm"), str):
-        given = {**given, "algorithm": {"use": given["algorithm"]}}
-    got = check_table(override_settings, given, where)
-    if not got["clients"] and not got["kinds"]:
+    entries = as_table(table, where)
+    if isinstance(entries.get("algorithm"), str):
+        entries = {**entries, "algorithm": {"use": entries["algorithm"]}}
+    settings = check_table(override_settings, entries, where)
+    if not settings["clients"] and not settings["kinds"]:
         raise BadInput(f"{where} names neither clients nor kinds; name the ones it applies to")
-    if not got["algorithm"]:
+    if not settings["algorithm"]:
         raise BadInput(f"{where} changes nothing; give it a setting, for example algorithm.lr = 0.01")
-    changed(algorithm, got["algorithm"], f"{where}.algorithm")
-    return got
+    change_algorithm(algorithm, settings["algorithm"], f"{where}.algorithm")
+    return settings
 
 
-def changed(algorithm: Table, settings: Mapping[str, Any], where: str) -> Table:
+def change_algorithm(algorithm: Table, settings: Mapping[str, Any], where: str) -> Table:
     """The algorithm's table with some settings changed, those of algorithms inside it too; checked and complete."""
-    return resolve_part("algorithms", _changed(algorithm, settings, where), where)
+    return resolve_part("algorithms", _change_settings(algorithm, settings, where), where)
 
 
-def _changed(table: Table, settings: Mapping[str, Any], where: str) -> Table:
+def _change_settings(table: Table, settings: Mapping[str, Any], where: str) -> Table:
     if settings.get("use", table["use"]) != table["use"]:
         raise BadInput(f"{where}.use: an override can change settings of the algorithm, not the algorithm itself")
-    found = dict(table)
+    result = dict(table)
     for key, value in settings.items():
         inner = table.get(key)
         if isinstance(inner, Mapping) and "use" in inner:
-            found[key] = _changed(dict(inner), as_table(value, f"{where}.{key}"), f"{where}.{key}")
+            result[key] = _change_settings(dict(inner), as_table(value, f"{where}.{key}"), f"{where}.{key}")
         else:
-            found[key] = value
-    return found
+            result[key] = value
+    return result

@@ -13,29 +13,31 @@ from fedfleet.app.spec.spec_record import Spec
 from fedfleet.core.errors import BadInput
 
 
-def load_spec(path: str | Path, words: Sequence[str] = ()) -> Spec:
+def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
     """Read a spec file, apply `key=value` words to it and resolve it."""
-    return resolve(with_words(read_table(path), words), Path(path).stem)
+    return resolve(apply_overrides(read_table(path), overrides), Path(path).stem)
 
 
-def given_table(spec: Any, words: Sequence[Any] = ()) -> tuple[dict[str, Any], str]:
+def spec_table(spec: Any, overrides: Sequence[Any] = ()) -> tuple[dict[str, Any], str]:
     """A spec as a person gives it in Python, by its file or as a nested table, with overrides; and the name of its runs.
 
     >>> given_table({"stop": {"rounds": 9}}, ["stop.rounds=2"])
     ({'stop': {'rounds': 2}}, 'run')
     """
-    for word in words:
-        if not isinstance(word, str):
-            raise BadInput(f'{word!r} is not an override; write "KEY=VALUE" in quotes, for example "pace.cohort=20"')
+    for override in overrides:
+        if not isinstance(override, str):
+            raise BadInput(
+                f'{override!r} is not an override; write "KEY=VALUE" in quotes, for example "pace.cohort=20"'
+            )
     if isinstance(spec, Mapping):
-        return with_words(plain(cast("Mapping[Any, Any]", spec)), words), "run"
+        return apply_overrides(plain_table(cast("Mapping[Any, Any]", spec)), overrides), "run"
     if not isinstance(spec, str | Path):
-        said = f"{type(spec).__name__!r} is no spec"
-        raise BadInput(f"an object of type {said}; give the path of a spec file, or the same as a nested dictionary")
-    return with_words(read_table(spec), words), Path(spec).stem
+        problem = f"{type(spec).__name__!r} is no spec"
+        raise BadInput(f"an object of type {problem}; give the path of a spec file, or the same as a nested dictionary")
+    return apply_overrides(read_table(spec), overrides), Path(spec).stem
 
 
-def plain(table: Mapping[Any, Any], where: str = "") -> dict[str, Any]:
+def plain_table(table: Mapping[Any, Any], where: str = "") -> dict[str, Any]:
     """A table as a file could hold it: numbers and arrays of numpy become Python's, tuples lists, paths text.
 
     >>> import numpy
@@ -45,14 +47,14 @@ def plain(table: Mapping[Any, Any], where: str = "") -> dict[str, Any]:
     for key in table:
         if not isinstance(key, str):
             raise BadInput(f"{where or 'the spec'} has the key {key!r}; keys are text, in quotes")
-    return {key: _plain(value, f"{where}.{key}" if where else key) for key, value in table.items()}
+    return {key: _plain_value(value, f"{where}.{key}" if where else key) for key, value in table.items()}
 
 
-def _plain(value: Any, where: str) -> Any:
+def _plain_value(value: Any, where: str) -> Any:
     if isinstance(value, Mapping):
-        return plain(cast("Mapping[Any, Any]", value), where)
+        return plain_table(cast("Mapping[Any, Any]", value), where)
     if isinstance(value, list | tuple):
-        return [_plain(one, where) for one in cast("Sequence[Any]", value)]
+        return [_plain_value(one, where) for one in cast("Sequence[Any]", value)]
     if isinstance(value, Path):
         return str(value)
     return value.tolist() if hasattr(value, "dtype") and hasattr(value, "tolist") else value
@@ -68,32 +70,32 @@ def read_table(path: str | Path) -> dict[str, Any]:
         raise BadInput(f"there is no spec file {path}{order}") from None
     except IsADirectoryError:
         raise BadInput(f"{path} is a folder; give a spec file, for example {path / 'spec.toml'}") from None
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise BadInput(f"cannot read the spec {path}: {wrong}") from None
-    except (ValueError, RecursionError) as wrong:  # also of numbers with thousands of digits
-        raise BadInput(f"the spec {path} is not valid TOML: {wrong}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot read the spec {path}: {error}") from None
+    except (ValueError, RecursionError) as error:  # also of numbers with thousands of digits
+        raise BadInput(f"the spec {path} is not valid TOML: {error}") from None
 
 
-def with_words(table: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
+def apply_overrides(table: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """The table with `a.b=value` words applied; a value that is not valid TOML is taken as text.
 
     A word that changes `use` replaces the part: what the table said about the one before goes.
     """
-    return _set(table, map(_word, words))
+    return _apply_settings(table, map(_parse_override, overrides))
 
 
-def with_values(table: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def set_values(table: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """The table with values set under dotted keys, by the rules of `with_words`.
 
     >>> with_values({"pace": {"use": "readiness", "cohort": 4}}, {"pace.use": "deadline", "pace.seconds": 60.0})
     {'pace': {'use': 'deadline', 'seconds': 60.0}}
     """
-    return _set(table, ((key, _path(key, key), value) for key, value in values.items()))
+    return _apply_settings(table, ((key, _path(key, key), value) for key, value in values.items()))
 
 
-def _set(table: dict[str, Any], settings: Iterable[tuple[str, list[str], Any]]) -> dict[str, Any]:
+def _apply_settings(table: dict[str, Any], settings: Iterable[tuple[str, list[str], Any]]) -> dict[str, Any]:
     table = copy.deepcopy(table)
-    for word, key, value in sorted(settings, key=lambda w: _depth(w[1])):
+    for override, key, value in sorted(settings, key=lambda w: _depth(w[1])):
         place = table
         *path, last = key
         for part in path:
@@ -101,26 +103,26 @@ def _set(table: dict[str, Any], settings: Iterable[tuple[str, list[str], Any]]) 
             place[part] = {"use": inner} if isinstance(inner, str) else inner  # a bare name stands for its part
             place = place[part]
             if not isinstance(place, dict):
-                raise BadInput(f"{word!r}: {part!r} holds a value, not a table, so it has no key to set")
+                raise BadInput(f"{override!r}: {part!r} holds a value, not a table, so it has no key to set")
         if last == "use" and place.get("use", DEFAULTS.get(".".join(path))) != value:
             place.clear()  # another part: the settings of the one before are none of its own
         place[last] = copy.deepcopy(value)
     return table
 
 
-def _word(word: str) -> tuple[str, list[str], Any]:
-    key, equals, text = word.partition("=")
-    path = _path(key, word) if equals else _path("", word)
+def _parse_override(override: str) -> tuple[str, list[str], Any]:
+    key, equals, text = override.partition("=")
+    path = _path(key, override) if equals else _path("", override)
     try:
-        return word, path, tomllib.loads(f"v = {text}")["v"]
+        return override, path, tomllib.loads(f"v = {text}")["v"]
     except (ValueError, KeyError, RecursionError):
-        return word, path, text
+        return override, path, text
 
 
-def _path(key: str, word: str) -> list[str]:
+def _path(key: str, override: str) -> list[str]:
     path = key.split(".")
     if not all(path):
-        raise BadInput(f"{word!r} is not an override; write KEY=VALUE, for example pace.cohort=20")
+        raise BadInput(f"{override!r} is not an override; write KEY=VALUE, for example pace.cohort=20")
     return path
 
 

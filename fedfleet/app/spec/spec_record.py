@@ -51,15 +51,15 @@ class Spec:
 
     def table(self) -> dict[str, Any]:
         """The spec as one nested table, without keys that are not set."""
-        whole = {name: getattr(self, name) for name in TABLES}
-        known = _without_none({k: v for k, v in whole.items() if v != []})
-        return {k: v for k, v in known.items() if k != "seeds" or v}
+        full_table = {name: getattr(self, name) for name in TABLES}
+        settings = _without_none({k: v for k, v in full_table.items() if v != []})
+        return {k: v for k, v in settings.items() if k != "seeds" or v}
 
     @property
     def digest(self) -> str:
         """SHA-256 of what was asked for; [run], which says how to run it, is left out."""
-        asked = {k: v for k, v in self.table().items() if k != "run"}
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+        content = {k: v for k, v in self.table().items() if k != "run"}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def toml(self) -> str:
         """The resolved spec as TOML, which reads back to the same spec."""

@@ -10,7 +10,7 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fedfleet.core.codec import Codec
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.limits import SMALLEST
 from fedfleet.core.part_facts import FleetFacts, RunFacts
 from fedfleet.core.parts import Algorithm, Fold, Policy, Selector
@@ -18,7 +18,7 @@ from fedfleet.core.registry import builder, parameters
 from fedfleet.learn.attacks import Attack
 from fedfleet.learn.composition import method
 from fedfleet.learn.differential_privacy import Privacy
-from fedfleet.learn.features import featured
+from fedfleet.learn.features import with_features
 from fedfleet.world.devices import DeviceRecipe
 from fedfleet.world.energy import EnergyRecipe
 from fedfleet.world.faults import FaultRecipe
@@ -48,7 +48,7 @@ def resolve_part(kind: str, table: Mapping[str, Any], where: str, default: str |
 def builder_of(kind: str, name: str, where: str = "") -> Callable[..., Any]:
     """The builder that a spec's table of this kind is checked against: an algorithm's takes what may be put around any too."""
     build = builder(kind, name, where)
-    return method(featured, build) if kind == "algorithms" else build
+    return method(with_features, build) if kind == "algorithms" else build
 
 
 def build_part(kind: str, table: Mapping[str, Any], provide: Mapping[Any, Any] | None = None) -> Any:
@@ -58,16 +58,20 @@ def build_part(kind: str, table: Mapping[str, Any], provide: Mapping[Any, Any] |
     """
     build = builder_of(kind, table["use"])
     hints = parameters(build)
-    brought = {
-        name: provide[hint] for name, (hint, _) in hints.items() if provide and not sayable(hint) and hint in provide
+    provided = {
+        name: provide[hint]
+        for name, (hint, _) in hints.items()
+        if provide and not is_spec_type(hint) and hint in provide
     }
-    given = {k: v for k, v in table.items() if k != "use"}
-    for key, value in given.items():
+    arguments = {k: v for k, v in table.items() if k != "use"}
+    for key, value in arguments.items():
         inner = nested_kind(hints[key][0])
         if inner is not None and value is not None:
             many = isinstance(value, list | tuple)
-            given[key] = [build_part(inner, v, provide) for v in value] if many else build_part(inner, value, provide)
-    return build(**given, **brought)
+            arguments[key] = (
+                [build_part(inner, v, provide) for v in value] if many else build_part(inner, value, provide)
+            )
+    return build(**arguments, **provided)
 
 
 def check_table(
@@ -75,24 +79,24 @@ def check_table(
 ) -> Table:
     """The table with every parameter of the builder, checked; what is left out takes the builder's default."""
     hints = parameters(build)
-    spoken = {n: v for n, v in hints.items() if sayable(v[0])}
+    spec_parameters = {n: v for n, v in hints.items() if is_spec_type(v[0])}
     for key in table:
-        if key not in spoken:
-            raise BadInput(f"{where} has no key {key!r}{nearest(key, (*spoken, *also))}")
-    found: Table = {}
-    for key, (hint, parameter) in spoken.items():
+        if key not in spec_parameters:
+            raise BadInput(f"{where} has no key {key!r}{suggest_name(key, (*spec_parameters, *also))}")
+    result: Table = {}
+    for key, (hint, parameter) in spec_parameters.items():
         inner = nested_kind(hint)
         if key not in table:
             if parameter.default is inspect.Parameter.empty:
                 raise BadInput(f"{where} needs the key {key!r}")
-            found[key] = parameter.default
+            result[key] = parameter.default
         elif table[key] is None and parameter.default is None:
-            found[key] = None  # a part that was left out when the table was first resolved
+            result[key] = None  # a part that was left out when the table was first resolved
         elif inner is not None:
-            found[key] = _nested(inner, hint, table[key], f"{where}.{key}")
+            result[key] = _resolve_nested(inner, hint, table[key], f"{where}.{key}")
         else:
-            found[key] = check_value(hint, table[key], f"{where}.{key}")
-    return found
+            result[key] = check_value(hint, table[key], f"{where}.{key}")
+    return result
 
 
 def as_table(value: Any, where: str) -> Mapping[str, Any]:
@@ -106,7 +110,7 @@ def as_table(value: Any, where: str) -> Mapping[str, Any]:
     return value
 
 
-def _nested(kind: str, hint: Any, value: Any, where: str) -> Any:
+def _resolve_nested(kind: str, hint: Any, value: Any, where: str) -> Any:
     """A part that is another's parameter, or a list of such."""
     if not _is_list(hint):
         return resolve_part(kind, as_table(value, where), where)
@@ -118,22 +122,24 @@ def _nested(kind: str, hint: Any, value: Any, where: str) -> Any:
 def check_value(hint: Any, value: Any, where: str) -> Any:
     """The value if it has the type and limits of the hint; otherwise one sentence that says why not."""
     try:
-        found = TypeAdapter(hint, config=_STRICT).validate_python(value)
+        checked_value = TypeAdapter(hint, config=_STRICT).validate_python(value)
         return (
-            found + 0.0 if isinstance(found, float) else found
+            checked_value + 0.0 if isinstance(checked_value, float) else checked_value
         )  # minus zero is zero, whatever numpy thinks of its sign
-    except ValidationError as wrong:
+    except ValidationError as error:
         if isinstance(value, float) and value != value:  # NaN: every limit would be named as one that it misses
             raise BadInput(f"{where} = nan: that is no number; write one") from None
         # For an optional value, that it is not None helps nobody.
-        errors = [e for e in wrong.errors() if e["type"] != "none_required"] or wrong.errors()
+        errors = [e for e in error.errors() if e["type"] != "none_required"] or error.errors()
         first, *others = dict.fromkeys(e["msg"] for e in errors)
-        said = ", or ".join([first, *(other.removeprefix("Input should be ") for other in others)])
-        said = said.replace(f"greater than or equal to {SMALLEST:.12f}", f"greater than 0, by {SMALLEST:g} at least")
-        raise BadInput(f"{where} = {_short(value)}: {said[0].lower()}{said[1:]}") from None
+        message = ", or ".join([first, *(other.removeprefix("Input should be ") for other in others)])
+        message = message.replace(
+            f"greater than or equal to {SMALLEST:.12f}", f"greater than 0, by {SMALLEST:g} at least"
+        )
+        raise BadInput(f"{where} = {_short(value)}: {message[0].lower()}{message[1:]}") from None
 
 
-def sayable(hint: Any) -> bool:
+def is_spec_type(hint: Any) -> bool:
     """Can a value of this type be written in a spec? Parts can; other functions, such as a predicate over names, cannot."""
     return nested_kind(hint) is not None or (hint not in (RunFacts, FleetFacts) and "Callable" not in str(hint))
 
@@ -156,7 +162,7 @@ def _is_list(hint: Any) -> bool:
 def _short(value: Any) -> str:
     """The value in a sentence; long ones are cut."""
     try:
-        said = repr(value)
+        text = repr(value)
     except (ValueError, RecursionError):  # Python prints no number of more than 4,300 digits
         return "a value too long to print"
-    return said if len(said) <= 100 else f"{said[:80]}.."
+    return text if len(text) <= 100 else f"{text[:80]}.."

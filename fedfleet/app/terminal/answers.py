@@ -52,7 +52,7 @@ def say(text: str, level: str = "info") -> None:
     typer.echo(f"fedfleet: {' '.join(text.splitlines())}", err=True)
 
 
-def check_folder(option: str, path: Path) -> None:
+def check_writable(option: str, path: Path) -> None:
     """Refuse a file that cannot be written where an option asks for it, before the work is done."""
     try:
         fine = path.absolute().parent.is_dir() and not path.is_dir()
@@ -74,6 +74,6 @@ def write_page(option: str, path: Path, text: str) -> None:
     """Write an HTML page where an option asked for it."""
     try:
         path.write_text(text, encoding="utf-8")
-    except (OSError, ValueError) as wrong:
-        said = getattr(wrong, "strerror", None) or wrong
-        raise BadInput(f"{option}: cannot write {path}: {said}; give a file in a folder that exists") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(f"{option}: cannot write {path}: {reason}; give a file in a folder that exists") from None

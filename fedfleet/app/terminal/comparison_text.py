@@ -12,7 +12,7 @@ _VALUES = 60  # characters of the values of a key
 _KEYS = 12  # keys that are listed; --json has all
 
 
-def shown_comparison(answer: dict[str, Any]) -> str:
+def comparison_text(answer: dict[str, Any]) -> str:
     """Arms, differing keys, verdict, caveats."""
     return "\n".join([
         *_table(answer), "", *_differs(answer["differs"]), "",
@@ -43,31 +43,36 @@ def _row(arm: dict[str, Any], *, both: bool) -> list[str]:
     clock = f" {arm['clock']}" if both else ""
     name = arm["name"] if len(arm["name"]) <= _WIDEST else f"{arm['name'][: _WIDEST - 2]}.."
     return [
-        name, str(len(arm["seeds"])), _reached(arm["at_end"]), _reached(arm["at_equal_time"]), _took(arm["time_to_target"]),
-        f"{span(arm['virtual_seconds'])}{clock}", size(arm["bytes_down"] + arm["bytes_up"]),
-    ]  # fmt: skip
+        name,
+        str(len(arm["seeds"])),
+        _accuracy_text(arm["at_end"]),
+        _accuracy_text(arm["at_equal_time"]),
+        _time_text(arm["time_to_target"]),
+        f"{span(arm['virtual_seconds'])}{clock}",
+        size(arm["bytes_down"] + arm["bytes_up"]),
+    ]
 
 
 def _line(cells: list[str], widths: list[int]) -> str:
     return "  ".join([cells[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(cells[1:], widths[1:], strict=True))])
 
 
-def _reached(standing: dict[str, Any] | None) -> str:
+def _accuracy_text(accuracy: dict[str, Any] | None) -> str:
     """An accuracy with its interval; how many runs have none."""
-    if standing is None or standing["mean"] is None:
-        return "no model" if standing is not None and standing["nothing"] else "-"
-    mean = standing["mean"]
+    if accuracy is None or accuracy["mean"] is None:
+        return "no model" if accuracy is not None and accuracy["nothing"] else "-"
+    mean = accuracy["mean"]
     between = "" if mean["low"] is None else f" ({100 * mean['low']:.1f} to {100 * mean['high']:.1f})"
-    lacking = ", no model" if standing["nothing"] else f", {standing['missing']} without" if standing["missing"] else ""
+    lacking = ", no model" if accuracy["nothing"] else f", {accuracy['missing']} without" if accuracy["missing"] else ""
     return f"{percent(mean['value'])}{between}{lacking}"
 
 
-def _took(timed: dict[str, Any] | None) -> str:
-    if timed is None:
+def _time_text(times: dict[str, Any] | None) -> str:
+    if times is None:
         return "-"
-    if timed["median"] is None:
-        return "never" if not timed["reached"] else f"{timed['reached']} of {timed['runs']}"
-    return span(timed["median"])
+    if times["median"] is None:
+        return "never" if not times["reached"] else f"{times['reached']} of {times['runs']}"
+    return span(times["median"])
 
 
 def _differs(differs: dict[str, list[Any]]) -> list[str]:

@@ -11,7 +11,7 @@ from fedfleet.measure.attribution.sentences import MEANINGS, share
 _LEADING = 3  # causes that are named for a round
 
 
-def shown_explained(answer: dict[str, Any]) -> str:
+def explanation_text(answer: dict[str, Any]) -> str:
     """Causes from the largest down, what they mean, and who was waited for; causes that took no time are left out."""
     total = answer["virtual_seconds"]
     rounds = f"{answer['rounds']} {'round' if answer['rounds'] == 1 else 'rounds'}"
@@ -23,20 +23,20 @@ def shown_explained(answer: dict[str, Any]) -> str:
         lines.append(
             f"{cause:<13} {span(seconds):>10} {share(seconds, total):>9}  {MEANINGS[cause]}{f', {who}' if who else ''}"
         )
-    lines += _failures(answer["failures"])
-    lines += _rounds(answer.get("longest_rounds", []))
-    lines += _values(answer)
+    lines += _failure_lines(answer["failures"])
+    lines += _round_lines(answer.get("longest_rounds", []))
+    lines += _shapley_lines(answer)
     return "\n".join(
         [*lines, *([""] if lines else []), answer["sentence"], *(f"note: {note}" for note in answer["notes"])]
     )
 
 
-def _values(answer: Mapping[str, Any]) -> list[str]:
+def _shapley_lines(answer: Mapping[str, Any]) -> list[str]:
     """What removing each cause would change, on average over all orders of removing them; nothing where nobody asked."""
     if not answer.get("present"):
         return []
-    aim = f"time to {percent(answer['target'])}"
-    lines = ["", f"{'without':<18} {aim:>20} {'last model':>12}"]
+    heading = f"time to {percent(answer['target'])}"
+    lines = ["", f"{'without':<18} {heading:>20} {'last model':>12}"]
     for cause in answer["present"]:
         value = answer["shapley"][cause]
         seconds, points = value["time_to_accuracy"], 100 * value["accuracy"]
@@ -45,13 +45,13 @@ def _values(answer: Mapping[str, Any]) -> list[str]:
     return [*lines, f"more is in {answer['page']}"] if "page" in answer else lines
 
 
-def _failures(failures: Mapping[str, float]) -> list[str]:
+def _failure_lines(failures: Mapping[str, float]) -> list[str]:
     """Why rounds failed, and how long that took."""
     ranked = sorted(failures, key=lambda reason: -failures[reason])
     return ["", *(f"failed: {span(failures[reason])} because {reason}" for reason in ranked)] if ranked else []
 
 
-def _rounds(longest: list[dict[str, Any]]) -> list[str]:
+def _round_lines(longest: list[dict[str, Any]]) -> list[str]:
     """The longest rounds, each with what most of it went into."""
     if not longest:
         return []

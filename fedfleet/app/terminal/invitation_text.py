@@ -9,35 +9,35 @@ from typing import Any
 _MOST_ROWS = 50
 
 
-def shown_invitation(made: Mapping[str, Any]) -> str:
+def invitation_text(token: Mapping[str, Any]) -> str:
     """What to know of a new token, beside the token itself."""
-    good = f"for {made['uses']} devices" if made["uses"] > 1 else "for one device"
-    named = "" if made["client"] is None else f", as client {made['client']}"
-    return f"token {made['id']} is good {good}{named} until {_moment(made['expires'])}; it is not shown again"
+    good = f"for {token['uses']} devices" if token["uses"] > 1 else "for one device"
+    client_part = "" if token["client"] is None else f", as client {token['client']}"
+    return f"token {token['id']} is good {good}{client_part} until {_moment(token['expires'])}; it is not shown again"
 
 
-def shown_list(found: Mapping[str, Any]) -> str:
+def token_list_text(result: Mapping[str, Any]) -> str:
     """All tokens and devices, a line each."""
-    lines = [_token_line(t) for t in found["tokens"]] or ["no tokens"]
-    return "\n".join([*lines, *_device_lines(found["devices"])])
+    lines = [_token_line(t) for t in result["tokens"]] or ["no tokens"]
+    return "\n".join([*lines, *_device_lines(result["devices"])])
 
 
 def _token_line(token: Mapping[str, Any]) -> str:
-    named = "" if token["client"] is None else f", client {token['client']}"
+    client_part = "" if token["client"] is None else f", client {token['client']}"
     note = f" ({token['note']})" if token["note"] else ""
     end = f"until {_moment(token['expires'])}" if token["revoked"] is None else f"revoked {_moment(token['revoked'])}"
-    return f"token {token['id']}: {token['used']} of {token['uses']} used, {end}{named}{note}"
+    return f"token {token['id']}: {token['used']} of {token['uses']} used, {end}{client_part}{note}"
 
 
 def _device_lines(devices: Sequence[Mapping[str, Any]]) -> list[str]:
-    there = [d for d in devices if d["revoked"] is None]
+    active = [d for d in devices if d["revoked"] is None]
     lines = [
         f"client {d['client']}: enrolled {_moment(d['enrolled'])} from {d['peer']}"
         + (f" with {d['samples']} samples of {d['data']}" if d["data"] else "")
-        for d in there[:_MOST_ROWS]
+        for d in active[:_MOST_ROWS]
     ]
-    if len(there) > _MOST_ROWS:
-        lines.append(f"and {len(there) - _MOST_ROWS} more devices; --json shows all")
+    if len(active) > _MOST_ROWS:
+        lines.append(f"and {len(active) - _MOST_ROWS} more devices; --json shows all")
     return lines or ["no devices"]
 
 

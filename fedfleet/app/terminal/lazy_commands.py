@@ -23,7 +23,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
+class LazyVerb:
     """A verb whose options come from signatures elsewhere, which are imported only when the verb is called."""
 
     make: Callable[[], Verb]
@@ -60,9 +60,9 @@ def group_command(name: str, group: Group) -> Any:
 def load_command(name: str, where: str) -> Any:
     """The command of the verb at "module:attribute": a function, a group, or a verb that is made late."""
     module, _, attribute = where.partition(":")
-    found: Verb | Group | Late = getattr(import_module(module), attribute)
-    if isinstance(found, Group):
-        return group_command(name, found)
+    verb: Verb | Group | LazyVerb = getattr(import_module(module), attribute)
+    if isinstance(verb, Group):
+        return group_command(name, verb)
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(name)(found.make() if isinstance(found, Late) else found)
+    app.command(name)(verb.make() if isinstance(verb, LazyVerb) else verb)
     return get_command(app)

@@ -20,7 +20,7 @@ _COLUMNS = (
 )
 
 
-def shown_stress(answer: dict[str, Any]) -> str:
+def stress_text(answer: dict[str, Any]) -> str:
     """A row for each number of clients; then the ablation, a row a step; then what went wrong."""
     rows = answer.get("sweep", [answer])
     kind = "durable" if answer["durable"] else "not durable"
@@ -37,7 +37,7 @@ def shown_stress(answer: dict[str, Any]) -> str:
         tables.append(
             _table("one mechanism more at every step", ["server", "round [s]", "updates/s", "peak [MB]"], steps)
         )
-    return "\n".join([*tables, *_troubles(rows)])
+    return "\n".join([*tables, *_failed_call_lines(rows)])
 
 
 def _cell(row: dict[str, Any], key: str) -> str:
@@ -47,8 +47,8 @@ def _cell(row: dict[str, Any], key: str) -> str:
         case "share":
             return "-" if row["share_of_raw"] is None else f"{row['share_of_raw']:.0%}"
         case "check" | "hand":
-            found = row[f"{key}_ms"]
-            return f"{found['p50']:.0f} / {found['p99']:.0f}"
+            result = row[f"{key}_ms"]
+            return f"{result['p50']:.0f} / {result['p99']:.0f}"
         case "clients":
             return f"{row['clients']:,}"
         case _:
@@ -77,7 +77,7 @@ def _table(title: str, names: list[str], rows: list[list[str]]) -> str:
     return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
-def _troubles(rows: list[dict[str, Any]]) -> list[str]:
+def _failed_call_lines(rows: list[dict[str, Any]]) -> list[str]:
     return [
         f"{row['clients']:,} clients: calls that failed: {row['failed_calls']}" for row in rows if row["failed_calls"]
     ]

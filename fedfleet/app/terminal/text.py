@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def shown_run(answer: dict[str, Any], metrics: dict[str, Any]) -> str:
+def run_text(answer: dict[str, Any], metrics: dict[str, Any]) -> str:
     """How a run ended, in a few lines."""
     lines = [
         f"{answer['rounds']} rounds, {answer['commits']} commits in {span(answer['virtual_seconds'])} of virtual time "
@@ -14,59 +14,59 @@ def shown_run(answer: dict[str, Any], metrics: dict[str, Any]) -> str:
         f"accuracy {percent(answer['accuracy'])} on the central test set; clients {percent(answer['accuracy_clients'])}, "
         f"10th-percentile client {percent(answer['accuracy_bottom10'])}, "
         f"mean of the worst tenth {percent(metrics.get('accuracy_worst10_mean'))}",
-        *shown_apart(metrics),
-        *shown_failures(answer["failed_rounds"]),
-        *shown_privacy(answer.get("privacy")),
+        *unseen_lines(metrics),
+        *failure_lines(answer["failed_rounds"]),
+        *privacy_lines(answer.get("privacy")),
         f"{size(answer['bytes_down'])} down, {size(answer['bytes_up'])} up",
-        *shown_energy(metrics.get("energy")),
+        *energy_lines(metrics.get("energy")),
         f"digest {answer['digest'][:16]}; see {answer['out']}/report.html",
     ]
     return "\n".join(lines)
 
 
-def shown_apart(metrics: dict[str, Any]) -> list[str]:
+def unseen_lines(metrics: dict[str, Any]) -> list[str]:
     """How the model does for whom it did not learn from: people held out, clients who never took part.
 
     >>> shown_apart({"accuracy_unseen": 0.5, "accuracy_never": None, "accuracy_took_part": 0.8})
     ['new people, of whom nothing was trained on: 50.0 %']
     """
-    new, never, took = (metrics.get(f"accuracy_{name}") for name in ("unseen", "never", "took_part"))
-    found = [] if new is None else [f"new people, of whom nothing was trained on: {percent(new)}"]
-    apart = f"clients who never took part: {percent(never)}, the others: {percent(took)}"
-    return found if never is None else [*found, apart]
+    new, never, others = (metrics.get(f"accuracy_{name}") for name in ("unseen", "never", "took_part"))
+    result = [] if new is None else [f"new people, of whom nothing was trained on: {percent(new)}"]
+    apart = f"clients who never took part: {percent(never)}, the others: {percent(others)}"
+    return result if never is None else [*result, apart]
 
 
-def shown_energy(found: dict[str, Any] | None) -> list[str]:
+def energy_lines(energy: dict[str, Any] | None) -> list[str]:
     """What a run drew from batteries, and how much of it for nothing; nothing if nobody counted.
 
     >>> shown_energy({"joules": 5000.0, "useful": 4000.0, "wasted": 1000.0, "probes": 0.0, "grams": None})
     ['5.0 kJ from batteries, 20.0 % of them for work that entered no model']
     """
-    if not found:
+    if not energy:
         return []
-    wasted = found["wasted"] / found["joules"] if found["joules"] else 0.0
-    carbon = "" if found["grams"] is None else f", {found['grams']:.3g} g of CO2"
+    wasted = energy["wasted"] / energy["joules"] if energy["joules"] else 0.0
+    carbon = "" if energy["grams"] is None else f", {energy['grams']:.3g} g of CO2"
     return [
-        f"{joules(found['joules'])} from batteries, {percent(wasted)} of them for work that entered no model{carbon}"
+        f"{joules(energy['joules'])} from batteries, {percent(wasted)} of them for work that entered no model{carbon}"
     ]
 
 
-def shown_failures(failed: dict[str, int]) -> list[str]:
+def failure_lines(failed: dict[str, int]) -> list[str]:
     """How many rounds failed, by reason; nothing if none did."""
     if not failed:
         return []
     return [f"failed rounds: {sum(failed.values())} ({'; '.join(f'{n} x {reason}' for reason, n in failed.items())})"]
 
 
-def shown_privacy(found: dict[str, Any] | None) -> list[str]:
+def privacy_lines(privacy: dict[str, Any] | None) -> list[str]:
     """The privacy loss of a run, with what is claimed."""
-    if not found:
+    if not privacy:
         return []
-    epsilon = "without a bound" if found["epsilon"] is None else f"{found['epsilon']:.3g}"
-    return [f"privacy: epsilon {epsilon} at delta {found['delta']:g}: {found['claim']}"]
+    epsilon = "without a bound" if privacy["epsilon"] is None else f"{privacy['epsilon']:.3g}"
+    return [f"privacy: epsilon {epsilon} at delta {privacy['delta']:g}: {privacy['claim']}"]
 
 
-def shown_replay(answer: dict[str, Any]) -> str:
+def replay_text(answer: dict[str, Any]) -> str:
     """What a replay verified, and what it could not."""
     lines = [
         f"replayed {answer['rows']} rows with {answer['commits']} models: nothing contradicts what the run is",
@@ -77,7 +77,7 @@ def shown_replay(answer: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def shown_verify(answer: dict[str, Any]) -> str:
+def verification_text(answer: dict[str, Any]) -> str:
     """What the seals of a run prove."""
     sealed = "sealed" if answer["sealed"] else "not sealed yet: the run has not ended"
     signed = (
@@ -91,7 +91,7 @@ def shown_verify(answer: dict[str, Any]) -> str:
     )
 
 
-def shown_parts(answer: dict[str, Any]) -> str:
+def parts_text(answer: dict[str, Any]) -> str:
     """Parts with their parameters, one block per part."""
     if not answer["items"]:
         return f"there are no {answer['kind']} yet"
@@ -100,19 +100,19 @@ def shown_parts(answer: dict[str, Any]) -> str:
         lines = [f"{item['name']}: {item['summary']}"]
         if not item.get("data_here", True):
             lines[0] += " (data not here)"
-        blocks += [*lines, *_told(item["parameters"])]
+        blocks += [*lines, *_parameter_lines(item["parameters"])]
     if "around" in answer:
-        blocks += ["around any of them, as further keys of [algorithm]:", *_told(answer["around"])]
+        blocks += ["around any of them, as further keys of [algorithm]:", *_parameter_lines(answer["around"])]
     return "\n".join(blocks)
 
 
-def _told(parameters: dict[str, Any]) -> list[str]:
+def _parameter_lines(parameters: dict[str, Any]) -> list[str]:
     """Parameters, a line each."""
-    said = {n: "required" if p["required"] else f"default {p['default']}" for n, p in parameters.items()}
-    return [f"    {name:<16} {p['type']:<36} {said[name]}" for name, p in parameters.items()]
+    defaults = {n: "required" if p["required"] else f"default {p['default']}" for n, p in parameters.items()}
+    return [f"    {name:<16} {p['type']:<36} {defaults[name]}" for name, p in parameters.items()]
 
 
-def shown_metrics(metrics: dict[str, Any]) -> str:
+def metrics_text(metrics: dict[str, Any]) -> str:
     """All measures, one per line."""
     width = max(map(len, metrics))
     return "\n".join(f"{name:<{width}}  {value}" for name, value in metrics.items())
@@ -128,13 +128,15 @@ _MEANING = {
 }
 
 
-def shown_measures(answer: dict[str, Any]) -> str:
+def fleet_metrics_text(answer: dict[str, Any]) -> str:
     """The metrics of a fleet, each with its meaning."""
     lines = []
     for name, meaning in _MEANING.items():
         if name in answer:
-            got = answer[name]
-            lines.append(f"{name:<10} {got['value']:>10.4g}  {interval(got):<46} {meaning}; {_comes_to(got)}")
+            metric = answer[name]
+            lines.append(
+                f"{name:<10} {metric['value']:>10.4g}  {interval(metric):<46} {meaning}; {_round_meaning(metric)}"
+            )
     lines += [f"note: {note}" for name in _MEANING if name in answer for note in answer[name]["notes"]]
     scores = answer.get("per_state")
     if scores:
@@ -148,18 +150,18 @@ def shown_measures(answer: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _comes_to(got: dict[str, Any]) -> str:
+def _round_meaning(metric: dict[str, Any]) -> str:
     """What a metric means for a round.
 
     >>> _comes_to({"fair_work": 0.44}), _comes_to({"round_seconds": 7200.0})
     ('44.0 % of fair work gets through', 'a round takes 2.0 h')
     """
-    if "fair_work" in got:
-        return f"{percent(got['fair_work'])} of fair work gets through"
-    return f"a round takes {span(got['round_seconds'])}"
+    if "fair_work" in metric:
+        return f"{percent(metric['fair_work'])} of fair work gets through"
+    return f"a round takes {span(metric['round_seconds'])}"
 
 
-def shown_demo(answer: dict[str, Any]) -> str:
+def demo_text(answer: dict[str, Any]) -> str:
     """The demo's finding, its answer, a row for each way to train on each fleet, and where its page is."""
     lines = [answer["finding"], "", answer["answer"], ""]
     lines.append(
@@ -173,38 +175,38 @@ def shown_demo(answer: dict[str, Any]) -> str:
     return "\n".join([*lines, "", f"page: {answer['report']} ({answer['wall_seconds']:.0f} s)"])
 
 
-def shown_datasets(answer: dict[str, Any]) -> str:
+def datasets_text(answer: dict[str, Any]) -> str:
     """The datasets that can be fetched."""
     lines = []
     for d in answer["datasets"]:
-        known = size(sum(f["bytes"] or 0 for f in d["files"]))
+        total = size(sum(f["bytes"] or 0 for f in d["files"]))
         more = "" if all(f["bytes"] for f in d["files"]) else " and more"
-        lines += [f"{d['name']:<12} {d['summary']}", f"{'':<12} {len(d['files'])} files, {known}{more}; {d['terms']}"]
+        lines += [f"{d['name']:<12} {d['summary']}", f"{'':<12} {len(d['files'])} files, {total}{more}; {d['terms']}"]
     return "\n".join([*lines, "fetch one with: fedfleet data NAME"])
 
 
-def shown_fetch(answer: dict[str, Any]) -> str:
+def fetch_text(answer: dict[str, Any]) -> str:
     """Which files are there now, how they were checked, and how to use them."""
     lines = []
     for f in answer["files"]:
-        came = "fetched" if f["fetched_bytes"] else "already there"
-        lines += [f"{f['file']}: {size(f['bytes'])}, {came}, {f['checked']}", f"    sha256 {f['sha256']}"]
+        status = "fetched" if f["fetched_bytes"] else "already there"
+        lines += [f"{f['file']}: {size(f['bytes'])}, {status}, {f['checked']}", f"    sha256 {f['sha256']}"]
     return "\n".join([*lines, f"terms: {answer['terms']}", *(f"use as {words}" for words in answer["use"])])
 
 
-def interval(got: dict[str, Any]) -> str:
+def interval(metric: dict[str, Any]) -> str:
     """The labelled interval of a metric.
 
     >>> interval({"ci95": [0.9, 1.1], "seeds": 3})
     '95 % interval 0.9 to 1.1 over 3 seeds'
     """
-    if got["ci95"] is None:
+    if metric["ci95"] is None:
         return "one seed, so no interval"
-    low, high = got["ci95"]
-    return f"95 % interval {low:.4g} to {high:.4g} over {got['seeds']} seeds"
+    low, high = metric["ci95"]
+    return f"95 % interval {low:.4g} to {high:.4g} over {metric['seeds']} seeds"
 
 
-def listed(words: Sequence[str], most: int | None = None) -> str:
+def join_words(words: Sequence[str], most: int | None = None) -> str:
     """Words as a list in a sentence; of more than `most` the first so many, and how many more.
 
     >>> listed([]), listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"]), listed(["a", "b", "c"], most=2)

@@ -6,14 +6,14 @@ import math
 import operator
 from typing import Any
 
-from fedfleet.core.errors import BadInput, nearest
-from fedfleet.core.limits import LARGEST, MOST, SMALLEST
+from fedfleet.core.errors import BadInput, suggest_name
+from fedfleet.core.limits import LARGEST, MAX_COUNT, SMALLEST
 
 
 def one_of(option: str, value: str, allowed: tuple[str, ...]) -> Any:
     """The value if it is one of these words."""
     if value not in allowed:
-        raise BadInput(f"{option} {value!r} is not known{nearest(str(value), allowed)}")
+        raise BadInput(f"{option} {value!r} is not known{suggest_name(str(value), allowed)}")
     return value
 
 
@@ -51,16 +51,16 @@ def number(option: str, value: Any) -> float:
         raise BadInput(f"{option} {value!r} is not a number") from None
 
 
-def counted(option: str, value: Any, most: int = MOST) -> int:
+def positive_int(option: str, value: Any, most: int = MAX_COUNT) -> int:
     """How many of something, from 1 on; numpy's whole numbers are numbers too.
 
     >>> counted("--workers", 3)
     3
     """
     try:
-        found = operator.index(value)
+        number_given = operator.index(value)
     except TypeError:
-        found = 0
-    if isinstance(value, bool) or not 1 <= found <= most:
+        number_given = 0
+    if isinstance(value, bool) or not 1 <= number_given <= most:
         raise BadInput(f"{option} = {value!r}: give a whole number from 1 to {most:,}")
-    return found
+    return number_given

@@ -17,20 +17,20 @@ from fedfleet.app.tracking.sink import Metrics, Sink, numbers_in
 def jsonlines(where: str) -> Sink:
     """A sink that adds lines to this file."""
     path = Path(where)
-    held: list[TextIO] = []
+    open_files: list[TextIO] = []
 
     def begin(spec: Spec, name: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        held.append(path.open("a", encoding="utf-8"))
-        _begun(_put, spec, name)
+        open_files.append(path.open("a", encoding="utf-8"))
+        _put_begin(_put, spec, name)
 
     def _put(line: dict[str, Any]) -> None:
-        held[0].write(json.dumps(_plain(line)) + "\n")
-        held[0].flush()
+        open_files[0].write(json.dumps(_plain(line)) + "\n")
+        open_files[0].flush()
 
     def end(metrics: Metrics | None) -> None:
-        _put(_ended(metrics))
-        held.pop().close()
+        _put(_end_line(metrics))
+        open_files.pop().close()
 
     return Sink(f"jsonl:{where}", begin, lambda point: _put(line_of(point)), end)
 
@@ -44,9 +44,9 @@ def json_log() -> Sink:
 
     return Sink(
         "the log",
-        lambda spec, name: _begun(put, spec, name),
+        lambda spec, name: _put_begin(put, spec, name),
         lambda point: put(line_of(point)),
-        lambda m: put(_ended(m)),
+        lambda m: put(_end_line(m)),
     )
 
 
@@ -59,11 +59,11 @@ def line_of(point: Point) -> dict[str, Any]:
     return {"event": point.what, "round": point.round, "virtual_seconds": point.seconds, **point.values}
 
 
-def _begun(put: Callable[[dict[str, Any]], None], spec: Spec, name: str) -> None:
+def _put_begin(put: Callable[[dict[str, Any]], None], spec: Spec, name: str) -> None:
     put({"event": "begun", "run": name, "spec_digest": spec.digest, "spec": spec.table()})
 
 
-def _ended(metrics: Metrics | None) -> dict[str, Any]:
+def _end_line(metrics: Metrics | None) -> dict[str, Any]:
     if metrics is None:
         return {"event": "stopped"}
     return {"event": "ended", "stopped_by": metrics.get("stopped_by"), **numbers_in(metrics)}

@@ -27,40 +27,40 @@ def follower() -> Follow:
 
     Who begins to listen in the middle of a run gets the points from there on.
     """
-    at = 0
-    began: float | None = None
+    round_number = 0
+    round_start: float | None = None
     down = up = 0.0
 
     def follow(events: Sequence[Event]) -> Iterator[Point]:
-        nonlocal at, began, down, up
+        nonlocal round_number, round_start, down, up
         for event in events:
-            began = event.time if began is None else began
+            round_start = event.time if round_start is None else round_start
             match event:
                 case TasksSent():
                     down += float(event.bytes_down.sum())
                 case TaskArrived():
                     up += event.bytes_up
                 case ModelCommitted() | RoundFailed():
-                    at = event.round + 1
-                    moved = {"round_seconds": event.time - began, "bytes_down": down, "bytes_up": up}
-                    began, down, up = event.time, 0.0, 0.0
-                    yield _ended(event, moved)
+                    round_number = event.round + 1
+                    traffic = {"round_seconds": event.time - round_start, "bytes_down": down, "bytes_up": up}
+                    round_start, down, up = event.time, 0.0, 0.0
+                    yield _round_point(event, traffic)
                 case Evaluated() if event.total:
-                    yield Point("evaluated", at, event.time, _scores(event))
+                    yield Point("evaluated", round_number, event.time, _scores(event))
                 case _:
                     pass
 
     return follow
 
 
-def _ended(event: ModelCommitted | RoundFailed, moved: dict[str, float]) -> Point:
+def _round_point(event: ModelCommitted | RoundFailed, traffic: dict[str, float]) -> Point:
     if isinstance(event, RoundFailed):
-        return Point("round failed", event.round + 1, event.time, {**moved, "reports": 0.0})
+        return Point("round failed", event.round + 1, event.time, {**traffic, "reports": 0.0})
     loss = {} if math.isnan(event.loss) else {"train_loss": float(event.loss)}
-    return Point("round", event.round + 1, event.time, {**moved, "reports": float(event.folded), **loss})
+    return Point("round", event.round + 1, event.time, {**traffic, "reports": float(event.folded), **loss})
 
 
 def _scores(event: Evaluated) -> dict[str, float]:
-    new = event.unseen
-    unseen = {} if new is None or not new.total else {"accuracy_unseen": new.correct / new.total}
+    people = event.unseen
+    unseen = {} if people is None or not people.total else {"accuracy_unseen": people.correct / people.total}
     return {"accuracy": event.correct / event.total, "loss": float(event.loss), **unseen}

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedfleet.app.spec import Spec
 from fedfleet.app.tracking.points import Point
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 
 Metrics = Mapping[str, Any]
 
@@ -40,7 +40,7 @@ def _sink(word: str) -> Sink:
         )
     makers = {"tensorboard": _tensorboard, "mlflow": _mlflow, "jsonl": _jsonl}
     if kind not in makers:
-        raise BadInput(f"there is no tracking tool {kind!r}{nearest(kind, makers)}")
+        raise BadInput(f"there is no tracking tool {kind!r}{suggest_name(kind, makers)}")
     return makers[kind](where)
 
 
@@ -62,7 +62,7 @@ def _jsonl(where: str) -> Sink:
     return jsonlines(where)
 
 
-def missing(tool: str, package: str) -> BadInput:
+def missing_package(tool: str, package: str) -> BadInput:
     """What to say where the package of a tool is not installed."""
     return BadInput(f"{tool} needs the package {package}; install it with: pip install 'fedfleet[track]'")
 
@@ -73,13 +73,13 @@ def numbers_in(metrics: Metrics) -> dict[str, float]:
     >>> numbers_in({"accuracy": 0.9, "warnings": [], "time_to": {"0.5": 10.0, "0.9": None}, "stopped_by": "rounds"})
     {'accuracy': 0.9, 'time_to.0.5': 10.0}
     """
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for key, value in metrics.items():
         if isinstance(value, Mapping):
-            found |= {f"{key}.{name}": inner for name, inner in numbers_in(value).items()}
+            result |= {f"{key}.{name}": inner for name, inner in numbers_in(value).items()}
         elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            found[key] = float(value)
-    return found
+            result[key] = float(value)
+    return result
 
 
 def settings_in(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
@@ -88,7 +88,7 @@ def settings_in(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     >>> settings_in({"seed": 3, "pace": {"use": "deadline", "seconds": 60.0}})
     {'seed': 3, 'pace.use': 'deadline', 'pace.seconds': 60.0}
     """
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in table.items():
-        found |= settings_in(value, f"{path}{key}.") if isinstance(value, Mapping) else {f"{path}{key}": value}
-    return found
+        result |= settings_in(value, f"{path}{key}.") if isinstance(value, Mapping) else {f"{path}{key}": value}
+    return result

@@ -36,7 +36,7 @@ def merge_classes(features: Floats, gamma: float, seed: int) -> Ints:
     if wanted == 1:
         return np.zeros(classes, np.int64)
     luck = int(stream(seed, "merging").integers(2**31))
-    return in_order(_clusters(features, wanted, luck))
+    return renumber(_clusters(features, wanted, luck))
 
 
 def group_count(classes: int, gamma: float) -> int:
@@ -48,7 +48,7 @@ def group_count(classes: int, gamma: float) -> int:
     return max(1, math.floor(classes * gamma + 1e-9))
 
 
-def in_order(names: Ints) -> Ints:
+def renumber(names: Ints) -> Ints:
     """The same groups, numbered 0, 1, .. by first appearance.
 
     >>> in_order(np.array([5, 2, 5, 0])).tolist()
@@ -58,7 +58,7 @@ def in_order(names: Ints) -> Ints:
     return np.argsort(np.argsort(first))[place]
 
 
-def grouped(counts: Ints, groups: Ints) -> Ints:
+def group_counts(counts: Ints, groups: Ints) -> Ints:
     """Samples of each group on each device [V, k], from those of each class [V, c]."""
     return counts @ (groups[:, None] == np.arange(int(groups.max()) + 1)).astype(np.int64)
 
@@ -69,20 +69,20 @@ def ungroup(plan: Ints, counts: Ints, groups: Ints, rng: np.random.Generator) ->
     For each sender and group, receiver after receiver draws from what is left without replacement (multivariate
     hypergeometric), and the sender keeps the rest: every class is handed out exactly.
     """
-    _check_fit(plan, grouped(counts, groups))
+    _check_fit(plan, group_counts(counts, groups))
     devices, classes = counts.shape
-    found = np.zeros((devices, classes, devices), np.int64)
+    result = np.zeros((devices, classes, devices), np.int64)
     for g in range(plan.shape[1]):
         members = np.flatnonzero(groups == g)
         for v in range(devices):
             left = counts[v, members]
             for j in np.flatnonzero(plan[v, g]).tolist():
                 if j != v:
-                    gone = rng.multivariate_hypergeometric(left, plan[v, g, j]) if len(members) > 1 else plan[v, g, [j]]
-                    found[v, members, j] = gone
-                    left = left - gone
-            found[v, members, v] = left
-    return found
+                    sent = rng.multivariate_hypergeometric(left, plan[v, g, j]) if len(members) > 1 else plan[v, g, [j]]
+                    result[v, members, j] = sent
+                    left = left - sent
+            result[v, members, v] = left
+    return result
 
 
 def _check_fit(plan: Ints, held: Ints) -> None:

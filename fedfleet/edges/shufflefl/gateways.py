@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.records import Keys
 from fedfleet.core.rng import uniforms
 
@@ -128,7 +128,7 @@ def profile_of(user_keys: Keys, mix: str = MIXED, *, seed: int = 0) -> list[str]
 
 def _place(profile: str) -> int:
     if profile not in NAMES:
-        raise BadInput(f"shuffle: there is no gateway {profile!r}{nearest(profile, (*NAMES, MIXED))}")
+        raise BadInput(f"shuffle: there is no gateway {profile!r}{suggest_name(profile, (*NAMES, MIXED))}")
     return NAMES.index(profile)
 
 

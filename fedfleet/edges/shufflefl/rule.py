@@ -15,7 +15,7 @@ from fedfleet.core.part_facts import FactsOf, TaskFacts
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.rng import stream
 from fedfleet.edges.shufflefl import gateways, scale_factor
-from fedfleet.edges.shufflefl.class_groups import grouped, merge_classes, ungroup
+from fedfleet.edges.shufflefl.class_groups import group_counts, merge_classes, ungroup
 from fedfleet.shuffle.objective import PlanScore, score
 from fedfleet.shuffle.problem import Problem, link, problem_from
 from fedfleet.shuffle.rounding import largest_remainder
@@ -30,7 +30,7 @@ LEAST_SECONDS = 1e-6  # per sample, assumed of a device that claims to need none
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _Settings:
     """The settings of the rule."""
 
     solver: str
@@ -63,28 +63,32 @@ def shufflefl(
     its gateways or an even mixture of them; these also merge classes, as the paper's Table 5 says. If `gamma` is given,
     classes are merged down to that share of them, whatever the gateway.
     """
-    way = _Way(solver, alpha, time_balance, adaptive, printed_eq8, gateway, gamma)
-    known = cache(facts)
+    settings = _Settings(solver, alpha, time_balance, adaptive, printed_eq8, gateway, gamma)
+    task_facts = cache(facts)
 
     @cache
     def groups(share: float, seed: int) -> Ints:
-        return merge_classes(known().features() if share < 1.0 else np.zeros((known().classes, 1)), share, seed)
+        return merge_classes(
+            task_facts().features() if share < 1.0 else np.zeros((task_facts().classes, 1)), share, seed
+        )
 
     def plan(visits: Sequence[Visit]) -> list[Turn]:
-        task = known()
-        profiles = [_profile(way, visit) for visit in visits]
-        merged = [groups(_gamma(way, profile, task.classes), visits[0].seed) for profile in profiles]
+        task = task_facts()
+        profiles = [_profile(settings, visit) for visit in visits]
+        merged = [groups(_gamma(settings, profile, task.classes), visits[0].seed) for profile in profiles]
         held = [_counts(visit, task) for visit in visits]
-        problems = _scaled(
-            way,
+        problems = _scale_alphas(
+            settings,
             visits,
-            [_problem(way, v, grouped(h, g), task) for v, h, g in zip(visits, held, merged, strict=True)],
+            [_problem(settings, v, group_counts(h, g), task) for v, h, g in zip(visits, held, merged, strict=True)],
             task,
         )
-        plans = _plans(way, problems)
+        plans = _plans(settings, problems)
         return [
-            _turn(visit, task, problem, _by_class(visit, found, h, g), _planning(way, profile, task, visit, g))
-            for visit, problem, found, h, g, profile in zip(
+            _turn(
+                visit, task, problem, _plan_by_class(visit, result, h, g), _planning(settings, profile, task, visit, g)
+            )
+            for visit, problem, result, h, g, profile in zip(
                 visits, problems, plans, held, merged, profiles, strict=True
             )
         ]
@@ -100,22 +104,27 @@ def _counts(visit: Visit, task: TaskFacts) -> Ints:
     return np.stack([np.bincount(task.labels_of(rows), minlength=task.classes) for rows in visit.rows])
 
 
-def _problem(way: _Way, visit: Visit, counts: Ints, task: TaskFacts) -> Problem:
-    able = visit.able
+def _problem(settings: _Settings, visit: Visit, counts: Ints, task: TaskFacts) -> Problem:
+    abilities = visit.abilities
     return problem_from({
-        "counts": counts, "seconds_per_sample": np.maximum(able.seconds_per_sample, LEAST_SECONDS), "up_bps": able.up_bps,
-        "down_bps": able.down_bps, "bits_per_sample": task.bits_per_sample, "epochs": task.epochs, "alpha": way.alpha,
-        "time_balance": way.balance,
+        "counts": counts, "seconds_per_sample": np.maximum(abilities.seconds_per_sample, LEAST_SECONDS), "up_bps": abilities.up_bps,
+        "down_bps": abilities.down_bps, "bits_per_sample": task.bits_per_sample, "epochs": task.epochs, "alpha": settings.alpha,
+        "time_balance": settings.balance,
     })  # fmt: skip
 
 
-def _scaled(way: _Way, visits: Sequence[Visit], problems: list[Problem], task: TaskFacts) -> list[Problem]:
+def _scale_alphas(
+    settings: _Settings, visits: Sequence[Visit], problems: list[Problem], task: TaskFacts
+) -> list[Problem]:
     """Each user's own alpha: the server weighs the users of a wave against each other, by how long they should take now."""
-    if not way.adaptive:
+    if not settings.adaptive:
         return problems
     expected = [
         scale_factor.estimate(
-            scale_factor.recalled(v.memory), *scale_factor.means(v.able), epochs=task.epochs, printed=way.printed
+            scale_factor.history_from_memory(v.memory),
+            *scale_factor.means(v.abilities),
+            epochs=task.epochs,
+            printed=settings.printed,
         )
         for v in visits
     ]
@@ -123,22 +132,24 @@ def _scaled(way: _Way, visits: Sequence[Visit], problems: list[Problem], task: T
     return [replace(p, alpha=float(a)) for p, a in zip(problems, own, strict=True)]
 
 
-def _profile(way: _Way, visit: Visit) -> str:
+def _profile(settings: _Settings, visit: Visit) -> str:
     """The user's gateway; drawn by the key of its first device, where they are mixed."""
     return (
-        way.gateway if way.gateway == "ours" else gateways.profile_of(visit.keys[:1], way.gateway, seed=visit.seed)[0]
+        settings.gateway
+        if settings.gateway == "ours"
+        else gateways.profile_of(visit.keys[:1], settings.gateway, seed=visit.seed)[0]
     )
 
 
-def _gamma(way: _Way, profile: str, classes: int) -> float:
-    if way.gamma is not None:
-        return way.gamma
+def _gamma(settings: _Settings, profile: str, classes: int) -> float:
+    if settings.gamma is not None:
+        return settings.gamma
     return 1.0 if profile == "ours" else gateways.gamma(profile, classes)
 
 
-def _planning(way: _Way, profile: str, task: TaskFacts, visit: Visit, groups: Ints) -> float:
+def _planning(settings: _Settings, profile: str, task: TaskFacts, visit: Visit, groups: Ints) -> float:
     devices, planned = len(visit.devices), int(groups.max()) + 1
-    if devices == 1 or way.solver in ("none", "proportional"):
+    if devices == 1 or settings.solver in ("none", "proportional"):
         return 0.0
     if profile == "ours":
         return gateways.exact_seconds(planned, devices, sum(len(rows) for rows in visit.rows))
@@ -148,8 +159,8 @@ def _planning(way: _Way, profile: str, task: TaskFacts, visit: Visit, groups: In
 # ---- planning and moving ------------------------------------------------------------------------------------------
 
 
-def _plans(way: _Way, problems: list[Problem]) -> list[Ints]:
-    match way.solver:
+def _plans(settings: _Settings, problems: list[Problem]) -> list[Ints]:
+    match settings.solver:
         case "none":
             return [identity(p) for p in problems]
         case "proportional":
@@ -158,10 +169,10 @@ def _plans(way: _Way, problems: list[Problem]) -> list[Ints]:
                 for p in problems
             ]
         case _:
-            return [found.plan for found in solve_many(problems, quick=way.solver == "quick")]
+            return [result.plan for result in solve_many(problems, quick=settings.solver == "quick")]
 
 
-def _by_class(visit: Visit, plan: Ints, held: Ints, groups: Ints) -> Ints:
+def _plan_by_class(visit: Visit, plan: Ints, held: Ints, groups: Ints) -> Ints:
     """The plan by class; samples of a merged group are drawn at random."""
     if len(groups) == plan.shape[1]:
         return plan
@@ -169,32 +180,32 @@ def _by_class(visit: Visit, plan: Ints, held: Ints, groups: Ints) -> Ints:
 
 
 def _turn(visit: Visit, task: TaskFacts, problem: Problem, plan: Ints, planning: float) -> Turn:
-    rows = moved(visit, task, plan)
+    rows = move_rows(visit, task, plan)
     flows = plan.sum(1)
-    pbar, bbar = scale_factor.means(visit.able)
+    pbar, bbar = scale_factor.means(visit.abilities)
     off = float(flows.sum() - np.trace(flows))
     history = scale_factor.History(float("nan"), pbar, bbar, float(flows.sum()), off)
-    everyone = np.flatnonzero([len(mine) > 0 for mine in rows])
-    sync = Sync(everyone, tuple(rows[k] for k in everyone.tolist()))
+    holders = np.flatnonzero([len(device_rows) > 0 for device_rows in rows])
+    sync = Sync(holders, tuple(rows[k] for k in holders.tolist()))
     return Turn(
-        rows, (sync,), planning, exchange_seconds(problem, flows, visit.able), memory=scale_factor.remembered(history),
+        rows, (sync,), planning, exchange_seconds(problem, flows, visit.abilities), memory=scale_factor.history_to_memory(history),
         stats=_stats(visit, task, problem, plan),
     )  # fmt: skip
 
 
-def exchange_seconds(problem: Problem, flows: Ints, able: Abilities) -> Floats:
+def exchange_seconds(problem: Problem, flows: Ints, abilities: Abilities) -> Floats:
     """Seconds that each device spends on sending and receiving samples (Eq. 5): both ends pay for both hops.
 
     All that v hands to j goes at once, half a trip up and half a trip down. The plan itself does not weigh that: a price for
     the first sample alone would make the problem another one than the paper's.
     """
-    half = 0.5 * able.latencies()
+    half = 0.5 * abilities.latencies()
     sends = (flows > 0) & ~np.eye(len(flows), dtype=bool)
     paid = flows * link(problem) + sends * (half[:, None] + half)
     return paid.sum(1) + paid.sum(0)
 
 
-def moved(visit: Visit, task: TaskFacts, plan: Ints) -> tuple[Ints, ...]:
+def move_rows(visit: Visit, task: TaskFacts, plan: Ints) -> tuple[Ints, ...]:
     """The rows of each device after the exchange; which samples of a class go is drawn at random, once for each turn."""
     rng = stream(visit.seed, "move", visit.task)
     parts: list[list[Ints]] = [[] for _ in visit.rows]
@@ -202,8 +213,8 @@ def moved(visit: Visit, task: TaskFacts, plan: Ints) -> tuple[Ints, ...]:
         order = rng.permutation(rows)
         labels = task.labels_of(order)
         for label in np.unique(labels).tolist():
-            mine = order[labels == label]
-            for j, some in enumerate(np.split(mine, np.cumsum(plan[v, label])[:-1])):
+            subset = order[labels == label]
+            for j, some in enumerate(np.split(subset, np.cumsum(plan[v, label])[:-1])):
                 parts[j].append(some)
     after = (np.concatenate([*some, np.zeros(0, np.int64)]) for some in parts)
     # What stays keeps its order, so that where nothing moves batches are those of the device alone.
@@ -218,7 +229,12 @@ def _stats(visit: Visit, task: TaskFacts, problem: Problem, plan: Ints) -> dict[
     whole = replace(problem, counts=_counts(visit, task))
     after, before = score(whole, plan), score(whole, identity(whole))
 
-    def named(when: str, found: PlanScore) -> dict[str, float]:
-        return {f"imbalance_{when}": found.max_imbalance, f"latency_{when}": found.max_latency}
+    def score_fields(when: str, plan_score: PlanScore) -> dict[str, float]:
+        return {f"imbalance_{when}": plan_score.max_imbalance, f"latency_{when}": plan_score.max_latency}
 
-    return {"alpha": problem.alpha, "objective": after.objective, **named("before", before), **named("after", after)}
+    return {
+        "alpha": problem.alpha,
+        "objective": after.objective,
+        **score_fields("before", before),
+        **score_fields("after", after),
+    }

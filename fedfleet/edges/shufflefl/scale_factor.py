@@ -26,9 +26,9 @@ class History:
     moved: float  # samples that changed device
 
 
-def means(able: Abilities) -> tuple[float, float]:
+def means(abilities: Abilities) -> tuple[float, float]:
     """Mean seconds per sample and mean bandwidth (up + down) / 2 of a user's devices (below Eq. 8)."""
-    return float(able.seconds_per_sample.mean()), float((0.5 * (able.up_bps + able.down_bps)).mean())
+    return float(abilities.seconds_per_sample.mean()), float((0.5 * (abilities.up_bps + abilities.down_bps)).mean())
 
 
 def kappa(samples: float, moved: float, *, epochs: float) -> float:
@@ -43,7 +43,7 @@ def kappa(samples: float, moved: float, *, epochs: float) -> float:
     return work / (work + moved) if work + moved > 0.0 else 1.0
 
 
-def staleness(history: History, pbar: float, bbar: float, kappa: float, *, printed: bool = False) -> float:
+def slowdown_factor(history: History, pbar: float, bbar: float, kappa: float, *, printed: bool = False) -> float:
     """beta, by which a user's time has changed since: kappa p_now / p_then + (1 - kappa) b_then / b_now.
 
     Time grows with seconds per sample and falls with bandwidth, as the paper itself says below Eq. 8. The equation as
@@ -52,11 +52,11 @@ def staleness(history: History, pbar: float, bbar: float, kappa: float, *, print
     computing, links = (pbar, history.seconds_per_sample), (history.bandwidth, bbar)
     if printed:
         computing, links = computing[::-1], links[::-1]
-    slower, thinner = _times(*computing), _times(*links)
+    slower, thinner = _ratio(*computing), _ratio(*links)
     return kappa * slower + (1.0 - kappa) * thinner
 
 
-def _times(after: float, before: float) -> float:
+def _ratio(after: float, before: float) -> float:
     """after / before: 1 where nothing changed, even from nothing (devices that need no time), NaN where none can be said."""
     if after == before:
         return 1.0
@@ -71,7 +71,7 @@ def estimate(history: History | None, pbar: float, bbar: float, *, epochs: float
     if history is None:
         return float("nan")
     computing = kappa(history.samples, history.moved, epochs=epochs)
-    return staleness(history, pbar, bbar, computing, printed=printed) * history.seconds
+    return slowdown_factor(history, pbar, bbar, computing, printed=printed) * history.seconds
 
 
 def alphas(base: Floats, estimates: Floats) -> Floats:
@@ -81,13 +81,13 @@ def alphas(base: Floats, estimates: Floats) -> Floats:
     [16.0, 5.333, 8.0]
     """
     known = np.isfinite(estimates) & (estimates > 0.0)
-    found = base.astype(np.float64)
+    result = base.astype(np.float64)
     if known.any():
-        found[known] *= estimates[known].mean() / estimates[known]
-    return found
+        result[known] *= estimates[known].mean() / estimates[known]
+    return result
 
 
-def remembered(history: History) -> Tree:
+def history_to_memory(history: History) -> Tree:
     """A history as arrays, for an edge's memory.
 
     The engine writes the "seconds" of a turn there itself, once they are known: a rule that plans may leave them NaN.
@@ -95,7 +95,7 @@ def remembered(history: History) -> Tree:
     return {f.name: np.array([value], np.float64) for f, value in zip(fields(history), astuple(history), strict=True)}
 
 
-def recalled(memory: Tree) -> History | None:
+def history_from_memory(memory: Tree) -> History | None:
     """The history in an edge's memory; None if the edge was never asked."""
     names = [f.name for f in fields(History)]
     if not all(name in memory for name in names):

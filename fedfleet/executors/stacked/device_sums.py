@@ -14,7 +14,7 @@ import torch
 
 from fedfleet.core import exact
 from fedfleet.core.aggregation import Entry, Fold, Folding, entry_refusal, merge, scales_of
-from fedfleet.core.clip import halved, shrink, slack
+from fedfleet.core.clip import clip_factor, pairwise_sum, slack
 from fedfleet.core.errors import Refused
 from fedfleet.core.trees import Array, Tree
 from fedfleet.tasks.accelerated import kernels_for
@@ -44,54 +44,54 @@ class DeviceSums:
         """
         reasons = self._refusals(weights, entries, peaks)
         if self.fold.clip is not None:
-            entries = self._clipped(self.fold.clip, end, start, entries, reasons)
+            entries = self._clip_entries(self.fold.clip, end, start, entries, reasons)
         for name in sorted({e.sum for e, why in zip(entries, reasons, strict=True) if why is None}):
             inside = [i for i, e in enumerate(entries) if e.sum == name and reasons[i] is None]
             self._add_to(name, end, start, {i: entries[i] for i in inside}, len(entries))
         return reasons
 
-    def _clipped(
+    def _clip_entries(
         self, clip: float, end: Tensors, start: Tensors | None, entries: Sequence[Entry], reasons: list[str | None]
     ) -> list[Entry]:
         """The entries of a stack with factors after which no update is longer than `clip`: the numbers that the host finds."""
         columns = [squares(end[n], None if start is None else start[n]) for n in self.scales]
         table = torch.stack(columns, 1).cpu().tolist() if columns else [[] for _ in entries]
-        rounding, found = slack(self.like, self.scales), list(entries)
+        rounding, clipped = slack(self.like, self.scales), list(entries)
         for i, row in enumerate(table):
             if reasons[i] is None:
                 try:
-                    found[i] = entries[i]._replace(factor=entries[i].factor * shrink(clip, row, rounding))
-                except Refused as wrong:
-                    reasons[i] = str(wrong)
-        return found
+                    clipped[i] = entries[i]._replace(factor=entries[i].factor * clip_factor(clip, row, rounding))
+                except Refused as error:
+                    reasons[i] = str(error)
+        return clipped
 
     def _add_to(
         self, name: str, end: Tensors, start: Tensors | None, inside: Mapping[int, Entry], clients: int
     ) -> None:
-        head = self._sum(name)
+        head = self._accumulator(name)
         parts = dict(zip(self.shapes, self.flat[name].split(self.sizes), strict=True))
-        whole = np.zeros(clients)
+        weights = np.zeros(clients)
         for i, entry in inside.items():
-            whole[i] = entry.weight * entry.factor
+            weights[i] = entry.weight * entry.factor
         partial = {i: entry for i, entry in inside.items() if entry.parts is not None}
         # Leaves that everybody gives their whole weight share their factors: one trip across the bus for each scale.
         powers = {scale.power for scale in self.scales.values()}
-        heavy = {power: torch.from_numpy(np.ldexp(whole, power)).to(self.device) for power in powers}
+        weights_by_power = {power: torch.from_numpy(np.ldexp(weights, power)).to(self.device) for power in powers}
         for leaf, scale in self.scales.items():
-            factors, each = heavy[scale.power], {}
+            factors, each = weights_by_power[scale.power], {}
             if partial:
-                factors, each = self._shares(head, leaf, np.ldexp(whole, scale.power), partial)
+                factors, each = self._leaf_factors(head, leaf, np.ldexp(weights, scale.power), partial)
             begin = None if start is None else start[leaf]
             if each or scale.two_limbs:
-                self._slowly(name, leaf, end[leaf], begin, factors, each, parts[leaf], scale)
+                self._add_one_by_one(name, leaf, end[leaf], begin, factors, each, parts[leaf], scale)
             else:
                 add_exactly(parts[leaf], end[leaf], begin, factors)
         for entry in inside.values():
-            head.weight += exact.units(entry.weight)
+            head.weight += exact.weight_units(entry.weight)
             head.count += 1
 
-    def _shares(
-        self, head: exact.Accumulator, leaf: str, whole: np.ndarray, partial: Mapping[int, Entry]
+    def _leaf_factors(
+        self, head: exact.Accumulator, leaf: str, factors: np.ndarray, partial: Mapping[int, Entry]
     ) -> tuple[torch.Tensor, dict[int, Any]]:
         """The factors of a leaf that some give less than their whole weight, and who weighs its elements one by one."""
         each: dict[int, Any] = {}
@@ -100,13 +100,13 @@ class DeviceSums:
             if part is None:
                 continue
             if isinstance(part, float):
-                whole[i] *= part
+                factors[i] *= part
             else:
                 each[i] = part
-            exact.lack(head, leaf, entry.weight, part, self.shapes[leaf], self.fold.total_weight)
-        return torch.from_numpy(whole).to(self.device), each
+            exact.add_missing_weight(head, leaf, entry.weight, part, self.shapes[leaf], self.fold.total_weight)
+        return torch.from_numpy(factors).to(self.device), each
 
-    def _slowly(
+    def _add_one_by_one(
         self, name: str, leaf: str, end: torch.Tensor, start: torch.Tensor | None, factors: torch.Tensor,
         each: Mapping[int, Any], total: torch.Tensor, scale: exact.Scale,
     ) -> None:  # fmt: skip
@@ -121,10 +121,10 @@ class DeviceSums:
             total += coarse.to(torch.int64)
             if scale.two_limbs:
                 rest = ((scaled - coarse) * 2.0**32).round().to(torch.int64)
-                known = self.fine[name].get(leaf)
-                self.fine[name][leaf] = rest if known is None else known + rest
+                fine_sum = self.fine[name].get(leaf)
+                self.fine[name][leaf] = rest if fine_sum is None else fine_sum + rest
 
-    def _sum(self, name: str) -> exact.Accumulator:
+    def _accumulator(self, name: str) -> exact.Accumulator:
         if name not in self.heads:
             self.flat[name] = torch.zeros(sum(self.sizes), dtype=torch.int64, device=self.device)
             self.fine[name] = {}
@@ -133,57 +133,65 @@ class DeviceSums:
 
     def _refusals(self, weights: Sequence[float], entries: Sequence[Entry], peaks: np.ndarray) -> list[str | None]:
         """Why a client's update cannot be folded, by the same rules, in the same order and words as on the host."""
-        found = [exact.weight_refusal(weight, self.fold.total_weight) for weight in weights]
+        reasons = [exact.weight_refusal(weight, self.fold.total_weight) for weight in weights]
         names = [n for n in self.scales if math.prod(self.shapes[n])]
         for name, row in zip(names, peaks, strict=True):
             bound = self.scales[name].bound
             for c in np.flatnonzero(~(row <= bound)).tolist():
-                far = f"reaches {row[c]:.6g}, beyond its bound {bound:g}" if np.isfinite(row[c]) else "is not finite"
-                found[c] = found[c] or f"leaf {name!r} {far}"
-        heavy: dict[str, int] = {}
+                problem = (
+                    f"reaches {row[c]:.6g}, beyond its bound {bound:g}" if np.isfinite(row[c]) else "is not finite"
+                )
+                reasons[c] = reasons[c] or f"leaf {name!r} {problem}"
+        weight_by_sum: dict[str, int] = {}
         for c, entry in enumerate(entries):
-            found[c] = found[c] or entry_refusal(self.fold, entry)
-            if found[c] is None:
-                known = heavy.get(entry.sum, self.heads[entry.sum].weight if entry.sum in self.heads else 0)
-                found[c] = exact.overweight(exact.Accumulator({}, {}, known), entry.weight, self.fold.total_weight)
-                self.full |= found[c] is not None
-                heavy[entry.sum] = known + (exact.units(entry.weight) if found[c] is None else 0)
-        return found
+            reasons[c] = reasons[c] or entry_refusal(self.fold, entry)
+            if reasons[c] is None:
+                weight_so_far = weight_by_sum.get(
+                    entry.sum, self.heads[entry.sum].weight if entry.sum in self.heads else 0
+                )
+                reasons[c] = exact.overweight_refusal(
+                    exact.Accumulator({}, {}, weight_so_far), entry.weight, self.fold.total_weight
+                )
+                self.full |= reasons[c] is not None
+                weight_by_sum[entry.sum] = weight_so_far + (
+                    exact.weight_units(entry.weight) if reasons[c] is None else 0
+                )
+        return reasons
 
     def close(self, other: Folding | None = None) -> Folding:
         """The fold as the host knows it. Where nothing has to be added any more, division happens here: doubles divide alike
         everywhere, and the means come home in one transfer."""
-        found = Folding(self.like, self.scales)
+        folding = Folding(self.like, self.scales)
         for name, head in self.heads.items():
             # Noise goes into sums, on the host, which has the key.
             simple = other is None and not head.thin and not self.fine[name] and self.fold.noise is None
-            found.sums[name] = self._divided(name, head) if simple else self._brought(name, head)
-        return found if other is None else merge(self.fold, found, other)
+            folding.sums[name] = self._divide(name, head) if simple else self._fetch_sums(name, head)
+        return folding if other is None else merge(self.fold, folding, other)
 
-    def _divided(self, name: str, head: exact.Accumulator) -> exact.Accumulator:
-        by = {n: exact.divisor(head, scale, n, self.fold.denominator) for n, scale in self.scales.items()}
+    def _divide(self, name: str, head: exact.Accumulator) -> exact.Accumulator:
+        divisors = {n: exact.divisor(head, scale, n, self.fold.denominator) for n, scale in self.scales.items()}
         parts = self.flat[name].split(self.sizes)
-        if len(set(by.values())) == 1 and 0.0 not in by.values():
-            divided = self.flat[name].double().div_(next(iter(by.values())))
+        if len(set(divisors.values())) == 1 and 0.0 not in divisors.values():
+            means = self.flat[name].double().div_(next(iter(divisors.values())))
         else:
-            divided = torch.cat(
-                [p.double().div_(d) if d else p.double().zero_() for p, d in zip(parts, by.values(), strict=True)]
+            means = torch.cat(
+                [p.double().div_(d) if d else p.double().zero_() for p, d in zip(parts, divisors.values(), strict=True)]
                 or [self.flat[name].double()]
             )
-        leaves = np.split(_fetched(divided.float()), np.cumsum(self.sizes)[:-1]) if self.sizes else []
+        leaves = np.split(_fetch(means.float()), np.cumsum(self.sizes)[:-1]) if self.sizes else []
         named = zip(self.shapes.items(), leaves, strict=True)
-        head.closed = {n: leaf.reshape(shape) for (n, shape), leaf in named}
+        head.final_mean = {n: leaf.reshape(shape) for (n, shape), leaf in named}
         return head
 
-    def _brought(self, name: str, head: exact.Accumulator) -> exact.Accumulator:
+    def _fetch_sums(self, name: str, head: exact.Accumulator) -> exact.Accumulator:
         """The sums themselves, on the host."""
-        leaves = np.split(_fetched(self.flat[name]), np.cumsum(self.sizes)[:-1]) if self.sizes else []
+        leaves = np.split(_fetch(self.flat[name]), np.cumsum(self.sizes)[:-1]) if self.sizes else []
         head.sums = {n: leaf.reshape(shape) for (n, shape), leaf in zip(self.shapes.items(), leaves, strict=True)}
         for leaf, scale in self.scales.items():
             if scale.two_limbs:
-                known = self.fine[name].get(leaf)
-                none = np.zeros(self.shapes[leaf], np.int64)
-                head.fine[leaf] = none if known is None else known.cpu().numpy().reshape(self.shapes[leaf])
+                fine_sum = self.fine[name].get(leaf)
+                zeros = np.zeros(self.shapes[leaf], np.int64)
+                head.fine[leaf] = zeros if fine_sum is None else fine_sum.cpu().numpy().reshape(self.shapes[leaf])
         return head
 
 
@@ -202,9 +210,9 @@ def changes(end: Tensors, start: Tensors | None, names: Sequence[str], clients: 
 
 def peaks_and_squares(end: torch.Tensor, start: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
     """The largest |end - start| of each client, not finite where an element is not, and the sum of its squares."""
-    own = kernels_for(end)
-    if own is not None:
-        return own.peaks_and_squares(end, start)
+    kernels = kernels_for(end)
+    if kernels is not None:
+        return kernels.peaks_and_squares(end, start)
     change = (end if start is None else end - start).reshape(len(end), -1)
     return change.abs().amax(1), change.double().square_().sum(1)
 
@@ -212,14 +220,14 @@ def peaks_and_squares(end: torch.Tensor, start: torch.Tensor | None) -> tuple[to
 def squares(end: torch.Tensor, start: torch.Tensor | None) -> torch.Tensor:
     """The sum of squares of each client's change, added up in the order that `core.clipping` fixes."""
     change = (end if start is None else end - start).reshape(len(end), -1)
-    return halved(change.double().square())
+    return pairwise_sum(change.double().square())
 
 
 def add_exactly(total: torch.Tensor, end: torch.Tensor, start: torch.Tensor | None, factor: torch.Tensor) -> None:
     """total += sum over clients of rint(float64(end - start) factor), flat; refused clients have factor 0."""
-    own = kernels_for(end)
-    if own is not None:
-        own.add_exactly(total, end, start, factor)
+    kernels = kernels_for(end)
+    if kernels is not None:
+        kernels.add_exactly(total, end, start, factor)
         return
     shape = (-1, *(1,) * (end.dim() - 1))
     change = end if start is None else end - start
@@ -230,17 +238,17 @@ def add_exactly(total: torch.Tensor, end: torch.Tensor, start: torch.Tensor | No
 _PINNED: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
 
 
-def _fetched(value: torch.Tensor) -> Array:
+def _fetch(value: torch.Tensor) -> Array:
     """A tensor's values here; from an accelerator through page-locked memory, which the bus reads directly.
 
     Such memory takes milliseconds to get, so that a piece of it is kept and only its content copied.
     """
     if value.device.type != "cuda":
         return value.numpy()
-    kept = _PINNED.get((value.dtype, value.device))
-    if kept is None or kept.numel() < value.numel():
-        kept = _PINNED[value.dtype, value.device] = torch.empty(value.numel(), dtype=value.dtype, pin_memory=True)
-    here = kept[: value.numel()]
-    here.copy_(value.reshape(-1), non_blocking=True)
+    buffer = _PINNED.get((value.dtype, value.device))
+    if buffer is None or buffer.numel() < value.numel():
+        buffer = _PINNED[value.dtype, value.device] = torch.empty(value.numel(), dtype=value.dtype, pin_memory=True)
+    view = buffer[: value.numel()]
+    view.copy_(value.reshape(-1), non_blocking=True)
     torch.cuda.current_stream(value.device).synchronize()
-    return here.numpy().reshape(value.shape).copy()
+    return view.numpy().reshape(value.shape).copy()

@@ -41,15 +41,15 @@ def choose_form(task: Task, *, device: str, threads: int) -> Form:
 
 
 def _seconds(task: Task, form: str, device: str, threads: int) -> float:
-    where = open_place(task, device=device, threads=threads, form=form, tf32=False, graphs=False)
+    place = open_place(task, device=device, threads=threads, form=form, tf32=False, graphs=False)
     local = LocalPass(sgd(), BatchPlan(_BATCH, steps=_STEPS), rate=0.01)
     offer, n = Offer(task.init(0)), len(task.dataset.y)
     rows = [(np.arange(_BATCH * _STEPS) + i * _BATCH) % n for i in range(_COHORT)]
     jobs = [Job(i, i, i, 0, offer, local, rows[i]) for i in range(_COHORT)]
-    train_cohort(where, jobs)
-    found: list[float] = []
+    train_cohort(place, jobs)
+    times: list[float] = []
     for _ in range(_REPEATS):
         start = time.perf_counter()
-        train_cohort(where, jobs)
-        found.append(time.perf_counter() - start)
-    return min(found)  # what else runs on this machine can only make it slower
+        train_cohort(place, jobs)
+        times.append(time.perf_counter() - start)
+    return min(times)  # what else runs on this machine can only make it slower

@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from fedfleet.core.passes import LinearStep, LocalPass, Pull
+from fedfleet.core.passes import LinearStep, LocalPass, ProximalTerm
 
 
 @dataclass(slots=True)
@@ -90,20 +90,20 @@ def combination(
     """
     n = len(rates)
     shares, weights = np.ones((steps + 1, n)), np.zeros((steps + 1, n, steps))
-    own, past = np.zeros(n), np.zeros((n, steps))  # the velocity as p W_0 + sum_s q_s g_s
+    start_share, grad_shares = np.zeros(n), np.zeros((n, steps))  # the velocity as p W_0 + sum_s q_s g_s
     for t in range(steps):
-        own = momentum * own + (decay + pull) * shares[t] - pull
-        past = momentum * past - (decay + pull) * weights[t]
-        past[:, t] = 1.0
-        shares[t + 1] = shares[t] - rates * own
-        weights[t + 1] = weights[t] + rates[:, None] * past
+        start_share = momentum * start_share + (decay + pull) * shares[t] - pull
+        grad_shares = momentum * grad_shares - (decay + pull) * weights[t]
+        grad_shares[:, t] = 1.0
+        shares[t + 1] = shares[t] - rates * start_share
+        weights[t + 1] = weights[t] + rates[:, None] * grad_shares
     return shares, weights
 
 
 def fused_rule(stage: LocalPass) -> tuple[LinearStep, float] | None:
     """The linear rule and the pull of a stage; None if it asks for more than leaves can do by themselves."""
     linear = stage.optimiser.linear
-    pulls = [term.mu for term in stage.terms if isinstance(term, Pull)]
+    pulls = [term.mu for term in stage.terms if isinstance(term, ProximalTerm)]
     if linear is None or stage.objective is not None or len(pulls) != len(stage.terms):
         return None
     return linear, sum(pulls)

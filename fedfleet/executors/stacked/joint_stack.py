@@ -16,14 +16,14 @@ import numpy as np
 import torch
 
 from fedfleet.core.parts import Job
-from fedfleet.core.passes import Carried
-from fedfleet.executors.client_half import Begun, StackEnd, Tallies, Tensors, begin, grouped
-from fedfleet.executors.inline import naming
-from fedfleet.executors.stacked.executor import refuses, train_stack
-from fedfleet.executors.stacked.lean_loop import alone_on_its_core
-from fedfleet.executors.stacked.numerics import Layout, layout_of, tried
+from fedfleet.core.passes import Carry
+from fedfleet.executors.client_half import PreparedJob, Tallies, Tensors, TrainedStack, group_by_pass, prepare_job
+from fedfleet.executors.inline import client_errors
+from fedfleet.executors.stacked.executor import refusal_reason, train_stack
+from fedfleet.executors.stacked.lean_loop import use_one_kernel_thread
+from fedfleet.executors.stacked.numerics import Layout, layout_of, trial_passes
 from fedfleet.executors.stacked.placement import Place
-from fedfleet.executors.stacked.schedule import chunks, lengths
+from fedfleet.executors.stacked.schedule import chunks, step_counts
 from fedfleet.executors.stacked.twin import Twin
 
 # Clients of one tall stack: their weights should stay near the cache, and what is saved by more is little.
@@ -37,122 +37,130 @@ class Part:
     `layout` is None where nothing may be put beside it.
     """
 
-    group: list[Begun]
+    group: list[PreparedJob]
     places: list[int]
     layout: Layout | None
 
 
-def parts_of(where: Place, jobs: Sequence[Job]) -> list[Part]:
+def parts_of(place: Place, jobs: Sequence[Job]) -> list[Part]:
     """The stacks of one cohort as it would be cut if it were alone; jobs that stacks refuse are in none of them."""
-    mine = [i for i, job in enumerate(jobs) if not refuses(job.local)]
-    ready: list[Begun] = []
-    for i in mine:
-        with naming(jobs[i]):
-            ready.append(begin(jobs[i]))
-    found: list[Part] = []
-    for _, inside in grouped(ready):
-        most = max(1, min(where.most, -(-len(inside) // where.threads)))
-        for part in chunks(ready, inside, most):
+    stackable = [i for i, job in enumerate(jobs) if not refusal_reason(job.local)]
+    ready: list[PreparedJob] = []
+    for i in stackable:
+        with client_errors(jobs[i]):
+            ready.append(prepare_job(jobs[i]))
+    parts: list[Part] = []
+    for _, members in group_by_pass(ready):
+        limit = max(1, min(place.max_clients, -(-len(members) // place.threads)))
+        for part in chunks(ready, members, limit):
             group = [ready[j] for j in part]
-            found.append(Part(group, [mine[j] for j in part], layout_of(where, group)))
-    return found
+            parts.append(Part(group, [stackable[j] for j in part], layout_of(place, group)))
+    return parts
 
 
-def train_parts(where: Place, parts: Sequence[Part], known: dict[Hashable, bool]) -> list[StackEnd | Exception]:
+def train_parts(place: Place, parts: Sequence[Part], trials: dict[Hashable, bool]) -> list[TrainedStack | Exception]:
     """Every part trained, on top of others where that is allowed; what goes wrong in one is its own and nobody else's.
 
     `known` remembers for which layouts a trial has shown that it is.
     """
-    ended: list[StackEnd | Exception] = [RuntimeError("never trained")] * len(parts)
+    results: list[TrainedStack | Exception] = [RuntimeError("never trained")] * len(parts)
     free: dict[float, SimpleQueue[Twin]] = {}
     for width in {part.group[0].local.width for part in parts}:
         free[width] = SimpleQueue()
-        for twin in where.twins_at(width):
+        for twin in place.twins_at(width):
             free[width].put(twin)
 
-    def one(stack: list[int]) -> None:
+    def train_together(stack: list[int]) -> None:
         twins = free[parts[stack[0]].group[0].local.width]
         twin = twins.get()
         try:
-            whole = train_stack(where, twin, [begun for i in stack for begun in parts[i].group])
-            for i, end in zip(stack, _cut(whole, [len(parts[i].group) for i in stack]), strict=True):
-                ended[i] = end
-        except Exception as wrong:
+            trained = train_stack(place, twin, [prepared for i in stack for prepared in parts[i].group])
+            for i, end in zip(stack, _split_stack(trained, [len(parts[i].group) for i in stack]), strict=True):
+                results[i] = end
+        except Exception as error:
             if len(stack) == 1:
-                ended[stack[0]] = wrong
+                results[stack[0]] = error
                 return
         else:
             return
         finally:
             twins.put(twin)
         for i in stack:  # whose fault it was shows when each is alone
-            one([i])
+            train_together([i])
 
-    most = max(_FEWEST, int(_TALL_BYTES // max(1, _bytes(parts))))
+    limit = max(_FEWEST, int(_TALL_BYTES // max(1, _model_bytes(parts))))
     stacks: list[list[int]] = []
-    for stack in _tall(parts, most, where.threads):
-        stacks += [stack] if len(stack) == 1 or _shown(where, parts[stack[0]], most, known) else [[i] for i in stack]
-    if where.threads == 1 or len(stacks) == 1:
+    for stack in _stack_parts(parts, limit, place.threads):
+        stacks += (
+            [stack] if len(stack) == 1 or _trial_allows(place, parts[stack[0]], limit, trials) else [[i] for i in stack]
+        )
+    if place.threads == 1 or len(stacks) == 1:
         for stack in stacks:
-            one(stack)
-        return ended
-    with ThreadPoolExecutor(where.threads, initializer=alone_on_its_core) as pool:
-        list(pool.map(one, stacks))
-    return ended
+            train_together(stack)
+        return results
+    with ThreadPoolExecutor(place.threads, initializer=use_one_kernel_thread) as pool:
+        list(pool.map(train_together, stacks))
+    return results
 
 
-def _shown(where: Place, part: Part, most: int, known: dict[Hashable, bool]) -> bool:
+def _trial_allows(place: Place, part: Part, limit: int, trials: dict[Hashable, bool]) -> bool:
     """Has a trial shown that stacks of this layout may be as tall as that?"""
     assert part.layout is not None
     kind = part.layout.kind
-    if kind not in known:
-        known[kind] = tried(where, part.group, most)
-    return known[kind]
+    if kind not in trials:
+        trials[kind] = trial_passes(place, part.group, limit)
+    return trials[kind]
 
 
-def _bytes(parts: Sequence[Part]) -> int:
+def _model_bytes(parts: Sequence[Part]) -> int:
     return sum(np.asarray(v).nbytes for v in parts[0].group[0].start.values()) if parts else 1
 
 
-def _tall(parts: Sequence[Part], most: int, threads: int) -> list[list[int]]:
+def _stack_parts(parts: Sequence[Part], most: int, threads: int) -> list[list[int]]:
     """Which parts are put on top of each other: equal layouts, like amounts of work, so many clients at most."""
-    found: list[list[int]] = []
-    alike: dict[Layout, list[int]] = {}
+    stacks: list[list[int]] = []
+    by_layout: dict[Layout, list[int]] = {}
     for i, part in enumerate(parts):
         if part.layout is None:
-            found.append([i])
+            stacks.append([i])
         else:
-            alike.setdefault(part.layout, []).append(i)
-    for inside in alike.values():
-        clients = sum(len(parts[i].group) for i in inside)
-        room = min(most, -(-clients // threads))
-        inside.sort(key=lambda i: (-_longest(parts[i]), i))
+            by_layout.setdefault(part.layout, []).append(i)
+    for members in by_layout.values():
+        clients = sum(len(parts[i].group) for i in members)
+        limit = min(most, -(-clients // threads))
+        members.sort(key=lambda i: (-_max_steps(parts[i]), i))
         stack: list[int] = []
-        for i in inside:
-            if stack and sum(len(parts[j].group) for j in stack) + len(parts[i].group) > room:
-                found.append(stack)
+        for i in members:
+            if stack and sum(len(parts[j].group) for j in stack) + len(parts[i].group) > limit:
+                stacks.append(stack)
                 stack = []
             stack.append(i)
-        found.append(stack)
-    return found
+        stacks.append(stack)
+    return stacks
 
 
-def _longest(part: Part) -> int:
+def _max_steps(part: Part) -> int:
     """The steps of the client that takes most."""
-    return int(lengths(part.group[0].local.batches, [begun.job for begun in part.group]).max())
+    return int(step_counts(part.group[0].local.batches, [prepared.job for prepared in part.group]).max())
 
 
-def _cut(whole: StackEnd, sizes: Sequence[int]) -> list[StackEnd]:
+def _split_stack(trained: TrainedStack, sizes: Sequence[int]) -> list[TrainedStack]:
     """A tall stack taken apart again."""
     ends = np.cumsum(sizes).tolist()
-    return [_piece(whole, end - size, end) for end, size in zip(ends, sizes, strict=True)]
+    return [_slice_stack(trained, end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
 
-def _piece(whole: StackEnd, a: int, b: int) -> StackEnd:
-    def own(tree: Mapping[str, torch.Tensor]) -> Tensors:
+def _slice_stack(trained: TrainedStack, a: int, b: int) -> TrainedStack:
+    def slice_tree(tree: Mapping[str, torch.Tensor]) -> Tensors:
         return {n: v[a:b] for n, v in tree.items()}
 
-    t, carried = whole.tallies, whole.carried
-    tallies = Tallies(t.loss[a:b], t.squared[a:b], t.seen[a:b], t.steps[a:b])
-    memory = {slot: own(tree) for slot, tree in carried.memory.items()}
-    return StackEnd(own(whole.start), own(whole.end), tallies, Carried(memory, own(carried.given)), own(whole.second))
+    t, carry = trained.tallies, trained.carry
+    tallies = Tallies(t.loss[a:b], t.squared[a:b], t.samples[a:b], t.steps[a:b])
+    memory = {slot: slice_tree(tree) for slot, tree in carry.memory.items()}
+    return TrainedStack(
+        slice_tree(trained.start),
+        slice_tree(trained.end),
+        tallies,
+        Carry(memory, slice_tree(carry.given)),
+        slice_tree(trained.second),
+    )

@@ -37,16 +37,16 @@ class _Patches(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, conv: Conv) -> torch.Tensor:
         ctx.conv, ctx.size = conv, tuple(x.shape[2:])
-        own = kernels_for(x)
-        gather = gather_patches if own is None else own.gather_patches
+        kernels = kernels_for(x)
+        gather = gather_patches if kernels is None else kernels.gather_patches
         return gather(x, conv.kernel, conv.stride, conv.dilation, conv.padding)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor):
         (grad,) = grad_outputs
-        conv, own = ctx.conv, kernels_for(grad)
-        if own is not None:
-            return own.scatter_patches(grad, ctx.size, conv.kernel, conv.stride, conv.dilation, conv.padding), None
+        conv, kernels = ctx.conv, kernels_for(grad)
+        if kernels is not None:
+            return kernels.scatter_patches(grad, ctx.size, conv.kernel, conv.stride, conv.dilation, conv.padding), None
         return F.fold(grad, ctx.size, conv.kernel, conv.dilation, conv.padding, conv.stride), None
 
 
@@ -65,7 +65,7 @@ class _FusedConv(torch.autograd.Function):
         (grad,) = grad_outputs
         leaf, stack = ctx.leaf, ctx.leaf.stack
         (patches,) = ctx.saved_tensors
-        down = torch.bmm(leaf.repeated(len(grad)).transpose(1, 2), grad) if ctx.needs_input_grad[0] else None
+        down = torch.bmm(leaf.weights_per_sample(len(grad)).transpose(1, 2), grad) if ctx.needs_input_grad[0] else None
         change = torch.bmm(grad, patches.transpose(1, 2)).reshape(stack.clients, -1, *leaf.weight.shape[1:]).sum(1)
         stack.move.step(leaf.names["weight"], leaf.weight, change)
         if leaf.bias is not None:
@@ -92,32 +92,32 @@ class Conv(nn.Module):
     def _pair(self, value: Any, other: int) -> tuple[int, int]:
         return (other, value[0]) if self.flat else (value[0], value[1])
 
-    def repeated(self, n: int) -> torch.Tensor:
+    def weights_per_sample(self, n: int) -> torch.Tensor:
         """Each client's weights once per sample: [n, out, k]; they are small beside the patches."""
         c, out, k = self.weight.shape
         return self.weight.unsqueeze(1).expand(c, n // c, out, k).reshape(n, out, k)
 
     def product(self, patches: torch.Tensor) -> torch.Tensor:
         """[n, k, places] -> [n, out, places]."""
-        return self._biased(torch.bmm(self.repeated(len(patches)), patches))
+        return self._add_bias(torch.bmm(self.weights_per_sample(len(patches)), patches))
 
-    def _biased(self, out: torch.Tensor) -> torch.Tensor:
+    def _add_bias(self, out: torch.Tensor) -> torch.Tensor:
         if self.bias is None:
             return out
         c, n = self.stack.clients, len(out)
         return out + self.bias.unsqueeze(1).expand(c, n // c, -1).reshape(n, -1, *(1,) * (out.dim() - 2))
 
-    def _shared(self, x: torch.Tensor) -> torch.Tensor:
+    def _shared_product(self, x: torch.Tensor) -> torch.Tensor:
         """The convolution with weights that all clients share: one plain convolution of the merged batch."""
         weight = self.weight[0].unflatten(1, (x.shape[1], *self.kernel))
         out = F.conv2d(x, weight, None, self.stride, self.padding, self.dilation)
-        return self._biased(out.squeeze(2) if self.flat else out)
+        return self._add_bias(out.squeeze(2) if self.flat else out)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.flat:
             x = x.unsqueeze(2)
         if self.weight.stride(0) == 0 and self.stack.clients > 1 and not self.stack.moves(self):
-            return self._shared(x)
+            return self._shared_product(x)
         patches: torch.Tensor = _Patches.apply(x, self)
         stack = self.stack
         if stack.moves(self):
@@ -261,18 +261,18 @@ class Lstm(nn.Module):
         bias = getattr(self, f"bias_ih_l{layer}") + getattr(self, f"bias_hh_l{layer}")
         c, b, t, _ = x.shape
         moved = x.transpose(1, 2).reshape(c, t * b, -1)
-        given = _added(bias.unsqueeze(1), moved, w_in).reshape(c, t, b, -1)
+        gate_inputs = _add_product(bias.unsqueeze(1), moved, w_in).reshape(c, t, b, -1)
         h = cell = x.new_zeros(c, b, self.hidden)
         outs = []
-        for gates in given.unbind(1):
-            i, f, g, o = _added(gates, h, w_hid).chunk(4, dim=2)
+        for gates in gate_inputs.unbind(1):
+            i, f, g, o = _add_product(gates, h, w_hid).chunk(4, dim=2)
             cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(cell)
             outs.append(h)
         return torch.stack(outs, dim=2), h, cell
 
 
-def _added(start: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+def _add_product(start: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """start + x W' for each client; weights that all share are multiplied once, not once per client."""
     if weight.stride(0) == 0 and len(weight) > 1:
         return start + x @ weight[0].T

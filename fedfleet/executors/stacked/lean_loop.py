@@ -18,11 +18,11 @@ import torch
 from torch import nn
 
 from fedfleet.core.parts import Job, Task
-from fedfleet.core.passes import BatchPlan, LocalPass, Pull
-from fedfleet.executors.client_half import Begun, StackEnd, Tallies, stacked_slots
-from fedfleet.executors.inline import batches, naming, train_begun, train_own
-from fedfleet.executors.stacked.linear_layers import FusedStep, Past
-from fedfleet.executors.stacked.twin import used_again
+from fedfleet.core.passes import BatchPlan, LocalPass, ProximalTerm
+from fedfleet.executors.client_half import PreparedJob, Tallies, TrainedStack, stack_carry
+from fedfleet.executors.inline import batches, client_errors, train_second_model, train_stages
+from fedfleet.executors.stacked.linear_layers import FusedStep, PastSteps
+from fedfleet.executors.stacked.twin import reused_leaves
 from fedfleet.tasks.dropout import AddressedDropout, addresses
 
 # Below this many weights a linear layer's gradient is too small to be worth avoiding.
@@ -53,7 +53,7 @@ class FusedLinear(nn.Module):
         self.register_buffer("weight", like.weight.detach().clone())
         self.register_buffer("bias", like.bias.detach().clone())
         self.trigger = torch.zeros((), requires_grad=True)
-        self.past: Past | None = None
+        self.past: PastSteps | None = None
         self.anchor: tuple[torch.Tensor, torch.Tensor] = self.weight, self.bias
 
     def begin(self, weight: torch.Tensor, bias: torch.Tensor, samples: int) -> None:
@@ -62,7 +62,7 @@ class FusedLinear(nn.Module):
         self.bias.copy_(bias)
         self.anchor = weight, bias
         if self.rate.decay == 1.0 and samples * (out + width) <= out * width:
-            self.weight, self.past = weight, Past(weight.new_empty(samples, width), weight.new_empty(samples, out))
+            self.weight, self.past = weight, PastSteps(weight.new_empty(samples, width), weight.new_empty(samples, out))
             return
         self.weight, self.past = weight.clone(), None
 
@@ -110,9 +110,9 @@ class FusedLinear(nn.Module):
 
     def settle(self) -> None:
         """Go on with weights of its own."""
-        added = self.update()
-        assert added is not None
-        self.weight, self.past = added.add_(self.weight), None
+        change = self.update()
+        assert change is not None
+        self.weight, self.past = change.add_(self.weight), None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return FusedStep.apply(x, self.trigger, self)
@@ -130,15 +130,18 @@ class LeanModule:
     dropouts: list[AddressedDropout]
 
 
-def make_bench(task: Task) -> LeanModule:
+def make_lean_module(task: Task) -> LeanModule:
     """A module whose large linear layers update themselves; names and shapes stay those of the model."""
     module, rate = task.build(), Rate()
     fused: dict[str, FusedLinear] = {}
-    again = used_again(module, torch.from_numpy(task.dataset.x[:2]))
+    reused = reused_leaves(module, torch.from_numpy(task.dataset.x[:2]))
     for path, leaf in list(module.named_modules()):
-        own = {*leaf._parameters} == {"weight", "bias"} and leaf.bias is not None  # neither is frozen inside the model
-        large = isinstance(leaf, nn.Linear) and own and leaf.weight.numel() >= _WORTH_FUSING
-        if isinstance(leaf, nn.Linear) and large and path and path not in again:
+        trains_both = {*leaf._parameters} == {
+            "weight",
+            "bias",
+        } and leaf.bias is not None  # neither is frozen inside the model
+        large = isinstance(leaf, nn.Linear) and trains_both and leaf.weight.numel() >= _WORTH_FUSING
+        if isinstance(leaf, nn.Linear) and large and path and path not in reused:
             parent, _, last = path.rpartition(".")
             fused[path] = FusedLinear(leaf, rate)
             setattr(module.get_submodule(parent), last, fused[path])
@@ -149,36 +152,40 @@ def make_bench(task: Task) -> LeanModule:
     return LeanModule(module, plain, rate, list(module.parameters()), fused, dropouts)
 
 
-def loop_ended(task: Task, group: Sequence[Begun], x: torch.Tensor, y: torch.Tensor, threads: int) -> list[StackEnd]:
+def train_in_loop(
+    task: Task, group: Sequence[PreparedJob], x: torch.Tensor, y: torch.Tensor, threads: int
+) -> list[TrainedStack]:
     """These clients trained, each a stack of one; each thread has a module of its own and runs its kernels alone."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # one kernel thread for each of ours: more would only wait for each other
     free: SimpleQueue[LeanModule] = SimpleQueue()
     for _ in range(threads):
-        free.put(make_bench(task))
+        free.put(make_lean_module(task))
     lean = is_plain(group[0].local)
 
-    def one(begun: Begun) -> StackEnd:
-        bench = free.get()
+    def train_one(prepared: PreparedJob) -> TrainedStack:
+        lean_module = free.get()
         try:
-            with naming(begun.job):
+            with client_errors(prepared.job):
                 if not lean:
-                    return train_begun(bench.plain, begun, x, y)
-                own = train_own(bench.plain, begun, x, y) if begun.local.second is not None else {}
-                return replace(train_lean(bench, begun, x, y), second=own)
+                    return train_stages(lean_module.plain, prepared, x, y)
+                second = (
+                    train_second_model(lean_module.plain, prepared, x, y) if prepared.local.second is not None else {}
+                )
+                return replace(train_lean(lean_module, prepared, x, y), second=second)
         finally:
-            free.put(bench)
+            free.put(lean_module)
 
     try:
         if threads == 1:
-            return [one(begun) for begun in group]
-        with ThreadPoolExecutor(threads, initializer=alone_on_its_core) as pool:
-            return list(pool.map(one, group))
+            return [train_one(begun) for begun in group]
+        with ThreadPoolExecutor(threads, initializer=use_one_kernel_thread) as pool:
+            return list(pool.map(train_one, group))
     finally:
         torch.set_num_threads(before)
 
 
-def alone_on_its_core() -> None:
+def use_one_kernel_thread() -> None:
     """For a thread of ours: OpenMP keeps the number of kernel threads for each thread, and a new one would take them all."""
     torch.set_num_threads(1)
 
@@ -186,69 +193,75 @@ def alone_on_its_core() -> None:
 def is_plain(local: LocalPass) -> bool:
     """Is this pass one stage of SGD on everything, with nothing kept at home but a model apart, and no term but a pull?"""
     linear = local.optimiser.linear
-    alone = local.second is None or local.second.own is not None
-    whole = local.train is None and local.keep is None and local.then is None and alone
-    pulled = all(isinstance(term, Pull) for term in local.terms)
-    return linear is not None and not linear.momentum and whole and pulled and local.objective is None
+    independent = local.second is None or local.second.own is not None
+    trains_all = local.train is None and local.keep is None and local.then is None and independent
+    only_pulls = all(isinstance(term, ProximalTerm) for term in local.terms)
+    return linear is not None and not linear.momentum and trains_all and only_pulls and local.objective is None
 
 
-def train_lean(bench: LeanModule, begun: Begun, x: torch.Tensor, y: torch.Tensor) -> StackEnd:
+def train_lean(lean_module: LeanModule, prepared: PreparedJob, x: torch.Tensor, y: torch.Tensor) -> TrainedStack:
     """One client's plain pass, in place."""
-    local, job = begun.local, begun.job
+    local, job = prepared.local, prepared.job
     assert local.optimiser.linear is not None
-    lr, decay = begun.rate(local), local.optimiser.linear.weight_decay
-    bench.rate.lr, bench.rate.decay = lr, 1.0 - lr * decay
-    pull = bench.rate.pull = sum(t.mu for t in local.terms if isinstance(t, Pull)) if local.terms else None
-    whole = {n: torch.from_numpy(np.asarray(v)) for n, v in begun.start.items()}
-    start = dict(whole)
+    lr, decay = prepared.rate(local), local.optimiser.linear.weight_decay
+    lean_module.rate.lr, lean_module.rate.decay = lr, 1.0 - lr * decay
+    pull = lean_module.rate.pull = (
+        sum(t.mu for t in local.terms if isinstance(t, ProximalTerm)) if local.terms else None
+    )
+    params = {n: torch.from_numpy(np.asarray(v)) for n, v in prepared.start.items()}
+    start = dict(params)
     samples = samples_of(local.batches, job)
     with torch.no_grad():
-        for path, leaf in bench.fused.items():
-            leaf.begin(whole.pop(f"{path}.weight"), whole.pop(f"{path}.bias"), samples)
-        state = bench.module.state_dict(keep_vars=True)
-        for name, value in whole.items():
+        for path, leaf in lean_module.fused.items():
+            leaf.begin(params.pop(f"{path}.weight"), params.pop(f"{path}.bias"), samples)
+        state = lean_module.module.state_dict(keep_vars=True)
+        for name, value in params.items():
             state[name].copy_(value)
-    anchors = [start[name] for name, _ in bench.module.named_parameters()]
-    loss_sum, squared, seen, steps = 0.0, 0.0, 0, 0
+    anchors = [start[name] for name, _ in lean_module.module.named_parameters()]
+    loss_sum, squared, samples_seen, steps = 0.0, 0.0, 0, 0
     for rows in batches(local.batches, job):
         batch = torch.from_numpy(rows)
-        for leaf in bench.dropouts:
+        for leaf in lean_module.dropouts:
             place = addresses(job.seed, np.array([job.key], np.uint64), np.array([job.task]), steps)
             leaf.address = torch.from_numpy(place)
-        each = nn.functional.cross_entropy(bench.module(x[batch]), y[batch], reduction="none")
+        each = nn.functional.cross_entropy(lean_module.module(x[batch]), y[batch], reduction="none")
         each.mean().backward()
         with torch.no_grad():
-            for p, anchor in zip(bench.params, anchors, strict=True):
+            for p, anchor in zip(lean_module.params, anchors, strict=True):
                 if p.grad is not None:
                     if pull is not None:
                         p.grad.add_(p - anchor, alpha=pull)
                     if decay:
-                        p.mul_(bench.rate.decay)
+                        p.mul_(lean_module.rate.decay)
                     p.add_(p.grad, alpha=-lr)
                     p.grad = None
-            known = each.detach()
-            loss_sum += float(known.sum())
-            squared += float(known.square().sum())
-        seen += len(rows)
+            losses = each.detach()
+            loss_sum += float(losses.sum())
+            squared += float(losses.square().sum())
+        samples_seen += len(rows)
         steps += 1
-    counted = Tallies(*(np.array([v], np.float64) for v in (loss_sum, squared, seen, steps)))
-    carried = stacked_slots([begun], torch.device("cpu"))
+    tally = Tallies(*(np.array([v], np.float64) for v in (loss_sum, squared, samples_seen, steps)))
+    carry = stack_carry([prepared], torch.device("cpu"))
     with torch.no_grad():
-        return StackEnd(_stack_of_one(start), {}, counted, carried, update=_stack_of_one(_update(bench, start)))
+        return TrainedStack(_stack_of_one(start), {}, tally, carry, update=_stack_of_one(_update(lean_module, start)))
 
 
-def _update(bench: LeanModule, start: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _update(lean_module: LeanModule, start: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """What the pass changed: kept apart from the weights by some layers, their difference for the rest."""
-    apart = {f"{path}.weight": leaf.update() for path, leaf in bench.fused.items()}
-    state = bench.module.state_dict()
-    found: dict[str, torch.Tensor] = {}
-    for name, begun in start.items():
-        own = apart.get(name)
+    kept_updates = {f"{path}.weight": leaf.update() for path, leaf in lean_module.fused.items()}
+    state = lean_module.module.state_dict()
+    result: dict[str, torch.Tensor] = {}
+    for name, first in start.items():
+        kept_update = kept_updates.get(name)
         # Counters travel as they are, and must not go on counting in the report.
-        found[name] = (
-            own if own is not None else state[name] - begun if begun.is_floating_point() else state[name].clone()
+        result[name] = (
+            kept_update
+            if kept_update is not None
+            else state[name] - first
+            if first.is_floating_point()
+            else state[name].clone()
         )
-    return found
+    return result
 
 
 def _stack_of_one(tree: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

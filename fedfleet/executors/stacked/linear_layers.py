@@ -41,7 +41,7 @@ class Stack:
 
 
 @dataclass(slots=True)
-class Past:
+class PastSteps:
     """The steps so far of a leaf whose clients share their beginning: inputs [clients, rank, in], gradients [.., out]."""
 
     inputs: torch.Tensor
@@ -50,7 +50,7 @@ class Past:
     steps: int = 0
 
 
-class SelfMoving(Protocol):
+class SelfUpdatingLayer(Protocol):
     """A layer that takes its own step: its output, the gradient of its input, and the step itself."""
 
     def product(self, x: torch.Tensor) -> torch.Tensor: ...
@@ -62,7 +62,7 @@ class FusedStep(torch.autograd.Function):
     """A layer's output, with the layer moved in the backward pass instead of handing its gradients on."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, trigger: torch.Tensor, leaf: SelfMoving) -> torch.Tensor:
+    def forward(ctx: Any, x: torch.Tensor, trigger: torch.Tensor, leaf: SelfUpdatingLayer) -> torch.Tensor:
         del trigger
         ctx.leaf = leaf
         ctx.save_for_backward(x)
@@ -90,7 +90,7 @@ class Linear(nn.Module):
         self.names: dict[str, str] = {}  # what the model calls each attribute
         self.weight: torch.Tensor
         self.bias: torch.Tensor | None = None
-        self.past: Past | None = None
+        self.past: PastSteps | None = None
 
     def product(self, x: torch.Tensor) -> torch.Tensor:
         """[clients, n, in] -> [clients, n, out]."""
@@ -155,17 +155,17 @@ class Linear(nn.Module):
             self.weight = torch.baddbmm(self.weight, grads.transpose(1, 2), inputs, alpha=-move.rate)
             return
         share, weights = move.coefficients(past.steps, past.used // max(past.steps, 1))
-        begun = self.weight * share.reshape(-1, 1, 1) if move.decay else self.weight
-        self.weight = torch.baddbmm(begun, (grads * weights.unsqueeze(2)).transpose(1, 2), inputs, alpha=-1.0)
+        base = self.weight * share.reshape(-1, 1, 1) if move.decay else self.weight
+        self.weight = torch.baddbmm(base, (grads * weights.unsqueeze(2)).transpose(1, 2), inputs, alpha=-1.0)
 
-    def _share(self, x: torch.Tensor) -> None:
+    def _begin_past(self, x: torch.Tensor) -> None:
         """At the first step from a shared beginning: keep a past if it is smaller than the weights, else make them now."""
         clients, out, width = self.weight.shape
         stack, move = self.stack, self._move
         rank = stack.steps * x.shape[1]
         # Where clients leave early, only plain steps can go on from settled weights: nothing else remembers its velocity.
         if keeps_past(out, width, rank, on_cpu=x.device.type == "cpu") and (move.plain or stack.even):
-            self.past = Past(x.new_empty(clients, rank, width), x.new_empty(clients, rank, out))
+            self.past = PastSteps(x.new_empty(clients, rank, width), x.new_empty(clients, rank, out))
         else:
             self.weight = self.weight.contiguous()
 
@@ -174,15 +174,15 @@ class Linear(nn.Module):
         assert self.stack.move is not None
         return self.stack.move
 
-    def stacked(self, x: torch.Tensor) -> torch.Tensor:
+    def stacked_product(self, x: torch.Tensor) -> torch.Tensor:
         """The product, fused with its update when training asks for that."""
         stack = self.stack
         if stack.moves(self):
             if self.past is None and self.weight.stride(0) == 0:
-                self._share(x)
+                self._begin_past(x)
             return FusedStep.apply(x, stack.trigger, self)
         return self.product(x)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = self.stacked(x.reshape(self.stack.clients, -1, x.shape[-1]))
+        out = self.stacked_product(x.reshape(self.stack.clients, -1, x.shape[-1]))
         return out.reshape(*x.shape[:-1], out.shape[-1])

@@ -17,25 +17,25 @@ from fedfleet.core.parts import Job, Offer, Task
 from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
-from fedfleet.executors.client_half import Begun, StackEnd, begin
+from fedfleet.executors.client_half import PreparedJob, TrainedStack, prepare_job
 from fedfleet.executors.stacked.executor import train_stack
 from fedfleet.executors.stacked.linear_layers import Linear, keeps_past
 from fedfleet.executors.stacked.placement import Place, open_place
-from fedfleet.executors.stacked.schedule import lengths, width_of
+from fedfleet.executors.stacked.schedule import batch_width, step_counts
 from fedfleet.executors.stacked.stage import trainable
 from fedfleet.executors.stacked.twin import Twin
 from fedfleet.learn.optimisers import sgd
 
-_SIZES = (1, 2, 5, 33)  # stacks that are tried beside the tallest
-_TRIED_BATCH = 10
+_TRIAL_SIZES = (1, 2, 5, 33)  # stacks that are tried beside the tallest
+_TRIAL_BATCH = 10
 _ALIGNED = 16  # single-precision numbers in the 64 bytes by which the widest instructions are aligned
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class StageLayout:
     """One stage of a stack: samples a batch, the steps of everybody where nobody is padded, the rate where it is one."""
 
-    wide: int
+    width: int
     even: int | None
     rate: float | None
 
@@ -45,16 +45,16 @@ class Layout:
     """What must agree before stacks are put on top of each other: their pass, their stages, what was offered beside the model."""
 
     local: LocalPass
-    stages: tuple[Laid, ...]
-    given: tuple[tuple[str, tuple[int, ...]], ...]
+    stages: tuple[StageLayout, ...]
+    extra: tuple[tuple[str, tuple[int, ...]], ...]
 
     @property
     def kind(self) -> Hashable:
         """What a trial depends on: neither how fast clients learn nor how long."""
-        return self.local, tuple((laid.wide, laid.even is None) for laid in self.stages), self.given
+        return self.local, tuple((stage.width, stage.even is None) for stage in self.stages), self.extra
 
 
-def size_free(form: str, task: Task) -> bool:
+def is_size_independent(form: str, task: Task) -> bool:
     """Are a client's bits, on this CPU, the same whatever stands in the stack beside it? Yes only where a trial shows it.
 
     The loop trains everybody alone. Merged stacks of linear layers whose inputs are a multiple of 16 wide make each client's sums
@@ -65,42 +65,44 @@ def size_free(form: str, task: Task) -> bool:
         return True
     if form != "merged":
         return False
-    where = open_place(task, device="cpu", threads=1, form=form, tf32=False, graphs=False)
-    local = LocalPass(sgd(), BatchPlan(_TRIED_BATCH, epochs=1), rate=0.1)
-    rows = np.arange(2 * _TRIED_BATCH + 1) % len(task.dataset.y)
-    return joins(where) and tried(where, [begin(Job(0, 0, 0, 0, Offer(task.init(0)), local, rows))], 50)
+    place = open_place(task, device="cpu", threads=1, form=form, tf32=False, graphs=False)
+    local = LocalPass(sgd(), BatchPlan(_TRIAL_BATCH, epochs=1), rate=0.1)
+    rows = np.arange(2 * _TRIAL_BATCH + 1) % len(task.dataset.y)
+    return can_join(place) and trial_passes(place, [prepare_job(Job(0, 0, 0, 0, Offer(task.init(0)), local, rows))], 50)
 
 
-def joins(where: Place) -> bool:
+def can_join(place: Place) -> bool:
     """May stacks of this place stand beside those of others at all, and is anything gained by it?"""
-    plain = where.device.type == "cpu" and not where.streamed and not where.task.frozen and where.task.loss is None
-    return plain and where.form == "merged" and _apart(where.twins[0])
+    plain = place.device.type == "cpu" and not place.streamed and not place.task.frozen and place.task.loss is None
+    return plain and place.form == "merged" and _leaves_independent(place.twins[0])
 
 
-def _apart(twin: Twin) -> bool:
+def _leaves_independent(twin: Twin) -> bool:
     """Does every leaf work on each client by itself, on rows that are aligned wherever the client stands?"""
     weights = [shape for name, shape in twin.shapes.items() if len(shape) == 2 and trainable(twin, name)]
     dense = all(isinstance(leaf, Linear) for leaf, _ in twin.places.values())
-    return dense and not twin.held and all(shape[1] % _ALIGNED == 0 for shape in weights)
+    return dense and not twin.held_weights and all(shape[1] % _ALIGNED == 0 for shape in weights)
 
 
-def layout_of(where: Place, group: Sequence[Begun]) -> Layout | None:
+def layout_of(place: Place, group: Sequence[PreparedJob]) -> Layout | None:
     """What decides the arithmetic of a stack beside its clients; None: its size does, or nobody has shown that it does not."""
-    local, twin = group[0].local, where.twins_at(group[0].local.width)[0]
-    jobs, alike = [begun.job for begun in group], all(begun.start is group[0].start for begun in group)
-    works = [[*begun.local.work()] for begun in group]
-    stages: list[Laid] = []
+    local, twin = group[0].local, place.twins_at(group[0].local.width)[0]
+    jobs, same_start = [begun.job for begun in group], all(begun.start is group[0].start for begun in group)
+    works = [[*prepared.local.work()] for prepared in group]
+    stages: list[StageLayout] = []
     for number, stage in enumerate(works[0]):
-        steps, wide = lengths(stage.batches, jobs), width_of(stage.batches, jobs)
-        if stage.objective is not None or (alike and len(group) > 1 and _shares(twin, stage, int(steps.max()) * wide)):
+        steps, width = step_counts(stage.batches, jobs), batch_width(stage.batches, jobs)
+        if stage.objective is not None or (
+            same_start and len(group) > 1 and _shares_product(twin, stage, int(steps.max()) * width)
+        ):
             return None
         rates = {begun.rate(work[number]) for begun, work in zip(group, works, strict=True)}
-        even = int(steps[0]) if _full(stage.batches, jobs, steps, wide) else None
-        stages.append(Laid(wide, even, rates.pop() if len(rates) == 1 else None))
-    return Layout(local, tuple(stages), tuple((n, np.shape(v)) for n, v in group[0].given.items()))
+        even = int(steps[0]) if _no_padding(stage.batches, jobs, steps, width) else None
+        stages.append(StageLayout(width, even, rates.pop() if len(rates) == 1 else None))
+    return Layout(local, tuple(stages), tuple((n, np.shape(v)) for n, v in group[0].extra.items()))
 
 
-def _shares(twin: Twin, stage: LocalPass, rank: int) -> bool:
+def _shares_product(twin: Twin, stage: LocalPass, rank: int) -> bool:
     """Would clients that begin alike multiply with one tensor for all of them, in a product as large as the stack?"""
     for name, shape in twin.shapes.items():
         if len(shape) < 2 or not trainable(twin, name):
@@ -112,47 +114,51 @@ def _shares(twin: Twin, stage: LocalPass, rank: int) -> bool:
     return False
 
 
-def _full(plan: BatchPlan, jobs: Sequence[Job], steps: Ints, wide: int) -> bool:
+def _no_padding(plan: BatchPlan, jobs: Sequence[Job], steps: Ints, width: int) -> bool:
     """Does every client take equally many steps, with no padding in any of them?"""
     n = np.array([len(job.rows) for job in jobs], np.int64)
     last = np.where(steps >= -(-n // plan.size), (n - 1) % plan.size + 1, np.minimum(n, plan.size))
-    return bool((steps == steps[0]).all() and (last == wide).all())
+    return bool((steps == steps[0]).all() and (last == width).all())
 
 
-def tried(where: Place, group: Sequence[Begun], most: int) -> bool:
+def trial_passes(place: Place, group: Sequence[PreparedJob], max_clients: int) -> bool:
     """Do equal clients with the layout of this stack end equal, wherever they stand and however many they are?
 
     Two kinds stand mixed at random, padded unlike; where nobody in the stack is padded, neither are they.
     """
-    twin, plan = where.twins_at(group[0].local.width)[0], group[0].local.batches
-    jobs = [begun.job for begun in group]
-    wide = width_of(plan, jobs)
-    full = _full(plan, jobs, lengths(plan, jobs), wide)
-    several = plan.size == wide > 1  # batches in an epoch: even one alone can be padded
-    sizes = (wide, wide) if full else (wide + 1, 2 * wide - 1) if several else (wide, max(1, wide - 1))
-    draw = stream(0, "stacks", wide)
-    rows = draw.integers(0, len(where.task.dataset.y), sum(sizes))
-    first = _made(group[0], rows[: sizes[0]], 2)
-    kinds = (first, _made(group[0], rows[sizes[0] :], 1 if wide == 1 and not full else 2))
-    known = train_stack(where, twin, [_copied(kind) for kind in kinds])
-    for size in (*_SIZES, max(most, len(group))) if full or several else (*_SIZES[1:], max(most, len(group))):
-        which = [0, 1, *draw.integers(0, 2, size).tolist()][:size]
-        ended = train_stack(where, twin, [_copied(kinds[k]) for k in which])
-        if not all(_same(ended, c, known, k) for c, k in enumerate(which)):
+    twin, plan = place.twins_at(group[0].local.width)[0], group[0].local.batches
+    jobs = [prepared.job for prepared in group]
+    width = batch_width(plan, jobs)
+    unpadded = _no_padding(plan, jobs, step_counts(plan, jobs), width)
+    several = plan.size == width > 1  # batches in an epoch: even one alone can be padded
+    sizes = (width, width) if unpadded else (width + 1, 2 * width - 1) if several else (width, max(1, width - 1))
+    draw = stream(0, "stacks", width)
+    rows = draw.integers(0, len(place.task.dataset.y), sum(sizes))
+    first = _client_like(group[0], rows[: sizes[0]], 2)
+    kinds = (first, _client_like(group[0], rows[sizes[0] :], 1 if width == 1 and not unpadded else 2))
+    reference = train_stack(place, twin, [_copy_job(kind) for kind in kinds])
+    for size in (
+        (*_TRIAL_SIZES, max(max_clients, len(group)))
+        if unpadded or several
+        else (*_TRIAL_SIZES[1:], max(max_clients, len(group)))
+    ):
+        choices = [0, 1, *draw.integers(0, 2, size).tolist()][:size]
+        trained = train_stack(place, twin, [_copy_job(kinds[k]) for k in choices])
+        if not all(_ends_equal(trained, c, reference, k) for c, k in enumerate(choices)):
             return False
     return True
 
 
-def _made(like: Begun, rows: Ints, steps: int) -> Begun:
+def _client_like(like: PreparedJob, rows: Ints, steps: int) -> PreparedJob:
     """A client like this one with these samples, which takes so many steps."""
     return replace(like, job=replace(like.job, rows=rows, steps=steps))
 
 
-def _copied(begun: Begun) -> Begun:
-    return replace(begun, start={n: np.array(v) for n, v in begun.start.items()})
+def _copy_job(prepared: PreparedJob) -> PreparedJob:
+    return replace(prepared, start={n: np.array(v) for n, v in prepared.start.items()})
 
 
-def _same(a: StackEnd, c: int, b: StackEnd, k: int) -> bool:
+def _ends_equal(a: TrainedStack, c: int, b: TrainedStack, k: int) -> bool:
     """Did client c of one stack end as client k of the other?"""
     ends = all(torch.equal(a.end[n][c], b.end[n][k]) for n in a.end)
     seconds = all(torch.equal(a.second[n][c], b.second[n][k]) for n in a.second)

@@ -11,7 +11,7 @@ from fedfleet.core.parts import Task
 from fedfleet.core.trees import Tree
 from fedfleet.executors.allocation import keep_large_blocks
 from fedfleet.executors.hardware import require_cuda
-from fedfleet.executors.stacked.cuda_graph import Graphs
+from fedfleet.executors.stacked.cuda_graph import CudaGraphs
 from fedfleet.executors.stacked.schedule import Schedule
 from fedfleet.executors.stacked.twin import CannotStack, Tensors, Twin, make_twin
 from fedfleet.tasks.narrow_models import at_width
@@ -25,19 +25,19 @@ class Place:
     device: torch.device
     x: torch.Tensor
     y: torch.Tensor
-    judge: torch.nn.Module  # the model as it is, for evaluation
+    eval_model: torch.nn.Module  # the model as it is, for evaluation
     twins: list[Twin]
     form: str
     threads: int
-    most: int  # clients per stack; halved when memory runs out
-    graphs: Graphs | None = None
+    max_clients: int  # clients per stack; halved when memory runs out
+    graphs: CudaGraphs | None = None
     uploaded: tuple[Tree, Tensors] | None = None
     notes: list[str] = field(default_factory=list)
     streamed: bool = False  # do the stacks bring their rows along?
     computed: int = 0  # samples that went through the stacks, padding included
     real: int = 0
-    literal: dict[str, int] = field(default_factory=dict)  # why jobs were trained one by one, and how many
-    narrow: dict[float, list[Twin]] = field(
+    unstacked: dict[str, int] = field(default_factory=dict)  # why jobs were trained one by one, and how many
+    narrow_twins: dict[float, list[Twin]] = field(
         default_factory=dict
     )  # twins of narrower models, by their share of the width
 
@@ -45,10 +45,10 @@ class Place:
         """The twins of the model at this share of its width, made when first needed; none where clients are looped over."""
         if width == 1.0 or not self.twins:
             return self.twins
-        if width not in self.narrow:
+        if width not in self.narrow_twins:
             smaller = at_width(self.task, width)
-            self.narrow[width] = make_twins(smaller, smaller.build().to(self.device), len(self.twins))
-        return self.narrow[width]
+            self.narrow_twins[width] = make_twins(smaller, smaller.build().to(self.device), len(self.twins))
+        return self.narrow_twins[width]
 
 
 def open_place(
@@ -64,32 +64,32 @@ def open_place(
     target = torch.device(device)
     notes: list[str] = []
     twins: list[Twin] = []
-    judge: torch.nn.Module | None = None
+    eval_model: torch.nn.Module | None = None
     if form == "merged":
         try:
             model = task.build().to(target)  # first: whatever is frozen in it is there once, for the twins too
-            twins, judge = make_twins(task, model, threads if target.type == "cpu" else 1), model
-        except CannotStack as wrong:
+            twins, eval_model = make_twins(task, model, threads if target.type == "cpu" else 1), model
+        except CannotStack as error:
             form, target = "loop", torch.device("cpu")
             notes.append(
-                f"{task.name} cannot be stacked ({wrong}); its clients are trained one after the other, on the CPU"
+                f"{task.name} cannot be stacked ({error}); its clients are trained one after the other, on the CPU"
             )
-    x, y, streamed = _brought(task, target, room)
+    x, y, streamed = _load_data(task, target, room)
     if streamed:
         graphs = False  # a recording knows one place of the data only
         notes.append(f"{task.name}: the data do not fit on {device} and are brought there stack by stack")
-    wanted = Graphs() if graphs and target.type == "cuda" else None
+    graph_cache = CudaGraphs() if graphs and target.type == "cuda" else None
     return Place(
         task,
         target,
         x,
         y,
-        (judge or task.build().to(target)).eval(),
+        (eval_model or task.build().to(target)).eval(),
         twins,
         form,
         threads,
-        _most_clients(task, target),
-        wanted,
+        _max_clients(task, target),
+        graph_cache,
         notes=notes,
         streamed=streamed,
     )
@@ -101,7 +101,7 @@ def make_twins(task: Task, model: torch.nn.Module, count: int) -> list[Twin]:
     return [make_twin(model, sample) for _ in range(count)]
 
 
-def _brought(task: Task, target: torch.device, room: float | None) -> tuple[torch.Tensor, torch.Tensor, bool]:
+def _load_data(task: Task, target: torch.device, room: float | None) -> tuple[torch.Tensor, torch.Tensor, bool]:
     """The data on the device, or in page-locked memory here if they would take too much of it; then they are streamed."""
     x, y = torch.from_numpy(task.dataset.x), torch.from_numpy(task.dataset.y)
     if room is None:
@@ -111,17 +111,17 @@ def _brought(task: Task, target: torch.device, room: float | None) -> tuple[torc
     return (x.pin_memory(), y.pin_memory(), True) if target.type == "cuda" else (x, y, True)
 
 
-def at_hand(where: Place, plan: Schedule) -> tuple[Schedule, torch.Tensor, torch.Tensor]:
+def stage_data(place: Place, plan: Schedule) -> tuple[Schedule, torch.Tensor, torch.Tensor]:
     """A stage with the data that it needs on the device: all of them, or just its own rows, renumbered."""
-    if not where.streamed:
-        return plan, where.x, where.y
-    own, places = np.unique(plan.rows, return_inverse=True)
-    rows = torch.from_numpy(own)
-    x, y = (v[rows].to(where.device, non_blocking=True) for v in (where.x, where.y))
+    if not place.streamed:
+        return plan, place.x, place.y
+    row_numbers, places = np.unique(plan.rows, return_inverse=True)
+    rows = torch.from_numpy(row_numbers)
+    x, y = (v[rows].to(place.device, non_blocking=True) for v in (place.x, place.y))
     return replace(plan, rows=places.reshape(plan.rows.shape)), x, y
 
 
-def _most_clients(task: Task, device: torch.device) -> int:
+def _max_clients(task: Task, device: torch.device) -> int:
     """How many clients fit: parameters, their gradients and room for activations, in half of the free memory."""
     size = sum(v.nbytes for v in task.init(0).values())
     if device.type == "cuda":

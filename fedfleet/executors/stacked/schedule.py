@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfleet.core.memory_limit import check_room
+from fedfleet.core.memory_limit import check_memory
 from fedfleet.core.parts import Job
 from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import Seeds, orders
-from fedfleet.executors.client_half import Begun
-from fedfleet.executors.inline import STAGE
+from fedfleet.executors.client_half import PreparedJob
+from fedfleet.executors.inline import STAGE_STRIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class Schedule:
     @property
     def padding(self) -> float:
         """The share of computed samples that are padding."""
-        done = self.computed
-        return 1.0 - float(self.sizes.sum()) / done if done else 0.0
+        total = self.sample_slots
+        return 1.0 - float(self.sizes.sum()) / total if total else 0.0
 
     @property
-    def computed(self) -> int:
+    def sample_slots(self) -> int:
         """Samples that go through the stack, padding included."""
         return sum(self.active) * self.rows.shape[2]
 
@@ -48,25 +48,25 @@ class Schedule:
         return bool((self.order == np.arange(len(self.order))).all())
 
 
-def lengths(plan: BatchPlan, jobs: Sequence[Job]) -> Ints:
+def step_counts(plan: BatchPlan, jobs: Sequence[Job]) -> Ints:
     """How many steps each job takes."""
     n = np.array([len(job.rows) for job in jobs], np.int64)
     limit = np.array([job.steps or plan.steps or 0 for job in jobs], np.int64)
     return np.where(n == 0, 0, np.where(limit > 0, limit, plan.epochs * -(-n // plan.size)))
 
 
-def width_of(plan: BatchPlan, jobs: Sequence[Job]) -> int:
+def batch_width(plan: BatchPlan, jobs: Sequence[Job]) -> int:
     """How wide the batches of a stack of these jobs are, padding included."""
     return max(1, max((min(len(job.rows), plan.size) for job in jobs), default=1))
 
 
-def work_of(jobs: Sequence[Job], local: LocalPass) -> tuple[int, int]:
+def sample_counts(jobs: Sequence[Job], local: LocalPass) -> tuple[int, int]:
     """Samples that go through all stages of a stack of these jobs, with padding and without."""
     computed = real = 0
     n = np.array([len(job.rows) for job in jobs], np.int64)
     for plan in (stage.batches for stage in local.work()):
-        steps, epoch = lengths(plan, jobs), -(-n // plan.size)
-        computed += int(steps.sum()) * width_of(plan, jobs)
+        steps, epoch = step_counts(plan, jobs), -(-n // plan.size)
+        computed += int(steps.sum()) * batch_width(plan, jobs)
         real += int((steps // epoch * n + np.minimum(steps % epoch * plan.size, n)).sum())
     return computed, real
 
@@ -74,10 +74,10 @@ def work_of(jobs: Sequence[Job], local: LocalPass) -> tuple[int, int]:
 def plan_stage(jobs: Sequence[Job], plan: BatchPlan, stage: int = 0) -> Schedule:
     """The batches of a stack laid out by step, the same batches as `inline.batches` walks through."""
     n = np.array([len(job.rows) for job in jobs], np.int64)
-    length = lengths(plan, jobs)
+    length = step_counts(plan, jobs)
     order = np.argsort(-length, kind="stable")
-    steps, width = int(length.max(initial=0)), width_of(plan, jobs)
-    check_room(
+    steps, width = int(length.max(initial=0)), batch_width(plan, jobs)
+    check_memory(
         8.0 * steps * len(jobs) * width,
         f"a stack of {len(jobs)} clients with {steps:,} steps each",
         'take fewer epochs or steps, or run.execute = "inline"',
@@ -98,20 +98,20 @@ def _fill(rows: Ints, sizes: Ints, jobs: list[Job], place: Ints, length: Ints, s
     n = len(jobs[0].rows)
     per_epoch, width = -(-n // size), min(n, size)
     keys, tasks = np.array([j.key for j in jobs], np.uint64), np.array([j.task for j in jobs], np.int64)
-    own, seeds = np.stack([j.rows for j in jobs]), seeds_of(jobs)
+    shard_rows, seeds = np.stack([j.rows for j in jobs]), seeds_of(jobs)
     for epoch in range(-(-int(length.max()) // per_epoch)):
-        drawn = orders(seeds, keys, tasks, epoch + STAGE * stage, n)
-        shuffled = np.take_along_axis(own, drawn, axis=1)
+        epoch_orders = orders(seeds, keys, tasks, epoch + STAGE_STRIDE * stage, n)
+        shuffled = np.take_along_axis(shard_rows, epoch_orders, axis=1)
         for k in range(per_epoch):
             t = epoch * per_epoch + k
-            going = np.flatnonzero(length > t)
-            if not len(going):
+            active = np.flatnonzero(length > t)
+            if not len(active):
                 return
-            batch = shuffled[going, k * size : k * size + width]
-            at = place[going]
-            rows[t, at] = batch[:, :1]
-            rows[t, at, : batch.shape[1]] = batch
-            sizes[t, at] = batch.shape[1]
+            batch = shuffled[active, k * size : k * size + width]
+            positions = place[active]
+            rows[t, positions] = batch[:, :1]
+            rows[t, positions, : batch.shape[1]] = batch
+            sizes[t, positions] = batch.shape[1]
 
 
 def seeds_of(jobs: Sequence[Job]) -> Seeds:
@@ -120,10 +120,10 @@ def seeds_of(jobs: Sequence[Job]) -> Seeds:
     return first if all(job.seed == first for job in jobs) else [job.seed for job in jobs]
 
 
-def chunks(group: Sequence[Begun], places: Sequence[int], most: int) -> Iterator[list[int]]:
+def chunks(group: Sequence[PreparedJob], places: Sequence[int], most: int) -> Iterator[list[int]]:
     """Places cut into stacks of at most `most` clients, those with like amounts of work together and long ones first."""
     local = group[places[0]].local
-    work = lengths(local.batches, [group[i].job for i in places])
+    work = step_counts(local.batches, [group[i].job for i in places])
     by_size = [
         i for _, _, i in sorted((-int(w), -len(group[i].job.rows), i) for w, i in zip(work, places, strict=True))
     ]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedfleet.core.passes import SECOND, Batch, Carried, Drift, LocalPass
+from fedfleet.core.passes import SECOND, Batch, Carry, ConstantTerm, LocalPass
 from fedfleet.executors.client_half import Tallies
-from fedfleet.executors.inline import STAGE, split
+from fedfleet.executors.inline import STAGE_STRIDE, split_second_model
 from fedfleet.executors.stacked.fused_step import Move, fused_rule
 from fedfleet.executors.stacked.schedule import Schedule, seeds_of
 from fedfleet.executors.stacked.twin import Tensors, Twin
@@ -29,7 +29,7 @@ class Work:
     schedule: Schedule
     begin: Tensors
     anchor: Tensors
-    carried: Carried
+    carried: Carry
     second: Tensors
     rates: np.ndarray
 
@@ -40,7 +40,7 @@ class Work:
 
 
 @dataclass(slots=True)
-class Trained:
+class StageEnd:
     """Where the clients of a stage ended, in the order of its schedule."""
 
     end: Tensors
@@ -48,7 +48,7 @@ class Trained:
     tallies: Tallies
 
 
-def train_stage(twin: Twin, work: Work, x: torch.Tensor, y: torch.Tensor) -> Trained:
+def train_stage(twin: Twin, work: Work, x: torch.Tensor, y: torch.Tensor) -> StageEnd:
     """Run a stage. Clients that finish early leave the stack at its end."""
     plan = work.schedule
     run = StageRun(twin, work)
@@ -58,19 +58,19 @@ def train_stage(twin: Twin, work: Work, x: torch.Tensor, y: torch.Tensor) -> Tra
     for t, active in enumerate(plan.active):
         run.shrink(active)
         twin.stack.fewest = int(plan.sizes[t, :active].min())
-        weights = None if full else _real(sizes[t, :active], plan.rows.shape[2])
-        where = None if places is None else places[t, :active]
-        run.step(x[rows[t, :active].reshape(-1)], y[rows[t, :active].reshape(-1)], weights, where)
+        weights = None if full else _sample_mask(sizes[t, :active], plan.rows.shape[2])
+        step_places = None if places is None else places[t, :active]
+        run.step(x[rows[t, :active].reshape(-1)], y[rows[t, :active].reshape(-1)], weights, step_places)
     end, second = run.finish()
-    return Trained(end, second, tallied(plan, torch.stack([run.loss, run.squared]).double().cpu().numpy()))
+    return StageEnd(end, second, stage_tallies(plan, torch.stack([run.loss, run.squared]).double().cpu().numpy()))
 
 
-def tallied(plan: Schedule, sums: np.ndarray) -> Tallies:
+def stage_tallies(plan: Schedule, sums: np.ndarray) -> Tallies:
     """What was counted on the device, with what the schedule knows."""
     return Tallies(sums[0], sums[1], plan.sizes.sum(0).astype(np.float64), (plan.sizes > 0).sum(0).astype(np.float64))
 
 
-def shared(twin: Twin, name: str, start: torch.Tensor) -> bool:
+def shares_weights(twin: Twin, name: str, start: torch.Tensor) -> bool:
     """Do the clients of this stack begin with the same weights, which the leaf can leave alone until the end?"""
     return name in twin.shareable and start.stride(0) == 0 and len(start) > 1
 
@@ -80,7 +80,7 @@ def trainable(twin: Twin, name: str) -> bool:
     return twin.places[name][1] not in ("running_mean", "running_var", "num_batches_tracked")
 
 
-def _real(sizes: torch.Tensor, width: int) -> torch.Tensor:
+def _sample_mask(sizes: torch.Tensor, width: int) -> torch.Tensor:
     """1 for real samples, 0 for padding."""
     return (torch.arange(width, device=sizes.device) < sizes.unsqueeze(1)).float()
 
@@ -91,8 +91,8 @@ def step_addresses(twin: Twin, plan: Schedule, device: torch.device) -> torch.Te
         return None
     jobs = plan.jobs
     keys, tasks = np.array([j.key for j in jobs], np.uint64), np.array([j.task for j in jobs])
-    found = [addresses(seeds_of(jobs), keys, tasks, t + STAGE * plan.stage) for t in range(len(plan.rows))]
-    return torch.from_numpy(np.stack(found)).to(device)
+    step_rows = [addresses(seeds_of(jobs), keys, tasks, t + STAGE_STRIDE * plan.stage) for t in range(len(plan.rows))]
+    return torch.from_numpy(np.stack(step_rows)).to(device)
 
 
 def can_fuse(twin: Twin, work: Work) -> bool:
@@ -100,8 +100,8 @@ def can_fuse(twin: Twin, work: Work) -> bool:
     stage = work.stage
     if fused_rule(stage) is None or work.second:
         return False
-    trained = None if stage.train is None else {n for n in work.begin if trainable(twin, n) and stage.train(n)}
-    return twin.freeze(trained)
+    names = None if stage.train is None else {n for n in work.begin if trainable(twin, n) and stage.train(n)}
+    return twin.freeze(names)
 
 
 @dataclass(slots=True)
@@ -110,15 +110,15 @@ class StageRun:
 
     twin: Twin
     work: Work
-    keeps: bool = False  # work in the very memory that it begins with?
+    in_place: bool = False  # work in the very memory that it begins with?
     fused: bool = False
     clients: int = 0
     params: Tensors = field(default_factory=dict)  # what is trained; the second model's under names of its own
     state: Tensors = field(default_factory=dict)  # what is not: frozen leaves and running statistics, of both models
     anchor: Tensors = field(default_factory=dict)
-    drifts: list[Any] = field(default_factory=list)
+    constant_terms: list[Any] = field(default_factory=list)
     tails: list[Tensors] = field(default_factory=list)
-    rest: dict[str, torch.Tensor] = field(default_factory=dict)
+    unfused: dict[str, torch.Tensor] = field(default_factory=dict)
     rates: dict[str, Any] = field(default_factory=dict)
     optimiser: Any = None
     loss: torch.Tensor = field(default_factory=lambda: torch.zeros(0))
@@ -129,11 +129,11 @@ class StageRun:
         begin, stage = work.begin, work.stage
         names = [n for n in begin if trainable(twin, n) and (stage.train is None or stage.train(n))]
         self.fused = can_fuse(twin, work)
-        still = {n for n in names if self.keeps or (self.fused and shared(twin, n, begin[n]))}
-        self.params = {n: begin[n] if n in still else begin[n].clone() for n in names}
+        borrowed = {n for n in names if self.in_place or (self.fused and shares_weights(twin, n, begin[n]))}
+        self.params = {n: begin[n] if n in borrowed else begin[n].clone() for n in names}
         # Frozen weights are nobody's to change, and may be shared; running statistics change as they are used.
-        here = {n for n in begin if self.keeps or trainable(twin, n)}
-        self.state = {n: v if n in here else v.clone() for n, v in begin.items() if n not in names}
+        live = {n for n in begin if self.in_place or trainable(twin, n)}
+        self.state = {n: v if n in live else v.clone() for n, v in begin.items() if n not in names}
         for name, value in work.second.items():
             (self.params if name in names else self.state)[f"{SECOND}/{name}"] = value.clone()
         self.anchor = {n: work.anchor[n] for n in names}
@@ -144,16 +144,16 @@ class StageRun:
         stack, plan = twin.stack, work.schedule
         stack.steps, stack.even = len(plan.active), all(a == self.clients for a in plan.active)
         stack.move = stack.trigger = None
-        self._rates(device)
+        self._set_rates(device)
         if self.fused:
-            stack.move = self._move(device)
+            stack.move = self._make_move(device)
         else:
-            carried = work.carried
-            self.drifts = [t.of(work.anchor, carried) for t in stage.terms if isinstance(t, Drift)]
+            carry = work.carried
+            self.constant_terms = [t.compute(work.anchor, carry) for t in stage.terms if isinstance(t, ConstantTerm)]
             self.optimiser = stage.optimiser.init(self.params)
-        self._load()
+        self._load_twin()
 
-    def _rates(self, device: torch.device) -> None:
+    def _set_rates(self, device: torch.device) -> None:
         """The learning rate of each leaf: one number, or one per client in a shape that broadcasts."""
         rate = self.work.rate
         if rate is not None:
@@ -162,47 +162,47 @@ class StageRun:
         each = torch.from_numpy(self.work.rates[: self.clients].astype(np.float32)).to(device)
         self.rates = {n: each.reshape(-1, *(1,) * (p.dim() - 1)) for n, p in self.params.items()}
 
-    def _move(self, device: torch.device) -> Move:
-        found = fused_rule(self.work.stage)
-        assert found is not None
-        linear, pull = found
+    def _make_move(self, device: torch.device) -> Move:
+        rule = fused_rule(self.work.stage)
+        assert rule is not None
+        linear, pull = rule
         rate = self.work.rate
         each = rate if rate is not None else torch.from_numpy(self.work.rates.astype(np.float32)).to(device)
-        anchor = {n: self.twin.laid(n, v) for n, v in self.anchor.items()} if pull else {}
+        anchor = {n: self.twin.to_leaf_shape(n, v) for n, v in self.anchor.items()} if pull else {}
         move = Move(each, linear.momentum, linear.weight_decay, pull, anchor)
         if not move.plain:
             move.tabulate(len(self.work.schedule.active), device)
         return move
 
-    def _load(self) -> None:
-        own, _ = split({**self.params, **self.state})
+    def _load_twin(self) -> None:
+        own, _ = split_second_model({**self.params, **self.state})
         self.twin.load(own, self.clients)
         if self.fused:
-            own, _ = split(self.params)
+            own, _ = split_second_model(self.params)
             self.twin.stack.trigger = torch.zeros((), device=self.loss.device, requires_grad=True)
             waiting = [n for n in own if n not in self.twin.fusable]
-            self.rest = {n: getattr(*self.twin.places[n]).requires_grad_(True) for n in waiting}
+            self.unfused = {n: getattr(*self.twin.places[n]).requires_grad_(True) for n in waiting}
 
     def shrink(self, active: int) -> None:
         """Let the clients beyond `active`, which have finished, out of the stack."""
         if active == self.clients:
             return
         self._collect()
-        ending = {**self.params, **{n: v for n, v in self.state.items() if not _alike(v)}}
+        ending = {**self.params, **{n: v for n, v in self.state.items() if not _is_common(v)}}
         self.tails.append({n: v[active:].clone() for n, v in ending.items()})
         cut = lambda tree: {n: v[:active] for n, v in tree.items()}  # noqa: E731
         self.params, self.state = cut(self.params), cut(self.state)
-        self.anchor, self.drifts = cut(self.anchor), [cut(tree) for tree in self.drifts]
-        carried = self.work.carried
-        memory = {slot: cut(tree) for slot, tree in carried.memory.items()}
-        self.work = replace(self.work, carried=Carried(memory, cut(carried.given)))
-        self.optimiser = _cut(self.optimiser, active)
+        self.anchor, self.constant_terms = cut(self.anchor), [cut(tree) for tree in self.constant_terms]
+        carry = self.work.carried
+        memory = {slot: cut(tree) for slot, tree in carry.memory.items()}
+        self.work = replace(self.work, carried=Carry(memory, cut(carry.given)))
+        self.optimiser = _shrink_state(self.optimiser, active)
         self.clients = active
         if self.work.rate is None:
-            self._rates(self.loss.device)
+            self._set_rates(self.loss.device)
         if self.twin.stack.move is not None:
             self.twin.stack.move.shrink(active)
-        self._load()
+        self._load_twin()
 
     def step(
         self, x: torch.Tensor, y: torch.Tensor, weights: torch.Tensor | None, address: torch.Tensor | None
@@ -216,14 +216,15 @@ class StageRun:
             self._fused_step(self._losses(x, y, weights))
             return
         self.params = {n: p.detach().requires_grad_(True) for n, p in self.params.items()}
-        own, _ = split(self.params)
-        both, other = split({**self.params, **self.state})
+        own, _ = split_second_model(self.params)
+        both, other = split_second_model({**self.params, **self.state})
         self.twin.load(both, self.clients)
         total = self._losses(x, y, weights, both, other)
-        found = torch.autograd.grad(total, list(self.params.values()), allow_unused=True)
+        raw_grads = torch.autograd.grad(total, list(self.params.values()), allow_unused=True)
         with torch.no_grad():
             grads = {
-                n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(self.params.items(), found, strict=True)
+                n: torch.zeros_like(p) if g is None else g
+                for (n, p), g in zip(self.params.items(), raw_grads, strict=True)
             }
             self._add_terms(grads, own)
             update = self.work.stage.optimiser.update
@@ -231,10 +232,10 @@ class StageRun:
 
     def _add_terms(self, grads: Tensors, own: Tensors) -> None:
         for term in self.work.stage.terms:
-            if not isinstance(term, Drift):
+            if not isinstance(term, ConstantTerm):
                 for name, extra in term(own, self.anchor, self.work.carried).items():
                     grads[name] = grads[name] + extra
-        for drift in self.drifts:
+        for drift in self.constant_terms:
             for name, extra in drift.items():
                 if name in grads:
                     grads[name] = grads[name] + extra
@@ -244,24 +245,24 @@ class StageRun:
         x: torch.Tensor,
         y: torch.Tensor,
         weights: torch.Tensor | None,
-        own: Tensors | None = None,
-        other: Tensors | None = None,
+        params: Tensors | None = None,
+        second: Tensors | None = None,
     ) -> torch.Tensor:
         """The sum over clients of their losses, whose gradients are the clients' own; and the counts."""
         objective, clients = self.work.stage.objective, self.clients
         if objective is None:
             each = torch.nn.functional.cross_entropy(self.twin.module(x), y, reduction="none").reshape(clients, -1)
-            known = each.detach() if weights is None else each.detach() * weights
-            self._count(known.sum(1), known.square().sum(1))
+            each_loss = each.detach() if weights is None else each.detach() * weights
+            self._count(each_loss.sum(1), each_loss.square().sum(1))
             if weights is None:
                 return (each.sum(1) / each.shape[1]).sum()
             return ((each * weights).sum(1) / weights.sum(1)).sum()
         mean = _mean(clients, weights)
-        batch = Batch(x, y, mean, _apart(clients, weights, y))
-        found = objective(self._forward, own or {}, other or {}, self.work.carried, batch).reshape(clients)
-        seen = torch.full_like(found.detach(), len(y) // clients) if weights is None else weights.sum(1)
-        self._count(found.detach() * seen, found.detach().square() * seen)
-        return found.sum()
+        batch = Batch(x, y, mean, _per_client(clients, weights, y))
+        client_losses = objective(self._forward, params or {}, second or {}, self.work.carried, batch).reshape(clients)
+        samples = torch.full_like(client_losses.detach(), len(y) // clients) if weights is None else weights.sum(1)
+        self._count(client_losses.detach() * samples, client_losses.detach().square() * samples)
+        return client_losses.sum()
 
     def _forward(self, params: Any, x: Any) -> torch.Tensor:
         """The model at these parameters; what they leave out is as it is in the stack."""
@@ -278,7 +279,7 @@ class StageRun:
         move = self.twin.stack.move
         assert move is not None
         with torch.no_grad():
-            for name, p in self.rest.items():
+            for name, p in self.unfused.items():
                 if p.grad is not None:
                     move.step(name, p, p.grad)
                     p.grad = None
@@ -289,21 +290,21 @@ class StageRun:
         parts = [{**self.params, **self.state}, *self.tails[::-1]]
         stack = self.twin.stack
         stack.move = stack.trigger = stack.weights = None
-        whole = parts[0]
+        tensors = parts[0]
         if self.tails:  # what all share was left in one piece when some went
             n = len(self.work.schedule.jobs)
-            whole = {
+            tensors = {
                 name: v[:1].expand(n, *v.shape[1:])
                 if name not in self.tails[0]
                 else torch.cat([p[name] for p in parts])
-                for name, v in whole.items()
+                for name, v in tensors.items()
             }
-        own, other = split(whole)
+        own, other = split_second_model(tensors)
         return {n: own[n] for n in self.work.begin}, {n: other[n] for n in self.work.second}
 
     def _collect(self) -> None:
         """Take back the weights that leaves have moved themselves; running statistics change in place, where they are."""
-        own, other = split(self.params)
+        own, other = split_second_model(self.params)
         if self.fused:
             own = {n: v.detach() for n, v in self.twin.read(list(own)).items()}
         self.params = {
@@ -312,7 +313,7 @@ class StageRun:
         }
 
 
-def _alike(stack: torch.Tensor) -> bool:
+def _is_common(stack: torch.Tensor) -> bool:
     """Is this one tensor that every client of the stack sees?"""
     return stack.stride(0) == 0 and len(stack) > 1
 
@@ -325,24 +326,26 @@ def _mean(clients: int, weights: torch.Tensor | None) -> Callable[[torch.Tensor]
     return mean
 
 
-def _apart(clients: int, weights: torch.Tensor | None, y: torch.Tensor) -> Callable[..., torch.Tensor]:
+def _per_client(clients: int, weights: torch.Tensor | None, y: torch.Tensor) -> Callable[..., torch.Tensor]:
     """A function of all of a client's samples together is called client by client, without the padding."""
 
-    def apart(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], outputs: torch.Tensor) -> torch.Tensor:
+    def per_client(
+        function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], outputs: torch.Tensor
+    ) -> torch.Tensor:
         width = len(y) // clients
         sizes = [width] * clients if weights is None else weights.sum(1).long().tolist()
         parts = [slice(c * width, c * width + n) for c, n in enumerate(sizes)]
         return torch.stack([function(outputs[part], y[part]).reshape(()) for part in parts])
 
-    return apart
+    return per_client
 
 
-def _cut(state: object, active: int) -> object:
+def _shrink_state(state: object, active: int) -> object:
     """An optimiser's state for the first clients only."""
     if isinstance(state, torch.Tensor):
         return state[:active].contiguous()
     if isinstance(state, dict):
-        return {n: _cut(v, active) for n, v in state.items()}
+        return {n: _shrink_state(v, active) for n, v in state.items()}
     if isinstance(state, tuple):
-        return tuple(_cut(v, active) for v in state)
+        return tuple(_shrink_state(v, active) for v in state)
     return state

@@ -13,7 +13,7 @@ from torch import nn
 from fedfleet.executors.stacked import layers
 from fedfleet.executors.stacked.linear_layers import Linear, Stack
 from fedfleet.tasks.dropout import AddressedDropout
-from fedfleet.tasks.frozen_weights import held_names
+from fedfleet.tasks.frozen_weights import frozen_names
 
 Tensors = dict[str, torch.Tensor]
 
@@ -34,7 +34,7 @@ class Twin:
     fusable: frozenset[str]  # names that a fused step can train
     shareable: frozenset[str]  # of these, the weights that clients can share until the end of a pass
     shapes: dict[str, torch.Size]
-    held: list[
+    held_weights: list[
         tuple[nn.Module, str, torch.Tensor]
     ]  # frozen inside the model: leaf, attribute, the one tensor of all clients
 
@@ -43,13 +43,13 @@ class Twin:
         self.stack.clients = clients
         for name, value in tensors.items():
             leaf, attribute = self.places[name]
-            setattr(leaf, attribute, self.laid(name, value))
+            setattr(leaf, attribute, self.to_leaf_shape(name, value))
             if isinstance(leaf, Linear):
                 leaf.past = None
-        for leaf, attribute, value in self.held:
+        for leaf, attribute, value in self.held_weights:
             setattr(leaf, attribute, value.expand(clients, *value.shape[1:]))  # seen by each, copied for none
 
-    def laid(self, name: str, value: torch.Tensor) -> torch.Tensor:
+    def to_leaf_shape(self, name: str, value: torch.Tensor) -> torch.Tensor:
         """A leaf's stack in the shape in which its leaf keeps it."""
         return value.reshape(len(value), value.shape[1], -1) if name in self.flat else value
 
@@ -71,14 +71,14 @@ class Twin:
 
     def read(self, names: list[str]) -> Tensors:
         """The leaves' present tensors by name, in the shapes of the model."""
-        found: Tensors = {}
+        result: Tensors = {}
         for name in names:
             leaf, attribute = self.places[name]
             if isinstance(leaf, Linear):
                 leaf.settle()
             value = getattr(leaf, attribute)
-            found[name] = value.reshape(value.shape[0], *self.shapes[name])
-        return found
+            result[name] = value.reshape(value.shape[0], *self.shapes[name])
+        return result
 
 
 def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
@@ -87,43 +87,45 @@ def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
     A forward pass on the sample shows which leaves are used more than once; these cannot update themselves on the way.
     """
     stack = Stack()
-    again = used_again(module, sample) if sample is not None else frozenset()
+    reused = reused_leaves(module, sample) if sample is not None else frozenset()
     shapes = {n: v.shape for n, v in module.state_dict().items()}
-    frozen = [v for leaf in module.modules() for n in held_names(leaf) if (v := leaf._buffers[n]) is not None]
+    frozen = [v for leaf in module.modules() for n in frozen_names(leaf) if (v := leaf._buffers[n]) is not None]
     twin = copy.deepcopy(module, {id(v): v for v in frozen})
     places: dict[str, tuple[nn.Module, str]] = {}
     flat: set[str] = set()
     fusable: set[str] = set()
     shareable: set[str] = set()
-    held: list[tuple[nn.Module, str, torch.Tensor]] = []
+    held_weights: list[tuple[nn.Module, str, torch.Tensor]] = []
     for path, leaf in list(twin.named_modules()):
-        own = [n for n, _ in leaf.named_parameters(recurse=False)] + [
+        names = [n for n, _ in leaf.named_parameters(recurse=False)] + [
             n for n, _ in leaf.named_buffers(recurse=False) if f"{path}.{n}".lstrip(".") in shapes
         ]
-        if not own:
+        if not names:
             continue
-        stacked = _stacked_leaf(stack, leaf, path)
-        inside = held_names(leaf) if not isinstance(stacked, layers.Table) else []  # a table's leaf has them itself
-        held += [(stacked, n, _one_row(stacked, n, leaf._buffers[n])) for n in inside]
+        new_leaf = _stacked_leaf(stack, leaf, path)
+        inside = frozen_names(leaf) if not isinstance(new_leaf, layers.Table) else []  # a table's leaf has them itself
+        held_weights += [(new_leaf, n, _one_row(new_leaf, n, leaf._buffers[n])) for n in inside]
         if path == "":
-            twin = stacked
+            twin = new_leaf
         else:
             parent, _, last = path.rpartition(".")
-            setattr(twin.get_submodule(parent), last, stacked)
-        for attribute in own:
+            setattr(twin.get_submodule(parent), last, new_leaf)
+        for attribute in names:
             name = f"{path}.{attribute}".lstrip(".")
-            places[name] = (stacked, attribute)
-            if isinstance(stacked, layers.Conv) and attribute == "weight":
+            places[name] = (new_leaf, attribute)
+            if isinstance(new_leaf, layers.Conv) and attribute == "weight":
                 flat.add(name)
-            if isinstance(stacked, Linear | layers.Conv):
-                stacked.alone = path not in again and not inside
-                stacked.names[attribute] = name
-                if stacked.alone:
+            if isinstance(new_leaf, Linear | layers.Conv):
+                new_leaf.alone = path not in reused and not inside
+                new_leaf.names[attribute] = name
+                if new_leaf.alone:
                     fusable.add(name)
-            if isinstance(stacked, Linear) and attribute == "weight" and stacked.alone:
+            if isinstance(new_leaf, Linear) and attribute == "weight" and new_leaf.alone:
                 shareable.add(name)
     dropouts = [m for m in twin.modules() if isinstance(m, AddressedDropout)]
-    return Twin(twin, stack, places, frozenset(flat), dropouts, frozenset(fusable), frozenset(shareable), shapes, held)
+    return Twin(
+        twin, stack, places, frozenset(flat), dropouts, frozenset(fusable), frozenset(shareable), shapes, held_weights
+    )
 
 
 def _one_row(leaf: nn.Module, name: str, value: torch.Tensor | None) -> torch.Tensor:
@@ -134,16 +136,16 @@ def _one_row(leaf: nn.Module, name: str, value: torch.Tensor | None) -> torch.Te
     )
 
 
-def used_again(module: nn.Module, sample: torch.Tensor) -> frozenset[str]:
+def reused_leaves(module: nn.Module, sample: torch.Tensor) -> frozenset[str]:
     """The paths of the leaves that one forward pass uses more than once."""
     calls: Counter[str] = Counter()
     hooks = [
         leaf.register_forward_hook(lambda *_, path=path: calls.update([path])) for path, leaf in module.named_modules()
     ]
-    was, exactly = module.training, next(module.parameters()).dtype
+    was_training, dtype = module.training, next(module.parameters()).dtype
     with torch.no_grad():
-        module.eval()(sample.to(exactly) if sample.is_floating_point() else sample)
-    module.train(was)
+        module.eval()(sample.to(dtype) if sample.is_floating_point() else sample)
+    module.train(was_training)
     for hook in hooks:
         hook.remove()
     return frozenset(path for path, n in calls.items() if n > 1)
@@ -166,9 +168,9 @@ def _stacked_leaf(stack: Stack, leaf: nn.Module, path: str) -> nn.Module:
                 return layers.Lstm(stack, leaf)
             case _:
                 pass
-    except TypeError as wrong:
-        raise CannotStack(f"{path or 'the model'}: {wrong}") from None
-    own = [n for n, _ in leaf.named_parameters(recurse=False)]
-    if not list(leaf.children()) and len(own) == 1:
-        return layers.Table(stack, leaf, own[0])
+    except TypeError as error:
+        raise CannotStack(f"{path or 'the model'}: {error}") from None
+    names = [n for n, _ in leaf.named_parameters(recurse=False)]
+    if not list(leaf.children()) and len(names) == 1:
+        return layers.Table(stack, leaf, names[0])
     raise CannotStack(f"{path or 'the model'} is a {type(leaf).__name__}, which has parameters and no stacked form")

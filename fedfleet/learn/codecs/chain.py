@@ -31,45 +31,50 @@ def chain(codecs: Sequence[Codec], where: str = "codecs") -> Codec | None:
         return codecs[0] if codecs else None
     lossy = tuple(c for c in codecs if c.squeeze is not None)
     packing = tuple(c for c in codecs if c.pack is not None)
-    alone = lossy[0] if len(lossy) == 1 else None
+    single = lossy[0] if len(lossy) == 1 else None
     return Codec(
         name="+".join(c.name for c in codecs),
         settings=tuple((c.name, c.settings) for c in codecs),
         level=codecs[-1].level,
-        within=(alone or codecs[0]).within if len(lossy) <= 1 else _unbounded,
+        within=(single or codecs[0]).within if len(lossy) <= 1 else _no_bounds,
         sized=all(c.sized for c in codecs),
         addressed=any(c.addressed for c in codecs),
         squeeze=_squeeze(lossy) if lossy else None,
         expand=_expand(lossy) if lossy else None,
         pack=_pack(packing) if packing else None,
         unpack=_unpack(packing) if packing else None,
-        through=None if alone is None else alone.through,
+        through=None if single is None else single.through,
         parts=tuple(codecs),
     )
 
 
 def _check_order(codecs: Sequence[Codec], where: str) -> None:
-    for first, then in pairwise(codecs):
-        before, after = LEVELS.index(first.level), LEVELS.index(then.level)
+    for first, second in pairwise(codecs):
+        before, after = LEVELS.index(first.level), LEVELS.index(second.level)
         if before == after:
-            what = {"select": "both select numbers", "round": "both round numbers", "compress": "both compress bytes"}
+            reasons = {
+                "select": "both select numbers",
+                "round": "both round numbers",
+                "compress": "both compress bytes",
+            }
             raise BadInput(
-                f"{where}: {first.name!r} and {then.name!r} cannot follow each other: {what[then.level]}; leave one out"
+                f"{where}: {first.name!r} and {second.name!r} cannot follow each other: {reasons[second.level]}; leave one out"
             )
         if before > after:
-            got = "bytes" if first.level == "compress" else "rounded ones"
+            kind = "bytes" if first.level == "compress" else "rounded ones"
             raise BadInput(
-                f"{where}: {first.name!r} cannot stand before {then.name!r}, which needs numbers and would get {got}; turn them "
+                f"{where}: {first.name!r} cannot stand before {second.name!r}, which needs numbers and would get {kind}; turn them "
                 "round"
             )
-        if then.squeeze is not None and not first.sized:
+        if second.squeeze is not None and not first.sized:
             raise BadInput(
-                f"{where}: {then.name!r} cannot follow {first.name!r}, whose size depends on the values; give {first.name} a fixed "
+                f"{where}: {second.name!r} cannot follow {first.name!r}, whose size depends on the values; give "
+                f"{first.name} a fixed "
                 "size, or let only gzip, deflate or zstd follow"
             )
 
 
-def _unbounded(tree: Tree) -> Tree:
+def _no_bounds(tree: Tree) -> Tree:
     """Two losses together: each is bounded for what it is given, and that is all that can be said."""
     return {n: np.full(v.shape, np.inf) for n, v in tree.items()}
 
@@ -77,13 +82,13 @@ def _unbounded(tree: Tree) -> Tree:
 def _squeeze(lossy: tuple[Codec, ...]) -> Any:
     def squeeze(stack: Stack, where: Any) -> Stack:
         for codec in lossy:
-            stack = _apart(codec, stack, where)
+            stack = _squeeze_numbers(codec, stack, where)
         return stack
 
     return squeeze
 
 
-def _apart(codec: Codec, stack: Stack, where: Any) -> Stack:
+def _squeeze_numbers(codec: Codec, stack: Stack, where: Any) -> Stack:
     """Squeeze the numbers; what an earlier codec says in integers passes by."""
     assert codec.squeeze is not None
     numbers = {n: v for n, v in stack.items() if v.is_floating_point()}
@@ -92,15 +97,15 @@ def _apart(codec: Codec, stack: Stack, where: Any) -> Stack:
 
 def _expand(lossy: tuple[Codec, ...]) -> Any:
     def expand(stack: Stack, like: Tree) -> Stack:
-        likes = [like]
+        targets = [like]
         for codec in lossy[:-1]:
-            likes.append(layout(codec, likes[-1]))
-        for codec, mine in zip(lossy[::-1], likes[::-1], strict=True):
+            targets.append(layout(codec, targets[-1]))
+        for codec, target in zip(lossy[::-1], targets[::-1], strict=True):
             assert codec.expand is not None
-            numbers = {n: v for n, v in mine.items() if v.dtype == np.float32}
-            passing = [n for n in mine if n not in numbers]
-            found = codec.expand({n: v for n, v in stack.items() if n not in passing}, numbers)
-            stack = {n: stack[n] for n in passing} | dict(found)
+            numbers = {n: v for n, v in target.items() if v.dtype == np.float32}
+            unchanged = [n for n in target if n not in numbers]
+            result = codec.expand({n: v for n, v in stack.items() if n not in unchanged}, numbers)
+            stack = {n: stack[n] for n in unchanged} | dict(result)
         return stack
 
     return expand

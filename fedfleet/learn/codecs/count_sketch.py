@@ -18,7 +18,7 @@ from fedfleet.core.codec import Codec, Stack
 from fedfleet.core.limits import Seed, Share
 from fedfleet.core.rng import hash_keys
 from fedfleet.core.trees import Tree
-from fedfleet.learn.codecs.sparsification import count, flattened
+from fedfleet.learn.codecs.sparsification import count, flatten
 
 SKETCH = "|sketch"
 Rows = Annotated[int, Ge(1), Le(99)]
@@ -37,9 +37,9 @@ def sketch(*, rows: Rows = 5, share: Share = 0.2, top: Share = 0.02, seed: Seed 
         del where
         if not stack:
             return {}
-        flat = torch.cat([flattened(v) for v in stack.values()], 1)
-        made = np.stack([sketched(one, rows, share, seed) for one in flat.cpu().numpy()])
-        return {SKETCH: torch.from_numpy(made).to(flat.device)}
+        flat = torch.cat([flatten(v) for v in stack.values()], 1)
+        sketches = np.stack([sketch_vector(one, rows, share, seed) for one in flat.cpu().numpy()])
+        return {SKETCH: torch.from_numpy(sketches).to(flat.device)}
 
     def expand(stack: Stack, like: Tree) -> Stack:
         import torch
@@ -47,13 +47,13 @@ def sketch(*, rows: Rows = 5, share: Share = 0.2, top: Share = 0.02, seed: Seed 
         if not like:
             return {}
         sizes = [leaf.size for leaf in like.values()]
-        made = stack[SKETCH]
-        found = np.stack([estimated(one, sum(sizes), top, seed) for one in made.cpu().numpy()])
-        parts = torch.from_numpy(found).to(made.device).split(sizes, 1)
+        sketches = stack[SKETCH]
+        result = np.stack([estimate_vector(one, sum(sizes), top, seed) for one in sketches.cpu().numpy()])
+        parts = torch.from_numpy(result).to(sketches.device).split(sizes, 1)
         return {n: part.reshape(len(part), *leaf.shape) for (n, leaf), part in zip(like.items(), parts, strict=True)}
 
-    chosen = (("rows", rows), ("share", share), ("top", top), ("seed", seed))
-    return Codec("sketch", chosen, "select", _within, squeeze=squeeze, expand=expand)
+    settings = (("rows", rows), ("share", share), ("top", top), ("seed", seed))
+    return Codec("sketch", settings, "select", _error_bounds, squeeze=squeeze, expand=expand)
 
 
 def buckets(size: int, rows: int, share: float) -> int:
@@ -61,41 +61,41 @@ def buckets(size: int, rows: int, share: float) -> int:
     return max(1, math.ceil(share * size / rows))
 
 
-def sketched(flat: Any, rows: int, share: float, seed: int) -> Any:
+def sketch_vector(flat: Any, rows: int, share: float, seed: int) -> Any:
     """The sketch of one vector, [rows, buckets]; sums in double precision, in the order of the numbers."""
-    wide = buckets(len(flat), rows, share)
+    width = buckets(len(flat), rows, share)
     values = flat.astype(np.float64)
-    made = np.zeros((rows, wide), np.float32)
+    table = np.zeros((rows, width), np.float32)
     for r in range(rows):
-        at, signs = _hashes(len(flat), wide, r, seed)
-        made[r] = np.bincount(at, values * signs, wide)
-    return made
+        positions, signs = _hashes(len(flat), width, r, seed)
+        table[r] = np.bincount(positions, values * signs, width)
+    return table
 
 
-def estimated(made: Any, size: int, top: float, seed: int) -> Any:
+def estimate_vector(table: Any, size: int, top: float, seed: int) -> Any:
     """The vector that a sketch stands for: the `top` share with the largest estimates, the first among equals."""
-    if not np.isfinite(made).all():  # a median would hide it
+    if not np.isfinite(table).all():  # a median would hide it
         return np.full(size, np.nan, np.float32)
-    each = np.empty((len(made), size), np.float32)
-    for r, row in enumerate(made):
-        at, signs = _hashes(size, made.shape[1], r, seed)
-        each[r] = row[at] * signs
-    guess = np.median(each, axis=0).astype(np.float32)
-    kept = np.argsort(-np.abs(guess), kind="stable")[: count(size, top)]
-    found = np.zeros(size, np.float32)
-    found[kept] = guess[kept]
-    return found
+    estimates = np.empty((len(table), size), np.float32)
+    for r, row in enumerate(table):
+        positions, signs = _hashes(size, table.shape[1], r, seed)
+        estimates[r] = row[positions] * signs
+    medians = np.median(estimates, axis=0).astype(np.float32)
+    largest = np.argsort(-np.abs(medians), kind="stable")[: count(size, top)]
+    result = np.zeros(size, np.float32)
+    result[largest] = medians[largest]
+    return result
 
 
 @lru_cache(maxsize=16)
-def _hashes(size: int, wide: int, row: int, seed: int) -> tuple[Any, Any]:
+def _hashes(size: int, width: int, row: int, seed: int) -> tuple[Any, Any]:
     """Bucket and sign of every number in one row."""
-    drawn = hash_keys(seed, "sketch", np.arange(size, dtype=np.uint64), row)
-    signs = ((drawn >> np.uint64(63)).astype(np.float32) * 2.0 - 1.0).astype(np.float32)
-    return ((drawn & np.uint64(2**62 - 1)) % np.uint64(wide)).astype(np.int64), signs
+    hashes = hash_keys(seed, "sketch", np.arange(size, dtype=np.uint64), row)
+    signs = ((hashes >> np.uint64(63)).astype(np.float32) * 2.0 - 1.0).astype(np.float32)
+    return ((hashes & np.uint64(2**62 - 1)) % np.uint64(width)).astype(np.int64), signs
 
 
-def _within(tree: Tree) -> Tree:
+def _error_bounds(tree: Tree) -> Tree:
     """In the worst case every number lies in one bucket, or is left out: no error exceeds the sum of all magnitudes."""
     floats = [np.abs(v.astype(np.float64)).sum() for v in tree.values() if v.dtype == np.float32]
     total = float(sum(floats)) * (1 + 1e-5)

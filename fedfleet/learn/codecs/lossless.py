@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Ge, Le
 
-from fedfleet.core.codec import Codec, exactly
-from fedfleet.core.container import packed, unpacked
+from fedfleet.core.codec import Codec, no_error
+from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.trees import Array, Tree, tree_nbytes
 
@@ -28,15 +28,15 @@ _WINDOW = 1 << 27  # bytes; no level of zstd makes a larger one
 
 def gzip(*, effort: Effort = 6, shuffle: bool = False) -> Codec:
     """RFC 1952, without a time in its header, so that the same tree is the same bytes; `shuffle` the bytes of numbers first."""
-    return _compressing(
+    return _lossless_codec(
         "gzip", (("effort", effort), ("shuffle", shuffle)), shuffle, _deflater(effort, 31), _inflater(31)
     )
 
 
 def deflate(*, effort: Effort = 6, shuffle: bool = False) -> Codec:
     """RFC 1951: gzip without header and checksum, for transports that have their own; `shuffle` the bytes of numbers first."""
-    chosen = (("effort", effort), ("shuffle", shuffle))
-    return _compressing("deflate", chosen, shuffle, _deflater(effort, -15), _inflater(-15))
+    settings = (("effort", effort), ("shuffle", shuffle))
+    return _lossless_codec("deflate", settings, shuffle, _deflater(effort, -15), _inflater(-15))
 
 
 def zstd(*, effort: ZstdEffort = 3, shuffle: bool = False) -> Codec:
@@ -48,80 +48,80 @@ def zstd(*, effort: ZstdEffort = 3, shuffle: bool = False) -> Codec:
             'the codec zstd needs the package zstandard, which is not installed; get it with: pip install "fedfleet[zstd]"'
         ) from None
 
-    def expanded(data: bytes, limit: int) -> bytes:
+    def expand(data: bytes, limit: int) -> bytes:
         try:
             # A few bytes can ask for a window of 128 MiB: an honest frame needs none larger than what it holds.
-            worker = zstandard.ZstdDecompressor(max_window_size=min(1 << limit.bit_length(), _WINDOW))
-            found = worker.stream_reader(data, read_across_frames=False).read(limit + 1)
+            decompressor = zstandard.ZstdDecompressor(max_window_size=min(1 << limit.bit_length(), _WINDOW))
+            content = decompressor.stream_reader(data, read_across_frames=False).read(limit + 1)
             size = zstandard.frame_content_size(data)
-        except zstandard.ZstdError as wrong:
-            raise Refused(f"its bytes are not zstd's ({wrong})") from None
-        if size not in (-1, len(found)):
+        except zstandard.ZstdError as error:
+            raise Refused(f"its bytes are not zstd's ({error})") from None
+        if size not in (-1, len(content)):
             raise Refused("its bytes are not all there, or too many")
-        return found
+        return content
 
-    def shrunk(data: bytes) -> bytes:
+    def compress(data: bytes) -> bytes:
         return zstandard.ZstdCompressor(level=effort).compress(data)
 
-    return _compressing("zstd", (("effort", effort), ("shuffle", shuffle)), shuffle, shrunk, expanded)
+    return _lossless_codec("zstd", (("effort", effort), ("shuffle", shuffle)), shuffle, compress, expand)
 
 
-def _deflater(effort: int, form: int) -> Callable[[bytes], bytes]:
-    def shrunk(data: bytes) -> bytes:
+def _deflater(effort: int, window_bits: int) -> Callable[[bytes], bytes]:
+    def compress(data: bytes) -> bytes:
         # The header that zlib writes holds no time, unlike that of the gzip module.
-        worker = zlib.compressobj(effort, zlib.DEFLATED, form)
-        return worker.compress(data) + worker.flush()
+        compressor = zlib.compressobj(effort, zlib.DEFLATED, window_bits)
+        return compressor.compress(data) + compressor.flush()
 
-    return shrunk
+    return compress
 
 
-def _inflater(form: int) -> Callable[[bytes, int], bytes]:
-    def expanded(data: bytes, limit: int) -> bytes:
-        worker = zlib.decompressobj(form)
+def _inflater(window_bits: int) -> Callable[[bytes, int], bytes]:
+    def expand(data: bytes, limit: int) -> bytes:
+        decompressor = zlib.decompressobj(window_bits)
         try:
-            found = worker.decompress(data, limit + 1)
-        except zlib.error as wrong:
-            raise Refused(f"its bytes are not compressed as they should be ({wrong})") from None
-        if len(found) <= limit and (not worker.eof or worker.unused_data):
+            content = decompressor.decompress(data, limit + 1)
+        except zlib.error as error:
+            raise Refused(f"its bytes are not compressed as they should be ({error})") from None
+        if len(content) <= limit and (not decompressor.eof or decompressor.unused_data):
             raise Refused("its bytes are not all there, or too many")
-        return found
+        return content
 
-    return expanded
+    return expand
 
 
-def _compressing(
+def _lossless_codec(
     name: str,
     settings: tuple[tuple[str, Any], ...],
     shuffle: bool,
-    shrunk: Callable[[bytes], bytes],
-    expanded: Callable[[bytes, int], bytes],
+    compress: Callable[[bytes], bytes],
+    expand: Callable[[bytes, int], bytes],
 ) -> Codec:
     def pack(tree: Tree) -> Tree:
-        data = packed({n: _shuffled(v) for n, v in tree.items()} if shuffle else tree)
-        return {BYTES: np.frombuffer(shrunk(data), np.uint8)}
+        data = pack_tree({n: _shuffle_bytes(v) for n, v in tree.items()} if shuffle else tree)
+        return {BYTES: np.frombuffer(compress(data), np.uint8)}
 
     def unpack(tree: Tree, like: Tree) -> Tree:
         """What little bytes can blow up to is bounded by what is expected."""
         if tree.keys() != {BYTES} or tree[BYTES].dtype != np.uint8 or tree[BYTES].ndim != 1:
             raise Refused("it holds no bytes to expand")
         limit = 2 * tree_nbytes(like) + _SLACK
-        data = expanded(tree[BYTES].tobytes(), limit)
+        data = expand(tree[BYTES].tobytes(), limit)
         if len(data) > limit:
             raise Refused(f"it expands to more than {limit:,} bytes")
-        found = unpacked(data)
-        return {n: _unshuffled(v) for n, v in found.items()} if shuffle else found
+        tree_unpacked = unpack_tree(data)
+        return {n: _unshuffle_bytes(v) for n, v in tree_unpacked.items()} if shuffle else tree_unpacked
 
-    return Codec(name, settings, "compress", exactly, sized=False, pack=pack, unpack=unpack)
+    return Codec(name, settings, "compress", no_error, sized=False, pack=pack, unpack=unpack)
 
 
-def _shuffled(leaf: Array) -> Array:
+def _shuffle_bytes(leaf: Array) -> Array:
     """The same shape and type with all first bytes first: still a leaf, only its numbers mean nothing."""
     size = leaf.dtype.itemsize
     raw = np.frombuffer(np.ascontiguousarray(leaf).tobytes(), np.uint8).reshape(-1, size)
     return np.frombuffer(raw.T.tobytes(), leaf.dtype).reshape(leaf.shape)
 
 
-def _unshuffled(leaf: Array) -> Array:
+def _unshuffle_bytes(leaf: Array) -> Array:
     size = leaf.dtype.itemsize
     raw = np.frombuffer(np.ascontiguousarray(leaf).tobytes(), np.uint8).reshape(size, -1)
     return np.frombuffer(raw.T.tobytes(), leaf.dtype).reshape(leaf.shape)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.codec import Codec, Stack, codes
-from fedfleet.core.container import packed, unpacked
+from fedfleet.core.codec import Codec, Stack, is_coded
+from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.rng import UintArray, hash_keys
 from fedfleet.core.trees import Array, Tree, mismatch
@@ -28,12 +28,12 @@ def encode(codec: Codec, tree: Tree, address: int = 0) -> Tree:
     >>> {name: (leaf.dtype.name, leaf.size) for name, leaf in sent.items()}
     {'steps': ('int64', 1), '|codes': ('uint8', 255), '|scales': ('float32', 1)}
     """
-    check_takes(codec, tree)
+    check_accepts(codec, tree)
     if not tree:
         return {}
     squeezed = tree
     if codec.squeeze is not None:
-        plain = {n: v for n, v in tree.items() if not codes(v)}
+        plain = {n: v for n, v in tree.items() if not is_coded(v)}
         stack = codec.squeeze(_stack(_numbers(tree)), _address(address))
         squeezed = plain | {n: v[0].numpy() for n, v in stack.items()}
     return squeezed if codec.pack is None else codec.pack(squeezed)
@@ -42,13 +42,13 @@ def encode(codec: Codec, tree: Tree, address: int = 0) -> Tree:
 def decode(codec: Codec, tree: Tree, like: Tree) -> Tree:
     """The tree with the names, shapes and types of `like` that was encoded; whatever is wrong with it is `Refused`."""
     try:
-        found = _decode(codec, tree, like)
-    except (AttributeError, KeyError, IndexError, ValueError, TypeError, RuntimeError, OverflowError) as wrong:
-        raise Refused(f"it cannot be decoded by {codec.name} ({type(wrong).__name__}: {wrong})") from wrong
-    odd = mismatch(found, like)
-    if odd is not None:
-        raise Refused(f"what {codec.name} makes of it does not fit: {odd}")
-    return found
+        result = _decode(codec, tree, like)
+    except (AttributeError, KeyError, IndexError, ValueError, TypeError, RuntimeError, OverflowError) as error:
+        raise Refused(f"it cannot be decoded by {codec.name} ({type(error).__name__}: {error})") from error
+    problem = mismatch(result, like)
+    if problem is not None:
+        raise Refused(f"what {codec.name} makes of it does not fit: {problem}")
+    return result
 
 
 def _decode(codec: Codec, tree: Tree, like: Tree) -> Tree:
@@ -56,9 +56,9 @@ def _decode(codec: Codec, tree: Tree, like: Tree) -> Tree:
         return dict(tree)
     squeezed_like = layout(codec, like)
     squeezed = tree if codec.unpack is None else codec.unpack(tree, squeezed_like)
-    odd = mismatch(squeezed, squeezed_like)
-    if odd is not None:
-        raise Refused(f"it was not made by {codec.name}: {odd}")
+    problem = mismatch(squeezed, squeezed_like)
+    if problem is not None:
+        raise Refused(f"it was not made by {codec.name}: {problem}")
     if codec.expand is None:
         return {n: squeezed[n] for n in like}
     coded = _numbers(like)
@@ -66,17 +66,17 @@ def _decode(codec: Codec, tree: Tree, like: Tree) -> Tree:
     return {n: stack[n][0].numpy() if n in coded else squeezed[n] for n in like}
 
 
-def sent(codec: Codec, tree: Tree, address: int = 0) -> bytes:
+def encode_bytes(codec: Codec, tree: Tree, address: int = 0) -> bytes:
     """The very bytes that travel: nothing, if there is nothing to say."""
-    return packed(encode(codec, tree, address)) if tree else b""
+    return pack_tree(encode(codec, tree, address)) if tree else b""
 
 
-def received(codec: Codec, data: bytes, like: Tree) -> Tree:
+def decode_bytes(codec: Codec, data: bytes, like: Tree) -> Tree:
     """The inverse of `sent`, up to what the codec loses; `Refused` if the bytes are not what it sends."""
-    return decode(codec, unpacked(data) if data else {}, like)
+    return decode(codec, unpack_tree(data) if data else {}, like)
 
 
-def through(codec: Codec, stack: Stack, where: Array) -> dict[str, Any]:
+def round_trip(codec: Codec, stack: Stack, where: Array) -> dict[str, Any]:
     """A stack of torch tensors as it arrives: for each client what decode makes of encode, bit for bit.
 
     `where` holds the clients' addresses; the tensors stay on their device.
@@ -87,40 +87,40 @@ def through(codec: Codec, stack: Stack, where: Array) -> dict[str, Any]:
     if codec.squeeze is None or not floats:
         return dict(stack)
     assert codec.expand is not None
-    place = torch.from_numpy(where).to(next(iter(floats.values())).device)
+    address_tensor = torch.from_numpy(where).to(next(iter(floats.values())).device)
     if codec.through is not None:
-        return {**stack, **codec.through(floats, place)}
+        return {**stack, **codec.through(floats, address_tensor)}
     like = {n: np.empty(v.shape[1:], np.float32) for n, v in floats.items()}
-    return {**stack, **codec.expand(codec.squeeze(floats, place), like)}
+    return {**stack, **codec.expand(codec.squeeze(floats, address_tensor), like)}
 
 
-def together(codec: Codec, trees: Sequence[Tree], where: Array) -> list[Tree]:
+def round_trip_trees(codec: Codec, trees: Sequence[Tree], where: Array) -> list[Tree]:
     """The trees of several clients as they arrive, sent through as one stack."""
     import torch
 
-    found = through(codec, {n: torch.from_numpy(np.stack([t[n] for t in trees])) for n in trees[0]}, where)
-    return [{n: v[c].numpy() for n, v in found.items()} for c in range(len(trees))]
+    stack = round_trip(codec, {n: torch.from_numpy(np.stack([t[n] for t in trees])) for n in trees[0]}, where)
+    return [{n: v[c].numpy() for n, v in stack.items()} for c in range(len(trees))]
 
 
 def nbytes(codec: Codec, like: Tree) -> float | None:
     """How many bytes such a tree takes when it travels; None if that depends on its values."""
-    check_takes(codec, like)
+    check_accepts(codec, like)
     return float(_size(codec, signature(like))) if codec.sized else None
 
 
-def foreseen(codec: Codec, like: Tree) -> float:
+def expected_nbytes(codec: Codec, like: Tree) -> float:
     """The bytes that can be told before the values are known: those of the codecs before the first that looks at values."""
     from fedfleet.learn.codecs.chain import chain
 
-    known = next((i for i, part in enumerate(codec.parts) if not part.sized), len(codec.parts))
-    first = codec if codec.sized else chain(list(codec.parts[:known]))
-    found = None if first is None else nbytes(first, like)
-    return float(sum(v.nbytes for v in like.values())) if found is None else found
+    sized_count = next((i for i, part in enumerate(codec.parts) if not part.sized), len(codec.parts))
+    first = codec if codec.sized else chain(list(codec.parts[:sized_count]))
+    size = None if first is None else nbytes(first, like)
+    return float(sum(v.nbytes for v in like.values())) if size is None else size
 
 
 def layout(codec: Codec, like: Tree) -> Tree:
     """Names, shapes and types of what `squeeze` makes of such a tree."""
-    check_takes(codec, like)
+    check_accepts(codec, like)
     return dict(_layout(codec, signature(like)))
 
 
@@ -133,22 +133,22 @@ def signature(like: Tree) -> Signature:
 
 
 @lru_cache(maxsize=32)
-def _size(codec: Codec, signed: Signature) -> int:
-    return len(sent(codec, {n: np.zeros(shape, kind) for n, shape, kind in signed}))
+def _size(codec: Codec, leaves: Signature) -> int:
+    return len(encode_bytes(codec, {n: np.zeros(shape, kind) for n, shape, kind in leaves}))
 
 
 @lru_cache(maxsize=32)
-def _layout(codec: Codec, signed: Signature) -> Tree:
-    zeros = {n: np.zeros(shape, kind) for n, shape, kind in signed}
+def _layout(codec: Codec, leaves: Signature) -> Tree:
+    zeros = {n: np.zeros(shape, kind) for n, shape, kind in leaves}
     if codec.squeeze is None:
         return zeros
     floats = codec.squeeze(_stack(_numbers(zeros)), _address(0))
-    return {n: v for n, v in zeros.items() if not codes(v)} | {n: v[0].numpy() for n, v in floats.items()}
+    return {n: v for n, v in zeros.items() if not is_coded(v)} | {n: v[0].numpy() for n, v in floats.items()}
 
 
-def check_takes(codec: Codec, like: Tree) -> None:
+def check_accepts(codec: Codec, like: Tree) -> None:
     """Refuse a codec of numbers where no number that it could change travels."""
-    if codec.squeeze is not None and like and not any(map(codes, like.values())):
+    if codec.squeeze is not None and like and not any(map(is_coded, like.values())):
         name, leaf = next(iter(like.items()))
         raise BadInput(
             f"codec {codec.name!r} changes float32 numbers, and none travel here (leaf {name!r} is {leaf.dtype}); use gzip, "
@@ -158,7 +158,7 @@ def check_takes(codec: Codec, like: Tree) -> None:
 
 def _numbers(tree: Tree) -> Tree:
     """The leaves that codecs change, by name: both ends must see them in one order, however their trees are laid out."""
-    return {n: tree[n] for n in sorted(tree) if codes(tree[n])}
+    return {n: tree[n] for n in sorted(tree) if is_coded(tree[n])}
 
 
 def _stack(tree: Tree) -> dict[str, Any]:

@@ -24,18 +24,18 @@ CODES, SCALES = "|codes", "|scales"
 SMALL = 16  # numbers below which a scale does not pay
 
 
-def _bits(bits: int) -> Callable[..., Codec]:
+def _int_codec(bits: int) -> Callable[..., Codec]:
     def build(*, rounding: Rounding = "nearest") -> Codec:
         return Codec(
             f"int{bits}",
             (("rounding", rounding),),
             "round",
-            within=lambda tree: _within(tree, bits, rounding),
+            within=lambda tree: _error_bounds(tree, bits, rounding),
             addressed=rounding == "stochastic",
             squeeze=lambda stack, where: _squeeze(stack, where, bits, rounding),
             expand=_expand,
-            pack=lambda tree: {**tree, CODES: _side_by_side(tree[CODES], bits)} if CODES in tree else tree,
-            unpack=lambda tree, like: _apart(tree, like, bits),
+            pack=lambda tree: {**tree, CODES: _pack_bits(tree[CODES], bits)} if CODES in tree else tree,
+            unpack=lambda tree, like: _unpack_bits(tree, like, bits),
             through=lambda stack, where: _through(stack, where, bits, rounding),
         )
 
@@ -48,7 +48,7 @@ def _bits(bits: int) -> Callable[..., Codec]:
     return build
 
 
-int2, int3, int4, int5, int6, int7, int8 = (_bits(bits) for bits in range(2, 9))
+int2, int3, int4, int5, int6, int7, int8 = (_int_codec(bits) for bits in range(2, 9))
 
 
 def channels(shape: tuple[int, ...]) -> int:
@@ -63,30 +63,32 @@ def channels(shape: tuple[int, ...]) -> int:
     return shape[0] if len(shape) > 1 and size >= SMALL * shape[0] else 1
 
 
-def _rounded(flat: Any, where: Any, leaf: int, bits: int, rounding: Rounding) -> tuple[Any, Any]:
+def _quantise(flat: Any, where: Any, leaf: int, bits: int, rounding: Rounding) -> tuple[Any, Any]:
     """The integers of one leaf as floats, and its scales; `flat` is [clients, channels, numbers]."""
-    most = float(2 ** (bits - 1) - 1)
+    max_level = float(2 ** (bits - 1) - 1)
     peaks = flat.abs().amax(2)
-    scales = peaks / peaks.new_full((), most)  # a tensor there: by a number accelerators multiply with its reciprocal
+    scales = peaks / peaks.new_full(
+        (), max_level
+    )  # a tensor there: by a number accelerators multiply with its reciprocal
     levels = flat / scales.where(scales != 0, scales.new_ones(())).unsqueeze(2)
     if rounding == "stochastic":
-        whole = levels.reshape(len(levels), -1)
-        for part, drawn in uniforms(where, leaf, whole.shape[1]):
-            whole[part] = (whole[part] + drawn).floor_()
-        levels = whole.reshape(levels.shape)
+        flat_levels = levels.reshape(len(levels), -1)
+        for part, noise in uniforms(where, leaf, flat_levels.shape[1]):
+            flat_levels[part] = (flat_levels[part] + noise).floor_()
+        levels = flat_levels.reshape(levels.shape)
     else:
         levels = levels.round_()
-    return levels.clamp_(-most, most).add_(0.0), scales  # plus zero: no integer is minus zero
+    return levels.clamp_(-max_level, max_level).add_(0.0), scales  # plus zero: no integer is minus zero
 
 
 def _leaves(stack: Stack) -> list[tuple[str, int, Any]]:
     """The leaves that are rounded: name, number, and their numbers by channel."""
-    found: list[tuple[str, int, Any]] = []
+    result: list[tuple[str, int, Any]] = []
     for number, (name, value) in enumerate(stack.items()):
         n = channels(tuple(value.shape[1:]))
         if n:
-            found.append((name, number, value.reshape(len(value), n, -1)))
-    return found
+            result.append((name, number, value.reshape(len(value), n, -1)))
+    return result
 
 
 def _squeeze(stack: Stack, where: Any, bits: int, rounding: Rounding) -> Stack:
@@ -96,7 +98,7 @@ def _squeeze(stack: Stack, where: Any, bits: int, rounding: Rounding) -> Stack:
     scales: list[Any] = []
     leaves = _leaves(stack)
     for _, number, flat in leaves:
-        levels, scale = _rounded(flat, where, number, bits, rounding)
+        levels, scale = _quantise(flat, where, number, bits, rounding)
         coded.append(torch.nan_to_num(levels, 0.0).to(torch.int8).flatten(1))  # the scale says that it was not finite
         scales.append(scale)
     rest = {n: v for n, v in stack.items() if all(n != name for name, _, _ in leaves)}
@@ -104,54 +106,56 @@ def _squeeze(stack: Stack, where: Any, bits: int, rounding: Rounding) -> Stack:
 
 
 def _expand(stack: Stack, like: Tree) -> Stack:
-    found, at, channel = {}, 0, 0
+    result, at, channel = {}, 0, 0
     for name, leaf in like.items():
         n = channels(leaf.shape)
         if not n:
-            found[name] = stack[name]
+            result[name] = stack[name]
             continue
         levels = stack[CODES][:, at : at + leaf.size].reshape(-1, n, leaf.size // n).float()
-        found[name] = (levels * stack[SCALES][:, channel : channel + n].unsqueeze(2)).reshape(-1, *leaf.shape)
+        result[name] = (levels * stack[SCALES][:, channel : channel + n].unsqueeze(2)).reshape(-1, *leaf.shape)
         at, channel = at + leaf.size, channel + n
-    return found
+    return result
 
 
 def _through(stack: Stack, where: Any, bits: int, rounding: Rounding) -> Stack:
-    found = dict(stack)
+    result = dict(stack)
     for name, number, flat in _leaves(stack):
-        levels, scales = _rounded(flat, where, number, bits, rounding)
-        found[name] = levels.mul_(scales.unsqueeze(2)).reshape(stack[name].shape)
-    return found
+        levels, scales = _quantise(flat, where, number, bits, rounding)
+        result[name] = levels.mul_(scales.unsqueeze(2)).reshape(stack[name].shape)
+    return result
 
 
-def _within(tree: Tree, bits: int, rounding: Rounding) -> Tree:
+def _error_bounds(tree: Tree, bits: int, rounding: Rounding) -> Tree:
     """Half a step of the scale, or a whole one; a little more for rounding in single precision."""
     share = (0.5 if rounding == "nearest" else 1.0) / (2 ** (bits - 1) - 1)
-    found: Tree = {}
+    result: Tree = {}
     for name, leaf in tree.items():
         n = channels(leaf.shape) if leaf.dtype == np.float32 else 0
-        far = np.abs(leaf.astype(np.float64)).reshape(n or 1, -1)
-        most = far.max(1, keepdims=True, initial=0.0) if n else np.zeros((1, 1))
-        found[name] = np.broadcast_to(most * (share + 1e-6) + (1e-37 if n else 0.0), far.shape).reshape(leaf.shape)
-    return found
+        magnitudes = np.abs(leaf.astype(np.float64)).reshape(n or 1, -1)
+        peaks = magnitudes.max(1, keepdims=True, initial=0.0) if n else np.zeros((1, 1))
+        result[name] = np.broadcast_to(peaks * (share + 1e-6) + (1e-37 if n else 0.0), magnitudes.shape).reshape(
+            leaf.shape
+        )
+    return result
 
 
 # ---- bits side by side --------------------------------------------------------------------------------------------
 
 
-def _side_by_side(levels: Array, bits: int) -> Array:
+def _pack_bits(levels: Array, bits: int) -> Array:
     """Integers of so many bits as bytes: eight of them are `bits` bytes."""
     n = len(levels)
     unsigned = np.zeros(-(-n // 8) * 8, np.uint64)
     unsigned[:n] = (levels.astype(np.int16) + (2 ** (bits - 1) - 1)).astype(np.uint64)
-    eights = unsigned.reshape(-1, 8)
-    words = np.zeros(len(eights), "<u8")
+    groups = unsigned.reshape(-1, 8)
+    words = np.zeros(len(groups), "<u8")
     for i in range(8):
-        words |= eights[:, i] << np.uint64(bits * i)
+        words |= groups[:, i] << np.uint64(bits * i)
     return words.view(np.uint8).reshape(-1, 8)[:, :bits].reshape(-1)[: -(-n * bits // 8)].copy()
 
 
-def _apart(tree: Tree, like: Tree, bits: int) -> Tree:
+def _unpack_bits(tree: Tree, like: Tree, bits: int) -> Tree:
     """The integers that lie side by side."""
     if CODES not in like:
         return tree
@@ -160,9 +164,9 @@ def _apart(tree: Tree, like: Tree, bits: int) -> Tree:
         raise ValueError(f"{n} integers of {bits} bits are {-(-n * bits // 8)} bytes")
     padded = np.zeros(-(-n // 8) * bits, np.uint8)
     padded[: len(data)] = data
-    wide = np.zeros((len(padded) // bits, 8), np.uint8)
-    wide[:, :bits] = padded.reshape(-1, bits)
-    words = wide.view("<u8").reshape(-1)
+    rows = np.zeros((len(padded) // bits, 8), np.uint8)
+    rows[:, :bits] = padded.reshape(-1, bits)
+    words = rows.view("<u8").reshape(-1)
     mask = np.uint64(2**bits - 1)
-    each = np.stack([(words >> np.uint64(bits * i)) & mask for i in range(8)], 1).reshape(-1)[:n]
-    return {**tree, CODES: (each.astype(np.int16) - (2 ** (bits - 1) - 1)).astype(np.int8)}
+    levels = np.stack([(words >> np.uint64(bits * i)) & mask for i in range(8)], 1).reshape(-1)[:n]
+    return {**tree, CODES: (levels.astype(np.int16) - (2 ** (bits - 1) - 1)).astype(np.int8)}

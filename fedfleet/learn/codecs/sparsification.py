@@ -14,7 +14,7 @@ import numpy as np
 from fedfleet.core.codec import Codec, Stack
 from fedfleet.core.limits import Share
 from fedfleet.core.trees import Tree
-from fedfleet.learn.codecs.tensor_hash import AT_ONCE, draws
+from fedfleet.learn.codecs.tensor_hash import CHUNK_ELEMENTS, draws
 
 AT, ADDRESS = "|at", "|address"
 
@@ -27,20 +27,22 @@ def topk(*, share: Share = 0.05) -> Codec:
 
     def squeeze(stack: Stack, where: Any) -> Stack:
         del where
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for name, value in stack.items():
-            flat = flattened(value)
-            found[f"{name}{AT}"], found[name] = _taken(flat, _largest(flat, count(flat.shape[1], share)))
-        return found
+            flat = flatten(value)
+            result[f"{name}{AT}"], result[name] = _gather(flat, _largest_mask(flat, count(flat.shape[1], share)))
+        return result
 
     def expand(stack: Stack, like: Tree) -> Stack:
-        return {n: _put(stack[n], stack[f"{n}{AT}"], v.shape) for n, v in like.items()}
+        return {n: _scatter(stack[n], stack[f"{n}{AT}"], v.shape) for n, v in like.items()}
 
     def through(stack: Stack, where: Any) -> Stack:
         del where
-        return {n: _only(v, _largest(flattened(v), count(math.prod(v.shape[1:]), share))) for n, v in stack.items()}
+        return {
+            n: _apply_mask(v, _largest_mask(flatten(v), count(math.prod(v.shape[1:]), share))) for n, v in stack.items()
+        }
 
-    return Codec("topk", (("share", share),), "select", _all_of_it, squeeze=squeeze, expand=expand, through=through)
+    return Codec("topk", (("share", share),), "select", _magnitudes, squeeze=squeeze, expand=expand, through=through)
 
 
 def randomk(*, share: Share = 0.05, unbiased: bool = False) -> Codec:
@@ -51,36 +53,38 @@ def randomk(*, share: Share = 0.05, unbiased: bool = False) -> Codec:
     """
 
     def squeeze(stack: Stack, where: Any) -> Stack:
-        found: dict[str, Any] = {ADDRESS: where.unsqueeze(1)} if stack else {}
+        result: dict[str, Any] = {ADDRESS: where.unsqueeze(1)} if stack else {}
         for number, (name, value) in enumerate(stack.items()):
-            flat = flattened(value)
-            _, kept = _taken(flat, _drawn(where, number, flat.shape[1], share))
-            found[name] = _spoilt(kept * scale(flat.shape[1]), flat)
-        return found
+            flat = flatten(value)
+            _, values = _gather(flat, _random_mask(where, number, flat.shape[1], share))
+            result[name] = _spread_nan(values * scale(flat.shape[1]), flat)
+        return result
 
     def expand(stack: Stack, like: Tree) -> Stack:
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for number, (name, leaf) in enumerate(like.items()):
-            mask = _drawn(stack[ADDRESS][:, 0], number, leaf.size, share)
-            found[name] = _put(stack[name], _places(mask), leaf.shape)
-        return found
+            mask = _random_mask(stack[ADDRESS][:, 0], number, leaf.size, share)
+            result[name] = _scatter(stack[name], _positions(mask), leaf.shape)
+        return result
 
     def through(stack: Stack, where: Any) -> Stack:
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for number, (name, value) in enumerate(stack.items()):
             size = math.prod(value.shape[1:])
-            found[name] = _only(_spoilt(value * scale(size), value), _drawn(where, number, size, share))
-        return found
+            result[name] = _apply_mask(
+                _spread_nan(value * scale(size), value), _random_mask(where, number, size, share)
+            )
+        return result
 
     def scale(size: int) -> float:
         return size / count(size, share) if unbiased and size else 1.0
 
     def within(tree: Tree) -> Tree:
-        return {n: v * scale(v.size) for n, v in _all_of_it(tree).items()}
+        return {n: v * scale(v.size) for n, v in _magnitudes(tree).items()}
 
-    chosen = (("share", share), ("unbiased", unbiased))
+    settings = (("share", share), ("unbiased", unbiased))
     return Codec(
-        "randomk", chosen, "select", within, addressed=True, squeeze=squeeze, expand=expand, through=through
+        "randomk", settings, "select", within, addressed=True, squeeze=squeeze, expand=expand, through=through
     )  # fmt: skip
 
 
@@ -93,29 +97,29 @@ def count(size: int, share: float) -> int:
     return min(size, math.ceil(share * size - 1e-9))
 
 
-def flattened(value: Any) -> Any:
+def flatten(value: Any) -> Any:
     """A leaf of a stack as [clients, numbers], scalars and empty leaves too."""
     return value.reshape(len(value), math.prod(value.shape[1:]))
 
 
-def _largest(flat: Any, k: int) -> Any:
+def _largest_mask(flat: Any, k: int) -> Any:
     """Which k numbers of each row are the largest by magnitude; the first among equals, whatever the device. NaN is largest."""
     import torch
 
     keys = flat.abs().view(torch.int32)  # magnitudes order as their bits do
-    together = max(1, AT_ONCE // max(keys.shape[1], 1))
-    return torch.cat([_highest(part, k) for part in keys.split(together)])
+    rows_at_once = max(1, CHUNK_ELEMENTS // max(keys.shape[1], 1))
+    return torch.cat([_highest_mask(part, k) for part in keys.split(rows_at_once)])
 
 
-def _drawn(where: Any, leaf: int, n: int, share: float) -> Any:
+def _random_mask(where: Any, leaf: int, n: int, share: float) -> Any:
     """Which numbers of a leaf an address names."""
     import torch
 
-    parts = [_highest(bits, count(n, share)) for _, bits in draws(where, leaf, n)]
+    parts = [_highest_mask(bits, count(n, share)) for _, bits in draws(where, leaf, n)]
     return torch.cat(parts) if parts else torch.zeros((0, n), dtype=torch.bool, device=where.device)
 
 
-def _highest(keys: Any, k: int) -> Any:
+def _highest_mask(keys: Any, k: int) -> Any:
     import torch
 
     if k == 0:
@@ -125,34 +129,34 @@ def _highest(keys: Any, k: int) -> Any:
     return above | (equal & (equal.to(torch.int32).cumsum(1) <= k - above.sum(1, keepdim=True)))
 
 
-def _places(mask: Any) -> Any:
+def _positions(mask: Any) -> Any:
     import torch
 
     return mask.nonzero()[:, 1].reshape(len(mask), -1).to(torch.int32) if mask.shape[1] else mask.to(torch.int32)
 
 
-def _taken(flat: Any, mask: Any) -> tuple[Any, Any]:
+def _gather(flat: Any, mask: Any) -> tuple[Any, Any]:
     """Places and values where the mask is set; every row has as many."""
-    at = _places(mask)
-    return at, flat.gather(1, at.long())
+    positions = _positions(mask)
+    return positions, flat.gather(1, positions.long())
 
 
-def _put(values: Any, at: Any, shape: tuple[int, ...]) -> Any:
-    found = values.new_zeros((len(values), math.prod(shape)))
-    return found.scatter_(1, at.long(), values).reshape(len(values), *shape)
+def _scatter(values: Any, positions: Any, shape: tuple[int, ...]) -> Any:
+    result = values.new_zeros((len(values), math.prod(shape)))
+    return result.scatter_(1, positions.long(), values).reshape(len(values), *shape)
 
 
-def _only(value: Any, mask: Any) -> Any:
+def _apply_mask(value: Any, mask: Any) -> Any:
     """The numbers that the mask names, zeros elsewhere."""
     return value.where(mask.reshape(value.shape), value.new_zeros(()))
 
 
-def _spoilt(kept: Any, whole: Any) -> Any:
+def _spread_nan(values: Any, whole: Any) -> Any:
     """A client with a number that is not finite sends nothing that is: else chance might leave out what makes it refused."""
-    fine = flattened(whole).isfinite().all(1).reshape(-1, *(1,) * (kept.dim() - 1))
-    return kept.where(fine, kept.new_full((), math.nan))
+    finite = flatten(whole).isfinite().all(1).reshape(-1, *(1,) * (values.dim() - 1))
+    return values.where(finite, values.new_full((), math.nan))
 
 
-def _all_of_it(tree: Tree) -> Tree:
+def _magnitudes(tree: Tree) -> Tree:
     """What is left out is lost whole."""
     return {n: np.abs(v.astype(np.float64)) if v.dtype == np.float32 else np.zeros(v.shape) for n, v in tree.items()}

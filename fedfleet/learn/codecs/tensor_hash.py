@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _GOLDEN = -7046029254386353131  # splitmix64's step as a signed integer, as in tasks.dropout
-AT_ONCE = 1 << 24  # elements whose draws lie in memory together
+CHUNK_ELEMENTS = 1 << 24  # elements whose draws lie in memory together
 
 
 def draws(where: Any, leaf: int, n: int) -> Iterator[tuple[slice, Any]]:
@@ -17,7 +17,7 @@ def draws(where: Any, leaf: int, n: int) -> Iterator[tuple[slice, Any]]:
 
     base = scramble(where + (leaf + 1) * 0x51ED270B)
     elements = torch.arange(n, device=where.device, dtype=torch.int64) * _GOLDEN
-    step = max(1, AT_ONCE // max(n, 1))
+    step = max(1, CHUNK_ELEMENTS // max(n, 1))
     for a in range(0, len(where), step):
         part = slice(a, a + step)
         yield part, scramble(base[part].reshape(-1, 1) + elements) & 0x7FFFFFFFFFFFFFFF

@@ -68,33 +68,35 @@ class Blame:
         """These clients were waited for together: each gets an equal share."""
         if not clients or seconds <= 0:
             return
-        mine, each = self.seconds.setdefault(cause, {}), seconds / len(clients)
+        by_client, share = self.seconds.setdefault(cause, {}), seconds / len(clients)
         for client in clients:
-            mine[client] = mine.get(client, 0.0) + each
+            by_client[client] = by_client.get(client, 0.0) + share
 
 
-def summed(parts: Iterable[tuple[str, float]]) -> dict[str, float]:
+def sum_by_cause(parts: Iterable[tuple[str, float]]) -> dict[str, float]:
     """Seconds by cause, in the order of CAUSES.
 
     >>> summed([("upload", 1.0), ("pause", 2.0), ("upload", 0.5)])
     {'pause': 2.0, 'upload': 1.5}
     """
-    found: dict[str, list[float]] = {}
+    result: dict[str, list[float]] = {}
     for cause, seconds in parts:
-        found.setdefault(cause, []).append(seconds)
-    return {cause: math.fsum(found[cause]) for cause in CAUSES if cause in found}
+        result.setdefault(cause, []).append(seconds)
+    return {cause: math.fsum(result[cause]) for cause in CAUSES if cause in result}
 
 
-def attributed(
+def total_attribution(
     rounds: Iterable[RoundTime], who: Mapping[str, Mapping[int, float]], *, ended: bool, cutting: Cutting
 ) -> Attribution:
     """The books of all rounds, added up."""
-    every = tuple(rounds)
-    causes = dict.fromkeys(CAUSES, 0.0) | summed((cause, s) for r in every for cause, s in r.causes.items())
+    all_rounds = tuple(rounds)
+    causes = dict.fromkeys(CAUSES, 0.0) | sum_by_cause((cause, s) for r in all_rounds for cause, s in r.causes.items())
     failures: dict[str, float] = {}
-    for r in every:
+    for r in all_rounds:
         if r.reason:
             failures[r.reason] = failures.get(r.reason, 0.0) + r.seconds
-    last = every[-1].end if every else 0.0
-    most_first = {cause: dict(sorted(mine.items(), key=lambda e: (-e[1], e[0]))) for cause, mine in who.items()}
-    return Attribution(last, causes, every, most_first, failures, ended, cutting)
+    last = all_rounds[-1].end if all_rounds else 0.0
+    sorted_who = {
+        cause: dict(sorted(by_client.items(), key=lambda e: (-e[1], e[0]))) for cause, by_client in who.items()
+    }
+    return Attribution(last, causes, all_rounds, sorted_who, failures, ended, cutting)

@@ -49,12 +49,12 @@ from fedfleet.measure.attribution.causes import (
     Blame,
     Cutting,
     RoundTime,
-    attributed,
-    summed,
+    sum_by_cause,
+    total_attribution,
 )
-from fedfleet.measure.attribution.path_cursor import Passage, Progress, Stages, Task
+from fedfleet.measure.attribution.path_cursor import PathCursor, PathTask, Progress, Stages
 
-Sent = dict[int, tuple[int, float]]  # client and time of each task that is out, by task
+Outstanding = dict[int, tuple[int, float]]  # client and time of each task that is out, by task
 _HORIZON = "virtual_seconds"  # the one way to end a run in the middle of a round
 
 
@@ -64,45 +64,45 @@ def attribution(log: Sequence[Event], progress: Progress | None = None) -> Attri
     `progress(client, sent, time)` says how many seconds of work a task had done by a time, as only the world knows; without it
     tasks that began before the round that waited for them are divided evenly, and the result says so.
     """
-    blame, out, cutting = Blame(), Sent(), set[Cutting]()
+    blame, outstanding, cutting = Blame(), Outstanding(), set[Cutting]()
     rounds: list[RoundTime] = []
     start = log[0].time if log else 0.0
-    for events in rounds_of(without_looks(log)):
+    for events in rounds_of(without_evaluations(log)):
         closing = events[-1]
         match closing:
             case RoundFailed():
                 parts, client, reason = [(FAILED, closing.time - start)], -1, closing.reason
             case ModelCommitted():
-                walk = _Walk(events, out, start, blame, progress)
+                walk = _RoundWalk(events, outstanding, start, blame, progress)
                 client, reason = walk.critical_client(), ""
-                parts = walk.back()
-                cutting.add(walk.way.cutting)
+                parts = walk.walk_back()
+                cutting.add(walk.cursor.cutting)
             case _:
                 name = SERVER if isinstance(closing, RunEnded) and closing.reason != _HORIZON else UNFINISHED
                 parts, client, reason = [(name, closing.time - start)], -1, ""
         closed = isinstance(closing, RoundFailed | ModelCommitted)
-        causes = {cause: seconds for cause, seconds in summed(parts).items() if seconds > 0}
+        causes = {cause: seconds for cause, seconds in sum_by_cause(parts).items() if seconds > 0}
         number = closing.round if isinstance(closing, RoundFailed | ModelCommitted) else len(rounds)
         if closed or causes:
             rounds.append(RoundTime(number, start, closing.time, causes, client, reason, closed))
         for event in events:
-            keep_track(out, event)
+            update_outstanding(outstanding, event)
         start = closing.time
     ended = bool(log) and isinstance(log[-1], RunEnded)
-    how: Cutting = "evenly" if "evenly" in cutting else "world" if "world" in cutting else "none"
-    return attributed(rounds, blame.seconds, ended=ended, cutting=how)
+    method: Cutting = "evenly" if "evenly" in cutting else "world" if "world" in cutting else "none"
+    return total_attribution(rounds, blame.seconds, ended=ended, cutting=method)
 
 
-def without_looks(log: Sequence[Event]) -> Sequence[Event]:
+def without_evaluations(log: Sequence[Event]) -> Sequence[Event]:
     """The events without looks at the model in the middle of a round: a wake-up of which only an evaluation follows, both in no
     time. They decide nothing, and nobody waited for them."""
-    looks = [
+    evaluations = [
         i
         for i, (a, b) in enumerate(pairwise(log))
         if isinstance(a, TimerFired) and isinstance(b, Evaluated) and b.clients is None
     ]
-    gone = {i + k for i in looks for k in (0, 1)}
-    return [event for i, event in enumerate(log) if i not in gone] if gone else log
+    dropped = {i + k for i in evaluations for k in (0, 1)}
+    return [event for i, event in enumerate(log) if i not in dropped] if dropped else log
 
 
 def rounds_of(log: Sequence[Event]) -> Iterator[Sequence[Event]]:
@@ -116,34 +116,34 @@ def rounds_of(log: Sequence[Event]) -> Iterator[Sequence[Event]]:
         yield log[first:]
 
 
-def keep_track(out: Sent, event: Event) -> None:
+def update_outstanding(outstanding: Outstanding, event: Event) -> None:
     """Who is at work after an event."""
     match event:
         case TasksSent():
             clients = enumerate(event.clients.tolist(), event.first)
-            out.update({task: (client, event.time) for task, client in clients})
+            outstanding.update({task: (client, event.time) for task, client in clients})
         case TaskArrived() | TaskLost():
-            out.pop(event.task, None)
+            outstanding.pop(event.task, None)
         case TasksDropped():
             for task in event.tasks.tolist():
-                out.pop(task, None)
+                outstanding.pop(task, None)
         case _:
             pass
 
 
-class _Walk:
+class _RoundWalk:
     """The way back through one committed round. `out` are the tasks that were out when it opened."""
 
     def __init__(
-        self, events: Sequence[Event], out: Sent, start: float, blame: Blame, progress: Progress | None
+        self, events: Sequence[Event], outstanding: Outstanding, start: float, blame: Blame, progress: Progress | None
     ) -> None:
-        self.events, self.out, self.start = events, out, start
-        tried = next((e.time for e in events if isinstance(e, Evaluated)), start)
-        self.way = Passage(events[-1].time, max(start, tried), blame, progress)
+        self.events, self.outstanding, self.start = events, outstanding, start
+        evaluated = next((e.time for e in events if isinstance(e, Evaluated)), start)
+        self.cursor = PathCursor(events[-1].time, max(start, evaluated), blame, progress)
         self.spent = [e for e in events if isinstance(e, TasksSpent)]
-        self.critical = self._critical()
+        self.critical = self._critical_place()
 
-    def _critical(self) -> int:
+    def _critical_place(self) -> int:
         """The place of the last arrival that was folded; -1 if all had come before the round opened."""
         gathered = next((e for e in reversed(self.events) if isinstance(e, ReportsGathered)), None)
         folded = set[int]() if gathered is None else set(gathered.tasks.tolist())
@@ -155,99 +155,99 @@ class _Walk:
         event = self.events[self.critical] if self.critical >= 0 else None
         return event.client if isinstance(event, TaskArrived) else -1
 
-    def back(self) -> list[tuple[str, float]]:
+    def walk_back(self) -> list[tuple[str, float]]:
         """From the closing to the opening."""
-        way, last = self.way, len(self.events) - 1
+        cursor, last = self.cursor, len(self.events) - 1
         if self.spent:  # it is asked what tasks cost when a round is decided to close; then reports are folded
-            way.back_to(self.spent[-1].time, SERVER)
-        self._in_vain(self.critical, last)
+            cursor.back_to(self.spent[-1].time, SERVER)
+        self._blame_stragglers(self.critical, last)
         place = self.critical
-        while place >= 0 and way.at > way.floor:
+        while place >= 0 and cursor.at > cursor.floor:
             place = self._step(place)
-        way.back_to(way.floor, PAUSE)
-        way.floor = self.start
-        way.back_to(self.start, SERVER)
-        return way.parts
+        cursor.back_to(cursor.floor, PAUSE)
+        cursor.floor = self.start
+        cursor.back_to(self.start, SERVER)
+        return cursor.parts
 
     def _step(self, place: int) -> int:
         """Back from this event to the one that led to it, whose place is the answer; -1: the opening of the round did."""
-        event, way = self.events[place], self.way
+        event, cursor = self.events[place], self.cursor
         match event:
             case TaskArrived() | TaskLost():
                 sent_at = self._sent_at(event.task, place)
-                sent = self.out[event.task][1] if sent_at < 0 else self.events[sent_at].time
-                way.through(Task(event.client, sent, event.time, self._stages(event.task)))
+                sent = self.outstanding[event.task][1] if sent_at < 0 else self.events[sent_at].time
+                cursor.walk_task(PathTask(event.client, sent, event.time, self._stages(event.task)))
                 return sent_at
             case TasksSent():
                 return place - 1
             case Probed():
-                seen = self._last(place, CandidatesSeen)
-                way.back_to(self._time(seen), PROBES, slowest(event))
-                return seen
+                candidates = self._previous(place, CandidatesSeen)
+                cursor.back_to(self._time(candidates), PROBES, slowest(event))
+                return candidates
             case CandidatesSeen():
-                led = self._led_to(place)
-                way.back_to(self._time(led), REACHABILITY)
-                return led
+                ask = self._ask_place(place)
+                cursor.back_to(self._time(ask), REACHABILITY)
+                return ask
             case TimerFired():
-                before = self._last(place, TasksSent, CandidatesSeen, Probed)
+                before = self._previous(place, TasksSent, CandidatesSeen, Probed)
                 if before >= 0 and isinstance(self.events[before], TasksSent):
-                    self._in_vain(before, place)
+                    self._blame_stragglers(before, place)
                 else:  # somebody looked and found nobody, or nobody has looked yet
-                    way.back_to(self._time(before), REACHABILITY if before >= 0 else PAUSE)
+                    cursor.back_to(self._time(before), REACHABILITY if before >= 0 else PAUSE)
                 return before
             case _:
                 return -1
 
-    def _last(self, before: int, *kinds: type[Event]) -> int:
+    def _previous(self, before: int, *kinds: type[Event]) -> int:
         """The place of the last event of these kinds before another; -1: there is none in this round."""
         return next((i for i in range(before - 1, -1, -1) if isinstance(self.events[i], kinds)), -1)
 
     def _time(self, place: int) -> float:
-        return self.events[place].time if place >= 0 else self.way.floor
+        return self.events[place].time if place >= 0 else self.cursor.floor
 
-    def _led_to(self, seen: int) -> int:
+    def _ask_place(self, answer: int) -> int:
         """The place of the event at which the ask went out that was answered here; -1: the opening of the round."""
         timer, last = -1, -1
-        for i in range(seen - 1, -1, -1):
+        for i in range(answer - 1, -1, -1):
             event = self.events[i]
             if isinstance(event, CandidatesSeen | Probed):
                 break
             if isinstance(event, TimerFired | TaskArrived | TaskLost):
                 last = i if last < 0 else last
                 timer = i if isinstance(event, TimerFired) else timer
-        waited = last >= 0 and self.events[last].time < self.events[seen].time
+        waited = last >= 0 and self.events[last].time < self.events[answer].time
         return timer if waited and timer >= 0 else last
 
-    def _in_vain(self, first: int, last: int) -> None:
+    def _blame_stragglers(self, first: int, last: int) -> None:
         """Back from one event to another, between which nothing came that was used."""
-        running = self._running(first, last)
-        awaited: list[int] | None = None
+        running = self._running_counts(first, last)
+        busy: list[int] | None = None
         for i in range(last - 1, first - 1, -1):
             since = self._time(i)
             if running[i - first] > 0:
-                if awaited is None and since < self.way.at:
-                    awaited = self._awaited(i)
-                self.way.back_to(since, STRAGGLERS, awaited or ())
+                if busy is None and since < self.cursor.at:
+                    busy = self._busy_clients(i)
+                self.cursor.back_to(since, STRAGGLERS, busy or ())
             else:
                 following = self.events[i + 1]
                 looking = isinstance(following, CandidatesSeen | Probed)
                 cause = (PROBES if isinstance(following, Probed) else REACHABILITY) if looking else SLACK
-                self.way.back_to(since, cause)
+                self.cursor.back_to(since, cause)
 
-    def _running(self, first: int, last: int) -> list[int]:
+    def _running_counts(self, first: int, last: int) -> list[int]:
         """How many tasks were out after each event from `first` to before `last`; -1 stands for the opening."""
-        counts, n = [len(self.out)], len(self.out)
+        counts, n = [len(self.outstanding)], len(self.outstanding)
         for event in self.events[:last]:
-            n += _change(event)
+            n += _outstanding_change(event)
             counts.append(n)
         return counts[first + 1 :]
 
-    def _awaited(self, place: int) -> list[int]:
+    def _busy_clients(self, place: int) -> list[int]:
         """The clients that were at work after this event."""
-        out = dict(self.out)
+        outstanding = dict(self.outstanding)
         for event in self.events[: place + 1]:
-            keep_track(out, event)
-        return [client for client, _ in out.values()]
+            update_outstanding(outstanding, event)
+        return [client for client, _ in outstanding.values()]
 
     def _sent_at(self, task: int, before: int) -> int:
         """The place at which a task was sent; -1 if that was in an earlier round."""
@@ -260,18 +260,18 @@ class _Walk:
     def _stages(self, task: int) -> Stages | None:
         """What a task's time went into, if anybody said so."""
         for event in reversed(self.spent):
-            at = _place(event.tasks, task)
-            if at >= 0:
-                return {name: float(event.spent[name][at]) for name in STAGES if name in event.spent}
+            index = _index_of(event.tasks, task)
+            if index >= 0:
+                return {name: float(event.spent[name][index]) for name in STAGES if name in event.spent}
         return None
 
 
-def _place(tasks: Ints, task: int) -> int:
-    at = int(np.searchsorted(tasks, task))
-    return at if at < len(tasks) and tasks[at] == task else -1
+def _index_of(tasks: Ints, task: int) -> int:
+    index = int(np.searchsorted(tasks, task))
+    return index if index < len(tasks) and tasks[index] == task else -1
 
 
-def _change(event: Event) -> int:
+def _outstanding_change(event: Event) -> int:
     """By how many tasks an event changes how many are out."""
     match event:
         case TasksSent():

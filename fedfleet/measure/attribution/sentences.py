@@ -26,30 +26,30 @@ MEANINGS: Mapping[str, str] = {
     "unknown": "not accounted for by the devices",
     "unfinished": "spent in a round that did not end",
 }
-_NAMED = 5  # clients that a sentence names
+_MAX_CLIENTS = 5  # clients that a sentence names
 _MOST = 0.5  # of a cause: how much is "most of it"
 
 
-def sentence(found: Attribution) -> str:
+def sentence(attribution: Attribution) -> str:
     """The largest cause, and who was behind it; the second too if that is not most of the time.
 
     If nobody knows where most of it went, the sentence says so first, and then the largest cause that is known.
     """
-    total = found.virtual_seconds
+    total = attribution.virtual_seconds
     if total <= 0:
         return "No time has passed yet, so there is nothing to explain."
-    ranked = sorted((c for c in found.causes if found.causes[c] > 0), key=lambda c: -found.causes[c])
-    so_far = "" if found.ended else " so far"
+    ranked = sorted((c for c in attribution.causes if attribution.causes[c] > 0), key=lambda c: -attribution.causes[c])
+    so_far = "" if attribution.ended else " so far"
     known = [c for c in ranked if c != UNKNOWN]
     if ranked[0] == UNKNOWN:
-        said = f"Nobody knows where {share(found.causes[UNKNOWN], total)} of the time{so_far} went, since devices did not say"
-        return f"{said}; of the rest, most was {_told(found, known[0])}." if known else f"{said}."
+        text = f"Nobody knows where {share(attribution.causes[UNKNOWN], total)} of the time{so_far} went, since devices did not say"
+        return f"{text}; of the rest, most was {_cause_text(attribution, known[0])}." if known else f"{text}."
     first, second = known[0], known[1] if len(known) > 1 else None
-    part = share(found.causes[first], total)
-    said = f"{part[0].upper()}{part[1:]} of the time{so_far} was {_told(found, first)}"
-    if second is None or found.causes[first] > _MOST * total:
-        return f"{said}."
-    return f"{said}; {share(found.causes[second], total)} was {MEANINGS[second]}."
+    part = share(attribution.causes[first], total)
+    text = f"{part[0].upper()}{part[1:]} of the time{so_far} was {_cause_text(attribution, first)}"
+    if second is None or attribution.causes[first] > _MOST * total:
+        return f"{text}."
+    return f"{text}; {share(attribution.causes[second], total)} was {MEANINGS[second]}."
 
 
 def share(seconds: float, total: float) -> str:
@@ -68,22 +68,22 @@ def share(seconds: float, total: float) -> str:
     return f"{100 * part:.0f} %" if part >= 0.005 else "under 1 %"
 
 
-def _told(found: Attribution, cause: str) -> str:
-    what = MEANINGS[cause]
+def _cause_text(attribution: Attribution, cause: str) -> str:
+    meaning = MEANINGS[cause]
     if cause == FAILED:
-        return f"{what} ({_reasons(found)})"
-    who = behind(found.who.get(cause, {}), found.causes[cause])
-    return f"{what}, {who}" if who else what
+        return f"{meaning} ({_failure_reasons(attribution)})"
+    who = clients_text(attribution.who.get(cause, {}), attribution.causes[cause])
+    return f"{meaning}, {who}" if who else meaning
 
 
-def _reasons(found: Attribution) -> str:
-    failed = [r for r in found.rounds if r.reason]
-    reason = max(found.failures, key=lambda r: found.failures[r])
-    mostly = "mostly " if len(found.failures) > 1 else ""
+def _failure_reasons(attribution: Attribution) -> str:
+    failed = [r for r in attribution.rounds if r.reason]
+    reason = max(attribution.failures, key=lambda r: attribution.failures[r])
+    mostly = "mostly " if len(attribution.failures) > 1 else ""
     return f"{len(failed):,} {'round' if len(failed) == 1 else 'rounds'}; {mostly}because {reason}"
 
 
-def behind(who: Mapping[int, float], seconds: float) -> str:
+def clients_text(who: Mapping[int, float], seconds: float) -> str:
     """Who was waited for: the fewest clients that make most of it, by name if they are few.
 
     >>> behind({12: 6.0, 7: 3.0, 1: 1.0}, 10.0), behind({4: 2.0}, 2.0), behind({}, 3.0)
@@ -99,13 +99,13 @@ def behind(who: Mapping[int, float], seconds: float) -> str:
             else f"part of it for client {client}"
         )
     ranked = sorted(who, key=lambda c: (-who[c], c))
-    count, held = 0, 0.0
-    while held <= _MOST * seconds and count < len(ranked):
-        held += who[ranked[count]]
+    count, sum_seconds = 0, 0.0
+    while sum_seconds <= _MOST * seconds and count < len(ranked):
+        sum_seconds += who[ranked[count]]
         count += 1
-    if held <= _MOST * seconds:
+    if sum_seconds <= _MOST * seconds:
         return ""  # most of it was for nobody in particular
-    if count > _NAMED:
+    if count > _MAX_CLIENTS:
         return f"spread over {len(who):,} clients"
-    named = ", ".join(str(c) for c in ranked[:count])
-    return f"most of it for {count} {'client' if count == 1 else 'clients'} ({named})"
+    names = ", ".join(str(c) for c in ranked[:count])
+    return f"most of it for {count} {'client' if count == 1 else 'clients'} ({names})"

@@ -26,7 +26,7 @@ def _scramble(z):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _below(z, n):
+def _random_below(z, n):
     return np.int64(((z >> _S32) * np.uint64(n)) >> _S32)
 
 
@@ -53,7 +53,7 @@ def _locate(c, trace, te, start, period, offsets, begins, ends, base, index, rea
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _file(c, at, change, head, link):
+def _enqueue(c, at, change, head, link):
     """Put client c into the bucket of its next change, counted from bucket `at`."""
     bucket = np.int64(np.floor(change[c] / _WIDTH))
     if bucket < at:
@@ -66,7 +66,7 @@ def _file(c, at, change, head, link):
 
 
 @njit(cache=True, nogil=True)
-def _move(c, trace, te, start, period, offsets, begins, ends, base, index, ready, change):
+def _advance(c, trace, te, start, period, offsets, begins, ends, base, index, ready, change):
     """Let client c's trace run on to time te, change by change; after a long sleep look the place up instead."""
     for _ in range(4):
         if ready[c]:
@@ -85,7 +85,7 @@ def _move(c, trace, te, start, period, offsets, begins, ends, base, index, ready
 
 
 @njit(cache=True, nogil=True)
-def _elapsed(c, trace, te, need, limit, period, offsets, begins, ends, base, index, total):
+def _seconds_until_done(c, trace, te, need, limit, period, offsets, begins, ends, base, index, total):
     """Seconds until a ready client has been ready for `need` seconds; infinite as soon as that must exceed `limit`."""
     low, high, i, lap = offsets[trace], offsets[trace + 1], index[c], base[c]
     room = lap + ends[i] - te
@@ -126,7 +126,7 @@ def simulate(
     chosen = np.empty(max(k, 1), np.int64)
     pool = np.empty(n, np.int64)
     mark = np.full(n, -1, np.int64)
-    took = np.empty(max(k, 1), np.float64)
+    end_times = np.empty(max(k, 1), np.float64)
     base, change = np.zeros(n), np.zeros(n)
     index, ready = np.zeros(n, np.int64), np.ones(n, np.uint8)
     members, place = np.empty(n, np.int64), np.full(n, -1, np.int64)
@@ -141,7 +141,7 @@ def simulate(
                 place[c] = count
                 members[count] = c
                 count += 1
-            _file(c, at, change, head, link)
+            _enqueue(c, at, change, head, link)
     z = _scramble(np.uint64(seed) + _GOLDEN)
     t, done_rounds, done_trips, empty = 0.0, 0, 0, 0
     while done_rounds < rounds if by_deadline else done_trips < trips:
@@ -160,7 +160,7 @@ def simulate(
                     following = link[c]
                     te = early if t >= start[trace_of[c]] else late
                     if change[c] <= te:
-                        _move(c, trace_of[c], te, start, period, offsets, begins, ends, base, index, ready, change)
+                        _advance(c, trace_of[c], te, start, period, offsets, begins, ends, base, index, ready, change)
                         if ready[c] and place[c] < 0:
                             place[c] = count
                             members[count] = c
@@ -171,7 +171,7 @@ def simulate(
                             members[place[c]] = other
                             place[other] = place[c]
                             place[c] = -1
-                    _file(c, at + 1 if at < last else at, change, head, link)
+                    _enqueue(c, at + 1 if at < last else at, change, head, link)
                     c = following
                 if at >= last:
                     break
@@ -203,14 +203,14 @@ def simulate(
                 left = count
                 for j in range(m):
                     z += _GOLDEN
-                    i = _below(_scramble(z), left)
+                    i = _random_below(_scramble(z), left)
                     chosen[j] = pool[i]
                     left -= 1
                     pool[i] = pool[left]
         else:
             while m < k:
                 z += _GOLDEN
-                c = _below(_scramble(z), n)
+                c = _random_below(_scramble(z), n)
                 if ready[c] and mark[c] != done_rounds:
                     mark[c] = done_rounds
                     chosen[m] = c
@@ -222,12 +222,12 @@ def simulate(
             if has_devices:
                 d = device_of[c]
                 z += _GOLDEN
-                i = _below(_scramble(z), down_offsets[d + 1] - down_offsets[d])
+                i = _random_below(_scramble(z), down_offsets[d + 1] - down_offsets[d])
                 z += _GOLDEN
                 if up_offsets[d + 1] > up_offsets[d]:
-                    u = up[up_offsets[d] + _below(_scramble(z), up_offsets[d + 1] - up_offsets[d])]
+                    u = up[up_offsets[d] + _random_below(_scramble(z), up_offsets[d + 1] - up_offsets[d])]
                 else:
-                    u = down[down_offsets[d] + _below(_scramble(z), down_offsets[d + 1] - down_offsets[d])]
+                    u = down[down_offsets[d] + _random_below(_scramble(z), down_offsets[d + 1] - down_offsets[d])]
                 cost = size / (down[down_offsets[d] + i] / 8.0) + size / (u / 8.0) + compute[d]
             elapsed = cost
             if has_states:
@@ -238,7 +238,9 @@ def simulate(
                 elapsed = 0.0
                 if need > 0:
                     s = trace_of[c]
-                    elapsed = _elapsed(c, s, te, need, limit, period, offsets, begins, ends, base, index, total)
+                    elapsed = _seconds_until_done(
+                        c, s, te, need, limit, period, offsets, begins, ends, base, index, total
+                    )
             if by_deadline:
                 if elapsed <= limit:
                     successes[c] += 1
@@ -246,11 +248,11 @@ def simulate(
                 else:
                     longest = limit
             else:
-                took[j] = t + elapsed
+                end_times[j] = t + elapsed
         if by_deadline:
             t += longest
         else:
-            t = _quantile(took[:m], quantile)
+            t = _quantile(end_times[:m], quantile)
         done_trips += m
     return successes, t
 

@@ -49,27 +49,29 @@ def simulate(
     while rounds < settings.rounds if by_deadline else trips < settings.trips:
         t += settings.t_break
         rounds += 1
-        moments = [t if states is None else _moment(settings, states, c, t) for c in range(n)]
+        moments = [t if states is None else _lookup_time(settings, states, c, t) for c in range(n)]
         ready = [c for c in range(n) if states is None or is_ready(states, c, moments[c])]
         chosen = choose(ready, settings.k, n, draws)
-        took = list[float]()
+        durations = list[float]()
         for c in chosen:
             cost = t_cost if devices is None else _device_cost(settings, devices, c, draws)
             if states is None:
-                took.append(cost)
+                durations.append(cost)
             else:
-                took.append(elapsed(states, c, moments[c], math.ceil(cost) if settings.released else cost))
+                durations.append(
+                    seconds_until_done(states, c, moments[c], math.ceil(cost) if settings.is_released else cost)
+                )
         empty = 0 if chosen else empty + 1
         if not by_deadline and empty > settings.most_empty_rounds(states):
             return successes, math.inf
         if not chosen:
             continue
         if by_deadline:
-            for c, seconds in zip(chosen, took, strict=True):
+            for c, seconds in zip(chosen, durations, strict=True):
                 successes[c] += seconds <= settings.deadline
-            t += max(min(seconds, settings.deadline) for seconds in took)
+            t += max(min(seconds, settings.deadline) for seconds in durations)
         else:
-            t = quantile([t + seconds for seconds in took], settings.ready_share)
+            t = quantile([t + seconds for seconds in durations], settings.ready_share)
         trips += len(chosen)
     return successes, t
 
@@ -86,46 +88,46 @@ def choose(ready: list[int], k: int, n: int, draws: Draws) -> list[int]:
             pool[i] = pool[-1]
             pool.pop()
         return chosen
-    there, chosen = set(ready), list[int]()
+    remaining, chosen = set(ready), list[int]()
     while len(chosen) < k:
         c = draws.below(n)
-        if c in there:
-            there.remove(c)
+        if c in remaining:
+            remaining.remove(c)
             chosen.append(c)
     return chosen
 
 
-def _moment(settings: Settings, states: StateTable, c: int, t: float) -> float:
+def _lookup_time(settings: Settings, states: StateTable, c: int, t: float) -> float:
     """The time at which a trace is looked up: released code cuts the fraction off towards the trace's start."""
-    if not settings.released:
+    if not settings.is_released:
         return t
-    return math.floor(t) if t >= states.traces.start[_row(states.traces.of, c)] else math.ceil(t)
+    return math.floor(t) if t >= states.traces.start[_row(states.traces.row_index, c)] else math.ceil(t)
 
 
-def _row(of: RowNumbers | None, c: int) -> int:
-    return c if of is None else int(of[c])
+def _row(rows: RowNumbers | None, c: int) -> int:
+    return c if rows is None else int(rows[c])
 
 
 def _spans(states: StateTable, c: int) -> list[tuple[float, float]]:
     t = states.traces
-    row = _row(t.of, c)
+    row = _row(t.row_index, c)
     a, b = int(t.offsets[row]), int(t.offsets[row + 1])
     return list(zip(t.begins[a:b].tolist(), t.ends[a:b].tolist(), strict=True))
 
 
 def is_ready(states: StateTable, c: int, moment: float) -> bool:
     """Does one of the client's intervals hold this moment?"""
-    row = _row(states.traces.of, c)
+    row = _row(states.traces.row_index, c)
     start, period = float(states.traces.start[row]), float(states.traces.period[row])
     base = start + math.floor((moment - start) / period) * period
     return any(base + low <= moment < base + high for low, high in _spans(states, c))
 
 
-def elapsed(states: StateTable, c: int, moment: float, need: float) -> float:
+def seconds_until_done(states: StateTable, c: int, moment: float, need: float) -> float:
     """Seconds from a ready moment until the client has been ready for `need` seconds."""
     if need <= 0:
         return 0.0
-    row = _row(states.traces.of, c)
+    row = _row(states.traces.row_index, c)
     start, period = float(states.traces.start[row]), float(states.traces.period[row])
     base = start + math.floor((moment - start) / period) * period
     left = need
@@ -143,11 +145,11 @@ def elapsed(states: StateTable, c: int, moment: float, need: float) -> float:
 
 
 def _device_cost(settings: Settings, devices: DeviceTable, c: int, draws: Draws) -> float:
-    row = _row(devices.of, c)
+    row = _row(devices.row_index, c)
     down = devices.down[devices.down_offsets[row] : devices.down_offsets[row + 1]].tolist()
-    own = devices.up[devices.up_offsets[row] : devices.up_offsets[row + 1]].tolist()
+    up = devices.up[devices.up_offsets[row] : devices.up_offsets[row + 1]].tolist()
     first = down[draws.below(len(down))]
-    second = own[draws.below(len(own))] if own else down[draws.below(len(down))]
+    second = up[draws.below(len(up))] if up else down[draws.below(len(down))]
     size = settings.size_kb
     compute = settings.compute_seconds(float(devices.seconds_per_sample[row]))
     return size / (first / 8.0) + size / (second / 8.0) + compute

@@ -14,15 +14,15 @@ import numpy as np
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, StateTable
 from fedfleet.core.records import Floats, Ints
-from fedfleet.core.row_map import Names, everyones_row
-from fedfleet.measure.montecarlo.metrics import Measured, measure, parts_of
+from fedfleet.core.row_map import Names, rows_of_all
+from fedfleet.measure.montecarlo.metrics import MetricValue, measure, parts_of
 from fedfleet.measure.montecarlo.settings import Settings
 
 _HALF = 0.5
 _SEEDS = 3  # on so many of the seeds suspects are tried
 _HARMLESS = 0.25  # a device whose trips take a smaller share of the time, end to end, cannot be half of it
 
-Without = Callable[[DeviceTable | None, StateTable | None], float]  # the metric of a changed fleet
+MetricOf = Callable[[DeviceTable | None, StateTable | None], float]  # the metric of a changed fleet
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,58 +39,60 @@ class Suspect:
 
 
 def notes(
-    name: str, settings: Settings, devices: DeviceTable | None, states: StateTable | None, got: Measured
+    name: str, settings: Settings, devices: DeviceTable | None, states: StateTable | None, measured: MetricValue
 ) -> list[str]:
     """One sentence for each single device, single state or floor that decides this metric."""
     if name.endswith("-R"):
         return []
     d, s = parts_of(name, devices, states)
-    seeds = min(len(got.values), _SEEDS)
-    before = float(got.values[:seeds].mean())
+    seeds = min(len(measured.values), _SEEDS)
+    before = float(measured.values[:seeds].mean())
 
-    def without(d: DeviceTable | None, s: StateTable | None) -> float:
+    def metric_of(d: DeviceTable | None, s: StateTable | None) -> float:
         try:
             return measure(name, settings, d, s, seeds=seeds).value
         except BadInput:  # nobody would ever be ready
             return np.inf
 
-    found: list[tuple[str, float]] = []
+    result: list[tuple[str, float]] = []
     if d is not None:
-        found += _floor(d, s, without)
+        result += _speed_floor(d, s, metric_of)
         seconds = before * settings.trips / settings.k * settings.t_break_asked
-        found += _one_device(settings, d, s, without, seconds)
+        result += _one_device(settings, d, s, metric_of, seconds)
     if s is not None:
-        found += _one_state(settings, d, s, without)
+        result += _one_state(settings, d, s, metric_of)
     return [
         f"{what} decides {name}: with the median in its place it would be {after:.4g} instead of {before:.4g}"
-        for what, after in found
+        for what, after in result
         if after < _HALF * before
     ]
 
 
 def _one_device(
-    settings: Settings, d: DeviceTable, s: StateTable | None, without: Without, seconds: float
+    settings: Settings, d: DeviceTable, s: StateTable | None, metric_of: MetricOf, seconds: float
 ) -> list[tuple[str, float]]:
     cost = trip_seconds(settings, d)
-    rows = everyones_row(d.of, len(d.ids)).astype(np.int64)
+    rows = rows_of_all(d.row_index, len(d.ids)).astype(np.int64)
     worst = suspect(d.ids, rows, cost)
     spent = (
         worst.burden / len(rows) * settings.trips
     )  # by its own trips, one after the other; with states they take longer
     if s is None and spent < _HARMLESS * seconds:
         return []
-    return [(_called("device", worst, len(rows)), without(replace(d, of=worst.rows.astype(np.int32)), s))]
+    return [(_suspect_text("device", worst, len(rows)), metric_of(replace(d, row_index=worst.rows.astype(np.int32)), s))]
 
 
-def _one_state(settings: Settings, d: DeviceTable | None, s: StateTable, without: Without) -> list[tuple[str, float]]:
+def _one_state(
+    settings: Settings, d: DeviceTable | None, s: StateTable, metric_of: MetricOf
+) -> list[tuple[str, float]]:
     cost = settings.deadline if d is None else float(np.median(trip_seconds(settings, d)))
-    rows = everyones_row(s.traces.of, len(s.ids)).astype(np.int64)
+    rows = rows_of_all(s.traces.row_index, len(s.ids)).astype(np.int64)
     worst = suspect(s.ids, rows, waiting(s, cost))
-    other = replace(s, traces=replace(s.traces, of=worst.rows.astype(np.int32)))
-    return [(_called("state", worst, len(rows)), without(d, other))]
+    changed = replace(s, traces=replace(s.traces, row_index=worst.rows.astype(np.int32)))
+    return [(_suspect_text("state", worst, len(rows)), metric_of(d, changed))]
 
 
-def _floor(d: DeviceTable, s: StateTable | None, without: Without) -> list[tuple[str, float]]:
+def _speed_floor(d: DeviceTable, s: StateTable | None, metric_of: MetricOf) -> list[tuple[str, float]]:
     """The lowest speed, where several devices have it; what no floor was put under seldom agrees to the last digit."""
     speeds = np.concatenate([d.down, d.up])
     lowest, middle = float(speeds.min()), float(np.median(speeds))
@@ -102,20 +104,20 @@ def _floor(d: DeviceTable, s: StateTable | None, without: Without) -> list[tuple
         d, down=np.where(d.down == lowest, middle, d.down), up=np.where(d.up == lowest, middle, d.up)
     )  # fmt: skip
     share = 100 * float((speeds == lowest).mean())
-    what = f"the floor under speeds, {lowest:g} kbit/s, at which {share:.2g} % of them lie ({devices} devices),"
-    return [(what, without(lifted, s))]
+    text = f"the floor under speeds, {lowest:g} kbit/s, at which {share:.2g} % of them lie ({devices} devices),"
+    return [(text, metric_of(lifted, s))]
 
 
 def suspect(names: Names, rows: Ints, burden: Floats) -> Suspect:
     """Who weighs most: rows of equal name are one device or state, and what its clients carry is added up."""
-    of_row = np.unique(names, return_inverse=True)[1]
-    groups, each = of_row[rows], burden[rows]
-    total = np.bincount(groups, weights=each)
+    group_of_row = np.unique(names, return_inverse=True)[1]
+    groups, row_burden = group_of_row[rows], burden[rows]
+    total = np.bincount(groups, weights=row_burden)
     worst = int(np.argmax(total))
-    mine = groups == worst
-    median = rows[np.argsort(each, kind="stable")[len(rows) // 2]]
-    name = str(names[int(np.flatnonzero(of_row == worst)[0])])
-    return Suspect(name, int(mine.sum()), float(total[worst]), np.where(mine, median, rows))
+    selected = groups == worst
+    median = rows[np.argsort(row_burden, kind="stable")[len(rows) // 2]]
+    name = str(names[int(np.flatnonzero(group_of_row == worst)[0])])
+    return Suspect(name, int(selected.sum()), float(total[worst]), np.where(selected, median, rows))
 
 
 def trip_seconds(settings: Settings, d: DeviceTable) -> Floats:
@@ -137,9 +139,9 @@ def waiting(s: StateTable, seconds: float) -> Floats:
     last = t.offsets[1:] - 1
     following = np.roll(t.begins, -1)
     following[last] = t.begins[t.offsets[:-1]] + t.period
-    each = np.minimum(t.ends - t.begins, seconds) * (following - t.ends)
-    return np.bincount(owner, weights=each, minlength=len(t.start)) / t.period
+    waits = np.minimum(t.ends - t.begins, seconds) * (following - t.ends)
+    return np.bincount(owner, weights=waits, minlength=len(t.start)) / t.period
 
 
-def _called(what: str, found: Suspect, clients: int) -> str:
-    return f"one {what}, {found.name} ({found.clients} of {clients} clients),"
+def _suspect_text(kind: str, result: Suspect, clients: int) -> str:
+    return f"one {kind}, {result.name} ({result.clients} of {clients} clients),"

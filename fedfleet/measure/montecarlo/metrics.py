@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, StateTable
 from fedfleet.core.records import Floats, Ints
-from fedfleet.core.row_map import everyones_row
+from fedfleet.core.row_map import rows_of_all
 from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.measure.seeds import interval95
 
@@ -31,14 +31,14 @@ _MOST_SEEDS = 10_000
 _NO_INTS, _NO_FLOATS, _NO_ROWS = np.zeros(1, np.int64), np.zeros(0), np.zeros(0, np.int32)
 
 Stop = NDArray[np.uint8]  # a simulation looks at it once a round, and ends where it is not 0
-_NEVER: Stop = np.zeros(1, np.uint8)
+_NO_STOP: Stop = np.zeros(1, np.uint8)
 Item = TypeVar("Item")
-Found = TypeVar("Found")
+Output = TypeVar("Output")
 Simulate = Callable[..., tuple[Ints, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MetricValue:
     """A metric over seeds: mean, standard deviation with ddof 1 (0 for one seed), wall seconds, and each seed's value."""
 
     value: float
@@ -49,11 +49,11 @@ class Measured:
     @property
     def ci95(self) -> tuple[float, float] | None:
         """The 95 % interval of the mean over seeds, by Student's t, cut at 0 (no metric is negative); None for one seed."""
-        found = interval95(self.values)
-        return None if found is None else (max(found[0], 0.0), found[1])
+        interval = interval95(self.values)
+        return None if interval is None else (max(interval[0], 0.0), interval[1])
 
 
-def kernel() -> Simulate:
+def load_kernel() -> Simulate:
     """The compiled simulation; says which extra brings numba when it is missing."""
     try:
         module: Any = import_module("fedfleet.measure.montecarlo.kernel")
@@ -70,19 +70,19 @@ def simulate(
     seed: int,
     t_cost: float,
     by_deadline: bool,
-    stop: Stop = _NEVER,
+    stop: Stop = _NO_STOP,
 ) -> tuple[Ints, float]:
     """One fast simulation: successes per client, virtual time at the end (infinite: nobody is ever ready again)."""
     n = settings.clients(devices, states)
     d, s = devices, states.traces if states is not None else None
     compute = settings.compute_seconds(1.0) * d.seconds_per_sample if d is not None else _NO_FLOATS
-    return kernel()(
+    return load_kernel()(
         np.uint64(seed), settings.k, by_deadline, settings.deadline if by_deadline else math.inf, settings.ready_share,
-        settings.rounds, settings.trips, settings.most_empty_rounds(states), settings.t_break, settings.released, n,
-        d is not None, settings.size_kb, everyones_row(d.of, len(d.ids)) if d else _NO_ROWS,
+        settings.rounds, settings.trips, settings.most_empty_rounds(states), settings.t_break, settings.is_released, n,
+        d is not None, settings.size_kb, rows_of_all(d.row_index, len(d.ids)) if d else _NO_ROWS,
         d.down if d else _NO_FLOATS, d.down_offsets if d else _NO_INTS,
         d.up if d else _NO_FLOATS, d.up_offsets if d else _NO_INTS, compute,
-        s is not None, float(t_cost), everyones_row(s.of, len(s.start)) if s else _NO_ROWS,
+        s is not None, float(t_cost), rows_of_all(s.row_index, len(s.start)) if s else _NO_ROWS,
         s.start if s else _NO_FLOATS, s.period if s else _NO_FLOATS,
         s.offsets if s else _NO_INTS, s.begins if s else _NO_FLOATS, s.ends if s else _NO_FLOATS,
         s.total if s else _NO_FLOATS, stop,
@@ -92,8 +92,8 @@ def simulate(
 def ratio(settings: Settings, successes: Ints) -> float:
     """M_R: one logarithm of the clipped sum, over that of the ideal."""
     ideal = settings.s_ideal(len(successes))
-    got = float(np.minimum(successes, ideal).sum())
-    return math.log(got + 1.0) / math.log(len(successes) * ideal + 1.0)
+    clipped = float(np.minimum(successes, ideal).sum())
+    return math.log(clipped + 1.0) / math.log(len(successes) * ideal + 1.0)
 
 
 def parts_of(
@@ -105,7 +105,7 @@ def parts_of(
     return (None, states) if name.startswith("Stat") else (devices, states)
 
 
-def available(devices: DeviceTable | None, states: StateTable | None) -> list[str]:
+def available_metrics(devices: DeviceTable | None, states: StateTable | None) -> list[str]:
     """The metrics that can be computed from what is there."""
     needs = {
         "Dev": devices is not None,
@@ -121,23 +121,23 @@ def one_value(
     devices: DeviceTable | None,
     states: StateTable | None,
     seed: int,
-    stop: Stop = _NEVER,
+    stop: Stop = _NO_STOP,
 ) -> float:
     """A metric for one seed."""
     by_deadline = name.endswith("-R")
     d, s = parts_of(name, devices, states)
     costs = settings.costs(by_deadline=by_deadline) if d is None else np.zeros(1)
-    found = [simulate(settings, d, s, seed=seed, t_cost=c, by_deadline=by_deadline, stop=stop) for c in costs.tolist()]
+    runs = [simulate(settings, d, s, seed=seed, t_cost=c, by_deadline=by_deadline, stop=stop) for c in costs.tolist()]
     if by_deadline:
-        return float(np.mean([ratio(settings, successes) for successes, _ in found]))
-    if any(math.isinf(seconds) for _, seconds in found):
+        return float(np.mean([ratio(settings, successes) for successes, _ in runs]))
+    if any(math.isinf(seconds) for _, seconds in runs):
         raise BadInput(
             f"{name}: rounds begin every {settings.t_break:g} s, and nobody is ever ready at such a moment "
             f"({settings.most_empty_rounds(s):,} were tried); "
             "give another t_break, or states that are ready for longer"
         )
     scale = settings.trips / settings.k * settings.t_break_asked
-    return float(np.mean([seconds for _, seconds in found])) / scale
+    return float(np.mean([seconds for _, seconds in runs])) / scale
 
 
 def warm_up(settings: Settings, devices: DeviceTable | None, states: StateTable | None) -> None:
@@ -155,27 +155,27 @@ def measure(
     seeds: int = 3,
     until_se: float | None = None,
     threads: int = 2,
-) -> Measured:
+) -> MetricValue:
     """A metric over seeds 0, 1, ..; with `until_se` more seeds are added until the standard error is small enough."""
-    if name not in available(devices, states):
+    if name not in available_metrics(devices, states):
         raise BadInput(f"{name} cannot be measured from these files: DevMC needs devices, StatMC states, InterMC both")
     warm_up(settings, *parts_of(name, devices, states))
     start = time.perf_counter()
     values: list[float] = []
     for batch in _batches(seeds, until_se, values):
-        values += in_threads(partial(one_value, name, settings, devices, states), batch, threads)
+        values += map_in_threads(partial(one_value, name, settings, devices, states), batch, threads)
     seconds = time.perf_counter() - start
     array = np.array(values)
     sd = float(array.std(ddof=1)) if len(values) > 1 else 0.0
-    return Measured(float(array.mean()), sd, seconds, array)
+    return MetricValue(float(array.mean()), sd, seconds, array)
 
 
-def in_threads(work: Callable[[Item, Stop], Found], items: Iterable[Item], threads: int = 1) -> list[Found]:
+def map_in_threads(work: Callable[[Item, Stop], Output], items: Iterable[Item], threads: int = 1) -> list[Output]:
     """The work on every item, in order. Never in the main thread: there a long simulation would not hear Ctrl-C."""
     stop = np.zeros(1, np.uint8)
     pool = ThreadPoolExecutor(threads)
 
-    def stoppable(item: Item) -> Found:
+    def stoppable(item: Item) -> Output:
         return work(item, stop)
 
     try:
@@ -208,12 +208,12 @@ def state_scores(settings: Settings, states: StateTable, *, seeds: int = 1, thre
         successes, _ = simulate(settings, None, states, seed=item[0], t_cost=item[1], by_deadline=True, stop=stop)
         return np.minimum(successes, ideal) / ideal
 
-    return np.asarray(np.mean(in_threads(score, work, threads), axis=0), np.float64)
+    return np.asarray(np.mean(map_in_threads(score, work, threads), axis=0), np.float64)
 
 
 def per_state(states: StateTable, scores: Floats) -> dict[str, float]:
     """The mean score of the clients whose states have the same id."""
     names, where = np.unique(states.ids, return_inverse=True)
-    where = where if states.traces.of is None else where[states.traces.of]
+    where = where if states.traces.row_index is None else where[states.traces.row_index]
     sums = np.bincount(where, weights=scores) / np.bincount(where)
     return {str(name): float(value) for name, value in zip(names, sums, strict=True)}

@@ -19,7 +19,7 @@ SOURCE = "FLHetBench (CVPR 2024), supplement, section III and Table S1: 100 clie
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedFleet:
     """One published fleet: what it is called there, its metric, and the share of fair work behind it."""
 
     word: str
@@ -55,31 +55,31 @@ def ideal_fair_work(k: int, rounds: int, clients: int) -> float:
     return float((chance * np.minimum(np.arange(rounds + 1), mean)).sum() / mean)
 
 
-def _published(**metrics: float) -> tuple[Published, ...]:
-    return tuple(Published(word, metric, fair_work(metric, TRIPS)) for word, metric in metrics.items())
+def _published_fleets(**metrics: float) -> tuple[PublishedFleet, ...]:
+    return tuple(PublishedFleet(word, metric, fair_work(metric, TRIPS)) for word, metric in metrics.items())
 
 
 # From hard to easy. The supplement names the extremes of devices and of states "mild to severe", and three of the sixteen pairs by
 # word. StatMC-R was printed for tasks that take the whole deadline.
-PUBLISHED: dict[str, tuple[Published, ...]] = {
-    "DevMC-R": _published(severe=0.806, moderate=0.896, mild=0.928),
-    "StatMC-R": _published(severe=0.752, moderate=0.858, mild=0.956),
-    "InterMC-R": _published(severe=0.56, moderate=0.73, mild=0.86),
+PUBLISHED: dict[str, tuple[PublishedFleet, ...]] = {
+    "DevMC-R": _published_fleets(severe=0.806, moderate=0.896, mild=0.928),
+    "StatMC-R": _published_fleets(severe=0.752, moderate=0.858, mild=0.956),
+    "InterMC-R": _published_fleets(severe=0.56, moderate=0.73, mild=0.86),
 }
 
 
-def placed(name: str, share: float) -> str:
+def placement_text(name: str, share: float) -> str:
     """Where a share of fair work lies among the published fleets, in words; nothing where none were published.
 
     >>> placed("InterMC-R", 0.5), placed("InterMC-R", 0.1), placed("InterMC-R", 0.001), placed("InterMC-T", 3.0)
     ('milder than their mild one', 'between their moderate and their mild one', 'more severe than their severe one', '')
     """
-    known = PUBLISHED.get(name, ())
-    if not known:
+    fleets = PUBLISHED.get(name, ())
+    if not fleets:
         return ""
-    if share < known[0].share:
+    if share < fleets[0].share:
         return "more severe than their severe one"
-    for low, high in pairwise(known):
+    for low, high in pairwise(fleets):
         if share < high.share:
             return f"between their {low.word} and their {high.word} one"
     return "milder than their mild one"

@@ -42,14 +42,14 @@ class Settings:
     t_break_asked: float = 20.0
 
     @property
-    def released(self) -> bool:
+    def is_released(self) -> bool:
         """Does it follow the published program?"""
         return self.semantics == "released"
 
     @property
     def t_break(self) -> float:
         """The pause that passes in the simulation; the released program passes 20 seconds whatever it is told."""
-        return 20.0 if self.released else self.t_break_asked
+        return 20.0 if self.is_released else self.t_break_asked
 
     def clients(self, devices: DeviceTable | None, states: StateTable | None) -> int:
         """How many clients the tables hold; both must agree."""
@@ -78,7 +78,7 @@ class Settings:
 
     def compute_seconds(self, seconds_per_sample: float) -> float:
         """The compute term of Eq. (3), which the released program leaves out."""
-        return 0.0 if self.released else TRAINING_PASSES * self.samples * seconds_per_sample
+        return 0.0 if self.is_released else TRAINING_PASSES * self.samples * seconds_per_sample
 
     def costs(self, *, by_deadline: bool) -> Floats:
         """The constant costs over which a state metric is averaged."""
@@ -86,7 +86,7 @@ class Settings:
             case "deadline":
                 return np.array([self.deadline])
             case "uniform":
-                if not self.released:
+                if not self.is_released:
                     return np.array([(i + 0.5) * self.deadline / 12 for i in range(12)])
                 return np.arange(10.0, self.deadline + 10.0, 10.0) if by_deadline else np.arange(0.0, 241.0, 10.0)
             case seconds:

@@ -11,26 +11,26 @@ from dataclasses import replace
 from typing import TypeVar
 
 from fedfleet.measure.statistics.means import Mean, mean_of
-from fedfleet.measure.statistics.paired_tests import Paired, paired
+from fedfleet.measure.statistics.paired_tests import PairedResult, paired_test
 
 Draws = Mapping[str, Hashable]  # what a run was drawn from: a word for several of a kind, and which one it is
 Seed = TypeVar("Seed", bound=Hashable)
 
 
-def shared(draws: Sequence[Draws]) -> dict[str, list[list[int]]]:
+def shared_parts(draws: Sequence[Draws]) -> dict[str, list[list[int]]]:
     """The parts that some runs share and not all: for each the places of the runs that have one draw of it in common.
 
     >>> shared([{"fleets": 1, "trainings": 1}, {"fleets": 1, "trainings": 2}, {"fleets": 2, "trainings": 3}])
     {'fleets': [[0, 1], [2]]}
     """
-    found: dict[str, list[list[int]]] = {}
+    result: dict[str, list[list[int]]] = {}
     for part in draws[0] if draws else ():
         groups: dict[Hashable, list[int]] = {}
-        for i, drawn in enumerate(draws):
-            groups.setdefault(drawn[part], []).append(i)
+        for i, draw in enumerate(draws):
+            groups.setdefault(draw[part], []).append(i)
         if 1 < len(groups) < len(draws):
-            found[part] = list(groups.values())
-    return found
+            result[part] = list(groups.values())
+    return result
 
 
 def mean_over(
@@ -42,18 +42,18 @@ def mean_over(
     >>> round(found.value, 3), found.low, found.high, found.n
     (0.6, 0.0, 1.0, 4)
     """
-    found = shared(draws)
-    if not found:
+    parts = shared_parts(draws)
+    if not parts:
         return mean_of(values, least=least, most=most)
     plain = mean_of(values)
-    means = [plain, *(mean_of(_averaged(values, groups)) for groups in found.values())]
+    means = [plain, *(mean_of(_group_means(values, groups)) for groups in parts.values())]
     half = max(0.0 if mean.high is None else mean.high - mean.value for mean in means)
     return replace(plain, low=max(least, plain.value - half), high=min(most, plain.value + half))
 
 
-def paired_over(
+def paired_test_over(
     a: Mapping[Seed, float], b: Mapping[Seed, float], draws: Mapping[Seed, Draws], *, grain: float = 0.0
-) -> Paired | None:
+) -> PairedResult | None:
     """The paired comparison on the seeds that both have; where they share a part, of the averages over its draws, whichever of
     all these is the least sure. None: they have no seed in common.
 
@@ -65,13 +65,13 @@ def paired_over(
     common = [seed for seed in a if seed in b]
     if not common:
         return None
-    mine, theirs = [a[seed] for seed in common], [b[seed] for seed in common]
-    found = [paired(mine, theirs, grain=grain)]
-    for part, groups in shared([draws[seed] for seed in common]).items():
-        one = paired(_averaged(mine, groups), _averaged(theirs, groups), grain=grain)
-        found.append(replace(one, unit=part))
-    return max(found, key=lambda one: 2.0 if one.p is None else one.p)
+    a_values, b_values = [a[seed] for seed in common], [b[seed] for seed in common]
+    tests = [paired_test(a_values, b_values, grain=grain)]
+    for part, groups in shared_parts([draws[seed] for seed in common]).items():
+        test = paired_test(_group_means(a_values, groups), _group_means(b_values, groups), grain=grain)
+        tests.append(replace(test, unit=part))
+    return max(tests, key=lambda one: 2.0 if one.p is None else one.p)
 
 
-def _averaged(values: Sequence[float], groups: Sequence[Sequence[int]]) -> list[float]:
+def _group_means(values: Sequence[float], groups: Sequence[Sequence[int]]) -> list[float]:
     return [sum(values[i] for i in group) / len(group) for group in groups]

@@ -18,12 +18,12 @@ import numpy as np
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Floats
 from fedfleet.core.rng import stream
-from fedfleet.measure.statistics.means import finite
+from fedfleet.measure.statistics.means import finite_values
 from fedfleet.measure.statistics.student import quantile
 
 Method = Literal["pearson", "spearman"]
-_LEAST = 3  # two points always lie on a line
-FEWEST = 4  # clusters: whatever is redrawn of three covers the truth too seldom
+_MIN_POINTS = 3  # two points always lie on a line
+MIN_CLUSTERS = 4  # clusters: whatever is redrawn of three covers the truth too seldom
 _BATCH = 1 << 20  # weights in memory at once
 
 
@@ -63,18 +63,18 @@ def correlation(
         raise BadInput("a correlation needs as many x as y, and a cluster for each of them")
     if draws < 1:
         raise BadInput(f"draws {draws} must be at least 1")
-    xs, ys = (np.array(finite(v, "a correlation"), np.float64) for v in (x, y))
-    groups = np.arange(len(xs)) if clusters is None else _numbered(clusters)
-    n, many = len(xs), int(groups.max()) + 1
-    r = float(_weighted(xs, ys, np.ones((1, n)), method)[0])
-    if n < _LEAST or not np.isfinite(r):
-        return Correlation(None, None, None, n, many, method)
-    found = _redrawn(xs, ys, groups, method, draws, seed)
-    if many < FEWEST or len(found) <= draws / 2:
-        return Correlation(r, None, None, n, many, method)
-    tail = _tail(many)
-    low, high = np.quantile(found, [tail, 1.0 - tail])
-    return Correlation(r, float(low), float(high), n, many, method)
+    xs, ys = (np.array(finite_values(v, "a correlation"), np.float64) for v in (x, y))
+    groups = np.arange(len(xs)) if clusters is None else _cluster_numbers(clusters)
+    n, cluster_count = len(xs), int(groups.max()) + 1
+    r = float(_weighted_r(xs, ys, np.ones((1, n)), method)[0])
+    if n < _MIN_POINTS or not np.isfinite(r):
+        return Correlation(None, None, None, n, cluster_count, method)
+    bootstrap = _bootstrap_values(xs, ys, groups, method, draws, seed)
+    if cluster_count < MIN_CLUSTERS or len(bootstrap) <= draws / 2:
+        return Correlation(r, None, None, n, cluster_count, method)
+    tail = _tail(cluster_count)
+    low, high = np.quantile(bootstrap, [tail, 1.0 - tail])
+    return Correlation(r, float(low), float(high), n, cluster_count, method)
 
 
 def _tail(clusters: int) -> float:
@@ -86,42 +86,42 @@ def _tail(clusters: int) -> float:
     return 0.5 * math.erfc(quantile(clusters - 1) * math.sqrt(clusters / (clusters - 1)) / math.sqrt(2.0))
 
 
-def _redrawn(xs: Floats, ys: Floats, groups: np.ndarray, method: Method, draws: int, seed: int) -> Floats:
+def _bootstrap_values(xs: Floats, ys: Floats, groups: np.ndarray, method: Method, draws: int, seed: int) -> Floats:
     """r of every draw that has one. A draw is how often each cluster comes up, so that each point has it as its weight."""
-    many = int(groups.max()) + 1
-    shares = np.full(many, 1.0 / many)
-    random = stream(seed, "bootstrap", many)
+    cluster_count = int(groups.max()) + 1
+    shares = np.full(cluster_count, 1.0 / cluster_count)
+    rng = stream(seed, "bootstrap", cluster_count)
     step = max(1, _BATCH // len(xs))
-    found: list[Floats] = []
+    result: list[Floats] = []
     for begin in range(0, draws, step):
-        counts = random.multinomial(many, shares, size=min(step, draws - begin)).astype(np.float64)
-        found.append(_weighted(xs, ys, counts[:, groups], method))
-    every = np.concatenate(found)
-    return every[np.isfinite(every)]
+        counts = rng.multinomial(cluster_count, shares, size=min(step, draws - begin)).astype(np.float64)
+        result.append(_weighted_r(xs, ys, counts[:, groups], method))
+    values = np.concatenate(result)
+    return values[np.isfinite(values)]
 
 
-def _weighted(xs: Floats, ys: Floats, weights: Floats, method: Method) -> Floats:
+def _weighted_r(xs: Floats, ys: Floats, weights: Floats, method: Method) -> Floats:
     """r under each row of weights; NaN where a variable does not vary."""
     if method == "spearman":
-        return _moments(_ranks(xs, weights), _ranks(ys, weights), weights)
+        return _pearson_rows(_ranks(xs, weights), _ranks(ys, weights), weights)
     one = np.ones((len(weights), 1))
-    return _moments(one * _scaled(xs), one * _scaled(ys), weights)
+    return _pearson_rows(one * _standardise(xs), one * _standardise(ys), weights)
 
 
-def _moments(a: Floats, b: Floats, weights: Floats) -> Floats:
+def _pearson_rows(a: Floats, b: Floats, weights: Floats) -> Floats:
     total = weights.sum(axis=1, keepdims=True)
     a = a - (weights * a).sum(axis=1, keepdims=True) / total
     b = b - (weights * b).sum(axis=1, keepdims=True) / total
     aa, bb = (weights * a * a).sum(axis=1), (weights * b * b).sum(axis=1)
     ab = (weights * a * b).sum(axis=1)
     # Where all drawn values are one and the same, rounding leaves a variance of some 1e-30 that means nothing.
-    there = (aa > 1e-20 * total[:, 0]) & (bb > 1e-20 * total[:, 0])
+    defined = (aa > 1e-20 * total[:, 0]) & (bb > 1e-20 * total[:, 0])
     r = np.full(len(weights), np.nan)
-    r[there] = np.clip(ab[there] / np.sqrt(aa[there] * bb[there]), -1.0, 1.0)
+    r[defined] = np.clip(ab[defined] / np.sqrt(aa[defined] * bb[defined]), -1.0, 1.0)
     return r
 
 
-def _scaled(values: Floats) -> Floats:
+def _standardise(values: Floats) -> Floats:
     """Centred, the largest 1 in size: r does not change, and no square gets too large or too small."""
     centred = values - values.mean()
     largest = float(np.abs(centred).max())
@@ -132,12 +132,12 @@ def _ranks(values: Floats, weights: Floats) -> Floats:
     """The average rank of every point in the sample in which it comes up as often as its weight says."""
     _, first, place = np.unique(np.sort(values), return_index=True, return_inverse=True)
     order = np.argsort(values, kind="stable")
-    held = np.add.reduceat(weights[:, order], first, axis=1)  # how often each different value comes up
+    weight_sums = np.add.reduceat(weights[:, order], first, axis=1)  # how often each different value comes up
     place = place[np.argsort(order)]
-    return (np.cumsum(held, axis=1) - held + (held + 1.0) / 2.0)[:, place]
+    return (np.cumsum(weight_sums, axis=1) - weight_sums + (weight_sums + 1.0) / 2.0)[:, place]
 
 
-def _numbered(clusters: Sequence[Hashable]) -> np.ndarray:
+def _cluster_numbers(clusters: Sequence[Hashable]) -> np.ndarray:
     """0, 1, .. for each cluster in order of appearance."""
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(c, len(numbers)) for c in clusters])

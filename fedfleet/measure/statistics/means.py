@@ -35,21 +35,21 @@ def mean_of(values: Sequence[float], *, least: float = -math.inf, most: float = 
     >>> mean_of([0.5])
     Mean(value=0.5, sd=None, low=None, high=None, n=1)
     """
-    found = finite(values, "a mean")
-    n, value = len(found), float(np.mean(found))
+    numbers = finite_values(values, "a mean")
+    n, value = len(numbers), float(np.mean(numbers))
     if n < 2:
         return Mean(value, None, None, None, n)
-    sd = float(np.std(found, ddof=1))
+    sd = float(np.std(numbers, ddof=1))
     half = quantile(n - 1) * sd / math.sqrt(n)
     return Mean(value, sd, max(least, value - half), min(most, value + half), n)
 
 
-def finite(values: Sequence[float], what: str) -> list[float]:
+def finite_values(values: Sequence[float], what: str) -> list[float]:
     """The values as numbers; none at all, or one that is not finite, has no statistic."""
-    found = [float(v) for v in values]
-    if not found:
+    numbers = [float(v) for v in values]
+    if not numbers:
         raise BadInput(f"{what} needs at least one value, and there is none")
-    wrong = [v for v in found if not math.isfinite(v)]
-    if wrong:
-        raise BadInput(f"{what} needs finite values, and one of them is {wrong[0]}; leave it out or find out why")
-    return found
+    not_finite = [v for v in numbers if not math.isfinite(v)]
+    if not_finite:
+        raise BadInput(f"{what} needs finite values, and one of them is {not_finite[0]}; leave it out or find out why")
+    return numbers

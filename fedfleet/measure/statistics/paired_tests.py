@@ -14,14 +14,14 @@ from typing import TypeVar
 import numpy as np
 
 from fedfleet.core.errors import BadInput
-from fedfleet.measure.statistics.means import finite, mean_of
-from fedfleet.measure.statistics.student import quantile, two_sided
+from fedfleet.measure.statistics.means import finite_values, mean_of
+from fedfleet.measure.statistics.student import quantile, two_sided_p
 
 Seed = TypeVar("Seed", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class PairedResult:
     """The mean of a - b over n common seeds, its 95 % interval, and the two-sided p of "there is no difference".
 
     With one seed there is neither interval nor p; differences that are all alike have a p and no interval. `unit`: what n counts,
@@ -36,7 +36,7 @@ class Paired:
     unit: str = "seeds"
 
 
-def paired(a: Sequence[float], b: Sequence[float], *, grain: float = 0.0) -> Paired:
+def paired_test(a: Sequence[float], b: Sequence[float], *, grain: float = 0.0) -> PairedResult:
     """Student's paired test of a against b, value by value of common seeds.
 
     `grain`: the smallest difference that two values can have, which for accuracies is one sample of the test set. A few small
@@ -48,26 +48,28 @@ def paired(a: Sequence[float], b: Sequence[float], *, grain: float = 0.0) -> Pai
     """
     if len(a) != len(b):
         raise BadInput(f"a paired comparison needs a value of both for every seed; there are {len(a)} and {len(b)}")
-    gaps = list(np.subtract(finite(a, "a paired comparison"), finite(b, "a paired comparison")).tolist())
+    gaps = list(np.subtract(finite_values(a, "a paired comparison"), finite_values(b, "a paired comparison")).tolist())
     mean = mean_of(gaps)
     if mean.sd is None:
-        return Paired(mean.value, None, None, None, mean.n)
+        return PairedResult(mean.value, None, None, None, mean.n)
     noise = 1e-12 * max(map(abs, (*a, *b)), default=0.0)
     if mean.sd <= noise:
         if abs(mean.value) <= noise:
-            return Paired(mean.value, mean.value, mean.value, 1.0, mean.n)
+            return PairedResult(mean.value, mean.value, mean.value, 1.0, mean.n)
         if grain <= noise:
             # All alike but for rounding, of which Student's t says that it is certain. What is left is the sign: n heads in a row.
-            return Paired(mean.value, None, None, 2.0 ** (1 - mean.n), mean.n)
+            return PairedResult(mean.value, None, None, 2.0 ** (1 - mean.n), mean.n)
     if mean.sd >= grain:
         t = mean.value / (mean.sd / math.sqrt(mean.n))
-        return Paired(mean.value, mean.low, mean.high, two_sided(t, mean.n - 1), mean.n)
+        return PairedResult(mean.value, mean.low, mean.high, two_sided_p(t, mean.n - 1), mean.n)
     error = grain / math.sqrt(mean.n)
     half = quantile(mean.n - 1) * error
-    return Paired(mean.value, mean.value - half, mean.value + half, two_sided(mean.value / error, mean.n - 1), mean.n)
+    return PairedResult(
+        mean.value, mean.value - half, mean.value + half, two_sided_p(mean.value / error, mean.n - 1), mean.n
+    )
 
 
-def paired_by_seed(a: Mapping[Seed, float], b: Mapping[Seed, float], *, grain: float = 0.0) -> Paired | None:
+def paired_test_by_seed(a: Mapping[Seed, float], b: Mapping[Seed, float], *, grain: float = 0.0) -> PairedResult | None:
     """The paired comparison on the seeds that both have; None if they have none in common. `grain` as in `paired`.
 
     >>> found = paired_by_seed({1: 0.9, 2: 0.8}, {2: 0.5, 3: 0.4})
@@ -75,7 +77,7 @@ def paired_by_seed(a: Mapping[Seed, float], b: Mapping[Seed, float], *, grain: f
     (0.3, None, 1)
     """
     common = [seed for seed in a if seed in b]
-    return paired([a[seed] for seed in common], [b[seed] for seed in common], grain=grain) if common else None
+    return paired_test([a[seed] for seed in common], [b[seed] for seed in common], grain=grain) if common else None
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
@@ -88,9 +90,9 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
     [0.03, None, 0.06, 0.06]
     """
     tested = sorted((p, i) for i, p in enumerate(ps) if p is not None)
-    found: list[float | None] = [None] * len(ps)
+    result: list[float | None] = [None] * len(ps)
     highest = 0.0
     for rank, (p, i) in enumerate(tested):
         highest = max(highest, min(1.0, p * (len(tested) - rank)))
-        found[i] = highest
-    return found
+        result[i] = highest
+    return result

@@ -16,19 +16,19 @@ def quantile(freedom: int) -> float:
     >>> [round(quantile(n), 3) for n in (1, 2, 4)]
     [12.706, 4.303, 2.776]
     """
-    return float(_special().stdtrit(freedom, 0.5 + LEVEL / 2))
+    return float(_scipy_special().stdtrit(freedom, 0.5 + LEVEL / 2))
 
 
-def two_sided(t: float, freedom: int) -> float:
+def two_sided_p(t: float, freedom: int) -> float:
     """How often chance alone gives a t at least this far from 0.
 
     >>> round(two_sided(quantile(4), 4), 6)
     0.05
     """
-    return float(2.0 * _special().stdtr(freedom, -abs(t)))
+    return float(2.0 * _scipy_special().stdtr(freedom, -abs(t)))
 
 
-def _special() -> Any:
+def _scipy_special() -> Any:
     try:
         return import_module("scipy.special")
     except ImportError:

@@ -14,14 +14,14 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Floats
-from fedfleet.measure.statistics.means import Mean, finite
+from fedfleet.measure.statistics.means import Mean, finite_values
 from fedfleet.measure.statistics.student import quantile
 
 _HALF = 0.5 + 1e-12  # a product of fractions that is a half in truth
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class TargetTime:
     """When a run reached the target; if it did not, how long it was watched."""
 
     seconds: float
@@ -38,16 +38,16 @@ class Step:
     arrived: int
 
 
-def reaching(
+def target_time(
     seconds: Sequence[float] | Floats, accuracy: Sequence[float] | Floats, end: float, target: float
-) -> Reached:
+) -> TargetTime:
     """Of one run's evaluations: the first that reached the target, or the run's end without it.
 
     >>> reaching([10.0, 20.0, 30.0], [0.2, 0.7, 0.6], 40.0, 0.65), reaching([10.0], [0.2], 40.0, 0.65)
     (Reached(seconds=20.0, reached=True), Reached(seconds=40.0, reached=False))
     """
-    there = np.flatnonzero(np.asarray(accuracy, np.float64) >= target)
-    return Reached(float(seconds[int(there[0])]), True) if len(there) else Reached(float(end), False)
+    reached_at = np.flatnonzero(np.asarray(accuracy, np.float64) >= target)
+    return TargetTime(float(seconds[int(reached_at[0])]), True) if len(reached_at) else TargetTime(float(end), False)
 
 
 def kaplan_meier(times: Sequence[float], reached: Sequence[bool]) -> list[Step]:
@@ -58,13 +58,13 @@ def kaplan_meier(times: Sequence[float], reached: Sequence[bool]) -> list[Step]:
     >>> [(s.seconds, round(s.waiting, 3)) for s in kaplan_meier([1, 2, 2, 3], [True, True, False, True])]
     [(1.0, 0.75), (2.0, 0.5), (3.0, 0.0)]
     """
-    seen = _checked(times, reached)
+    observations = _observations(times, reached)
     waiting, steps = 1.0, list[Step]()
-    for at in sorted({r.seconds for r in seen if r.reached}):
-        at_risk = sum(r.seconds >= at for r in seen)
-        arrived = sum(r.reached and r.seconds == at for r in seen)
+    for time in sorted({r.seconds for r in observations if r.reached}):
+        at_risk = sum(r.seconds >= time for r in observations)
+        arrived = sum(r.reached and r.seconds == time for r in observations)
         waiting *= (at_risk - arrived) / at_risk
-        steps.append(Step(at, waiting, at_risk, arrived))
+        steps.append(Step(time, waiting, at_risk, arrived))
     return steps
 
 
@@ -88,24 +88,24 @@ def restricted_mean(times: Sequence[float], reached: Sequence[bool], horizon: fl
     >>> round(found.value, 3), found.n
     (26.667, 3)
     """
-    seen = _checked(times, reached)
+    observations = _observations(times, reached)
     if not horizon > 0 or not math.isfinite(horizon):
         raise BadInput(f"horizon {horizon} must be a positive number of seconds")
     steps = [s for s in kaplan_meier(times, reached) if s.seconds <= horizon]
-    latest = max(r.seconds for r in seen)
+    latest = max(r.seconds for r in observations)
     if latest < horizon and (not steps or steps[-1].waiting > 0):
         raise BadInput(f"horizon {horizon:g} s lies beyond {latest:g} s, when the last run was seen; give at most that")
-    n, starts = len(seen), [0.0, *(s.seconds for s in steps)]
+    n, starts = len(observations), [0.0, *(s.seconds for s in steps)]
     heights = [1.0, *(s.waiting for s in steps)]
     widths = np.diff([*starts, horizon])
     areas = np.array(heights) * widths
     value = float(areas.sum())
     if n < 2 or not steps:
         return Mean(value, None, None, None, n)
-    beyond = [float(areas[i:].sum()) for i in range(1, len(areas))]
+    areas_after = [float(areas[i:].sum()) for i in range(1, len(areas))]
     spread = sum(
         area**2 * s.arrived / (s.at_risk * (s.at_risk - s.arrived))
-        for area, s in zip(beyond, steps, strict=True)
+        for area, s in zip(areas_after, steps, strict=True)
         if s.at_risk > s.arrived
     )
     error = math.sqrt(spread * n / (n - 1))
@@ -113,10 +113,10 @@ def restricted_mean(times: Sequence[float], reached: Sequence[bool], horizon: fl
     return Mean(value, error * math.sqrt(n), max(0.0, value - half), min(horizon, value + half), n)
 
 
-def _checked(times: Sequence[float], reached: Sequence[bool]) -> list[Reached]:
+def _observations(times: Sequence[float], reached: Sequence[bool]) -> list[TargetTime]:
     if len(times) != len(reached):
         raise BadInput(f"{len(times)} times need as many words on whether they were reached; there are {len(reached)}")
-    found = finite(times, "a time to accuracy")
-    if min(found) < 0:
-        raise BadInput(f"a time to accuracy is not negative, and one is {min(found):g} s")
-    return [Reached(seconds, bool(there)) for seconds, there in zip(found, reached, strict=True)]
+    values = finite_values(times, "a time to accuracy")
+    if min(values) < 0:
+        raise BadInput(f"a time to accuracy is not negative, and one is {min(values):g} s")
+    return [TargetTime(seconds, bool(there)) for seconds, there in zip(values, reached, strict=True)]

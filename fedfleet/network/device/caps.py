@@ -35,7 +35,7 @@ def too_long(caps: Caps, steps: int) -> str | None:
     return f"the task has {steps} steps, and this device does {caps.steps} at most" if steps > caps.steps else None
 
 
-def spent_up(caps: Caps, tasks: int, seconds: float) -> str | None:
+def budget_reason(caps: Caps, tasks: int, seconds: float) -> str | None:
     """Why this device does no more tasks; None if it does."""
     if caps.tasks is not None and tasks >= caps.tasks:
         return f"this device does {caps.tasks} tasks at most, and has done them"

@@ -14,23 +14,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from fedfleet.core.errors import BadInput, FedFleetError, Refused, RunFailed
-from fedfleet.network.device.caps import Caps, spent_up
-from fedfleet.network.device.device_store import Identity, Store, Waiting
-from fedfleet.network.device.server_calls import Line, OutOfReach, Patience, Stranger, patiently
-from fedfleet.network.device.transfer import handed
+from fedfleet.network.device.caps import Caps, budget_reason
+from fedfleet.network.device.device_store import DeviceStore, Identity, WaitingReport
+from fedfleet.network.device.server_calls import Connection, RetryPolicy, UnknownDevice, Unreachable, call_with_retries
+from fedfleet.network.device.transfer import deliver_report
 from fedfleet.network.protocol import fleet_pb2 as pb
-from fedfleet.network.protocol.frames import PROTOCOL, framed, split_address
-from fedfleet.network.security.sanitiser import shown
+from fedfleet.network.protocol.frames import PROTOCOL, encode_frame, split_address
+from fedfleet.network.security.sanitiser import printable
 from fedfleet.network.security.secrets import check_signature
 
 if TYPE_CHECKING:
-    from fedfleet.network.device.client_runtime import Kit
+    from fedfleet.network.device.client_runtime import ClientRuntime
     from fedfleet.network.device.work import Fetch
 
 FIRST_SECONDS = 30.0  # for which a server is tried that never answered
-_LONGEST_REST = 3600.0
-_IN_A_ROW = 3  # tasks that fail one after the other, before a device gives up
-_UNTOLD_LEASE = 600.0
+_MAX_REST = 3600.0
+_MAX_FAILURES = 3  # tasks that fail one after the other, before a device gives up
+_DEFAULT_LEASE = 600.0
 _WAITING = "waiting for work"
 
 
@@ -39,7 +39,7 @@ class Stopped(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class DeviceOptions:
     """How a device takes part: as which client, with which token, data and evidence, within which caps."""
 
     client: int | None = None
@@ -54,7 +54,7 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
-class Attended:
+class DeviceResult:
     """What a device did: tasks whose reports are safe, tasks that it declined, and why it stopped."""
 
     client: int
@@ -63,10 +63,10 @@ class Attended:
     reason: str
 
 
-class MakeKit(Protocol):
+class MakeRuntime(Protocol):
     """From a sheet, and how frozen weights are brought, to what a client trains with."""
 
-    def __call__(self, sheet: bytes, *, fetch: Fetch) -> Kit: ...
+    def __call__(self, config: bytes, *, fetch: Fetch) -> ClientRuntime: ...
 
 
 class Device:
@@ -74,252 +74,263 @@ class Device:
 
     def __init__(
         self,
-        line: Line,
-        store: Store,
-        wishes: Wishes,
-        make_kit: MakeKit,
+        connection: Connection,
+        store: DeviceStore,
+        options: DeviceOptions,
+        make_runtime: MakeRuntime,
         say: Callable[[str], None],
-        wait: Patience | None = None,
+        wait: RetryPolicy | None = None,
     ) -> None:
-        self.line, self.store, self.wishes, self._make, self._say = line, store, wishes, make_kit, say
-        self._wait = wait or Patience()
-        self._sheet, self._kit = b"", None
-        self._who: Identity | None = None
+        self.connection, self.store, self.options, self._make_runtime, self._say = (
+            connection,
+            store,
+            options,
+            make_runtime,
+            say,
+        )
+        self._wait = wait or RetryPolicy()
+        self._config, self._runtime = b"", None
+        self._identity: Identity | None = None
         self.safe = self.declined = self._failed = 0  # tasks
-        self._worked = 0.0  # seconds
-        self._told = ""
-        self._working: pb.Work | None = None
+        self._worked_seconds = 0.0  # seconds
+        self._last_text = ""
+        self._current_work: pb.Work | None = None
 
-    def attend(self) -> Attended:
+    def run(self) -> DeviceResult:
         """Take part until the run is over, the caps are used up, or somebody stops it (Stopped passes, after a farewell)."""
         try:
             # A server that this device knows is down for a while; one that never answered may be none.
-            known = self.store.identity() is not None
-            self._enrol(self.wishes.patience if known else min(FIRST_SECONDS, self.wishes.patience))
-            reason = self._take_part()
+            was_enrolled = self.store.identity() is not None
+            self._enrol(self.options.patience if was_enrolled else min(FIRST_SECONDS, self.options.patience))
+            reason = self._run_loop()
         except (Stopped, KeyboardInterrupt):
             self._say("stopping: taking leave of the server")
             self._farewell("the device was stopped")
             raise
-        except FedFleetError as wrong:
-            self._farewell(str(wrong))
+        except FedFleetError as error:
+            self._farewell(str(error))
             raise
-        return Attended(self.client, self.safe, self.declined, reason)
+        return DeviceResult(self.client, self.safe, self.declined, reason)
 
     @property
     def client(self) -> int:
         """Which client it is."""
-        return -1 if self._who is None else self._who.client
+        return -1 if self._identity is None else self._identity.client
 
     @property
     def _caller(self) -> pb.Caller:
-        assert self._who is not None
-        return pb.Caller(client=self._who.client, secret=self._who.secret)
+        assert self._identity is not None
+        return pb.Caller(client=self._identity.client, secret=self._identity.secret)
 
     # ---- who it is ------------------------------------------------------------------------------------------------
 
     def _enrol(self, seconds: float) -> None:
         """Become a client, or the same one as before; the sheet must be signed for this device."""
-        wishes, known = self.wishes, self.store.identity()
-        if known is not None and _host(known.server) != _host(self.line.server):
-            known = None  # a secret is shown to the server that gave it, and to no other
+        options, identity = self.options, self.store.identity()
+        if identity is not None and _host(identity.server) != _host(self.connection.server):
+            identity = None  # a secret is shown to the server that gave it, and to no other
         request = pb.EnrolRequest(
-            protocol=PROTOCOL, token=wishes.token, samples=wishes.samples, test_samples=wishes.test_samples, data=wishes.data,
-            evidence=wishes.evidence, memory_bytes=wishes.memory_bytes, attempt=self.store.attempt(),
+            protocol=PROTOCOL, token=options.token, samples=options.samples, test_samples=options.test_samples, data=options.data,
+            evidence=options.evidence, memory_bytes=options.memory_bytes, attempt=self.store.attempt(),
         )  # fmt: skip
-        client = wishes.client if wishes.client is not None else (None if known is None else known.client)
+        client = options.client if options.client is not None else (None if identity is None else identity.client)
         if client is not None:
             request.client = client
-        if known is not None and known.client == client:
-            request.secret = known.secret
+        if identity is not None and identity.client == client:
+            request.secret = identity.secret
         try:
-            reply = patiently(lambda: self.line.enrol(request), self.line, self._wait, seconds, self._once)
-        except Stranger as wrong:
-            raise BadInput(f"the server at {self.line.server} refuses: {wrong}") from None
-        except Refused as wrong:
+            reply = call_with_retries(
+                lambda: self.connection.enrol(request), self.connection, self._wait, seconds, self._say_once
+            )
+        except UnknownDevice as error:
+            raise BadInput(f"the server at {self.connection.server} refuses: {error}") from None
+        except Refused as error:
             raise BadInput(
-                f"at {self.line.server} something answers that is no FedFleet server ({shown(str(wrong))})"
+                f"at {self.connection.server} something answers that is no FedFleet server ({printable(str(error))})"
             ) from None
         if not check_signature(reply.secret, reply.sheet, reply.signature):
             raise BadInput(
-                f"the sheet of the server at {self.line.server} is not signed for this device; it may have been changed on its way"
+                f"the sheet of the server at {self.connection.server} is not signed for this device; it may "
+                f"have been changed on its way"
             )
-        self._who = Identity(self.line.server, reply.run, reply.client, reply.secret)
-        self.store.become(self._who)
-        if reply.sheet != self._sheet:
-            self._sheet, self._kit = reply.sheet, None
-        self._once(
-            f"enrolled at {self.line.server} as client {reply.client} of {shown(reply.run) or 'a run'}; {_WAITING}"
+        self._identity = Identity(self.connection.server, reply.run, reply.client, reply.secret)
+        self.store.set_identity(self._identity)
+        if reply.sheet != self._config:
+            self._config, self._runtime = reply.sheet, None
+        self._say_once(
+            f"enrolled at {self.connection.server} as client {reply.client} of {printable(reply.run) or 'a run'}; {_WAITING}"
         )
-        self._told = _WAITING
+        self._last_text = _WAITING
 
-    def _again(self) -> None:
+    def _enrol_again(self) -> None:
         """The server does not know this device, or has another sheet: perhaps another server has taken its place."""
-        self._enrol(self.wishes.patience)
+        self._enrol(self.options.patience)
 
     # ---- the loop -------------------------------------------------------------------------------------------------
 
-    def _take_part(self) -> str:
-        answer, model, seconds = self._resumed() or self._check()
+    def _run_loop(self) -> str:
+        answer, model, seconds = self._resend_report() or self._check()
         while True:
             match answer.WhichOneof("what"):
                 case "work":
-                    last = spent_up(self.wishes.caps, self.safe + self.declined, self._worked)
-                    if last is not None:
-                        self._decline(answer.work, last)
+                    reason = budget_reason(self.options.caps, self.safe + self.declined, self._worked_seconds)
+                    if reason is not None:
+                        self._decline(answer.work, reason)
                         self._leave()
-                        return last
+                        return reason
                     answer, model, seconds = self._work(answer.work, model, seconds) or self._check()
                 case "later":
-                    last = spent_up(self.wishes.caps, self.safe + self.declined, self._worked)
-                    if last is not None:
+                    reason = budget_reason(self.options.caps, self.safe + self.declined, self._worked_seconds)
+                    if reason is not None:
                         self._leave()
-                        return last
-                    self._once(_WAITING)
-                    self._wait.sleep(min(max(answer.later.seconds, 0.0), _LONGEST_REST))
+                        return reason
+                    self._say_once(_WAITING)
+                    self._wait.sleep(min(max(answer.later.seconds, 0.0), _MAX_REST))
                     answer, model, seconds = self._check()
                 case "over":
-                    return shown(answer.over.reason) or "the run is over"
+                    return printable(answer.over.reason) or "the run is over"
                 case _:
                     answer, model, seconds = self._check()
 
     def _check(self) -> tuple[pb.Answer, memoryview, float]:
         """Check in; the answer, the model where it came along, and the seconds that this took without those on hold."""
-        known = False
+        retried = False
         while True:
             began = time.monotonic()
             request = pb.CheckIn(caller=self._caller, hold=True)
             try:
-                answer, model = patiently(
-                    lambda asked=request: self.line.check(asked),
-                    self.line,
+                answer, model = call_with_retries(
+                    lambda asked=request: self.connection.check(asked),
+                    self.connection,
                     self._wait,
-                    self.wishes.patience,
-                    self._once,
+                    self.options.patience,
+                    self._say_once,
                 )
-            except Stranger as wrong:
-                if known:
-                    raise BadInput(f"the server at {self.line.server} refuses: {wrong}") from None
-                known = True
-                self._again()
+            except UnknownDevice as error:
+                if retried:
+                    raise BadInput(f"the server at {self.connection.server} refuses: {error}") from None
+                retried = True
+                self._enrol_again()
                 continue
-            except Refused as wrong:
+            except Refused as error:
                 raise RunFailed(
-                    f"the server at {self.line.server} answers what nobody can read: {shown(str(wrong))}"
+                    f"the server at {self.connection.server} answers what nobody can read: {printable(str(error))}"
                 ) from None
-            held = answer.work.held_seconds if answer.HasField("work") else 0.0
-            return answer, model, time.monotonic() - began - held
+            held_seconds = answer.work.held_seconds if answer.HasField("work") else 0.0
+            return answer, model, time.monotonic() - began - held_seconds
 
     # ---- work -----------------------------------------------------------------------------------------------------
 
     def _work(self, work: pb.Work, model: memoryview, seconds: float) -> tuple[pb.Answer, memoryview, float] | None:
         """Do one task and hand it in; the next answer, if it came with the receipt."""
-        from fedfleet.network.device.work import Bench, Declined, done, frozen_from
+        from fedfleet.network.device.work import TaskRefusal, WorkContext, do_task, frozen_fetcher
 
-        self._working, began = work, time.monotonic()
-        until = time.time() + (work.lease_seconds or _UNTOLD_LEASE)
-        if work.sheet and work.sheet != hashlib.sha256(self._sheet).hexdigest():
-            self._again()
-        bench = Bench(self.line, self._caller, self.store, self.wishes.caps, self._wait)
+        self._current_work, began = work, time.monotonic()
+        until = time.time() + (work.lease_seconds or _DEFAULT_LEASE)
+        if work.sheet and work.sheet != hashlib.sha256(self._config).hexdigest():
+            self._enrol_again()
+        context = WorkContext(self.connection, self._caller, self.store, self.options.caps, self._wait)
         try:
-            kit = self._ready(frozen_from(bench, work, until))
+            runtime = self._ready_runtime(frozen_fetcher(context, work, until))
             what = f"working on task {work.task}" if work.kind == pb.TRAIN else f"judging model {work.version}"
-            self._once(f"{what} (round {work.round})")
-            head, payload = done(bench, kit, work, model, until, seconds)
-        except Declined as wrong:
+            self._say_once(f"{what} (round {work.round})")
+            head, payload = do_task(context, runtime, work, model, until, seconds)
+        except TaskRefusal as error:
             self._failed += 1
-            self._worked += time.monotonic() - began
-            found = self._decline(work, str(wrong))
-            if self._failed >= _IN_A_ROW:
+            self._worked_seconds += time.monotonic() - began
+            result = self._decline(work, str(error))
+            if self._failed >= _MAX_FAILURES:
                 raise RunFailed(
-                    f"{self._failed} tasks in a row could not be done here; the last one: {wrong}"
+                    f"{self._failed} tasks in a row could not be done here; the last one: {error}"
                 ) from None
-            return found
+            return result
         self._failed = 0
-        self._worked += time.monotonic() - began
+        self._worked_seconds += time.monotonic() - began
         try:
-            self.store.keep_report(Waiting(head, payload, until))
-        except RunFailed as wrong:  # then it lasts as long as this process
-            self._say(f"the report of task {work.task} cannot be kept here: {wrong}")
-        return self._hand(head, payload, until)
+            self.store.keep_report(WaitingReport(head, payload, until))
+        except RunFailed as error:  # then it lasts as long as this process
+            self._say(f"the report of task {work.task} cannot be kept here: {error}")
+        return self._send_report(head, payload, until)
 
-    def _ready(self, fetch: Fetch) -> Kit:
+    def _ready_runtime(self, fetch: Fetch) -> ClientRuntime:
         """What this client trains with, made when the first work is there. If it cannot be made, this device cannot take part."""
-        if self._kit is None:
+        if self._runtime is None:
             try:
-                self._kit = self._make(self._sheet, fetch=fetch)
-            except Refused as wrong:
-                raise BadInput(f"the server at {self.line.server} cannot be served: {shown(str(wrong))}") from None
-        return self._kit
+                self._runtime = self._make_runtime(self._config, fetch=fetch)
+            except Refused as error:
+                raise BadInput(
+                    f"the server at {self.connection.server} cannot be served: {printable(str(error))}"
+                ) from None
+        return self._runtime
 
-    def _resumed(self) -> tuple[pb.Answer, memoryview, float] | None:
+    def _resend_report(self) -> tuple[pb.Answer, memoryview, float] | None:
         """A report that an earlier life of this device had ready is handed in first."""
         waiting = self.store.report()
         if waiting is None or time.time() > waiting.until:
-            self.store.handed_in()
+            self.store.drop_report()
             return None
-        self._once(f"handing in the report of task {waiting.head.task}, which was ready before")
+        self._say_once(f"handing in the report of task {waiting.head.task}, which was ready before")
         waiting.head.caller.CopyFrom(self._caller)
-        return self._hand(waiting.head, waiting.payload, waiting.until)
+        return self._send_report(waiting.head, waiting.payload, waiting.until)
 
-    def _hand(
-        self, head: pb.Report, payload: bytes, until: float, *, known: bool = False
+    def _send_report(
+        self, head: pb.Report, payload: bytes, until: float, *, retried: bool = False
     ) -> tuple[pb.Answer, memoryview, float] | None:
         """Hand a report in; the next answer, if it came with the receipt."""
         try:
-            found = handed(self.line, head, payload, self._wait, until)
-        except Stranger as wrong:
-            if known:
-                raise BadInput(f"the server at {self.line.server} refuses: {wrong}") from None
+            result = deliver_report(self.connection, head, payload, self._wait, until)
+        except UnknownDevice as error:
+            if retried:
+                raise BadInput(f"the server at {self.connection.server} refuses: {error}") from None
             before = self.client
-            self._again()
+            self._enrol_again()
             if self.client != before:  # of another client, whose reports these are not
                 return None
             head.caller.CopyFrom(self._caller)
-            return self._hand(head, payload, until, known=True)
-        except Refused as wrong:
+            return self._send_report(head, payload, until, retried=True)
+        except Refused as error:
             raise RunFailed(
-                f"the server at {self.line.server} answers what nobody can read: {shown(str(wrong))}"
+                f"the server at {self.connection.server} answers what nobody can read: {printable(str(error))}"
             ) from None
-        self.store.handed_in()
-        self._working = None
-        if found is None:
-            self._once(f"the report of task {head.task} could not be handed in before its lease ended")
+        self.store.drop_report()
+        self._current_work = None
+        if result is None:
+            self._say_once(f"the report of task {head.task} could not be handed in before its lease ended")
             return None
-        receipt, model = found
+        receipt, model = result
         if receipt.status == pb.Receipt.SAFE:
             self.safe += not head.declined
         else:
-            self._say(f"the server does not take the report of task {head.task}: {shown(receipt.reason)}")
+            self._say(f"the server does not take the report of task {head.task}: {printable(receipt.reason)}")
         return (receipt.next, model, 0.0) if receipt.HasField("next") else None
 
     def _decline(self, work: pb.Work, why: str) -> tuple[pb.Answer, memoryview, float] | None:
         """Tell the server that it need not wait for this task."""
         self.declined += 1
         self._say(f"declining task {work.task}: {why}")
-        until = time.time() + (work.lease_seconds or _UNTOLD_LEASE)
-        return self._hand(_declined(work, self._caller, why), b"", until)
+        until = time.time() + (work.lease_seconds or _DEFAULT_LEASE)
+        return self._send_report(_decline_report(work, self._caller, why), b"", until)
 
     # ---- good-bye -------------------------------------------------------------------------------------------------
 
     def _farewell(self, why: str) -> None:
         """Say that this device goes, and that a task which it was at will not be done; if nobody hears, that is no harm."""
-        work, ready = self._working, self.store.report() is not None
-        self._working = None
-        with suppress(OutOfReach, Stranger, Refused, FedFleetError):
-            if self._who is not None and work is not None and not ready:
-                self.line.hand(framed(_declined(work, self._caller, why)), 2.0)
+        work, ready = self._current_work, self.store.report() is not None
+        self._current_work = None
+        with suppress(Unreachable, UnknownDevice, Refused, FedFleetError):
+            if self._identity is not None and work is not None and not ready:
+                self.connection.send_report(encode_frame(_decline_report(work, self._caller, why)), 2.0)
         self._leave()
 
     def _leave(self) -> None:
-        with suppress(OutOfReach, Stranger, Refused, FedFleetError):
-            if self._who is not None:
-                self.line.leave(pb.LeaveRequest(caller=self._caller))
+        with suppress(Unreachable, UnknownDevice, Refused, FedFleetError):
+            if self._identity is not None:
+                self.connection.leave(pb.LeaveRequest(caller=self._caller))
 
-    def _once(self, text: str) -> None:
+    def _say_once(self, text: str) -> None:
         """Tell a person what this device waits for; the same thing not twice in a row."""
-        if text != self._told:
-            self._told = text
+        if text != self._last_text:
+            self._last_text = text
             self._say(text)
 
 
@@ -327,5 +338,5 @@ def _host(server: str) -> str:
     return split_address(server)[0]
 
 
-def _declined(work: pb.Work, caller: pb.Caller, why: str) -> pb.Report:
-    return pb.Report(caller=caller, task=work.task, nonce=work.nonce, kind=work.kind, declined=shown(why))
+def _decline_report(work: pb.Work, caller: pb.Caller, why: str) -> pb.Report:
+    return pb.Report(caller=caller, task=work.task, nonce=work.nonce, kind=work.kind, declined=printable(why))

@@ -8,20 +8,20 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fedfleet.core.codec import Codec, codes
-from fedfleet.core.container import packed, unpacked
+from fedfleet.core.codec import Codec, is_coded
+from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Algorithm, Executor, Job, Offer, Pass, Task, Trial
 from fedfleet.core.passes import FEEDBACK, NO_SETTINGS, LocalPass
 from fedfleet.core.records import Ints, Score, ServerState, Settings, Slots
 from fedfleet.core.trees import Tree
-from fedfleet.learn.codecs.messages import addresses, received, sent
-from fedfleet.learn.compression import travelling
+from fedfleet.learn.codecs.messages import addresses, decode_bytes, encode_bytes
+from fedfleet.learn.compression import offer_tree
 from fedfleet.network.protocol.frames import offer_from_bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Kit:
+class ClientRuntime:
     """One client's half of a run: the algorithm, the task with this client's samples, and which rows train and test.
 
     `frozen` is the content hash of the frozen weights that the run is meant with; "": there are none.
@@ -38,7 +38,7 @@ class Kit:
     execute: Executor
     frozen: str = ""
 
-    def half(self, settings: Settings = NO_SETTINGS) -> Pass:
+    def local_pass(self, settings: Settings = NO_SETTINGS) -> Pass:
         """What this client trains."""
         return self.algorithm.local(self.client, settings)
 
@@ -48,7 +48,7 @@ class Kit:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class Assignment:
     """What one task asks of a client."""
 
     task: int
@@ -62,7 +62,7 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class LocalResult:
     """What came of a task: the bytes that go up, and what the client remembers if they are folded (None: nothing new)."""
 
     payload: bytes
@@ -71,90 +71,96 @@ class Trained:
     memory: Slots | None
 
 
-def trained(kit: Kit, lesson: Lesson, model: bytes, memory: Slots) -> Trained:
+def train_task(runtime: ClientRuntime, assignment: Assignment, model: bytes, memory: Slots) -> LocalResult:
     """Do one task's work. What the server sent is `Refused` if it does not fit."""
-    half, seed = kit.half(lesson.settings), kit.seed if lesson.seed is None else lesson.seed
-    up, owing = (half.up, half.feedback) if isinstance(half, LocalPass) else (None, False)
+    half, seed = runtime.local_pass(assignment.settings), runtime.seed if assignment.seed is None else assignment.seed
+    up, feedback = (half.up, half.feedback) if isinstance(half, LocalPass) else (None, False)
     job = Job(
-        lesson.task,
-        kit.client,
-        kit.key,
+        assignment.task,
+        runtime.client,
+        runtime.key,
         seed,
-        offered(kit, lesson, half, model),
+        decode_offer(runtime, assignment, half, model),
         # The codec is applied here, because the very bytes are needed and not only what arrives of them.
         replace(half, up=None, feedback=False) if isinstance(half, LocalPass) else half,
-        rows_of(kit, lesson),
-        lesson.steps,
+        rows_of(runtime, assignment),
+        assignment.steps,
         memory,
-        lesson.settings,
-        lesson.round,
+        assignment.settings,
+        assignment.round,
     )
-    report = next(iter(kit.execute.train([job])))
+    report = next(iter(runtime.execute.train([job])))
     if up is None:
-        return Trained(packed(report.update) if report.update else b"", report.weight, report.stats, report.memory)
-    owed = memory.get(FEEDBACK, {}) if owing else {}
-    wanted = {n: v + owed[n] if n in owed else v for n, v in report.update.items()}
-    payload = sent(up, wanted, int(addresses(seed, np.array([kit.key], np.uint64), np.array([lesson.task]))[0]))
-    kept = report.memory
-    if owing:
-        kept = {**(kept or {}), FEEDBACK: {**owed, **_lost(up, wanted, payload)}}
-    return Trained(payload, report.weight, report.stats, kept)
+        return LocalResult(
+            pack_tree(report.update) if report.update else b"", report.weight, report.stats, report.memory
+        )
+    lost_before = memory.get(FEEDBACK, {}) if feedback else {}
+    target = {n: v + lost_before[n] if n in lost_before else v for n, v in report.update.items()}
+    payload = encode_bytes(
+        up, target, int(addresses(seed, np.array([runtime.key], np.uint64), np.array([assignment.task]))[0])
+    )
+    new_memory = report.memory
+    if feedback:
+        new_memory = {**(new_memory or {}), FEEDBACK: {**lost_before, **_codec_error(up, target, payload)}}
+    return LocalResult(payload, report.weight, report.stats, new_memory)
 
 
-def _lost(codec: Codec, wanted: Tree, payload: bytes) -> Tree:
+def _codec_error(codec: Codec, target: Tree, payload: bytes) -> Tree:
     """What the codec lost of what was wanted: the client adds it to its next update."""
-    came = received(codec, payload, wanted)
-    return {n: v - came[n] for n, v in wanted.items() if codes(v)}
+    decoded = decode_bytes(codec, payload, target)
+    return {n: v - decoded[n] for n, v in target.items() if is_coded(v)}
 
 
-def rows_of(kit: Kit, lesson: Lesson) -> Ints:
+def rows_of(runtime: ClientRuntime, assignment: Assignment) -> Ints:
     """The rows that a task trains on: the first `share` of what this client holds in this round."""
-    rows = kit.train if lesson.rows is None else lesson.rows
-    if len(rows) and (int(rows.max()) >= len(kit.task.dataset.y) or int(rows.min()) < 0):
-        raise RunFailed(f"task {lesson.task} asks for rows that are not in the data here")
-    return rows if lesson.share >= 1.0 else rows[: math.ceil(lesson.share * len(rows))]
+    rows = runtime.train if assignment.rows is None else assignment.rows
+    if len(rows) and (int(rows.max()) >= len(runtime.task.dataset.y) or int(rows.min()) < 0):
+        raise RunFailed(f"task {assignment.task} asks for rows that are not in the data here")
+    return rows if assignment.share >= 1.0 else rows[: math.ceil(assignment.share * len(rows))]
 
 
-def offered(kit: Kit, lesson: Lesson, half: Pass, model: bytes) -> Offer:
+def decode_offer(runtime: ClientRuntime, assignment: Assignment, half: Pass, model: bytes) -> Offer:
     """What the server sent, decoded where the pass says that it comes in a code; what stays at home begins as in the seed."""
     if not isinstance(half, LocalPass) or half.down is None:
         return offer_from_bytes(model)
-    first = kit.algorithm.offer(server_at(kit, lesson.version), kit.client, lesson.settings)
-    came = offer_from_bytes(model, half.down, travelling(first, half.keep))
-    return Offer({n: came.params.get(n, v) for n, v in first.params.items()}, came.extra)
+    first = runtime.algorithm.offer(server_at_version(runtime, assignment.version), runtime.client, assignment.settings)
+    decoded = offer_from_bytes(model, half.down, offer_tree(first, half.keep))
+    return Offer({n: decoded.params.get(n, v) for n, v in first.params.items()}, decoded.extra)
 
 
-def server_at(kit: Kit, version: int) -> ServerState:
+def server_at_version(runtime: ClientRuntime, version: int) -> ServerState:
     """A server that has made so many models, as far as that can be known without them: what is offered has its shapes."""
-    server = kit.algorithm.init(kit.params)
-    for _ in range(version if kit.algorithm.tick is not None else 0):
-        assert kit.algorithm.tick is not None
-        server = kit.algorithm.tick(server)
+    server = runtime.algorithm.init(runtime.params)
+    for _ in range(version if runtime.algorithm.tick is not None else 0):
+        assert runtime.algorithm.tick is not None
+        server = runtime.algorithm.tick(server)
     return server
 
 
-def model_of(kit: Kit, lesson: Lesson, model: bytes, memory: Slots) -> Tree:
+def model_of(runtime: ClientRuntime, assignment: Assignment, model: bytes, memory: Slots) -> Tree:
     """The model that this client would use: what the server sent, made its own."""
-    found = unpacked(model)
-    if not kit.params.keys() <= found.keys():
-        found = offered(kit, lesson, kit.half(lesson.settings), model).params
-    params = {n: found[n] for n in kit.params}
-    return params if kit.algorithm.personal is None else kit.algorithm.personal(params, memory)
+    received_params = unpack_tree(model)
+    if not runtime.params.keys() <= received_params.keys():
+        received_params = decode_offer(runtime, assignment, runtime.local_pass(assignment.settings), model).params
+    params = {n: received_params[n] for n in runtime.params}
+    return params if runtime.algorithm.personal is None else runtime.algorithm.personal(params, memory)
 
 
-def judged(kit: Kit, lesson: Lesson, model: bytes, memory: Slots) -> Score:
+def evaluate_model(runtime: ClientRuntime, assignment: Assignment, model: bytes, memory: Slots) -> Score:
     """The model that this client would use, tuned where the algorithm asks for that, on its own test samples."""
-    mine, tune = model_of(kit, lesson, model, memory), kit.algorithm.tune
-    local = None if tune is None else tune(kit.client)
-    if local is not None and len(kit.train):
+    own_params, tune = model_of(runtime, assignment, model, memory), runtime.algorithm.tune
+    local = None if tune is None else tune(runtime.client)
+    if local is not None and len(runtime.train):
         # A negative task addresses batches that no task of a round has.
-        job = Job(-1 - kit.client, kit.client, kit.key, kit.seed, Offer(mine), local, kit.train)
-        update = next(iter(kit.execute.train([job]))).update
-        mine = {n: v + update[n] if n in update and v.dtype.kind == "f" else v for n, v in mine.items()}
-    return next(iter(kit.execute.evaluate([Trial(mine, kit.test)])))
+        job = Job(
+            -1 - runtime.client, runtime.client, runtime.key, runtime.seed, Offer(own_params), local, runtime.train
+        )
+        update = next(iter(runtime.execute.train([job]))).update
+        own_params = {n: v + update[n] if n in update and v.dtype.kind == "f" else v for n, v in own_params.items()}
+    return next(iter(runtime.execute.evaluate([Trial(own_params, runtime.test)])))
 
 
-def probed(kit: Kit, lesson: Lesson, model: bytes, memory: Slots) -> Score:
+def probe_model(runtime: ClientRuntime, assignment: Assignment, model: bytes, memory: Slots) -> Score:
     """The model that this client would use on its own training samples."""
-    rows = kit.train if lesson.rows is None else lesson.rows
-    return next(iter(kit.execute.evaluate([Trial(model_of(kit, lesson, model, memory), rows)])))
+    rows = runtime.train if assignment.rows is None else assignment.rows
+    return next(iter(runtime.execute.evaluate([Trial(model_of(runtime, assignment, model, memory), rows)])))

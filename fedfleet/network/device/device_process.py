@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedfleet.core.errors import BadInput
-from fedfleet.network.device.client_loop import Device, Stopped, Wishes
-from fedfleet.network.device.device_store import Store
-from fedfleet.network.device.server_calls import Line
+from fedfleet.network.device.client_loop import Device, DeviceOptions, Stopped
+from fedfleet.network.device.device_store import DeviceStore
+from fedfleet.network.device.server_calls import Connection
 from fedfleet.network.protocol.frames import split_address
 
 if TYPE_CHECKING:
-    from fedfleet.network.device.client_runtime import Kit
+    from fedfleet.network.device.client_runtime import ClientRuntime
     from fedfleet.network.device.work import Fetch
 
 # From a sheet, where own samples are, and how frozen weights are brought, to what a client trains with.
-KitMaker = Callable[[bytes, "Path | None", "Fetch"], "Kit"]
+RuntimeMaker = Callable[[bytes, "Path | None", "Fetch"], "ClientRuntime"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class Trust:
     key: Path | None = None
 
     @property
-    def private(self) -> bool:
+    def uses_tls(self) -> bool:
         """Does it call with TLS?"""
         return self.tls or any(path is not None for path in (self.ca, self.certificate, self.key))
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class LocalSetup:
     """What a device has on its own machine: where it remembers (None: a folder of this server and client), its samples, and its
     way of calling."""
 
@@ -51,19 +51,21 @@ class Here:
 
 
 def run_device(
-    server: str, here: Here, wishes: Wishes, make_kit: KitMaker, say: Callable[[str], None]
+    server: str, setup: LocalSetup, options: DeviceOptions, make_runtime: RuntimeMaker, say: Callable[[str], None]
 ) -> dict[str, Any]:
     """Be one device of a served run; the answer says what it did. Stopped by SIGTERM, it takes its leave first."""
     split_address(server)
-    wishes = with_samples(wishes, here.data)
-    store = Store(here.store or usual_store(server, wishes.client))
+    options = with_samples(options, setup.data)
+    store = DeviceStore(setup.store or default_store(server, options.client))
     try:
-        line = Line(server, credentials_of(server, here.trust))
+        connection = Connection(server, credentials_of(server, setup.trust))
         try:
-            with stopping():
-                device = Device(line, store, wishes, lambda sheet, fetch: make_kit(sheet, here.data, fetch), say)
+            with stop_on_sigterm():
+                device = Device(
+                    connection, store, options, lambda config, fetch: make_runtime(config, setup.data, fetch), say
+                )
                 try:
-                    did = device.attend()
+                    result = device.run()
                 except Stopped:
                     return {
                         "client": device.client,
@@ -72,23 +74,23 @@ def run_device(
                         "reason": "stopped",
                     }
         finally:
-            line.close()
+            connection.close()
     finally:
         store.close()
-    return {"client": did.client, "tasks": did.tasks, "declined": did.declined, "reason": did.reason}
+    return {"client": result.client, "tasks": result.tasks, "declined": result.declined, "reason": result.reason}
 
 
-def with_samples(wishes: Wishes, data: Path | None) -> Wishes:
+def with_samples(options: DeviceOptions, data: Path | None) -> DeviceOptions:
     """The wishes of a device that says how many samples of its own it has."""
     if data is None:
-        return wishes
-    from fedfleet.network.device.local_data import counts, read
+        return options
+    from fedfleet.network.device.local_data import read_samples, split_counts
 
-    train, test = counts(len(read(data)[1]))
-    return replace(wishes, data=data.name or "own", samples=train, test_samples=test)
+    train, test = split_counts(len(read_samples(data)[1]))
+    return replace(options, data=data.name or "own", samples=train, test_samples=test)
 
 
-def usual_store(server: str, client: int | None) -> Path:
+def default_store(server: str, client: int | None) -> Path:
     """Where a device remembers if nobody says: a folder for each server and client."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     name = re.sub(r"[^A-Za-z0-9.]+", "-", server).strip("-")
@@ -99,12 +101,12 @@ def credentials_of(server: str, trust: Trust) -> Any:
     """The credentials of the channel; None: without TLS, which is for this machine only."""
     from fedfleet.network.security.tls import ClientFiles, client_credentials, refuse_plain
 
-    refuse_plain(server, trust.private)
-    return client_credentials(ClientFiles(trust.ca, trust.certificate, trust.key)) if trust.private else None
+    refuse_plain(server, trust.uses_tls)
+    return client_credentials(ClientFiles(trust.ca, trust.certificate, trust.key)) if trust.uses_tls else None
 
 
 @contextmanager
-def stopping() -> Iterator[None]:
+def stop_on_sigterm() -> Iterator[None]:
     """SIGTERM becomes `Stopped`, so that the device can take its leave; Ctrl-C stays what it is."""
 
     def stop(number: int, frame: Any) -> None:
@@ -119,7 +121,7 @@ def stopping() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def token_from(token: str | None, file: Path | None) -> str:
+def read_token(token: str | None, file: Path | None) -> str:
     """The token that a person gives: as a word, or in a file, where no list of processes shows it."""
     if token is not None and file is not None:
         raise BadInput("--token and --token-file: give one of them")
@@ -127,5 +129,5 @@ def token_from(token: str | None, file: Path | None) -> str:
         return token or os.environ.get("FEDFLEET_TOKEN", "")
     try:
         return file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise BadInput(f"--token-file: {file} cannot be read ({wrong})") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"--token-file: {file} cannot be read ({error})") from None

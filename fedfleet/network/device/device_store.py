@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedfleet.core.errors import BadInput, Refused, RunFailed
 from fedfleet.network.protocol import fleet_pb2 as pb
-from fedfleet.network.protocol.frames import crc32c, framed, opened
+from fedfleet.network.protocol.frames import crc32c, decode_frame, encode_frame
 
 if TYPE_CHECKING:  # tensors are for those who work; numpy is a third of the memory of a device that waits
     from fedfleet.core.records import Slots
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[0-9a-f]{8,128}")
 _SLOTS = "|slots"  # a leaf with the names of the slots: one that is empty must not be forgotten
 
 
-class Damaged(Exception):
+class DamagedMemory(Exception):
     """What is on the disk is not what was written, or not there."""
 
 
@@ -43,7 +43,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingReport:
     """A report that is not handed in yet: its head, its bytes, and until when (Unix seconds) the server waits for it."""
 
     head: pb.Report
@@ -51,7 +51,7 @@ class Waiting:
     until: float
 
 
-class Store:
+class DeviceStore:
     """The folder of one device; a resource, to be closed."""
 
     def __init__(self, folder: Path) -> None:
@@ -62,15 +62,15 @@ class Store:
             for inner in ("memory", "blobs"):
                 (folder / inner).mkdir(exist_ok=True, mode=0o700)
             self._lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as wrong:
-            raise BadInput(f"--store: {folder} cannot be used ({wrong.strerror}); name a folder of your own") from None
+        except OSError as error:
+            raise BadInput(f"--store: {folder} cannot be used ({error.strerror}); name a folder of your own") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._lock)
             raise BadInput(f"--store: another device uses {folder}; give each device a folder of its own") from None
-        for left in folder.rglob("*.part"):  # of a write that was cut off
-            left.unlink(missing_ok=True)
+        for part_file in folder.rglob("*.part"):  # of a write that was cut off
+            part_file.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let others use the folder."""
@@ -81,8 +81,8 @@ class Store:
     def identity(self) -> Identity | None:
         """Who this device was the last time; None if it was nobody, or if that cannot be read any more."""
         try:
-            said = json.loads((self.folder / _IDENTITY).read_bytes())
-            return Identity(said["server"], said["run"], int(said["client"]), bytes.fromhex(said["secret"]))
+            table = json.loads((self.folder / _IDENTITY).read_bytes())
+            return Identity(table["server"], table["run"], int(table["client"]), bytes.fromhex(table["secret"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -90,25 +90,30 @@ class Store:
         """Random bytes that name this device's try to enrol, the same until it has worked."""
         path = self.folder / "attempt"
         with suppress(OSError):
-            found = path.read_bytes()
-            if len(found) == 16:
-                return found
-        made = os.urandom(16)
-        self._write(path, made)
-        return made
+            saved = path.read_bytes()
+            if len(saved) == 16:
+                return saved
+        fresh = os.urandom(16)
+        self._write(path, fresh)
+        return fresh
 
-    def become(self, who: Identity) -> None:
+    def set_identity(self, identity: Identity) -> None:
         """Remember who this device is now. What it remembers of another life is of no use here."""
         before = self.identity()
-        if before is not None and (before.client, before.secret) != (who.client, who.secret):
+        if before is not None and (before.client, before.secret) != (identity.client, identity.secret):
             self.forget()
-        table = {"server": who.server, "run": who.run, "client": who.client, "secret": who.secret.hex()}
+        table = {
+            "server": identity.server,
+            "run": identity.run,
+            "client": identity.client,
+            "secret": identity.secret.hex(),
+        }
         self._write(self.folder / _IDENTITY, json.dumps(table).encode())
         (self.folder / "attempt").unlink(missing_ok=True)
 
     def forget(self) -> None:
         """Forget what tasks left behind."""
-        self.handed_in()
+        self.drop_report()
         for path in (self.folder / "memory").iterdir():
             path.unlink(missing_ok=True)
 
@@ -118,12 +123,12 @@ class Store:
         """Keep what the client will remember if the report of this task is folded."""
         import numpy as np
 
-        from fedfleet.core.container import packed
+        from fedfleet.core.container import pack_tree
 
         flat = {f"{slot}|{name}": leaf for slot, tree in slots.items() for name, leaf in tree.items()}
         names: Any = np.frombuffer(json.dumps(list(slots)).encode(), np.uint8)
-        data = packed({**flat, _SLOTS: names})
-        before = self._memories().get(task, [])
+        data = pack_tree({**flat, _SLOTS: names})
+        before = self._memory_files().get(task, [])
         self._write(self.folder / "memory" / _memory_name(task, data), data)
         for old in before:
             if old.name != _memory_name(task, data):  # the same task trained once more, with another end
@@ -132,51 +137,53 @@ class Store:
     def memory(self, task: int) -> Slots:
         """What the client remembers, if the report of this task was the last one that was folded (-1: none was); what is older
         goes. `Damaged` if it is not here whole."""
-        known = self._memories()
-        for number in [n for n in known if n < task]:
-            for path in known[number]:
+        files = self._memory_files()
+        for number in [n for n in files if n < task]:
+            for path in files[number]:
                 path.unlink(missing_ok=True)
         if task < 0:
             return {}
-        for path in known.get(task, []):
+        for path in files.get(task, []):
             with suppress(OSError, Refused, ValueError):
                 data = path.read_bytes()
                 if path.name == _memory_name(task, data):
                     return _slots(data)
-        raise Damaged(f"what this client remembers of task {task} is {'damaged' if task in known else 'not'} here")
+        raise DamagedMemory(
+            f"what this client remembers of task {task} is {'damaged' if task in files else 'not'} here"
+        )
 
-    def _memories(self) -> dict[int, list[Path]]:
-        found: dict[int, list[Path]] = {}
+    def _memory_files(self) -> dict[int, list[Path]]:
+        result: dict[int, list[Path]] = {}
         newest_first = sorted((self.folder / "memory").iterdir(), key=lambda p: -p.stat().st_mtime_ns)
         for path in newest_first:
             match = _MEMORY.fullmatch(path.name)
             if match is not None:
-                found.setdefault(int(match[1]), []).append(path)
-        return found
+                result.setdefault(int(match[1]), []).append(path)
+        return result
 
     # ---- a report that is not handed in yet ------------------------------------------------------------------------
 
-    def keep_report(self, waiting: Waiting) -> None:
+    def keep_report(self, waiting: WaitingReport) -> None:
         """Keep a report until there is a receipt; who it is from is left out, because that stands elsewhere."""
         head = pb.Report()
         head.CopyFrom(waiting.head)
         head.ClearField("caller")
-        body = json.dumps({"until": waiting.until}).encode() + b"\n" + framed(head, waiting.payload)
+        body = json.dumps({"until": waiting.until}).encode() + b"\n" + encode_frame(head, waiting.payload)
         self._write(self.folder / _REPORT, crc32c(body).to_bytes(4, "little") + body)
 
-    def report(self) -> Waiting | None:
+    def report(self) -> WaitingReport | None:
         """The report that was kept; None if there is none, or if it is damaged."""
         try:
             data = (self.folder / _REPORT).read_bytes()
             if int.from_bytes(data[:4], "little") != crc32c(data[4:]):
                 return None
             first, _, rest = data[4:].partition(b"\n")
-            head, payload = opened(rest, pb.Report)
-            return Waiting(head, bytes(payload), float(json.loads(first)["until"]))
+            head, payload = decode_frame(rest, pb.Report)
+            return WaitingReport(head, bytes(payload), float(json.loads(first)["until"]))
         except (OSError, ValueError, KeyError, TypeError, Refused):
             return None
 
-    def handed_in(self) -> None:
+    def drop_report(self) -> None:
         """There is a receipt, or nobody wants the report any more."""
         (self.folder / _REPORT).unlink(missing_ok=True)
 
@@ -214,9 +221,9 @@ class Store:
                 os.fsync(folder)
             finally:
                 os.close(folder)
-        except OSError as wrong:
+        except OSError as error:
             raise RunFailed(
-                f"{path.parent} cannot be written ({wrong.strerror}); free some space, then start again"
+                f"{path.parent} cannot be written ({error.strerror}); free some space, then start again"
             ) from None
 
 
@@ -225,11 +232,11 @@ def _memory_name(task: int, data: bytes) -> str:
 
 
 def _slots(data: bytes) -> Slots:
-    from fedfleet.core.container import unpacked
+    from fedfleet.core.container import unpack_tree
 
-    tree = unpacked(data)
-    found: dict[str, dict[str, Any]] = {slot: {} for slot in json.loads(tree.pop(_SLOTS).tobytes())}
+    tree = unpack_tree(data)
+    slots: dict[str, dict[str, Any]] = {slot: {} for slot in json.loads(tree.pop(_SLOTS).tobytes())}
     for name, leaf in tree.items():
         slot, _, rest = name.partition("|")
-        found[slot][rest] = leaf
-    return found
+        slots[slot][rest] = leaf
+    return slots

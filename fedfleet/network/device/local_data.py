@@ -21,7 +21,7 @@ from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
 from fedfleet.core.trees import Array
 
-KINDS = (
+ACCEPTED_FORMATS = (
     "an .npz with arrays x and y; a .csv with a column called label and one sample a row; or a folder with one sub-folder for each "
     "class, called by its number, with .npy files (one sample each) or .csv files (one sample a row)"
 )
@@ -31,7 +31,7 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, IndexError, z
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
+class ModelInputs:
     """What a model takes: the shape and the type of one sample, and how many classes it tells apart."""
 
     shape: tuple[int, ...]
@@ -39,20 +39,22 @@ class Inputs:
     classes: int
 
 
-def read(path: Path) -> tuple[Array, Ints]:
+def read_samples(path: Path) -> tuple[Array, Ints]:
     """The samples of a file or folder, one row each, and their labels; what is wrong there is said in one sentence."""
     if not path.exists():
-        raise BadInput(f"--data: {path} is not there; give {KINDS}")
+        raise BadInput(f"--data: {path} is not there; give {ACCEPTED_FORMATS}")
     try:
         x, y = _folder(path) if path.is_dir() else _file(path)
-    except _UNREADABLE as wrong:
-        raise BadInput(f"--data: {path} cannot be read ({type(wrong).__name__}: {wrong}); give {KINDS}") from None
+    except _UNREADABLE as error:
+        raise BadInput(
+            f"--data: {path} cannot be read ({type(error).__name__}: {error}); give {ACCEPTED_FORMATS}"
+        ) from None
     if x.ndim < 2 or len(x) < 2 or x.dtype.kind not in "fiub":
         raise BadInput(f"--data: {path} holds {x.dtype} of shape {x.shape}; give two samples or more, one row each")
     return x, _labels(y, len(x), path)
 
 
-def counts(samples: int) -> tuple[int, int]:
+def split_counts(samples: int) -> tuple[int, int]:
     """How many of so many samples are trained on, and how many test.
 
     >>> counts(100), counts(2)
@@ -62,27 +64,27 @@ def counts(samples: int) -> tuple[int, int]:
     return samples - test, test
 
 
-def halves(samples: int, seed: int, key: int) -> tuple[Ints, Ints]:
+def split_rows(samples: int, seed: int, key: int) -> tuple[Ints, Ints]:
     """Which rows are trained on and which test: the same ones every time that this client asks."""
-    train, _ = counts(samples)
+    train, _ = split_counts(samples)
     order = stream(seed, "own samples", key).permutation(samples)
     return np.sort(order[:train]), np.sort(order[train:])
 
 
-def fitted(x: Array, y: Ints, wanted: Inputs, path: Path) -> Array:
+def fit_to_model(x: Array, y: Ints, inputs: ModelInputs, path: Path) -> Array:
     """The samples as the model takes them: bytes become numbers from 0 to 1, and flat rows get the model's shape."""
-    if int(y.max()) >= wanted.classes:
+    if int(y.max()) >= inputs.classes:
         row = int(np.argmax(y))
         raise BadInput(
-            f"--data: {path}: sample {row} is of class {y[row]}, and this run tells {wanted.classes} classes apart, 0 to "
-            f"{wanted.classes - 1}; number the classes as the run does"
+            f"--data: {path}: sample {row} is of class {y[row]}, and this run tells {inputs.classes} classes apart, 0 to "
+            f"{inputs.classes - 1}; number the classes as the run does"
         )
-    if x.shape[1:] != wanted.shape and math.prod(x.shape[1:]) != math.prod(wanted.shape):
+    if x.shape[1:] != inputs.shape and math.prod(x.shape[1:]) != math.prod(inputs.shape):
         raise BadInput(
-            f"--data: {path}: each sample has the shape {x.shape[1:]}, and this run's model takes {wanted.shape}; bring them into "
+            f"--data: {path}: each sample has the shape {x.shape[1:]}, and this run's model takes {inputs.shape}; bring them into "
             "that shape"
         )
-    return _cast(x, np.dtype(wanted.kind), path).reshape(len(x), *wanted.shape)
+    return _cast(x, np.dtype(inputs.kind), path).reshape(len(x), *inputs.shape)
 
 
 def _cast(x: Array, kind: np.dtype[Any], path: Path) -> Array:
@@ -93,11 +95,11 @@ def _cast(x: Array, kind: np.dtype[Any], path: Path) -> Array:
     if x.dtype == np.uint8:
         x = np.multiply(x, np.float32(1 / 255), dtype=np.float32)
     with np.errstate(over="ignore"):
-        found = np.ascontiguousarray(x.astype(kind))
-    odd = np.flatnonzero(~np.isfinite(found.reshape(len(found), -1)).all(1))
-    if len(odd):
-        raise BadInput(f"--data: {path}: sample {odd[0]} holds values that are not finite; fill or drop them")
-    return found
+        values = np.ascontiguousarray(x.astype(kind))
+    bad_rows = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(1))
+    if len(bad_rows):
+        raise BadInput(f"--data: {path}: sample {bad_rows[0]} holds values that are not finite; fill or drop them")
+    return values
 
 
 def _file(path: Path) -> tuple[Array, Any]:
@@ -106,34 +108,36 @@ def _file(path: Path) -> tuple[Array, Any]:
             return file["x"], file["y"]
     if path.suffix == ".csv":
         return _table(path)
-    raise BadInput(f"--data: {path} has an ending that nobody here reads; give {KINDS}")
+    raise BadInput(f"--data: {path} has an ending that nobody here reads; give {ACCEPTED_FORMATS}")
 
 
 def _table(path: Path) -> tuple[Array, Any]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         rows = list(csv.reader(file))
     names = [name.strip().lower() for name in rows[0]] if rows else []
-    at = next((names.index(word) for word in _LABELS if word in names), None)
-    if at is None:
+    label_column = next((names.index(word) for word in _LABELS if word in names), None)
+    if label_column is None:
         raise BadInput(f"--data: {path} has no column called label; name the column with the class numbers so")
     body = [row for row in rows[1:] if row]
-    labels = [float(row[at]) for row in body]
-    return np.array([_numbers(row[:at] + row[at + 1 :]) for row in body], np.float32), np.array(labels)
+    labels = [float(row[label_column]) for row in body]
+    return np.array([_numbers(row[:label_column] + row[label_column + 1 :]) for row in body], np.float32), np.array(
+        labels
+    )
 
 
 def _folder(path: Path) -> tuple[Array, Any]:
-    found, labels = list[Array](), list[int]()
+    stacked_samples, labels = list[Array](), list[int]()
     for inner in sorted(p for p in path.iterdir() if p.is_dir()):
         number = re.match(r"\d+", inner.name)
         if number is None:
             raise BadInput(f"--data: {inner} does not begin with the number of a class; call it such as 3 or 3-bicycle")
         for file in sorted(inner.iterdir()):
             samples = _samples(file)
-            found += samples
+            stacked_samples += samples
             labels += [int(number[0])] * len(samples)
-    if not found:
-        raise BadInput(f"--data: {path} holds no samples; give {KINDS}")
-    return np.stack(found), np.array(labels)
+    if not stacked_samples:
+        raise BadInput(f"--data: {path} holds no samples; give {ACCEPTED_FORMATS}")
+    return np.stack(stacked_samples), np.array(labels)
 
 
 def _samples(file: Path) -> list[Array]:
@@ -149,8 +153,8 @@ def _numbers(row: Sequence[str]) -> list[float]:
     return [float(cell) for cell in row]
 
 
-def _labels(given: Any, samples: int, path: Path) -> Ints:
-    y = np.asarray(given)
+def _labels(values: Any, samples: int, path: Path) -> Ints:
+    y = np.asarray(values)
     if y.shape != (samples,):
         raise BadInput(f"--data: {path} has {samples} samples and labels of shape {y.shape}; give one label for each")
     if y.dtype.kind not in "iuf" or not (np.isfinite(y).all() and (y == np.rint(y)).all() and (y >= 0).all()):

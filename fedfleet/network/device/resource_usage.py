@@ -7,14 +7,14 @@ import sys
 import time
 from dataclasses import dataclass
 
-from fedfleet.network.device.server_calls import Line
+from fedfleet.network.device.server_calls import Connection
 from fedfleet.network.protocol import fleet_pb2 as pb
 
 _UNIT = 1 if sys.platform == "darwin" else 1024  # of the peak that the system tells
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class UsageMark:
     """A moment of a device's work: clocks and counters as they stood then."""
 
     wall: float
@@ -23,9 +23,9 @@ class Mark:
     up: int
 
 
-def mark(line: Line) -> Mark:
+def mark(connection: Connection) -> UsageMark:
     """Now."""
-    return Mark(time.monotonic(), time.process_time(), line.bytes_down, line.bytes_up)
+    return UsageMark(time.monotonic(), time.process_time(), connection.bytes_down, connection.bytes_up)
 
 
 def peak_bytes() -> int:
@@ -33,9 +33,9 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
 
 
-def since(start: Mark, line: Line, samples: int, nbytes: int, downloaded: int) -> pb.Resources:
+def usage_since(start: UsageMark, connection: Connection, samples: int, nbytes: int, downloaded: int) -> pb.Resources:
     """What was used since a mark; `nbytes` of a report that is still to go up are counted with it, `downloaded` came before."""
-    now = mark(line)
+    now = mark(connection)
     return pb.Resources(
         wall_seconds=now.wall - start.wall,
         cpu_seconds=max(now.cpu - start.cpu, 0.0),

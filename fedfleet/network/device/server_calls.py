@@ -15,24 +15,24 @@ from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import (
     CHANNEL_OPTIONS,
     CHUNK,
-    MOST_HEAD,
-    SMALL,
-    opened,
-    parsed,
-    path_of,
+    INLINE_BYTES,
+    MAX_HEAD_BYTES,
+    decode_frame,
+    method_path,
+    parse_message,
     split_address,
 )
-from fedfleet.network.security.sanitiser import shown
+from fedfleet.network.security.sanitiser import printable
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 CALL_SECONDS = 120.0  # a check-in may be held for a while
 _BRIEF_SECONDS = 2.0  # for a farewell
 _CONNECT_MS = 20_000  # far links and busy servers take seconds; a refusal is heard at once
 _RECONNECT_MS = 2000
-_WORTH_A_WORD = 1.0  # seconds without an answer, before a person is told
+_WARN_AFTER = 1.0  # seconds without an answer, before a person is told
 _OPTIONS = (
     *CHANNEL_OPTIONS,
-    ("grpc.max_receive_message_length", SMALL + CHUNK + 2 * MOST_HEAD),
+    ("grpc.max_receive_message_length", INLINE_BYTES + CHUNK + 2 * MAX_HEAD_BYTES),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", _CONNECT_MS),  # so gRPC names the time that one attempt to connect may take
     ("grpc.max_reconnect_backoff_ms", _RECONNECT_MS),
@@ -52,20 +52,20 @@ _NO_TLS = ("certificate", "ssl_error", "wrong_version", "tsi_protocol_failure", 
 Reply = TypeVar("Reply")
 
 
-class OutOfReach(Exception):
+class Unreachable(Exception):
     """The server did not answer this time; trying again may help. The text says what went wrong."""
 
 
-class Stranger(Exception):
+class UnknownDevice(Exception):
     """The server does not know this device (any more). The text is the server's reason."""
 
 
-class Gone(Exception):
+class NotFound(Exception):
     """What was asked for is not there any more."""
 
 
 @dataclass(slots=True)
-class Patience:
+class RetryPolicy:
     """How a device waits: pauses double up to a limit, and chance shortens each, so that a fleet does not come back at once."""
 
     sleep: Callable[[float], None] = time.sleep
@@ -84,12 +84,12 @@ class Patience:
             pause = min(2.0 * pause, longest)
 
 
-class Line:
+class Connection:
     """A line to one server: its methods take and give messages; bytes that travelled are counted. A resource, to be closed."""
 
     def __init__(self, server: str, credentials: grpc.ChannelCredentials | None = None) -> None:
         host, port = split_address(server)
-        self.server, self.private = server, credentials is not None
+        self.server, self.uses_tls = server, credentials is not None
         self.bytes_down = self.bytes_up = 0
         target = f"{host}:{port}"
         self._channel = (
@@ -98,9 +98,9 @@ class Line:
             else grpc.secure_channel(target, credentials, options=_OPTIONS)
         )
         one: Any = self._channel.unary_unary
-        self._unary = {name: one(path_of(name)) for name in ("Enrol", "Check", "Hand", "Held", "Leave")}
-        self._fetch: Any = self._channel.unary_stream(path_of("Fetch"))
-        self._stream: Any = self._channel.stream_unary(path_of("HandStream"))
+        self._unary = {name: one(method_path(name)) for name in ("Enrol", "Check", "Hand", "Held", "Leave")}
+        self._fetch: Any = self._channel.unary_stream(method_path("Fetch"))
+        self._stream: Any = self._channel.stream_unary(method_path("HandStream"))
 
     def close(self) -> None:
         """Hang up."""
@@ -108,11 +108,11 @@ class Line:
 
     def enrol(self, request: pb.EnrolRequest) -> pb.EnrolReply:
         """Become a client, or be known again."""
-        return parsed(self._call("Enrol", request.SerializeToString()), pb.EnrolReply)
+        return parse_message(self._call("Enrol", request.SerializeToString()), pb.EnrolReply)
 
     def check(self, request: pb.CheckIn) -> tuple[pb.Answer, memoryview]:
         """Ask for work; the answer, and the model where it came along."""
-        return opened(self._call("Check", request.SerializeToString()), pb.Answer)
+        return decode_frame(self._call("Check", request.SerializeToString()), pb.Answer)
 
     def fetch(self, request: pb.FetchRequest) -> Iterator[bytes]:
         """The bytes of a blob from an offset on."""
@@ -120,23 +120,25 @@ class Line:
             for chunk in self._fetch(request.SerializeToString(), timeout=None):
                 self.bytes_down += len(chunk)
                 yield chunk
-        except grpc.RpcError as wrong:
-            raise self._meaning(wrong) from None
+        except grpc.RpcError as error:
+            raise self._to_error(error) from None
 
-    def hand(self, data: bytes, seconds: float = CALL_SECONDS) -> tuple[pb.Receipt, memoryview]:
+    def send_report(self, data: bytes, seconds: float = CALL_SECONDS) -> tuple[pb.Receipt, memoryview]:
         """A framed report in one message; the receipt, and the model of the next work where it came along."""
-        return opened(self._call("Hand", data, seconds), pb.Receipt)
+        return decode_frame(self._call("Hand", data, seconds), pb.Receipt)
 
-    def hand_stream(self, pieces: Iterable[bytes], seconds: float) -> tuple[pb.Receipt, memoryview]:
+    def stream_report(self, pieces: Iterable[bytes], seconds: float) -> tuple[pb.Receipt, memoryview]:
         """The same in pieces: a frame without a payload first, then chunks."""
         try:
-            return opened(self._counted(self._stream(self._sent(pieces), timeout=seconds)), pb.Receipt)
-        except grpc.RpcError as wrong:
-            raise self._meaning(wrong) from None
+            return decode_frame(
+                self._count_reply(self._stream(self._count_pieces(pieces), timeout=seconds)), pb.Receipt
+            )
+        except grpc.RpcError as error:
+            raise self._to_error(error) from None
 
-    def held(self, request: pb.HeldRequest) -> int:
+    def upload_offset(self, request: pb.HeldRequest) -> int:
         """How many bytes of a broken upload are there."""
-        return parsed(self._call("Held", request.SerializeToString()), pb.HeldReply).offset
+        return parse_message(self._call("Held", request.SerializeToString()), pb.HeldReply).offset
 
     def leave(self, request: pb.LeaveRequest) -> None:
         """Say good-bye; whoever cannot be told will notice."""
@@ -145,63 +147,64 @@ class Line:
     def _call(self, method: str, data: bytes, seconds: float = CALL_SECONDS) -> bytes:
         self.bytes_up += len(data)
         try:
-            return self._counted(self._unary[method](data, timeout=seconds))
-        except grpc.RpcError as wrong:
-            raise self._meaning(wrong) from None
+            return self._count_reply(self._unary[method](data, timeout=seconds))
+        except grpc.RpcError as error:
+            raise self._to_error(error) from None
 
-    def _counted(self, reply: bytes) -> bytes:
+    def _count_reply(self, reply: bytes) -> bytes:
         self.bytes_down += len(reply)
         return reply
 
-    def _sent(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    def _count_pieces(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         for piece in pieces:
             self.bytes_up += len(piece)
             yield piece
 
-    def _meaning(self, wrong: Any) -> Exception:
+    def _to_error(self, error: Any) -> Exception:
         """What a failed call means to a device. What the server wrote is shown, and never more than shown."""
-        code, said = wrong.code(), shown(wrong.details() or "")
+        code, details = error.code(), printable(error.details() or "")
         if code in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.PERMISSION_DENIED):
-            return BadInput(f"the server at {self.server} refuses: {said}")
+            return BadInput(f"the server at {self.server} refuses: {details}")
         if code is grpc.StatusCode.UNAUTHENTICATED:
-            return Stranger(said)
+            return UnknownDevice(details)
         if code is grpc.StatusCode.NOT_FOUND:
-            return Gone(said)
+            return NotFound(details)
         if code is grpc.StatusCode.UNIMPLEMENTED:
             return BadInput(
-                f"at {self.server} something answers that is no FedFleet server, or one of another version ({said}); check the "
+                f"at {self.server} something answers that is no FedFleet server, or one of another version ({details}); check the "
                 "address, and install the same version on both sides"
             )
         if code in _OUT_OF_REACH:
-            if code is grpc.StatusCode.UNAVAILABLE and any(word in said.lower() for word in _NO_TLS):
+            if code is grpc.StatusCode.UNAVAILABLE and any(word in details.lower() for word in _NO_TLS):
                 return BadInput(
-                    f"the server at {self.server} and this device cannot agree on TLS ({said}); give --ca with the authority that "
+                    f"the server at {self.server} and this device cannot agree on TLS ({details}); give --ca "
+                    f"with the authority that "
                     "signed the server's certificate, and the name that stands in it as the address"
                 )
-            return OutOfReach(f"{code.name}: {said}" if said else code.name)
-        return RunFailed(f"the server at {self.server} failed: {code.name}: {said}")
+            return Unreachable(f"{code.name}: {details}" if details else code.name)
+        return RunFailed(f"the server at {self.server} failed: {code.name}: {details}")
 
 
-def patiently(
+def call_with_retries(
     call: Callable[[], Reply],
-    line: Line,
-    wait: Patience,
+    connection: Connection,
+    wait: RetryPolicy,
     seconds: float,
     remark: Callable[[str], None] | None = None,
 ) -> Reply:
     """One call, tried again with growing pauses while the server is out of reach; BadInput when patience ends."""
-    began, told = wait.clock(), False
+    start, has_warned = wait.clock(), False
     for pause in wait.pauses():
         try:
             return call()
-        except OutOfReach as wrong:
-            if wait.clock() + pause > began + seconds:
-                plain = "" if line.private else ", or give --ca if it speaks TLS"
+        except Unreachable as error:
+            if wait.clock() + pause > start + seconds:
+                plain = "" if connection.uses_tls else ", or give --ca if it speaks TLS"
                 raise BadInput(
-                    f"no server answers at {line.server} ({wrong}); start one with fedfleet serve{plain}"
+                    f"no server answers at {connection.server} ({error}); start one with fedfleet serve{plain}"
                 ) from None
-            if remark is not None and not told and wait.clock() - began > _WORTH_A_WORD:
-                remark(f"the server at {line.server} does not answer ({wrong}); trying for {seconds:g} s")
-                told = True
+            if remark is not None and not has_warned and wait.clock() - start > _WARN_AFTER:
+                remark(f"the server at {connection.server} does not answer ({error}); trying for {seconds:g} s")
+                has_warned = True
         wait.sleep(pause)
     raise AssertionError("pauses never end")

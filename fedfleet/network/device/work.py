@@ -9,16 +9,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfleet.core.container import unpacked
+from fedfleet.core.container import unpack_tree
 from fedfleet.core.errors import FedFleetError, Refused
 from fedfleet.core.records import Score
 from fedfleet.core.trees import Tree
 from fedfleet.network.device.caps import Caps, steps_of, too_large, too_long
-from fedfleet.network.device.client_runtime import Kit, Lesson, judged, probed, rows_of, trained
-from fedfleet.network.device.device_store import Damaged, Store
-from fedfleet.network.device.resource_usage import mark, since
-from fedfleet.network.device.server_calls import Gone, Line, Patience
-from fedfleet.network.device.transfer import TooLate, fetched
+from fedfleet.network.device.client_runtime import (
+    Assignment,
+    ClientRuntime,
+    evaluate_model,
+    probe_model,
+    rows_of,
+    train_task,
+)
+from fedfleet.network.device.device_store import DamagedMemory, DeviceStore
+from fedfleet.network.device.resource_usage import mark, usage_since
+from fedfleet.network.device.server_calls import Connection, NotFound, RetryPolicy
+from fedfleet.network.device.transfer import TooLate, fetch_blob
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import crc32c
 from fedfleet.network.security.sanitiser import MOST_STATS
@@ -27,53 +34,58 @@ from fedfleet.simulation.reachability import remembers
 Fetch = Callable[[str], Tree]
 
 
-class Declined(Exception):
+class TaskRefusal(Exception):
     """This device will not or cannot do a task; the text says why, and the server is told."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class WorkContext:
     """What work needs: the line and who calls on it, the store, the caps, how to wait."""
 
-    line: Line
+    connection: Connection
     caller: pb.Caller
-    store: Store
+    store: DeviceStore
     caps: Caps
-    wait: Patience
+    wait: RetryPolicy
 
 
-def done(
-    bench: Bench, kit: Kit, work: pb.Work, inline: memoryview, until: float, came_in: float
+def do_task(
+    context: WorkContext,
+    runtime: ClientRuntime,
+    work: pb.Work,
+    inline: memoryview,
+    until: float,
+    receive_seconds: float,
 ) -> tuple[pb.Report, bytes]:
     """Do one task. `came_in` are the seconds in which the work itself came; `Declined` if it cannot be done here."""
-    start, began = mark(bench.line), time.monotonic()
-    model = model_bytes(bench, work, inline, until)
-    download, computing = came_in + time.monotonic() - began, time.monotonic()
+    start, began = mark(context.connection), time.monotonic()
+    model = model_bytes(context, work, inline, until)
+    download, compute_start = receive_seconds + time.monotonic() - began, time.monotonic()
     try:
-        head, payload = _DOES[work.kind](bench, kit, work, model)
-    except (Refused, FedFleetError, Damaged, MemoryError, ValueError, TypeError, KeyError) as wrong:
-        raise Declined(str(wrong) or type(wrong).__name__) from wrong
-    head.spent["download"], head.spent["compute"] = max(download, 0.0), time.monotonic() - computing
+        head, payload = _HANDLERS[work.kind](context, runtime, work, model)
+    except (Refused, FedFleetError, DamagedMemory, MemoryError, ValueError, TypeError, KeyError) as error:
+        raise TaskRefusal(str(error) or type(error).__name__) from error
+    head.spent["download"], head.spent["compute"] = max(download, 0.0), time.monotonic() - compute_start
     samples = int(head.stats.get("samples", head.total))
-    head.resources.CopyFrom(since(start, bench.line, samples, len(payload), len(inline)))
+    head.resources.CopyFrom(usage_since(start, context.connection, samples, len(payload), len(inline)))
     return head, payload
 
 
-def model_bytes(bench: Bench, work: pb.Work, inline: memoryview, until: float) -> bytes:
+def model_bytes(context: WorkContext, work: pb.Work, inline: memoryview, until: float) -> bytes:
     """The model: what came along if it is whole, else fetched."""
-    big = too_large(bench.caps, work.model.nbytes, "the model")
-    if big is not None:
-        raise Declined(big)
-    came = bytes(inline) if work.inline else b""
-    if work.inline and len(came) == work.model.nbytes and crc32c(came) == work.model.crc32c:
-        return came
+    reason = too_large(context.caps, work.model.nbytes, "the model")
+    if reason is not None:
+        raise TaskRefusal(reason)
+    data = bytes(inline) if work.inline else b""
+    if work.inline and len(data) == work.model.nbytes and crc32c(data) == work.model.crc32c:
+        return data
     try:
-        return fetched(bench.line, bench.caller, work.model, bench.wait, until)
-    except (Refused, TooLate, Gone) as wrong:
-        raise Declined(str(wrong)) from wrong
+        return fetch_blob(context.connection, context.caller, work.model, context.wait, until)
+    except (Refused, TooLate, NotFound) as error:
+        raise TaskRefusal(str(error)) from error
 
 
-def frozen_from(bench: Bench, work: pb.Work, until: float) -> Fetch:
+def frozen_fetcher(context: WorkContext, work: pb.Work, until: float) -> Fetch:
     """How frozen weights come: out of the store, else from the server, once."""
 
     def fetch(name: str) -> Tree:
@@ -81,14 +93,14 @@ def frozen_from(bench: Bench, work: pb.Work, until: float) -> Fetch:
         blob = work.frozen
         if not blob.name:
             raise Refused("the server names no frozen weights, and those of this device are others")
-        big = too_large(bench.caps, blob.nbytes, "the frozen part of the model")
-        if big is not None:
-            raise Refused(big)
-        data = bench.store.blob(blob.name, blob.nbytes, blob.crc32c)
+        reason = too_large(context.caps, blob.nbytes, "the frozen part of the model")
+        if reason is not None:
+            raise Refused(reason)
+        data = context.store.blob(blob.name, blob.nbytes, blob.crc32c)
         if data is None:
-            data = fetched(bench.line, bench.caller, blob, bench.wait, until)
-            bench.store.keep_blob(blob.name, data)
-        return unpacked(data)
+            data = fetch_blob(context.connection, context.caller, blob, context.wait, until)
+            context.store.keep_blob(blob.name, data)
+        return unpack_tree(data)
 
     return fetch
 
@@ -100,53 +112,64 @@ def head_of(work: pb.Work, caller: pb.Caller, payload: bytes = b"") -> pb.Report
     )
 
 
-def _lesson(kit: Kit, work: pb.Work) -> Lesson:
+def _assignment(runtime: ClientRuntime, work: pb.Work) -> Assignment:
     rows = np.array(work.rows, np.int64) if work.rows else None
     # A run whose seed is 0 and a server that does not say it mean the same.
-    return Lesson(
-        work.task, work.round, work.version, work.steps, work.share, work.seed or kit.seed, dict(work.settings), rows
+    return Assignment(
+        work.task,
+        work.round,
+        work.version,
+        work.steps,
+        work.share,
+        work.seed or runtime.seed,
+        dict(work.settings),
+        rows,
     )
 
 
-def _train(bench: Bench, kit: Kit, work: pb.Work, model: bytes) -> tuple[pb.Report, bytes]:
-    lesson, half = _lesson(kit, work), kit.half(dict(work.settings))
-    long = too_long(bench.caps, steps_of(half, len(rows_of(kit, lesson)), work.steps))
-    if long is not None:
-        raise Declined(long)
+def _train(context: WorkContext, runtime: ClientRuntime, work: pb.Work, model: bytes) -> tuple[pb.Report, bytes]:
+    assignment, half = _assignment(runtime, work), runtime.local_pass(dict(work.settings))
+    step_reason = too_long(context.caps, steps_of(half, len(rows_of(runtime, assignment)), work.steps))
+    if step_reason is not None:
+        raise TaskRefusal(step_reason)
     lasting = remembers(half)
-    memory = bench.store.memory(work.memory_task) if lasting else {}
-    found = trained(kit, lesson, model, memory)
+    memory = context.store.memory(work.memory_task) if lasting else {}
+    local_result = train_task(runtime, assignment, model, memory)
     if lasting:  # on the disk before the report can be folded
-        bench.store.remember(work.task, {**memory, **(found.memory or {})})
-    big = too_large(bench.caps, len(found.payload), "the report")
-    if big is not None:
-        raise Declined(big)
-    head = head_of(work, bench.caller, found.payload)
-    head.weight = found.weight
-    for name, value in _finite(found.stats).items():
+        context.store.remember(work.task, {**memory, **(local_result.memory or {})})
+    size_reason = too_large(context.caps, len(local_result.payload), "the report")
+    if size_reason is not None:
+        raise TaskRefusal(size_reason)
+    head = head_of(work, context.caller, local_result.payload)
+    head.weight = local_result.weight
+    for name, value in _finite(local_result.stats).items():
         head.stats[name] = value
-    return head, found.payload
+    return head, local_result.payload
 
 
-def _evaluate(bench: Bench, kit: Kit, work: pb.Work, model: bytes) -> tuple[pb.Report, bytes]:
-    if not len(kit.test):
-        raise Declined("this client has no test samples")
-    return _scored(bench, kit, work, model, judged)
+def _evaluate(context: WorkContext, runtime: ClientRuntime, work: pb.Work, model: bytes) -> tuple[pb.Report, bytes]:
+    if not len(runtime.test):
+        raise TaskRefusal("this client has no test samples")
+    return _score_report(context, runtime, work, model, evaluate_model)
 
 
-def _probe(bench: Bench, kit: Kit, work: pb.Work, model: bytes) -> tuple[pb.Report, bytes]:
-    return _scored(bench, kit, work, model, probed)
+def _probe(context: WorkContext, runtime: ClientRuntime, work: pb.Work, model: bytes) -> tuple[pb.Report, bytes]:
+    return _score_report(context, runtime, work, model, probe_model)
 
 
-def _scored(bench: Bench, kit: Kit, work: pb.Work, model: bytes, how: Callable[..., Score]) -> tuple[pb.Report, bytes]:
-    lasting = remembers(kit.half())
-    score = how(kit, _lesson(kit, work), model, bench.store.memory(work.memory_task) if lasting else {})
-    head = head_of(work, bench.caller)
+def _score_report(
+    context: WorkContext, runtime: ClientRuntime, work: pb.Work, model: bytes, score_model: Callable[..., Score]
+) -> tuple[pb.Report, bytes]:
+    lasting = remembers(runtime.local_pass())
+    score = score_model(
+        runtime, _assignment(runtime, work), model, context.store.memory(work.memory_task) if lasting else {}
+    )
+    head = head_of(work, context.caller)
     head.correct, head.total, head.loss = score.correct, score.total, score.loss
     return head, b""
 
 
-_DOES = {pb.TRAIN: _train, pb.EVALUATE: _evaluate, pb.PROBE: _probe}
+_HANDLERS = {pb.TRAIN: _train, pb.EVALUATE: _evaluate, pb.PROBE: _probe}
 
 
 def _finite(stats: Mapping[str, float]) -> dict[str, float]:

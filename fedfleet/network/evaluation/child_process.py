@@ -16,72 +16,80 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from fedfleet.core.container import unpacked
+from fedfleet.core.container import unpack_tree
 from fedfleet.core.errors import BadInput
-from fedfleet.network.evaluation.results import LENGTHS, Court, Head, head_of, judged, judged_message, message
+from fedfleet.network.evaluation.results import (
+    LENGTHS,
+    EvalContext,
+    Head,
+    decode_head,
+    encode_message,
+    encode_result,
+    evaluate_model,
+)
 
-_KINDNESS = 5  # receiving reports comes before judging models, where both want the same core
+_NICENESS = 5  # receiving reports comes before judging models, where both want the same core
 
 
 def main(descriptor: int, builder: str) -> None:
     """Judge until the socket closes."""
-    line = socket.socket(fileno=descriptor)
-    asked = SimpleQueue[Head]()
-    Thread(target=_listen, args=(line, asked), daemon=True).start()
-    os.nice(_KINDNESS)
+    connection = socket.socket(fileno=descriptor)
+    questions = SimpleQueue[Head]()
+    Thread(target=_listen, args=(connection, questions), daemon=True).start()
+    os.nice(_NICENESS)
     try:
-        court = _build(builder, asked.get())
-    except Exception as wrong:
-        _fail(line, -1, wrong)
+        context = _build(builder, questions.get())
+    except Exception as error:
+        _fail(connection, -1, error)
         return
-    line.sendall(message({"number": -1}))
+    connection.sendall(encode_message({"number": -1}))
     while True:
-        _answer(line, court, asked.get())
+        _answer(connection, context, questions.get())
 
 
-def _listen(line: socket.socket, asked: SimpleQueue[Head]) -> None:
+def _listen(connection: socket.socket, questions: SimpleQueue[Head]) -> None:
     """Pass questions on; end the process, whatever it is doing, when nobody is there any more."""
     try:
         while True:
-            head, payload = LENGTHS.unpack(_read(line, LENGTHS.size))
-            found = head_of(_read(line, head))
-            _read(line, payload)
-            asked.put(found)
+            head_size, payload_size = LENGTHS.unpack(_read(connection, LENGTHS.size))
+            question = decode_head(_read(connection, head_size))
+            _read(connection, payload_size)
+            questions.put(question)
     except (OSError, EOFError):
         os._exit(0)
 
 
-def _read(line: socket.socket, length: int) -> bytes:
-    found = bytearray()
-    while len(found) < length:
-        piece = line.recv(min(length - len(found), 1 << 20))
+def _read(connection: socket.socket, length: int) -> bytes:
+    data = bytearray()
+    while len(data) < length:
+        piece = connection.recv(min(length - len(data), 1 << 20))
         if not piece:
             raise EOFError
-        found += piece
-    return bytes(found)
+        data += piece
+    return bytes(data)
 
 
-def _build(builder: str, facts: Head) -> Court:
+def _build(builder: str, facts: Head) -> EvalContext:
     module, _, name = builder.partition(":")
-    build: Callable[[Head], Court] = getattr(import_module(module), name)
+    build: Callable[[Head], EvalContext] = getattr(import_module(module), name)
     return build(facts)
 
 
-def _answer(line: socket.socket, court: Court, head: Head) -> None:
+def _answer(connection: socket.socket, context: EvalContext, head: Head) -> None:
     number = int(head["number"])
     try:
-        params = unpacked(Path(head["path"]).read_bytes())
-        found = judged(court, int(head["version"]), params, bool(head["clients"]))
-    except Exception as wrong:
-        _fail(line, number, wrong)
+        params = unpack_tree(Path(head["path"]).read_bytes())
+        result = evaluate_model(context, int(head["version"]), params, bool(head["clients"]))
+    except Exception as error:
+        _fail(connection, number, error)
     else:
-        line.sendall(judged_message(number, found))
+        connection.sendall(encode_result(number, result))
 
 
-def _fail(line: socket.socket, number: int, wrong: Exception) -> None:
+def _fail(connection: socket.socket, number: int, wrong: Exception) -> None:
     """Say why; the other side raises it as what it was: a mistake of a person, or of the run."""
     facts: dict[str, Any] = {"number": number, "failed": str(wrong) or type(wrong).__name__}
-    line.sendall(message({**facts, "input": isinstance(wrong, BadInput), "kind": type(wrong).__name__}))
+    connection.sendall(encode_message({**facts, "input": isinstance(wrong, BadInput), "kind": type(wrong).__name__}))
 
 
 if __name__ == "__main__":

@@ -13,36 +13,45 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedfleet.core.container import packed
+from fedfleet.core.container import pack_tree
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.trees import Tree
-from fedfleet.network.evaluation.results import LENGTHS, Court, Head, Judged, head_of, judged, judged_from, message
+from fedfleet.network.evaluation.results import (
+    LENGTHS,
+    EvalContext,
+    EvalResult,
+    Head,
+    decode_head,
+    decode_result,
+    encode_message,
+    evaluate_model,
+)
 
-REBUILD = "fedfleet.app.assemble.rebuild:rebuild_court"
-TRIES = 3  # the first, and two more if the process dies
-_TAIL = 400  # characters of its last words that are worth repeating
+DEFAULT_BUILDER = "fedfleet.app.assemble.rebuild:rebuild_eval_context"
+MAX_TRIES = 3  # the first, and two more if the process dies
+_LOG_TAIL = 400  # characters of its last words that are worth repeating
 _READY = -1  # the number of the answer to the first message
 
 
-class Judging(Protocol):
+class Evaluator(Protocol):
     """Whoever judges models: one after the other, in the order in which they are asked."""
 
-    async def evaluate(self, version: int, params: Tree, clients: bool) -> Judged: ...
+    async def evaluate(self, version: int, params: Tree, clients: bool) -> EvalResult: ...
 
     async def close(self) -> None: ...
 
 
 @dataclass(slots=True)
-class Thinking:
+class ThreadEvaluator:
     """A judge in a thread of this process: for plans without torch, and for models that no spec names."""
 
-    court: Court
+    context: EvalContext
     thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "judge"))
 
-    async def evaluate(self, version: int, params: Tree, clients: bool) -> Judged:
+    async def evaluate(self, version: int, params: Tree, clients: bool) -> EvalResult:
         """How this model does, with all clients' own test samples too if that is asked."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.thread, judged, self.court, version, params, clients)
+        return await loop.run_in_executor(self.thread, evaluate_model, self.context, version, params, clients)
 
     async def close(self) -> None:
         """Let the thread go; a model that is being judged is not waited for."""
@@ -50,7 +59,7 @@ class Thinking:
 
 
 @dataclass(slots=True)
-class Line:
+class Connection:
     """A running process and the socket to it."""
 
     process: asyncio.subprocess.Process
@@ -60,141 +69,144 @@ class Line:
 
 
 @dataclass(slots=True)
-class Judge:
+class ProcessEvaluator:
     """A judge in a process of its own, which is started again when it dies. `facts` are what it is built from, `folder` is where
     models are laid for it (shared memory, if it can be) and where its last words are kept."""
 
     facts: Mapping[str, Any]
     folder: Path
-    builder: str = REBUILD
-    line: Line | None = None
+    builder: str = DEFAULT_BUILDER
+    connection: Connection | None = None
     number: int = 0
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod
-    async def start(cls, facts: Mapping[str, Any], folder: Path, builder: str = REBUILD) -> Judge:
+    async def start(cls, facts: Mapping[str, Any], folder: Path, builder: str = DEFAULT_BUILDER) -> ProcessEvaluator:
         """Start the process; it builds what it needs meanwhile, and whatever is wrong with that is said by the first answer."""
-        judge = cls(facts, folder, builder)
-        judge.line = await judge._started()
-        return judge
+        evaluator = cls(facts, folder, builder)
+        evaluator.connection = await evaluator._start_process()
+        return evaluator
 
     @property
     def pid(self) -> int | None:
         """The number of the process, as long as there is one."""
-        return None if self.line is None else self.line.process.pid
+        return None if self.connection is None else self.connection.process.pid
 
-    async def evaluate(self, version: int, params: Tree, clients: bool) -> Judged:
+    async def evaluate(self, version: int, params: Tree, clients: bool) -> EvalResult:
         """How this model does, with all clients' own test samples too if that is asked. Tried again if the process dies."""
-        async with self.turn:
+        async with self.lock:
             self.number += 1
             path = self.folder / f"judge-{os.getpid()}-{self.number}.safetensors"
             try:
-                await asyncio.to_thread(_lay, path, params)
-                return await self._tried(
+                await asyncio.to_thread(_write_model, path, params)
+                return await self._evaluate_with_retries(
                     {"number": self.number, "version": version, "path": str(path), "clients": clients}
                 )
             finally:
                 path.unlink(missing_ok=True)
 
-    async def _tried(self, head: Head) -> Judged:
-        why = ""
-        for _ in range(TRIES):
-            if self.line is None:
-                self.line = await self._started()
+    async def _evaluate_with_retries(self, head: Head) -> EvalResult:
+        reason = ""
+        for _ in range(MAX_TRIES):
+            if self.connection is None:
+                self.connection = await self._start_process()
             try:
-                return await self._asked(self.line, head)
+                return await self._request(self.connection, head)
             except (EOFError, ConnectionError):
-                why = await self._dropped()
+                reason = await self._drop_process()
             except (
                 asyncio.CancelledError
             ):  # half an answer may have been read: nobody could tell where the next one begins
-                await self._dropped(kill=True)
+                await self._drop_process(kill=True)
                 raise
         raise RunFailed(
-            f"the process that judges models died {TRIES} times over version {head['version']} ({why}); "
+            f"the process that judges models died {MAX_TRIES} times over version {head['version']} ({reason}); "
             "give the server more memory, or let devices judge with --evaluate devices, then resume"
         )
 
-    async def _asked(self, line: Line, head: Head) -> Judged:
-        if not line.ready:
-            await _answer_to(line, _READY)
-            line.ready = True
-        line.writer.write(message(head))
-        await line.writer.drain()
-        return judged_from(*await _answer_to(line, head["number"]))
+    async def _request(self, connection: Connection, head: Head) -> EvalResult:
+        if not connection.ready:
+            await _read_answer(connection, _READY)
+            connection.ready = True
+        connection.writer.write(encode_message(head))
+        await connection.writer.drain()
+        return decode_result(*await _read_answer(connection, head["number"]))
 
-    async def _started(self) -> Line:
-        ours, theirs = socket.socketpair()
+    async def _start_process(self) -> Connection:
+        own_end, child_end = socket.socketpair()
         command = (
             sys.executable,
             "-m",
             "fedfleet.network.evaluation.child_process",
-            str(theirs.fileno()),
+            str(child_end.fileno()),
             self.builder,
         )
         try:
-            with theirs, self._words().open("wb") as words:
+            with child_end, self._log_path().open("wb") as log:
                 process = await asyncio.create_subprocess_exec(
                     *command,
                     stdin=asyncio.subprocess.DEVNULL,
-                    stdout=words,
-                    stderr=words,
-                    pass_fds=(theirs.fileno(),),
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(child_end.fileno(),),
                     process_group=0,  # an interrupt of the terminal is for the server, which ends this process in its own time
                 )
-        except OSError as wrong:
-            ours.close()
+        except OSError as error:
+            own_end.close()
             raise RunFailed(
-                f"the process that judges models cannot be started ({wrong}); free memory or space, then resume"
-            ) from wrong
-        reader, writer = await asyncio.open_connection(sock=ours)
-        writer.write(message(self.facts))
-        return Line(process, reader, writer)
+                f"the process that judges models cannot be started ({error}); free memory or space, then resume"
+            ) from error
+        reader, writer = await asyncio.open_connection(sock=own_end)
+        writer.write(encode_message(self.facts))
+        return Connection(process, reader, writer)
 
-    async def _dropped(self, *, kill: bool = False) -> str:
+    async def _drop_process(self, *, kill: bool = False) -> str:
         """Let a process go that died; how it died and what it said last."""
-        line, self.line = self.line, None
-        assert line is not None
-        line.writer.close()
-        if kill and line.process.returncode is None:
-            line.process.kill()
-        code = await line.process.wait()
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        said = self._said().strip()[-_TAIL:]
-        return f"{how}: {said.splitlines()[-1]}" if said else how
+        connection, self.connection = self.connection, None
+        assert connection is not None
+        connection.writer.close()
+        if kill and connection.process.returncode is None:
+            connection.process.kill()
+        code = await connection.process.wait()
+        exit_text = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        log_tail = self._read_log().strip()[-_LOG_TAIL:]
+        return f"{exit_text}: {log_tail.splitlines()[-1]}" if log_tail else exit_text
 
-    def _said(self) -> str:
+    def _read_log(self) -> str:
         try:
-            return self._words().read_text(encoding="utf-8", errors="replace")
+            return self._log_path().read_text(encoding="utf-8", errors="replace")
         except OSError:  # the folder may be gone; how it died is known nevertheless
             return ""
 
-    def _words(self) -> Path:
+    def _log_path(self) -> Path:
         return self.folder / f"judge-{os.getpid()}.log"
 
     async def close(self) -> None:
         """End the process, whatever it is doing."""
-        if self.line is not None:
-            await self._dropped(kill=True)
-        self._words().unlink(missing_ok=True)
+        if self.connection is not None:
+            await self._drop_process(kill=True)
+        self._log_path().unlink(missing_ok=True)
 
 
-def _lay(path: Path, params: Tree) -> None:
+def _write_model(path: Path, params: Tree) -> None:
     """Lay a model where the process finds it. Nothing lasts there, and so nothing is synced."""
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(packed(params))
-    except OSError as wrong:
+            file.write(pack_tree(params))
+    except OSError as error:
         raise RunFailed(
-            f"a model cannot be laid down in {path.parent} to be judged ({wrong}); free some space, then resume"
-        ) from wrong
+            f"a model cannot be laid down in {path.parent} to be judged ({error}); free some space, then resume"
+        ) from error
 
 
-async def _answer_to(line: Line, number: int) -> tuple[Head, bytes]:
+async def _read_answer(connection: Connection, number: int) -> tuple[Head, bytes]:
     """The answer with this number; earlier ones are of questions that nobody waits for any more."""
     while True:
-        head_length, length = LENGTHS.unpack(await line.reader.readexactly(LENGTHS.size))
-        head, payload = head_of(await line.reader.readexactly(head_length)), await line.reader.readexactly(length)
+        head_length, length = LENGTHS.unpack(await connection.reader.readexactly(LENGTHS.size))
+        head, payload = (
+            decode_head(await connection.reader.readexactly(head_length)),
+            await connection.reader.readexactly(length),
+        )
         if "failed" in head and head["number"] in (number, _READY):
             raise _failure(head)
         if head["number"] == number:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedfleet.core.commands import Evaluate
-from fedfleet.core.container import packed, unpacked
+from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.parts import Executor, Plan
 from fedfleet.core.records import ClientScores, Score, ServerState, Tally
 from fedfleet.core.sources import World
@@ -26,7 +26,7 @@ Head = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Court:
+class EvalContext:
     """What a model is judged with: the plan, the world with its test samples, and an executor."""
 
     plan: Plan
@@ -35,7 +35,7 @@ class Court:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class EvalResult:
     """How one model does on the central test set, on all clients' own if that was asked, and on people held out if any are."""
 
     score: Score
@@ -43,40 +43,42 @@ class Judged:
     unseen: Tally | None = None
 
 
-def judged(court: Court, version: int, params: Tree, clients: bool) -> Judged:
+def evaluate_model(context: EvalContext, version: int, params: Tree, clients: bool) -> EvalResult:
     """Judge a model as a simulation does, to the last bit. What clients remember is theirs, and not known here."""
     command = Evaluate(version, ServerState(params), clients)
-    found = evaluate(court.plan, court.world, court.execute, ClientMemory(), command, 0.0)
-    return Judged(Score(found.correct, found.total, found.loss), found.clients, found.unseen)
+    evaluated = evaluate(context.plan, context.world, context.execute, ClientMemory(), command, 0.0)
+    return EvalResult(Score(evaluated.correct, evaluated.total, evaluated.loss), evaluated.clients, evaluated.unseen)
 
 
-def message(head: Mapping[str, Any], payload: bytes = b"") -> bytes:
+def encode_message(head: Mapping[str, Any], payload: bytes = b"") -> bytes:
     """A head and a payload as one piece of bytes."""
-    said = json.dumps(head).encode()
-    return b"".join((LENGTHS.pack(len(said), len(payload)), said, payload))
+    head_data = json.dumps(head).encode()
+    return b"".join((LENGTHS.pack(len(head_data), len(payload)), head_data, payload))
 
 
-def head_of(data: bytes) -> Head:
+def decode_head(data: bytes) -> Head:
     """The head of a message from its own bytes."""
     return json.loads(data)
 
 
-def judged_message(number: int, found: Judged) -> bytes:
+def encode_result(number: int, result: EvalResult) -> bytes:
     """The answer to question `number`. Floats survive JSON to the last bit, as do those that are not finite."""
-    score, clients = found.score, found.clients
+    score, clients = result.score, result.clients
     head: Head = {"number": number, "correct": score.correct, "total": score.total, "loss": score.loss}
-    if found.unseen is not None:
-        head["unseen"] = list(found.unseen)
+    if result.unseen is not None:
+        head["unseen"] = list(result.unseen)
     if clients is None:
-        return message(head)
-    return message(head, packed({"clients": clients.clients, "correct": clients.correct, "total": clients.total}))
+        return encode_message(head)
+    return encode_message(
+        head, pack_tree({"clients": clients.clients, "correct": clients.correct, "total": clients.total})
+    )
 
 
-def judged_from(head: Head, payload: bytes) -> Judged:
+def decode_result(head: Head, payload: bytes) -> EvalResult:
     """The inverse of `judged_message`."""
     score = Score(int(head["correct"]), int(head["total"]), float(head["loss"]))
     unseen = Tally(*map(int, head["unseen"])) if "unseen" in head else None
     if not payload:
-        return Judged(score, None, unseen)
-    columns = unpacked(payload)
-    return Judged(score, ClientScores(columns["clients"], columns["correct"], columns["total"]), unseen)
+        return EvalResult(score, None, unseen)
+    columns = unpack_tree(payload)
+    return EvalResult(score, ClientScores(columns["clients"], columns["correct"], columns["total"]), unseen)

@@ -10,46 +10,46 @@ from collections import deque
 from typing import Any
 
 
-class Outgoing:
+class DownloadGate:
     """A gate of `most` bytes; one that is alone may pass however large it is."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._line: deque[tuple[int, asyncio.Future[None]]] = deque()
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.nbytes = 0
 
-    async def enter(self, nbytes: int, call: Any) -> None:
+    async def acquire(self, nbytes: int, call: Any) -> None:
         """Wait for room for an answer of so many bytes, which is given back when the call ends (`add_done_callback`)."""
-        held = [0]
+        reserved = [0]
 
-        def leave(*_: object) -> None:
-            self._give_back(held[0])
-            held[0] = -1
+        def release(*_: object) -> None:
+            self._release(reserved[0])
+            reserved[0] = -1
 
-        call.add_done_callback(leave)
-        if self._line or not self._fits(nbytes):
-            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._line.append((nbytes, place))
+        call.add_done_callback(release)
+        if self._queue or not self._fits(nbytes):
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._queue.append((nbytes, turn))
             try:
-                await place
+                await turn
             except asyncio.CancelledError:
-                if place.done() and not place.cancelled():
-                    self._give_back(nbytes)
+                if turn.done() and not turn.cancelled():
+                    self._release(nbytes)
                 raise
         else:
             self.nbytes += nbytes
-        if held[0] < 0:  # the call has ended while it stood in line
-            self._give_back(nbytes)
+        if reserved[0] < 0:  # the call has ended while it stood in line
+            self._release(nbytes)
         else:
-            held[0] = nbytes
+            reserved[0] = nbytes
 
     def _fits(self, nbytes: int) -> bool:
-        return not self.nbytes or self.nbytes + nbytes <= self._most
+        return not self.nbytes or self.nbytes + nbytes <= self._max_bytes
 
-    def _give_back(self, nbytes: int) -> None:
+    def _release(self, nbytes: int) -> None:
         self.nbytes -= max(nbytes, 0)
-        while self._line and (self._line[0][1].done() or self._fits(self._line[0][0])):
-            wanted, place = self._line.popleft()
-            if not place.done():
+        while self._queue and (self._queue[0][1].done() or self._fits(self._queue[0][0])):
+            wanted, turn = self._queue.popleft()
+            if not turn.done():
                 self.nbytes += wanted
-                place.set_result(None)
+                turn.set_result(None)

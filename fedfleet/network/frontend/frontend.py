@@ -22,201 +22,203 @@ import numpy as np
 
 from fedfleet.core.codec import Codec
 from fedfleet.core.errors import FedFleetError, RunFailed
-from fedfleet.network.frontend.downloads import Outgoing
-from fedfleet.network.frontend.garbage_collector import seldom_collected
-from fedfleet.network.frontend.group_commit import Committing
+from fedfleet.network.frontend.downloads import DownloadGate
+from fedfleet.network.frontend.garbage_collector import infrequent_gc
+from fedfleet.network.frontend.group_commit import GroupCommit
 from fedfleet.network.frontend.long_poll import Waiters, wake
-from fedfleet.network.frontend.partial_sums import PartialSums, sheet_from_json
-from fedfleet.network.frontend.report_decoder import Taken, codec_from
-from fedfleet.network.frontend.report_log import Entered, entry_bytes
+from fedfleet.network.frontend.partial_sums import PartialSums, layout_from_json
+from fedfleet.network.frontend.report_decoder import DecodedReport, codec_from
+from fedfleet.network.frontend.report_log import LogEntry, entry_to_bytes
 from fedfleet.network.frontend.spool import Spool
-from fedfleet.network.frontend.work_queue import Errands, blob_of, work_of
+from fedfleet.network.frontend.work_queue import WorkQueue, blob_name, work_message
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.protocol.frames import SMALL
-from fedfleet.network.protocol.process_link import Link, linked
-from fedfleet.network.rules.pace_steering import come_back
-from fedfleet.network.rules.peer_limits import Door, Limits
+from fedfleet.network.protocol.frames import INLINE_BYTES
+from fedfleet.network.protocol.process_link import Link, connect_link
+from fedfleet.network.rules.pace_steering import return_delays
+from fedfleet.network.rules.peer_limits import Limits, PeerLimiter
 from fedfleet.network.security.secrets import RunKey, nonce_of
-from fedfleet.network.server.blobs import Blob, mapped
-from fedfleet.network.server.options import Start, start_from
+from fedfleet.network.server.blobs import Blob, map_blob
+from fedfleet.network.server.options import FrontendConfig, config_from_bytes
 
 # Between two messages to the processor: each costs both a turn, and the journal a sync, whatever it holds. Longer where reports
 # come so fast that a message holds several.
 _GATHER_SECONDS, _BUSY_SECONDS = 0.004, 0.01
-_GONE_SECONDS = 1.0
-GIVEN_UP = 3  # the exit code of one that cannot go on, and that to start again would not help
-_MOST_OUTGOING = 32 << 20  # bytes of models on their way beside answers; large models are fetched in chunks
+_NO_MODEL_SECONDS = 1.0
+FAILURE_EXIT_CODE = 3  # the exit code of one that cannot go on, and that to start again would not help
+_MAX_DOWNLOAD_BYTES = 32 << 20  # bytes of models on their way beside answers; large models are fetched in chunks
 _LATER_SECONDS = 2.0  # come back after so long, where the processor has not said when
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingClaim:
     """A report that waits for the processor's word, and for whoever handed it in."""
 
     claim: inside.Claim
-    taken: Taken
+    report: DecodedReport
     payload: memoryview | bytes
     answer: asyncio.Future[inside.Grant]
 
 
 @dataclass(slots=True)
-class Tables:
+class FrontendState:
     """What a transmitter knows: the work, the blobs, who may call, who waits."""
 
-    errands: Errands
+    work_queue: WorkQueue
     generations: np.ndarray[Any, Any]
     blobs: dict[str, tuple[Blob, memoryview]] = field(default_factory=dict[str, tuple[Blob, memoryview]])
     frozen: Blob | None = None
     waiters: Waiters = field(default_factory=Waiters)
-    claims: dict[int, Pending] = field(default_factory=dict[int, Pending])
-    asked: dict[int, asyncio.Future[Any]] = field(default_factory=dict[int, "asyncio.Future[Any]"])
-    come_back: float = _LATER_SECONDS
+    claims: dict[int, PendingClaim] = field(default_factory=dict[int, PendingClaim])
+    questions: dict[int, asyncio.Future[Any]] = field(default_factory=dict[int, "asyncio.Future[Any]"])
+    return_seconds: float = _LATER_SECONDS
     round: int = 0
-    over: str = ""
+    end_reason: str = ""
     draining: bool = False
 
 
-class Transmitter:
+class Frontend:
     """The state of one transmitter and its talk with the processor; `handlers` turns calls into its methods."""
 
-    def __init__(self, start: Start) -> None:
-        self.start = start
-        self.key = RunKey(bytes.fromhex(start.key))
-        self.sheet = sheet_from_json(start.sheet)
-        self.codecs: list[Codec | None] = [None, *map(codec_from, start.codecs)]
-        self.codec_of = {client: which for client, which in start.codec_of}  # noqa: C416 - lists, as JSON has them
-        folder = Path(start.folder) if start.durable else None
+    def __init__(self, config: FrontendConfig) -> None:
+        self.config = config
+        self.key = RunKey(bytes.fromhex(config.key))
+        self.layout = layout_from_json(config.sheet)
+        self.codecs: list[Codec | None] = [None, *map(codec_from, config.codecs)]
+        self.codec_of = {client: codec_index for client, codec_index in config.codec_of}  # noqa: C416 - lists, as JSON has them
+        folder = Path(config.folder) if config.durable else None
         if folder is not None:
             try:
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            except OSError as wrong:
-                raise RunFailed(f"{folder} cannot be made ({wrong.strerror}); see to the disk, then resume") from wrong
-        self.sums = PartialSums(self.sheet, folder) if start.stream else None
-        self.spool = Spool(Path(start.folder), lasting=start.durable) if start.spool else None
-        self.committing = Committing(
-            self.sums, self.spool, durable=start.durable, seconds=start.commit_seconds, safe=self._are_safe
+            except OSError as error:
+                raise RunFailed(f"{folder} cannot be made ({error.strerror}); see to the disk, then resume") from error
+        self.sums = PartialSums(self.layout, folder) if config.stream else None
+        self.spool = Spool(Path(config.folder), lasting=config.durable) if config.spool else None
+        self.group_commit = GroupCommit(
+            self.sums, self.spool, durable=config.durable, seconds=config.commit_seconds, on_safe=self._on_safe
         )
-        self.tables = Tables(Errands(start.clients), np.ones(start.clients, np.uint32))
+        self.state = FrontendState(WorkQueue(config.clients), np.ones(config.clients, np.uint32))
         self.counters: Counter[str] = Counter()
-        self.outgoing = Outgoing(min(_MOST_OUTGOING, start.in_flight_bytes))
-        self.door = Door(Limits(all_bytes=start.in_flight_bytes, peer_bytes=start.in_flight_bytes // 2 + start.largest))
+        self.downloads = DownloadGate(min(_MAX_DOWNLOAD_BYTES, config.in_flight_bytes))
+        self.limiter = PeerLimiter(
+            Limits(all_bytes=config.in_flight_bytes, peer_bytes=config.in_flight_bytes // 2 + config.largest)
+        )
         self.link: Link[inside.ToTransmitter] | None = None
         self.seconds = 0.0  # that receiving took, in all
-        self.over = asyncio.Event()
+        self.stopped = asyncio.Event()
         self.failure = ""
-        self._out = inside.ToProcessor()
-        self._left: set[int] = set()  # who is gone, in the message that goes out next
-        self._scheduled, self._sent_at, self._gather = False, 0.0, _GATHER_SECONDS
-        self._numbers = 0
+        self._outbox = inside.ToProcessor()
+        self._departed: set[int] = set()  # who is gone, in the message that goes out next
+        self._scheduled, self._sent_at, self._send_interval = False, 0.0, _GATHER_SECONDS
+        self._last_number = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ---- what goes to the processor: one message a turn of the loop -----------------------------------------------
 
-    def say(self) -> inside.ToProcessor:
+    def outbox(self) -> inside.ToProcessor:
         """The message that goes out at the end of this turn; under load what a few milliseconds bring goes together."""
         if not self._scheduled:
             self._scheduled = True
             loop = asyncio.get_running_loop()
-            wait = self._sent_at + self._gather - loop.time()
+            wait = self._sent_at + self._send_interval - loop.time()
             if wait <= 0:
                 loop.call_soon(self._send)
             else:
                 loop.call_later(wait, self._send)
-        return self._out
+        return self._outbox
 
     def _send(self) -> None:
         self._scheduled = False
         self._sent_at = asyncio.get_running_loop().time()
-        out, self._out = self._out, inside.ToProcessor()
-        self._gather = _BUSY_SECONDS if len(out.claims) > 1 else _GATHER_SECONDS
-        self._left.clear()
+        out, self._outbox = self._outbox, inside.ToProcessor()
+        self._send_interval = _BUSY_SECONDS if len(out.claims) > 1 else _GATHER_SECONDS
+        self._departed.clear()
         if self.link is not None:
             self.link.send(out)
 
-    def heard(self, client: int, back: float) -> None:
+    def record_call(self, client: int, return_seconds: float) -> None:
         """A device called; `back` is when it was told to come back, 0 while it is on the line."""
-        out = self.say()
-        if client in self._left:  # it hung up, and is here again
-            self._left.discard(client)
+        out = self.outbox()
+        if client in self._departed:  # it hung up, and is here again
+            self._departed.discard(client)
             out.gone.remove(client)
         out.heard.append(client)
-        out.heard_back.append(back)
+        out.heard_back.append(return_seconds)
 
-    def gone(self, client: int) -> None:
+    def record_departure(self, client: int) -> None:
         """A device hung up or took its leave."""
-        if client not in self._left:
-            self._left.add(client)
-            self.say().gone.append(client)
+        if client not in self._departed:
+            self._departed.add(client)
+            self.outbox().gone.append(client)
 
     def strike(self, client: int, reason: str) -> None:
         """Something came that no honest device sends, or that was damaged on its way."""
         self.counters["strikes"] += 1
-        self.door.strike(client, time.monotonic())
-        self.say().strikes.append(inside.Strike(client=client, reason=reason))
+        self.limiter.strike(client, time.monotonic())
+        self.outbox().strikes.append(inside.Strike(client=client, reason=reason))
 
-    def _are_safe(self, tasks: list[int]) -> None:
-        self.tables.errands.end(tasks)
-        self.say().safe.extend(tasks)
+    def _on_safe(self, tasks: list[int]) -> None:
+        self.state.work_queue.end(tasks)
+        self.outbox().safe.extend(tasks)
 
-    async def claim(self, claim: inside.Claim, taken: Taken, payload: memoryview | bytes) -> inside.Grant:
+    async def claim(self, claim: inside.Claim, report: DecodedReport, payload: memoryview | bytes) -> inside.Grant:
         """The processor's word on a report; if it was granted, the report is safe when this returns."""
-        self._numbers += 1
-        claim.number = self._numbers
-        pending = Pending(claim, taken, payload, asyncio.get_running_loop().create_future())
-        self.tables.claims[claim.number] = pending
-        self.say().claims.append(claim)
+        self._last_number += 1
+        claim.number = self._last_number
+        pending = PendingClaim(claim, report, payload, asyncio.get_running_loop().create_future())
+        self.state.claims[claim.number] = pending
+        self.outbox().claims.append(claim)
         return await pending.answer
 
-    async def ask(self, fill: Callable[[inside.ToProcessor, int], None]) -> Any:
+    async def ask_server(self, fill: Callable[[inside.ToProcessor, int], None]) -> Any:
         """The processor's answer to a question that only it can answer."""
-        self._numbers += 1
+        self._last_number += 1
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.tables.asked[self._numbers] = answer
-        fill(self.say(), self._numbers)
+        self.state.questions[self._last_number] = answer
+        fill(self.outbox(), self._last_number)
         return await answer
 
     # ---- what comes from the processor ----------------------------------------------------------------------------
 
     def on_message(self, message: inside.ToTransmitter) -> None:
         """Take the processor's word in, in the order in which one part may need another."""
-        tables = self.tables
+        state = self.state
         for client, generation in zip(message.revoked, message.generations, strict=True):
-            tables.generations[client] = generation
-            wake(tables.waiters, client)  # whoever is on the line with the old secret hears of it
+            state.generations[client] = generation
+            wake(state.waiters, client)  # whoever is on the line with the old secret hears of it
         for name in message.dropped_blobs:  # first: the same bytes may be wanted again
-            tables.blobs.pop(name, None)
+            state.blobs.pop(name, None)
         for new in message.blobs:
             blob = Blob(new.name, new.path, new.nbytes, new.crc32c)
             with suppress(FileNotFoundError):  # it was dropped meanwhile: nobody will be sent it
-                tables.blobs[new.name] = blob, mapped(blob)
+                state.blobs[new.name] = blob, map_blob(blob)
         if message.frozen:
-            tables.frozen = tables.blobs[message.frozen][0]
+            state.frozen = state.blobs[message.frozen][0]
         for grant in message.grants:
-            self._granted(grant)
+            self._on_grant(grant)
         for wave in message.waves:
-            for client in tables.errands.add(wave):
-                wake(tables.waiters, client)
+            for client in state.work_queue.add(wave):
+                wake(state.waiters, client)
         if message.withdrawn:
-            tables.errands.end(message.withdrawn)
+            state.work_queue.end(message.withdrawn)
         for answer in (*message.enrolled, *message.told):
-            asked = tables.asked.pop(answer.number, None)
-            if asked is not None and not asked.done():
-                asked.set_result(answer)
+            question = state.questions.pop(answer.number, None)
+            if question is not None and not question.done():
+                question.set_result(answer)
         for bucket in message.close:
-            self._later(self._close(bucket))
+            self._start_task(self._close_bucket(bucket))
         for bucket in message.discard:
-            self.committing.discard(bucket)
+            self.group_commit.discard(bucket)
         if message.HasField("come_back"):
-            tables.come_back, tables.round = message.come_back, message.round
-        tables.draining = tables.draining or message.drain
+            state.return_seconds, state.round = message.come_back, message.round
+        state.draining = state.draining or message.drain
         if message.over:
-            tables.over = message.over
-            for client in list(tables.waiters):
-                wake(tables.waiters, client)
+            state.end_reason = message.over
+            for client in list(state.waiters):
+                wake(state.waiters, client)
 
-    def _granted(self, grant: inside.Grant) -> None:
-        pending = self.tables.claims.pop(grant.number, None)
+    def _on_grant(self, grant: inside.Grant) -> None:
+        pending = self.state.claims.pop(grant.number, None)
         if pending is None:
             return
         claim, answer = pending.claim, pending.answer
@@ -229,25 +231,25 @@ class Transmitter:
             acknowledge()
             return
         names, values = tuple(claim.names), tuple(claim.values)
-        entry = Entered(
+        entry = LogEntry(
             claim.task, claim.client, grant.order, grant.time, grant.weight, grant.factor, grant.sum, claim.crc32c,
             claim.nbytes, names, values, claim.stats,
         )  # fmt: skip
-        found = pending.taken
-        self.committing.add(grant.bucket, entry, found.tree, pending.payload, acknowledge, found.whole)
+        report = pending.report
+        self.group_commit.add(grant.bucket, entry, report.tree, pending.payload, acknowledge, report.flat_update)
 
-    async def _close(self, bucket: int) -> None:
-        path = Path(self.start.shared) / f"sums-{self.start.index}-{bucket}.safetensors"
-        where, count = await self.committing.close(bucket, path)
-        self.say().closed.append(inside.Closed(bucket=bucket, path=where, count=count))
+    async def _close_bucket(self, bucket: int) -> None:
+        path = Path(self.config.shared) / f"sums-{self.config.index}-{bucket}.safetensors"
+        sums_path, count = await self.group_commit.close(bucket, path)
+        self.outbox().closed.append(inside.Closed(bucket=bucket, path=sums_path, count=count))
 
-    def _later(self, work: Any) -> None:
+    def _start_task(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_done)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         """A commit that fails (a full disk) ends this process with its sentence: nothing unsafe is ever acknowledged."""
         if not task.cancelled() and (wrong := task.exception()) is not None:
             self.fail(wrong)
@@ -255,123 +257,131 @@ class Transmitter:
     def fail(self, wrong: BaseException) -> None:
         """This transmitter cannot go on."""
         self.failure = self.failure or str(wrong) or type(wrong).__name__
-        self.over.set()
+        self.stopped.set()
 
     # ---- answers to devices ---------------------------------------------------------------------------------------
 
     def inline_bytes(self, client: int) -> int:
         """The bytes of the model that would go along with an answer to this device now."""
-        errand = None if self.tables.over or self.tables.draining else self.tables.errands.of(client)
-        found = None if errand is None else self.tables.blobs.get(blob_of(errand))
-        return found[0].nbytes if found is not None and found[0].nbytes <= SMALL else 0
+        item = None if self.state.end_reason or self.state.draining else self.state.work_queue.next_item(client)
+        entry = None if item is None else self.state.blobs.get(blob_name(item))
+        return entry[0].nbytes if entry is not None and entry[0].nbytes <= INLINE_BYTES else 0
 
-    def next_work(self, client: int, held: float = 0.0) -> tuple[pb.Answer, memoryview | bytes]:
+    def next_work(self, client: int, held_seconds: float = 0.0) -> tuple[pb.Answer, memoryview | bytes]:
         """Work, when to come back, or that it is over; and the payload that goes with it."""
-        tables = self.tables
-        if tables.over:
+        state = self.state
+        if state.end_reason:
             self.counters["told_over"] += 1
-            return pb.Answer(over=pb.Over(reason=tables.over)), b""
-        errand = None if tables.draining else tables.errands.of(client)
-        found = None if errand is None else tables.blobs.get(blob_of(errand))
-        if errand is None or found is None:  # a model that is gone is of work that will be withdrawn in a moment
-            return pb.Answer(later=pb.Later(seconds=self.back_in(client) if errand is None else _GONE_SECONDS)), b""
-        blob, data = found
-        if not self.start.encode_once:  # what a server pays that encodes its model for every device
-            from fedfleet.core.container import packed, unpacked
+            return pb.Answer(over=pb.Over(reason=state.end_reason)), b""
+        item = None if state.draining else state.work_queue.next_item(client)
+        entry = None if item is None else state.blobs.get(blob_name(item))
+        if item is None or entry is None:  # a model that is gone is of work that will be withdrawn in a moment
+            return pb.Answer(
+                later=pb.Later(seconds=self.return_delay(client) if item is None else _NO_MODEL_SECONDS)
+            ), b""
+        blob, data = entry
+        if not self.config.encode_once:  # what a server pays that encodes its model for every device
+            from fedfleet.core.container import pack_tree, unpack_tree
 
-            data = memoryview(packed(unpacked(bytes(data))))
-        inline = blob.nbytes <= SMALL
-        work = work_of(errand, nonce_of(self.key, errand.task), blob, tables.frozen, held, inline=inline)
+            data = memoryview(pack_tree(unpack_tree(bytes(data))))
+        inline = blob.nbytes <= INLINE_BYTES
+        work = work_message(item, nonce_of(self.key, item.task), blob, state.frozen, held_seconds, inline=inline)
         self.counters["bytes_down"] += blob.nbytes if inline else 0
         return pb.Answer(work=work), data if inline else b""
 
-    def back_in(self, client: int) -> float:
+    def return_delay(self, client: int) -> float:
         """When a device without work should call again: at once, if it may wait on the line."""
-        if self.tables.draining:
+        if self.state.draining:
             return 30.0
-        if len(self.tables.waiters) < self.start.hold:
+        if len(self.state.waiters) < self.config.hold:
             return 0.0
-        likely, fleet = self.tables.come_back, self.start.clients
-        return float(come_back(np.array([client]), self.tables.round, likely=likely, fleet=fleet)[0])
+        likely, fleet = self.state.return_seconds, self.config.clients
+        return float(return_delays(np.array([client]), self.state.round, likely=likely, fleet=fleet)[0])
 
-    def ready(self) -> inside.Ready:
+    def ready_message(self) -> inside.Ready:
         """What this transmitter found on its disk."""
-        held = (
+        store = (
             self.sums or self.spool
         )  # beside sums a spool is for keeping: what it has and they lack was not made safe
-        found = {b: {e.task: entry_bytes(e) for e in entries} for b, entries in held.found().items()} if held else {}
+        entries_by_bucket = (
+            {b: {e.task: entry_to_bytes(e) for e in entries} for b, entries in store.recovered_entries().items()}
+            if store
+            else {}
+        )
         return inside.Ready(
             pid=os.getpid(),
-            found=[inside.Found(bucket=b, tasks=list(e), entries=list(e.values())) for b, e in found.items()],
+            found=[
+                inside.Found(bucket=b, tasks=list(e), entries=list(e.values())) for b, e in entries_by_bucket.items()
+            ],
             damages=[damage for source in (self.sums, self.spool) if source is not None for damage in source.damages],
         )
 
 
-async def transmit(end: socket.socket) -> None:
+async def run_frontend(end: socket.socket) -> None:
     """Be a transmitter on this end of a socket pair until the processor lets go."""
-    first: asyncio.Future[Transmitter] = asyncio.get_running_loop().create_future()
-    gone = asyncio.Event()
+    first: asyncio.Future[Frontend] = asyncio.get_running_loop().create_future()
+    server_gone = asyncio.Event()
 
-    def heard(message: inside.ToTransmitter) -> None:
+    def on_message(message: inside.ToTransmitter) -> None:
         try:
             if not first.done():
-                first.set_result(Transmitter(start_from(message.start)))
+                first.set_result(Frontend(config_from_bytes(message.start)))
             if first.exception() is None:
                 first.result().on_message(message)
-        except Exception as wrong:  # the loop would swallow it, and nobody would hear why
+        except Exception as error:  # the loop would swallow it, and nobody would hear why
             if first.done():
-                first.result().fail(wrong)
+                first.result().fail(error)
             else:
-                first.set_exception(wrong)
+                first.set_exception(error)
 
-    link = await linked(end, Link(inside.ToTransmitter, heard, gone.set))
-    left = asyncio.create_task(gone.wait())
+    link = await connect_link(end, Link(inside.ToTransmitter, on_message, server_gone.set))
+    server_left = asyncio.create_task(server_gone.wait())
     try:
-        await asyncio.wait({first, left}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({first, server_left}, return_when=asyncio.FIRST_COMPLETED)
         if first.done():
-            transmitter = first.result()
-            transmitter.link = link
-            await _transmitting(transmitter, left)
+            frontend = first.result()
+            frontend.link = link
+            await _serve_devices(frontend, server_left)
     finally:
-        left.cancel()
+        server_left.cancel()
         link.close()
 
 
-async def _transmitting(transmitter: Transmitter, left: asyncio.Task[bool]) -> None:
+async def _serve_devices(frontend: Frontend, server_left: asyncio.Task[bool]) -> None:
     """Answer devices until the processor is gone or nothing can be made safe any more: then `RunFailed` says why."""
-    from fedfleet.network.frontend.grpc_server import listening
+    from fedfleet.network.frontend.grpc_server import serve_grpc
 
-    committing = asyncio.create_task(transmitter.committing.run())
-    committing.add_done_callback(transmitter._ended)  # pyright: ignore[reportPrivateUsage]
-    telling = asyncio.create_task(_tell_counters(transmitter))
-    ended = asyncio.create_task(transmitter.over.wait())
+    commit_task = asyncio.create_task(frontend.group_commit.run())
+    commit_task.add_done_callback(frontend._on_task_done)  # pyright: ignore[reportPrivateUsage]
+    counters_task = asyncio.create_task(_send_counters(frontend))
+    stop_task = asyncio.create_task(frontend.stopped.wait())
     try:
-        async with listening(transmitter):
-            transmitter.say().ready.CopyFrom(transmitter.ready())
-            await asyncio.wait({left, ended}, return_when=asyncio.FIRST_COMPLETED)
+        async with serve_grpc(frontend):
+            frontend.outbox().ready.CopyFrom(frontend.ready_message())
+            await asyncio.wait({server_left, stop_task}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (ended, committing, telling):
+        for task in (stop_task, commit_task, counters_task):
             task.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await task
-    if transmitter.failure:
-        raise RunFailed(transmitter.failure)
+    if frontend.failure:
+        raise RunFailed(frontend.failure)
 
 
-async def _tell_counters(transmitter: Transmitter) -> None:
+async def _send_counters(frontend: Frontend) -> None:
     before: Mapping[str, float] = {}
     while True:
         await asyncio.sleep(0.5)
         now: dict[str, float] = {
-            **transmitter.counters,
-            "open_calls": len(transmitter.tables.waiters),
-            "in_flight_bytes": transmitter.door.bytes_in_flight,
-            "snapshots": transmitter.committing.commits,
-            "receive_seconds_sum": transmitter.seconds,
+            **frontend.counters,
+            "open_calls": len(frontend.state.waiters),
+            "in_flight_bytes": frontend.limiter.bytes_in_flight,
+            "snapshots": frontend.group_commit.commits,
+            "receive_seconds_sum": frontend.seconds,
         }
         if now != before:
             before = now
-            transmitter.say().counters.update(now)
+            frontend.outbox().counters.update(now)
 
 
 def main() -> None:
@@ -380,11 +390,11 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     end = socket.socket(fileno=int(sys.argv[1]))
     try:
-        with seldom_collected():
-            asyncio.run(transmit(end))
-    except FedFleetError as wrong:
-        sys.stderr.write(f"{wrong}\n")
-        raise SystemExit(GIVEN_UP) from None
+        with infrequent_gc():
+            asyncio.run(run_frontend(end))
+    except FedFleetError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(FAILURE_EXIT_CODE) from None
 
 
 if __name__ == "__main__":

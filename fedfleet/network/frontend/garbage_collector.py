@@ -6,11 +6,11 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_SELDOM = 50_000, 20, 50  # objects more than before, then how many looks among the newest to one among older ones
+_THRESHOLDS = 50_000, 20, 50  # objects more than before, then how many looks among the newest to one among older ones
 
 
 @contextmanager
-def seldom_collected() -> Iterator[None]:
+def infrequent_gc() -> Iterator[None]:
     """Look for cycles of garbage every 50,000 objects, not every 700, and never among those that are there already.
 
     Calls that are open are thousands of objects, none of them garbage; to look through them again and again takes a tenth of a
@@ -18,7 +18,7 @@ def seldom_collected() -> Iterator[None]:
     """
     before = gc.get_threshold()
     gc.freeze()
-    gc.set_threshold(*_SELDOM)
+    gc.set_threshold(*_THRESHOLDS)
     try:
         yield
     finally:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fedfleet.core.codec import Codec
-from fedfleet.core.container import viewed_whole
+from fedfleet.core.container import view_tree_and_array
 from fedfleet.core.errors import Refused
 from fedfleet.core.registry import builder
 from fedfleet.core.trees import Array, Tree, tree_nbytes
-from fedfleet.network.frontend.partial_sums import FoldSheet, refusal
+from fedfleet.network.frontend.partial_sums import FoldLayout, refusal
 
 
-class Taken(NamedTuple):
+class DecodedReport(NamedTuple):
     """What a report says: its update, and how many bytes that is; or why it cannot be folded.
 
     `whole` is the update as one array, leaf after leaf by name, where it came so.
@@ -22,13 +22,13 @@ class Taken(NamedTuple):
     tree: Tree
     nbytes: int
     fault: str = ""
-    whole: Array | None = None
+    flat_update: Array | None = None
 
 
-NOTHING = Taken({}, 0)
+EMPTY_REPORT = DecodedReport({}, 0)
 
 
-def recipe_of(codec: Codec) -> list[dict[str, Any]]:
+def codec_recipe(codec: Codec) -> list[dict[str, Any]]:
     """A codec as names and settings, from which another process makes it again."""
     return [{"use": part.name, **dict(part.settings)} for part in (codec.parts or (codec,))]
 
@@ -38,23 +38,25 @@ def codec_from(recipe: Sequence[dict[str, Any]]) -> Codec:
     from fedfleet.learn.codecs.chain import chain
 
     parts = [builder("codecs", part["use"])(**{n: v for n, v in part.items() if n != "use"}) for part in recipe]
-    made = chain(parts)
-    assert made is not None
-    return made
+    codec = chain(parts)
+    assert codec is not None
+    return codec
 
 
-def taken(sheet: FoldSheet, codec: Codec | None, payload: memoryview, weight: float, *, looks: bool = True) -> Taken:
+def decode_report(
+    layout: FoldLayout, codec: Codec | None, payload: memoryview, weight: float, *, check: bool = True
+) -> DecodedReport:
     """Decode a report and check it as a fold would; without `looks`, whoever folds will (it decodes by itself)."""
-    if not looks:
-        return Taken({}, len(payload))
+    if not check:
+        return DecodedReport({}, len(payload))
     try:
         if codec is None:
-            tree, whole = viewed_whole(payload) if len(payload) else ({}, None)
+            tree, flat_update = view_tree_and_array(payload) if len(payload) else ({}, None)
         else:
-            from fedfleet.learn.codecs.messages import received
+            from fedfleet.learn.codecs.messages import decode_bytes
 
-            tree, whole = received(codec, bytes(payload), sheet.like), None
-    except Refused as wrong:
-        return Taken({}, len(payload), str(wrong))
+            tree, flat_update = decode_bytes(codec, bytes(payload), layout.like), None
+    except Refused as error:
+        return DecodedReport({}, len(payload), str(error))
     nbytes = tree_nbytes(tree) if codec is None else len(payload)
-    return Taken(tree, nbytes, refusal(sheet, tree, weight, whole) or "", whole)
+    return DecodedReport(tree, nbytes, refusal(layout, tree, weight, flat_update) or "", flat_update)

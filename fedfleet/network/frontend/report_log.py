@@ -16,7 +16,7 @@ from google_crc32c import extend
 
 from fedfleet.core.errors import Refused
 
-MOST_NAMES = 64  # statistics and stages of one report together
+MAX_NAMES = 64  # statistics and stages of one report together
 _FIXED = struct.Struct("<QIQdddIQBBB")  # task .. nbytes, stats, how many names, the length of the sum's name
 _HEAD = struct.Struct("<IIQI")  # bucket, length of the entry, length of the payload, checksum of both
 _CRC = struct.Struct("<I")
@@ -26,7 +26,7 @@ _PIECE = 1 << 20  # a checksum holds the interpreter's lock: never for longer th
 Bytes = bytes | bytearray | memoryview
 
 
-class Entered(NamedTuple):
+class LogEntry(NamedTuple):
     """How one report entered: by which grant, with which weight and factor, into the sum of which name, and what it said.
 
     The first `stats` of names and values are statistics, the rest are seconds spent by stage.
@@ -46,26 +46,26 @@ class Entered(NamedTuple):
     stats: int
 
 
-def entry_bytes(entry: Entered) -> bytes:
+def entry_to_bytes(entry: LogEntry) -> bytes:
     """An entry as bytes; `Refused` if it does not fit into its bounds."""
     names = [name.encode() for name in entry.names]
-    into = entry.sum.encode()
-    if len(names) > MOST_NAMES or len(entry.values) != len(names) or entry.stats > len(names):
-        raise Refused(f"it has {len(names)} names for {len(entry.values)} values, and {MOST_NAMES} are the most")
-    if any(len(name) > 255 for name in (into, *names)):
+    sum_name = entry.sum.encode()
+    if len(names) > MAX_NAMES or len(entry.values) != len(names) or entry.stats > len(names):
+        raise Refused(f"it has {len(names)} names for {len(entry.values)} values, and {MAX_NAMES} are the most")
+    if any(len(name) > 255 for name in (sum_name, *names)):
         raise Refused("a name in it is longer than 255 bytes")
     try:
         fixed = _FIXED.pack(
             entry.task, entry.client, entry.order, entry.time, entry.weight, entry.factor, entry.crc32c, entry.nbytes,
-            entry.stats, len(names), len(into),
+            entry.stats, len(names), len(sum_name),
         )  # fmt: skip
         values = struct.pack(f"<{len(names)}d", *entry.values)
-    except struct.error as wrong:
-        raise Refused(f"one of its numbers is out of range ({wrong})") from None
-    return b"".join((fixed, values, bytes(map(len, names)), into, *names))
+    except struct.error as error:
+        raise Refused(f"one of its numbers is out of range ({error})") from None
+    return b"".join((fixed, values, bytes(map(len, names)), sum_name, *names))
 
 
-def entry_from(data: Bytes) -> Entered:
+def entry_from_bytes(data: Bytes) -> LogEntry:
     """The inverse of `entry_bytes`; `Refused` if these are not the bytes of an entry.
 
     >>> e = Entered(1, 2, 3, 0.5, 10.0, 1.0, "", 7, 99, ("loss", "train"), (0.25, 3.0), 1)
@@ -74,20 +74,20 @@ def entry_from(data: Bytes) -> Entered:
     """
     data = bytes(data)
     try:
-        task, client, order, time, weight, factor, crc, nbytes, stats, n, into = _FIXED.unpack_from(data)
+        task, client, order, time, weight, factor, crc, nbytes, stats, n, sum_name_size = _FIXED.unpack_from(data)
         values = struct.unpack_from(f"<{n}d", data, _FIXED.size)
         at = _FIXED.size + 8 * n
-        sizes = (into, *data[at : at + n])
+        sizes = (sum_name_size, *data[at : at + n])
         at += n
         texts: list[str] = []
         for size in sizes:
             texts.append(data[at : at + size].decode())
             at += size
-    except (struct.error, UnicodeDecodeError) as wrong:
-        raise Refused(f"these bytes are no entry ({wrong})") from None
-    if at != len(data) or len(sizes) != n + 1 or n > MOST_NAMES or stats > n:
+    except (struct.error, UnicodeDecodeError) as error:
+        raise Refused(f"these bytes are no entry ({error})") from None
+    if at != len(data) or len(sizes) != n + 1 or n > MAX_NAMES or stats > n:
         raise Refused("these bytes are no entry: their lengths do not add up")
-    return Entered(task, client, order, time, weight, factor, texts[0], crc, nbytes, tuple(texts[1:]), values, stats)
+    return LogEntry(task, client, order, time, weight, factor, texts[0], crc, nbytes, tuple(texts[1:]), values, stats)
 
 
 def checksum(data: Bytes | np.ndarray, crc: int = 0) -> int:
@@ -104,7 +104,7 @@ def record_head(bucket: int, entry: bytes, payload: Bytes = b"") -> bytes:
     return head + _CRC.pack(checksum(head))
 
 
-class Found(NamedTuple):
+class Record(NamedTuple):
     """A record as it was read; without an entry if its content was damaged. `end` is where the next one begins."""
 
     bucket: int
@@ -113,7 +113,7 @@ class Found(NamedTuple):
     end: int
 
 
-def records(handle: int, limit: int) -> Iterator[Found]:
+def records(handle: int, limit: int) -> Iterator[Record]:
     """The records of an open file up to `limit`, until one has no whole head: from there on nothing can be told apart."""
     at = 0
     while at + _HEAD_BYTES <= limit:
@@ -126,6 +126,6 @@ def records(handle: int, limit: int) -> Iterator[Found]:
             return
         entry = os.pread(handle, entry_size, at + _HEAD_BYTES)
         payload = os.pread(handle, payload_size, at + _HEAD_BYTES + entry_size)
-        whole = checksum(payload, checksum(entry)) == crc and len(entry) == entry_size and len(payload) == payload_size
-        yield Found(bucket, entry if whole else None, payload if whole else b"", end)
+        intact = checksum(payload, checksum(entry)) == crc and len(entry) == entry_size and len(payload) == payload_size
+        yield Record(bucket, entry if intact else None, payload if intact else b"", end)
         at = end

@@ -19,7 +19,9 @@ from fedfleet.core import clip, exact
 from fedfleet.core.exact import Accumulator, Scale
 from fedfleet.core.trees import Tree, mismatch
 
-WORTH = 4096  # elements of a model below which numpy takes some microseconds, and loading numba half a second
+COMPILE_MIN_ELEMENTS = (
+    4096  # elements of a model below which numpy takes some microseconds, and loading numba half a second
+)
 _LIMB = 2.0**32
 # Of a floating type: the unsigned integer of its size, and the mask that takes the sign away. Without signs the bits of floats are
 # in the order of their values, what is infinite above all numbers and NaN above that.
@@ -29,7 +31,7 @@ _BITS: dict[str, tuple[Any, Any]] = {  # by the letter of the type, since numpy 
 }
 
 
-class Loops(NamedTuple):
+class CompiledLoops(NamedTuple):
     """The compiled loops."""
 
     add: Callable[[NDArray[Any], NDArray[Any], float], None]
@@ -38,20 +40,20 @@ class Loops(NamedTuple):
     squares: Callable[[NDArray[Any], NDArray[Any]], float]
 
 
-def _add(total: Any, x: Any, whole: float) -> None:
+def _add(total: Any, x: Any, scale: float) -> None:
     for i in range(x.size):
-        total[i] += np.int64(np.rint(np.float64(x[i]) * whole))
+        total[i] += np.int64(np.rint(np.float64(x[i]) * scale))
 
 
-def _add_fine(total: Any, fine: Any, x: Any, whole: float) -> None:
+def _add_fine(total: Any, fine: Any, x: Any, scale: float) -> None:
     for i in range(x.size):
-        scaled = np.float64(x[i]) * whole
+        scaled = np.float64(x[i]) * scale
         coarse = np.rint(scaled)
         total[i] += np.int64(coarse)
         fine[i] += np.int64(np.rint((scaled - coarse) * _LIMB))
 
 
-def _highest(bits: Any, mask: Any) -> Any:
+def _highest_bits(bits: Any, mask: Any) -> Any:
     top = mask & ~mask  # a zero of the same type
     for i in range(bits.size):
         top = max(top, bits[i] & mask)
@@ -77,7 +79,7 @@ def _squares(x: Any, half_sums: Any) -> float:
 
 
 @functools.cache
-def _compiled() -> tuple[Loops | None, str | None]:
+def _compile_loops() -> tuple[CompiledLoops | None, str | None]:
     """The loops, or why there are none."""
     try:
         from numba import njit, types
@@ -95,29 +97,29 @@ def _compiled() -> tuple[Loops | None, str | None]:
     signed = {
         _add: [types.void(sums, read(k), types.float64) for k in kinds],
         _add_fine: [types.void(sums, sums, read(k), types.float64) for k in kinds],
-        _highest: [k(read(k), k) for k in (types.uint32, types.uint64)],
+        _highest_bits: [k(read(k), k) for k in (types.uint32, types.uint64)],
         _squares: [types.float64(read(k), doubles) for k in kinds],
     }
     try:
-        return Loops(*(njit(s, cache=True, nogil=True)(loop) for loop, s in signed.items())), None
-    except Exception as wrong:  # no folder for its cache, a cache that was torn: slower is better than not at all
+        return CompiledLoops(*(njit(s, cache=True, nogil=True)(loop) for loop, s in signed.items())), None
+    except Exception as error:  # no folder for its cache, a cache that was torn: slower is better than not at all
         return None, (
-            f"numba cannot compile ({type(wrong).__name__}: {str(wrong)[:200]}), so reports are added with numpy: the same "
+            f"numba cannot compile ({type(error).__name__}: {str(error)[:200]}), so reports are added with numpy: the same "
             "bits, several times slower; see that the folder in NUMBA_CACHE_DIR can be written to, or empty it"
         )
 
 
-def remark(like: Tree) -> str | None:
+def speed_warning(like: Tree) -> str | None:
     """Compile what such trees need, and say what a person should know about its speed; None if all is well."""
-    return _compiled()[1] if _worth(like) else None
+    return _compile_loops()[1] if _is_worth_compiling(like) else None
 
 
-def _worth(tree: Tree) -> bool:
-    return sum(leaf.size for leaf in tree.values()) >= WORTH
+def _is_worth_compiling(tree: Tree) -> bool:
+    return sum(leaf.size for leaf in tree.values()) >= COMPILE_MIN_ELEMENTS
 
 
-def _loops(tree: Tree) -> Loops | None:
-    return _compiled()[0] if _worth(tree) else None
+def _loops(tree: Tree) -> CompiledLoops | None:
+    return _compile_loops()[0] if _is_worth_compiling(tree) else None
 
 
 def _flat(leaf: NDArray[Any]) -> NDArray[Any]:
@@ -134,7 +136,7 @@ def refusal(
     like: Tree,
     scales: Mapping[str, Scale],
     total_weight: float,
-    whole: NDArray[Any] | None = None,
+    flat_update: NDArray[Any] | None = None,
 ) -> str | None:
     """Why a report may not enter the sum, in one pass over it; the sentences of `exact.refusal`.
 
@@ -143,15 +145,15 @@ def refusal(
     loops = _loops(like)
     if loops is None:
         return exact.refusal(update, weight, like, dict(scales), total_weight)
-    odd = exact.weight_refusal(weight, total_weight) or mismatch(update, like)
-    if odd:
-        return odd
-    if whole is not None and whole.dtype.char in _BITS:
-        top = _top(loops, whole)
+    fault = exact.weight_refusal(weight, total_weight) or mismatch(update, like)
+    if fault:
+        return fault
+    if flat_update is not None and flat_update.dtype.char in _BITS:
+        top = _max_abs(loops, flat_update)
         if math.isfinite(top) and top <= min(scale.bound for scale in scales.values()):
             return None
     for name, scale in scales.items():
-        top = _top(loops, _flat(update[name]))
+        top = _max_abs(loops, _flat(update[name]))
         if not math.isfinite(top):
             return f"leaf {name!r} is not finite"
         if top > scale.bound:
@@ -159,7 +161,7 @@ def refusal(
     return None
 
 
-def _top(loops: Loops, flat: NDArray[Any]) -> float:
+def _max_abs(loops: CompiledLoops, flat: NDArray[Any]) -> float:
     """The largest absolute value; whatever is not finite is larger than all numbers, or not comparable."""
     kind, mask = _BITS[flat.dtype.char]
     return float(kind.type(loops.highest(flat.view(kind), mask)).view(flat.dtype))
@@ -171,37 +173,41 @@ def squares_of(update: Tree, names: Iterable[str]) -> list[float]:
     if loops is None:
         return clip.squares_of(update, names)
     flats = [_flat(update[name]) for name in names]
-    room = np.empty(max(((flat.size + 1) // 2 for flat in flats), default=0), np.float64)
-    return [float(loops.squares(flat, room)) if flat.size else 0.0 for flat in flats]
+    scratch = np.empty(max(((flat.size + 1) // 2 for flat in flats), default=0), np.float64)
+    return [float(loops.squares(flat, scratch)) if flat.size else 0.0 for flat in flats]
 
 
 def add(
-    acc: Accumulator, update: Tree, weight: float, scales: Mapping[str, Scale], *, factor: float, counted: int
+    acc: Accumulator, update: Tree, weight: float, scales: Mapping[str, Scale], *, factor: float, units: int
 ) -> None:
     """One more weighted update in the sum, which must have let it pass: the bits of `exact.add`."""
     loops = _loops(update)
     if loops is None:
-        exact.add(acc, update, weight, dict(scales), factor=factor, counted=counted)
+        exact.add(acc, update, weight, dict(scales), factor=factor, counted=units)
         return
     for name, scale in scales.items():
         if update[name].size != acc.sums[name].size:  # a compiled loop would write beyond its array
             raise ValueError(f"leaf {name!r} has {update[name].size} elements, its sum has {acc.sums[name].size}")
-        whole = math.ldexp(weight * factor, scale.power)
+        multiplier = math.ldexp(weight * factor, scale.power)
         total, x = acc.sums[name].reshape(-1), _flat(update[name])
         if scale.two_limbs:
-            loops.add_fine(total, acc.fine[name].reshape(-1), x, whole)
+            loops.add_fine(total, acc.fine[name].reshape(-1), x, multiplier)
         else:
-            loops.add(total, x, whole)
-    acc.weight += counted
+            loops.add(total, x, multiplier)
+    acc.weight += units
     acc.count += 1
 
 
-def add_whole(total: NDArray[np.int64], whole: NDArray[Any], weight: float, scale: Scale, *, factor: float) -> bool:
+def add_whole(
+    total: NDArray[np.int64], flat_update: NDArray[Any], weight: float, scale: Scale, *, factor: float
+) -> bool:
     """The same for all leaves at once, which must have one scale of one limb; False where that would not be faster."""
-    loops = _compiled()[0] if whole.size >= WORTH and whole.dtype.char in _BITS else None
+    loops = (
+        _compile_loops()[0] if flat_update.size >= COMPILE_MIN_ELEMENTS and flat_update.dtype.char in _BITS else None
+    )
     if loops is None:
         return False
-    if whole.size != total.size:  # a compiled loop would write beyond its array
-        raise ValueError(f"a report has {whole.size} elements, its sum has {total.size}")
-    loops.add(total, whole, math.ldexp(weight * factor, scale.power))
+    if flat_update.size != total.size:  # a compiled loop would write beyond its array
+        raise ValueError(f"a report has {flat_update.size} elements, its sum has {total.size}")
+    loops.add(total, flat_update, math.ldexp(weight * factor, scale.power))
     return True

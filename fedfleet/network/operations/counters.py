@@ -40,7 +40,7 @@ def count_call(counters: MutableMapping[str, int], method: str, code: str = "OK"
     counters[name] = counters.get(name, 0) + 1
 
 
-def count_received(counters: MutableMapping[str, int], seconds: float) -> None:
+def count_report(counters: MutableMapping[str, int], seconds: float) -> None:
     """A whole report came in, and took so long; a bucket counts all that took at most so long as it says."""
     counters["receive_seconds_count"] = counters.get("receive_seconds_count", 0) + 1
     for bound, name in _BUCKETS.items():
@@ -49,7 +49,7 @@ def count_received(counters: MutableMapping[str, int], seconds: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ProcessCounters:
     """What a process that lives has told so far; `life` tells it from those that were at its place before."""
 
     life: int
@@ -61,41 +61,41 @@ class Totals:
     """The counts of all processes: of those that ended, and by place the newest of those that live."""
 
     ended: Mapping[str, float] = field(default_factory=dict[str, float])
-    living: Mapping[int, Told] = field(default_factory=dict[int, Told])
+    living: Mapping[int, ProcessCounters] = field(default_factory=dict[int, ProcessCounters])
 
 
-def heard(totals: Totals, place: int, life: int, counters: Mapping[str, float]) -> Totals:
+def update_process(totals: Totals, place: int, life: int, counters: Mapping[str, float]) -> Totals:
     """A process at this place told its counters; another life than before, or a count that fell, is one that began anew.
 
     >>> one = heard(Totals(), 0, 1, {"strikes": 3})
     >>> summed(heard(one, 0, 2, {"strikes": 1}))
     {'strikes': 4.0}
     """
-    before = totals.living.get(place, Told(life))
+    before = totals.living.get(place, ProcessCounters(life))
     fell = any(counters[n] < v for n, v in before.values.items() if n in counters and n not in LEVELS)
     if before.life != life or fell:
-        totals = gone(totals, place)
-        before = Told(life)
-    told = Told(life, {**before.values, **counters})
-    return replace(totals, living={**totals.living, place: told})
+        totals = end_process(totals, place)
+        before = ProcessCounters(life)
+    current = ProcessCounters(life, {**before.values, **counters})
+    return replace(totals, living={**totals.living, place: current})
 
 
-def gone(totals: Totals, place: int) -> Totals:
+def end_process(totals: Totals, place: int) -> Totals:
     """The process at this place ended, and whatever it told was heard: its counts stay, its levels go."""
     last = totals.living.get(place)
     if last is None:
         return totals
     counts = {n: v for n, v in last.values.items() if n not in LEVELS}
-    ended = _plus(dict(totals.ended), counts)
-    return Totals(ended, {p: told for p, told in totals.living.items() if p != place})
+    counts_of_ended = _add_counts(dict(totals.ended), counts)
+    return Totals(counts_of_ended, {p: process for p, process in totals.living.items() if p != place})
 
 
-def summed(totals: Totals) -> dict[str, float]:
+def sum_totals(totals: Totals) -> dict[str, float]:
     """All counts and levels together."""
-    found = dict(totals.ended)
-    for told in totals.living.values():
-        found = _plus(found, told.values)
-    return found
+    total = dict(totals.ended)
+    for process in totals.living.values():
+        total = _add_counts(total, process.values)
+    return total
 
 
 def split(values: Mapping[str, float], prefix: str) -> dict[str, float]:
@@ -109,11 +109,11 @@ def split(values: Mapping[str, float], prefix: str) -> dict[str, float]:
 
 def buckets_of(values: Mapping[str, float]) -> list[tuple[float, float]]:
     """The histogram of seconds in which reports were received: upper bounds, and how many took at most so long."""
-    found = [(bound, values.get(name, 0.0)) for bound, name in _BUCKETS.items()]
-    return [*found, (float("inf"), values.get("receive_seconds_count", 0.0))]
+    result = [(bound, values.get(name, 0.0)) for bound, name in _BUCKETS.items()]
+    return [*result, (float("inf"), values.get("receive_seconds_count", 0.0))]
 
 
-def _plus(into: dict[str, float], more: Mapping[str, float]) -> dict[str, float]:
+def _add_counts(into: dict[str, float], more: Mapping[str, float]) -> dict[str, float]:
     for name, value in more.items():
         into[name] = into.get(name, 0.0) + value
     return into

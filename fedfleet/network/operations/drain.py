@@ -13,7 +13,7 @@ DEFAULT_SECONDS = 20.0  # orchestrators give 30 before they kill
 SNAPSHOT_SHARE = 0.25  # of the seconds, kept for the snapshot
 
 
-class Phase(IntEnum):
+class DrainPhase(IntEnum):
     """What a server is about; it only ever goes forward."""
 
     SERVING = 0
@@ -24,7 +24,7 @@ class Phase(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class OpenWork:
     """What is still under way: uploads that began, granted reports that are not safe yet, transmitters that live."""
 
     uploads: int = 0
@@ -36,56 +36,56 @@ class Left:
 class Drain:
     """A phase, and until when it may last; `hurried` after a second signal."""
 
-    phase: Phase = Phase.SERVING
+    phase: DrainPhase = DrainPhase.SERVING
     until: float = float("inf")
     seconds: float = DEFAULT_SECONDS
     hurried: bool = False
 
 
-def signalled(drain: Drain, now: float) -> Drain:
+def signal_stop(drain: Drain, now: float) -> Drain:
     """A signal to stop: the first begins the drain, the second ends it at once.
 
     >>> once = signalled(Drain(), 100.0)
     >>> once.phase.name, once.until, signalled(once, 101.0).phase.name
     ('RECEIVING', 115.0, 'CLOSING')
     """
-    if drain.phase is Phase.SERVING:
-        return replace(drain, phase=Phase.RECEIVING, until=now + drain.seconds * (1.0 - SNAPSHOT_SHARE))
-    return replace(drain, phase=max(drain.phase, Phase.CLOSING), until=now, hurried=True)
+    if drain.phase is DrainPhase.SERVING:
+        return replace(drain, phase=DrainPhase.RECEIVING, until=now + drain.seconds * (1.0 - SNAPSHOT_SHARE))
+    return replace(drain, phase=max(drain.phase, DrainPhase.CLOSING), until=now, hurried=True)
 
 
-def advanced(drain: Drain, left: Left, now: float) -> Drain:
+def advance(drain: Drain, open_work: OpenWork, now: float) -> Drain:
     """The phase that follows from what is left and from the time; a phase whose work is done, or whose time is up, ends."""
     over = now >= drain.until
     match drain.phase:
-        case Phase.RECEIVING if over or not left.uploads:
-            return replace(drain, phase=Phase.SNAPSHOTTING, until=now + drain.seconds * SNAPSHOT_SHARE)
-        case Phase.SNAPSHOTTING if over or not left.unsafe:
-            return replace(drain, phase=Phase.CLOSING, until=now + 1.0)
-        case Phase.CLOSING if over or not left.transmitters:
-            return replace(drain, phase=Phase.CLOSED, until=now)
+        case DrainPhase.RECEIVING if over or not open_work.uploads:
+            return replace(drain, phase=DrainPhase.SNAPSHOTTING, until=now + drain.seconds * SNAPSHOT_SHARE)
+        case DrainPhase.SNAPSHOTTING if over or not open_work.unsafe:
+            return replace(drain, phase=DrainPhase.CLOSING, until=now + 1.0)
+        case DrainPhase.CLOSING if over or not open_work.transmitters:
+            return replace(drain, phase=DrainPhase.CLOSED, until=now)
         case _:
             return drain
 
 
 def gives_work(drain: Drain) -> bool:
     """Whether devices may enrol and get work."""
-    return drain.phase is Phase.SERVING
+    return drain.phase is DrainPhase.SERVING
 
 
 def takes_reports(drain: Drain) -> bool:
     """Whether reports are still granted."""
-    return drain.phase <= Phase.RECEIVING
+    return drain.phase <= DrainPhase.RECEIVING
 
 
-def said(drain: Drain) -> str:
+def status_text(drain: Drain) -> str:
     """What a person is told."""
     match drain.phase:
-        case Phase.SERVING:
+        case DrainPhase.SERVING:
             return ""
-        case Phase.RECEIVING:
+        case DrainPhase.RECEIVING:
             return "stopping: uploads under way may end; once more to stop at once"
-        case Phase.SNAPSHOTTING:
+        case DrainPhase.SNAPSHOTTING:
             return "stopping: reports are being made safe"
-        case Phase.CLOSING | Phase.CLOSED:
+        case DrainPhase.CLOSING | DrainPhase.CLOSED:
             return "stopping: closing; go on with --resume"

@@ -15,7 +15,7 @@ STUCK_SECONDS = 5.0  # a loop that has not turned for so long is stuck
 
 
 @dataclass(slots=True)
-class Board:
+class HealthBoard:
     """What the processor last said of itself. It writes whole values, another thread reads them."""
 
     figures: Figures
@@ -23,22 +23,22 @@ class Board:
     listening: bool = False
 
 
-def turned(board: Board, figures: Figures | None = None) -> None:
+def mark_turn(board: HealthBoard, figures: Figures | None = None) -> None:
     """The loop turned; with new figures, if it has some. To be called at least once a second."""
     if figures is not None:
         board.figures = figures
     board.turned_at = time.monotonic()
 
 
-def why_dead(board: Board, now: float) -> str:
+def dead_reason(board: HealthBoard, now: float) -> str:
     """Why the process should be killed and started again; empty: it lives."""
     return "the loop has not turned for some seconds" if now - board.turned_at > STUCK_SECONDS else ""
 
 
-def why_unready(board: Board, now: float, *, writable: bool) -> str:
+def unready_reason(board: HealthBoard, now: float, *, writable: bool) -> str:
     """Why no device should be sent here; empty: it is ready."""
     figures = board.figures
-    if dead := why_dead(board, now):
+    if dead := dead_reason(board, now):
         return dead
     if figures.draining:
         return "it is stopping"
@@ -57,13 +57,13 @@ def disk_check(folder: Path, *, every: float = 2.0) -> Callable[[], bool]:
         nonlocal last
         now = time.monotonic()
         if last is None or now - last[0] >= every:
-            last = now, _writes(folder / ".writable")
+            last = now, _can_write(folder / ".writable")
         return last[1]
 
     return writable
 
 
-def _writes(path: Path) -> bool:
+def _can_write(path: Path) -> bool:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:

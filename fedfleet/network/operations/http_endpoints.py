@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedfleet.core.errors import BadInput
-from fedfleet.network.operations.health import Board, disk_check, why_dead, why_unready
+from fedfleet.network.operations.health import HealthBoard, dead_reason, disk_check, unready_reason
 from fedfleet.network.operations.metrics import CONTENT_TYPE, exposition
 from fedfleet.network.protocol.frames import split_address
 
@@ -25,7 +25,7 @@ MOST_BYTES = 8192
 MOST_CONNECTIONS = 32
 REQUEST_SECONDS = 5.0
 _PLAIN = "text/plain; charset=utf-8"
-_WORDS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 500: "Internal Server Error",
+_STATUS_TEXTS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 500: "Internal Server Error",
           503: "Service Unavailable"}  # fmt: skip
 
 
@@ -41,7 +41,7 @@ class Page:
 Pages = Mapping[str, Callable[[], Page]]
 
 
-def pages_of(board: Board, folder: Path) -> Pages:
+def pages_of(board: HealthBoard, folder: Path) -> Pages:
     """The three pages of a server that writes to this folder."""
     writable = disk_check(folder)
 
@@ -49,10 +49,10 @@ def pages_of(board: Board, folder: Path) -> Pages:
         return Page(200, exposition(board.figures), CONTENT_TYPE)
 
     def healthz() -> Page:
-        return _verdict(why_dead(board, time.monotonic()))
+        return _verdict(dead_reason(board, time.monotonic()))
 
     def readyz() -> Page:
-        return _verdict(why_unready(board, time.monotonic(), writable=writable()))
+        return _verdict(unready_reason(board, time.monotonic(), writable=writable()))
 
     return {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz}
 
@@ -68,10 +68,10 @@ class Endpoints:
         try:
             family, _, _, _, place = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
             self._socket = socket.create_server(place[:2], family=family, backlog=MOST_CONNECTIONS)  # type: ignore[arg-type]
-        except OSError as wrong:
+        except OSError as error:
             self._loop.close()
-            said = wrong.strerror or str(wrong)
-            raise BadInput(f"metrics: cannot listen at {address}: {said}; give another --metrics HOST:PORT") from None
+            reason = error.strerror or str(error)
+            raise BadInput(f"metrics: cannot listen at {address}: {reason}; give another --metrics HOST:PORT") from None
         self.address = f"{host}:{self._socket.getsockname()[1]}"
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._serve, name="endpoints", daemon=True)
@@ -85,12 +85,12 @@ class Endpoints:
 
     def _serve(self) -> None:
         try:
-            self._loop.run_until_complete(self._until_stopped())
+            self._loop.run_until_complete(self._serve_until_stop())
         finally:
             self._loop.close()
 
-    async def _until_stopped(self) -> None:
-        server = await asyncio.start_server(self._connected, sock=self._socket, limit=MOST_BYTES)
+    async def _serve_until_stop(self) -> None:
+        server = await asyncio.start_server(self._accept, sock=self._socket, limit=MOST_BYTES)
         await self._stop.wait()
         # Nobody else is taken. The server is closed last: a connection that it is just taking would stay open for ever.
         self._loop.remove_reader(self._socket)
@@ -106,13 +106,13 @@ class Endpoints:
             await asyncio.wait(others, timeout=0.05)
         await asyncio.sleep(0.01)  # sockets are closed one turn of the loop after their connections were given up
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._open) >= MOST_CONNECTIONS:
             writer.transport.abort()
         else:
-            self._open[writer] = self._loop.create_task(self._attend(reader, writer))
+            self._open[writer] = self._loop.create_task(self._handle(reader, writer))
 
-    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             # What goes wrong is the other side's: it hung up, or took too long.
             with suppress(OSError, asyncio.TimeoutError):
@@ -128,7 +128,7 @@ class Endpoints:
             head = b""
         except asyncio.IncompleteReadError:
             return
-        writer.write(answered(head, self._pages))
+        writer.write(answer_request(head, self._pages))
         await writer.drain()
         writer.write_eof()
         await reader.read(
@@ -136,7 +136,7 @@ class Endpoints:
         )  # until the other side has read it and closes: else a reset could overtake the answer
 
 
-def answered(head: bytes, pages: Pages) -> bytes:
+def answer_request(head: bytes, pages: Pages) -> bytes:
     """The bytes of the answer to a request; of what stands in the request nothing is in it.
 
     >>> answered(b"POST /metrics HTTP/1.1\\r\\n\\r\\n", {"/metrics": lambda: Page(200, b"")}).split(b"\\r\\n")[0]
@@ -144,23 +144,23 @@ def answered(head: bytes, pages: Pages) -> bytes:
     """
     words = head.split(b"\r\n", 1)[0].split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
-        return _written(Page(400, b"this is not a request of HTTP\n"))
+        return _encode_page(Page(400, b"this is not a request of HTTP\n"))
     method, target = words[0], words[1].split(b"?", 1)[0].decode("ascii", "replace")
     page = pages.get(target)
     if page is None:
-        return _written(Page(404, b"there is /metrics, /healthz and /readyz\n"))
+        return _encode_page(Page(404, b"there is /metrics, /healthz and /readyz\n"))
     if method not in (b"GET", b"HEAD"):
-        return _written(Page(405, b"GET or HEAD, please\n"))
+        return _encode_page(Page(405, b"GET or HEAD, please\n"))
     try:
-        found = page()
-    except Exception as wrong:  # whatever it is, the server goes on
-        found = Page(500, f"this page failed ({type(wrong).__name__})\n".encode())
-    return _written(found, body=method == b"GET")
+        result = page()
+    except Exception as error:  # whatever it is, the server goes on
+        result = Page(500, f"this page failed ({type(error).__name__})\n".encode())
+    return _encode_page(result, body=method == b"GET")
 
 
-def _written(page: Page, *, body: bool = True) -> bytes:
+def _encode_page(page: Page, *, body: bool = True) -> bytes:
     lines = [
-        f"HTTP/1.1 {page.code} {_WORDS[page.code]}",
+        f"HTTP/1.1 {page.code} {_STATUS_TEXTS[page.code]}",
         f"Content-Type: {page.kind}",
         f"Content-Length: {len(page.body)}",
         "Cache-Control: no-store",

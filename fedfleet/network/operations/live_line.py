@@ -6,7 +6,7 @@ import sys
 from typing import Any, TextIO
 
 from fedfleet.network.operations.metrics import Figures
-from fedfleet.network.security.sanitiser import shown
+from fedfleet.network.security.sanitiser import printable
 
 QUIET_SECONDS = 60.0  # without a terminal: at least so long between lines that say nothing new
 
@@ -17,23 +17,23 @@ def line_of(figures: Figures) -> str:
     >>> line_of(Figures("demo", 4, 3, 5, 5, arrived=2, running=1, waiting_for="client 7", accuracy=0.91, run_seconds=75.0))
     '5 of 5 devices | round 4 | 2 of 3 reports | model 3, accuracy 0.910 | 1 min 15 s | waiting for client 7'
     """
-    f, out = figures, figures.running + figures.arrived
-    there = f"{f.devices_online} of {f.declared} devices" if f.declared else f"{f.devices_online} devices"
-    parts = [there]
+    f, tasks = figures, figures.running + figures.arrived
+    devices = f"{f.devices_online} of {f.declared} devices" if f.declared else f"{f.devices_online} devices"
+    parts = [devices]
     parts.append(f"round {f.round}")
-    if out or f.lost:
-        parts.append(f"{f.arrived} of {out} reports" + (f", {f.lost} lost" if f.lost else ""))
+    if tasks or f.lost:
+        parts.append(f"{f.arrived} of {tasks} reports" + (f", {f.lost} lost" if f.lost else ""))
     if f.version or f.accuracy is not None:
         parts.append(f"model {f.version}" + ("" if f.accuracy is None else f", accuracy {f.accuracy:.3f}"))
     if f.failed_rounds:
         parts.append(f"{f.failed_rounds} failed")
-    parts.append(elapsed(f.run_seconds))
+    parts.append(duration_text(f.run_seconds))
     if f.waiting_for:
-        parts.append(shown(f.waiting_for if f.draining else f"waiting for {f.waiting_for}", 120))
+        parts.append(printable(f.waiting_for if f.draining else f"waiting for {f.waiting_for}", 120))
     return " | ".join(parts)
 
 
-def elapsed(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Seconds as people say them.
 
     >>> elapsed(59.9), elapsed(3700), elapsed(200000)
@@ -53,9 +53,9 @@ class LiveLine:
 
     def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
         self._stream = stream or sys.stderr
-        self._said, self._said_at, self._live = "", float("-inf"), None
+        self._last_mark, self._last_time, self._live = "", float("-inf"), None
         if not quiet and self._stream.isatty():
-            self._live = _live(self._stream)
+            self._live = _start_live(self._stream)
         self._quiet = quiet
 
     def show(self, figures: Figures, now: float) -> None:
@@ -68,12 +68,10 @@ class LiveLine:
             self._live.update(Text(line_of(figures), no_wrap=True, overflow="ellipsis"))
             return
         # What is worth a line of its own: another round or model, another number of devices while it waits for them.
-        waits = figures.waiting_for if not figures.running else ""
-        mark = (
-            f"{figures.round} {figures.version} {figures.failed_rounds} {figures.accuracy} {waits} {figures.draining}"
-        )
-        if (mark != self._said and now - self._said_at >= 1.0) or now - self._said_at >= QUIET_SECONDS:
-            self._said, self._said_at = mark, now
+        waiting_for = figures.waiting_for if not figures.running else ""
+        mark = f"{figures.round} {figures.version} {figures.failed_rounds} {figures.accuracy} {waiting_for} {figures.draining}"
+        if (mark != self._last_mark and now - self._last_time >= 1.0) or now - self._last_time >= QUIET_SECONDS:
+            self._last_mark, self._last_time = mark, now
             self._stream.write(f"fedfleet: {line_of(figures)}\n")
             self._stream.flush()
 
@@ -85,7 +83,7 @@ class LiveLine:
         self._quiet = True
 
 
-def _live(stream: TextIO) -> Any:
+def _start_live(stream: TextIO) -> Any:
     from rich.console import Console
     from rich.live import Live
 

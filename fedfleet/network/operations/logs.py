@@ -21,15 +21,15 @@ from logging.handlers import QueueHandler, QueueListener, RotatingFileHandler
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from fedfleet.network.operations.redaction import MOST_TEXT, facts, spellings, without_secrets
-from fedfleet.network.security.sanitiser import shown as printable
+from fedfleet.network.operations.redaction import MOST_TEXT, clean_facts, spellings, without_secrets
+from fedfleet.network.security.sanitiser import printable as printable
 from fedfleet.network.server.options import Level
 
 _LEVELS: dict[Level, int] = {
     "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR,
 }  # fmt: skip
 MOST_BYTES = 16 << 20  # of a log file before the next one is begun
-KEPT = 4  # older files
+KEPT_FILES = 4  # older files
 MOST_WAITING = 10_000  # entries that wait for the disk; beyond, they are counted and dropped
 # Libraries that complain to the logging of the standard library; what they say belongs in the same file.
 _LIBRARIES = ("asyncio", "grpc", "concurrent.futures")
@@ -38,34 +38,34 @@ _LIBRARIES = ("asyncio", "grpc", "concurrent.futures")
 class Log(Protocol):
     """How to log: `RunLog.say`."""
 
-    def __call__(self, level: Level, text: str, **beside: Any) -> None:
+    def __call__(self, level: Level, text: str, **details: Any) -> None:
         """One sentence; what varies stands beside it by name."""
 
 
-def no_log(level: Level, text: str, **beside: Any) -> None:
+def no_log(level: Level, text: str, **details: Any) -> None:
     """For whoever keeps no log."""
-    del level, text, beside
+    del level, text, details
 
 
 @dataclass(slots=True)
-class Flood:
+class FloodFilter:
     """How often each text was logged in the present window; more than `most` are only counted."""
 
     most: int = 50
     seconds: float = 10.0
     began: float = 0.0
-    seen: dict[str, int] = field(default_factory=dict[str, int])
+    counts: dict[str, int] = field(default_factory=dict[str, int])
 
     def passes(self, text: str, now: float) -> bool:
         """Whether this one is written."""
-        if now - self.began >= self.seconds or len(self.seen) >= 1000:
-            self.began, self.seen = now, {}
-        self.seen[text] = count = self.seen.get(text, 0) + 1
+        if now - self.began >= self.seconds or len(self.counts) >= 1000:
+            self.began, self.counts = now, {}
+        self.counts[text] = count = self.counts.get(text, 0) + 1
         return count <= self.most
 
-    def last(self, text: str) -> bool:
+    def is_last(self, text: str) -> bool:
         """Whether it was the last one of this window that is written."""
-        return self.seen.get(text, 0) == self.most
+        return self.counts.get(text, 0) == self.most
 
 
 class RunLog:
@@ -78,18 +78,18 @@ class RunLog:
         *,
         process: str = "processor",
         level: Level = "info",
-        shown: Level | None = "warning",
+        stderr_level: Level | None = "warning",
         stream: Callable[[], TextIO] = lambda: sys.stderr,
         max_bytes: int = MOST_BYTES,
     ) -> None:
-        self._run, self._process, self._hidden = run, process, set[str]()
-        self._flood, self.dropped, self._closed = Flood(), 0, False
+        self._run, self._process, self._secrets = run, process, set[str]()
+        self._flood, self.dropped, self._closed = FloodFilter(), 0, False
         self._logger = logging.Logger("fedfleet.wire", _LEVELS[level])
         waiting: queue.Queue[Any] = queue.Queue(MOST_WAITING)
-        self._feed = _Feed(waiting, self)
+        self._feed = _QueueFeed(waiting, self)
         handlers: list[logging.Handler] = [_PrivateFile(path, max_bytes, self._line)]
-        if shown is not None:
-            handlers.append(_People(stream, self._plain, _LEVELS[shown]))
+        if stderr_level is not None:
+            handlers.append(_StderrHandler(stream, self._plain, _LEVELS[stderr_level]))
         self._listener = QueueListener(waiting, *handlers, respect_handler_level=True)
         self._listener.start()
         self._logger.addHandler(self._feed)
@@ -105,21 +105,21 @@ class RunLog:
         task: int | None = None,
         round: int | None = None,
         error: BaseException | None = None,
-        **beside: object,
+        **details: object,
     ) -> None:
         """Log one sentence; what varies stands beside it by name."""
         if not self._flood.passes(text, time.monotonic()):
             self.dropped += 1
             return
-        if self._flood.last(text):
-            beside["note"] = "more of these are not written for some seconds"
+        if self._flood.is_last(text):
+            details["note"] = "more of these are not written for some seconds"
         known = {"device": device, "task": task, "round": round}
-        named = {n: v for n, v in known.items() if v is not None} | beside
-        self._logger.log(_LEVELS[level], "%s", text, extra={"beside": named}, exc_info=error)
+        fields = {n: v for n, v in known.items() if v is not None} | details
+        self._logger.log(_LEVELS[level], "%s", text, extra={"beside": fields}, exc_info=error)
 
     def hide(self, secret: bytes) -> None:
         """This value must never be written, however it is spelt."""
-        self._hidden.update(spellings(secret))
+        self._secrets.update(spellings(secret))
 
     def close(self) -> None:
         """Write what is waiting and let the file go."""
@@ -140,18 +140,18 @@ class RunLog:
             "level": record.levelname.lower(),
             "run": self._run,
             "process": self._process,
-            "text": printable(without_secrets(record.getMessage(), self._hidden), MOST_TEXT),
+            "text": printable(without_secrets(record.getMessage(), self._secrets), MOST_TEXT),
         }
         if record.name != self._logger.name:
             entry["library"] = record.name
-        entry |= facts(getattr(record, "beside", {}), self._hidden)
+        entry |= clean_facts(getattr(record, "beside", {}), self._secrets)
         if record.exc_info and record.exc_info[1] is not None:
-            wrong = record.exc_info[1]
-            entry["error"] = type(wrong).__name__
-            entry["reason"] = printable(without_secrets(str(wrong), self._hidden), MOST_TEXT)
+            error = record.exc_info[1]
+            entry["error"] = type(error).__name__
+            entry["reason"] = printable(without_secrets(str(error), self._secrets), MOST_TEXT)
             # Where it happened, never with what values.
             entry["where"] = [
-                f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in traceback.extract_tb(wrong.__traceback__)[-8:]
+                f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in traceback.extract_tb(error.__traceback__)[-8:]
             ]
         return entry
 
@@ -160,12 +160,12 @@ class RunLog:
 
     def _plain(self, record: logging.LogRecord) -> str:
         entry = self._entry(record)
-        told = {"time", "level", "run", "process", "text", "where"}
-        beside = ", ".join(f"{name} {value}" for name, value in entry.items() if name not in told)
-        return f"{entry['time'][11:19]} {entry['level']}: {entry['text']}" + (f" ({beside})" if beside else "")
+        plain_fields = {"time", "level", "run", "process", "text", "where"}
+        details = ", ".join(f"{name} {value}" for name, value in entry.items() if name not in plain_fields)
+        return f"{entry['time'][11:19]} {entry['level']}: {entry['text']}" + (f" ({details})" if details else "")
 
 
-class _Feed(QueueHandler):
+class _QueueFeed(QueueHandler):
     """Hands records to the thread that writes; when that cannot keep up, they are counted and dropped."""
 
     def __init__(self, waiting: queue.Queue[Any], log: RunLog) -> None:
@@ -189,7 +189,7 @@ class _PrivateFile(RotatingFileHandler):
 
     def __init__(self, path: Path, max_bytes: int, line: Callable[[logging.LogRecord], str]) -> None:
         self._complained = False
-        super().__init__(path, maxBytes=max_bytes, backupCount=KEPT, encoding="ascii")
+        super().__init__(path, maxBytes=max_bytes, backupCount=KEPT_FILES, encoding="ascii")
         self.format = line  # type: ignore[method-assign]
 
     def _open(self) -> Any:
@@ -204,7 +204,7 @@ class _PrivateFile(RotatingFileHandler):
             sys.stderr.write(f"fedfleet: the log {self.baseFilename} cannot be written ({sys.exc_info()[1]})\n")
 
 
-class _People(logging.Handler):
+class _StderrHandler(logging.Handler):
     """Lines on standard error, wherever that leads when a line is written: the live line may stand before it."""
 
     def __init__(self, stream: Callable[[], TextIO], line: Callable[[logging.LogRecord], str], level: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedfleet.core.errors import BadInput
 from fedfleet.network.operations.counters import INFLIGHT_BYTES, OPEN_CALLS, buckets_of, split
-from fedfleet.network.operations.process_memory import Resident
+from fedfleet.network.operations.process_memory import ProcessMemory
 from fedfleet.network.operations.run_progress import Progress
 from fedfleet.network.protocol.frames import PROTOCOL
 
@@ -46,7 +46,7 @@ class Figures:
     transmitters_up: int = 0
     restarts: int = 0
     draining: bool = False
-    memory: Mapping[str, Resident] = field(default_factory=dict[str, Resident])  # by process
+    memory: Mapping[str, ProcessMemory] = field(default_factory=dict[str, ProcessMemory])  # by process
 
 
 def figures_of(progress: Progress, run: str, *, run_seconds: float, **known: Any) -> Figures:
@@ -61,7 +61,7 @@ def figures_of(progress: Progress, run: str, *, run_seconds: float, **known: Any
 
 def status_json(figures: Figures) -> str:
     """What `Fleet/Status` answers: the contract of `fedfleet status`, and some more; never a secret."""
-    said = {
+    table = {
         "run": figures.run,
         "round": figures.round,
         "version": figures.version,
@@ -79,7 +79,7 @@ def status_json(figures: Figures) -> str:
         "transmitters_up": figures.transmitters_up,
         "draining": figures.draining,
     }
-    return json.dumps(said)
+    return json.dumps(table)
 
 
 def exposition(figures: Figures) -> bytes:
@@ -117,7 +117,7 @@ def _gauges(f: Figures) -> Iterator[Any]:
     from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 
     yield InfoMetricFamily("fedfleet_run", "The run that is served.", value={"run": f.run, "protocol": str(PROTOCOL)})
-    now: list[tuple[str, str, float | None]] = [
+    gauges: list[tuple[str, str, float | None]] = [
         ("fedfleet_round", "The round that is under way.", f.round),
         ("fedfleet_model_version", "The newest model's version.", f.version),
         ("fedfleet_devices_online", "Devices that are on the line or about to come back.", f.devices_online),
@@ -135,7 +135,7 @@ def _gauges(f: Figures) -> Iterator[Any]:
         ("fedfleet_inflight_bytes", "Bytes of reports that are being received.", f.counts.get(INFLIGHT_BYTES, 0.0)),
         ("fedfleet_draining", "1 while the server finishes what is under way and stops.", float(f.draining)),
     ]
-    for name, meaning, value in now:
+    for name, meaning, value in gauges:
         if value is not None and math.isfinite(value):
             yield GaugeMetricFamily(name, meaning, value=value)
 
@@ -167,10 +167,10 @@ def _counters(f: Figures) -> Iterator[Any]:
     for fate, number in f.reports.items():
         reports.add_metric([fate], number)
     yield reports
-    moved = CounterMetricFamily("fedfleet_bytes", "Payload bytes from and to devices.", labels=["direction"])
+    byte_counts = CounterMetricFamily("fedfleet_bytes", "Payload bytes from and to devices.", labels=["direction"])
     for direction in ("up", "down"):
-        moved.add_metric([direction], f.counts.get(f"bytes_{direction}", 0.0))
-    yield moved
+        byte_counts.add_metric([direction], f.counts.get(f"bytes_{direction}", 0.0))
+    yield byte_counts
     calls = CounterMetricFamily("fedfleet_calls", "Calls of devices that ended.", labels=["method", "code"])
     for name, number in sorted(split(f.counts, "calls/").items()):
         method, _, code = name.partition("/")
@@ -194,7 +194,7 @@ def _processes(f: Figures) -> Iterator[Any]:
     from prometheus_client.core import GaugeMetricFamily
 
     resident = GaugeMetricFamily("fedfleet_process_resident_bytes", "Memory of a process.", labels=["process"])
-    fair = GaugeMetricFamily(
+    proportional = GaugeMetricFamily(
         "fedfleet_process_proportional_bytes",
         "Memory of a process, shared pages divided by sharers.",
         labels=["process"],
@@ -202,6 +202,6 @@ def _processes(f: Figures) -> Iterator[Any]:
     for name, memory in f.memory.items():
         resident.add_metric([name], memory.resident)
         if memory.proportional is not None:
-            fair.add_metric([name], memory.proportional)
+            proportional.add_metric([name], memory.proportional)
     yield resident
-    yield fair
+    yield proportional

@@ -10,30 +10,30 @@ _PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
-class Resident:
+class ProcessMemory:
     """Memory of one process in bytes; `proportional` divides shared pages by their sharers, None where nobody says it."""
 
     resident: int
     proportional: int | None = None
 
 
-def resident(pid: int) -> Resident | None:
+def memory_of(pid: int) -> ProcessMemory | None:
     """The memory of a process; None if it is gone, or the system does not tell. Slow for large processes: not in a loop."""
     try:
-        said = _kilobytes((_PROC / str(pid) / "smaps_rollup").read_text(encoding="utf-8"))
-        return Resident(said["Rss"] * 1024, said["Pss"] * 1024)
+        kilobytes = _kilobytes((_PROC / str(pid) / "smaps_rollup").read_text(encoding="utf-8"))
+        return ProcessMemory(kilobytes["Rss"] * 1024, kilobytes["Pss"] * 1024)
     except (OSError, KeyError):
         pass
     try:  # a process of another user, or an old kernel
-        return Resident(_kilobytes((_PROC / str(pid) / "status").read_text(encoding="utf-8"))["VmRSS"] * 1024)
+        return ProcessMemory(_kilobytes((_PROC / str(pid) / "status").read_text(encoding="utf-8"))["VmRSS"] * 1024)
     except (OSError, KeyError):
         return None
 
 
-def resident_all(pids: Mapping[str, int]) -> dict[str, Resident]:
+def memory_of_all(pids: Mapping[str, int]) -> dict[str, ProcessMemory]:
     """The memory of those named processes that are there."""
-    found = {name: resident(pid) for name, pid in pids.items()}
-    return {name: memory for name, memory in found.items() if memory is not None}
+    result = {name: memory_of(pid) for name, pid in pids.items()}
+    return {name: memory for name, memory in result.items() if memory is not None}
 
 
 def _kilobytes(text: str) -> dict[str, int]:

@@ -41,7 +41,7 @@ class Progress:
     ended: str = ""
 
 
-def follow(progress: Progress, event: Event) -> None:
+def update_progress(progress: Progress, event: Event) -> None:
     """Note what an event says; those that say nothing about progress are passed over."""
     match event:
         case TasksSent():
@@ -72,25 +72,25 @@ def follow(progress: Progress, event: Event) -> None:
             _next_round(progress, event.round)
         case RoundFailed():
             progress.failed_rounds += 1
-            _for_nothing(progress)
+            _waste_arrivals(progress)
             _next_round(progress, event.round)
         case Evaluated():
             if event.total and event.version >= progress.accuracy_version:
                 progress.accuracy, progress.accuracy_version = event.correct / event.total, event.version
         case RunEnded():
             progress.ended = event.reason
-            _for_nothing(progress)
+            _waste_arrivals(progress)
         case _:
             pass
 
 
-def _for_nothing(progress: Progress) -> None:
+def _waste_arrivals(progress: Progress) -> None:
     """What is here will not be folded."""
     progress.fates["wasted"] += progress.arrived
     progress.arrived = 0
 
 
-def _next_round(progress: Progress, ended: int) -> None:
-    progress.round = ended + 1
+def _next_round(progress: Progress, ended_round: int) -> None:
+    progress.round = ended_round + 1
     progress.lost = 0
     progress.began_at = None

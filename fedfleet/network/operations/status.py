@@ -9,8 +9,8 @@ import grpc
 
 from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.network.protocol.fleet_pb2 import StatusReply, StatusRequest
-from fedfleet.network.protocol.frames import CHANNEL_OPTIONS, parsed, path_of
-from fedfleet.network.security.sanitiser import shown as printable
+from fedfleet.network.protocol.frames import CHANNEL_OPTIONS, method_path, parse_message
+from fedfleet.network.security.sanitiser import printable as printable
 from fedfleet.network.security.tls import ClientFiles, client_credentials, refuse_plain
 
 CONTRACT = ("run", "round", "version", "devices_online", "running", "waiting_for", "uptime_seconds")
@@ -28,38 +28,38 @@ def ask_status(
     else:
         channel = grpc.secure_channel(address, client_credentials(tls), limits)
     with channel:
-        call = channel.unary_unary(path_of("Status"))
+        call = channel.unary_unary(method_path("Status"))
         try:
             reply: bytes = call(StatusRequest(token=token).SerializeToString(), timeout=seconds)
-        except grpc.RpcError as wrong:
-            raise _explained(address, wrong, secure=tls is not None) from None
-    return checked(address, reply)
+        except grpc.RpcError as error:
+            raise _to_error(address, error, secure=tls is not None) from None
+    return parse_status(address, reply)
 
 
-def checked(address: str, reply: bytes) -> dict[str, Any]:
+def parse_status(address: str, reply: bytes) -> dict[str, Any]:
     """The answer of a server, which is foreign text: an object with what the contract names, all of it readable."""
     try:
-        said = json.loads(parsed(reply, StatusReply).json)
+        status = json.loads(parse_message(reply, StatusReply).json)
     except (Refused, ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict) or any(name not in said for name in CONTRACT):
+        status = None
+    if not isinstance(status, dict) or any(name not in status for name in CONTRACT):
         raise RunFailed(f"{address} answers, but not as a FedFleet server of this version; is it another program?")
-    return {str(name): printable(value) if isinstance(value, str) else value for name, value in said.items()}
+    return {str(name): printable(value) if isinstance(value, str) else value for name, value in status.items()}
 
 
-def shown(said: dict[str, Any]) -> str:
+def format_status(status: dict[str, Any]) -> str:
     """The answer for people."""
-    from fedfleet.network.operations.live_line import elapsed
+    from fedfleet.network.operations.live_line import duration_text
 
-    uptime = said["uptime_seconds"]
+    uptime = status["uptime_seconds"]
     lines = [
-        f"run {said['run']}, up for {elapsed(uptime) if isinstance(uptime, (int, float)) else uptime}",
-        f"round {said['round']}, model {said['version']}" + _accuracy(said.get("accuracy")),
-        f"{said['devices_online']} devices online, {said['running']} tasks out",
+        f"run {status['run']}, up for {duration_text(uptime) if isinstance(uptime, (int, float)) else uptime}",
+        f"round {status['round']}, model {status['version']}" + _accuracy(status.get("accuracy")),
+        f"{status['devices_online']} devices online, {status['running']} tasks out",
     ]
-    if said["waiting_for"]:
-        lines.append(f"waiting for {said['waiting_for']}")
-    if said.get("draining") is True:
+    if status["waiting_for"]:
+        lines.append(f"waiting for {status['waiting_for']}")
+    if status.get("draining") is True:
         lines.append("it is stopping")
     return "\n".join(lines)
 
@@ -68,8 +68,8 @@ def _accuracy(value: object) -> str:
     return f", accuracy {value:.3f}" if isinstance(value, float) else ""
 
 
-def _explained(address: str, wrong: grpc.RpcError, *, secure: bool) -> RunFailed:
-    code, details = wrong.code(), printable(wrong.details() or "", 120)  # type: ignore[attr-defined]
+def _to_error(address: str, error: grpc.RpcError, *, secure: bool) -> RunFailed:
+    code, details = error.code(), printable(error.details() or "", 120)  # type: ignore[attr-defined]
     match code:
         case grpc.StatusCode.UNAVAILABLE:
             cure = "or it shows another certificate" if secure else "or it wants TLS: then give --ca FILE"

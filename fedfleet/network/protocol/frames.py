@@ -23,8 +23,8 @@ if TYPE_CHECKING:  # a device that waits for work has no use for tensors, and nu
 # Raised whenever one side would misunderstand the other; see proto/fleet.proto.
 PROTOCOL = 3
 CHUNK = 1 << 20  # bytes of a streamed chunk at most
-SMALL = 1 << 20  # a payload of at most so many bytes travels in one message, a larger one in chunks
-MOST_HEAD = 1 << 16
+INLINE_BYTES = 1 << 20  # a payload of at most so many bytes travels in one message, a larger one in chunks
+MAX_HEAD_BYTES = 1 << 16
 _LENGTH = struct.Struct("<I")
 # A name, an IPv4 address, or an IPv6 address in brackets; then the port.
 _ADDRESS = re.compile(r"(?P<host>[^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
@@ -37,7 +37,7 @@ Head = TypeVar("Head", bound=Message)
 SERVICE = "fedfleet.wire.Fleet"
 
 
-def path_of(method: str) -> str:
+def method_path(method: str) -> str:
     """The full name of a method of the service, as gRPC wants it."""
     return f"/{SERVICE}/{method}"
 
@@ -57,49 +57,49 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
     return google_crc32c.value(view)  # pyright: ignore[reportArgumentType]
 
 
-def framed(head: Message, payload: bytes | memoryview = b"") -> bytes:
+def encode_frame(head: Message, payload: bytes | memoryview = b"") -> bytes:
     """A head and its payload as one piece of bytes."""
-    said = head.SerializeToString()
-    return b"".join((_LENGTH.pack(len(said)), said, payload))
+    head_data = head.SerializeToString()
+    return b"".join((_LENGTH.pack(len(head_data)), head_data, payload))
 
 
-def opened(data: bytes | memoryview, kind: type[Head]) -> tuple[Head, memoryview]:
+def decode_frame(data: bytes | memoryview, kind: type[Head]) -> tuple[Head, memoryview]:
     """The inverse of `framed`; the payload is a view of the same bytes."""
     view = memoryview(data)
     if len(view) < _LENGTH.size:
         raise Refused("it is shorter than any frame")
     (length,) = _LENGTH.unpack(view[: _LENGTH.size])
-    if length > MOST_HEAD or length > len(view) - _LENGTH.size:
+    if length > MAX_HEAD_BYTES or length > len(view) - _LENGTH.size:
         raise Refused(f"the head of its frame claims {length} bytes, which it has not, or which are too many")
-    return parsed(view[_LENGTH.size : _LENGTH.size + length], kind), view[_LENGTH.size + length :]
+    return parse_message(view[_LENGTH.size : _LENGTH.size + length], kind), view[_LENGTH.size + length :]
 
 
-def parsed(data: bytes | memoryview, kind: type[Head]) -> Head:
+def parse_message(data: bytes | memoryview, kind: type[Head]) -> Head:
     """A message of this kind from its bytes."""
     try:
         return kind.FromString(bytes(data))
-    except (DecodeError, ValueError, UnicodeDecodeError) as wrong:
-        raise Refused(f"its head is no {kind.__name__} ({wrong})") from None
+    except (DecodeError, ValueError, UnicodeDecodeError) as error:
+        raise Refused(f"its head is no {kind.__name__} ({error})") from None
 
 
 def offer_to_bytes(offer: Offer) -> bytes:
     """An offer as it travels: the model's leaves under their own names, what else goes down behind a mark; or in its code."""
-    from fedfleet.core.container import packed
-    from fedfleet.learn.compression import travelling
+    from fedfleet.core.container import pack_tree
+    from fedfleet.learn.compression import offer_tree
 
-    return packed(travelling(offer)) if offer.encoded is None else offer.encoded()
+    return pack_tree(offer_tree(offer)) if offer.encoded is None else offer.encoded()
 
 
 def offer_from_bytes(data: bytes, codec: Codec | None = None, like: Tree | None = None) -> Offer:
     """The inverse of `offer_to_bytes`, by the codec in which the model comes; `like` is such a model."""
-    from fedfleet.core.container import unpacked
+    from fedfleet.core.container import unpack_tree
     from fedfleet.core.parts import Offer
-    from fedfleet.learn.codecs.messages import received
+    from fedfleet.learn.codecs.messages import decode_bytes
     from fedfleet.learn.compression import EXTRA
 
-    found = unpacked(data) if codec is None else received(codec, data, like or {})
-    extra = {n.removeprefix(EXTRA): v for n, v in found.items() if n.startswith(EXTRA)}
-    return Offer({n: v for n, v in found.items() if not n.startswith(EXTRA)}, extra)
+    leaves = unpack_tree(data) if codec is None else decode_bytes(codec, data, like or {})
+    extra = {n.removeprefix(EXTRA): v for n, v in leaves.items() if n.startswith(EXTRA)}
+    return Offer({n: v for n, v in leaves.items() if not n.startswith(EXTRA)}, extra)
 
 
 def split_address(text: str, *, any_port: bool = False) -> tuple[str, int]:
@@ -108,8 +108,8 @@ def split_address(text: str, *, any_port: bool = False) -> tuple[str, int]:
     >>> split_address("127.0.0.1:50051")
     ('127.0.0.1', 50051)
     """
-    found = _ADDRESS.fullmatch(text)
-    port = int(found["port"]) if found else -1
-    if found is None or not (0 if any_port else 1) <= port <= 65535:
+    match = _ADDRESS.fullmatch(text)
+    port = int(match["port"]) if match else -1
+    if match is None or not (0 if any_port else 1) <= port <= 65535:
         raise BadInput(f"the address {text!r} is not HOST:PORT; write such as 127.0.0.1:50051")
-    return found["host"], port
+    return match["host"], port

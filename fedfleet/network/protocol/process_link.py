@@ -18,8 +18,8 @@ In = TypeVar("In", bound=Message)
 class Link(asyncio.Protocol, Generic[In]):
     """One end: `heard` gets every message that comes, `lost` is called once when the other end is gone."""
 
-    def __init__(self, kind: type[In], heard: Callable[[In], None], lost: Callable[[], None]) -> None:
-        self._kind, self._heard, self._lost = kind, heard, lost
+    def __init__(self, kind: type[In], on_message: Callable[[In], None], on_lost: Callable[[], None]) -> None:
+        self._kind, self._on_message, self._on_lost = kind, on_message, on_lost
         self._buffer = bytearray()
         self._transport: asyncio.WriteTransport | None = None
 
@@ -32,25 +32,25 @@ class Link(asyncio.Protocol, Generic[In]):
     def data_received(self, data: bytes) -> None:
         """Hand on every message that is whole."""
         self._buffer += data
-        at, view = 0, memoryview(self._buffer)
-        whole: list[In] = []
-        while len(view) - at >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(view, at)
-            if len(view) - at - _LENGTH.size < length:
+        offset, view = 0, memoryview(self._buffer)
+        messages: list[In] = []
+        while len(view) - offset >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(view, offset)
+            if len(view) - offset - _LENGTH.size < length:
                 break
-            at += _LENGTH.size
-            whole.append(self._kind.FromString(bytes(view[at : at + length])))
-            at += length
+            offset += _LENGTH.size
+            messages.append(self._kind.FromString(bytes(view[offset : offset + length])))
+            offset += length
         view.release()
-        del self._buffer[:at]
-        for message in whole:
-            self._heard(message)
+        del self._buffer[:offset]
+        for message in messages:
+            self._on_message(message)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The other process ended, or was closed."""
         del exc
         self._transport = None
-        self._lost()
+        self._on_lost()
 
     def send(self, message: Message) -> None:
         """Say something; nothing happens if nobody is there any more."""
@@ -64,7 +64,7 @@ class Link(asyncio.Protocol, Generic[In]):
             self._transport.close()
 
 
-async def linked(end: socket.socket, link: Link[In]) -> Link[In]:
+async def connect_link(end: socket.socket, link: Link[In]) -> Link[In]:
     """Let a link speak over this end of a socket pair."""
     end.setblocking(False)
     await asyncio.get_running_loop().connect_accepted_socket(lambda: link, end)

@@ -21,9 +21,9 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Floats, Ints
 
 TICK = 0.1  # seconds; an interval begins at the tick before it and ends at the tick after it
-GAP_SECONDS = 60.0  # a shorter silence is no absence
-LONGEST_SECONDS = 3600.0  # an interval is written in pieces of this length, so that a crash costs no more
-MOST_ROWS = 1 << 20  # of a block
+MAX_GAP_SECONDS = 60.0  # a shorter silence is no absence
+MAX_INTERVAL_SECONDS = 3600.0  # an interval is written in pieces of this length, so that a crash costs no more
+MAX_ROWS = 1 << 20  # of a block
 _HEAD = struct.Struct("<4sIIqI")  # mark, rows, bytes, first tick, checksum of these and the bytes
 _MARK = b"FFci"
 
@@ -35,69 +35,69 @@ class Intervals(NamedTuple):
     starts: Floats
     ends: Floats
 
-    def only(self, at: Ints | slice) -> Intervals:
+    def select(self, at: Ints | slice) -> Intervals:
         """Those at these places, in this order."""
         return Intervals(self.clients[at], self.starts[at], self.ends[at])
 
 
-NONE = Intervals(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+NO_INTERVALS = Intervals(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
 
 
-class Stays:
+class OpenIntervals:
     """Intervals that have not ended yet: two numbers a client."""
 
-    def __init__(self, clients: int, gap: float = GAP_SECONDS) -> None:
+    def __init__(self, clients: int, gap: float = MAX_GAP_SECONDS) -> None:
         self._gap = gap
         self._start = np.full(clients, math.nan)
         self._end = np.full(clients, -math.inf)
 
-    def seen(self, clients: Ints, came: Floats, left: Floats) -> Intervals:
+    def extend(self, clients: Ints, arrivals: Floats, departures: Floats) -> Intervals:
         """These were there from `came` to `left`, each client's stays in order; the intervals that ended before a gap."""
         ended: list[Intervals] = []
         while len(clients):
             _, first = np.unique(clients, return_index=True)  # a client's second stay is looked at after its first
-            ended.append(self._seen(clients[first], came[first], left[first]))
+            ended.append(self._extend_once(clients[first], arrivals[first], departures[first]))
             rest = np.ones(len(clients), bool)
             rest[first] = False
-            clients, came, left = clients[rest], came[rest], left[rest]
-        return joined(ended)
+            clients, arrivals, departures = clients[rest], arrivals[rest], departures[rest]
+        return join_intervals(ended)
 
-    def over(self, now: float, longest: float = LONGEST_SECONDS) -> Intervals:
+    def take_ended(self, now: float, longest: float = MAX_INTERVAL_SECONDS) -> Intervals:
         """Intervals whose clients have been away for longer than a gap; and of longer ones what is certain so far."""
-        there = ~np.isnan(self._start)
-        away = there & (self._end + self._gap < now)
-        long = there & ~away & (self._end - self._start >= longest)
+        present = ~np.isnan(self._start)
+        away = present & (self._end + self._gap < now)
+        long = present & ~away & (self._end - self._start >= longest)
         at = np.flatnonzero(away | long)
-        found = Intervals(at, self._start[at], self._end[at])
+        intervals_so_far = Intervals(at, self._start[at], self._end[at])
         self._start[away] = math.nan
         self._start[long] = self._end[long]
-        return found
+        return intervals_so_far
 
-    def all(self) -> Intervals:
+    def take_all(self) -> Intervals:
         """Whatever there is, for a server that stops."""
-        return self.over(math.inf)
+        return self.take_ended(math.inf)
 
-    def _seen(self, clients: Ints, came: Floats, left: Floats) -> Intervals:
+    def _extend_once(self, clients: Ints, arrivals: Floats, departures: Floats) -> Intervals:
         start, end = self._start[clients], self._end[clients]
-        there = ~np.isnan(start)
-        anew = ~there | (came > end + self._gap)
-        at = there & anew
-        self._start[clients] = np.where(anew, came, np.minimum(start, came))
-        self._end[clients] = np.where(anew, np.maximum(came, left), np.maximum(end, left))
+        present = ~np.isnan(start)
+        is_new = ~present | (arrivals > end + self._gap)
+        at = present & is_new
+        self._start[clients] = np.where(is_new, arrivals, np.minimum(start, arrivals))
+        self._end[clients] = np.where(is_new, np.maximum(arrivals, departures), np.maximum(end, departures))
         return Intervals(clients[at], start[at], end[at])
 
 
-def joined(parts: list[Intervals]) -> Intervals:
+def join_intervals(parts: list[Intervals]) -> Intervals:
     """Several columns of intervals as one."""
     if not parts:
-        return NONE
+        return NO_INTERVALS
     return Intervals(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def encoded(intervals: Intervals) -> bytes:
+def encode_block(intervals: Intervals) -> bytes:
     """Intervals as one block. They come back by client and start, wider by less than a tick at each end."""
-    if len(intervals.clients) > MOST_ROWS:
-        raise ValueError(f"a block holds at most {MOST_ROWS} intervals")
+    if len(intervals.clients) > MAX_ROWS:
+        raise ValueError(f"a block holds at most {MAX_ROWS} intervals")
     starts = np.floor(intervals.starts / TICK).astype(np.int64)
     ends = np.maximum(np.ceil(intervals.ends / TICK).astype(np.int64), starts)
     order = np.lexsort((starts, intervals.clients))
@@ -109,14 +109,14 @@ def encoded(intervals: Intervals) -> bytes:
     return _HEAD.pack(_MARK, len(clients), len(body), base, crc32c(head + body)) + body
 
 
-def decoded(data: bytes, at: int = 0) -> tuple[Intervals, int] | None:
+def decode_block(data: bytes, at: int = 0) -> tuple[Intervals, int] | None:
     """The block at this place and where it ends; None: there is no whole, undamaged block."""
     if at + _HEAD.size > len(data):
         return None
-    mark, rows, nbytes, base, said = _HEAD.unpack_from(data, at)
+    mark, rows, nbytes, base, checksum = _HEAD.unpack_from(data, at)
     end = at + _HEAD.size + nbytes
     body = data[at + _HEAD.size : end]
-    if mark != _MARK or end > len(data) or crc32c(_HEAD.pack(mark, rows, nbytes, base, 0) + body) != said:
+    if mark != _MARK or end > len(data) or crc32c(_HEAD.pack(mark, rows, nbytes, base, 0) + body) != checksum:
         return None
     columns = _from_varints(body).astype(np.int64).reshape(rows, 3)
     starts = base + columns[:, 1]
@@ -132,8 +132,8 @@ class CheckinWriter:
     def append(self, intervals: Intervals) -> int:
         """Write these; how many bytes they took. They are with the system, not on disk yet: see `sync`."""
         size = 0
-        for first in range(0, len(intervals.clients), MOST_ROWS):
-            block = memoryview(encoded(intervals.only(slice(first, first + MOST_ROWS))))
+        for first in range(0, len(intervals.clients), MAX_ROWS):
+            block = memoryview(encode_block(intervals.select(slice(first, first + MAX_ROWS))))
             size += len(block)
             while len(block):
                 block = block[os.write(self._file, block) :]
@@ -148,36 +148,36 @@ class CheckinWriter:
         os.close(self._file)
 
 
-def intervals(path: Path, gap: float = 2 * TICK) -> Intervals:
+def read_intervals(path: Path, gap: float = 2 * TICK) -> Intervals:
     """All intervals of a file, by client and start; pieces of one stay, which `gap` at most divides, are one again.
 
     What a crash left half written is passed over.
     """
     try:
         data = path.read_bytes()
-    except OSError as wrong:
+    except OSError as error:
         raise BadInput(
-            f"check-ins cannot be read from {path} ({wrong.strerror}); name the file of a served run"
+            f"check-ins cannot be read from {path} ({error.strerror}); name the file of a served run"
         ) from None
     blocks = list(_blocks(data))
     if not blocks and not _MARK.startswith(data[: len(_MARK)]):
         raise BadInput(f"{path} is not a file of check-ins; name the file of a served run")
-    return _merged(joined(blocks), gap)
+    return _merge_pieces(join_intervals(blocks), gap)
 
 
-def _merged(found: Intervals, gap: float) -> Intervals:
-    if not len(found.clients):
-        return NONE
-    found = found.only(np.lexsort((found.starts, found.clients)))
-    starts, ends = (np.rint(column / TICK).astype(np.int64) for column in (found.starts, found.ends))
+def _merge_pieces(pieces: Intervals, gap: float) -> Intervals:
+    if not len(pieces.clients):
+        return NO_INTERVALS
+    pieces = pieces.select(np.lexsort((pieces.starts, pieces.clients)))
+    starts, ends = (np.rint(column / TICK).astype(np.int64) for column in (pieces.starts, pieces.ends))
     # A stay may lie within an earlier one of the same client: what counts is the latest end so far, client by client.
-    other = np.concatenate([[False], found.clients[1:] != found.clients[:-1]])
+    other = np.concatenate([[False], pieces.clients[1:] != pieces.clients[:-1]])
     shift = np.cumsum(other) * (ends.max() - starts.min() + 1)
     latest = np.maximum.accumulate(ends + shift) - shift
-    fresh = other | np.concatenate([[True], starts[1:] > latest[:-1] + round(gap / TICK)])
-    first = np.flatnonzero(fresh)
+    is_first = other | np.concatenate([[True], starts[1:] > latest[:-1] + round(gap / TICK)])
+    first = np.flatnonzero(is_first)
     last = np.append(first[1:] - 1, len(starts) - 1)
-    return Intervals(found.clients[first], _seconds(starts[first]), _seconds(latest[last]))
+    return Intervals(pieces.clients[first], _seconds(starts[first]), _seconds(latest[last]))
 
 
 def _seconds(ticks: Ints) -> Floats:
@@ -188,12 +188,12 @@ def _blocks(data: bytes) -> Iterator[Intervals]:
     """All whole blocks; after bytes that are none, the next that begins with the mark."""
     at = 0
     while at >= 0:
-        found = decoded(data, at)
-        if found is None:
+        block = decode_block(data, at)
+        if block is None:
             at = data.find(_MARK, at + 1)
         else:
-            at = found[1]
-            yield found[0]
+            at = block[1]
+            yield block[0]
 
 
 def _to_varints(values: np.ndarray) -> bytes:
@@ -202,12 +202,12 @@ def _to_varints(values: np.ndarray) -> bytes:
     for k in range(1, 10):
         sizes += values >= np.uint64(1 << 7 * k)
     offsets = np.cumsum(sizes) - sizes
-    made = np.zeros(int(sizes.sum()), np.uint8)
+    varints = np.zeros(int(sizes.sum()), np.uint8)
     for k in range(int(sizes.max(initial=0))):
-        some = sizes > k
-        low = (values[some] >> np.uint64(7 * k)).astype(np.uint8) & np.uint8(0x7F)
-        made[offsets[some] + k] = low | np.where(sizes[some] > k + 1, np.uint8(0x80), np.uint8(0))
-    return made.tobytes()
+        longer = sizes > k
+        low = (values[longer] >> np.uint64(7 * k)).astype(np.uint8) & np.uint8(0x7F)
+        varints[offsets[longer] + k] = low | np.where(sizes[longer] > k + 1, np.uint8(0x80), np.uint8(0))
+    return varints.tobytes()
 
 
 def _from_varints(data: bytes) -> np.ndarray:

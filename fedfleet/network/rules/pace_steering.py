@@ -15,8 +15,8 @@ import numpy as np
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.rng import uniforms
 
-LEAST_SECONDS = 1.0
-MOST_SECONDS = 300.0
+MIN_SECONDS = 1.0
+MAX_SECONDS = 300.0
 CALLS_PER_SECOND = 1000.0  # that a small server can bear beside its reports
 
 
@@ -30,9 +30,9 @@ class Arrivals:
     at: float = -math.inf
 
 
-def arrived(arrivals: Arrivals, count: int, now: float) -> Arrivals:
+def add_arrivals(arrivals: Arrivals, count: int, now: float) -> Arrivals:
     """The same after so many more."""
-    return Arrivals(arrivals.began, arrivals.half_life, _faded(arrivals, now) + count, max(now, arrivals.at))
+    return Arrivals(arrivals.began, arrivals.half_life, _decayed_weight(arrivals, now) + count, max(now, arrivals.at))
 
 
 def rate(arrivals: Arrivals, now: float) -> float:
@@ -41,30 +41,30 @@ def rate(arrivals: Arrivals, now: float) -> float:
     >>> rate(arrived(Arrivals(began=0.0), 50, 10.0), 10.0) > 5
     True
     """
-    seen = max(now - arrivals.began, 0.0)
-    looked = arrivals.half_life / math.log(2) * -math.expm1(-seen * math.log(2) / arrivals.half_life)
-    return _faded(arrivals, now) / looked if looked > 0 else 0.0
+    elapsed = max(now - arrivals.began, 0.0)
+    effective_seconds = arrivals.half_life / math.log(2) * -math.expm1(-elapsed * math.log(2) / arrivals.half_life)
+    return _decayed_weight(arrivals, now) / effective_seconds if effective_seconds > 0 else 0.0
 
 
-def _faded(arrivals: Arrivals, now: float) -> float:
+def _decayed_weight(arrivals: Arrivals, now: float) -> float:
     if not arrivals.weight:
         return 0.0
     return arrivals.weight * 2.0 ** (-max(now - arrivals.at, 0.0) / arrivals.half_life)
 
 
-class Doing(Enum):
+class ServerActivity(Enum):
     """What the server is at."""
 
     AWAITING_FLEET = auto()  # an ask waits for devices
     AWAITING_REPORTS = auto()
-    AT_WORK = auto()  # it gathers, applies or evaluates
+    WORKING = auto()  # it gathers, applies or evaluates
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """What is known of the time until there is new work. `until_end`: seconds after which the round ends in any case."""
 
-    doing: Doing
+    activity: ServerActivity
     missing: int = 0  # reports until the round can end
     per_second: float = 0.0  # at which they come
     until_end: float = math.inf
@@ -72,18 +72,18 @@ class Outlook:
     elapsed: float = 0.0  # .. and that it took so far
 
 
-def likely_work(outlook: Outlook) -> float:
+def seconds_to_work(outlook: Outlook) -> float:
     """In how many seconds new work is likely; infinity: nobody knows.
 
     >>> likely_work(Outlook(Doing.AWAITING_REPORTS, missing=100, per_second=20.0))
     5.0
     """
-    match outlook.doing:
-        case Doing.AWAITING_FLEET:
+    match outlook.activity:
+        case ServerActivity.AWAITING_FLEET:
             return 0.0
-        case Doing.AT_WORK:
+        case ServerActivity.WORKING:
             return max(outlook.usual_seconds - outlook.elapsed, 0.0)
-        case Doing.AWAITING_REPORTS:
+        case ServerActivity.AWAITING_REPORTS:
             if outlook.missing <= 0:
                 return 0.0
             soon = outlook.missing / outlook.per_second if outlook.per_second > 0 else math.inf
@@ -95,7 +95,7 @@ def spread_seconds(fleet: int, calls_per_second: float = CALLS_PER_SECOND) -> fl
     return fleet / calls_per_second
 
 
-def come_back(
+def return_delays(
     clients: Ints,
     round: int,
     *,
@@ -103,8 +103,8 @@ def come_back(
     fleet: int,
     seed: int = 0,
     calls_per_second: float = CALLS_PER_SECOND,
-    least: float = LEAST_SECONDS,
-    most: float = MOST_SECONDS,
+    min_seconds: float = MIN_SECONDS,
+    max_seconds: float = MAX_SECONDS,
 ) -> Floats:
     """In how many seconds each of these clients should come back, when work is likely in `likely` seconds.
 
@@ -112,9 +112,9 @@ def come_back(
     likely, over `spread_seconds`, and over a tenth of the wait at least, since that moment is a guess.
     """
     width = spread_seconds(fleet, calls_per_second)
-    start = min(max(likely, least), most)
-    if width <= least:  # a small fleet returns together: its calls are no burden, and a round waits for the last
+    start = min(max(likely, min_seconds), max_seconds)
+    if width <= min_seconds:  # a small fleet returns together: its calls are no burden, and a round waits for the last
         return np.full(len(clients), start)
     width = max(width, 0.1 * start)
-    start = max(min(start, most - width), least)
+    start = max(min(start, max_seconds - width), min_seconds)
     return start + width * uniforms(seed, "come back", clients.astype(np.uint64), round)

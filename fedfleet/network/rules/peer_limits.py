@@ -78,10 +78,10 @@ class _Peer:
 
     calls: Bucket
     strikes: Bucket | None = None
-    held: dict[str, int] | None = None  # streams, connections and bytes that are open
+    in_use: dict[str, int] | None = None  # streams, connections and bytes that are open
 
 
-class Door:
+class PeerLimiter:
     """The peers of one process, least recently seen first. Those that hold something open are never forgotten."""
 
     def __init__(self, limits: Limits) -> None:
@@ -92,83 +92,83 @@ class Door:
     def __len__(self) -> int:
         return len(self._peers)
 
-    def call(self, peer: Hashable, now: float, cost: float = 1.0) -> Refusal | None:
+    def admit_call(self, peer: Hashable, now: float, cost: float = 1.0) -> Refusal | None:
         """Whether a peer may call now; it counts if so."""
-        known = self._known(peer, now)
-        if known is None:
+        record = self._peer_record(peer, now)
+        if record is None:
             return Refusal("too many peers at once", BUSY_SECONDS)
-        shut = _shut(known, self._limits, now)
-        if shut is not None:
-            return shut
-        known.calls, wait = take(known.calls, self._limits.calls, now, cost)
+        lockout = _lockout(record, self._limits, now)
+        if lockout is not None:
+            return lockout
+        record.calls, wait = take(record.calls, self._limits.calls, now, cost)
         return Refusal(f"more than {self._limits.calls.per_second:g} calls a second", wait) if wait else None
 
     def strike(self, peer: Hashable, now: float) -> bool:
         """A peer sent what no honest device sends; whether it is shut out now."""
-        known = self._known(peer, now)
-        if known is None:
+        record = self._peer_record(peer, now)
+        if record is None:
             return True
         rule = self._limits.strikes
-        known.strikes = take(known.strikes or Bucket(rule.burst, now), rule, now)[0]
-        return _shut(known, self._limits, now) is not None
+        record.strikes = take(record.strikes or Bucket(rule.burst, now), rule, now)[0]
+        return _lockout(record, self._limits, now) is not None
 
     def open(
         self, peer: Hashable, now: float, *, streams: int = 0, connections: int = 0, nbytes: int = 0
     ) -> Refusal | None:
         """Whether a peer may hold so much more open at once; it is counted until `close` is called with the same."""
-        known = self._known(peer, now)
-        if known is None:
+        record = self._peer_record(peer, now)
+        if record is None:
             return Refusal("too many peers at once", BUSY_SECONDS)
         limits = self._limits
-        asked = (
+        requested = (
             ("streams", streams, limits.streams),
             ("connections", connections, limits.connections),
             ("bytes", nbytes, limits.peer_bytes),
         )
-        held = known.held or _NOTHING
-        for name, more, most in asked:
-            if more and held.get(name, 0) + more > most:
-                return Refusal(f"more than {most} {name} of one peer at once", BUSY_SECONDS)
+        in_use = record.in_use or _NOTHING
+        for name, more, limit in requested:
+            if more and in_use.get(name, 0) + more > limit:
+                return Refusal(f"more than {limit} {name} of one peer at once", BUSY_SECONDS)
         if nbytes and self.bytes_in_flight + nbytes > limits.all_bytes:
             return Refusal("too many bytes on their way at once", BUSY_SECONDS)
-        known.held = held | {name: held.get(name, 0) + more for name, more, _ in asked if more} or None
+        record.in_use = in_use | {name: in_use.get(name, 0) + more for name, more, _ in requested if more} or None
         self.bytes_in_flight += nbytes
         return None
 
     def close(self, peer: Hashable, *, streams: int = 0, connections: int = 0, nbytes: int = 0) -> None:
         """A peer let go of what it had opened."""
-        known = self._peers.get(peer)
-        if known is None or known.held is None:
+        record = self._peers.get(peer)
+        if record is None or record.in_use is None:
             return
-        self.bytes_in_flight -= min(nbytes, known.held.get("bytes", 0))
-        less = {"streams": streams, "connections": connections, "bytes": nbytes}
-        left = {name: count - less[name] for name, count in known.held.items()}
-        known.held = {name: count for name, count in left.items() if count > 0} or None
+        self.bytes_in_flight -= min(nbytes, record.in_use.get("bytes", 0))
+        released = {"streams": streams, "connections": connections, "bytes": nbytes}
+        remaining = {name: count - released[name] for name, count in record.in_use.items()}
+        record.in_use = {name: count for name, count in remaining.items() if count > 0} or None
 
-    def _known(self, peer: Hashable, now: float) -> _Peer | None:
+    def _peer_record(self, peer: Hashable, now: float) -> _Peer | None:
         """What is known of a peer, who is the most recent now; None: there is no room for another."""
-        known = self._peers.get(peer)
-        if known is not None:
+        record = self._peers.get(peer)
+        if record is not None:
             self._peers.move_to_end(peer)
-            return known
-        if len(self._peers) >= self._limits.peers and not self._forget_one(now):
+            return record
+        if len(self._peers) >= self._limits.peers and not self._evict_one(now):
             return None
-        known = _Peer(Bucket(self._limits.calls.burst, now))
-        self._peers[peer] = known
-        return known
+        record = _Peer(Bucket(self._limits.calls.burst, now))
+        self._peers[peer] = record
+        return record
 
-    def _forget_one(self, now: float) -> bool:
+    def _evict_one(self, now: float) -> bool:
         """Forget the peer that was silent for longest; those that hold something or are shut out go to the end first."""
         for _ in range(min(16, len(self._peers))):  # a bound on the time that a stranger can cost
-            oldest, known = self._peers.popitem(last=False)
-            if not known.held and _shut(known, self._limits, now) is None:
+            oldest, record = self._peers.popitem(last=False)
+            if not record.in_use and _lockout(record, self._limits, now) is None:
                 return True
-            self._peers[oldest] = known
+            self._peers[oldest] = record
         return False
 
 
-def _shut(known: _Peer, limits: Limits, now: float) -> Refusal | None:
-    if known.strikes is None or level(known.strikes, limits.strikes, now) >= 1.0:
+def _lockout(record: _Peer, limits: Limits, now: float) -> Refusal | None:
+    if record.strikes is None or level(record.strikes, limits.strikes, now) >= 1.0:
         return None
-    wait = take(known.strikes, limits.strikes, now)[1]
+    wait = take(record.strikes, limits.strikes, now)[1]
     return Refusal("too many calls of this device were wrong", wait)

@@ -23,29 +23,29 @@ class Presence:
     def __init__(self, clients: int, grace: float = GRACE_SECONDS, hold: float = HOLD_SECONDS) -> None:
         self._grace = grace
         self._hold = hold
-        self._heard_at = np.full(clients, -math.inf)
-        self._back_by = np.full(clients, -math.inf)
+        self._called_at = np.full(clients, -math.inf)
+        self._expected_by = np.full(clients, -math.inf)
 
-    def heard(self, clients: Ints, back: Floats, now: float) -> None:
+    def record_calls(self, clients: Ints, return_seconds: Floats, now: float) -> None:
         """These clients called; `back[i]`: in how many seconds the device was told to come back; 0: it is on the line."""
-        self._heard_at[clients] = now
-        self._back_by[clients] = now + np.where(back > 0, back, self._hold)
+        self._called_at[clients] = now
+        self._expected_by[clients] = now + np.where(return_seconds > 0, return_seconds, self._hold)
 
-    def gone(self, clients: Ints) -> None:
+    def record_departures(self, clients: Ints) -> None:
         """These hung up or took their leave: they are not asked until they call again."""
-        self._back_by[clients] = -math.inf
+        self._expected_by[clients] = -math.inf
 
     def present(self, now: float) -> Bools:
         """Who is there now."""
-        return now <= self._back_by + self._grace
+        return now <= self._expected_by + self._grace
 
-    def last_heard(self, client: int) -> float | None:
+    def last_call(self, client: int) -> float | None:
         """When a client last called; None: never."""
-        at = float(self._heard_at[client])
+        at = float(self._called_at[client])
         return None if at == -math.inf else at
 
 
-def askable(present: Bools, busy: Bools, members: Bools | None = None) -> Ints:
+def available_clients(present: Bools, busy: Bools, members: Bools | None = None) -> Ints:
     """Who could be asked: present, without a task, and a member where membership is limited.
 
     >>> askable(np.array([True, True, False]), np.array([False, True, False]))
@@ -81,7 +81,7 @@ def ask_ready(
     return Ready(short)
 
 
-def look_again(*, asked_at: float, now: float, patience: float) -> float | None:
+def patience_end(*, asked_at: float, now: float, patience: float) -> float | None:
     """The moment at which patience ends; None: it has ended, or never will: then only a call can change the answer.
 
     >>> look_again(asked_at=5.0, now=6.0, patience=60.0)

@@ -15,7 +15,7 @@ from fedfleet.core.records import Floats, Ints
 
 PAGE = 4096
 REMEMBERED = 1 << 20  # tasks whose ends are known after they ended
-NOBODY, PROCESSOR = 0xFFFF, 0xFFFE  # in the column of transmitters
+NO_FRONTEND, SERVER = 0xFFFF, 0xFFFE  # in the column of transmitters
 _PHASE, _STRIKE, _STRIKES, KNOWN, ARRIVED = 0x0F, 0x10, 0x30, 0x40, 0x80  # how a mark is made
 
 
@@ -43,7 +43,7 @@ _WAITS = tuple(int(phase in WAITING) for phase in range(16))
 class Page:
     """Columns of PAGE consecutive tasks. Single entries are read through memoryviews, which is thrice as fast as numpy."""
 
-    __slots__ = ("_arrays", "client", "crc", "heaviest", "live", "mark", "soonest", "transmitter", "until", "waiting")
+    __slots__ = ("_arrays", "client", "crc", "frontend", "heaviest", "live", "mark", "soonest", "until", "waiting")
 
     def __init__(self) -> None:
         self._arrays = {"mark": np.zeros(PAGE, np.uint8), "client": np.zeros(PAGE, np.uint32)}
@@ -62,7 +62,7 @@ class Page:
         """The phase of each task."""
         return self._arrays["mark"] & _PHASE
 
-    def untouched(self) -> np.ndarray:
+    def nothing_came(self) -> np.ndarray:
         """Of which tasks nothing ever came, not even something faulty."""
         return (self._arrays["mark"] & (_STRIKES | ARRIVED)) == 0
 
@@ -75,16 +75,16 @@ class Page:
         if "until" not in self._arrays:
             self._arrays["heaviest"] = np.zeros(PAGE, np.float64)
             self._arrays["until"] = np.zeros(PAGE, np.float64)
-            self._arrays["transmitter"] = np.full(PAGE, NOBODY, np.uint16)
+            self._arrays["frontend"] = np.full(PAGE, NO_FRONTEND, np.uint16)
         self.heaviest = self._arrays["heaviest"].data
         self.until = self._arrays["until"].data
-        self.transmitter = self._arrays["transmitter"].data
+        self.frontend = self._arrays["frontend"].data
 
     def narrow(self) -> None:
         """Let go of what only living tasks need."""
-        for name in ("heaviest", "until", "transmitter"):
+        for name in ("heaviest", "until", "frontend"):
             self._arrays.pop(name, None)
-        self.heaviest = self.until = self.transmitter = memoryview(b"")
+        self.heaviest = self.until = self.frontend = memoryview(b"")
 
 
 def phase_of(mark: int) -> int:
@@ -97,12 +97,12 @@ def strikes_of(mark: int) -> int:
     return (mark & _STRIKES) >> 4
 
 
-def struck(mark: int) -> int:
+def add_strike(mark: int) -> int:
     """The mark with one strike more."""
     return mark + _STRIKE if mark & _STRIKES != _STRIKES else mark
 
 
-class Columns:
+class TaskColumns:
     """All remembered tasks by page, and how many are in each phase."""
 
     def __init__(self, remembered: int = REMEMBERED) -> None:

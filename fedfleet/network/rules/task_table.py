@@ -23,26 +23,26 @@ from fedfleet.network.rules.task_columns import (
     ARRIVED,
     KNOWN,
     LIVE,
-    NOBODY,
+    NO_FRONTEND,
     PAGE,
-    PROCESSOR,
     REMEMBERED,
+    SERVER,
     WAITING,
-    Columns,
     Page,
     Phase,
+    TaskColumns,
+    add_strike,
     phase_of,
     strikes_of,
-    struck,
 )
 
 TRIES = 3  # faulty reports that end a task
 BUSY_SECONDS = 0.2
-LONGEST_REASON = 200  # characters of what is remembered of a fault
-__all__ = ["NOBODY", "Claimed", "Kind", "Over", "Phase", "Tasks", "Verdict"]
+MAX_REASON_LENGTH = 200  # characters of what is remembered of a fault
+__all__ = ["NO_FRONTEND", "Claim", "ExpiredTask", "Phase", "TaskTable", "Verdict", "VerdictKind"]
 
 
-class Kind(Enum):
+class VerdictKind(Enum):
     """What is answered to a claim."""
 
     GRANT = auto()  # fold it: this is the arrival
@@ -52,15 +52,15 @@ class Kind(Enum):
     SAFE = auto()  # it is on disk already
     BUSY = auto()  # it was granted and is not on disk yet: ask again
     LATE = auto()  # its task was given up
-    AGAIN = auto()  # another report of this task came before
+    DUPLICATE = auto()  # another report of this task came before
     DECLINED = auto()  # the device will not do it: the task is lost
     STRANGER = auto()  # not this client's task, or never sent: a strike for the caller, not for the task
 
 
-GRANT, REGRANT, RETRY, REFUSE, SAFE, BUSY, LATE, AGAIN, DECLINED, STRANGER = Kind
+GRANT, REGRANT, RETRY, REFUSE, SAFE, BUSY, LATE, DUPLICATE, DECLINED, STRANGER = VerdictKind
 
 
-class Claimed(NamedTuple):
+class Claim(NamedTuple):
     """A whole report that wants to be counted; `fault` says why it cannot be folded, `declined` why there is none."""
 
     task: int
@@ -71,19 +71,19 @@ class Claimed(NamedTuple):
     weight: float
     fault: str = ""
     declined: str = ""
-    transmitter: int = 0
+    frontend: int = 0
 
 
 class Verdict(NamedTuple):
     """The answer, what the device is told, and when it should try again. `arrived`: its arrival is in the journal already."""
 
-    kind: Kind
+    kind: VerdictKind
     reason: str = ""
     seconds: float = 0.0
     arrived: bool = False
 
 
-class Over(NamedTuple):
+class ExpiredTask(NamedTuple):
     """A task whose lease ended with a reason to reject it: it counts as arrived, now, unless it had `arrived` before."""
 
     task: int
@@ -97,11 +97,11 @@ class _Fault(NamedTuple):
     nbytes: int
 
 
-class Tasks:
+class TaskTable:
     """The table of tasks that may still be claimed, and the ends of the newest that may not."""
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
-        self._columns = Columns(remembered)
+        self._columns = TaskColumns(remembered)
         self._faults: dict[int, _Fault] = {}  # by task that is open or released: its newest fault
 
     # ---- what the coordinator decided --------------------------------------------------------------------------------
@@ -122,16 +122,16 @@ class Tasks:
         What had arrived is GRANTED, by NOBODY who is known: it is answered with BUSY until a transmitter says with
         `release` that its disk holds it; when all have spoken, `release(NOBODY, ())` frees the rest.
         """
-        came = phase in (Phase.GRANTED, Phase.RELEASED, Phase.SAFE, Phase.FOLDED, Phase.REJECTED, Phase.REFUSED)
-        self._columns.add(tasks, clients, heaviest, until, phase=phase, mark=ARRIVED if came else 0)
+        has_arrived = phase in (Phase.GRANTED, Phase.RELEASED, Phase.SAFE, Phase.FOLDED, Phase.REJECTED, Phase.REFUSED)
+        self._columns.add(tasks, clients, heaviest, until, phase=phase, mark=ARRIVED if has_arrived else 0)
 
-    def sent_before(self, next_task: int) -> None:
+    def set_next_task(self, next_task: int) -> None:
         """All ids below this one were given to tasks once: who shows one that is not known is late, not a stranger."""
         self._columns.next = max(self._columns.next, next_task)
 
     def withdraw(self, tasks: Collection[int]) -> None:
         """These were given up: what comes now is late."""
-        self._end(self._columns.move_all(tasks, LIVE, Phase.WITHDRAWN))
+        self._forget_faults(self._columns.move_all(tasks, LIVE, Phase.WITHDRAWN))
 
     def hand_in(self, tasks: Collection[int]) -> None:
         """The sums that hold these were handed to the processor: whatever becomes of their transmitters, they will be settled."""
@@ -139,78 +139,78 @@ class Tasks:
             held = at[np.isin(page.phases()[at], (Phase.GRANTED, Phase.SAFE))]
             self._columns.move_many(page, held, Phase.SAFE)
             if len(held):
-                page.column("transmitter")[held] = PROCESSOR
+                page.column("frontend")[held] = SERVER
 
     def settle(self, tasks: Collection[int], folded: bool) -> None:
         """These were gathered; their end is final."""
         end = Phase.FOLDED if folded else Phase.REJECTED
-        self._end(self._columns.move_all(tasks, (Phase.GRANTED, Phase.SAFE, Phase.RELEASED), end))
+        self._forget_faults(self._columns.move_all(tasks, (Phase.GRANTED, Phase.SAFE, Phase.RELEASED), end))
 
     # ---- what happened -----------------------------------------------------------------------------------------------
 
-    def judge(self, claim: Claimed, now: float) -> Verdict:
+    def decide(self, claim: Claim, now: float) -> Verdict:
         """What becomes of a report, now."""
-        found = self._columns.find(claim.task)
+        place = self._columns.find(claim.task)
         if not claim.nonce_ok or not 0 <= claim.task < self._columns.next:
             return Verdict(STRANGER, "this is not a task that was given to you")
-        if found is None or phase_of(found[0].mark[found[1]]) == Phase.NEVER:
+        if place is None or phase_of(place[0].mark[place[1]]) == Phase.NEVER:
             return Verdict(LATE, f"task {claim.task} ended so long ago that nothing is known of it")
-        page, at = found
+        page, at = place
         if page.client[at] != claim.client:
             return Verdict(STRANGER, "this is not a task that was given to you")
         phase = phase_of(page.mark[at])
         if phase in WAITING:
-            return self._judge_waiting(claim, page, at, now)
+            return self._decide_waiting(claim, page, at, now)
         if phase >= Phase.REFUSED:
-            return _after_the_end(claim.task, phase, page, at)
+            return _verdict_after_end(claim.task, phase, page, at)
         if claim.declined or (page.mark[at] & KNOWN and page.crc[at] != claim.crc32c):
-            return Verdict(AGAIN, f"another report of task {claim.task} came before", arrived=True)
+            return Verdict(DUPLICATE, f"another report of task {claim.task} came before", arrived=True)
         if phase == Phase.GRANTED:
             return Verdict(BUSY, f"the report of task {claim.task} is not on disk yet", BUSY_SECONDS, arrived=True)
         if phase == Phase.REJECTED:
-            return Verdict(AGAIN, f"the report of task {claim.task} was gathered and rejected", arrived=True)
+            return Verdict(DUPLICATE, f"the report of task {claim.task} was gathered and rejected", arrived=True)
         return Verdict(SAFE, arrived=True)
 
-    def safe(self, tasks: Collection[int]) -> None:
+    def mark_safe(self, tasks: Collection[int]) -> None:
         """The reports of these granted tasks are on disk now."""
         self._columns.move_all(tasks, (Phase.GRANTED,), Phase.SAFE)
 
-    def release(self, transmitter: int, found: Collection[int]) -> list[int]:
+    def release(self, frontend: int, stored_tasks: Collection[int]) -> list[int]:
         """A transmitter died and its disk holds the reports `found`; those of its tasks that it lacks may be granted again.
 
         Found ones are safe. Also a task that was safe is released if the disk lacks it: then a disk lost what it had kept.
         """
-        self._adopt(transmitter, found)
-        kept = np.unique(np.fromiter(found, np.int64, len(found)))
+        self._adopt(frontend, stored_tasks)
+        stored = np.unique(np.fromiter(stored_tasks, np.int64, len(stored_tasks)))
         freed: list[int] = []
         for number in sorted(number for number, page in self._columns.pages.items() if page.live):
             page = self._columns.pages[number]
             phases = page.phases()
-            its = (page.column("transmitter") == transmitter) & ((phases == Phase.GRANTED) | (phases == Phase.SAFE))
-            at = np.flatnonzero(its)
-            at = at[~np.isin(at + number * PAGE, kept)]
+            in_memory = (page.column("frontend") == frontend) & ((phases == Phase.GRANTED) | (phases == Phase.SAFE))
+            at = np.flatnonzero(in_memory)
+            at = at[~np.isin(at + number * PAGE, stored)]
             self._columns.move_many(page, at, Phase.RELEASED)
             page.column("mark")[at] &= ~np.uint8(KNOWN)  # whatever comes next is as good
             freed += (at + number * PAGE).tolist()
         return freed
 
-    def expire(self, now: float) -> tuple[list[int], list[Over]]:
+    def expire(self, now: float) -> tuple[list[int], list[ExpiredTask]]:
         """Leases that are over: tasks of which nothing came are lost; struck or released ones count as arrived and rejected."""
         lost: list[int] = []
-        rejected: list[Over] = []
+        rejected: list[ExpiredTask] = []
         for number in sorted(n for n, page in self._columns.pages.items() if page.waiting and page.soonest <= now):
             page = self._columns.pages[number]
-            waits = np.isin(page.phases(), WAITING)
+            waiting = np.isin(page.phases(), WAITING)
             until = page.column("until")
-            due = np.flatnonzero(waits & (until <= now))
-            silent = page.untouched()[due]
+            due = np.flatnonzero(waiting & (until <= now))
+            silent = page.nothing_came()[due]
             self._columns.move_many(page, due[silent], Phase.LOST)
             lost += (number * PAGE + due[silent]).tolist()
             for at in due[~silent].tolist():
-                rejected.append(self._over(number * PAGE + at, page.mark[at]))
+                rejected.append(self._expired_task(number * PAGE + at, page.mark[at]))
                 self._columns.move(page, at, Phase.REFUSED)
                 page.mark[at] |= ARRIVED
-            page.soonest = float(until[waits & (until > now)].min(initial=math.inf))
+            page.soonest = float(until[waiting & (until > now)].min(initial=math.inf))
         return lost, rejected
 
     # ---- questions ---------------------------------------------------------------------------------------------------
@@ -220,22 +220,22 @@ class Tasks:
         soonest = min((page.soonest for page in self._columns.pages.values() if page.waiting), default=math.inf)
         return None if soonest == math.inf else soonest
 
-    def unsafe(self, tasks: Collection[int]) -> list[int]:
+    def unsafe_tasks(self, tasks: Collection[int]) -> list[int]:
         """Those of the tasks that were granted or released and are not on disk, in order."""
-        found: list[int] = []
+        result: list[int] = []
         for first, page, at in self._columns.spans(tasks):
-            found += (first + at[np.isin(page.phases()[at], (Phase.GRANTED, Phase.RELEASED))]).tolist()
-        return found
+            result += (first + at[np.isin(page.phases()[at], (Phase.GRANTED, Phase.RELEASED))]).tolist()
+        return result
 
     def phase(self, task: int) -> Phase:
         """Where a task stands; NEVER also if it was forgotten."""
-        found = self._columns.find(task) if task >= 0 else None
-        return Phase.NEVER if found is None else Phase(phase_of(found[0].mark[found[1]]))
+        place = self._columns.find(task) if task >= 0 else None
+        return Phase.NEVER if place is None else Phase(phase_of(place[0].mark[place[1]]))
 
     def client(self, task: int) -> int | None:
         """Whose task it is, if it is remembered."""
-        found = self._columns.find(task) if self.phase(task) else None
-        return None if found is None else found[0].client[found[1]]
+        place = self._columns.find(task) if self.phase(task) else None
+        return None if place is None else place[0].client[place[1]]
 
     def counts(self) -> dict[Phase, int]:
         """How many remembered tasks are in each phase."""
@@ -247,7 +247,7 @@ class Tasks:
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
-    def _judge_waiting(self, claim: Claimed, page: Page, at: int, now: float) -> Verdict:
+    def _decide_waiting(self, claim: Claim, page: Page, at: int, now: float) -> Verdict:
         arrived = bool(page.mark[at] & ARRIVED)
         if claim.declined:
             self._faults.pop(claim.task, None)
@@ -263,59 +263,60 @@ class Tasks:
         self._columns.move(page, at, Phase.GRANTED)
         page.mark[at] |= ARRIVED | KNOWN
         page.crc[at] = claim.crc32c
-        page.transmitter[at] = claim.transmitter
+        page.frontend[at] = claim.frontend
         return Verdict(REGRANT if arrived else GRANT, arrived=arrived)
 
-    def _strike(self, claim: Claimed, fault: str, page: Page, at: int, now: float) -> Verdict:
+    def _strike(self, claim: Claim, fault: str, page: Page, at: int, now: float) -> Verdict:
         before = page.mark[at]
         arrived = bool(before & ARRIVED)
-        same = bool(before & KNOWN) and strikes_of(before) > 0 and page.crc[at] == claim.crc32c
-        page.mark[at] = struck(before) | KNOWN
+        is_same_report = bool(before & KNOWN) and strikes_of(before) > 0 and page.crc[at] == claim.crc32c
+        page.mark[at] = add_strike(before) | KNOWN
         page.crc[at] = claim.crc32c
         tries = strikes_of(page.mark[at])
-        if tries < TRIES and not same and now < page.until[at]:
-            self._faults[claim.task] = _Fault(fault[:LONGEST_REASON], claim.nbytes)
+        if tries < TRIES and not is_same_report and now < page.until[at]:
+            self._faults[claim.task] = _Fault(fault[:MAX_REASON_LENGTH], claim.nbytes)
             return Verdict(RETRY, f"{fault}; {tries} of {TRIES} tries used", arrived=arrived)
         self._faults.pop(claim.task, None)
         self._columns.move(page, at, Phase.REFUSED)
         page.mark[at] |= ARRIVED
         return Verdict(REFUSE, fault, arrived=arrived)
 
-    def _over(self, task: int, mark: int) -> Over:
+    def _expired_task(self, task: int, mark: int) -> ExpiredTask:
         fault = self._faults.pop(task, None)
         if not mark & ARRIVED and fault is not None:
-            return Over(task, fault.reason, False, fault.nbytes)
-        why = "its report was lost with its transmitter" if fault is None else fault.reason
-        return Over(task, f"{why}, and no better one came within its lease", True, 0)
+            return ExpiredTask(task, fault.reason, False, fault.nbytes)
+        reason = "its report was lost with its transmitter" if fault is None else fault.reason
+        return ExpiredTask(task, f"{reason}, and no better one came within its lease", True, 0)
 
-    def _adopt(self, transmitter: int, found: Collection[int]) -> None:
+    def _adopt(self, frontend: int, stored_tasks: Collection[int]) -> None:
         """What a transmitter's disk holds is safe there, be it granted to it or to nobody who is known."""
-        for first, page, at in self._columns.spans(found):
-            phases, owner = page.phases()[at], page.column("transmitter") if page.live else None
+        for first, page, at in self._columns.spans(stored_tasks):
+            phases, owner = page.phases()[at], page.column("frontend") if page.live else None
             if owner is None:
                 continue
             held = np.isin(phases, (Phase.GRANTED, Phase.SAFE))
-            held &= owner[at] != PROCESSOR  # what was handed in is nobody else's any more
-            twice = at[(held & ~np.isin(owner[at], (transmitter, NOBODY))) | (phases == Phase.RELEASED)]
-            if len(twice):
+            held &= owner[at] != SERVER  # what was handed in is nobody else's any more
+            granted_elsewhere = at[(held & ~np.isin(owner[at], (frontend, NO_FRONTEND))) | (phases == Phase.RELEASED)]
+            if len(granted_elsewhere):
                 raise RunFailed(
-                    f"the report of task {first + int(twice[0])} is on the disk of transmitter {transmitter}, which is not "
+                    f"the report of task {first + int(granted_elsewhere[0])} is on the disk of transmitter "
+                    f"{frontend}, which is not "
                     "the one that it was granted to; stop the server and start it with --resume"
                 )
-            owner[at[held]] = transmitter
+            owner[at[held]] = frontend
             self._columns.move_many(page, at[held], Phase.SAFE)
 
-    def _end(self, tasks: list[int]) -> None:
+    def _forget_faults(self, tasks: list[int]) -> None:
         if self._faults:
             for task in tasks:
                 self._faults.pop(task, None)
 
 
-def _after_the_end(task: int, phase: int, page: Page, at: int) -> Verdict:
+def _verdict_after_end(task: int, phase: int, page: Page, at: int) -> Verdict:
     """A report of a task that was refused, lost or withdrawn: the first is late, what comes after it came before."""
     if page.mark[at] & ARRIVED:
-        how = "was refused" if phase == Phase.REFUSED else "is not wanted any more"
-        return Verdict(AGAIN, f"a report of task {task} came before and {how}", arrived=True)
+        ending = "was refused" if phase == Phase.REFUSED else "is not wanted any more"
+        return Verdict(DUPLICATE, f"a report of task {task} came before and {ending}", arrived=True)
     page.mark[at] |= ARRIVED
     return Verdict(LATE, f"task {task} was given up")
 

@@ -30,23 +30,23 @@ def shared_secret(file: str) -> Evidence:
     """Devices must know the secret in this file, such as one that was put into them in the factory."""
     secret = read_secret(Path(file))
 
-    def judge(evidence: bytes, request: EnrolRequest) -> str | None:
+    def check_evidence(evidence: bytes, request: EnrolRequest) -> str | None:
         if not request.attempt:
             return "it is not bound to an attempt"
         return (
             None if hmac.compare_digest(shared_evidence(secret, request), evidence) else "it does not prove the secret"
         )
 
-    return judge
+    return check_evidence
 
 
 def shared_evidence(secret: bytes, request: EnrolRequest) -> bytes:
     """What a device shows that knows the secret: bound to this attempt and token, so that it is worth nothing for another."""
-    said = _LABEL + bytes([len(request.attempt)]) + request.attempt + request.token.encode()
-    return hmac.digest(secret, said, "sha256")
+    message = _LABEL + bytes([len(request.attempt)]) + request.attempt + request.token.encode()
+    return hmac.digest(secret, message, "sha256")
 
 
-def evidence_called(text: str) -> Evidence:
+def evidence_by_name(text: str) -> Evidence:
     """The hook of a name, with its argument behind a colon: `none`, `shared_secret:FILE`."""
     name, colon, argument = text.partition(":")
     build = builder("evidence", name, "--evidence")
@@ -60,8 +60,8 @@ def read_secret(path: Path) -> bytes:
     """A secret in a file that only its owner can read; the newline at its end, if any, does not count."""
     try:
         mode, data = path.stat().st_mode, path.read_bytes().rstrip(b"\r\n")
-    except OSError as wrong:
-        raise BadInput(f"the secret in {path} cannot be read ({wrong.strerror})") from None
+    except OSError as error:
+        raise BadInput(f"the secret in {path} cannot be read ({error.strerror})") from None
     if stat.S_IMODE(mode) & 0o077:
         raise BadInput(f"the secret in {path} can be read by others; if nobody did, say: chmod 600 {path}")
     if len(data) < _LEAST_BYTES:

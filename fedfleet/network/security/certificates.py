@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CertificateFiles:
     """The files of a folder of certificates; `written` are those that were not there before."""
 
     ca: Path
@@ -31,7 +31,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CertificateRequest:
     """What certificates are asked for; `renew` makes the server's anew."""
 
     hosts: Sequence[str] = HOSTS
@@ -40,16 +40,16 @@ class Asked:
     renew: bool = False
 
 
-def make_certificates(folder: Path, asked: Asked, now: datetime) -> Made:
+def make_certificates(folder: Path, request: CertificateRequest, now: datetime) -> CertificateFiles:
     """Make what is not there yet: the authority is used again, so that devices go on trusting it."""
     lib = _library()
-    names = [_san(lib, host) for host in asked.hosts]
-    if bad := [name for name in asked.clients if not _NAME.fullmatch(name) or name in ("ca", "server")]:
+    names = [_san(lib, host) for host in request.hosts]
+    if bad := [name for name in request.clients if not _NAME.fullmatch(name) or name in ("ca", "server")]:
         raise BadInput(f"{bad[0]!r} cannot name a device's certificate; use letters, digits, '-', '_' and '.'")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as wrong:
-        raise BadInput(f"the folder {folder} cannot be made ({wrong.strerror}); choose another with --out") from None
+    except OSError as error:
+        raise BadInput(f"the folder {folder} cannot be made ({error.strerror}); choose another with --out") from None
     written: list[Path] = []
     authority = _authority(lib, folder, now, written)
 
@@ -57,10 +57,10 @@ def make_certificates(folder: Path, asked: Asked, now: datetime) -> Made:
         paths = folder / f"{stem}.pem", folder / f"{stem}.key"
         if renew or not all(path.exists() for path in paths):
             key = lib.ec.generate_private_key(lib.ec.SECP256R1())
-            draft = _draft(lib, subject, key, now, asked.days).issuer_name(authority[0].subject)
+            draft = _draft(lib, subject, key, now, request.days).issuer_name(authority[0].subject)
             draft = draft.add_extension(lib.x509.BasicConstraints(ca=False, path_length=None), critical=True)
             draft = draft.add_extension(lib.x509.ExtendedKeyUsage([usage]), critical=False)
-            draft = draft.add_extension(_signed_by(lib, authority[1]), critical=False)
+            draft = draft.add_extension(_authority_key_id(lib, authority[1]), critical=False)
             if names:
                 draft = draft.add_extension(lib.x509.SubjectAlternativeName(names), critical=False)
             _write(paths[1], _key_pem(lib, key), 0o600)
@@ -69,9 +69,9 @@ def make_certificates(folder: Path, asked: Asked, now: datetime) -> Made:
         return paths
 
     usage = lib.x509.oid.ExtendedKeyUsageOID
-    certificate, key = issue("server", str(asked.hosts[0]), usage.SERVER_AUTH, names, asked.renew)
-    clients = {name: issue(name, name, usage.CLIENT_AUTH, [], False) for name in asked.clients}
-    return Made(folder / "ca.pem", certificate, key, clients, tuple(written))
+    certificate, key = issue("server", str(request.hosts[0]), usage.SERVER_AUTH, names, request.renew)
+    clients = {name: issue(name, name, usage.CLIENT_AUTH, [], False) for name in request.clients}
+    return CertificateFiles(folder / "ca.pem", certificate, key, clients, tuple(written))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def _draft(lib: _Library, subject: str, key: Any, now: datetime, days: int) -> A
     return draft.add_extension(lib.x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
 
 
-def _signed_by(lib: _Library, key: Any) -> Any:
+def _authority_key_id(lib: _Library, key: Any) -> Any:
     return lib.x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
 
 
@@ -167,6 +167,6 @@ def _write(path: Path, data: bytes, mode: int) -> None:
     draft.replace(path)
 
 
-def today() -> datetime:
+def utc_now() -> datetime:
     """Now, as certificates count."""
     return datetime.now(UTC)

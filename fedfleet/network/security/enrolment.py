@@ -25,11 +25,19 @@ from numpy.typing import NDArray
 
 from fedfleet.core.errors import RunFailed
 from fedfleet.network.protocol.fleet_pb2 import EnrolRequest
-from fedfleet.network.security.enrolment_request import Admitted, Refusal, Terms, attempt_of, declared, doubted, unfit
+from fedfleet.network.security.enrolment_request import (
+    Admission,
+    Refusal,
+    Terms,
+    attempt_of,
+    declared_values,
+    evidence_refusal,
+    unfit_reason,
+)
 from fedfleet.network.security.enrolment_store import end_enrolment, open_store, revoke_client, transaction
-from fedfleet.network.security.sanitiser import shown
+from fedfleet.network.security.sanitiser import printable
 from fedfleet.network.security.secrets import RunKey, check_secret
-from fedfleet.network.security.tokens import Token, token_of, use_token, why_not
+from fedfleet.network.security.tokens import Token, token_of, token_refusal, use_token
 
 _NEW_ROW = """INSERT INTO enrolments
 (client, generation, token, attempt, samples, test_samples, memory_bytes, data, peer, enrolled, evidence)
@@ -45,7 +53,7 @@ class Registry:
     def __init__(self, path: Path, key: RunKey, terms: Terms) -> None:
         self._path, self._key, self.terms = path, key, terms
         self._db = open_store(path)
-        self._changed: set[int] = set()  # places whose generation changed since somebody asked
+        self._changed_places: set[int] = set()  # places whose generation changed since somebody asked
         self._load()
 
     def _load(self) -> None:
@@ -53,7 +61,7 @@ class Registry:
         self.generations: NDArray[np.uint32] = np.ones(n, np.uint32)
         self.enrolled: NDArray[np.bool_] = np.zeros(n, np.bool_)
         self._samples, self._tests = np.zeros(n, np.int64), np.zeros(n, np.int64)
-        self._own = np.zeros(n, np.bool_)  # brings its own data
+        self._has_own = np.zeros(n, np.bool_)  # brings its own data
         self._unused = 0  # below this, everybody was enrolled once
         rows = self._db.execute(
             "SELECT client, generation, samples, test_samples, data, revoked FROM enrolments ORDER BY client, generation"
@@ -61,28 +69,28 @@ class Registry:
         for client, generation, samples, tests, data, revoked in rows:
             if client >= n:
                 raise RunFailed(f"{self._path} has a device for client {client}, and the run has {n} clients only")
-            self._hold(client, generation, samples, tests, data)
+            self._set_holder(client, generation, samples, tests, data)
             if revoked is not None:
-                self._end(client, generation)
-        self._seen = self._version()
+                self._end_holder(client, generation)
+        self._seen_version = self._version()
 
     def close(self) -> None:
         """Close the store."""
         self._db.close()
 
-    def enrol(self, request: EnrolRequest, now: float, peer: str) -> Admitted | Refusal:
+    def enrol(self, request: EnrolRequest, now: float, peer: str) -> Admission | Refusal:
         """Admit one device, or say why not."""
         return self.enrol_all([(request, peer)], now)[0]
 
-    def enrol_all(self, requests: Sequence[tuple[EnrolRequest, str]], now: float) -> list[Admitted | Refusal]:
+    def enrol_all(self, requests: Sequence[tuple[EnrolRequest, str]], now: float) -> list[Admission | Refusal]:
         """Admit devices in this order, in one transaction; what is answered is on the disk. If it cannot be, nobody is admitted."""
-        barred = [self._barred(request, now) for request, _ in requests]
+        refusals = [self._refusal_reason(request, now) for request, _ in requests]
         try:
             with transaction(self._db, self._path):
-                self._see_revocations()
+                self._load_revocations()
                 return [
                     Refusal(why) if why is not None else self._admit(request, now, peer)
-                    for why, (request, peer) in zip(barred, requests, strict=True)
+                    for why, (request, peer) in zip(refusals, requests, strict=True)
                 ]
         except BaseException:
             self._load()  # what was written down here is not on the disk
@@ -96,49 +104,53 @@ class Registry:
             and check_secret(self._key, client, int(self.generations[client]), secret)
         )
 
-    def heaviest(self, clients: NDArray[np.integer] | int, spec: NDArray[np.floating] | float) -> NDArray[np.float64]:
+    def max_weight(self, clients: NDArray[np.integer] | int, spec: NDArray[np.floating] | float) -> NDArray[np.float64]:
         """The most that a report of these clients may weigh: what they declared; with the spec's own data, no more than `spec`."""
-        said = self._samples[clients].astype(np.float64)
-        return np.where(self._own[clients], said, np.where(said > 0, np.minimum(said, spec), spec))
+        declared_samples = self._samples[clients].astype(np.float64)
+        return np.where(
+            self._has_own[clients],
+            declared_samples,
+            np.where(declared_samples > 0, np.minimum(declared_samples, spec), spec),
+        )
 
-    def most_tests(self, clients: NDArray[np.integer], spec: NDArray[np.integer]) -> NDArray[np.int64]:
+    def max_tests(self, clients: NDArray[np.integer], spec: NDArray[np.integer]) -> NDArray[np.int64]:
         """On how many samples these clients may judge a model: what they declared of their own data, or what the spec deals."""
-        return np.where(self._own[clients], self._tests[clients], spec).astype(np.int64)
+        return np.where(self._has_own[clients], self._tests[clients], spec).astype(np.int64)
 
-    def brings_own(self, client: int) -> bool:
+    def has_own_data(self, client: int) -> bool:
         """Whether the device of this client trains on data of its own."""
-        return bool(self._own[client])
+        return bool(self._has_own[client])
 
     def revoke(self, client: int, now: float) -> None:
         """Put a device out: its secret holds no more."""
         revoke_client(self._db, client, now)
-        self._see_revocations()
+        self._load_revocations()
 
-    def changed(self) -> list[tuple[int, int]]:
+    def take_changes(self) -> list[tuple[int, int]]:
         """Places whose generation changed since the last call, here or by the command line, with the generation that holds now."""
-        if self._version() != self._seen:
-            self._see_revocations()
-        found = [(client, int(self.generations[client])) for client in sorted(self._changed)]
-        self._changed.clear()
-        return found
+        if self._version() != self._seen_version:
+            self._load_revocations()
+        changes = [(client, int(self.generations[client])) for client in sorted(self._changed_places)]
+        self._changed_places.clear()
+        return changes
 
-    def raised(self) -> list[tuple[int, int]]:
+    def raised_generations(self) -> list[tuple[int, int]]:
         """All places whose generation is not 1, as a process that starts has to know them."""
         return [(int(client), int(self.generations[client])) for client in np.flatnonzero(self.generations != 1)]
 
-    def _barred(self, request: EnrolRequest, now: float) -> str | None:
+    def _refusal_reason(self, request: EnrolRequest, now: float) -> str | None:
         """What is wrong with a request, whatever places there are. Strangers do not get as far as the hook for evidence."""
-        why = unfit(request, self.terms)
+        why = unfit_reason(request, self.terms)
         if why is not None or self.terms.evidence is None:
             return why
         if not (request.HasField("client") and self.holds(request.client, request.secret)):
-            why = self._uninvited(request, now)[0]
-        return why or doubted(self.terms.evidence, request)
+            why = self._check_invitation(request, now)[0]
+        return why or evidence_refusal(self.terms.evidence, request)
 
-    def _uninvited(self, request: EnrolRequest, now: float) -> tuple[str | None, Token | None]:
+    def _check_invitation(self, request: EnrolRequest, now: float) -> tuple[str | None, Token | None]:
         if request.token:
             token = token_of(self._db, request.token)
-            return (None if self._attempted(request) else why_not(token, now)), token
+            return (None if self._earlier_enrolment(request) else token_refusal(token, now)), token
         if not self.terms.open:
             return (
                 "this server admits devices with a token only; ask whoever keeps it for one, and give it with --token",
@@ -146,113 +158,115 @@ class Registry:
             )
         return None, None
 
-    def _admit(self, request: EnrolRequest, now: float, peer: str) -> Admitted | Refusal:
-        wants = request.client if request.HasField("client") else None
-        if wants is not None and self.holds(wants, request.secret):
-            self._declare_again(wants, request)
-            return Admitted(wants, int(self.generations[wants]), False)
-        if (earlier := self._attempted(request)) is not None:
-            return self._answered_before(*earlier)
-        if not request.token and wants is not None and self._held_once(wants, request.secret):
+    def _admit(self, request: EnrolRequest, now: float, peer: str) -> Admission | Refusal:
+        requested = request.client if request.HasField("client") else None
+        if requested is not None and self.holds(requested, request.secret):
+            self._declare_again(requested, request)
+            return Admission(requested, int(self.generations[requested]), False)
+        if (earlier := self._earlier_enrolment(request)) is not None:
+            return self._repeat_answer(*earlier)
+        if not request.token and requested is not None and self._held_before(requested, request.secret):
             return Refusal("the device was put out, and its secret holds no more; enrol it anew with a token")
-        why, token = self._uninvited(request, now)
+        why, token = self._check_invitation(request, now)
         if why is not None:
             return Refusal(why)
-        place = self._place(wants, token)
+        place = self._place(requested, token)
         if isinstance(place, Refusal):
             stale = " (it remembers another run: an empty --store lets it begin anew)" if request.secret else ""
             return Refusal(place.sentence + stale)
-        return self._give(place, request, token, now, peer)
+        return self._assign_place(place, request, token, now, peer)
 
-    def _held_once(self, client: int, secret: bytes) -> bool:
+    def _held_before(self, client: int, secret: bytes) -> bool:
         """Whether a device held this place with this secret and was put out; any other secret is worth nothing."""
         earlier = range(1, int(self.generations[client])) if client < self.terms.clients else ()
         return any(check_secret(self._key, client, generation, secret) for generation in earlier)
 
-    def _place(self, wants: int | None, token: Token | None) -> int | Refusal:
+    def _place(self, requested: int | None, token: Token | None) -> int | Refusal:
         """Which place a newcomer gets (rules 4 and 5)."""
-        named = None if token is None else token.client
-        client = wants if named is None else named
-        if named is not None and wants is not None and named != wants:
+        token_client = None if token is None else token.client
+        client = requested if token_client is None else token_client
+        if token_client is not None and requested is not None and token_client != requested:
             return Refusal(
-                f"the token is for client {named}, and the device wants to be client {wants}; leave out one of them"
+                f"the token is for client {token_client}, and the device wants to be client {requested}; leave out one of them"
             )
         if client is None:
-            return self._free()
+            return self._free_place()
         if client >= self.terms.clients:
             return Refusal(f"there is no client {client}: the run has clients 0 to {self.terms.clients - 1}")
-        if named is None and self.enrolled[client]:
+        if token_client is None and self.enrolled[client]:
             return Refusal(
                 f"client {client} is another device; ask for a token that names this client, or leave out the number"
             )
         return client
 
-    def _free(self) -> int | Refusal:
-        taken, n = self.enrolled, self.terms.clients
-        while self._unused < n and (taken[self._unused] or self.generations[self._unused] > 1):
+    def _free_place(self) -> int | Refusal:
+        occupied, n = self.enrolled, self.terms.clients
+        while self._unused < n and (occupied[self._unused] or self.generations[self._unused] > 1):
             self._unused += 1
         if self._unused < n:
             return self._unused
-        revoked = np.flatnonzero(~taken)
+        revoked = np.flatnonzero(~occupied)
         return int(revoked[0]) if len(revoked) else Refusal(f"all {n} places of the run are taken")
 
-    def _give(self, client: int, request: EnrolRequest, token: Token | None, now: float, peer: str) -> Admitted:
+    def _assign_place(
+        self, client: int, request: EnrolRequest, token: Token | None, now: float, peer: str
+    ) -> Admission:
         if self.enrolled[client]:
             end_enrolment(self._db, client, now)
-            self._end(client, int(self.generations[client]))
+            self._end_holder(client, int(self.generations[client]))
         generation = int(self.generations[client])
         row = (
             client,
             generation,
             None if token is None else token.id,
             attempt_of(request),
-            *declared(request),
-            shown(peer),
+            *declared_values(request),
+            printable(peer),
             now,
         )
         self._db.execute(_NEW_ROW, (*row, hashlib.sha256(request.evidence).digest() if request.evidence else None))
         if token is not None:
             use_token(self._db, token)
-        self._hold(client, generation, request.samples, request.test_samples, request.data)
-        return Admitted(client, generation, True)
+        self._set_holder(client, generation, request.samples, request.test_samples, request.data)
+        return Admission(client, generation, True)
 
-    def _attempted(self, request: EnrolRequest) -> tuple[int, int] | None:
+    def _earlier_enrolment(self, request: EnrolRequest) -> tuple[int, int] | None:
         mark = attempt_of(request)
         if mark is None:
             return None
         return self._db.execute("SELECT client, generation FROM enrolments WHERE attempt = ?", (mark,)).fetchone()
 
-    def _answered_before(self, client: int, generation: int) -> Admitted | Refusal:
+    def _repeat_answer(self, client: int, generation: int) -> Admission | Refusal:
         if self.enrolled[client] and self.generations[client] == generation:
-            return Admitted(client, generation, False)
+            return Admission(client, generation, False)
         return Refusal("the device was enrolled so and put out since; enrol it anew with another token")
 
     def _declare_again(self, client: int, request: EnrolRequest) -> None:
         """A device that comes back may have other data than before."""
-        said = (*declared(request), client, int(self.generations[client]))
-        changed = "(samples, test_samples, memory_bytes, data) IS NOT (?1, ?2, ?3, ?4)"
+        values = (*declared_values(request), client, int(self.generations[client]))
+        condition = "(samples, test_samples, memory_bytes, data) IS NOT (?1, ?2, ?3, ?4)"
         self._db.execute(
             "UPDATE enrolments SET samples = ?1, test_samples = ?2, memory_bytes = ?3, data = ?4 "
-            f"WHERE client = ?5 AND generation = ?6 AND {changed}",
-            said,
+            f"WHERE client = ?5 AND generation = ?6 AND {condition}",
+            values,
         )
-        self._hold(client, int(self.generations[client]), request.samples, request.test_samples, request.data)
+        self._set_holder(client, int(self.generations[client]), request.samples, request.test_samples, request.data)
 
-    def _hold(self, client: int, generation: int, samples: int, tests: int, data: str) -> None:
+    def _set_holder(self, client: int, generation: int, samples: int, tests: int, data: str) -> None:
         self.generations[client], self.enrolled[client] = generation, True
-        self._samples[client], self._tests[client], self._own[client] = samples, tests, data != ""
+        self._samples[client], self._tests[client], self._has_own[client] = samples, tests, data != ""
 
-    def _end(self, client: int, generation: int) -> None:
+    def _end_holder(self, client: int, generation: int) -> None:
         self.generations[client], self.enrolled[client] = generation + 1, False
-        self._changed.add(client)
+        self._changed_places.add(client)
 
-    def _see_revocations(self) -> None:
-        self._seen = self._version()
+    def _load_revocations(self) -> None:
+        self._seen_version = self._version()
         for client, generation in self._db.execute(
             "SELECT client, generation FROM enrolments WHERE revoked IS NOT NULL"
         ):
             if generation >= self.generations[client]:
-                self._end(client, generation)
+                self._end_holder(client, generation)
 
     def _version(self) -> int:
         return self._db.execute("PRAGMA data_version").fetchone()[0]

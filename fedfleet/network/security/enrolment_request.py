@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fedfleet.network.protocol.fleet_pb2 import EnrolRequest
 from fedfleet.network.protocol.frames import PROTOCOL
-from fedfleet.network.security.sanitiser import shown
+from fedfleet.network.security.sanitiser import printable
 
 Evidence = Callable[[bytes, EnrolRequest], str | None]
 _SHORTEST_ATTEMPT, _LONGEST_ATTEMPT = 16, 64
@@ -27,7 +27,7 @@ class Terms:
     protocol: int = PROTOCOL
 
 
-class Admitted(NamedTuple):
+class Admission(NamedTuple):
     """A device holds this place; `new` with a generation above 1: another device held it before."""
 
     client: int
@@ -41,7 +41,7 @@ class Refusal(NamedTuple):
     sentence: str
 
 
-def unfit(request: EnrolRequest, terms: Terms) -> str | None:
+def unfit_reason(request: EnrolRequest, terms: Terms) -> str | None:
     """What is wrong with a request by itself; None: nothing."""
     if request.protocol != terms.protocol:
         return (
@@ -57,23 +57,23 @@ def unfit(request: EnrolRequest, terms: Terms) -> str | None:
     return None
 
 
-def doubted(evidence: Evidence, request: EnrolRequest) -> str | None:
+def evidence_refusal(evidence: Evidence, request: EnrolRequest) -> str | None:
     """What the hook has against a device; a hook that fails admits nobody."""
     try:
         why = evidence(request.evidence, request)
-    except Exception as wrong:
-        return f"the evidence of the device could not be checked ({type(wrong).__name__})"
-    return None if why is None else f"the evidence of the device is not accepted: {shown(why)}"
+    except Exception as error:
+        return f"the evidence of the device could not be checked ({type(error).__name__})"
+    return None if why is None else f"the evidence of the device is not accepted: {printable(why)}"
 
 
-def declared(request: EnrolRequest) -> tuple[int, int, int, str]:
+def declared_values(request: EnrolRequest) -> tuple[int, int, int, str]:
     """What a device says of itself, as it is stored: samples, test samples, memory, its name for its data."""
-    return request.samples, request.test_samples, min(request.memory_bytes, _MOST_MEMORY), shown(request.data)
+    return request.samples, request.test_samples, min(request.memory_bytes, _MOST_MEMORY), printable(request.data)
 
 
 def attempt_of(request: EnrolRequest) -> bytes | None:
     """The mark of an attempt: bound to its token, so that it is worth nothing with another."""
     if not request.attempt:
         return None
-    said = b"fedfleet attempt 1\0" + bytes([len(request.attempt)]) + request.attempt
-    return hashlib.sha256(said + request.token.encode()).digest()
+    message = b"fedfleet attempt 1\0" + bytes([len(request.attempt)]) + request.attempt
+    return hashlib.sha256(message + request.token.encode()).digest()

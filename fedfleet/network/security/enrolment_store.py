@@ -53,10 +53,10 @@ def open_store(path: Path) -> sqlite3.Connection:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         _prepare(db, path)
-    except OSError as wrong:
-        raise RunFailed(f"{path} cannot be opened ({wrong.strerror}); devices are enrolled in it") from None
-    except sqlite3.Error as wrong:
-        raise RunFailed(f"{path} is not a store of devices that can be used ({wrong})") from None
+    except OSError as error:
+        raise RunFailed(f"{path} cannot be opened ({error.strerror}); devices are enrolled in it") from None
+    except sqlite3.Error as error:
+        raise RunFailed(f"{path} is not a store of devices that can be used ({error})") from None
     return db
 
 
@@ -89,13 +89,13 @@ def transaction(db: sqlite3.Connection, path: Path | str = "the store of devices
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
-    except sqlite3.Error as wrong:
+    except sqlite3.Error as error:
         raise RunFailed(
-            f"{path} cannot be written ({wrong}); see that there is space on the disk, then try again"
+            f"{path} cannot be written ({error}); see that there is space on the disk, then try again"
         ) from None
 
 
-def enrolments(db: sqlite3.Connection) -> list[Enrolment]:
+def all_enrolments(db: sqlite3.Connection) -> list[Enrolment]:
     """All enrolments, by client and generation."""
     columns = "client, generation, token, samples, test_samples, data, peer, enrolled, revoked"
     return [Enrolment(*row) for row in db.execute(f"SELECT {columns} FROM enrolments ORDER BY client, generation")]
@@ -103,8 +103,8 @@ def enrolments(db: sqlite3.Connection) -> list[Enrolment]:
 
 def end_enrolment(db: sqlite3.Connection, client: int, now: float) -> bool:
     """Put the device of a client out, inside a transaction; False: there is none."""
-    ended = "UPDATE enrolments SET revoked = ? WHERE client = ? AND revoked IS NULL"
-    return db.execute(ended, (now, client)).rowcount > 0
+    statement = "UPDATE enrolments SET revoked = ? WHERE client = ? AND revoked IS NULL"
+    return db.execute(statement, (now, client)).rowcount > 0
 
 
 def revoke_client(db: sqlite3.Connection, client: int, now: float) -> None:

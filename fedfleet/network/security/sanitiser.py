@@ -19,17 +19,17 @@ _STAT_NAME = re.compile(r"[a-z][a-z0-9_./]{0,31}")
 _CUT = ".."
 
 
-def shown(text: str | bytes, longest: int = LONGEST) -> str:
+def printable(text: str | bytes, longest: int = LONGEST) -> str:
     r"""Foreign text as it may be shown: one line of printable characters, no longer than `longest`.
 
     >>> shown("phone\n\x1b[2J of \u202eecila")
     'phone\\n\\x1b[2J of \\u202eecila'
     """
     cut = text[: longest + 1]  # before anything is done with it, however long it is
-    said = cut.decode("utf-8", "backslashreplace") if isinstance(cut, bytes) else cut
-    if not (said.isprintable() and "\\" not in said):
-        said = "".join(c if c.isprintable() and c != "\\" else _escape(c) for c in said)
-    return said if len(said) <= longest and len(text) <= longest else said[: longest - len(_CUT)] + _CUT
+    line = cut.decode("utf-8", "backslashreplace") if isinstance(cut, bytes) else cut
+    if not (line.isprintable() and "\\" not in line):
+        line = "".join(c if c.isprintable() and c != "\\" else _escape(c) for c in line)
+    return line if len(line) <= longest and len(text) <= longest else line[: longest - len(_CUT)] + _CUT
 
 
 class Stats(NamedTuple):
@@ -39,18 +39,18 @@ class Stats(NamedTuple):
     dropped: int
 
 
-def kept_stats(said: Mapping[str, float], declared: Collection[str] | None = None) -> Stats:
+def clean_stats(stats: Mapping[str, float], declared: Collection[str] | None = None) -> Stats:
     """What is kept of a report's statistics: `declared` names (None: any), finite, sixteen at most, the first by name.
 
     >>> kept_stats({"loss": 0.5, "Loss!": 1.0, "norm": float("inf")})
     Stats(kept={'loss': 0.5}, dropped=2)
     """
-    fine = sorted(
+    names = sorted(
         name
-        for name, value in said.items()
+        for name, value in stats.items()
         if (declared is None or name in declared) and math.isfinite(value) and _STAT_NAME.fullmatch(name)
     )[:MOST_STATS]
-    return Stats({name: said[name] for name in fine}, len(said) - len(fine))
+    return Stats({name: stats[name] for name in names}, len(stats) - len(names))
 
 
 def _escape(character: str) -> str:

@@ -48,15 +48,15 @@ def run_key(path: Path) -> RunKey:
         _make_key(path)
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as wrong:
-        raise RunFailed(f"the key of the run, {path}, cannot be read ({wrong.strerror})") from None
+    except OSError as error:
+        raise RunFailed(f"the key of the run, {path}, cannot be read ({error.strerror})") from None
     try:
-        found, data = os.fstat(handle), os.read(handle, KEY_BYTES + 1)
-    except OSError as wrong:
-        raise RunFailed(f"the key of the run, {path}, cannot be read ({wrong.strerror})") from None
+        info, data = os.fstat(handle), os.read(handle, KEY_BYTES + 1)
+    except OSError as error:
+        raise RunFailed(f"the key of the run, {path}, cannot be read ({error.strerror})") from None
     finally:
         os.close(handle)
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    if stat.S_IMODE(info.st_mode) & 0o077:
         raise BadInput(f"the key of the run can be read by others; if nobody did, say: chmod 600 {path}")
     if len(data) != KEY_BYTES:
         raise BadInput(f"{path} is not the key of a run: it has not {KEY_BYTES} bytes; restore it from a backup")
@@ -82,8 +82,8 @@ def _make_key(path: Path) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
-    except OSError as wrong:
-        raise RunFailed(f"the key of the run, {path}, cannot be written ({wrong.strerror})") from None
+    except OSError as error:
+        raise RunFailed(f"the key of the run, {path}, cannot be written ({error.strerror})") from None
 
 
 def nonce_of(key: RunKey, task: int) -> bytes:
@@ -91,30 +91,30 @@ def nonce_of(key: RunKey, task: int) -> bytes:
     return hmac.digest(key.data, _TASK + task.to_bytes(8, "little"), "sha256")[:NONCE_BYTES]
 
 
-def check_nonce(key: RunKey, task: int, shown: bytes) -> bool:
+def check_nonce(key: RunKey, task: int, nonce: bytes) -> bool:
     """Whether this is the nonce of that task."""
-    return hmac.compare_digest(nonce_of(key, task), shown)
+    return hmac.compare_digest(nonce_of(key, task), nonce)
 
 
 def secret_of(key: RunKey, client: int, generation: int) -> bytes:
     """The secret of the device that holds a client's place; it changes with the generation of the enrolment."""
-    said = _DEVICE + client.to_bytes(4, "little") + generation.to_bytes(4, "little")
-    return hmac.digest(key.data, said, "sha256")
+    message = _DEVICE + client.to_bytes(4, "little") + generation.to_bytes(4, "little")
+    return hmac.digest(key.data, message, "sha256")
 
 
-def check_secret(key: RunKey, client: int, generation: int, shown: bytes) -> bool:
+def check_secret(key: RunKey, client: int, generation: int, secret: bytes) -> bool:
     """Whether this is the secret of the device that holds that client's place."""
-    return hmac.compare_digest(secret_of(key, client, generation), shown)
+    return hmac.compare_digest(secret_of(key, client, generation), secret)
 
 
-def signed(secret: bytes, sheet: bytes) -> bytes:
+def sign_config(secret: bytes, config: bytes) -> bytes:
     """The signature of a sheet for the device that has this secret."""
-    return hmac.digest(secret, _SHEET + sheet, "sha256")
+    return hmac.digest(secret, _SHEET + config, "sha256")
 
 
-def check_signature(secret: bytes, sheet: bytes, signature: bytes) -> bool:
+def check_signature(secret: bytes, config: bytes, signature: bytes) -> bool:
     """Whether a sheet comes from the server that gave out this secret, unchanged."""
-    return hmac.compare_digest(signed(secret, sheet), signature)
+    return hmac.compare_digest(sign_config(secret, config), signature)
 
 
 def status_token(key: RunKey) -> str:
@@ -122,6 +122,6 @@ def status_token(key: RunKey) -> str:
     return hmac.digest(key.data, _STATUS, "sha256").hex()
 
 
-def check_status_token(key: RunKey, shown: str) -> bool:
+def check_status_token(key: RunKey, token: str) -> bool:
     """Whether this is that token."""
-    return hmac.compare_digest(status_token(key).encode(), shown.encode())
+    return hmac.compare_digest(status_token(key).encode(), token.encode())

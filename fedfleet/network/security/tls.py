@@ -40,9 +40,11 @@ class ClientFiles:
 def server_credentials(files: ServerFiles) -> grpc.ServerCredentials:
     """Credentials of a server. Certificates that were renewed in place are taken up with the next connection."""
     _check_version()
-    first, wanted = _server_configuration(files), files.client_ca is not None
-    renewed: Any = _renewed(files)  # it may answer None, as gRPC's documentation says and its types do not
-    return grpc.dynamic_ssl_server_credentials(first, renewed, require_client_authentication=wanted)
+    first, client_auth = _server_configuration(files), files.client_ca is not None
+    reloader: Any = _certificate_reloader(
+        files
+    )  # it may answer None, as gRPC's documentation says and its types do not
+    return grpc.dynamic_ssl_server_credentials(first, reloader, require_client_authentication=client_auth)
 
 
 def client_credentials(files: ClientFiles) -> grpc.ChannelCredentials:
@@ -101,7 +103,7 @@ def _server_configuration(files: ServerFiles) -> grpc.ServerCertificateConfigura
     return grpc.ssl_server_certificate_configuration([(_read(files.key), _read(files.certificate))], roots)
 
 
-def _renewed(files: ServerFiles) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
+def _certificate_reloader(files: ServerFiles) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
     """What gRPC asks at every handshake: None while the files are the same, or cannot be used (the old ones go on)."""
     paths = [path for path in (files.certificate, files.key, files.client_ca) if path is not None]
     last = [_stamps(paths)]
@@ -111,11 +113,11 @@ def _renewed(files: ServerFiles) -> Callable[[], grpc.ServerCertificateConfigura
         if stamps == last[0]:
             return None
         try:
-            found = _server_configuration(files)
+            configuration = _server_configuration(files)
         except BadInput:  # half of the files is written; look again at the next handshake
             return None
         last[0] = stamps
-        return found
+        return configuration
 
     return fetch
 
@@ -123,10 +125,10 @@ def _renewed(files: ServerFiles) -> Callable[[], grpc.ServerCertificateConfigura
 def _stamps(paths: list[Path]) -> tuple[tuple[int, int, int] | None, ...]:
     def stamp(path: Path) -> tuple[int, int, int] | None:
         try:
-            found = path.stat()
+            info = path.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return info.st_mtime_ns, info.st_size, info.st_ino
 
     return tuple(map(stamp, paths))
 
@@ -139,10 +141,10 @@ def _check_pair(certificate: Path, key: Path) -> None:
         raise BadInput(f"the key {key} can be read by everybody on this machine; if nobody did, say: chmod 600 {key}")
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: b"")
-    except ssl.SSLError as wrong:
+    except ssl.SSLError as error:
         raise BadInput(
             f"{certificate} and {key} cannot be used as a certificate and its key without a passphrase, in PEM "
-            f"({wrong.reason or 'not PEM'}); {_MAKE}"
+            f"({error.reason or 'not PEM'}); {_MAKE}"
         ) from None
 
 
@@ -159,5 +161,5 @@ def _roots(path: Path | None) -> bytes | None:
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except OSError as wrong:
-        raise BadInput(f"{path} cannot be read ({wrong.strerror}); {_MAKE}") from None
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror}); {_MAKE}") from None

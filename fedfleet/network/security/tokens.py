@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from fedfleet.core.errors import BadInput
 from fedfleet.network.security.enrolment_store import transaction
-from fedfleet.network.security.sanitiser import shown
+from fedfleet.network.security.sanitiser import printable
 
 _PREFIX = "fft_"  # lets scanners for leaked secrets, and people, know one
 _TOKEN_BYTES = 24
@@ -36,7 +36,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TokenRequest:
     """What kind of token is wanted: for how many devices, for how long, for which client, and a note on whom it is for."""
 
     uses: int = 1
@@ -45,15 +45,15 @@ class Wanted:
     note: str = ""
 
 
-def make_token(db: sqlite3.Connection, wanted: Wanted, now: float) -> tuple[str, Token]:
+def make_token(db: sqlite3.Connection, request: TokenRequest, now: float) -> tuple[str, Token]:
     """A new token, to be shown once, and what is stored of it."""
-    if wanted.uses < 1 or (wanted.seconds is not None and not wanted.seconds > 0):
+    if request.uses < 1 or (request.seconds is not None and not request.seconds > 0):
         raise BadInput("a token is good for at least one use, and for more than no time")
-    if wanted.client is not None and wanted.uses != 1:
+    if request.client is not None and request.uses != 1:
         raise BadInput("a token that names a client is for one device; each further one would put the last one out")
     text = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
-    expires = None if wanted.seconds is None else now + wanted.seconds
-    token = Token(_id(text), wanted.uses, 0, now, expires, wanted.client, shown(wanted.note), None)
+    expires = None if request.seconds is None else now + request.seconds
+    token = Token(_id(text), request.uses, 0, now, expires, request.client, printable(request.note), None)
     with transaction(db):
         db.execute(
             f"INSERT INTO tokens (hash, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -62,7 +62,7 @@ def make_token(db: sqlite3.Connection, wanted: Wanted, now: float) -> tuple[str,
     return text, token
 
 
-def tokens(db: sqlite3.Connection) -> list[Token]:
+def all_tokens(db: sqlite3.Connection) -> list[Token]:
     """All tokens, the oldest first."""
     return [Token(*row) for row in db.execute(f"SELECT {_COLUMNS} FROM tokens ORDER BY made, id")]
 
@@ -86,11 +86,11 @@ def revoke_token(db: sqlite3.Connection, token: str, now: float) -> Token:
         db.execute("UPDATE tokens SET revoked = coalesce(revoked, ?) WHERE id = ?", (now, token))
         row = db.execute(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", (token,)).fetchone()
     if row is None:
-        raise BadInput(f"there is no token with the id {shown(token, 40)!r}; fedfleet token RUN --list shows them")
+        raise BadInput(f"there is no token with the id {printable(token, 40)!r}; fedfleet token RUN --list shows them")
     return Token(*row)
 
 
-def why_not(token: Token | None, now: float) -> str | None:
+def token_refusal(token: Token | None, now: float) -> str | None:
     """Why a token cannot be used now; None: it can."""
     if token is None:
         return "the token is not one of this run; ask whoever keeps the server for another"

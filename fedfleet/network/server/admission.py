@@ -10,133 +10,147 @@ from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.core.events import ReportUnwanted
 from fedfleet.core.records import Context, Wave
 from fedfleet.engine.state import Ending, Phase, RunState, in_order_of_arrival
-from fedfleet.network.evaluation.by_devices import judges
+from fedfleet.network.evaluation.by_devices import is_eval_task
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.rules.task_table import Claimed, Kind
+from fedfleet.network.rules.task_table import Claim, VerdictKind
 from fedfleet.network.server.commit import try_close
-from fedfleet.network.server.commit_work import Told, will_commit
-from fedfleet.network.server.reported_costs import Said
+from fedfleet.network.server.commit_work import ReportMeta, will_commit
+from fedfleet.network.server.reported_costs import ReportedCost
 
 if TYPE_CHECKING:
-    from fedfleet.network.server.server_loop import Processor
+    from fedfleet.network.server.server_loop import ServerLoop
 
 _STATUS = {
-    Kind.GRANT: pb.Receipt.SAFE, Kind.REGRANT: pb.Receipt.SAFE, Kind.SAFE: pb.Receipt.SAFE, Kind.RETRY: pb.Receipt.RETRY,
-    Kind.REFUSE: pb.Receipt.REFUSED, Kind.BUSY: pb.Receipt.BUSY, Kind.LATE: pb.Receipt.UNWANTED,
-    Kind.AGAIN: pb.Receipt.UNWANTED, Kind.DECLINED: pb.Receipt.UNWANTED, Kind.STRANGER: pb.Receipt.REFUSED,
-}  # fmt: skip
+    VerdictKind.GRANT: pb.Receipt.SAFE,
+    VerdictKind.REGRANT: pb.Receipt.SAFE,
+    VerdictKind.SAFE: pb.Receipt.SAFE,
+    VerdictKind.RETRY: pb.Receipt.RETRY,
+    VerdictKind.REFUSE: pb.Receipt.REFUSED,
+    VerdictKind.BUSY: pb.Receipt.BUSY,
+    VerdictKind.LATE: pb.Receipt.UNWANTED,
+    VerdictKind.DUPLICATE: pb.Receipt.UNWANTED,
+    VerdictKind.DECLINED: pb.Receipt.UNWANTED,
+    VerdictKind.STRANGER: pb.Receipt.REFUSED,
+}
 
 
-def bucket_of(state: RunState) -> int:
+def current_bucket(state: RunState) -> int:
     """The bucket that a report goes to that arrives now: one for each round, and while one is gathered, the next."""
     return state.book.round + (state.phase is Phase.GATHERING)
 
 
-def claimed(of: Processor, index: int, claim: inside.Claim) -> None:
+def answer_claim(server: ServerLoop, index: int, claim: inside.Claim) -> None:
     """Judge a report that is here, and queue the answer."""
-    if judges(claim.task):
-        of.out(index).grants.append(of.judgement.claimed(claim, of.now()))
+    if is_eval_task(claim.task):
+        server.outbox(index).grants.append(server.evaluations.answer_claim(claim, server.now()))
         return
-    asked = Claimed(
+    table_claim = Claim(
         claim.task, claim.client, True, claim.crc32c, claim.nbytes, claim.weight, claim.fault, claim.declined, index
     )
-    verdict = of.tasks.judge(asked, of.now())
+    verdict = server.tasks.decide(table_claim, server.now())
     grant = inside.Grant(
         number=claim.number, status=_STATUS[verdict.kind], reason=verdict.reason, seconds=verdict.seconds
     )
     match verdict.kind:
-        case Kind.GRANT | Kind.REGRANT:
-            _grant(of, index, claim, grant, arrived=verdict.arrived)
-        case Kind.REFUSE:
-            of.reject(claim.task, verdict.reason, claim.nbytes)
-        case Kind.DECLINED:
-            wave = of.state.running.get(claim.task)
+        case VerdictKind.GRANT | VerdictKind.REGRANT:
+            _grant(server, index, claim, grant, arrived=verdict.arrived)
+        case VerdictKind.REFUSE:
+            server.reject(claim.task, verdict.reason, claim.nbytes)
+        case VerdictKind.DECLINED:
+            wave = server.state.running.get(claim.task)
             if wave is not None:
-                of.lose(claim.task, wave, f"its device declined: {verdict.reason}")
-            of.withdraw([claim.task])
-        case Kind.LATE | Kind.AGAIN if of.state.phase is Phase.DONE:
+                server.lose(claim.task, wave, f"its device declined: {verdict.reason}")
+            server.withdraw([claim.task])
+        case VerdictKind.LATE | VerdictKind.DUPLICATE if server.state.phase is Phase.DONE:
             pass  # the journal has ended: nothing may follow its last event
-        case Kind.LATE | Kind.AGAIN:
-            of.out(index).withdrawn.append(claim.task)  # should it still be on the list there
-            late = "late" if verdict.kind is Kind.LATE else "again"
-            size = claim.nbytes * of.plan.byte_scale
-            of.react(ReportUnwanted(of.now(), claim.task, claim.client, size, late))
-        case Kind.STRANGER:
-            of.strikes += 1
-        case Kind.SAFE:
-            of.out(index).withdrawn.append(claim.task)
-        case Kind.RETRY | Kind.BUSY:
+        case VerdictKind.LATE | VerdictKind.DUPLICATE:
+            server.outbox(index).withdrawn.append(claim.task)  # should it still be on the list there
+            lateness = "late" if verdict.kind is VerdictKind.LATE else "again"
+            size = claim.nbytes * server.plan.byte_scale
+            server.react(ReportUnwanted(server.now(), claim.task, claim.client, size, lateness))
+        case VerdictKind.STRANGER:
+            server.strikes += 1
+        case VerdictKind.SAFE:
+            server.outbox(index).withdrawn.append(claim.task)
+        case VerdictKind.RETRY | VerdictKind.BUSY:
             pass
-    if verdict.kind is Kind.REFUSE:
-        of.withdraw([claim.task])
-    of.out(index).grants.append(grant)
-    of.react_all()
-    try_close(of)
+    if verdict.kind is VerdictKind.REFUSE:
+        server.withdraw([claim.task])
+    server.outbox(index).grants.append(grant)
+    server.react_all()
+    try_close(server)
 
 
-def _grant(of: Processor, index: int, claim: inside.Claim, grant: inside.Grant, *, arrived: bool) -> None:
-    task, now = claim.task, of.now()
+def _grant(server: ServerLoop, index: int, claim: inside.Claim, grant: inside.Grant, *, arrived: bool) -> None:
+    task, now = claim.task, server.now()
     if arrived:  # what was journalled of its arrival holds
-        ending, bucket = _ending_of(of, task)
+        ending, bucket = _find_ending(server, task)
         wave, seconds = ending.wave, ending.seconds
     else:
-        wave, bucket = of.state.running[task], bucket_of(of.state)
+        wave, bucket = server.state.running[task], current_bucket(server.state)
         seconds = now - wave.time
-    told = Told(claim.weight, tuple(claim.names[: claim.stats]), tuple(claim.values[: claim.stats]))
-    entry, why = Entry(claim.weight), None
-    if of.streams:
-        entry, why = _entry(of, told, _context(of, task, wave, bucket, seconds), bucket)
-    if why is None:
+    meta = ReportMeta(claim.weight, tuple(claim.names[: claim.stats]), tuple(claim.values[: claim.stats]))
+    entry, refusal = Entry(claim.weight), None
+    if server.streams:
+        entry, refusal = _fold_entry(server, meta, _context(server, task, wave, bucket, seconds), bucket)
+    if refusal is None:
         grant.granted, grant.bucket, grant.weight, grant.factor = True, bucket, entry.weight, entry.factor
-        grant.sum, grant.time, grant.order = entry.sum, now, of.order
-        of.order += 1
+        grant.sum, grant.time, grant.order = entry.sum, now, server.order
+        server.order += 1
         key = index, bucket, entry.sum
-        of.weights[key] = of.weights.get(key, 0) + exact.units(entry.weight)
+        server.weights[key] = server.weights.get(key, 0) + exact.weight_units(entry.weight)
     else:
-        of.tasks.settle([task], folded=False)
-        of.refusals.add(task, f"client {claim.client}: {why}")
-        grant.status, grant.reason = pb.Receipt.REFUSED, why
-        of.withdraw([task])
-    of.told[task] = told
-    names, spent = claim.names[claim.stats :], claim.values[claim.stats :]
-    size = (claim.decoded_nbytes or claim.nbytes) * of.plan.byte_scale
-    of.said[task] = Said(size, dict(zip(names, spent, strict=True)))
+        server.tasks.settle([task], folded=False)
+        server.refusals.add(task, f"client {claim.client}: {refusal}")
+        grant.status, grant.reason = pb.Receipt.REFUSED, refusal
+        server.withdraw([task])
+    server.report_metas[task] = meta
+    names, stage_seconds = claim.names[claim.stats :], claim.values[claim.stats :]
+    size = (claim.decoded_nbytes or claim.nbytes) * server.plan.byte_scale
+    server.reported_costs[task] = ReportedCost(size, dict(zip(names, stage_seconds, strict=True)))
     if not arrived:
-        of.arrive(task, wave, size, now)
+        server.record_arrival(task, wave, size, now)
 
 
-def _entry(of: Processor, told: Told, context: Context, bucket: int) -> tuple[Entry, str | None]:
+def _fold_entry(server: ServerLoop, meta: ReportMeta, context: Context, bucket: int) -> tuple[Entry, str | None]:
     """How a report enters the sums, or why it may not."""
-    fold = of.plan.algorithm.fold
+    fold = server.plan.algorithm.fold
     try:
-        entry = fold.enter(told.weight, told.stats(), context)
-    except Refused as wrong:
-        return Entry(told.weight), str(wrong)
-    return entry, entry_refusal(fold, entry) or _overweight(of, bucket, entry)
+        entry = fold.enter(meta.weight, meta.stats(), context)
+    except Refused as error:
+        return Entry(meta.weight), str(error)
+    return entry, entry_refusal(fold, entry) or _weight_refusal(server, bucket, entry)
 
 
-def _overweight(of: Processor, bucket: int, entry: Entry) -> str | None:
-    most = of.plan.algorithm.fold.total_weight
-    before = sum(units for (_, into, name), units in of.weights.items() if into == bucket and name == entry.sum)
-    if before + exact.units(entry.weight) <= most * 2.0**60:
+def _weight_refusal(server: ServerLoop, bucket: int, entry: Entry) -> str | None:
+    limit = server.plan.algorithm.fold.total_weight
+    granted_units = sum(
+        units
+        for (_, entry_bucket, name), units in server.weights.items()
+        if entry_bucket == bucket and name == entry.sum
+    )
+    if granted_units + exact.weight_units(entry.weight) <= limit * 2.0**60:
         return None
-    return f"with its weight {entry.weight:g} those of one commit would exceed {most:g}; raise the fold's total_weight"
+    return f"with its weight {entry.weight:g} those of one commit would exceed {limit:g}; raise the fold's total_weight"
 
 
-def _context(of: Processor, task: int, wave: Wave, bucket: int, seconds: float) -> Context:
+def _context(server: ServerLoop, task: int, wave: Wave, bucket: int, seconds: float) -> Context:
     """What its commit will know of a report: also of one that comes while the commit before is still being made."""
-    version = of.state.book.version
-    if of.gathering is not None and bucket > of.state.book.round:
-        version += will_commit(of.plan, of.gathering, of.refusals.reasons)
+    version = server.state.book.version
+    if server.gathering is not None and bucket > server.state.book.round:
+        version += will_commit(server.plan, server.gathering, server.refusals.reasons)
     slot = task - wave.first
-    settings = {name: float(column[slot]) for name, column in wave.asked.settings.items()}
-    return Context(version - wave.version, seconds, int(wave.asked.clients[slot]), settings, task)
+    settings = {name: float(column[slot]) for name, column in wave.assignments.settings.items()}
+    return Context(version - wave.version, seconds, int(wave.assignments.clients[slot]), settings, task)
 
 
-def _ending_of(of: Processor, task: int) -> tuple[Ending, int]:
+def _find_ending(server: ServerLoop, task: int) -> tuple[Ending, int]:
     """How a task ended whose report arrived, and the bucket that it belongs to."""
-    for chain, bucket in ((of.state.gathering, of.state.book.round), (of.state.ended, bucket_of(of.state))):
+    for chain, bucket in (
+        (server.state.gathering, server.state.book.round),
+        (server.state.ended, current_bucket(server.state)),
+    ):
         for ending in in_order_of_arrival(chain):
             if ending.task == task:
                 return ending, bucket

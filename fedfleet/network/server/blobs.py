@@ -18,7 +18,7 @@ from fedfleet.network.protocol.frames import crc32c
 
 _SHARED = Path("/dev/shm")
 _LOCK = ".lock"  # held as long as the server lives, however it dies: what nobody holds is nobody's memory
-_held: dict[Path, int] = {}
+_lock_handles: dict[Path, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +31,24 @@ class Blob:
     crc32c: int
 
 
-def shared_folder() -> Path:
+def make_shared_folder() -> Path:
     """A new folder of this server's processes, in shared memory where there is any; remove it at the end."""
     if not os.access(_SHARED, os.W_OK):
         return Path(tempfile.mkdtemp(prefix="fedfleet-"))
-    _sweep(_SHARED)
-    made = _SHARED / f"fedfleet-{os.getpid()}-{secrets.token_hex(4)}"
-    draft = made.with_suffix(".new")  # nobody sweeps it before its lock is held
+    _remove_orphans(_SHARED)
+    folder = _SHARED / f"fedfleet-{os.getpid()}-{secrets.token_hex(4)}"
+    draft = folder.with_suffix(".new")  # nobody sweeps it before its lock is held
     draft.mkdir(mode=0o700)
     handle = os.open(draft / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    draft.rename(made)
-    _held[made] = handle
-    return made
+    draft.rename(folder)
+    _lock_handles[folder] = handle
+    return folder
 
 
-def _sweep(place: Path) -> None:
+def _remove_orphans(root: Path) -> None:
     """Give back the memory of servers that were killed."""
-    for lock in place.glob(f"fedfleet-*/{_LOCK}"):
+    for lock in root.glob(f"fedfleet-*/{_LOCK}"):
         if lock.parent.suffix:
             continue
         with suppress(OSError):  # somebody else's
@@ -63,8 +63,8 @@ def _sweep(place: Path) -> None:
 def remove_folder(folder: Path) -> None:
     """Give the memory back."""
     shutil.rmtree(folder, ignore_errors=True)
-    if folder in _held:
-        os.close(_held.pop(folder))
+    if folder in _lock_handles:
+        os.close(_lock_handles.pop(folder))
 
 
 def write_blob(folder: Path, data: bytes) -> Blob:
@@ -76,10 +76,10 @@ def write_blob(folder: Path, data: bytes) -> Blob:
             draft = path.with_suffix(".part")
             draft.write_bytes(data)
             draft.replace(path)
-        except OSError as wrong:
+        except OSError as error:
             raise RunFailed(
-                f"a model of {len(data)} bytes does not fit into shared memory at {folder} ({wrong})"
-            ) from wrong
+                f"a model of {len(data)} bytes does not fit into shared memory at {folder} ({error})"
+            ) from error
     return Blob(name, str(path), len(data), crc32c(data))
 
 
@@ -88,7 +88,7 @@ def drop_blob(blob: Blob) -> None:
     Path(blob.path).unlink(missing_ok=True)
 
 
-def mapped(blob: Blob) -> memoryview:
+def map_blob(blob: Blob) -> memoryview:
     """The bytes of a blob, without a copy."""
     if not blob.nbytes:
         return memoryview(b"")

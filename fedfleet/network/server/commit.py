@@ -10,83 +10,92 @@ from fedfleet.core.events import ReportsGathered
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.rules.task_table import Phase
 from fedfleet.network.server.blobs import Blob
-from fedfleet.network.server.commit_work import Bucket, gathered
+from fedfleet.network.server.commit_work import CommitJob, make_commit
 
 if TYPE_CHECKING:
-    from fedfleet.network.server.server_loop import Processor
+    from fedfleet.network.server.server_loop import ServerLoop
 
 _TRIES = 8  # of sums that do not hold what was granted; some are merely older than a report that was granted again
 
 
-def try_close(of: Processor) -> None:
+def try_close(server: ServerLoop) -> None:
     """Ask for the sums, once nothing that was granted can be missing from them."""
-    assert of.tending is not None
-    if of.gathering is None or of.closing is not None or not all(t.ready for t in of.tending.all):
+    assert server.supervisor is not None
+    if (
+        server.gathering is None
+        or server.closed_parts is not None
+        or not all(t.ready for t in server.supervisor.frontends)
+    ):
         return
-    came = [task for task in of.gathering.tasks if task not in of.refusals.reasons]
-    if any(of.tasks.phase(task) is Phase.RELEASED for task in came):
+    wanted = [task for task in server.gathering.tasks if task not in server.refusals.reasons]
+    if any(server.tasks.phase(task) is Phase.RELEASED for task in wanted):
         return
-    of.closing = {}
-    of.closes += 1
-    for out in of.everybody():
-        out.close.append(of.state.book.round)
-    of.soon()
+    server.closed_parts = {}
+    server.close_attempts += 1
+    for out in server.outboxes():
+        out.close.append(server.state.book.round)
+    server.schedule()
 
 
-def closed(of: Processor, index: int, part: inside.Closed) -> None:
+def collect_sums(server: ServerLoop, index: int, part: inside.Closed) -> None:
     """The sums of one transmitter are there; when all are, a model is made of them, once."""
-    if of.closing is None or of.making or of.gathering is None or part.bucket != of.state.book.round:
+    if (
+        server.closed_parts is None
+        or server.committing
+        or server.gathering is None
+        or part.bucket != server.state.book.round
+    ):
         return
-    of.closing[index] = part
-    assert of.tending is not None
-    if len(of.closing) < len(of.tending.all):
+    server.closed_parts[index] = part
+    assert server.supervisor is not None
+    if len(server.closed_parts) < len(server.supervisor.frontends):
         return
-    command, parts = of.gathering, list(of.closing.values())
-    wanted = [task for task in command.tasks if task not in of.refusals.reasons]
+    command, parts = server.gathering, list(server.closed_parts.values())
+    wanted = [task for task in command.tasks if task not in server.refusals.reasons]
     # One died after it had closed, before all had: what it lost is waited for, and what others closed before that is too old.
-    unsafe = of.options.durable and of.tasks.unsafe(wanted)
-    stale = of.streams and sum(p.count for p in parts) != len(wanted)
-    if unsafe or (stale and of.closes < _TRIES):
-        of.closing = None
-        try_close(of)
+    unsafe = server.options.durable and server.tasks.unsafe_tasks(wanted)
+    stale = server.streams and sum(p.count for p in parts) != len(wanted)
+    if unsafe or (stale and server.close_attempts < _TRIES):
+        server.closed_parts = None
+        try_close(server)
         return
-    reasons = {task: of.refusals.reasons[task] for task in command.tasks if task in of.refusals.reasons}
-    spools = [] if of.streams else [tended.start.folder for tended in of.tending.all]
-    sums = [p.path for p in parts if p.path] if of.streams else []
-    told = {task: of.told[task] for task in command.tasks if task in of.told}
-    bucket = Bucket(command, part.bucket, reasons, told, sums, sum(p.count for p in parts), spools)
-    of.tasks.hand_in(wanted)
-    of.making = True
-    of.beside(_commit(of, bucket))
+    reasons = {task: server.refusals.reasons[task] for task in command.tasks if task in server.refusals.reasons}
+    spools = [] if server.streams else [frontend.config.folder for frontend in server.supervisor.frontends]
+    sums = [p.path for p in parts if p.path] if server.streams else []
+    metas = {task: server.report_metas[task] for task in command.tasks if task in server.report_metas}
+    job = CommitJob(command, part.bucket, reasons, metas, sums, sum(p.count for p in parts), spools)
+    server.tasks.hand_in(wanted)
+    server.committing = True
+    server.run_in_background(_commit(server, job))
 
 
-async def _commit(of: Processor, bucket: Bucket) -> None:
-    keep = (of.served.folder, of.gatherings) if of.options.durable else None
+async def _commit(server: ServerLoop, job: CommitJob) -> None:
+    keep = (server.served.folder, server.gatherings) if server.options.durable else None
     loop = asyncio.get_running_loop()
     fact: ReportsGathered = await loop.run_in_executor(
-        of.worker, gathered, of.plan, bucket, of.codecs, keep, of.served.noising
+        server.worker, make_commit, server.plan, job, server.codecs, keep, server.served.noising
     )
     blob = None
     if fact.made is not None:
-        blob = await loop.run_in_executor(of.worker, of.offering.prepare, fact.made.server)
-    of.soon(lambda: _committed(of, bucket, fact, blob))
+        blob = await loop.run_in_executor(server.worker, server.offers.encode_model, fact.made.server)
+    server.schedule(lambda: _finish_commit(server, job, fact, blob))
 
 
-def _committed(of: Processor, bucket: Bucket, fact: ReportsGathered, blob: Blob | None) -> None:
-    of.gatherings += 1
-    of.gathering, of.closing, of.making, of.closes = None, None, False, 0
-    clients = {context.task: context.client for context in bucket.command.contexts}
+def _finish_commit(server: ServerLoop, job: CommitJob, fact: ReportsGathered, blob: Blob | None) -> None:
+    server.gatherings += 1
+    server.gathering, server.closed_parts, server.committing, server.close_attempts = None, None, False, 0
+    clients = {context.task: context.client for context in job.command.contexts}
     folded = fact.tasks.tolist()
     for task in folded:  # in task order: of two reports of one client the later one's memory stands
-        of.memories.folded(clients[task], task)
-    of.tasks.settle(folded, folded=True)
-    of.tasks.settle([r.task for r in fact.rejected], folded=False)
-    for task in bucket.command.tasks:
-        of.told.pop(task, None)
-    of.refusals.forget(bucket.command.tasks)
-    of.discard(bucket.number)
+        server.client_state.record_folded(clients[task], task)
+    server.tasks.settle(folded, folded=True)
+    server.tasks.settle([r.task for r in fact.rejected], folded=False)
+    for task in job.command.tasks:
+        server.report_metas.pop(task, None)
+    server.refusals.forget(job.command.tasks)
+    server.discard(job.bucket)
     if blob is not None:
-        of.offering.prepared(blob, bucket.command.version)
-    of.react(replace(fact, time=of.now()))
-    of.react_all()
-    of.offering.tidy(of.state, of.everybody(), of.judgement.versions())
+        server.offers.register_version(blob, job.command.version)
+    server.react(replace(fact, time=server.now()))
+    server.react_all()
+    server.offers.drop_unused(server.state, server.outboxes(), server.evaluations.versions())

@@ -12,22 +12,22 @@ import numpy as np
 from fedfleet.core import aggregation
 from fedfleet.core.codec import Codec
 from fedfleet.core.commands import Gather
-from fedfleet.core.container import unpacked
+from fedfleet.core.container import unpack_tree
 from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.core.events import ReportsGathered
-from fedfleet.core.parts import Folded, Plan
-from fedfleet.core.records import Rejected, Report
+from fedfleet.core.parts import FoldResult, Plan
+from fedfleet.core.records import Rejection, Report
 from fedfleet.core.trees import Tree
-from fedfleet.engine.coordinator import make
-from fedfleet.executors.gather import fold_in_order, settled, stat_columns
+from fedfleet.engine.coordinator import make_model
+from fedfleet.executors.gather import finish_gather, fold_in_order, stat_columns
 from fedfleet.network.frontend.spool import read_spool
 from fedfleet.store.aggregates import keep_aggregate
 from fedfleet.store.client_memory import ClientMemory
 from fedfleet.store.files import load_tree
-from fedfleet.store.noise_source import Noising
+from fedfleet.store.noise_source import NoiseSource
 
 
-class Told(NamedTuple):
+class ReportMeta(NamedTuple):
     """What a device said beside its update: the weight, and statistics by name. Small, since there is one for every report."""
 
     weight: float
@@ -40,92 +40,92 @@ class Told(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
+class CommitJob:
     """Everything that a commit needs: what is asked for, who was refused already, and where the reports are."""
 
     command: Gather
-    number: int
-    refused: Mapping[int, str]
-    told: Mapping[int, Told]
+    bucket: int
+    refusals: Mapping[int, str]
+    metas: Mapping[int, ReportMeta]
     sums: Sequence[str]  # files of partial sums
     count: int  # of reports in them
     spools: Sequence[str]  # folders, where reports were spooled instead
 
 
-def gathered(
-    plan: Plan, bucket: Bucket, codecs: Mapping[int, Codec], keep: tuple[Path, int] | None, noising: Noising
+def make_commit(
+    plan: Plan, job: CommitJob, codecs: Mapping[int, Codec], keep: tuple[Path, int] | None, noising: NoiseSource
 ) -> ReportsGathered:
     """The fact that follows from a closed bucket, with the model that it makes; its aggregate is on the disk before.
 
     `keep` is the folder of the run and the number of this gathering; `codecs` says in which code a client's reports came.
     """
-    command = bucket.command
-    done = _from_spools(plan, bucket, codecs) if bucket.spools else _from_sums(plan, bucket)
-    fact = settled(plan, ClientMemory(), command.contexts, done, 0.0, (command.version, noising.key))
+    command = job.command
+    folded = _fold_spools(plan, job, codecs) if job.spools else _fold_sums(plan, job)
+    fact = finish_gather(plan, ClientMemory(), command.contexts, folded, 0.0, (command.version, noising.key))
     if keep is not None:
         keep_aggregate(*keep, fact)
-    made = make(plan.algorithm, command.server, fact)
-    if made is not None:
-        str(made.name)  # hashing a large model takes milliseconds, which the loop shall not spend
-    for path in bucket.sums:
+    commit = make_model(plan.algorithm, command.server, fact)
+    if commit is not None:
+        str(commit.name)  # hashing a large model takes milliseconds, which the loop shall not spend
+    for path in job.sums:
         Path(path).unlink(missing_ok=True)
-    return replace(fact, made=made)
+    return replace(fact, made=commit)
 
 
-def _from_sums(plan: Plan, bucket: Bucket) -> Folded:
-    fold, command = plan.algorithm.fold, bucket.command
+def _fold_sums(plan: Plan, job: CommitJob) -> FoldResult:
+    fold, command = plan.algorithm.fold, job.command
     acc = aggregation.zero(fold, command.server)
-    for path in bucket.sums:
+    for path in job.sums:
         acc = aggregation.merge(fold, acc, aggregation.load(fold, command.server, load_tree(Path(path))[0]))
-    came = [task for task in command.tasks if task not in bucket.refused]
-    if len(came) != bucket.count or acc.count != bucket.count:
+    tasks = [task for task in command.tasks if task not in job.refusals]
+    if len(tasks) != job.count or acc.count != job.count:
         raise RunFailed(
-            f"the sums of version {command.version} hold {acc.count} reports ({bucket.count} by the transmitters' count) and the "
-            f"journal {len(came)}: the server is broken, and nothing was committed"
+            f"the sums of version {command.version} hold {acc.count} reports ({job.count} by the transmitters' count) and the "
+            f"journal {len(tasks)}: the server is broken, and nothing was committed"
         )
-    stats = stat_columns([bucket.told[task].stats() for task in came])
-    return Folded(acc, np.array(came, np.int64), stats, _rejected(bucket))
+    stats = stat_columns([job.metas[task].stats() for task in tasks])
+    return FoldResult(acc, np.array(tasks, np.int64), stats, _rejections(job))
 
 
-def _from_spools(plan: Plan, bucket: Bucket, codecs: Mapping[int, Codec]) -> Folded:
-    command, algorithm = bucket.command, plan.algorithm
-    found = {
-        entry.task: (entry, data) for folder in bucket.spools for entry, data in read_spool(Path(folder), bucket.number)
+def _fold_spools(plan: Plan, job: CommitJob, codecs: Mapping[int, Codec]) -> FoldResult:
+    command, algorithm = job.command, plan.algorithm
+    spooled = {
+        entry.task: (entry, data) for folder in job.spools for entry, data in read_spool(Path(folder), job.bucket)
     }
-    refused = dict(bucket.refused)
+    refusals = dict(job.refusals)
     reports: list[Report] = []
-    contexts = [c for c in command.contexts if c.task not in bucket.refused]
+    contexts = [c for c in command.contexts if c.task not in job.refusals]
     for context in contexts:
-        if context.task not in found:
+        if context.task not in spooled:
             raise RunFailed(f"the report of task {context.task} is not in the spool: nothing was committed")
-        entry, data = found[context.task]
+        entry, data = spooled[context.task]
         stats = dict(zip(entry.names[: entry.stats], entry.values[: entry.stats], strict=True))
         try:
-            update = _update(data, codecs.get(context.client), algorithm.fold.like(command.server))
-        except Refused as wrong:
-            refused[context.task] = f"client {context.client}: {wrong}"
+            update = _decode_update(data, codecs.get(context.client), algorithm.fold.like(command.server))
+        except Refused as error:
+            refusals[context.task] = f"client {context.client}: {error}"
             continue
         reports.append(Report(context.task, context.client, update, entry.weight, stats))
-    usable = [c for c in contexts if c.task not in refused]
-    done = fold_in_order(algorithm.fold, command.server, reports, usable, algorithm.accept)
-    more = _rejected(replace(bucket, refused=refused))
-    return replace(done, rejected=tuple(sorted((*done.rejected, *more), key=lambda r: r.task)))
+    usable = [c for c in contexts if c.task not in refusals]
+    folded = fold_in_order(algorithm.fold, command.server, reports, usable, algorithm.accept)
+    rejections = _rejections(replace(job, refused=refusals))
+    return replace(folded, rejected=tuple(sorted((*folded.rejected, *rejections), key=lambda r: r.task)))
 
 
-def _update(data: bytes, codec: Codec | None, like: Tree) -> Tree:
+def _decode_update(data: bytes, codec: Codec | None, like: Tree) -> Tree:
     if codec is None:
-        return unpacked(data) if data else {}
-    from fedfleet.learn.codecs.messages import received
+        return unpack_tree(data) if data else {}
+    from fedfleet.learn.codecs.messages import decode_bytes
 
-    return received(codec, data, like)
-
-
-def _rejected(bucket: Bucket) -> tuple[Rejected, ...]:
-    clients = {context.task: context.client for context in bucket.command.contexts}
-    return tuple(Rejected(task, clients[task], why) for task, why in sorted(bucket.refused.items()) if task in clients)
+    return decode_bytes(codec, data, like)
 
 
-def will_commit(plan: Plan, command: Gather, refused: Mapping[int, str]) -> bool:
+def _rejections(job: CommitJob) -> tuple[Rejection, ...]:
+    clients = {context.task: context.client for context in job.command.contexts}
+    return tuple(Rejection(task, clients[task], why) for task, why in sorted(job.refusals.items()) if task in clients)
+
+
+def will_commit(plan: Plan, command: Gather, refusals: Mapping[int, str]) -> bool:
     """Is it certain that this gathering makes a model? Only for folds that stream: what they refuse is known beforehand."""
-    left = sum(task not in refused for task in command.tasks)
-    return left >= max(1, plan.algorithm.fold.least)
+    remaining = sum(task not in refusals for task in command.tasks)
+    return remaining >= max(1, plan.algorithm.fold.least)

@@ -12,7 +12,7 @@ LEVELS = get_args(Level)
 
 
 @dataclass(frozen=True, slots=True)
-class Serve:
+class ServeOptions:
     """How a run is served.
 
     `devices` is the declared fleet: a round waits until so many are there, or for `patience` seconds. A task whose report is not
@@ -48,7 +48,7 @@ class Serve:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class FrontendConfig:
     """What a transmitter has to know before it listens; the first message that it gets.
 
     `sheet` says what reports must look like (see sums), `codecs` in which codes they may come, `codec_of` which client uses which
@@ -78,11 +78,11 @@ class Start:
     stats: list[str] | None
 
 
-def start_bytes(start: Start) -> bytes:
+def config_to_bytes(config: FrontendConfig) -> bytes:
     """The first message to a transmitter."""
-    return json.dumps(asdict(start)).encode()
+    return json.dumps(asdict(config)).encode()
 
 
-def start_from(data: bytes) -> Start:
+def config_from_bytes(data: bytes) -> FrontendConfig:
     """The inverse of `start_bytes`."""
-    return Start(**json.loads(data))
+    return FrontendConfig(**json.loads(data))

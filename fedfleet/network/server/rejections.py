@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from fedfleet.network.server.json_lines import add_line, lines_of
+from fedfleet.network.server.json_lines import add_line, read_lines
 
 
 class Refusals:
@@ -14,7 +14,7 @@ class Refusals:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.reasons: dict[int, str] = {}
-        for line in lines_of(path):
+        for line in read_lines(path):
             match line:
                 case [int(task), str(why)]:
                     self.reasons[task] = why
@@ -28,11 +28,11 @@ class Refusals:
 
     def forget(self, tasks: Iterable[int]) -> None:
         """Their commit is made."""
-        gone = [task for task in tasks if self.reasons.pop(task, None) is not None]
-        if gone and not self.reasons:
+        forgotten = [task for task in tasks if self.reasons.pop(task, None) is not None]
+        if forgotten and not self.reasons:
             self._path.unlink(missing_ok=True)
 
-    def only(self, tasks: Iterable[int]) -> None:
+    def keep_only(self, tasks: Iterable[int]) -> None:
         """Forget all but these: what a killed server left behind may be of commits that were made."""
         wanted = set(tasks)
         self.forget([task for task in self.reasons if task not in wanted])

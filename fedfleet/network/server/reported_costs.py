@@ -15,17 +15,17 @@ MEASURED = ("download", "compute")  # stages of whose length a device can tell
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ReportedCost:
     """What is known of a task's cost: the bytes of its report, and what its device measured, by stage."""
 
     bytes_up: float
     spent: Mapping[str, float]
 
 
-_UNSAID = Said(math.nan, {})
+_NOT_REPORTED = ReportedCost(math.nan, {})
 
 
-def spent_as_said(command: Account, said: Sequence[Said | None], now: float) -> TasksSpent:
+def tasks_spent(command: Account, costs: Sequence[ReportedCost | None], now: float) -> TasksSpent:
     """What ended tasks cost, as far as it is known; who claims more seconds than passed is not believed.
 
     How long an upload takes only its two ends together could say, so that nobody knows of any.
@@ -34,11 +34,11 @@ def spent_as_said(command: Account, said: Sequence[Said | None], now: float) -> 
     spent = {name: np.full(n, np.nan) for name in (*MEASURED, "upload", "bytes_down", "bytes_up")}
     clients = np.zeros(n, np.int64)
     for i, (task, wave, seconds) in enumerate(zip(command.tasks, command.waves, command.seconds, strict=True)):
-        slot, told = task - wave.first, said[i] or _UNSAID
-        clients[i], spent["bytes_up"][i] = wave.asked.clients[slot], told.bytes_up
-        if not math.isnan(told.bytes_up):
+        slot, cost = task - wave.first, costs[i] or _NOT_REPORTED
+        clients[i], spent["bytes_up"][i] = wave.assignments.clients[slot], cost.bytes_up
+        if not math.isnan(cost.bytes_up):
             spent["bytes_down"][i] = wave.cost.bytes_down[slot]
-        if all(v >= 0 for v in told.spent.values()) and sum(told.spent.values()) <= seconds:
+        if all(v >= 0 for v in cost.spent.values()) and sum(cost.spent.values()) <= seconds:
             for name in MEASURED:
-                spent[name][i] = told.spent.get(name, math.nan)
+                spent[name][i] = cost.spent.get(name, math.nan)
     return TasksSpent(now, np.array(command.tasks, np.int64), clients, spent)

@@ -17,33 +17,33 @@ from fedfleet.core.codec import Codec
 from fedfleet.core.events import Event
 from fedfleet.engine.commands import carry_out
 from fedfleet.engine.coordinator import begin
-from fedfleet.engine.open_commands import pending
+from fedfleet.engine.open_commands import pending_commands
 from fedfleet.engine.state import RunState
-from fedfleet.network.frontend.garbage_collector import seldom_collected
-from fedfleet.network.frontend.partial_sums import sheet_of, sheet_to_json
-from fedfleet.network.frontend.report_decoder import recipe_of
+from fedfleet.network.frontend.garbage_collector import infrequent_gc
+from fedfleet.network.frontend.partial_sums import fold_layout, layout_to_json
+from fedfleet.network.frontend.report_decoder import codec_recipe
 from fedfleet.network.operations.counters import INFLIGHT_BYTES
-from fedfleet.network.operations.drain import Drain, Left, advanced, said, signalled
-from fedfleet.network.operations.drain import Phase as DrainPhase
-from fedfleet.network.operations.monitor import Oversight
+from fedfleet.network.operations.drain import Drain, OpenWork, advance, signal_stop, status_text
+from fedfleet.network.operations.drain import DrainPhase as DrainPhase
+from fedfleet.network.operations.monitor import Monitor
 from fedfleet.network.rules.task_table import Phase
-from fedfleet.network.server.blobs import remove_folder, shared_folder
-from fedfleet.network.server.dispatch import arrived
-from fedfleet.network.server.options import Serve, Start
-from fedfleet.network.server.recovery import Recovered
-from fedfleet.network.server.served_plan import Served, check_servable, codecs_of, largest_report, stats_of
-from fedfleet.network.server.server_loop import Processor
-from fedfleet.network.server.supervisor import Tending, enough, reserved, starts_of
+from fedfleet.network.server.blobs import make_shared_folder, remove_folder
+from fedfleet.network.server.dispatch import uncommitted_arrivals
+from fedfleet.network.server.options import FrontendConfig, ServeOptions
+from fedfleet.network.server.recovery import RecoveredRun
+from fedfleet.network.server.served_plan import ServedRun, check_servable, client_codecs, max_report_bytes, stat_names
+from fedfleet.network.server.server_loop import ServerLoop
+from fedfleet.network.server.supervisor import Supervisor, frontend_configs, frontend_count, reserve_port
 from fedfleet.store import journal as journals
 from fedfleet.store.journal_rows import decode
 
-_TOLD_SECONDS = 1.0  # transmitters tell twice a second what is under way
+_COUNTERS_SECONDS = 1.0  # transmitters tell twice a second what is under way
 
 
-Hear = Callable[[Sequence[Event]], None]
+EventListener = Callable[[Sequence[Event]], None]
 
 
-class Stopped(Exception):
+class ServerStopped(Exception):
     """The server was asked to stop before the run was over; everything that it acknowledged is on the disk."""
 
     def __init__(self, number: int) -> None:
@@ -52,7 +52,7 @@ class Stopped(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class ListeningServer:
     """What a server says when it listens."""
 
     address: str
@@ -60,169 +60,173 @@ class Listening:
 
 
 def serve(
-    served: Served,
-    options: Serve,
+    served: ServedRun,
+    options: ServeOptions,
     *,
-    back: Recovered | None = None,
+    recovery: RecoveredRun | None = None,
     tls: Mapping[str, str] | None = None,
-    listening: Callable[[Processor, Listening], None] | None = None,
+    on_listening: Callable[[ServerLoop, ListeningServer], None] | None = None,
 ) -> RunState:
     """Serve a plan to its end; `back` is where a killed server left it. `listening` is told when devices may come."""
     check_servable(served.plan, options.devices)
-    with seldom_collected():
-        return asyncio.run(_serve(served, options, back, dict(tls or {}), listening))
+    with infrequent_gc():
+        return asyncio.run(_serve(served, options, recovery, dict(tls or {}), on_listening))
 
 
 async def _serve(
-    served: Served,
-    options: Serve,
-    back: Recovered | None,
+    served: ServedRun,
+    options: ServeOptions,
+    recovery: RecoveredRun | None,
     tls: dict[str, str],
-    listening: Callable[[Processor, Listening], None] | None,
+    on_listening: Callable[[ServerLoop, ListeningServer], None] | None,
 ) -> RunState:
     (served.folder / "wire").mkdir(exist_ok=True, mode=0o700)
-    with closing(Oversight(served, options, _events_before(served, back))) as oversight:
-        return await _overseen(served, options, back, tls, listening, oversight)
+    with closing(Monitor(served, options, _journal_events(served, recovery))) as oversight:
+        return await _serve_monitored(served, options, recovery, tls, on_listening, oversight)
 
 
-async def _overseen(
-    served: Served,
-    options: Serve,
-    back: Recovered | None,
+async def _serve_monitored(
+    served: ServedRun,
+    options: ServeOptions,
+    recovery: RecoveredRun | None,
     tls: dict[str, str],
-    listening: Callable[[Processor, Listening], None] | None,
-    oversight: Oversight,
+    on_listening: Callable[[ServerLoop, ListeningServer], None] | None,
+    oversight: Monitor,
 ) -> RunState:
-    held, address = reserved(options.address)
-    shared = shared_folder()
-    state = back.state if back is not None else begin(served.plan).state
-    processor = Processor(served, options, state, at=state.book.now, gatherings=back.gatherings if back else 0)
-    processor.offering.shared = shared
-    processor.offering.lay_frozen()
-    processor.log, processor.figures = oversight.log.say, lambda: oversight.figures(processor)
-    processor.hear_of = _both(served.watch, oversight.hear)
-    if back is not None:
-        take_up(processor, back)
-    start = starting(served, options, processor.streams, address, shared, tls)
+    port_socket, address = reserve_port(options.address)
+    shared = make_shared_folder()
+    state = recovery.state if recovery is not None else begin(served.plan).state
+    server = ServerLoop(served, options, state, at=state.book.now, gatherings=recovery.gatherings if recovery else 0)
+    server.offers.shared = shared
+    server.offers.write_frozen()
+    server.log, server.figures = oversight.log.say, lambda: oversight.figures(server)
+    server.on_events = _combine_listeners(served.on_events, oversight.on_events)
+    if recovery is not None:
+        restore_server(server, recovery)
+    config = frontend_config(served, options, server.streams, address, shared, tls)
     folders = str(served.folder / "wire")
-    transmitters = enough(options.transmitters, served.folder / "wire")
-    tending = Tending(
-        starts_of(start, transmitters, folders),
-        processor.heard,
-        processor.died,
-        processor.fail,
-        own=transmitters == 0,
+    frontends = frontend_count(options.transmitters, served.folder / "wire")
+    supervisor = Supervisor(
+        frontend_configs(config, frontends, folders),
+        server.on_message,
+        server.on_frontend_death,
+        server.fail,
+        in_process=frontends == 0,
     )
-    watching: asyncio.Task[None] | None = None
+    monitor_task: asyncio.Task[None] | None = None
     try:
-        with _signals(processor, oversight):
-            running = asyncio.create_task(_process(processor, tending, begun=back is not None and back.begun))
-            watching = asyncio.create_task(oversight.watch(processor))
-            await _until_ready(tending, running)
+        with _handle_signals(server, oversight):
+            running = asyncio.create_task(
+                _run_server(server, supervisor, started=recovery is not None and recovery.started)
+            )
+            monitor_task = asyncio.create_task(oversight.watch(server))
+            await _wait_until_ready(supervisor, running)
             oversight.board.listening = True
-            if listening is not None:
-                listening(processor, Listening(address, tuple(tending.pids())))
+            if on_listening is not None:
+                on_listening(server, ListeningServer(address, tuple(supervisor.pids())))
             await running
     finally:
         oversight.board.listening = False
-        if watching is not None:
-            watching.cancel()
-        await tending.close()
-        await processor.close()
-        await served.judge.close()
-        held.close()
+        if monitor_task is not None:
+            monitor_task.cancel()
+        await supervisor.close()
+        await server.close()
+        await served.evaluator.close()
+        port_socket.close()
         remove_folder(shared)
-    return processor.state
+    return server.state
 
 
-async def _process(processor: Processor, tending: Tending, *, begun: bool) -> None:
+async def _run_server(server: ServerLoop, supervisor: Supervisor, *, started: bool) -> None:
     """Run to the end, from the first event unless it has `begun`."""
-    processor.tending, processor.done = tending, asyncio.get_running_loop().create_future()
-    for index in range(len(tending.all)):
-        await tending.start(index)
-    if not begun:
-        first = begin(processor.plan)
-        processor.tell(first.outcomes)
+    server.supervisor, server.done = supervisor, asyncio.get_running_loop().create_future()
+    for index in range(len(supervisor.frontends)):
+        await supervisor.start(index)
+    if not started:
+        first = begin(server.plan)
+        server.record_events(first.outcomes)
         commands = first.commands
     else:
-        commands = pending(processor.plan, processor.state)
+        commands = pending_commands(server.plan, server.state)
     for command in commands:
-        carry_out(processor, command)
-    processor.soon()
-    await processor.done
+        carry_out(server, command)
+    server.schedule()
+    await server.done
 
 
-async def _until_ready(tending: Tending, running: asyncio.Task[None]) -> None:
-    while not running.done() and not all(tended.ready for tended in tending.all):
+async def _wait_until_ready(supervisor: Supervisor, running: asyncio.Task[None]) -> None:
+    while not running.done() and not all(frontend.ready for frontend in supervisor.frontends):
         await asyncio.sleep(0.02)
 
 
-def forget_reports(folder: Path) -> None:
+def remove_reports(folder: Path) -> None:
     """Remove what transmitters kept of reports: all commits are made, and sums without noise must not outlive a private run."""
     for path in (folder / "wire").glob("t[0-9]*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
-def take_up(processor: Processor, back: Recovered) -> None:
+def restore_server(server: ServerLoop, recovery: RecoveredRun) -> None:
     """What a killed server knew of its tasks: who runs, who arrived and must be found on a disk, who was refused."""
-    state, now = back.state, back.state.book.now
-    processor.memories.take_up(back.memory_task)
-    processor.saving.taken_up(state.book.version)
-    for damage in back.damages:
-        processor.remark(damage)
-    processor.tasks.sent_before(state.next_task)
+    state, now = recovery.state, recovery.state.book.now
+    server.client_state.restore(recovery.memory_task)
+    server.checkpoint_writer.resume_from(state.book.version)
+    for damage in recovery.damages:
+        server.warn(damage)
+    server.tasks.set_next_task(state.next_task)
     waves = {wave.first: wave for wave in state.running.values()}
     for wave in waves.values():
-        own = [t for t, w in state.running.items() if w.first == wave.first]
-        slots = np.array(sorted(own), np.int64) - wave.first
-        clients, most = wave.asked.clients[slots], processor.offering.heaviest(wave)[slots]
-        processor.tasks.reopen(Phase.OPEN, slots + wave.first, clients, most, now + processor.options.lease)
-        processor.busy[clients] = True
-    came = arrived(state)
-    processor.refusals.only(e.task for e in came)
+        group = [t for t, w in state.running.items() if w.first == wave.first]
+        slots = np.array(sorted(group), np.int64) - wave.first
+        clients, max_weights = wave.assignments.clients[slots], server.offers.heaviest(wave)[slots]
+        server.tasks.reopen(Phase.OPEN, slots + wave.first, clients, max_weights, now + server.options.lease)
+        server.busy[clients] = True
+    endings = uncommitted_arrivals(state)
+    server.refusals.keep_only(e.task for e in endings)
     for phase in (Phase.GRANTED, Phase.REFUSED):
-        own = [e for e in came if (e.task in processor.refusals.reasons) is (phase is Phase.REFUSED)]
-        if own:
-            tasks = np.array([e.task for e in own], np.int64)
-            clients = np.array([e.wave.asked.clients[e.task - e.wave.first] for e in own], np.int64)
-            processor.tasks.reopen(
-                phase, tasks, clients, processor.plan.algorithm.fold.total_weight, now + processor.options.lease
+        group = [e for e in endings if (e.task in server.refusals.reasons) is (phase is Phase.REFUSED)]
+        if group:
+            tasks = np.array([e.task for e in group], np.int64)
+            clients = np.array([e.wave.assignments.clients[e.task - e.wave.first] for e in group], np.int64)
+            server.tasks.reopen(
+                phase, tasks, clients, server.plan.algorithm.fold.total_weight, now + server.options.lease
             )
 
 
-def starting(served: Served, options: Serve, streams: bool, address: str, shared: Path, tls: dict[str, str]) -> Start:
+def frontend_config(
+    served: ServedRun, options: ServeOptions, streams: bool, address: str, shared: Path, tls: dict[str, str]
+) -> FrontendConfig:
     """What transmitters are told before they listen; their number and folder are still to be filled in."""
     plan = served.plan
-    codecs = codecs_of(plan)
+    codecs = client_codecs(plan)
     kinds: list[Codec] = []
     codec_of: list[list[int]] = []
     for client, codec in codecs.items():
         if codec not in kinds:
             kinds.append(codec)
         codec_of.append([client, kinds.index(codec) + 1])
-    return Start(
+    return FrontendConfig(
         index=0, address=address, clients=plan.clients, key=served.key.data.hex(), folder="", shared=str(shared),
-        sheet=sheet_to_json(sheet_of(plan.algorithm.fold, plan.algorithm.init(plan.params))), stream=streams,
+        sheet=layout_to_json(fold_layout(plan.algorithm.fold, plan.algorithm.init(plan.params))), stream=streams,
         spool=not streams or options.keep_reports, durable=options.durable, encode_once=options.encode_once,
         hold=options.hold, hold_seconds=options.hold_seconds, commit_seconds=options.commit_seconds,
-        in_flight_bytes=options.in_flight_bytes, largest=largest_report(plan), codecs=[recipe_of(c) for c in kinds],
-        codec_of=codec_of, tls=tls, stats=stats_of(plan),
+        in_flight_bytes=options.in_flight_bytes, largest=max_report_bytes(plan), codecs=[codec_recipe(c) for c in kinds],
+        codec_of=codec_of, tls=tls, stats=stat_names(plan),
     )  # fmt: skip
 
 
 @contextmanager
-def _signals(processor: Processor, oversight: Oversight) -> Iterator[None]:
+def _handle_signals(server: ServerLoop, oversight: Monitor) -> Iterator[None]:
     """SIGINT stops at once, SIGTERM lets uploads in flight end first; the second signal of any kind stops at once."""
     loop = asyncio.get_running_loop()
-    seen: list[int] = []
+    signals: list[int] = []
 
     def stop(number: int) -> None:
-        seen.append(number)
+        signals.append(number)
         oversight.log.say("info", "asked to stop", signal=signal.Signals(number).name)
-        if number == signal.SIGTERM and len(seen) == 1:
-            processor.beside(_drained(processor, oversight, number))
+        if number == signal.SIGTERM and len(signals) == 1:
+            server.run_in_background(_drain_and_stop(server, oversight, number))
         else:
-            processor.fail(Stopped(number))
+            server.fail(ServerStopped(number))
 
     for number in (signal.SIGINT, signal.SIGTERM):
         try:
@@ -239,41 +243,41 @@ def _signals(processor: Processor, oversight: Oversight) -> Iterator[None]:
                 break
 
 
-async def _drained(processor: Processor, oversight: Oversight, number: int) -> None:
+async def _drain_and_stop(server: ServerLoop, oversight: Monitor, number: int) -> None:
     """No new work, uploads in flight end and are made safe; then it is over, in any case after the seconds that it has."""
-    processor.draining = True
-    for out in processor.everybody():
+    server.draining = True
+    for out in server.outboxes():
         out.drain = True
-    processor.soon()
+    server.schedule()
     now = asyncio.get_running_loop().time
     began = now()
-    drain = signalled(Drain(seconds=processor.options.drain_seconds), began)
+    drain = signal_stop(Drain(seconds=server.options.drain_seconds), began)
     while drain.phase < DrainPhase.CLOSING:
-        under_way = sum(counts.get(INFLIGHT_BYTES, 0) > 0 for counts in processor.counters.values())
-        if now() - began < min(_TOLD_SECONDS, drain.seconds / 2):
-            under_way = max(1, under_way)  # nobody has told yet
-        left = Left(uploads=under_way, unsafe=under_way)
-        drain = advanced(drain, left, now())
-        oversight.draining = said(drain)
-        oversight.look(processor)
+        uploading = sum(counts.get(INFLIGHT_BYTES, 0) > 0 for counts in server.counters.values())
+        if now() - began < min(_COUNTERS_SECONDS, drain.seconds / 2):
+            uploading = max(1, uploading)  # nobody has told yet
+        remaining = OpenWork(uploads=uploading, unsafe=uploading)
+        drain = advance(drain, remaining, now())
+        oversight.draining = status_text(drain)
+        oversight.refresh(server)
         await asyncio.sleep(0.1)
-    processor.fail(Stopped(number))
+    server.fail(ServerStopped(number))
 
 
-def _both(first: Hear | None, second: Hear) -> Hear:
-    def hear(events: Sequence[Event]) -> None:
+def _combine_listeners(first: EventListener | None, second: EventListener) -> EventListener:
+    def listener(events: Sequence[Event]) -> None:
         if first is not None:
             first(events)
         second(events)
 
-    return hear
+    return listener
 
 
-def _events_before(served: Served, back: Recovered | None) -> Iterator[Event]:
+def _journal_events(served: ServedRun, recovery: RecoveredRun | None) -> Iterator[Event]:
     """What the journal of a run says that goes on."""
-    return decode(journals.rows_of(served.folder / "run.db")) if back is not None else iter(())
+    return decode(journals.rows_of(served.folder / "run.db")) if recovery is not None else iter(())
 
 
-def made_private(folder: Path) -> None:
+def make_private(folder: Path) -> None:
     """Only the owner may look into the folder of a served run."""
     os.chmod(folder, 0o700)

@@ -17,18 +17,18 @@ from fedfleet.core.passes import NO_SETTINGS, STATS, LocalPass
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree, tree_nbytes
-from fedfleet.network.evaluation.evaluators import Judging
+from fedfleet.network.evaluation.evaluators import Evaluator
 from fedfleet.network.security.enrolment import Registry
 from fedfleet.network.security.secrets import RunKey
 from fedfleet.simulation.rosters import check_sees
 from fedfleet.store.journal import Journal
-from fedfleet.store.noise_source import SEEDED, Noising
+from fedfleet.store.noise_source import SEEDED, NoiseSource
 
 _SLACK = 1 << 20  # what a report may hold beside the model: names, framing
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedRun:
     """A run as its server sees it: the plan and its world, who judges, who is admitted, and where everything is kept.
 
     `sheet(client)` is what a device is told of its own work; `frozen` are weights that nobody trains; `watch` hears of all events.
@@ -36,16 +36,16 @@ class Served:
 
     plan: Plan
     world: World
-    judge: Judging
+    evaluator: Evaluator
     registry: Registry
     key: RunKey
-    sheet: Callable[[int], bytes]
+    client_config: Callable[[int], bytes]
     journal: Journal
     folder: Path
     name: str
-    noising: Noising = SEEDED
+    noising: NoiseSource = SEEDED
     frozen: Tree | None = None
-    watch: Callable[[Sequence[Event]], None] | None = None
+    on_events: Callable[[Sequence[Event]], None] | None = None
 
 
 def check_servable(plan: Plan, devices: int) -> None:
@@ -61,10 +61,10 @@ def check_servable(plan: Plan, devices: int) -> None:
             f"algorithm {plan.algorithm.name!r} trains on everybody's data in one place, which no device can; simulate it"
         )
     check_sees(plan)
-    unseen = [name for name in plan.choose.sees if name.endswith("_seconds") or name == "joules"]
-    if unseen:
+    unknown = [name for name in plan.choose.sees if name.endswith("_seconds") or name == "joules"]
+    if unknown:
         raise BadInput(
-            f"selector {plan.choose.name!r} wants to see {unseen[0]} of clients, which nobody can foresee on a real network; "
+            f"selector {plan.choose.name!r} wants to see {unknown[0]} of clients, which nobody can foresee on a real network; "
             "use uniform"
         )
     if not 1 <= devices <= plan.clients:
@@ -73,7 +73,7 @@ def check_servable(plan: Plan, devices: int) -> None:
         )
 
 
-def largest_report(plan: Plan) -> int:
+def max_report_bytes(plan: Plan) -> int:
     """The most bytes that a report may have: twice the model, and some room."""
     return (
         2 * max(tree_nbytes(plan.params), tree_nbytes(plan.algorithm.fold.like(plan.algorithm.init(plan.params))))
@@ -81,20 +81,20 @@ def largest_report(plan: Plan) -> int:
     )
 
 
-def stats_of(plan: Plan) -> list[str] | None:
+def stat_names(plan: Plan) -> list[str] | None:
     """The names of the statistics that clients report; None: an opaque pass calls them what it likes."""
     opaque = any(not isinstance(plan.algorithm.local(c, NO_SETTINGS), LocalPass) for c in range(plan.clients))
     return None if opaque else list(STATS)
 
 
-def codecs_of(plan: Plan) -> dict[int, Codec]:
+def client_codecs(plan: Plan) -> dict[int, Codec]:
     """In which code each client's reports come, where they come in one."""
-    found: dict[int, Codec] = {}
+    codecs: dict[int, Codec] = {}
     for client in range(plan.clients):  # overrides may change some of them
-        half = plan.algorithm.local(client, NO_SETTINGS)
-        if isinstance(half, LocalPass) and half.up is not None:
-            found[client] = half.up
-    return found
+        local_pass = plan.algorithm.local(client, NO_SETTINGS)
+        if isinstance(local_pass, LocalPass) and local_pass.up is not None:
+            codecs[client] = local_pass.up
+    return codecs
 
 
 def heaviest_reports(plan: Plan, registry: Registry, clients: Ints, share: Floats, sizes: Ints) -> Floats:
@@ -102,15 +102,15 @@ def heaviest_reports(plan: Plan, registry: Registry, clients: Ints, share: Float
 
     Without this limit one device could claim so much weight that the fold's total overflows and the run fails.
     """
-    samples = registry.heaviest(clients, sizes.astype(np.float64))
-    most = plan.algorithm.fold.total_weight
+    samples = registry.max_weight(clients, sizes.astype(np.float64))
+    limit = plan.algorithm.fold.total_weight
     return np.array([
-        min(_heaviest(plan.algorithm.local(client, NO_SETTINGS), math.ceil(part * own)), most)
-        for client, part, own in zip(clients.tolist(), share.tolist(), samples.tolist(), strict=True)
+        min(_max_weight(plan.algorithm.local(client, NO_SETTINGS), math.ceil(part * sample_count)), limit)
+        for client, part, sample_count in zip(clients.tolist(), share.tolist(), samples.tolist(), strict=True)
     ])  # fmt: skip
 
 
-def _heaviest(local: Pass, samples: int) -> float:
+def _max_weight(local: Pass, samples: int) -> float:
     if not isinstance(local, LocalPass):
         return math.inf  # an opaque pass may weigh its reports as it likes
     return float(samples) if local.weigh == "samples" else 1.0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from fedfleet.network.stress.stress_run import Outcome, Stress, answer_of, stressed
+from fedfleet.network.stress.stress_run import Outcome, Stress, answer_of, run_stress
 
 # Each step keeps what the steps before it have changed. FS-REAL's own order (section 5.5 of our notes on it).
 STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -17,19 +17,19 @@ STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("+ streaming fold", {"streaming": True}),
     ("+ durability", {"durable": True}),
 )
-_SHOWN = ("round_seconds", "updates_per_second", "peak_rss_mb", "cpu_ms_per_update", "failed_calls")
+_COLUMNS = ("round_seconds", "updates_per_second", "peak_rss_mb", "cpu_ms_per_update", "failed_calls")
 
 
 def steps_of(stress: Stress) -> Iterator[tuple[str, Stress]]:
     """The same run step by step; where raw gRPC is measured anyway, the steps need not."""
-    changed = replace(stress, raw=False)
+    step = replace(stress, raw=False)
     for name, change in STEPS:
-        changed = replace(changed, **change)
-        yield name, changed
+        step = replace(step, **change)
+        yield name, step
 
 
-def ablated(stress: Stress, run: Callable[[Stress], Outcome] = stressed) -> Iterator[dict[str, Any]]:
+def run_ablation(stress: Stress, run: Callable[[Stress], Outcome] = run_stress) -> Iterator[dict[str, Any]]:
     """Each step's figures, as they come."""
     for name, step in steps_of(stress):
-        got = answer_of(run(step))
-        yield {"step": name, **{key: got[key] for key in _SHOWN}}
+        answer = answer_of(run(step))
+        yield {"step": name, **{key: answer[key] for key in _COLUMNS}}

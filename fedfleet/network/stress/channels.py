@@ -17,18 +17,18 @@ SERVER = (*_SIZES, ("grpc.so_reuseport", 1))
 CHANNEL = (*CHANNEL_OPTIONS, ("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1))
 
 
-class Reached(NamedTuple):
+class Target(NamedTuple):
     """A server, and the authority by which it is trusted ("": no TLS)."""
 
     address: str
     ca: str = ""
 
 
-def channel_to(reach: Reached, options: Sequence[tuple[str, Any]] = CHANNEL) -> grpc.aio.Channel:
+def channel_to(target: Target, options: Sequence[tuple[str, Any]] = CHANNEL) -> grpc.aio.Channel:
     """A connection of its own to a server."""
-    if not reach.ca:
-        return grpc.aio.insecure_channel(reach.address, options=options)
-    return grpc.aio.secure_channel(reach.address, client_credentials(ClientFiles(Path(reach.ca))), options=options)
+    if not target.ca:
+        return grpc.aio.insecure_channel(target.address, options=options)
+    return grpc.aio.secure_channel(target.address, client_credentials(ClientFiles(Path(target.ca))), options=options)
 
 
 def credentials_for(certificate: str, key: str) -> grpc.ServerCredentials | None:

@@ -23,7 +23,7 @@ _TAIL = 400  # characters of what a child said before it failed
 class Child:
     """One process, by the name of its module; a class, since it holds a process."""
 
-    def __init__(self, module: str, told: dict[str, Any]) -> None:
+    def __init__(self, module: str, message: dict[str, Any]) -> None:
         self.name = module.rpartition(".")[2]
         self._process = subprocess.Popen(
             [sys.executable, "-m", module],
@@ -34,11 +34,11 @@ class Child:
         )
         self.pid = self._process.pid
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._complaints: list[bytes] = []
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        self._error_lines: list[bytes] = []
+        self._error_reader = threading.Thread(target=self._read_errors, daemon=True)
+        self._error_reader.start()
         threading.Thread(target=self._read, daemon=True).start()
-        self.tell(told)
+        self.tell(message)
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -46,17 +46,17 @@ class Child:
             self._lines.put(line)
         self._lines.put(b"")
 
-    def _listen(self) -> None:
+    def _read_errors(self) -> None:
         assert self._process.stderr is not None
         for line in self._process.stderr:
-            self._complaints.append(line)
-            del self._complaints[:-20]
+            self._error_lines.append(line)
+            del self._error_lines[:-20]
 
-    def tell(self, told: dict[str, Any]) -> None:
+    def tell(self, message: dict[str, Any]) -> None:
         """Send one JSON line."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(told).encode() + b"\n")
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
         except (BrokenPipeError, ValueError):
             pass  # it is gone; whoever waits for its answer is told why
@@ -67,19 +67,19 @@ class Child:
             line = self._lines.get(timeout=seconds)
         except queue.Empty:
             raise RunFailed(
-                f"stress: the {self.name} process gave no answer in {seconds:.0f} s; {self._last_words()}"
+                f"stress: the {self.name} process gave no answer in {seconds:.0f} s; {self._last_output()}"
             ) from None
         if not line:
             code = self._process.wait()
-            self._listener.join(1.0)
-            raise RunFailed(f"stress: the {self.name} process ended with code {code}; {self._last_words()}")
+            self._error_reader.join(1.0)
+            raise RunFailed(f"stress: the {self.name} process ended with code {code}; {self._last_output()}")
         return json.loads(line)
 
-    def _last_words(self) -> str:
-        said = (
-            b"".join(self._complaints).decode(errors="replace").strip().splitlines()[-1:]
+    def _last_output(self) -> str:
+        lines = (
+            b"".join(self._error_lines).decode(errors="replace").strip().splitlines()[-1:]
         )  # of a traceback, what matters
-        return f"it last said: {said[0][-_TAIL:]}" if said else "it said nothing"
+        return f"it last said: {lines[0][-_TAIL:]}" if lines else "it said nothing"
 
     @property
     def running(self) -> bool:
@@ -110,13 +110,13 @@ class Child:
         self.close()
 
 
-def heard() -> dict[str, Any]:
+def read_message() -> dict[str, Any]:
     """The next line that this process is told; nothing more is coming if it is empty."""
     line = sys.stdin.readline()
     return json.loads(line) if line.strip() else {}
 
 
-def say(answer: dict[str, Any]) -> None:
+def send_message(answer: dict[str, Any]) -> None:
     """Answer the process that started this one."""
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()

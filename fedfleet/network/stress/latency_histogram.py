@@ -33,19 +33,19 @@ class Latency:
 
     def quantile(self, share: float) -> float:
         """The seconds within which this share of the calls was answered; 0 if there was none."""
-        left = share * self.count()
+        remaining = share * self.count()
         for place in sorted(self.bins):
-            left -= self.bins[place]
-            if left <= 1e-9:
+            remaining -= self.bins[place]
+            if remaining <= 1e-9:
                 return _LEAST * math.exp((place + 0.5) / _PER_E)
         return 0.0
 
-    def shown(self) -> dict[str, int]:
+    def to_json(self) -> dict[str, int]:
         """As JSON: bins by their numbers."""
         return {str(place): n for place, n in sorted(self.bins.items())}
 
 
-def joined(many: Iterable[dict[str, int]]) -> Latency:
+def merge(many: Iterable[dict[str, int]]) -> Latency:
     """The latencies of several processes as one."""
     total = Latency()
     for bins in many:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedfleet.core.errors import BadInput
-from fedfleet.network.stress.stress_run import Outcome, Stress, answer_of, stressed
+from fedfleet.network.stress.stress_run import Outcome, Stress, answer_of, run_stress
 
 
 def sizes_of(text: str) -> list[int]:
@@ -22,22 +22,22 @@ def sizes_of(text: str) -> list[int]:
     return sorted({int(word) for word in words})
 
 
-def swept(
-    stress: Stress, sizes: Sequence[int], run: Callable[[Stress], Outcome] = stressed
+def run_sweep(
+    stress: Stress, sizes: Sequence[int], run: Callable[[Stress], Outcome] = run_stress
 ) -> Iterator[dict[str, Any]]:
     """The answer for each number of clients, with the bytes of memory for each client more than in the first."""
     first: dict[str, Any] | None = None
     for clients in sizes:
-        got = answer_of(run(replace(stress, dummy=replace(stress.dummy, clients=clients))))
-        first = first or got
-        yield {**got, "bytes_per_client": per_client(first, got)}
+        answer = answer_of(run(replace(stress, dummy=replace(stress.dummy, clients=clients))))
+        first = first or answer
+        yield {**answer, "bytes_per_client": per_client(first, answer)}
 
 
-def per_client(first: dict[str, Any], now: dict[str, Any]) -> float | None:
+def per_client(first: dict[str, Any], last: dict[str, Any]) -> float | None:
     """How many bytes of peak memory each further client costs.
 
     >>> per_client({"clients": 100, "peak_rss_mb": 50.0}, {"clients": 1100, "peak_rss_mb": 51.0})
     1000.0
     """
-    more = now["clients"] - first["clients"]
-    return round((now["peak_rss_mb"] - first["peak_rss_mb"]) * 1e6 / more, 1) if more else None
+    more = last["clients"] - first["clients"]
+    return round((last["peak_rss_mb"] - first["peak_rss_mb"]) * 1e6 / more, 1) if more else None

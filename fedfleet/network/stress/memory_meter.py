@@ -40,13 +40,13 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-def family(pid: int) -> list[int]:
+def process_tree(pid: int) -> list[int]:
     """A process and all that descend from it."""
-    found, ahead = [], [pid]
-    while ahead:
-        found.append(ahead.pop())
-        ahead += _children(found[-1])
-    return found
+    pids, to_visit = [], [pid]
+    while to_visit:
+        pids.append(to_visit.pop())
+        to_visit += _children(pids[-1])
+    return pids
 
 
 def _children(pid: int) -> list[int]:
@@ -58,7 +58,7 @@ def _children(pid: int) -> list[int]:
 
 
 @dataclass(slots=True)
-class Seen:
+class Usage:
     """What a watch has seen so far: the first and the largest sum of memory, and processor time by process since the first look."""
 
     base_mb: float = 0.0
@@ -77,7 +77,7 @@ class Seen:
         """Of the process from which the others descend."""
         return next((used - self.before.get(pid, 0.0) for pid, used in self.cpu.items()), 0.0)
 
-    def look(self, pids: Iterable[int]) -> None:
+    def sample(self, pids: Iterable[int]) -> None:
         """Take one sample of all these processes."""
         total = 0
         for pid in pids:
@@ -89,27 +89,27 @@ class Seen:
         self.peak_mb = max(self.peak_mb, total / _MB)
 
 
-class Watch:
+class UsageSampler:
     """Samples the processes below `pid` from a thread until it is closed; a class, since it holds a thread."""
 
     def __init__(self, pid: int, *, every: float = 0.25) -> None:
-        self.seen, self._pid, self._every = Seen(), pid, every
+        self.usage, self._pid, self._every = Usage(), pid, every
         self._done = threading.Event()
-        self.seen.look(family(pid))
+        self.usage.sample(process_tree(pid))
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         while not self._done.wait(self._every):
-            self.seen.look(family(self._pid))
+            self.usage.sample(process_tree(self._pid))
 
-    def close(self) -> Seen:
+    def close(self) -> Usage:
         """Stop sampling, and say what was seen."""
         self._done.set()
         self._thread.join()
-        return self.seen
+        return self.usage
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> UsageSampler:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -17,10 +17,10 @@ from typing import Any, Literal, NamedTuple
 
 import grpc
 
-from fedfleet.network.frontend.garbage_collector import seldom_collected
+from fedfleet.network.frontend.garbage_collector import infrequent_gc
 from fedfleet.network.protocol.frames import CHUNK
-from fedfleet.network.stress.channels import CHANNEL, SERVER, Reached, channel_to, credentials_for
-from fedfleet.network.stress.child_processes import Child, heard, say
+from fedfleet.network.stress.channels import CHANNEL, SERVER, Target, channel_to, credentials_for
+from fedfleet.network.stress.child_processes import Child, read_message, send_message
 from fedfleet.network.stress.memory_meter import cpu_seconds
 
 Form = Literal["unary", "stream"]
@@ -53,16 +53,16 @@ class RawRate(NamedTuple):
 def raw_rates(raw: Raw) -> dict[str, RawRate]:
     """What each form reaches."""
     with ExitStack() as stack:
-        kept = stack.enter_context(reserved())
-        port = kept.getsockname()[1]
-        told = {"role": "serve", "port": port, **asdict(raw)}
-        servers = [stack.enter_context(Child(__name__, told)) for _ in range(raw.servers)]
+        port_socket = stack.enter_context(reserve_port())
+        port = port_socket.getsockname()[1]
+        settings = {"role": "serve", "port": port, **asdict(raw)}
+        servers = [stack.enter_context(Child(__name__, settings)) for _ in range(raw.servers)]
         for server in servers:
             server.answer(_PATIENCE)
         address = f"127.0.0.1:{port}"
         share = max(1, raw.in_flight // raw.generators)
-        told = {"role": "load", "address": address, **asdict(raw), "in_flight": share}
-        loads = [stack.enter_context(Child(__name__, told)) for _ in range(raw.generators)]
+        settings = {"role": "load", "address": address, **asdict(raw), "in_flight": share}
+        loads = [stack.enter_context(Child(__name__, settings)) for _ in range(raw.generators)]
         for load in loads:
             load.answer(_PATIENCE)
         pids = [child.pid for child in (*servers, *loads)]
@@ -79,12 +79,12 @@ def _rate(loads: list[Child], form: Form, seconds: float, pids: list[int]) -> Ra
     return RawRate(rate, used * 1e3 / max(1, sum(answer["updates"] for answer in answers)))
 
 
-def reserved() -> socket.socket:
+def reserve_port() -> socket.socket:
     """A socket that keeps a free port of the loopback, which others may share, without listening."""
-    kept = socket.socket()
-    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    kept.bind(("127.0.0.1", 0))
-    return kept
+    port_socket = socket.socket()
+    port_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    port_socket.bind(("127.0.0.1", 0))
+    return port_socket
 
 
 # ---- the server -------------------------------------------------------------------------------------------------
@@ -123,17 +123,17 @@ def _handlers(payload: bytes) -> grpc.GenericRpcHandler:
     )
 
 
-async def _serve(told: dict[str, Any]) -> None:
+async def _serve(settings: dict[str, Any]) -> None:
     server = grpc.aio.server(options=SERVER)
-    server.add_generic_rpc_handlers((_handlers(bytes(told["nbytes"])),))
-    address = f"127.0.0.1:{told['port']}"
-    secure = credentials_for(told["certificate"], told["key"])
+    server.add_generic_rpc_handlers((_handlers(bytes(settings["nbytes"])),))
+    address = f"127.0.0.1:{settings['port']}"
+    secure = credentials_for(settings["certificate"], settings["key"])
     if secure is None:
         server.add_insecure_port(address)
     else:
         server.add_secure_port(address, secure)
     await server.start()
-    say({"ready": True})
+    send_message({"ready": True})
     await asyncio.to_thread(sys.stdin.read)
     await server.stop(0)
 
@@ -162,47 +162,47 @@ class _Calls:
         call = self._down_stream(b"give")
         async for _ in call:
             pass
-        await self._up_stream(self._sent())
+        await self._up_stream(self._pieces())
 
-    async def _sent(self) -> AsyncIterator[bytes]:
+    async def _pieces(self) -> AsyncIterator[bytes]:
         for chunk in self._chunks:
             yield chunk
 
 
-async def _load(told: dict[str, Any]) -> None:
-    reach = Reached(told["address"], told["ca"])
-    channels = [channel_to(reach, CHANNEL) for _ in range(told["channels"])]
-    calls = [_Calls(channel, told["nbytes"]) for channel in channels]
+async def _load(settings: dict[str, Any]) -> None:
+    target = Target(settings["address"], settings["ca"])
+    channels = [channel_to(target, CHANNEL) for _ in range(settings["channels"])]
+    calls = [_Calls(channel, settings["nbytes"]) for channel in channels]
     await asyncio.gather(*(channel.channel_ready() for channel in channels))
-    say({"ready": True})
-    while asked := await asyncio.to_thread(heard):
-        say(await _exchanged(calls, asked["form"], told["in_flight"], told["seconds"]))
+    send_message({"ready": True})
+    while request := await asyncio.to_thread(read_message):
+        send_message(await _exchange(calls, request["form"], settings["in_flight"], settings["seconds"]))
     for channel in channels:
         await channel.close()
 
 
-async def _exchanged(calls: list[_Calls], form: Form, in_flight: int, seconds: float) -> dict[str, float]:
+async def _exchange(calls: list[_Calls], form: Form, in_flight: int, seconds: float) -> dict[str, float]:
     """How many updates were exchanged in a closed loop; one unhurried exchange per channel goes before."""
     work = [each.unary if form == "unary" else each.stream for each in calls]
     await asyncio.gather(*(each() for each in work))
     start = perf_counter()
-    end, done = start + seconds, 0
+    end, count = start + seconds, 0
 
-    async def loop(mine: Any) -> None:
-        nonlocal done
+    async def loop(exchange: Any) -> None:
+        nonlocal count
         while perf_counter() < end:
-            await mine()
-            done += 1
+            await exchange()
+            count += 1
 
     await asyncio.gather(*(loop(work[i % len(work)]) for i in range(in_flight)))
-    return {"updates": done, "seconds": perf_counter() - start}
+    return {"updates": count, "seconds": perf_counter() - start}
 
 
 def main() -> None:
     """Play the role that the first line gives."""
-    told = heard()
-    with seldom_collected():  # as the processes that it is compared with
-        asyncio.run(_serve(told) if told["role"] == "serve" else _load(told))
+    settings = read_message()
+    with infrequent_gc():  # as the processes that it is compared with
+        asyncio.run(_serve(settings) if settings["role"] == "serve" else _load(settings))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from fedfleet.choose.uniform import uniform
-from fedfleet.core.container import packed
+from fedfleet.core.container import pack_tree
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Algorithm, Dataset, Job, Plan
 from fedfleet.core.records import Assignments, Cost, Ints, Report, ServerState, Stop
@@ -52,11 +52,11 @@ def dummy_plan(dummy: Dummy) -> Plan:
     if dummy.mode == "sync":
         pace = readiness(dummy.clients, t_break=_BREAK, min_clients=min(2, dummy.clients))
     else:
-        at_work = min(dummy.clients, 2 * k)
-        pace = buffered(k=k, concurrency=at_work, refill=_BREAK, batch=max(1, at_work // 100))
+        concurrency = min(dummy.clients, 2 * k)
+        pace = buffered(k=k, concurrency=concurrency, refill=_BREAK, batch=max(1, concurrency // 100))
     return Plan(
         seed=1,
-        algorithm=_idle(),
+        algorithm=_idle_algorithm(),
         choose=uniform(),
         pace=pace,
         stop=Stop(rounds=dummy.rounds, commits=dummy.rounds, evaluate_every=dummy.rounds + 1),
@@ -88,10 +88,10 @@ def dummy_params(nbytes: int) -> Tree:
 
 def dummy_update(nbytes: int) -> bytes:
     """The report that every client sends, as it travels."""
-    return packed({name: leaf + np.float32(STEP) for name, leaf in dummy_params(nbytes).items()})
+    return pack_tree({name: leaf + np.float32(STEP) for name, leaf in dummy_params(nbytes).items()})
 
 
-def _idle() -> Algorithm:
+def _idle_algorithm() -> Algorithm:
     """An algorithm whose local half is never carried out where updates are invented."""
 
     def local(job: Job, dataset: Dataset) -> Report:

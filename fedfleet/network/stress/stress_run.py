@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.network.protocol.frames import SMALL
-from fedfleet.network.security.certificates import Asked, make_certificates, today
+from fedfleet.network.protocol.frames import INLINE_BYTES
+from fedfleet.network.security.certificates import CertificateRequest, make_certificates, utc_now
 from fedfleet.network.stress.child_processes import Child
-from fedfleet.network.stress.latency_histogram import joined
-from fedfleet.network.stress.load_generator import Load, told
-from fedfleet.network.stress.memory_meter import Seen, Watch
+from fedfleet.network.stress.latency_histogram import merge
+from fedfleet.network.stress.load_generator import Load, load_json
+from fedfleet.network.stress.memory_meter import Usage, UsageSampler
 from fedfleet.network.stress.raw_grpc import Raw, RawRate, raw_rates
 from fedfleet.network.stress.stress_plan import Dummy, check_bytes
 
@@ -56,10 +56,10 @@ class Stress:
     raw: bool = True
     host: str = _HOST
 
-    def settled(self) -> Stress:
+    def with_defaults(self) -> Stress:
         """The same with every number chosen."""
         cores = os.cpu_count() or 1
-        most = 256 if self.dummy.payload_bytes <= SMALL else 48
+        most = 256 if self.dummy.payload_bytes <= INLINE_BYTES else 48
         return replace(
             self,
             transmitters=max(1, cores // 2) if self.transmitters < 0 else self.transmitters,
@@ -74,39 +74,41 @@ class Outcome:
     stress: Stress
     committed: list[float]
     tallies: list[dict[str, Any]]
-    seen: Seen
+    usage: Usage
     raw: dict[str, RawRate]
 
 
-def stressed(asked: Stress) -> Outcome:
+def run_stress(options: Stress) -> Outcome:
     """Carry out a stress run."""
-    stress = asked.settled()
+    stress = options.with_defaults()
     _check(stress)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="fedfleet-stress-", ignore_cleanup_errors=True))
-        keys = _certified(folder) if stress.tls else Keys()
+        keys = _make_keys(folder) if stress.tls else Keys()
         before = _raw(stress, keys)
-        host = stack.enter_context(Child(stress.host, hosting_of(stress, folder, keys)))
-        at = host.answer(_STARTING)
-        watch = stack.enter_context(Watch(host.pid))
-        loads = [stack.enter_context(Child(_GENERATOR, told(load))) for load in loads_of(stress, at, keys.ca)]
+        host = stack.enter_context(Child(stress.host, server_settings(stress, folder, keys)))
+        server = host.answer(_STARTING)
+        watch = stack.enter_context(UsageSampler(host.pid))
+        loads = [stack.enter_context(Child(_GENERATOR, load_json(load))) for load in loads_of(stress, server, keys.ca)]
         for load in loads:
             load.answer(_STARTING)
         for load in loads:
             load.tell({"go": True})
-        committed = host.answer(_longest(stress))["committed"]
-        seen = watch.close()
+        committed = host.answer(_time_limit(stress))["committed"]
+        usage = watch.close()
         for load in loads:
             load.ask_to_end()
         tallies = [load.answer(_ENDING)["tally"] for load in loads]
         host.close()
         after = _raw(stress, keys)
     if len(committed) < stress.dummy.rounds:
-        raise RunFailed(f"stress: {len(committed)} of {stress.dummy.rounds} rounds made a model; {_troubles(tallies)}")
-    return Outcome(stress, committed, tallies, seen, {form: _middle(before[form], after[form]) for form in before})
+        raise RunFailed(
+            f"stress: {len(committed)} of {stress.dummy.rounds} rounds made a model; {_failure_text(tallies)}"
+        )
+    return Outcome(stress, committed, tallies, usage, {form: _mean_rate(before[form], after[form]) for form in before})
 
 
-def _middle(before: RawRate, after: RawRate) -> RawRate:
+def _mean_rate(before: RawRate, after: RawRate) -> RawRate:
     return RawRate((before.per_second + after.per_second) / 2, (before.cpu_ms + after.cpu_ms) / 2)
 
 
@@ -124,14 +126,14 @@ def _raw(stress: Stress, keys: Keys) -> dict[str, RawRate]:
     """Raw gRPC with as many processes, calls and bytes; nothing where nobody asked."""
     if not stress.raw:
         return {}
-    seconds = 1.5 if stress.dummy.payload_bytes <= SMALL else 4.0
+    seconds = 1.5 if stress.dummy.payload_bytes <= INLINE_BYTES else 4.0
     return raw_rates(Raw(
         max(1, stress.transmitters), stress.generators, stress.in_flight, stress.dummy.payload_bytes, seconds,
         max(1, _CHANNELS // stress.generators), *keys,
     ))  # fmt: skip
 
 
-def hosting_of(stress: Stress, folder: str, keys: Keys) -> dict[str, Any]:
+def server_settings(stress: Stress, folder: str, keys: Keys) -> dict[str, Any]:
     """What the server's process is told first."""
     flags = ("transmitters", "durable", "encode_once", "streaming")
     return {
@@ -144,14 +146,14 @@ def hosting_of(stress: Stress, folder: str, keys: Keys) -> dict[str, Any]:
     }
 
 
-def loads_of(stress: Stress, at: dict[str, Any], ca: str) -> list[Load]:
+def loads_of(stress: Stress, server: dict[str, Any], ca: str) -> list[Load]:
     """Clients dealt out to generators like cards."""
     clients, n = stress.dummy.clients, stress.generators
     waiting = min(_MOST_WAITING, clients) // n
     return [
         Load(
-            at["address"],
-            at["key"],
+            server["address"],
+            server["key"],
             stress.dummy.payload_bytes,
             i,
             n,
@@ -165,19 +167,19 @@ def loads_of(stress: Stress, at: dict[str, Any], ca: str) -> list[Load]:
     ]
 
 
-def _longest(stress: Stress) -> float:
+def _time_limit(stress: Stress) -> float:
     """After how many seconds a run counts as stuck."""
     moved = stress.dummy.payload_bytes + 10_000
     return 120.0 + stress.dummy.rounds * stress.dummy.per_commit * moved / _SLOWEST
 
 
-def _troubles(tallies: list[dict[str, Any]]) -> str:
-    failed = summed(tally["failures"] for tally in tallies)
-    statuses = summed(tally["statuses"] for tally in tallies)
+def _failure_text(tallies: list[dict[str, Any]]) -> str:
+    failed = sum_counts(tally["failures"] for tally in tallies)
+    statuses = sum_counts(tally["statuses"] for tally in tallies)
     return f"calls that failed: {failed or 'none'}; receipts: {statuses or 'none'}"
 
 
-def summed(many: Any) -> dict[str, int]:
+def sum_counts(many: Any) -> dict[str, int]:
     """Counts by name, over several counts."""
     total: dict[str, int] = {}
     for counts in many:
@@ -186,10 +188,10 @@ def summed(many: Any) -> dict[str, int]:
     return total
 
 
-def _certified(folder: str) -> Keys:
+def _make_keys(folder: str) -> Keys:
     """A certificate of the loopback and its key, and the authority that devices trust."""
-    made = make_certificates(Path(folder) / "tls", Asked(hosts=("127.0.0.1", "localhost")), today())
-    return Keys(str(made.certificate), str(made.key), str(made.ca))
+    files = make_certificates(Path(folder) / "tls", CertificateRequest(hosts=("127.0.0.1", "localhost")), utc_now())
+    return Keys(str(files.certificate), str(files.key), str(files.ca))
 
 
 def answer_of(outcome: Outcome) -> dict[str, Any]:
@@ -199,17 +201,17 @@ def answer_of(outcome: Outcome) -> dict[str, Any]:
     rate = dummy.per_commit * (len(seconds) - 1) / max(sum(seconds[1:]), 1e-9)
     raw, raw_cpu = max(outcome.raw.values(), default=RawRate(0.0, 0.0))
     updates = max(1, sum(tally["updates"] for tally in tallies))
-    receipts = summed(tally["statuses"] for tally in tallies)
+    receipts = sum_counts(tally["statuses"] for tally in tallies)
     waits = {
         f"{name}_ms": {f"p{round(share * 100)}": round(latency.quantile(share) * 1e3, 2) for share in (0.5, 0.99)}
         for name in ("check", "hand")
-        for latency in [joined(tally[name] for tally in tallies)]
+        for latency in [merge(tally[name] for tally in tallies)]
     }
     return {
         "round_seconds": [round(s, 4) for s in seconds],
         "updates_per_second": round(rate, 2),
         "raw_grpc_updates_per_second": round(raw, 2),
-        "peak_rss_mb": round(outcome.seen.peak_mb, 1),
+        "peak_rss_mb": round(outcome.usage.peak_mb, 1),
         "clients": dummy.clients,
         "payload_bytes": dummy.payload_bytes,
         "mode": dummy.mode,
@@ -220,15 +222,15 @@ def answer_of(outcome: Outcome) -> dict[str, Any]:
         "in_flight": stress.in_flight,
         "share_of_raw": round(rate / raw, 3) if raw else None,
         "raw_forms": {form: round(value.per_second, 2) for form, value in outcome.raw.items()},
-        "base_rss_mb": round(outcome.seen.base_mb, 1),
+        "base_rss_mb": round(outcome.usage.base_mb, 1),
         "cpu_ms_per_update": {
-            "server": round(outcome.seen.cpu_seconds * 1e3 / updates, 3),
-            "processor": round(outcome.seen.first_cpu_seconds * 1e3 / updates, 3),
+            "server": round(outcome.usage.cpu_seconds * 1e3 / updates, 3),
+            "processor": round(outcome.usage.first_cpu_seconds * 1e3 / updates, 3),
             "generators": round(sum(tally["cpu_seconds"] for tally in tallies) * 1e3 / updates, 3),
             "raw_grpc": round(raw_cpu, 3),
         },
         "calls_per_update": round((sum(t["checks"] for t in tallies) + sum(receipts.values())) / updates, 2),
         **waits,
         "receipts": receipts,
-        "failed_calls": summed(tally["failures"] for tally in tallies),
+        "failed_calls": sum_counts(tally["failures"] for tally in tallies),
     }  # fmt: skip

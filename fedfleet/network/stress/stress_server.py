@@ -22,15 +22,15 @@ from fedfleet.core.records import Ints, Score
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DataSource, World
 from fedfleet.core.trees import Tree
-from fedfleet.network.evaluation.results import Judged
+from fedfleet.network.evaluation.results import EvalResult
 from fedfleet.network.security.enrolment import Registry
 from fedfleet.network.security.enrolment_request import Terms
 from fedfleet.network.security.secrets import run_key
-from fedfleet.network.server.options import Serve
-from fedfleet.network.server.serve import Listening, Stopped, serve
-from fedfleet.network.server.served_plan import Served
-from fedfleet.network.server.server_loop import Processor
-from fedfleet.network.stress.child_processes import heard, say
+from fedfleet.network.server.options import ServeOptions
+from fedfleet.network.server.serve import ListeningServer, ServerStopped, serve
+from fedfleet.network.server.served_plan import ServedRun
+from fedfleet.network.server.server_loop import ServerLoop
+from fedfleet.network.stress.child_processes import read_message, send_message
 from fedfleet.network.stress.stress_plan import SAMPLES, Dummy, dummy_plan
 from fedfleet.store import journal as journals
 from fedfleet.world.devices import homogeneous
@@ -39,13 +39,13 @@ from fedfleet.world.states import always_on
 _FAREWELL = 0.2  # seconds: generators are told by whoever started them
 
 
-class Nobody:
+class NoEvaluator:
     """Judges no model: there are no samples."""
 
-    async def evaluate(self, version: int, params: Tree, clients: bool) -> Judged:
+    async def evaluate(self, version: int, params: Tree, clients: bool) -> EvalResult:
         """Nothing right of nothing."""
         del version, params, clients
-        return Judged(Score(0, 0, 0.0))
+        return EvalResult(Score(0, 0, 0.0))
 
     async def close(self) -> None:
         """Nothing was opened."""
@@ -59,38 +59,42 @@ def dummy_world(clients: int) -> World:
     return World(keys, homogeneous()(keys, 0), always_on()(keys, 0), data)
 
 
-def hosted(told: dict[str, Any]) -> None:
+def serve_dummy(settings: dict[str, Any]) -> None:
     """Serve a dummy plan to its end."""
-    dummy, folder = Dummy(**told["dummy"]), Path(told["folder"]) / "run"
+    dummy, folder = Dummy(**settings["dummy"]), Path(settings["folder"]) / "run"
     (folder / "wire").mkdir(parents=True, mode=0o700)
     path, committed, sent = folder / "wire" / "run.key", list[float](), list[tuple[int, float]]()
     key = run_key(path)
 
-    def listening(processor: Processor, at: Listening) -> None:
+    def listening(processor: ServerLoop, at: ListeningServer) -> None:
         clock = time.monotonic() - processor.now()  # of the run's first moment
-        say({"address": at.address, "key": str(path), "clock": clock})
+        send_message({"address": at.address, "key": str(path), "clock": clock})
 
     def watch(events: Sequence[Event]) -> None:
         committed.extend(event.time for event in events if isinstance(event, ModelCommitted))
         sent.extend((event.round, event.time) for event in events if isinstance(event, TasksSent))
         if len(committed) == dummy.rounds:
-            say({"committed": committed, "sent": sent})
+            send_message({"committed": committed, "sent": sent})
             committed.append(np.inf)  # said once
 
     journal = journals.create(folder / "run.db", "stress")
     registry = Registry(folder / "wire" / "devices.db", key, Terms(dummy.clients))
-    run = Served(
-        dummy_plan(dummy), dummy_world(dummy.clients), Nobody(), registry, key, lambda client: b"{}", journal, folder,
-        "stress", watch=watch,
+    run = ServedRun(
+        dummy_plan(dummy), dummy_world(dummy.clients), NoEvaluator(), registry, key, lambda client: b"{}", journal, folder,
+        "stress", on_events=watch,
     )  # fmt: skip
-    options = Serve(
-        address="127.0.0.1:0", devices=dummy.clients, farewell_seconds=_FAREWELL, transmitters=told["transmitters"],
-        in_flight_bytes=max(told["in_flight_bytes"] * max(1, told["transmitters"]), Serve().in_flight_bytes),
-        durable=told["durable"], streaming=told["streaming"], encode_once=told["encode_once"], quiet=True,
+    options = ServeOptions(
+        address="127.0.0.1:0", devices=dummy.clients, farewell_seconds=_FAREWELL, transmitters=settings["transmitters"],
+        in_flight_bytes=max(settings["in_flight_bytes"] * max(1, settings["transmitters"]), ServeOptions().in_flight_bytes),
+        durable=settings["durable"], streaming=settings["streaming"], encode_once=settings["encode_once"], quiet=True,
     )  # fmt: skip
-    tls = {"certificate": told["certificate"], "key": told["certificate_key"]} if told["certificate"] else None
+    tls = (
+        {"certificate": settings["certificate"], "key": settings["certificate_key"]}
+        if settings["certificate"]
+        else None
+    )
     try:
-        serve(run, options, tls=tls, listening=listening)
+        serve(run, options, tls=tls, on_listening=listening)
     finally:
         registry.close()
         journal.close()
@@ -104,11 +108,11 @@ def _follow_parent() -> None:
 
 def main() -> None:
     """Serve as told."""
-    told = heard()
+    settings = read_message()
     threading.Thread(target=_follow_parent, daemon=True).start()
     try:
-        hosted(told)
-    except (Stopped, KeyboardInterrupt):
+        serve_dummy(settings)
+    except (ServerStopped, KeyboardInterrupt):
         return
 
 

@@ -104,7 +104,7 @@ class Vit(nn.Module):
             x = layer(self.prompts[i](x) if self.prompts else x)
         return self.head(self.norm(x[:, 0]))
 
-    def prompt(self, length: int) -> None:
+    def set_prompts(self, length: int) -> None:
         """Give every layer prompts of so many tokens."""
         width = self.head.in_features
         self.prompts = nn.ModuleList(DeepPrompt(length, width, first=i == 0) for i in range(len(self.layers)))

@@ -23,8 +23,8 @@ class SameConv(nn.Module):
         self.size, self.stride = size, stride
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        more = [max((-(-n // self.stride) - 1) * self.stride + self.size - n, 0) for n in (x.shape[3], x.shape[2])]
-        sides = [side for n in more for side in (n // 2, n - n // 2)]
+        padding = [max((-(-n // self.stride) - 1) * self.stride + self.size - n, 0) for n in (x.shape[3], x.shape[2])]
+        sides = [side for n in padding for side in (n // 2, n - n // 2)]
         return self.conv(pad(x, sides) if any(sides) else x)
 
 
@@ -32,7 +32,7 @@ def _norm(channels: int) -> nn.BatchNorm2d:
     return nn.BatchNorm2d(channels, eps=NORM_EPS, momentum=NORM_MOMENTUM)
 
 
-class Inverted(nn.Module):
+class InvertedBottleneck(nn.Module):
     """Widen by a 1x1 convolution, look around in each channel alone, narrow again; a shortcut where the shape stays."""
 
     def __init__(self, inputs: int, outputs: int, *, size: int, stride: int, widening: int) -> None:
@@ -62,8 +62,8 @@ class EfficientNetLite0(nn.Module):
         inputs = 32
         for size, stride, widening, outputs, count in STAGES:
             for j in range(count):
-                own = {"size": size, "stride": 1 if j else stride, "widening": widening}
-                blocks.append(Inverted(inputs, outputs, **own))
+                settings = {"size": size, "stride": 1 if j else stride, "widening": widening}
+                blocks.append(InvertedBottleneck(inputs, outputs, **settings))
                 inputs = outputs
         self.blocks = nn.Sequential(*blocks)
         self.last, self.norm1 = SameConv(inputs, 1280, 1), _norm(1280)

@@ -65,7 +65,7 @@ class Bottleneck(nn.Module):
         self.conv1, self.norm1 = _conv(inputs, width, 1), nn.BatchNorm2d(width)
         self.conv2, self.norm2 = _conv(width, width, 3, stride), nn.BatchNorm2d(width)
         self.conv3, self.norm3 = _conv(width, outputs, 1), nn.BatchNorm2d(outputs)
-        self.shortcut = _fitted(inputs, outputs, stride)
+        self.shortcut = _shortcut(inputs, outputs, stride)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.relu(self.norm1(self.conv1(x)))
@@ -73,7 +73,7 @@ class Bottleneck(nn.Module):
         return torch.relu(self.norm3(self.conv3(y)) + self.shortcut(x))
 
 
-class Basic(nn.Module):
+class BasicBlock(nn.Module):
     """Two 3x3 convolutions around a shortcut, normalised by batch: the block of ResNet-18."""
 
     widens = 1
@@ -82,7 +82,7 @@ class Basic(nn.Module):
         super().__init__()
         self.conv1, self.norm1 = _conv(inputs, width, 3, stride), nn.BatchNorm2d(width)
         self.conv2, self.norm2 = _conv(width, width, 3), nn.BatchNorm2d(width)
-        self.shortcut = _fitted(inputs, width, stride)
+        self.shortcut = _shortcut(inputs, width, stride)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.relu(self.norm1(self.conv1(x)))
@@ -93,7 +93,11 @@ class ResNet(nn.Module):
     """He et al. 2016 as ImageNet knows it: a 7x7 stem with pooling, four stages, batch normalisation."""
 
     def __init__(
-        self, block: type[Basic] | type[Bottleneck], counts: Sequence[int], classes: int, fit: nn.Module | None = None
+        self,
+        block: type[BasicBlock] | type[Bottleneck],
+        counts: Sequence[int],
+        classes: int,
+        fit: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.fit = fit or nn.Identity()
@@ -116,7 +120,7 @@ class ResNet(nn.Module):
 
 def resnet18(classes: int, fit: nn.Module | None = None) -> ResNet:
     """ResNet-18; `fit` brings samples into the shape that it takes."""
-    return ResNet(Basic, (2, 2, 2, 2), classes, fit)
+    return ResNet(BasicBlock, (2, 2, 2, 2), classes, fit)
 
 
 def resnet50(classes: int, fit: nn.Module | None = None) -> ResNet:
@@ -124,7 +128,7 @@ def resnet50(classes: int, fit: nn.Module | None = None) -> ResNet:
     return ResNet(Bottleneck, (3, 4, 6, 3), classes, fit)
 
 
-def _fitted(inputs: int, outputs: int, stride: int) -> nn.Module:
+def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
     """What brings a shortcut into the shape of its block."""
     if stride == 1 and inputs == outputs:
         return nn.Identity()

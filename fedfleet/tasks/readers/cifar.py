@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fedfleet.core.parts import Dataset
-from fedfleet.tasks.data_files import kept, pixels
+from fedfleet.tasks.data_files import pixels, sample_rows
 
 RECORD = 1 + 3 * 32 * 32
 # Of the training images, per channel; the usual constants.
@@ -18,7 +18,7 @@ def read_cifar(path: Path, samples: int | None) -> Dataset:
     """All batches beside this one, training before test, normalised per channel."""
     files = [*sorted(path.parent.glob("data_batch_*.bin")), path.parent / "test_batch.bin"]
     records = np.concatenate([np.fromfile(f, np.uint8).reshape(-1, RECORD) for f in files if f.is_file()])
-    records = records[kept(len(records), samples)]
+    records = records[sample_rows(len(records), samples)]
     y = records[:, 0].astype(np.int64)
     if y.max(initial=0) > 9:
         raise ValueError(f"a label is {y.max()}, but CIFAR-10 has ten classes")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset
-from fedfleet.tasks.data_files import kept, numbered
-from fedfleet.tasks.readers.pictures import SUFFIXES, beside, read_pictures
+from fedfleet.tasks.data_files import number_names, sample_rows
+from fedfleet.tasks.readers.pictures import SUFFIXES, find_picture, read_pictures
 
 # One picture: who holds it, where it is, what it shows.
 Row = tuple[str, Path, str]
@@ -32,8 +32,8 @@ def read_folder(path: Path, samples: int | None, *, side: int, channels: int) ->
         rows = _table(path)
     else:
         rows = _client_folders(path.parents[2])
-    y, owner = numbered([label for _, _, label in rows]), numbered([client for client, _, _ in rows])
-    chosen = kept(len(rows), samples)
+    y, owner = number_names([label for _, _, label in rows]), number_names([client for client, _, _ in rows])
+    chosen = sample_rows(len(rows), samples)
     x = read_pictures([rows[i][1] for i in chosen], side, channels)
     return Dataset(x, y[chosen], int(y.max()) + 1, owner[chosen])
 
@@ -46,8 +46,8 @@ def _table(path: Path) -> list[Row]:
         if None in names:
             raise ValueError(f"the first line of {path.name} must name the columns client, path and label")
         client, where, label = (str(n) for n in names)
-        listed = [(row[client], row[where], row[label]) for row in reader]
-    return [(c, _picture(path.parent, p), v) for c, p, v in listed]
+        entries = [(row[client], row[where], row[label]) for row in reader]
+    return [(c, _picture(path.parent, p), v) for c, p, v in entries]
 
 
 def _client_lists(labels: Path) -> list[Row]:
@@ -57,21 +57,21 @@ def _client_lists(labels: Path) -> list[Row]:
     lists = sorted(labels.parent.glob("*_clients/split_*/*.csv"))
     split = [f for f in lists if f.parent == lists[0].parent]
     rows: list[Row] = []
-    for listed in split:
-        with listed.open(newline="", encoding="utf-8-sig") as file:
+    for client_file in split:
+        with client_file.open(newline="", encoding="utf-8-sig") as file:
             names = [row[0] for row in csv.reader(file) if row]
-        rows += [(listed.stem, _picture(labels.parent, n), known[n]) for n in dict.fromkeys(names)]
+        rows += [(client_file.stem, _picture(labels.parent, n), known[n]) for n in dict.fromkeys(names)]
     return rows
 
 
 def _client_folders(root: Path) -> list[Row]:
-    found = (f for f in sorted(root.glob("*/*/*")) if f.suffix.lower() in SUFFIXES)
-    return [(f.parts[-3], f, f.parts[-2]) for f in found]
+    files = (f for f in sorted(root.glob("*/*/*")) if f.suffix.lower() in SUFFIXES)
+    return [(f.parts[-3], f, f.parts[-2]) for f in files]
 
 
 def _picture(folder: Path, name: str) -> Path:
     bases = (folder, folder / "train", folder.parent, folder.parent / "train")
-    path = beside(bases, name)
+    path = find_picture(bases, name)
     if path is None:
         raise BadInput(f"the picture {name} is in none of {', '.join(str(b) for b in bases)}")
     return path

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedfleet.core.parts import Dataset
 from fedfleet.core.trees import Array
-from fedfleet.tasks.data_files import kept, pixels
+from fedfleet.tasks.data_files import pixels, sample_rows
 
 PARTS = ("train", "t10k")
 
@@ -35,5 +35,5 @@ def read_digits(path: Path, samples: int | None) -> Dataset:
     y = np.concatenate([read_idx(folder / f"{part}-labels-idx1-ubyte{ending}") for part in PARTS])
     if len(x) != len(y) or y.max(initial=0) > 9:
         raise ValueError(f"{folder} holds {len(x)} images and {len(y)} labels, the largest {y.max(initial=0)}")
-    rows = kept(len(y), samples)
+    rows = sample_rows(len(y), samples)
     return Dataset(pixels(x[rows])[:, None], y[rows].astype(np.int64), classes=10)

@@ -11,8 +11,8 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset
-from fedfleet.tasks.data_files import kept, locate, numbered
-from fedfleet.tasks.readers.pictures import beside, fit, read_pictures
+from fedfleet.tasks.data_files import locate, number_names, sample_rows
+from fedfleet.tasks.readers.pictures import find_picture, fit_picture, read_pictures
 from fedfleet.tasks.readers.plays import as_numbers
 from fedfleet.tasks.readers.words import sentence_vectors
 
@@ -22,73 +22,73 @@ GLOVE = ("glove/glove.6B.50d.txt", "sent140/glove.6B.50d.txt", "twitter/glove.6B
 
 def places(*names: str) -> tuple[str, ...]:
     """Where LEAF's scripts and people put the files of a set that goes by these names."""
-    below = ("", "all_data/", "data/all_data/", "train/", "data/train/")
-    return tuple(f"{name}/{folder}*.json" for name in names for folder in below)
+    subfolders = ("", "all_data/", "data/all_data/", "train/", "data/train/")
+    return tuple(f"{name}/{folder}*.json" for name in names for folder in subfolders)
 
 
 def samples_of(path: Path, enough: int | None) -> tuple[list[Any], list[Any], list[str]]:
     """Inputs, labels and users of all files beside this one, whole files until there are `enough` samples."""
     x: list[Any] = []
     y: list[Any] = []
-    who: list[str] = []
+    owners: list[str] = []
     for file in _files(path):
-        for user, held in users_of(file):
-            x += held["x"]
-            y += held["y"]
-            who += [user] * len(held["y"])
+        for user, user_data in users_of(file):
+            x += user_data["x"]
+            y += user_data["y"]
+            owners += [user] * len(user_data["y"])
         if enough is not None and len(y) >= enough:
             break
     if len(x) != len(y) or not y:
         raise ValueError(f"there are {len(x)} inputs and {len(y)} labels")
-    return x, y, who
+    return x, y, owners
 
 
 def read_femnist(path: Path, samples: int | None) -> Dataset:
     """FEMNIST: 784 numbers in [0, 1] per image, 62 classes, owner = writer. Turned to ink 1 on 0, as MNIST has it."""
-    x, y, who = samples_of(path, samples)
-    rows = kept(len(y), samples)
+    x, y, owners = samples_of(path, samples)
+    rows = sample_rows(len(y), samples)
     images = 1.0 - np.array([x[i] for i in rows], np.float32).reshape(-1, 1, 28, 28)
-    return Dataset(images, _labels(y, 62)[rows], 62, numbered(who)[rows])
+    return Dataset(images, _labels(y, 62)[rows], 62, number_names(owners)[rows])
 
 
 def read_shakespeare(path: Path, samples: int | None) -> Dataset:
     """Shakespeare: 80 characters and the one that follows, owner = role."""
-    x, y, who = samples_of(path, samples)
-    rows = kept(len(y), samples)
+    x, y, owners = samples_of(path, samples)
+    rows = sample_rows(len(y), samples)
     text = np.stack([as_numbers(x[i]) for i in rows])
-    return Dataset(text, np.array([as_numbers(y[i])[0] for i in rows]), 80, numbered(who)[rows])
+    return Dataset(text, np.array([as_numbers(y[i])[0] for i in rows]), 80, number_names(owners)[rows])
 
 
 def read_celeba(path: Path, samples: int | None) -> Dataset:
     """CelebA, smiling or not, owner = celebrity: names of pictures beside the files, or (FederatedScope) their pixels."""
-    x, y, who = samples_of(path, samples)
-    rows = kept(len(y), samples)
+    x, y, owners = samples_of(path, samples)
+    rows = sample_rows(len(y), samples)
     if isinstance(x[0], str):
         bases = [p / sub for p in path.parents[:3] for sub in ("img_align_celeba", "raw/img_align_celeba", "")]
-        found = [beside(bases, x[i]) for i in rows]
-        if None in found:
-            lost = x[rows[found.index(None)]]
+        picture_paths = [find_picture(bases, x[i]) for i in rows]
+        if None in picture_paths:
+            missing = x[rows[picture_paths.index(None)]]
             raise BadInput(
-                f"CelebA's picture {lost} is not in img_align_celeba beside {path}; unpack the pictures there"
+                f"CelebA's picture {missing} is not in img_align_celeba beside {path}; unpack the pictures there"
             )
-        images = read_pictures([f for f in found if f is not None], CELEBA_SIDE, 3)
+        images = read_pictures([f for f in picture_paths if f is not None], CELEBA_SIDE, 3)
     else:
         shape = (CELEBA_SIDE, CELEBA_SIDE, 3)
-        images = np.stack([fit(np.array(x[i], np.uint8).reshape(shape), CELEBA_SIDE, 3) for i in rows])
-    return Dataset(images, _labels(y, 2)[rows], 2, numbered(who)[rows])
+        images = np.stack([fit_picture(np.array(x[i], np.uint8).reshape(shape), CELEBA_SIDE, 3) for i in rows])
+    return Dataset(images, _labels(y, 2)[rows], 2, number_names(owners)[rows])
 
 
 def read_twitter(path: Path, samples: int | None, *, words: int = 0) -> Dataset:
     """Sentiment140: tweets as 50-d GloVe vectors, their mean or the first `words` one after the other; owner = user."""
-    x, y, who = samples_of(path, samples)
-    rows = kept(len(y), samples)
+    x, y, owners = samples_of(path, samples)
+    rows = sample_rows(len(y), samples)
     glove = locate(GLOVE)
     if glove is None:
         raise BadInput(f"GloVe's vectors are not beside the tweets as {' or '.join(GLOVE)}; unpack glove.6B.zip there")
     # A tweet is LEAF's row [id, date, query, user, text, ..], or the text itself.
     texts = [x[i] if isinstance(x[i], str) else x[i][4] for i in rows]
     labels = np.array([int(float(v)) != 0 for v in y], np.int64)  # Sentiment140 itself writes 0 and 4
-    return Dataset(sentence_vectors(texts, glove, words), labels[rows], 2, numbered(who)[rows])
+    return Dataset(sentence_vectors(texts, glove, words), labels[rows], 2, number_names(owners)[rows])
 
 
 def _files(path: Path) -> list[Path]:

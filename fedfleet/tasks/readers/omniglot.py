@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from fedfleet.core.parts import Dataset
-from fedfleet.tasks.data_files import kept, numbered
-from fedfleet.tasks.readers.pictures import resized
+from fedfleet.tasks.data_files import number_names, sample_rows
+from fedfleet.tasks.readers.pictures import resize
 from fedfleet.tasks.readers.png import decode_png
 
 SIDE = 28
@@ -30,19 +30,19 @@ def read_omniglot(path: Path, samples: int | None) -> Dataset:
                     drawings.setdefault(name.partition("/")[2], (archive, name))
     entries = list(drawings.values())
     parts = [PurePosixPath(name) for name in drawings]
-    y = numbered(["/".join(p.parts[-3:-1]) for p in parts])
-    owner = numbered([p.stem.rpartition("_")[2] for p in parts])
-    rows = kept(len(entries), samples)
+    y = number_names(["/".join(p.parts[-3:-1]) for p in parts])
+    owner = number_names([p.stem.rpartition("_")[2] for p in parts])
+    rows = sample_rows(len(entries), samples)
     pictures = _pictures([entries[i] for i in rows])
     x = np.empty((len(rows), 1, SIDE, SIDE), np.float32)
     for a in range(0, len(rows), CHUNK):
-        x[a : a + CHUNK, 0] = 1.0 - resized(pictures[a : a + CHUNK], SIDE) / 255.0
+        x[a : a + CHUNK, 0] = 1.0 - resize(pictures[a : a + CHUNK], SIDE) / 255.0
     return Dataset(x, y[rows], int(y.max()) + 1, owner[rows])
 
 
 def _pictures(entries: list[tuple[Path, str]]) -> np.ndarray:
-    found: list[np.ndarray] = []
+    pictures: list[np.ndarray] = []
     for archive in dict.fromkeys(a for a, _ in entries):
         with zipfile.ZipFile(archive) as file:
-            found += [decode_png(file.read(name))[:, :, 0] for a, name in entries if a == archive]
-    return np.stack(found)
+            pictures += [decode_png(file.read(name))[:, :, 0] for a, name in entries if a == archive]
+    return np.stack(pictures)

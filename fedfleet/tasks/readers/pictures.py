@@ -19,13 +19,13 @@ SUFFIXES = (".png", ".npy", ".jpg", ".jpeg")
 
 def read_pictures(paths: Iterable[Path], side: int, channels: int) -> Array:
     """Pictures as float32 [n, channels, side, side] in [0, 1]; what cannot be read is named."""
-    found: list[Array] = []
+    pictures: list[Array] = []
     for path in paths:
         try:
-            found.append(fit(decode(path.read_bytes()), side, channels))
-        except (OSError, ValueError) as wrong:
-            raise BadInput(f"the picture {path} cannot be read: {wrong}") from None
-    return np.stack(found) if found else np.empty((0, channels, side, side), np.float32)
+            pictures.append(fit_picture(decode(path.read_bytes()), side, channels))
+        except (OSError, ValueError) as error:
+            raise BadInput(f"the picture {path} cannot be read: {error}") from None
+    return np.stack(pictures) if pictures else np.empty((0, channels, side, side), np.float32)
 
 
 def decode(data: bytes) -> Array:
@@ -43,9 +43,9 @@ def decode(data: bytes) -> Array:
     raise ValueError("it is neither PNG nor NPY nor JPEG")
 
 
-def fit(picture: Array, side: int, channels: int) -> Array:
+def fit_picture(picture: Array, side: int, channels: int) -> Array:
     """A picture [height, width, c] as float32 [channels, side, side] in [0, 1], squeezed to a square."""
-    planes = resized(np.moveaxis(picture, 2, 0), side) * np.float32(1 / 255)
+    planes = resize(np.moveaxis(picture, 2, 0), side) * np.float32(1 / 255)
     if len(planes) == channels:
         return planes
     if channels == 1:
@@ -53,7 +53,7 @@ def fit(picture: Array, side: int, channels: int) -> Array:
     return np.repeat(planes, channels, axis=0)
 
 
-def resized(planes: Array, side: int) -> Array:
+def resize(planes: Array, side: int) -> Array:
     """Images [.., height, width] as float32 [.., side, side]; each new pixel is the mean of the area that it covers."""
     down, across = _areas(planes.shape[-2], side), _areas(planes.shape[-1], side)
     return down @ planes.astype(np.float32) @ across.T
@@ -79,7 +79,7 @@ def _jpeg(data: bytes) -> Array:
         return np.asarray(image.convert("RGB"))
 
 
-def beside(bases: Sequence[Path], name: str) -> Path | None:
+def find_picture(bases: Sequence[Path], name: str) -> Path | None:
     """The file of this name in the first folder that has it, with one of the known endings if it names none."""
     for base in bases:
         for ending in ("", *SUFFIXES):

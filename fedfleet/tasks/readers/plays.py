@@ -38,9 +38,9 @@ def read_roles(path: Path, *, stride: int, most: int) -> Dataset:
     following: list[Ints] = []
     owner: list[Ints] = []
     for _, speeches in sorted(roles.items()):
-        said = as_numbers("\n".join(speeches))
-        if len(said) > WINDOW:
-            windows = np.lib.stride_tricks.sliding_window_view(said, WINDOW + 1)[::stride][:most]
+        characters = as_numbers("\n".join(speeches))
+        if len(characters) > WINDOW:
+            windows = np.lib.stride_tricks.sliding_window_view(characters, WINDOW + 1)[::stride][:most]
             text.append(windows[:, :WINDOW])
             following.append(windows[:, WINDOW])
             owner.append(np.full(len(windows), len(owner)))

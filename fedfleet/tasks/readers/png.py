@@ -93,7 +93,7 @@ def _header(body: bytes) -> Header:
 def _unfilter(rows: Array, step: int) -> Array:
     """Undo the filters, row by row: each byte was stored as its difference from a guess by left, above and corner."""
     above = np.zeros(rows.shape[1] - 1, np.uint8)
-    done = np.empty((len(rows), len(above)), np.uint8)
+    unfiltered = np.empty((len(rows), len(above)), np.uint8)
     for i, row in enumerate(rows):
         line = row[1:]
         if row[0] == 0:
@@ -103,12 +103,12 @@ def _unfilter(rows: Array, step: int) -> Array:
         elif row[0] == 2:
             above = line + above
         elif row[0] in (3, 4):
-            guess = _mean if row[0] == 3 else _paeth
-            above = _by_guess(line, above, step, guess)
+            predict = _mean if row[0] == 3 else _paeth
+            above = _undo_guess(line, above, step, predict)
         else:
             raise ValueError(f"the PNG uses filter {row[0]}, which does not exist")
-        done[i] = above
-    return done
+        unfiltered[i] = above
+    return unfiltered
 
 
 def _running_sums(line: Array, step: int) -> Array:
@@ -117,13 +117,13 @@ def _running_sums(line: Array, step: int) -> Array:
     return np.cumsum(padded.reshape(-1, step), axis=0, dtype=np.uint8).reshape(-1)[: len(line)]
 
 
-def _by_guess(line: Array, above: Array, step: int, guess) -> Array:
+def _undo_guess(line: Array, above: Array, step: int, predict) -> Array:
     """The two filters that need the byte before: one after the other, in plain Python."""
     stored, up = line.tolist(), above.tolist()
     out = [0] * step + stored  # the bytes left of the first pixel count as zero
     corner = [0] * step + up
     for i, value in enumerate(stored):
-        out[i + step] = (value + guess(out[i], up[i], corner[i])) & 255
+        out[i + step] = (value + predict(out[i], up[i], corner[i])) & 255
     return np.array(out[step:], np.uint8)
 
 

@@ -18,7 +18,7 @@ from fedfleet.core.parts import Dataset
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
 from fedfleet.core.trees import Array
-from fedfleet.tasks.readers.wearables import GRAVITY, Worn
+from fedfleet.tasks.readers.wearables import GRAVITY, WearableData
 
 ACTIVITIES = ("climbingdown", "climbingup", "jumping", "lying", "running", "sitting", "standing", "walking")
 PLACEMENTS = ("chest", "forearm", "head", "shin", "thigh", "upperarm", "waist")
@@ -27,10 +27,10 @@ USERS_PER_PERSON, ALPHA = 3, 0.5
 _COLUMNS = ("attr_time", "attr_x", "attr_y", "attr_z")
 
 
-def read_realworld(path: Path) -> Worn:
+def read_realworld(path: Path) -> WearableData:
     """All windows [6, 100], acceleration in g and rotation; each person's become three users' by Dirichlet(0.5) draws."""
     windows: list[Array] = []
-    notes: list[tuple[int, int, int, int]] = []  # person, activity, placement, windows
+    records: list[tuple[int, int, int, int]] = []  # person, activity, placement, windows
     people = sorted(path.parents[2].glob("proband*"), key=lambda p: (len(p.name), p.name))
     for person, folder in enumerate(people):
         for label, activity in enumerate(ACTIVITIES):
@@ -38,15 +38,15 @@ def read_realworld(path: Path) -> Worn:
             rotations = _recordings(folder / "data", f"gyr_{activity}_csv")
             for place, name in enumerate(PLACEMENTS):
                 for a, g in zip(accelerations.get(name, []), rotations.get(name, []), strict=False):
-                    windows.append(joined(a, g))
-                    notes.append((person, label, place, len(windows[-1])))
-    person, y, place, counts = (np.array(v, np.int64) for v in zip(*notes, strict=True))
+                    windows.append(join_recordings(a, g))
+                    records.append((person, label, place, len(windows[-1])))
+    person, y, place, counts = (np.array(v, np.int64) for v in zip(*records, strict=True))
     person, y, place = (np.repeat(v, counts) for v in (person, y, place))
-    owner = person * USERS_PER_PERSON + _thirds(person, y, place)
-    return Worn(Dataset(np.concatenate(windows), y, len(ACTIVITIES), owner), place, PLACEMENTS)
+    owner = person * USERS_PER_PERSON + _split_person(person, y, place)
+    return WearableData(Dataset(np.concatenate(windows), y, len(ACTIVITIES), owner), place, PLACEMENTS)
 
 
-def joined(acceleration: Array, rotation: Array) -> Array:
+def join_recordings(acceleration: Array, rotation: Array) -> Array:
     """Two recordings [time and three axes] on one 50 Hz clock, cut into windows [n, 6, 100]; the rest is dropped."""
     start = max(acceleration[0, 0], rotation[0, 0])
     end = min(acceleration[-1, 0], rotation[-1, 0])
@@ -59,29 +59,29 @@ def joined(acceleration: Array, rotation: Array) -> Array:
     return windows
 
 
-def _thirds(person: Ints, y: Ints, place: Ints) -> Ints:
+def _split_person(person: Ints, y: Ints, place: Ints) -> Ints:
     """Which of a person's three users gets each window: for each placement and activity a Dirichlet draw of its own."""
     part = np.zeros(len(y), np.int64)
     for p in np.unique(person):
         for d in range(len(PLACEMENTS)):
             rng = stream(0, "realworld", int(p), d)
             for label in range(len(ACTIVITIES)):
-                mine = rng.permutation(np.flatnonzero((person == p) & (place == d) & (y == label)))
+                indices = rng.permutation(np.flatnonzero((person == p) & (place == d) & (y == label)))
                 shares = np.cumsum(rng.dirichlet([ALPHA] * USERS_PER_PERSON))
-                cuts = np.floor(shares * len(mine) + 0.5)
-                part[mine] = np.searchsorted(cuts[:-1], np.arange(len(mine)), side="right")
+                cuts = np.floor(shares * len(indices) + 0.5)
+                part[indices] = np.searchsorted(cuts[:-1], np.arange(len(indices)), side="right")
     return part
 
 
 def _recordings(folder: Path, name: str) -> dict[str, list[Array]]:
     """Recordings by placement, sessions in the order of their names; time runs forward in each."""
-    found: dict[str, list[Array]] = {}
+    result: dict[str, list[Array]] = {}
     for file, text in sorted(_tables(folder, name)):
         tokens = re.split(r"[_.]", file.lower())
         place = next((p for p in PLACEMENTS if p in tokens), None)
         if place is not None:
-            found.setdefault(place, []).append(_table(text, file))
-    return found
+            result.setdefault(place, []).append(_table(text, file))
+    return result
 
 
 def _tables(folder: Path, name: str) -> Iterator[tuple[str, str]]:
@@ -89,14 +89,14 @@ def _tables(folder: Path, name: str) -> Iterator[tuple[str, str]]:
         yield file.name, file.read_text(encoding="utf-8")
     packed = folder / f"{name}.zip"
     if packed.is_file():
-        yield from _in_archive(packed.read_bytes(), "")
+        yield from _archive_tables(packed.read_bytes(), "")
 
 
-def _in_archive(data: bytes, prefix: str) -> Iterator[tuple[str, str]]:
+def _archive_tables(data: bytes, prefix: str) -> Iterator[tuple[str, str]]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for member in sorted(archive.namelist()):
             if member.endswith(".zip"):
-                yield from _in_archive(archive.read(member), f"{member}_")
+                yield from _archive_tables(archive.read(member), f"{member}_")
             elif member.endswith(".csv"):
                 yield prefix + member, archive.read(member).decode()
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedfleet.core.parts import Dataset
 from fedfleet.core.trees import Array
-from fedfleet.tasks.data_files import arrays, kept, numbered
+from fedfleet.tasks.data_files import arrays, number_names, sample_rows
 
 RATE, FRAME, HOP, BANDS = 16_000, 480, 320, 40  # 30 ms every 20 ms: 49 frames in a second
 FRAMES = (RATE - FRAME) // HOP + 1
@@ -46,8 +46,8 @@ def read_commands(path: Path, samples: int | None) -> Dataset:
     """Folders word/speaker_nohash_k.wav: a class is a word, an owner a speaker; background noise is left out."""
     words = sorted(p for p in path.parents[1].iterdir() if p.is_dir() and not p.name.startswith("_"))
     files = [f for word in words for f in sorted(word.glob("*.wav"))]
-    rows = kept(len(files), samples)
-    y, owner = numbered([f.parent.name for f in files]), numbered([f.name.partition("_")[0] for f in files])
+    rows = sample_rows(len(files), samples)
+    y, owner = number_names([f.parent.name for f in files]), number_names([f.name.partition("_")[0] for f in files])
     return Dataset(_features([files[i] for i in rows]), y[rows], int(y.max()) + 1, owner[rows])
 
 
@@ -59,19 +59,19 @@ def read_spectrograms(path: Path, samples: int | None) -> Dataset:
     values = low + x.astype(np.float32) * ((high - low) / np.float32(255))
     owner = np.empty(len(y), np.int64)
     known = speaker != ""
-    owner[known] = numbered(speaker[known])
+    owner[known] = number_names(speaker[known])
     owner[~known] = np.arange(np.count_nonzero(~known)) % (owner[known].max() + 1)
-    return Dataset(_scaled(values)[:, None], y.astype(np.int64), len(classes), owner)
+    return Dataset(_normalise(values)[:, None], y.astype(np.int64), len(classes), owner)
 
 
 def _features(files: Sequence[Path]) -> Array:
     out = np.empty((len(files), 1, FRAMES, BANDS), np.float32)
     for a in range(0, len(files), CHUNK):
-        out[a : a + CHUNK, 0] = _scaled(log_mel(np.stack([read_wav(f) for f in files[a : a + CHUNK]])))
+        out[a : a + CHUNK, 0] = _normalise(log_mel(np.stack([read_wav(f) for f in files[a : a + CHUNK]])))
     return out
 
 
-def _scaled(values: Array) -> Array:
+def _normalise(values: Array) -> Array:
     return (values - np.float32(MIDDLE)) / np.float32(SPREAD)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from fedfleet.core.parts import Dataset
 from fedfleet.core.records import Ints
 from fedfleet.core.trees import Array
-from fedfleet.tasks.data_files import arrays, numbered
+from fedfleet.tasks.data_files import arrays, number_names
 
 GRAVITY = np.float32(9.81)
 # The order of ClusterFL, which published the set.
@@ -19,7 +19,7 @@ HARBOX_STEPS, HARBOX_COLUMNS = 100, 10  # two seconds at 50 Hz; time, then nine 
 
 
 @dataclass(frozen=True, slots=True)
-class Worn:
+class WearableData:
     """Windows and which device of its owner recorded each: `devices[device[i]]`. For users with several devices."""
 
     dataset: Dataset
@@ -31,16 +31,16 @@ def read_wisdm(path: Path) -> Dataset:
     """WISDM's watch windows: acceleration in g, [3, 200], owner = user."""
     x, y, user, classes = arrays(path, "x", "y", "user", "classes")
     windows = np.ascontiguousarray(np.swapaxes(x.astype(np.float32), 1, 2)) / GRAVITY
-    return Dataset(windows, y.astype(np.int64), len(classes), numbered(user))
+    return Dataset(windows, y.astype(np.int64), len(classes), number_names(user))
 
 
-def read_phone_watch(path: Path) -> Worn:
+def read_phone_watch(path: Path) -> WearableData:
     """Phone and watch of the same people: acceleration in g and rotation in rad/s, [6, 128], owner = user."""
     x, y, user, watch, classes = arrays(path, "x", "y", "user", "is_watch", "classes")
     windows = np.ascontiguousarray(np.swapaxes(x.astype(np.float32), 1, 2))
     windows[:, :3] /= GRAVITY
-    dataset = Dataset(windows, y.astype(np.int64), len(classes), numbered(user))
-    return Worn(dataset, watch.astype(np.int64), ("phone", "watch"))
+    dataset = Dataset(windows, y.astype(np.int64), len(classes), number_names(user))
+    return WearableData(dataset, watch.astype(np.int64), ("phone", "watch"))
 
 
 def read_harbox(path: Path) -> Dataset:
@@ -56,14 +56,14 @@ def read_harbox(path: Path) -> Dataset:
         for label, activity in enumerate(HARBOX_ACTIVITIES):
             file = folder / f"{activity}_train.txt"
             if file.is_file():
-                found = _harbox_windows(file)
-                windows.append(found)
-                labels.append(np.full(len(found), label))
-                users.append(np.full(len(found), user))
+                file_windows = _harbox_windows(file)
+                windows.append(file_windows)
+                labels.append(np.full(len(file_windows), label))
+                users.append(np.full(len(file_windows), user))
     x = np.concatenate(windows)
     x -= x.mean((0, 2), keepdims=True)
     x /= np.maximum(x.std((0, 2), keepdims=True), np.float32(1e-6))
-    return Dataset(x, np.concatenate(labels), len(HARBOX_ACTIVITIES), numbered(np.concatenate(users)))
+    return Dataset(x, np.concatenate(labels), len(HARBOX_ACTIVITIES), number_names(np.concatenate(users)))
 
 
 def _harbox_windows(path: Path) -> Array:

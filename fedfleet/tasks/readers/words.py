@@ -43,7 +43,7 @@ def sentence_vectors(texts: Sequence[str], glove: Path, first: int) -> Array:
 
 def _vectors(path: Path, wanted: set[str]) -> dict[str, Array]:
     """Only the wanted words: the whole file has 400,000."""
-    found: dict[str, Array] = {}
+    vectors: dict[str, Array] = {}
     with path.open(encoding="utf-8") as file:
         for line in file:
             word, _, numbers = line.partition(" ")
@@ -51,5 +51,5 @@ def _vectors(path: Path, wanted: set[str]) -> dict[str, Array]:
                 vector = np.array(numbers.split(), np.float32)
                 if len(vector) != WIDTH:
                     raise ValueError(f"{path.name} has {len(vector)} numbers for {word!r} instead of {WIDTH}")
-                found[word] = vector
-    return found
+                vectors[word] = vector
+    return vectors

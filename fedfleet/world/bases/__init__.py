@@ -9,7 +9,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.fleet import DeviceTable, StateTable
 
 # prefix -> module under fedfleet.world.bases; each has `devices(path)`, `states(path)` or both
@@ -31,9 +31,9 @@ def _loader(where: str, what: str) -> Callable[[], Any]:
     if not colon and where in ("builtin", "fsreal"):  # a base that needs no path may go without its colon
         prefix, path = where, ""
     elif not colon:
-        prefix, path = "canonical", where
+        prefix, path = "canonical_files", where
     elif prefix not in LOADERS:
-        raise BadInput(f"{where}: there is no base called {prefix!r}{nearest(prefix, LOADERS)}")
+        raise BadInput(f"{where}: there is no base called {prefix!r}{suggest_name(prefix, LOADERS)}")
     module = import_module(f"fedfleet.world.bases.{prefix}")
     load = getattr(module, what, None)
     if load is None:

@@ -41,16 +41,16 @@ class Rings:
 
 def devices(path: str) -> DeviceTable:
     """`builtin:` or `builtin:ROWS`: devices with download speeds like MobiPerf's; uploads are drawn from the same speeds."""
-    return draw_devices(fitted(), _rows(path, DEVICES), fitted()["devices"]["seed"])
+    return draw_devices(load_parameters(), _rows(path, DEVICES), load_parameters()["devices"]["seed"])
 
 
 def states(path: str) -> StateTable:
     """`builtin:` or `builtin:ROWS`: ready intervals like those of FLASH's phones (locked, on WiFi and charging)."""
-    return draw_states(fitted(), _rows(path, STATES), fitted()["states"]["seed"])
+    return draw_states(load_parameters(), _rows(path, STATES), load_parameters()["states"]["seed"])
 
 
 @cache
-def fitted() -> dict[str, Any]:
+def load_parameters() -> dict[str, Any]:
     """The shipped parameters."""
     return json.loads(Path(__file__).with_name("builtin.json").read_text(encoding="utf-8"))
 
@@ -58,10 +58,10 @@ def fitted() -> dict[str, Any]:
 def draw_devices(p: dict[str, Any], rows: int, seed: int) -> DeviceTable:
     """Devices from parameters: mean speed, spread given the mean, a list of measurements, seconds per sample."""
     own, levels = p["devices"], p["levels"]
-    u = _even(rows, seed, "builtin-device")
+    u = _even_draws(rows, seed, "builtin-device")
     keys = np.arange(rows, dtype=np.uint64)
     mean = np.interp(u[0], own["levels"], own["mean_kbps"])
-    spread = _given(u[0], u[1], p["given_levels"], own["spread_given_mean"])
+    spread = _conditional_quantile(u[0], u[1], p["given_levels"], own["spread_given_mean"])
     lengths, shares = np.array(own["measurements"]).T
     count = lengths[_pick(uniforms(seed, "builtin-count", keys), shares)].astype(np.int64)
     owner, first = _spans(count)
@@ -78,7 +78,7 @@ def draw_states(p: dict[str, Any], rows: int, seed: int) -> StateTable:
     """States from parameters: rings, turned at random and ordered so that phones are ready at the hours at which they are."""
     ring = draw_rings(p, rows, seed)
     turn = np.floor(uniforms(seed, "builtin-turn", np.arange(rows, dtype=np.uint64)) * ring.period)
-    lengths, begins = _ordered(ring, ring.start + turn, np.array(p["states"]["hours"]), seed)
+    lengths, begins = _order_sessions(ring, ring.start + turn, np.array(p["states"]["hours"]), seed)
     period = ring.period[ring.owner]
     begins = np.mod(begins - ring.start[ring.owner], period)
     ends = begins + lengths
@@ -99,11 +99,11 @@ def draw_rings(p: dict[str, Any], rows: int, seed: int) -> Rings:
     through normal scores. Then lengths and gaps are scaled to fill exactly that share of the trace, and its rest.
     """
     own, levels, normal = p["states"], p["levels"], p["normal"]
-    u = _even(rows, seed, "builtin-state")
+    u = _even_draws(rows, seed, "builtin-state")
     keys = np.arange(rows, dtype=np.uint64)
     share = np.exp(np.interp(u[0], levels, own["log_share"]))
-    log_rate = _given(u[0], u[1], p["given_levels"], own["log_rate_given_share"])
-    start, days = _when(own, keys, seed)
+    log_rate = _conditional_quantile(u[0], u[1], p["given_levels"], own["log_rate_given_share"])
+    start, days = _draw_periods(own, keys, seed)
     period = days * _DAY
     count = np.exp(log_rate) * days + uniforms(seed, "builtin-sessions", keys)
     owner, first = _spans(np.maximum(count.astype(np.int64), 1))
@@ -126,7 +126,7 @@ def draw_rings(p: dict[str, Any], rows: int, seed: int) -> Rings:
     return Rings(start, period, np.searchsorted(own["hour_kinds"], u[0], side="right"), owner, place, lengths, gaps)
 
 
-def _when(own: dict[str, Any], keys: UintArray, seed: int) -> tuple[Floats, Floats]:
+def _draw_periods(own: dict[str, Any], keys: UintArray, seed: int) -> tuple[Floats, Floats]:
     """When each trace begins, in seconds, and how many days it has."""
     days, day, shares = np.array(own["days_start_share"]).T
     cell = _pick(uniforms(seed, "builtin-when", keys), shares)
@@ -146,7 +146,7 @@ def _fill(x: Floats, total: Floats, owner: Ints, first: Ints, ceiling: float, ro
     return np.maximum(np.rint(x * most / (x + most)), 1.0)
 
 
-def _ordered(ring: Rings, start: Floats, liking: Floats, seed: int) -> tuple[Floats, Floats]:
+def _order_sessions(ring: Rings, start: Floats, liking: Floats, seed: int) -> tuple[Floats, Floats]:
     """Lengths and beginnings of sessions, in an order in which long sessions wait for liked hours, long gaps for the others.
 
     Of the next two sessions the longer one probably goes first at a liked hour; of the next two gaps, the shorter one.
@@ -177,7 +177,7 @@ def _rows(path: str, default: int) -> int:
     return int(path)
 
 
-def _even(rows: int, seed: int, label: str) -> Floats:
+def _even_draws(rows: int, seed: int, label: str) -> Floats:
     """Four numbers in [0, 1) per row that fill the cube more evenly than chance: row i is at shift + i steps.
 
     So a few hundred rows have the quantiles of the fit, and not those of one lucky draw.
@@ -188,7 +188,7 @@ def _even(rows: int, seed: int, label: str) -> Floats:
     return (at >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _given(x: Floats, u: Floats, levels: list[float], table: list[list[float]]) -> Floats:
+def _conditional_quantile(x: Floats, u: Floats, levels: list[float], table: list[list[float]]) -> Floats:
     """The u-quantile given x in [0, 1): row b of the table holds the quantiles of the b-th of equal bins of x."""
     rows = np.array(table)
     bins = np.clip(x * len(rows) - 0.5, 0.0, len(rows) - 1.0)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.fleet import DeviceTable, StateTable, device_table, unshared_devices, unshared_states
-from fedfleet.core.memory_limit import check_room
+from fedfleet.core.memory_limit import check_memory
 from fedfleet.world.bases.csv_files import device_rows, is_sheet, state_rows, write_device_sheet, write_state_sheet
-from fedfleet.world.bases.file_checks import disjoint_phases, numbers, read_json, same_by_name, state_table
+from fedfleet.world.bases.file_checks import check_ids, disjoint_phases, numbers, read_json, state_table
 from fedfleet.world.bases.npz_files import DEVICES, STATES, devices_npz, states_npz
 
 _JSON_BYTES, _FEWER = 100, "draw fewer clients"  # a number takes so much on its way into text
@@ -49,7 +49,7 @@ def devices(path: str) -> DeviceTable:
         for column, key in ((cores, "cores"), (memory, "memory_mb")):
             column.append(np.nan if row.get(key) is None else numbers([row[key]], f"{where}: {key}", positive=True)[0])
     columns = (np.array(column) for column in (latency, cores, memory, per_batch))
-    return same_by_name(path, device_table(ids, down, per_sample, up, *columns))
+    return check_ids(path, device_table(ids, down, per_sample, up, *columns))
 
 
 def states(path: str) -> StateTable:
@@ -68,13 +68,13 @@ def states(path: str) -> StateTable:
         starts.append(start)
         periods.append(end - start)
         spans.append(disjoint_phases(row.get("ready"), start, end, where))
-    return same_by_name(path, state_table(ids, starts, periods, spans))
+    return check_ids(path, state_table(ids, starts, periods, spans))
 
 
 def write_devices(path: str, table: DeviceTable) -> None:
     """Write a devices file, by its ending; every client has a row of its own there."""
     rows = len(table) * (1 + len(table.down) / len(table.ids))
-    check_room(rows * (24 if path.endswith(".npz") else _JSON_BYTES), f"writing {len(table):,} devices", _FEWER)
+    check_memory(rows * (24 if path.endswith(".npz") else _JSON_BYTES), f"writing {len(table):,} devices", _FEWER)
     table = unshared_devices(table)
     if path.endswith(".npz"):
         arrays: dict[str, Any] = {
@@ -86,11 +86,11 @@ def write_devices(path: str, table: DeviceTable) -> None:
             arrays["seconds_per_batch"] = table.seconds_per_batch
         _write(path, lambda: np.savez_compressed(path, **arrays))
         return
-    found = [device_row(table, i) for i in range(len(table))]
+    result = [device_row(table, i) for i in range(len(table))]
     if is_sheet(path):
-        _write(path, lambda: write_device_sheet(Path(path), found))
+        _write(path, lambda: write_device_sheet(Path(path), result))
     else:
-        _write_json(path, {"format": DEVICES, "devices": found})
+        _write_json(path, {"format": DEVICES, "devices": result})
 
 
 def device_row(table: DeviceTable, i: int) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def device_row(table: DeviceTable, i: int) -> dict[str, Any]:
 def write_states(path: str, table: StateTable) -> None:
     """Write a states file, by its ending; every client has a row of its own there."""
     rows = len(table) * (1 + len(table.traces.begins) / len(table.ids))
-    check_room(rows * (48 if path.endswith(".npz") else 2 * _JSON_BYTES), f"writing {len(table):,} states", _FEWER)
+    check_memory(rows * (48 if path.endswith(".npz") else 2 * _JSON_BYTES), f"writing {len(table):,} states", _FEWER)
     table = unshared_states(table)
     t = table.traces
     start, end = t.start, t.start + t.period
@@ -144,8 +144,8 @@ def _write_json(path: str, value: Any) -> None:
 def _write(path: str, write: Callable[[], Any]) -> None:
     try:
         write()
-    except OSError as wrong:
-        raise BadInput(f"{path} cannot be written: {wrong.strerror}; give a file in a folder that exists") from None
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror}; give a file in a folder that exists") from None
 
 
 def _rows(path: str, form: str, field: str) -> list[Any]:
@@ -154,7 +154,7 @@ def _rows(path: str, form: str, field: str) -> list[Any]:
         raise BadInput(f'{path} is not a {field} file: it must say "format": "{form}"')
     for key in loaded:
         if key not in ("format", field):
-            raise BadInput(f"{path} has an unknown key {key!r}{nearest(key, ('format', field))}")
+            raise BadInput(f"{path} has an unknown key {key!r}{suggest_name(key, ('format', field))}")
     rows = loaded.get(field)
     if not isinstance(rows, list) or not rows:
         raise BadInput(f"{path}: the list {field!r} is missing or empty")
@@ -166,5 +166,5 @@ def _name(row: Any, i: int, path: str, keys: tuple[str, ...]) -> str:
         raise BadInput(f"{path}: row {i} has no id; each row is an object with a string id")
     for key in row:
         if key not in keys:
-            raise BadInput(f"{path}: row {i} ({row['id']}) has an unknown key {key!r}{nearest(key, keys)}")
+            raise BadInput(f"{path}: row {i} ({row['id']}) has an unknown key {key!r}{suggest_name(key, keys)}")
     return row["id"]

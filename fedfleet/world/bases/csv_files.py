@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.world.bases.file_checks import SLACK, numbers
 
 _LINK = ("down_kbps", "up_kbps")
@@ -34,45 +34,52 @@ def is_sheet(path: str) -> bool:
 
 def device_rows(path: str) -> list[dict[str, Any]]:
     """The devices of a sheet as the rows of a canonical JSON file."""
-    return [_device(path, lines) for lines in _grouped(path, "devices")]
+    return [_device(path, lines) for lines in _group_lines(path, "devices")]
 
 
 def _device(path: str, lines: list[Line]) -> dict[str, Any]:
-    once = {name: _once(path, lines, name) for name in _ONCE}
+    once = {name: _single_value(path, lines, name) for name in _ONCE}
     if once["seconds_per_sample"] is None:
-        raise BadInput(_at(path, lines[0], "seconds_per_sample", "is empty; give the seconds of inference per sample"))
+        raise BadInput(
+            _cell_error(path, lines[0], "seconds_per_sample", "is empty; give the seconds of inference per sample")
+        )
     down, up = ([line[name] for line in lines if name in line] for name in _LINK)
     if not down:
-        raise BadInput(_at(path, lines[0], "down_kbps", "is empty; give at least one download speed in kbit/s"))
+        raise BadInput(_cell_error(path, lines[0], "down_kbps", "is empty; give at least one download speed in kbit/s"))
     low, high = once.pop("latency_ms_low"), once.pop("latency_ms_high")
     if low is None and high is None:
         return {"id": lines[0]["id"], "down_kbps": down, "up_kbps": up or None, **once}
     if low is None or high is None:
         name = "latency_ms_low" if low is None else "latency_ms_high"
-        raise BadInput(_at(path, lines[0], name, "is empty and the other end is not; give both, or neither"))
+        raise BadInput(_cell_error(path, lines[0], name, "is empty and the other end is not; give both, or neither"))
     if low > high:
-        raise BadInput(_at(path, lines[0], "latency_ms_low", f"{low:g} lies above latency_ms_high {high:g}; swap them"))
+        raise BadInput(
+            _cell_error(path, lines[0], "latency_ms_low", f"{low:g} lies above latency_ms_high {high:g}; swap them")
+        )
     return {"id": lines[0]["id"], "down_kbps": down, "up_kbps": up or None, "latency_ms": [low, high], **once}
 
 
 def state_rows(path: str) -> list[dict[str, Any]]:
     """The states of a sheet as the rows of a canonical JSON file."""
-    return [_state(path, lines) for lines in _grouped(path, "states")]
+    return [_state(path, lines) for lines in _group_lines(path, "states")]
 
 
 def _state(path: str, lines: list[Line]) -> dict[str, Any]:
-    start, end = _once(path, lines, "start"), _once(path, lines, "end")
+    start, end = _single_value(path, lines, "start"), _single_value(path, lines, "end")
     if start is None or end is None:
         name = "start" if start is None else "end"
-        raise BadInput(_at(path, lines[0], name, "is empty; give the seconds between which the trace lies"))
+        raise BadInput(_cell_error(path, lines[0], name, "is empty; give the seconds between which the trace lies"))
     if end <= start:
-        raise BadInput(_at(path, lines[0], "end", f"{end:g} is not after start {start:g}; correct one of them"))
+        raise BadInput(_cell_error(path, lines[0], "end", f"{end:g} is not after start {start:g}; correct one of them"))
     for line in lines:
         _check_interval(path, line, start, end)
     for a, b in pairwise(sorted(lines, key=lambda line: line["ready_from"])):
         if b["ready_from"] < a["ready_to"] + 1 - SLACK:
-            said = f"{b['ready_from']:g} lies in the interval of line {a['line']}, which covers its ready_to + 1; part or join them"
-            raise BadInput(_at(path, b, "ready_from", said))
+            message = (
+                f"{b['ready_from']:g} lies in the interval of line {a['line']}, "
+                f"which covers its ready_to + 1; part or join them"
+            )
+            raise BadInput(_cell_error(path, b, "ready_from", message))
     ready = [[line["ready_from"], line["ready_to"]] for line in lines]
     return {"id": lines[0]["id"], "start": start, "end": end, "ready": ready}
 
@@ -81,17 +88,19 @@ def _check_interval(path: str, line: Line, start: float, end: float) -> None:
     for name in ("ready_from", "ready_to"):
         if name not in line:
             raise BadInput(
-                _at(path, line, name, "is empty; a line of a state is one interval in which it can be reached")
+                _cell_error(path, line, name, "is empty; a line of a state is one interval in which it can be reached")
             )
     low, high = line["ready_from"], line["ready_to"]
     if high < low:
-        raise BadInput(_at(path, line, "ready_to", f"{high:g} lies before ready_from {low:g}; swap them"))
+        raise BadInput(_cell_error(path, line, "ready_to", f"{high:g} lies before ready_from {low:g}; swap them"))
     if low < start or low >= end:
         raise BadInput(
-            _at(path, line, "ready_from", f"{low:g} lies outside start {start:g} to end {end:g}; move it inside")
+            _cell_error(
+                path, line, "ready_from", f"{low:g} lies outside start {start:g} to end {end:g}; move it inside"
+            )
         )
     if high > end:
-        raise BadInput(_at(path, line, "ready_to", f"{high:g} lies after end {end:g}; cut it there"))
+        raise BadInput(_cell_error(path, line, "ready_to", f"{high:g} lies after end {end:g}; cut it there"))
 
 
 def write_device_sheet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
@@ -102,7 +111,7 @@ def write_device_sheet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
         low, high = row.get("latency_ms") or (None, None)
         once = {**{n: row.get(n) for n in _ONCE}, "latency_ms_low": low, "latency_ms_high": high}
         for j in range(max(len(down), len(up))):
-            speeds = {n: held[j] if j < len(held) else None for n, held in zip(_LINK, (down, up), strict=True)}
+            speeds = {n: values[j] if j < len(values) else None for n, values in zip(_LINK, (down, up), strict=True)}
             yield {"id": row["id"], **speeds, **(once if j == 0 else {})}
 
     _write(path, DEVICE_COLUMNS, [list(lines(row)) for row in rows], _NEEDED["devices"])
@@ -110,20 +119,20 @@ def write_device_sheet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 def write_state_sheet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Write states, which come as rows of a canonical JSON file."""
-    held = [
+    clients = [
         [{"id": r["id"], "start": r["start"], "end": r["end"], "ready_from": a, "ready_to": b} for a, b in r["ready"]] for r in rows
     ]  # fmt: skip
-    _write(path, STATE_COLUMNS, held, STATE_COLUMNS)
+    _write(path, STATE_COLUMNS, clients, STATE_COLUMNS)
 
 
-def _write(path: Path, columns: Sequence[str], held: list[list[Line]], always: Sequence[str]) -> None:
+def _write(path: Path, columns: Sequence[str], clients: list[list[Line]], always: Sequence[str]) -> None:
     """One line after the other; columns that nobody fills are left out, and clients are numbered where names repeat."""
-    used = [c for c in columns if c in always or any(line.get(c) is not None for lines in held for line in lines)]
-    repeats = len({lines[0]["id"] for lines in held}) < len(held)
+    used = [c for c in columns if c in always or any(line.get(c) is not None for lines in clients for line in lines)]
+    repeats = len({lines[0]["id"] for lines in clients}) < len(clients)
     with path.open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file, lineterminator="\n")
         out.writerow([*(["client"] if repeats else []), *used])
-        for client, lines in enumerate(held):
+        for client, lines in enumerate(clients):
             for line in lines:
                 cells = ["" if line.get(c) is None else _cell(line[c]) for c in used]
                 out.writerow([*([client] if repeats else []), *cells])
@@ -134,14 +143,14 @@ def _cell(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else str(value)
 
 
-def _grouped(path: str, what: str) -> list[list[Line]]:
+def _group_lines(path: str, what: str) -> list[list[Line]]:
     """The lines of each client, in the order in which clients first appear."""
     groups: dict[str, list[Line]] = {}
     for line in _lines(path, what):
         lines = groups.setdefault(line["client"], [])
         if lines and lines[0]["id"] != line["id"]:
-            said = f"{line['id']!r} is not the id {lines[0]['id']!r} of the same client in line {lines[0]['line']}; give one"
-            raise BadInput(_at(path, line, "id", said))
+            message = f"{line['id']!r} is not the id {lines[0]['id']!r} of the same client in line {lines[0]['line']}; give one"
+            raise BadInput(_cell_error(path, line, "id", message))
         lines.append(line)
     if not groups:
         raise BadInput(f"{path} has a line of names and nothing below it; give at least one of {what}")
@@ -165,7 +174,7 @@ def _lines(path: str, what: str) -> Iterable[Line]:
                 line[name] = _number(cell, f"{path}: line {number}, column {name}", name)
         for name in ("id", "client"):
             if name in names and not line[name]:
-                raise BadInput(_at(path, line, name, "is empty; give each a name"))
+                raise BadInput(_cell_error(path, line, name, "is empty; give each a name"))
         line.setdefault("client", line["id"])
         yield line
 
@@ -176,15 +185,15 @@ def _cells(path: str) -> list[tuple[int, list[str]]]:
         text = Path(path).read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}") from None
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise BadInput(f"{path} cannot be read as text: {wrong}; save it as CSV in UTF-8") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read as text: {error}; save it as CSV in UTF-8") from None
     first = text.partition("\n")[0]
     parted = max(",;\t", key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=parted, strict=True)
     try:
         rows = [(reader.line_num, cells) for cells in reader]
-    except csv.Error as wrong:
-        raise BadInput(f"{path}: line {reader.line_num} cannot be read as CSV: {wrong}; close its quotes") from None
+    except csv.Error as error:
+        raise BadInput(f"{path}: line {reader.line_num} cannot be read as CSV: {error}; close its quotes") from None
     return [(number, cells) for number, cells in rows if any(cell.strip() for cell in cells)]
 
 
@@ -194,7 +203,9 @@ def _names(path: str, rows: list[tuple[int, list[str]]], what: str) -> list[str]
     names = [cell.strip() for cell in rows[0][1]]
     for name in names:
         if name not in _COLUMNS[what]:
-            raise BadInput(f"{path}: there is no column {name!r} in a sheet of {what}{nearest(name, _COLUMNS[what])}")
+            raise BadInput(
+                f"{path}: there is no column {name!r} in a sheet of {what}{suggest_name(name, _COLUMNS[what])}"
+            )
         if names.count(name) > 1:
             raise BadInput(f"{path}: the column {name} is there twice; leave one of them out")
     for name in _NEEDED[what]:
@@ -212,17 +223,19 @@ def _number(cell: str, where: str, name: str) -> float:
     return numbers([value], where, positive=name in _POSITIVE, signed=signed)[0]
 
 
-def _once(path: str, lines: Sequence[Line], name: str) -> float | None:
+def _single_value(path: str, lines: Sequence[Line], name: str) -> float | None:
     """What a client has only one of, from whichever of its lines say it; they must agree."""
-    said = [line for line in lines if name in line]
-    for line in said[1:]:
-        if line[name] != said[0][name]:
-            where = f"{line[name]:g} here and {said[0][name]:g} in line {said[0]['line']}"
+    with_value = [line for line in lines if name in line]
+    for line in with_value[1:]:
+        if line[name] != with_value[0][name]:
+            where = f"{line[name]:g} here and {with_value[0][name]:g} in line {with_value[0]['line']}"
             raise BadInput(
-                _at(path, line, name, f"is {where}, of the same id {line['id']!r}; give one value, or another id")
+                _cell_error(
+                    path, line, name, f"is {where}, of the same id {line['id']!r}; give one value, or another id"
+                )
             )
-    return said[0][name] if said else None
+    return with_value[0][name] if with_value else None
 
 
-def _at(path: str, line: Line, column: str, wrong: str) -> str:
+def _cell_error(path: str, line: Line, column: str, wrong: str) -> str:
     return f"{path}: line {line['line']}, column {column}: {wrong}"

@@ -14,7 +14,7 @@ from typing import Any
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, StateTable, device_table
-from fedfleet.world.bases.file_checks import joined, numbers, read_json, state_table
+from fedfleet.world.bases.file_checks import join_spans, numbers, read_json, state_table
 from fedfleet.world.bases.safe_pickle import read_pickle
 
 CAPACITY, BEHAVIOUR = "client_device_capacity", "client_behave_trace"
@@ -26,10 +26,10 @@ def devices(path: str) -> DeviceTable:
     speeds, seconds = [], []
     for key, row in rows.items():
         where = f"{file}: device {key}"
-        milliseconds = _either(row, "computation", "computation_ms_per_sample", where)
-        seconds.append(_checked([milliseconds], f"{where}: computation")[0] / 1000.0)
-        kbps = _either(row, "communication", "communication_kbps", where)
-        speeds.append(_checked([kbps], f"{where}: communication", positive=True))
+        milliseconds = _get_either(row, "computation", "computation_ms_per_sample", where)
+        seconds.append(_check_numbers([milliseconds], f"{where}: computation")[0] / 1000.0)
+        kbps = _get_either(row, "communication", "communication_kbps", where)
+        speeds.append(_check_numbers([kbps], f"{where}: communication", positive=True))
     return device_table([str(key) for key in rows], speeds, seconds)
 
 
@@ -44,7 +44,7 @@ def states_and_left_out(path: str) -> tuple[StateTable, int]:
     ids, periods, spans = [], [], []
     for key, row in rows.items():
         where = f"{file}: state {key}"
-        period = _checked([row.get("finish_time")], f"{where}: finish_time", positive=True)[0]
+        period = _check_numbers([row.get("finish_time")], f"{where}: finish_time", positive=True)[0]
         sessions = _sessions(row, period, where)
         if sessions:
             ids.append(str(key))
@@ -57,14 +57,14 @@ def states_and_left_out(path: str) -> tuple[StateTable, int]:
 
 def _sessions(row: dict[str, Any], period: float, where: str) -> list[tuple[float, float]]:
     """Half-open sessions; FedScale's clock never gets beyond the period, so what lies there is cut away."""
-    begins = _checked(row.get("active"), f"{where}: active")
-    ends = _checked(row.get("inactive"), f"{where}: inactive")
+    begins = _check_numbers(row.get("active"), f"{where}: active")
+    ends = _check_numbers(row.get("inactive"), f"{where}: inactive")
     if len(begins) != len(ends):
         raise BadInput(f"{where}: {len(begins)} times in active, but {len(ends)} in inactive")
     for j, (low, high) in enumerate(zip(begins, ends, strict=True)):
         if high < low:
             raise BadInput(f"{where}: session {j} becomes inactive at {high:g}, before it is active at {low:g}")
-    return joined([(low, min(high, period)) for low, high in zip(begins, ends, strict=True)])
+    return join_spans([(low, min(high, period)) for low, high in zip(begins, ends, strict=True)])
 
 
 def _rows(path: str, name: str) -> tuple[str, dict[Any, dict[str, Any]]]:
@@ -84,18 +84,18 @@ def _is_json(file: str) -> bool:
     try:
         with Path(file).open("rb") as opened:
             return opened.read(64).lstrip()[:1] in (b"{", b"[")
-    except OSError as wrong:
-        raise BadInput(f"{file} cannot be read: {wrong.strerror}") from None
+    except OSError as error:
+        raise BadInput(f"{file} cannot be read: {error.strerror}") from None
 
 
-def _either(row: dict[str, Any], name: str, with_unit: str, where: str) -> Any:
-    found = row.get(name, row.get(with_unit))
-    if found is None:
+def _get_either(row: dict[str, Any], name: str, with_unit: str, where: str) -> Any:
+    result = row.get(name, row.get(with_unit))
+    if result is None:
         raise BadInput(f"{where} has no {name}; devices come from {CAPACITY}, states from {BEHAVIOUR}")
-    return found
+    return result
 
 
-def _checked(values: Any, where: str, *, positive: bool = False) -> list[float]:
+def _check_numbers(values: Any, where: str, *, positive: bool = False) -> list[float]:
     """Numbers; what is shown of anything else is kept short, because a pickle can nest without end."""
     if not isinstance(values, list) or not values or any(type(v) not in (int, float) for v in values):
         raise BadInput(f"{where} must be at least one number, not {reprlib.repr(values)}")

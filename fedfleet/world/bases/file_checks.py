@@ -34,8 +34,8 @@ def read_json(path: str) -> Any:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}") from None
-    except (OSError, ValueError, RecursionError) as wrong:
-        raise BadInput(f"{path} cannot be read as JSON: {wrong}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadInput(f"{path} cannot be read as JSON: {error}") from None
 
 
 def numbers(
@@ -53,8 +53,8 @@ def numbers(
         beyond = not math.isfinite(v) if isinstance(v, float) else False
         if beyond or abs(v) > LARGEST or (v < SMALLEST if positive else v < 0 and not signed):
             kind = "positive" if positive else "finite" if signed else "finite and not negative"
-            said = v if isinstance(v, float) or abs(v) < LARGEST else "a huge number"
-            raise BadInput(f"{where}: {said} is not {kind}, or beyond {LARGEST:g}")
+            shown = v if isinstance(v, float) or abs(v) < LARGEST else "a huge number"
+            raise BadInput(f"{where}: {shown} is not {kind}, or beyond {LARGEST:g}")
     return [float(v) for v in values]
 
 
@@ -62,20 +62,20 @@ def phases(ready: Any, start: float, end: float, where: str) -> list[tuple[float
     """Sorted, joined phases of ready pairs [s, e], which cover s to e + 1; what reaches beyond the end is cut there."""
     if not isinstance(ready, list) or not ready:
         raise BadInput(f"{where}: it is never ready; leave such a client out")
-    found: list[tuple[float, float]] = []
+    result: list[tuple[float, float]] = []
     for j, pair in enumerate(ready):
         low, high = numbers(pair, f"{where}: interval {j}", signed=True, length=2)
         if high < low:
             raise BadInput(f"{where}: interval {j} ends before it begins")
         if low < start or low >= end:
             raise BadInput(f"{where}: interval {j} begins outside start..end")
-        found.append((low - start, min(high + 1, end) - start))
-    return joined(found)
+        result.append((low - start, min(high + 1, end) - start))
+    return join_spans(result)
 
 
 def disjoint_phases(ready: Any, start: float, end: float, where: str) -> list[tuple[float, float]]:
     """The same for files in our own format, in which intervals must not overlap and must end by the end."""
-    found = phases(ready, start, end, where)
+    result = phases(ready, start, end, where)
     late = [j for j, (_, high) in enumerate(ready) if high > end]
     if late:
         raise BadInput(f"{where}: interval {late[0]} ends after the state's own end {end:g}")
@@ -83,24 +83,24 @@ def disjoint_phases(ready: Any, start: float, end: float, where: str) -> list[tu
     for a, b in pairwise(order):
         if ready[b][0] < ready[a][1] + 1 - SLACK:  # [s, e] covers s to e + 1
             raise BadInput(f"{where}: intervals {a} and {b} overlap; [s, e] covers s to e + 1")
-    return found
+    return result
 
 
-def same_by_name(path: str, table: Fleet) -> Fleet:
+def check_ids(path: str, table: Fleet) -> Fleet:
     """The table, if rows of the same id are the same; sampled fleets repeat rows, but two things need two names."""
     devices = isinstance(table, DeviceTable)
     first, row_of_name = np.unique(table.ids, return_index=True, return_inverse=True)[1:]
     like = first[row_of_name]  # for each row the first one of its name
     if len(first) == len(like):
         return table
-    taken = take_devices(table, like) if devices else take_states(table, like)
-    ours, theirs = _columns(table), _columns(taken)
+    first_table = take_devices(table, like) if devices else take_states(table, like)
+    ours, theirs = _columns(table), _columns(first_table)
     unlike = np.zeros(len(table), np.bool_)
-    for (mine, offsets), (its, its_offsets) in zip(ours, theirs, strict=True):
+    for (values, offsets), (first_values, its_offsets) in zip(ours, theirs, strict=True):
         short = np.diff(offsets) != np.diff(its_offsets)
         unlike |= short
         if not short.any():
-            differs = ~((mine == its) | ((mine != mine) & (its != its)))
+            differs = ~((values == first_values) | ((values != values) & (first_values != first_values)))
             owner = np.repeat(np.arange(len(table)), np.diff(offsets))
             unlike[owner[differs]] = True
     if unlike.any():
@@ -124,15 +124,15 @@ def _columns(table: DeviceTable | StateTable) -> list[tuple[Any, Ints]]:
     return [*spans, *((c.reshape(-1), np.arange(n + 1) * (c.size // n)) for c in plain)]
 
 
-def joined(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
+def join_spans(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """Half-open spans sorted, and joined where they touch or overlap; empty ones are left out."""
-    found: list[tuple[float, float]] = []
+    result: list[tuple[float, float]] = []
     for low, high in sorted(s for s in spans if s[1] > s[0]):
-        if found and low <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], high))
+        if result and low <= result[-1][1]:
+            result[-1] = (result[-1][0], max(result[-1][1], high))
         else:
-            found.append((low, high))
-    return found
+            result.append((low, high))
+    return result
 
 
 def state_table(

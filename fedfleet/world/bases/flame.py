@@ -11,9 +11,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.fleet import StateTable
-from fedfleet.world.bases.file_checks import joined, numbers, read_json, state_table
+from fedfleet.world.bases.file_checks import join_spans, numbers, read_json, state_table
 
 DAY = 86400.0
 PERIODS = {
@@ -38,16 +38,16 @@ def states_and_left_out(path: str) -> tuple[StateTable, int]:
     file, _, trace = path.partition("#")
     trace = trace or "mobiperf_2st"
     if trace not in PERIODS:
-        raise BadInput(f"{path}: there is no trace called {trace!r}{nearest(trace, PERIODS)}")
+        raise BadInput(f"{path}: there is no trace called {trace!r}{suggest_name(trace, PERIODS)}")
     loaded = read_json(file)
     if not isinstance(loaded, dict) or not loaded:
         raise BadInput(f"{file}: a table of id -> traces is expected")
-    found = {key: _ready(row, trace, f"{file}: state {key}") for key, row in loaded.items()}
-    spans = {key: own for key, own in found.items() if own}
+    result = {key: _ready(row, trace, f"{file}: state {key}") for key, row in loaded.items()}
+    spans = {key: own for key, own in result.items() if own}
     if not spans:
-        raise BadInput(f"{file}: none of its {len(found)} trainers can ever train in {trace}")
+        raise BadInput(f"{file}: none of its {len(result)} trainers can ever train in {trace}")
     n = len(spans)
-    return state_table(list(spans), [0.0] * n, [PERIODS[trace]] * n, list(spans.values())), len(found) - n
+    return state_table(list(spans), [0.0] * n, [PERIODS[trace]] * n, list(spans.values())), len(result) - n
 
 
 def _ready(row: Any, trace: str, where: str) -> list[tuple[float, float]]:
@@ -64,4 +64,6 @@ def _ready(row: Any, trace: str, where: str) -> list[tuple[float, float]]:
         if j and times[j] < times[j - 1]:
             raise BadInput(f"{here} goes back in time")
     spans = pairwise([*times, max(period, times[-1])])
-    return joined([(a, min(b, period)) for (a, b), change in zip(spans, changes, strict=True) if change[1] == READY])
+    return join_spans(
+        [(a, min(b, period)) for (a, b), change in zip(spans, changes, strict=True) if change[1] == READY]
+    )

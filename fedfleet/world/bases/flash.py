@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.fleet import DeviceTable, StateTable, device_table
 from fedfleet.core.rng import client_keys, uniforms
 from fedfleet.world.bases.file_checks import numbers, phases, read_json, state_table
@@ -82,7 +82,7 @@ def states_and_left_out(path: str) -> tuple[StateTable, int]:
     """The states, and how many phones were left out because they are never ready or, with #skip, cannot be read."""
     folder, _, option = path.partition("#")
     if option not in ("", "skip"):
-        raise BadInput(f"{path}: there is no option {option!r}{nearest(option, ['skip'])}")
+        raise BadInput(f"{path}: there is no option {option!r}{suggest_name(option, ['skip'])}")
     file = str(Path(folder) / "state_traces.json")
     loaded = read_json(file)
     if not isinstance(loaded, dict) or not loaded:
@@ -91,10 +91,10 @@ def states_and_left_out(path: str) -> tuple[StateTable, int]:
     for key, row in loaded.items():
         try:
             start, end, ready = _trace(row, f"{file}: state {key}")
-        except BadInput as wrong:
+        except BadInput as error:
             if option == "skip":
                 continue
-            raise BadInput(f"{wrong}; {folder}#skip leaves out such phones, as FLASH does") from None
+            raise BadInput(f"{error}; {folder}#skip leaves out such phones, as FLASH does") from None
         if ready:
             ids.append(str(row.get("guid", key)))
             starts.append(start)
@@ -120,17 +120,17 @@ def _phones(folder: Path) -> tuple[list[str], list[float], list[float]]:
     """Names, seconds per sample and megabytes of memory of all phones in the folder's score file."""
     benchmark, scored = folder / "raw_ai_benchmark_list.json", folder / "benchmark2score.json"
     if benchmark.is_file():
-        return _benchmarked(str(benchmark))
+        return _phones_from_benchmark(str(benchmark))
     if not scored.is_file():
         raise BadInput(f"{folder} has neither {benchmark.name} nor {scored.name}: it is no folder with FLASH's files")
     rows = read_json(str(scored))
     if not isinstance(rows, dict) or not rows:
         raise BadInput(f"{scored}: a table of phone -> AI score is expected")
-    found = [numbers([score], f"{scored}: phone {name}: AI score", positive=True)[0] for name, score in rows.items()]
-    return list(rows), [seconds_per_sample(score, AI_SCORES) for score in found], [NAN] * len(rows)
+    result = [numbers([score], f"{scored}: phone {name}: AI score", positive=True)[0] for name, score in rows.items()]
+    return list(rows), [seconds_per_sample(score, AI_SCORES) for score in result], [NAN] * len(rows)
 
 
-def _benchmarked(file: str) -> tuple[list[str], list[float], list[float]]:
+def _phones_from_benchmark(file: str) -> tuple[list[str], list[float], list[float]]:
     rows = read_json(file)
     if not isinstance(rows, list) or not rows:
         raise BadInput(f"{file}: a list of phones is expected")
@@ -151,10 +151,10 @@ def _benchmarked(file: str) -> tuple[list[str], list[float], list[float]]:
 def _from_text(value: Any, unit: str, where: str) -> float:
     """A positive number that the file has as text, such as "3744" or "0.75GB"."""
     try:
-        found = float(value.strip().removesuffix(unit)) if isinstance(value, str) else value
+        result = float(value.strip().removesuffix(unit)) if isinstance(value, str) else value
     except ValueError:
         raise BadInput(f"{where}: {value!r} is not a number{' of ' + unit if unit else ''}") from None
-    return numbers([found], where, positive=True)[0]
+    return numbers([result], where, positive=True)[0]
 
 
 def _users(file: str) -> list[tuple[list[float], list[float]]]:
@@ -162,13 +162,13 @@ def _users(file: str) -> list[tuple[list[float], list[float]]]:
     loaded = read_json(file)
     if not isinstance(loaded, dict) or not loaded:
         raise BadInput(f"{file}: a table of user -> speeds is expected")
-    found = []
+    result = []
     for name, row in sorted(loaded.items()):
         where = f"{file}: user {name}"
         if not isinstance(row, dict):
             raise BadInput(f"{where}: a table with down_u, down_sigma, up_u and up_sigma is expected")
-        found.append((_speeds(row, "down", where), _speeds(row, "up", where)))
-    return found
+        result.append((_speeds(row, "down", where), _speeds(row, "up", where)))
+    return result
 
 
 def _speeds(row: dict[str, Any], way: str, where: str) -> list[float]:
@@ -225,5 +225,5 @@ def _event(line: str, where: str) -> tuple[float, tuple[str, bool] | None]:
     except ValueError:
         raise BadInput(f"{where}: {line.strip()!r} is not 'YYYY-mm-dd HH:MM:SS<TAB>state'") from None
     if word not in _MEANINGS:
-        raise BadInput(f"{where}: there is no state {word!r}{nearest(word, _MEANINGS)}")
+        raise BadInput(f"{where}: there is no state {word!r}{suggest_name(word, _MEANINGS)}")
     return second, _MEANINGS[word]

@@ -30,11 +30,11 @@ def devices(path: str) -> DeviceTable:
         raise BadInput(f"{path}: a list of device records is expected")
     ids, speeds = [], []
     for i, row in enumerate(rows):
-        found = row.get("tcp_speed_results", row.get("tcp_speed_kbps")) if isinstance(row, dict) else None
-        if found is None:
+        result = row.get("tcp_speed_results", row.get("tcp_speed_kbps")) if isinstance(row, dict) else None
+        if result is None:
             raise BadInput(f"{path}: device {i} has neither tcp_speed_results nor tcp_speed_kbps")
         ids.append(str(row.get("id", i)))
-        speeds.append(numbers(found, f"{path}: device {ids[-1]}: speeds", positive=True))
+        speeds.append(numbers(result, f"{path}: device {ids[-1]}: speeds", positive=True))
     return device_table(ids, speeds, np.full(len(ids), _seconds_per_sample(path, latency)))
 
 
@@ -85,11 +85,11 @@ def _seconds_per_sample(path: str, latency: str) -> float:
 def vit_seconds(path: str) -> float:
     """The mean ViT inference latency of a latency file, in seconds; zeros are missing measurements."""
     rows = read_json(path)
-    found = (
+    result = (
         [r["Vit Latency"] for r in rows if isinstance(r, dict) and r.get("Vit Latency")]
         if isinstance(rows, list)
         else []
     )
-    if not found:
+    if not result:
         raise BadInput(f"{path}: no row has a Vit Latency")
-    return float(np.mean(numbers(found, f"{path}: Vit Latency", positive=True))) / 1000.0
+    return float(np.mean(numbers(result, f"{path}: Vit Latency", positive=True))) / 1000.0

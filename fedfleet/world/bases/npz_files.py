@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.fleet import DeviceTable, StateTable
 from fedfleet.core.intervals import traces
 from fedfleet.core.limits import LARGEST, SMALLEST
 from fedfleet.core.records import Floats, Ints
-from fedfleet.world.bases.file_checks import SLACK, same_by_name
+from fedfleet.world.bases.file_checks import SLACK, check_ids
 
 DEVICES, STATES = "fedfleet/devices@1", "fedfleet/states@1"
 _DEVICES = ("down_kbps", "down_kbps_offsets", "up_kbps", "up_kbps_offsets", "seconds_per_sample")
@@ -22,15 +22,15 @@ _STATES = ("start", "end", "ready", "ready_offsets")
 
 def devices_npz(path: str) -> DeviceTable:
     """Read a devices file."""
-    got = _npz(path, DEVICES, _DEVICES, ("seconds_per_batch", "latency_ms", "cores", "memory_mb"))
-    ids = _ids(path, got)
+    arrays = _load_npz(path, DEVICES, _DEVICES, ("seconds_per_batch", "latency_ms", "cores", "memory_mb"))
+    ids = _ids(path, arrays)
     n = len(ids)
-    down, up = (_column(path, got, name, (-1,)) for name in ("down_kbps", "up_kbps"))
-    down_offsets = _offsets(path, got, "down_kbps_offsets", n, len(down))
-    up_offsets = _offsets(path, got, "up_kbps_offsets", n, len(up))
-    got = {"seconds_per_batch": np.zeros(n), "latency_ms": np.zeros((n, 2)), **got}
-    per_sample, per_batch = (_column(path, got, name, (n,)) for name in ("seconds_per_sample", "seconds_per_batch"))
-    latency = _column(path, got, "latency_ms", (n, 2)) / 1000.0
+    down, up = (_column(path, arrays, name, (-1,)) for name in ("down_kbps", "up_kbps"))
+    down_offsets = _offsets(path, arrays, "down_kbps_offsets", n, len(down))
+    up_offsets = _offsets(path, arrays, "up_kbps_offsets", n, len(up))
+    arrays = {"seconds_per_batch": np.zeros(n), "latency_ms": np.zeros((n, 2)), **arrays}
+    per_sample, per_batch = (_column(path, arrays, name, (n,)) for name in ("seconds_per_sample", "seconds_per_batch"))
+    latency = _column(path, arrays, "latency_ms", (n, 2)) / 1000.0
     for values, offsets in ((down, down_offsets), (up, up_offsets)):
         wrong = ~((values >= SMALLEST) & (values <= LARGEST))
         _refuse(path, "device", ids, _any_in_span(wrong, offsets), "a speed is not positive and finite")
@@ -41,20 +41,20 @@ def devices_npz(path: str) -> DeviceTable:
     wrong = ~((latency[:, 0] >= 0) & (latency[:, 0] <= latency[:, 1]) & (latency[:, 1] <= LARGEST))
     _refuse(path, "device", ids, wrong, "latency_ms must be [low, high]")
     unknown = np.full(n, np.nan)
-    cores, memory = (_column(path, {key: unknown, **got}, key, (n,)) for key in ("cores", "memory_mb"))
+    cores, memory = (_column(path, {key: unknown, **arrays}, key, (n,)) for key in ("cores", "memory_mb"))
     for name, column in (("cores", cores), ("memory_mb", memory)):
         _refuse(path, "device", ids, (column <= 0) | np.isinf(column), f"{name} is not positive and finite")
     table = DeviceTable(ids, down, down_offsets, up, up_offsets, per_sample, latency, cores, memory, per_batch)
-    return same_by_name(path, table)
+    return check_ids(path, table)
 
 
 def states_npz(path: str) -> StateTable:
     """Read a states file."""
-    got = _npz(path, STATES, _STATES)
-    ids = _ids(path, got)
-    n, ready = len(ids), _column(path, got, "ready", (-1, 2))
-    start, end = (_column(path, got, name, (n,)) for name in ("start", "end"))
-    offsets = _offsets(path, got, "ready_offsets", n, len(ready))
+    arrays = _load_npz(path, STATES, _STATES)
+    ids = _ids(path, arrays)
+    n, ready = len(ids), _column(path, arrays, "ready", (-1, 2))
+    start, end = (_column(path, arrays, name, (n,)) for name in ("start", "end"))
+    offsets = _offsets(path, arrays, "ready_offsets", n, len(ready))
     owner = np.repeat(np.arange(n), np.diff(offsets))
     wrong = ~((np.abs(start) <= LARGEST) & (end <= LARGEST) & (end > start))
     _refuse(path, "state", ids, wrong, "its end is not after its start, or one of them is not finite")
@@ -68,31 +68,31 @@ def states_npz(path: str) -> StateTable:
     _refuse(path, "state", ids, _any_in_span(wrong, offsets), why)
     begins[1:] = np.where(follows, np.maximum(begins[1:], ends[:-1]), begins[1:])
     _refuse(path, "state", ids, _any_in_span(~(ends > begins), offsets), why)
-    return same_by_name(path, StateTable(ids, traces(start, end - start, offsets, begins, ends)))
+    return check_ids(path, StateTable(ids, traces(start, end - start, offsets, begins, ends)))
 
 
-def _npz(path: str, form: str, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+def _load_npz(path: str, form: str, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
     try:
         with np.load(path, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
+            result = {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}") from None
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as wrong:
-        raise BadInput(f"{path} cannot be read as .npz: {wrong}") from None
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise BadInput(f"{path} cannot be read as .npz: {error}") from None
     known = ("format", "id", *names, *optional)
-    missing = [name for name in ("format", "id", *names) if name not in found]
+    missing = [name for name in ("format", "id", *names) if name not in result]
     if missing:
         raise BadInput(f"{path}: the array {missing[0]!r} is missing")
-    for name in found:
+    for name in result:
         if name not in known:
-            raise BadInput(f"{path} has an unknown array {name!r}{nearest(name, known)}")
-    if str(found["format"]) != form:
-        raise BadInput(f"{path} says format {str(found['format'])[:60]}, not {form}")
-    return found
+            raise BadInput(f"{path} has an unknown array {name!r}{suggest_name(name, known)}")
+    if str(result["format"]) != form:
+        raise BadInput(f"{path} says format {str(result['format'])[:60]}, not {form}")
+    return result
 
 
-def _ids(path: str, got: dict[str, Any]) -> Any:
-    ids = got["id"]
+def _ids(path: str, arrays: dict[str, Any]) -> Any:
+    ids = arrays["id"]
     if ids.ndim != 1 or ids.dtype.kind not in "UiuS" or not len(ids):
         raise BadInput(f"{path}: id must be one row of names with at least one entry, not {ids.dtype} of {ids.shape}")
     try:
@@ -101,9 +101,9 @@ def _ids(path: str, got: dict[str, Any]) -> Any:
         raise BadInput(f"{path}: id must hold names as text") from None
 
 
-def _column(path: str, got: dict[str, Any], name: str, shape: tuple[int, ...]) -> Floats:
+def _column(path: str, arrays: dict[str, Any], name: str, shape: tuple[int, ...]) -> Floats:
     """An array of numbers of this shape; -1 stands for any length."""
-    values = got[name]
+    values = arrays[name]
     fits = values.ndim == len(shape) and all(w in (-1, v) for v, w in zip(values.shape, shape, strict=True))
     if not fits or values.dtype.kind not in "fiu":
         wanted = "pairs" if len(shape) == 2 else "entries"
@@ -112,8 +112,8 @@ def _column(path: str, got: dict[str, Any], name: str, shape: tuple[int, ...]) -
     return values.astype(np.float64)
 
 
-def _offsets(path: str, got: dict[str, Any], name: str, n: int, length: int) -> Ints:
-    offsets = got[name]
+def _offsets(path: str, arrays: dict[str, Any], name: str, n: int, length: int) -> Ints:
+    offsets = arrays[name]
     fine = offsets.shape == (n + 1,) and offsets.dtype.kind in "iu"
     if not fine or offsets[0] != 0 or offsets[-1] != length or (offsets[1:] < offsets[:-1]).any():
         raise BadInput(f"{path}: {name} must hold {n + 1} numbers that rise from 0 to {length}")

@@ -43,8 +43,8 @@ def read_pickle(path: str, largest_bytes: int = LARGEST_BYTES) -> Any:
         value = _PlainReader(stream, path).load()
     except BadInput:
         raise
-    except Exception as wrong:  # garbage trips an unpickler in a dozen ways, all of which mean the same
-        raise BadInput(f"{path} cannot be read as a pickle of plain data: {wrong or 'it ends too early'}") from None
+    except Exception as error:  # garbage trips an unpickler in a dozen ways, all of which mean the same
+        raise BadInput(f"{path} cannot be read as a pickle of plain data: {error or 'it ends too early'}") from None
     if stream.read(1):
         raise BadInput(f"{path} cannot be read as a pickle of plain data: something follows its end")
     return value
@@ -59,8 +59,8 @@ def _content(path: str, largest_bytes: int) -> bytes:
             return file.read(length)
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}") from None
-    except OSError as wrong:
-        raise BadInput(f"{path} cannot be read: {wrong}") from None
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error}") from None
 
 
 class _NumberType:

@@ -14,7 +14,7 @@ from fedfleet.core.rng import stream
 
 RELEASED_SEED = 2022
 LARGEST_ALPHA = 100.0  # where the paper's grid ends
-_LEFT = 0.05  # so much of the stick may be left for the last state before the dial turns round
+_MAX_STICK_LEFT = 0.05  # so much of the stick may be left for the last state before the dial turns round
 
 
 def warnings(
@@ -30,18 +30,18 @@ def warnings(
     ([], 1, [])
     """
     left = 0.0 if states is None or states < 2 else math.exp(-(states - 1) * math.log1p(1.0 / alpha))
-    if semantics == "released" or (alpha <= LARGEST_ALPHA and left <= _LEFT):
+    if semantics == "released" or (alpha <= LARGEST_ALPHA and left <= _MAX_STICK_LEFT):
         return []
-    whose = "what is left of the stick goes to the worst state"
+    effect = "what is left of the stick goes to the worst state"
     if states is not None:
-        whose = f"about {100 * left:.0f} % of the clients get the worst of the {states} states"
+        effect = f"about {100 * left:.0f} % of the clients get the worst of the {states} states"
     return [
-        f"alpha {alpha:g} is beyond DPCSM's range (at most {LARGEST_ALPHA:g}, less for a small base): {whose}, and a larger alpha "
+        f"alpha {alpha:g} is beyond DPCSM's range (at most {LARGEST_ALPHA:g}, less for a small base): {effect}, and a larger alpha "
         "gives fewer different states; lower alpha, or draw states uniformly"
     ]
 
 
-def ranked(base: StateTable, scores: Floats) -> Ints:
+def rank_states(base: StateTable, scores: Floats) -> Ints:
     """Rows from the best state to the worst: by score, ties by availability, then by id."""
     if len(scores) != len(base):
         raise BadInput(f"{len(scores)} scores for {len(base)} states; give one score per state")
@@ -64,13 +64,13 @@ def sample_dpcsm(
     the rest to the last state. `released`: sticks are broken one after the other, as clients ask for a new one, so that the
     ranks used have no gaps; drawn by numpy's default_rng in the published order, seed 2022 unless told otherwise.
     """
-    order = ranked(base, scores)
+    order = rank_states(base, scores)
     if not 0 <= start_rank < len(order):
         raise BadInput(f"start_rank {start_rank} is not in 0..{len(order) - 1}")
     if semantics == "released":
         topics = released_topics(clients, alpha, RELEASED_SEED if seed is None else seed)
     else:
-        topics = _independent(clients, alpha, len(order) - start_rank, 0 if seed is None else seed)
+        topics = _independent_topics(clients, alpha, len(order) - start_rank, 0 if seed is None else seed)
     return take_states(base, order[np.minimum(topics + start_rank, len(order) - 1)])
 
 
@@ -82,14 +82,14 @@ def released_topics(clients: int, alpha: float, seed: int) -> Ints:
     topics = [0]
     for _ in range(clients - 1):
         chances = np.array([left, *pieces])
-        drawn = int(rng.choice(len(chances), p=chances / chances.sum()))
-        if drawn == 0:
+        choice = int(rng.choice(len(chances), p=chances / chances.sum()))
+        if choice == 0:
             piece = float(rng.beta(1, alpha)) * left
             left -= piece
             pieces.append(piece)
             topics.append(len(pieces) - 1)
         else:
-            topics.append(drawn - 1)
+            topics.append(choice - 1)
     return np.array(topics, np.int64)
 
 
@@ -100,6 +100,6 @@ def stick(alpha: float, length: int, seed: int) -> Floats:
     return cuts * np.concatenate([[1.0], np.cumprod(1.0 - cuts[:-1])])
 
 
-def _independent(clients: int, alpha: float, length: int, seed: int) -> Ints:
+def _independent_topics(clients: int, alpha: float, length: int, seed: int) -> Ints:
     weights = stick(alpha, length, seed)
     return stream(seed, "dpcsm", 1).choice(length, size=clients, p=weights / weights.sum())

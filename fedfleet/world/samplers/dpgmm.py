@@ -12,9 +12,9 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, mean_kbps, take_devices, unshared_devices
 from fedfleet.core.records import Floats
 from fedfleet.core.rng import stream
-from fedfleet.core.row_map import rows_taken
+from fedfleet.core.row_map import compact_rows
 
-_LIST = 25  # speeds per kind in paper semantics: normal quantiles, scaled to unit variance
+_SPEEDS_PER_KIND = 25  # speeds per kind in paper semantics: normal quantiles, scaled to unit variance
 _SLOWEST_KBPS = 1.0
 _WIDE = 1e6  # a normal so many times wider than its support is uniform on it, to rounding
 
@@ -48,11 +48,13 @@ def sample_dpgmm(
     taken, with its own measurements; the draws are those of numpy's default_rng in the published order.
     """
     if semantics == "released":
-        return _released(base, clients, kinds, sigma, mean_kbps_wanted, alpha, seed)
-    return _paper(base, clients, kinds, sigma, mean_kbps_wanted, alpha, seed, support)
+        return _sample_released(base, clients, kinds, sigma, mean_kbps_wanted, alpha, seed)
+    return _sample_paper(base, clients, kinds, sigma, mean_kbps_wanted, alpha, seed, support)
 
 
-def _released(base: DeviceTable, n: int, kinds: int, sigma: float, mu: float, alpha: float, seed: int) -> DeviceTable:
+def _sample_released(
+    base: DeviceTable, n: int, kinds: int, sigma: float, mu: float, alpha: float, seed: int
+) -> DeviceTable:
     rng = np.random.default_rng(seed)
     weights = rng.dirichlet([alpha] * kinds)
     labels = rng.choice(kinds, size=n, p=weights)
@@ -74,7 +76,7 @@ def _released(base: DeviceTable, n: int, kinds: int, sigma: float, mu: float, al
     return take_devices(base, device_of[labels])
 
 
-def _paper(
+def _sample_paper(
     base: DeviceTable, n: int, kinds: int, sigma: float, mu: float, alpha: float, seed: int, support: Support
 ) -> DeviceTable:
     rng = stream(seed, "dpgmm")
@@ -83,33 +85,33 @@ def _paper(
     wide = sigma * float(mean_kbps(base).std())
     centres = rng.normal(mu, wide, kinds)
     model = rng.integers(len(base), size=kinds)  # whose spread, compute and latency a kind has
-    used, of = rows_taken(None, kinds, labels)
+    used, row_index = compact_rows(None, kinds, labels)
     spread, n_used = _spreads(base)[model[used]], len(used)
     if support == "floor":
         speeds = np.maximum(centres[used, None] + spread[:, None] * _unit_quantiles(), _SLOWEST_KBPS)
     else:
-        speeds = _within(base, mu, (centres[used] - mu) / (wide or 1.0), wide, spread)
+        speeds = _speeds_within(base, mu, (centres[used] - mu) / (wide or 1.0), wide, spread)
     like = unshared_devices(take_devices(base, model[used]))
     return DeviceTable(
         np.array([f"kind-{kind}" for kind in used.tolist()], np.str_),
-        speeds.ravel(), np.arange(n_used + 1, dtype=np.int64) * _LIST, np.zeros(0), np.zeros(n_used + 1, np.int64),
-        like.seconds_per_sample, like.latency, like.cores, like.memory_mb, like.seconds_per_batch, of,
+        speeds.ravel(), np.arange(n_used + 1, dtype=np.int64) * _SPEEDS_PER_KIND, np.zeros(0), np.zeros(n_used + 1, np.int64),
+        like.seconds_per_sample, like.latency, like.cores, like.memory_mb, like.seconds_per_batch, row_index,
     )  # fmt: skip
 
 
-def _within(base: DeviceTable, mu: float, z: Floats, wide: float, spread: Floats) -> Floats:
+def _speeds_within(base: DeviceTable, mu: float, z: Floats, wide: float, spread: Floats) -> Floats:
     """The speeds of kinds whose means stand at these normal scores, inside the base's support brought to the mean mu."""
     means = mean_kbps(base)
     scale = mu / float(means.mean())
-    centres = truncated(
+    centres = truncate_normal(
         np.full(len(z), mu), np.full(len(z), wide), z[:, None], scale * means.min(), scale * means.max()
     )
-    return truncated(
+    return truncate_normal(
         centres[:, 0], spread, _unit_quantiles()[None, :], scale * base.down.min(), scale * base.down.max()
     )
 
 
-def truncated(mu: Floats, sd: Floats, z: Floats, low: float, high: float) -> Floats:
+def truncate_normal(mu: Floats, sd: Floats, z: Floats, low: float, high: float) -> Floats:
     """Standard normal scores z [rows or 1, columns] as values of N(mu, sd^2) given low <= x <= high; ranks stay.
 
     Where the limits are far away that is mu + sd z. `mu` must lie within them.
@@ -118,27 +120,27 @@ def truncated(mu: Floats, sd: Floats, z: Floats, low: float, high: float) -> Flo
     array([[4., 5.]])
     """
     safe = np.where(sd > 0, sd, 1.0)
-    below, above = (_each(NormalDist().cdf, (limit - mu) / safe)[:, None] for limit in (low, high))
-    share = _each(NormalDist().cdf, z)
+    below, above = (_apply_each(NormalDist().cdf, (limit - mu) / safe)[:, None] for limit in (low, high))
+    share = _apply_each(NormalDist().cdf, z)
     place = np.clip(below + share * (above - below), 2.0**-1000, 1.0 - 2.0**-53)
-    found = mu[:, None] + safe[:, None] * _each(NormalDist().inv_cdf, place)
+    result = mu[:, None] + safe[:, None] * _apply_each(NormalDist().inv_cdf, place)
     # Rounding of `place` would show there: the limit of a very wide normal is uniform, that of a narrow one its mean.
-    found = np.where((sd > _WIDE * (high - low))[:, None], low + share * (high - low), found)
-    return np.clip(np.where((sd > 0)[:, None], found, mu[:, None]), low, high)
+    result = np.where((sd > _WIDE * (high - low))[:, None], low + share * (high - low), result)
+    return np.clip(np.where((sd > 0)[:, None], result, mu[:, None]), low, high)
 
 
-def _each(function: Callable[[float], float], values: Floats) -> Floats:
+def _apply_each(function: Callable[[float], float], values: Floats) -> Floats:
     return np.array([function(x) for x in values.ravel().tolist()]).reshape(values.shape)
 
 
 def _spreads(base: DeviceTable) -> Floats:
     """The standard deviation of each device's measurements."""
     spans = np.split(base.down, base.down_offsets[1:-1])
-    found = np.array([float(s.std()) for s in spans])
-    return found if base.of is None else found[base.of]
+    result = np.array([float(s.std()) for s in spans])
+    return result if base.row_index is None else result[base.row_index]
 
 
 def _unit_quantiles() -> Floats:
     """Quantiles of the standard normal at the middles of equal shares, scaled to variance one."""
-    q = np.array([NormalDist().inv_cdf((i + 0.5) / _LIST) for i in range(_LIST)])
+    q = np.array([NormalDist().inv_cdf((i + 0.5) / _SPEEDS_PER_KIND) for i in range(_SPEEDS_PER_KIND)])
     return q / q.std()

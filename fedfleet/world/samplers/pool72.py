@@ -15,8 +15,8 @@ from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import uniforms
 from fedfleet.core.row_map import SharedNames
 from fedfleet.core.sources import DeviceSource
-from fedfleet.core.stages import Spent, staged
-from fedfleet.world.devices import best_of, table_devices
+from fedfleet.core.stages import StageSeconds, source_from_stages
+from fedfleet.world.devices import best_table, table_devices
 
 Distribution = Literal["homo", "uniform", "near_normal", "strong_heavy", "double_tails"]
 # From weakest to strongest. Delays are milliseconds, whatever the paper prints; bandwidths are (up, down) in kbit/s.
@@ -66,8 +66,8 @@ def beta_binomial(a: float, b: float, n: int = SIZE - 1) -> Floats:
         math.lgamma(n + 1) - math.lgamma(x + 1) - math.lgamma(n - x + 1) + log_beta(x + a, n - x + b) - log_beta(a, b)
         for x in range(n + 1)
     ]
-    found = np.exp(logs)
-    return found / found.sum()
+    result = np.exp(logs)
+    return result / result.sum()
 
 
 def allocate(distribution: Distribution, keys: Keys, seed: int, *columns: Ints | int) -> Ints:
@@ -93,7 +93,7 @@ def pool72(
         table = configurations(seconds_per_sample)
         fixed = allocate(distribution, keys, seed)
 
-        def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
+        def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> StageSeconds:
             del start
             row = allocate(distribution, keys[clients], seed, tasks) if reallocate else fixed[clients]
             low, high = table.latency[row, 0], table.latency[row, 1]
@@ -104,8 +104,8 @@ def pool72(
         kinds = ["pool"] * len(keys) if reallocate else SharedNames(table.ids, fixed.astype(np.int32))
         rows = np.flatnonzero(shares(distribution)) if reallocate else np.unique(fixed)
         memory_mb = None if reallocate else lambda clients: table.memory_mb[fixed[clients]]
-        return staged(
-            stages, kinds, memory_mb, lambda: table_devices(best_of(table, rows, len(keys)), keys, seed)
+        return source_from_stages(
+            stages, kinds, memory_mb, lambda: table_devices(best_table(table, rows, len(keys)), keys, seed)
         )  # fmt: skip
 
     return recipe

@@ -26,30 +26,30 @@ def test_a_spec_by_call_and_by_verb(fedfleet, tmp_path):
     import tomli_w
 
     (tmp_path / "s.toml").write_text(tomli_w.dumps(SPEC))
-    found = package.measure(SPEC, "pace.seconds=40", seeds=np.int64(2))
+    result = package.measure(SPEC, "pace.seconds=40", seeds=np.int64(2))
     _, out, _ = fedfleet("measure", tmp_path / "s.toml", "pace.seconds=40", "--seeds", 2, "--json")
-    assert json.loads(out) == json.loads(json.dumps(found.answer()))
-    assert found.verdict.startswith("This fleet is") and found.under["deadline_seconds"] == 40.0
-    assert found.metrics["DevMC-R"].comes_to == json.loads(out)["DevMC-R"]["fair_work"]
-    assert len(found.clock["classes"]) == 10 and found.metrics["DevMC-R"].word in str(found)
+    assert json.loads(out) == json.loads(json.dumps(result.answer()))
+    assert result.verdict.startswith("This fleet is") and result.under["deadline_seconds"] == 40.0
+    assert result.metrics["DevMC-R"].comes_to == json.loads(out)["DevMC-R"]["fair_work"]
+    assert len(result.clock["classes"]) == 10 and result.metrics["DevMC-R"].word in str(result)
 
 
 def test_files_by_call_and_by_verb(fedfleet, tmp_path):
     devices, states = fleet(tmp_path)
-    found = package.measure(devices=devices, states=str(states), only=["InterMC-R", "StatMC-R"], **QUICK)
+    result = package.measure(devices=devices, states=str(states), only=["InterMC-R", "StatMC-R"], **QUICK)
     words = ("--clients-k", 5, "--rounds", 100, "--trips", 100, "--seeds", 1, "--only", "InterMC-R, StatMC-R")
     _, out, _ = fedfleet("measure", "--devices", devices, "--states", states, *words, "--json")
     told = json.loads(out)
-    for name, got in found.metrics.items():
+    for name, got in result.metrics.items():
         assert (got.value, got.comes_to) == (told[name]["value"], told[name]["fair_work"])
-    assert found.per_state == told["per_state"] and list(found.metrics) == ["InterMC-R", "StatMC-R"]
+    assert result.per_state == told["per_state"] and list(result.metrics) == ["InterMC-R", "StatMC-R"]
 
 
 def test_an_own_model_has_a_clock_too():
     x = np.random.default_rng(0).normal(size=(120, 4))
     spec = {key: value for key, value in SPEC.items() if key != "task"}
-    found = package.measure(spec, model=torch.nn.Linear(4, 3), data=(x, np.arange(120) % 3), seeds=1)
-    assert list(found.clock["classes"]) == ["0", "1", "2"]
+    result = package.measure(spec, model=torch.nn.Linear(4, 3), data=(x, np.arange(120) % 3), seeds=1)
+    assert list(result.clock["classes"]) == ["0", "1", "2"]
 
 
 def test_the_verbs_defaults_are_the_calls():

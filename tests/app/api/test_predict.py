@@ -43,24 +43,24 @@ def timeless(told):
 
 def test_the_call_and_the_verb_say_the_same(fedfleet, tmp_path, cache, capsys):
     spec, page = written(tmp_path), tmp_path / "call.html"
-    found = package.predict(spec, "stop.rounds=4", cache=str(cache), page=str(page))
+    result = package.predict(spec, "stop.rounds=4", cache=str(cache), page=str(page))
     capsys.readouterr()
     _, out, _ = fedfleet("predict", spec, "stop.rounds=4", "--cache", cache, "--out", tmp_path / "verb.html", "--json")
     told = json.loads(out)
-    assert timeless(told) == timeless(found.answer())
-    assert (found.accuracy.value, found.commits.value) == (told["accuracy"]["value"], 4.0) and found.page == page
-    assert found.curve["accuracy"].tolist() == told["curve"]["accuracy"] and found.band == told["band"]
+    assert timeless(told) == timeless(result.answer())
+    assert (result.accuracy.value, result.commits.value) == (told["accuracy"]["value"], 4.0) and result.page == page
+    assert result.curve["accuracy"].tolist() == told["curve"]["accuracy"] and result.band == told["band"]
     drawn = [(tmp_path / name).read_text().partition("What it cannot see")[0] for name in ("call.html", "verb.html")]
     assert drawn[0] == drawn[1] and "before it is trained" in drawn[0]
 
 
 def test_a_sweep_by_word_is_one_by_table_and_by_the_verb(fedfleet, tmp_path, cache, capsys):
     spec = written(tmp_path)
-    found = package.predict(spec, sweep={"pace.cohort": np.arange(2, 4)}, cache=cache)
-    assert found.rows == package.predict(spec, sweep="pace.cohort=2,3", cache=cache).rows
+    result = package.predict(spec, sweep={"pace.cohort": np.arange(2, 4)}, cache=cache)
+    assert result.rows == package.predict(spec, sweep="pace.cohort=2,3", cache=cache).rows
     capsys.readouterr()
     _, out, _ = fedfleet("predict", spec, "--sweep", "pace.cohort=2..3", "--cache", cache, "--json")
-    assert json.loads(out)["rows"] == found.rows and found.sentence in str(found)
+    assert json.loads(out)["rows"] == result.rows and result.sentence in str(result)
 
 
 def test_an_own_model_is_foretold_by_its_own_reference_runs(cache, capsys):

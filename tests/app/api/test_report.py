@@ -8,12 +8,12 @@ import fedfleet as package
 
 
 def test_the_call_and_the_verb_write_the_same(run_copy, tiny_run, fedfleet):
-    found = package.report(str(run_copy))
-    written = found.page.read_bytes()
+    result = package.report(str(run_copy))
+    written = result.page.read_bytes()
     _, out, _ = fedfleet("report", run_copy, "--json")
-    assert json.loads(out) == json.loads(json.dumps(found.answer())) and found.page.read_bytes() == written
-    assert found.kind == "run" and found.answer()["digest"] == tiny_run.metrics["digest"]
-    assert package.report(package.load(run_copy)).page == found.page
+    assert json.loads(out) == json.loads(json.dumps(result.answer())) and result.page.read_bytes() == written
+    assert result.kind == "run" and result.answer()["digest"] == tiny_run.metrics["digest"]
+    assert package.report(package.load(run_copy)).page == result.page
 
 
 @pytest.mark.parametrize(("file", "what"), [("study.toml", "study"), ("tune.db", "search")])

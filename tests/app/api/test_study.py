@@ -12,14 +12,14 @@ def test_results_and_folders_can_be_compared(tmp_path):
     spec = {"task": {"use": "digits_logreg"}, "world": {"clients": 4}, "pace": {"cohort": 2}, "stop": {"rounds": 1}}
     first = fedfleet.run({**spec, "seed": 1}, out=tmp_path / "one")
     fedfleet.run({**spec, "seed": 1, "algorithm": {"lr": 0.3}}, out=tmp_path / "other")
-    found = fedfleet.compare([first, str(tmp_path / "other")], target=0.5)
-    assert found.differs.keys() == {"algorithm.lr"} and found.target == 0.5 and found.verdict.winner is None
-    assert [arm.runs[0].name for arm in found.arms] == ["one", "other"]
+    result = fedfleet.compare([first, str(tmp_path / "other")], target=0.5)
+    assert result.differs.keys() == {"algorithm.lr"} and result.target == 0.5 and result.verdict.winner is None
+    assert [arm.runs[0].name for arm in result.arms] == ["one", "other"]
     kept_nowhere = fedfleet.run({**spec, "seed": 1})
     with pytest.raises(fedfleet.BadInput, match="kept in no folder"):
         fedfleet.compare([first, kept_nowhere])
-    assert repr(found) == f"Comparison(2 runs: {found.verdict.sentence})" and found.verdict.sentence in str(found)
-    assert fedfleet.compare(folder for folder in (first, tmp_path / "other")).differs == found.differs
+    assert repr(result) == f"Comparison(2 runs: {result.verdict.sentence})" and result.verdict.sentence in str(result)
+    assert fedfleet.compare(folder for folder in (first, tmp_path / "other")).differs == result.differs
     with pytest.raises(fedfleet.BadInput, match="--target 'high' is not a number"):
         fedfleet.compare([first, tmp_path / "other"], target="high")
     with pytest.raises(fedfleet.BadInput, match="page: cannot write"):

@@ -23,18 +23,18 @@ def placeless(told):
 def test_the_call_and_the_verb_find_the_same(fedfleet, tmp_path):
     spec = written(tmp_path, TINY.replace("rounds = 6", "rounds = 1") + TUNE)
     heard = []
-    found = package.tune(str(spec), out=str(tmp_path / "call"), on_trial=heard.append)
+    result = package.tune(str(spec), out=str(tmp_path / "call"), on_trial=heard.append)
     _, out, _ = fedfleet("tune", spec, "--out", tmp_path / "verb", "--json")
-    assert placeless(json.loads(out)) == placeless(json.loads(json.dumps(found.answer())))
+    assert placeless(json.loads(out)) == placeless(json.loads(json.dumps(result.answer())))
     assert (tmp_path / "call/tune.json").read_bytes() == (tmp_path / "verb/tune.json").read_bytes()
     digests = [
-        {package.load(tmp_path / by / "trials" / str(row.trial)).metrics["digest"] for row in found.rows}
+        {package.load(tmp_path / by / "trials" / str(row.trial)).metrics["digest"] for row in result.rows}
         for by in ("call", "verb")
     ]
     assert digests[0] == digests[1] and len(digests[0]) == 2
-    assert heard == found.rows and found.page == tmp_path / "call/report.html" and found.page.is_file()
-    assert found.best == dict(found.winner.values) and found.value == max(row.value for row in found.rows)
-    assert repr(found).startswith("Tuned(algorithm.lr = ") and str(found).startswith("best: algorithm.lr = ")
+    assert heard == result.rows and result.page == tmp_path / "call/report.html" and result.page.is_file()
+    assert result.best == dict(result.winner.values) and result.value == max(row.value for row in result.rows)
+    assert repr(result).startswith("Tuned(algorithm.lr = ") and str(result).startswith("best: algorithm.lr = ")
     assert str(heard[0]) == f"trial 0 finished: {heard[0].said}" and heard[0].said.endswith(" %")
 
 
@@ -52,18 +52,18 @@ def test_an_own_model_is_searched_and_goes_on(tmp_path):
     with pytest.warns(
         UserWarning, match=r"on_trial: broken failed at trial 0 \(ValueError: no\); it is not called again"
     ) as said:
-        found = package.tune(OWN, **given, data=(X, Y), trials=np.int64(2), on_trial=broken)
-    assert len(found.rows) == 2 and len([one for one in said if "on_trial" in str(one.message)]) == 1
+        result = package.tune(OWN, **given, data=(X, Y), trials=np.int64(2), on_trial=broken)
+    assert len(result.rows) == 2 and len([one for one in said if "on_trial" in str(one.message)]) == 1
     assert len(list((tmp_path / "out").glob("data-*.npz"))) == 1 and not list(tmp_path.glob("out/trials/*/own/data*"))
-    assert package.tune(OWN, **given, data=(X, Y), trials=2) == found
+    assert package.tune(OWN, **given, data=(X, Y), trials=2) == result
     alone = package.run(tmp_path / "out/best.toml", model=given["model"], data=(X, Y))
-    assert alone.metrics["accuracy"] == found.value
-    assert f"fedfleet.run('{tmp_path / 'out'}/best.toml', model=.., data=..)" in str(found)
+    assert alone.metrics["accuracy"] == result.value
+    assert f"fedfleet.run('{tmp_path / 'out'}/best.toml', model=.., data=..)" in str(result)
     with pytest.raises(
         package.BadInput, match=r"another space \(of the spec, of the data, or .*first weights.*manual_seed"
     ):
         package.tune(OWN, **given, data=(X + 1, Y), trials=2)
-    assert package.report(found).kind == "search"
+    assert package.report(result).kind == "search"
 
 
 @pytest.mark.parametrize(

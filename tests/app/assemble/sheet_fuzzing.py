@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.assemble.client_config import kit_from, sheet_for
+from fedfleet.app.assemble.client_config import build_client_runtime, client_config_for
 from fedfleet.app.spec import resolve
 from tests.network.fuzzing import Target, tried
 from tests.network.mutating import mutated
@@ -42,7 +42,7 @@ def _sheets() -> list[bytes]:
         {"use": "fedprox", "mu": 0.1, "up": ["topk", "int8", "gzip"], "feedback": True},
         {"use": "scaffold"},
     )
-    return [sheet_for(assemble(resolve({**spec, "algorithm": algorithm})), 3) for algorithm in algorithms]
+    return [client_config_for(assemble(resolve({**spec, "algorithm": algorithm})), 3) for algorithm in algorithms]
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -80,7 +80,7 @@ def malformed(rng: Random, sheet: bytes) -> bytes:
 def main(seed: int, count: int) -> None:
     """Read so many malformed sheets and say what came of them."""
     sheets = _sheets()
-    target = Target("sheet", sheets, kit_from)
+    target = Target("sheet", sheets, build_client_runtime)
     for i in range(60):
         tried(target, malformed(Random(-1 - i), sheets[i % len(sheets)]))
     for sheet in sheets:

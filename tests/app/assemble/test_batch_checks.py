@@ -5,7 +5,7 @@ import pytest
 from torch import nn
 
 import fedfleet
-from fedfleet.app.assemble.batch_checks import leaves_one
+from fedfleet.app.assemble.batch_checks import leaves_batch_of_one
 from fedfleet.core.errors import BadInput
 from fedfleet.core.passes import BatchPlan
 
@@ -33,5 +33,5 @@ def test_batches_of_one_are_always_refused_and_other_models_never():
 
 
 def test_steps_that_end_before_the_last_batch_are_fine():
-    assert leaves_one(BatchPlan(16, epochs=2), 17) and leaves_one(BatchPlan(16, steps=2), 17)
-    assert not leaves_one(BatchPlan(16, steps=1), 17) and not leaves_one(BatchPlan(16), 0)
+    assert leaves_batch_of_one(BatchPlan(16, epochs=2), 17) and leaves_batch_of_one(BatchPlan(16, steps=2), 17)
+    assert not leaves_batch_of_one(BatchPlan(16, steps=1), 17) and not leaves_batch_of_one(BatchPlan(16), 0)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.assemble.client_config import kit_from, sheet_for, sheets
+from fedfleet.app.assemble.client_config import build_client_runtime, client_config_for, client_configs
 from fedfleet.app.spec import resolve
 from fedfleet.core import registry
 from fedfleet.core.aggregation import finish
-from fedfleet.core.container import packed, unpacked
+from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.parts import Job, Trial
 from fedfleet.core.passes import LocalPass
@@ -19,8 +19,8 @@ from fedfleet.core.registry import names
 from fedfleet.core.trees import mismatch
 from fedfleet.executors.gather import fold_reports, jobs_for, model_of, models_of
 from fedfleet.executors.inline import inline
-from fedfleet.learn.codecs.messages import received
-from fedfleet.network.device.client_runtime import Lesson, judged, probed, trained
+from fedfleet.learn.codecs.messages import decode_bytes
+from fedfleet.network.device.client_runtime import Assignment, evaluate_model, probe_model, train_task
 from fedfleet.network.protocol.frames import offer_to_bytes
 from fedfleet.store.client_memory import ClientMemory
 from tests.testing.registered import fitting_task
@@ -93,13 +93,13 @@ def setup_of(case):
 def test_a_sheet_trains_the_very_bits_of_a_simulation(case):
     setup = setup_of(case)
     for client in (CLIENT, 3):
-        kit, memory = kit_from(sheet_for(setup, client)), {}
+        kit, memory = build_client_runtime(client_config_for(setup, client)), {}
         for job, report in simulated(setup, client=client):
-            lesson = Lesson(job.task, job.round, version=job.round - 1)
-            mine = trained(kit, lesson, offer_to_bytes(job.offer), memory)
+            lesson = Assignment(job.task, job.round, version=job.round - 1)
+            mine = train_task(kit, lesson, offer_to_bytes(job.offer), memory)
             half = setup.plan.algorithm.local(client, {})
             up = half.up if isinstance(half, LocalPass) else None
-            came = received(up, mine.payload, report.update) if up else unpacked(mine.payload)
+            came = decode_bytes(up, mine.payload, report.update) if up else unpack_tree(mine.payload)
             assert same_tree(came, report.update)
             assert mine.weight == report.weight
             assert mine.stats == report.stats
@@ -112,60 +112,60 @@ def test_a_sheet_trains_the_very_bits_of_a_simulation(case):
 @pytest.mark.parametrize("name", [n for n in names("algorithms") if n not in CASES])
 def test_every_algorithm_can_be_told_of(name):
     setup = made(name)
-    kit = kit_from(sheet_for(setup, 0))
+    kit = build_client_runtime(client_config_for(setup, 0))
     job, report = next(simulated(setup, client=0))
-    mine = trained(kit, Lesson(job.task, job.round), offer_to_bytes(job.offer), {})
-    assert same_tree(unpacked(mine.payload) if mine.payload else {}, report.update)
+    mine = train_task(kit, Assignment(job.task, job.round), offer_to_bytes(job.offer), {})
+    assert same_tree(unpack_tree(mine.payload) if mine.payload else {}, report.update)
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedrep", "ft", "ditto"])
 def test_a_device_is_judged_and_probed_as_in_simulation(name):
     setup = made(name)
-    kit, memory, execute = kit_from(sheet_for(setup, CLIENT)), ClientMemory(), inline(setup.task)
+    kit, memory, execute = build_client_runtime(client_config_for(setup, CLIENT)), ClientMemory(), inline(setup.task)
     *_, (_, report) = simulated(setup)
     memory.advance(CLIENT, report.memory or {})
     server = setup.plan.algorithm.init(setup.plan.params)
     (model,) = models_of(setup.plan, setup.world, execute, memory, server, [CLIENT])
-    data, sent = setup.world.data, packed(server.params)
+    data, sent = setup.world.data, pack_tree(server.params)
     (want,) = execute.evaluate([Trial(model, data.shard(CLIENT, "test", 0))])
-    assert judged(kit, Lesson(9), sent, report.memory or {}) == want
+    assert evaluate_model(kit, Assignment(9), sent, report.memory or {}) == want
     plain = model_of(setup.plan, memory, server.params, CLIENT)
     (want,) = execute.evaluate([Trial(plain, data.shard(CLIENT, "train", 0))])
-    assert probed(kit, Lesson(9), sent, report.memory or {}) == want
+    assert probe_model(kit, Assignment(9), sent, report.memory or {}) == want
 
 
 def test_what_reports_hold_is_known_on_both_sides():
     setup = made("scaffold")
     like = setup.plan.algorithm.fold.like(setup.plan.algorithm.init(setup.plan.params))
-    assert mismatch(kit_from(sheet_for(setup, 1)).like(), like) is None
+    assert mismatch(build_client_runtime(client_config_for(setup, 1)).like(), like) is None
 
 
 def test_a_device_never_builds_a_world(monkeypatch):
-    sheet = sheet_for(made(world={"devices": {"use": "spread"}, "states": {"use": "daily"}}), 1)
+    sheet = client_config_for(made(world={"devices": {"use": "spread"}, "states": {"use": "daily"}}), 1)
     built = []
-    found = registry.builder
+    result = registry.builder
 
     def watched(kind, name, where=""):
         built.append(kind)
-        return found(kind, name, where)
+        return result(kind, name, where)
 
     monkeypatch.setattr("fedfleet.app.spec.table_checks.builder", watched)
-    kit_from(sheet)
+    build_client_runtime(sheet)
     assert set(built) == {"tasks", "algorithms"}
 
 
 def test_a_sheet_tells_nothing_of_the_world_or_of_others():
     setup = made(world={"devices": {"use": "spread"}}, override=[{"clients": [4], "algorithm": {"lr": 0.0123}}])
-    said = json.loads(sheet_for(setup, 1))
+    said = json.loads(client_config_for(setup, 1))
     assert set(said) == {
         "form", "seed", "data_seed", "clients", "rounds", "byte_scale", "task", "inputs", "frozen", "client", "key", "algorithm",
         "memory_mb", "data",
     }  # fmt: skip
-    assert b"0.0123" not in sheet_for(setup, 1) and b"0.0123" in sheet_for(setup, 4)
+    assert b"0.0123" not in client_config_for(setup, 1) and b"0.0123" in client_config_for(setup, 4)
     mine = {*said["data"]["train"], *said["data"]["test"]}
     others = {int(r) for c in (0, 2, 3, 4, 5) for r in setup.world.data.shard(c, "train", 0)}
     assert not mine & others
-    own = json.loads(sheet_for(setup, 1, own=True))
+    own = json.loads(client_config_for(setup, 1, brings_own=True))
     assert own["data"] == {"use": "own"}
 
 
@@ -178,53 +178,53 @@ def test_paths_stay_with_the_server(tmp_path):
     whole = first.task.whole(first.plan.params)
     save_file({n: v + np.float32(0.01) for n, v in whole.items() if v.dtype.kind == "f" and "prompt" not in n}, weights)
     setup = made("biasprompt", task={**task, "backbone": str(weights)})
-    sheet = sheet_for(setup, 0)
+    sheet = client_config_for(setup, 0)
     assert b"weights" not in sheet and str(tmp_path).encode() not in sheet
     with pytest.raises(BadInput, match="frozen weights here are not those"):
-        kit_from(sheet)
+        build_client_runtime(sheet)
     with pytest.raises(Refused, match="not those that the sheet names"):
-        kit_from(sheet, fetch=lambda name: first.task.frozen)
-    kit = kit_from(sheet, fetch=lambda name: setup.task.frozen)
+        build_client_runtime(sheet, fetch=lambda name: first.task.frozen)
+    kit = build_client_runtime(sheet, fetch=lambda name: setup.task.frozen)
     job, report = next(simulated(setup, client=0))
-    mine = trained(kit, Lesson(job.task), offer_to_bytes(job.offer), {})
-    assert same_tree(unpacked(mine.payload), report.update)
+    mine = train_task(kit, Assignment(job.task), offer_to_bytes(job.offer), {})
+    assert same_tree(unpack_tree(mine.payload), report.update)
 
 
 def test_own_samples_replace_the_shard_and_need_none_of_the_runs_data(tmp_path, monkeypatch):
     setup = made(task={"use": "mlp", "synthetic": True, "samples": 400})
     data = setup.task.dataset
     np.savez(tmp_path / "mine.npz", x=data.x[:50].reshape(50, -1), y=data.y[:50])
-    sheet = sheet_for(setup, 1, own=True)
+    sheet = client_config_for(setup, 1, brings_own=True)
     monkeypatch.setattr("fedfleet.tasks.data_files.Loader.__call__", None)  # whoever asks for the run's data fails
-    kit = kit_from(sheet, tmp_path / "mine.npz")
+    kit = build_client_runtime(sheet, tmp_path / "mine.npz")
     assert kit.task.dataset.x.shape == (50, *data.x.shape[1:])
     assert (len(kit.train), len(kit.test)) == (40, 10)
     assert sorted([*kit.train, *kit.test]) == list(range(50))
-    again = kit_from(sheet, tmp_path / "mine.npz")
+    again = build_client_runtime(sheet, tmp_path / "mine.npz")
     assert np.array_equal(kit.train, again.train)
     server = setup.plan.algorithm.init(setup.plan.params)
     offer = setup.plan.algorithm.offer(server, 1, {})
-    got = trained(kit, Lesson(3), offer_to_bytes(offer), {})
+    got = train_task(kit, Assignment(3), offer_to_bytes(offer), {})
     job = Job(
         3, 1, kit.key, 11, offer, setup.plan.algorithm.local(1, {}), np.flatnonzero(np.isin(range(50), kit.train))
     )
     (want,) = inline(kit.task).train([job])
-    assert same_tree(unpacked(got.payload), want.update)
+    assert same_tree(unpack_tree(got.payload), want.update)
     assert got.weight == 40.0
     with pytest.raises(BadInput, match="say where they are with --data"):
-        kit_from(sheet)
+        build_client_runtime(sheet)
     with pytest.raises(BadInput, match="gives this client a shard"):
-        kit_from(sheet_for(setup, 1), tmp_path / "mine.npz")
+        build_client_runtime(client_config_for(setup, 1), tmp_path / "mine.npz")
 
 
 def test_other_data_than_the_runs_are_noticed():
-    sheet = json.loads(sheet_for(made(), 1))
+    sheet = json.loads(client_config_for(made(), 1))
     sheet["data"]["check"] ^= 1
     with pytest.raises(BadInput, match="the data here are not those of the run"):
-        kit_from(json.dumps(sheet).encode())
+        build_client_runtime(json.dumps(sheet).encode())
     sheet["data"]["train"][0] = 10**9
     with pytest.raises(BadInput, match="the data here are not those of the run"):
-        kit_from(json.dumps(sheet).encode())
+        build_client_runtime(json.dumps(sheet).encode())
 
 
 @pytest.mark.parametrize(
@@ -243,19 +243,19 @@ def test_other_data_than_the_runs_are_noticed():
 )
 def test_foreign_sheets_are_refused_whatever_is_in_them(spoil):
     with pytest.raises(Refused, match="sheet is not one"):
-        kit_from(spoil(json.loads(sheet_for(made(), 1))))
+        build_client_runtime(spoil(json.loads(client_config_for(made(), 1))))
 
 
 @pytest.mark.parametrize("table", [{"use": "os:system"}, {"use": "fedavg", "lr": "x"}, {"use": "fedavg", "odd": 1}])
 def test_names_and_settings_of_a_sheet_are_checked_like_a_spec(table):
-    sheet = json.loads(sheet_for(made(), 1))
+    sheet = json.loads(client_config_for(made(), 1))
     with pytest.raises(BadInput, match="algorithm"):
-        kit_from(json.dumps({**sheet, "algorithm": table}).encode())
+        build_client_runtime(json.dumps({**sheet, "algorithm": table}).encode())
 
 
 def test_runs_that_no_device_can_be_told_of_are_refused():
     with pytest.raises(BadInput, match="no client 6"):
-        sheet_for(made(), 6)
+        client_config_for(made(), 6)
     users = {"users": {"use": "households"}}
     edged = assemble(
         resolve(
@@ -268,4 +268,4 @@ def test_runs_that_no_device_can_be_told_of_are_refused():
         )
     )
     with pytest.raises(BadInput, match="remove \\[edge\\]"):
-        sheets(edged)
+        client_configs(edged)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedfleet.app.assemble import assemble, executing
+from fedfleet.app.assemble import assemble, open_executor
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 
@@ -11,7 +11,7 @@ SPEC = {"task": "digits_logreg", "world": {"clients": 6}, "pace": {"cohort": 3}}
 
 @pytest.mark.parametrize(("execute", "name"), [("auto", "inline"), ("inline", "inline"), ("stacked", "stacked")])
 def test_an_executor_is_made_by_name(execute, name):
-    with executing(assemble(resolve({**SPEC, "run": {"execute": execute}}))) as made:
+    with open_executor(assemble(resolve({**SPEC, "run": {"execute": execute}}))) as made:
         assert made.name.startswith(name)
 
 
@@ -20,7 +20,7 @@ def test_the_stacked_executor_takes_the_form_that_it_is_given(form):
     from fedfleet.executors.stacked.form_choice import Form
 
     setup = assemble(resolve({**SPEC, "run": {"execute": "stacked"}}))
-    with executing(setup, Form(form, 1)) as made:
+    with open_executor(setup, Form(form, 1)) as made:
         assert form in made.name
 
 
@@ -33,7 +33,7 @@ def test_the_stacked_executor_takes_the_form_that_it_is_given(form):
 )
 def test_ray_refuses_what_its_workers_cannot_rebuild(spec, says):
     pytest.importorskip("ray")
-    resolved = resolve({**spec, "run": {"execute": "ray"}}, own_task=None if "edge" in spec else "mine")
+    resolved = resolve({**spec, "run": {"execute": "ray"}}, content_id=None if "edge" in spec else "mine")
     with pytest.raises(BadInput, match=says):
         assemble(resolved)
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedfleet.app.assemble import assemble, doubts
-from fedfleet.app.assemble.feasibility import hopeless_trips, never_together, short_of_memory, waits_for_ever
+from fedfleet.app.assemble import assemble, feasibility_warnings
+from fedfleet.app.assemble.feasibility import hopeless_trips, memory_warnings, never_together, waits_for_ever
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Stop
@@ -64,7 +64,7 @@ def test_whoever_waits_for_ever_needs_one_device_that_can():
 
 
 def test_a_fleet_of_many_is_looked_at_in_parts_and_until_one_is_fast_enough(monkeypatch):
-    monkeypatch.setattr("fedfleet.app.assemble.feasibility._TOGETHER", 10)
+    monkeypatch.setattr("fedfleet.app.assemble.feasibility._CLIENTS_AT_ONCE", 10)
     asked = []
     world = world_of(even_fleet(100, [50.0] * 77 + [2.0] * 23))
 
@@ -78,7 +78,7 @@ def test_a_fleet_of_many_is_looked_at_in_parts_and_until_one_is_fast_enough(monk
     asked.clear()
     assert hopeless_trips(toy_plan(deadline(3, seconds=1.0), 100), noted) != []
     assert set(asked) == set(range(100))
-    monkeypatch.setattr("fedfleet.app.assemble.feasibility._TRIED", 20)
+    monkeypatch.setattr("fedfleet.app.assemble.feasibility._MOST_TRIED", 20)
     assert "each of 20 devices" in hopeless_trips(toy_plan(deadline(3, seconds=1.0), 100), noted)[0]
 
 
@@ -135,20 +135,20 @@ def test_a_model_that_fits_no_device_is_refused():
     with pytest.raises(
         BadInput, match="the model takes 600 MB, and no device of the fleet has more memory than 512 MB"
     ):
-        short_of_memory(plan, with_memory(256.0, 512.0, 256.0))
-    assert short_of_memory(plan, with_memory(256.0, np.nan, 256.0)) != [], "unknown memory may be enough"
-    assert short_of_memory(plan, with_memory(600.0, 700.0, 800.0)) == []
+        memory_warnings(plan, with_memory(256.0, 512.0, 256.0))
+    assert memory_warnings(plan, with_memory(256.0, np.nan, 256.0)) != [], "unknown memory may be enough"
+    assert memory_warnings(plan, with_memory(600.0, 700.0, 800.0)) == []
 
 
 def test_a_model_that_fits_some_devices_is_told_with_those_that_remain():
     plan = replace(toy_plan(readiness(2), 6), byte_scale=2.0**20 * 600 / 16)
-    (said,) = short_of_memory(plan, with_memory(256.0, 700.0, 256.0, 1000.0, np.nan, 900.0))
+    (said,) = memory_warnings(plan, with_memory(256.0, 700.0, 256.0, 1000.0, np.nan, 900.0))
     assert "more than 2 of 6 devices have as memory" in said
     assert "it fits 4 (kind1, kind3, kind4 and others): choose among those" in said
 
 
 def test_devices_of_unknown_memory_are_not_judged():
-    assert short_of_memory(replace(toy_plan(readiness(2), 3), byte_scale=1e12), world_of(even_fleet(3))) == []
+    assert memory_warnings(replace(toy_plan(readiness(2), 3), byte_scale=1e12), world_of(even_fleet(3))) == []
 
 
 # ---- specs --------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ SPEC = {"task": "digits_logreg", "world": {"clients": 20}, "pace": {"cohort": 5}
 
 
 def doubted(**tables):
-    return doubts(assemble(resolve({**SPEC, **tables})))
+    return feasibility_warnings(assemble(resolve({**SPEC, **tables})))
 
 
 def test_a_sound_spec_raises_no_doubts():
@@ -246,7 +246,7 @@ def test_whoever_hears_of_what_is_lost_may_wait(faults):
 
 def test_a_fleet_that_is_always_down_is_told():
     down = {"use": "crashes", "rate": 1.0, "seconds": 3600.0, "period": 3600.0}
-    said = doubts(
+    said = feasibility_warnings(
         assemble(resolve({"world": {"clients": 30, "faults": down}, "pace": {"use": "deadline", "cohort": 5}}))
     )
     assert any("no more than 0 clients are reachable at once" in s for s in said)

@@ -3,7 +3,7 @@
 import pytest
 
 from fedfleet.app.assemble import assemble, rebuild
-from fedfleet.app.assemble.frozen_hashes import check_pin, pinned
+from fedfleet.app.assemble.frozen_hashes import check_pin, pin_frozen_weights
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 
@@ -13,7 +13,7 @@ SPEC = {"task": TASK, "algorithm": "biasprompt", "world": {"clients": 8}, "pace"
 
 def test_a_text_names_the_weights_that_it_is_meant_with():
     setup = assemble(resolve(SPEC))
-    text = pinned(setup.spec.toml(), setup.task)
+    text = pin_frozen_weights(setup.spec.toml(), setup.task)
     assert text.endswith(setup.spec.toml()) and text != setup.spec.toml()
     assert rebuild(text).spec.digest == setup.spec.digest
     with pytest.raises(BadInput, match="frozen weights here are not those of the run"):
@@ -22,7 +22,7 @@ def test_a_text_names_the_weights_that_it_is_meant_with():
 
 def test_without_frozen_weights_there_is_nothing_to_name():
     setup = assemble(resolve({**SPEC, "algorithm": "fedavg"}))
-    assert pinned("text", setup.task) == "text"
+    assert pin_frozen_weights("text", setup.task) == "text"
     check_pin("text", setup.task)
     with pytest.raises(BadInput, match="frozen weights"):
         check_pin("# frozen weights: 00ff\ntext", setup.task)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.app.assemble.holdout import held_out, with_unseen
+from fedfleet.app.assemble.holdout import apply_holdouts, with_unseen
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.rng import client_keys
 from fedfleet.tasks.task import hold_out
-from fedfleet.world.partitions import by_owner, dirichlet, hold, iid
+from fedfleet.world.partitions import by_owner, dirichlet, iid, make_shards
 
 RNG = np.random.default_rng(0)
 PEOPLE = np.repeat(np.arange(10), 30)
@@ -29,19 +29,19 @@ def spec_with(**world):
 
 
 def held(task=None, **world):
-    return held_out(spec_with(**world), task or task_of())
+    return apply_holdouts(spec_with(**world), task or task_of())
 
 
 def test_without_the_keys_nothing_changes():
     task = task_of()
-    assert held_out(spec_with(), task) is task
+    assert apply_holdouts(spec_with(), task) is task
 
 
 @pytest.mark.parametrize(("wanted", "size"), [(0.5, 150), (0.001, 1), (7, 7), (299, 299)])
 def test_the_test_set_has_the_size_that_was_asked_for(wanted, size):
-    found = held(holdout=wanted)
-    assert len(found.holdout) == size and len(found.dealt()) == 300 - size
-    assert len(np.unique(found.holdout)) == size
+    result = held(holdout=wanted)
+    assert len(result.holdout) == size and len(result.client_rows()) == 300 - size
+    assert len(np.unique(result.holdout)) == size
 
 
 def test_larger_test_sets_have_the_smaller_ones_inside_and_the_usual_one_is_one_of_them():
@@ -59,8 +59,8 @@ def test_larger_test_sets_have_the_smaller_ones_inside_and_the_usual_one_is_one_
     st.integers(0, 3),
 )
 def test_nobody_trains_on_people_who_are_held_out(unseen, partition, seed):
-    found = with_unseen(task_of(), unseen, seed)
-    data = hold(partition(), found, client_keys(5), seed, min_samples=1)
+    result = with_unseen(task_of(), unseen, seed)
+    data = make_shards(partition(), result, client_keys(5), seed, min_samples=1)
     used = np.concatenate([data.shard(c, split, 0) for c in range(5) for split in ("train", "valid", "test")])
     gone, there = {*PEOPLE[data.unseen]}, {*PEOPLE[used], *PEOPLE[data.holdout]}
     assert gone and there and not gone & there
@@ -99,7 +99,7 @@ def test_data_without_owners_have_nobody_to_hold_out():
 def test_test_users_and_holdout_are_two_answers_to_one_question():
     spec = spec_with(holdout=0.1)
     with pytest.raises(BadInput, match=r"task.test_users says already"):
-        held_out(replace(spec, task={**spec.task, "test_users": 2}), task_of())
+        apply_holdouts(replace(spec, task={**spec.task, "test_users": 2}), task_of())
 
 
 @pytest.mark.parametrize(

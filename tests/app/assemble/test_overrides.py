@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedfleet as package
-from fedfleet.app.assemble import assemble, executing
+from fedfleet.app.assemble import assemble, open_executor
 from fedfleet.app.assemble.overrides import combinations, table_for
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
@@ -65,9 +65,9 @@ def test_settings_that_do_not_go_together_are_refused_with_both_names():
 
 @given(st.lists(st.lists(st.integers(0, 6), max_size=5), max_size=5))
 def test_each_client_has_exactly_the_tables_that_name_it(members):
-    found, which = combinations([np.unique(np.array(m, np.int64)) for m in members], 7)
+    result, which = combinations([np.unique(np.array(m, np.int64)) for m in members], 7)
     for client in range(7):
-        assert found[which[client]] == tuple(i for i, m in enumerate(members) if client in m)
+        assert result[which[client]] == tuple(i for i, m in enumerate(members) if client in m)
 
 
 def wrapped(algorithm: Algorithm, *, note: str = "") -> Algorithm:
@@ -97,9 +97,9 @@ def test_codecs_of_some_clients():
         {"clients": [2], "algorithm": {"up": []}},
     ]
     algorithm = assemble(resolve({**spec, "override": more})).plan.algorithm
-    found = [algorithm.local(c, {}) for c in range(4)]
-    assert [p.up and p.up.name for p in found] == ["int8", "int4+gzip", None, "int8"]
-    assert [p.feedback for p in found] == [False, True, False, False] and algorithm.priced_by_value
+    result = [algorithm.local(c, {}) for c in range(4)]
+    assert [p.up and p.up.name for p in result] == ["int8", "int4+gzip", None, "int8"]
+    assert [p.feedback for p in result] == [False, True, False, False] and algorithm.priced_by_value
     wrong = [{"clients": [1], "algorithm": {"up": ["gzip", "int8"]}}]
     with pytest.raises(BadInput, match=r"override\[0\].algorithm: up: 'gzip' cannot stand before 'int8'"):
         assemble(resolve({**spec, "override": wrong}))
@@ -153,7 +153,7 @@ def mixed_run(use, execute, overrides):
         )
     )
     events = []
-    with executing(setup) as execute:
+    with open_executor(setup) as execute:
         end = simulate(setup.plan, setup.world, execute, watch=events.extend)
     return setup, end, events
 
@@ -168,10 +168,10 @@ def test_settings_of_single_clients_and_of_kinds_go_with_every_algorithm(use):
     if assemble(resolve({"task": fitting_task(use), "algorithm": use})).plan.algorithm.tune is not None:
         overrides[2]["algorithm"] = {"batch": 8, "tune_epochs": 1}
     setup, here, events = mixed_run(use, "inline", overrides)
-    found = [list(setup.plan.algorithm.local(c, {}).stages())[-1] for c in range(6)]
-    assert [p.rate for p in found[:3]] == [0.01, 0.01, 0.1] and [p.batches.epochs for p in found[:3]] == [1, 3, 3]
+    result = [list(setup.plan.algorithm.local(c, {}).stages())[-1] for c in range(6)]
+    assert [p.rate for p in result[:3]] == [0.01, 0.01, 0.1] and [p.batches.epochs for p in result[:3]] == [1, 3, 3]
     slow = [setup.world.devices.kinds[c] == "slow" for c in range(6)]
-    assert any(slow) and [p.batches.size == 8 for p in found] == slow
+    assert any(slow) and [p.batches.size == 8 for p in result] == slow
     tuned = [None if t is None else t.batches.epochs for t in map(setup.plan.algorithm.tune, range(6))]
     assert [t == 1 for t in tuned] == slow
     assert summary(events)["commits"] == 2

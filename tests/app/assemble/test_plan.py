@@ -66,7 +66,7 @@ def test_a_declared_model_size_scales_all_bytes():
 
 def test_a_task_may_be_given_instead_of_named():
     mine = assemble(resolve({"task": "digits_logreg"})).task
-    assert assemble(resolve({}, own_task="mine"), mine).task is mine
+    assert assemble(resolve({}, content_id="mine"), mine).task is mine
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fedfleet.app.assemble import assemble, rebuild, rebuild_kit
-from fedfleet.app.assemble.rebuild import rebuild_court
+from fedfleet.app.assemble import assemble, rebuild, rebuild_for_worker
+from fedfleet.app.assemble.rebuild import rebuild_eval_context
 from fedfleet.app.spec import resolve
 from fedfleet.core.trees import content_hash
 
@@ -21,7 +21,7 @@ def test_a_spec_is_rebuilt_from_its_text_and_trains_inline():
 def test_a_worker_gets_the_executor_that_the_spec_names_for_workers():
     for ray_execute in ("inline", "stacked"):
         text = resolve({**SPEC, "run": {"ray_execute": ray_execute}}).toml()
-        algorithm, execute = rebuild_kit(text)
+        algorithm, execute = rebuild_for_worker(text)
         assert algorithm.name == "fedavg"
         assert execute.name.startswith(ray_execute)
 
@@ -30,6 +30,6 @@ def test_a_judge_holds_out_what_the_run_does():
     held = {"clients": 4, "holdout": 60, "unseen": 0.1, "data": "by_owner"}
     task = {"use": "har_cnn", "synthetic": True, "samples": 400, "hidden": 8}
     here = assemble(resolve({**SPEC, "task": task, "world": held, "seeds": {"data": 9}}))
-    there = rebuild_court({"spec": here.spec.toml()}).world.data
+    there = rebuild_eval_context({"spec": here.spec.toml()}).world.data
     assert np.array_equal(there.unseen, here.world.data.unseen) and len(there.unseen) > 0
     assert np.array_equal(there.holdout, here.world.data.holdout) and 40 <= len(there.holdout) < 60

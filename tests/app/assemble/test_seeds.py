@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.assemble.client_config import kit_from, sheet_for
+from fedfleet.app.assemble.client_config import build_client_runtime, client_config_for
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Cost
@@ -31,7 +31,7 @@ def drawn(table):
     everyone, ones = np.arange(n), np.ones(n)
     trips = world.devices.seconds(everyone, Cost(ones, 1e6 * ones, 1e6 * ones), 0.0, everyone)
     online = [world.states.online(t).tolist() for t in np.linspace(0, 86400, 12)]
-    mishaps = world.faults.befall(everyone, 0.0, 1e5 * ones, everyone)
+    mishaps = world.faults.draw(everyone, 0.0, 1e5 * ones, everyone)
     users = [] if world.users is None else world.users.user_of.tolist()
     shards = [world.data.shard(c, split, 0).tolist() for c in range(n) for split in ("train", "valid", "test")]
     labels = setup.task.dataset.y.tolist()
@@ -70,7 +70,7 @@ def test_seeds_that_are_the_seed_make_the_same_spec():
 
 def test_a_device_trains_on_the_same_data_with_the_same_first_weights():
     setup = assemble(resolve({**BASE, "seeds": {"data": 7, "training": 8}}))
-    kit = kit_from(sheet_for(setup, 3))
+    kit = build_client_runtime(client_config_for(setup, 3))
     assert kit.seed == 8 and content_hash(kit.params) == content_hash(setup.plan.params)
     rows = setup.world.data.shard(3, "train", 0)
     assert np.array_equal(kit.train, rows)

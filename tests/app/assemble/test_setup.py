@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from fedfleet.app.assemble import assemble, caveats, executing
+from fedfleet.app.assemble import assemble, metric_warnings, open_executor
 from fedfleet.app.spec import resolve
 
 
 def test_what_an_executor_started_ends_with_its_use():
     setup, ended = assemble(resolve({"task": "digits_logreg"})), []
     closing = replace(setup, executor=lambda keep: replace(setup.executor(keep), close=lambda: ended.append(keep)))
-    with executing(closing, "here"):
+    with open_executor(closing, "here"):
         assert ended == []
     assert ended == ["here"]
-    with pytest.raises(RuntimeError), executing(closing, "there"):
+    with pytest.raises(RuntimeError), open_executor(closing, "there"):
         raise RuntimeError
     assert ended == ["here", "there"], "also when something fails"
 
@@ -32,5 +32,5 @@ def test_what_an_executor_started_ends_with_its_use():
     ],
 )
 def test_whoever_reads_an_accuracy_that_nobody_has_is_told(algorithm, says):
-    found = caveats(assemble(resolve({"task": "digits_mlp", "algorithm": algorithm})))
-    assert (found == []) if says is None else (says in found[0] and "read accuracy_clients" in found[0])
+    result = metric_warnings(assemble(resolve({"task": "digits_mlp", "algorithm": algorithm})))
+    assert (result == []) if says is None else (says in result[0] and "read accuracy_clients" in result[0])

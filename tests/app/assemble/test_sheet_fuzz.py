@@ -20,14 +20,14 @@ def fuzzed(seed, sheets):
     return json.loads(done.stdout)
 
 
-def check(found, sheets):
+def check(result, sheets):
     """No sheet may do what none may do."""
-    assert found["broken"] == []
-    assert found["outcomes"]["taken"] + found["outcomes"]["refused"] == sheets
-    assert found["outcomes"]["refused"] > 0.5 * sheets
-    assert found["outcomes"]["taken"] > 0.05 * sheets
-    assert found["slowest"][0] < 2.0
-    assert found["grown_kb"] < 100_000
+    assert result["broken"] == []
+    assert result["outcomes"]["taken"] + result["outcomes"]["refused"] == sheets
+    assert result["outcomes"]["refused"] > 0.5 * sheets
+    assert result["outcomes"]["taken"] > 0.05 * sheets
+    assert result["slowest"][0] < 2.0
+    assert result["grown_kb"] < 100_000
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from fedfleet.core.stages import STAGES, total
 from fedfleet.core.trees import content_hash
 from fedfleet.engine.hierarchy import device_stages
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import stacked
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.simulation.simulator import simulate
 from tests.app.specs import refused, written
 from tests.app.users import BITS, SPEC, Watched, flat, spec_with
@@ -60,10 +60,10 @@ def test_the_clock_shows_what_the_turns_took(shuffled):
     for task, report in shuffled.reports.items():
         assert arrived[task] == pytest.approx(report.seconds) == report.stats["edge_seconds"]
         visit, after = shuffled.visits[task], shuffled.trained[task]
-        down, up, own = visit.able.down_bps, visit.able.up_bps, visit.devices.tolist()
+        down, up, own = visit.abilities.down_bps, visit.able.up_bps, visit.devices.tolist()
         # By hand: planning, then the slowest of: model down, exchange, two passes of training, model up.
         model = np.array([BITS / down[k] + BITS / up[k] if d in after else 0.0 for k, d in enumerate(own)])
-        busy = 3 * 2 * visit.able.seconds_per_sample * [len(after.get(d, ())) for d in own]
+        busy = 3 * 2 * visit.abilities.seconds_per_sample * [len(after.get(d, ())) for d in own]
         for k, before in enumerate(visit.rows):
             for j, d in enumerate(own):
                 if j != k:  # both ends wait for both hops of each sample
@@ -111,12 +111,12 @@ def test_flat_runs_see_the_same_rows_on_the_same_devices():
 def test_edges_ask_devices_what_they_can_do_at_that_moment():
     above, below = assemble(spec_with()), assemble(flat())
     fleet, mine = above.plan.algorithm.local(0, {}).fleet, np.array([2, 5, 7])
-    able = fleet.able(mine, 100.0, 8)
+    able = fleet.abilities(mine, 100.0, 8)
     work = Cost(np.array([7.0, 0.0, 3.0]), np.array([1e5, 2e6, 0.0]), np.array([3e6, 0.0, 1e4]))
     by_hand = 8 * work.bytes_down / able.down_bps + 8 * work.bytes_up / able.up_bps
     by_hand += 3 * work.samples * able.seconds_per_sample
     np.testing.assert_allclose(by_hand, below.world.devices.seconds(mine, work, 100.0, np.full(3, 8)), rtol=1e-9)
-    assert not np.allclose(able.up_bps, fleet.able(mine, 100.0, 9).up_bps), "links vary from trip to trip"
+    assert not np.allclose(able.up_bps, fleet.abilities(mine, 100.0, 9).up_bps), "links vary from trip to trip"
 
 
 def test_edges_say_what_their_turns_went_into_and_what_all_their_devices_drew(shuffled):
@@ -139,8 +139,8 @@ def test_what_an_edge_would_draw_is_foreseen_for_all_of_its_devices():
     setup = assemble(spec_with())
     users = np.bincount(setup.plan.algorithm.local(0, {}).fleet.users.user_of)
     work = {"compute": np.full(len(users), 10.0)}
-    found = setup.world.energy.charges(np.arange(len(users)), work, np.zeros(len(users)))["joules"]
-    assert found.tolist() == pytest.approx((49.0 * users).tolist())
+    result = setup.world.energy.charges(np.arange(len(users)), work, np.zeros(len(users)))["joules"]
+    assert result.tolist() == pytest.approx((49.0 * users).tolist())
 
 
 def late(folder, times, batch=0.25):
@@ -157,7 +157,7 @@ def late(folder, times, batch=0.25):
 
 def test_a_device_behind_an_edge_takes_what_it_takes_alone(tmp_path):
     above, below = assemble(spec_with(late(tmp_path, 1))), assemble(flat(late(tmp_path, 1)))
-    able = above.plan.algorithm.local(0, {}).fleet.able(np.array([2, 5, 7]), 100.0, 8)
+    able = above.plan.algorithm.local(0, {}).fleet.abilities(np.array([2, 5, 7]), 100.0, 8)
     work = Cost(np.array([70.0, 0.0, 30.0]), np.full(3, 1e5), np.full(3, 2e6), np.array([3.0, 0.0, 7.0]))
     alone = below.world.devices.seconds(np.array([2, 5, 7]), work, 100.0, np.full(3, 8))
     np.testing.assert_allclose(total(device_stages(work, able, np.arange(3))), alone, rtol=1e-9)
@@ -200,7 +200,7 @@ def parts(spec):
 
 def test_literal_and_stacked_devices_agree_and_take_the_same_time():
     for words in (("edge.use=shufflefl",), ('edge={ use = "hierfl", kappa1 = 3, kappa2 = 2 }',)):
-        one, two = (Watched("stop.rounds=3", *words, inner=inner).go() for inner in (inline, stacked))
+        one, two = (Watched("stop.rounds=3", *words, inner=inner).go() for inner in (inline, stacked_executor))
         times = [[e.time for e in watched.events] for watched in (one, two)]
         assert times[0] == times[1]
         for name, value in one.done.state.server.params.items():

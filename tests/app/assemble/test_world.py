@@ -37,8 +37,8 @@ def test_equal_devices_draw_as_much_as_each_other_and_kinds_that_are_levelled_ca
     energy = {"use": "per_kind", "watts": {"slow": {"compute": 2.0}, "fast": {"compute": 9.0}}}
     for heterogeneity, differ in (("both", True), ("none", False)):
         world = assemble(resolve({"world": {**WORLD, "heterogeneity": heterogeneity, "energy": energy}})).world
-        found = world.energy.charges(np.arange(30), {"compute": np.ones(30)}, np.zeros(30))["joules"]
-        assert (len(np.unique(found)) > 1) == differ
+        result = world.energy.charges(np.arange(30), {"compute": np.ones(30)}, np.zeros(30))["joules"]
+        assert (len(np.unique(result)) > 1) == differ
 
 
 def small_run(*words):

@@ -62,7 +62,7 @@ LOADED = "import sys; heavy = [m for m in {heavy} if m in sys.modules]; print(he
     ("setup", "heavy"),
     [
         ("import fedfleet", ("numpy", "torch", "numba", "scipy", "ray", "grpc", "pydantic", "typer")),
-        ("from fedfleet.app import cli", ("torch", "numba", "scipy", "ray", "grpc", "sklearn", "numpy")),
+        ("from fedfleet.app.cli import main as cli", ("torch", "numba", "scipy", "ray", "grpc", "sklearn", "numpy")),
     ],
 )
 def test_what_an_import_loads(setup, heavy):
@@ -79,7 +79,7 @@ def test_light_verbs_load_nothing_heavy(words, tmp_path):
     heavy = ("torch", "numba", "scipy", "ray", "grpc", "sklearn")
     heavy += ("numpy",) if words[0] in ("--help", "version") else ()
     code = (
-        "import sys\nfrom fedfleet.app import cli\n"
+        "import sys\nfrom fedfleet.app.cli import main as cli\n"
         f"sys.argv = ['fedfleet', *{words!r}]\n"
         "try:\n    cli.main()\nexcept SystemExit:\n    pass\n"
         f"loaded = [m for m in {heavy} if m in sys.modules]\nprint('LOADED', loaded)\n"
@@ -89,7 +89,7 @@ def test_light_verbs_load_nothing_heavy(words, tmp_path):
 
 
 def test_one_verb_loads_no_other():
-    code = "import sys; sys.argv = ['fedfleet', 'version']; from fedfleet.app import cli\n"
+    code = "import sys; sys.argv = ['fedfleet', 'version']; from fedfleet.app.cli import main as cli\n"
     code += "try: cli.main()\nexcept SystemExit: pass\nprint([m for m in sys.modules if m.startswith('fedfleet.app.cli.verbs.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "['fedfleet.app.cli.verbs.version']"

@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from fedfleet.app.dashboard.auth import TOKEN_HEADER, Door
-from fedfleet.app.dashboard.web_server import reserved
+from fedfleet.app.dashboard.auth import TOKEN_HEADER, Access
+from fedfleet.app.dashboard.web_server import bind_socket
 from fedfleet.app.spec import resolve
 from fedfleet.core.events import (
     CandidatesSeen,
@@ -101,11 +101,11 @@ class Answers:
 
         from fedfleet.app.dashboard.routes import Site, site_app
         from fedfleet.app.dashboard.run_processes import Starter
-        from fedfleet.app.dashboard.run_watcher import Watch
+        from fedfleet.app.dashboard.run_watcher import RunWatcher
 
-        self.held = reserved("127.0.0.1", 0)
-        self.door = Door("127.0.0.1", self.held.getsockname()[1], **more)
-        self.site = Site(Watch(root), Starter(root), self.door)
+        self.held = bind_socket("127.0.0.1", 0)
+        self.door = Access("127.0.0.1", self.held.getsockname()[1], **more)
+        self.site = Site(RunWatcher(root), Starter(root), self.door)
         config = uvicorn.Config(site_app(self.site), log_level="error", lifespan="on", timeout_graceful_shutdown=1)
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.held]})
@@ -122,7 +122,7 @@ class Answers:
         self.thread.join(10)
         self.held.close()
         for run in self.site.starter.started.values():  # only what this dashboard started
-            if run.going:
+            if run.is_running:
                 run.process.kill()
             run.process.wait()
 
@@ -147,8 +147,8 @@ class Answers:
         try:
             with opener.open(request, timeout=30) as answer:
                 return answer.status, answer.read().decode(), answer.headers
-        except urllib.error.HTTPError as wrong:
-            return wrong.code, wrong.read().decode(), wrong.headers
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode(), error.headers
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

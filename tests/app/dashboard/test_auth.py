@@ -4,12 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.app.dashboard.auth import TOKEN_HEADER, Door, answer_headers, check_door, cookie, enters, refusal
+from fedfleet.app.dashboard.auth import (
+    TOKEN_HEADER,
+    Access,
+    check_access,
+    cookie,
+    is_read_token,
+    refusal,
+    response_headers,
+)
 from fedfleet.core.errors import BadInput
 
-DOOR = Door("127.0.0.1", 8765)
+DOOR = Access("127.0.0.1", 8765)
 OURS = {"host": "127.0.0.1:8765", "origin": "http://127.0.0.1:8765", TOKEN_HEADER: DOOR.token}
-FAR = Door("0.0.0.0", 8765, ("fleet.local",), "a-long-token-for-reading", True)
+FAR = Access("0.0.0.0", 8765, ("fleet.local",), "a-long-token-for-reading", True)
 
 
 def test_our_own_page_may_read_and_change():
@@ -60,36 +68,36 @@ def test_beyond_this_machine_reading_needs_the_token():
         refusal(FAR, "GET", "/", {"host": "10.0.0.5:8765", "authorization": "Bearer a-long-token-for-reading"}) is None
     )
     assert refusal(FAR, "GET", "/", {"host": "evil.example:8765"})[0] == 421
-    assert "Secure" in cookie(FAR) and "HttpOnly" in cookie(FAR) and FAR.reading not in cookie(FAR)
-    assert enters(FAR, "a-long-token-for-reading") and not enters(FAR, "") and not enters(DOOR, "")
+    assert "Secure" in cookie(FAR) and "HttpOnly" in cookie(FAR) and FAR.read_token not in cookie(FAR)
+    assert is_read_token(FAR, "a-long-token-for-reading") and not is_read_token(FAR, "") and not is_read_token(DOOR, "")
 
 
 def test_it_does_not_listen_elsewhere_unprotected():
-    check_door("127.0.0.1", reading="", tls=False)
+    check_access("127.0.0.1", read_token="", tls=False)
     for reading, tls in (("", False), ("", True), ("x" * 16, False)):
         with pytest.raises(BadInput, match=r"--host 0\.0\.0\.0: beyond this machine"):
-            check_door("0.0.0.0", reading=reading, tls=tls)
-    check_door("0.0.0.0", reading="x" * 16, tls=True)
+            check_access("0.0.0.0", read_token=reading, tls=tls)
+    check_access("0.0.0.0", read_token="x" * 16, tls=True)
     with pytest.raises(BadInput, match="could be guessed"):
-        check_door("127.0.0.1", reading="short", tls=False)
+        check_access("127.0.0.1", read_token="short", tls=False)
 
 
 def test_the_address_is_one_that_a_browser_can_open():
     assert DOOR.address == "http://127.0.0.1:8765/" and FAR.address == "https://fleet.local:8765/"
-    assert Door("::1", 80).address == "http://[::1]:80/"
+    assert Access("::1", 80).address == "http://[::1]:80/"
 
 
 def test_secrets_are_not_printed():
-    assert DOOR.token not in repr(DOOR) and FAR.reading not in repr(FAR)
+    assert DOOR.token not in repr(DOOR) and FAR.read_token not in repr(FAR)
 
 
 def test_every_answer_forbids_foreign_code():
     for path in ("/", "/report/a/report.html"):
-        said = answer_headers(path, tls=False)
+        said = response_headers(path, tls=False)
         assert (
             "default-src 'none'" in said["content-security-policy"]
             and "frame-ancestors 'none'" in said["content-security-policy"]
         )
         assert said["cache-control"] == "no-store" and said["x-frame-options"] == "DENY"
-    assert "unsafe" not in answer_headers("/", tls=False)["content-security-policy"]
-    assert "script-src" not in answer_headers("/report/a/report.html", tls=False)["content-security-policy"]
+    assert "unsafe" not in response_headers("/", tls=False)["content-security-policy"]
+    assert "script-src" not in response_headers("/report/a/report.html", tls=False)["content-security-policy"]

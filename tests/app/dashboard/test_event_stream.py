@@ -5,64 +5,64 @@ import json
 
 import numpy as np
 
-from fedfleet.app.dashboard.event_stream import Beside, Told, news, stream
-from fedfleet.app.dashboard.run_view import device_states, seen
-from fedfleet.app.dashboard.run_watcher import Watch
+from fedfleet.app.dashboard.event_stream import PageState, SideInfo, page_updates, stream
+from fedfleet.app.dashboard.run_view import build_view, device_states
+from fedfleet.app.dashboard.run_watcher import RunWatcher
 from fedfleet.core.events import RunBegan
 from tests.app.dashboard.runs import END, STORY, folder_of, sent, writing
 
 
 def nothing(_):
-    return Beside()
+    return SideInfo()
 
 
 def test_what_is_told_piece_by_piece_is_the_whole(tmp_path):
     folder = folder_of(tmp_path, "a", STORY[:1])
-    watch, told, states, curve = Watch(tmp_path), Told(), "", []
+    watch, told, states, curve = RunWatcher(tmp_path), PageState(), "", []
     for event in [*STORY[1:], *END]:
         with writing(folder) as journal:
             journal.append([event])
-        watch.look()
-        found = news(told, watch, "a", nothing)
-        assert news(told, watch, "a", nothing).get("pieces") is None
-        moved = found.get("devices", {})
+        watch.refresh()
+        result = page_updates(told, watch, "a", nothing)
+        assert page_updates(told, watch, "a", nothing).get("pieces") is None
+        moved = result.get("devices", {})
         letters = list(moved.get("all", states))
         for i, letter in moved.get("some", {}).items():
             letters[i] = letter
         states = "".join(letters)
-        if "curve" in found:
-            curve = curve[: found["curve"]["from"]] + found["curve"]["a"]
-    assert states == device_states(seen([*STORY, *END])) and curve == [60.0]
+        if "curve" in result:
+            curve = curve[: result["curve"]["from"]] + result["curve"]["a"]
+    assert states == device_states(build_view([*STORY, *END])) and curve == [60.0]
 
 
 def test_ten_thousand_devices_are_told_in_little(tmp_path):
     n = 10_000
     rounds = [sent(10.0 * i, i, 100 * i, list(range(100 * i, 100 * i + 100))) for i in range(20)]
     folder = folder_of(tmp_path, "big", [RunBegan(0.0, 0, n, "s", "m"), *rounds])
-    watch, told = Watch(tmp_path), Told()
-    watch.look()
-    first = json.dumps(news(told, watch, "big", nothing))
+    watch, told = RunWatcher(tmp_path), PageState()
+    watch.refresh()
+    first = json.dumps(page_updates(told, watch, "big", nothing))
     assert len(first) < n + 40_000  # a letter a device, and the pieces of the page
     with writing(folder) as journal:
         journal.append([sent(200.0, 20, 2000, list(range(5000, 5100)))])
-    watch.look()
-    later = news(told, watch, "big", nothing)
+    watch.refresh()
+    later = page_updates(told, watch, "big", nothing)
     assert len(later["devices"]["some"]) == 100 and len(json.dumps(later["devices"])) < 2_000
 
 
 def test_the_list_is_told_of_when_it_changed_and_not_too_often(tmp_path):
-    watch, told = Watch(tmp_path), Told()
-    watch.look()
-    assert news(told, watch, "", nothing) == {}
+    watch, told = RunWatcher(tmp_path), PageState()
+    watch.refresh()
+    assert page_updates(told, watch, "", nothing) == {}
     folder_of(tmp_path, "a")
-    watch.look()
-    assert [news(told, watch, "", nothing) for _ in range(6)].count({"runs": True}) == 1
+    watch.refresh()
+    assert [page_updates(told, watch, "", nothing) for _ in range(6)].count({"runs": True}) == 1
 
 
 def test_a_stream_ends_when_the_dashboard_closes(tmp_path):
     folder_of(tmp_path, "a")
-    watch = Watch(tmp_path)
-    watch.look()
+    watch = RunWatcher(tmp_path)
+    watch.refresh()
 
     said: list[str] = []
 

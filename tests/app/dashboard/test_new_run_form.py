@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.app.dashboard.new_run_form import KEYS, NAME, TOML, asked, filled, placed
+from fedfleet.app.dashboard.new_run_form import KEYS, NAME, TOML, check_form, fill_form, locate_mistake
 from fedfleet.app.spec import resolve
 
 GOOD = {
@@ -20,10 +20,10 @@ GOOD = {
 
 
 def test_a_good_form_is_a_spec(tmp_path):
-    found = asked(GOOD | {"toml": "[world]\ndata = { use = 'dirichlet', alpha = 0.5 }"}, tmp_path, tmp_path)
-    assert not found.mistakes and found.spec is not None
-    assert found.spec.pace["seconds"] == 60 and found.spec.world["data"]["alpha"] == 0.5
-    assert resolve(tomllib.loads(found.spec.toml()), "mine").digest == found.spec.digest
+    result = check_form(GOOD | {"toml": "[world]\ndata = { use = 'dirichlet', alpha = 0.5 }"}, tmp_path, tmp_path)
+    assert not result.mistakes and result.spec is not None
+    assert result.spec.pace["seconds"] == 60 and result.spec.world["data"]["alpha"] == 0.5
+    assert resolve(tomllib.loads(result.spec.toml()), "mine").digest == result.spec.digest
 
 
 def test_several_mistakes_each_beside_its_field(tmp_path):
@@ -33,10 +33,10 @@ def test_several_mistakes_each_beside_its_field(tmp_path):
         "pace.cohort": "x",
         "toml": "[pace]\nsecnds = 3\n[world.devices]\nkinds = 50",
     }
-    found = asked(wrong, tmp_path, tmp_path)
-    assert set(found.mistakes) == {NAME, "world.devices.use", "pace.cohort", TOML} and found.spec is None
-    assert found.mistakes["world.devices.use"].right == "dpgmm"
-    assert (found.mistakes[TOML].wrong, found.mistakes[TOML].right) == ("secnds", "seconds")
+    result = check_form(wrong, tmp_path, tmp_path)
+    assert set(result.mistakes) == {NAME, "world.devices.use", "pace.cohort", TOML} and result.spec is None
+    assert result.mistakes["world.devices.use"].right == "dpgmm"
+    assert (result.mistakes[TOML].wrong, result.mistakes[TOML].right) == ("secnds", "seconds")
 
 
 @pytest.mark.parametrize(
@@ -55,18 +55,18 @@ def test_several_mistakes_each_beside_its_field(tmp_path):
     ],
 )
 def test_sentences_find_their_field(sentence, at):
-    assert placed(sentence, GOOD)[0] == at
+    assert locate_mistake(sentence, GOOD)[0] == at
 
 
 def test_taken_names_and_foreign_files_are_refused(tmp_path):
     (tmp_path / "mine").mkdir()
-    assert "already" in asked(GOOD, tmp_path, tmp_path).mistakes[NAME].text
-    found = asked(
+    assert "already" in check_form(GOOD, tmp_path, tmp_path).mistakes[NAME].text
+    result = check_form(
         GOOD | {"name": "new", "world.devices.use": "device_file", "toml": "[world.devices]\npath = '/etc/passwd'"},
         tmp_path,
         tmp_path,
     )
-    assert found.spec is None and any("outside the folder" in m.text for m in found.mistakes.values())
+    assert result.spec is None and any("outside the folder" in m.text for m in result.mistakes.values())
 
 
 def test_a_run_can_be_asked_for_again(tmp_path):
@@ -78,9 +78,11 @@ def test_a_run_can_be_asked_for_again(tmp_path):
         },
         "a",
     )
-    found = asked(filled(spec.table(), "again"), tmp_path, tmp_path)
-    assert not found.mistakes and found.spec is not None and found.spec.digest == spec.digest
-    other = asked(filled(spec.table(), "again") | {"pace.use": "readiness", "pace.seconds": ""}, tmp_path, tmp_path)
+    result = check_form(fill_form(spec.table(), "again"), tmp_path, tmp_path)
+    assert not result.mistakes and result.spec is not None and result.spec.digest == spec.digest
+    other = check_form(
+        fill_form(spec.table(), "again") | {"pace.use": "readiness", "pace.seconds": ""}, tmp_path, tmp_path
+    )
     assert not other.mistakes and other.spec is not None and other.spec.pace["use"] == "readiness"
 
 
@@ -88,5 +90,5 @@ def test_a_run_can_be_asked_for_again(tmp_path):
 @given(st.dictionaries(st.sampled_from([NAME, TOML, *KEYS]), st.text(max_size=40)))
 def test_no_form_trips_it(tmp_path_factory, values):
     root = tmp_path_factory.getbasetemp()
-    found = asked(values, root, root)
-    assert (found.spec is None) == bool(found.mistakes)
+    result = check_form(values, root, root)
+    assert (result.spec is None) == bool(result.mistakes)

@@ -2,27 +2,27 @@
 
 import re
 
-from fedfleet.app.dashboard.auth import Door
+from fedfleet.app.dashboard.auth import Access
 from fedfleet.app.dashboard.pages import (
+    datalists,
+    device_description,
+    device_legend,
     device_piece,
-    device_words,
     empty_page,
-    entrance,
     frame,
-    kinds,
     live_page,
     live_pieces,
-    options,
+    login_page,
     run_list,
     run_rows,
+    two_columns,
     waiting_page,
     waiting_piece,
-    whole,
 )
-from fedfleet.app.dashboard.run_filter import filtered
-from fedfleet.app.dashboard.run_view import device_states, seen
-from fedfleet.app.dashboard.run_watcher import Watch
-from fedfleet.app.dashboard.served_runs import Says
+from fedfleet.app.dashboard.run_filter import filter_runs
+from fedfleet.app.dashboard.run_view import build_view, device_states
+from fedfleet.app.dashboard.run_watcher import RunWatcher
+from fedfleet.app.dashboard.served_runs import ServerStatus
 from tests.app.dashboard.runs import STORY, folder_of
 
 EVIL = "<script>alert(1)</script>'\"&"
@@ -30,18 +30,18 @@ EVIL = "<script>alert(1)</script>'\"&"
 
 def page_of(root, name):
     folder_of(root, name, STORY)
-    watch = Watch(root)
-    runs = watch.look().values()
-    main = watch.view(
+    watch = RunWatcher(root)
+    runs = watch.refresh().values()
+    main = watch.inspect(
         name,
         lambda run, followed: live_page(
-            run, followed, None, [EVIL], Says({"devices_online": 1, "running": 1, "waiting_for": EVIL}, EVIL)
+            run, followed, None, [EVIL], ServerStatus({"devices_online": 1, "running": 1, "waiting_for": EVIL}, EVIL)
         ),
     )
-    rows = run_rows(filtered(runs, EVIL), runs, ticked={name}, current=name) + run_rows(
-        filtered(runs, ""), runs, ticked={name}, current=name
+    rows = run_rows(filter_runs(runs, EVIL), runs, ticked={name}, current=name) + run_rows(
+        filter_runs(runs, ""), runs, ticked={name}, current=name
     )
-    return frame(Door("127.0.0.1", 1), f"FedFleet: {name}", whole(run_list(rows, EVIL), main), run=name)
+    return frame(Access("127.0.0.1", 1), f"FedFleet: {name}", two_columns(run_list(rows, EVIL), main), run=name)
 
 
 def test_names_are_only_ever_text(tmp_path):
@@ -50,10 +50,10 @@ def test_names_are_only_ever_text(tmp_path):
     for tag in re.findall(r"<script[^>]*>", page):
         assert re.fullmatch(r'<script src="/static/[\w.-]+" defer>', tag)
     for piece in (
-        device_piece(EVIL, seen([]), 3),
+        device_piece(EVIL, build_view([]), 3),
         waiting_page(EVIL),
         waiting_piece(EVIL, EVIL),
-        options({"a": [EVIL]}),
+        datalists({"a": [EVIL]}),
     ):
         assert "<script" not in piece
 
@@ -65,9 +65,9 @@ def test_nothing_is_inline(tmp_path):
 
 def test_every_piece_has_its_place(tmp_path):
     page = page_of(tmp_path, "a")
-    followed = Watch(tmp_path)
-    followed.look()
-    pieces = followed.view("a", lambda run, f: live_pieces(run, f, None, []))
+    followed = RunWatcher(tmp_path)
+    followed.refresh()
+    pieces = followed.inspect("a", lambda run, f: live_pieces(run, f, None, []))
     assert [key for key in pieces if f'id="{key}"' not in page] == []
     assert 'aria-label="compare a" checked' in page and "Stop" not in pieces["acts"] and "Resume" in pieces["acts"]
 
@@ -75,44 +75,44 @@ def test_every_piece_has_its_place(tmp_path):
 def test_what_is_ticked_stays_in_sight_whatever_the_filter(tmp_path):
     for name in ("a", "b", "c"):
         folder_of(tmp_path, name, STORY)
-    runs = Watch(tmp_path).look().values()
-    rows = run_rows(filtered(runs, "no-such"), runs, ticked={"a", "b"}, current="")
+    runs = RunWatcher(tmp_path).refresh().values()
+    rows = run_rows(filter_runs(runs, "no-such"), runs, ticked={"a", "b"}, current="")
     assert "Compare 2 ticked" in rows and 'value="a"' in rows and 'value="c"' not in rows and "0 match" in rows
 
 
 def test_a_run_that_cannot_be_read_has_its_reason_and_no_empty_pictures(tmp_path):
     (folder_of(tmp_path, "odd") / "run.db").write_bytes(b"not ours")
-    watch = Watch(tmp_path)
-    watch.look()
-    page = watch.view("odd", lambda run, f: live_page(run, f, None, []))
+    watch = RunWatcher(tmp_path)
+    watch.refresh()
+    page = watch.inspect("odd", lambda run, f: live_page(run, f, None, []))
     assert "cannot be read" in page and "<canvas" not in page and "Report" not in page
 
 
 def test_devices_in_words():
-    states = device_states(seen(STORY))
-    assert device_words(states) == (
+    states = device_states(build_view(STORY))
+    assert device_description(states) == (
         "8 devices: 1 reported this round, 1 at work, 1 lost at their last turn, 1 late at their last turn, "
         "1 idle after a good turn, 3 never asked so far."
     )
-    assert kinds(states).count("<li>") == 6
+    assert device_legend(states).count("<li>") == 6
 
 
 def test_the_history_of_a_device_is_a_table():
-    assert device_piece("a", seen(STORY), 1).count("<tr>") == 3
-    assert "never been asked" in device_piece("a", seen(STORY), 7)
-    assert "has devices 0 to 7" in device_piece("a", seen(STORY), 8)
+    assert device_piece("a", build_view(STORY), 1).count("<tr>") == 3
+    assert "never been asked" in device_piece("a", build_view(STORY), 7)
+    assert "has devices 0 to 7" in device_piece("a", build_view(STORY), 8)
 
 
 def test_the_door_and_the_beginning():
-    assert "not the token" in entrance(wrong=True) and "not the token" not in entrance(wrong=False)
+    assert "not the token" in login_page(rejected=True) and "not the token" not in login_page(rejected=False)
     assert "fedfleet run SPEC" in empty_page()
 
 
 def test_a_stopped_server_is_resumed_by_a_command_and_not_by_a_button(tmp_path):
     (folder_of(tmp_path, "a", STORY) / "wire").mkdir()
-    watch = Watch(tmp_path)
-    watch.look()
-    pieces = watch.view("a", lambda run, f: live_pieces(run, f, None, []))
+    watch = RunWatcher(tmp_path)
+    watch.refresh()
+    pieces = watch.inspect("a", lambda run, f: live_pieces(run, f, None, []))
     assert (
         "Resume" not in pieces["acts"] and "--resume</pre>" in pieces["resume"] and "fedfleet serve" in pieces["resume"]
     )
@@ -120,18 +120,18 @@ def test_a_stopped_server_is_resumed_by_a_command_and_not_by_a_button(tmp_path):
 
 
 def test_a_device_that_its_server_misses_is_offline():
-    says = Says({"devices_online": 1, "running": 0, "waiting_for": ""}, "01000000")
-    assert "It is online now." in device_piece("a", seen(STORY), 1, says)
-    assert "It is offline now." in device_piece("a", seen(STORY), 7, says) and "line now" not in device_piece(
-        "a", seen(STORY), 7
+    says = ServerStatus({"devices_online": 1, "running": 0, "waiting_for": ""}, "01000000")
+    assert "It is online now." in device_piece("a", build_view(STORY), 1, says)
+    assert "It is offline now." in device_piece("a", build_view(STORY), 7, says) and "line now" not in device_piece(
+        "a", build_view(STORY), 7
     )
-    states = device_states(seen(STORY), says.present)
-    assert "6 offline now" in device_words(states) and 'class="dot so"' in kinds(states)
+    states = device_states(build_view(STORY), says.present)
+    assert "6 offline now" in device_description(states) and 'class="dot so"' in device_legend(states)
 
 
 def test_the_newest_line_of_the_log_comes_first(tmp_path):
     folder_of(tmp_path, "a", STORY)
-    watch = Watch(tmp_path)
-    watch.look()
-    pieces = watch.view("a", lambda run, f: live_pieces(run, f, None, ["old", "new"]))
+    watch = RunWatcher(tmp_path)
+    watch.refresh()
+    pieces = watch.inspect("a", lambda run, f: live_pieces(run, f, None, ["old", "new"]))
     assert '<pre tabindex="0">new\nold</pre>' in pieces["log"]

@@ -20,8 +20,8 @@ def site(tmp_path_factory):
     folder_of(root, "<script>x")
     (folder_of(root, "odd") / "spec.toml").write_text("stop = 5\n")
     folder_of(root, os.fsdecode(b"caf\xe9"))
-    with Answers(root) as found:
-        yield found
+    with Answers(root) as result:
+        yield result
 
 
 def test_pages(site):

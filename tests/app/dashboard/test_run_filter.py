@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.app.dashboard.run_filter import ORDERS, filtered
-from fedfleet.app.dashboard.run_watcher import Watch
+from fedfleet.app.dashboard.run_filter import ORDERS, filter_runs
+from fedfleet.app.dashboard.run_watcher import RunWatcher
 from tests.app.dashboard.runs import END, STORY, folder_of
 
 
@@ -14,7 +14,7 @@ def runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("filter")
     folder_of(root, "severe-one", STORY, {"pace": {"use": "deadline", "seconds": 300.0}})
     folder_of(root, "mild-one", [*STORY, *END], {"pace": {"use": "readiness"}}, sealed=True)
-    return list(Watch(root).look().values())
+    return list(RunWatcher(root).refresh().values())
 
 
 @pytest.mark.parametrize(
@@ -31,23 +31,23 @@ def runs(tmp_path_factory):
         ("nothing-like-this", set()),
     ],
 )
-def test_words(runs, words, found):
-    assert {g.name for g in filtered(runs, words).runs} == found
+def test_words(runs, words, result):
+    assert {g.name for g in filter_runs(runs, words).runs} == result
 
 
 def test_odd_words_are_said(runs):
-    assert "did you mean 'acc'" in filtered(runs, "acx>9").odd
-    assert "compared with a number" in filtered(runs, "acc>much").odd
+    assert "did you mean 'acc'" in filter_runs(runs, "acx>9").problem
+    assert "compared with a number" in filter_runs(runs, "acc>much").problem
 
 
 @given(st.text(max_size=60))
 def test_no_words_trip_it(runs, words):
-    filtered(runs, words)
+    filter_runs(runs, words)
 
 
 @pytest.mark.parametrize("by", [*ORDERS, "no such order"])
 def test_an_order_loses_nobody(runs, by):
-    found = filtered(runs, "", by).runs
-    assert sorted(g.name for g in found) == sorted(g.name for g in runs)
-    assert by not in ("", "no such order") or found == runs
-    assert by != "time" or [g.time for g in found] == sorted((g.time for g in runs), reverse=True)
+    result = filter_runs(runs, "", by).runs
+    assert sorted(g.name for g in result) == sorted(g.name for g in runs)
+    assert by not in ("", "no such order") or result == runs
+    assert by != "time" or [g.time for g in result] == sorted((g.time for g in runs), reverse=True)

@@ -6,21 +6,21 @@ import time
 
 import pytest
 
-from fedfleet.app.dashboard.run_view import seen
+from fedfleet.app.dashboard.run_view import build_view
 from fedfleet.app.dashboard.run_watcher import (
     DAMAGED,
     FINISHED,
     RUNNING,
     STOPPED,
+    RunWatcher,
     Tail,
-    Watch,
     folder_of_runs,
     run_folders,
 )
 from fedfleet.core.errors import BadInput
 from fedfleet.store import journal as journals
 from fedfleet.store.journal_rows import decode
-from fedfleet.store.lock import locked
+from fedfleet.store.lock import hold_lock
 from tests.app.dashboard.runs import END, STORY, folder_of
 
 
@@ -35,11 +35,11 @@ def test_a_journal_is_followed_while_it_is_written(tmp_path):
     for event in [*STORY, *END]:
         journal.append([event])
         journal.flush()
-        heard += decode(tail.fresh()[1])
-        assert tail.fresh() == (False, [])
+        heard += decode(tail.read_new()[1])
+        assert tail.read_new() == (False, [])
     journal.close()
-    heard += decode(tail.fresh()[1])
-    assert seen(heard) == seen([*STORY, *END])
+    heard += decode(tail.read_new()[1])
+    assert build_view(heard) == build_view([*STORY, *END])
     assert not (folder / "run.db-wal").exists()  # nobody kept the writer from making one file of it
 
 
@@ -49,25 +49,25 @@ def test_rows_reach_the_disk_within_a_second_or_so(tmp_path, monkeypatch):
     folder = folder_of(tmp_path, "a", [])
     journal = journals.reopen(folder / "run.db")
     journal.append(STORY[:3])
-    assert Tail(folder / "run.db").fresh()[1] == []
+    assert Tail(folder / "run.db").read_new()[1] == []
     now += 1.5
     journal.append(STORY[3:4])
-    assert list(decode(Tail(folder / "run.db").fresh()[1]))[-1] == STORY[3]
+    assert list(decode(Tail(folder / "run.db").read_new()[1]))[-1] == STORY[3]
     journal.close()
 
 
 def test_a_journal_that_was_cut_back_is_read_anew(tmp_path):
     folder = folder_of(tmp_path, "a")
-    watch = Watch(tmp_path)
-    watch.look()
-    assert facts(watch, "a") == seen(STORY)
+    watch = RunWatcher(tmp_path)
+    watch.refresh()
+    assert facts(watch, "a") == build_view(STORY)
     journal = journals.reopen(folder / "run.db")
     journal.truncate(4)
     journal.append(STORY[3:4])
     journal.close()
-    watch.look()
+    watch.refresh()
     assert facts(watch, "a").commits == 0 and len(facts(watch, "a").turns) < 6
-    assert watch.glances["a"].commits == 0 and watch.glances["a"].scores == ()
+    assert watch.summaries["a"].commits == 0 and watch.summaries["a"].scores == ()
 
 
 def test_how_runs_stand(tmp_path):
@@ -78,30 +78,30 @@ def test_how_runs_stand(tmp_path):
     (folder_of(tmp_path, "bad") / "spec.toml").write_text("= 3")
     (tmp_path / "none").mkdir()
     folder_of(tmp_path, "left/counterfactuals/one")  # what is inside a run is its own affair
-    watch = Watch(tmp_path)
-    with locked(tmp_path / "going"):
-        found = watch.look()
-        assert {name: g.status for name, g in found.items()} == {
+    watch = RunWatcher(tmp_path)
+    with hold_lock(tmp_path / "going"):
+        result = watch.refresh()
+        assert {name: g.status for name, g in result.items()} == {
             "going": RUNNING, "deep/er/done": FINISHED, "left": STOPPED, "odd": DAMAGED, "bad": DAMAGED,
         }  # fmt: skip
-        assert next(iter(found)) == "going"
-    assert watch.look()["going"].status == STOPPED
-    done = found["deep/er/done"]
-    assert (done.rounds, done.commits, done.time, done.accuracy, done.planned) == (2, 1, 240.0, 0.6, 4)
-    assert "not a FedFleet journal" in found["odd"].fault and "not valid TOML" in found["bad"].fault
-    assert watch.view("nobody", lambda *_: 1) is None
-    assert watch.view("odd", lambda _, followed: followed.fault)
+        assert next(iter(result)) == "going"
+    assert watch.refresh()["going"].status == STOPPED
+    done = result["deep/er/done"]
+    assert (done.rounds, done.commits, done.time, done.accuracy, done.planned_end) == (2, 1, 240.0, 0.6, 4)
+    assert "not a FedFleet journal" in result["odd"].fault and "not valid TOML" in result["bad"].fault
+    assert watch.inspect("nobody", lambda *_: 1) is None
+    assert watch.inspect("odd", lambda _, followed: followed.fault)
 
 
 def test_a_run_that_is_deleted_is_forgotten(tmp_path):
     folder = folder_of(tmp_path, "a")
-    watch = Watch(tmp_path)
-    watch.look()
+    watch = RunWatcher(tmp_path)
+    watch.refresh()
     shutil.rmtree(folder)
-    assert watch.look() == {}
+    assert watch.refresh() == {}
     folder_of(tmp_path, "a", STORY[:4])
-    watch.look()
-    assert facts(watch, "a") == seen(STORY[:4])
+    watch.refresh()
+    assert facts(watch, "a") == build_view(STORY[:4])
 
 
 def test_one_run_can_be_watched_alone(tmp_path):
@@ -112,7 +112,7 @@ def test_one_run_can_be_watched_alone(tmp_path):
 def test_a_reader_opens_nothing_for_writing(tmp_path):
     folder = folder_of(tmp_path, "a")
     before = (folder / "run.db").read_bytes()
-    with pytest.raises(BadInput, match="readonly"), journals._reading(folder / "run.db", "ro") as db:
+    with pytest.raises(BadInput, match="readonly"), journals._reader(folder / "run.db", "ro") as db:
         db.execute("DELETE FROM events")
     assert (folder / "run.db").read_bytes() == before
 
@@ -131,8 +131,8 @@ def test_what_lies_in_one_folder_hides_no_other(tmp_path):
     (folder_of(tmp_path, "odd") / "spec.toml").write_text("stop = 5\n")
     (folder_of(tmp_path, "lock") / "lock").write_text("[" * 100_000)
     folder_of(tmp_path, os.fsdecode(b"caf\xe9"))
-    found = Watch(tmp_path).look()
-    assert {name: run.status for name, run in found.items()} == {
+    result = RunWatcher(tmp_path).refresh()
+    assert {name: run.status for name, run in result.items()} == {
         "good": STOPPED, "deep": DAMAGED, "odd": DAMAGED, "lock": STOPPED, "caf\\udce9": STOPPED,
     }  # fmt: skip
-    assert "its stop is no table" in found["odd"].fault and found["odd"].planned is None
+    assert "its stop is no table" in result["odd"].fault and result["odd"].planned_end is None

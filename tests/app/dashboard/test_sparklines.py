@@ -2,8 +2,8 @@
 
 import re
 
-from fedfleet.app.dashboard.run_view import Round, Score, seen
-from fedfleet.app.dashboard.sparklines import ROUNDS, curve_words, round_bars, rounds_picture, sparkline
+from fedfleet.app.dashboard.run_view import Round, Score, build_view
+from fedfleet.app.dashboard.sparklines import ROUNDS, curve_description, round_bars, rounds_picture, sparkline
 from fedfleet.app.dashboard.status_text import round_rows
 from tests.app.dashboard.runs import END, STORY
 
@@ -18,7 +18,7 @@ def test_sparklines_share_one_scale():
 
 
 def test_rounds_show_what_was_used_and_what_was_not():
-    said = rounds_picture(seen([*STORY, *END]).rounds)
+    said = rounds_picture(build_view([*STORY, *END]).rounds)
     heights = [float(h) for h in re.findall(r'height="([\d.]+)" class="f1"', said)]
     assert heights == [40.0, 0.0] and said.count('class="f3"') == 1
     assert (
@@ -31,11 +31,11 @@ def test_rounds_show_what_was_used_and_what_was_not():
 
 
 def test_bars_name_people_and_end():
-    said = round_bars(*round_rows(seen(STORY)))
+    said = round_bars(*round_rows(build_view(STORY)))
     assert said.count("<li>") == 3 and "its battery was empty" in said
     assert "and 7 more" in round_bars(1.0, [], 7)
 
 
 def test_words_for_the_curve():
-    assert curve_words([], "a", "") == "Accuracy of a: no model has been judged yet."
-    assert "60 % now; beside it b" in curve_words(seen(STORY).scores, "a", "b")
+    assert curve_description([], "a", "") == "Accuracy of a: no model has been judged yet."
+    assert "60 % now; beside it b" in curve_description(build_view(STORY).scores, "a", "b")

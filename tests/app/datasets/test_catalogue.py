@@ -3,7 +3,7 @@
 import re
 from pathlib import PurePosixPath
 
-from fedfleet.app.datasets.catalogue import DATASETS, listed_datasets
+from fedfleet.app.datasets.catalogue import DATASETS, describe_datasets
 
 
 def test_the_table_is_sound():
@@ -19,7 +19,7 @@ def test_the_table_is_sound():
 
 
 def test_the_list_says_where_everything_comes_from():
-    got = {d["name"]: d for d in listed_datasets()["datasets"]}
+    got = {d["name"]: d for d in describe_datasets()["datasets"]}
     assert set(got) == set(DATASETS)
     assert [f["bytes"] for f in got["fedscale"]["files"]] == [39_369_071, 25_640_150]
     assert all(d["terms"] and d["summary"] for d in got.values())

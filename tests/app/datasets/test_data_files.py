@@ -32,15 +32,15 @@ def written(folder, files):
 )
 def test_a_table_with_and_without_names(tmp_path, text, x, labels):
     (tmp_path / "t.csv").write_bytes(text.encode())
-    found = data(tmp_path / "t.csv")
-    assert found.x.tolist() == x and found.y.tolist() == labels
+    result = data(tmp_path / "t.csv")
+    assert result.x.tolist() == x and result.y.tolist() == labels
 
 
 def test_leaf_in_one_file_and_arrays_with_owners(tmp_path):
     held = {"user_data": {"u": {"x": [[1, 2]], "y": [3]}, "v": {"x": [[5, 6]], "y": [0]}}}
     (tmp_path / "leaf.json").write_text(json.dumps(held))
-    found = data(tmp_path / "leaf.json")
-    assert found.owners == ("u", "v") and found.y.tolist() == [3, 0]
+    result = data(tmp_path / "leaf.json")
+    assert result.owners == ("u", "v") and result.y.tolist() == [3, 0]
     np.savez(tmp_path / "a.npz", x=np.zeros((2, 3)), y=[0, 1], owner=["p", "q"])
     assert data(tmp_path / "a.npz").owners == ("p", "q")
 

@@ -26,16 +26,16 @@ class Picture:
 
 def test_pictures_labels_with_names_and_people():
     table = Table(names=["cat", "dog"], image=[Picture(4, 5, 3)] * 3, label=[0, 1, 1], user=["b", "a", "b"])
-    found = data(table, input="image", label="label", owner="user")
-    assert found.x.shape == (3, 3, 4, 5) and found.x.max() == 1.0
-    assert (found.labels, found.owners, found.owner.tolist()) == (("cat", "dog"), ("a", "b"), [1, 0, 1])
+    result = data(table, input="image", label="label", owner="user")
+    assert result.x.shape == (3, 3, 4, 5) and result.x.max() == 1.0
+    assert (result.labels, result.owners, result.owner.tolist()) == (("cat", "dog"), ("a", "b"), [1, 0, 1])
     grey = data(Table(img=[Picture(4, 5)] * 2, label=[0, 1]))
     assert grey.x.shape == (2, 1, 4, 5) and grey.owner is None
 
 
 def test_several_columns_of_numbers_stand_side_by_side():
-    found = from_columns(Table(a=[1, 2], b=[3.0, 4.0], label=["u", "v"]), ["b", "a"], None, None)
-    assert found.x.tolist() == [[3, 1], [4, 2]] and found.columns == ("b", "a")
+    result = from_columns(Table(a=[1, 2], b=[3.0, 4.0], label=["u", "v"]), ["b", "a"], None, None)
+    assert result.x.tolist() == [[3, 1], [4, 2]] and result.columns == ("b", "a")
     assert data(Table(a=[[1, 2], [3, 4]], target=[1, 0])).x.tolist() == [[1, 2], [3, 4]]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedfleet
-from fedfleet.app.datasets.user_data import OwnData, opened
+from fedfleet.app.datasets.user_data import OwnData, read_user_data
 from fedfleet.core.errors import BadInput
 from tests.app.datasets.tables import Table
 
@@ -33,30 +33,32 @@ def test_a_folder_reads_back_whatever_its_kind(tmp_path_factory, people, kind):
             )
         else:
             (folder / f"{name}.json").write_text(json.dumps({"users": [name], "user_data": {name: {"x": x, "y": y}}}))
-    found = fedfleet.data(folder)
+    result = fedfleet.data(folder)
     order = sorted(people)
-    assert found.owners == tuple(order) and found.labels == ()
-    assert found.y.tolist() == [c for name in order for _, c in people[name]]
-    assert found.x[:, 0].tolist() == [np.float32(v) for name in order for v, _ in people[name]]
-    assert [found.owners[i] for i in found.owner] == [name for name in order for _ in people[name]]
+    assert result.owners == tuple(order) and result.labels == ()
+    assert result.y.tolist() == [c for name in order for _, c in people[name]]
+    assert result.x[:, 0].tolist() == [np.float32(v) for name in order for v, _ in people[name]]
+    assert [result.owners[i] for i in result.owner] == [name for name in order for _ in people[name]]
 
 
 def test_arrays_unpack_and_names_are_kept(tmp_path):
     (tmp_path / "all.csv").write_text("who,a,b,activity\nbob,1,2,walk\nann,3,4,run\nbob,5,6,walk\n")
-    found = fedfleet.data(tmp_path / "all.csv", owner="who")
-    x, y, owner = found
+    result = fedfleet.data(tmp_path / "all.csv", owner="who")
+    x, y, owner = result
     assert (x.tolist(), y.tolist(), owner.tolist()) == ([[1, 2], [3, 4], [5, 6]], [1, 0, 1], [1, 0, 1])
-    assert (found.labels, found.owners) == (("run", "walk"), ("ann", "bob"))
-    assert repr(found) == "OwnData(3 samples of 2 owners, inputs (2,), 2 classes)" and len(found[:2]) == 2
+    assert (result.labels, result.owners) == (("run", "walk"), ("ann", "bob"))
+    assert repr(result) == "OwnData(3 samples of 2 owners, inputs (2,), 2 classes)" and len(result[:2]) == 2
     some = fedfleet.data(tmp_path / "all.csv", input="b", label="activity")
     assert some.x.tolist() == [[2], [4], [6]] and len(some) == 2
 
 
 def test_what_run_takes_itself_stays_as_it_is(tmp_path):
     arrays = (np.zeros((2, 1)), np.zeros(2, int))
-    assert opened(arrays) is arrays and opened("a.npz") == "a.npz" and opened(None) is None
+    assert read_user_data(arrays) is arrays and read_user_data("a.npz") == "a.npz" and read_user_data(None) is None
     (tmp_path / "a.csv").write_text("1,0\n2,1\n")
-    assert isinstance(opened(tmp_path), OwnData) and isinstance(opened(str(tmp_path / "a.csv")), OwnData)
+    assert isinstance(read_user_data(tmp_path), OwnData) and isinstance(
+        read_user_data(str(tmp_path / "a.csv")), OwnData
+    )
 
 
 @pytest.mark.filterwarnings("ignore:the model is no")

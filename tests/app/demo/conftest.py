@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from fedfleet.app.demo import demo_jobs, demo_runs, demo_users
-from fedfleet.app.demo.demo_runs import DEADLINED, WAITING
+from fedfleet.app.demo.demo_runs import WAITING, WITH_DEADLINE
 
 
 @pytest.fixture
 def short(monkeypatch):
-    few = {name: demo_runs.WAYS[name] for name in (WAITING, DEADLINED, "FedBuff")}
+    few = {name: demo_runs.WAYS[name] for name in (WAITING, WITH_DEADLINE, "FedBuff")}
     ends = {"rounds": 3, "virtual_seconds": 3600.0}
     monkeypatch.setattr(demo_runs, "WAYS", {n: replace(w, table={**w.table, "stop": ends}) for n, w in few.items()})
     monkeypatch.setattr(demo_runs, "FLEETS", {"mild": demo_runs.FLEETS["mild"]})

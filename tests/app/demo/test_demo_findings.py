@@ -7,7 +7,7 @@ import pytest
 
 from fedfleet.app.demo import demo_findings, demo_runs, demo_users
 from fedfleet.app.demo.demo_jobs import USERS
-from fedfleet.app.demo.demo_runs import DEADLINED, WAITING
+from fedfleet.app.demo.demo_runs import WAITING, WITH_DEADLINE
 from tests.app.pages.sides.arms import compared
 
 HOUR = 3600.0
@@ -15,7 +15,7 @@ HOUR = 3600.0
 
 def done_of(table):
     """Runs by fleet and way that end at these accuracies, one for each seed; the waiting ones take ten days."""
-    found = {}
+    result = {}
     for (fleet, way), ends in table.items():
         runs = [
             compared([0.1, v], seed=7 + i, end=10 * 24 * HOUR if way == WAITING else 3 * HOUR)
@@ -23,14 +23,14 @@ def done_of(table):
         ]
         for run in runs:
             run.metrics.update({"participation": {"never": 0 if way == WAITING else 40}})
-        found[fleet, way] = runs
-    return found
+        result[fleet, way] = runs
+    return result
 
 
 @pytest.fixture
 def done():
     table = {(fleet, way): [0.9, 0.91, 0.92] for fleet in demo_runs.FLEETS for way in demo_runs.WAYS}
-    table |= {("severe", DEADLINED): [0.5, 0.52, 0.51], ("severe", "FedBuff"): [0.8, 0.83, 0.81]}
+    table |= {("severe", WITH_DEADLINE): [0.5, 0.52, 0.51], ("severe", "FedBuff"): [0.8, 0.83, 0.81]}
     return done_of(table | {(USERS, way): [0.9, 0.9, 0.9] for way in demo_users.METHODS})
 
 
@@ -47,8 +47,8 @@ def test_the_headline_says_how_far_ways_are_apart_and_what_is_sure(done):
 
 
 def test_only_what_is_sure_is_called_so(done):
-    better, worse = demo_findings.surely(done, "severe")
-    assert "FedBuff" in better and worse == [] and demo_findings.surely(done, "mild") == ([], [])
+    better, worse = demo_findings.sure_differences(done, "severe")
+    assert "FedBuff" in better and worse == [] and demo_findings.sure_differences(done, "mild") == ([], [])
     said = demo_findings.paragraph(done)
     assert (
         "is only" in said
@@ -67,11 +67,11 @@ def test_what_is_clear_at_one_moment_only_is_not_sure(done):
             )
             for i, run in enumerate(done["severe", way])
         ]
-        for way in (DEADLINED, "FedBuff")
+        for way in (WITH_DEADLINE, "FedBuff")
     }
     late = done | {("severe", way): runs for way, runs in apart.items()}
     assert demo_findings.against_deadline(late, "severe")["FedBuff"][1] < 0.05
-    assert "FedBuff" not in demo_findings.surely(late, "severe")[0]
+    assert "FedBuff" not in demo_findings.sure_differences(late, "severe")[0]
 
 
 def test_nothing_sure_is_said_too(done):
@@ -90,7 +90,7 @@ def test_a_run_without_a_model_by_then_has_no_standing(done):
     late = [
         type(run)(**{n: getattr(run, n) for n in run.__slots__} | {"first": 9 * HOUR}) for run in done["mild", WAITING]
     ]
-    assert demo_findings.standing(late) is None and demo_findings.at_hours(late[0]) is None
+    assert demo_findings.mean_accuracy(late) is None and demo_findings.accuracy_at_hours(late[0]) is None
     assert WAITING not in dict(demo_findings.ranking({**done, ("mild", WAITING): late}, "mild"))
 
 

@@ -8,11 +8,11 @@ import pytest
 from fedfleet.app.cli.verbs.sample import MEANING
 from fedfleet.app.fleets.fleet_samples import (
     SAMPLERS,
-    declared,
+    find_sampler,
     read_scores,
     sample_devices,
     sample_states,
-    sampler_called,
+    sampler_parameters,
 )
 from fedfleet.app.spec.table_checks import build_part, resolve_part
 from fedfleet.core.errors import BadInput
@@ -27,11 +27,11 @@ def test_samplers_declare_what_the_parts_of_the_same_name_declare():
         for name, sampler in samplers.items():
             if name in names(kind):
                 assert sampler.declared_by is builder(kind, name)
-            assert set(declared(sampler)) | set(sampler.without) <= set(parameters(sampler.declared_by))
+            assert set(sampler_parameters(sampler)) | set(sampler.without) <= set(parameters(sampler.declared_by))
 
 
 def test_every_parameter_has_a_meaning_on_the_command_line():
-    everything = {n for samplers in SAMPLERS.values() for s in samplers.values() for n in declared(s)}
+    everything = {n for samplers in SAMPLERS.values() for s in samplers.values() for n in sampler_parameters(s)}
     assert everything == set(MEANING)
 
 
@@ -78,6 +78,6 @@ def test_scores_that_are_no_scores_are_refused(tmp_path, text, says):
 
 def test_unknown_samplers_and_parameters_are_refused():
     with pytest.raises(BadInput, match="no sampler of states is called 'dpgmm'; did you mean 'dpcsm'"):
-        sampler_called("states", "dpgmm")
+        find_sampler("states", "dpgmm")
     with pytest.raises(BadInput, match="did you mean 'kinds'"):
         sample_devices({"use": "dpgmm", "kind": 3}, 10, 0)

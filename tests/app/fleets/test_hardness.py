@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedfleet.app.assemble.world import devices_for, states_for
-from fedfleet.app.fleets.hardness import drawn, hardness, share_word, tables_of, wait_word
+from fedfleet.app.fleets.hardness import hardness, share_word, table_from_draws, tables_of, wait_word
 from fedfleet.app.spec import resolve
 from fedfleet.core.fleet import mean_kbps
 from fedfleet.core.rng import client_keys
@@ -19,19 +19,19 @@ def spec_of(**more):
 
 
 def test_a_deadline_is_measured_as_a_share_and_both_together_are_no_easier_than_either():
-    found = hardness(spec_of(), 10.0, 60)
+    result = hardness(spec_of(), 10.0, 60)
     assert (
-        list(found.measures) == ["DevMC-R", "StatMC-R", "InterMC-R"]
-        and found.settings.k == 4
-        and found.settings.rounds == 60
+        list(result.measures) == ["DevMC-R", "StatMC-R", "InterMC-R"]
+        and result.settings.k == 4
+        and result.settings.rounds == 60
     )
-    shares = [m.plain for m in found.measures.values()]
+    shares = [m.plain for m in result.measures.values()]
     assert all(0 <= s <= 1 for s in shares) and shares[2] <= shares[0] + 0.02
 
 
 def test_a_longer_deadline_is_easier_and_waiting_is_measured_in_seconds():
-    found = [hardness(spec_of(pace={**SPEC["pace"], "seconds": s}), 10.0, 60).measures for s in (60.0, 600.0)]
-    assert found[1]["InterMC-R"].plain > found[0]["InterMC-R"].plain
+    result = [hardness(spec_of(pace={**SPEC["pace"], "seconds": s}), 10.0, 60).measures for s in (60.0, 600.0)]
+    assert result[1]["InterMC-R"].plain > result[0]["InterMC-R"].plain
     waits = hardness(spec_of(pace={"use": "readiness", "cohort": 4, "t_break": 20.0}), 10.0, 60).measures
     assert (
         list(waits) == ["DevMC-T", "StatMC-T", "InterMC-T"] and waits["InterMC-T"].plain > waits["DevMC-T"].plain > 20.0
@@ -49,8 +49,8 @@ def test_a_longer_deadline_is_easier_and_waiting_is_measured_in_seconds():
 def test_what_means_nothing_is_not_measured_and_said(changed, why):
     cleaned = {**SPEC, **changed}
     cleaned["world"] = {k: v for k, v in cleaned["world"].items() if v is not None}
-    found = hardness(resolve(cleaned), 10.0, 10)
-    assert not found.measures and why in found.why_not
+    result = hardness(resolve(cleaned), 10.0, 10)
+    assert not result.measures and why in result.missing_reason
 
 
 def test_daily_sessions_are_measured_as_the_run_has_them():
@@ -69,7 +69,7 @@ def test_devices_without_a_table_are_drawn_from_their_source():
     spec = resolve({"world": {"clients": 6, "devices": {"use": "spread", "link": 0.8}, "states": {"use": "daily"}}})
     devices, states, missing = tables_of(spec)
     assert len(devices) == 6 and states is not None and not missing
-    alike = drawn(devices_for(resolve({"world": {"clients": 3}}).world, client_keys(3), 0), 3)
+    alike = table_from_draws(devices_for(resolve({"world": {"clients": 3}}).world, client_keys(3), 0), 3)
     assert mean_kbps(alike) == pytest.approx(np.full(3, 42_000.0)) and alike.seconds_per_sample == pytest.approx(
         np.full(3, 0.05)
     )

@@ -19,8 +19,8 @@ def problem(folder):
 def test_the_answer_is_worth_what_it_says(tmp_path):
     user = problem(tmp_path)
     got = solve_file(user, solver="exact", quick=True, limit=1.0)
-    found = score(user, np.array(got["plan"]))
-    assert got["objective"] == found.objective and got["moved"] == found.moved
+    result = score(user, np.array(got["plan"]))
+    assert got["objective"] == result.objective and got["moved"] == result.moved
     assert got["bound"] is None
 
 

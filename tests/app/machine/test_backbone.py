@@ -23,11 +23,11 @@ def make(out, task="digits_vit", words=SMALL, **more):
 def test_a_task_begins_from_the_file(tmp_path):
     from fedfleet.tasks.digits import digits_vit
 
-    found = make(tmp_path / "b.safetensors")
-    assert {*found} == {"accuracy", "epochs", "seconds", "out"} and 0 <= found["accuracy"] <= 1
+    result = make(tmp_path / "b.safetensors")
+    assert {*result} == {"accuracy", "epochs", "seconds", "out"} and 0 <= result["accuracy"] <= 1
     tree, about = load_tree(tmp_path / "b.safetensors")
     assert (about["task"], about["on"], about["classes"]) == ("digits_vit", "glyphs", 3)
-    task = digits_vit(width=8, heads=2, depth=1, backbone=found["out"])(0)
+    task = digits_vit(width=8, heads=2, depth=1, backbone=result["out"])(0)
     assert (task.init(0)["patches.weight"] == tree["patches.weight"]).all()
 
 

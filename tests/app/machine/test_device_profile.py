@@ -93,5 +93,5 @@ def test_a_sheet_gets_a_further_line(tmp_path):
     append_row(path, ROW)
     append_row(path, {**ROW, "id": "two", "up_kbps": [5.0, 6.0]})
     append_row(path, {**ROW, "seconds_per_sample": 0.2})
-    found = load_devices(str(path))
-    assert found.ids.tolist() == ["two", "one"] and found.seconds_per_sample.tolist() == [0.1, 0.2]
+    result = load_devices(str(path))
+    assert result.ids.tolist() == ["two", "one"] and result.seconds_per_sample.tolist() == [0.1, 0.2]

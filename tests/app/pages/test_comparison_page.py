@@ -8,8 +8,8 @@ from fedfleet.app.pages.comparison_page import comparison_page, write_comparison
 from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.pages.sides.curves import accuracy_figure
 from fedfleet.app.pages.sides.run_rows import runs_table
-from fedfleet.app.pages.sides.side_participation import who_took_part
-from fedfleet.app.pages.sides.side_times import what_it_cost, where_time_went
+from fedfleet.app.pages.sides.side_participation import participation_section
+from fedfleet.app.pages.sides.side_times import cost_section, time_section
 from fedfleet.app.pages.sides.standings import standings_figure
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import resolve
@@ -73,9 +73,9 @@ def test_a_place_that_cannot_be_written_is_told(runs, tmp_path):
     [
         accuracy_figure,
         runs_table,
-        who_took_part,
-        where_time_went,
-        what_it_cost,
+        participation_section,
+        time_section,
+        cost_section,
         lambda sides: standings_figure(sides, "t", "how"),
     ],
 )

@@ -3,21 +3,21 @@
 import numpy as np
 
 from fedfleet.app.fleets.sample_exchange import solve_file
-from fedfleet.app.pages.exchange_page import durations, holdings, user_page
+from fedfleet.app.pages.exchange_page import durations_figure, holdings_figure, user_page
 from fedfleet.shuffle import identity, problem_from
 from tests.app.cli.verbs.test_shuffle import USER
 
 
 def test_what_devices_hold_is_drawn_before_and_after():
     before = np.array([[3, 0], [1, 2]])
-    text = holdings(before, np.array([[2, 2], [1, 1]]))  # by class, then device
+    text = holdings_figure(before, np.array([[2, 2], [1, 1]]))  # by class, then device
     assert "device 0, class 0: 3 samples" in text and "device 0, class 0: 2 samples" in text
     assert "device 0, class 1: 0 samples" not in text and "device 1, class 1: 1 samples" in text
 
 
 def test_who_keeps_everything_pays_for_no_exchange():
     problem = problem_from(USER)
-    text = durations(problem, identity(problem))
+    text = durations_figure(problem, identity(problem))
     assert "exchanging samples: " not in text and text.count("training: ") == 3
 
 

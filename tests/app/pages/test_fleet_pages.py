@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from fedfleet.app.fleets.fleet_samples import sample_devices
-from fedfleet.app.pages.fleet_pages import devices_page, hourly_availability, spread, states_page, successes_page
+from fedfleet.app.pages.fleet_pages import (
+    devices_page,
+    distribution_figure,
+    hourly_availability,
+    states_page,
+    successes_page,
+)
 from fedfleet.core.fleet import StateTable, take_devices
 from fedfleet.core.intervals import traces
 from fedfleet.measure.montecarlo.settings import Settings
@@ -16,7 +22,7 @@ from tests.app.specs import fleet
 
 
 def test_a_histogram_counts_everything():
-    text = spread("Speeds", np.array([1.0, 1.1, 5.0]), "Mbit/s", bins=4).partition('class="slim"')[0]
+    text = distribution_figure("Speeds", np.array([1.0, 1.1, 5.0]), "Mbit/s", bins=4).partition('class="slim"')[0]
     assert re.findall(r'text-anchor="middle">(\d)<', text) == ["2", "1", "1"], "two, the first range's foot, one"
     assert "4 equal ranges, 1 to 5 Mbit/s" in text and "1 to 5 Mbit/s, 1.1 in the middle, of 3." in text
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedfleet.app.pages.html import folded, keep_page, keys, page, style, table, topline
+from fedfleet.app.pages.html import details_block, key_figures, page, style, table, topline, write_page
 from fedfleet.core.errors import BadInput
 
 
@@ -31,9 +31,9 @@ def test_rows_lead_to_their_runs_and_pages_to_their_neighbours():
 
 
 def test_key_figures_ring_alarms_and_gloss_their_words():
-    text = keys([("!0 %", "worst tenth", 'of "all"'), ("3 h", "time", "")])
+    text = key_figures([("!0 %", "worst tenth", 'of "all"'), ("3 h", "time", "")])
     assert '<dd class="bad">0 %</dd>' in text and '<abbr title="of &quot;all&quot;">worst tenth</abbr>' in text
-    assert "<dt>time</dt><dd>3 h</dd>" in text and "&lt;s&gt;" in folded("<s>", "inside")
+    assert "<dt>time</dt><dd>3 h</dd>" in text and "&lt;s&gt;" in details_block("<s>", "inside")
 
 
 def contrast(a, b):
@@ -74,8 +74,8 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "write_text", cut_off)
     with pytest.raises(BadInput, match=r"cannot write .*report.html: No space left on device; free some space"):
-        keep_page(path, "the new one")
+        write_page(path, "the new one")
     assert path.read_text() == "the old one" and [*tmp_path.iterdir()] == [path]
     monkeypatch.undo()
-    keep_page(path, "the new one")
+    write_page(path, "the new one")
     assert path.read_text() == "the new one" and [*tmp_path.iterdir()] == [path]

@@ -9,10 +9,10 @@ from fedfleet.core.errors import RunFailed
 
 
 def copies(run, folder, n):
-    found = [shutil.copytree(run, folder / str(i)) for i in range(n)]
-    for out in found:
+    result = [shutil.copytree(run, folder / str(i)) for i in range(n)]
+    for out in result:
         (out / "report.html").unlink()
-    return found
+    return result
 
 
 def test_a_piece_of_work_is_its_folders(run_copy, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from fedfleet.app.api.run import run
 from fedfleet.app.pages.report_page import render, report_run, write_report
-from fedfleet.app.runs import opened, perform
+from fedfleet.app.runs import open_run, perform
 from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput, RunFailed
@@ -81,7 +81,7 @@ def test_names_are_escaped(tiny_run):
 
 def test_a_run_that_goes_on_says_so(run_copy):
     (run_copy / "seal.json").unlink()
-    spec, events, _ = opened(run_copy)
+    spec, events, _ = open_run(run_copy)
     half = [e for e in events[: len(events) // 2] if not isinstance(e, RunEnded)]
     page = render("x", spec.toml(), summary(half), half, ended=False)
     assert "<h1>So far" in page

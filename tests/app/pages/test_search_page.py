@@ -21,9 +21,9 @@ def test_what_a_search_of_other_kinds_says(tmp_path):
     assert conclusion(made(tmp_path, place=None))[0] == "None of 4 trials ended"
     assert conclusion(made(tmp_path, place=0))[0] == "No trial beat the spec as it stands: 80.0 %"
     late = [row(0, value=None, default=True), row(1, value=7200.0), row(2, value=3600.0)]
-    found = made(tmp_path, late, metric="time_to.0.8", minimise=True, place=2, default_value=None)
-    assert "60.0 min" in conclusion(found)[0]
-    assert "not reached" in tuning_page(found)
+    result = made(tmp_path, late, metric="time_to.0.8", minimise=True, place=2, default_value=None)
+    assert "60.0 min" in conclusion(result)[0]
+    assert "not reached" in tuning_page(result)
     empty = made(tmp_path, [row(0, "failed", default=True)], place=None, importance={}, default_value=None)
     assert "<svg viewBox" not in tuning_page(empty)
 
@@ -34,9 +34,9 @@ def test_values_outside_of_the_space_widen_the_axis(tmp_path):
 
 
 def test_the_page_is_written_again_from_the_folder(tmp_path):
-    found = made(tmp_path)
-    (tmp_path / "tune.json").write_text(found.text())
+    result = made(tmp_path)
+    (tmp_path / "tune.json").write_text(result.text())
     path = report_tuning(tmp_path)
-    assert path.read_text() == tuning_page(found)
+    assert path.read_text() == tuning_page(result)
     with pytest.raises(BadInput, match="cannot write"):
         write_tuning(made(tmp_path / "none"))

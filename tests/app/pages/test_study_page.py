@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from fedfleet.app.pages.study_page import _NEEDED, report_study, write_study
+from fedfleet.app.pages.study_page import _REQUIRED_KEYS, report_study, write_study
 from fedfleet.app.studies.grid.run_study import study
 from fedfleet.app.studies.grid.study_file import study_of
-from fedfleet.app.studies.grid.study_jobs import Means
+from fedfleet.app.studies.grid.study_jobs import WorkerSettings
 from fedfleet.core.errors import BadInput
 
 TABLE = {
@@ -34,7 +34,12 @@ TABLE = {
 
 @pytest.fixture(scope="module")
 def studied(tmp_path_factory):
-    return study(study_of(TABLE), tmp_path_factory.mktemp("study") / "s", means=Means(1), tell=lambda said: None)
+    return study(
+        study_of(TABLE),
+        tmp_path_factory.mktemp("study") / "s",
+        worker_settings=WorkerSettings(1),
+        tell=lambda said: None,
+    )
 
 
 def test_every_run_and_every_table_is_linked(studied):
@@ -85,7 +90,7 @@ def test_the_folder_alone_will_do(studied, tmp_path):
     ],
 )
 def test_a_study_that_somebody_changed_is_refused_in_one_sentence(tmp_path, change, said):
-    whole = dict.fromkeys(_NEEDED) | {"rows": [], "runs": [], "analyses": []}
+    whole = dict.fromkeys(_REQUIRED_KEYS) | {"rows": [], "runs": [], "analyses": []}
     (tmp_path / "study.json").write_text(json.dumps(whole | change))
     with pytest.raises(BadInput, match=rf"study\.json cannot be read .*{said}"):
         report_study(tmp_path)

@@ -1,13 +1,13 @@
 """A worker of a study draws the pages of its runs."""
 
 from fedfleet.app.pages import study_page_worker
-from fedfleet.app.studies.grid.expansion import expanded
+from fedfleet.app.studies.grid.expansion import expand_study
 from fedfleet.app.studies.grid.study_worker import piece_of
 from tests.app.studies.tables import asked
 
 
 def test_every_finished_run_has_its_page_and_a_page_that_fails_costs_no_run(tmp_path, monkeypatch, capsys):
-    cells = expanded(asked())[:3]
+    cells = expand_study(asked())[:3]
     outs = [tmp_path / name for name in "abc"]
     outs[1].write_text("a file")
     drawn = study_page_worker.write_report

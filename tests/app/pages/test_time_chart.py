@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from fedfleet.app.pages.time_chart import FAMILIES, attribution_figure, by_family, family_key, whole_bar
-from fedfleet.measure.attribution.causes import CAUSES, RoundTime, attributed
+from fedfleet.app.pages.time_chart import FAMILIES, attribution_figure, by_family, family_key, run_bar
+from fedfleet.measure.attribution.causes import CAUSES, RoundTime, total_attribution
 from fedfleet.measure.attribution.critical_path import attribution
 
 
@@ -14,13 +14,13 @@ def books(rounds, seconds=100.0):
         RoundTime(i, i * seconds, (i + 1) * seconds, {"pause": 0.2 * seconds, "upload": 0.8 * seconds}, 1)
         for i in range(rounds)
     ]
-    return attributed(made, {}, ended=True, cutting="none")
+    return total_attribution(made, {}, ended=True, cutting="none")
 
 
 def boxes(text):
     """The widths and heights of all boxes of the wide drawing, with their titles."""
-    found = re.findall(r'width="([\d.]+)" height="([\d.]+)" class="[^"]+"><title>([^<]+)', text)
-    return [(float(w), float(h), title) for w, h, title in found]
+    result = re.findall(r'width="([\d.]+)" height="([\d.]+)" class="[^"]+"><title>([^<]+)', text)
+    return [(float(w), float(h), title) for w, h, title in result]
 
 
 def test_every_cause_belongs_to_one_family_with_a_paint_of_its_own():
@@ -29,11 +29,11 @@ def test_every_cause_belongs_to_one_family_with_a_paint_of_its_own():
 
 
 def test_families_add_up():
-    found = books(7)
-    assert sum(by_family(found.causes).values()) == pytest.approx(found.virtual_seconds)
-    bar = whole_bar("run", found, colour=2)
-    assert sum(p.value for p in bar.parts) == pytest.approx(1.0) and [p.said for p in bar.parts] == ["80 %", "20 %"]
-    assert family_key([found]).count("<li>") == 2
+    result = books(7)
+    assert sum(by_family(result.causes).values()) == pytest.approx(result.virtual_seconds)
+    bar = run_bar("run", result, colour=2)
+    assert sum(p.value for p in bar.parts) == pytest.approx(1.0) and [p.label for p in bar.parts] == ["80 %", "20 %"]
+    assert family_key([result]).count("<li>") == 2
 
 
 def test_the_bar_and_the_columns_are_as_long_as_their_time():
@@ -58,4 +58,4 @@ def test_long_rounds_are_told_in_days():
 def test_a_run_is_drawn_and_nothing_is_not(tiny_run):
     text = attribution_figure(attribution(tiny_run.events))
     assert "<svg" in text and "pause between rounds" in text and "training" in text
-    assert attribution_figure(attributed([], {}, ended=False, cutting="none")) == ""
+    assert attribution_figure(total_attribution([], {}, ended=False, cutting="none")) == ""

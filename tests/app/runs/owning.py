@@ -14,18 +14,18 @@ def spec_for(execute="inline", **more):
 
 def trust_of(out):
     """The hash that the refusal prints."""
-    found = replay_run(out)
-    assert "models" in found["not_verified"] and "picks" in found["verified"]
-    assert "not run unless you trust it" in found["because"]
-    return re.search(r"--trust-code ([0-9a-f]{64})", found["because"])[1]
+    result = replay_run(out)
+    assert "models" in result["not_verified"] and "picks" in result["verified"]
+    assert "not run unless you trust it" in result["because"]
+    return re.search(r"--trust-code ([0-9a-f]{64})", result["because"])[1]
 
 
 def believes(answer, *words):
     """A replay that went as far as it can without the model, and says so."""
     code, printed, _ = answer
-    found = json.loads(printed)
-    assert code == 0 and "models" in found["not_verified"] and "decisions" in found["verified"]
-    assert all(word in found["because"] for word in words), found["because"]
+    result = json.loads(printed)
+    assert code == 0 and "models" in result["not_verified"] and "decisions" in result["verified"]
+    assert all(word in result["because"] for word in words), result["because"]
 
 
 def unfinished(done, folder):

@@ -4,7 +4,7 @@ import json
 import shutil
 import sqlite3
 
-from fedfleet.app.runs.run_folder import measured
+from fedfleet.app.runs.run_folder import journal_measures
 from fedfleet.app.spec import load_spec
 from fedfleet.store import journal as journals
 from fedfleet.store.files import load_tree, save_tree
@@ -38,9 +38,9 @@ def reseal(folder, **about):
     for beside in ("run.db-journal", "run.db-wal"):
         (folder / beside).unlink(missing_ok=True)
     journals.create(path, identity(folder, kind), rows, links | {len(rows)}).close()
-    found = journals.checked(path)
+    result = journals.check_journal(path)
     if (folder / "seal.json").is_file():
-        write_seal(folder, Seal(found.digest, found.rows, found.link, hashes(folder, files_of(folder))))
+        write_seal(folder, Seal(result.digest, result.rows, result.link, hashes(folder, files_of(folder))))
 
 
 def remeasure(folder):
@@ -49,10 +49,10 @@ def remeasure(folder):
     try:
         events = list(journals.read(folder / "run.db"))
         chance, digest = json.loads(path.read_text()).get("chance"), journals.digest_of(folder / "run.db")
-        found = measured(load_spec(folder / "spec.toml"), events, digest, chance)
+        result = journal_measures(load_spec(folder / "spec.toml"), events, digest, chance)
     except Exception:  # a journal that cannot be read is found out anyway
         return
-    path.write_text(json.dumps(json.loads(path.read_text()) | found, indent=1) + "\n")
+    path.write_text(json.dumps(json.loads(path.read_text()) | result, indent=1) + "\n")
 
 
 def sql(*statements):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from fedfleet.app.runs.class_measures import kept_classes, with_classes
+from fedfleet.app.runs.class_measures import stored_class_measures, with_class_measures
 from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Dataset, Task
@@ -36,7 +36,9 @@ def test_too_many_classes_or_labels_in_a_row_have_no_table():
     x = np.zeros((6, 2), np.float32)
 
     def found(y, classes):
-        return with_classes({"a": 1}, Task("toy", Dataset(x, y, classes), np.arange(4), list, lambda seed: {}), {})
+        return with_class_measures(
+            {"a": 1}, Task("toy", Dataset(x, y, classes), np.arange(4), list, lambda seed: {}), {}
+        )
 
     nothing = {"a": 1, "classes": None, "confusion": None}
     assert found(np.zeros(6, np.int64), 101) == nothing
@@ -44,12 +46,12 @@ def test_too_many_classes_or_labels_in_a_row_have_no_table():
 
 
 def test_code_that_is_not_trusted_is_not_asked(coded):
-    found = replay_run(coded.out)
-    assert {"classes", "confusion"} <= set(found["not_verified"]) and sum(map(sum, coded.metrics["confusion"])) == 40
+    result = replay_run(coded.out)
+    assert {"classes", "confusion"} <= set(result["not_verified"]) and sum(map(sum, coded.metrics["confusion"])) == 40
 
 
 def test_what_was_found_is_kept_for_the_report(tiny_run, tmp_path):
-    assert kept_classes(tiny_run.out) == {key: tiny_run.metrics[key] for key in ("classes", "confusion")}
-    assert kept_classes(tmp_path) == {}
+    assert stored_class_measures(tiny_run.out) == {key: tiny_run.metrics[key] for key in ("classes", "confusion")}
+    assert stored_class_measures(tmp_path) == {}
     (tmp_path / "metrics.json").write_text('{"classes": null}')
-    assert kept_classes(tmp_path) == {}
+    assert stored_class_measures(tmp_path) == {}

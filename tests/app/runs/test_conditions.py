@@ -6,7 +6,14 @@ import pytest
 
 from fedfleet.app.assemble import assemble
 from fedfleet.app.runs import perform
-from fedfleet.app.runs.conditions import adopted, alone, conditions_here, keep_conditions, kept_conditions, unlike
+from fedfleet.app.runs.conditions import (
+    adopt_conditions,
+    local_conditions,
+    missing_condition,
+    single_machine_spec,
+    stored_conditions,
+    write_conditions,
+)
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.store.seals import identity
@@ -20,27 +27,32 @@ def spec_with(**run):
 
 def test_conditions_come_back_and_are_here(tmp_path):
     for execute in ("inline", "stacked"):
-        found = conditions_here(assemble(spec_with(execute=execute)))
-        keep_conditions(tmp_path, found)
-        assert kept_conditions(tmp_path) == found and unlike(found) is None
-        assert found.kernel == execute and (found.stacked_form() is None) == (execute == "inline")
+        result = local_conditions(assemble(spec_with(execute=execute)))
+        write_conditions(tmp_path, result)
+        assert stored_conditions(tmp_path) == result and missing_condition(result) is None
+        assert result.kernel == execute and (result.stacked_form() is None) == (execute == "inline")
 
 
 def test_what_is_not_here_is_named():
-    found = conditions_here(assemble(spec_with()))
-    assert unlike(replace(found, versions={**found.versions, "torch": "1.0"})).startswith("torch 1.0 (here: ")
-    assert unlike(replace(found, versions={"jax": "1"})) == "jax 1 (here: none)"
-    assert "the processor 'abacus'" in unlike(replace(found, processor="abacus"))
-    assert alone(spec_with(), replace(found, device="cuda", processor="abacus")).run["device"] == "cpu"
-    assert alone(spec_with(), replace(found, execute="ray", ray_execute="stacked")).run["execute"] == "stacked"
+    result = local_conditions(assemble(spec_with()))
+    assert missing_condition(replace(result, versions={**result.versions, "torch": "1.0"})).startswith(
+        "torch 1.0 (here: "
+    )
+    assert missing_condition(replace(result, versions={"jax": "1"})) == "jax 1 (here: none)"
+    assert "the processor 'abacus'" in missing_condition(replace(result, processor="abacus"))
+    assert single_machine_spec(spec_with(), replace(result, device="cuda", processor="abacus")).run["device"] == "cpu"
+    assert (
+        single_machine_spec(spec_with(), replace(result, execute="ray", ray_execute="stacked")).run["execute"]
+        == "stacked"
+    )
 
 
 def test_what_decides_bits_is_adopted_and_said():
-    found = conditions_here(assemble(spec_with()))
-    spec, remarks = adopted(spec_with(threads=2, execute="stacked"), found)
+    result = local_conditions(assemble(spec_with()))
+    spec, remarks = adopt_conditions(spec_with(threads=2, execute="stacked"), result)
     assert (spec.run["threads"], spec.run["execute"]) == (1, "auto") and len(remarks) == 2
     assert "run.threads = 2 was asked, but the run began with 1" in " ".join(remarks)
-    spec, remarks = adopted(spec_with(execute="ray"), found)  # a cluster computes the same bits
+    spec, remarks = adopt_conditions(spec_with(execute="ray"), result)  # a cluster computes the same bits
     assert spec.run["execute"] == "ray" and remarks == []
 
 
@@ -65,4 +77,4 @@ def test_a_run_is_not_resumed_with_other_versions(tmp_path, monkeypatch):
 def test_conditions_that_are_none_are_one_sentence(tmp_path, body):
     (tmp_path / "executor.json").write_bytes(body)
     with pytest.raises(BadInput, match="missing or damaged"):
-        kept_conditions(tmp_path)
+        stored_conditions(tmp_path)

@@ -14,8 +14,8 @@ import torch
 
 import fedfleet as ff
 from fedfleet.app.assemble import assemble
-from fedfleet.app.runs import opened
-from fedfleet.app.runs.custom_task import Given, is_own, reopened
+from fedfleet.app.runs import open_run
+from fedfleet.app.runs.custom_task import UserInputs, is_custom_task, load_custom_task
 from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import TasksSent
@@ -168,9 +168,9 @@ def test_data_that_was_not_kept_is_asked_for(tmp_path, fedfleet):
 
 def test_decisions_are_derived_without_the_code(coded):
     """The stand-in has all that decisions depend on; only what trains asks for the model, and is told why there is none."""
-    spec, events, _ = opened(coded.out)
-    own = reopened(coded.out, spec)
-    assert "not run unless you trust it" in own.lacking
+    spec, events, _ = open_run(coded.out)
+    own = load_custom_task(coded.out, spec)
+    assert "not run unless you trust it" in own.unusable_reason
     setup = assemble(spec, own.task)
     world, sizes = setup.world, setup.world.data.sizes(0)
     sent = [e for e in events if isinstance(e, TasksSent)]
@@ -182,13 +182,13 @@ def test_decisions_are_derived_without_the_code(coded):
             lambda command, fact: setup.executor(), lambda command: None,
         )  # fmt: skip
     with pytest.raises(BadInput, match="not run unless you trust it"):
-        own.task.loss.of(None, None)
+        own.task.loss.compute(None, None)
 
 
 def test_the_report_needs_no_code(coded, tmp_path, fedfleet, monkeypatch):
     folder = shutil.copytree(coded.out, tmp_path / "copy")
     (folder / "report.html").unlink()
-    monkeypatch.setattr("fedfleet.app.runs.user_code.found_again", None)
+    monkeypatch.setattr("fedfleet.app.runs.user_code.load_object", None)
     code, printed, _ = fedfleet("report", folder, "--json")
     assert code == 0 and json.loads(printed)["own"] == coded.metrics["own"]
     assert "right" in (folder / "report.html").read_text()
@@ -296,8 +296,8 @@ def test_a_loss_that_breaks_is_named():
 
 
 def test_only_own_specs_are_reopened(tiny_run):
-    assert not is_own(tiny_run.spec) and reopened(tiny_run.out, tiny_run.spec) is None
-    assert Given() == Given(None, None, None, {})
+    assert not is_custom_task(tiny_run.spec) and load_custom_task(tiny_run.out, tiny_run.spec) is None
+    assert UserInputs() == UserInputs(None, None, None, {})
 
 
 def start(folder):

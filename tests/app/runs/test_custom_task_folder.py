@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from fedfleet.app.runs.custom_task_folder import (
-    Kept,
+    TaskManifest,
     arrays_file,
-    content_of,
+    content_id_of,
     hashes_of,
-    laid_out,
-    load_kept,
+    load_manifest,
     load_source,
     read_arrays,
-    save,
+    task_arrays,
     write_arrays,
+    write_task_folder,
 )
 from fedfleet.app.runs.user_code import Entry
 from fedfleet.core.errors import BadInput, RunFailed
@@ -28,27 +28,27 @@ WEIGHTS = {"w": np.ones(2, np.float32)}
 def kept(**more):
     shapes = {n: (list(v.shape), h) for (n, v), h in zip(ARRAYS.items(), hashes_of(ARRAYS).values(), strict=True)}
     known = {"classes": 3, "weights": "w", "data": "folder", "file": "", "loss": None, "metrics": {}}
-    return Kept(arrays=shapes, **{**known, "model": Entry("layers", "a layer", {"use": "Linear"}), **more})
+    return TaskManifest(arrays=shapes, **{**known, "model": Entry("layers", "a layer", {"use": "Linear"}), **more})
 
 
 def test_what_was_saved_is_loaded(tmp_path):
     whole = kept(metrics={"f1": Entry("code", "m:f", {}, "m", "f", False, [1], {"a": "b"}, "", "")})
-    save(tmp_path, whole, ARRAYS, WEIGHTS, ["x = 1\n"])
-    assert load_kept(tmp_path) == whole
+    write_task_folder(tmp_path, whole, ARRAYS, WEIGHTS, ["x = 1\n"])
+    assert load_manifest(tmp_path) == whole
     assert not (tmp_path / "own.part").exists()
 
 
 def test_a_draft_that_a_kill_left_behind_is_replaced(tmp_path):
     (tmp_path / "own.part/code").mkdir(parents=True)
     (tmp_path / "own.part/rubbish").write_text("half")
-    save(tmp_path, kept(), ARRAYS, WEIGHTS, [])
+    write_task_folder(tmp_path, kept(), ARRAYS, WEIGHTS, [])
     assert sorted(p.name for p in (tmp_path / "own").iterdir()) == [
         "code", "data.safetensors", "labels.safetensors", "own.json", "weights.safetensors",
     ]  # fmt: skip
 
 
 def test_the_content_names_every_piece():
-    names = {content_of(hashes_of(a), c, w) for a, c, w in (
+    names = {content_id_of(hashes_of(a), c, w) for a, c, w in (
         (ARRAYS, 3, "w"), ({**ARRAYS, "x": ARRAYS["x"] + 1}, 3, "w"), ({**ARRAYS, "y": ARRAYS["y"] + 1}, 3, "w"),
         ({**ARRAYS, "owner": ARRAYS["y"]}, 3, "w"), (ARRAYS, 4, "w"), (ARRAYS, 3, "v"),
     )}  # fmt: skip
@@ -58,8 +58,8 @@ def test_the_content_names_every_piece():
 def test_the_code_names_paths_arguments_and_sources():
     entry = {"by": "code", "what": "m:f", "module": "m", "name": "f", "sha256": "a"}
     changes = ({}, {"module": "n"}, {"name": "g"}, {"args": [1]}, {"kwargs": {"a": 1}}, {"sha256": "b"}, {"call": True})
-    found = {kept(model=Entry(**{**entry, **change})).code() for change in changes}
-    assert len(found) == 7 and kept().code() == "", "layers of PyTorch are no code"
+    result = {kept(model=Entry(**{**entry, **change})).code_hash() for change in changes}
+    assert len(result) == 7 and kept().code_hash() == "", "layers of PyTorch are no code"
 
 
 def test_a_source_must_be_named_by_a_hash(tmp_path):
@@ -90,14 +90,14 @@ def test_a_file_that_unpacks_to_more_than_the_data_is_refused(tmp_path):
 def test_arrays_are_written_once_for_their_content_and_read_back_the_same(tmp_path):
     data = (np.arange(6.0).reshape(3, 2), [0, 1, 1], np.array(["b", "a", "b"], dtype=object))
     path = write_arrays(tmp_path, data)
-    assert path == arrays_file(tmp_path, laid_out(data))
-    again = laid_out(read_arrays(path))
-    assert hashes_of(again) == hashes_of(laid_out(data))
+    assert path == arrays_file(tmp_path, task_arrays(data))
+    again = task_arrays(read_arrays(path))
+    assert hashes_of(again) == hashes_of(task_arrays(data))
     made = path.stat().st_mtime_ns
     assert write_arrays(tmp_path, data) == path and path.stat().st_mtime_ns == made
     assert write_arrays(tmp_path, (data[0] + 1, data[1])) != path
 
 
 def test_arrays_are_laid_out_as_tasks_hold_them():
-    found = laid_out(([[1, 2], [3, 4]], [0, 1], ["b", "a"]))
-    assert found["x"].dtype == np.float32 and found["y"].dtype == np.int64 and found["owner"].tolist() == [1, 0]
+    result = task_arrays(([[1, 2], [3, 4]], [0, 1], ["b", "a"]))
+    assert result["x"].dtype == np.float32 and result["y"].dtype == np.int64 and result["owner"].tolist() == [1, 0]

@@ -54,7 +54,7 @@ def resumed_digests(seen, folder):
     journal = journals.create(folder / "run.db")
     simulate(seen.plan, seen.setup.world, seen.execute, journal=journal, keeper=Every(folder, journal))
     journal.close()
-    found = []
+    result = []
     for kept in sorted(folder.glob("kept-*")):
         back = restore(kept, seen.plan, seen.setup.world, seen.execute, eager=False)
         sim, position = back.sim, back.position
@@ -62,16 +62,16 @@ def resumed_digests(seen, folder):
         again.truncate(position)
         if sim.state.running:
             simulate(seen.plan, seen.setup.world, seen.execute, journal=again, resume=sim)
-            found.append(again.digest)
+            result.append(again.digest)
         again.close()
-    return journal.digest, found
+    return journal.digest, result
 
 
 @pytest.mark.parametrize("words", [("edge.adaptive=false",), ('edge={ use = "hierfl", kappa1 = 3, kappa2 = 2 }',)])
 def test_users_that_are_still_at_work_survive_a_checkpoint(tmp_path, words):
     seen = Watched("stop.rounds=4", *words, pace=commits_at(3, 2))
-    digest, found = resumed_digests(seen, tmp_path)
-    assert len(found) >= 2 and set(found) == {digest}
+    digest, result = resumed_digests(seen, tmp_path)
+    assert len(result) >= 2 and set(result) == {digest}
 
 
 def test_users_weighed_against_others_that_are_done_survive_a_checkpoint(tmp_path):
@@ -83,8 +83,8 @@ def test_users_weighed_against_others_that_are_done_survive_a_checkpoint(tmp_pat
     for kept in sorted(tmp_path.glob("kept-*")):
         back = restore(kept, seen.plan, seen.setup.world, seen.execute, eager=False)
         sim = back.sim
-        assert alphas_of(sim.held) == {task: before[task] for task in sim.held}
-        compared += len(sim.held)
+        assert alphas_of(sim.reports) == {task: before[task] for task in sim.reports}
+        compared += len(sim.reports)
     assert compared > 10
 
 
@@ -115,7 +115,7 @@ def test_what_the_executor_notes_is_said_and_kept(tmp_path, capsys, monkeypatch)
 
     def noting(spec):
         setup = assembled(spec)
-        made = lambda keep=None: replace(setup.executor(keep), notes=("a note",), remarks=lambda: ["a remark"])  # noqa: E731
+        made = lambda keep=None: replace(setup.executor(keep), notes=("a note",), warnings=lambda: ["a remark"])  # noqa: E731
         return replace(setup, executor=made)
 
     assembled = execution.assemble

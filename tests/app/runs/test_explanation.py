@@ -10,9 +10,9 @@ import pytest
 
 from fedfleet.app.pages.report_page import report_run
 from fedfleet.app.runs import perform
-from fedfleet.app.runs.explanation import attributed_run, explained, notes, simulated
+from fedfleet.app.runs.explanation import attribute_run, attribute_simulated, explain_run, notes
 from fedfleet.app.spec import load_spec
-from fedfleet.app.terminal.explanation_text import shown_explained
+from fedfleet.app.terminal.explanation_text import explanation_text
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.core.events import ModelCommitted
 from fedfleet.measure.attribution.causes import CAUSES
@@ -26,31 +26,31 @@ ASYNC = ASYNC.replace(
 )
 
 
-def adds_up(found):
-    return abs(math.fsum(found["causes"].values()) - found["virtual_seconds"]) < 1e-6
+def adds_up(result):
+    return abs(math.fsum(result["causes"].values()) - result["virtual_seconds"]) < 1e-6
 
 
 def test_the_answer_keeps_the_contract(tiny_run):
-    found = explained(tiny_run.out, longest=2)
-    assert {"virtual_seconds", "causes", "counterfactuals", "shapley", "sentence"} <= found.keys()
-    assert found["virtual_seconds"] == tiny_run.metrics["virtual_seconds"] and adds_up(found)
-    assert tuple(found["causes"]) == CAUSES and found["causes"]["pause"] == 6 * 20.0
-    assert found["rounds"] == 6 and found["ended"] and found["notes"] == [] and found["cutting"] == "none"
-    longest = found["longest_rounds"]
+    result = explain_run(tiny_run.out, longest=2)
+    assert {"virtual_seconds", "causes", "counterfactuals", "shapley", "sentence"} <= result.keys()
+    assert result["virtual_seconds"] == tiny_run.metrics["virtual_seconds"] and adds_up(result)
+    assert tuple(result["causes"]) == CAUSES and result["causes"]["pause"] == 6 * 20.0
+    assert result["rounds"] == 6 and result["ended"] and result["notes"] == [] and result["cutting"] == "none"
+    longest = result["longest_rounds"]
     assert len(longest) == 2 and longest[0]["seconds"] >= longest[1]["seconds"]
-    assert json.loads(json.dumps(found)) == found
-    assert all(c in range(12) for mine in found["waited_for"].values() for c, _ in mine)
+    assert json.loads(json.dumps(result)) == result
+    assert all(c in range(12) for mine in result["waited_for"].values() for c, _ in mine)
 
 
 def test_users_are_explained_as_clients_are(edge_run):
-    found = explained(edge_run.out)
-    assert adds_up(found) and found["causes"]["unknown"] == 0 and found["causes"]["compute"] > 0
+    result = explain_run(edge_run.out)
+    assert adds_up(result) and result["causes"]["unknown"] == 0 and result["causes"]["compute"] > 0
 
 
 def test_tasks_of_earlier_rounds_are_cut_as_the_world_says(tmp_path):
     done = perform(load_spec(written(tmp_path, ASYNC)), tmp_path / "out")
-    found = explained(done.out)
-    assert found["cutting"] == "world" and found["notes"] == [] and adds_up(found)
+    result = explain_run(done.out)
+    assert result["cutting"] == "world" and result["notes"] == [] and adds_up(result)
 
 
 def test_where_the_world_cannot_be_built_tasks_are_cut_evenly_and_that_is_said(tmp_path, monkeypatch):
@@ -60,14 +60,14 @@ def test_where_the_world_cannot_be_built_tasks_are_cut_evenly_and_that_is_said(t
         raise BadInput("a file of the world is gone")
 
     monkeypatch.setattr("fedfleet.app.runs.explanation.assemble", gone)
-    assert simulated(done.spec, done.events).cutting == "evenly"
-    found = explained(done.out)
-    assert found["cutting"] == "evenly" and "divided evenly" in found["notes"][0] and adds_up(found)
+    assert attribute_simulated(done.spec, done.events).cutting == "evenly"
+    result = explain_run(done.out)
+    assert result["cutting"] == "evenly" and "divided evenly" in result["notes"][0] and adds_up(result)
 
 
 def test_a_run_of_an_own_model_is_explained_without_its_code(coded):
-    found = explained(coded.out)
-    assert adds_up(found) and found["ended"]
+    result = explain_run(coded.out)
+    assert adds_up(result) and result["ended"]
 
 
 def test_a_run_that_is_going_on_is_explained_so_far(tiny_run, tmp_path):
@@ -78,24 +78,24 @@ def test_a_run_that_is_going_on_is_explained_so_far(tiny_run, tmp_path):
     with closing(journals.create(tmp_path / "half/run.db", identity)) as journal:
         journal.append(tiny_run.events[: last + 1])
         journal.flush()
-    found = explained(tmp_path / "half")
-    assert found["rounds"] == 3 and not found["ended"] and adds_up(found)
-    assert "so far" in found["sentence"] and "has not ended" in found["notes"][0]
+    result = explain_run(tmp_path / "half")
+    assert result["rounds"] == 3 and not result["ended"] and adds_up(result)
+    assert "so far" in result["sentence"] and "has not ended" in result["notes"][0]
 
 
 def test_what_is_no_run_is_refused(tmp_path, tiny_run):
     with pytest.raises(BadInput, match="no run folder"):
-        explained(tmp_path / "none")
+        explain_run(tmp_path / "none")
     with pytest.raises(FedFleetError, match="no journal"):
-        explained(tmp_path)
+        explain_run(tmp_path)
 
 
 def test_of_a_served_run_what_nobody_measured_is_unknown(tmp_path):
     done, _ = served(written(tmp_path, ROUNDS), tmp_path)
-    found = explained(done.out)
-    assert adds_up(found) and found["causes"]["unknown"] > 0 and found["causes"]["compute"] > 0
-    assert any("nobody knows" in note for note in found["notes"])
-    assert attributed_run(done.out)[1] is True and "of real time, 2 rounds" in shown_explained(found)
+    result = explain_run(done.out)
+    assert adds_up(result) and result["causes"]["unknown"] > 0 and result["causes"]["compute"] > 0
+    assert any("nobody knows" in note for note in result["notes"])
+    assert attribute_run(done.out)[1] is True and "of real time, 2 rounds" in explanation_text(result)
     page = report_run(done.out)["report"]
     assert "real time" in Path(page).read_text() and "virtual time" not in Path(page).read_text()
-    assert notes(attributed_run(done.out)[0], served=False) == []
+    assert notes(attribute_run(done.out)[0], served=False) == []

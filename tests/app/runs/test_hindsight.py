@@ -33,21 +33,21 @@ def done(tmp_path_factory):
 
 def test_tasks_that_were_given_up_would_have_needed_longer_than_they_were_given(done):
     tasks = task_table(done.events)
-    found = hindsight(done.spec, done.events, tasks, done.out)
+    result = hindsight(done.spec, done.events, tasks, done.out)
     late = tasks.fate == DROPPED
-    assert found is not None and found.needs is not None and late.sum() > 3
-    assert (found.needs.seconds[late] > tasks.seconds[late]).all() and (
-        found.needs.moving[late] <= found.needs.worked[late]
+    assert result is not None and result.needs is not None and late.sum() > 3
+    assert (result.needs.seconds[late] > tasks.seconds[late]).all() and (
+        result.needs.moving[late] <= result.needs.worked[late]
     ).all()
     came = tasks.folded_into > 0
-    assert np.array_equal(found.needs.seconds[came], tasks.seconds[came]), "what came is as the journal says"
+    assert np.array_equal(result.needs.seconds[came], tasks.seconds[came]), "what came is as the journal says"
 
 
 def test_the_given_up_would_have_come_in_a_run_that_waits(done):
     """Whoever was dropped in the first round comes back after just so long if the deadline is a day."""
     tasks = task_table(done.events)
-    found = hindsight(done.spec, done.events, tasks, done.out)
-    assert found is not None and found.needs is not None
+    result = hindsight(done.spec, done.events, tasks, done.out)
+    assert result is not None and result.needs is not None
     patient = resolve({**SPEC, "pace": {**SPEC["pace"], "seconds": 86400.0}, "stop": {"rounds": 1}})
     setup = assemble(patient)
     log = []
@@ -55,15 +55,15 @@ def test_the_given_up_would_have_come_in_a_run_that_waits(done):
     first = task_table(log)
     n = len(first.fate)
     assert np.array_equal(first.clients, tasks.clients[:n]), "the same people are asked first"
-    assert first.seconds == pytest.approx(found.needs.seconds[:n]) and np.isfinite(first.seconds).all()
+    assert first.seconds == pytest.approx(result.needs.seconds[:n]) and np.isfinite(first.seconds).all()
 
 
 def test_people_are_counted_when_rounds_looked(done):
-    found = hindsight(done.spec, done.events, task_table(done.events), done.out)
-    assert found is not None and found.every and found.looks > 0 and (found.reached <= found.looks).all()
+    result = hindsight(done.spec, done.events, task_table(done.events), done.out)
+    assert result is not None and result.all_moments and result.looks > 0 and (result.reached <= result.looks).all()
     asked = np.bincount(task_table(done.events).clients, minlength=12)
-    assert (found.reached[asked > 0] > 0).all(), "whoever was asked was in reach"
-    assert ((found.ready > 0) & (found.ready < 1)).all() and found.samples.sum() > 100
+    assert (result.reached[asked > 0] > 0).all(), "whoever was asked was in reach"
+    assert ((result.ready > 0) & (result.ready < 1)).all() and result.samples.sum() > 100
 
 
 def test_a_world_that_contradicts_the_journal_is_not_believed(done):

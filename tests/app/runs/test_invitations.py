@@ -2,12 +2,12 @@
 
 import pytest
 
-from fedfleet.app.runs.invitations import check_alone, invite, listed, put_out, token_revoked
+from fedfleet.app.runs.invitations import check_one_request, end_enrolment, end_token, invite, list_tokens
 from fedfleet.core.errors import BadInput
 from fedfleet.network.protocol.fleet_pb2 import EnrolRequest
 from fedfleet.network.protocol.frames import PROTOCOL
 from fedfleet.network.security.enrolment import Registry
-from fedfleet.network.security.enrolment_request import Admitted, Refusal, Terms
+from fedfleet.network.security.enrolment_request import Admission, Refusal, Terms
 from fedfleet.network.security.secrets import RunKey, secret_of
 
 KEY = RunKey(bytes(32))
@@ -25,17 +25,17 @@ def test_a_person_invites_and_puts_out_while_the_server_runs(tmp_path, server):
     made = invite(tmp_path, 1, 1.0, 2, "for the shelf")
     now = made["made"] + 1.0
     asks = EnrolRequest(protocol=PROTOCOL, token=made["token"], data="mine", samples=5)
-    assert server.enrol(asks, now, "ipv4:127.0.0.1") == Admitted(2, 1, True)
-    found = listed(tmp_path)
-    assert [t["used"] for t in found["tokens"]] == [1]
-    assert [(d["client"], d["samples"], d["data"], d["token"]) for d in found["devices"]] == [
+    assert server.enrol(asks, now, "ipv4:127.0.0.1") == Admission(2, 1, True)
+    result = list_tokens(tmp_path)
+    assert [t["used"] for t in result["tokens"]] == [1]
+    assert [(d["client"], d["samples"], d["data"], d["token"]) for d in result["devices"]] == [
         (2, 5, "mine", made["id"])
     ]
     assert server.holds(2, secret_of(KEY, 2, 1))
-    assert put_out(tmp_path, 2) == {"client": 2, "revoked": True}
+    assert end_enrolment(tmp_path, 2) == {"client": 2, "revoked": True}
     assert server.changed() == [(2, 2)] and not server.holds(2, secret_of(KEY, 2, 1))
     other = invite(tmp_path, 1, 1.0, None, "")
-    assert token_revoked(tmp_path, other["id"])["revoked"] is not None
+    assert end_token(tmp_path, other["id"])["revoked"] is not None
     answer = server.enrol(EnrolRequest(protocol=PROTOCOL, token=other["token"]), now, "")
     assert isinstance(answer, Refusal) and "revoked" in answer.sentence
 
@@ -49,7 +49,7 @@ def test_a_client_that_the_run_has_not_is_refused_as_far_as_its_spec_says(tmp_pa
 
 
 def test_two_things_at_once_are_refused():
-    check_alone({"--uses": 2, "--note": None}, {"--list": None})
-    check_alone({"--uses": None}, {"--list": True})
+    check_one_request({"--uses": 2, "--note": None}, {"--list": None})
+    check_one_request({"--uses": None}, {"--list": True})
     with pytest.raises(BadInput, match="--list and --uses"):
-        check_alone({"--uses": 2}, {"--list": True})
+        check_one_request({"--uses": 2}, {"--list": True})

@@ -48,8 +48,8 @@ def test_a_flat_charge_is_what_tasks_are_charged(done):
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_it_can_be_audited(done, quick):
-    found = replay_run(done.out, quick=quick)
-    assert found["ok"] and "metrics.json" in found["verified"] and "classes" not in found["not_verified"]
+    result = replay_run(done.out, quick=quick)
+    assert result["ok"] and "metrics.json" in result["verified"] and "classes" not in result["not_verified"]
 
 
 def test_a_killed_run_goes_on_to_the_same_end(done, tmp_path):

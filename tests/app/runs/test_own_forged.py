@@ -81,7 +81,7 @@ def many(own, arrays):
 @pytest.mark.parametrize("forge", [negative, high, short, huge, none, many])
 def test_nonsense_that_was_sealed_again_is_one_sentence(plain, tmp_path, forge):
     """Someone who recomputes every hash, the spec's as well, still gets no traceback and no memory."""
-    from fedfleet.app.runs.custom_task_folder import content_of, hashes_of
+    from fedfleet.app.runs.custom_task_folder import content_id_of, hashes_of
     from fedfleet.app.runs.user_code import sha256
     from fedfleet.store.files import load_tree, save_tree
 
@@ -90,11 +90,11 @@ def test_nonsense_that_was_sealed_again_is_one_sentence(plain, tmp_path, forge):
     arrays, _ = load_tree(folder / "own/labels.safetensors")
     forge(own, arrays)
     save_tree(folder / "own/labels.safetensors", arrays)
-    for name, found in hashes_of(arrays).items():
-        own["arrays"][name] = [list(arrays[name].shape), found]
+    for name, result in hashes_of(arrays).items():
+        own["arrays"][name] = [list(arrays[name].shape), result]
     seal = {"sha256": sha256(json.dumps(own, sort_keys=True)), "own": own}
     (folder / "own/own.json").write_text(json.dumps(seal))
-    content = content_of({n: h for n, (_, h) in own["arrays"].items()}, own["classes"], own["weights"])
+    content = content_id_of({n: h for n, (_, h) in own["arrays"].items()}, own["classes"], own["weights"])
     old = load_spec(folder / "spec.toml").task["content"]
     (folder / "spec.toml").write_text((folder / "spec.toml").read_text().replace(old, content))
     reseal(folder)

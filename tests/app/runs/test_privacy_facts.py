@@ -8,15 +8,15 @@ import pytest
 import fedfleet as ff
 from fedfleet.app.pages.report_page import report_run
 from fedfleet.app.runs import perform
-from fedfleet.app.runs.privacy_facts import STUDY
+from fedfleet.app.runs.privacy_facts import STUDY_WARNING
 from fedfleet.app.runs.run_audit import replay_run
-from fedfleet.app.runs.served_run import Door, serve_run
+from fedfleet.app.runs.served_run import AccessOptions, serve_run
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.noise import add_noise
 from fedfleet.executors import gather
 from fedfleet.measure.privacy import gaussian_epsilon
-from fedfleet.network.server.options import Serve
+from fedfleet.network.server.options import ServeOptions
 from fedfleet.store.noise_source import VARIABLE, key_for
 from tests.app.runs.flipping import killed_run
 
@@ -49,7 +49,7 @@ def secret(tmp_path, monkeypatch):
 def test_a_run_from_the_seed_is_a_study_and_says_so(use, tmp_path):
     done = perform(resolve(spec(use)), tmp_path / "run")
     said = done.answer()
-    assert STUDY in said["warnings"] and said["privacy"]["noise_from"] == "seed"
+    assert STUDY_WARNING in said["warnings"] and said["privacy"]["noise_from"] == "seed"
     assert (said["privacy"]["mechanism"], said["privacy"]["delta"]) == (use, 1e-5)
     assert said["privacy"]["epsilon"] > 0
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["privacy"] == said["privacy"]
@@ -82,8 +82,8 @@ def test_a_run_without_privacy_says_nothing_of_it(tiny_run):
 
 def test_a_run_in_memory_says_it_too():
     with pytest.warns(UserWarning, match="a study of privacy"):
-        found = ff.run(spec()).metrics
-    assert found["privacy"]["epsilon"] > 0 and STUDY in found["warnings"]
+        result = ff.run(spec()).metrics
+    assert result["privacy"]["epsilon"] > 0 and STUDY_WARNING in result["warnings"]
 
 
 # ---- a secret -----------------------------------------------------------------------------------------------------
@@ -125,17 +125,17 @@ def test_neither_the_secret_nor_a_sum_without_noise_is_in_any_file(secret, tmp_p
                 "nor their mean"
             )
             assert after[leaf].tobytes() in written, "what is kept are the noised sums"
-    assert done.answer()["privacy"]["noise_from"] == "secret" and STUDY not in done.answer()["warnings"]
+    assert done.answer()["privacy"]["noise_from"] == "secret" and STUDY_WARNING not in done.answer()["warnings"]
 
 
 def test_with_the_key_everything_is_derived_again_and_without_it_what_can_be(secret, tmp_path, monkeypatch):
     done = perform(resolve(spec("tree")), tmp_path / "run")
     assert replay_run(done.out)["not_verified"] == ["wall_seconds", "remarks", "checkpoints"]
     monkeypatch.delenv(VARIABLE)
-    found = replay_run(done.out)
-    assert {"decisions", "models", "scores"} <= set(found["verified"])
-    assert {"aggregates", "losses", "arrivals"} <= set(found["not_verified"])
-    assert VARIABLE in found["because"]
+    result = replay_run(done.out)
+    assert {"decisions", "models", "scores"} <= set(result["verified"])
+    assert {"aggregates", "losses", "arrivals"} <= set(result["not_verified"])
+    assert VARIABLE in result["because"]
     quick = replay_run(done.out, quick=True)
     assert "models" in quick["not_verified"]
 
@@ -181,7 +181,7 @@ def test_a_server_needs_a_secret_and_local_noise_is_not_served(tmp_path, monkeyp
         path = tmp_path / f"{use}.toml"
         path.write_text(resolve(spec(use)).toml())
         with pytest.raises(BadInput, match=why):
-            serve_run(path, [], tmp_path / "served", Serve(address="127.0.0.1:0", devices=4), Door())
+            serve_run(path, [], tmp_path / "served", ServeOptions(address="127.0.0.1:0", devices=4), AccessOptions())
     assert not (tmp_path / "served").exists()
 
 

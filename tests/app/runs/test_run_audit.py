@@ -5,7 +5,7 @@ import pytest
 from fedfleet.app.runs import perform
 from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.simulation.audit import run_again
+from fedfleet.simulation.audit import audit_by_rerun
 from fedfleet.store import journal as journals
 from fedfleet.store.files import load_tree, save_tree
 from tests.app.runs.tampering import reseal
@@ -62,9 +62,9 @@ def test_an_empty_journal_is_refused(run_copy):
 
 
 def test_a_run_of_edges_replays(edge_run):
-    found = replay_run(edge_run.out)
-    assert found["commits"] == 5 and "arrivals" in found["verified"]
-    assert found["digest"] == edge_run.metrics["digest"]
+    result = replay_run(edge_run.out)
+    assert result["commits"] == 5 and "arrivals" in result["verified"]
+    assert result["digest"] == edge_run.metrics["digest"]
     # Edges take as long as what they train: nothing of that follows without training.
     assert "arrivals" in replay_run(edge_run.out, quick=True)["not_verified"]
 
@@ -72,7 +72,7 @@ def test_a_run_of_edges_replays(edge_run):
 def test_a_run_in_which_users_were_dropped_replays():
     seen = Watched("world.clients=24", "pace.ready_share=0.5", "pace.cohort=4", "stop.rounds=8").go()
     before = alphas_of(seen.reports)
-    run_again(seen.plan, seen.setup.world, seen.execute, numbered(seen.events))
+    audit_by_rerun(seen.plan, seen.setup.world, seen.execute, numbered(seen.events))
     assert alphas_of(seen.reports) == before
 
 

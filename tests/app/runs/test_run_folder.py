@@ -4,15 +4,15 @@ import tomllib
 
 import pytest
 
-from fedfleet.app.runs import finished, opened
+from fedfleet.app.runs import open_run, read_finished_run
 from fedfleet.app.runs.run_folder import check_same_spec, make_folder, refuse_taken, write_spec
-from fedfleet.app.spec import resolve, with_words
+from fedfleet.app.spec import apply_overrides, resolve
 from fedfleet.core.errors import BadInput, FedFleetError
 from tests.app.specs import TINY
 
 
 def tiny(*words):
-    return resolve(with_words(tomllib.loads(TINY), words), "spec")
+    return resolve(apply_overrides(tomllib.loads(TINY), words), "spec")
 
 
 def test_a_new_folder_holds_the_spec(tmp_path):
@@ -54,7 +54,7 @@ def test_another_spec_is_told_by_its_first_difference(tiny_run):
 
 
 def test_a_finished_run_is_read_back(tiny_run):
-    again = finished(tiny_run.out)
+    again = read_finished_run(tiny_run.out)
     assert again.metrics == tiny_run.metrics
     assert again.answer() == tiny_run.answer()
     assert len(again.events) == len(tiny_run.events)
@@ -63,15 +63,15 @@ def test_a_finished_run_is_read_back(tiny_run):
 def test_an_unfinished_run_is_opened_and_not_finished(run_copy):
     (run_copy / "seal.json").unlink()
     with pytest.raises(BadInput, match=r"not finished; continue it with: fedfleet run .*spec.toml --resume --out"):
-        finished(run_copy)
-    spec, events, ended = opened(run_copy)
+        read_finished_run(run_copy)
+    spec, events, ended = open_run(run_copy)
     assert spec.digest == tiny().digest and ended and events
     with pytest.raises(BadInput, match="no run folder"):
-        opened(run_copy / "none")
+        open_run(run_copy / "none")
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "3", '{"digest": 1}', "null"])
 def test_damaged_measures_are_named(run_copy, text):
     (run_copy / "metrics.json").write_text(text)
     with pytest.raises(FedFleetError, match=r"metrics.json"):
-        finished(run_copy)
+        read_finished_run(run_copy)

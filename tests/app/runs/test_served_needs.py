@@ -71,11 +71,11 @@ def _work(done):
 
 def looked_after(done):
     """After how many rounds the model was looked at."""
-    over, found = 0, set()
+    over, result = 0, set()
     for event in done.events:
         over += isinstance(event, ModelCommitted | RoundFailed)
-        found |= {over} if isinstance(event, Evaluated) else set()
-    return found
+        result |= {over} if isinstance(event, Evaluated) else set()
+    return result
 
 
 def test_all_that_studies_need_at_once(tmp_path, capsys):

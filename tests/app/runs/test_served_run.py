@@ -8,20 +8,20 @@ import tomllib
 import pytest
 from safetensors.numpy import load_file
 
-from fedfleet.app.assemble.client_config import kit_from
+from fedfleet.app.assemble.client_config import build_client_runtime
 from fedfleet.app.runs import perform
 from fedfleet.app.runs.run_audit import replay_run
-from fedfleet.app.runs.served_run import Door, serve_run
+from fedfleet.app.runs.served_run import AccessOptions, serve_run
 from fedfleet.app.runs.verification import verify_run
 from fedfleet.app.spec import load_spec, resolve
 from fedfleet.core.errors import BadInput, FedFleetError, RunFailed
 from fedfleet.core.noise import add_noise
 from fedfleet.core.trees import content_hash
 from fedfleet.executors import gather
-from fedfleet.network.device.client_loop import Device, Wishes
-from fedfleet.network.device.device_store import Store
-from fedfleet.network.device.server_calls import Line
-from fedfleet.network.server.options import Serve
+from fedfleet.network.device.client_loop import Device, DeviceOptions
+from fedfleet.network.device.device_store import DeviceStore
+from fedfleet.network.device.server_calls import Connection
+from fedfleet.network.server.options import ServeOptions
 from fedfleet.store.noise_source import VARIABLE
 from tests.app.runs.tampering import LIES, sql, tampered
 from tests.app.specs import TINY, written
@@ -42,21 +42,25 @@ def served(spec, folder, clients=2, key=None):
     address, did = free_address(), {}
 
     def attend(client):
-        store, line = Store(folder / f"device{client}"), Line(address, None)
+        store, line = DeviceStore(folder / f"device{client}"), Connection(address, None)
         did[client] = Device(
-            line, store, Wishes(client=client), lambda sheet, fetch: kit_from(sheet, None, fetch), str
-        ).attend()
+            line,
+            store,
+            DeviceOptions(client=client),
+            lambda sheet, fetch: build_client_runtime(sheet, None, fetch),
+            str,
+        ).run()
         line.close()
         store.close()
 
     devices = [threading.Thread(target=attend, args=(c,), daemon=True) for c in range(clients)]
     for device in devices:
         device.start()
-    options = Serve(address=address, devices=clients, transmitters=1, quiet=True)
-    done = serve_run(spec, [], folder / "out", options, Door(), key=key)
+    options = ServeOptions(address=address, devices=clients, transmitters=1, quiet=True)
+    done = serve_run(spec, [], folder / "out", options, AccessOptions(), key=key)
     for device in devices:
         device.join(60)
-    return done, {client: found.tasks for client, found in did.items()}
+    return done, {client: result.tasks for client, result in did.items()}
 
 
 def test_a_served_run_fills_the_same_kind_of_folder(tmp_path, capsys):
@@ -68,10 +72,10 @@ def test_a_served_run_fills_the_same_kind_of_folder(tmp_path, capsys):
         p.name for p in done.out.iterdir()
     }
     assert done.out.stat().st_mode & 0o077 == 0
-    found = replay_run(done.out)
-    assert {"decisions", "models", "scores"} <= set(found["verified"])
-    assert {"arrivals", "picks", "aggregates"} <= set(found["not_verified"])
-    assert "only a signature tells" in found["because"]
+    result = replay_run(done.out)
+    assert {"decisions", "models", "scores"} <= set(result["verified"])
+    assert {"arrivals", "picks", "aggregates"} <= set(result["not_verified"])
+    assert "only a signature tells" in result["because"]
 
 
 @pytest.mark.parametrize("method", ["heterofl", "fjord"])
@@ -127,7 +131,13 @@ def test_a_server_that_cannot_listen_leaves_no_folder(tmp_path):
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(BadInput):
-            serve_run(written(tmp_path, ROUNDS), [], tmp_path / "out", Serve(address=address, devices=2), Door())
+            serve_run(
+                written(tmp_path, ROUNDS),
+                [],
+                tmp_path / "out",
+                ServeOptions(address=address, devices=2),
+                AccessOptions(),
+            )
     assert not (tmp_path / "out").exists()
 
 
@@ -155,13 +165,14 @@ def test_what_codecs_remember_stays_with_the_devices(tmp_path):
 def test_a_run_that_is_over_is_answered_again_and_a_simulation_is_not_taken_up(tmp_path):
     spec = written(tmp_path, ROUNDS)
     done, _ = served(spec, tmp_path)
-    options = Serve(address=free_address(), devices=2)
+    options = ServeOptions(address=free_address(), devices=2)
     assert (
-        serve_run(spec, [], tmp_path / "out", options, Door(), resume=True).metrics["digest"] == done.metrics["digest"]
+        serve_run(spec, [], tmp_path / "out", options, AccessOptions(), resume=True).metrics["digest"]
+        == done.metrics["digest"]
     )
     with pytest.raises(BadInput, match="exists already"):
-        serve_run(spec, [], tmp_path / "out", options, Door())
+        serve_run(spec, [], tmp_path / "out", options, AccessOptions())
     perform(load_spec(spec, []), tmp_path / "simulated")
     (tmp_path / "simulated" / "seal.json").unlink()
     with pytest.raises(BadInput, match="holds a simulation"):
-        serve_run(spec, [], tmp_path / "simulated", options, Door(), resume=True)
+        serve_run(spec, [], tmp_path / "simulated", options, AccessOptions(), resume=True)

@@ -69,9 +69,9 @@ def test_a_run_with_versions_that_are_not_here_is_no_lie_but_not_verified(honest
     folder = tampered(honest, tmp_path / "out", text("executor.json", '"numpy": "', '"numpy": "9.'), sealed=True)
     assert "models" in replay_run(folder)["verified"]  # they come out the same all the same
     folder = tampered(folder, tmp_path / "lied", LIES["another model"], sealed=True)
-    found = replay_run(folder)
-    assert {"models", "scores"} <= set(found["not_verified"])
-    assert "numpy 9." in found["because"]
+    result = replay_run(folder)
+    assert {"models", "scores"} <= set(result["not_verified"])
+    assert "numpy 9." in result["because"]
     refuses(lambda f: perform(resolve(SPEC), f, resume=True), shutil.copytree(folder, tmp_path / "b", ignore=_no_seal))
 
 
@@ -95,8 +95,8 @@ def test_whoever_only_looks_at_a_forged_run_sees_it_or_one_sentence(honest, tmp_
     for look in (verify_run, report_run, fedfleet.load):
         try:
             look(folder)
-        except FedFleetError as wrong:
-            said = str(wrong)
+        except FedFleetError as error:
+            said = str(error)
         else:
             said = ""
         assert "\n" not in said

@@ -4,18 +4,18 @@ import functools
 
 import pytest
 
-from fedfleet.app.runs.user_code import SCRIPT, Entry, described, found_again, sha256, without_doing
+from fedfleet.app.runs.user_code import SCRIPT, Entry, declarations_only, describe_object, load_object, sha256
 from fedfleet.core.errors import BadInput, RunFailed
 from tests.app.runs.owned import Net, focal
 
 
 def test_what_a_module_holds_is_found_again():
-    entry, text = described(functools.partial(Net, hidden=3), call=True)
+    entry, text = describe_object(functools.partial(Net, hidden=3), call=True)
     assert (entry.by, entry.module, entry.name, entry.kwargs) == ("code", "tests.app.runs.owned", "Net", {"hidden": 3})
     assert entry.sha256 == sha256(text) and "class Net" in text
-    assert found_again(entry, text).inner.out_features == 3
-    entry, text = described(focal, call=False)
-    assert found_again(entry, text) is focal
+    assert load_object(entry, text).inner.out_features == 3
+    entry, text = describe_object(focal, call=False)
+    assert load_object(entry, text) is focal
 
 
 def local():
@@ -29,13 +29,13 @@ def local():
     "thing", [lambda: 1, local(), functools.partial(Net, hidden=object()), functools.partial(Net, (1,))]
 )
 def test_what_has_no_name_or_no_plain_arguments_is_for_the_hand(thing):
-    entry, text = described(thing, call=True)
+    entry, text = describe_object(thing, call=True)
     assert (entry.by, text) == ("hand", "") and entry.what
 
 
 def test_what_was_replaced_under_its_name_is_for_the_hand(monkeypatch):
     monkeypatch.setattr("tests.app.runs.owned.focal", None)
-    assert described(focal, call=False)[0].by == "hand"
+    assert describe_object(focal, call=False)[0].by == "hand"
 
 
 SCRIPT_TEXT = """
@@ -58,25 +58,25 @@ def root(x):
 
 
 def test_of_a_script_only_what_it_declares_is_kept():
-    text = without_doing(SCRIPT_TEXT)
+    text = declarations_only(SCRIPT_TEXT)
     assert "print" not in text and "made" not in text and "SystemExit" not in text
     entry = Entry("code", "root", module=SCRIPT, name="root", sha256=sha256(text))
-    assert found_again(entry, text)(9.0) == 6.0
-    assert without_doing(SCRIPT_TEXT.replace('print("running")', "print(resume=True)")) == text, (
+    assert load_object(entry, text)(9.0) == 6.0
+    assert declarations_only(SCRIPT_TEXT.replace('print("running")', "print(resume=True)")) == text, (
         "what it does may change"
     )
 
 
 def test_code_that_is_not_there_or_fails_says_so():
     with pytest.raises(BadInput, match="there is no 'gone'"):
-        found_again(Entry("code", "x", module="tests.app.runs.owned", name="gone"), "")
+        load_object(Entry("code", "x", module="tests.app.runs.owned", name="gone"), "")
     with pytest.raises(RunFailed, match=r"the code of m:f failed: ZeroDivisionError"):
-        found_again(Entry("code", "m:f", module="m", name="f"), "1 / 0\n")
+        load_object(Entry("code", "m:f", module="m", name="f"), "1 / 0\n")
     with pytest.raises(RunFailed, match=r"the code of nowhere:f failed: ModuleNotFoundError"):
-        found_again(Entry("code", "nowhere:f", module="nowhere", name="f"), "")
+        load_object(Entry("code", "nowhere:f", module="nowhere", name="f"), "")
 
 
 def test_kept_source_runs_once_beside_what_is_here():
     text = "made = []\nmade.append(1)\n\n\ndef count():\n    return len(made)\n"
     entry = Entry("code", "tests.app.runs.owned:count", module="tests.app.runs.owned", name="count")
-    assert [found_again(entry, text)() for _ in range(2)] == [1, 1]
+    assert [load_object(entry, text)() for _ in range(2)] == [1, 1]

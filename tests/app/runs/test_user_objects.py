@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedfleet.app.runs.user_objects import function_entry, made_again, maker, model_entry, same_thing
+from fedfleet.app.runs.user_objects import function_entry, matches_entry, model_entry, model_factory, rebuild_object
 from tests.app.runs.owned import Net, focal, row, share_right, smooth
 
 X = np.random.default_rng(0).normal(size=(2, 5)).astype(np.float32)
@@ -38,10 +38,10 @@ def test_how_models_are_noted(model, by):
     entry, text = model_entry(model, X)
     assert entry.by == by
     if by != "hand":
-        again, first = made_again(entry, text), maker(model)()
+        again, first = rebuild_object(entry, text), model_factory(model)()
         again.load_state_dict(first.state_dict())
         assert torch.equal(again(torch.from_numpy(X)), first(torch.from_numpy(X)))
-        assert same_thing(entry, model)
+        assert matches_entry(entry, model)
 
 
 class Held:
@@ -65,17 +65,17 @@ def test_how_functions_are_noted(function, by):
     assert entry.by == by
     if by != "hand":
         outputs, labels = torch.randn(4, 2), torch.tensor([0, 1, 1, 0])
-        assert torch.equal(made_again(entry, text)(outputs, labels), function(outputs, labels))
+        assert torch.equal(rebuild_object(entry, text)(outputs, labels), function(outputs, labels))
 
 
 def test_things_are_told_apart():
-    assert not same_thing(function_entry(focal)[0], smooth)
-    assert not same_thing(function_entry(focal)[0], share_right)
-    assert not same_thing(model_entry(functools.partial(Net, 3), X)[0], functools.partial(Net, 4))
-    assert not same_thing(model_entry(row(), X)[0], torch.nn.Linear(5, 2))
-    assert same_thing(model_entry(lambda: Net(), X)[0], Net), "of a lambda nothing is known"
+    assert not matches_entry(function_entry(focal)[0], smooth)
+    assert not matches_entry(function_entry(focal)[0], share_right)
+    assert not matches_entry(model_entry(functools.partial(Net, 3), X)[0], functools.partial(Net, 4))
+    assert not matches_entry(model_entry(row(), X)[0], torch.nn.Linear(5, 2))
+    assert matches_entry(model_entry(lambda: Net(), X)[0], Net), "of a lambda nothing is known"
 
 
 def test_a_given_module_is_never_changed():
     model = row()
-    assert maker(model)() is not model and maker(row) is row and maker(Net) is Net
+    assert model_factory(model)() is not model and model_factory(row) is row and model_factory(Net) is Net

@@ -16,9 +16,9 @@ from tests.store.test_signatures import key_file
 def test_a_signed_run_says_who_signed_it_and_no_forger_can(tmp_path):
     mine, other = key_file(tmp_path), key_file(tmp_path, name="other")
     done = perform(resolve(SPEC), tmp_path / "out", key=mine)
-    found = verify_run(done.out, tmp_path / "key.pub")
-    assert found["sealed"] and found["signed_by"] == fingerprint((tmp_path / "key.pub").read_text())
-    assert {"journal", "spec.toml", "model.safetensors", "metrics.json"} <= set(found["verified"])
+    result = verify_run(done.out, tmp_path / "key.pub")
+    assert result["sealed"] and result["signed_by"] == fingerprint((tmp_path / "key.pub").read_text())
+    assert {"journal", "spec.toml", "model.safetensors", "metrics.json"} <= set(result["verified"])
     assert replay_run(done.out)["ok"]
     with pytest.raises(RunFailed, match=r"is signed by .* not by"):
         verify_run(done.out, tmp_path / f"{other.name}.pub")
@@ -35,7 +35,7 @@ def test_a_key_that_cannot_sign_stops_before_anything_is_trained(tmp_path):
 
 def test_a_run_that_goes_on_is_not_sealed_yet(tmp_path):
     folder = killed_run(SPEC, tmp_path / "out", 3)
-    found = verify_run(folder)
-    assert not found["sealed"] and found["signed_by"] is None
+    result = verify_run(folder)
+    assert not result["sealed"] and result["signed_by"] is None
     with pytest.raises(BadInput, match="--signer"):
         verify_run(folder, tmp_path / "none.pub")

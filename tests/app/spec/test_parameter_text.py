@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from fedfleet.app.spec.parameter_text import describe, listed_parts, readable
+from fedfleet.app.spec.parameter_text import describe, describe_parts, type_text
 from fedfleet.core.limits import Count, Positive, Share
 from fedfleet.core.registry import builder
 
@@ -21,7 +21,7 @@ from fedfleet.core.registry import builder
     ],
 )
 def test_types_are_said_with_their_limits(hint, said):
-    assert readable(hint) == said
+    assert type_text(hint) == said
 
 
 def test_a_builder_is_described_by_its_signature():
@@ -32,13 +32,13 @@ def test_a_builder_is_described_by_its_signature():
 
 
 def test_all_parts_of_a_kind_are_listed():
-    got = listed_parts("states")
+    got = describe_parts("states")
     assert [i["name"] for i in got["items"]] == sorted(i["name"] for i in got["items"])
     assert all(i["summary"].endswith(".") for i in got["items"])
 
 
 def test_what_goes_around_any_algorithm_is_listed_with_them():
-    found = listed_parts("algorithms")["around"]
-    assert set(found) == {"fold", "keep", "fine_tune", "attack", "private", "up", "down", "feedback"}
-    assert found["up"]["type"] == "a part of codecs" and not any(p["required"] for p in found.values())
-    assert "around" not in listed_parts("codecs")
+    result = describe_parts("algorithms")["around"]
+    assert set(result) == {"fold", "keep", "fine_tune", "attack", "private", "up", "down", "feedback"}
+    assert result["up"]["type"] == "a part of codecs" and not any(p["required"] for p in result.values())
+    assert "around" not in describe_parts("codecs")

@@ -54,9 +54,9 @@ def test_what_cannot_be_meant_is_refused_in_one_sentence(table, says):
 
 
 def test_an_own_task_is_named_by_its_content():
-    spec = resolve({}, own_task="abc")
+    spec = resolve({}, content_id="abc")
     assert spec.task == {"use": "own", "content": "abc"}
-    assert spec.digest != resolve({}, own_task="abd").digest
+    assert spec.digest != resolve({}, content_id="abd").digest
 
 
 def test_the_task_of_an_own_model_stays_as_it_is():

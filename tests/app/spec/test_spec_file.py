@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from fedfleet.app.spec import load_spec, read_table, with_values, with_words
+from fedfleet.app.spec import apply_overrides, load_spec, read_table, set_values
 from fedfleet.core.errors import BadInput
 
 
 def test_words_override_by_dotted_key():
-    table = with_words(
+    table = apply_overrides(
         {"pace": {"cohort": 5}}, ["pace.cohort=7", "algorithm.use=fedprox", "world.data.alpha=0.5", "seed=3"]
     )
     assert table == {
@@ -46,18 +46,18 @@ def test_a_spec_is_named_after_its_file(tmp_path):
 
 def test_words_leave_the_table_they_were_given_alone():
     table = {"pace": {"cohort": 5}}
-    with_words(table, ["pace.cohort=7"])
+    apply_overrides(table, ["pace.cohort=7"])
     assert table == {"pace": {"cohort": 5}}
 
 
 def test_a_bare_name_stands_for_its_part():
-    assert with_words({"pace": "deadline"}, ["pace.seconds=9"]) == {"pace": {"use": "deadline", "seconds": 9}}
+    assert apply_overrides({"pace": "deadline"}, ["pace.seconds=9"]) == {"pace": {"use": "deadline", "seconds": 9}}
 
 
 @pytest.mark.parametrize("word", ["cohort", "=3", "pace..cohort=3", "seed.x=3"])
 def test_words_that_are_no_overrides(word):
     with pytest.raises(BadInput, match=r"cohort|=3"):
-        with_words({"seed": 1}, [word])
+        apply_overrides({"seed": 1}, [word])
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_words_that_are_no_overrides(word):
     ],
 )  # fmt: skip
 def test_another_part_has_none_of_the_settings_of_the_one_before(table, words, got):
-    assert with_words(table, words)["pace"] == got
+    assert apply_overrides(table, words)["pace"] == got
 
 
 def test_numbers_with_thousands_of_digits_are_no_numbers(tmp_path):
@@ -82,22 +82,22 @@ def test_numbers_with_thousands_of_digits_are_no_numbers(tmp_path):
     path.write_text(f"seed = {'9' * 5000}")
     with pytest.raises(BadInput, match="not valid TOML"):
         load_spec(path)
-    assert with_words({}, [f"seed={'9' * 5000}"])["seed"] == "9" * 5000
+    assert apply_overrides({}, [f"seed={'9' * 5000}"])["seed"] == "9" * 5000
 
 
 def test_values_under_dotted_keys_follow_the_rules_of_words():
     table = {"pace": "readiness", "stop": {"rounds": 3}}
     values = {"pace.cohort": 4, "stop.rounds": 5, "world.split": [1, 0, 0]}
     words = ["pace.cohort=4", "stop.rounds=5", "world.split=[1, 0, 0]"]
-    assert with_values(table, values) == with_words(table, words)
+    assert set_values(table, values) == apply_overrides(table, words)
     assert table == {"pace": "readiness", "stop": {"rounds": 3}}, "what was given stays as it is"
     shared = [1, 2]
-    with_values({}, {"world.split": shared})["world"]["split"].append(3)
+    set_values({}, {"world.split": shared})["world"]["split"].append(3)
     assert shared == [1, 2]
     with pytest.raises(BadInput, match=r"'pace\.\.seconds' is not an override"):
-        with_values({}, {"pace..seconds": 3})
+        set_values({}, {"pace..seconds": 3})
     with pytest.raises(BadInput, match="'rounds' holds a value, not a table"):
-        with_values(table, {"stop.rounds.more": 1})
+        set_values(table, {"stop.rounds.more": 1})
 
 
 def test_line_ends_and_the_mark_of_other_editors_change_nothing(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve
-from fedfleet.app.spec.table_checks import build_part, check_table, check_value, resolve_part, sayable
+from fedfleet.app.spec.table_checks import build_part, check_table, check_value, is_spec_type, resolve_part
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import StateScorer
 from fedfleet.core.limits import Count, Positive
@@ -64,7 +64,7 @@ def test_a_part_may_hold_a_part():
 
 
 def test_parts_can_be_said_and_other_functions_cannot():
-    assert sayable(Policy) and sayable(Count) and not sayable(StateScorer)
+    assert is_spec_type(Policy) and is_spec_type(Count) and not is_spec_type(StateScorer)
 
 
 def either(policies: list[Policy], *, other: Policy | None = None) -> Policy:

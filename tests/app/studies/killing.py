@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfleet.app.studies.grid.run_study import asked_for, study
-from fedfleet.app.studies.grid.study_jobs import Means
+from fedfleet.app.studies.grid.run_study import load_study, study
+from fedfleet.app.studies.grid.study_jobs import WorkerSettings
 from fedfleet.app.studies.grid.table_files import TABLES
 
 ROOT = Path(__file__).parents[3]
@@ -93,7 +93,7 @@ def proven(folder, *, lrs, seeds, rounds, kills, draws):
     """A study that is killed so often ends with every byte of one that nobody disturbed."""
     file, runs = written(folder, lrs=lrs, seeds=seeds, rounds=rounds), len(lrs) * seeds
     calm, rough = folder / "calm", folder / "rough"
-    study(asked_for(file), calm, means=Means(1))
+    study(load_study(file), calm, worker_settings=WorkerSettings(1))
     random = np.random.default_rng(draws)
     for left in range(kills, 0, -1):
         most = (runs - sealed(rough)) // (left + 1)

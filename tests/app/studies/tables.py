@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfleet.app.studies.compare.records import Compared
-from fedfleet.app.studies.grid.expansion import expanded
+from fedfleet.app.studies.compare.records import ComparedRun
+from fedfleet.app.studies.grid.expansion import expand_study
 from fedfleet.app.studies.grid.quantities import Aims
-from fedfleet.app.studies.grid.run_cache import Ran
+from fedfleet.app.studies.grid.run_cache import StudyRun
 from fedfleet.app.studies.grid.study_file import study_of
 
 BASE = {
@@ -29,12 +29,12 @@ def asked(**more):
 def run(cell, accuracy, *, seconds=(0.0, 10.0, 20.0), curve=None, commits=3, **metrics):
     """A run of this cell that ended so; by default it is tried at three times, at the last of which it has this accuracy."""
     values = [0.1, accuracy / 2, accuracy] if curve is None else curve
-    found = {
+    result = {
         "accuracy": values[-1], "virtual_seconds": seconds[-1], "commits": commits, "rounds": 3, "bytes_up": 1000.0,
         "bytes_down": 2000.0, "wall_seconds": 0.5, "failed_rounds": {}, "chance": 0.1, "participation": {"never": 2}, **metrics,
     }  # fmt: skip
-    return Compared(
-        name=cell.title, out=Path("runs") / cell.title, table=cell.spec.table(), seed=cell.seed, metrics=found,
+    return ComparedRun(
+        name=cell.title, out=Path("runs") / cell.title, table=cell.spec.table(), seed=cell.seed, metrics=result,
         seconds=np.array(seconds), accuracy=np.array(values), ended=True, end=float(seconds[-1]), first=10.0, tested=100,
         digest=f"digest of {cell.title}",
     )  # fmt: skip
@@ -42,11 +42,11 @@ def run(cell, accuracy, *, seconds=(0.0, 10.0, 20.0), curve=None, commits=3, **m
 
 def ran(study, accuracies, **more):
     """The study's runs, ended with these accuracies in the order of the file; None: it could not be run."""
-    cells = expanded(study)
+    cells = expand_study(study)
     return [
-        Ran(c, Path("runs") / c.title, reason="out of luck")
+        StudyRun(c, Path("runs") / c.title, reason="out of luck")
         if a is None
-        else Ran(c, Path("runs") / c.title, run(c, a, **more))
+        else StudyRun(c, Path("runs") / c.title, run(c, a, **more))
         for c, a in zip(cells, accuracies, strict=True)
     ]
 

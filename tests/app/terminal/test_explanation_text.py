@@ -1,8 +1,8 @@
 """Where the time went, for people."""
 
-from fedfleet.app.runs.explanation import _round, told
-from fedfleet.app.terminal.explanation_text import shown_explained
-from fedfleet.measure.attribution.causes import RoundTime, attributed
+from fedfleet.app.runs.explanation import _round, attribution_answer
+from fedfleet.app.terminal.explanation_text import explanation_text
+from fedfleet.measure.attribution.causes import RoundTime, total_attribution
 
 
 def test_causes_from_the_largest_down_then_rounds_then_the_sentence():
@@ -10,9 +10,9 @@ def test_causes_from_the_largest_down_then_rounds_then_the_sentence():
         RoundTime(0, 0.0, 100.0, {"pause": 20.0, "upload": 80.0}, 3),
         RoundTime(1, 100.0, 150.0, {"failed": 50.0}, -1, "too few came"),
     ]
-    found = attributed(rounds, {"upload": {3: 80.0}}, ended=True, cutting="none")
-    answer = {**told(found), "notes": ["mind this"], "longest_rounds": [_round(r) for r in rounds]}
-    lines = shown_explained(answer).splitlines()
+    result = total_attribution(rounds, {"upload": {3: 80.0}}, ended=True, cutting="none")
+    answer = {**attribution_answer(result), "notes": ["mind this"], "longest_rounds": [_round(r) for r in rounds]}
+    lines = explanation_text(answer).splitlines()
     assert lines[0] == "2.5 min of virtual time, 2 rounds"
     assert [line.split()[0] for line in lines[2:5]] == ["upload", "failed", "pause"]
     assert "all of it for client 3" in lines[2] and "53 %" in lines[2]
@@ -23,5 +23,5 @@ def test_causes_from_the_largest_down_then_rounds_then_the_sentence():
 
 
 def test_nothing_is_explained_in_one_line():
-    nothing = {**told(attributed([], {}, ended=False, cutting="none")), "notes": []}
-    assert shown_explained(nothing) == "No time has passed yet, so there is nothing to explain."
+    nothing = {**attribution_answer(total_attribution([], {}, ended=False, cutting="none")), "notes": []}
+    assert explanation_text(nothing) == "No time has passed yet, so there is nothing to explain."

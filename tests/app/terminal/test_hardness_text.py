@@ -1,6 +1,6 @@
 """The fleet of a spec as text: the verdict first, units on every number."""
 
-from fedfleet.app.terminal.hardness_text import shown_fleet
+from fedfleet.app.terminal.hardness_text import hardness_text
 
 UNDER = {
     "clients": 100, "pace": "deadline", "cohort": 10, "rounds": 50, "deadline_seconds": 120.0, "ready_share": 1.0,
@@ -24,7 +24,7 @@ ANSWER = {
 
 
 def test_the_verdict_comes_first_and_every_number_has_a_unit():
-    said = shown_fleet(ANSWER)
+    said = hardness_text(ANSWER)
     assert said.startswith("This fleet is hard.")
     for words in (
         "44.0 %",
@@ -47,5 +47,5 @@ def test_what_is_missing_is_said():
         "under": {**UNDER, "seeds": 1},
         "not_measured": ["this run is paced by buffered"],
     }
-    said = shown_fleet(bare)
+    said = hardness_text(bare)
     assert "not measured: this run is paced by buffered" in said and "one seed" in said and "Class clock" not in said

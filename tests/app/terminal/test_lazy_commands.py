@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from fedfleet.app.terminal.lazy_commands import Group, Late, group_command
+from fedfleet.app.terminal.lazy_commands import Group, LazyVerb, group_command
 
 HERE = "tests.app.terminal.test_lazy_commands"
 called = []
@@ -16,7 +16,7 @@ def hello(name: str, times: int = 1) -> None:
 
 
 inner = Group("Verbs inside.", {"hello": f"{HERE}:hello"})
-late = Late(lambda: hello)
+late = LazyVerb(lambda: hello)
 ALL = Group(
     "All verbs.",
     {"hello": f"{HERE}:hello", "inner": f"{HERE}:inner", "late": f"{HERE}:late", "broken": "no.such.module:verb"},

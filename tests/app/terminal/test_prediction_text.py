@@ -1,6 +1,6 @@
 """Predictions as text: units on every number, failures by reason, a table of a sweep."""
 
-from fedfleet.app.terminal.prediction_text import shown_prediction, shown_sweep
+from fedfleet.app.terminal.prediction_text import prediction_text, sweep_text
 
 ANSWER = {
     "accuracy": {"value": 0.8, "low": 0.7, "high": 0.9},
@@ -22,18 +22,18 @@ ANSWER = {
 
 
 def test_a_prediction_is_said_with_its_band_and_what_it_cannot_see():
-    said = shown_prediction(ANSWER)
+    said = prediction_text(ANSWER)
     assert "accuracy 80.0 % at the end, nine times of ten between 70.0 % and 90.0 %" in said
     assert "90 commits (88 to 92) of 100 rounds in 2.0 h" in said and "failed rounds: 10 (10 x too few)" in said
     assert "12 (label 0) to 80 (label 1) commits" in said and "cannot be seen: the weather" in said
     assert "60.0 % after 60.0 min" in said and "(kept from before)" in said
-    said = [shown_prediction(ANSWER | {"target": {"accuracy": 0.9, "seconds": when}}) for when in (None, 90.0)]
+    said = [prediction_text(ANSWER | {"target": {"accuracy": 0.9, "seconds": when}}) for when in (None, 90.0)]
     assert "90.0 %, is reached not within these rounds" in said[0] and "90.0 %, is reached after 1.5 min" in said[1]
-    assert "failed rounds" not in shown_prediction(ANSWER | {"failed_rounds": {}})
+    assert "failed rounds" not in prediction_text(ANSWER | {"failed_rounds": {}})
 
 
 def test_where_no_model_will_be_made_no_accuracy_is_claimed():
-    said = shown_prediction(ANSWER | {"commits": {"value": 0.0, "low": 0.0, "high": 0.0}})
+    said = prediction_text(ANSWER | {"commits": {"value": 0.0, "low": 0.0, "high": 0.0}})
     assert said.startswith("no model will be made: none of 100 rounds in 2.0 h of virtual time will end with one")
     assert "accuracy 80.0 %" not in said and "on the way" not in said and "class clock" not in said
     assert "failed rounds: 10 (10 x too few)" in said and "Nobody will be left out." in said
@@ -58,7 +58,7 @@ def test_a_sweep_is_an_aligned_table():
             "never": 0.0,
         },
     ]
-    said = shown_sweep({"key": "pace.seconds", "rows": rows, "target": 0.8, "seconds": 1.0, "sentence": "So it is."})
+    said = sweep_text({"key": "pace.seconds", "rows": rows, "target": 0.8, "seconds": 1.0, "sentence": "So it is."})
     head, first, second, *_, last = said.splitlines()
     assert len(head) == len(first) == len(second) and last == "So it is." and " - " in first and "1.5 min" in second
     assert "no model" in first and "10.0 %" not in first

@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 import pytest
 
-from fedfleet.app.terminal.lazy_commands import Group, Late, group_command
-from fedfleet.app.terminal.signature_options import checked, flag, with_options
+from fedfleet.app.terminal.lazy_commands import Group, LazyVerb, group_command
+from fedfleet.app.terminal.signature_options import check_options, flag, with_options
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Positive
 from fedfleet.core.registry import parameters
@@ -32,7 +32,7 @@ def verb(*, part: str = "first", given: dict[str, Any], seed: int = 0) -> None:
     seen.append({"part": part, "given": given, "seed": seed})
 
 
-made = Late(lambda: with_options(verb, PARTS, MEANING))
+made = LazyVerb(lambda: with_options(verb, PARTS, MEANING))
 
 
 def call(*words):
@@ -66,15 +66,15 @@ def test_help_says_meaning_part_type_and_default(capsys, monkeypatch):
 
 
 def test_values_are_checked_against_the_chosen_part():
-    assert checked({"kinds": 3}, "first", PARTS["first"]) == {"kinds": 3}
-    assert checked({"kinds": 3, "mode": "b"}, "first", PARTS["first"], ignored=("mode",)) == {"kinds": 3}
+    assert check_options({"kinds": 3}, "first", PARTS["first"]) == {"kinds": 3}
+    assert check_options({"kinds": 3, "mode": "b"}, "first", PARTS["first"], ignored=("mode",)) == {"kinds": 3}
     for given, says in (
         ({"kinds": 0}, "--kinds = 0: input should be greater than or equal to 1"),
         ({"mean_mbps": float("inf")}, "--mean-mbps inf must be finite"),
         ({"mode": "b"}, "--mode does not apply to first; it takes --kinds, --mean-mbps, --exact"),
     ):
         with pytest.raises(BadInput, match=says):
-            checked(given, "first", PARTS["first"])
+            check_options(given, "first", PARTS["first"])
 
 
 def test_flags_are_spelt_with_dashes():

@@ -1,5 +1,5 @@
-from fedfleet.app.terminal.stress_text import shown_stress
-from fedfleet.network.stress.ablation import ablated
+from fedfleet.app.terminal.stress_text import stress_text
+from fedfleet.network.stress.ablation import run_ablation
 from fedfleet.network.stress.stress_plan import Dummy
 from fedfleet.network.stress.stress_run import Stress, answer_of
 from tests.network.stress.outcomes import outcome, tally
@@ -8,7 +8,7 @@ ASKED = Stress(Dummy(15, 400, 3), transmitters=2)
 
 
 def test_a_row_says_rates_and_memory():
-    shown = shown_stress(answer_of(outcome(ASKED)))
+    shown = stress_text(answer_of(outcome(ASKED)))
     assert "400 bytes each way, sync, durable, 2 transmitters" in shown
     row = next(line for line in shown.splitlines() if "15" in line and "50%" in line)
     for word in ("1.500", "10", "20", "100"):
@@ -17,13 +17,13 @@ def test_a_row_says_rates_and_memory():
 
 def test_a_sweep_has_a_row_for_each_size_and_troubles_are_told():
     rows = [answer_of(outcome(ASKED)), answer_of(outcome(ASKED, tallies=[tally(failures={"UNAVAILABLE": 3})]))]
-    shown = shown_stress({**rows[-1], "sweep": rows})
+    shown = stress_text({**rows[-1], "sweep": rows})
     assert sum("50%" in line for line in shown.splitlines()) == 2
     assert "calls that failed: {'UNAVAILABLE': 3}" in shown
 
 
 def test_an_ablation_has_a_row_for_each_step():
-    shown = shown_stress({**answer_of(outcome(ASKED, raw={})), "ablation": [*ablated(ASKED, outcome)]})
+    shown = stress_text({**answer_of(outcome(ASKED, raw={})), "ablation": [*run_ablation(ASKED, outcome)]})
     for step in ("one process", "+ pools", "+ durability"):
         assert step in shown
     assert " - " in shown  # no raw gRPC to compare with

@@ -3,12 +3,12 @@
 import pytest
 
 from fedfleet.app.terminal.text import (
+    datasets_text,
+    fleet_metrics_text,
+    metrics_text,
+    parts_text,
     percent,
-    shown_datasets,
-    shown_measures,
-    shown_metrics,
-    shown_parts,
-    shown_run,
+    run_text,
     size,
     span,
 )
@@ -33,7 +33,7 @@ def test_shares_are_percentages_and_unknown_ones_a_dash():
 
 
 def test_the_end_of_a_run(tiny_run):
-    text = shown_run(tiny_run.answer(), tiny_run.metrics)
+    text = run_text(tiny_run.answer(), tiny_run.metrics)
     assert text.startswith("6 rounds, 6 commits in ")
     assert "stopped by rounds" in text
     assert "10th-percentile client" in text and "mean of the worst tenth" in text
@@ -42,8 +42,8 @@ def test_the_end_of_a_run(tiny_run):
 
 def test_failed_rounds_are_counted_by_reason(tiny_run):
     answer = {**tiny_run.answer(), "failed_rounds": {"late": 3, "few": 1}}
-    assert "failed rounds: 4 (3 x late; 1 x few)" in shown_run(answer, tiny_run.metrics)
-    assert "failed" not in shown_run(tiny_run.answer(), tiny_run.metrics)
+    assert "failed rounds: 4 (3 x late; 1 x few)" in run_text(answer, tiny_run.metrics)
+    assert "failed" not in run_text(tiny_run.answer(), tiny_run.metrics)
 
 
 def test_metrics_stand_with_a_labelled_interval_their_meaning_and_notes():
@@ -60,7 +60,7 @@ def test_metrics_stand_with_a_labelled_interval_their_meaning_and_notes():
         "per_state": {"a": 0.1, "b": 0.3, "c": 0.9},
         "against": {"ks": 0.25},
     }
-    first, second, note, states, against = shown_measures(answer).splitlines()
+    first, second, note, states, against = fleet_metrics_text(answer).splitlines()
     assert "0.5  95 % interval 0.4 to 0.6 over 4 seeds" in first and "5.0 % of fair work" in first
     assert "9  one seed, so no interval" in second and "a round takes 3.0 min" in second and "+-" not in first + second
     assert note == "note: one device does it"
@@ -69,13 +69,13 @@ def test_metrics_stand_with_a_labelled_interval_their_meaning_and_notes():
 
 
 def test_tables_are_aligned():
-    assert shown_metrics({"a": 1, "long": 2}) == "a     1\nlong  2"
+    assert metrics_text({"a": 1, "long": 2}) == "a     1\nlong  2"
     part = {"name": "x", "summary": "An x.", "parameters": {"n": {"type": "int", "required": True}}}
-    assert shown_parts({"kind": "devices", "items": [part]}).splitlines()[1].split() == ["n", "int", "required"]
-    assert shown_parts({"kind": "codecs", "items": []}) == "there are no codecs yet"
+    assert parts_text({"kind": "devices", "items": [part]}).splitlines()[1].split() == ["n", "int", "required"]
+    assert parts_text({"kind": "codecs", "items": []}) == "there are no codecs yet"
 
 
 def test_a_dataset_of_which_not_all_sizes_are_known_says_so():
     files = [{"bytes": 2_000_000}, {"bytes": None}]
-    text = shown_datasets({"datasets": [{"name": "x", "summary": "an x", "terms": "free", "files": files}]})
+    text = datasets_text({"datasets": [{"name": "x", "summary": "an x", "terms": "free", "files": files}]})
     assert "2 files, 2.0 MB and more; free" in text

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fedfleet.app.terminal.value_checks import counted, number, one_of, positive, share
+from fedfleet.app.terminal.value_checks import number, one_of, positive, positive_int, share
 from fedfleet.core.errors import BadInput
 
 
@@ -35,11 +35,11 @@ def test_an_unknown_word_hears_the_nearest():
 @pytest.mark.parametrize("odd", [0, -1, 2.5, "3", True, None, 11])
 def test_what_is_no_count_is_refused(odd):
     with pytest.raises(BadInput, match=r"--n = .*: give a whole number from 1 to 10"):
-        counted("--n", odd, 10)
+        positive_int("--n", odd, 10)
 
 
 def test_numpys_numbers_are_numbers():
-    assert counted("--n", np.int64(3)) == 3 and number("--n", np.float32(0.5)) == 0.5
+    assert positive_int("--n", np.int64(3)) == 3 and number("--n", np.float32(0.5)) == 0.5
     for odd in ("x", True, None, [1]):
         with pytest.raises(BadInput, match="is not a number"):
             number("--n", odd)

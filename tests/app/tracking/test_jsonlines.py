@@ -18,10 +18,10 @@ def test_a_file_of_lines_that_grows(tiny_run, tmp_path):
         sink.write(Point("round", 1, 2.5, {"loss": float("nan")}))
         assert len(path.read_text().splitlines()) in (2, 5)  # seen while the run goes on
         sink.end(tiny_run.metrics)
-    found = [strict(line) for line in path.read_text().splitlines()]
-    assert found[:3] == found[3:]
-    assert found[0]["run"] == "mine" and found[1]["loss"] is None
-    assert found[2]["accuracy"] == tiny_run.metrics["accuracy"]
+    result = [strict(line) for line in path.read_text().splitlines()]
+    assert result[:3] == result[3:]
+    assert result[0]["run"] == "mine" and result[1]["loss"] is None
+    assert result[2]["accuracy"] == tiny_run.metrics["accuracy"]
 
 
 def test_the_log_is_standard_error(tiny_run, capsys):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedfleet.app.tracking.mlflow import to_client
-from fedfleet.app.tracking.run_follower import exported
+from fedfleet.app.tracking.run_follower import export_events
 from fedfleet.app.tracking.sink import sinks_of
 
 
@@ -38,7 +38,7 @@ class Client:
 def test_settings_are_parameters_and_points_are_metrics(tiny_run):
     client = Client()
     sink = to_client("mlflow:x", lambda: client, lambda *m: m, lambda *p: p)
-    exported([sink], tiny_run.spec, "mine", tiny_run.events, tiny_run.metrics, pytest.fail)
+    export_events([sink], tiny_run.spec, "mine", tiny_run.events, tiny_run.metrics, pytest.fail)
     assert client.homes == [tiny_run.spec.name] and client.named[:2] == ("7", "mine") and client.ended == "FINISHED"
     assert client.params["algorithm.lr"] == "0.1" and client.params["pace.use"] == "readiness"
     curve = [(value, at, step) for key, value, at, step in client.metrics if key == "accuracy"]
@@ -51,7 +51,7 @@ def test_settings_are_parameters_and_points_are_metrics(tiny_run):
 def test_a_run_that_stopped_is_killed_there_too(tiny_run):
     client = Client()
     sink = to_client("mlflow:x", lambda: client, lambda *m: m, lambda *p: p)
-    exported([sink], tiny_run.spec, "mine", tiny_run.events[:3], None, pytest.fail)
+    export_events([sink], tiny_run.spec, "mine", tiny_run.events[:3], None, pytest.fail)
     assert client.ended == "KILLED"
 
 
@@ -59,7 +59,9 @@ def test_a_run_that_stopped_is_killed_there_too(tiny_run):
 def test_the_real_client(tiny_run, tmp_path):
     tracking = pytest.importorskip("mlflow.tracking")
     word = f"mlflow:sqlite:///{tmp_path}/mlflow.db"
-    assert exported(sinks_of([word]), tiny_run.spec, "mine", tiny_run.events, tiny_run.metrics, pytest.fail) == [word]
+    assert export_events(sinks_of([word]), tiny_run.spec, "mine", tiny_run.events, tiny_run.metrics, pytest.fail) == [
+        word
+    ]
     client = tracking.MlflowClient(tracking_uri=word.removeprefix("mlflow:"))
     (run,) = client.search_runs([client.get_experiment_by_name(tiny_run.spec.name).experiment_id])
     assert run.data.metrics["accuracy"] == tiny_run.metrics["accuracy"] and run.info.status == "FINISHED"

@@ -39,11 +39,11 @@ def test_rounds_and_evaluations_become_points():
 
 @given(st.lists(st.integers(1, 4), max_size=7))
 def test_it_does_not_matter_in_which_batches_events_come(sizes):
-    follow, left, found = follower(), list(EVENTS), []
+    follow, left, result = follower(), list(EVENTS), []
     for size in sizes:
-        found += follow(left[:size])
+        result += follow(left[:size])
         del left[:size]
-    assert [*found, *follow(left)] == list(follower()(EVENTS))
+    assert [*result, *follow(left)] == list(follower()(EVENTS))
 
 
 def test_an_evaluation_without_samples_is_no_point():

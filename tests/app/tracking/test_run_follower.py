@@ -6,7 +6,7 @@ import pytest
 
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import load_spec
-from fedfleet.app.tracking.run_follower import exported, following
+from fedfleet.app.tracking.run_follower import export_events, follow_run
 from fedfleet.app.tracking.sink import Sink, sinks_of
 from fedfleet.core.events import Evaluated
 from tests.app.specs import TINY, written
@@ -19,12 +19,12 @@ def lines(path):
 def test_live_and_afterwards_say_the_same(tmp_path):
     spec = load_spec(written(tmp_path, TINY), ["stop.rounds=2"])
     words = [f"jsonl:{tmp_path}/live.jsonl"]
-    with following(sinks_of(words), spec, "out", pytest.fail) as tracked:
-        done = perform(spec, tmp_path / "out", watch=tracked.heard_with(None))
+    with follow_run(sinks_of(words), spec, "out", pytest.fail) as tracked:
+        done = perform(spec, tmp_path / "out", watch=tracked.combined_with(None))
         tracked.end(done.metrics)
     assert tracked.done == words
     sinks = sinks_of([f"jsonl:{tmp_path}/after.jsonl"])
-    exported(sinks, spec, "out", done.events, done.metrics, pytest.fail)
+    export_events(sinks, spec, "out", done.events, done.metrics, pytest.fail)
     assert lines(tmp_path / "live.jsonl") == lines(tmp_path / "after.jsonl")
     assert [line["event"] for line in lines(tmp_path / "live.jsonl")][-1] == "ended"
 
@@ -45,7 +45,7 @@ def broken(at, calls):
 def test_a_sink_that_fails_is_named_and_not_called_again(tiny_run, tmp_path, at):
     calls, said = [], []
     sinks = [broken(at, calls), *sinks_of([f"jsonl:{tmp_path}/a.jsonl"])]
-    done = exported(sinks, tiny_run.spec, "x", tiny_run.events, tiny_run.metrics, said.append)
+    done = export_events(sinks, tiny_run.spec, "x", tiny_run.events, tiny_run.metrics, said.append)
     assert said == ["broken failed and is not written to any more (the disk is full); the run goes on"]
     assert calls.count(at) == 1 and calls[-1] == at
     assert done == [f"jsonl:{tmp_path}/a.jsonl"] and lines(tmp_path / "a.jsonl")[-1]["event"] == "ended"
@@ -55,9 +55,9 @@ def test_a_run_that_stops_closes_its_sinks_and_one_that_never_began_leaves_no_tr
     path = tmp_path / "a.jsonl"
 
     def interrupted(events):
-        with following(sinks_of([f"jsonl:{path}"]), tiny_run.spec, "x", pytest.fail) as tracked:
+        with follow_run(sinks_of([f"jsonl:{path}"]), tiny_run.spec, "x", pytest.fail) as tracked:
             if events:
-                tracked.hear(events)
+                tracked.on_events(events)
             raise KeyboardInterrupt
 
     for events in ([], [Evaluated(0.0, 0, 1, 2, 0.5)]):
@@ -69,5 +69,5 @@ def test_a_run_that_stops_closes_its_sinks_and_one_that_never_began_leaves_no_tr
 
 def test_where_nobody_listens_nothing_stands_between_a_run_and_its_watch(tiny_run):
     watch = list.append
-    with following([], tiny_run.spec, "x", pytest.fail) as tracked:
-        assert tracked.heard_with(watch) is watch and tracked.heard_with(None) is None
+    with follow_run([], tiny_run.spec, "x", pytest.fail) as tracked:
+        assert tracked.combined_with(watch) is watch and tracked.combined_with(None) is None

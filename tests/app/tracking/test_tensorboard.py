@@ -2,14 +2,16 @@
 
 import pytest
 
-from fedfleet.app.tracking.run_follower import exported
+from fedfleet.app.tracking.run_follower import export_events
 from fedfleet.app.tracking.sink import sinks_of
 
 
 def test_event_files_hold_curves_the_spec_and_the_end(tiny_run, tmp_path):
     loading = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
     word = f"tensorboard:{tmp_path}"
-    assert exported(sinks_of([word]), tiny_run.spec, "mine", tiny_run.events, tiny_run.metrics, pytest.fail) == [word]
+    assert export_events(sinks_of([word]), tiny_run.spec, "mine", tiny_run.events, tiny_run.metrics, pytest.fail) == [
+        word
+    ]
     (path,) = (tmp_path / "mine").iterdir()
     events = list(loading.LegacyEventFileLoader(str(path)).Load())
     values = [(v.tag, e.step, e.wall_time, v) for e in events for v in e.summary.value]

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.rng import stream
-from fedfleet.edges.shufflefl.class_groups import group_count, grouped, in_order, merge_classes, ungroup
+from fedfleet.edges.shufflefl.class_groups import group_count, group_counts, merge_classes, renumber, ungroup
 
 LAWS = settings(deadline=None, derandomize=True, max_examples=50)
 
@@ -20,9 +20,9 @@ def plans(draw):
     """Counts by class, groups of classes, and a whole plan by group that hands out all there is."""
     devices, classes = draw(st.integers(1, 4)), draw(st.integers(1, 6))
     counts = draw(hnp.arrays(np.int64, (devices, classes), elements=st.integers(0, 12)))
-    groups = in_order(draw(hnp.arrays(np.int64, classes, elements=st.integers(0, 3))))
+    groups = renumber(draw(hnp.arrays(np.int64, classes, elements=st.integers(0, 3))))
     rng = np.random.default_rng(draw(st.integers(0, 1000)))
-    rows = [[rng.multinomial(n, np.full(devices, 1 / devices)) for n in row] for row in grouped(counts, groups)]
+    rows = [[rng.multinomial(n, np.full(devices, 1 / devices)) for n in row] for row in group_counts(counts, groups)]
     return np.array(rows, np.int64), counts, groups
 
 
@@ -30,11 +30,11 @@ def plans(draw):
 @given(plans(), st.integers(0, 1000))
 def test_ungrouped_plans_hand_out_every_class_exactly_and_group_back(case, seed):
     plan, counts, groups = case
-    found = ungroup(plan, counts, groups, stream(seed, "ungroup"))
-    assert (found >= 0).all()
-    assert np.array_equal(found.sum(2), counts)
-    assert np.array_equal(grouped(found.transpose(0, 2, 1), groups).transpose(0, 2, 1), plan)
-    assert np.array_equal(found, ungroup(plan, counts, groups, stream(seed, "ungroup")))
+    result = ungroup(plan, counts, groups, stream(seed, "ungroup"))
+    assert (result >= 0).all()
+    assert np.array_equal(result.sum(2), counts)
+    assert np.array_equal(group_counts(result.transpose(0, 2, 1), groups).transpose(0, 2, 1), plan)
+    assert np.array_equal(result, ungroup(plan, counts, groups, stream(seed, "ungroup")))
 
 
 @LAWS
@@ -62,10 +62,10 @@ def test_every_sample_of_a_group_has_the_same_chance_to_go():
 @given(plans())
 def test_grouping_keeps_all_samples(case):
     _, counts, groups = case
-    found = grouped(counts, groups)
-    assert np.array_equal(found.sum(1), counts.sum(1))
+    result = group_counts(counts, groups)
+    assert np.array_equal(result.sum(1), counts.sum(1))
     for g in range(int(groups.max()) + 1):
-        assert np.array_equal(found[:, g], counts[:, groups == g].sum(1))
+        assert np.array_equal(result[:, g], counts[:, groups == g].sum(1))
 
 
 def test_plans_that_do_not_fit_are_refused():
@@ -80,9 +80,9 @@ def test_plans_that_do_not_fit_are_refused():
 @LAWS
 @given(hnp.arrays(np.int64, st.integers(1, 12), elements=st.integers(-3, 5)))
 def test_in_order_renames_and_nothing_else(names):
-    found = in_order(names)
-    assert np.array_equal(found[:, None] == found, names[:, None] == names)
-    assert found[0] == 0 and all(found[i] <= found[:i].max() + 1 for i in range(1, len(found)))
+    result = renumber(names)
+    assert np.array_equal(result[:, None] == result, names[:, None] == names)
+    assert result[0] == 0 and all(result[i] <= result[:i].max() + 1 for i in range(1, len(result)))
 
 
 def test_group_counts_of_the_papers_table_5():
@@ -102,7 +102,7 @@ def test_every_class_is_in_one_of_k_groups(classes, width, gamma, seed):
     groups = merge_classes(features, gamma, seed)
     assert groups.shape == (classes,) and groups.dtype == np.int64
     assert np.array_equal(np.unique(groups), np.arange(group_count(classes, gamma)))
-    assert np.array_equal(groups, in_order(groups))
+    assert np.array_equal(groups, renumber(groups))
     assert np.array_equal(groups, merge_classes(features, gamma, seed))
 
 
@@ -116,7 +116,7 @@ def test_classes_that_look_alike_end_up_together():
 @pytest.mark.parametrize("shape", [(3, 1), (3, 4), (6, 1), (10, 3)])
 def test_equal_features_are_no_reason_to_fail(shape):
     groups = merge_classes(np.ones(shape), 0.7, 0)
-    assert np.array_equal(groups, in_order(groups)) and groups.max() < group_count(shape[0], 0.7)
+    assert np.array_equal(groups, renumber(groups)) and groups.max() < group_count(shape[0], 0.7)
 
 
 def test_no_merging_needs_no_library_and_merging_names_the_extra(monkeypatch):

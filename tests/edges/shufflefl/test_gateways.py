@@ -34,10 +34,10 @@ def test_even_means_over_devices_are_those_of_table_2(profile):
     for classes, said in TABLE_2[profile].items():
         devices = {5: (3, 4, 5), 8: (7,)}.get(classes, (3, 4, 5, 6))
         for merged, mean in zip((True, False), said if isinstance(said, tuple) else (said, said), strict=True):
-            found = np.mean([planning_seconds(profile, classes, v, merged=merged) for v in devices])
+            result = np.mean([planning_seconds(profile, classes, v, merged=merged) for v in devices])
             odd = ODD.get((profile, classes, merged), 0.0)
             slack = 1e-4 * mean if odd else 0.011
-            assert found == pytest.approx(mean * (1.0 + odd), abs=slack), (classes, merged)
+            assert result == pytest.approx(mean * (1.0 + odd), abs=slack), (classes, merged)
 
 
 @LAWS
@@ -87,9 +87,11 @@ def test_one_device_has_nothing_to_plan():
 @LAWS
 @given(st.integers(1, 100), st.integers(2, 10), st.integers(1, 5000))
 def test_the_exact_solver_costs_more_for_more_and_less_than_the_papers(classes, devices, samples):
-    found = exact_seconds(classes, devices, samples)
-    assert 0.0 < found < exact_seconds(classes + 1, devices, samples)
-    assert found < exact_seconds(classes, devices + 1, samples) and found < exact_seconds(classes, devices, samples + 1)
+    result = exact_seconds(classes, devices, samples)
+    assert 0.0 < result < exact_seconds(classes + 1, devices, samples)
+    assert result < exact_seconds(classes, devices + 1, samples) and result < exact_seconds(
+        classes, devices, samples + 1
+    )
     assert exact_seconds(classes, devices) < min(planning_seconds(p, classes, devices, merged=True) for p in NAMES)
 
 

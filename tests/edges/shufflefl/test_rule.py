@@ -11,8 +11,8 @@ from fedfleet.core.edges import Abilities, Visit
 from fedfleet.core.part_facts import TaskFacts
 from fedfleet.core.rng import client_keys
 from fedfleet.edges.shufflefl.gateways import exact_seconds, planning_seconds, profile_of
-from fedfleet.edges.shufflefl.rule import exchange_seconds, moved, shufflefl
-from fedfleet.engine.hierarchy import turn_seconds, turn_spent, visits_of
+from fedfleet.edges.shufflefl.rule import exchange_seconds, move_rows, shufflefl
+from fedfleet.engine.hierarchy import make_visits, turn_cost, turn_seconds
 from fedfleet.shuffle.objective import latencies
 from fedfleet.shuffle.problem import effort, link, problem_from
 from tests.engine.test_hierarchy import edge_job
@@ -59,11 +59,11 @@ def counts_by_class(rows, classes):
 
 def flows(visit, rows, classes):
     """How many rows of class i went from device v to device j, found by looking at them: [V, c, V]."""
-    found = np.zeros((len(rows), classes, len(rows)), np.int64)
+    result = np.zeros((len(rows), classes, len(rows)), np.int64)
     for v, before in enumerate(visit.rows):
         for j, after in enumerate(rows):
-            found[v, :, j] = np.bincount(before[np.isin(before, after)] % classes, minlength=classes)
-    return found
+            result[v, :, j] = np.bincount(before[np.isin(before, after)] % classes, minlength=classes)
+    return result
 
 
 @st.composite
@@ -92,18 +92,18 @@ def test_exactly_the_planned_samples_move(counts, seed):
     plan = np.stack([rng.multinomial(counts[v], rng.dirichlet(np.ones(devices))) for v in range(devices)])
     visit = visit_of(counts, seed=seed)
     task = facts_of(classes)()
-    rows = moved(visit, task, plan)
+    rows = move_rows(visit, task, plan)
     assert np.array_equal(flows(visit, rows, classes), plan)
     assert np.array_equal(np.sort(np.concatenate(rows)), np.sort(np.concatenate(visit.rows)))
     for before, after in zip(visit.rows, rows, strict=True):
         stayed = before[np.isin(before, after)]
         assert np.array_equal(after[: len(stayed)], stayed), "what stays keeps its order"
-    assert all(np.array_equal(a, b) for a, b in zip(rows, moved(visit, task, plan), strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(rows, move_rows(visit, task, plan), strict=True))
 
 
 def test_which_samples_go_is_drawn_anew_for_each_turn():
     plan = np.array([[[10, 10]], [[0, 20]]])
-    one, two = (moved(visit_of([[20], [20]], task=task), facts_of(1)(), plan) for task in (0, 1))
+    one, two = (move_rows(visit_of([[20], [20]], task=task), facts_of(1)(), plan) for task in (0, 1))
     assert len(one[0]) == len(two[0]) == 10 and set(one[0]) != set(two[0])
 
 
@@ -117,10 +117,10 @@ def test_a_turn_keeps_all_samples_and_charges_what_it_moves(data, counts):
         went = flows(visit, turn.rows, classes)
         assert np.array_equal(went.sum(2), counts), "row sums"
         across = went.sum(1) * (1 - np.eye(devices))
-        hop = BITS * (1 / visit.able.up_bps[:, None] + 1 / visit.able.down_bps[None, :])
+        hop = BITS * (1 / visit.abilities.up_bps[:, None] + 1 / visit.abilities.down_bps[None, :])
         np.testing.assert_allclose(turn.exchange, (across * hop).sum(1) + (across * hop).sum(0))
         held = np.array([len(rows) for rows in turn.rows])
-        own = turn.exchange + 3 * EPOCHS * visit.able.seconds_per_sample * held
+        own = turn.exchange + 3 * EPOCHS * visit.abilities.seconds_per_sample * held
         assert turn.stats["latency_after"] == pytest.approx(own.max())
         assert (turn.memory["samples"][0], turn.memory["moved"][0]) == (counts.sum(), across.sum())
         sync = turn.syncs[0]
@@ -158,8 +158,8 @@ def test_without_alpha_only_time_counts():
         turn = rule(2, alpha=0.0, time_balance=False, adaptive=False).plan([visit])[0]
         n = [len(rows) for rows in visit.rows]
         problem = problem_from({
-            "counts": counts_by_class(visit.rows, 2), "seconds_per_sample": visit.able.seconds_per_sample, "alpha": 0.0,
-            "up_bps": visit.able.up_bps, "down_bps": visit.able.down_bps, "bits_per_sample": BITS, "epochs": EPOCHS,
+            "counts": counts_by_class(visit.rows, 2), "seconds_per_sample": visit.abilities.seconds_per_sample, "alpha": 0.0,
+            "up_bps": visit.abilities.up_bps, "down_bps": visit.abilities.down_bps, "bits_per_sample": BITS, "epochs": EPOCHS,
         })  # fmt: skip
         every = [
             latencies(np.array([[n[0] - a, a], [b, n[1] - b]], float), effort(problem), link(problem)).max()
@@ -184,10 +184,10 @@ def test_a_whole_turn_takes_what_the_hand_computes():
     # Each hands two samples to the other and pays for both hops: 4 x 2 s. Model (8000 bits) and training: 1 + 2.4 + 1.
     for solver, planning in (("proportional", 0.0), ("quick", exact_seconds(2, 2, 8))):
         job = edge_job(slots, able, rule=shufflefl(solver=solver, alpha=1e5, facts=facts))
-        visit = visits_of([job])[0]
+        visit = make_visits([job])[0]
         turn = job.local.rule.plan([visit])[0]
         assert counts_by_class(turn.rows, 2).tolist() == [[2, 2], [2, 2]]
-        assert turn_seconds(turn_spent(job, visit, turn)) == pytest.approx(
+        assert turn_seconds(turn_cost(job, visit, turn)) == pytest.approx(
             1 + planning + (1 + 8 + 3 * 0.1 * 2 * 4 + 1) + 1
         )
 
@@ -236,7 +236,7 @@ def test_the_slow_look_after_their_time_and_the_quick_even_out_their_data():
 
 def test_equation_8_as_printed_calls_slowed_devices_quick():
     edge, printed = rule(2, alpha=20.0), rule(2, alpha=20.0, printed_eq8=True)
-    able = visit_of(TWO).able
+    able = visit_of(TWO).abilities
     slowed = Abilities(able.seconds_per_sample * 4, able.up_bps / 4, able.down_bps / 4)
     first = edge.plan([visit_of(TWO)])[0]
     wave = [visit_of(TWO, now, memory=after(first, 10.0), task=1) for now in (able, slowed)]

@@ -12,11 +12,11 @@ from fedfleet.edges.shufflefl.scale_factor import (
     History,
     alphas,
     estimate,
+    history_from_memory,
+    history_to_memory,
     kappa,
     means,
-    recalled,
-    remembered,
-    staleness,
+    slowdown_factor,
 )
 
 LAWS = settings(deadline=None, derandomize=True, max_examples=60)
@@ -36,12 +36,12 @@ def rounds(draw):
 @given(rounds())
 def test_alpha_times_time_is_the_same_for_all_who_have_a_history(case):
     base, estimates = case
-    found, known = alphas(base, estimates), np.isfinite(estimates)
-    assert np.array_equal(found[~known], base[~known])
+    result, known = alphas(base, estimates), np.isfinite(estimates)
+    assert np.array_equal(result[~known], base[~known])
     if known.any():
-        np.testing.assert_allclose(found[known] / base[known] * estimates[known], estimates[known].mean(), rtol=1e-12)
+        np.testing.assert_allclose(result[known] / base[known] * estimates[known], estimates[known].mean(), rtol=1e-12)
         order = np.argsort(estimates[known])
-        assert (np.diff((found / base)[known][order]) <= 0).all()
+        assert (np.diff((result / base)[known][order]) <= 0).all()
 
 
 @LAWS
@@ -60,8 +60,8 @@ def test_without_history_or_with_equal_ones_nobody_is_scaled(base, seconds):
 
 
 def test_a_user_twice_as_slow_as_the_mean_gets_half():
-    found = alphas(np.full(4, 3.0), np.array([20.0, 5.0, 5.0, np.nan]))
-    assert found.tolist() == [1.5, 6.0, 6.0, 3.0]
+    result = alphas(np.full(4, 3.0), np.array([20.0, 5.0, 5.0, np.nan]))
+    assert result.tolist() == [1.5, 6.0, 6.0, 3.0]
 
 
 def test_alphas_leaves_what_it_was_given():
@@ -74,7 +74,7 @@ def test_alphas_leaves_what_it_was_given():
 @given(histories, st.floats(0, 1))
 def test_nothing_changed_nothing_scaled(history, share):
     for printed in (False, True):
-        beta = staleness(history, history.seconds_per_sample, history.bandwidth, share, printed=printed)
+        beta = slowdown_factor(history, history.seconds_per_sample, history.bandwidth, share, printed=printed)
         assert beta == pytest.approx(1.0, rel=1e-12)
 
 
@@ -88,11 +88,11 @@ def test_devices_twice_as_slow_double_the_estimate_and_halve_the_printed_one(his
 
 def test_kappa_weighs_computing_against_links():
     history = History(100.0, 0.1, 1e6, 50, 50)
-    assert staleness(history, 0.2, 1e6, 1.0) == 2.0
-    assert staleness(history, 0.2, 1e6, 0.0) == 1.0
-    assert staleness(history, 0.1, 5e5, 0.0) == 2.0
-    assert staleness(history, 0.1, 5e5, 0.0, printed=True) == 0.5
-    assert staleness(history, 0.2, 1e6, 0.75) == pytest.approx(1.75)
+    assert slowdown_factor(history, 0.2, 1e6, 1.0) == 2.0
+    assert slowdown_factor(history, 0.2, 1e6, 0.0) == 1.0
+    assert slowdown_factor(history, 0.1, 5e5, 0.0) == 2.0
+    assert slowdown_factor(history, 0.1, 5e5, 0.0, printed=True) == 0.5
+    assert slowdown_factor(history, 0.2, 1e6, 0.75) == pytest.approx(1.75)
 
 
 @LAWS
@@ -111,20 +111,20 @@ def test_kappa_at_its_ends_and_as_printed():
 @LAWS
 @given(histories)
 def test_memory_keeps_a_history(history):
-    tree = remembered(history)
-    assert recalled(tree) == history
-    assert recalled({**tree, "slot": np.zeros(3, np.int64)}) == history
-    assert content_hash(remembered(recalled(tree))) == content_hash(tree)
+    tree = history_to_memory(history)
+    assert history_from_memory(tree) == history
+    assert history_from_memory({**tree, "slot": np.zeros(3, np.int64)}) == history
+    assert content_hash(history_to_memory(history_from_memory(tree))) == content_hash(tree)
 
 
 def test_the_engines_seconds_replace_those_of_the_plan():
-    planned = remembered(History(float("nan"), 0.1, 1e6, 40, 7))
+    planned = history_to_memory(History(float("nan"), 0.1, 1e6, 40, 7))
     kept = {**planned, "seconds": np.array([12.5])}  # what engine.nested.memory_after does
-    assert recalled(kept) == History(12.5, 0.1, 1e6, 40, 7)
+    assert history_from_memory(kept) == History(12.5, 0.1, 1e6, 40, 7)
 
 
 def test_the_first_time_there_is_nothing_to_recall():
-    assert recalled({}) is None and recalled({"seconds": np.ones(1)}) is None
+    assert history_from_memory({}) is None and history_from_memory({"seconds": np.ones(1)}) is None
     assert np.isnan(estimate(None, 0.1, 1e6, epochs=5))
 
 

@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from fedfleet.core.passes import BatchPlan, LocalPass, Pull, Second
-from fedfleet.executors.client_half import begin, stack_trees, stacked_slots
-from fedfleet.executors.stacked.cuda_graph import LAP, WHOLE, Graphs, _copy, _lap, _own
-from fedfleet.executors.stacked.executor import stacked
+from fedfleet.core.passes import BatchPlan, LocalPass, ProximalTerm, SecondModel
+from fedfleet.executors.client_half import prepare_job, stack_carry, stack_trees
+from fedfleet.executors.stacked.cuda_graph import (
+    MAX_LAP_STEPS,
+    MAX_WHOLE_STEPS,
+    CudaGraphs,
+    _clone_tree,
+    _copy_tree,
+    _lap_steps,
+)
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.schedule import plan_stage
 from fedfleet.executors.stacked.stage import Work
 from fedfleet.executors.stacked.twin import make_twin
@@ -25,10 +32,10 @@ def stage(local, steps, *, sizes=(8, 8), rates=None):
     """A twin and a stage of so many steps."""
     task = small_task(smooth())
     local = replace(local, batches=BatchPlan(4, steps=steps))
-    group = [begin(job) for job in jobs_with(task, local, sizes)]
+    group = [prepare_job(job) for job in jobs_with(task, local, sizes)]
     plan = plan_stage([b.job for b in group], local.batches)
     start = stack_trees([b.start for b in group], torch.device("cpu"))
-    carried = stacked_slots(group, torch.device("cpu"))
+    carried = stack_carry(group, torch.device("cpu"))
     given = np.array(rates or [local.rate] * len(sizes))
     twin = make_twin(task.build(), torch.from_numpy(task.dataset.x[:2]))
     return twin, Work(local, plan, start, start, carried, dict(carried.memory.get("second", {})), given), task
@@ -37,8 +44,8 @@ def stage(local, steps, *, sizes=(8, 8), rates=None):
 @pytest.mark.parametrize(("steps", "lap"), [(1, 1), (12, 12), (16, 16), (32, 16), (36, 12), (34, 2), (17, 1), (50, 10)])
 def test_where_only_weights_last_a_lap_is_the_largest_divisor_that_is_short_enough(steps, lap):
     twin, work, _ = stage(PLAIN, steps)
-    assert _lap(twin, work) == lap <= LAP
-    assert _lap(twin, replace_stage(work, terms=(Pull(0.5),))) == lap
+    assert _lap_steps(twin, work) == lap <= MAX_LAP_STEPS
+    assert _lap_steps(twin, replace_stage(work, terms=(ProximalTerm(0.5),))) == lap
 
 
 def replace_stage(work, **changes):
@@ -51,14 +58,14 @@ def replace_stage(work, **changes):
     ids=["momentum", "adam", "an objective"],
 )
 def test_where_more_lasts_from_step_to_step_a_pass_is_recorded_whole_or_not_at_all(changes):
-    for steps, lap in ((1, 1), (WHOLE, WHOLE), (WHOLE + 1, 0)):
+    for steps, lap in ((1, 1), (MAX_WHOLE_STEPS, MAX_WHOLE_STEPS), (MAX_WHOLE_STEPS + 1, 0)):
         twin, work, _ = stage(PLAIN, steps)
-        assert _lap(twin, replace_stage(work, **changes)) == lap
+        assert _lap_steps(twin, replace_stage(work, **changes)) == lap
 
 
 def test_a_second_model_is_recorded_whole():
-    twin, work, _ = stage(replace(PLAIN, second=Second(dict)), 20)
-    assert _lap(twin, work) == 20
+    twin, work, _ = stage(replace(PLAIN, second=SecondModel(dict)), 20)
+    assert _lap_steps(twin, work) == 20
 
 
 @pytest.mark.parametrize(
@@ -67,17 +74,17 @@ def test_a_second_model_is_recorded_whole():
 def test_what_differs_from_call_to_call_in_more_than_values_is_not_recorded(sizes, rates):
     twin, work, task = stage(PLAIN, 4, sizes=sizes, rates=rates)
     x, y = torch.from_numpy(task.dataset.x), torch.from_numpy(task.dataset.y)
-    assert Graphs().train(twin, work, x, y) is None
+    assert CudaGraphs().train(twin, work, x, y) is None
 
 
 def test_what_clients_share_stays_one_row_in_the_recordings_own_memory():
     row = torch.arange(4.0)
     tree = {"shared": row.expand(3, 4), "own": torch.zeros(3, 4), "one": torch.zeros(1, 4)}
-    mine = _own(tree, frozenset({"shared"}))
+    mine = _clone_tree(tree, frozenset({"shared"}))
     assert [mine[n].stride(0) == 0 for n in tree] == [True, False, False]
     assert not any(mine[n].data_ptr() == tree[n].data_ptr() for n in tree)
-    assert _own(tree, frozenset())["shared"].stride(0) != 0
-    _copy(mine, {"shared": (row + 1).expand(3, 4), "own": torch.ones(3, 4), "one": torch.ones(1, 4)})
+    assert _clone_tree(tree, frozenset())["shared"].stride(0) != 0
+    _copy_tree(mine, {"shared": (row + 1).expand(3, 4), "own": torch.ones(3, 4), "one": torch.ones(1, 4)})
     assert torch.equal(mine["shared"], (row + 1).expand(3, 4))
     assert mine["own"].eq(1).all()
     assert mine["one"].eq(1).all()
@@ -89,7 +96,7 @@ def test_what_clients_share_stays_one_row_in_the_recordings_own_memory():
 def test_replaying_trains_as_stepping_does_again_and_again(build, steps):
     task = small_task(build)
     jobs = jobs_of(task, fedavg(lr=0.02, batch=4, steps=steps), (16, 16, 16))
-    recorded, stepped = stacked(task, device="cuda"), stacked(task, device="cuda", graphs=False)
+    recorded, stepped = stacked_executor(task, device="cuda"), stacked_executor(task, device="cuda", graphs=False)
     for _ in range(2):
         for a, b, job in zip(stepped.train(jobs), recorded.train(jobs), jobs, strict=True):
             assert apart(a, b, job.offer.params) <= TOLERANCE

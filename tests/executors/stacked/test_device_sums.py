@@ -105,7 +105,7 @@ def test_sums_on_the_device_have_the_bits_of_folding_reports(name, stacks, apart
 
 def test_sums_that_noise_will_be_added_to_are_not_divided_on_the_device():
     sums, _, _ = both_ways(FOLDS["a clip and noise to come"])
-    assert all(part.closed is None for part in sums.close().sums.values())
+    assert all(part.final_mean is None for part in sums.close().sums.values())
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2e3], ids=str)
@@ -158,11 +158,11 @@ def test_sums_that_are_to_be_added_to_come_back_undivided():
     fresh = DeviceSums(fold, fold.like(SERVER), CPU)
     fresh.flat, fresh.fine, fresh.heads = sums.flat, sums.fine, sums.heads
     for head in fresh.heads.values():
-        head.closed = None
-    found = aggregation.finish(fold, fresh.close(other))
-    assert (found.count, found.weight) == (theirs.count + 1, theirs.weight + 4.0)
-    by_hand = (theirs.mean["a"].astype(np.float64) * theirs.weight + 4.0 * extra.update["a"]) / found.weight
-    assert np.allclose(found.mean["a"], by_hand, atol=1e-6)
+        head.final_mean = None
+    result = aggregation.finish(fold, fresh.close(other))
+    assert (result.count, result.weight) == (theirs.count + 1, theirs.weight + 4.0)
+    by_hand = (theirs.mean["a"].astype(np.float64) * theirs.weight + 4.0 * extra.update["a"]) / result.weight
+    assert np.allclose(result.mean["a"], by_hand, atol=1e-6)
 
 
 def test_nobody_gives_no_aggregate():

@@ -7,14 +7,14 @@ from torch import nn
 from fedfleet.core.parts import Trial
 from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked import evaluation
-from fedfleet.executors.stacked.executor import stacked
+from fedfleet.executors.stacked.executor import stacked_executor
 from tests.executors.cohorts import Odd, convolutions, small_task, smooth
 
 SIZES = (7, 1, 0, 30, 12)
 
 
 def agree(task, trials):
-    expected, got = list(inline(task).evaluate(trials)), list(stacked(task).evaluate(trials))
+    expected, got = list(inline(task).evaluate(trials)), list(stacked_executor(task).evaluate(trials))
     for a, b in zip(expected, got, strict=True):
         assert (a.correct, a.total) == (b.correct, b.total)
         assert b.loss == pytest.approx(a.loss, rel=1e-5)
@@ -53,4 +53,4 @@ def test_a_model_without_a_twin_is_judged_by_itself():
 
 
 def test_nothing_to_judge_gives_nothing():
-    assert list(stacked(small_task(smooth())).evaluate([])) == []
+    assert list(stacked_executor(small_task(smooth())).evaluate([])) == []

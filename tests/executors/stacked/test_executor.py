@@ -18,12 +18,12 @@ from fedfleet.core.registry import builder
 from fedfleet.core.trees import content_hash
 from fedfleet.executors.gather import fold_in_order
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import fold_jobs, refuses, stacked, train_cohort
+from fedfleet.executors.stacked.executor import fold_jobs, refusal_reason, stacked_executor, train_cohort
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.learn.codecs.chain import chain
 from fedfleet.learn.codecs.lossless import gzip
 from fedfleet.learn.codecs.low_rank import lowrank
-from fedfleet.learn.codecs.messages import addresses, decode, encode, sent
+from fedfleet.learn.codecs.messages import addresses, decode, encode, encode_bytes
 from fedfleet.learn.codecs.quantisation import int4, int8
 from fedfleet.learn.codecs.sparsification import topk
 from fedfleet.learn.zoo import fedavg, fedprox, local_only
@@ -61,7 +61,7 @@ def test_a_deep_network_is_the_same_function_in_double_precision():
         init=lambda seed: {n: v.astype(np.float64) for n, v in task.init(seed).items()},
     )
     jobs = jobs_of(double, fedavg(epochs=1, **SMALL), (5, 3))
-    for a, b, job in zip(inline(double).train(jobs), stacked(double).train(jobs), jobs, strict=True):
+    for a, b, job in zip(inline(double).train(jobs), stacked_executor(double).train(jobs), jobs, strict=True):
         assert apart(a, b, job.offer.params) <= 1e-10
 
 
@@ -110,7 +110,7 @@ def test_frozen_and_kept_layers_and_memory():
         replace(j, memory={"kept": {n: v + 0.01 for n, v in j.offer.params.items()}})
         for j in jobs_of(task, home, (9, 20))
     ]
-    for a, b in zip(inline(task).train(jobs), stacked(task).train(jobs), strict=True):
+    for a, b in zip(inline(task).train(jobs), stacked_executor(task).train(jobs), strict=True):
         assert b.update == {}
         assert all(np.allclose(a.memory["kept"][n], b.memory["kept"][n], atol=1e-5) for n in a.memory["kept"])
 
@@ -119,14 +119,14 @@ def test_clients_may_start_from_different_models():
     task = small_task(convolutions())
     jobs = jobs_of(task, fedavg(lr=0.05), (9, 20, 3))
     jobs[1] = replace(jobs[1], offer=Offer({n: v * 0.5 for n, v in jobs[1].offer.params.items()}))
-    for a, b, job in zip(inline(task).train(jobs), stacked(task).train(jobs), jobs, strict=True):
+    for a, b, job in zip(inline(task).train(jobs), stacked_executor(task).train(jobs), jobs, strict=True):
         assert apart(a, b, job.offer.params) <= TOLERANCE
 
 
 def test_folding_in_place_gives_the_same_sum_as_folding_the_reports():
     task, algorithm = small_task(convolutions()), fedavg(lr=0.05)
     jobs = jobs_of(task, algorithm, (9, 20, 3, 14))
-    server, execute = ServerState(task.init(0)), stacked(task)
+    server, execute = ServerState(task.init(0)), stacked_executor(task)
     done = folded(task, jobs, algorithm.fold)
     acc = aggregation.zero(algorithm.fold, server)
     for report in execute.train(jobs):
@@ -145,7 +145,7 @@ def test_one_clients_nan_stays_its_own():
     done = folded(task, jobs, algorithm.fold)
     assert [(r.client, "not finite" in r.reason) for r in done.rejected] == [(1, True)]
     assert done.tasks.tolist() == [0, 2]
-    reports = list(stacked(task).train(jobs))
+    reports = list(stacked_executor(task).train(jobs))
     assert all(np.isfinite(v).all() for r in (reports[0], reports[2]) for v in r.update.values())
 
 
@@ -169,7 +169,7 @@ def test_a_cohort_of_one_and_an_empty_shard():
     task, algorithm = small_task(convolutions()), fedavg(lr=0.05)
     compare(task, algorithm, (6,))
     with pytest.raises(RunFailed, match=r"client 1, task 1.*empty"):
-        list(stacked(task).train(jobs_of(task, algorithm, (6, 0))))
+        list(stacked_executor(task).train(jobs_of(task, algorithm, (6, 0))))
 
 
 def test_chunks_and_threads_change_nothing():
@@ -186,10 +186,10 @@ def test_chunks_and_threads_change_nothing():
 
 def test_padding_is_reported():
     task = small_task(convolutions())
-    execute = stacked(task)
-    assert execute.remarks() == ()
+    execute = stacked_executor(task)
+    assert execute.warnings() == ()
     list(execute.train(jobs_of(task, fedavg(lr=0.05, batch=8, epochs=1), (64, 60, 58, 57))))
-    assert "% of the samples that were computed in stacks were padding" in execute.remarks()[0]
+    assert "% of the samples that were computed in stacks were padding" in execute.warnings()[0]
 
 
 def nudge(job, dataset):
@@ -200,23 +200,23 @@ def test_an_opaque_pass_is_trained_by_itself_in_its_place_and_remarked():
     task = small_task(smooth())
     jobs = jobs_of(task, fedavg(lr=0.05), (9, 5, 7))
     jobs[1] = replace(jobs[1], local=nudge)
-    execute = stacked(task)
+    execute = stacked_executor(task)
     reports = list(execute.train(jobs))
     assert [r.task for r in reports] == [0, 1, 2]
     assert reports[1].stats == {"loss": 2.0}
-    assert refuses(jobs[1].local) in execute.remarks()[-1]
-    assert refuses(jobs[0].local) is None
-    assert execute.remarks()[-1].startswith("1 tasks were trained one by one")
+    assert refusal_reason(jobs[1].local) in execute.warnings()[-1]
+    assert refusal_reason(jobs[0].local) is None
+    assert execute.warnings()[-1].startswith("1 tasks were trained one by one")
 
 
 def test_a_cpu_hands_reports_on_and_lets_the_server_add_them_up():
-    execute = stacked(small_task(smooth()))
+    execute = stacked_executor(small_task(smooth()))
     assert (execute.fold, execute.together, execute.name) == (None, True, "stacked-merged")
 
 
 def test_evaluation_between_two_rounds_changes_nothing():
     task = small_task(smooth())
-    jobs, execute = jobs_of(task, fedavg(lr=0.05), (9, 5, 7)), stacked(task)
+    jobs, execute = jobs_of(task, fedavg(lr=0.05), (9, 5, 7)), stacked_executor(task)
     first = [content_hash(r.update) for r in execute.train(jobs)]
     list(execute.evaluate([Trial(task.init(seed), np.arange(5)) for seed in range(3)]))
     assert [content_hash(r.update) for r in execute.train(jobs)] == first
@@ -237,7 +237,7 @@ def in_place_and_by_reports(task, jobs, fold):
     where = open_place(task, device="cpu", threads=1, form="merged", tf32=False, graphs=False)
     server, contexts = ServerState(task.init(0)), [Context(0, 1.0, job.client, task=job.task) for job in jobs]
     return fold_jobs(where, jobs, contexts, fold, server), fold_in_order(
-        fold, server, stacked(task).train(jobs), contexts
+        fold, server, stacked_executor(task).train(jobs), contexts
     )
 
 
@@ -265,7 +265,7 @@ def test_a_batch_that_a_layer_cannot_take_names_the_client():
         return nn.Sequential(nn.Flatten(), nn.Linear(144, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 5))
 
     jobs = jobs_of(small_task(build), fedavg(batch=4), (8, 5, 4))
-    for execute in (inline(small_task(build)), stacked(small_task(build))):
+    for execute in (inline(small_task(build)), stacked_executor(small_task(build))):
         with pytest.raises(RunFailed, match="client 1, task 1: local training failed"):
             list(execute.train(jobs))
 
@@ -284,14 +284,14 @@ def test_a_stack_sends_what_each_client_alone_would_send_of_the_same_update(code
     task = small_task(convolutions())
     plain = fedavg(lr=0.05).local(0, {})
     trained = [jobs_with(task, local, (9, 20, 3)) for local in (plain, replace(plain, up=codec, feedback=True))]
-    raw, coded = (list(stacked(task, form=form).train(jobs)) for jobs in trained)
+    raw, coded = (list(stacked_executor(task, form=form).train(jobs)) for jobs in trained)
     for before, after, job in zip(raw, coded, trained[0], strict=True):
         address = int(addresses(job.seed, np.array([job.key], np.uint64), np.array([job.task]))[0])
         expected = decode(codec, encode(codec, before.update, address), before.update)
         assert content_hash(after.update) == content_hash(expected)
         owed = {n: before.update[n] - expected[n] for n in expected}
         assert content_hash(after.memory["feedback"]) == content_hash(owed)
-        assert after.bytes_up == len(sent(codec, before.update, address))
+        assert after.bytes_up == len(encode_bytes(codec, before.update, address))
         assert after.stats == before.stats
 
 

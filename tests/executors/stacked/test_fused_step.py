@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.core.passes import BatchPlan, Drift, LinearStep, LocalPass, Pull
+from fedfleet.core.passes import BatchPlan, ConstantTerm, LinearStep, LocalPass, ProximalTerm
 from fedfleet.executors.stacked.fused_step import Move, combination, fused_rule
 from fedfleet.learn.optimisers import adam, sgd
 
@@ -21,12 +21,12 @@ RULES = {
 
 def literally(begin, grads, rate, momentum, decay, pull):
     """Step by step, as the rule is written."""
-    w, v, found = begin, 0.0, [begin]
+    w, v, result = begin, 0.0, [begin]
     for g in grads:
         v = momentum * v + g + decay * w + pull * (w - begin)
         w = w - rate * v
-        found.append(w)
-    return found
+        result.append(w)
+    return result
 
 
 @settings(deadline=None, derandomize=True, max_examples=120)
@@ -40,8 +40,8 @@ def test_the_closed_form_is_the_steps_themselves(rates, grads, begin, momentum, 
     shares, weights = combination(np.array(rates), len(grads), momentum, decay, pull)
     for c, rate in enumerate(rates):
         wanted = literally(begin, grads, rate, momentum, decay, pull)
-        found = shares[:, c] * begin - weights[:, c] @ np.array(grads, np.float64)
-        assert np.allclose(found, wanted, rtol=1e-9, atol=1e-9)
+        result = shares[:, c] * begin - weights[:, c] @ np.array(grads, np.float64)
+        assert np.allclose(result, wanted, rtol=1e-9, atol=1e-9)
 
 
 @settings(deadline=None, derandomize=True, max_examples=30)
@@ -83,8 +83,8 @@ PASSES = {
     "plain": PLAIN,
     "momentum": replace(PLAIN, optimiser=sgd(momentum=0.9)),
     "decay": replace(PLAIN, optimiser=sgd(weight_decay=0.1)),
-    "two pulls": replace(PLAIN, terms=(Pull(0.5), Pull(0.25))),
-    "everything": replace(PLAIN, optimiser=sgd(momentum=0.9, weight_decay=0.1), terms=(Pull(0.5),)),
+    "two pulls": replace(PLAIN, terms=(ProximalTerm(0.5), ProximalTerm(0.25))),
+    "everything": replace(PLAIN, optimiser=sgd(momentum=0.9, weight_decay=0.1), terms=(ProximalTerm(0.5),)),
 }
 
 
@@ -128,5 +128,5 @@ def test_only_what_leaves_can_do_by_themselves_is_fused():
     assert fused_rule(PASSES["everything"]) == (LinearStep(0.9, 0.1), 0.5)
     assert fused_rule(PASSES["two pulls"]) == (LinearStep(), 0.75)
     assert fused_rule(replace(PLAIN, optimiser=adam())) is None
-    assert fused_rule(replace(PLAIN, terms=(Pull(0.5), Drift(lambda start, carried: {})))) is None
+    assert fused_rule(replace(PLAIN, terms=(ProximalTerm(0.5), ConstantTerm(lambda start, carried: {})))) is None
     assert fused_rule(replace(PLAIN, objective=lambda *given: None)) is None

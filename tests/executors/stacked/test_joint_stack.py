@@ -9,10 +9,10 @@ from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Job
 from fedfleet.executors.client_half import reports
 from fedfleet.executors.stacked import joint_stack
-from fedfleet.executors.stacked.executor import stacked
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.joint_stack import parts_of, train_parts
 from fedfleet.executors.stacked.placement import open_place
-from fedfleet.executors.stacked.schedule import plan_stage, work_of
+from fedfleet.executors.stacked.schedule import plan_stage, sample_counts
 from fedfleet.tasks.digits import digits_logreg, digits_mlp
 
 METHODS = {
@@ -26,18 +26,18 @@ TASKS = {"mlp": digits_mlp()(0), "logreg": digits_logreg()(0)}
 
 def cohorts(task, algorithm, runs, seed=0):
     """Cohorts of one to twenty clients, each with its own run's seed and model."""
-    rng, found = np.random.default_rng(seed), []
+    rng, result = np.random.default_rng(seed), []
     for run in range(runs):
         server = algorithm.init(task.init(run))
         most, clients = int(rng.integers(4, 60)), int(rng.integers(1, 21))
         shards = [rng.choice(len(task.dataset.y), int(rng.integers(2, most)), replace=False) for _ in range(clients)]
-        found.append(
+        result.append(
             [
                 Job(i, i, 1000 + i, 100 + run, algorithm.offer(server, i, {}), algorithm.local(i, {}), rows)
                 for i, rows in enumerate(shards)
             ]
         )
-    return found
+    return result
 
 
 def place(task, threads=1):
@@ -47,13 +47,13 @@ def place(task, threads=1):
 def joint_reports(where, jobs):
     parts = [parts_of(where, one) for one in jobs]
     ended = iter(train_parts(where, [part for own in parts for part in own], {}))
-    found = []
+    result = []
     for own in parts:
         ready = {}
         for part in own:
             ready |= zip(part.places, reports(part.group, next(ended)), strict=True)
-        found.append([ready[i] for i in range(len(ready))])
-    return found
+        result.append([ready[i] for i in range(len(ready))])
+    return result
 
 
 def same(a, b):
@@ -75,7 +75,7 @@ def test_clients_of_twelve_runs_in_one_stack_end_as_alone(method, task, threads,
     together = joint_reports(where, jobs)
     assert max(heights) > 40, "runs do stand on top of each other"
     for mine, own in zip(together, jobs, strict=True):
-        alone = stacked(task, form="merged", threads=threads).train(own)
+        alone = stacked_executor(task, form="merged", threads=threads).train(own)
         assert all(same(a, b) for a, b in zip(mine, alone, strict=True))
 
 
@@ -103,7 +103,7 @@ def test_a_layout_whose_trial_fails_is_never_joined(monkeypatch):
     where, heights = place(task), []
     train = joint_stack.train_stack
     monkeypatch.setattr(joint_stack, "train_stack", lambda w, t, g: (heights.append(len(g)), train(w, t, g))[1])
-    monkeypatch.setattr(joint_stack, "tried", lambda where, group, most: False)
+    monkeypatch.setattr(joint_stack, "trial_passes", lambda where, group, most: False)
     parts = [part for own in cohorts(task, given, 4) for part in parts_of(where, own)]
     train_parts(where, parts, {})
     assert sorted(heights) == sorted(len(part.group) for part in parts)
@@ -113,4 +113,4 @@ def test_what_a_stack_computes_is_what_its_plan_says():
     given = build_part("algorithms", {"use": "fedavg", "batch": 10, "epochs": 2})
     for jobs in cohorts(TASKS["logreg"], given, 6):
         plan = plan_stage(jobs, jobs[0].local.batches)
-        assert work_of(jobs, jobs[0].local) == (plan.computed, int(plan.sizes.sum()))
+        assert sample_counts(jobs, jobs[0].local) == (plan.sample_slots, int(plan.sizes.sum()))

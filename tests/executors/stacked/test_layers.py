@@ -44,15 +44,15 @@ LEAVES = {
 
 def params_of(module, clients=CLIENTS):
     """Unlike parameters for each client, in double precision, and running statistics at their beginning."""
-    found = {}
+    result = {}
     for k, (name, value) in enumerate(module.state_dict().items()):
         each = []
         for c in range(clients):
             noise = torch.sin(torch.arange(float(value.numel())) * (k + 1) + c).reshape(value.shape).double()
             keep = not value.is_floating_point() or "running" in name
             each.append(value.clone() if not value.is_floating_point() else value.double() + (0 if keep else noise))
-        found[name] = torch.stack(each)
-    return found
+        result[name] = torch.stack(each)
+    return result
 
 
 def trained_names(module):
@@ -93,9 +93,9 @@ def test_an_embedding_looks_up_in_each_clients_own_table():
     twin = make_twin(module)
     twin.load(whole, CLIENTS)
     words = torch.arange(CLIENTS * BATCH * 2).reshape(-1, 2) % 9
-    found = twin.module(words).reshape(CLIENTS, BATCH, 2, 4)
+    result = twin.module(words).reshape(CLIENTS, BATCH, 2, 4)
     for c in range(CLIENTS):
-        assert torch.equal(found[c], whole["weight"][c][words.reshape(CLIENTS, BATCH, 2)[c]])
+        assert torch.equal(result[c], whole["weight"][c][words.reshape(CLIENTS, BATCH, 2)[c]])
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_judging_uses_and_keeps_the_running_statistics():
     before = {n: v.clone() for n, v in whole.items()}
     twin.load(whole, CLIENTS)
     x = torch.cos(torch.arange(CLIENTS * 2 * 3.0)).double().reshape(-1, 3)
-    found = twin.module.eval()(x)
+    result = twin.module.eval()(x)
     own = {n: v[2] for n, v in before.items()}
-    assert torch.allclose(found[4:], functional_call(like.eval(), own, (x[4:],)), atol=1e-9)
+    assert torch.allclose(result[4:], functional_call(like.eval(), own, (x[4:],)), atol=1e-9)
     assert all(torch.equal(v, before[n]) for n, v in twin.read(list(before)).items())

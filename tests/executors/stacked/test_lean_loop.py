@@ -8,18 +8,18 @@ import torch
 from torch import nn
 
 from fedfleet.core.errors import RunFailed
-from fedfleet.core.passes import BatchPlan, Drift, LocalPass, Pull
+from fedfleet.core.passes import BatchPlan, ConstantTerm, LocalPass, ProximalTerm
 from fedfleet.core.trees import content_hash
-from fedfleet.executors.client_half import begin
+from fedfleet.executors.client_half import prepare_job
 from fedfleet.executors.inline import batches
-from fedfleet.executors.stacked.executor import stacked
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.lean_loop import (
     FusedLinear,
     Rate,
     is_plain,
-    loop_ended,
-    make_bench,
+    make_lean_module,
     samples_of,
+    train_in_loop,
 )
 from fedfleet.learn.optimisers import adam, sgd
 from fedfleet.learn.zoo import fedavg, fedprox
@@ -62,8 +62,8 @@ def test_the_loop_keeps_large_layers_apart_and_comes_to_the_same(build, algorith
         (replace(PLAIN, after=(lambda passed: passed,)), True),
         (replace(PLAIN, optimiser=sgd(momentum=0.9)), False),
         (replace(PLAIN, optimiser=adam()), False),
-        (replace(PLAIN, terms=(Pull(0.1),)), True),
-        (replace(PLAIN, terms=(Pull(0.1), Drift(lambda start, carried: {}))), False),
+        (replace(PLAIN, terms=(ProximalTerm(0.1),)), True),
+        (replace(PLAIN, terms=(ProximalTerm(0.1), ConstantTerm(lambda start, carried: {}))), False),
         (replace(PLAIN, train=lambda name: True), False),
         (replace(PLAIN, keep=lambda name: True), False),
         (replace(PLAIN, then=PLAIN), False),
@@ -78,22 +78,22 @@ def test_the_lean_way_is_for_plain_steps_only(local, plain):
 def test_a_pull_of_nothing_changes_no_bit_of_large_layers(options):
     task = small_task(dense(2000))
     plain, pulled = (
-        stacked(task, form="loop").train(jobs_of(task, make(lr=0.05, **options), (9, 20, 3)))
+        stacked_executor(task, form="loop").train(jobs_of(task, make(lr=0.05, **options), (9, 20, 3)))
         for make in (fedavg, lambda **more: fedprox(mu=0.0, **more))
     )
     assert [content_hash(r.update) for r in plain] == [content_hash(r.update) for r in pulled]
 
 
 def test_only_large_layers_with_a_bias_that_are_used_once_move_themselves():
-    assert list(make_bench(small_task(dense(2000))).fused) == ["1"]
-    assert make_bench(small_task(dense(200))).fused == {}
+    assert list(make_lean_module(small_task(dense(2000))).fused) == ["1"]
+    assert make_lean_module(small_task(dense(200))).fused == {}
 
     class Large(Twice):
         def __init__(self):
             super().__init__()
             self.into, self.again, self.head = nn.Linear(144, 500), nn.Linear(500, 500), nn.Linear(500, 5)
 
-    assert make_bench(small_task(Large)).fused == {}
+    assert make_lean_module(small_task(Large)).fused == {}
 
 
 @pytest.mark.parametrize("samples", [6, 1000], ids=["kept apart", "weights of its own"])
@@ -126,18 +126,18 @@ def test_what_was_offered_is_never_written_to():
     task = small_task(dense(2000))
     jobs = jobs_of(task, fedavg(lr=0.1, batch=4, weight_decay=0.1), (9, 20, 3))
     before = content_hash(jobs[0].offer.params)
-    list(stacked(task, form="loop", threads=2).train(jobs))
+    list(stacked_executor(task, form="loop", threads=2).train(jobs))
     assert content_hash(jobs[0].offer.params) == before
 
 
 def test_threads_change_no_bit_and_leave_torchs_own_as_they_were():
     task, local = small_task(smooth()), replace(PLAIN, rate=0.05)
-    begun = [begin(job) for job in jobs_with(task, local, (9, 20, 3, 8))]
+    begun = [prepare_job(job) for job in jobs_with(task, local, (9, 20, 3, 8))]
     x, y = torch.from_numpy(task.dataset.x), torch.from_numpy(task.dataset.y)
     before = torch.get_num_threads()
-    found = [loop_ended(task, begun, x, y, threads) for threads in (1, 2)]
+    result = [train_in_loop(task, begun, x, y, threads) for threads in (1, 2)]
     assert torch.get_num_threads() == before
-    for one, other in zip(*found, strict=True):
+    for one, other in zip(*result, strict=True):
         assert all(torch.equal(v, other.update[n]) for n, v in one.update.items())
 
 
@@ -146,7 +146,7 @@ def test_a_client_that_fails_is_named():
     jobs = jobs_of(task, fedavg(lr=0.1), (5, 4))
     jobs[1] = replace(jobs[1], rows=np.array([10_000]))
     with pytest.raises(RunFailed, match="client 1, task 1: local training failed"):
-        list(stacked(task, form="loop").train(jobs))
+        list(stacked_executor(task, form="loop").train(jobs))
 
 
 @pytest.mark.parametrize(("plan", "steps"), [(BatchPlan(4, 2), 0), (BatchPlan(4, 2, 5), 0), (BatchPlan(4, 2), 3)])

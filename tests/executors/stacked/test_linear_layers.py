@@ -16,8 +16,8 @@ CLIENTS, BATCH, WIDTH, OUT, STEPS = 3, 2, 30, 20, 3
 @pytest.mark.parametrize("sizes", [(12, 12, 12), (12, 9, 5, 12), (60, 3)])
 def test_weights_that_clients_share_until_the_end_are_the_same_weights(sizes, monkeypatch):
     task, algorithm = small_task(dense()), fedavg(lr=0.05, batch=4, epochs=2)
-    made, share = [], Linear._share
-    monkeypatch.setattr(Linear, "_share", lambda leaf, x: (share(leaf, x), made.append(leaf.past))[0])
+    made, share = [], Linear._begin_past
+    monkeypatch.setattr(Linear, "_begin_past", lambda leaf, x: (share(leaf, x), made.append(leaf.past))[0])
     compare(task, algorithm, sizes)
     assert [past is not None for past in made] == [len(sizes) > 2, False], "the wide layer shares if its past is small"
 
@@ -33,8 +33,8 @@ def test_weights_that_clients_share_until_the_end_are_the_same_weights(sizes, mo
     ids=["decay", "momentum", "prox", "prox with momentum"],
 )
 def test_every_linear_rule_shares_its_beginning(algorithm, monkeypatch):
-    task, made, share = small_task(dense()), [], Linear._share
-    monkeypatch.setattr(Linear, "_share", lambda leaf, x: (share(leaf, x), made.append(leaf.past))[0])
+    task, made, share = small_task(dense()), [], Linear._begin_past
+    monkeypatch.setattr(Linear, "_begin_past", lambda leaf, x: (share(leaf, x), made.append(leaf.past))[0])
     compare(task, algorithm, (12, 12, 12))
     assert [past is not None for past in made] == [True, False]
     made.clear()

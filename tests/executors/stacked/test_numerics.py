@@ -6,9 +6,9 @@ import pytest
 from torch import nn
 
 from fedfleet.core.passes import BatchPlan, LocalPass
-from fedfleet.executors.client_half import begin
+from fedfleet.executors.client_half import prepare_job
 from fedfleet.executors.stacked import numerics
-from fedfleet.executors.stacked.numerics import layout_of, size_free, tried
+from fedfleet.executors.stacked.numerics import is_size_independent, layout_of, trial_passes
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.learn.optimisers import sgd
 from fedfleet.tasks.digits import digits_cnn, digits_logreg, digits_mlp
@@ -22,23 +22,23 @@ def place(task, form="merged"):
 
 
 def group(task, sizes, local=LOCAL):
-    return [begin(job) for job in jobs_with(task, local, sizes)]
+    return [prepare_job(job) for job in jobs_with(task, local, sizes)]
 
 
 def test_only_what_is_shown_to_keep_its_bits_is_free():
-    assert size_free("merged", digits_mlp()(0)) and size_free("merged", digits_logreg()(0))
-    assert size_free("merged", digits_mlp(hidden=32)(0))
-    assert not size_free("merged", digits_mlp(hidden=7)(0)), "rows of seven numbers lie anywhere"
-    assert not size_free("merged", digits_cnn()(0)), "convolutions"
-    assert not size_free("merged", small_task(convolutions(lambda: nn.BatchNorm2d(6))))
-    assert not size_free("merged", small_task(Odd)), "it cannot be stacked"
-    assert size_free("loop", digits_cnn()(0)) and not size_free("graphs", digits_mlp()(0))
+    assert is_size_independent("merged", digits_mlp()(0)) and is_size_independent("merged", digits_logreg()(0))
+    assert is_size_independent("merged", digits_mlp(hidden=32)(0))
+    assert not is_size_independent("merged", digits_mlp(hidden=7)(0)), "rows of seven numbers lie anywhere"
+    assert not is_size_independent("merged", digits_cnn()(0)), "convolutions"
+    assert not is_size_independent("merged", small_task(convolutions(lambda: nn.BatchNorm2d(6))))
+    assert not is_size_independent("merged", small_task(Odd)), "it cannot be stacked"
+    assert is_size_independent("loop", digits_cnn()(0)) and not is_size_independent("graphs", digits_mlp()(0))
 
 
 def test_a_trial_finds_a_kernel_that_looks_at_the_place_in_the_stack(monkeypatch):
     where = place(digits_logreg()(0))
     begun = group(where.task, (7, 12, 5))
-    assert tried(where, begun, 20)
+    assert trial_passes(where, begun, 20)
     train = numerics.train_stack
     for odd in (16, 17):  # positions that only larger stacks have
 
@@ -50,13 +50,13 @@ def test_a_trial_finds_a_kernel_that_looks_at_the_place_in_the_stack(monkeypatch
             return ended
 
         monkeypatch.setattr(numerics, "train_stack", unlike)
-        assert not tried(where, begun, 20)
+        assert not trial_passes(where, begun, 20)
 
 
 @pytest.mark.parametrize(("sizes", "size"), [((1,), 1), ((1, 1), 1), ((3, 2), 5), ((5, 5), 5), ((4, 11), 5), ((2,), 1)])
 def test_trials_go_through_with_batches_of_any_width(sizes, size):
     where = place(digits_logreg()(0))
-    assert tried(where, group(where.task, sizes, replace(LOCAL, batches=BatchPlan(size, epochs=1))), 4)
+    assert trial_passes(where, group(where.task, sizes, replace(LOCAL, batches=BatchPlan(size, epochs=1))), 4)
 
 
 def test_layouts_agree_only_where_the_arithmetic_does():

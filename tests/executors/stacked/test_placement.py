@@ -7,8 +7,8 @@ import torch
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Trial
 from fedfleet.core.trees import content_hash
-from fedfleet.executors.stacked.executor import stacked
-from fedfleet.executors.stacked.placement import _most_clients, at_hand, open_place
+from fedfleet.executors.stacked.executor import stacked_executor
+from fedfleet.executors.stacked.placement import _max_clients, open_place, stage_data
 from fedfleet.executors.stacked.schedule import plan_stage
 from fedfleet.learn.zoo import fedavg
 from tests.executors.cohorts import Odd, convolutions, dense, jobs_of, small_task, smooth
@@ -25,7 +25,7 @@ def opened(task, **options):
 def test_data_that_do_not_fit_are_brought_along_and_change_nothing():
     task, algorithm = small_task(convolutions()), fedavg(lr=0.05)
     jobs = jobs_of(task, algorithm, (9, 20, 3))
-    kept, brought = stacked(task), stacked(task, room=0)
+    kept, brought = stacked_executor(task), stacked_executor(task, room=0)
     assert "stack by stack" in brought.notes[0]
     for a, b in zip(kept.train(jobs), brought.train(jobs), strict=True):
         assert content_hash(a.update) == content_hash(b.update)
@@ -44,13 +44,13 @@ def test_a_stage_brings_just_its_own_rows_and_finds_the_same_samples():
     task = small_task(smooth())
     jobs = jobs_of(task, fedavg(batch=4, epochs=1), (9, 20, 3))
     plan, where = plan_stage(jobs, jobs[0].local.batches), opened(task, room=0)
-    laid, x, y = at_hand(where, plan)
+    laid, x, y = stage_data(where, plan)
     assert len(x) == len(y) == len(np.unique(plan.rows)) < len(task.dataset.y)
     assert torch.equal(x[torch.from_numpy(laid.rows)], where.x[torch.from_numpy(plan.rows)])
     assert torch.equal(y[torch.from_numpy(laid.rows)], where.y[torch.from_numpy(plan.rows)])
     assert laid.sizes is plan.sizes
     here = opened(task)
-    assert at_hand(here, plan) == (plan, here.x, here.y)
+    assert stage_data(here, plan) == (plan, here.x, here.y)
 
 
 def test_a_model_that_cannot_be_stacked_goes_to_the_cpu_and_says_so():
@@ -69,7 +69,7 @@ def test_every_thread_has_a_twin_and_the_loop_needs_none():
 def test_graphs_are_for_accelerators_and_the_judge_judges():
     where = opened(small_task(smooth()))
     assert where.graphs is None
-    assert not where.judge.training
+    assert not where.eval_model.training
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
@@ -79,6 +79,6 @@ def test_a_device_that_is_not_here_is_bad_input():
 
 
 def test_on_a_cpu_large_models_make_smaller_stacks_within_limits():
-    small, middle, large = (_most_clients(small_task(dense(width)), CPU) for width in (5, 400, 4000))
+    small, middle, large = (_max_clients(small_task(dense(width)), CPU) for width in (5, 400, 4000))
     assert (small, large) == (50, 25)
     assert 25 < middle < 50

@@ -8,22 +8,22 @@ from hypothesis import strategies as st
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Job, Offer
 from fedfleet.core.passes import BatchPlan, LocalPass
-from fedfleet.executors.client_half import begin
+from fedfleet.executors.client_half import prepare_job
 from fedfleet.executors.inline import batches
-from fedfleet.executors.stacked.schedule import chunks, lengths, plan_stage
+from fedfleet.executors.stacked.schedule import chunks, plan_stage, step_counts
 from fedfleet.learn.optimisers import sgd
 from fedfleet.learn.zoo import fedavg
 from tests.executors.cohorts import convolutions, jobs_of, small_task
 
 
 def jobs_with(sizes, plan, steps=None):
-    local, first, found = LocalPass(sgd(), plan), 0, []
+    local, first, result = LocalPass(sgd(), plan), 0, []
     for i, n in enumerate(sizes):
-        found.append(
+        result.append(
             Job(50 + i, i, 1000 + i, 7, Offer({}), local, np.arange(first, first + n), (steps or {}).get(i, 0))
         )
         first += n
-    return found
+    return result
 
 
 cohorts = given(
@@ -38,13 +38,13 @@ cohorts = given(
 @cohorts
 def test_a_schedule_holds_the_batches_of_the_literal_loop_in_every_stage(sizes, plan, partial, stage):
     jobs = jobs_with(sizes, plan, partial)
-    found = plan_stage(jobs, plan, stage)
-    assert found.stage == stage
-    for place, job in enumerate(found.jobs):
-        assert job is jobs[found.order[place]]
-        mine = [found.rows[t, place, :n].tolist() for t, n in enumerate(found.sizes[:, place]) if n]
+    result = plan_stage(jobs, plan, stage)
+    assert result.stage == stage
+    for place, job in enumerate(result.jobs):
+        assert job is jobs[result.order[place]]
+        mine = [result.rows[t, place, :n].tolist() for t, n in enumerate(result.sizes[:, place]) if n]
         assert mine == [rows.tolist() for rows in batches(plan, job, stage)]
-        padding = found.rows[:, place][found.sizes[:, place] > 0]
+        padding = result.rows[:, place][result.sizes[:, place] > 0]
         assert np.isin(padding, job.rows).all()  # padding repeats a client's own samples
 
 
@@ -52,17 +52,17 @@ def test_a_schedule_holds_the_batches_of_the_literal_loop_in_every_stage(sizes, 
 @cohorts
 def test_those_who_train_longest_come_first_and_those_still_training_are_a_prefix(sizes, plan, partial, stage):
     jobs = jobs_with(sizes, plan, partial)
-    found = plan_stage(jobs, plan, stage)
-    steps = lengths(plan, jobs)
+    result = plan_stage(jobs, plan, stage)
+    steps = step_counts(plan, jobs)
     assert steps.tolist() == [len(list(batches(plan, job))) for job in jobs]
-    assert sorted(found.order.tolist()) == list(range(len(jobs)))
-    assert (np.diff(steps[found.order]) <= 0).all()
-    for t, active in enumerate(found.active):
-        assert (found.sizes[t, :active] > 0).all()
-        assert not found.sizes[t, active:].any()
-    assert found.computed == sum(found.active) * found.rows.shape[2] >= found.sizes.sum()
-    assert 0.0 <= found.padding < 1.0
-    assert found.sorted_already == (found.order.tolist() == list(range(len(jobs))))
+    assert sorted(result.order.tolist()) == list(range(len(jobs)))
+    assert (np.diff(steps[result.order]) <= 0).all()
+    for t, active in enumerate(result.active):
+        assert (result.sizes[t, :active] > 0).all()
+        assert not result.sizes[t, active:].any()
+    assert result.sample_slots == sum(result.active) * result.rows.shape[2] >= result.sizes.sum()
+    assert 0.0 <= result.padding < 1.0
+    assert result.sorted_already == (result.order.tolist() == list(range(len(jobs))))
 
 
 def test_padding_is_little_for_shards_of_like_size():
@@ -89,19 +89,19 @@ def test_equals_keep_their_order():
 )
 def test_chunks_hold_everyone_once_with_like_amounts_of_work(sizes, most, left_out):
     plan = BatchPlan(4, 2)
-    group = [begin(job) for job in jobs_with(sizes, plan)]
+    group = [prepare_job(job) for job in jobs_with(sizes, plan)]
     places = [i for i in range(len(sizes)) if i not in left_out] or [0]
-    found = list(chunks(group, places, most))
-    assert sorted(i for part in found for i in part) == places
-    assert all(len(part) == most for part in found[:-1])
-    assert 1 <= len(found[-1]) <= most
-    work = [sizes[i] for part in found for i in part]
+    result = list(chunks(group, places, most))
+    assert sorted(i for part in result for i in part) == places
+    assert all(len(part) == most for part in result[:-1])
+    assert 1 <= len(result[-1]) <= most
+    work = [sizes[i] for part in result for i in part]
     assert work == sorted(work, reverse=True)
 
 
 def test_chunks_depend_on_the_amounts_of_work_and_not_on_the_order_of_the_group():
     plan = BatchPlan(4)
-    group = [begin(job) for job in jobs_with((5, 9, 30, 17, 2), plan)]
+    group = [prepare_job(job) for job in jobs_with((5, 9, 30, 17, 2), plan)]
     clients = [[group[i].job.client for i in part] for part in chunks(group, range(5), 2)]
     backwards = group[::-1]
     assert [[backwards[i].job.client for i in part] for part in chunks(backwards, range(5), 2)] == clients
@@ -109,7 +109,7 @@ def test_chunks_depend_on_the_amounts_of_work_and_not_on_the_order_of_the_group(
 
 @pytest.mark.parametrize("steps", [None, 3])
 def test_nobody_with_an_empty_shard_takes_a_step(steps):
-    assert lengths(BatchPlan(4, 2, steps), jobs_with((0, 5), BatchPlan(4, 2, steps))).tolist() == [0, steps or 4]
+    assert step_counts(BatchPlan(4, 2, steps), jobs_with((0, 5), BatchPlan(4, 2, steps))).tolist() == [0, steps or 4]
 
 
 def test_more_steps_than_memory_holds_are_refused_before_they_are_laid_out():

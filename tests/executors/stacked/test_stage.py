@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch import nn
 
-from fedfleet.core.passes import BatchPlan, Drift, LocalPass, Pull, Second, Slot, zeros_like
-from fedfleet.executors.client_half import begin, stack_trees, stacked_slots
-from fedfleet.executors.inline import inline, train_begun
-from fedfleet.executors.stacked.executor import stacked
+from fedfleet.core.passes import BatchPlan, ConstantTerm, LocalPass, ProximalTerm, SecondModel, Slot, zeros_like
+from fedfleet.executors.client_half import prepare_job, stack_carry, stack_trees
+from fedfleet.executors.inline import inline, train_stages
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.schedule import plan_stage
-from fedfleet.executors.stacked.stage import Work, can_fuse, shared, train_stage, trainable
+from fedfleet.executors.stacked.stage import Work, can_fuse, shares_weights, train_stage, trainable
 from fedfleet.executors.stacked.twin import make_twin
 from fedfleet.learn.optimisers import adam, sgd
-from fedfleet.testing.passes import distilled, smoothed
+from fedfleet.testing.passes import distillation_loss, smoothed_loss
 from tests.executors.cohorts import convolutions, dense, jobs_with, small_task, smooth
 
 PLAIN = LocalPass(sgd(), BatchPlan(4, 2), rate=0.05)
@@ -25,11 +25,11 @@ CPU = torch.device("cpu")
 
 def work_of(task, local, sizes, **changes):
     """The first stage of a cohort, in the order of its schedule, and its clients in the same order."""
-    group = [begin(job) for job in jobs_with(task, local, sizes)]
+    group = [prepare_job(job) for job in jobs_with(task, local, sizes)]
     plan = plan_stage([b.job for b in group], local.batches)
     group = [group[i] for i in plan.order.tolist()]
     start = stack_trees([b.start for b in group], CPU)
-    carried = stacked_slots(group, CPU)
+    carried = stack_carry(group, CPU)
     rates = np.array([b.rate(local) for b in group])
     second = dict(carried.memory.get("second", {}))
     return replace(Work(local, plan, start, start, carried, second, rates), **changes), group
@@ -43,7 +43,7 @@ def same_as_literal(build, local, sizes=RAGGED, *, atol=2e-5):
     done = train_stage(twin, work, x, y)
     module = task.build().train()
     for c, begun in enumerate(group):
-        wanted = train_begun(module, begun, x, y)
+        wanted = train_stages(module, begun, x, y)
         for name, value in wanted.end.items():
             assert torch.allclose(done.end[name][c], value[0], atol=atol), (c, name)
         for name, value in wanted.second.items():
@@ -52,29 +52,31 @@ def same_as_literal(build, local, sizes=RAGGED, *, atol=2e-5):
             (done.tallies.loss, done.tallies.squared), (wanted.tallies.loss, wanted.tallies.squared), strict=True
         ):
             assert mine[c] == pytest.approx(theirs[0], rel=1e-3)
-        assert (done.tallies.seen[c], done.tallies.steps[c]) == (wanted.tallies.seen[0], wanted.tallies.steps[0])
+        assert (done.tallies.samples[c], done.tallies.steps[c]) == (wanted.tallies.samples[0], wanted.tallies.steps[0])
     stack = twin.stack
     assert (stack.move, stack.trigger, stack.weights) == (None, None, None), "the twin is left clean for the next"
 
 
-COPIED = Second(lambda model: {n: v * 0.5 if v.dtype.kind == "f" else v for n, v in model.items()})
+COPIED = SecondModel(lambda model: {n: v * 0.5 if v.dtype.kind == "f" else v for n, v in model.items()})
 CONTROL = Slot("control", zeros_like)
 PASSES = {
-    "an objective": replace(PLAIN, objective=smoothed),
-    "a second model": replace(PLAIN, objective=distilled, second=COPIED),
-    "a second model under adam": replace(PLAIN, objective=distilled, second=COPIED, optimiser=adam(), rate=0.01),
-    "a second model, frozen in part": replace(
-        PLAIN, objective=distilled, second=COPIED, train=lambda name: name.startswith("3")
+    "an objective": replace(PLAIN, objective=smoothed_loss),
+    "a second model": replace(PLAIN, objective=distillation_loss, second=COPIED),
+    "a second model under adam": replace(
+        PLAIN, objective=distillation_loss, second=COPIED, optimiser=adam(), rate=0.01
     ),
-    "a drift": replace(PLAIN, terms=(Drift(lambda start, carried: {n: 0.1 * v for n, v in start.items()}),)),
+    "a second model, frozen in part": replace(
+        PLAIN, objective=distillation_loss, second=COPIED, train=lambda name: name.startswith("3")
+    ),
+    "a drift": replace(PLAIN, terms=(ConstantTerm(lambda start, carried: {n: 0.1 * v for n, v in start.items()}),)),
     "drift and pull": replace(
-        PLAIN, terms=(Pull(0.5), Drift(lambda start, carried: {n: 0.1 * v for n, v in start.items()}))
+        PLAIN, terms=(ProximalTerm(0.5), ConstantTerm(lambda start, carried: {n: 0.1 * v for n, v in start.items()}))
     ),
     "a term of one's own": replace(
         PLAIN, terms=(lambda params, start, carried: {n: 0.2 * p.sign() for n, p in params.items()},)
     ),
     "adam": replace(PLAIN, optimiser=adam(weight_decay=0.1), rate=0.01),
-    "fused with everything": replace(PLAIN, optimiser=sgd(momentum=0.9, weight_decay=0.01), terms=(Pull(0.5),)),
+    "fused with everything": replace(PLAIN, optimiser=sgd(momentum=0.9, weight_decay=0.01), terms=(ProximalTerm(0.5),)),
     "one trained layer": replace(PLAIN, train=lambda name: name.startswith("3")),
     "a bias alone": replace(PLAIN, train=lambda name: name == "3.bias"),
 }
@@ -96,18 +98,18 @@ def test_running_statistics_are_each_models_own(name):
 def test_rates_of_their_own_stay_their_own_when_others_leave(optimiser):
     task, local = small_task(smooth()), replace(PLAIN, optimiser=optimiser)
     jobs = [replace(job, settings={"rate": 0.01 * (i + 1)}) for i, job in enumerate(jobs_with(task, local, RAGGED))]
-    for a, b in zip(inline(task).train(jobs), stacked(task).train(jobs), strict=True):
+    for a, b in zip(inline(task).train(jobs), stacked_executor(task).train(jobs), strict=True):
         assert all(np.allclose(v, b.update[n], atol=2e-5) for n, v in a.update.items())
 
 
 def test_memory_that_a_term_reads_leaves_with_its_client():
-    local = replace(PLAIN, slots=(CONTROL,), terms=(Drift(lambda start, carried: carried.memory["control"]),))
+    local = replace(PLAIN, slots=(CONTROL,), terms=(ConstantTerm(lambda start, carried: carried.memory["control"]),))
     task = small_task(smooth())
     jobs = [
         replace(job, memory={"control": {n: np.full_like(v, 0.1 * i) for n, v in job.offer.params.items()}})
         for i, job in enumerate(jobs_with(task, local, RAGGED))
     ]
-    for a, b in zip(inline(task).train(jobs), stacked(task).train(jobs), strict=True):
+    for a, b in zip(inline(task).train(jobs), stacked_executor(task).train(jobs), strict=True):
         assert all(np.allclose(v, b.update[n], atol=2e-5) for n, v in a.update.items())
 
 
@@ -129,10 +131,10 @@ def test_only_weights_that_all_clients_begin_with_are_shared():
     task = small_task(dense())
     twin = make_twin(task.build(), torch.from_numpy(task.dataset.x[:2]))
     weight = torch.zeros(200, 144)
-    assert shared(twin, "1.weight", weight.expand(3, 200, 144))
-    assert not shared(twin, "1.weight", weight.repeat(3, 1, 1))
-    assert not shared(twin, "1.weight", weight.unsqueeze(0))  # alone it shares with nobody
-    assert not shared(twin, "1.bias", torch.zeros(200).expand(3, 200))
+    assert shares_weights(twin, "1.weight", weight.expand(3, 200, 144))
+    assert not shares_weights(twin, "1.weight", weight.repeat(3, 1, 1))
+    assert not shares_weights(twin, "1.weight", weight.unsqueeze(0))  # alone it shares with nobody
+    assert not shares_weights(twin, "1.bias", torch.zeros(200).expand(3, 200))
 
 
 def test_running_statistics_are_nothing_to_train():

@@ -8,13 +8,13 @@ from torch import nn
 from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fedfleet.executors.client_half import begin
-from fedfleet.executors.stacked.executor import stacked, train_stack
+from fedfleet.executors.client_half import prepare_job
+from fedfleet.executors.stacked.executor import stacked_executor, train_stack
 from fedfleet.executors.stacked.placement import open_place
-from fedfleet.executors.stacked.twin import CannotStack, make_twin, used_again
+from fedfleet.executors.stacked.twin import CannotStack, make_twin, reused_leaves
 from fedfleet.learn.zoo import fedavg
 from fedfleet.tasks.digits import digits_vit
-from fedfleet.tasks.frozen_weights import frozen
+from fedfleet.tasks.frozen_weights import freeze
 from fedfleet.tasks.motion import har_cnn
 from fedfleet.tasks.text import char_lstm
 from tests.executors.cohorts import (
@@ -51,9 +51,9 @@ def test_a_twin_is_each_clients_own_model_on_its_own_batch(build):
     twin, module = make_twin(build(), SAMPLE), build()
     x = torch.sin(torch.arange(3 * 4 * 144.0)).reshape(12, 1, 12, 12)
     twin.load(whole, 3)
-    found = twin.module.eval()(x)
+    result = twin.module.eval()(x)
     wanted = [functional_call(module.eval(), own[c], (x[c * 4 : c * 4 + 4],)) for c in range(3)]
-    assert torch.allclose(found, torch.cat(wanted), atol=1e-5)
+    assert torch.allclose(result, torch.cat(wanted), atol=1e-5)
     back = twin.read(list(whole))
     assert all(torch.equal(v, back[n]) for n, v in whole.items())
 
@@ -67,7 +67,7 @@ def test_a_layer_that_is_used_twice_waits_for_its_whole_gradient():
 
 def test_looking_at_which_leaves_are_used_again_leaves_no_trace():
     module = Twice().train()
-    assert used_again(module, SAMPLE) == {"again"}
+    assert reused_leaves(module, SAMPLE) == {"again"}
     assert module.training
     assert not any(leaf._forward_hooks for leaf in module.modules())
 
@@ -92,7 +92,7 @@ def test_a_model_that_cannot_be_stacked_is_trained_by_the_loop_and_says_so():
     with pytest.raises(CannotStack, match="Odd"):
         make_twin(Odd())
     task = small_task(Odd)
-    execute = stacked(task)
+    execute = stacked_executor(task)
     assert execute.name == "stacked-loop"
     assert "cannot be stacked" in execute.notes[0]
     compare(task, fedavg(lr=0.05), (9, 20))
@@ -142,28 +142,28 @@ FROZEN = {
 
 @pytest.mark.parametrize("name", FROZEN)
 def test_what_is_frozen_is_one_tensor_whatever_the_number_of_clients(name):
-    task = frozen(FROZEN[name](), only_biases, 0)
+    task = freeze(FROZEN[name](), only_biases, 0)
     module = task.build()
     twin = make_twin(module, torch.from_numpy(task.dataset.x[:2]))
     start = {n: torch.from_numpy(v) for n, v in task.init(0).items()}
     twin.load({n: v.expand(7, *v.shape).contiguous() for n, v in start.items()}, 7)
     held = {v.ctypes.data for v in task.frozen.values()}
     tensors = [v for leaf in twin.module.modules() for v in (*vars(leaf).values(), *leaf._buffers.values())]
-    found = {v.data_ptr() for v in tensors if isinstance(v, torch.Tensor) and v.data_ptr() in held}
+    result = {v.data_ptr() for v in tensors if isinstance(v, torch.Tensor) and v.data_ptr() in held}
     used = {v.ctypes.data for n, v in task.frozen.items() if not n.endswith("num_batches_tracked")}
-    assert used <= found, "every frozen leaf is the very memory of the task"
-    assert all(v.stride(0) == 0 for leaf, n, _ in twin.held for v in [getattr(leaf, n)])
+    assert used <= result, "every frozen leaf is the very memory of the task"
+    assert all(v.stride(0) == 0 for leaf, n, _ in twin.held_weights for v in [getattr(leaf, n)])
 
 
 @pytest.mark.parametrize("name", FROZEN)
 def test_frozen_models_train_stacked_as_inline(name):
-    task = frozen(FROZEN[name](), only_biases, 0)
+    task = freeze(FROZEN[name](), only_biases, 0)
     compare(task, fedavg(lr=0.05, batch=4, epochs=1), (9, 4, 6))
 
 
 def test_no_step_copies_what_is_frozen():
     """Of all tensors that a pass makes, none has a frozen layer's weights once per client."""
-    task = frozen(FROZEN["transformer"](), only_biases, 0)
+    task = freeze(FROZEN["transformer"](), only_biases, 0)
     shapes = set()
 
     class Watching(TorchDispatchMode):
@@ -174,7 +174,7 @@ def test_no_step_copies_what_is_frozen():
                     shapes.add(tuple(v.shape))
             return out
 
-    execute, jobs = stacked(task), jobs_of(task, fedavg(lr=0.05, batch=4, epochs=1), (8,) * 5)
+    execute, jobs = stacked_executor(task), jobs_of(task, fedavg(lr=0.05, batch=4, epochs=1), (8,) * 5)
     with Watching():
         list(execute.train(jobs))
     weights = {v.shape for n, v in task.frozen.items() if n.endswith("weight") and v.ndim > 1}
@@ -188,5 +188,5 @@ def test_weights_that_a_pass_leaves_alone_are_not_copied_either():
     jobs = jobs_with(task, local, (9, 4, 6))
     compare_jobs(task, jobs)
     where = open_place(task, device="cpu", threads=1, form="merged", tf32=False, graphs=False)
-    ended = train_stack(where, where.twins[0], [begin(job) for job in jobs])
+    ended = train_stack(where, where.twins[0], [prepare_job(job) for job in jobs])
     assert ended.end["1.weight"].stride(0) == 0 and ended.end["1.bias"].stride(0) != 0

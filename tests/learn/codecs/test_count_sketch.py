@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.learn.codecs.count_sketch import buckets, estimated, sketch, sketched
+from fedfleet.learn.codecs.count_sketch import buckets, estimate_vector, sketch, sketch_vector
 from fedfleet.learn.codecs.messages import encode, nbytes
 from tests.learn.codecs.codecs import travelled
 
@@ -17,8 +17,8 @@ def vector(seed, n=400):
 @given(seeds=st.tuples(st.integers(0, 99), st.integers(100, 199)), hashes=st.integers(0, 9))
 def test_sketches_add_up(seeds, hashes):
     x, y = map(vector, seeds)
-    both = sketched(x, 5, 0.2, hashes) + sketched(y, 5, 0.2, hashes)
-    assert np.array_equal(both, sketched(x + y, 5, 0.2, hashes))
+    both = sketch_vector(x, 5, 0.2, hashes) + sketch_vector(y, 5, 0.2, hashes)
+    assert np.array_equal(both, sketch_vector(x + y, 5, 0.2, hashes))
 
 
 def test_heavy_numbers_are_found_among_light_ones():
@@ -43,5 +43,5 @@ def test_one_sketch_of_a_share_of_all_numbers_travels():
 
 
 def test_other_hashes_make_another_sketch():
-    assert not np.array_equal(sketched(vector(0), 3, 0.5, 1), sketched(vector(0), 3, 0.5, 2))
-    assert np.isnan(estimated(np.array([[1.0, np.nan]], np.float32), 5, 1.0, 0)).all()
+    assert not np.array_equal(sketch_vector(vector(0), 3, 0.5, 1), sketch_vector(vector(0), 3, 0.5, 2))
+    assert np.isnan(estimate_vector(np.array([[1.0, np.nan]], np.float32), 5, 1.0, 0)).all()

@@ -7,25 +7,25 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from fedfleet.core.container import packed, unpacked
+from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.learn.codecs.lossless import BYTES, deflate, gzip, zstd
-from fedfleet.learn.codecs.messages import decode, encode, sent
+from fedfleet.learn.codecs.messages import decode, encode, encode_bytes
 
 NOISE = {"w": np.random.default_rng(0).normal(size=60_000).astype(np.float32)}
 
 
 def test_gzip_is_gzip_and_deflate_is_deflate():
     inside = encode(gzip(), NOISE)[BYTES].tobytes()
-    assert unpacked(python_gzip.decompress(inside))["w"].tobytes() == NOISE["w"].tobytes()
-    assert zlib.decompress(encode(deflate(), NOISE)[BYTES].tobytes(), -15) == packed(NOISE)
+    assert unpack_tree(python_gzip.decompress(inside))["w"].tobytes() == NOISE["w"].tobytes()
+    assert zlib.decompress(encode(deflate(), NOISE)[BYTES].tobytes(), -15) == pack_tree(NOISE)
     assert len(encode(deflate(), NOISE)[BYTES]) == len(inside) - 18  # header and checksum
 
 
 def test_what_gzip_saves_of_noise():
     """About 7 %, and 15 % where the bytes are shuffled: floats are hardly redundant."""
-    plain = 1 - len(sent(gzip(), NOISE)) / NOISE["w"].nbytes
-    shuffled = 1 - len(sent(gzip(shuffle=True), NOISE)) / NOISE["w"].nbytes
+    plain = 1 - len(encode_bytes(gzip(), NOISE)) / NOISE["w"].nbytes
+    shuffled = 1 - len(encode_bytes(gzip(shuffle=True), NOISE)) / NOISE["w"].nbytes
     assert 0.06 < plain < 0.09 and 0.13 < shuffled < 0.17
 
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.errors import BadInput
-from fedfleet.learn.codecs.low_rank import lowrank, thin
-from fedfleet.learn.codecs.messages import encode, nbytes, sent
+from fedfleet.learn.codecs.low_rank import factor_columns, lowrank
+from fedfleet.learn.codecs.messages import encode, encode_bytes, nbytes
 from tests.learn.codecs.codecs import travelled
 
 
@@ -46,8 +46,8 @@ def test_convolutions_are_matrices_of_their_leading_axis_and_what_is_small_stays
     tree = {"conv": matrix(64, 800).reshape(64, 32, 5, 5), "bias": matrix(1, 64)[0], "square": matrix(4, 4)}
     assert set(encode(lowrank(rank=4), tree)) == {"conv|left", "conv|right", "bias", "square"}
     assert travelled(lowrank(rank=4), tree)["square"].tobytes() == tree["square"].tobytes()
-    assert thin((64, 32, 5, 5), 4) == 4 and thin((64, 800), 1000) == 0
-    assert nbytes(lowrank(rank=4), tree) == len(sent(lowrank(rank=4), tree))
+    assert factor_columns((64, 32, 5, 5), 4) == 4 and factor_columns((64, 800), 1000) == 0
+    assert nbytes(lowrank(rank=4), tree) == len(encode_bytes(lowrank(rank=4), tree))
 
 
 @pytest.mark.parametrize("given_", [{}, {"rank": 3, "energy": 0.5}])

@@ -8,12 +8,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.core.container import packed
+from fedfleet.core.container import pack_tree
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.learn.codecs.chain import chain
 from fedfleet.learn.codecs.lossless import gzip
 from fedfleet.learn.codecs.low_rank import lowrank
-from fedfleet.learn.codecs.messages import addresses, decode, encode, foreseen, layout, nbytes, received, sent, through
+from fedfleet.learn.codecs.messages import (
+    addresses,
+    decode,
+    decode_bytes,
+    encode,
+    encode_bytes,
+    expected_nbytes,
+    layout,
+    nbytes,
+    round_trip,
+)
 from fedfleet.learn.codecs.quantisation import int4, int8
 from fedfleet.learn.codecs.sparsification import randomk, topk
 from tests.learn.codecs.codecs import HERE, codec, leaves, travelled
@@ -26,8 +36,8 @@ NAMES = st.text("abc.", min_size=1, max_size=4)
 @given(tree=st.dictionaries(NAMES, leaves(), min_size=1, max_size=3), address=st.integers(-(2**63), 2**63 - 1))
 def test_any_tree_arrives_within_the_promise_and_in_as_many_bytes_as_said(name, tree, address):
     made = codec(name)
-    data = sent(made, tree, address)
-    back, promise = received(made, data, tree), made.within(tree)
+    data = encode_bytes(made, tree, address)
+    back, promise = decode_bytes(made, data, tree), made.within(tree)
     for n, leaf in tree.items():
         assert (back[n].dtype, back[n].shape) == (leaf.dtype, leaf.shape)
         off = np.abs(back[n].astype(np.float64) - leaf)
@@ -41,7 +51,7 @@ def test_any_tree_arrives_within_the_promise_and_in_as_many_bytes_as_said(name, 
 def test_lossless_codecs_keep_every_bit(name, tree):
     for shuffle in (False, True):
         made = codec(name, {"shuffle": shuffle})
-        back = received(made, sent(made, tree), tree)
+        back = decode_bytes(made, encode_bytes(made, tree), tree)
         assert {n: v.tobytes() for n, v in back.items()} == {n: v.tobytes() for n, v in tree.items()}
 
 
@@ -61,7 +71,7 @@ def test_both_ends_may_lay_out_their_trees_in_another_order():
 
 
 def test_nothing_to_say_takes_no_bytes():
-    assert sent(int8(), {}) == b"" and received(int8(), b"", {}) == {} and nbytes(int8(), {}) == 0.0
+    assert encode_bytes(int8(), {}) == b"" and decode_bytes(int8(), b"", {}) == {} and nbytes(int8(), {}) == 0.0
 
 
 def test_integers_alone_are_no_work_for_a_codec_of_numbers():
@@ -76,23 +86,23 @@ def test_integers_alone_are_no_work_for_a_codec_of_numbers():
 
 def test_addresses_follow_from_seed_client_and_task():
     keys, tasks = np.array([5, 5, 6], np.uint64), np.array([1, 2, 1])
-    found = addresses(3, keys, tasks)
-    assert len(set(found.tolist())) == 3 and found.dtype == np.int64
-    assert addresses(3, keys[:1], tasks[:1])[0] == found[0] != addresses(4, keys[:1], tasks[:1])[0]
+    result = addresses(3, keys, tasks)
+    assert len(set(result.tolist())) == 3 and result.dtype == np.int64
+    assert addresses(3, keys[:1], tasks[:1])[0] == result[0] != addresses(4, keys[:1], tasks[:1])[0]
 
 
 def test_in_a_stack_leaves_of_other_types_are_left_alone():
     stack = {"w": torch.ones(2, 30), "n": torch.tensor([[3], [4]]), "d": torch.full((2, 20), 0.1, dtype=torch.float64)}
-    found = through(int4(), stack, np.array([1, 2]))
-    assert list(found) == list(stack) and found["n"] is stack["n"] and found["d"] is stack["d"]
-    assert through(gzip(), stack, np.array([1, 2]))["w"] is stack["w"]
-    assert list(through(int4(), {"n": stack["n"]}, np.array([1, 2]))) == ["n"]
+    result = round_trip(int4(), stack, np.array([1, 2]))
+    assert list(result) == list(stack) and result["n"] is stack["n"] and result["d"] is stack["d"]
+    assert round_trip(gzip(), stack, np.array([1, 2]))["w"] is stack["w"]
+    assert list(round_trip(int4(), {"n": stack["n"]}, np.array([1, 2]))) == ["n"]
 
 
 def test_what_can_be_foreseen_stops_where_values_decide():
     like = {"w": np.zeros((64, 64), np.float32)}
-    assert foreseen(chain([int8(), gzip()]), like) == nbytes(int8(), like)
-    assert foreseen(gzip(), like) == foreseen(lowrank(energy=0.9), like) == 4 * 64 * 64
+    assert expected_nbytes(chain([int8(), gzip()]), like) == nbytes(int8(), like)
+    assert expected_nbytes(gzip(), like) == expected_nbytes(lowrank(energy=0.9), like) == 4 * 64 * 64
     assert nbytes(gzip(), like) is None and nbytes(chain([int8(), gzip()]), like) is None
 
 
@@ -101,9 +111,9 @@ def test_what_can_be_foreseen_stops_where_values_decide():
 def test_scratched_bytes_are_refused_or_a_tree_of_the_right_shape(data, at, name):
     tree = {"w": np.linspace(-1, 1, 60, dtype=np.float32).reshape(6, 10), "n": np.array(3)}
     made = codec(name)
-    whole = sent(made, tree)
+    whole = encode_bytes(made, tree)
     with contextlib.suppress(Refused):
-        back = received(made, whole[:at] + data + whole[at + len(data) :], tree)
+        back = decode_bytes(made, whole[:at] + data + whole[at + len(data) :], tree)
         assert {n: v.shape for n, v in back.items()} == {n: v.shape for n, v in tree.items()}
 
 
@@ -116,4 +126,4 @@ def test_places_that_are_not_there_are_refused():
     with pytest.raises(Refused, match="was not made by topk"):
         decode(made, {**coded, "w|at": np.array([0.0, 1.0])}, tree)
     with pytest.raises(Refused):
-        received(made, packed({**coded, "more": np.ones(1)}), tree)
+        decode_bytes(made, pack_tree({**coded, "more": np.ones(1)}), tree)

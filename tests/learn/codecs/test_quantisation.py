@@ -9,8 +9,8 @@ from hypothesis.extra import numpy as hnp
 
 from fedfleet.core.registry import builder
 from fedfleet.core.trees import tree_nbytes
-from fedfleet.learn.codecs.messages import encode, sent, through
-from fedfleet.learn.codecs.quantisation import _apart, _side_by_side, channels, int2, int4, int8
+from fedfleet.learn.codecs.messages import encode, encode_bytes, round_trip
+from fedfleet.learn.codecs.quantisation import _pack_bits, _unpack_bits, channels, int2, int4, int8
 from tests.learn.codecs.codecs import femnist_like, travelled
 
 BITS = range(2, 9)
@@ -21,16 +21,16 @@ BITS = range(2, 9)
 def test_integers_survive_lying_side_by_side(bits, data):
     most = 2 ** (bits - 1) - 1
     levels = data.draw(hnp.arrays(np.int8, st.integers(0, 40), elements=st.integers(-most, most)))
-    packed = _side_by_side(levels, bits)
+    packed = _pack_bits(levels, bits)
     assert packed.nbytes == -(-len(levels) * bits // 8)
-    assert _apart({"|codes": packed}, {"|codes": levels}, bits)["|codes"].tolist() == levels.tolist()
+    assert _unpack_bits({"|codes": packed}, {"|codes": levels}, bits)["|codes"].tolist() == levels.tolist()
 
 
 @pytest.mark.parametrize("bits", BITS)
 def test_bytes_of_the_femnist_model_are_bits_over_32_within_3_percent(bits):
     like = femnist_like()
     made = builder("codecs", f"int{bits}")()
-    really = len(sent(made, like))
+    really = len(encode_bytes(made, like))
     assert abs(really / (tree_nbytes(like) * bits / 32) - 1) < 0.03
 
 
@@ -68,10 +68,10 @@ def test_stochastic_rounding_is_right_on_average_and_addressed():
     value = np.full((1, 64), 0.3, np.float32)
     value[0, 0] = 1.0
     stack = {"w": torch.from_numpy(np.repeat(value, 4000, 0))}
-    found = through(made, stack, np.arange(4000))["w"].numpy()[:, 1:]
-    assert set(np.unique(found)) == {0.0, 1.0}
-    assert abs(found.mean() - 0.3) < 3 * 0.46 / np.sqrt(found.size)
-    per_place = found.mean(0)
+    result = round_trip(made, stack, np.arange(4000))["w"].numpy()[:, 1:]
+    assert set(np.unique(result)) == {0.0, 1.0}
+    assert abs(result.mean() - 0.3) < 3 * 0.46 / np.sqrt(result.size)
+    per_place = result.mean(0)
     assert np.abs(per_place - 0.3).max() < 5 * 0.46 / np.sqrt(4000)
     one, again, other = (travelled(made, {"w": value}, a)["w"] for a in (5, 5, 6))
     assert one.tobytes() == again.tobytes() != other.tobytes()

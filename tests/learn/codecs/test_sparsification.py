@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.learn.codecs.messages import encode, nbytes, through
+from fedfleet.learn.codecs.messages import encode, nbytes, round_trip
 from fedfleet.learn.codecs.sparsification import count, randomk, topk
 from tests.learn.codecs.codecs import femnist_like, travelled
 
@@ -35,8 +35,8 @@ def test_random_ones_are_others_in_each_task_and_the_same_at_both_ends():
 
 def test_unbiased_ones_are_right_on_average():
     stack = {"w": torch.arange(1.0, 41.0).expand(6000, 40)}
-    found = through(randomk(share=0.25, unbiased=True), stack, np.arange(6000))["w"].double().mean(0).numpy()
-    assert np.abs(found / np.arange(1, 41) - 1).max() < 5 * np.sqrt(3 / 6000)
+    result = round_trip(randomk(share=0.25, unbiased=True), stack, np.arange(6000))["w"].double().mean(0).numpy()
+    assert np.abs(result / np.arange(1, 41) - 1).max() < 5 * np.sqrt(3 / 6000)
 
 
 def test_positions_travel_for_the_largest_only():

@@ -14,7 +14,7 @@ def test_draws_depend_on_address_leaf_and_element_alone(monkeypatch):
     whole = drawn([3, -7, 9], 2, 50)
     assert torch.equal(whole[1], drawn([-7], 2, 50)[0]) and torch.equal(whole[:, :20], drawn([3, -7, 9], 2, 20))
     assert not torch.equal(whole, drawn([3, -7, 9], 3, 50))
-    monkeypatch.setattr(tensor_hash, "AT_ONCE", 60)
+    monkeypatch.setattr(tensor_hash, "CHUNK_ELEMENTS", 60)
     assert torch.equal(whole, drawn([3, -7, 9], 2, 50))
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from fedfleet.core.parts import Selector
 from fedfleet.core.records import Stop, whole_work
 from fedfleet.core.rng import hash_keys
-from fedfleet.core.sources import FaultSource, Mishaps
-from fedfleet.core.stages import STAGES, staged
+from fedfleet.core.sources import FaultDraws, FaultSource
+from fedfleet.core.stages import STAGES, source_from_stages
 from tests.worlds import events_of, toy_plan, world_of
 
 
@@ -27,7 +27,7 @@ def stages_world(fleet, *, faults=False, scale=1.0):
             "upload": 2.0 * own,
         }
 
-    world = replace(world_of(fleet), devices=staged(stages, ["toy"] * len(fleet)))
+    world = replace(world_of(fleet), devices=source_from_stages(stages, ["toy"] * len(fleet)))
     return replace(world, faults=mishaps(fleet.keys, scale)) if faults else world
 
 
@@ -37,7 +37,7 @@ def mishaps(keys, scale=1.0):
     def befall(clients, start, ends, tasks):
         fate = np.array([int(hash_keys(1, "fate", keys[[c]], t)[0]) % 8 for c, t in zip(clients, tasks, strict=True)])
         never = np.full(len(tasks), np.inf)
-        return Mishaps(
+        return FaultDraws(
             np.where(fate < 2, STAGES.index("upload"), -1),
             np.full(len(tasks), 0.5),
             never,
@@ -71,9 +71,9 @@ def told(fleet, pace, *, horizon=2000.0, rounds=5, faults=False, choose=None, sc
 
 def progress_in(world):
     """What the world says of how far a task has come."""
-    from fedfleet.simulation.trips import worked_until
+    from fedfleet.simulation.trips import ready_seconds
 
     def progress(client, sent, time):
-        return float(worked_until(world.states, np.array([client]), sent, np.array([time]))[0])
+        return float(ready_seconds(world.states, np.array([client]), sent, np.array([time]))[0])
 
     return progress

@@ -1,6 +1,6 @@
 """Books of seconds by cause."""
 
-from fedfleet.measure.attribution.causes import CAUSES, Blame, RoundTime, attributed, summed
+from fedfleet.measure.attribution.causes import CAUSES, Blame, RoundTime, sum_by_cause, total_attribution
 
 
 def test_books_add_up_and_name_the_most_first():
@@ -13,12 +13,12 @@ def test_books_add_up_and_name_the_most_first():
     blame.add("upload", (7,), 2.0)
     blame.add("upload", (), 9.0)
     blame.add("pause", (3,), 0.0)
-    found = attributed(rounds, blame.seconds, ended=True, cutting="none")
-    assert tuple(found.causes) == CAUSES and found.virtual_seconds == 9.0 == sum(found.causes.values())
-    assert found.failures == {"few": 5.0} and list(found.who) == ["upload"]
-    assert list(found.who["upload"].items()) == [(7, 2.5), (1, 0.5)]
-    assert attributed([], {}, ended=False, cutting="none").virtual_seconds == 0.0
+    result = total_attribution(rounds, blame.seconds, ended=True, cutting="none")
+    assert tuple(result.causes) == CAUSES and result.virtual_seconds == 9.0 == sum(result.causes.values())
+    assert result.failures == {"few": 5.0} and list(result.who) == ["upload"]
+    assert list(result.who["upload"].items()) == [(7, 2.5), (1, 0.5)]
+    assert total_attribution([], {}, ended=False, cutting="none").virtual_seconds == 0.0
 
 
 def test_many_small_parts_are_summed_exactly():
-    assert summed([("pause", 0.1)] * 10) == {"pause": 1.0}
+    assert sum_by_cause([("pause", 0.1)] * 10) == {"pause": 1.0}

@@ -58,9 +58,9 @@ def small(policy, fleet, *, rounds=3, **more):
     return attribution(events, progress_in(world)), events
 
 
-def taken(found):
+def taken(result):
     """The causes that took time."""
-    return {cause: seconds for cause, seconds in found.items() if seconds}
+    return {cause: seconds for cause, seconds in result.items() if seconds}
 
 
 # ---- laws ---------------------------------------------------------------------------------------------------------
@@ -70,19 +70,19 @@ def taken(found):
 @given(fleets(), paces(), horizons, st.booleans(), choosers, st.booleans())
 def test_nothing_is_lost_and_nothing_is_counted_twice(fleet, pace, horizon, faults, choose, knows):
     events, world = told(fleet, pace, horizon=horizon, faults=faults, choose=choose)
-    found = attribution(events, progress_in(world) if knows else None)
-    assert found.virtual_seconds == events[-1].time
-    assert abs(math.fsum(found.causes.values()) - found.virtual_seconds) < 1e-6
-    assert tuple(found.causes) == CAUSES and min(found.causes.values()) >= 0
+    result = attribution(events, progress_in(world) if knows else None)
+    assert result.virtual_seconds == events[-1].time
+    assert abs(math.fsum(result.causes.values()) - result.virtual_seconds) < 1e-6
+    assert tuple(result.causes) == CAUSES and min(result.causes.values()) >= 0
     time = 0.0
-    for r in found.rounds:
+    for r in result.rounds:
         assert r.start == time and min(r.causes.values(), default=1.0) > 0
         assert abs(math.fsum(r.causes.values()) - r.seconds) < 1e-6
         time = r.end
     assert time == events[-1].time
-    for cause, who in found.who.items():
-        assert math.fsum(who.values()) <= found.causes[cause] + 1e-6
-    assert found.causes["unknown"] == found.causes["server"] == 0, "a simulation knows everything"
+    for cause, who in result.who.items():
+        assert math.fsum(who.values()) <= result.causes[cause] + 1e-6
+    assert result.causes["unknown"] == result.causes["server"] == 0, "a simulation knows everything"
 
 
 @law
@@ -104,10 +104,10 @@ def test_looks_at_the_model_take_nobodys_time(fleet, pace, seconds):
 def test_a_run_that_goes_on_is_explained_as_far_as_it_is(fleet, pace, faults, choose, cut):
     events, _ = told(fleet, pace, faults=faults, choose=choose)
     part = events[: 1 + cut % len(events)]
-    found = attribution(part)
-    assert abs(math.fsum(found.causes.values()) - part[-1].time) < 1e-6
-    assert found.ended == (len(part) == len(events))
-    closed = [r for r in found.rounds if r.closed]
+    result = attribution(part)
+    assert abs(math.fsum(result.causes.values()) - part[-1].time) < 1e-6
+    assert result.ended == (len(part) == len(events))
+    closed = [r for r in result.rounds if r.closed]
     assert closed == list(attribution(events).rounds[: len(closed)]), "what is over does not change any more"
 
 
@@ -155,18 +155,18 @@ def test_years_of_odd_durations_add_up_to_the_microsecond(fleet, pace, faults, c
         ready=tuple(tuple((odd * a, odd * b) for a, b in spans) for spans in fleet.ready),
     )
     events, world = told(stretched, pace, faults=faults, choose=choose, scale=odd)
-    found = attribution(events, progress_in(world))
-    assert abs(math.fsum(found.causes.values()) - events[-1].time) < 1e-6
-    assert all(abs(math.fsum(r.causes.values()) - r.seconds) < 1e-6 for r in found.rounds)
-    assert all(s > 0 for r in found.rounds for s in r.causes.values())
+    result = attribution(events, progress_in(world))
+    assert abs(math.fsum(result.causes.values()) - events[-1].time) < 1e-6
+    assert all(abs(math.fsum(r.causes.values()) - r.seconds) < 1e-6 for r in result.rounds)
+    assert all(s > 0 for r in result.rounds for s in r.causes.values())
 
 
 @law
 @given(fleets(), paces("readiness", "deadline"))
 def test_a_pause_is_a_pause_whoever_reports_meanwhile(fleet, pace):
     events, world = told(fleet, replace(pace, max_staleness=2, if_few="wait"), rounds=8)
-    found = attribution(events, progress_in(world))
-    for r, inside in zip(found.rounds, rounds_of(events), strict=False):
+    result = attribution(events, progress_in(world))
+    for r, inside in zip(result.rounds, rounds_of(events), strict=False):
         if isinstance(inside[-1], ModelCommitted):
             own = {t for e in only(TasksSent, inside) for t in range(e.first, e.first + len(e.clients))}
             folded = set(only(ReportsGathered, inside)[-1].tasks.tolist())
@@ -180,8 +180,8 @@ def test_a_committed_round_holds_the_stages_of_the_task_that_closed_it(fleet, pa
     """Without stale reports the critical task lies inside its round, and its stages are those that the journal says."""
     pace = replace(pace, max_staleness=0)
     events, _ = told(fleet, pace, choose=choose)
-    found = attribution(events)
-    for r, inside in zip(found.rounds, rounds_of(events), strict=False):
+    result = attribution(events)
+    for r, inside in zip(result.rounds, rounds_of(events), strict=False):
         if not isinstance(inside[-1], ModelCommitted):
             continue
         arrived = [e for e in inside if isinstance(e, TaskArrived)][-1]
@@ -204,21 +204,21 @@ def test_a_committed_round_holds_the_stages_of_the_task_that_closed_it(fleet, pa
 
 def test_a_round_that_waits_for_everyone_waits_for_the_slowest():
     # Task 2 of client 2 computes 3 x 8 s: latency 1, download 8, compute 24, upload 16.
-    found, _ = small(readiness(3, t_break=20.0), even_fleet(3, [2.0, 4.0, 8.0]), rounds=1)
-    slow = next(iter(found.who["upload"]))
-    (r,) = found.rounds
+    result, _ = small(readiness(3, t_break=20.0), even_fleet(3, [2.0, 4.0, 8.0]), rounds=1)
+    slow = next(iter(result.who["upload"]))
+    (r,) = result.rounds
     assert r.client == slow and r.causes["pause"] == 20.0 and r.causes["latency"] == 1.0
     assert set(r.causes) <= {"pause", "latency", "download", "compute", "upload", "planning"}
-    assert found.cutting == "none" and found.ended
+    assert result.cutting == "none" and result.ended
 
 
 def test_a_deadline_is_waited_for_because_of_stragglers_or_for_nothing():
     # Everyone but the slowest has arrived long before the deadline: it is at work till then, and dropped.
-    found, events = small(deadline(3, seconds=500.0, t_break=5.0), even_fleet(3, [2.0, 2.0, 400.0]), rounds=1)
-    (r,) = found.rounds
+    result, events = small(deadline(3, seconds=500.0, t_break=5.0), even_fleet(3, [2.0, 2.0, 400.0]), rounds=1)
+    (r,) = result.rounds
     last = max(e.time for e in only(TaskArrived, events))
     assert r.causes["stragglers"] == 505.0 - last and "slack" not in r.causes
-    assert found.who["stragglers"] == {2: pytest.approx(505.0 - last)}
+    assert result.who["stragglers"] == {2: pytest.approx(505.0 - last)}
 
 
 def test_a_policy_that_sleeps_while_nobody_works_is_slack():
@@ -229,8 +229,8 @@ def test_a_policy_that_sleeps_while_nobody_works_is_slack():
             return Decision(ask=2)
         return Decision(commit=True) if book.now >= 200.0 else Decision(wake_at=200.0)
 
-    found, events = small(Policy("sleeper", decide, 2), even_fleet(2, [2.0, 4.0]), rounds=1)
-    (r,) = found.rounds
+    result, events = small(Policy("sleeper", decide, 2), even_fleet(2, [2.0, 4.0]), rounds=1)
+    (r,) = result.rounds
     assert r.causes["slack"] == 200.0 - max(e.time for e in only(TaskArrived, events))
     assert "stragglers" not in r.causes and "pause" not in r.causes
 
@@ -238,17 +238,17 @@ def test_a_policy_that_sleeps_while_nobody_works_is_slack():
 def test_waiting_until_enough_can_be_reached_is_reachability_and_not_pause():
     night = ((50.0, 100.0),)
     fleet = Fleet(client_keys(3), (2.0, 2.0, 2.0), (100.0,) * 3, (night, night, ((0.0, 100.0),)))
-    found, _ = small(readiness(2, t_break=10.0, if_few="wait"), fleet, rounds=1)
-    (r,) = found.rounds
-    assert r.causes["pause"] == 10.0 and r.causes["reachability"] == 40.0 and "reachability" not in found.who
+    result, _ = small(readiness(2, t_break=10.0, if_few="wait"), fleet, rounds=1)
+    (r,) = result.rounds
+    assert r.causes["pause"] == 10.0 and r.causes["reachability"] == 40.0 and "reachability" not in result.who
 
 
 def test_out_of_reach_inside_a_task_is_reachability_of_its_client():
     # It is there when it is asked, and for four seconds; its task goes on when it is back, 66 seconds later.
     away = Fleet(client_keys(2), (2.0, 2.0), (100.0, 100.0), (((20.0, 24.0), (90.0, 100.0)), ((0.0, 100.0),)))
-    found, _ = small(readiness(2, t_break=20.0), away, rounds=1)
-    (r,) = found.rounds
-    assert r.client == 0 and r.causes["reachability"] == 66.0 and found.who["reachability"] == {0: 66.0}
+    result, _ = small(readiness(2, t_break=20.0), away, rounds=1)
+    (r,) = result.rounds
+    assert r.client == 0 and r.causes["reachability"] == 66.0 and result.who["reachability"] == {0: 66.0}
 
 
 def in_order():
@@ -267,34 +267,34 @@ def test_who_is_asked_later_is_asked_because_the_first_kept_everybody_waiting():
         again = book.first_sent_at + 30.0
         return Decision(wake_at=again) if book.now < again else Decision(ask=0 if book.asks > 1 else 1, others=True)
 
-    found, _ = small(Policy("twice", decide, 2), even_fleet(2, [100.0, 2.0]), rounds=1, choose=in_order())
-    (r,) = found.rounds
+    result, _ = small(Policy("twice", decide, 2), even_fleet(2, [100.0, 2.0]), rounds=1, choose=in_order())
+    (r,) = result.rounds
     # Task 1 of client 1: latency 1, download 2, planning 2, compute 2 x 2, upload 4.
     assert r.causes == {"latency": 1, "download": 2, "planning": 2, "compute": 4, "upload": 4, "stragglers": 30}
-    assert r.client == 1 and found.who["stragglers"] == {0: 30.0}
+    assert r.client == 1 and result.who["stragglers"] == {0: 30.0}
 
 
 def test_who_can_be_asked_only_when_another_is_done_is_waited_for_through_both():
-    found, events = small(buffered(k=2, concurrency=1), even_fleet(2, 3.0), rounds=2, choose=in_order())
+    result, events = small(buffered(k=2, concurrency=1), even_fleet(2, 3.0), rounds=2, choose=in_order())
     spent = {t: s for e in only(TasksSpent, events) for t, s in zip(e.tasks.tolist(), e.spent["upload"], strict=True)}
-    assert [r.causes["upload"] for r in found.rounds] == [spent[0] + spent[1], spent[2] + spent[3]] == [12.0, 12.0]
-    assert [r.causes.get("pause", 0.0) for r in found.rounds] == [1.0, 0.0]
-    assert taken(found.causes).keys() == {"pause", "latency", "download", "compute", "upload"}
+    assert [r.causes["upload"] for r in result.rounds] == [spent[0] + spent[1], spent[2] + spent[3]] == [12.0, 12.0]
+    assert [r.causes.get("pause", 0.0) for r in result.rounds] == [1.0, 0.0]
+    assert taken(result.causes).keys() == {"pause", "latency", "download", "compute", "upload"}
 
 
 def test_a_failed_round_is_one_cause_with_its_reason():
-    found, events = small(deadline(3, seconds=4.0, t_break=5.0), even_fleet(3, 100.0), rounds=2)
+    result, events = small(deadline(3, seconds=4.0, t_break=5.0), even_fleet(3, 100.0), rounds=2)
     reason = only(RoundFailed, events)[0].reason
-    assert taken(found.causes) == {"failed": 18.0} and found.failures == {reason: 18.0}
-    assert [r.reason for r in found.rounds] == [reason, reason] and all(r.client == -1 for r in found.rounds)
+    assert taken(result.causes) == {"failed": 18.0} and result.failures == {reason: 18.0}
+    assert [r.reason for r in result.rounds] == [reason, reason] and all(r.client == -1 for r in result.rounds)
 
 
 def test_probes_take_their_own_time_and_the_slowest_is_named():
-    found, events = small(readiness(2, t_break=20.0), even_fleet(2, [2.0, 4.0]), rounds=1, choose=prober())
+    result, events = small(readiness(2, t_break=20.0), even_fleet(2, [2.0, 4.0]), rounds=1, choose=prober())
     (probe,) = only(Probed, events)
-    (r,) = found.rounds
+    (r,) = result.rounds
     assert r.causes["probes"] == probe.time - 20.0 > 0 and r.causes["pause"] == 20.0
-    assert list(found.who["probes"]) == [1]
+    assert list(result.who["probes"]) == [1]
     free = replace(probe, spent={})
     assert slowest(free) == [] and slowest(replace(probe, values=np.array([1.0, np.nan]))) == [1]
 
@@ -303,14 +303,14 @@ def test_a_task_of_an_earlier_round_counts_only_as_far_as_it_lies_in_this_one():
     # Two at a time, a model for each report: the second report's task began when the first's did.
     ready = (((0.0, 100.0),), ((0.0, 30.0), (90.0, 100.0)))
     fleet = Fleet(client_keys(2), (1.0, 10.0), (100.0, 100.0), ready)
-    found, events = small(buffered(k=1, concurrency=2), fleet, rounds=20)
-    first = next(i for i, r in enumerate(found.rounds) if r.client == 1)
-    r = found.rounds[first]
-    assert r.start > 0 and found.cutting == "world"
+    result, events = small(buffered(k=1, concurrency=2), fleet, rounds=20)
+    first = next(i for i, r in enumerate(result.rounds) if r.client == 1)
+    r = result.rounds[first]
+    assert r.start > 0 and result.cutting == "world"
     assert sum(r.causes.values()) == pytest.approx(r.seconds)
     guessed = attribution(events)
     assert guessed.cutting == "evenly" and guessed.rounds[first].causes != r.causes
-    assert guessed.causes["pause"] == found.causes["pause"]
+    assert guessed.causes["pause"] == result.causes["pause"]
 
 
 def seen(time, *clients):
@@ -369,21 +369,21 @@ def test_the_server_takes_its_time_for_trying_and_folding():
         Evaluated(30.0, 1, 1, 10, 1.0),
         RunEnded(30.0, "rounds"),
     ]
-    found = attribution(log)
-    assert found.rounds[0].causes == {"server": 5.0, "pause": 3.0, "compute": 4.0, "unknown": 11.0}
-    assert found.rounds[1].causes == {"server": 7.0} and found.ended
+    result = attribution(log)
+    assert result.rounds[0].causes == {"server": 5.0, "pause": 3.0, "compute": 4.0, "unknown": 11.0}
+    assert result.rounds[1].causes == {"server": 7.0} and result.ended
 
 
 def test_the_time_after_the_last_closing_is_unfinished():
-    found, _ = small(readiness(2, t_break=20.0), even_fleet(2, 100.0), virtual_seconds=50.0)
-    assert taken(found.causes) == {"unfinished": 50.0}
-    assert not found.rounds[0].closed
+    result, _ = small(readiness(2, t_break=20.0), even_fleet(2, 100.0), virtual_seconds=50.0)
+    assert taken(result.causes) == {"unfinished": 50.0}
+    assert not result.rounds[0].closed
 
 
 def test_a_journal_without_costs_says_that_nobody_knows():
-    found = attribution(LOG)
-    assert found.virtual_seconds == 150.0 and sum(found.causes.values()) == 150.0
+    result = attribution(LOG)
+    assert result.virtual_seconds == 150.0 and sum(result.causes.values()) == 150.0
     # 0..20 and 50..70 nobody says why; tasks 1, 7 and 6 brought the last reports, and 3 was waited for from 45 to 50.
-    assert found.causes["unknown"] == 20.0 + 10.0 + 30.0 and found.causes["failed"] == 40.0
-    assert found.causes["stragglers"] == 10.0
+    assert result.causes["unknown"] == 20.0 + 10.0 + 30.0 and result.causes["failed"] == 40.0
+    assert result.causes["stragglers"] == 10.0
     assert attribution([]).virtual_seconds == 0.0

@@ -1,7 +1,7 @@
 """The sentence says what the books say, and no more."""
 
-from fedfleet.measure.attribution.causes import CAUSES, RoundTime, attributed
-from fedfleet.measure.attribution.sentences import MEANINGS, behind, sentence, share
+from fedfleet.measure.attribution.causes import CAUSES, RoundTime, total_attribution
+from fedfleet.measure.attribution.sentences import MEANINGS, clients_text, sentence, share
 
 
 def books(*rounds, who=None, ended=True):
@@ -9,7 +9,7 @@ def books(*rounds, who=None, ended=True):
     for i, (causes, reason) in enumerate(rounds):
         made.append(RoundTime(i, times, times + sum(causes.values()), causes, -1, reason))
         times = made[-1].end
-    return attributed(made, who or {}, ended=ended, cutting="none")
+    return total_attribution(made, who or {}, ended=ended, cutting="none")
 
 
 def test_every_cause_has_its_words():
@@ -39,8 +39,8 @@ def test_one_round_is_a_round_and_two_are_rounds():
 
 
 def test_what_nobody_knows_is_said_first():
-    found = sentence(books(({"unknown": 80.0, "pause": 20.0}, "")))
-    assert found == (
+    result = sentence(books(({"unknown": 80.0, "pause": 20.0}, "")))
+    assert result == (
         "Nobody knows where 80 % of the time went, since devices did not say; of the rest, most was the pause between rounds."
     )
     assert (
@@ -51,4 +51,4 @@ def test_what_nobody_knows_is_said_first():
 
 def test_shares_and_names():
     assert share(0.001, 1.0) == "under 1 %" and share(1.0, 1.0) == "all" and share(0.9999, 1.0) == "over 99 %"
-    assert behind({1: 2.0}, 5.0) == "part of it for client 1" and behind({1: 1.0, 2: 1.0}, 9.0) == ""
+    assert clients_text({1: 2.0}, 5.0) == "part of it for client 1" and clients_text({1: 1.0, 2: 1.0}, 9.0) == ""

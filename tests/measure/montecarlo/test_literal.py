@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.fleet import StateTable, device_table, take_states
-from fedfleet.measure.montecarlo.literal import Draws, choose, elapsed, is_ready, quantile, simulate
+from fedfleet.measure.montecarlo.literal import Draws, choose, is_ready, quantile, seconds_until_done, simulate
 from fedfleet.measure.montecarlo.settings import Settings
 from tests.worlds import traces_of
 
@@ -37,10 +37,10 @@ def test_ready_moments_and_elapsed_time():
         False,
         True,
     ]
-    assert elapsed(STATES, 0, 0.0, 4.0) == 4.0
-    assert elapsed(STATES, 0, 0.0, 12.0) == 22.0, "two seconds of the second session"
-    assert elapsed(STATES, 0, 5.0, 11.0) == 96.0, "one second of the next period"
-    assert elapsed(STATES, 0, 5.0, 0.0) == 0.0
+    assert seconds_until_done(STATES, 0, 0.0, 4.0) == 4.0
+    assert seconds_until_done(STATES, 0, 0.0, 12.0) == 22.0, "two seconds of the second session"
+    assert seconds_until_done(STATES, 0, 5.0, 11.0) == 96.0, "one second of the next period"
+    assert seconds_until_done(STATES, 0, 5.0, 0.0) == 0.0
     shared = take_states(STATES, np.array([1, 0, 1]))
     assert [is_ready(shared, c, 5.5) for c in range(3)] == [True, True, True]
     assert [is_ready(shared, c, 21.0) for c in range(3)] == [False, True, False]

@@ -94,7 +94,7 @@ def test_waiting_counts_sessions_that_end_before_the_work_does():
 
 
 def test_the_suspect_carries_most_altogether():
-    found = suspect(np.array(["x", "y", "x"]), np.array([0, 1, 2, 1]), np.array([2.0, 3.0, 2.5]))
-    assert (found.name, found.clients, found.burden) == ("y", 2, 6.0)
-    assert found.rows.tolist() == [0, 1, 2, 1], "the median client has it too"
+    result = suspect(np.array(["x", "y", "x"]), np.array([0, 1, 2, 1]), np.array([2.0, 3.0, 2.5]))
+    assert (result.name, result.clients, result.burden) == ("y", 2, 6.0)
+    assert result.rows.tolist() == [0, 1, 2, 1], "the median client has it too"
     assert math.isclose(suspect(np.array(["x", "y"]), np.array([0, 0, 1]), np.array([1.0, 9.0])).burden, 9.0)

@@ -15,8 +15,8 @@ from fedfleet.core.fleet import (
 from fedfleet.measure.montecarlo import literal
 from fedfleet.measure.montecarlo.metrics import (
     NAMES,
-    available,
-    in_threads,
+    available_metrics,
+    map_in_threads,
     measure,
     per_state,
     ratio,
@@ -121,9 +121,9 @@ def test_seeds_and_the_standard_error():
 def test_what_can_be_measured_depends_on_what_is_there():
     devices = device_table(["a", "b"], [[1e4]] * 2, [0.1] * 2)
     states = StateTable(np.array(["a", "b"]), traces_of([((0.0, 9.0),)] * 2, [10.0] * 2))
-    assert available(devices, None) == ["DevMC-R", "DevMC-T"]
-    assert available(None, states) == ["StatMC-R", "StatMC-T"]
-    assert available(devices, states) == list(NAMES)
+    assert available_metrics(devices, None) == ["DevMC-R", "DevMC-T"]
+    assert available_metrics(None, states) == ["StatMC-R", "StatMC-T"]
+    assert available_metrics(devices, states) == list(NAMES)
     with pytest.raises(BadInput, match="InterMC both"):
         measure("InterMC-R", Settings(k=1), devices, None)
     with pytest.raises(BadInput, match="cannot be chosen from a fleet of 2"):
@@ -183,9 +183,9 @@ def test_whoever_is_told_to_stop_stops():
 
 
 def test_work_in_threads_answers_in_order_and_passes_errors_on():
-    assert in_threads(lambda item, stop: item * 2, range(9), 3) == list(range(0, 18, 2))
+    assert map_in_threads(lambda item, stop: item * 2, range(9), 3) == list(range(0, 18, 2))
     with pytest.raises(ZeroDivisionError):
-        in_threads(lambda item, stop: 1 // item, [1, 0, 2], 2)
+        map_in_threads(lambda item, stop: 1 // item, [1, 0, 2], 2)
 
 
 def test_short_pauses_see_a_whole_period_before_they_give_up():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.measure.montecarlo.references import PUBLISHED, fair_work, ideal_fair_work, placed
+from fedfleet.measure.montecarlo.references import PUBLISHED, fair_work, ideal_fair_work, placement_text
 
 
 @given(st.floats(0, 1), st.floats(10, 1e6))
@@ -27,7 +27,8 @@ def test_published_fleets_lie_from_severe_to_mild(name):
 def test_more_fair_work_is_never_called_more_severe(name, a, b):
     order = ["more severe", "between their severe", "between their moderate", "milder"]
     ranks = [
-        next(i for i, said in enumerate(order) if placed(name, share).startswith(said)) for share in sorted((a, b))
+        next(i for i, said in enumerate(order) if placement_text(name, share).startswith(said))
+        for share in sorted((a, b))
     ]
     assert ranks[0] <= ranks[1]
 
@@ -46,8 +47,8 @@ def test_an_ideal_fleet_is_as_fair_as_chance(k, rounds, clients):
 
 
 def test_more_rounds_are_fairer_and_the_normal_law_goes_on_where_sums_end():
-    found = [ideal_fair_work(10, rounds, 100) for rounds in (1, 10, 100, 1000, 100_000, 100_001)]
-    assert found[:5] == sorted(found[:5]) and found[5] == pytest.approx(found[4], abs=1e-6) and found[5] < 1
+    result = [ideal_fair_work(10, rounds, 100) for rounds in (1, 10, 100, 1000, 100_000, 100_001)]
+    assert result[:5] == sorted(result[:5]) and result[5] == pytest.approx(result[4], abs=1e-6) and result[5] < 1
     assert ideal_fair_work(5, 3, 5) == 1.0
 
 

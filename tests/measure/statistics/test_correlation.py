@@ -46,9 +46,9 @@ def test_a_draw_is_the_r_of_the_sample_it_stands_for(method):
     random = np.random.default_rng(3)
     x, y = random.integers(0, 6, 12).astype(float), random.integers(0, 6, 12).astype(float)
     weights = random.multinomial(12, np.full(12, 1 / 12), size=30).astype(float)
-    found = module._weighted(x, y, weights, method)
+    result = module._weighted_r(x, y, weights, method)
     known = stats.pearsonr if method == "pearson" else stats.spearmanr
-    for row, r in zip(weights.astype(int), found, strict=True):
+    for row, r in zip(weights.astype(int), result, strict=True):
         assert r == pytest.approx(known(np.repeat(x, row), np.repeat(y, row))[0], abs=1e-9)
 
 
@@ -64,8 +64,8 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     covered = 0
     for seed in range(60):
         x, y = np.random.default_rng(seed).multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], size=60).T
-        found = correlation(x.tolist(), y.tolist(), draws=300, seed=seed)
-        covered += found.low <= 0.6 <= found.high
+        result = correlation(x.tolist(), y.tolist(), draws=300, seed=seed)
+        covered += result.low <= 0.6 <= result.high
     assert 51 <= covered <= 60
 
 
@@ -76,8 +76,8 @@ def test_few_clusters_are_covered_as_often_too(fleets, runs):
     for seed in range(120):
         points = np.repeat(random.normal(size=(fleets, 2)), runs, axis=0) + random.normal(size=(fleets * runs, 2))
         x, y = (points @ root.T).T.tolist()
-        found = correlation(x, y, clusters=[i // runs for i in range(fleets * runs)], draws=200, seed=seed)
-        covered += found.low is not None and found.low <= 0.6 <= found.high
+        result = correlation(x, y, clusters=[i // runs for i in range(fleets * runs)], draws=200, seed=seed)
+        covered += result.low is not None and result.low <= 0.6 <= result.high
     assert covered >= 112, "plain percentiles cover 108, 110 and 104 of 120"
 
 

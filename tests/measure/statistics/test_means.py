@@ -14,11 +14,11 @@ VALUES = st.lists(st.integers(-1000, 1000).map(lambda v: v / 8), min_size=2, max
 
 @given(VALUES)
 def test_the_interval_is_scipys(values):
-    found = mean_of(values)
+    result = mean_of(values)
     error = stats.sem(values)
     low, high = stats.t.interval(0.95, len(values) - 1, np.mean(values), error) if error else [np.mean(values)] * 2
-    assert (found.value, found.low, found.high) == pytest.approx((np.mean(values), low, high), abs=1e-6, rel=1e-6)
-    assert found.sd == pytest.approx(np.std(values, ddof=1)) and found.n == len(values)
+    assert (result.value, result.low, result.high) == pytest.approx((np.mean(values), low, high), abs=1e-6, rel=1e-6)
+    assert result.sd == pytest.approx(np.std(values, ddof=1)) and result.n == len(values)
 
 
 @given(VALUES, st.integers(-50, 50), st.sampled_from([0.25, 2.0, 8.0]))
@@ -30,13 +30,13 @@ def test_shifted_and_scaled_values_shift_and_scale_the_interval(values, shift, s
 
 
 def test_of_one_value_nothing_is_known_but_itself():
-    found = mean_of([0.7], least=0.0, most=1.0)
-    assert (found.value, found.sd, found.low, found.high, found.n) == (0.7, None, None, None, 1)
+    result = mean_of([0.7], least=0.0, most=1.0)
+    assert (result.value, result.sd, result.low, result.high, result.n) == (0.7, None, None, None, 1)
 
 
 def test_an_interval_stays_within_what_is_possible():
-    found = mean_of([0.1, 0.9], least=0.0, most=1.0)
-    assert (found.low, found.high) == (0.0, 1.0)
+    result = mean_of([0.1, 0.9], least=0.0, most=1.0)
+    assert (result.low, result.high) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(("values", "word"), [([], "none"), ([1.0, float("nan")], "nan"), ([float("inf")], "inf")])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedfleet.core.errors import BadInput
 from fedfleet.measure.statistics.means import mean_of
-from fedfleet.measure.statistics.survival import Reached, kaplan_meier, median_time, reaching, restricted_mean
+from fedfleet.measure.statistics.survival import TargetTime, kaplan_meier, median_time, restricted_mean, target_time
 
 # Freireich's trial of 6-MP, the example of every textbook: weeks of remission of 21 patients, a plus where it had not ended.
 WEEKS = [6, 6, 6, 6, 7, 9, 10, 10, 11, 13, 16, 17, 19, 20, 22, 23, 25, 32, 32, 34, 35]
@@ -29,9 +29,9 @@ def test_the_textbooks_example_with_ties_and_censoring():
 
 def test_the_textbooks_restricted_mean():
     # Area up to 35 weeks and Greenwood's error as survival packages print them: 23.3 and 2.83, before n / (n - 1).
-    found = restricted_mean(WEEKS, [bool(e) for e in ENDED], 35)
-    assert found.value == pytest.approx(23.29, abs=5e-3)
-    assert found.sd / math.sqrt(21) == pytest.approx(2.83 * math.sqrt(21 / 20), abs=5e-3)
+    result = restricted_mean(WEEKS, [bool(e) for e in ENDED], 35)
+    assert result.value == pytest.approx(23.29, abs=5e-3)
+    assert result.sd / math.sqrt(21) == pytest.approx(2.83 * math.sqrt(21 / 20), abs=5e-3)
 
 
 @given(RUNS)
@@ -44,13 +44,13 @@ def test_without_censoring_the_curve_is_the_share_that_still_waits(rows):
 @given(RUNS, st.integers(1, 12))
 def test_watched_to_the_horizon_the_restricted_mean_is_the_plain_one(rows, horizon):
     times = [t if reached else 12 for t, reached in rows]
-    found = restricted_mean(times, [r for _, r in rows], horizon)
+    result = restricted_mean(times, [r for _, r in rows], horizon)
     plain = mean_of([min(t, horizon) for t in times], least=0.0, most=horizon)
-    assert found.value == pytest.approx(plain.value)
-    if found.low is None:
+    assert result.value == pytest.approx(plain.value)
+    if result.low is None:
         assert not any(reached and t <= horizon for t, reached in rows)
     else:
-        assert (found.sd, found.low, found.high) == pytest.approx((plain.sd, plain.low, plain.high), abs=1e-9)
+        assert (result.sd, result.low, result.high) == pytest.approx((plain.sd, plain.low, plain.high), abs=1e-9)
 
 
 @given(RUNS)
@@ -91,14 +91,14 @@ def test_times_that_were_not_reached_are_not_left_out():
 
 
 def test_if_nobody_arrived_the_mean_is_the_horizon_without_an_interval():
-    found = restricted_mean([50, 60], [False, False], 40)
-    assert (found.value, found.low, found.high) == (40, None, None)
+    result = restricted_mean([50, 60], [False, False], 40)
+    assert (result.value, result.low, result.high) == (40, None, None)
     assert restricted_mean([5], [True], 40).low is None
 
 
 def test_the_first_evaluation_at_the_target_counts_and_a_later_fall_does_not():
-    assert reaching([1, 2, 3], [0.1, 0.9, 0.2], 4.0, 0.9) == Reached(2.0, True)
-    assert reaching([], [], 7.0, 0.9) == Reached(7.0, False)
+    assert target_time([1, 2, 3], [0.1, 0.9, 0.2], 4.0, 0.9) == TargetTime(2.0, True)
+    assert target_time([], [], 7.0, 0.9) == TargetTime(7.0, False)
 
 
 @pytest.mark.parametrize(

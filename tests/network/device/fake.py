@@ -8,14 +8,23 @@ from concurrent import futures
 import grpc
 import numpy as np
 
-from fedfleet.core.container import packed
+from fedfleet.core.container import pack_tree
 from fedfleet.core.parts import Algorithm
-from fedfleet.network.device.client_loop import Device, Wishes
-from fedfleet.network.device.device_store import Store
-from fedfleet.network.device.server_calls import Line, Patience
+from fedfleet.network.device.client_loop import Device, DeviceOptions
+from fedfleet.network.device.device_store import DeviceStore
+from fedfleet.network.device.server_calls import Connection, RetryPolicy
 from fedfleet.network.protocol import fleet_pb2 as pb
-from fedfleet.network.protocol.frames import CHANNEL_OPTIONS, PROTOCOL, SERVICE, SMALL, crc32c, framed, opened, parsed
-from fedfleet.network.security.secrets import signed
+from fedfleet.network.protocol.frames import (
+    CHANNEL_OPTIONS,
+    INLINE_BYTES,
+    PROTOCOL,
+    SERVICE,
+    crc32c,
+    decode_frame,
+    encode_frame,
+    parse_message,
+)
+from fedfleet.network.security.secrets import sign_config
 
 SECRET = b"s" * 32
 SHEET = b'{"form": 1}'
@@ -24,7 +33,7 @@ SHEET = b'{"form": 1}'
 class Fake:
     """One client's server. Scripts are lists that calls take from the front; when they are empty all goes well."""
 
-    def __init__(self, sheet=SHEET, *, largest_unary=SMALL, credentials=None):
+    def __init__(self, sheet=SHEET, *, largest_unary=INLINE_BYTES, credentials=None):
         self.sheet, self.secret, self.client = sheet, SECRET, 4
         self.calls, self.reports, self.declined, self.enrolments = [], [], [], []
         self.works = deque()  # (Work, inline payload); the front one is handed out until it is reported
@@ -46,7 +55,7 @@ class Fake:
     def start(self):
         self.server = grpc.server(
             futures.ThreadPoolExecutor(4),
-            options=(*CHANNEL_OPTIONS, ("grpc.max_receive_message_length", SMALL + (1 << 18))),
+            options=(*CHANNEL_OPTIONS, ("grpc.max_receive_message_length", INLINE_BYTES + (1 << 18))),
         )
         unary = {
             "Enrol": self.enrol,
@@ -90,7 +99,7 @@ class Fake:
     # ---- work ------------------------------------------------------------------------------------------------------
 
     def give(self, tree, *, inline=True, kind=pb.TRAIN, task=None, **more):
-        data = tree if isinstance(tree, bytes) else packed(tree)
+        data = tree if isinstance(tree, bytes) else pack_tree(tree)
         number = len(self.works) + len(self.reports) if task is None else task
         blob = self.add_blob(data)
         work = pb.Work(
@@ -120,7 +129,7 @@ class Fake:
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "who are you?")
 
     def enrol(self, data, context):
-        request = parsed(data, pb.EnrolRequest)
+        request = parse_message(data, pb.EnrolRequest)
         self.enrolments.append(request)
         if request.protocol != PROTOCOL:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "another protocol")
@@ -130,18 +139,18 @@ class Fake:
             client=self.client,
             secret=self.secret,
             sheet=self.sheet,
-            signature=signed(self.secret, self.sheet),
+            signature=sign_config(self.secret, self.sheet),
             run="tiny",
         ).SerializeToString()
 
     def check(self, data, context):
-        self.known(parsed(data, pb.CheckIn).caller, context)
+        self.known(parse_message(data, pb.CheckIn).caller, context)
         answer, payload = self.next_answer()
-        return framed(answer, payload)
+        return encode_frame(answer, payload)
 
     def fetch(self, data, context):
         self.calls.append("Fetch")
-        request = parsed(data, pb.FetchRequest)
+        request = parse_message(data, pb.FetchRequest)
         self.known(request.caller, context)
         if request.name not in self.blobs:
             context.abort(grpc.StatusCode.NOT_FOUND, "no such blob")
@@ -152,15 +161,15 @@ class Fake:
             yield blob[a : a + (1 << 16)]
 
     def hand(self, data, context):
-        head, payload = opened(data, pb.Report)
+        head, payload = decode_frame(data, pb.Report)
         return self.take(head, bytes(payload), context)
 
     def hand_stream(self, requests, context):
-        head, _ = opened(next(requests), pb.Report)
+        head, _ = decode_frame(next(requests), pb.Report)
         self.known(head.caller, context)
         have = self.held.get(head.crc32c, b"")
         if head.offset != len(have):
-            return framed(pb.Receipt(status=pb.Receipt.BUSY, reason="go on from where it is"))
+            return encode_frame(pb.Receipt(status=pb.Receipt.BUSY, reason="go on from where it is"))
         cut = self.cut_after.popleft() if self.cut_after else None
         for chunk in requests:
             have += chunk
@@ -175,7 +184,7 @@ class Fake:
         if self.receipts:
             status, seconds = self.receipts.popleft()
             if status in (pb.Receipt.BUSY, pb.Receipt.RETRY):
-                return framed(pb.Receipt(status=status, seconds=seconds, reason="scripted"))
+                return encode_frame(pb.Receipt(status=status, seconds=seconds, reason="scripted"))
         else:
             status = pb.Receipt.SAFE
         assert len(payload) == head.nbytes and crc32c(payload) == head.crc32c
@@ -184,15 +193,15 @@ class Fake:
             if self.works and self.works[0][0].task == head.task:
                 self.works.popleft()
         answer, more = self.next_answer()
-        return framed(pb.Receipt(status=status, reason="scripted", next=answer), more)
+        return encode_frame(pb.Receipt(status=status, reason="scripted", next=answer), more)
 
     def ask_held(self, data, context):
-        request = parsed(data, pb.HeldRequest)
+        request = parse_message(data, pb.HeldRequest)
         self.known(request.caller, context)
         return pb.HeldReply(offset=len(self.held.get(request.crc32c, b""))).SerializeToString()
 
     def leave(self, data, context):
-        self.known(parsed(data, pb.LeaveRequest).caller, context)
+        self.known(parse_message(data, pb.LeaveRequest).caller, context)
         self.left += 1
         return pb.LeaveReply().SerializeToString()
 
@@ -224,7 +233,7 @@ def toy_kit(sheet=SHEET, fetch=None, *, remembers=True):
     """A kit whose clients remember, and that needs no torch."""
     from fedfleet.core.parts import Dataset, Executor, Task
     from fedfleet.core.passes import BatchPlan, LocalPass, Optimiser, Slot
-    from fedfleet.network.device.client_runtime import Kit
+    from fedfleet.network.device.client_runtime import ClientRuntime
 
     half = LocalPass(
         Optimiser(lambda p: None, lambda p, g, s, r: (p, s)),
@@ -236,28 +245,28 @@ def toy_kit(sheet=SHEET, fetch=None, *, remembers=True):
     task = Task("toy", dataset, np.zeros(0, np.int64), build=None, init=None)
     toy = ToyExecutor()
     params = {"w": np.zeros(3, np.float32)}
-    return Kit(
+    return ClientRuntime(
         4, 1, 0, algorithm, task, params, np.arange(5), np.arange(5, 9), Executor("toy", toy.train, toy.evaluate)
     )
 
 
 def swift():
     """Patience that pauses a hundredth of what it would."""
-    return Patience(sleep=lambda seconds: time.sleep(min(seconds, 1.0) / 100), chance=lambda: 0.5)
+    return RetryPolicy(sleep=lambda seconds: time.sleep(min(seconds, 1.0) / 100), chance=lambda: 0.5)
 
 
 def device(fake, folder, *, make=toy_kit, said=None, **wishes):
     """A device at a fake server; close its store by leaving `attended`."""
     said = [] if said is None else said
-    line = Line(fake.address)
-    return Device(line, Store(folder), Wishes(**wishes), make, said.append, swift())
+    line = Connection(fake.address)
+    return Device(line, DeviceStore(folder), DeviceOptions(**wishes), make, said.append, swift())
 
 
 def attended(fake, folder, **more):
     """Take part until the run is over."""
     one = device(fake, folder, **more)
     try:
-        return one.attend()
+        return one.run()
     finally:
-        one.line.close()
+        one.connection.close()
         one.store.close()

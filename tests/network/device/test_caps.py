@@ -2,8 +2,8 @@
 
 import pytest
 
-from fedfleet.core.passes import BatchPlan, LocalPass, Optimiser, Second
-from fedfleet.network.device.caps import Caps, spent_up, steps_of, too_large, too_long
+from fedfleet.core.passes import BatchPlan, LocalPass, Optimiser, SecondModel
+from fedfleet.network.device.caps import Caps, budget_reason, steps_of, too_large, too_long
 
 PLAIN = LocalPass(Optimiser(None, None), BatchPlan(10, 2))
 
@@ -15,7 +15,7 @@ PLAIN = LocalPass(Optimiser(None, None), BatchPlan(10, 2))
         (PLAIN, 5, 5),
         (LocalPass(Optimiser(None, None), BatchPlan(10, 2, steps=4)), 0, 4),
         (LocalPass(Optimiser(None, None), BatchPlan(10, 2), then=PLAIN), 0, 12),
-        (LocalPass(Optimiser(None, None), BatchPlan(10, 1), second=Second(dict, own=PLAIN)), 0, 9),
+        (LocalPass(Optimiser(None, None), BatchPlan(10, 1), second=SecondModel(dict, own=PLAIN)), 0, 9),
         (lambda job, data: None, 7, 7),
     ],
 )
@@ -27,6 +27,6 @@ def test_nothing_is_declined_at_the_limit():
     caps = Caps(bytes=10, steps=5, tasks=2, seconds=3.0)
     assert too_large(caps, 10, "it") is None and too_large(caps, 11, "it")
     assert too_long(caps, 5) is None and too_long(caps, 6)
-    assert spent_up(caps, 1, 2.9) is None
-    assert "2 tasks" in (spent_up(caps, 2, 0.0) or "") and "3 s" in (spent_up(caps, 0, 3.0) or "")
-    assert spent_up(Caps(), 10**9, 1e12) is None
+    assert budget_reason(caps, 1, 2.9) is None
+    assert "2 tasks" in (budget_reason(caps, 2, 0.0) or "") and "3 s" in (budget_reason(caps, 0, 3.0) or "")
+    assert budget_reason(Caps(), 10**9, 1e12) is None

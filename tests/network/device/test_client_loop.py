@@ -8,17 +8,17 @@ import grpc
 import numpy as np
 import pytest
 
-from fedfleet.core.container import packed, unpacked
+from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import BadInput, Refused, RunFailed
 from fedfleet.network.device.caps import Caps
 from fedfleet.network.device.client_loop import Stopped
-from fedfleet.network.device.device_store import Store
+from fedfleet.network.device.device_store import DeviceStore
 from fedfleet.network.protocol import fleet_pb2 as pb
-from fedfleet.network.protocol.frames import SMALL, crc32c
+from fedfleet.network.protocol.frames import INLINE_BYTES, crc32c
 from tests.network.device.fake import attended, device, toy_kit
 
 W = {"w": np.arange(3, dtype=np.float32)}
-LARGE = {"w": np.arange(3 * SMALL // 4, dtype=np.float32)}  # 3 MiB
+LARGE = {"w": np.arange(3 * INLINE_BYTES // 4, dtype=np.float32)}  # 3 MiB
 
 
 def test_a_device_enrols_works_and_hears_that_the_run_is_over(fake, tmp_path):
@@ -30,12 +30,12 @@ def test_a_device_enrols_works_and_hears_that_the_run_is_over(fake, tmp_path):
     (asked,) = fake.enrolments
     assert (asked.token, asked.client, asked.samples, asked.data, len(asked.attempt)) == ("t", 4, 5, "mine", 16)
     for task, (head, payload) in enumerate(fake.reports):
-        assert np.array_equal(unpacked(payload)["w"], W["w"] * (task + 1))
+        assert np.array_equal(unpack_tree(payload)["w"], W["w"] * (task + 1))
         assert head.crc32c == crc32c(payload) and head.nonce == b"n%d" % task and head.weight == 5.0
         assert dict(head.stats) == {"loss": 0.5, "samples": 5.0}  # what is not finite stays here
         assert set(head.spent) == {"download", "compute"} and min(head.spent.values()) >= 0.0
         used = head.resources
-        assert used.samples == 5 and used.bytes_up >= len(payload) and used.bytes_down >= len(packed(W))
+        assert used.samples == 5 and used.bytes_up >= len(payload) and used.bytes_down >= len(pack_tree(W))
         assert used.peak_memory_bytes > 1 << 20 and used.wall_seconds > 0
     # In steady state a report brings the next work: one check-in, and a fetch for the model that did not come along.
     assert fake.calls == ["Enrol", "Check", "Hand", "Fetch", "Hand"]
@@ -48,7 +48,7 @@ def test_memory_is_what_the_server_says_was_folded(fake, tmp_path):
     fake.give(W, task=2, memory_task=1)  # the second was
     fake.give(W, task=3, memory_task=1)  # the third was not
     attended(fake, tmp_path / "s")
-    added = [float(unpacked(p)["w"][0]) for _, p in fake.reports]
+    added = [float(unpack_tree(p)["w"][0]) for _, p in fake.reports]
     assert added == [0.0, 0.0, 2.0, 2.0]
     kept = sorted(p.name.split("-")[0] for p in (tmp_path / "s" / "memory").iterdir())
     assert kept == ["1", "2", "3"]  # older than the one that holds: gone; newer: kept until told
@@ -80,8 +80,8 @@ def test_a_restarted_device_is_the_same_client_and_hands_in_the_same_bytes(fake,
 
     one._wait.sleep = stop  # killed while it waits to try again
     with pytest.raises(Stopped):
-        one.attend()
-    one.line.close(), one.store.close()
+        one.run()
+    one.connection.close(), one.store.close()
     assert not fake.reports and not fake.declined  # the report is ready, so that the task is not given up
     assert fake.left == 1
     fake.failures.clear()
@@ -89,17 +89,17 @@ def test_a_restarted_device_is_the_same_client_and_hands_in_the_same_bytes(fake,
     did = attended(fake, tmp_path / "s", make=lambda sheet, fetch: trained.append(1))
     assert not trained and did.tasks == 1
     _, payload = fake.reports[0]
-    assert np.array_equal(unpacked(payload)["w"], W["w"])
+    assert np.array_equal(unpack_tree(payload)["w"], W["w"])
     again = fake.enrolments[1]
     assert (again.client, again.secret) == (4, fake.secret)
 
 
 def test_a_report_whose_lease_is_over_is_not_handed_in_by_the_next_life(fake, tmp_path):
-    from fedfleet.network.device.device_store import Identity, Waiting
+    from fedfleet.network.device.device_store import Identity, WaitingReport
 
-    store = Store(tmp_path / "s")
-    store.become(Identity(fake.address, "tiny", 4, fake.secret))
-    store.keep_report(Waiting(pb.Report(task=0), b"", time.time() - 1))
+    store = DeviceStore(tmp_path / "s")
+    store.set_identity(Identity(fake.address, "tiny", 4, fake.secret))
+    store.keep_report(WaitingReport(pb.Report(task=0), b"", time.time() - 1))
     store.close()
     attended(fake, tmp_path / "s")
     assert not fake.reports and not (tmp_path / "s" / "report.bin").exists()
@@ -135,7 +135,7 @@ def test_a_large_upload_goes_on_where_the_line_broke(fake, tmp_path):
     attended(fake, tmp_path / "s")
     assert fake.calls.count("HandStream") == 3 and fake.calls.count("Held") == 2
     ((head, payload),) = fake.reports
-    assert np.array_equal(unpacked(payload)["w"], LARGE["w"])
+    assert np.array_equal(unpack_tree(payload)["w"], LARGE["w"])
     assert head.offset == 2 << 20
 
 
@@ -144,12 +144,12 @@ def test_a_fetch_goes_on_where_the_line_broke(fake, tmp_path):
     fake.cut_fetch.extend([1 << 20, 1 << 20])
     attended(fake, tmp_path / "s")
     assert fake.calls.count("Fetch") == 3
-    assert np.array_equal(unpacked(fake.reports[0][1])["w"], LARGE["w"])
+    assert np.array_equal(unpack_tree(fake.reports[0][1])["w"], LARGE["w"])
 
 
 def test_a_model_that_came_damaged_is_fetched_again_and_declined_if_it_stays_so(fake, tmp_path):
     work = fake.give(W)
-    fake.works[0] = (work, b"x" + packed(W)[1:])
+    fake.works[0] = (work, b"x" + pack_tree(W)[1:])
     attended(fake, tmp_path / "s")
     assert fake.calls.count("Fetch") == 1 and len(fake.reports) == 1
     work = fake.give(W, inline=False)
@@ -177,15 +177,15 @@ def test_a_server_that_restarts_is_waited_for(fake, tmp_path):
         time.sleep(0.02)
 
     one._wait.sleep = sleep
-    make, one._make = one._make, None
+    make, one._make_runtime = one._make_runtime, None
 
     def kit(sheet, fetch):
         fake.stop()
         return make(sheet, fetch=fetch)
 
-    one._make = kit
-    did = one.attend()
-    one.line.close(), one.store.close()
+    one._make_runtime = kit
+    did = one.run()
+    one.connection.close(), one.store.close()
     assert did.tasks == 1 and len(slept) >= 3 and len(fake.reports) == 1
 
 
@@ -194,8 +194,8 @@ def test_a_device_that_is_not_known_any_more_enrols_again(fake, tmp_path):
     one = device(fake, tmp_path / "s")
     one._enrol(5.0)
     fake.secret = b"t" * 32  # another generation of the server's key
-    assert one._take_part() == "that was all"
-    one.line.close(), one.store.close()
+    assert one._run_loop() == "that was all"
+    one.connection.close(), one.store.close()
     assert len(fake.enrolments) == 2 and len(fake.reports) == 1
 
 
@@ -213,8 +213,8 @@ def test_a_sheet_that_changed_is_fetched_before_the_work(fake, tmp_path):
     one._enrol(5.0)
     fake.sheet = b"another"
     fake.works[0][0].sheet = hashlib.sha256(b"another").hexdigest()
-    one._take_part()
-    one.line.close(), one.store.close()
+    one._run_loop()
+    one.connection.close(), one.store.close()
     assert seen == [b"another"]
 
 
@@ -313,14 +313,14 @@ def test_a_repeated_enrolment_shows_the_same_attempt(fake, tmp_path):
     attended(fake, tmp_path / "s")
     attended(fake, tmp_path / "s")
     assert len(calls) == 2 and calls[0].attempt != calls[1].attempt  # a new life tries anew; a lost answer does not
-    store = Store(tmp_path / "s")
+    store = DeviceStore(tmp_path / "s")
     assert store.attempt() == store.attempt()
     store.close()
 
 
 def test_frozen_weights_are_fetched_once(fake, tmp_path):
     frozen = {"f": np.arange(9, dtype=np.float32)}
-    blob, got = fake.add_blob(packed(frozen)), []
+    blob, got = fake.add_blob(pack_tree(frozen)), []
 
     def make(sheet, fetch):
         got.append(fetch("whatever"))
@@ -334,7 +334,7 @@ def test_frozen_weights_are_fetched_once(fake, tmp_path):
 
 
 def test_a_signal_stops_a_device_that_waits_on_the_line(fake, tmp_path):
-    from fedfleet.network.device.device_process import stopping
+    from fedfleet.network.device.device_process import stop_on_sigterm
 
     release = threading.Event()
     check = fake.check
@@ -350,9 +350,9 @@ def test_a_signal_stops_a_device_that_waits_on_the_line(fake, tmp_path):
     timer = threading.Timer(0.3, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM))
     timer.start()
     began = time.monotonic()
-    with stopping(), pytest.raises(Stopped):
-        one.attend()
+    with stop_on_sigterm(), pytest.raises(Stopped):
+        one.run()
     release.set()
     timer.join()
-    one.line.close(), one.store.close()
+    one.connection.close(), one.store.close()
     assert time.monotonic() - began < 5 and fake.left == 1

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fedfleet.core.container import packed, unpacked
+from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import RunFailed
-from fedfleet.network.device.client_runtime import Lesson, model_of, rows_of, trained
+from fedfleet.network.device.client_runtime import Assignment, model_of, rows_of, train_task
 from tests.network.device.fake import toy_kit
 
 W = {"w": np.ones(3, np.float32)}
@@ -13,21 +13,21 @@ W = {"w": np.ones(3, np.float32)}
 
 def test_a_task_trains_on_its_share_of_the_rows_of_its_round():
     kit = toy_kit()
-    assert rows_of(kit, Lesson(0)).tolist() == [0, 1, 2, 3, 4]
-    assert rows_of(kit, Lesson(0, share=0.5)).tolist() == [0, 1, 2]
-    assert rows_of(kit, Lesson(0, rows=np.array([7, 8]), share=0.5)).tolist() == [7]
+    assert rows_of(kit, Assignment(0)).tolist() == [0, 1, 2, 3, 4]
+    assert rows_of(kit, Assignment(0, share=0.5)).tolist() == [0, 1, 2]
+    assert rows_of(kit, Assignment(0, rows=np.array([7, 8]), share=0.5)).tolist() == [7]
     for odd in ([9], [-1]):
         with pytest.raises(RunFailed, match="rows that are not in the data here"):
-            rows_of(kit, Lesson(0, rows=np.array(odd)))
+            rows_of(kit, Assignment(0, rows=np.array(odd)))
 
 
 def test_training_is_the_same_every_time():
     kit = toy_kit()
-    one, two = (trained(kit, Lesson(3), packed(W), {"slot": {"w": np.float32(2)}}) for _ in range(2))
+    one, two = (train_task(kit, Assignment(3), pack_tree(W), {"slot": {"w": np.float32(2)}}) for _ in range(2))
     assert one.payload == two.payload
-    assert np.array_equal(unpacked(one.payload)["w"], np.full(3, 6, np.float32))
+    assert np.array_equal(unpack_tree(one.payload)["w"], np.full(3, 6, np.float32))
 
 
 def test_a_model_that_is_judged_is_the_servers_in_the_order_of_the_run():
     kit = toy_kit()
-    assert list(model_of(kit, Lesson(0), packed({"a": W["w"], **W}), {})) == ["w"]
+    assert list(model_of(kit, Assignment(0), pack_tree({"a": W["w"], **W}), {})) == ["w"]

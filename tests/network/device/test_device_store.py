@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.errors import BadInput, Refused, RunFailed
-from fedfleet.network.device.device_store import Damaged, Identity, Store, Waiting
+from fedfleet.network.device.device_store import DamagedMemory, DeviceStore, Identity, WaitingReport
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import crc32c
 
@@ -22,7 +22,7 @@ ME = Identity("127.0.0.1:5", "tiny", 3, b"\x01" * 32)
 
 @pytest.fixture
 def store(tmp_path):
-    one = Store(tmp_path / "store")
+    one = DeviceStore(tmp_path / "store")
     yield one
     one.close()
 
@@ -47,7 +47,7 @@ trees = st.dictionaries(
 @settings(max_examples=25, deadline=None)
 @given(trees)
 def test_memory_comes_back_as_it_was(tmp_path_factory, slots):
-    one = Store(tmp_path_factory.mktemp("s"))
+    one = DeviceStore(tmp_path_factory.mktemp("s"))
     one.remember(7, slots)
     assert same(one.memory(7), slots)
     one.close()
@@ -58,7 +58,7 @@ def test_only_the_newest_folded_memory_and_newer_ones_are_kept(store):
         store.remember(task, {"kept": {"w": np.float32(task)}})
     assert store.memory(-1) == {}
     assert float(store.memory(5)["kept"]["w"]) == 5
-    with pytest.raises(Damaged, match="task 1 is not here"):
+    with pytest.raises(DamagedMemory, match="task 1 is not here"):
         store.memory(1)
     assert float(store.memory(9)["kept"]["w"]) == 9
     store.remember(9, {"kept": {"w": np.float32(8)}})  # trained again
@@ -69,13 +69,13 @@ def test_only_the_newest_folded_memory_and_newer_ones_are_kept(store):
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 255))
 def test_no_damaged_byte_of_memory_passes(tmp_path_factory, at, flip):
-    one = Store(tmp_path_factory.mktemp("s"))
+    one = DeviceStore(tmp_path_factory.mktemp("s"))
     one.remember(7, {"kept": {"w": np.arange(4, dtype=np.float32)}})
     (path,) = (one.folder / "memory").iterdir()
     data = bytearray(path.read_bytes())
     data[at % len(data)] ^= flip
     path.write_bytes(data)
-    with pytest.raises(Damaged, match="task 7 is damaged here"):
+    with pytest.raises(DamagedMemory, match="task 7 is damaged here"):
         one.memory(7)
     one.close()
 
@@ -83,9 +83,9 @@ def test_no_damaged_byte_of_memory_passes(tmp_path_factory, at, flip):
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 255), st.booleans())
 def test_no_damaged_report_passes(tmp_path_factory, at, flip, cut):
-    one = Store(tmp_path_factory.mktemp("s"))
+    one = DeviceStore(tmp_path_factory.mktemp("s"))
     head = pb.Report(task=5, nonce=b"n", weight=2.0, caller=pb.Caller(client=3, secret=b"hidden"))
-    one.keep_report(Waiting(head, b"payload", 12.5))
+    one.keep_report(WaitingReport(head, b"payload", 12.5))
     whole = one.report()
     assert whole is not None and (whole.head.task, whole.payload, whole.until) == (5, b"payload", 12.5)
     assert b"hidden" not in (one.folder / "report.bin").read_bytes()
@@ -100,13 +100,13 @@ def test_no_damaged_report_passes(tmp_path_factory, at, flip, cut):
 
 
 def test_who_it_is_survives_and_is_private(tmp_path):
-    one = Store(tmp_path / "s")
+    one = DeviceStore(tmp_path / "s")
     assert one.identity() is None
     first = one.attempt()
-    one.become(ME)
+    one.set_identity(ME)
     assert one.attempt() != first
     one.close()
-    again = Store(tmp_path / "s")
+    again = DeviceStore(tmp_path / "s")
     assert again.identity() == ME
     assert "\\x01" not in repr(ME)
     for path in (tmp_path / "s").rglob("*"):
@@ -120,24 +120,24 @@ def test_who_it_is_survives_and_is_private(tmp_path):
 def test_what_another_life_left_behind_goes(store):
     store.become(ME)
     store.remember(3, {"kept": {}})
-    store.keep_report(Waiting(pb.Report(task=3), b"", 1.0))
+    store.keep_report(WaitingReport(pb.Report(task=3), b"", 1.0))
     store.become(ME)  # the same client: nothing goes
     assert store.memory(3) == {"kept": {}} and store.report() is not None
     store.become(Identity(ME.server, "other", 3, b"\x02" * 32))
     assert store.report() is None
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedMemory):
         store.memory(3)
 
 
 def test_one_device_at_a_time(store):
     with pytest.raises(BadInput, match="another device uses"):
-        Store(store.folder)
+        DeviceStore(store.folder)
 
 
 def test_a_folder_that_cannot_be_is_refused_in_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match=r"--store: .* cannot be used"):
-        Store(tmp_path / "file" / "inside")
+        DeviceStore(tmp_path / "file" / "inside")
 
 
 def test_a_full_disk_is_said(store, monkeypatch):
@@ -183,9 +183,9 @@ def test_killed_while_it_writes_a_device_finds_the_old_or_the_new(tmp_path):
         child.kill()
         child.wait()
         child.stdout.close()
-        store = Store(tmp_path / "s")
-        found, report = store.memory(7)["kept"]["w"], store.report()
-        assert len(set(found.tolist())) == 1
+        store = DeviceStore(tmp_path / "s")
+        result, report = store.memory(7)["kept"]["w"], store.report()
+        assert len(set(result.tolist())) == 1
         assert report is not None and set(report.payload) == {report.head.task % 256}
         assert not list(store.folder.rglob("*.part"))
         store.close()

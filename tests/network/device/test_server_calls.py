@@ -6,7 +6,14 @@ import grpc
 import pytest
 
 from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.network.device.server_calls import Gone, Line, OutOfReach, Patience, Stranger, patiently
+from fedfleet.network.device.server_calls import (
+    Connection,
+    NotFound,
+    RetryPolicy,
+    UnknownDevice,
+    Unreachable,
+    call_with_retries,
+)
 from fedfleet.network.protocol import fleet_pb2 as pb
 from tests.network.cutting import line as far
 from tests.network.device.fake import Fake
@@ -16,7 +23,7 @@ CHECK = pb.CheckIn(caller=pb.Caller(client=4, secret=b"s" * 32))
 
 @pytest.fixture
 def line(fake):
-    one = Line(fake.address)
+    one = Connection(fake.address)
     yield one
     one.close()
 
@@ -24,28 +31,28 @@ def line(fake):
 @pytest.mark.parametrize(
     ("code", "kind", "said"),
     [
-        (grpc.StatusCode.UNAVAILABLE, OutOfReach, "UNAVAILABLE"),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, OutOfReach, "RESOURCE"),
-        (grpc.StatusCode.INTERNAL, OutOfReach, "INTERNAL"),
+        (grpc.StatusCode.UNAVAILABLE, Unreachable, "UNAVAILABLE"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, Unreachable, "RESOURCE"),
+        (grpc.StatusCode.INTERNAL, Unreachable, "INTERNAL"),
         (grpc.StatusCode.FAILED_PRECONDITION, BadInput, r"refuses: bad\\n"),
         (grpc.StatusCode.PERMISSION_DENIED, BadInput, "refuses"),
-        (grpc.StatusCode.UNAUTHENTICATED, Stranger, "bad"),
-        (grpc.StatusCode.NOT_FOUND, Gone, "bad"),
+        (grpc.StatusCode.UNAUTHENTICATED, UnknownDevice, "bad"),
+        (grpc.StatusCode.NOT_FOUND, NotFound, "bad"),
         (grpc.StatusCode.UNIMPLEMENTED, BadInput, "another version"),
         (grpc.StatusCode.INVALID_ARGUMENT, RunFailed, "INVALID_ARGUMENT"),
     ],
 )
 def test_what_a_failed_call_means(fake, line, code, kind, said):
     fake.failures.append(("Check", code, "bad\nline" + "x" * 1000))
-    with pytest.raises(kind, match=said) as found:
+    with pytest.raises(kind, match=said) as result:
         line.check(CHECK)
-    assert len(str(found.value)) < 500 and "\n" not in str(found.value)  # foreign text is shown, cut and on one line
+    assert len(str(result.value)) < 500 and "\n" not in str(result.value)  # foreign text is shown, cut and on one line
 
 
 def test_a_far_or_busy_server_is_given_the_time_to_answer_the_first_call(fake):
     with far(fake.address) as relay:
         relay.delay_seconds = 0.4  # several round trips make a connection: attempts that are cut short would never end
-        line = Line(relay.address)
+        line = Connection(relay.address)
         try:
             assert line.check(CHECK)[0].WhichOneof("what") == "over"
         finally:
@@ -60,13 +67,13 @@ def test_bytes_are_counted_both_ways(fake, line):
 
 def test_pauses_double_up_to_a_limit_and_are_never_longer_or_shorter_than_half():
     for chance in (0.0, 0.37, 1.0):
-        found = [p for p, _ in zip(Patience(chance=lambda c=chance: c).pauses(0.1, 3.0), range(9), strict=False)]
+        result = [p for p, _ in zip(RetryPolicy(chance=lambda c=chance: c).pauses(0.1, 3.0), range(9), strict=False)]
         whole = [min(0.1 * 2**i, 3.0) for i in range(9)]
-        assert found == pytest.approx([w * (1 - chance / 2) for w in whole])
+        assert result == pytest.approx([w * (1 - chance / 2) for w in whole])
 
 
 def test_two_devices_do_not_come_back_together():
-    one, two = (Patience().pauses() for _ in range(2))
+    one, two = (RetryPolicy().pauses() for _ in range(2))
     assert next(one) != next(two)
 
 
@@ -78,44 +85,44 @@ def test_patience_ends_with_one_sentence_and_says_once_what_it_waits_for(line):
 
     def call():
         tried.append(now[0])
-        raise OutOfReach("gone fishing")
+        raise Unreachable("gone fishing")
 
-    wait = Patience(sleep, lambda: now[0], lambda: 0.0)
+    wait = RetryPolicy(sleep, lambda: now[0], lambda: 0.0)
     with pytest.raises(BadInput, match=r"no server answers at .*gone fishing.*fedfleet serve"):
-        patiently(call, line, wait, 20.0, remarks.append)
+        call_with_retries(call, line, wait, 20.0, remarks.append)
     assert len(remarks) == 1 and "trying for 20 s" in remarks[0]
     assert 5 < len(tried) < 12 and 10 < now[0] <= 20
 
 
 def test_an_address_that_is_none_is_refused():
     with pytest.raises(BadInput, match="HOST:PORT"):
-        Line("nowhere")
+        Connection("nowhere")
 
 
 def test_a_device_and_a_server_that_do_not_agree_on_tls_are_told_so(tmp_path):
-    from fedfleet.network.security.certificates import Asked, make_certificates
+    from fedfleet.network.security.certificates import CertificateRequest, make_certificates
     from fedfleet.network.security.tls import ClientFiles, ServerFiles, client_credentials, server_credentials
 
     now = datetime.now(UTC)
-    made, other = (make_certificates(tmp_path / name, Asked(), now) for name in ("one", "two"))
+    made, other = (make_certificates(tmp_path / name, CertificateRequest(), now) for name in ("one", "two"))
     fake = Fake(credentials=server_credentials(ServerFiles(made.certificate, made.key)))
     try:
-        good = Line(fake.address, client_credentials(ClientFiles(made.ca)))
+        good = Connection(fake.address, client_credentials(ClientFiles(made.ca)))
         assert good.check(CHECK)[0].over.reason == "that was all"
         good.close()
-        stranger = Line(fake.address, client_credentials(ClientFiles(other.ca)))
+        stranger = Connection(fake.address, client_credentials(ClientFiles(other.ca)))
         with pytest.raises(BadInput, match="cannot agree on TLS"):
             stranger.check(CHECK)
         stranger.close()
-        plain = Line(fake.address)
-        with pytest.raises(OutOfReach):
+        plain = Connection(fake.address)
+        with pytest.raises(Unreachable):
             plain.check(CHECK)
         plain.close()
     finally:
         fake.stop()
     open_server = Fake()
     try:
-        private = Line(open_server.address, client_credentials(ClientFiles(made.ca)))
+        private = Connection(open_server.address, client_credentials(ClientFiles(made.ca)))
         with pytest.raises(BadInput, match="cannot agree on TLS"):
             private.check(CHECK)
         private.close()

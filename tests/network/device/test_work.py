@@ -5,28 +5,28 @@ import time
 import numpy as np
 import pytest
 
-from fedfleet.core.container import packed
+from fedfleet.core.container import pack_tree
 from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.network.device.caps import Caps
-from fedfleet.network.device.device_store import Store
-from fedfleet.network.device.server_calls import Line
-from fedfleet.network.device.work import Bench, Declined, done, frozen_from
+from fedfleet.network.device.device_store import DeviceStore
+from fedfleet.network.device.server_calls import Connection
+from fedfleet.network.device.work import TaskRefusal, WorkContext, do_task, frozen_fetcher
 from fedfleet.network.protocol import fleet_pb2 as pb
 from tests.network.device.fake import swift, toy_kit
 
-W = packed({"w": np.ones(3, np.float32)})
+W = pack_tree({"w": np.ones(3, np.float32)})
 WHO = pb.Caller(client=4, secret=b"s" * 32)
 
 
 @pytest.fixture
 def bench(fake, tmp_path):
-    line, store = Line(fake.address), Store(tmp_path / "s")
-    yield Bench(line, WHO, store, Caps(), swift())
+    line, store = Connection(fake.address), DeviceStore(tmp_path / "s")
+    yield WorkContext(line, WHO, store, Caps(), swift())
     line.close(), store.close()
 
 
 def do(bench, work, kit=None, **caps):
-    return done(bench, kit or toy_kit(), work, memoryview(W), time.time() + 20, 0.5)
+    return do_task(bench, kit or toy_kit(), work, memoryview(W), time.time() + 20, 0.5)
 
 
 def test_memory_is_on_the_disk_before_there_is_a_report(fake, bench):
@@ -45,28 +45,28 @@ def test_a_disk_that_is_full_declines_the_task(fake, bench, monkeypatch):
     def full(self, path, data):
         raise RunFailed("no space left")
 
-    monkeypatch.setattr(Store, "_write", full)
-    with pytest.raises(Declined, match="no space left"):
+    monkeypatch.setattr(DeviceStore, "_write", full)
+    with pytest.raises(TaskRefusal, match="no space left"):
         do(bench, fake.give(W))
 
 
 def test_a_model_that_does_not_fit_is_declined(fake, bench):
-    with pytest.raises(Declined, match="not in safetensors form"):
-        done(bench, toy_kit(), fake.give(b"nonsense"), memoryview(b"nonsense"), time.time() + 20, 0.0)
+    with pytest.raises(TaskRefusal, match="not in safetensors form"):
+        do_task(bench, toy_kit(), fake.give(b"nonsense"), memoryview(b"nonsense"), time.time() + 20, 0.0)
 
 
 def test_work_of_a_kind_that_nobody_knows_is_declined(fake, bench):
     work = fake.give(W)
     work.kind = 77  # of a newer server
-    with pytest.raises(Declined, match="77"):
+    with pytest.raises(TaskRefusal, match="77"):
         do(bench, work)
 
 
 def test_frozen_weights_beyond_the_caps_or_without_a_name_are_refused(fake, bench):
     work = fake.give(W)
     with pytest.raises(Refused, match="names no frozen weights"):
-        frozen_from(bench, work, time.time() + 5)("x")
+        frozen_fetcher(bench, work, time.time() + 5)("x")
     work.frozen.CopyFrom(fake.add_blob(W))
     work.frozen.nbytes = 1 << 50
     with pytest.raises(Refused, match="frozen part of the model has"):
-        frozen_from(bench, work, time.time() + 5)("x")
+        frozen_fetcher(bench, work, time.time() + 5)("x")

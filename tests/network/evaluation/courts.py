@@ -13,7 +13,7 @@ from fedfleet.core.parts import Executor, Plan
 from fedfleet.core.records import Score, Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DataSource, World
-from fedfleet.network.evaluation.results import Court
+from fedfleet.network.evaluation.results import EvalContext
 from fedfleet.pace.rounds import readiness
 from fedfleet.testing.toys import consensus, consensus_start, opaque_executor
 from fedfleet.world.devices import homogeneous
@@ -42,26 +42,26 @@ def court(facts):
     loss = facts.get("loss")
 
     def evaluate(trials):
-        found = [scored(trial) for trial in trials]
-        return found if loss is None else [replace(s, loss=float(loss)) for s in found]
+        result = [scored(trial) for trial in trials]
+        return result if loss is None else [replace(s, loss=float(loss)) for s in result]
 
-    return Court(plan, world, Executor("toy", opaque_executor().train, evaluate))
+    return EvalContext(plan, world, Executor("toy", opaque_executor().train, evaluate))
 
 
 def slow(facts):
     """Takes its time over each model."""
-    found = court(facts)
+    result = court(facts)
 
     def evaluate(trials):
         time.sleep(facts["seconds"])
-        return found.execute.evaluate(trials)
+        return result.execute.evaluate(trials)
 
-    return replace(found, execute=replace(found.execute, evaluate=evaluate))
+    return replace(result, execute=replace(result.execute, evaluate=evaluate))
 
 
 def dying(facts):
     """Dies over the first models, as many as `deaths` says, and keeps count in a file."""
-    found, count = court(facts), Path(facts["count"])
+    result, count = court(facts), Path(facts["count"])
 
     def evaluate(trials):
         if count.stat().st_size < facts["deaths"]:
@@ -69,21 +69,21 @@ def dying(facts):
                 file.write(b"x")
             os.write(2, b"first word\nno memory left\n")
             os.kill(os.getpid(), 9)
-        return found.execute.evaluate(trials)
+        return result.execute.evaluate(trials)
 
-    return replace(found, execute=replace(found.execute, evaluate=evaluate))
+    return replace(result, execute=replace(result.execute, evaluate=evaluate))
 
 
 def failing(facts):
     """Cannot judge a model whose first number is negative."""
-    found = court(facts)
+    result = court(facts)
 
     def evaluate(trials):
         if any(trial.params["w"][0] < 0 for trial in trials):
             raise ArithmeticError("a negative model")
-        return found.execute.evaluate(trials)
+        return result.execute.evaluate(trials)
 
-    return replace(found, execute=replace(found.execute, evaluate=evaluate))
+    return replace(result, execute=replace(result.execute, evaluate=evaluate))
 
 
 def unbuilt(facts):

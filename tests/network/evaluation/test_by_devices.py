@@ -10,37 +10,37 @@ from hypothesis import strategies as st
 
 from fedfleet.core.records import ClientScores, Score, ServerState, Tally
 from fedfleet.network.evaluation.by_devices import (
-    FIRST_TASK,
+    FIRST_EVAL_TASK,
     Answer,
-    Asked,
-    Counts,
-    Kind,
-    Share,
-    Verdict,
-    answer,
-    counts,
-    decline,
-    evaluated,
-    finished,
-    first_of_start,
-    holds,
-    judges,
-    overall,
-    probed,
-    remark,
-    scores,
+    AnswerVerdict,
+    EvalRequest,
+    EvalShare,
+    RequestKind,
+    ResponseCounts,
+    answer_fault,
+    client_scores,
+    evaluation_fact,
+    first_eval_task,
+    is_eval_task,
+    is_finished,
+    overall_score,
+    owns_task,
+    probe_fact,
+    record_answer,
+    record_decline,
+    response_counts,
+    response_summary,
     share_of,
-    wrong,
 )
-from fedfleet.network.evaluation.results import Judged
+from fedfleet.network.evaluation.results import EvalResult
 from fedfleet.network.protocol import fleet_pb2
 
 SERVER = ServerState({})
 CLIENTS = np.array([7, 3, 11, 0], np.int64)
 
 
-def asked(kind=Kind.EVALUATE, clients=CLIENTS, **more):
-    return Asked(kind, clients, 10.0, SERVER, **more)
+def asked(kind=RequestKind.EVALUATE, clients=CLIENTS, **more):
+    return EvalRequest(kind, clients, 10.0, SERVER, **more)
 
 
 def said(client, correct=3, total=4, loss=0.5):
@@ -48,141 +48,146 @@ def said(client, correct=3, total=4, loss=0.5):
 
 
 def test_kinds_are_those_of_the_wire():
-    assert [(int(k), k.name) for k in Kind] == [(fleet_pb2.Kind.Value(k.name), k.name) for k in Kind]
+    assert [(int(k), k.name) for k in RequestKind] == [(fleet_pb2.Kind.Value(k.name), k.name) for k in RequestKind]
 
 
 @given(st.data())
 def test_everybody_is_counted_once_whatever_comes(data):
     """Any answers, refusals and repetitions at any time: as if only the first in time of each device had come."""
-    found, expected = asked(), dict[int, tuple]()
+    results, expected = asked(), dict[int, tuple]()
     moments = sorted(data.draw(st.lists(st.floats(0, 20), max_size=25)))
     for now in moments:
         i, right = data.draw(st.integers(0, 3)), data.draw(st.integers(0, 4))
-        task, client = FIRST_TASK + i, int(CLIENTS[i])
+        task, client = FIRST_EVAL_TASK + i, int(CLIENTS[i])
         if data.draw(st.booleans()):
-            verdict, mine = answer(found, task, said(client, right), now), (right, 4)
+            verdict, mine = record_answer(results, task, said(client, right), now), (right, 4)
         else:
-            verdict, mine = decline(found, task, client, now), None
+            verdict, mine = record_decline(results, task, client, now), None
         if i in expected:
-            assert verdict is Verdict.AGAIN
+            assert verdict is AnswerVerdict.DUPLICATE
         elif now >= 10.0:
-            assert verdict is Verdict.LATE
+            assert verdict is AnswerVerdict.LATE
         else:
-            assert verdict is Verdict.TAKEN
+            assert verdict is AnswerVerdict.ACCEPTED
             expected[i] = mine
     came = {int(CLIENTS[i]): v for i, v in expected.items() if v is not None}
-    result = scores(found)
+    result = client_scores(results)
     assert result.clients.tolist() == sorted(came)
     assert list(zip(result.correct.tolist(), result.total.tolist(), strict=True)) == [came[c] for c in sorted(came)]
-    number = counts(found)
+    number = response_counts(results)
     assert number.answered == len(came) and number.declined == len(expected) - len(came)
     assert number.answered + number.declined + number.silent == len(CLIENTS)
     assert number.late <= number.silent
-    assert finished(found, 0.0) == (len(expected) == len(CLIENTS))
-    assert finished(found, 10.0)
+    assert is_finished(results, 0.0) == (len(expected) == len(CLIENTS))
+    assert is_finished(results, 10.0)
 
 
 @given(st.permutations(range(4)))
 def test_the_order_of_answers_changes_nothing(order):
-    found = asked()
+    result = asked()
     for i in order:
-        assert answer(found, FIRST_TASK + i, said(int(CLIENTS[i]), i, 10 + i, i / 3), 1.0) is Verdict.TAKEN
-    assert scores(found).clients.tolist() == [0, 3, 7, 11]
-    assert scores(found).correct.tolist() == [3, 1, 0, 2]
-    assert scores(found).total.tolist() == [13, 11, 10, 12]
-    assert overall(found) == Score(6, 46, (11 * (1 / 3) + 12 * (2 / 3) + 13 * 1.0) / 46)
+        assert (
+            record_answer(result, FIRST_EVAL_TASK + i, said(int(CLIENTS[i]), i, 10 + i, i / 3), 1.0)
+            is AnswerVerdict.ACCEPTED
+        )
+    assert client_scores(result).clients.tolist() == [0, 3, 7, 11]
+    assert client_scores(result).correct.tolist() == [3, 1, 0, 2]
+    assert client_scores(result).total.tolist() == [13, 11, 10, 12]
+    assert overall_score(result) == Score(6, 46, (11 * (1 / 3) + 12 * (2 / 3) + 13 * 1.0) / 46)
 
 
-@pytest.mark.parametrize(("task", "client"), [(FIRST_TASK - 1, 7), (FIRST_TASK + 4, 7), (FIRST_TASK, 3), (0, 7)])
+@pytest.mark.parametrize(
+    ("task", "client"), [(FIRST_EVAL_TASK - 1, 7), (FIRST_EVAL_TASK + 4, 7), (FIRST_EVAL_TASK, 3), (0, 7)]
+)
 def test_answers_of_others_or_to_other_tasks_are_strays(task, client):
-    found = asked()
-    assert answer(found, task, said(client), 1.0) is Verdict.STRAY
-    assert decline(found, task, client, 1.0) is Verdict.STRAY
-    assert counts(found) == Counts(0, 0, 4)
+    result = asked()
+    assert record_answer(result, task, said(client), 1.0) is AnswerVerdict.FOREIGN
+    assert record_decline(result, task, client, 1.0) is AnswerVerdict.FOREIGN
+    assert response_counts(result) == ResponseCounts(0, 0, 4)
 
 
 @pytest.mark.parametrize(("correct", "total"), [(5, 4), (-1, 4), (0, 0), (0, -1), (0, 21), (2, 2**60)])
 def test_numbers_that_cannot_be_are_wrong_and_a_right_answer_may_follow(correct, total):
-    found = asked(most=np.full(4, 20, np.int64))
-    assert wrong(found, FIRST_TASK, said(7, correct, total)) is not None
-    assert answer(found, FIRST_TASK, said(7, correct, total), 1.0) is Verdict.WRONG
-    assert counts(found).silent == 4
-    assert answer(found, FIRST_TASK, said(7, 20, 20), 2.0) is Verdict.TAKEN
+    result = asked(most=np.full(4, 20, np.int64))
+    assert answer_fault(result, FIRST_EVAL_TASK, said(7, correct, total)) is not None
+    assert record_answer(result, FIRST_EVAL_TASK, said(7, correct, total), 1.0) is AnswerVerdict.INVALID
+    assert response_counts(result).silent == 4
+    assert record_answer(result, FIRST_EVAL_TASK, said(7, 20, 20), 2.0) is AnswerVerdict.ACCEPTED
 
 
 def test_without_a_limit_samples_are_bounded_nevertheless():
-    assert answer(asked(), FIRST_TASK, said(7, 0, 2**60), 1.0) is Verdict.WRONG
+    assert record_answer(asked(), FIRST_EVAL_TASK, said(7, 0, 2**60), 1.0) is AnswerVerdict.INVALID
 
 
 def test_late_answers_are_counted_once_and_change_nothing():
-    found = asked()
+    result = asked()
     for _ in range(3):
-        assert answer(found, FIRST_TASK, said(7), 10.0) is Verdict.LATE
-    assert counts(found) == Counts(0, 0, 4, 1)
-    assert scores(found).clients.tolist() == []
+        assert record_answer(result, FIRST_EVAL_TASK, said(7), 10.0) is AnswerVerdict.LATE
+    assert response_counts(result) == ResponseCounts(0, 0, 4, 1)
+    assert client_scores(result).clients.tolist() == []
 
 
 def test_a_probe_answers_in_the_order_in_which_it_was_asked_with_nan_for_the_rest():
-    found = asked(Kind.PROBE)
-    answer(found, FIRST_TASK + 2, Answer(11, loss=0.25), 1.0)
-    answer(found, FIRST_TASK + 0, Answer(7, loss=math.inf), 1.0)
-    decline(found, FIRST_TASK + 1, 3, 1.0)
-    fact = probed(found, "loss", 4.0)
+    result = asked(RequestKind.PROBE)
+    record_answer(result, FIRST_EVAL_TASK + 2, Answer(11, loss=0.25), 1.0)
+    record_answer(result, FIRST_EVAL_TASK + 0, Answer(7, loss=math.inf), 1.0)
+    record_decline(result, FIRST_EVAL_TASK + 1, 3, 1.0)
+    fact = probe_fact(result, "loss", 4.0)
     assert (fact.time, fact.stat, fact.clients.tolist()) == (4.0, "loss", CLIENTS.tolist())
     assert np.isnan(fact.values).tolist() == [True, True, False, True]
     assert fact.values[2] == 0.25
 
 
 def test_a_loss_that_is_no_number_is_left_out_of_the_mean_alone():
-    found = asked()
-    answer(found, FIRST_TASK, said(7, 1, 2, math.nan), 1.0)
-    answer(found, FIRST_TASK + 1, said(3, 2, 2, 0.5), 1.0)
-    assert overall(found) == Score(3, 4, 0.5)
-    assert math.isnan(overall(asked()).loss)
+    result = asked()
+    record_answer(result, FIRST_EVAL_TASK, said(7, 1, 2, math.nan), 1.0)
+    record_answer(result, FIRST_EVAL_TASK + 1, said(3, 2, 2, 0.5), 1.0)
+    assert overall_score(result) == Score(3, 4, 0.5)
+    assert math.isnan(overall_score(asked()).loss)
 
 
 def test_tasks_of_judging_are_none_of_training_and_of_one_start_alone():
-    assert not judges(FIRST_TASK - 1) and judges(FIRST_TASK)
-    early, late = first_of_start(1.7e9), first_of_start(1.7e9 + 1)
+    assert not is_eval_task(FIRST_EVAL_TASK - 1) and is_eval_task(FIRST_EVAL_TASK)
+    early, late = first_eval_task(1.7e9), first_eval_task(1.7e9 + 1)
     assert early + 1_000_000 < late < 2**62
-    found = asked(first=early)
-    assert holds(found, early + 3) and not holds(found, early + 4) and not holds(found, FIRST_TASK)
+    result = asked(first=early)
+    assert owns_task(result, early + 3) and not owns_task(result, early + 4) and not owns_task(result, FIRST_EVAL_TASK)
 
 
 def test_the_remark_says_who_answered():
-    found = asked(version=12)
-    answer(found, FIRST_TASK, said(7), 1.0)
-    decline(found, FIRST_TASK + 1, 3, 1.0)
-    assert remark(found) == "version 12 was evaluated by 1 of 4 devices: 1 declined, 2 did not answer"
+    result = asked(version=12)
+    record_answer(result, FIRST_EVAL_TASK, said(7), 1.0)
+    record_decline(result, FIRST_EVAL_TASK + 1, 3, 1.0)
+    assert response_summary(result) == "version 12 was evaluated by 1 of 4 devices: 1 declined, 2 did not answer"
 
 
 def test_who_judges():
-    assert share_of("server", True) == Share(True, True, False)
-    assert share_of("server", False) == Share(True, False, False)
-    assert share_of("devices", False) == share_of("devices", True) == Share(False, False, True)
-    assert share_of("both", True) == Share(True, False, True)
-    assert share_of("both", False) == Share(True, False, False)
+    assert share_of("server", True) == EvalShare(True, True, False)
+    assert share_of("server", False) == EvalShare(True, False, False)
+    assert share_of("devices", False) == share_of("devices", True) == EvalShare(False, False, True)
+    assert share_of("both", True) == EvalShare(True, False, True)
+    assert share_of("both", False) == EvalShare(True, False, False)
 
 
 def test_the_fact_of_server_and_devices():
-    found, own = asked(), ClientScores(np.array([1]), np.array([2]), np.array([3]))
-    answer(found, FIRST_TASK, said(7, 3, 4, 0.5), 1.0)
-    central = Judged(Score(5, 9, 0.125), own)
-    alone = evaluated(2.0, 8, central, None)
+    result, own = asked(), ClientScores(np.array([1]), np.array([2]), np.array([3]))
+    record_answer(result, FIRST_EVAL_TASK, said(7, 3, 4, 0.5), 1.0)
+    central = EvalResult(Score(5, 9, 0.125), own)
+    alone = evaluation_fact(2.0, 8, central, None)
     assert (alone.time, alone.version, alone.correct, alone.total, alone.loss) == (2.0, 8, 5, 9, 0.125)
     assert alone.clients is own
-    assert evaluated(2.0, 8, replace(central, unseen=Tally(3, 4)), found).unseen == Tally(3, 4)
-    both = evaluated(2.0, 8, Judged(central.score), found)
+    assert evaluation_fact(2.0, 8, replace(central, unseen=Tally(3, 4)), result).unseen == Tally(3, 4)
+    both = evaluation_fact(2.0, 8, EvalResult(central.score), result)
     assert (both.correct, both.total) == (5, 9)
     assert both.clients is not None and both.clients.clients.tolist() == [7]
-    devices = evaluated(2.0, 8, None, found)
+    devices = evaluation_fact(2.0, 8, None, result)
     assert (devices.correct, devices.total, devices.loss) == (3, 4, 0.5)
 
 
 def test_a_hundred_thousand_answers_are_taken_one_by_one_in_little_time():
     """Answers must not cost more the more there are: a record that is copied for each would take minutes here."""
     n = 20_000
-    found = asked(clients=np.arange(n))
+    result = asked(clients=np.arange(n))
     for i in range(n):
-        answer(found, FIRST_TASK + i, said(i), 1.0)
-    assert finished(found, 1.0) and counts(found) == Counts(n, 0, 0)
+        record_answer(result, FIRST_EVAL_TASK + i, said(i), 1.0)
+    assert is_finished(result, 1.0) and response_counts(result) == ResponseCounts(n, 0, 0)

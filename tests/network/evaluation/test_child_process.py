@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedfleet.core.container import packed
-from fedfleet.network.evaluation.results import LENGTHS, head_of, judged, judged_from, message
+from fedfleet.core.container import pack_tree
+from fedfleet.network.evaluation.results import LENGTHS, decode_head, decode_result, encode_message, evaluate_model
 from tests.network.evaluation.courts import court
 
 ROOT = Path(__file__).parents[3]
@@ -31,22 +31,24 @@ def child(monkeypatch):
 
 def read(line):
     head, payload = LENGTHS.unpack(line.recv(LENGTHS.size, socket.MSG_WAITALL))
-    said = head_of(line.recv(head, socket.MSG_WAITALL))
+    said = decode_head(line.recv(head, socket.MSG_WAITALL))
     return said, line.recv(payload, socket.MSG_WAITALL) if payload else b""
 
 
 def test_questions_in_pieces_are_answered_and_it_ends_with_its_socket(child, tmp_path):
     line, process = child
     path = tmp_path / "model"
-    path.write_bytes(packed(MODEL))
-    asked = message({}) + message({"number": 4, "version": 1, "path": str(path), "clients": True}, b"ignored")
+    path.write_bytes(pack_tree(MODEL))
+    asked = encode_message({}) + encode_message(
+        {"number": 4, "version": 1, "path": str(path), "clients": True}, b"ignored"
+    )
     for byte in asked:
         line.sendall(bytes([byte]))
     assert read(line)[0] == {"number": -1}
-    found = judged_from(*read(line))
-    assert found.score == judged(court({}), 1, MODEL, True).score
+    result = decode_result(*read(line))
+    assert result.score == evaluate_model(court({}), 1, MODEL, True).score
     path.write_bytes(b"no model")
-    line.sendall(message({"number": 5, "version": 1, "path": str(path), "clients": False}))
+    line.sendall(encode_message({"number": 5, "version": 1, "path": str(path), "clients": False}))
     said, _ = read(line)
     assert said["number"] == 5 and "safetensors" in said["failed"] and said["kind"] == "Refused"
     line.close()
@@ -56,7 +58,7 @@ def test_questions_in_pieces_are_answered_and_it_ends_with_its_socket(child, tmp
 
 def test_half_a_question_and_then_nothing_ends_it(child):
     line, process = child
-    line.sendall(message({})[:3])
+    line.sendall(encode_message({})[:3])
     line.close()
     assert process.wait(60) == 0
 

@@ -15,8 +15,8 @@ from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.executors.stacked.form_choice import Form
-from fedfleet.network.evaluation.evaluators import Judge, Thinking
-from fedfleet.network.evaluation.results import Court, judged
+from fedfleet.network.evaluation.evaluators import ProcessEvaluator, ThreadEvaluator
+from fedfleet.network.evaluation.results import EvalContext, evaluate_model
 from tests.network.evaluation import courts
 
 ROOT = Path(__file__).parents[3]
@@ -46,7 +46,7 @@ def judging(work, facts, folder, name):
     """Run `work(judge)` with a judge that is closed afterwards."""
 
     async def main():
-        judge = await Judge.start(facts, folder, builder(name))
+        judge = await ProcessEvaluator.start(facts, folder, builder(name))
         try:
             return await work(judge)
         finally:
@@ -70,26 +70,26 @@ def test_it_says_what_a_judge_in_this_process_says(tmp_path):
     async def work(judge):
         return [await judge.evaluate(v, MODEL, clients) for v, clients in ((1, False), (2, True))]
 
-    for found, clients in zip(judging(work, {}, tmp_path, "court"), (False, True), strict=True):
-        same(found, judged(courts.court({}), 1, MODEL, clients))
+    for result, clients in zip(judging(work, {}, tmp_path, "court"), (False, True), strict=True):
+        same(result, evaluate_model(courts.court({}), 1, MODEL, clients))
     assert list(tmp_path.iterdir()) == []  # neither models nor words are left
 
 
 @pytest.mark.parametrize("loss", ["nan", "inf", "-inf"])
 def test_a_loss_that_is_no_number_crosses_too(tmp_path, loss):
-    found = judging(lambda judge: judge.evaluate(1, MODEL, False), {"loss": loss}, tmp_path, "court")
-    same(found, judged(courts.court({"loss": loss}), 1, MODEL, False))
+    result = judging(lambda judge: judge.evaluate(1, MODEL, False), {"loss": loss}, tmp_path, "court")
+    same(result, evaluate_model(courts.court({"loss": loss}), 1, MODEL, False))
 
 
 def test_a_thread_says_the_same():
     async def main():
-        judge = Thinking(courts.court({}))
+        judge = ThreadEvaluator(courts.court({}))
         try:
             return await judge.evaluate(1, MODEL, True)
         finally:
             await judge.close()
 
-    same(asyncio.run(main()), judged(courts.court({}), 1, MODEL, True))
+    same(asyncio.run(main()), evaluate_model(courts.court({}), 1, MODEL, True))
 
 
 @pytest.mark.parametrize("kind", ["process", "thread"])
@@ -98,9 +98,9 @@ def test_a_slow_model_never_blocks_the_loop(tmp_path, kind):
 
     async def main():
         if kind == "process":
-            judge = await Judge.start(facts, tmp_path, builder("slow"))
+            judge = await ProcessEvaluator.start(facts, tmp_path, builder("slow"))
         else:
-            judge = Thinking(courts.slow(facts))
+            judge = ThreadEvaluator(courts.slow(facts))
         work = asyncio.create_task(judge.evaluate(1, MODEL, False))
         gaps = []
         while not work.done():
@@ -119,8 +119,10 @@ def test_a_slow_model_never_blocks_the_loop(tmp_path, kind):
 def test_a_judge_that_dies_is_started_again_and_asked_again(tmp_path):
     count = tmp_path / "count"
     count.touch()
-    found = judging(lambda judge: judge.evaluate(1, MODEL, True), {"count": str(count), "deaths": 2}, tmp_path, "dying")
-    same(found, judged(courts.court({}), 1, MODEL, True))
+    result = judging(
+        lambda judge: judge.evaluate(1, MODEL, True), {"count": str(count), "deaths": 2}, tmp_path, "dying"
+    )
+    same(result, evaluate_model(courts.court({}), 1, MODEL, True))
     assert count.stat().st_size == 2
 
 
@@ -144,7 +146,7 @@ def test_one_that_was_killed_between_models_is_replaced(tmp_path):
 
     first, then, again = judging(work, {}, tmp_path, "court")
     assert first != then
-    same(again, judged(courts.court({}), 2, MODEL, False))
+    same(again, evaluate_model(courts.court({}), 2, MODEL, False))
 
 
 def test_what_fails_inside_is_said_once_and_the_judge_goes_on(tmp_path):
@@ -153,9 +155,9 @@ def test_what_fails_inside_is_said_once_and_the_judge_goes_on(tmp_path):
             await judge.evaluate(1, {"w": -MODEL["w"]}, False)
         return judge.pid, await judge.evaluate(2, MODEL, False), judge.pid
 
-    before, found, after = judging(work, {}, tmp_path, "failing")
+    before, result, after = judging(work, {}, tmp_path, "failing")
     assert before == after
-    same(found, judged(courts.court({}), 2, MODEL, False))
+    same(result, evaluate_model(courts.court({}), 2, MODEL, False))
 
 
 def test_what_cannot_be_built_is_bad_input(tmp_path):
@@ -169,8 +171,8 @@ def test_models_that_are_asked_together_are_judged_one_by_one(tmp_path):
     async def work(judge):
         return await asyncio.gather(*(judge.evaluate(v, m, True) for v, m in enumerate(models)))
 
-    for found, model in zip(judging(work, {}, tmp_path, "court"), models, strict=True):
-        same(found, judged(courts.court({}), 0, model, True))
+    for result, model in zip(judging(work, {}, tmp_path, "court"), models, strict=True):
+        same(result, evaluate_model(courts.court({}), 0, model, True))
 
 
 def test_a_question_that_is_given_up_does_not_answer_the_next_one(tmp_path):
@@ -182,12 +184,12 @@ def test_a_question_that_is_given_up_does_not_answer_the_next_one(tmp_path):
         first.cancel()
         return await judge.evaluate(2, other, True)
 
-    same(judging(work, {"seconds": 0.5}, tmp_path, "slow"), judged(courts.court({}), 2, other, True))
+    same(judging(work, {"seconds": 0.5}, tmp_path, "slow"), evaluate_model(courts.court({}), 2, other, True))
 
 
 def test_it_ends_when_it_is_closed_even_in_the_midst_of_a_model(tmp_path):
     async def main():
-        judge = await Judge.start({"seconds": 60}, tmp_path, builder("slow"))
+        judge = await ProcessEvaluator.start({"seconds": 60}, tmp_path, builder("slow"))
         work, pid = asyncio.create_task(judge.evaluate(1, MODEL, False)), judge.pid
         await asyncio.sleep(0.5)
         start = time.perf_counter()
@@ -253,13 +255,13 @@ def test_a_real_task_is_judged_to_the_same_bits(tmp_path, kernel):
     facts = {"spec": spec.toml(), "form": "merged", "threads": 1}
 
     async def main():
-        judge = await Judge.start(facts, tmp_path)
+        judge = await ProcessEvaluator.start(facts, tmp_path)
         try:
             return await judge.evaluate(1, setup.plan.params, True)
         finally:
             await judge.close()
 
-    found = asyncio.run(main())
+    result = asyncio.run(main())
     here = setup.executor(Form("merged", 1))
-    same(found, judged(Court(setup.plan, setup.world, here), 1, setup.plan.params, True))
-    assert found.score.total == len(setup.world.data.holdout)
+    same(result, evaluate_model(EvalContext(setup.plan, setup.world, here), 1, setup.plan.params, True))
+    assert result.score.total == len(setup.world.data.holdout)

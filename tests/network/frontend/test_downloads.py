@@ -3,7 +3,7 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.network.frontend.downloads import Outgoing
+from fedfleet.network.frontend.downloads import DownloadGate
 
 
 class Call:
@@ -22,10 +22,10 @@ class Call:
 
 def test_what_fits_passes_at_once_and_the_rest_in_the_order_of_its_coming():
     async def run():
-        gate, calls, passed = Outgoing(100), [Call() for _ in range(4)], []
+        gate, calls, passed = DownloadGate(100), [Call() for _ in range(4)], []
 
         async def one(i):
-            await gate.enter(50, calls[i])
+            await gate.acquire(50, calls[i])
             passed.append(i)
 
         tasks = [asyncio.create_task(one(i)) for i in range(4)]
@@ -44,9 +44,9 @@ def test_what_fits_passes_at_once_and_the_rest_in_the_order_of_its_coming():
 
 def test_one_that_is_larger_than_the_gate_passes_alone():
     async def run():
-        gate, large, small = Outgoing(10), Call(), Call()
-        await gate.enter(1000, large)
-        waiting = asyncio.create_task(gate.enter(1, small))
+        gate, large, small = DownloadGate(10), Call(), Call()
+        await gate.acquire(1000, large)
+        waiting = asyncio.create_task(gate.acquire(1, small))
         await asyncio.sleep(0)
         assert not waiting.done()
         large.end()
@@ -58,9 +58,9 @@ def test_one_that_is_larger_than_the_gate_passes_alone():
 
 def test_a_call_that_ends_in_line_takes_no_room():
     async def run():
-        gate, first, second = Outgoing(10), Call(), Call()
-        await gate.enter(10, first)
-        waiting = asyncio.create_task(gate.enter(10, second))
+        gate, first, second = DownloadGate(10), Call(), Call()
+        await gate.acquire(10, first)
+        waiting = asyncio.create_task(gate.acquire(10, second))
         await asyncio.sleep(0)
         second.end()
         first.end()
@@ -74,11 +74,11 @@ def test_a_call_that_ends_in_line_takes_no_room():
 @given(st.lists(st.tuples(st.integers(1, 40), st.sampled_from(["end", "cancel", "both"])), max_size=30), st.randoms())
 def test_nothing_is_lost_or_kept_whatever_becomes_of_the_calls(asked, random):
     async def run():
-        gate, calls, tasks = Outgoing(50), [], []
+        gate, calls, tasks = DownloadGate(50), [], []
         for nbytes, _ in asked:
             call = Call()
             calls.append(call)
-            tasks.append(asyncio.create_task(gate.enter(nbytes, call)))
+            tasks.append(asyncio.create_task(gate.acquire(nbytes, call)))
             await asyncio.sleep(0)
             assert gate.nbytes <= 50
         order = list(range(len(asked)))

@@ -10,13 +10,13 @@ import pytest
 
 from fedfleet.core.errors import RunFailed
 from fedfleet.network.frontend import partial_sums as summing
-from fedfleet.network.frontend.frontend import transmit
-from fedfleet.network.frontend.report_log import entry_from
+from fedfleet.network.frontend.frontend import run_frontend
+from fedfleet.network.frontend.report_log import entry_from_bytes
 from fedfleet.network.frontend.spool import read_spool
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.protocol.process_link import Link, linked
-from fedfleet.network.server.options import start_bytes
+from fedfleet.network.protocol.process_link import Link, connect_link
+from fedfleet.network.server.options import config_to_bytes
 from fedfleet.store.files import load_tree
 from tests.network.stage import Stage, perform, start_in, until
 
@@ -53,13 +53,13 @@ def test_a_granted_report_is_acknowledged_when_a_restart_would_find_it(tmp_path:
     async def first(stage: Stage) -> None:
         stage.transmitter.on_message(stage.wave(4, 2))
         assert (await granted(stage, 2, 4)).status == pb.Receipt.SAFE
-        assert stage.transmitter.tables.errands.of(2) is None
+        assert stage.transmitter.state.work_queue.next_item(2) is None
         await until(lambda: [t for m in stage.said for t in m.safe] == [4])
 
     async def second(stage: Stage) -> None:
-        (found,) = stage.transmitter.ready().found
-        assert (found.bucket, list(found.tasks)) == (0, [4])
-        entry = entry_from(found.entries[0])
+        (result,) = stage.transmitter.ready_message().found
+        assert (result.bucket, list(result.tasks)) == (0, [4])
+        entry = entry_from_bytes(result.entries[0])
         assert (entry.task, entry.client, entry.names) == (4, 2, ("loss",))
 
     perform(tmp_path, first)
@@ -71,15 +71,15 @@ def test_beside_sums_a_spool_does_not_say_what_is_safe(tmp_path: Path) -> None:
 
     async def first(stage: Stage) -> None:
         await granted(stage, 1, 1)
-        late = summing.Entered(9, 3, 9, 0.0, 1.0, 1.0, "", 0, 0, (), (), 0)
+        late = summing.LogEntry(9, 3, 9, 0.0, 1.0, 1.0, "", 0, 0, (), (), 0)
         assert stage.transmitter.spool is not None
         stage.transmitter.spool.add(0, late, b"late")
         stage.transmitter.spool.sync()
 
     async def second(stage: Stage) -> None:
-        (found,) = stage.transmitter.ready().found
-        assert list(found.tasks) == [1]
-        assert [e.task for e, _ in read_spool(Path(stage.transmitter.start.folder), 0)] == [1, 9]
+        (result,) = stage.transmitter.ready_message().found
+        assert list(result.tasks) == [1]
+        assert [e.task for e, _ in read_spool(Path(stage.transmitter.config.folder), 0)] == [1, 9]
 
     perform(tmp_path, first, spool=True)
     perform(tmp_path, second, spool=True)
@@ -90,7 +90,7 @@ def test_without_sums_the_spool_says_what_is_safe(tmp_path: Path) -> None:
         await granted(stage, 1, 1)
 
     async def second(stage: Stage) -> None:
-        assert [list(f.tasks) for f in stage.transmitter.ready().found] == [[1]]
+        assert [list(f.tasks) for f in stage.transmitter.ready_message().found] == [[1]]
 
     perform(tmp_path, first, stream=False, spool=True)
     perform(tmp_path, second, stream=False, spool=True)
@@ -122,10 +122,10 @@ def test_a_device_that_hung_up_before_its_grant_counts_all_the_same(tmp_path: Pa
         (claim,) = await stage.claims()
         call.cancel()
         await asyncio.sleep(0)
-        assert stage.transmitter.door.bytes_in_flight == 0
+        assert stage.transmitter.limiter.bytes_in_flight == 0
         stage.grant(claim)
         await until(lambda: [t for m in stage.said for t in m.safe] == [5])
-        assert stage.transmitter.tables.claims == {}
+        assert stage.transmitter.state.claims == {}
 
     perform(tmp_path, act)
 
@@ -172,7 +172,7 @@ def test_withdrawn_with_a_new_wave_in_one_message(tmp_path: Path) -> None:
         assert (await stage.check(1)).work.task == 1
         stage.tell(withdrawn=[1])
         assert (await stage.check(1)).WhichOneof("what") == "later"
-        assert len(stage.transmitter.tables.errands) == 0
+        assert len(stage.transmitter.state.work_queue) == 0
 
     perform(tmp_path, act)
 
@@ -180,13 +180,13 @@ def test_withdrawn_with_a_new_wave_in_one_message(tmp_path: Path) -> None:
 def test_who_hung_up_and_is_here_again_is_here(tmp_path: Path) -> None:
     async def act(stage: Stage) -> None:
         of = stage.transmitter
-        of.heard(1, 0.0)
-        of.gone(1)
-        of.heard(1, 0.0)
-        of.gone(2)
-        of.heard(3, 0.0)
-        of.gone(3)
-        of.gone(3)
+        of.record_call(1, 0.0)
+        of.record_departure(1)
+        of.record_call(1, 0.0)
+        of.record_departure(2)
+        of.record_call(3, 0.0)
+        of.record_departure(3)
+        of.record_departure(3)
         await until(lambda: stage.said)
         (message,) = stage.said
         assert sorted(message.gone) == [2, 3] and list(message.heard) == [1, 1, 3]
@@ -200,13 +200,13 @@ def test_a_disk_that_is_full_acknowledges_nothing_and_has_its_sentence(
     def full(*args: object) -> None:
         raise RunFailed("no room; make some, then resume")
 
-    monkeypatch.setattr(summing.Shelf, "write", full)
+    monkeypatch.setattr(summing.SnapshotStore, "write", full)
 
     async def act(stage: Stage) -> None:
         call = stage.hand(1, 1)
         (claim,) = await stage.claims()
         stage.grant(claim)
-        await asyncio.wait_for(stage.transmitter.over.wait(), 5)
+        await asyncio.wait_for(stage.transmitter.stopped.wait(), 5)
         assert stage.transmitter.failure == "no room; make some, then resume"
         assert not call.done() and [t for m in stage.said for t in m.safe] == []
         call.cancel()
@@ -230,9 +230,9 @@ def test_one_that_cannot_begin_says_why_and_lets_go(tmp_path: Path) -> None:
         (tmp_path / "t0").write_text("not a folder")
         ours, theirs = socket.socketpair()
         lost = asyncio.Event()
-        link = await linked(ours, Link(inside.ToProcessor, lambda message: None, lost.set))
-        running = asyncio.create_task(transmit(theirs))
-        link.send(inside.ToTransmitter(start=start_bytes(start_in(tmp_path, address="127.0.0.1:0"))))
+        link = await connect_link(ours, Link(inside.ToProcessor, lambda message: None, lost.set))
+        running = asyncio.create_task(run_frontend(theirs))
+        link.send(inside.ToTransmitter(start=config_to_bytes(start_in(tmp_path, address="127.0.0.1:0"))))
         with pytest.raises(RunFailed, match="see to the disk"):
             await asyncio.wait_for(running, 5)
         await asyncio.wait_for(lost.wait(), 5)
@@ -244,9 +244,9 @@ def test_it_ends_when_the_processor_lets_go(tmp_path: Path) -> None:
     async def played() -> None:
         ours, theirs = socket.socketpair()
         heard: list[inside.ToProcessor] = []
-        link = await linked(ours, Link(inside.ToProcessor, heard.append, lambda: None))
-        running = asyncio.create_task(transmit(theirs))
-        link.send(inside.ToTransmitter(start=start_bytes(start_in(tmp_path, address="127.0.0.1:0"))))
+        link = await connect_link(ours, Link(inside.ToProcessor, heard.append, lambda: None))
+        running = asyncio.create_task(run_frontend(theirs))
+        link.send(inside.ToTransmitter(start=config_to_bytes(start_in(tmp_path, address="127.0.0.1:0"))))
         await until(lambda: any(m.HasField("ready") for m in heard))
         link.close()
         await asyncio.wait_for(running, 5)

@@ -6,14 +6,14 @@ import gc
 
 import pytest
 
-from fedfleet.network.frontend.garbage_collector import seldom_collected
+from fedfleet.network.frontend.garbage_collector import infrequent_gc
 
 
 def test_garbage_is_looked_for_seldom_and_afterwards_as_before() -> None:
     before = gc.get_threshold()
 
     def served() -> None:
-        with seldom_collected():
+        with infrequent_gc():
             assert gc.get_threshold() == (50_000, 20, 50) and gc.get_freeze_count() > 0
             raise RuntimeError("the server failed")
 

@@ -10,7 +10,7 @@ import pytest
 
 from fedfleet.core.errors import Refused
 from fedfleet.network.frontend.grpc_server import method_handlers
-from fedfleet.network.frontend.handlers import Slow, Stranger
+from fedfleet.network.frontend.handlers import RateLimited, Unauthenticated
 from fedfleet.network.protocol import fleet_pb2 as pb
 from tests.network.stage import Call, Stage, perform
 
@@ -18,8 +18,8 @@ from tests.network.stage import Call, Stage, perform
 @pytest.mark.parametrize(
     ("raised", "code"),
     [
-        (Stranger("who?"), grpc.StatusCode.UNAUTHENTICATED),
-        (Slow("slow"), grpc.StatusCode.RESOURCE_EXHAUSTED),
+        (Unauthenticated("who?"), grpc.StatusCode.UNAUTHENTICATED),
+        (RateLimited("slow"), grpc.StatusCode.RESOURCE_EXHAUSTED),
         (Refused("odd"), grpc.StatusCode.INVALID_ARGUMENT),
     ],
 )

@@ -9,13 +9,13 @@ from typing import Any
 import grpc
 import pytest
 
-from fedfleet.core.container import packed
-from fedfleet.network.evaluation.by_devices import FIRST_TASK
+from fedfleet.core.container import pack_tree
+from fedfleet.network.evaluation.by_devices import FIRST_EVAL_TASK
 from fedfleet.network.frontend import handlers as door
-from fedfleet.network.frontend.handlers import Slow, Stranger
+from fedfleet.network.frontend.handlers import RateLimited, Unauthenticated
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.protocol.frames import framed
+from fedfleet.network.protocol.frames import encode_frame
 from fedfleet.network.security.secrets import nonce_of
 from tests.network.stage import KEY, Call, Stage, model, perform, until
 
@@ -34,19 +34,19 @@ def strikes(stage: Stage) -> int:
 @pytest.mark.parametrize("caller", [pb.Caller(client=99), pb.Caller(client=1), pb.Caller(client=1, secret=b"x" * 32)])
 def test_who_does_not_show_its_secret_is_a_stranger(caller: pb.Caller, tmp_path: Path) -> None:
     async def act(stage: Stage) -> None:
-        with pytest.raises(Stranger):
-            stage.handlers.caller(caller)
+        with pytest.raises(Unauthenticated):
+            stage.handlers.authenticate(caller)
 
     perform(tmp_path, act)
 
 
 def test_a_secret_holds_for_one_generation(tmp_path: Path) -> None:
     async def act(stage: Stage) -> None:
-        assert stage.handlers.caller(stage.caller(1)) == 1
+        assert stage.handlers.authenticate(stage.caller(1)) == 1
         stage.tell(revoked=[1], generations=[2])
-        with pytest.raises(Stranger):
-            stage.handlers.caller(stage.caller(1))
-        assert stage.handlers.caller(stage.caller(1, 2)) == 1
+        with pytest.raises(Unauthenticated):
+            stage.handlers.authenticate(stage.caller(1))
+        assert stage.handlers.authenticate(stage.caller(1, 2)) == 1
 
     perform(tmp_path, act)
 
@@ -55,11 +55,11 @@ def test_who_calls_too_often_is_told_to_be_slow(tmp_path: Path) -> None:
     async def act(stage: Stage) -> None:
         def hammer() -> None:
             for _ in range(200):
-                stage.handlers.caller(stage.caller(1))
+                stage.handlers.authenticate(stage.caller(1))
 
-        with pytest.raises(Slow, match="try again"):
+        with pytest.raises(RateLimited, match="try again"):
             hammer()
-        assert stage.handlers.caller(stage.caller(2)) == 2
+        assert stage.handlers.authenticate(stage.caller(2)) == 2
 
     perform(tmp_path, act)
 
@@ -70,11 +70,11 @@ def test_who_calls_too_often_is_told_to_be_slow(tmp_path: Path) -> None:
 def test_a_device_on_the_line_gets_its_work_when_there_is_some(tmp_path: Path) -> None:
     async def act(stage: Stage) -> None:
         waiting = asyncio.create_task(stage.check(1, hold=True))
-        await until(lambda: stage.transmitter.tables.waiters)
+        await until(lambda: stage.transmitter.state.waiters)
         stage.transmitter.on_message(stage.wave(3, 1))
         answer = await waiting
         assert answer.work.task == 3 and answer.work.inline and answer.work.nonce == nonce_of(KEY, 3)
-        assert stage.transmitter.tables.waiters == {}
+        assert stage.transmitter.state.waiters == {}
 
     perform(tmp_path, act, hold_seconds=5.0)
 
@@ -83,10 +83,10 @@ def test_a_device_whose_hold_is_over_counts_as_there_until_it_was_told_to_come_b
     async def act(stage: Stage) -> None:
         stage.tell(come_back=120.0)
         waiting = asyncio.create_task(stage.check(0, hold=True))
-        await until(lambda: stage.transmitter.tables.waiters)
+        await until(lambda: stage.transmitter.state.waiters)
         others = [asyncio.create_task(stage.check(client, hold=True)) for client in (1, 2)]
         await asyncio.sleep(0.01)
-        assert len(stage.transmitter.tables.waiters) == 1  # no room for more on the line
+        assert len(stage.transmitter.state.waiters) == 1  # no room for more on the line
         for one in (waiting, *others):
             answer = await one
             assert answer.WhichOneof("what") == "later"
@@ -100,12 +100,12 @@ def test_a_device_whose_hold_is_over_counts_as_there_until_it_was_told_to_come_b
 def test_who_hangs_up_is_gone_and_leaves_no_place_taken(tmp_path: Path) -> None:
     async def act(stage: Stage) -> None:
         waiting = asyncio.create_task(stage.check(1, hold=True))
-        await until(lambda: stage.transmitter.tables.waiters)
+        await until(lambda: stage.transmitter.state.waiters)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         await until(lambda: [c for m in stage.said for c in m.gone] == [1])
-        assert stage.transmitter.tables.waiters == {}
+        assert stage.transmitter.state.waiters == {}
 
     perform(tmp_path, act, hold_seconds=5.0)
 
@@ -113,7 +113,7 @@ def test_who_hangs_up_is_gone_and_leaves_no_place_taken(tmp_path: Path) -> None:
 def test_the_same_device_on_a_second_line_frees_the_first_and_is_not_gone(tmp_path: Path) -> None:
     async def act(stage: Stage) -> None:
         first = asyncio.create_task(stage.check(1, hold=True))
-        await until(lambda: stage.transmitter.tables.waiters)
+        await until(lambda: stage.transmitter.state.waiters)
         second = asyncio.create_task(stage.check(1, hold=True))
         assert (await first).WhichOneof("what") == "later"
         first.cancel()
@@ -128,9 +128,9 @@ def test_the_same_device_on_a_second_line_frees_the_first_and_is_not_gone(tmp_pa
 def test_who_is_put_out_while_it_waits_is_a_stranger(tmp_path: Path) -> None:
     async def act(stage: Stage) -> None:
         waiting = asyncio.create_task(stage.check(1, hold=True))
-        await until(lambda: stage.transmitter.tables.waiters)
+        await until(lambda: stage.transmitter.state.waiters)
         stage.tell(revoked=[1], generations=[2])
-        with pytest.raises(Stranger):
+        with pytest.raises(Unauthenticated):
             await waiting
 
     perform(tmp_path, act, hold_seconds=5.0)
@@ -146,7 +146,7 @@ def test_who_is_put_out_while_it_waits_is_a_stranger(tmp_path: Path) -> None:
         ({"crc32c": 1}, pb.Receipt.RETRY),
         ({"nbytes": 3}, pb.Receipt.RETRY),
         ({"kind": pb.EVALUATE}, pb.Receipt.RETRY),
-        ({"task": FIRST_TASK}, pb.Receipt.RETRY),
+        ({"task": FIRST_EVAL_TASK}, pb.Receipt.RETRY),
     ],
     ids=["nonce", "checksum", "length", "kind", "a task of judging"],
 )
@@ -174,7 +174,7 @@ def test_a_faulty_report_is_claimed_with_its_fault_and_a_declined_one_with_its_r
         for call in calls:
             receipt = await call
             assert (receipt.status, receipt.reason, receipt.seconds) == (pb.Receipt.RETRY, "again", 0.5)
-        assert stage.transmitter.door.bytes_in_flight == 0
+        assert stage.transmitter.limiter.bytes_in_flight == 0
 
     perform(tmp_path, act)
 
@@ -203,7 +203,7 @@ def test_more_bytes_at_once_than_there_is_room_for_are_busy(tmp_path: Path) -> N
         stage.hand(2, 6)
         await stage.claims()
 
-    size = len(packed(model(5)))
+    size = len(pack_tree(model(5)))
     perform(tmp_path, act, in_flight_bytes=size + size // 2)
 
 
@@ -217,7 +217,7 @@ def test_a_stream_that_breaks_goes_on_where_it_broke_and_counts_once(tmp_path: P
         with pytest.raises(asyncio.CancelledError):
             await stage.stream(head, [data[:half], asyncio.CancelledError()])
         asked = pb.HeldRequest(caller=head.caller, task=5, nonce=head.nonce, nbytes=head.nbytes, crc32c=head.crc32c)
-        reply = pb.HeldReply.FromString(await stage.handlers.held(asked.SerializeToString(), Call()))  # type: ignore[arg-type]
+        reply = pb.HeldReply.FromString(await stage.handlers.upload_offset(asked.SerializeToString(), Call()))  # type: ignore[arg-type]
         assert reply.offset == half
         head.offset = half + 1
         wrong = await stage.stream(head, [])
@@ -228,9 +228,11 @@ def test_a_stream_that_breaks_goes_on_where_it_broke_and_counts_once(tmp_path: P
         assert claim.fault == "" and claim.nbytes == len(data)
         stage.grant(claim)
         assert (await call).status == pb.Receipt.SAFE
-        assert stage.transmitter.door.bytes_in_flight == 0
+        assert stage.transmitter.limiter.bytes_in_flight == 0
         asked.nonce = b"guessed"
-        assert pb.HeldReply.FromString(await stage.handlers.held(asked.SerializeToString(), Call())).offset == 0  # type: ignore[arg-type]
+        assert (
+            pb.HeldReply.FromString(await stage.handlers.upload_offset(asked.SerializeToString(), Call())).offset == 0
+        )  # type: ignore[arg-type]
 
     perform(tmp_path, act)
 
@@ -241,13 +243,13 @@ def test_streams_that_are_not_what_they_say(how: str, tmp_path: Path) -> None:
         head, data = stage.report(1, 5)
         chunks = {"short": [data[:-1]], "long": [data, b"x"]}.get(how, [data])
         if how == "oversized":
-            head.nbytes = stage.transmitter.start.largest + 1
+            head.nbytes = stage.transmitter.config.largest + 1
         if how == "nonce":
             head.nonce = b"guessed"
         receipt = await stage.stream(head, chunks)
         assert receipt.status == (pb.Receipt.RETRY if how in ("short", "long") else pb.Receipt.REFUSED)
         assert strikes(stage) == (0 if how == "short" else 1)
-        assert stage.transmitter.door.bytes_in_flight == 0
+        assert stage.transmitter.limiter.bytes_in_flight == 0
 
     perform(tmp_path, act)
 
@@ -257,7 +259,7 @@ def test_a_stream_that_keeps_us_waiting_is_given_up_and_its_memory_given_back(
     silent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door, "_IDLE_SECONDS", 0.03)
-    monkeypatch.setattr(door, "_SLOWEST", 1 << 20)
+    monkeypatch.setattr(door, "_MIN_UPLOAD_RATE", 1 << 20)
 
     async def act(stage: Stage) -> None:
         head, data = stage.report(1, 5)
@@ -265,15 +267,15 @@ def test_a_stream_that_keeps_us_waiting_is_given_up_and_its_memory_given_back(
         async def requests() -> Any:
             if silent == "at once":
                 await asyncio.sleep(5)
-            yield framed(head)
+            yield encode_frame(head)
             for byte in data:
                 yield bytes([byte])
                 await asyncio.sleep(0.005 if silent == "dripping" else 5)
 
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(stage.handlers.hand_stream(requests(), Call()), 2)  # type: ignore[arg-type]
-        assert stage.transmitter.door.bytes_in_flight == 0
-        assert (stage.handlers._partials.held(5, head.crc32c, head.nbytes) > 0) is (silent != "at once")
+        assert stage.transmitter.limiter.bytes_in_flight == 0
+        assert (stage.handlers._partials.stored_bytes(5, head.crc32c, head.nbytes) > 0) is (silent != "at once")
 
     perform(tmp_path, act)
 

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from fedfleet.network.frontend.long_poll import on_the_line, wake
+from fedfleet.network.frontend.long_poll import hold_call, wake
 
 
 def held(play):
@@ -18,7 +18,7 @@ def held(play):
 
 def test_who_is_woken_goes_on():
     async def play(waiters, gone):
-        call = asyncio.create_task(on_the_line(waiters, 7, 60.0, gone.append))
+        call = asyncio.create_task(hold_call(waiters, 7, 60.0, gone.append))
         await asyncio.sleep(0)
         assert list(waiters) == [7]
         wake(waiters, 8)
@@ -32,14 +32,14 @@ def test_who_is_woken_goes_on():
 
 def test_time_ends_the_wait():
     async def play(waiters, gone):
-        await on_the_line(waiters, 7, 0.01, gone.append)
+        await hold_call(waiters, 7, 0.01, gone.append)
 
     assert held(play) == ({}, [])
 
 
 def test_who_hangs_up_is_gone():
     async def play(waiters, gone):
-        call = asyncio.create_task(on_the_line(waiters, 7, 60.0, gone.append))
+        call = asyncio.create_task(hold_call(waiters, 7, 60.0, gone.append))
         await asyncio.sleep(0)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -50,9 +50,9 @@ def test_who_hangs_up_is_gone():
 
 def test_a_second_call_of_a_client_takes_the_line_over():
     async def play(waiters, gone):
-        first = asyncio.create_task(on_the_line(waiters, 7, 60.0, gone.append))
+        first = asyncio.create_task(hold_call(waiters, 7, 60.0, gone.append))
         await asyncio.sleep(0)
-        second = asyncio.create_task(on_the_line(waiters, 7, 60.0, gone.append))
+        second = asyncio.create_task(hold_call(waiters, 7, 60.0, gone.append))
         await asyncio.sleep(0)
         first.cancel()  # its end says nothing about the device, which is on the other
         await asyncio.gather(first, return_exceptions=True)

@@ -20,18 +20,18 @@ from hypothesis import strategies as st
 
 from fedfleet.core import aggregation, exact
 from fedfleet.core.aggregation import Entry, Fold
-from fedfleet.core.container import packed, viewed_whole
+from fedfleet.core.container import pack_tree, view_tree_and_array
 from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.core.trees import Tree, content_hash
 from fedfleet.network.frontend import partial_sums, snapshots, sum_kernel
 from fedfleet.network.frontend.partial_sums import (
-    Entered,
+    LogEntry,
     PartialSums,
+    fold_layout,
+    layout_from_json,
+    layout_to_json,
     refusal,
-    sheet_from_json,
-    sheet_of,
-    sheet_to_json,
 )
 
 SERVER = ServerState({})
@@ -39,12 +39,12 @@ SERVER = ServerState({})
 
 @pytest.fixture(params=["compiled", "numpy"])
 def _either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sum_kernel, "WORTH", 0 if request.param == "compiled" else 10**9)
-    assert sum_kernel.remark({}) is None
+    monkeypatch.setattr(sum_kernel, "COMPILE_MIN_ELEMENTS", 0 if request.param == "compiled" else 10**9)
+    assert sum_kernel.speed_warning({}) is None
 
 
-def entered(task: int, weight: float = 1.0, factor: float = 1.0, into: str = "") -> Entered:
-    return Entered(task, task, task, float(task), weight, factor, into, task, 10, ("loss", "train"), (0.5, 2.0), 1)
+def entered(task: int, weight: float = 1.0, factor: float = 1.0, into: str = "") -> LogEntry:
+    return LogEntry(task, task, task, float(task), weight, factor, into, task, 10, ("loss", "train"), (0.5, 2.0), 1)
 
 
 def model(seed: int = 0) -> Tree:
@@ -66,7 +66,7 @@ def fold_of(like: Tree, *, clip: float | None = None, **more: Any) -> Fold:
     return Fold(lambda server: like, enter=enter, fine=lambda name: name == "a", clip=clip, **more)
 
 
-def reference(fold: Fold, reports: list[tuple[Entered, Tree]]) -> Tree:
+def reference(fold: Fold, reports: list[tuple[LogEntry, Tree]]) -> Tree:
     acc = aggregation.zero(fold, SERVER)
     for entry, tree in reports:
         stats = {"factor": entry.factor, "into": float(entry.sum != "")}
@@ -90,12 +90,12 @@ def test_bits_are_those_of_the_core(clip: float | None) -> None:
     )
     def holds(given_: list[tuple[int, float, float, bool]]) -> None:
         fold = fold_of(model(), clip=clip)
-        part = PartialSums(sheet_of(fold, SERVER), None)
+        part = PartialSums(fold_layout(fold, SERVER), None)
         reports = [(entered(i, w, f, "extra" if s else ""), model(seed)) for i, (seed, w, f, s) in enumerate(given_)]
         for entry, tree in reports:
-            assert refusal(sheet_of(fold, SERVER), tree, entry.weight) is None
+            assert refusal(fold_layout(fold, SERVER), tree, entry.weight) is None
             part.add(3, entry, tree)
-        saved = part.saved(3)
+        saved = part.bucket_sums(3)
         assert same(saved, reference(fold, reports)) and part.count(3) == len(reports)
         loaded = aggregation.load(fold, SERVER, saved or {})
         assert aggregation.finish(fold, loaded) is not None and loaded.count == len(reports)
@@ -112,7 +112,7 @@ def test_a_thousand_updates_in_ten_orders_over_one_to_three_transmitters(tmp_pat
     ]
     expected = reference(fold, sorted(reports, key=lambda r: r[0].sum))
     for order in range(10):
-        parts = [PartialSums(sheet_of(fold, SERVER), tmp_path / f"{order}-{i}") for i in range(1 + order % 3)]
+        parts = [PartialSums(fold_layout(fold, SERVER), tmp_path / f"{order}-{i}") for i in range(1 + order % 3)]
         for at in rng.permutation(1000):
             part = parts[int(rng.integers(len(parts)))]
             part.add(order, *reports[at])
@@ -120,7 +120,7 @@ def test_a_thousand_updates_in_ten_orders_over_one_to_three_transmitters(tmp_pat
                 part.freeze().write()
         whole = aggregation.zero(fold, SERVER)
         for part in parts:
-            whole = aggregation.merge(fold, whole, aggregation.load(fold, SERVER, part.saved(order) or {}))
+            whole = aggregation.merge(fold, whole, aggregation.load(fold, SERVER, part.bucket_sums(order) or {}))
             part.close()
         assert same(aggregation.save(whole), expected)
 
@@ -130,14 +130,14 @@ def test_reports_that_are_one_array_have_the_same_bits_and_last(tmp_path: Path) 
     """Leaves that travel by name, of a model that has them in another order, one of them empty."""
     like = {n: np.zeros(shape, np.float32) for n, shape in {"z": (3, 4), "b": (), "m": (0, 2), "a": (5,)}.items()}
     fold = Fold(lambda server: like, clip=2.0)
-    rng, sheet = np.random.default_rng(3), sheet_of(fold, SERVER)
+    rng, sheet = np.random.default_rng(3), fold_layout(fold, SERVER)
     reports = [
         (entered(t, float(t + 1)), {n: rng.normal(size=leaf.shape).astype(np.float32) for n, leaf in like.items()})
         for t in range(6)
     ]
     part = PartialSums(sheet, tmp_path)
     for i, (entry, tree) in enumerate(reports):
-        views, whole = viewed_whole(packed(tree))
+        views, whole = view_tree_and_array(pack_tree(tree))
         assert whole is not None and refusal(sheet, views, entry.weight, whole) is None
         part.add(0, entry, views, whole if i % 3 else None)
         if i == 3:
@@ -147,64 +147,64 @@ def test_reports_that_are_one_array_have_the_same_bits_and_last(tmp_path: Path) 
     acc = aggregation.zero(fold, SERVER)
     for entry, tree in reports:
         aggregation.add(fold, acc, Report(entry.task, 0, tree, entry.weight, {}), Context(0, 0.0, 0, {}))
-    assert part.count(0) == 6 and same(part.saved(0), aggregation.save(acc))
+    assert part.count(0) == 6 and same(part.bucket_sums(0), aggregation.save(acc))
     part.close()
 
 
 def test_a_sheet_survives_its_text_and_has_no_values() -> None:
-    sheet = sheet_of(fold_of(model(), clip=0.1, bound=0.3), SERVER)
-    back = sheet_from_json(sheet_to_json(sheet))
+    sheet = fold_layout(fold_of(model(), clip=0.1, bound=0.3), SERVER)
+    back = layout_from_json(layout_to_json(sheet))
     assert (back.scales, back.total_weight, back.clip) == (sheet.scales, sheet.total_weight, sheet.clip)
     assert [(n, v.shape, v.dtype) for n, v in back.like.items()] == [(n, v.shape, v.dtype) for n, v in model().items()]
-    assert not any(v.any() for v in back.like.values()) and sheet_to_json(back) == sheet_to_json(sheet)
+    assert not any(v.any() for v in back.like.values()) and layout_to_json(back) == layout_to_json(sheet)
 
 
 def test_refusals_are_those_of_the_simulation() -> None:
     fold = fold_of(model(), bound=8.0)
-    sheet, acc = sheet_of(fold, SERVER), aggregation.zero(fold, SERVER)
+    sheet, acc = fold_layout(fold, SERVER), aggregation.zero(fold, SERVER)
     odd = [model() | {"b": np.array(v)} for v in (np.nan, 9.0, -9.0)] + [model() | {"c": np.zeros(1)}, {}, model()]
     for tree in odd:
         for weight in (1.0, 0.0, 2.0**25, np.nan):
             report = Report(0, 0, tree, weight, {"factor": 1.0, "into": 0.0})
-            assert refusal(sheet, tree, weight) == aggregation.take(fold, acc, report, Context(0, 0.0, 0, {}))
+            assert refusal(sheet, tree, weight) == aggregation.check_and_add(fold, acc, report, Context(0, 0.0, 0, {}))
     tight = fold_of(model(), clip=1e-13)
-    why = aggregation.take(
+    why = aggregation.check_and_add(
         tight,
         aggregation.zero(tight, SERVER),
         Report(0, 0, model(), 1.0, {"factor": 1.0, "into": 0.0}),
         Context(0, 0.0, 0, {}),
     )
-    assert refusal(sheet_of(tight, SERVER), model(), 1.0) == why is not None
+    assert refusal(fold_layout(tight, SERVER), model(), 1.0) == why is not None
 
 
 def test_too_much_weight_is_refused_and_changes_nothing() -> None:
     fold = fold_of(model(), total_weight=10.0)
-    part = PartialSums(sheet_of(fold, SERVER), None)
+    part = PartialSums(fold_layout(fold, SERVER), None)
     part.add(0, entered(0, 6.0), model(0))
     with pytest.raises(Refused, match="raise the fold's total_weight"):
         part.add(0, entered(1, 6.0), model(1))
     part.add(0, entered(2, 6.0, into="extra"), model(2))
     part.add(1, entered(1, 6.0), model(1))
     assert same(
-        part.saved(0), reference(fold, [(entered(0, 6.0), model(0)), (entered(2, 6.0, into="extra"), model(2))])
+        part.bucket_sums(0), reference(fold, [(entered(0, 6.0), model(0)), (entered(2, 6.0, into="extra"), model(2))])
     )
 
 
 def test_a_task_enters_a_bucket_once() -> None:
-    part = PartialSums(sheet_of(fold_of(model()), SERVER), None)
+    part = PartialSums(fold_layout(fold_of(model()), SERVER), None)
     part.add(0, entered(7), model())
     with pytest.raises(RunFailed, match="task 7 is in bucket 0 already"):
         part.add(0, entered(7), model())
-    assert part.count(0) == 1 and part.saved(1) is None
+    assert part.count(0) == 1 and part.bucket_sums(1) is None
 
 
 def durable(folder: Path) -> PartialSums:
-    return PartialSums(sheet_of(fold_of(model()), SERVER), folder)
+    return PartialSums(fold_layout(fold_of(model()), SERVER), folder)
 
 
 def test_what_was_written_is_found_and_what_was_not_is_not(tmp_path: Path) -> None:
     part = durable(tmp_path)
-    assert not part.dirty and part.found() == {}
+    assert not part.dirty and part.recovered_entries() == {}
     part.add(0, entered(0), model(0))
     part.add(1, entered(1, into="extra"), model(1))
     assert part.dirty
@@ -213,9 +213,9 @@ def test_what_was_written_is_found_and_what_was_not_is_not(tmp_path: Path) -> No
     frozen.write()
     assert frozen.tasks == (0, 1) and part.dirty
     again = durable(tmp_path)
-    assert again.found() == {0: [entered(0)], 1: [entered(1, into="extra")]} and not again.damages
-    assert same(again.saved(0), reference(fold_of(model()), [(entered(0), model(0))]))
-    assert same(again.saved(1), reference(fold_of(model()), [(entered(1, into="extra"), model(1))]))
+    assert again.recovered_entries() == {0: [entered(0)], 1: [entered(1, into="extra")]} and not again.damages
+    assert same(again.bucket_sums(0), reference(fold_of(model()), [(entered(0), model(0))]))
+    assert same(again.bucket_sums(1), reference(fold_of(model()), [(entered(1, into="extra"), model(1))]))
     with pytest.raises(RunFailed, match="already"):
         again.add(0, entered(0), model(0))
     again.add(0, entered(2), model(2))
@@ -223,8 +223,8 @@ def test_what_was_written_is_found_and_what_was_not_is_not(tmp_path: Path) -> No
     last.write()
     assert last.tasks == (2,) and not again.dirty
     once_more = durable(tmp_path)
-    assert same(once_more.saved(0), reference(fold_of(model()), [(entered(0), model(0)), (entered(2), model(2))]))
-    assert once_more.found()[0] == [entered(0), entered(2)]
+    assert same(once_more.bucket_sums(0), reference(fold_of(model()), [(entered(0), model(0)), (entered(2), model(2))]))
+    assert once_more.recovered_entries()[0] == [entered(0), entered(2)]
 
 
 def test_frozen_sums_are_written_once_and_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +236,7 @@ def test_frozen_sums_are_written_once_and_one_at_a_time(tmp_path: Path, monkeypa
     assert new.tasks == (0, 1) and not part.dirty
     with pytest.raises(RuntimeError, match="stale"):
         old.write()
-    real = snapshots.Shelf.write
+    real = snapshots.SnapshotStore.write
 
     def meanwhile(*args: Any) -> None:
         with pytest.raises(RuntimeError, match="still being written"):
@@ -245,16 +245,16 @@ def test_frozen_sums_are_written_once_and_one_at_a_time(tmp_path: Path, monkeypa
         part.discard(5)
         real(*args)
 
-    monkeypatch.setattr(snapshots.Shelf, "write", meanwhile)
+    monkeypatch.setattr(snapshots.SnapshotStore, "write", meanwhile)
     new.write()
     assert part.dirty and part.freeze().tasks == (2,)
     with pytest.raises(RuntimeError, match="written"):
         new.write()
-    assert durable(tmp_path).found()[0] == [entered(0), entered(1)]
+    assert durable(tmp_path).recovered_entries()[0] == [entered(0), entered(1)]
 
 
 def test_without_a_folder_nothing_is_written_or_remembered_and_the_same_steps_serve() -> None:
-    part = PartialSums(sheet_of(fold_of(model()), SERVER), None)
+    part = PartialSums(fold_layout(fold_of(model()), SERVER), None)
     part.add(0, entered(0), model(0))
     frozen = part.freeze()
     assert (frozen.tasks, frozen.images) == ((), ()) and not part.dirty and not part._pending
@@ -276,7 +276,7 @@ def test_discarded_buckets_leave_neither_files_nor_memory(tmp_path: Path, monkey
             part.freeze().write()
             part.close()
             part = durable(tmp_path)
-            assert part.found() == {bucket + 1: [entered(10_000 + bucket)]} and not part.damages
+            assert part.recovered_entries() == {bucket + 1: [entered(10_000 + bucket)]} and not part.damages
     assert max(sizes) < 5000  # all of the log would have some 23,000 bytes
     assert len(part._buckets) == 1 and len(part._spares) <= 4 and len(part._pending) <= 1
     assert sizes[-1] > 0 and len(list(tmp_path.glob("*.log"))) <= 3
@@ -292,7 +292,7 @@ def test_a_bucket_in_several_segments_of_the_log_is_found_whole(
         part.freeze().write()
     assert len(list(tmp_path.glob("*.log"))) > 3
     again = durable(tmp_path)
-    assert [e.task for e in again.found()[1]] == list(range(1, 40, 2))
+    assert [e.task for e in again.recovered_entries()[1]] == list(range(1, 40, 2))
     again.discard(0), again.discard(1)
     again.add(2, entered(50), model())
     again.freeze().write()
@@ -308,8 +308,8 @@ def test_recycled_memory_begins_at_zero(tmp_path: Path) -> None:
         part.add(bucket, entered(100 + bucket, into="extra"), model(bucket))
         part.freeze().write()
         expected = [(entered(bucket), model(bucket)), (entered(100 + bucket, into="extra"), model(bucket))]
-        assert same(part.saved(bucket), reference(fold_of(model()), expected))
-        assert same(durable(tmp_path).saved(bucket), reference(fold_of(model()), expected))
+        assert same(part.bucket_sums(bucket), reference(fold_of(model()), expected))
+        assert same(durable(tmp_path).bucket_sums(bucket), reference(fold_of(model()), expected))
         part.discard(bucket)
 
 
@@ -331,10 +331,10 @@ def test_a_full_disk_is_one_sentence_and_the_older_snapshot_is_whole(tmp_path: P
     copy = tmp_path.with_name("copy")
     subprocess.run(["cp", "-r", tmp_path, copy], check=True)
     older = durable(copy)
-    assert older.found() == {0: [entered(0)]}
+    assert older.recovered_entries() == {0: [entered(0)]}
     part.add(0, entered(9), model(9))
     part.freeze().write()
-    assert [e.task for e in durable(tmp_path).found()[0]] == [0, 1, 2, 3, 4, 9]
+    assert [e.task for e in durable(tmp_path).recovered_entries()[0]] == [0, 1, 2, 3, 4, 9]
 
 
 CHILD = """
@@ -371,12 +371,12 @@ def kill_often(folder: Path, seed: int, kills: int) -> None:
     for turn in range(kills):
         safe |= set(killed(folder, 100 * seed + turn, first, float(rng.uniform(0.02, 0.1))))
         part = durable(folder)
-        found = [(bucket, e) for bucket, entries in part.found().items() for e in entries]
-        tasks = [e.task for _, e in found]
+        result = [(bucket, e) for bucket, entries in part.recovered_entries().items() for e in entries]
+        tasks = [e.task for _, e in result]
         assert safe <= set(tasks) and len(set(tasks)) == len(tasks)
-        for bucket in part.found():
-            here = [(e, model(e.task)) for b, e in found if b == bucket]
-            assert same(part.saved(bucket), reference(fold_of(model()), here))
+        for bucket in part.recovered_entries():
+            here = [(e, model(e.task)) for b, e in result if b == bucket]
+            assert same(part.bucket_sums(bucket), reference(fold_of(model()), here))
         part.close()
         safe, first = set(tasks), max([*tasks, first]) + 1
     assert safe
@@ -389,7 +389,7 @@ def test_a_kill_at_any_moment_loses_nothing_that_was_safe(tmp_path: Path, seed: 
 
 def test_reports_are_added_while_a_thread_writes(tmp_path: Path) -> None:
     fold = fold_of({"w": np.zeros(5000, np.float32)})
-    sheet = sheet_of(fold, SERVER)
+    sheet = fold_layout(fold, SERVER)
     part, writing = PartialSums(sheet, tmp_path), threading.Thread()
     trees = [{"w": np.random.default_rng(i).normal(size=5000).astype(np.float32)} for i in range(5)]
     task, commits, meanwhile, tasks = -1, 0, 0, list[int]()
@@ -404,8 +404,8 @@ def test_reports_are_added_while_a_thread_writes(tmp_path: Path) -> None:
     writing.join()
     assert meanwhile  # some were added during a write
     again = PartialSums(sheet, tmp_path)
-    assert [e.task for e in again.found()[0]] == tasks == list(range(task + 1))
-    assert same(again.saved(0), reference(fold, [(entered(t), trees[t % 5]) for t in tasks]))
+    assert [e.task for e in again.recovered_entries()[0]] == tasks == list(range(task + 1))
+    assert same(again.bucket_sums(0), reference(fold, [(entered(t), trees[t % 5]) for t in tasks]))
 
 
 class Killed(BaseException):
@@ -476,7 +476,7 @@ class Disk:
 def lived(folder: Path, safe: dict[int, int], task: int, live: set[int]) -> None:
     """A few commits of a transmitter: buckets come and go, the log changes its segment; `safe` says what may not be lost."""
     part = durable(folder)
-    for bucket in list(part.found()):
+    for bucket in list(part.recovered_entries()):
         if bucket not in live:
             part.discard(bucket)
     for turn in range(7):
@@ -499,11 +499,11 @@ def lived(folder: Path, safe: dict[int, int], task: int, live: set[int]) -> None
 def checked(folder: Path, safe: dict[int, int]) -> int:
     """Everything safe is found, and sums are those of what is found; the next task."""
     part, last = durable(folder), -1
-    found = part.found()
-    assert all(task in {e.task for e in found.get(bucket, [])} for task, bucket in safe.items()), part.damages
-    for bucket, entries in found.items():
+    result = part.recovered_entries()
+    assert all(task in {e.task for e in result.get(bucket, [])} for task, bucket in safe.items()), part.damages
+    for bucket, entries in result.items():
         assert len({e.task for e in entries}) == len(entries) and all(e.task // 4 == bucket for e in entries)
-        assert same(part.saved(bucket), reference(fold_of(model()), [(e, model(e.task)) for e in entries]))
+        assert same(part.bucket_sums(bucket), reference(fold_of(model()), [(e, model(e.task)) for e in entries]))
         last = max(last, *(e.task for e in entries))
     part.close()
     return last + 1
@@ -557,16 +557,16 @@ def test_memory_per_report_of_a_live_bucket_is_bounded(tmp_path: Path) -> None:
 
 
 def test_sums_are_exact_units() -> None:
-    part = PartialSums(sheet_of(fold_of(model()), SERVER), None)
+    part = PartialSums(fold_layout(fold_of(model()), SERVER), None)
     part.add(0, entered(0, 0.1), model(0))
-    loaded = aggregation.load(fold_of(model()), SERVER, part.saved(0) or {})
-    assert loaded.sums[""].weight == exact.units(0.1)
+    loaded = aggregation.load(fold_of(model()), SERVER, part.bucket_sums(0) or {})
+    assert loaded.sums[""].weight == exact.weight_units(0.1)
 
 
 def test_a_bucket_whose_number_was_used_before_is_found_alone(tmp_path: Path) -> None:
     """A server that goes back to a checkpoint throws away what its journal does not know, and counts on from there."""
     fold = fold_of(model())
-    sheet = sheet_of(fold, SERVER)
+    sheet = fold_layout(fold, SERVER)
     first = PartialSums(sheet, tmp_path)
     for bucket, tasks in ((1, (0, 1)), (2, (2, 3))):
         for task in tasks:
@@ -580,6 +580,6 @@ def test_a_bucket_whose_number_was_used_before_is_found_alone(tmp_path: Path) ->
     second.close()
     third = PartialSums(sheet, tmp_path)
     assert third.damages == ()
-    assert {b: [e.task for e in entries] for b, entries in third.found().items()} == {2: [2, 3], 1: [7]}
-    assert same(third.saved(1), reference(fold, [(entered(7), model(7))]))
+    assert {b: [e.task for e in entries] for b, entries in third.recovered_entries().items()} == {2: [2, 3], 1: [7]}
+    assert same(third.bucket_sums(1), reference(fold, [(entered(7), model(7))]))
     third.close()

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfleet.core.errors import Refused
-from fedfleet.network.frontend.report_log import Entered, checksum, entry_bytes, entry_from, record_head, records
+from fedfleet.network.frontend.report_log import (
+    LogEntry,
+    checksum,
+    entry_from_bytes,
+    entry_to_bytes,
+    record_head,
+    records,
+)
 
 NAME = st.text(st.characters(codec="utf-8"), max_size=20)
 LONG = st.integers(0, 2**64 - 1)
@@ -20,40 +27,40 @@ NUMBER = st.floats(allow_nan=False)
 
 
 @st.composite
-def entries(draw: st.DrawFn) -> Entered:
+def entries(draw: st.DrawFn) -> LogEntry:
     said = draw(st.lists(st.tuples(NAME, NUMBER), max_size=20))
     short = st.integers(0, 2**32 - 1)
-    return Entered(
+    return LogEntry(
         draw(LONG), draw(short), draw(LONG), draw(NUMBER), draw(NUMBER), draw(NUMBER), draw(NAME), draw(short), draw(LONG),
         tuple(n for n, _ in said), tuple(v for _, v in said), draw(st.integers(0, len(said))),
     )  # fmt: skip
 
 
-PLAIN = Entered(1, 2, 3, 0.5, 10.0, 1.0, "", 7, 99, ("loss", "train"), (0.25, 3.0), 1)
+PLAIN = LogEntry(1, 2, 3, 0.5, 10.0, 1.0, "", 7, 99, ("loss", "train"), (0.25, 3.0), 1)
 
 
 @given(entry=entries())
-def test_an_entry_comes_back_as_it_was(entry: Entered) -> None:
-    assert entry_from(entry_bytes(entry)) == entry
+def test_an_entry_comes_back_as_it_was(entry: LogEntry) -> None:
+    assert entry_from_bytes(entry_to_bytes(entry)) == entry
 
 
 def test_an_ordinary_entry_takes_about_a_hundred_bytes() -> None:
-    assert len(entry_bytes(PLAIN)) < 100
+    assert len(entry_to_bytes(PLAIN)) < 100
 
 
 @given(data=st.binary(max_size=200))
 def test_other_bytes_are_refused_and_nothing_worse(data: bytes) -> None:
     try:
-        back = entry_from(data)
+        back = entry_from_bytes(data)
     except Refused:
         return
-    assert len(data) == len(entry_bytes(back))
+    assert len(data) == len(entry_to_bytes(back))
 
 
 @given(entry=entries(), cut=st.integers(1, 30))
-def test_a_torn_entry_is_refused(entry: Entered, cut: int) -> None:
+def test_a_torn_entry_is_refused(entry: LogEntry, cut: int) -> None:
     with pytest.raises(Refused):
-        entry_from(entry_bytes(entry)[:-cut])
+        entry_from_bytes(entry_to_bytes(entry)[:-cut])
 
 
 @pytest.mark.parametrize(
@@ -68,9 +75,9 @@ def test_a_torn_entry_is_refused(entry: Entered, cut: int) -> None:
         PLAIN._replace(stats=3),
     ],
 )
-def test_what_is_out_of_bounds_is_refused(odd: Entered) -> None:
+def test_what_is_out_of_bounds_is_refused(odd: LogEntry) -> None:
     with pytest.raises(Refused):
-        entry_bytes(odd)
+        entry_to_bytes(odd)
 
 
 def test_checksums_are_crc32c_of_any_buffer_in_pieces() -> None:
@@ -84,13 +91,13 @@ def stored(path: Path, data: bytes) -> list[tuple[int, bytes | None, bytes]]:
     path.write_bytes(data)
     handle = os.open(path, os.O_RDONLY)
     try:
-        return [(found.bucket, found.entry, found.payload) for found in records(handle, len(data))]
+        return [(result.bucket, result.entry, result.payload) for result in records(handle, len(data))]
     finally:
         os.close(handle)
 
 
 def test_records_end_at_the_torn_one_and_skip_a_damaged_content(tmp_path: Path) -> None:
-    said = entry_bytes(PLAIN)
+    said = entry_to_bytes(PLAIN)
     one = [record_head(b, said, b"abc") + said + b"abc" for b in range(3)]
     good = [(b, said, b"abc") for b in range(3)]
     assert stored(tmp_path / "r", b"".join(one)) == good
@@ -100,6 +107,6 @@ def test_records_end_at_the_torn_one_and_skip_a_damaged_content(tmp_path: Path) 
     for at in range(middle):
         data = bytearray(b"".join(one))
         data[middle + at] ^= 0x10
-        found = stored(tmp_path / "r", bytes(data))
-        assert found[:1] == good[:1] and good[1] not in found
-        assert found in (good[:1], [good[0], (1, None, b""), good[2]])
+        result = stored(tmp_path / "r", bytes(data))
+        assert result[:1] == good[:1] and good[1] not in result
+        assert result in (good[:1], [good[0], (1, None, b""), good[2]])

@@ -10,26 +10,26 @@ import numpy as np
 import pytest
 
 from fedfleet.core.errors import RunFailed
-from fedfleet.network.frontend.report_log import Entered, entry_bytes, record_head
-from fedfleet.network.frontend.snapshots import Image, Place, Shelf
+from fedfleet.network.frontend.report_log import LogEntry, entry_to_bytes, record_head
+from fedfleet.network.frontend.snapshots import LogPosition, SnapshotStore, SumImage
 
 SIZE = 3
 
 
 def record(bucket: int, task: int) -> bytes:
-    said = entry_bytes(Entered(task, 1, task, 0.0, 1.0, 1.0, "", 0, 0, (), (), 0))
+    said = entry_to_bytes(LogEntry(task, 1, task, 0.0, 1.0, 1.0, "", 0, 0, (), (), 0))
     return record_head(bucket, said) + said
 
 
-def opened(folder: Path) -> Shelf:
-    return Shelf(folder, size=SIZE, sheet=7)
+def opened(folder: Path) -> SnapshotStore:
+    return SnapshotStore(folder, size=SIZE, layout_crc=7)
 
 
-def wrote(shelf: Shelf, number: int) -> None:
+def wrote(shelf: SnapshotStore, number: int) -> None:
     """Snapshot n of a shelf in which bucket 0 got one report before each snapshot."""
     size = len(record(0, 0))
-    image = Image(0, "", number << 60, number, np.full(SIZE, 10 * number, np.int64))
-    shelf.write(number, record(0, number), size * (number - 1), Place(0, 0, size * number), [image])
+    image = SumImage(0, "", number << 60, number, np.full(SIZE, 10 * number, np.int64))
+    shelf.write(number, record(0, number), size * (number - 1), LogPosition(0, 0, size * number), [image])
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_what_the_log_has_beyond_the_snapshot_does_not_count(folder: Path) -> No
 
 
 def test_sums_of_another_model_are_not_taken(folder: Path) -> None:
-    shelf = Shelf(folder, size=SIZE, sheet=8)
+    shelf = SnapshotStore(folder, size=SIZE, layout_crc=8)
     assert shelf.loaded is None and "another model" in shelf.damages[0]
     shelf.close()
 
@@ -160,9 +160,9 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_long_file_is_cut_when_little_is_left(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, size=1 << 18, sheet=7)
-    image = Image(0, "", 0, 0, np.zeros(1 << 18, np.int64))
-    shelf.write(1, b"", 0, Place(0, 0, 0), [image, image])
-    shelf.write(3, b"", 0, Place(0, 0, 0), [])
+    shelf = SnapshotStore(tmp_path, size=1 << 18, layout_crc=7)
+    image = SumImage(0, "", 0, 0, np.zeros(1 << 18, np.int64))
+    shelf.write(1, b"", 0, LogPosition(0, 0, 0), [image, image])
+    shelf.write(3, b"", 0, LogPosition(0, 0, 0), [])
     assert (tmp_path / "b.snap").stat().st_size < 1000
     shelf.close()

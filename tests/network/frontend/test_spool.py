@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from fedfleet.core.errors import Refused, RunFailed
-from fedfleet.network.frontend.report_log import Entered
+from fedfleet.network.frontend.report_log import LogEntry
 from fedfleet.network.frontend.spool import Spool, read_spool
 
 
-def entered(task: int) -> Entered:
-    return Entered(task, task, task, 0.0, 1.0, 1.0, "", 0, 0, (), (), 0)
+def entered(task: int) -> LogEntry:
+    return LogEntry(task, task, task, 0.0, 1.0, 1.0, "", 0, 0, (), (), 0)
 
 
 def payload(task: int, size: int = 50) -> bytes:
@@ -40,7 +40,7 @@ def test_reports_come_back_after_a_sync_to_whoever_reads(tmp_path: Path) -> None
     spool.sync()
     assert len(spool.read(0)) == 6 and not spool.dirty
     again = Spool(tmp_path / "s")
-    assert again.found() == {0: [entered(t) for t in (0, 1, 2, 3, 4, 9)]}
+    assert again.recovered_entries() == {0: [entered(t) for t in (0, 1, 2, 3, 4, 9)]}
     again.add(0, entered(10), b"")
     again.sync()
     assert [e.task for e, _ in again.read(0)] == [0, 1, 2, 3, 4, 9, 10]
@@ -55,13 +55,13 @@ def test_a_torn_tail_is_cut_off_and_what_comes_next_is_whole(tmp_path: Path) -> 
     for cut in range(1, last, 7):
         path.write_bytes(whole[:-cut])
         spool = Spool(tmp_path / "s")
-        assert [e.task for e in spool.found()[0]] == [0, 1]
+        assert [e.task for e in spool.recovered_entries()[0]] == [0, 1]
         assert len(spool.damages) == 1 and "cut off" in spool.damages[0]
         spool.add(0, entered(7), payload(7))
         spool.sync()
         spool.close()
         again = Spool(tmp_path / "s")
-        assert not again.damages and [e.task for e in again.found()[0]] == [0, 1, 7]
+        assert not again.damages and [e.task for e in again.recovered_entries()[0]] == [0, 1, 7]
         assert again.read(0)[-1] == (entered(7), payload(7))
         again.close()
 
@@ -73,7 +73,7 @@ def test_a_damaged_report_in_the_middle_is_left_out_and_said(tmp_path: Path) -> 
     data[data.index(payload(1)) + 3] ^= 1
     path.write_bytes(data)
     spool = Spool(tmp_path / "s")
-    assert [e.task for e in spool.found()[0]] == [0, 2] == [e.task for e, _ in spool.read(0)]
+    assert [e.task for e in spool.recovered_entries()[0]] == [0, 2] == [e.task for e, _ in spool.read(0)]
     assert "damaged" in spool.damages[0]
     spool.close()
 
@@ -88,7 +88,7 @@ def test_discarded_buckets_give_their_space_back(tmp_path: Path) -> None:
         assert [p.name for p in (tmp_path / "s").iterdir()] == [f"{bucket}.spool"]
     assert not spool.dirty
     spool.close()
-    assert Spool(tmp_path / "s").found().keys() == {39}
+    assert Spool(tmp_path / "s").recovered_entries().keys() == {39}
 
 
 def test_adding_and_discarding_go_on_while_a_thread_syncs(tmp_path: Path) -> None:

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from fedfleet.core import clip, exact
 from fedfleet.network.frontend import sum_kernel
-from fedfleet.network.frontend.sum_kernel import WORTH
+from fedfleet.network.frontend.sum_kernel import COMPILE_MIN_ELEMENTS
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _always_compiled() -> Any:
-    sum_kernel.WORTH = 0
-    assert sum_kernel.remark({}) is None  # numba is there, and compiles now and not in the first test
+    sum_kernel.COMPILE_MIN_ELEMENTS = 0
+    assert sum_kernel.speed_warning({}) is None  # numba is there, and compiles now and not in the first test
     yield
-    sum_kernel.WORTH = WORTH
+    sum_kernel.COMPILE_MIN_ELEMENTS = COMPILE_MIN_ELEMENTS
 
 
 KINDS = (np.float32, np.float64, np.float16)
@@ -46,7 +46,7 @@ def test_adding_gives_the_same_bits(tree: dict[str, np.ndarray], weight: float, 
     scales = {n: exact.scale_for(2.0**10, 2.0**24, two_limbs=two[i]) for i, n in enumerate(tree)}
     mine, theirs = exact.zero(tree, scales), exact.zero(tree, scales)
     for _ in range(2):
-        sum_kernel.add(mine, tree, weight, scales, factor=factor, counted=exact.units(weight))
+        sum_kernel.add(mine, tree, weight, scales, factor=factor, units=exact.weight_units(weight))
         exact.add(theirs, tree, weight, scales, factor=factor)
     assert (mine.weight, mine.count) == (theirs.weight, theirs.count)
     for a, b in ((mine.sums, theirs.sums), (mine.fine, theirs.fine)):
@@ -119,7 +119,7 @@ def test_leaves_may_lie_anywhere_and_be_read_only() -> None:
     expected = exact.add(exact.zero({"w": x}, scales), {"w": x}, 1.5, scales)
     for leaf in (odd, strided, x.astype(">f4"), x.reshape(50, 100)):
         acc = exact.zero({"w": leaf}, scales)
-        sum_kernel.add(acc, {"w": leaf}, 1.5, scales, factor=1.0, counted=exact.units(1.5))
+        sum_kernel.add(acc, {"w": leaf}, 1.5, scales, factor=1.0, units=exact.weight_units(1.5))
         assert acc.sums["w"].tobytes() == expected.sums["w"].tobytes()
         assert acc.fine["w"].tobytes() == expected.fine["w"].tobytes()
 
@@ -127,7 +127,7 @@ def test_leaves_may_lie_anywhere_and_be_read_only() -> None:
 def test_a_leaf_of_another_size_never_reaches_the_loop() -> None:
     scales = {"w": exact.scale_for(1.0, 1.0)}
     with pytest.raises(ValueError, match="elements"):
-        sum_kernel.add(exact.zero({"w": np.zeros(2)}, scales), {"w": np.zeros(3)}, 1.0, scales, factor=1.0, counted=1)
+        sum_kernel.add(exact.zero({"w": np.zeros(2)}, scales), {"w": np.zeros(3)}, 1.0, scales, factor=1.0, units=1)
     with pytest.raises(ValueError, match="elements"):
         sum_kernel.add_whole(np.zeros(2, np.int64), np.zeros(3), 1.0, scales["w"], factor=1.0)
 
@@ -141,12 +141,12 @@ def test_without_numba_numpy_serves_and_it_is_said(monkeypatch: pytest.MonkeyPat
         return real(name, *more)
 
     tree, scales = {"w": np.ones(3, np.float32)}, {"w": exact.scale_for(1.0, 4.0)}
-    sum_kernel._compiled.cache_clear()
+    sum_kernel._compile_loops.cache_clear()
     try:
         monkeypatch.setattr(builtins, "__import__", without)
-        assert "fedfleet[server]" in (sum_kernel.remark(tree) or "")
+        assert "fedfleet[server]" in (sum_kernel.speed_warning(tree) or "")
         acc = exact.zero(tree, scales)
-        sum_kernel.add(acc, tree, 1.0, scales, factor=0.5, counted=exact.units(1.0))
+        sum_kernel.add(acc, tree, 1.0, scales, factor=0.5, units=exact.weight_units(1.0))
         assert (
             acc.sums["w"].tolist()
             == exact.add(exact.zero(tree, scales), tree, 1.0, scales, factor=0.5).sums["w"].tolist()
@@ -155,13 +155,13 @@ def test_without_numba_numpy_serves_and_it_is_said(monkeypatch: pytest.MonkeyPat
         assert sum_kernel.squares_of(tree, tree) == [3.0]
     finally:
         monkeypatch.undo()
-        sum_kernel._compiled.cache_clear()
-    assert sum_kernel.remark(tree) is None
+        sum_kernel._compile_loops.cache_clear()
+    assert sum_kernel.speed_warning(tree) is None
 
 
 def test_a_small_model_does_not_load_numba(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sum_kernel, "WORTH", WORTH)
-    monkeypatch.setattr(sum_kernel, "_compiled", lambda: pytest.fail("it was asked for"))
-    tree, scales = {"w": np.ones(WORTH - 1, np.float32)}, {"w": exact.scale_for(1.0, 4.0)}
-    assert sum_kernel.remark(tree) is None
+    monkeypatch.setattr(sum_kernel, "COMPILE_MIN_ELEMENTS", COMPILE_MIN_ELEMENTS)
+    monkeypatch.setattr(sum_kernel, "_compile_loops", lambda: pytest.fail("it was asked for"))
+    tree, scales = {"w": np.ones(COMPILE_MIN_ELEMENTS - 1, np.float32)}, {"w": exact.scale_for(1.0, 4.0)}
+    assert sum_kernel.speed_warning(tree) is None
     assert sum_kernel.refusal(tree, 1.0, tree, scales, 4.0) is None

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.network.frontend.work_queue import Errands, blob_of, work_of
+from fedfleet.network.frontend.work_queue import WorkQueue, blob_name, work_message
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.server.blobs import Blob
@@ -20,41 +20,41 @@ def wave(first: int, *clients: int, **said: object) -> inside.Wave:
 
 
 def test_a_wave_gives_each_client_its_task_until_it_is_done() -> None:
-    errands = Errands(5)
+    errands = WorkQueue(5)
     assert errands.add(wave(10, 3, 1)) == [3, 1]
-    assert [e.task if (e := errands.of(c)) else None for c in range(5)] == [None, 11, None, 10, None]
+    assert [e.task if (e := errands.next_item(c)) else None for c in range(5)] == [None, 11, None, 10, None]
     errands.end([10, 99])
-    assert errands.of(3) is None and errands.find(10) is None
+    assert errands.next_item(3) is None and errands.find(10) is None
     assert errands.find(11) is not None and errands.find(12) is None and errands.find(9) is None
     errands.end([11])
     assert len(errands) == 0
 
 
 def test_a_task_that_another_was_put_before_has_its_turn_again() -> None:
-    errands = Errands(2)
+    errands = WorkQueue(2)
     errands.add(wave(0, 0, 1))
     errands.add(wave(1 << 40, 0))
-    assert errands.of(0).task == 1 << 40  # type: ignore[union-attr]
+    assert errands.next_item(0).task == 1 << 40  # type: ignore[union-attr]
     assert errands.find(0) is not None
     errands.end([1 << 40])
-    assert errands.of(0).task == 0  # type: ignore[union-attr]
+    assert errands.next_item(0).task == 0  # type: ignore[union-attr]
     assert len(errands) == 1
 
 
 def test_a_task_withdrawn_after_its_client_got_another_leaves_the_other_alone_and_nothing_behind() -> None:
-    errands = Errands(2)
+    errands = WorkQueue(2)
     errands.add(wave(0, 0))
     errands.add(wave(5, 0))  # in one message waves come before what is withdrawn
     errands.end([0])
-    assert errands.of(0).task == 5  # type: ignore[union-attr]
+    assert errands.next_item(0).task == 5  # type: ignore[union-attr]
     errands.end([5])
-    assert errands.of(0) is None and len(errands) == 0
+    assert errands.next_item(0) is None and len(errands) == 0
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=60))
 def test_any_history_leaves_exactly_what_is_wanted(history: list[tuple[bool, int]]) -> None:
     """Against a list by client: the newest that is wanted is next, and waves without wanted tasks are gone."""
-    errands, wanted, first = Errands(3), {c: list[int]() for c in range(3)}, 0
+    errands, wanted, first = WorkQueue(3), {c: list[int]() for c in range(3)}, 0
     for new, which in history:
         if new:
             clients = sorted({which % 3, (which + which // 3) % 3})
@@ -71,15 +71,15 @@ def test_any_history_leaves_exactly_what_is_wanted(history: list[tuple[bool, int
                     if task in tasks:
                         tasks.remove(task)
     for client, tasks in wanted.items():
-        found = errands.of(client)
-        assert (found.task if found else None) == (tasks[-1] if tasks else None)
+        result = errands.next_item(client)
+        assert (result.task if result else None) == (tasks[-1] if tasks else None)
         assert all(errands.find(task) is not None for task in tasks)
     if not any(wanted.values()):
         assert len(errands) == 0
 
 
 def test_work_says_what_the_columns_say() -> None:
-    errands = Errands(4)
+    errands = WorkQueue(4)
     errands.add(
         wave(
             7, 2, 3, kind=pb.EVALUATE, steps=np.array([0, 5], np.uint32).tobytes(), share=np.array([1.0, 0.5]).tobytes(),
@@ -88,13 +88,13 @@ def test_work_says_what_the_columns_say() -> None:
             rows=[np.array([1], np.uint32).tobytes(), np.array([2, 3], np.uint32).tobytes()],
         )
     )  # fmt: skip
-    errand = errands.of(3)
-    assert errand is not None and blob_of(errand) == "cd"
-    work = work_of(errand, b"nonce", BLOB, BLOB, 1.5, inline=True)
+    errand = errands.next_item(3)
+    assert errand is not None and blob_name(errand) == "cd"
+    work = work_message(errand, b"nonce", BLOB, BLOB, 1.5, inline=True)
     assert (work.kind, work.task, work.steps, work.share, work.memory_task) == (pb.EVALUATE, 8, 5, 0.5, 4)
     assert dict(work.settings) == {"portion": 0.75} and list(work.rows) == [2, 3]
     assert (work.lease_seconds, work.seed, work.held_seconds, work.frozen.name) == (9.0, 11, 1.5, "ab")
-    plain = Errands(4)
+    plain = WorkQueue(4)
     plain.add(wave(0, 1))
-    bare = work_of(plain.of(1), b"n", BLOB, None, 0.0, inline=False)  # type: ignore[arg-type]
+    bare = work_message(plain.next_item(1), b"n", BLOB, None, 0.0, inline=False)  # type: ignore[arg-type]
     assert (bare.steps, bare.share, bare.memory_task, bare.HasField("frozen")) == (0, 1.0, -1, False)

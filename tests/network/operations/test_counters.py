@@ -12,10 +12,10 @@ from fedfleet.network.operations.counters import (
     Totals,
     buckets_of,
     count_call,
-    count_received,
-    gone,
-    heard,
-    summed,
+    count_report,
+    end_process,
+    sum_totals,
+    update_process,
 )
 
 # What happens at two transmitters: (place, what); a count, a level up, a level down, telling, or death.
@@ -38,35 +38,35 @@ def test_the_sum_is_all_that_was_told_and_never_falls(steps):
         elif what == "tell":
             said = dict(made[place])
             told_by[lives[place]] = said.get("strikes", told_by.get(lives[place], 0.0))
-            totals = heard(totals, place, lives[place], said)
+            totals = update_process(totals, place, lives[place], said)
         else:
             if what == "noticed death":
-                totals = gone(totals, place)
+                totals = end_process(totals, place)
             lives[place], made[place] = lives[place] + 1, Counter()
-        now = summed(totals).get("strikes", 0.0)
+        now = sum_totals(totals).get("strikes", 0.0)
         assert now == sum(told_by.values()) and now >= before
         before = now
 
 
 def test_a_process_that_begins_anew_under_the_same_number_is_noticed_by_what_fell():
-    totals = heard(Totals(), 0, 7, {"bytes_up": 500.0, "strikes": 2.0})
-    totals = heard(totals, 0, 7, {"bytes_up": 10.0})
-    assert summed(totals) == {"bytes_up": 510.0, "strikes": 2.0}
+    totals = update_process(Totals(), 0, 7, {"bytes_up": 500.0, "strikes": 2.0})
+    totals = update_process(totals, 0, 7, {"bytes_up": 10.0})
+    assert sum_totals(totals) == {"bytes_up": 510.0, "strikes": 2.0}
 
 
 def test_levels_rise_and_fall_and_go_with_their_process():
-    totals = heard(heard(Totals(), 0, 1, {INFLIGHT_BYTES: 70.0}), 1, 2, {INFLIGHT_BYTES: 30.0})
-    assert summed(totals)[INFLIGHT_BYTES] == 100.0
-    totals = heard(totals, 0, 1, {INFLIGHT_BYTES: 5.0})
-    assert summed(totals)[INFLIGHT_BYTES] == 35.0
-    assert summed(gone(totals, 0))[INFLIGHT_BYTES] == 30.0
-    assert summed(heard(totals, 1, 3, {}))[INFLIGHT_BYTES] == 5.0
-    assert gone(totals, 9) is totals
+    totals = update_process(update_process(Totals(), 0, 1, {INFLIGHT_BYTES: 70.0}), 1, 2, {INFLIGHT_BYTES: 30.0})
+    assert sum_totals(totals)[INFLIGHT_BYTES] == 100.0
+    totals = update_process(totals, 0, 1, {INFLIGHT_BYTES: 5.0})
+    assert sum_totals(totals)[INFLIGHT_BYTES] == 35.0
+    assert sum_totals(end_process(totals, 0))[INFLIGHT_BYTES] == 30.0
+    assert sum_totals(update_process(totals, 1, 3, {}))[INFLIGHT_BYTES] == 5.0
+    assert end_process(totals, 9) is totals
 
 
 def test_what_is_left_out_has_not_changed():
-    totals = heard(Totals(), 0, 1, {"bytes_up": 10.0})
-    assert summed(heard(totals, 0, 1, {"strikes": 1.0})) == {"bytes_up": 10.0, "strikes": 1.0}
+    totals = update_process(Totals(), 0, 1, {"bytes_up": 10.0})
+    assert sum_totals(update_process(totals, 0, 1, {"strikes": 1.0})) == {"bytes_up": 10.0, "strikes": 1.0}
 
 
 def test_nobody_can_make_up_names_of_methods_or_codes():
@@ -92,8 +92,8 @@ def test_methods_and_codes_are_those_of_the_service():
 def test_the_histogram_counts_each_report_once(seconds):
     counts = Counter()
     for s in seconds:
-        count_received(counts, s)
-    found = buckets_of(counts)
-    for bound, number in found:
+        count_report(counts, s)
+    result = buckets_of(counts)
+    for bound, number in result:
         assert number == sum(s <= bound for s in seconds)
-    assert [bound for bound, _ in found[:-1]] == list(BOUNDS)
+    assert [bound for bound, _ in result[:-1]] == list(BOUNDS)

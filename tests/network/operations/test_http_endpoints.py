@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fedfleet.core.errors import BadInput
 from fedfleet.network.operations import http_endpoints
-from fedfleet.network.operations.health import Board, turned
-from fedfleet.network.operations.http_endpoints import MOST_CONNECTIONS, Endpoints, Page, answered, pages_of
+from fedfleet.network.operations.health import HealthBoard, mark_turn
+from fedfleet.network.operations.http_endpoints import MOST_CONNECTIONS, Endpoints, Page, answer_request, pages_of
 from fedfleet.network.operations.metrics import Figures
 
 PAGES = {"/metrics": lambda: Page(200, b"some 1\n"), "/healthz": lambda: Page(503, b"no\n")}
@@ -20,7 +20,7 @@ PAGES = {"/metrics": lambda: Page(200, b"some 1\n"), "/healthz": lambda: Page(50
 
 @pytest.fixture
 def board():
-    return Board(Figures("demo", transmitters=1, transmitters_up=1), listening=True)
+    return HealthBoard(Figures("demo", transmitters=1, transmitters_up=1), listening=True)
 
 
 @pytest.fixture
@@ -45,10 +45,10 @@ def raw(server, data, *, finish=False):
         line.sendall(data)
         if finish:
             line.shutdown(socket.SHUT_WR)
-        found = b""
+        result = b""
         while more := line.recv(65536):
-            found += more
-    return found
+            result += more
+    return result
 
 
 def test_the_pages_of_a_server_that_is_well(server):
@@ -60,12 +60,12 @@ def test_the_pages_of_a_server_that_is_well(server):
 
 
 def test_newest_figures_are_told(server, board):
-    turned(board, replace(board.figures, devices_online=42))
+    mark_turn(board, replace(board.figures, devices_online=42))
     assert "fedfleet_devices_online 42.0" in ask(server, "/metrics")[1]
 
 
 def test_a_stuck_or_stopping_server_says_so(server, board):
-    turned(board, replace(board.figures, draining=True))
+    mark_turn(board, replace(board.figures, draining=True))
     assert ask(server, "/healthz")[0] == 200 and ask(server, "/readyz")[:2] == (503, "no: it is stopping\n")
     board.turned_at -= 60
     assert ask(server, "/healthz")[0] == 503 and ask(server, "/metrics")[0] == 200
@@ -130,10 +130,10 @@ def _closed(line):
 
 @given(st.binary(max_size=200))
 def test_whatever_comes_nothing_of_it_goes_back(data):
-    reply = answered(data, PAGES)
+    reply = answer_request(data, PAGES)
     first = reply.split(b"\r\n", 1)[0]
     assert first.split(b" ")[1] in (b"200", b"400", b"404", b"405", b"503")
-    odd = answered(b"GET /zzqq-" + data.replace(b" ", b"") + b" HTTP/1.1\r\n\r\n", PAGES)
+    odd = answer_request(b"GET /zzqq-" + data.replace(b" ", b"") + b" HTTP/1.1\r\n\r\n", PAGES)
     assert b"zzqq" not in odd
 
 
@@ -141,7 +141,7 @@ def test_a_page_that_fails_does_not_tell_why():
     def fails():
         raise RuntimeError("the secret is 12345")
 
-    reply = answered(b"GET /x HTTP/1.1\r\n\r\n", {"/x": fails})
+    reply = answer_request(b"GET /x HTTP/1.1\r\n\r\n", {"/x": fails})
     assert reply.startswith(b"HTTP/1.1 500 ") and b"12345" not in reply
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.network.operations.live_line import QUIET_SECONDS, LiveLine, elapsed, line_of
+from fedfleet.network.operations.live_line import QUIET_SECONDS, LiveLine, duration_text, line_of
 from fedfleet.network.operations.metrics import Figures
 
 BEGUN = Figures("demo", devices_online=2, declared=5, waiting_for="devices: 2 of 5 are here")
@@ -32,7 +32,7 @@ def test_it_stays_one_line_whatever_it_waits_for(text):
 
 @given(st.floats(0, 1e8))
 def test_time_is_short(seconds):
-    assert len(elapsed(seconds)) < 14
+    assert len(duration_text(seconds)) < 14
 
 
 def test_without_a_terminal_it_speaks_when_something_happened():

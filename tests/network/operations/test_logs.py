@@ -10,7 +10,7 @@ import stat
 import pytest
 
 from fedfleet.network.operations import logs
-from fedfleet.network.operations.logs import Flood, RunLog, no_log
+from fedfleet.network.operations.logs import FloodFilter, RunLog, no_log
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ def test_secrets_are_never_written(opened, tmp_path):
     log.say("info", "a device came", token="abc", nonce=b"n" * 16, secret="s3cret", note=f"with {key!r}")
     try:
         raise ValueError(f"token=abc does not fit {key.hex()}")
-    except ValueError as wrong:
-        log.say("error", "it failed", error=wrong)
+    except ValueError as error:
+        log.say("error", "it failed", error=error)
     logging.getLogger("asyncio").error("lost %s", key.hex())
     told = entries()
     everything = (tmp_path / "log.jsonl").read_text() + people.getvalue()
@@ -92,7 +92,7 @@ def test_the_file_is_private_also_after_turning_over(opened, tmp_path):
     finally:
         os.umask(old)
     files = sorted(tmp_path.glob("log.jsonl*"))
-    assert 2 <= len(files) <= logs.KEPT + 1
+    assert 2 <= len(files) <= logs.KEPT_FILES + 1
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in files)
     assert all(path.stat().st_size <= 2500 for path in files)
 
@@ -115,12 +115,12 @@ def test_a_flood_is_cut_off_and_says_so(opened):
 
 
 def test_after_a_while_it_is_written_again():
-    flood = Flood(most=2, seconds=10.0)
+    flood = FloodFilter(most=2, seconds=10.0)
     assert [flood.passes("x", 100.0) for _ in range(3)] == [True, True, False]
     assert flood.passes("y", 100.0) and flood.passes("x", 110.0)
     for i in range(5000):
         flood.passes(str(i), 111.0)
-    assert len(flood.seen) <= 1000
+    assert len(flood.counts) <= 1000
 
 
 def test_a_disk_that_cannot_be_written_is_said_once_and_the_server_goes_on(opened, capsys):

@@ -16,21 +16,21 @@ from fedfleet.network.operations.counters import (
     INFLIGHT_BYTES,
     Totals,
     count_call,
-    count_received,
-    gone,
-    heard,
-    summed,
+    count_report,
+    end_process,
+    sum_totals,
+    update_process,
 )
 from fedfleet.network.operations.metrics import Collector, Figures, exposition, figures_of, status_json
-from fedfleet.network.operations.process_memory import Resident
-from fedfleet.network.operations.run_progress import FATES, Progress, follow
+from fedfleet.network.operations.process_memory import ProcessMemory
+from fedfleet.network.operations.run_progress import FATES, Progress, update_progress
 from fedfleet.network.operations.status import CONTRACT
 
 FULL = Figures(
     "demo", 4, 3, 5, 6, 7, running=2, arrived=1, waiting_for="client 7", uptime_seconds=12.5, run_seconds=75.0, commits=3,
     failed_rounds=1, reports={"folded": 9, "late": 1}, seconds_since_commit=2.0, accuracy=0.91,
     counts={"calls/Hand/OK": 9.0, "strikes": 2.0, "bytes_up": 900.0, "bytes_down": 90.0, "snapshots": 4.0},
-    transmitters=2, transmitters_up=2, restarts=1, memory={"processor": Resident(100, 80), "t0": Resident(50)},
+    transmitters=2, transmitters_up=2, restarts=1, memory={"processor": ProcessMemory(100, 80), "t0": ProcessMemory(50)},
 )  # fmt: skip
 
 
@@ -48,26 +48,26 @@ def test_two_transmitters_of_which_one_is_restarted():
     one, two = Counter(), Counter()
 
     def scrape():
-        found = samples(Figures("demo", counts=summed(totals)))
-        seen.append(found)
-        return found
+        result = samples(Figures("demo", counts=sum_totals(totals)))
+        seen.append(result)
+        return result
 
     for counts, place, pid in ((one, 0, 10), (two, 1, 20)):
         count_call(counts, "Hand")
-        count_received(counts, 0.03)
+        count_report(counts, 0.03)
         counts.update({"bytes_up": 1000, INFLIGHT_BYTES: 500, "receive_seconds_sum": 0.03})
-        totals = heard(totals, place, pid, counts)
+        totals = update_process(totals, place, pid, counts)
     found = scrape()
     assert found["fedfleet_calls_total", ("code", "OK"), ("method", "Hand")] == 2
     assert found["fedfleet_bytes_total", ("direction", "up")] == 2000
     assert found[("fedfleet_inflight_bytes",)] == 1000
-    totals = gone(totals, 0)
+    totals = end_process(totals, 0)
     found = scrape()
     assert found["fedfleet_bytes_total", ("direction", "up")] == 2000 and found[("fedfleet_inflight_bytes",)] == 500
     again = Counter(bytes_up=50, receive_seconds_sum=7.0)
     count_call(again, "Hand")
-    count_received(again, 7.0)
-    totals = heard(totals, 0, 11, again)
+    count_report(again, 7.0)
+    totals = update_process(totals, 0, 11, again)
     found = scrape()
     assert found["fedfleet_calls_total", ("code", "OK"), ("method", "Hand")] == 3
     assert found["fedfleet_bytes_total", ("direction", "up")] == 2050
@@ -80,25 +80,25 @@ def test_two_transmitters_of_which_one_is_restarted():
 
 
 def test_what_nobody_knows_yet_is_left_out():
-    found = samples(Figures("demo"))
-    assert ("fedfleet_accuracy",) not in found and ("fedfleet_seconds_since_commit",) not in found
+    result = samples(Figures("demo"))
+    assert ("fedfleet_accuracy",) not in result and ("fedfleet_seconds_since_commit",) not in result
     assert ("fedfleet_accuracy",) not in samples(Figures("demo", accuracy=math.nan))
-    assert found[("fedfleet_round",)] == 0
+    assert result[("fedfleet_round",)] == 0
 
 
 def test_every_figure_is_told():
-    found = samples(FULL)
-    assert found[("fedfleet_accuracy",)] == 0.91 and found[("fedfleet_transmitters_up",)] == 2
-    assert found["fedfleet_reports_total", ("fate", "folded")] == 9
-    assert found["fedfleet_process_proportional_bytes", ("process", "processor")] == 80
-    assert found["fedfleet_process_resident_bytes", ("process", "t0")] == 50
-    assert ("fedfleet_process_proportional_bytes", ("process", "t0")) not in found
-    assert found["fedfleet_run_info", ("protocol", "3"), ("run", "demo")] == 1
+    result = samples(FULL)
+    assert result[("fedfleet_accuracy",)] == 0.91 and result[("fedfleet_transmitters_up",)] == 2
+    assert result["fedfleet_reports_total", ("fate", "folded")] == 9
+    assert result["fedfleet_process_proportional_bytes", ("process", "processor")] == 80
+    assert result["fedfleet_process_resident_bytes", ("process", "t0")] == 50
+    assert ("fedfleet_process_proportional_bytes", ("process", "t0")) not in result
+    assert result["fedfleet_run_info", ("protocol", "3"), ("run", "demo")] == 1
 
 
 def test_names_from_elsewhere_cannot_break_the_text():
-    found = samples(Figures('a "run"\nwith_lines{} 1\\'))
-    assert [name for name in found if name[0] == "with_lines"] == []
+    result = samples(Figures('a "run"\nwith_lines{} 1\\'))
+    assert [name for name in result if name[0] == "with_lines"] == []
 
 
 def test_every_metric_is_in_the_documentation():
@@ -110,12 +110,12 @@ def test_every_metric_is_in_the_documentation():
 
 def test_figures_follow_the_events_of_the_run():
     progress = Progress()
-    follow(progress, ModelCommitted(10.0, 1, 1, "x", 3))
-    follow(progress, Evaluated(11.0, 1, 8, 10, 0.5))
+    update_progress(progress, ModelCommitted(10.0, 1, 1, "x", 3))
+    update_progress(progress, Evaluated(11.0, 1, 8, 10, 0.5))
     figures = figures_of(progress, "demo", run_seconds=15.0, devices_online=3, declared=3)
     assert (figures.round, figures.version, figures.commits, figures.accuracy) == (2, 1, 1, 0.8)
     assert figures.seconds_since_commit == 5.0 and set(figures.reports) == set(FATES)
-    follow(progress, ModelCommitted(20.0, 2, 2, "x", 3))
+    update_progress(progress, ModelCommitted(20.0, 2, 2, "x", 3))
     assert figures.reports["folded"] == 3, "figures that were given away must not change"
 
 

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fedfleet.core.events import ModelCommitted
 from fedfleet.network.frontend.handlers import Handlers
-from fedfleet.network.operations.monitor import TOLD
+from fedfleet.network.operations.monitor import STATUS_FILE
 from fedfleet.network.operations.status import ask_status
 from fedfleet.network.protocol.fleet_pb2 import StatusReply, StatusRequest
 from fedfleet.network.security.secrets import RunKey, status_token
@@ -39,8 +39,8 @@ def page(address, path):
             f"http://{address}{path}", timeout=5
         ) as answer:
             return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as wrong:
-        return wrong.code, wrong.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
     except OSError:
         return 0, ""
 
@@ -81,11 +81,11 @@ def test_a_server_under_its_keepers_eyes(tmp_path):
             wait_for(lambda: page(address, "/readyz")[0] == 200, "readiness again")
             said = ask_status(place.address)
             assert said["run"] == "toy" and said["commits"] >= 1 and said["devices_online"] <= 2
-            here = wait_for(lambda: present(place.out / "wire" / TOLD) == "11000000", "both devices in the file")
-            assert here and stat.S_IMODE((place.out / "wire" / TOLD).stat().st_mode) == 0o600
+            here = wait_for(lambda: present(place.out / "wire" / STATUS_FILE) == "11000000", "both devices in the file")
+            assert here and stat.S_IMODE((place.out / "wire" / STATUS_FILE).stat().st_mode) == 0o600
         place.server.send_signal(signal.SIGTERM)
         assert place.ended(20) == 130
-        assert not (place.out / "wire" / TOLD).exists(), "whoever has stopped says nothing of now"
+        assert not (place.out / "wire" / STATUS_FILE).exists(), "whoever has stopped says nothing of now"
         log = place.out / "wire" / "log.jsonl"
         told = [json.loads(line) for line in log.read_text().splitlines()]
         texts = [entry["text"] for entry in told]
@@ -106,8 +106,8 @@ def test_counts_of_the_run_go_on_after_a_kill(tmp_path):
             place.kill_everything()
             made = len(place.models())
             place.serve(metrics=address, transmitters=1, resume=True)
-            found = wait_for(lambda: figures(address), "figures", said=lambda: place.said)
-            assert found["fedfleet_commits_total",] >= made and found["fedfleet_reports_total", "folded"] >= 2 * made
+            result = wait_for(lambda: figures(address), "figures", said=lambda: place.said)
+            assert result["fedfleet_commits_total",] >= made and result["fedfleet_reports_total", "folded"] >= 2 * made
 
 
 def test_a_port_for_metrics_that_is_taken_is_one_sentence(tmp_path):

@@ -5,25 +5,25 @@ import subprocess
 import sys
 
 from fedfleet.network.operations import process_memory
-from fedfleet.network.operations.process_memory import resident, resident_all
+from fedfleet.network.operations.process_memory import memory_of, memory_of_all
 
 
 def test_this_process_has_memory():
-    found = resident(os.getpid())
-    assert found is not None and found.resident > 1 << 20
-    assert found.proportional is None or 0 < found.proportional <= found.resident
+    result = memory_of(os.getpid())
+    assert result is not None and result.resident > 1 << 20
+    assert result.proportional is None or 0 < result.proportional <= result.resident
 
 
 def test_processes_that_are_gone_are_left_out():
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    assert resident(ended.pid) is None
-    assert set(resident_all({"here": os.getpid(), "gone": ended.pid})) == {"here"}
+    assert memory_of(ended.pid) is None
+    assert set(memory_of_all({"here": os.getpid(), "gone": ended.pid})) == {"here"}
 
 
 def test_a_kernel_that_tells_less_is_read_too(tmp_path, monkeypatch):
     (tmp_path / "5").mkdir()
     (tmp_path / "5/status").write_text("Name:\tpython\nVmRSS:\t    2048 kB\n")
     monkeypatch.setattr(process_memory, "_PROC", tmp_path)
-    found = resident(5)
-    assert found is not None and (found.resident, found.proportional) == (2 << 20, None)
+    result = memory_of(5)
+    assert result is not None and (result.resident, result.proportional) == (2 << 20, None)

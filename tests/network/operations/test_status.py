@@ -10,7 +10,7 @@ import pytest
 
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.network.operations.metrics import Figures, status_json
-from fedfleet.network.operations.status import MOST_REPLY, ask_status, checked, shown
+from fedfleet.network.operations.status import MOST_REPLY, ask_status, format_status, parse_status
 from fedfleet.network.protocol.fleet_pb2 import StatusReply, StatusRequest
 from fedfleet.network.protocol.frames import SERVICE
 
@@ -39,7 +39,7 @@ def test_an_answer_is_read():
     with answering(GOOD.SerializeToString()) as address:
         said = ask_status(address)
     assert (said["run"], said["round"], said["running"]) == ("demo", 4, 2)
-    assert shown(said).splitlines() == [
+    assert format_status(said).splitlines() == [
         "run demo, up for 0 s", "round 4, model 3, accuracy 0.500", "5 devices online, 2 tasks out", "waiting for client 7",
     ]  # fmt: skip
 
@@ -85,8 +85,8 @@ def test_answers_that_are_none_are_refused(reply):
 
 def test_text_of_a_server_is_escaped():
     evil = json.loads(GOOD.json) | {"waiting_for": "a\x1b[2J\nb", "uptime_seconds": "soon\n", "accuracy": "high"}
-    said = checked("somewhere", StatusReply(json=json.dumps(evil)).SerializeToString())
-    assert "\x1b" not in shown(said) and len(shown(said).splitlines()) == 4
+    said = parse_status("somewhere", StatusReply(json=json.dumps(evil)).SerializeToString())
+    assert "\x1b" not in format_status(said) and len(format_status(said).splitlines()) == 4
 
 
 def test_another_machine_is_asked_over_tls_only():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.core.container import packed, unpacked
+from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.parts import Offer
 from fedfleet.core.trees import content_hash
@@ -25,7 +25,7 @@ def test_trees_survive_the_wire_with_types_and_shapes() -> None:
         "empty": np.zeros((0, 2), np.float32),
         "half": np.ones(3, np.float16),
     }
-    back = unpacked(packed(tree))
+    back = unpack_tree(pack_tree(tree))
     assert content_hash(back) == content_hash(tree)
 
 
@@ -35,14 +35,14 @@ def test_trees_survive_the_wire_with_types_and_shapes() -> None:
         b"",
         b"\x80\x04K\x01.",
         b"\xff" * 64,
-        packed({"w": np.ones(4)})[:-1],
-        packed({"w": np.ones(4)}) + b"x",
+        pack_tree({"w": np.ones(4)})[:-1],
+        pack_tree({"w": np.ones(4)}) + b"x",
     ]
     + [b'\x38\0\0\0\0\0\0\0{"w":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}   ' + b"\0" * 2],
 )
 def test_garbled_bytes_are_named_and_never_more(data: bytes) -> None:
     with pytest.raises(Refused):
-        unpacked(data)
+        unpack_tree(data)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ TREES = st.dictionaries(
 @given(params=TREES, extra=TREES)
 def test_offers_with_extras_travel(params: dict[str, np.ndarray], extra: dict[str, np.ndarray]) -> None:
     back = offer_from_bytes(offer_to_bytes(Offer(params, extra)))
-    for given_, found in ((params, back.params), (extra, back.extra)):
-        assert found.keys() == given_.keys()
-        assert all(found[n].tobytes() == v.tobytes() and found[n].dtype == v.dtype for n, v in given_.items())
+    for given_, result in ((params, back.params), (extra, back.extra)):
+        assert result.keys() == given_.keys()
+        assert all(result[n].tobytes() == v.tobytes() and result[n].dtype == v.dtype for n, v in given_.items())
 
 
 def test_an_extra_may_have_the_name_of_a_leaf() -> None:
@@ -82,8 +82,8 @@ def test_an_extra_may_have_the_name_of_a_leaf() -> None:
 
 def test_an_offer_without_extras_is_just_its_model() -> None:
     model = {"w": np.arange(3, dtype=np.float32)}
-    assert offer_to_bytes(Offer(model)) == packed(model)
-    assert offer_from_bytes(packed(model)).extra == {}
+    assert offer_to_bytes(Offer(model)) == pack_tree(model)
+    assert offer_from_bytes(pack_tree(model)).extra == {}
 
 
 def test_a_garbled_offer_is_named_too() -> None:
@@ -92,4 +92,4 @@ def test_a_garbled_offer_is_named_too() -> None:
 
 
 def test_leaves_come_back_in_the_order_of_their_names() -> None:
-    assert list(unpacked(packed({"b": np.ones(1), "a": np.ones(1), "c": np.ones(1)}))) == ["a", "b", "c"]
+    assert list(unpack_tree(pack_tree({"b": np.ones(1), "a": np.ones(1), "c": np.ones(1)}))) == ["a", "b", "c"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.protocol.process_link import Link, linked
+from fedfleet.network.protocol.process_link import Link, connect_link
 
 
 def test_messages_cross_in_order_and_the_end_is_told_once() -> None:
@@ -17,8 +17,8 @@ def test_messages_cross_in_order_and_the_end_is_told_once() -> None:
         ours, theirs = socket.socketpair()
         came: list[inside.ToProcessor] = []
         lost: list[str] = []
-        here = await linked(ours, Link(inside.ToProcessor, came.append, lambda: lost.append("here")))
-        there = await linked(theirs, Link(inside.ToTransmitter, lambda m: None, lambda: lost.append("there")))
+        here = await connect_link(ours, Link(inside.ToProcessor, came.append, lambda: lost.append("here")))
+        there = await connect_link(theirs, Link(inside.ToTransmitter, lambda m: None, lambda: lost.append("there")))
         sent = [inside.ToProcessor(safe=range(n * 50_000)) for n in range(4)]
         for message in sent:
             there.send(message)

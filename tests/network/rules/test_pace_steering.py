@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from fedfleet.network.rules.pace_steering import (
     Arrivals,
-    Doing,
     Outlook,
-    arrived,
-    come_back,
-    likely_work,
+    ServerActivity,
+    add_arrivals,
     rate,
+    return_delays,
+    seconds_to_work,
     spread_seconds,
 )
 
@@ -22,15 +22,17 @@ from fedfleet.network.rules.pace_steering import (
 @given(st.floats(0, 1e6) | st.just(math.inf), st.integers(1, 10**7), st.integers(0, 2**40), st.integers(0, 99))
 def test_every_wait_is_bounded(likely, fleet, first, round):
     clients = np.arange(first, first + 5)
-    waits = come_back(clients, round, likely=likely, fleet=fleet, least=2.0, most=60.0, calls_per_second=100.0)
+    waits = return_delays(
+        clients, round, likely=likely, fleet=fleet, min_seconds=2.0, max_seconds=60.0, calls_per_second=100.0
+    )
     assert (waits >= 2.0).all()
     assert (waits <= max(60.0, 2.0 + spread_seconds(fleet, 100.0))).all()
 
 
 def test_a_small_fleet_returns_together_and_a_large_one_never_in_one_instant():
-    together = come_back(np.arange(500), 3, likely=20.0, fleet=500)
+    together = return_delays(np.arange(500), 3, likely=20.0, fleet=500)
     assert (together == 20.0).all()
-    spread = come_back(np.arange(100_000), 3, likely=20.0, fleet=100_000)
+    spread = return_delays(np.arange(100_000), 3, likely=20.0, fleet=100_000)
     assert spread.min() >= 20.0
     per_second = np.bincount(spread.astype(int))
     assert per_second.max() <= 1.2 * 1000.0
@@ -38,32 +40,32 @@ def test_a_small_fleet_returns_together_and_a_large_one_never_in_one_instant():
 
 def test_who_is_last_changes_by_round_and_is_the_same_for_whoever_computes_it():
     clients = np.arange(1000)
-    one, two = (come_back(clients, r, likely=5.0, fleet=10**6) for r in (1, 2))
+    one, two = (return_delays(clients, r, likely=5.0, fleet=10**6) for r in (1, 2))
     assert abs(np.corrcoef(one, two)[0, 1]) < 0.15
-    assert np.array_equal(one[7:8], come_back(np.array([7]), 1, likely=5.0, fleet=10**6))
+    assert np.array_equal(one[7:8], return_delays(np.array([7]), 1, likely=5.0, fleet=10**6))
 
 
 def test_what_is_likely():
-    reports = Doing.AWAITING_REPORTS
-    assert likely_work(Outlook(Doing.AWAITING_FLEET)) == 0.0
-    assert likely_work(Outlook(reports, missing=10, per_second=0.0)) == math.inf
-    assert likely_work(Outlook(reports, missing=10, per_second=0.0, until_end=30.0)) == 30.0
-    assert likely_work(Outlook(reports, missing=10, per_second=2.0, until_end=30.0)) == 5.0
-    assert likely_work(Outlook(reports, missing=0)) == 0.0
-    assert likely_work(Outlook(Doing.AT_WORK, usual_seconds=4.0, elapsed=1.0)) == 3.0
-    assert likely_work(Outlook(Doing.AT_WORK, usual_seconds=4.0, elapsed=9.0)) == 0.0
+    reports = ServerActivity.AWAITING_REPORTS
+    assert seconds_to_work(Outlook(ServerActivity.AWAITING_FLEET)) == 0.0
+    assert seconds_to_work(Outlook(reports, missing=10, per_second=0.0)) == math.inf
+    assert seconds_to_work(Outlook(reports, missing=10, per_second=0.0, until_end=30.0)) == 30.0
+    assert seconds_to_work(Outlook(reports, missing=10, per_second=2.0, until_end=30.0)) == 5.0
+    assert seconds_to_work(Outlook(reports, missing=0)) == 0.0
+    assert seconds_to_work(Outlook(ServerActivity.WORKING, usual_seconds=4.0, elapsed=1.0)) == 3.0
+    assert seconds_to_work(Outlook(ServerActivity.WORKING, usual_seconds=4.0, elapsed=9.0)) == 0.0
 
 
 @pytest.mark.parametrize("seconds", [5, 60, 600])
 def test_a_steady_stream_is_measured_rightly_from_the_start(seconds):
     seen = Arrivals(began=100.0)
     for i in range(10 * seconds):
-        seen = arrived(seen, 1, 100.0 + i / 10)
+        seen = add_arrivals(seen, 1, 100.0 + i / 10)
     assert rate(seen, 100.0 + seconds) == pytest.approx(10.0, rel=0.02)
 
 
 def test_a_rate_fades_when_nothing_comes():
-    seen = arrived(Arrivals(began=0.0, half_life=10.0), 100, 50.0)
+    seen = add_arrivals(Arrivals(began=0.0, half_life=10.0), 100, 50.0)
     assert rate(seen, 60.0) < 0.6 * rate(seen, 50.0)
     assert rate(seen, 10_000.0) == pytest.approx(0.0, abs=1e-12)
     assert rate(Arrivals(began=0.0), 0.0) == 0.0

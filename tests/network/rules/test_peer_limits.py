@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.network.rules.peer_limits import Bucket, Door, Limits, Rate, level, take
+from fedfleet.network.rules.peer_limits import Bucket, Limits, PeerLimiter, Rate, level, take
 
 some = st.floats(0, 10)
 
@@ -34,27 +34,27 @@ def test_a_clock_that_goes_back_gives_nothing():
 
 
 def test_calls_are_limited_by_peer():
-    door = Door(Limits(calls=Rate(1.0, 3.0)))
-    assert [door.call("a", 0.0) is None for _ in range(4)] == [True, True, True, False]
-    assert door.call("b", 0.0) is None
-    refusal = door.call("a", 0.0)
+    door = PeerLimiter(Limits(calls=Rate(1.0, 3.0)))
+    assert [door.admit_call("a", 0.0) is None for _ in range(4)] == [True, True, True, False]
+    assert door.admit_call("b", 0.0) is None
+    refusal = door.admit_call("a", 0.0)
     assert refusal.seconds == 1.0
     assert "more than 1 calls a second" in refusal.reason
-    assert door.call("a", 1.0) is None
+    assert door.admit_call("a", 1.0) is None
 
 
 def test_strikes_shut_a_peer_out_until_they_have_cooled():
-    door = Door(Limits(strikes=Rate(0.1, 2.0)))
+    door = PeerLimiter(Limits(strikes=Rate(0.1, 2.0)))
     assert [door.strike("a", 0.0) for _ in range(3)] == [False, True, True]
-    assert door.call("a", 0.0).seconds == pytest.approx(10.0)
-    assert door.call("b", 0.0) is None
-    assert door.call("a", 9.9) is not None
-    assert door.call("a", 10.0) is None
+    assert door.admit_call("a", 0.0).seconds == pytest.approx(10.0)
+    assert door.admit_call("b", 0.0) is None
+    assert door.admit_call("a", 9.9) is not None
+    assert door.admit_call("a", 10.0) is None
     assert door.strike("a", 10.0)
 
 
 def test_what_is_open_is_counted_until_it_is_closed():
-    door = Door(Limits(streams=2, connections=1, peer_bytes=100, all_bytes=150))
+    door = PeerLimiter(Limits(streams=2, connections=1, peer_bytes=100, all_bytes=150))
     assert door.open("a", 0.0, streams=1, nbytes=90) is None
     assert "more than 100 bytes" in door.open("a", 0.0, streams=1, nbytes=20).reason
     assert "too many bytes" in door.open("b", 0.0, streams=1, nbytes=70).reason
@@ -68,7 +68,7 @@ def test_what_is_open_is_counted_until_it_is_closed():
 
 
 def test_a_refused_opening_takes_nothing():
-    door = Door(Limits(streams=2, peer_bytes=100))
+    door = PeerLimiter(Limits(streams=2, peer_bytes=100))
     assert door.open("a", 0.0, streams=1, nbytes=101) is not None
     assert door.bytes_in_flight == 0
     assert door.open("a", 0.0, streams=2, nbytes=100) is None
@@ -76,7 +76,7 @@ def test_a_refused_opening_takes_nothing():
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.integers(0, 60)), max_size=60))
 def test_bytes_in_flight_are_what_was_opened_and_not_closed(steps):
-    door, held = Door(Limits(peer_bytes=100, all_bytes=150)), []
+    door, held = PeerLimiter(Limits(peer_bytes=100, all_bytes=150)), []
     for peer, opening, nbytes in steps:
         if opening and door.open(peer, 0.0, nbytes=nbytes) is None:
             held.append((peer, nbytes))
@@ -89,41 +89,41 @@ def test_bytes_in_flight_are_what_was_opened_and_not_closed(steps):
 
 
 def test_memory_is_bounded_and_who_holds_something_is_not_forgotten():
-    door = Door(Limits(peers=10, streams=1))
+    door = PeerLimiter(Limits(peers=10, streams=1))
     assert door.open("kept", 0.0, streams=1) is None
     for i in range(1000):
-        assert door.call(i, 0.0) is None
+        assert door.admit_call(i, 0.0) is None
     assert len(door) == 10
     assert door.open("kept", 0.0, streams=1) is not None
-    full = Door(Limits(peers=3))
+    full = PeerLimiter(Limits(peers=3))
     for i in range(3):
         full.open(i, 0.0, streams=1)
-    assert "too many peers" in full.call("new", 0.0).reason
+    assert "too many peers" in full.admit_call("new", 0.0).reason
     assert full.strike("new", 0.0)
     full.close(1, streams=1)
-    assert full.call("new", 0.0) is None
+    assert full.admit_call("new", 0.0) is None
 
 
 def test_who_is_shut_out_is_not_forgotten_by_a_crowd():
-    door = Door(Limits(peers=10, strikes=Rate(0.001, 1.0)))
+    door = PeerLimiter(Limits(peers=10, strikes=Rate(0.001, 1.0)))
     assert door.strike("bad", 0.0)
     for i in range(100):
-        door.call(i, 0.0)
-    assert door.call("bad", 0.0) is not None
+        door.admit_call(i, 0.0)
+    assert door.admit_call("bad", 0.0) is not None
 
 
 def test_the_one_that_was_silent_for_longest_is_forgotten():
-    door = Door(Limits(peers=2, calls=Rate(0.0, 1.0)))
+    door = PeerLimiter(Limits(peers=2, calls=Rate(0.0, 1.0)))
     for peer in ("a", "b"):
-        door.call(peer, 0.0)
-    assert door.call("a", 0.0) is not None
-    assert door.call("c", 0.0) is None  # b was silent for longer
-    assert door.call("a", 0.0) is not None
-    assert door.call("b", 0.0) is None
+        door.admit_call(peer, 0.0)
+    assert door.admit_call("a", 0.0) is not None
+    assert door.admit_call("c", 0.0) is None  # b was silent for longer
+    assert door.admit_call("a", 0.0) is not None
+    assert door.admit_call("b", 0.0) is None
 
 
 def test_closing_what_was_never_open_gives_nothing():
-    door = Door(Limits(all_bytes=10))
+    door = PeerLimiter(Limits(all_bytes=10))
     door.open("a", 0.0, streams=1, nbytes=6)
     door.close("b", nbytes=5)
     door.close("a", nbytes=100)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.network.rules.presence import Presence, Ready, ask_ready, askable, look_again
+from fedfleet.network.rules.presence import Presence, Ready, ask_ready, available_clients, patience_end
 
 seconds = st.floats(0, 1000)
 
@@ -18,26 +18,26 @@ def ints(*values):
 def test_nobody_is_there_who_never_called():
     there = Presence(3)
     assert not there.present(0.0).any()
-    assert there.last_heard(1) is None
+    assert there.last_call(1) is None
 
 
 def test_a_device_is_expected_until_it_should_be_back_and_some_grace_longer():
     there = Presence(2, grace=5.0, hold=30.0)
-    there.heard(ints(0, 1), np.array([20.0, 0.0]), 100.0)
+    there.record_calls(ints(0, 1), np.array([20.0, 0.0]), 100.0)
     assert there.present(125.0).tolist() == [True, True]
     assert there.present(125.1).tolist() == [False, True]
     assert there.present(135.0).tolist() == [False, True]
     assert there.present(135.1).tolist() == [False, False]
-    assert there.last_heard(0) == 100.0
+    assert there.last_call(0) == 100.0
 
 
 def test_who_hangs_up_is_gone_until_it_calls_again():
     there = Presence(1)
-    there.heard(ints(0), np.array([100.0]), 0.0)
-    there.gone(ints(0))
+    there.record_calls(ints(0), np.array([100.0]), 0.0)
+    there.record_departures(ints(0))
     assert not there.present(0.0)[0]
-    assert there.last_heard(0) == 0.0
-    there.heard(ints(0), np.array([0.0]), 1.0)
+    assert there.last_call(0) == 0.0
+    there.record_calls(ints(0), np.array([0.0]), 1.0)
     assert there.present(1.0)[0]
 
 
@@ -48,9 +48,9 @@ def test_nobody_on_the_line_is_forgotten_and_nobody_else_stays(steps, back):
     for what, client, wait in steps:
         now += wait
         if what == "gone":
-            there.gone(ints(client))
+            there.record_departures(ints(client))
         else:
-            there.heard(ints(client), np.array([0.0 if what == "line" else back + 0.5]), now)
+            there.record_calls(ints(client), np.array([0.0 if what == "line" else back + 0.5]), now)
         last[client] = (what, now)
         for other, (did, at) in last.items():
             until = {"gone": -math.inf, "line": at + 3.0, "later": at + (back + 0.5)}[did] + 2.0
@@ -59,8 +59,8 @@ def test_nobody_on_the_line_is_forgotten_and_nobody_else_stays(steps, back):
 
 def test_who_can_be_asked():
     there, busy = np.array([1, 1, 0, 1], bool), np.array([0, 1, 0, 0], bool)
-    assert askable(there, busy).tolist() == [0, 3]
-    assert askable(there, busy, np.array([1, 1, 1, 0], bool)).tolist() == [0]
+    assert available_clients(there, busy).tolist() == [0, 3]
+    assert available_clients(there, busy, np.array([1, 1, 1, 0], bool)).tolist() == [0]
 
 
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20), st.integers(0, 5), seconds, seconds, seconds)
@@ -75,7 +75,7 @@ def test_an_ask_is_never_answered_short_before_patience_ends(present, busy, decl
         now=now,
         patience=patience,
     )
-    again = look_again(asked_at=asked_at, now=now, patience=patience)
+    again = patience_end(asked_at=asked_at, now=now, patience=patience)
     if answer is None:
         assert present < max(1, least) or (present + busy < declared and again is not None and again > now)
     else:
@@ -85,7 +85,7 @@ def test_an_ask_is_never_answered_short_before_patience_ends(present, busy, decl
 
 
 def test_boundless_patience_never_looks_again_by_itself():
-    assert look_again(asked_at=0.0, now=1e9, patience=math.inf) is None
+    assert patience_end(asked_at=0.0, now=1e9, patience=math.inf) is None
     said = {"present": 9, "busy": 0, "declared": 10, "at_least": 1, "asked_at": 0.0, "patience": math.inf}
     assert ask_ready(**said, now=1e9) is None
     assert ask_ready(**said | {"present": 10}, now=0.0) == Ready(0)

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.network.rules.task_columns import PAGE, Columns, Phase, strikes_of, struck
+from fedfleet.network.rules.task_columns import PAGE, Phase, TaskColumns, add_strike, strikes_of
 
 
 def test_ids_may_come_in_any_order_and_over_pages():
-    made = Columns()
+    made = TaskColumns()
     ids = np.array([PAGE + 1, 3, PAGE - 1, 5 * PAGE])
     made.add(ids, ids * 2, 1.0, 9.0, phase=Phase.OPEN)
     for task in ids.tolist():
@@ -22,11 +22,11 @@ def test_ids_may_come_in_any_order_and_over_pages():
 @pytest.mark.parametrize("ids", [[1, 1], [-1]])
 def test_ids_are_natural_and_single(ids):
     with pytest.raises(ValueError, match="natural"):
-        Columns().add(np.array(ids), np.zeros(len(ids), int), 1.0, 1.0, phase=Phase.OPEN)
+        TaskColumns().add(np.array(ids), np.zeros(len(ids), int), 1.0, 1.0, phase=Phase.OPEN)
 
 
 def test_a_page_that_shrank_grows_again():
-    made = Columns()
+    made = TaskColumns()
     made.add(np.array([1, PAGE]), np.array([7, 7]), 1.0, 9.0, phase=Phase.FOLDED)
     made.add(np.array([2 * PAGE]), np.array([7]), 1.0, 9.0, phase=Phase.FOLDED)
     assert made.nbytes() == PAGE * (9 + 9 + 27)
@@ -37,7 +37,7 @@ def test_a_page_that_shrank_grows_again():
 
 @given(st.lists(st.tuples(st.integers(0, 2 * PAGE), st.sampled_from(list(Phase)[1:])), max_size=40))
 def test_one_by_one_and_together_count_the_same(steps):
-    one, many = Columns(), Columns()
+    one, many = TaskColumns(), TaskColumns()
     ids = np.arange(2 * PAGE + 1)
     for columns in (one, many):
         columns.add(ids, ids, 1.0, 9.0, phase=Phase.OPEN)
@@ -54,5 +54,5 @@ def test_one_by_one_and_together_count_the_same(steps):
 def test_strikes_stop_at_three_and_leave_the_rest_of_a_mark():
     mark = 0xC1
     for wanted in (1, 2, 3, 3):
-        mark = struck(mark)
+        mark = add_strike(mark)
         assert (strikes_of(mark), mark & 0xCF) == (wanted, 0xC1)

@@ -11,103 +11,112 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from fedfleet.core.errors import RunFailed
 from fedfleet.network.rules import task_table as desk
 from fedfleet.network.rules.task_columns import PAGE
-from fedfleet.network.rules.task_table import NOBODY, Claimed, Kind, Phase, Tasks
+from fedfleet.network.rules.task_table import NO_FRONTEND, Claim, Phase, TaskTable, VerdictKind
 
 
 def table(*clients, heaviest=10.0, until=100.0, first=0):
-    made = Tasks()
+    made = TaskTable()
     made.send(first, np.array(clients, np.int64), np.full(len(clients), heaviest), until)
     return made
 
 
 def claim(task=0, client=7, *, nonce_ok=True, crc=1, weight=5.0, fault="", declined="", transmitter=0):
-    return Claimed(task, client, nonce_ok, crc, 100, weight, fault, declined, transmitter)
+    return Claim(task, client, nonce_ok, crc, 100, weight, fault, declined, transmitter)
 
 
 def test_a_good_report_is_granted_once_then_busy_then_safe():
     made = table(7)
-    assert made.judge(claim(), 1.0) == (Kind.GRANT, "", 0.0, False)
-    assert made.unsafe([0]) == [0]
-    busy = made.judge(claim(transmitter=1), 1.0)
-    assert (busy.kind, busy.seconds) == (Kind.BUSY, 0.2)
-    made.safe([0])
-    assert made.unsafe([0]) == []
-    assert made.judge(claim(transmitter=1), 1.0).kind == Kind.SAFE
-    assert made.judge(claim(crc=2), 1.0).kind == Kind.AGAIN
+    assert made.decide(claim(), 1.0) == (VerdictKind.GRANT, "", 0.0, False)
+    assert made.unsafe_tasks([0]) == [0]
+    busy = made.decide(claim(transmitter=1), 1.0)
+    assert (busy.kind, busy.seconds) == (VerdictKind.BUSY, 0.2)
+    made.mark_safe([0])
+    assert made.unsafe_tasks([0]) == []
+    assert made.decide(claim(transmitter=1), 1.0).kind == VerdictKind.SAFE
+    assert made.decide(claim(crc=2), 1.0).kind == VerdictKind.DUPLICATE
     made.settle([0], folded=True)
-    assert made.judge(claim(), 1e9).kind == Kind.SAFE
-    assert made.judge(claim(crc=2), 1e9).kind == Kind.AGAIN
+    assert made.decide(claim(), 1e9).kind == VerdictKind.SAFE
+    assert made.decide(claim(crc=2), 1e9).kind == VerdictKind.DUPLICATE
 
 
 def test_what_was_gathered_and_rejected_came_before():
     made = table(7)
-    made.judge(claim(), 1.0)
+    made.decide(claim(), 1.0)
     made.settle([0], folded=False)
-    assert made.judge(claim(), 2.0).kind == Kind.AGAIN
+    assert made.decide(claim(), 2.0).kind == VerdictKind.DUPLICATE
 
 
 @pytest.mark.parametrize("wrong", [{"nonce_ok": False}, {"client": 8}, {"task": 1}, {"task": -1}, {"task": 2**63}])
 def test_a_stranger_costs_the_task_nothing(wrong):
     made = table(7)
     for _ in range(5):
-        assert made.judge(claim(**wrong), 1.0).kind == Kind.STRANGER
-    assert made.judge(claim(), 1.0).kind == Kind.GRANT
+        assert made.decide(claim(**wrong), 1.0).kind == VerdictKind.STRANGER
+    assert made.decide(claim(), 1.0).kind == VerdictKind.GRANT
 
 
 def test_three_strikes_end_a_task_and_two_do_not():
     made = table(7, 7)
     for crc in (1, 2):
-        verdict = made.judge(claim(crc=crc, fault="it is not finite"), 1.0)
-        assert verdict.kind == Kind.RETRY
+        verdict = made.decide(claim(crc=crc, fault="it is not finite"), 1.0)
+        assert verdict.kind == VerdictKind.RETRY
         assert verdict.reason == f"it is not finite; {crc} of 3 tries used"
-        made.judge(claim(task=1, crc=crc, fault="it is not finite"), 1.0)
-    assert made.judge(claim(crc=3, fault="it is not finite"), 1.0) == (Kind.REFUSE, "it is not finite", 0.0, False)
-    assert made.judge(claim(crc=3), 1.0).kind == Kind.AGAIN
-    assert made.judge(claim(task=1, crc=3), 1.0).kind == Kind.GRANT
+        made.decide(claim(task=1, crc=crc, fault="it is not finite"), 1.0)
+    assert made.decide(claim(crc=3, fault="it is not finite"), 1.0) == (
+        VerdictKind.REFUSE,
+        "it is not finite",
+        0.0,
+        False,
+    )
+    assert made.decide(claim(crc=3), 1.0).kind == VerdictKind.DUPLICATE
+    assert made.decide(claim(task=1, crc=3), 1.0).kind == VerdictKind.GRANT
 
 
 def test_the_same_faulty_bytes_again_end_a_task_at_once():
     made = table(7)
-    assert made.judge(claim(fault="of another shape"), 1.0).kind == Kind.RETRY
-    assert made.judge(claim(fault="of another shape"), 1.0).kind == Kind.REFUSE
+    assert made.decide(claim(fault="of another shape"), 1.0).kind == VerdictKind.RETRY
+    assert made.decide(claim(fault="of another shape"), 1.0).kind == VerdictKind.REFUSE
 
 
 def test_a_fault_past_the_lease_needs_no_other_try():
-    assert table(7).judge(claim(fault="not finite"), 100.0).kind == Kind.REFUSE
+    assert table(7).decide(claim(fault="not finite"), 100.0).kind == VerdictKind.REFUSE
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, 10.1, math.nan, math.inf, -math.inf])
 def test_a_weight_out_of_bounds_is_a_fault(weight):
-    verdict = table(7).judge(claim(weight=weight), 1.0)
-    assert verdict.kind == Kind.RETRY
+    verdict = table(7).decide(claim(weight=weight), 1.0)
+    assert verdict.kind == VerdictKind.RETRY
     assert "its weight is" in verdict.reason
 
 
 def test_what_weighs_nothing_must_say_so():
-    assert table(7, heaviest=0.0).judge(claim(weight=0.0), 1.0).kind == Kind.GRANT
-    assert table(7, heaviest=0.0).judge(claim(weight=1.0), 1.0).kind == Kind.RETRY
-    assert table(7, heaviest=math.inf).judge(claim(weight=1.0), 1.0).kind == Kind.RETRY
+    assert table(7, heaviest=0.0).decide(claim(weight=0.0), 1.0).kind == VerdictKind.GRANT
+    assert table(7, heaviest=0.0).decide(claim(weight=1.0), 1.0).kind == VerdictKind.RETRY
+    assert table(7, heaviest=math.inf).decide(claim(weight=1.0), 1.0).kind == VerdictKind.RETRY
 
 
 def test_a_declined_task_is_lost():
     made = table(7)
-    assert made.judge(claim(declined="no battery"), 1.0) == (Kind.DECLINED, "no battery", 0.0, False)
+    assert made.decide(claim(declined="no battery"), 1.0) == (VerdictKind.DECLINED, "no battery", 0.0, False)
     assert made.phase(0) == Phase.LOST
-    assert made.judge(claim(), 1.0).kind == Kind.LATE
+    assert made.decide(claim(), 1.0).kind == VerdictKind.LATE
 
 
 def test_late_once_and_again_after_that():
     made = table(7)
     made.withdraw([0])
-    assert [made.judge(claim(), 1.0).kind for _ in range(3)] == [Kind.LATE, Kind.AGAIN, Kind.AGAIN]
+    assert [made.decide(claim(), 1.0).kind for _ in range(3)] == [
+        VerdictKind.LATE,
+        VerdictKind.DUPLICATE,
+        VerdictKind.DUPLICATE,
+    ]
 
 
 def test_leases_end_as_lost_or_as_rejected_with_the_reason():
     made = table(7, 7, 7, 7)
-    made.judge(claim(task=1, fault="not finite"), 1.0)
-    made.judge(claim(task=2), 1.0)
-    made.judge(claim(task=3), 1.0)
-    made.safe([3])
+    made.decide(claim(task=1, fault="not finite"), 1.0)
+    made.decide(claim(task=2), 1.0)
+    made.decide(claim(task=3), 1.0)
+    made.mark_safe([3])
     assert made.release(0, [3]) == [2]
     assert made.next_expiry() == 100.0
     assert made.expire(99.9) == ([], [])
@@ -116,13 +125,13 @@ def test_leases_end_as_lost_or_as_rejected_with_the_reason():
     assert [(o.task, o.arrived, o.nbytes) for o in rejected] == [(1, False, 100), (2, True, 0)]
     assert rejected[0].reason == "not finite"
     assert made.next_expiry() is None
-    assert made.judge(claim(task=0), 101.0).kind == Kind.LATE
-    assert made.judge(claim(task=1), 101.0).kind == Kind.AGAIN
+    assert made.decide(claim(task=0), 101.0).kind == VerdictKind.LATE
+    assert made.decide(claim(task=1), 101.0).kind == VerdictKind.DUPLICATE
 
 
 def test_a_task_released_past_its_lease_ends_at_the_next_look():
     made = table(7)
-    made.judge(claim(), 1.0)
+    made.decide(claim(), 1.0)
     assert made.expire(200.0) == ([], [])
     made.release(0, [])
     assert made.next_expiry() == 100.0
@@ -132,7 +141,7 @@ def test_a_task_released_past_its_lease_ends_at_the_next_look():
 def test_a_release_counts_again_among_later_leases():
     made = table(7)
     made.send(1, np.array([7]), np.array([10.0]), 500.0)
-    made.judge(claim(), 1.0)
+    made.decide(claim(), 1.0)
     made.expire(200.0)
     made.send(2, np.array([7]), np.array([10.0]), 150.0)
     made.expire(200.0)
@@ -143,76 +152,76 @@ def test_a_release_counts_again_among_later_leases():
 
 def test_a_strike_after_a_release_is_not_the_same_bytes_as_the_good_report():
     made = table(7)
-    made.judge(claim(crc=1, fault="not finite"), 1.0)
-    made.judge(claim(crc=2), 1.0)
+    made.decide(claim(crc=1, fault="not finite"), 1.0)
+    made.decide(claim(crc=2), 1.0)
     made.release(0, [])
-    assert made.judge(claim(crc=2, weight=99.0), 1.0).kind == Kind.RETRY
+    assert made.decide(claim(crc=2, weight=99.0), 1.0).kind == VerdictKind.RETRY
 
 
 def test_declining_what_was_handed_in_changes_nothing():
     made = table(7)
-    made.judge(claim(), 1.0)
-    assert made.judge(claim(declined="no"), 1.0).kind == Kind.AGAIN
+    made.decide(claim(), 1.0)
+    assert made.decide(claim(declined="no"), 1.0).kind == VerdictKind.DUPLICATE
     assert made.phase(0) == Phase.GRANTED
 
 
 def test_what_was_handed_in_outlives_its_transmitter_and_is_on_no_other_disk():
     made = table(7, 7, 7)
     for task in range(3):
-        made.judge(claim(task=task), 1.0)
-    made.safe([0])
+        made.decide(claim(task=task), 1.0)
+    made.mark_safe([0])
     made.hand_in([0, 1])
-    assert made.unsafe(range(3)) == [2]
+    assert made.unsafe_tasks(range(3)) == [2]
     assert made.release(0, [0]) == [2]  # a snapshot may still hold what was handed in
     assert made.release(1, [0, 1]) == []
-    assert made.judge(claim(task=1), 2.0).kind == Kind.SAFE
+    assert made.decide(claim(task=1), 2.0).kind == VerdictKind.SAFE
     made.settle([0, 1], folded=True)
     assert made.phase(1) == Phase.FOLDED
 
 
 def test_ids_that_were_given_once_are_no_strangers_after_a_restart():
-    made = Tasks()
+    made = TaskTable()
     made.reopen(Phase.OPEN, np.array([4]), np.array([7]), 10.0, 100.0)
-    assert made.judge(claim(task=9), 1.0).kind == Kind.STRANGER
-    made.sent_before(10)
-    made.sent_before(3)
-    assert made.judge(claim(task=9), 1.0).kind == Kind.LATE
-    assert made.judge(claim(task=10), 1.0).kind == Kind.STRANGER
+    assert made.decide(claim(task=9), 1.0).kind == VerdictKind.STRANGER
+    made.set_next_task(10)
+    made.set_next_task(3)
+    assert made.decide(claim(task=9), 1.0).kind == VerdictKind.LATE
+    assert made.decide(claim(task=10), 1.0).kind == VerdictKind.STRANGER
     made.send(10, np.array([7]), np.array([10.0]), 100.0)
-    assert made.judge(claim(task=10), 1.0).kind == Kind.GRANT
+    assert made.decide(claim(task=10), 1.0).kind == VerdictKind.GRANT
 
 
 def test_a_released_task_is_granted_again_to_whatever_comes():
     made = table(7)
-    made.judge(claim(crc=1), 1.0)
+    made.decide(claim(crc=1), 1.0)
     made.release(0, [])
-    assert made.judge(claim(crc=2, transmitter=1), 2.0) == (Kind.REGRANT, "", 0.0, True)
+    assert made.decide(claim(crc=2, transmitter=1), 2.0) == (VerdictKind.REGRANT, "", 0.0, True)
     assert made.release(0, []) == []  # it is with another now
 
 
 def test_a_released_task_that_is_declined_cannot_be_lost_any_more():
     made = table(7)
-    made.judge(claim(), 1.0)
+    made.decide(claim(), 1.0)
     made.release(0, [])
-    verdict = made.judge(claim(declined="disk full"), 2.0)
-    assert (verdict.kind, verdict.arrived) == (Kind.REFUSE, True)
+    verdict = made.decide(claim(declined="disk full"), 2.0)
+    assert (verdict.kind, verdict.arrived) == (VerdictKind.REFUSE, True)
 
 
 def test_a_disk_that_lost_what_it_kept_releases_it():
     made = table(7)
-    made.judge(claim(), 1.0)
-    made.safe([0])
+    made.decide(claim(), 1.0)
+    made.mark_safe([0])
     assert made.release(0, []) == [0]
 
 
 def test_a_server_that_was_killed_waits_for_its_disks():
-    made = Tasks()
+    made = TaskTable()
     seven, of = np.full(3, 7), np.array
     made.reopen(Phase.GRANTED, of([4, 5]), seven[:2], 10.0, 100.0)
     made.reopen(Phase.OPEN, of([6]), seven[:1], 10.0, 50.0)
     made.reopen(Phase.FOLDED, of([1, 2]), seven[:2])
     made.reopen(Phase.REFUSED, of([3]), seven[:1])
-    assert [made.judge(claim(task=t, crc=9), 1.0).kind.name for t in range(6)] == [
+    assert [made.decide(claim(task=t, crc=9), 1.0).kind.name for t in range(6)] == [
         "LATE",
         "SAFE",
         "SAFE",
@@ -221,29 +230,29 @@ def test_a_server_that_was_killed_waits_for_its_disks():
         "BUSY",
     ]
     assert made.release(1, [5, 1]) == []
-    assert made.judge(claim(task=5, crc=9), 1.0).kind == Kind.SAFE
-    assert made.release(NOBODY, ()) == [4]
-    assert made.judge(claim(task=4, crc=9), 1.0) == (Kind.REGRANT, "", 0.0, True)
-    assert made.judge(claim(task=6, crc=9), 1.0).kind == Kind.GRANT
+    assert made.decide(claim(task=5, crc=9), 1.0).kind == VerdictKind.SAFE
+    assert made.release(NO_FRONTEND, ()) == [4]
+    assert made.decide(claim(task=4, crc=9), 1.0) == (VerdictKind.REGRANT, "", 0.0, True)
+    assert made.decide(claim(task=6, crc=9), 1.0).kind == VerdictKind.GRANT
     assert made.release(1, []) == [5]  # it is known whose it was
 
 
 def test_a_report_on_two_disks_ends_the_run():
     made = table(7)
-    made.judge(claim(transmitter=1), 1.0)
+    made.decide(claim(transmitter=1), 1.0)
     with pytest.raises(RunFailed, match="task 0 is on the disk of transmitter 0"):
         made.release(0, [0])
 
 
 def test_the_newest_ends_are_remembered_and_the_oldest_forgotten():
-    made = Tasks(remembered=2 * PAGE)
+    made = TaskTable(remembered=2 * PAGE)
     for first in range(0, 6 * PAGE, PAGE):
         made.send(first, np.full(PAGE, 7), np.full(PAGE, 10.0), 100.0)
         made.withdraw(range(first, first + PAGE - (first == 0)))  # the last of the first page stays open
     assert made.phase(PAGE) == Phase.NEVER
-    assert made.judge(claim(task=PAGE), 1.0).kind == Kind.LATE
+    assert made.decide(claim(task=PAGE), 1.0).kind == VerdictKind.LATE
     assert made.phase(6 * PAGE - 1) == Phase.WITHDRAWN
-    assert made.judge(claim(task=PAGE - 1), 1.0).kind == Kind.GRANT
+    assert made.decide(claim(task=PAGE - 1), 1.0).kind == VerdictKind.GRANT
     assert sum(made.counts().values()) == 2 * PAGE
     assert made.nbytes() == PAGE * (27 + 27)
 
@@ -270,7 +279,7 @@ class Model(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.made, self.tasks, self.now = Tasks(), {}, 0.0
+        self.made, self.tasks, self.now = TaskTable(), {}, 0.0
 
     def some(self, picks):
         return sorted({p % len(self.tasks) for p in picks}) if self.tasks else []
@@ -299,7 +308,7 @@ class Model(RuleBasedStateMachine):
         task = pick % len(self.tasks)
         it = self.tasks[task]
         client = it.client + (stranger == 1)
-        verdict = self.made.judge(
+        verdict = self.made.decide(
             claim(
                 task,
                 client,
@@ -316,37 +325,42 @@ class Model(RuleBasedStateMachine):
 
     def expected(self, it, crc, fault, stranger, declined, at):
         if stranger:
-            return Kind.STRANGER
+            return VerdictKind.STRANGER
         if it.state in ("open", "released"):
             return self.expected_waiting(it, crc, fault, declined, at)
         if it.state in ("refused", "lost", "withdrawn"):
             first = not it.grants and not it.heard_after and it.state != "refused"
             it.heard_after = True
-            return Kind.LATE if first else Kind.AGAIN
+            return VerdictKind.LATE if first else VerdictKind.DUPLICATE
         if declined or it.crc not in (None, crc):
-            return Kind.AGAIN
-        return {"granted": Kind.BUSY, "safe": Kind.SAFE, "folded": Kind.SAFE, "rejected": Kind.AGAIN}[it.state]
+            return VerdictKind.DUPLICATE
+        return {
+            "granted": VerdictKind.BUSY,
+            "safe": VerdictKind.SAFE,
+            "folded": VerdictKind.SAFE,
+            "rejected": VerdictKind.DUPLICATE,
+        }[it.state]
 
     def expected_waiting(self, it, crc, fault, declined, at):
         if declined:
             it.end("lost" if it.state == "open" else "refused")
-            return Kind.DECLINED if it.state == "lost" else Kind.REFUSE
+            return VerdictKind.DECLINED if it.state == "lost" else VerdictKind.REFUSE
         if fault:
             since_release = it.bad[it.fresh :] if it.state == "released" else it.bad
             same = bool(since_release) and since_release[-1] == crc
             it.bad.append(crc)
             it.crc = crc
             if len(it.bad) < 3 and not same and self.now < it.until:
-                return Kind.RETRY
+                return VerdictKind.RETRY
             it.end("refused")
-            return Kind.REFUSE
-        kind = Kind.GRANT if it.state == "open" else Kind.REGRANT
+            return VerdictKind.REFUSE
+        kind = VerdictKind.GRANT if it.state == "open" else VerdictKind.REGRANT
         it.state, it.at, it.crc, it.grants = "granted", at, crc, it.grants + 1
         return kind
 
     @rule(picks=st.lists(st.integers(0, 99)))
     def safe(self, picks):
-        self.made.safe(self.some(picks))
+        self.made.mark_safe(self.some(picks))
         for task in self.some(picks):
             if self.tasks[task].state == "granted":
                 self.tasks[task].state = "safe"
@@ -406,12 +420,12 @@ class Model(RuleBasedStateMachine):
             assert it.ends == (it.state not in ("open", "granted", "released", "safe"))
         states = [it.state for it in self.tasks.values()]
         assert all(n == states.count(phase.name.lower()) for phase, n in self.made.counts().items())
-        assert self.made.unsafe(list(self.tasks)) == [
+        assert self.made.unsafe_tasks(list(self.tasks)) == [
             t for t, it in self.tasks.items() if it.state in ("granted", "released")
         ]
         due = [it.until for it in self.tasks.values() if it.state in ("open", "released")]
-        found = self.made.next_expiry()
-        assert (found is None) == (not due) and (found is None or found <= min(due))
+        result = self.made.next_expiry()
+        assert (result is None) == (not due) and (result is None or result <= min(due))
 
     @invariant()
     def nothing_is_kept_of_faults_of_tasks_that_ended(self):
@@ -424,4 +438,4 @@ TestModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=
 
 
 def test_every_kind_of_answer_has_a_name_here():
-    assert all(getattr(desk, kind.name) is kind for kind in Kind)
+    assert all(getattr(desk, kind.name) is kind for kind in VerdictKind)

@@ -5,7 +5,7 @@ import pytest
 from fedfleet.core.errors import BadInput
 from fedfleet.core.registry import names, register
 from fedfleet.network.protocol.fleet_pb2 import EnrolRequest
-from fedfleet.network.security.attestation import evidence_called, none, read_secret, shared_evidence, shared_secret
+from fedfleet.network.security.attestation import evidence_by_name, none, read_secret, shared_evidence, shared_secret
 
 SECRET = b"put in at the factory"
 REQUEST = EnrolRequest(token="t", attempt=bytes(16))
@@ -43,13 +43,13 @@ def test_evidence_is_worth_nothing_for_another_attempt_or_token(file):
 
 def test_hooks_are_found_by_name_and_never_elsewhere(file):
     assert {"none", "shared_secret"} <= set(names("evidence"))
-    assert evidence_called("none")(b"", REQUEST) is None
-    assert evidence_called(f"shared_secret:{file}")(b"", REQUEST)
+    assert evidence_by_name("none")(b"", REQUEST) is None
+    assert evidence_by_name(f"shared_secret:{file}")(b"", REQUEST)
     register("evidence", "mine", lambda: lambda evidence, request: "no")
-    assert evidence_called("mine")(b"", REQUEST) == "no"
+    assert evidence_by_name("mine")(b"", REQUEST) == "no"
     for wrong in ("os:system", "shared_secrets:x", "none:x", "shared_secret", ""):
         with pytest.raises(BadInput, match="--evidence"):
-            evidence_called(wrong)
+            evidence_by_name(wrong)
 
 
 def test_secrets_that_are_none_are_refused(tmp_path, file):

@@ -17,10 +17,10 @@ from fedfleet.core.errors import RunFailed
 from fedfleet.network.protocol.fleet_pb2 import EnrolRequest
 from fedfleet.network.protocol.frames import PROTOCOL
 from fedfleet.network.security.enrolment import Registry
-from fedfleet.network.security.enrolment_request import Admitted, Refusal, Terms
-from fedfleet.network.security.enrolment_store import enrolments, open_store, revoke_client
+from fedfleet.network.security.enrolment_request import Admission, Refusal, Terms
+from fedfleet.network.security.enrolment_store import all_enrolments, open_store, revoke_client
 from fedfleet.network.security.secrets import RunKey, secret_of
-from fedfleet.network.security.tokens import Wanted, make_token, revoke_token, token_of, tokens
+from fedfleet.network.security.tokens import TokenRequest, all_tokens, make_token, revoke_token, token_of
 
 KEY = RunKey(bytes(range(32)))
 
@@ -65,8 +65,8 @@ def refused(answer, *words):
 
 def test_a_token_gives_the_first_free_place_once(db, opened):
     registry = opened()
-    text, _ = make_token(db, Wanted(), 0.0)
-    assert registry.enrol(asks(token=text), 1.0, "peer") == Admitted(0, 1, True)
+    text, _ = make_token(db, TokenRequest(), 0.0)
+    assert registry.enrol(asks(token=text), 1.0, "peer") == Admission(0, 1, True)
     refused(registry.enrol(asks(token=text), 1.0, "peer"), "used up")  # replayed
     assert registry.holds(0, secret_of(KEY, 0, 1))
     assert not registry.holds(0, secret_of(KEY, 0, 2))
@@ -76,11 +76,11 @@ def test_a_token_gives_the_first_free_place_once(db, opened):
 
 def test_every_wrong_token_is_refused_and_changes_nothing(db, opened):
     registry = opened()
-    late, _ = make_token(db, Wanted(seconds=10.0), 0.0)
-    ended, token = make_token(db, Wanted(), 0.0)
+    late, _ = make_token(db, TokenRequest(seconds=10.0), 0.0)
+    ended, token = make_token(db, TokenRequest(), 0.0)
     revoke_token(db, token.id, 0.5)
-    named, _ = make_token(db, Wanted(client=2), 0.0)
-    far, _ = make_token(db, Wanted(client=7), 0.0)
+    named, _ = make_token(db, TokenRequest(client=2), 0.0)
+    far, _ = make_token(db, TokenRequest(client=7), 0.0)
     refused(registry.enrol(asks(token="fft_guess"), 1.0, ""), "not one of this run")
     refused(registry.enrol(asks(token=late), 10.0, ""), "expired")
     refused(registry.enrol(asks(token=ended), 1.0, ""), "revoked")
@@ -90,20 +90,20 @@ def test_every_wrong_token_is_refused_and_changes_nothing(db, opened):
     refused(registry.enrol(asks(token=late, protocol=1), 1.0, ""), "same version")
     refused(registry.enrol(asks(), 1.0, ""), "with a token only")
     refused(registry.enrol(asks(secret=bytes(32), client=0), 1.0, ""), "with a token only")
-    assert enrolments(db) == [] and sum(t.used for t in tokens(db)) == 0
+    assert all_enrolments(db) == [] and sum(t.used for t in all_tokens(db)) == 0
 
 
 def test_open_enrolment_needs_no_token_but_takes_no_wrong_one(opened):
     registry = opened(open=True)
-    assert registry.enrol(asks(client=3), 1.0, "") == Admitted(3, 1, True)
+    assert registry.enrol(asks(client=3), 1.0, "") == Admission(3, 1, True)
     refused(registry.enrol(asks(client=3), 1.0, ""), "another device")
     refused(registry.enrol(asks(token="fft_guess"), 1.0, ""), "not one of this run")
 
 
 def test_a_device_comes_back_as_itself_after_a_restart_and_without_a_token(opened):
-    assert opened(open=True).enrol(asks(client=2), 1.0, "") == Admitted(2, 1, True)
+    assert opened(open=True).enrol(asks(client=2), 1.0, "") == Admission(2, 1, True)
     again = opened()
-    assert again.enrol(back(2), 2.0, "") == Admitted(2, 1, False)
+    assert again.enrol(back(2), 2.0, "") == Admission(2, 1, False)
     refused(again.enrol(back(1), 2.0, ""), "with a token only")  # the secret of a place that nobody has
     refused(again.enrol(back(2, 2), 2.0, ""), "with a token only")
     refused(again.enrol(asks(client=1, secret=secret_of(KEY, 2, 1)), 2.0, ""), "with a token only")
@@ -112,15 +112,15 @@ def test_a_device_comes_back_as_itself_after_a_restart_and_without_a_token(opene
 
 def test_where_enrolment_is_open_a_secret_of_another_run_does_no_harm(opened):
     registry = opened(open=True)
-    assert registry.enrol(asks(client=1, secret=bytes(32)), 1.0, "") == Admitted(1, 1, True)
+    assert registry.enrol(asks(client=1, secret=bytes(32)), 1.0, "") == Admission(1, 1, True)
     refused(registry.enrol(asks(client=1, secret=b"x" * 32), 1.0, ""), "another device", "empty --store")
 
 
 def test_who_comes_back_spends_no_token(db, opened):
     registry = opened(open=True)
     registry.enrol(asks(), 1.0, "")
-    text, _ = make_token(db, Wanted(), 0.0)
-    assert registry.enrol(back(0, token=text), 2.0, "") == Admitted(0, 1, False)
+    text, _ = make_token(db, TokenRequest(), 0.0)
+    assert registry.enrol(back(0, token=text), 2.0, "") == Admission(0, 1, False)
     assert token_of(db, text).used == 0
 
 
@@ -129,7 +129,7 @@ def test_a_fleet_that_is_full_takes_nobody_until_one_is_put_out(opened):
     assert [registry.enrol(asks(), 1.0, "").client for _ in range(3)] == [0, 1, 2]
     refused(registry.enrol(asks(), 1.0, ""), "all 3 places")
     registry.revoke(1, 2.0)
-    assert registry.enrol(asks(), 3.0, "") == Admitted(1, 2, True)
+    assert registry.enrol(asks(), 3.0, "") == Admission(1, 2, True)
     refused(registry.enrol(asks(), 3.0, ""), "all 3 places")
 
 
@@ -148,7 +148,7 @@ def test_a_device_that_is_put_out_while_the_server_runs_is_out(db, opened):
     assert registry.changed() == [(3, 2)] and registry.changed() == []
     assert not registry.holds(3, secret_of(KEY, 3, 1)) and not registry.holds(3, secret_of(KEY, 3, 2))
     refused(registry.enrol(back(3), 3.0, ""), "holds no more")
-    assert registry.enrol(asks(client=3), 3.0, "") == Admitted(3, 2, True)
+    assert registry.enrol(asks(client=3), 3.0, "") == Admission(3, 2, True)
     assert registry.holds(3, secret_of(KEY, 3, 2))
     assert opened().raised() == registry.raised() == [(3, 2)]
 
@@ -164,42 +164,42 @@ def test_a_revocation_is_seen_by_the_next_enrolment_even_if_nobody_asked_for_cha
 def test_only_a_token_that_names_a_client_replaces_its_device(db, opened):
     registry = opened(open=True)
     registry.enrol(asks(client=3), 1.0, "")
-    plain, _ = make_token(db, Wanted(), 0.0)
+    plain, _ = make_token(db, TokenRequest(), 0.0)
     refused(registry.enrol(asks(token=plain, client=3), 2.0, ""), "another device")
-    naming, _ = make_token(db, Wanted(client=3), 0.0)
-    assert registry.enrol(asks(token=naming), 2.0, "") == Admitted(3, 2, True)
+    naming, _ = make_token(db, TokenRequest(client=3), 0.0)
+    assert registry.enrol(asks(token=naming), 2.0, "") == Admission(3, 2, True)
     assert registry.changed() == [(3, 2)]
     refused(registry.enrol(back(3, 1), 3.0, ""), "holds no more")
-    assert registry.enrol(back(3, 2), 3.0, "") == Admitted(3, 2, False)
-    assert [(e.client, e.generation, e.revoked) for e in enrolments(db)] == [(3, 1, 2.0), (3, 2, None)]
+    assert registry.enrol(back(3, 2), 3.0, "") == Admission(3, 2, False)
+    assert [(e.client, e.generation, e.revoked) for e in all_enrolments(db)] == [(3, 1, 2.0), (3, 2, None)]
 
 
 def test_a_stale_secret_beside_a_good_token_does_no_harm(db, opened):
     registry = opened()
-    text, _ = make_token(db, Wanted(client=1), 0.0)
-    assert registry.enrol(asks(token=text, client=1, secret=bytes(32)), 1.0, "") == Admitted(1, 1, True)
+    text, _ = make_token(db, TokenRequest(client=1), 0.0)
+    assert registry.enrol(asks(token=text, client=1, secret=bytes(32)), 1.0, "") == Admission(1, 1, True)
 
 
 def test_an_attempt_whose_answer_was_lost_gets_it_again_also_when_the_token_is_used_up(db, opened):
-    text, token = make_token(db, Wanted(seconds=10.0), 0.0)
+    text, token = make_token(db, TokenRequest(seconds=10.0), 0.0)
     first = asks(token=text, attempt=bytes(16))
-    assert opened().enrol(first, 1.0, "") == Admitted(0, 1, True)
+    assert opened().enrol(first, 1.0, "") == Admission(0, 1, True)
     registry = opened()  # killed before it could answer
     revoke_token(db, token.id, 2.0)
-    assert registry.enrol(first, 50.0, "") == Admitted(0, 1, False)
+    assert registry.enrol(first, 50.0, "") == Admission(0, 1, False)
     refused(registry.enrol(asks(token=text, attempt=b"x" * 16), 3.0, ""), "revoked")
-    other, _ = make_token(db, Wanted(), 0.0)
-    assert registry.enrol(asks(token=other, attempt=bytes(16)), 3.0, "") == Admitted(1, 1, True)
+    other, _ = make_token(db, TokenRequest(), 0.0)
+    assert registry.enrol(asks(token=other, attempt=bytes(16)), 3.0, "") == Admission(1, 1, True)
     registry.revoke(0, 4.0)
     refused(registry.enrol(first, 5.0, ""), "put out")
 
 
 def test_a_batch_is_one_transaction_in_order(db, opened):
     registry = opened(3)
-    text, _ = make_token(db, Wanted(uses=2), 0.0)
+    text, _ = make_token(db, TokenRequest(uses=2), 0.0)
     batch = [asks(token=text, client=2), asks(token=text, client=2), asks(token=text), asks(token=text)]
     got = registry.enrol_all([(request, "") for request in batch], 1.0)
-    assert got[0] == Admitted(2, 1, True) and got[2] == Admitted(0, 1, True)
+    assert got[0] == Admission(2, 1, True) and got[2] == Admission(0, 1, True)
     refused(got[1], "another device")
     refused(got[3], "used up")
     twice = [(asks(token=text, attempt=bytes(16)), "")] * 2
@@ -208,7 +208,10 @@ def test_a_batch_is_one_transaction_in_order(db, opened):
 
 def test_the_same_attempt_twice_in_a_batch_is_one_device(opened):
     registry = opened(open=True)
-    assert registry.enrol_all([(asks(attempt=bytes(16)), "")] * 2, 1.0) == [Admitted(0, 1, True), Admitted(0, 1, False)]
+    assert registry.enrol_all([(asks(attempt=bytes(16)), "")] * 2, 1.0) == [
+        Admission(0, 1, True),
+        Admission(0, 1, False),
+    ]
 
 
 def test_what_cannot_be_written_is_not_admitted(db, opened):
@@ -217,9 +220,9 @@ def test_what_cannot_be_written_is_not_admitted(db, opened):
     registry._db.execute(full)
     with pytest.raises(RunFailed, match="cannot be written"):
         registry.enrol_all([(asks(), "")] * 5, 1.0)
-    assert enrolments(db) == [] and not registry.enrolled.any()
+    assert all_enrolments(db) == [] and not registry.enrolled.any()
     registry._db.execute("DROP TRIGGER full")
-    assert registry.enrol(asks(), 1.0, "") == Admitted(0, 1, True)
+    assert registry.enrol(asks(), 1.0, "") == Admission(0, 1, True)
 
 
 def test_evidence_is_judged_only_of_those_who_are_invited(db, opened):
@@ -230,14 +233,14 @@ def test_evidence_is_judged_only_of_those_who_are_invited(db, opened):
         return None if evidence == b"fine" else "it is forged"
 
     registry = opened(evidence=judge)
-    text, _ = make_token(db, Wanted(uses=2), 0.0)
+    text, _ = make_token(db, TokenRequest(uses=2), 0.0)
     refused(registry.enrol(asks(token="fft_guess", evidence=b"fine"), 1.0, ""), "not one of this run")
     assert seen == []
     refused(registry.enrol(asks(token=text, evidence=b"bad"), 1.0, ""), "forged")
     assert token_of(db, text).used == 0
-    assert registry.enrol(asks(token=text, evidence=b"fine"), 1.0, "") == Admitted(0, 1, True)
+    assert registry.enrol(asks(token=text, evidence=b"fine"), 1.0, "") == Admission(0, 1, True)
     refused(registry.enrol(back(0, evidence=b"bad"), 1.0, ""), "forged")
-    assert registry.enrol(back(0, evidence=b"fine"), 1.0, "") == Admitted(0, 1, False)
+    assert registry.enrol(back(0, evidence=b"fine"), 1.0, "") == Admission(0, 1, False)
 
 
 def test_weights_are_capped_by_what_was_declared(opened):
@@ -253,7 +256,7 @@ def test_weights_are_capped_by_what_was_declared(opened):
 
 def test_what_a_device_says_of_itself_is_disarmed_before_it_is_stored(db, opened):
     opened(open=True).enrol(asks(data="a\n\x1b[2J", samples=1), 1.0, "ipv4:\u202e")
-    (row,) = enrolments(db)
+    (row,) = all_enrolments(db)
     assert (row.data, row.peer) == (r"a\n\x1b[2J", r"ipv4:\u202e")
 
 
@@ -279,7 +282,7 @@ class Fleet(RuleBasedStateMachine):
 
     @rule(uses=st.integers(1, 2), seconds=st.sampled_from([None, 5.0]), client=st.sampled_from([None, 0, 1, 4]))
     def invite(self, uses, seconds, client):
-        text, token = make_token(self.db, Wanted(1 if client is not None else uses, seconds, client), self.now)
+        text, token = make_token(self.db, TokenRequest(1 if client is not None else uses, seconds, client), self.now)
         self.made[text] = [token.uses, token.expires, client]
 
     @precondition(lambda self: self.made)
@@ -295,7 +298,7 @@ class Fleet(RuleBasedStateMachine):
         fine = fine and (named is None or client in (None, named)) and (wanted is None or wanted < 4)
         fine = fine and (len(self.living) < 4 if wanted is None else named is not None or wanted not in self.living)
         got = self.registry.enrol(request, self.now, "")
-        assert isinstance(got, Admitted) == fine, got
+        assert isinstance(got, Admission) == fine, got
         if not fine:
             assert text not in got.sentence
             return
@@ -306,7 +309,7 @@ class Fleet(RuleBasedStateMachine):
         assert (got.client, got.generation) not in self.ended
         self.living[got.client] = got.generation
         if repeat:
-            assert self.registry.enrol(request, self.now, "") == Admitted(got.client, got.generation, False)
+            assert self.registry.enrol(request, self.now, "") == Admission(got.client, got.generation, False)
 
     @precondition(lambda self: self.living)
     @rule(data=st.data(), here=st.booleans())
@@ -333,7 +336,7 @@ class Fleet(RuleBasedStateMachine):
 
     @invariant()
     def only_the_living_hold_places(self):
-        self.registry.changed()
+        self.registry.take_changes()
         assert np.flatnonzero(self.registry.enrolled).tolist() == sorted(self.living)
         for client, generation in self.living.items():
             assert self.registry.holds(client, secret_of(KEY, client, generation))

@@ -4,7 +4,13 @@ import pytest
 
 from fedfleet.network.protocol.fleet_pb2 import EnrolRequest
 from fedfleet.network.protocol.frames import PROTOCOL
-from fedfleet.network.security.enrolment_request import Terms, attempt_of, declared, doubted, unfit
+from fedfleet.network.security.enrolment_request import (
+    Terms,
+    attempt_of,
+    declared_values,
+    evidence_refusal,
+    unfit_reason,
+)
 
 
 def asks(**fields):
@@ -24,7 +30,7 @@ def asks(**fields):
     ],
 )
 def test_requests_that_cannot_be(request_, why):
-    assert why in unfit(request_, Terms(5, most_samples=100))
+    assert why in unfit_reason(request_, Terms(5, most_samples=100))
 
 
 def test_requests_that_can_be():
@@ -34,11 +40,11 @@ def test_requests_that_can_be():
         asks(attempt=bytes(16)),
         asks(attempt=bytes(64)),
     ):
-        assert unfit(request, Terms(5, most_samples=100)) is None
+        assert unfit_reason(request, Terms(5, most_samples=100)) is None
 
 
 def test_what_is_stored_is_disarmed():
-    assert declared(asks(samples=3, memory_bytes=2**64 - 1, data="a\n\u202eb")) == (3, 0, 2**62, r"a\n\u202eb")
+    assert declared_values(asks(samples=3, memory_bytes=2**64 - 1, data="a\n\u202eb")) == (3, 0, 2**62, r"a\n\u202eb")
 
 
 def test_an_attempt_is_bound_to_its_token():
@@ -52,6 +58,6 @@ def test_a_hook_that_fails_admits_nobody_and_tells_nothing():
     def broken(evidence, request):
         raise KeyError("hush")
 
-    assert doubted(broken, asks()) == "the evidence of the device could not be checked (KeyError)"
-    assert doubted(lambda evidence, request: "rooted\n", asks()).endswith(r"rooted\n")
-    assert doubted(lambda evidence, request: None, asks()) is None
+    assert evidence_refusal(broken, asks()) == "the evidence of the device could not be checked (KeyError)"
+    assert evidence_refusal(lambda evidence, request: "rooted\n", asks()).endswith(r"rooted\n")
+    assert evidence_refusal(lambda evidence, request: None, asks()) is None

@@ -6,7 +6,13 @@ import stat
 import pytest
 
 from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.network.security.enrolment_store import end_enrolment, enrolments, open_store, revoke_client, transaction
+from fedfleet.network.security.enrolment_store import (
+    all_enrolments,
+    end_enrolment,
+    open_store,
+    revoke_client,
+    transaction,
+)
 
 ROW = """INSERT INTO enrolments (client, generation, samples, test_samples, memory_bytes, data, peer, enrolled)
 VALUES (?, ?, 5, 0, 0, '', '', 1.0)"""
@@ -34,16 +40,16 @@ def test_it_is_written_through_to_the_disk(db):
 def test_a_transaction_is_whole_or_nothing(db):
     with pytest.raises(ZeroDivisionError), transaction(db):
         db.execute(ROW, (1, 1 // len(db.execute(ROW, (2, 1)).fetchall())))
-    assert enrolments(db) == []
+    assert all_enrolments(db) == []
     with pytest.raises(RunFailed, match="cannot be written"), transaction(db):
         db.executemany(ROW, [(1, 1), (1, 1)])  # nobody else can have the same place in the same generation
-    assert enrolments(db) == []
+    assert all_enrolments(db) == []
 
 
 def test_what_was_read_in_a_transaction_stays_true_until_its_end(tmp_path, db):
     other = sqlite3.connect(tmp_path / "devices.db", timeout=0.0, isolation_level=None)
     with transaction(db):
-        assert enrolments(db) == []
+        assert all_enrolments(db) == []
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             other.execute(ROW, (1, 1))
     other.close()
@@ -53,9 +59,9 @@ def test_two_have_it_open_at_once(tmp_path, db):
     other = open_store(tmp_path / "devices.db")
     with transaction(other):
         other.execute(ROW, (4, 1))
-    assert [e.client for e in enrolments(db)] == [4]
+    assert [e.client for e in all_enrolments(db)] == [4]
     revoke_client(db, 4, 9.0)
-    assert [e.revoked for e in enrolments(other)] == [9.0]
+    assert [e.revoked for e in all_enrolments(other)] == [9.0]
     other.close()
 
 

@@ -19,7 +19,7 @@ from fedfleet.network.security.secrets import (
     nonce_of,
     run_key,
     secret_of,
-    signed,
+    sign_config,
     status_token,
 )
 
@@ -99,8 +99,8 @@ def test_secrets_hold_for_their_client_and_generation_only(client, generation, o
 @given(st.binary(max_size=50), st.binary(max_size=50))
 def test_signatures_hold_for_their_sheet_only(sheet, other):
     secret = secret_of(KEY, 1, 1)
-    assert check_signature(secret, sheet, signed(secret, other)) == (sheet == other)
-    assert not check_signature(secret_of(KEY, 1, 2), sheet, signed(secret, sheet))
+    assert check_signature(secret, sheet, sign_config(secret, other)) == (sheet == other)
+    assert not check_signature(secret_of(KEY, 1, 2), sheet, sign_config(secret, sheet))
 
 
 @pytest.mark.parametrize("shown", [b"", b"x", bytes(16), bytes(32), bytes(1000)])
@@ -112,7 +112,12 @@ def test_what_is_no_secret_is_refused_whatever_its_length(shown):
 
 def test_labels_keep_uses_apart():
     """The same numbers for another use give unrelated bytes."""
-    made = {nonce_of(KEY, 1), secret_of(KEY, 1, 0)[:16], secret_of(KEY, 0, 1)[:16], signed(KEY.data, bytes([1]))[:16]}
+    made = {
+        nonce_of(KEY, 1),
+        secret_of(KEY, 1, 0)[:16],
+        secret_of(KEY, 0, 1)[:16],
+        sign_config(KEY.data, bytes([1]))[:16],
+    }
     assert len(made) == 4
 
 
@@ -121,7 +126,7 @@ def test_what_devices_keep_stays_good_in_later_versions():
     secret = secret_of(KEY, 3, 2)
     assert nonce_of(KEY, 3).hex() == "934126db1f46d67cd521b276816030ce"
     assert secret.hex() == "36698d6b37e32bc242ae70f93eb11e66eb9848adea2ad207f5d2ac003f5a4b46"
-    assert signed(secret, b"sheet").hex() == "cfee9124ecda6362f98e36f2114b89ef7dbbd946777989c562f509bb1e3e5c80"
+    assert sign_config(secret, b"sheet").hex() == "cfee9124ecda6362f98e36f2114b89ef7dbbd946777989c562f509bb1e3e5c80"
 
 
 def test_no_text_shows_the_key(tmp_path):
@@ -131,8 +136,8 @@ def test_no_text_shows_the_key(tmp_path):
     path.chmod(0o644)
     try:
         run_key(path)
-    except BadInput as wrong:
-        said += ["".join(traceback.format_exception(wrong)), repr(wrong)]
+    except BadInput as error:
+        said += ["".join(traceback.format_exception(error)), repr(error)]
     with pytest.raises(BadInput) as short:
         RunKey(b"hush hush")
     said.append(repr(short.value))

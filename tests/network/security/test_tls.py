@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from fedfleet.core.errors import BadInput
-from fedfleet.network.security.certificates import Asked, make_certificates, today
+from fedfleet.network.security.certificates import CertificateRequest, make_certificates, utc_now
 from fedfleet.network.security.tls import (
     ClientFiles,
     ServerFiles,
@@ -27,12 +27,12 @@ from fedfleet.network.security.tls import (
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory):
-    return make_certificates(tmp_path_factory.mktemp("ours"), Asked(clients=["phone"]), today())
+    return make_certificates(tmp_path_factory.mktemp("ours"), CertificateRequest(clients=["phone"]), utc_now())
 
 
 @pytest.fixture(scope="module")
 def strangers(tmp_path_factory):
-    return make_certificates(tmp_path_factory.mktemp("strangers"), Asked(clients=["phone"]), today())
+    return make_certificates(tmp_path_factory.mktemp("strangers"), CertificateRequest(clients=["phone"]), utc_now())
 
 
 @asynccontextmanager
@@ -55,8 +55,8 @@ async def echoed(address, files):
     async with grpc.aio.secure_channel(address, client_credentials(files)) as channel:
         try:
             return await channel.unary_unary("/test/Echo")(b"hello", timeout=5)
-        except grpc.aio.AioRpcError as wrong:
-            return wrong.code()
+        except grpc.aio.AioRpcError as error:
+            return error.code()
 
 
 def shaken(port, version, ca):
@@ -138,7 +138,7 @@ def test_unknown_authorities_are_not_trusted(ours, strangers):
 
 
 def test_a_certificate_for_another_host_is_not_trusted(tmp_path):
-    made = make_certificates(tmp_path, Asked(["10.0.0.1", "elsewhere"]), today())
+    made = make_certificates(tmp_path, CertificateRequest(["10.0.0.1", "elsewhere"]), utc_now())
 
     async def tried():
         async with echoing(plain_files(made)) as port:
@@ -172,7 +172,7 @@ def test_a_plain_caller_is_not_answered(ours):
 
 
 def test_renewed_certificates_are_taken_up_without_a_restart(tmp_path):
-    made, strangers = (make_certificates(tmp_path / name, Asked(), today()) for name in ("old", "new"))
+    made, strangers = (make_certificates(tmp_path / name, CertificateRequest(), utc_now()) for name in ("old", "new"))
 
     async def tried():
         async with echoing(plain_files(made)) as port:
@@ -188,9 +188,9 @@ def test_renewed_certificates_are_taken_up_without_a_restart(tmp_path):
 
 def test_files_that_cannot_be_used_are_refused_in_words(ours, strangers, tmp_path):
     def wrong(certificate, key, words, ca=None):
-        with pytest.raises(BadInput, match=words) as found:
+        with pytest.raises(BadInput, match=words) as result:
             server_credentials(ServerFiles(certificate, key, ca))
-        assert "PRIVATE KEY" not in str(found.value)
+        assert "PRIVATE KEY" not in str(result.value)
 
     text = tmp_path / "text"
     text.write_text("no PEM")

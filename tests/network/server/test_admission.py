@@ -17,12 +17,12 @@ from fedfleet.core.events import ReportRejected, ReportUnwanted, TaskArrived, Ta
 from fedfleet.core.parts import Plan
 from fedfleet.engine.coordinator import begin
 from fedfleet.engine.state import Phase as RunPhase
-from fedfleet.network.evaluation.by_devices import FIRST_TASK
-from fedfleet.network.frontend.partial_sums import PartialSums, sheet_from_json
+from fedfleet.network.evaluation.by_devices import FIRST_EVAL_TASK
+from fedfleet.network.frontend.partial_sums import PartialSums, layout_from_json
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.server import commit
-from fedfleet.network.server.admission import bucket_of
-from fedfleet.network.server.commit_work import Bucket
+from fedfleet.network.server.admission import current_bucket
+from fedfleet.network.server.commit_work import CommitJob
 from tests.network.scene import Scene, play, same_sums, summed
 from tests.network.server.test_commit import committed, opened
 from tests.network.toys import Toy, plan_of
@@ -112,7 +112,7 @@ def test_a_stranger_costs_nobody_anything(tmp_path: Path) -> None:
         assert (await answer(scene, 0, task, client=(honest.client + 1) % 4)).status == pb.Receipt.REFUSED
         assert (await answer(scene, 0, 99, report=honest)).status == pb.Receipt.REFUSED
         assert scene.processor.strikes == 2
-        assert (await answer(scene, 0, FIRST_TASK + 1, report=honest)).status == pb.Receipt.UNWANTED
+        assert (await answer(scene, 0, FIRST_EVAL_TASK + 1, report=honest)).status == pb.Receipt.UNWANTED
         assert (await answer(scene, 0, task)).granted
 
     play(tmp_path, TOY, act)
@@ -200,8 +200,8 @@ def test_seconds_and_settings_of_a_report_are_those_of_its_arrival_also_when_it_
 
 def test_while_one_bucket_is_gathered_reports_go_to_the_next() -> None:
     state = begin(plan_of(TOY)).state
-    assert bucket_of(state) == 0
-    assert bucket_of(state._replace(phase=RunPhase.GATHERING)) == 1
+    assert current_bucket(state) == 0
+    assert current_bucket(state._replace(phase=RunPhase.GATHERING)) == 1
 
 
 def test_after_the_end_nothing_follows_the_last_event(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_after_the_end_nothing_follows_the_last_event(tmp_path: Path) -> None:
         scene.closed(0, 0, tasks)
         scene.closed(1, 0, [])
         await committed(scene, 1)
-        await scene.until(lambda: scene.processor.ended)
+        await scene.until(lambda: scene.processor.end_reason)
         count = len(scene.events())
         scene.processor.done = None  # it stays, so that a late device can be answered
         grant = await answer(scene, 1, tasks[0], crc32c=1)
@@ -239,8 +239,8 @@ def test_streamed_sums_are_those_that_the_commits_contexts_give(
         return Entry(weight / (1 + context.staleness), 1.0 / (1 + context.staleness))
 
     plan = with_enter(plan_of(toy), enter, ages=True)
-    rng, made = np.random.default_rng(seed), commit.gathered
-    buckets: list[Bucket] = []
+    rng, made = np.random.default_rng(seed), commit.make_commit
+    buckets: list[CommitJob] = []
 
     def gathered(*args: Any) -> Any:
         buckets.append(args[1])
@@ -255,7 +255,7 @@ def test_streamed_sums_are_those_that_the_commits_contexts_give(
             scene.here(*range(5))
             scene.pass_by(float(rng.random()))
             await scene.turn(2)
-            if scene.processor.ended:
+            if scene.processor.end_reason:
                 return
             if scene.running and rng.random() < 0.7:
                 task = int(rng.choice(scene.running))
@@ -278,22 +278,22 @@ def test_streamed_sums_are_those_that_the_commits_contexts_give(
         raise AssertionError("the run did not end")
 
     patched = pytest.MonkeyPatch()
-    patched.setattr(commit, "gathered", gathered)
+    patched.setattr(commit, "make_commit", gathered)
     reports: dict[int, Any] = {}
 
     async def noting(scene: Scene) -> None:
         await act(scene)
         reports.update({task: (entry, report) for task, (_, entry, report) in scene.granted.items()})
-        sheet = sheet_from_json(scene.desk.all[0].start.sheet)
+        sheet = layout_from_json(scene.desk.all[0].config.sheet)
         for bucket in buckets:
             streamed = PartialSums(sheet, None)
             for task in bucket.command.tasks:
                 streamed.add(0, *reports[task][:1], reports[task][1].update)
             pairs = [(reports[c.task][1], c) for c in bucket.command.contexts]
             claimed = {c.task: seen[c.task] for c in bucket.command.contexts}
-            found = streamed.saved(0)
-            assert found is not None
-            assert same_sums(found, summed(plan, bucket.command.server, pairs))
+            result = streamed.bucket_sums(0)
+            assert result is not None
+            assert same_sums(result, summed(plan, bucket.command.server, pairs))
             for context in bucket.command.contexts:
                 assert claimed[context.task]._replace(start=None) == context._replace(start=None)
 

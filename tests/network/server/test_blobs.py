@@ -10,7 +10,7 @@ import pytest
 from fedfleet.core.errors import RunFailed
 from fedfleet.network.protocol.frames import crc32c
 from fedfleet.network.server import blobs
-from fedfleet.network.server.blobs import drop_blob, mapped, remove_folder, shared_folder, write_blob
+from fedfleet.network.server.blobs import drop_blob, make_shared_folder, map_blob, remove_folder, write_blob
 
 CHILD = """
 import sys, time
@@ -34,13 +34,13 @@ def test_bytes_are_written_once_and_read_without_a_copy(tmp_path):
     assert write_blob(tmp_path, b"a model") == blob
     assert Path(blob.path).stat().st_ino == before
     assert write_blob(tmp_path, b"another").name != blob.name
-    assert bytes(mapped(blob)) == b"a model"
+    assert bytes(map_blob(blob)) == b"a model"
     assert (blob.nbytes, blob.crc32c) == (7, crc32c(b"a model"))
 
 
 def test_a_dropped_blob_can_still_be_sent_by_who_has_it(tmp_path):
     blob = write_blob(tmp_path, b"a model")
-    view = mapped(blob)
+    view = map_blob(blob)
     drop_blob(blob)
     drop_blob(blob)
     assert bytes(view) == b"a model"
@@ -48,7 +48,7 @@ def test_a_dropped_blob_can_still_be_sent_by_who_has_it(tmp_path):
 
 
 def test_nothing_is_a_blob_too(tmp_path):
-    assert bytes(mapped(write_blob(tmp_path, b""))) == b""
+    assert bytes(map_blob(write_blob(tmp_path, b""))) == b""
 
 
 def test_a_model_that_does_not_fit_says_so(tmp_path):
@@ -67,11 +67,11 @@ def test_the_memory_of_a_killed_server_is_given_back_and_that_of_a_living_one_is
         write_blob(folders[0], b"left behind")
         children[0].send_signal(signal.SIGKILL)
         children[0].wait()
-        mine = shared_folder()
+        mine = make_shared_folder()
         assert not folders[0].exists()
         assert folders[1].exists()
         assert mine.stat().st_mode & 0o777 == 0o700
-        another = shared_folder()  # of the same process: neither sweeps the other away
+        another = make_shared_folder()  # of the same process: neither sweeps the other away
         assert mine.exists()
         remove_folder(mine)
         remove_folder(another)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedfleet.core.events import CandidatesSeen
-from fedfleet.network.server.candidates import ask_ends
+from fedfleet.network.server.candidates import ask_deadline
 from tests.network.scene import Scene, play
 from tests.network.toys import Toy
 
@@ -15,7 +15,7 @@ TOY = Toy(clients=4, rounds=2)
 async def asked(scene: Scene) -> None:
     for index in (0, 1):
         scene.ready(index)
-    await scene.until(scene.processor.asking)
+    await scene.until(scene.processor.is_asking)
 
 
 def test_the_declared_fleet_is_waited_for(tmp_path: Path) -> None:
@@ -23,10 +23,10 @@ def test_the_declared_fleet_is_waited_for(tmp_path: Path) -> None:
         await asked(scene)
         scene.here(0, 1, 2)
         await scene.turn()
-        assert not scene.running and ask_ends(scene.processor) is not None
+        assert not scene.running and ask_deadline(scene.processor) is not None
         scene.here(3)
         await scene.turn()
-        assert scene.running == [0, 1, 2, 3] and ask_ends(scene.processor) is None
+        assert scene.running == [0, 1, 2, 3] and ask_deadline(scene.processor) is None
         assert "patience" not in scene.remarks()
 
     play(tmp_path, TOY, act, patience=60.0)

@@ -35,9 +35,9 @@ def test_the_newest_two_are_kept_and_fit_the_journal(tmp_path: Path) -> None:
         await scene.turn()
 
     play(tmp_path, TOY, act)
-    found = checkpoint_files(tmp_path)
-    assert len(found) == 2
-    for path in found:
+    result = checkpoint_files(tmp_path)
+    assert len(result) == 2
+    for path in result:
         arrays, meta = load_tree(path)
         assert sorted(arrays["wire/memory_task"].tolist()) == [2 * meta["gatherings"] - 2, 2 * meta["gatherings"] - 1]
 

@@ -68,13 +68,13 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     import threading
 
     go = threading.Event()
-    made = commit_work.gathered
+    made = commit_work.make_commit
 
     def waits(*args: object) -> ReportsGathered:
         assert go.wait(10)
         return made(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(commit, "gathered", waits)
+    monkeypatch.setattr(commit, "make_commit", waits)
     return go.set
 
 

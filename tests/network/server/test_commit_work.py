@@ -13,10 +13,10 @@ from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.core.trees import content_hash
-from fedfleet.network.frontend.partial_sums import PartialSums, sheet_of
-from fedfleet.network.frontend.report_log import Entered
+from fedfleet.network.frontend.partial_sums import PartialSums, fold_layout
+from fedfleet.network.frontend.report_log import LogEntry
 from fedfleet.network.frontend.spool import Spool
-from fedfleet.network.server.commit_work import Bucket, Told, gathered, will_commit
+from fedfleet.network.server.commit_work import CommitJob, ReportMeta, make_commit, will_commit
 from fedfleet.store.aggregates import load_aggregate
 from fedfleet.store.files import save_tree
 from fedfleet.store.noise_source import SEEDED
@@ -33,9 +33,9 @@ def report(task: int) -> Report:
     )
 
 
-def entry(task: int) -> Entered:
+def entry(task: int) -> LogEntry:
     one = report(task)
-    return Entered(task, one.client, task, 0.0, one.weight, 1.0, "", 0, 0, ("loss",), (float(task),), 1)
+    return LogEntry(task, one.client, task, 0.0, one.weight, 1.0, "", 0, 0, ("loss",), (float(task),), 1)
 
 
 def command() -> Gather:
@@ -43,18 +43,18 @@ def command() -> Gather:
     return Gather(tuple(TASKS), (), contexts, SERVER, 1)  # type: ignore[arg-type]
 
 
-def bucket(**changes: object) -> Bucket:
-    told = {task: Told(report(task).weight, ("loss",), (float(task),)) for task in TASKS}
-    return replace(Bucket(command(), 0, {}, told, [], 0, []), **changes)  # type: ignore[arg-type]
+def bucket(**changes: object) -> CommitJob:
+    told = {task: ReportMeta(report(task).weight, ("loss",), (float(task),)) for task in TASKS}
+    return replace(CommitJob(command(), 0, {}, told, [], 0, []), **changes)  # type: ignore[arg-type]
 
 
 def sums_in(folder: Path, plan: Plan, *parts: list[int]) -> list[str]:
     paths: list[str] = []
     for n, tasks in enumerate(parts):
-        sums = PartialSums(sheet_of(plan.algorithm.fold, SERVER), None)
+        sums = PartialSums(fold_layout(plan.algorithm.fold, SERVER), None)
         for task in tasks:
             sums.add(0, entry(task), report(task).update)
-        saved = sums.saved(0)
+        saved = sums.bucket_sums(0)
         assert saved is not None
         paths.append(str(folder / f"sums-{n}"))
         save_tree(Path(paths[-1]), saved)
@@ -66,7 +66,7 @@ def test_sums_of_any_number_of_transmitters_make_one_model(parts: tuple[list[int
     plan = plan_of(Toy())
     (tmp_path / "aggregates").mkdir()
     paths = sums_in(tmp_path, plan, *parts)
-    fact = gathered(plan, bucket(sums=paths, count=5), {}, (tmp_path, 0), SEEDED)
+    fact = make_commit(plan, bucket(sums=paths, count=5), {}, (tmp_path, 0), SEEDED)
     assert fact.tasks.tolist() == list(TASKS) and fact.stats["loss"].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert fact.made is not None
     import fedfleet.core.aggregation as folding
@@ -91,7 +91,7 @@ def test_sums_of_any_number_of_transmitters_make_one_model(parts: tuple[list[int
 def test_what_does_not_add_up_is_never_committed(parts: tuple[list[int], ...], count: int, tmp_path: Path) -> None:
     plan = plan_of(Toy())
     with pytest.raises(RunFailed, match="nothing was committed"):
-        gathered(plan, bucket(sums=sums_in(tmp_path, plan, *parts), count=count), {}, None, SEEDED)
+        make_commit(plan, bucket(sums=sums_in(tmp_path, plan, *parts), count=count), {}, None, SEEDED)
 
 
 def test_spools_give_the_same_bits_and_what_is_damaged_in_them_is_rejected(tmp_path: Path) -> None:
@@ -104,23 +104,23 @@ def test_spools_give_the_same_bits_and_what_is_damaged_in_them_is_rejected(tmp_p
                 spool.add(0, entry(task), b"no tensors" if task == 3 else payload_of(report(task)))
         spool.sync()
         spool.close()
-    fact = gathered(plan, bucket(spools=list(map(str, folders)), refused={4: "client 14: no"}), {}, None, SEEDED)
+    fact = make_commit(plan, bucket(spools=list(map(str, folders)), refused={4: "client 14: no"}), {}, None, SEEDED)
     assert fact.tasks.tolist() == [0, 1, 2] and [r.task for r in fact.rejected] == [3, 4]
     sums = sums_in(tmp_path, plan, [0, 1, 2])
-    other = gathered(plan, bucket(sums=sums, count=3, refused={3: "a", 4: "b"}), {}, None, SEEDED)
+    other = make_commit(plan, bucket(sums=sums, count=3, refused={3: "a", 4: "b"}), {}, None, SEEDED)
     assert fact.made is not None and other.made is not None
     assert str(fact.made.name) == str(other.made.name)
 
 
 def test_a_report_that_is_in_no_spool_stops_the_commit(tmp_path: Path) -> None:
     with pytest.raises(RunFailed, match="task 0 is not in the spool"):
-        gathered(plan_of(Toy()), bucket(spools=[str(tmp_path)]), {}, None, SEEDED)
+        make_commit(plan_of(Toy()), bucket(spools=[str(tmp_path)]), {}, None, SEEDED)
 
 
 def test_all_refused_makes_nothing_and_it_is_known_beforehand() -> None:
     plan = plan_of(Toy())
     refused = dict.fromkeys(TASKS, "no")
-    fact = gathered(plan, bucket(refused=refused), {}, None, SEEDED)
+    fact = make_commit(plan, bucket(refused=refused), {}, None, SEEDED)
     assert fact.made is None and len(fact.rejected) == 5
     assert not will_commit(plan, command(), refused)
     assert will_commit(plan, command(), {0: "no"})

@@ -11,8 +11,8 @@ from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import PROTOCOL
 from fedfleet.network.rules.task_table import Phase
-from fedfleet.network.security.tokens import Wanted, make_token
-from fedfleet.network.server.dispatch import arrived, introduce
+from fedfleet.network.security.tokens import TokenRequest, make_token
+from fedfleet.network.server.dispatch import send_full_state, uncommitted_arrivals
 from tests.network.scene import Scene, play
 from tests.network.server.test_commit import all_granted, opened
 from tests.network.toys import Toy
@@ -22,10 +22,10 @@ TOY = Toy(clients=4, rounds=2)
 
 def tasks_in(message: inside.ToTransmitter) -> list[int]:
     """The tasks that a transmitter would hand out after this message."""
-    found: set[int] = set()
+    result: set[int] = set()
     for wave in message.waves:
-        found |= set(range(wave.first, wave.first + len(np.frombuffer(wave.clients, np.uint32))))
-    return sorted(found - set(message.withdrawn))
+        result |= set(range(wave.first, wave.first + len(np.frombuffer(wave.clients, np.uint32))))
+    return sorted(result - set(message.withdrawn))
 
 
 def test_one_that_starts_again_hears_all_that_the_others_know(tmp_path: Path) -> None:
@@ -53,9 +53,9 @@ def test_one_that_starts_again_hears_all_that_the_others_know(tmp_path: Path) ->
 def test_the_end_of_the_run_is_told_to_one_that_starts_after_it(tmp_path: Path) -> None:
     async def act(scene: Scene) -> None:
         await opened(scene)
-        scene.processor.ended = "rounds"
+        scene.processor.end_reason = "rounds"
         out = inside.ToTransmitter()
-        introduce(scene.processor, out)
+        send_full_state(scene.processor, out)
         assert out.over == "rounds"
 
     play(tmp_path, TOY, act)
@@ -119,11 +119,11 @@ def test_a_report_on_a_disk_of_which_the_journal_lost_the_arrival_arrives_now(tm
 
 
 def entry_of(task: int, report, order: int):
-    from fedfleet.network.frontend.report_log import Entered
+    from fedfleet.network.frontend.report_log import LogEntry
     from tests.network.toys import payload_of
 
     size = len(payload_of(report))
-    return Entered(
+    return LogEntry(
         task, report.client, order, 0.1, report.weight, 1.0, "", 5, size, ("loss", "compute"), (1.0, 0.01), 1
     )
 
@@ -154,15 +154,15 @@ def test_a_device_that_takes_a_place_over_begins_without_memory_and_the_old_secr
             scene.ready(index)
         enrol(scene, 1, client=2)
         await scene.turn()
-        scene.processor.memories.folded(2, 0)
-        token, _ = make_token(scene.processor.served.registry._db, Wanted(client=2), 0.0)
+        scene.processor.client_state.record_folded(2, 0)
+        token, _ = make_token(scene.processor.served.registry._db, TokenRequest(client=2), 0.0)
         scene.told(0)
         scene.told(1)
         enrol(scene, 2, token=token)
         await scene.turn()
         (answer,) = [a for m in scene.desk.told[0] for a in m.enrolled]
         assert answer.refused == "" and pb.EnrolReply.FromString(answer.reply).client == 2
-        assert scene.processor.memories.task[2] == -1
+        assert scene.processor.client_state.memory_task[2] == -1
         for index in (0, 1):
             assert [(c, g) for m in scene.told(index) for c, g in zip(m.revoked, m.generations, strict=True)] == [
                 (2, 2)
@@ -188,6 +188,6 @@ def test_arrived_are_those_that_came_and_are_not_committed(tmp_path: Path) -> No
         scene.claim(0, tasks[1])
         scene.claim(0, tasks[0], declined="no")
         await scene.turn()
-        assert [e.task for e in arrived(scene.processor.state)] == [tasks[1]]
+        assert [e.task for e in uncommitted_arrivals(scene.processor.state)] == [tasks[1]]
 
     play(tmp_path, TOY, act)

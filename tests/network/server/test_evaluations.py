@@ -11,11 +11,11 @@ import pytest
 from fedfleet.core.commands import Evaluate, Probe
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import Evaluated, ModelCommitted
-from fedfleet.core.records import Score, Tally, Tried
-from fedfleet.network.evaluation.by_devices import judges
+from fedfleet.core.records import EvalScore, Score, Tally
+from fedfleet.network.evaluation.by_devices import is_eval_task
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.server.evaluations import Judgement
+from fedfleet.network.server.evaluations import Evaluations
 from tests.network.scene import Scene, play
 from tests.network.server.test_commit import all_granted, opened
 from tests.network.server.test_dispatch import tasks_in
@@ -26,7 +26,7 @@ TOY = Toy(clients=4, rounds=3)
 
 @pytest.fixture(autouse=True)
 def five_samples_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Judgement, "_dealt", lambda self, clients: np.full(len(clients), 5))
+    monkeypatch.setattr(Evaluations, "_test_sample_counts", lambda self, clients: np.full(len(clients), 5))
 
 
 async def evaluating(scene: Scene) -> list[int]:
@@ -42,7 +42,7 @@ async def evaluating(scene: Scene) -> list[int]:
 
 
 def judged_waves(scene: Scene, index: int) -> list[inside.Wave]:
-    return [w for m in scene.desk.told[index] for w in m.waves if judges(w.first)]
+    return [w for m in scene.desk.told[index] for w in m.waves if is_eval_task(w.first)]
 
 
 def answer(scene: Scene, index: int, task: int, first: int, **said: Any) -> None:
@@ -79,8 +79,8 @@ def test_devices_judge_in_integers_and_who_is_silent_is_left_out(tmp_path: Path)
         assert len(scene.events(Evaluated)) == 1
         scene.pass_by(61.0)
         await scene.until(lambda: len(scene.events(Evaluated)) == 2)
-        found = scene.events(Evaluated)[-1]
-        assert (found.correct, found.total, found.clients.clients.tolist()) == (3, 5, [0])
+        result = scene.events(Evaluated)[-1]
+        assert (result.correct, result.total, result.clients.clients.tolist()) == (3, 5, [0])
         assert "judged by 1 of 4 devices: 2 declined, 1 were silent" in scene.remarks()
         assert tasks[3] in {t for m in scene.told(1) for t in m.withdrawn}
         answer(scene, 1, tasks[3], first)
@@ -116,7 +116,7 @@ def test_a_probe_that_is_out_and_an_evaluation_do_not_meet(tmp_path: Path) -> No
             scene.ready(index)
         scene.here(0, 1, 2)
         await scene.turn()
-        judgement, server = scene.processor.judgement, scene.processor.state.server
+        judgement, server = scene.processor.evaluations, scene.processor.state.server
         scene.told(0)
         judgement.probe(Probe(np.array([0, 1]), "loss", server, within=30.0))
         judgement.evaluate(Evaluate(0, server, clients=True))
@@ -130,14 +130,14 @@ def test_a_probe_that_is_out_and_an_evaluation_do_not_meet(tmp_path: Path) -> No
             answer(scene, 0, evaluation.first + n, evaluation.first)
         while scene.processor.inbox:
             scene.processor.inbox.popleft()()
-        assert judgement.until() is not None
+        assert judgement.deadline() is not None
         now = scene.processor.now()
-        judgement.look(now)
+        judgement.check_finished(now)
         assert [type(f).__name__ for f in facts] == ["Evaluated"] and facts[0].total == 15
-        judgement.look(now + 31.0)
+        judgement.check_finished(now + 31.0)
         probed: Any = facts[-1]
         np.testing.assert_equal(probed.values, [2.0, np.nan])
-        assert judgement.until() is None and judgement.versions() == set()
+        assert judgement.deadline() is None and judgement.versions() == set()
         facts.clear()
 
     play(tmp_path, TOY, act, evaluate="devices", devices=4)
@@ -159,10 +159,10 @@ def test_who_is_at_work_is_not_asked_to_judge(tmp_path: Path) -> None:
         scene.here(*range(4))
         await scene.turn()
         scene.told(0)
-        scene.processor.judgement.evaluate(Evaluate(0, scene.processor.state.server, clients=True))
+        scene.processor.evaluations.evaluate(Evaluate(0, scene.processor.state.server, clients=True))
         await scene.turn(1)
         assert judged_waves(scene, 0) == []
-        scene.processor.judgement._evaluate = None
+        scene.processor.evaluations._evaluate = None
 
     play(tmp_path, TOY, act, evaluate="devices")
 
@@ -170,7 +170,7 @@ def test_who_is_at_work_is_not_asked_to_judge(tmp_path: Path) -> None:
 def test_a_selector_that_asks_for_what_no_device_can_tell_ends_the_run(tmp_path: Path) -> None:
     async def act(scene: Scene) -> None:
         with pytest.raises(RunFailed, match="no device can tell"):
-            scene.processor.judgement.probe(Probe(np.array([0]), "seconds", scene.processor.state.server))
+            scene.processor.evaluations.probe(Probe(np.array([0]), "seconds", scene.processor.state.server))
 
     play(tmp_path, TOY, act)
 
@@ -203,7 +203,7 @@ def test_devices_that_should_judge_have_time_to_come_back(tmp_path: Path) -> Non
 def test_a_model_that_was_judged_before_is_not_judged_again(tmp_path: Path) -> None:
     async def act(scene: Scene) -> None:
         of = scene.processor
-        of.judgement.evaluate(Evaluate(0, of.state.server, False, Tried(Score(3, 5, 0.5), Tally(1, 2))))
+        of.evaluations.evaluate(Evaluate(0, of.state.server, False, EvalScore(Score(3, 5, 0.5), Tally(1, 2))))
         fact = of.facts.pop()
         assert isinstance(fact, Evaluated) and (fact.correct, fact.total, fact.unseen) == (3, 5, Tally(1, 2))
         assert fact.clients is None and not judged_waves(scene, 0), "nobody was asked"

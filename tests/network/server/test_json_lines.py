@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from fedfleet.core.errors import RunFailed
-from fedfleet.network.server.json_lines import add_line, lines_of
+from fedfleet.network.server.json_lines import add_line, read_lines
 
 
 def test_lines_come_back_in_order(tmp_path: Path) -> None:
     path = tmp_path / "said.jsonl"
-    assert lines_of(path) == []
+    assert read_lines(path) == []
     for said in ([1, "a\nb"], {"b": 2}, None):
         add_line(path, said)
-    assert lines_of(path) == [[1, "a\nb"], {"b": 2}, None]
+    assert read_lines(path) == [[1, "a\nb"], {"b": 2}, None]
 
 
 def test_a_torn_line_is_lost_alone(tmp_path: Path) -> None:
@@ -23,9 +23,9 @@ def test_a_torn_line_is_lost_alone(tmp_path: Path) -> None:
     add_line(path, [1])
     add_line(path, [2])
     path.write_bytes(path.read_bytes()[:-3])
-    assert lines_of(path) == [[1]]
+    assert read_lines(path) == [[1]]
     add_line(path, [3])
-    assert lines_of(path) == [[1], [3]]
+    assert read_lines(path) == [[1], [3]]
 
 
 def test_a_disk_that_will_not_have_it_is_one_sentence(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from fedfleet.core.records import ServerState
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import offer_from_bytes
-from fedfleet.network.server.blobs import mapped
+from fedfleet.network.server.blobs import map_blob
 from tests.network.scene import Scene, play
 from tests.network.server.test_commit import all_granted, committed, opened
 from tests.network.server.test_dispatch import tasks_in
@@ -29,9 +29,9 @@ def test_a_wave_of_one_model_has_one_blob_with_its_bytes(tmp_path: Path) -> None
         (blob,) = message.blobs
         (wave,) = message.waves
         assert list(wave.blobs) == [blob.name] and wave.blob == b"" and len(wave.heaviest) == 32
-        known = scene.processor.offering.known[blob.name]
+        known = scene.processor.offers.announced_blobs[blob.name]
         assert (known.nbytes, known.crc32c) == (blob.nbytes, blob.crc32c)
-        assert np.array_equal(offer_from_bytes(bytes(mapped(known))).params["w"], scene.plan.params["w"])
+        assert np.array_equal(offer_from_bytes(bytes(map_blob(known))).params["w"], scene.plan.params["w"])
         assert blobs(tmp_path / "shared") == [blob.name]
 
     play(tmp_path, TOY, act)
@@ -55,17 +55,17 @@ def test_old_versions_go_when_nobody_runs_with_them(tmp_path: Path) -> None:
 
 def test_versions_that_were_prepared_and_never_sent_go_too_and_judged_ones_stay(tmp_path: Path) -> None:
     async def act(scene: Scene) -> None:
-        offering, state = scene.processor.offering, scene.processor.state
+        offering, state = scene.processor.offers, scene.processor.state
         for version in range(1, 6):
             made = ServerState({"w": np.full(4, version, np.float32)})
-            offering.prepared(offering.prepare(made), version)
+            offering.register_version(offering.encode_model(made), version)
         outs = [inside.ToTransmitter()]
         now = state._replace(book=state.book._replace(version=5))
-        offering.tidy(now, outs, {3})
-        assert sorted(offering.version_of.values()) == [3, 5] and len(offering.made) == 2
+        offering.drop_unused(now, outs, {3})
+        assert sorted(offering.version_of.values()) == [3, 5] and len(offering.blobs) == 2
         assert len(blobs(tmp_path / "shared")) == 2
         assert list(outs[0].dropped_blobs) == []  # nobody had been told of them
-        offering.tidy(now, outs)
+        offering.drop_unused(now, outs)
         assert list(offering.version_of.values()) == [5]
 
     play(tmp_path, TOY, act)
@@ -73,14 +73,14 @@ def test_versions_that_were_prepared_and_never_sent_go_too_and_judged_ones_stay(
 
 def test_a_model_that_comes_back_with_the_same_bytes_is_of_its_newest_version(tmp_path: Path) -> None:
     async def act(scene: Scene) -> None:
-        offering, state = scene.processor.offering, scene.processor.state
+        offering, state = scene.processor.offers, scene.processor.state
         one, same = ({"w": np.full(4, 7, np.float32)} for _ in range(2))
-        blob = offering.prepare(ServerState(one))
-        offering.prepared(blob, 1)
-        assert offering.prepare(ServerState(same)) == blob
-        offering.prepared(blob, 2)
-        offering.prepared(blob, 1)  # a transmitter is told of an old wave again
-        offering.tidy(state._replace(book=state.book._replace(version=2)), [])
+        blob = offering.encode_model(ServerState(one))
+        offering.register_version(blob, 1)
+        assert offering.encode_model(ServerState(same)) == blob
+        offering.register_version(blob, 2)
+        offering.register_version(blob, 1)  # a transmitter is told of an old wave again
+        offering.drop_unused(state._replace(book=state.book._replace(version=2)), [])
         assert blobs(tmp_path / "shared") == [blob.name]
 
     play(tmp_path, TOY, act)
@@ -93,8 +93,8 @@ def test_who_starts_again_is_told_of_what_runs_and_of_nothing_else(tmp_path: Pat
         await scene.turn()
         out = inside.ToTransmitter()
         processor = scene.processor
-        processor.offering.introduce(out, processor.state, processor.memories.task)
+        processor.offers.add_full_state(out, processor.state, processor.client_state.memory_task)
         assert tasks_in(out) == [t for t in tasks if t != tasks[2]]
-        assert [b.name for b in out.blobs] == list(processor.offering.known) and out.frozen == ""
+        assert [b.name for b in out.blobs] == list(processor.offers.announced_blobs) and out.frozen == ""
 
     play(tmp_path, TOY, act)

@@ -11,7 +11,7 @@ import pytest
 from fedfleet.core.events import ModelCommitted, ReportsGathered, RoundFailed, TaskArrived
 from fedfleet.engine.state import Phase
 from fedfleet.network.rules.task_table import Phase as TaskPhase
-from fedfleet.network.server.recovery import recovered
+from fedfleet.network.server.recovery import recover
 from tests.network.scene import Scene, play
 from tests.network.server.test_commit import all_granted, committed, opened
 from tests.network.toys import Toy, plan_of, reference, world_for
@@ -27,7 +27,7 @@ async def finish(scene: Scene, held: dict[int, list[int]]) -> None:
             own.setdefault(scene.granted[task][0], []).append(scene.granted[task][1])
         scene.ready(index, own)
     at = {index: list(tasks) for index, tasks in held.items()}
-    while not scene.processor.ended:
+    while not scene.processor.end_reason:
         scene.here(*range(4))
         await scene.turn()
         scene.pass_by(0.01)
@@ -43,7 +43,7 @@ async def finish(scene: Scene, held: dict[int, list[int]]) -> None:
             scene.safe(index, *(t for t in at.get(index, []) if t in scene.granted))
             for bucket in closing:
                 scene.closed(index, bucket, [t for t in at.get(index, []) if scene.granted[t][0] == bucket])
-        await scene.until(lambda: scene.processor.gathering is None or not scene.processor.making)
+        await scene.until(lambda: scene.processor.gathering is None or not scene.processor.committing)
 
 
 def checked(tmp_path: Path, moment) -> None:
@@ -79,7 +79,7 @@ async def nothing_yet(scene: Scene) -> dict[int, list[int]]:
 async def asking(scene: Scene) -> dict[int, list[int]]:
     """An ask is out, and nobody is there."""
     scene.ready(0)
-    await scene.until(scene.processor.asking)
+    await scene.until(scene.processor.is_asking)
     return {}
 
 
@@ -165,17 +165,17 @@ def test_memories_follow_the_journal_also_without_a_checkpoint(tmp_path: Path) -
         await made(scene)
         await scene.turn()
         scene.processor.served.journal.flush()
-        assert sorted(scene.processor.memories.task.tolist()) == [0, 1, 2, 3]
+        assert sorted(scene.processor.client_state.memory_task.tolist()) == [0, 1, 2, 3]
 
     play(tmp_path, TOY, first)
-    with_checkpoint = recovered(plan_of(TOY), world_for(TOY), tmp_path)
+    with_checkpoint = recover(plan_of(TOY), world_for(TOY), tmp_path)
     with_checkpoint[0].close()
     for path in tmp_path.glob("checkpoint-*"):
         path.unlink()
-    journal, back = recovered(plan_of(TOY), world_for(TOY), tmp_path)
+    journal, back = recover(plan_of(TOY), world_for(TOY), tmp_path)
     journal.close()
     assert np.array_equal(back.memory_task, with_checkpoint[1].memory_task)
-    assert back.gatherings == with_checkpoint[1].gatherings == 1 and back.begun and back.damages == ()
+    assert back.gatherings == with_checkpoint[1].gatherings == 1 and back.started and back.damages == ()
 
 
 def test_a_journal_that_cannot_be_followed_goes_back_to_where_it_can_and_says_so(tmp_path: Path) -> None:
@@ -186,8 +186,8 @@ def test_a_journal_that_cannot_be_followed_goes_back_to_where_it_can_and_says_so
     play(tmp_path, TOY, first, checkpoint_every=100)
     for path in (tmp_path / "aggregates").iterdir():
         path.write_bytes(b"damaged")
-    journal, back = recovered(plan_of(TOY), world_for(TOY), tmp_path)
-    assert back.state.book.version == 0 and not back.begun
+    journal, back = recover(plan_of(TOY), world_for(TOY), tmp_path)
+    assert back.state.book.version == 0 and not back.started
     assert any("cannot be followed" in said for said in back.damages)
     assert journal.position == 0
     journal.close()

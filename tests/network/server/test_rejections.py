@@ -23,7 +23,7 @@ def test_those_of_commits_that_were_made_are_forgotten_and_torn_lines_passed_ove
     path = tmp_path / "refusals.jsonl"
     path.write_text('[1, "a"]\n[2, "b"]\n{"odd": 1}\n[3, "to')
     refusals = Refusals(path)
-    refusals.only([2, 9])
+    refusals.keep_only([2, 9])
     assert refusals.reasons == {2: "b"}
     refusals.add(4, "d")
     assert Refusals(path).reasons[4] == "d"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fedfleet.core.commands import Account
-from fedfleet.network.server.reported_costs import Said, spent_as_said
+from fedfleet.network.server.reported_costs import ReportedCost, tasks_spent
 from tests.network.scene import Scene, play
 from tests.network.toys import Toy
 
@@ -20,17 +20,17 @@ def test_what_cannot_be_true_is_not_believed(tmp_path: Path) -> None:
         await scene.until(lambda: scene.running)
         waves = tuple(scene.wave(task) for task in range(4))
         said = [
-            Said(10.0, {"download": 1.0, "compute": 2.0}),
-            Said(20.0, {"download": 1.0, "compute": 5.0}),  # more than passed
-            Said(30.0, {"compute": math.nan}),
+            ReportedCost(10.0, {"download": 1.0, "compute": 2.0}),
+            ReportedCost(20.0, {"download": 1.0, "compute": 5.0}),  # more than passed
+            ReportedCost(30.0, {"compute": math.nan}),
             None,
         ]
-        found = spent_as_said(Account((0, 1, 2, 3), waves, (4.0,) * 4), said, 7.0)
-        assert found.time == 7.0 and found.clients.tolist() == [scene.client(task) for task in range(4)]
-        np.testing.assert_equal(found.spent["download"], [1.0, math.nan, math.nan, math.nan])
-        np.testing.assert_equal(found.spent["compute"], [2.0, math.nan, math.nan, math.nan])
-        np.testing.assert_equal(found.spent["bytes_up"], [10.0, 20.0, 30.0, math.nan])
-        assert np.isnan(found.spent["upload"]).all() and np.isfinite(found.spent["bytes_down"]).tolist() == [
+        result = tasks_spent(Account((0, 1, 2, 3), waves, (4.0,) * 4), said, 7.0)
+        assert result.time == 7.0 and result.clients.tolist() == [scene.client(task) for task in range(4)]
+        np.testing.assert_equal(result.spent["download"], [1.0, math.nan, math.nan, math.nan])
+        np.testing.assert_equal(result.spent["compute"], [2.0, math.nan, math.nan, math.nan])
+        np.testing.assert_equal(result.spent["bytes_up"], [10.0, 20.0, 30.0, math.nan])
+        assert np.isnan(result.spent["upload"]).all() and np.isfinite(result.spent["bytes_down"]).tolist() == [
             True
         ] * 3 + [False]
 

@@ -39,11 +39,11 @@ def test_work_is_likely_at_once_while_devices_are_waited_for(tmp_path: Path) -> 
     async def act(scene: Scene) -> None:
         scene.ready(0)
         scene.ready(1)
-        await scene.until(scene.processor.asking)
+        await scene.until(scene.processor.is_asking)
         scene.pass_by(1.0)
         await scene.turn()
         out = inside.ToTransmitter()
-        scene.processor.guiding.introduce(scene.processor, out)
+        scene.processor.return_times.add_full_state(scene.processor, out)
         assert out.HasField("come_back") and out.come_back == 0.0 and out.round == 0
 
     play(tmp_path, TOY, act)

@@ -12,7 +12,13 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Promise
 from fedfleet.network.security.enrolment import Registry, Terms
 from fedfleet.network.security.secrets import run_key
-from fedfleet.network.server.served_plan import check_servable, codecs_of, heaviest_reports, largest_report, stats_of
+from fedfleet.network.server.served_plan import (
+    check_servable,
+    client_codecs,
+    heaviest_reports,
+    max_report_bytes,
+    stat_names,
+)
 from tests.network.toys import Toy, plan_of
 
 PLAN = plan_of(Toy(clients=4))
@@ -20,7 +26,7 @@ PLAN = plan_of(Toy(clients=4))
 
 def test_a_plain_plan_can_be_served() -> None:
     check_servable(PLAN, 4)
-    assert codecs_of(PLAN) == {} and stats_of(PLAN) is None
+    assert client_codecs(PLAN) == {} and stat_names(PLAN) is None
 
 
 @pytest.mark.parametrize("devices", [0, 5])
@@ -46,8 +52,8 @@ def test_a_selector_that_foresees_is_refused() -> None:
 
 
 def test_a_report_has_room_for_twice_the_model() -> None:
-    assert largest_report(PLAN) >= 2 * 16
-    assert largest_report(plan_of(Toy(width=1 << 20))) - largest_report(PLAN) == 2 * 4 * ((1 << 20) - 4)
+    assert max_report_bytes(PLAN) >= 2 * 16
+    assert max_report_bytes(plan_of(Toy(width=1 << 20))) - max_report_bytes(PLAN) == 2 * 4 * ((1 << 20) - 4)
 
 
 def test_an_opaque_pass_may_weigh_its_reports_as_it_likes_up_to_what_the_fold_bears(tmp_path: Path) -> None:

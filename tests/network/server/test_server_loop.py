@@ -119,14 +119,16 @@ def test_a_round_that_is_given_up_leaves_no_bucket_no_refusal_and_no_weight(tmp_
         for crc in range(3):
             scene.claim(0, tasks[1], fault="bad", crc32c=crc)
         await scene.turn()
-        assert scene.processor.weights and scene.processor.refusals.reasons and scene.processor.told
+        assert scene.processor.weights and scene.processor.refusals.reasons and scene.processor.report_metas
         scene.claim(1, tasks[2], declined="no")
         await scene.turn()
         assert len(scene.events(RoundFailed)) == 1
         for index in (0, 1):
             assert 0 in [b for m in scene.told(index) for b in m.discard]
         processor = scene.processor
-        assert not (processor.weights or processor.refusals.reasons or processor.told or processor.said)
+        assert not (
+            processor.weights or processor.refusals.reasons or processor.report_metas or processor.reported_costs
+        )
 
     play(tmp_path, TOY, act, plan=plan)
 
@@ -164,7 +166,7 @@ def test_what_fails_beside_the_loop_ends_the_run(tmp_path: Path) -> None:
         raise RunFailed("the disk is full")
 
     async def act(scene: Scene) -> None:
-        scene.processor.beside(broken())
+        scene.processor.run_in_background(broken())
         await scene.until(lambda: False)
 
     with pytest.raises(RunFailed, match="the disk is full"):

@@ -15,7 +15,7 @@ import pytest
 
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.server.supervisor import Tending, enough, reserved, starts_of
+from fedfleet.network.server.supervisor import Supervisor, frontend_configs, frontend_count, reserve_port
 from tests.network.stage import start_in, until
 
 
@@ -27,8 +27,10 @@ class Watched:
         self.died: list[int] = []
         self.failed: list[BaseException] = []
 
-    def tending(self, starts: list[Any], *, own: bool) -> Tending:
-        return Tending(starts, lambda i, m: self.heard.append((i, m)), self.died.append, self.failed.append, own=own)
+    def tending(self, starts: list[Any], *, own: bool) -> Supervisor:
+        return Supervisor(
+            starts, lambda i, m: self.heard.append((i, m)), self.died.append, self.failed.append, in_process=own
+        )
 
     def ready(self) -> list[int]:
         return [i for i, m in self.heard if m.HasField("ready")]
@@ -39,10 +41,10 @@ def played(act: Any) -> None:
 
 
 @asynccontextmanager
-async def one_of(folder: Path, watched: Watched) -> AsyncIterator[Tending]:
+async def one_of(folder: Path, watched: Watched) -> AsyncIterator[Supervisor]:
     """One transmitter on a port of its own, started and closed."""
-    held, address = reserved("127.0.0.1:0")
-    tending = watched.tending(starts_of(start_in(folder, address=address), 1, str(folder)), own=False)
+    held, address = reserve_port("127.0.0.1:0")
+    tending = watched.tending(frontend_configs(start_in(folder, address=address), 1, str(folder)), own=False)
     try:
         await tending.start(0)
         yield tending
@@ -71,8 +73,8 @@ def test_one_that_is_killed_is_told_of_and_starts_again(tmp_path: Path) -> None:
             (pid,) = tending.pids()
             os.kill(pid, signal.SIGKILL)
             await until(lambda: watched.died == [0])
-            assert tending.pids() == [] and tending.all[0].deaths == 1 and not tending.all[0].ready
-            tending.tell(0, inside.ToTransmitter(discard=[1]))  # to nobody
+            assert tending.pids() == [] and tending.frontends[0].deaths == 1 and not tending.frontends[0].ready
+            tending.send_now(0, inside.ToTransmitter(discard=[1]))  # to nobody
             await tending.start(0)
             await until(lambda: len(watched.ready()) == 2)
         assert tending.pids() == [] and watched.died == [0] and watched.failed == []
@@ -84,7 +86,7 @@ def test_one_that_cannot_go_on_ends_the_run_and_is_not_started_again(tmp_path: P
     async def act() -> None:
         (tmp_path / "t0").write_text("not a folder")
         watched = Watched()
-        starts = starts_of(start_in(tmp_path, address="127.0.0.1:0"), 1, str(tmp_path))
+        starts = frontend_configs(start_in(tmp_path, address="127.0.0.1:0"), 1, str(tmp_path))
         tending = watched.tending(starts, own=False)
         await tending.start(0)
         await until(lambda: watched.failed)
@@ -100,7 +102,9 @@ def test_one_in_this_process_that_cannot_go_on_ends_the_run_with_its_sentence(tm
     async def act() -> None:
         (tmp_path / "t0").write_text("not a folder")
         watched = Watched()
-        tending = watched.tending(starts_of(start_in(tmp_path, address="127.0.0.1:0"), 0, str(tmp_path)), own=True)
+        tending = watched.tending(
+            frontend_configs(start_in(tmp_path, address="127.0.0.1:0"), 0, str(tmp_path)), own=True
+        )
         await tending.start(0)
         await until(lambda: watched.failed)
         assert isinstance(watched.failed[0], RunFailed) and "see to the disk" in str(watched.failed[0])
@@ -121,16 +125,16 @@ def test_what_gathers_goes_to_those_who_are_ready(tmp_path: Path) -> None:
             def close(self) -> None:
                 pass
 
-        tending = Watched().tending(starts_of(start_in(tmp_path), 2, "f"), own=True)
-        for tended in tending.all:
+        tending = Watched().tending(frontend_configs(start_in(tmp_path), 2, "f"), own=True)
+        for tended in tending.frontends:
             tended.link = Line()  # type: ignore[assignment]
-        tending.all[1].ready = True
-        for tended in tending.all:
-            tended.out.withdrawn.append(tended.start.index)
+        tending.frontends[1].ready = True
+        for tended in tending.frontends:
+            tended.outbox.withdrawn.append(tended.config.index)
         tending.send()
         tending.send()
         assert [list(m.withdrawn) for m in sent] == [[1]]
-        tending.all[0].ready = True
+        tending.frontends[0].ready = True
         tending.send()
         assert [list(m.withdrawn) for m in sent] == [[1], [0]]
 
@@ -142,24 +146,24 @@ def test_a_port_that_is_taken_is_refused_in_one_sentence() -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         with pytest.raises(BadInput, match="--address"):
-            reserved(f"127.0.0.1:{other.getsockname()[1]}")
-    held, address = reserved("127.0.0.1:0")
+            reserve_port(f"127.0.0.1:{other.getsockname()[1]}")
+    held, address = reserve_port("127.0.0.1:0")
     assert address.startswith("127.0.0.1:") and not address.endswith(":0")
     with pytest.raises(BadInput):
-        reserved(address)  # a second server must not join in silence
+        reserve_port(address)  # a second server must not join in silence
     held.close()
 
 
 def test_shares_and_folders_of_transmitters(tmp_path: Path) -> None:
-    starts = starts_of(start_in(tmp_path, hold=9, in_flight_bytes=100), 3, "/run/wire")
+    starts = frontend_configs(start_in(tmp_path, hold=9, in_flight_bytes=100), 3, "/run/wire")
     assert [(s.index, s.folder, s.hold, s.in_flight_bytes) for s in starts] == [
         (i, f"/run/wire/t{i}", 3, 33) for i in range(3)
     ]
-    assert len(starts_of(start_in(tmp_path), 0, "x")) == 1
+    assert len(frontend_configs(start_in(tmp_path), 0, "x")) == 1
 
 
 def test_whoever_left_reports_behind_is_started_again(tmp_path: Path) -> None:
     for name in ("t0", "t2", "tx"):
         (tmp_path / name).mkdir()
-    assert (enough(1, tmp_path), enough(5, tmp_path), enough(0, tmp_path)) == (3, 5, 3)
-    assert enough(0, tmp_path / "none") == 0
+    assert (frontend_count(1, tmp_path), frontend_count(5, tmp_path), frontend_count(0, tmp_path)) == (3, 5, 3)
+    assert frontend_count(0, tmp_path / "none") == 0

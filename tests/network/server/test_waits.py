@@ -18,7 +18,7 @@ def test_people_hear_what_is_waited_for(tmp_path: Path) -> None:
         assert waiting_for(processor) == "model 0 to be judged"
         scene.ready(0)
         scene.ready(1)
-        await scene.until(processor.asking)
+        await scene.until(processor.is_asking)
         scene.here(3)
         await scene.turn()
         assert waiting_for(processor) == "devices: 1 of 5 are here"
@@ -36,7 +36,7 @@ def test_people_hear_what_is_waited_for(tmp_path: Path) -> None:
         for index, own in at.items():
             scene.safe(index, *own)
             scene.closed(index, 0, own)
-        await scene.until(lambda: processor.ended)
+        await scene.until(lambda: processor.end_reason)
         assert waiting_for(processor) == "nothing: the run is over (rounds)"
 
     play(tmp_path, TOY, act)

@@ -9,9 +9,17 @@ from contextlib import suppress
 
 import grpc
 
-from fedfleet.core.container import packed
+from fedfleet.core.container import pack_tree
 from fedfleet.network.protocol.fleet_pb2 import Answer, Blob, CheckIn, FetchRequest, Later, Over, Receipt, Report, Work
-from fedfleet.network.protocol.frames import CHUNK, SERVICE, SMALL, crc32c, framed, opened, parsed
+from fedfleet.network.protocol.frames import (
+    CHUNK,
+    INLINE_BYTES,
+    SERVICE,
+    crc32c,
+    decode_frame,
+    encode_frame,
+    parse_message,
+)
 from fedfleet.network.stress.channels import SERVER
 from fedfleet.network.stress.stress_plan import dummy_params
 
@@ -21,9 +29,9 @@ class Echo:
 
     def __init__(self, clients, rounds, nbytes, *, next_work=False, trouble=()):
         self.clients, self.rounds, self.next_work = clients, rounds, next_work
-        self.model = packed(dummy_params(nbytes))
+        self.model = pack_tree(dummy_params(nbytes))
         self.blob = Blob(name="m", nbytes=len(self.model), crc32c=crc32c(self.model))
-        self.inline = len(self.model) <= SMALL
+        self.inline = len(self.model) <= INLINE_BYTES
         self.round, self.given, self.handed = 0, {}, set()
         self.reports, self.secrets, self.calls = Counter(), {}, Counter()
         self.trouble = list(trouble)
@@ -42,7 +50,7 @@ class Echo:
         return self.model if answer is not None and answer.HasField("work") and self.inline else b""
 
     async def check(self, request, context):
-        said = parsed(request, CheckIn)
+        said = parse_message(request, CheckIn)
         self.calls["Check"] += 1
         self.secrets[said.caller.client] = said.caller.secret
         if self.trouble and self.trouble[0] == "check":
@@ -53,13 +61,13 @@ class Echo:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.opened.wait(), 1.0)
             answer = self.answer(said.caller.client) or Answer(later=Later(seconds=0.01))
-        return framed(answer, self.payload(answer))
+        return encode_frame(answer, self.payload(answer))
 
     def receive(self, report, payload):
         """The receipt of a whole report."""
         self.calls["Hand"] += 1
         if self.trouble and self.trouble[0] in ("BUSY", "RETRY", "UNWANTED"):
-            return framed(Receipt(status=Receipt.Status.Value(self.trouble.pop(0)), seconds=0.01))
+            return encode_frame(Receipt(status=Receipt.Status.Value(self.trouble.pop(0)), seconds=0.01))
         assert report.nonce == b"n%d" % report.task
         assert (len(payload), crc32c(bytes(payload))) == (report.nbytes, report.crc32c)
         client = report.caller.client
@@ -73,22 +81,22 @@ class Echo:
             self.opened = asyncio.Event()
             answer = self.answer(client) if self.next_work else None
         answer = answer or Answer(later=Later(seconds=0.0))
-        return framed(Receipt(next=answer), self.payload(answer))
+        return encode_frame(Receipt(next=answer), self.payload(answer))
 
     async def hand(self, request, context):
-        return self.receive(*opened(request, Report))
+        return self.receive(*decode_frame(request, Report))
 
     async def hand_stream(self, requests, context):
         report, parts = None, []
         async for piece in requests:
             if report is None:
-                report = opened(piece, Report)[0]
+                report = decode_frame(piece, Report)[0]
             else:
                 parts.append(piece)
         return self.receive(report, b"".join(parts))
 
     async def fetch(self, request, context):
-        ask = parsed(request, FetchRequest)
+        ask = parse_message(request, FetchRequest)
         assert ask.name == self.blob.name
         self.calls["Fetch"] += 1
         for at in range(ask.offset, len(self.model), CHUNK):

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from fedfleet.network.security.secrets import run_key
-from fedfleet.network.stress.child_processes import heard, say
+from fedfleet.network.stress.child_processes import read_message, send_message
 from fedfleet.network.stress.stress_plan import Dummy
 from tests.network.stress.echo import Echo
 
@@ -17,13 +17,13 @@ async def host(told):
     echo = Echo(dummy.clients, dummy.rounds, dummy.payload_bytes)
     _, address = await echo.serve()
     start, committed = time.monotonic(), []
-    say({"address": address, "key": str(key)})
+    send_message({"address": address, "key": str(key)})
     while echo.round < echo.rounds:
         opened, before = echo.opened, echo.round
         await opened.wait()
         committed += [time.monotonic() - start] * (echo.round - before)
-    say({"committed": committed})
-    await asyncio.to_thread(heard)
+    send_message({"committed": committed})
+    await asyncio.to_thread(read_message)
 
 
-asyncio.run(host(heard()))
+asyncio.run(host(read_message()))

@@ -1,6 +1,6 @@
 """Stress runs that nobody carried out."""
 
-from fedfleet.network.stress.memory_meter import Seen
+from fedfleet.network.stress.memory_meter import Usage
 from fedfleet.network.stress.raw_grpc import RawRate
 from fedfleet.network.stress.stress_run import Outcome
 
@@ -20,7 +20,7 @@ def tally(**changed):
 
 def outcome(stress, *, committed=(5.0, 6.0, 8.0), peak_mb=100.0, raw=None, tallies=None):
     """An outcome of these moments."""
-    seen = Seen(60.0, peak_mb, 3, {1: 0.5}, {1: 0.2})
+    seen = Usage(60.0, peak_mb, 3, {1: 0.5}, {1: 0.2})
     return Outcome(
         stress.settled(),
         list(committed),

@@ -2,11 +2,11 @@
 
 import sys
 
-from fedfleet.network.stress.child_processes import heard, say
+from fedfleet.network.stress.child_processes import read_message, send_message
 
-while told := heard():
+while told := read_message():
     if "fail" in told:
         sys.stderr.write(told["fail"])
         sys.exit(3)
     if "quiet" not in told:
-        say(told)
+        send_message(told)

@@ -1,6 +1,6 @@
 from itertools import pairwise
 
-from fedfleet.network.stress.ablation import STEPS, ablated, steps_of
+from fedfleet.network.stress.ablation import STEPS, run_ablation, steps_of
 from fedfleet.network.stress.stress_plan import Dummy
 from fedfleet.network.stress.stress_run import Stress
 from tests.network.stress.outcomes import outcome
@@ -24,7 +24,7 @@ def test_each_step_is_run_and_named():
         seen.append(stress)
         return outcome(stress)
 
-    rows = [*ablated(Stress(Dummy(10, 400, 3)), run)]
+    rows = [*run_ablation(Stress(Dummy(10, 400, 3)), run)]
     assert [row["step"] for row in rows] == [name for name, _ in STEPS]
     assert len(seen) == len(rows)
     assert all(row["round_seconds"] == [5.0, 1.0, 2.0] for row in rows)

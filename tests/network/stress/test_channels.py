@@ -1,6 +1,6 @@
 import asyncio
 
-from fedfleet.network.stress.channels import Reached, channel_to, credentials_for
+from fedfleet.network.stress.channels import Target, channel_to, credentials_for
 from tests.network.stress.echo import Echo
 
 
@@ -12,22 +12,22 @@ def test_every_channel_is_a_connection_of_its_own():
     async def run():
         server, address = await Echo(1, 1, 400).serve()
         port = int(address.rpartition(":")[2])
-        channels = [channel_to(Reached(address)) for _ in range(3)]
+        channels = [channel_to(Target(address)) for _ in range(3)]
         await asyncio.gather(*(channel.channel_ready() for channel in channels))
-        found = connections(port)
+        result = connections(port)
         await asyncio.gather(*(channel.close() for channel in channels))
         await server.stop(0)
-        return found
+        return result
 
     assert asyncio.run(run()) == 3
 
 
 def connections(port):
     """How many established connections a local port has accepted."""
-    found = 0
+    result = 0
     for name in ("/proc/net/tcp", "/proc/net/tcp6"):
         with open(name) as table:
             for line in list(table)[1:]:
                 local, state = line.split()[1], line.split()[3]
-                found += int(local.rpartition(":")[2], 16) == port and state == "01"
-    return found
+                result += int(local.rpartition(":")[2], 16) == port and state == "01"
+    return result

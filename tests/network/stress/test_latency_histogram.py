@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.network.stress.latency_histogram import Latency, joined
+from fedfleet.network.stress.latency_histogram import Latency, merge
 
 SECONDS = st.lists(st.floats(2e-5, 50.0), min_size=1, max_size=60)
 
@@ -25,10 +25,10 @@ def test_processes_add_up(parts):
         for s in part:
             whole.add(s)
             own.add(s)
-        each.append(own.shown())
-    assert joined(each).bins == whole.bins
+        each.append(own.to_json())
+    assert merge(each).bins == whole.bins
 
 
 def test_nothing_has_no_quantile():
     assert Latency().quantile(0.5) == 0.0
-    assert joined([]).count() == 0
+    assert merge([]).count() == 0

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from fedfleet.network.protocol.frames import SMALL
-from fedfleet.network.stress.load_generator import Generator, Line, Load, shown
+from fedfleet.network.protocol.frames import INLINE_BYTES
+from fedfleet.network.stress.load_generator import DueQueue, Generator, Load, tally_json
 from tests.network.stress.echo import Echo
 
 
@@ -18,7 +18,7 @@ def served(clients, rounds, nbytes=400, *, in_flight=8, waiting=8, generators=1,
             for i in range(generators)
         ]
         made = [Generator(load, lambda client: b"secret of %d" % client) for load in loads]
-        await asyncio.wait_for(asyncio.gather(*(each.attend() for each in made)), 20)
+        await asyncio.wait_for(asyncio.gather(*(each.run() for each in made)), 20)
         await asyncio.gather(*(each.close() for each in made))
         await server.stop(0)
         return echo, [each.tally for each in made]
@@ -48,7 +48,7 @@ def test_clients_are_shared_out_among_generators():
 
 
 def test_large_models_and_reports_travel_in_chunks():
-    echo, (tally,) = served(3, 2, SMALL + 400, in_flight=2)
+    echo, (tally,) = served(3, 2, INLINE_BYTES + 400, in_flight=2)
     assert echo.calls["Fetch"] == 6
     assert tally.fetched_bytes == 6 * len(echo.model)
     assert tally.updates == 6
@@ -71,7 +71,7 @@ def test_calls_that_fail_are_counted_and_made_again():
     echo, (tally,) = served(4, 1, trouble=["check"] * 2)
     assert tally.failures == {"UNAVAILABLE": 2}
     assert sum(echo.reports.values()) == 4
-    assert shown(tally)["failures"] == {"UNAVAILABLE": 2}
+    assert tally_json(tally)["failures"] == {"UNAVAILABLE": 2}
 
 
 def test_a_damaged_model_ends_the_generator():
@@ -81,7 +81,7 @@ def test_a_damaged_model_ends_the_generator():
         server, address = await echo.serve()
         made = Generator(Load(address, "", 400, 0, 1, 1, 1, 1, 1), lambda client: b"")
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-        await asyncio.wait_for(made.attend(), 10)
+        await asyncio.wait_for(made.run(), 10)
         await made.close()
         await server.stop(0)
         return made.tally
@@ -91,14 +91,14 @@ def test_a_damaged_model_ends_the_generator():
 
 def test_a_line_serves_whoever_is_due_first():
     async def run():
-        line, start = Line(), asyncio.get_running_loop().time
+        line, start = DueQueue(), asyncio.get_running_loop().time
         from time import perf_counter
 
         now = perf_counter()
-        line.join(1, now + 0.05)
+        line.add(1, now + 0.05)
         first = asyncio.create_task(line.next())
         await asyncio.sleep(0)
-        line.join(2, now)  # comes later, and is due sooner
+        line.add(2, now)  # comes later, and is due sooner
         before = start()
         got = [await first, await line.next()]
         return got, start() - before

@@ -3,7 +3,7 @@ import subprocess
 import sys
 import time
 
-from fedfleet.network.stress.memory_meter import Seen, Watch, cpu_seconds, family, pss_bytes
+from fedfleet.network.stress.memory_meter import Usage, UsageSampler, cpu_seconds, process_tree, pss_bytes
 
 GROWS = "x = bytearray(b'1') * 40_000_000; print('grown', flush=True); import sys; sys.stdin.read()"
 
@@ -37,16 +37,16 @@ def test_work_costs_processor_time():
 
 def test_a_family_is_a_process_and_its_children():
     with child("import sys; sys.stdin.read()") as one:
-        assert {os.getpid(), one.pid} <= set(family(os.getpid()))
-        assert family(one.pid) == [one.pid]
+        assert {os.getpid(), one.pid} <= set(process_tree(os.getpid()))
+        assert process_tree(one.pid) == [one.pid]
         one.communicate()
 
 
 def test_a_watch_sees_the_peak():
-    with child(GROWS.replace("40_000_000", "160_000_000")) as large, Watch(os.getpid(), every=0.02) as watch:
+    with child(GROWS.replace("40_000_000", "160_000_000")) as large, UsageSampler(os.getpid(), every=0.02) as watch:
         large.stdout.readline()
-        enough = watch.seen.samples + 2  # the one under way may have begun before
-        while watch.seen.samples < enough:
+        enough = watch.usage.samples + 2  # the one under way may have begun before
+        while watch.usage.samples < enough:
             time.sleep(0.01)
         large.communicate()
     seen = watch.close()
@@ -55,11 +55,11 @@ def test_a_watch_sees_the_peak():
 
 
 def test_processor_time_counts_from_the_first_look_and_outlives_its_process():
-    seen, gone = Seen(), 1_000_000_000
-    seen.look([gone])
+    seen, gone = Usage(), 1_000_000_000
+    seen.sample([gone])
     seen.cpu[gone] = 2.5
-    seen.look([gone])
+    seen.sample([gone])
     assert seen.cpu_seconds == 2.5
-    own = Seen()
-    own.look([os.getpid()])
+    own = Usage()
+    own.sample([os.getpid()])
     assert own.cpu_seconds == 0.0

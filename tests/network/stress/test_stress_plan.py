@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fedfleet.core.container import unpacked
+from fedfleet.core.container import unpack_tree
 from fedfleet.core.errors import BadInput
 from fedfleet.network.stress.stress_plan import STEP, Dummy, dummy_params, dummy_plan, dummy_update
 
@@ -21,10 +21,10 @@ def test_other_sizes_are_refused(nbytes):
 
 def test_an_update_is_like_the_model_and_may_be_folded():
     plan = dummy_plan(Dummy(5, 4000, 2))
-    found = unpacked(dummy_update(4000))
-    assert {n: leaf.shape for n, leaf in found.items()} == {n: leaf.shape for n, leaf in plan.params.items()}
-    assert all((leaf == np.float32(STEP)).all() for leaf in found.values())
-    assert set(plan.algorithm.fold.like(plan.algorithm.init(plan.params))) == set(found)
+    result = unpack_tree(dummy_update(4000))
+    assert {n: leaf.shape for n, leaf in result.items()} == {n: leaf.shape for n, leaf in plan.params.items()}
+    assert all((leaf == np.float32(STEP)).all() for leaf in result.values())
+    assert set(plan.algorithm.fold.like(plan.algorithm.init(plan.params))) == set(result)
 
 
 def test_rounds_are_over_all_clients_or_over_a_buffer():

@@ -1,10 +1,10 @@
 import pytest
 
 from fedfleet.core.errors import BadInput
-from fedfleet.network.protocol.frames import SMALL
+from fedfleet.network.protocol.frames import INLINE_BYTES
 from fedfleet.network.stress.raw_grpc import RawRate
 from fedfleet.network.stress.stress_plan import Dummy
-from fedfleet.network.stress.stress_run import Stress, answer_of, stressed, summed
+from fedfleet.network.stress.stress_run import Stress, answer_of, run_stress, sum_counts
 from tests.network.stress.outcomes import outcome, tally
 
 ECHO = "tests.network.stress.echo_host"
@@ -15,7 +15,7 @@ CONTRACT = {
 
 def test_a_run_against_an_echo_is_measured_whole():
     stress = Stress(Dummy(20, 4000, 3), in_flight=8, generators=2, raw=False, host=ECHO)
-    done = stressed(stress)
+    done = run_stress(stress)
     got = answer_of(done)
     assert set(got) >= CONTRACT
     assert len(got["round_seconds"]) == 3
@@ -52,17 +52,20 @@ def test_generators_add_up():
     got = answer_of(outcome(Stress(Dummy(15, 400, 3)), tallies=two))
     assert got["failed_calls"] == {"UNAVAILABLE": 1}
     assert got["check_ms"]["p50"] < got["check_ms"]["p99"]
-    assert summed([{"a": 1}, {"a": 2, "b": 1}]) == {"a": 3, "b": 1}
+    assert sum_counts([{"a": 1}, {"a": 2, "b": 1}]) == {"a": 3, "b": 1}
 
 
 def test_what_is_left_open_fits_the_payload():
-    assert Stress(Dummy(15, 400, 3)).settled().in_flight > Stress(Dummy(15, SMALL * 4, 3)).settled().in_flight
-    assert Stress(Dummy(15, 400, 3), transmitters=0).settled().transmitters == 0
-    assert Stress(Dummy(15, 400, 3)).settled().transmitters >= 1
+    assert (
+        Stress(Dummy(15, 400, 3)).with_defaults().in_flight
+        > Stress(Dummy(15, INLINE_BYTES * 4, 3)).with_defaults().in_flight
+    )
+    assert Stress(Dummy(15, 400, 3), transmitters=0).with_defaults().transmitters == 0
+    assert Stress(Dummy(15, 400, 3)).with_defaults().transmitters >= 1
 
 
 def test_what_cannot_be_measured_is_refused():
     with pytest.raises(BadInput, match="--rounds"):
-        stressed(Stress(Dummy(5, 400, 1)))
+        run_stress(Stress(Dummy(5, 400, 1)))
     with pytest.raises(BadInput, match="--generators"):
-        stressed(Stress(Dummy(2, 400, 2), generators=3))
+        run_stress(Stress(Dummy(2, 400, 2), generators=3))

@@ -1,13 +1,13 @@
 from fedfleet.core.events import ModelCommitted
 from fedfleet.network.stress.child_processes import Child
 from fedfleet.network.stress.stress_plan import SAMPLES, Dummy
-from fedfleet.network.stress.stress_run import Stress, answer_of, stressed
+from fedfleet.network.stress.stress_run import Stress, answer_of, run_stress
 from fedfleet.network.stress.stress_server import dummy_world
 from fedfleet.store import journal
 
 
 def test_the_real_server_takes_every_report():
-    done = stressed(Stress(Dummy(12, 4000, 3), transmitters=1, raw=False))
+    done = run_stress(Stress(Dummy(12, 4000, 3), transmitters=1, raw=False))
     got = answer_of(done)
     assert len(got["round_seconds"]) == 3
     assert got["receipts"] == {"SAFE": 36}
@@ -16,7 +16,7 @@ def test_the_real_server_takes_every_report():
 
 
 def test_one_process_and_a_buffer_without_durability():
-    got = answer_of(stressed(Stress(Dummy(20, 4000, 3, "fedbuff"), transmitters=0, durable=False, raw=False)))
+    got = answer_of(run_stress(Stress(Dummy(20, 4000, 3, "fedbuff"), transmitters=0, durable=False, raw=False)))
     assert len(got["round_seconds"]) == 3
     assert got["receipts"]["SAFE"] >= 6
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedfleet.tasks.nets.mobile import EfficientNetLite0, Inverted, SameConv
+from fedfleet.tasks.nets.mobile import EfficientNetLite0, InvertedBottleneck, SameConv
 
 
 @pytest.mark.parametrize(("side", "size", "stride"), [(224, 3, 2), (7, 5, 2), (8, 5, 1), (9, 3, 2), (5, 1, 1)])
@@ -20,12 +20,12 @@ def test_an_odd_pad_goes_to_the_right_and_below():
 
 
 def test_a_block_that_keeps_its_shape_adds_to_what_it_got():
-    block = Inverted(4, 4, size=3, stride=1, widening=6).eval()
+    block = InvertedBottleneck(4, 4, size=3, stride=1, widening=6).eval()
     torch.nn.init.zeros_(block.norm2.weight)
     torch.nn.init.zeros_(block.norm2.bias)
     x = torch.rand(2, 4, 5, 5)
     assert torch.equal(block(x), x)
-    assert not Inverted(4, 4, size=3, stride=2, widening=1).skips
+    assert not InvertedBottleneck(4, 4, size=3, stride=2, widening=1).skips
 
 
 def test_the_whole_network():

@@ -23,11 +23,11 @@ def test_cifar_in_its_binary_version(data):
         records[name] = RNG.integers(256, size=(4, 3073)).astype(np.uint8)
         records[name][:, 0] %= 10
         written(data / "cifar10" / f"{name}.bin", records[name].tobytes())
-    found = cifar_cnn()(0).dataset
+    result = cifar_cnn()(0).dataset
     every = np.concatenate(list(records.values()))
-    assert np.array_equal(found.y, every[:, 0])
+    assert np.array_equal(result.y, every[:, 0])
     blue = (every[5, 1 + 2048 : 3073].reshape(32, 32) / 255 - MEAN[2]) / SPREAD[2]
-    assert np.allclose(found.x[5, 2], blue, atol=1e-5)
+    assert np.allclose(result.x[5, 2], blue, atol=1e-5)
     records["test_batch"][0, 0] = 10
     written(data / "cifar10" / "test_batch.bin", records["test_batch"].tobytes())
     with pytest.raises(BadInput, match="ten classes"):

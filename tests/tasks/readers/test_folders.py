@@ -25,10 +25,10 @@ def test_pictures_listed_in_a_table(data):
         lines.append(f"{i % 2},{i}.png,thing,{i % 3}")
         written(data / "openimage" / "train" / f"{i}.png", picture(10 * i))
     written(data / "openimage" / "client_data_mapping" / "train.csv", "\n".join(lines))
-    found = openimage_vit(side=8)(0).dataset
-    assert found.x.shape == (6, 3, 8, 8) and found.classes == 3
-    assert np.allclose(found.x[:, 1, 4, 4] * 255, 10 * np.arange(6), atol=0.01)
-    assert found.owner.tolist() == [0, 1] * 3 and found.y.tolist() == [0, 1, 2] * 2
+    result = openimage_vit(side=8)(0).dataset
+    assert result.x.shape == (6, 3, 8, 8) and result.classes == 3
+    assert np.allclose(result.x[:, 1, 4, 4] * 255, 10 * np.arange(6), atol=0.01)
+    assert result.owner.tolist() == [0, 1] * 3 and result.y.tolist() == [0, 1, 2] * 2
     (data / "openimage" / "train" / "3.png").unlink()
     with pytest.raises(BadInput, match=r"the picture 3\.png is in none of"):
         openimage_vit(side=8)(0)
@@ -40,8 +40,8 @@ def test_pictures_in_folders_of_clients(data):
     for client in ("ann", "bob"):
         for label in ("cat", "dog"):
             written(data / "openimage" / client / label / "1.png", picture(50))
-    found = openimage_vit(side=8)(0).dataset
-    assert found.owner.tolist() == [0, 0, 1, 1] and found.y.tolist() == [0, 1, 0, 1]
+    result = openimage_vit(side=8)(0).dataset
+    assert result.owner.tolist() == [0, 0, 1, 1] and result.y.tolist() == [0, 1, 0, 1]
 
 
 def test_covid_fl_lists_of_hospitals(data):
@@ -52,8 +52,8 @@ def test_covid_fl_lists_of_hospitals(data):
     split = data / "covid-fl" / "12_clients" / "split_real"
     written(split / "bimcv.csv", "\n".join(names[:3]))
     written(split / "ricord.csv", "\n".join(names[3:] + names[3:]))
-    found = covidfl_vit(side=8)(0).dataset
-    assert found.owner.tolist() == [0, 0, 0, 1, 1] and found.y.tolist() == [0, 1, 2, 0, 1]
+    result = covidfl_vit(side=8)(0).dataset
+    assert result.owner.tolist() == [0, 0, 0, 1, 1] and result.y.tolist() == [0, 1, 2, 0, 1]
 
 
 def test_a_table_without_its_columns_is_refused(data):

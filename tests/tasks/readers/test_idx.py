@@ -34,9 +34,9 @@ def put_idx(folder, ending, pack=lambda b: b):
 @pytest.mark.parametrize("name", ["mnist_mlp", "mlp", "logreg"])
 def test_mnist_is_read_plain(data, name):
     x, y = put_idx(data / "mnist", "")
-    found = builder("tasks", name)()(0).dataset
-    assert np.allclose(found.x[:, 0] * 255, x, atol=1e-3) and np.array_equal(found.y, y)
-    assert found.x.dtype == np.float32 and found.y.dtype == np.int64
+    result = builder("tasks", name)()(0).dataset
+    assert np.allclose(result.x[:, 0] * 255, x, atol=1e-3) and np.array_equal(result.y, y)
+    assert result.x.dtype == np.float32 and result.y.dtype == np.int64
 
 
 def test_fashion_is_read_gzipped_and_limited(data):

@@ -25,10 +25,10 @@ def white(n):
 def test_femnist_from_several_files(data):
     leaf(data / "femnist" / "train" / "all_data_0.json", {"w1": (white(3), [0, 61, 5])})
     leaf(data / "femnist" / "test" / "all_data_0.json", {"w0": (white(2), [7, 8]), "w1": (white(1), [9])})
-    found = femnist_cnn()(0).dataset
-    assert found.x.shape == (6, 1, 28, 28) and found.x.dtype == np.float32
-    assert found.x[1, 0, 0, 1] == 1.0 and found.x[1].sum() == 1.0  # ink is 1
-    assert found.y.tolist() == [0, 61, 5, 7, 8, 9] and found.owner.tolist() == [1, 1, 1, 0, 0, 1]
+    result = femnist_cnn()(0).dataset
+    assert result.x.shape == (6, 1, 28, 28) and result.x.dtype == np.float32
+    assert result.x[1, 0, 0, 1] == 1.0 and result.x[1].sum() == 1.0  # ink is 1
+    assert result.y.tolist() == [0, 61, 5, 7, 8, 9] and result.owner.tolist() == [1, 1, 1, 0, 0, 1]
     assert len(femnist_cnn(samples=2)(0).dataset.y) == 2
 
 
@@ -61,10 +61,10 @@ def test_celeba_by_the_names_of_pictures(data):
         red = np.zeros((30, 20, 3), int)
         red[:, :, 0] = 80 * i
         written(data / "celeba" / "data" / "raw" / "img_align_celeba" / f"{i}.png", png(red, colour=2))
-    found = celeba_cnn()(0).dataset
-    assert found.x.shape == (3, 3, 84, 84)
-    assert np.allclose(found.x[:, 0].mean((1, 2)) * 255, [80, 160, 240], atol=0.1) and not found.x[:, 1:].any()
-    assert found.y.tolist() == [0, 1, 1] and found.owner.tolist() == [0, 0, 1]
+    result = celeba_cnn()(0).dataset
+    assert result.x.shape == (3, 3, 84, 84)
+    assert np.allclose(result.x[:, 0].mean((1, 2)) * 255, [80, 160, 240], atol=0.1) and not result.x[:, 1:].any()
+    assert result.y.tolist() == [0, 1, 1] and result.owner.tolist() == [0, 0, 1]
     (data / "celeba" / "data" / "raw" / "img_align_celeba" / "3.png").unlink()
     with pytest.raises(BadInput, match=r"CelebA's picture 3\.png"):
         celeba_cnn()(0)
@@ -77,6 +77,6 @@ def test_celeba_by_pixels(data):
 
 def test_leafs_shakespeare(data):
     leaf(data / "shakespeare" / "all.json", {"A": (["a" * 80, "b" * 80], ["b", "c"]), "B": (["c" * 80], ["d"])})
-    found = char_lstm()(0).dataset
-    assert found.x.dtype == np.int64 and (found.x[1] == LETTERS.index("b")).all()
-    assert found.y.tolist() == as_numbers("bcd").tolist() and found.owner.tolist() == [0, 0, 1]
+    result = char_lstm()(0).dataset
+    assert result.x.dtype == np.int64 and (result.x[1] == LETTERS.index("b")).all()
+    assert result.y.tolist() == as_numbers("bcd").tolist() and result.owner.tolist() == [0, 0, 1]

@@ -28,7 +28,7 @@ def test_omniglot_counts_shared_drawings_once(data):
 
     archive("images_background_small1.zip", ["Greek", "Latin"])
     archive("images_background_small2.zip", ["Greek", "Korean"])
-    found = omniglot_cnn()(0).dataset
-    assert found.x.shape == (18, 1, 28, 28) and found.classes == 6
-    assert sorted(np.bincount(found.owner)) == [6, 6, 6]
-    assert np.allclose(found.x.mean((1, 2, 3)), (found.owner + 1) / 3, atol=0.01)  # ink is 1
+    result = omniglot_cnn()(0).dataset
+    assert result.x.shape == (18, 1, 28, 28) and result.classes == 6
+    assert sorted(np.bincount(result.owner)) == [6, 6, 6]
+    assert np.allclose(result.x.mean((1, 2, 3)), (result.owner + 1) / 3, atol=0.01)  # ink is 1

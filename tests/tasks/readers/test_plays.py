@@ -26,10 +26,10 @@ def test_roles_are_cut_into_windows(data):
     speech = "".join(LETTERS[i % 80] for i in range(150))
     roles = {"b/LONG": [speech, speech], "a/SHORT": ["x" * 80], "a/JUST": ["y" * 81]}
     written(data / "shakespeare" / "roles.json.gz", gzip.compress(json.dumps(roles).encode()))
-    found = shakespeare_lstm(stride=100)(0).dataset
+    result = shakespeare_lstm(stride=100)(0).dataset
     # 301 characters give windows at 0, 100, 200; 81 characters give one; 80 give none, for nothing follows.
-    assert found.x.shape == (4, 80) and found.x.dtype == np.int64
-    assert found.owner.tolist() == [0, 1, 1, 1] and found.classes == 80
-    assert found.x[1].tolist() == list(range(80)) and found.y[1] == 0
-    assert found.x[2, 50] == LETTERS.index("\n")  # speeches are joined by a new line
+    assert result.x.shape == (4, 80) and result.x.dtype == np.int64
+    assert result.owner.tolist() == [0, 1, 1, 1] and result.classes == 80
+    assert result.x[1].tolist() == list(range(80)) and result.y[1] == 0
+    assert result.x[2, 50] == LETTERS.index("\n")  # speeches are joined by a new line
     assert len(char_lstm(stride=1, per_role=5)(0).dataset.y) == 6

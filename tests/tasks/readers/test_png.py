@@ -19,9 +19,9 @@ ALL_FILTERS = (0, 1, 2, 3, 4)
 @pytest.mark.parametrize("filters", [(0,), (1,), (2,), (3,), (4,), ALL_FILTERS])
 def test_grey_of_every_depth_and_filter(depth, filters):
     values = RNG.integers(2**depth, size=(11, 13))
-    found = decode_png(png(values, depth=depth, filters=filters))
-    assert found.dtype == np.uint8
-    assert np.array_equal(found[:, :, 0], values * (255 // (2**depth - 1)))
+    result = decode_png(png(values, depth=depth, filters=filters))
+    assert result.dtype == np.uint8
+    assert np.array_equal(result[:, :, 0], values * (255 // (2**depth - 1)))
 
 
 @pytest.mark.parametrize(("colour", "samples", "kept"), [(2, 3, 3), (4, 2, 1), (6, 4, 3)])

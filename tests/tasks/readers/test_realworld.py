@@ -8,7 +8,7 @@ import pytest
 
 from fedfleet.core.errors import BadInput
 from fedfleet.tasks.motion import realworld_cnn
-from fedfleet.tasks.readers.realworld import ACTIVITIES, PLACEMENTS, joined, read_realworld
+from fedfleet.tasks.readers.realworld import ACTIVITIES, PLACEMENTS, join_recordings, read_realworld
 from tests.tasks.files import written
 
 
@@ -40,15 +40,15 @@ def put_realworld(data, people=2, placements=("chest", "waist"), seconds=41):
 def test_realworld_becomes_three_users_a_person(data):
     put_realworld(data)
     path = next((data / "realworld").glob("proband*/data/acc_*"))
-    found = read_realworld(path)
+    result = read_realworld(path)
     # 2 people, 2 activities, 2 placements, 20 windows of two seconds in 41 seconds
-    assert found.dataset.x.shape == (160, 6, 100) and found.dataset.classes == 8
-    assert set(found.dataset.y) == {ACTIVITIES.index("walking"), ACTIVITIES.index("jumping")}
-    assert found.devices == PLACEMENTS and np.bincount(found.device).tolist() == [80, 0, 0, 0, 0, 0, 80]
-    people = found.dataset.owner // 3
-    assert np.bincount(people).tolist() == [80, 80] and found.dataset.owner.max() <= 5
-    assert np.allclose(found.dataset.x[:, 1], 1.0)  # gravity
-    assert np.array_equal(read_realworld(path).dataset.owner, found.dataset.owner)
+    assert result.dataset.x.shape == (160, 6, 100) and result.dataset.classes == 8
+    assert set(result.dataset.y) == {ACTIVITIES.index("walking"), ACTIVITIES.index("jumping")}
+    assert result.devices == PLACEMENTS and np.bincount(result.device).tolist() == [80, 0, 0, 0, 0, 0, 80]
+    people = result.dataset.owner // 3
+    assert np.bincount(people).tolist() == [80, 80] and result.dataset.owner.max() <= 5
+    assert np.allclose(result.dataset.x[:, 1], 1.0)  # gravity
+    assert np.array_equal(read_realworld(path).dataset.owner, result.dataset.owner)
     assert len(realworld_cnn(test_users=1)(0).dataset.y) == 160
 
 
@@ -61,14 +61,14 @@ def test_sessions_lie_in_archives_of_archives(data):
                 with zipfile.ZipFile(inner, "w") as file:
                     file.writestr(f"{prefix}_lying_head.csv", recording(5 * session))
                 outer.writestr(f"{kind}_lying_{session}_csv.zip", inner.getvalue())
-    found = read_realworld(folder / "acc_lying_csv.zip").dataset
-    assert np.count_nonzero(found.y == ACTIVITIES.index("lying")) == 2 + 4  # sessions of 5 and of 10 seconds
+    result = read_realworld(folder / "acc_lying_csv.zip").dataset
+    assert np.count_nonzero(result.y == ACTIVITIES.index("lying")) == 2 + 4  # sessions of 5 and of 10 seconds
 
 
 def test_recordings_meet_on_one_clock():
     fast = np.column_stack([np.arange(0, 4100, 10.0)] + [np.arange(0, 4100, 10.0)] * 3)
     late = np.column_stack([np.arange(50, 4110, 20.0)] + [np.arange(50, 4110, 20.0)] * 3)
-    windows = joined(fast, late)
+    windows = join_recordings(fast, late)
     assert windows.shape == (2, 6, 100)
     assert np.allclose(windows[0, 0, :3] * 9.81, [50, 70, 90], atol=1e-3)
     assert np.allclose(windows[0, 3, :3], [50, 70, 90]) and np.allclose(windows[1, 3, 0], 50 + 2000)

@@ -21,11 +21,11 @@ def data(tmp_path, monkeypatch):
 
 def test_a_tone_lights_up_its_band():
     tones = np.stack([np.sin(2 * np.pi * f * SECOND) for f in (300, 1000, 3000)]).astype(np.float32)
-    found = log_mel(tones)
-    assert found.shape == (3, 49, 40) and np.isfinite(found).all()
+    result = log_mel(tones)
+    assert result.shape == (3, 49, 40) and np.isfinite(result).all()
     mel = np.linspace(1127 * np.log1p(20 / 700), 1127 * np.log1p(8000 / 700), BANDS + 2)[1:-1]
     nearest = [np.argmin(abs(mel - 1127 * np.log1p(f / 700))) for f in (300, 1000, 3000)]
-    assert found.mean(1).argmax(1).tolist() == nearest
+    assert result.mean(1).argmax(1).tolist() == nearest
     assert np.allclose(log_mel(np.zeros((1, 16_000), np.float32)), np.log(FLOOR))
 
 
@@ -46,9 +46,9 @@ def test_folders_of_words(data):
             wav(data / "speech_commands" / word / f"{speaker}00_nohash_0.wav", RNG.normal(0, 0.1, 16_000).clip(-1, 1))
     wav(data / "speech_commands" / "_background_noise_" / "hum_nohash_1.wav", np.zeros(10))
     task = kws_cnn()(0)
-    found = task.dataset
-    assert found.x.shape == (5, 1, 49, 40) and found.classes == 3
-    assert found.y.tolist() == [0, 1, 1, 2, 2] and found.owner.tolist() == [0, 1, 2, 0, 1]
-    assert abs(found.x).max() < 4
+    result = task.dataset
+    assert result.x.shape == (5, 1, 49, 40) and result.classes == 3
+    assert result.y.tolist() == [0, 1, 1, 2, 2] and result.owner.tolist() == [0, 1, 2, 0, 1]
+    assert abs(result.x).max() < 4
     assert task.init(0)["head.bias"].shape == (3,)
     assert len(kws_cnn(samples=2)(0).dataset.y) == 2

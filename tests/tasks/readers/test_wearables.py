@@ -28,12 +28,12 @@ def put_harbox(data, users=4, rows=250):
 def test_harbox_holds_out_whole_users(data):
     put_harbox(data)
     task = harbox_mlp(test_users=1)(0)
-    found = task.dataset
-    assert found.x.shape == (16, 9, 100) and found.classes == 5  # two whole windows of 250 rows
-    assert np.bincount(found.y, minlength=5).tolist() == [0, 0, 8, 8, 0]
-    assert np.bincount(found.owner).tolist() == [4] * 4
-    assert np.allclose(found.x.std((0, 2)), 1, atol=1e-3) and np.allclose(found.x.mean((0, 2)), 0, atol=1e-3)
-    assert len(np.unique(found.owner[task.holdout])) == 1 and len(task.holdout) == 4
+    result = task.dataset
+    assert result.x.shape == (16, 9, 100) and result.classes == 5  # two whole windows of 250 rows
+    assert np.bincount(result.y, minlength=5).tolist() == [0, 0, 8, 8, 0]
+    assert np.bincount(result.owner).tolist() == [4] * 4
+    assert np.allclose(result.x.std((0, 2)), 1, atol=1e-3) and np.allclose(result.x.mean((0, 2)), 0, atol=1e-3)
+    assert len(np.unique(result.owner[task.holdout])) == 1 and len(task.holdout) == 4
     assert len(harbox_cnn(test_users=0)(0).holdout) == 3
     with pytest.raises(BadInput, match=r"task\.test_users = 21: the data has 4 users"):
         harbox_mlp()(0)

@@ -26,9 +26,9 @@ def test_tweets_as_mean_or_joined_word_vectors(data):
     with pytest.raises(BadInput, match="GloVe"):
         twitter_logreg()(0)
     written(data / "glove" / "glove.6B.50d.txt", "\n".join(lines))
-    found = twitter_logreg()(0).dataset
-    assert found.x.shape == (3, 50) and found.y.tolist() == [1, 0, 1] and found.owner.tolist() == [0, 0, 1]
-    assert np.allclose(found.x[:, 0], [2.0, 0.0, 2.5 / 3])
+    result = twitter_logreg()(0).dataset
+    assert result.x.shape == (3, 50) and result.y.tolist() == [1, 0, 1] and result.owner.tolist() == [0, 0, 1]
+    assert np.allclose(result.x[:, 0], [2.0, 0.0, 2.5 / 3])
     joined = twitter_logreg(words=2)(0)
     assert joined.dataset.x.shape == (3, 100) and np.allclose(joined.dataset.x[2], [-2.0] * 50 + [0.5] * 50)
     assert joined.init(0)["1.weight"].shape == (2, 100)

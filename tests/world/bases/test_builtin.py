@@ -71,13 +71,13 @@ def test_a_row_depends_on_its_index_alone(rows):
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**40), rows=st.integers(1, 300))
 def test_any_seed_gives_rings_that_close(seed, rows):
-    ring = builtin.draw_rings(builtin.fitted(), rows, seed)
+    ring = builtin.draw_rings(builtin.load_parameters(), rows, seed)
     assert (ring.lengths >= 1).all() and (ring.gaps >= 1).all()
     assert np.array_equal(np.bincount(ring.owner, ring.lengths + ring.gaps), ring.period)
-    states = builtin.draw_states(builtin.fitted(), rows, seed)
+    states = builtin.draw_states(builtin.load_parameters(), rows, seed)
     # Ordering moves sessions about and loses none of them.
     assert np.array_equal(states.traces.total, np.bincount(ring.owner, ring.lengths))
-    assert (builtin.draw_devices(builtin.fitted(), rows, seed).down >= 1).all()
+    assert (builtin.draw_devices(builtin.load_parameters(), rows, seed).down >= 1).all()
 
 
 @pytest.mark.parametrize("path", ["0", "-3", "many", "1e3", "²", "100001", " 5"])
@@ -144,7 +144,7 @@ def test_states_are_like_the_real_ones(real):
 
 @needs_data
 def test_so_is_the_model_and_not_only_the_draw_that_is_shipped(real):
-    drawn = [builtin.draw_states(builtin.fitted(), builtin.STATES, seed) for seed in OTHER_SEEDS]
+    drawn = [builtin.draw_states(builtin.load_parameters(), builtin.STATES, seed) for seed in OTHER_SEEDS]
     rows = [builtin_likeness.basics(real[1], states) for states in drawn]
     for same in zip(*rows, strict=True):
         assert np.mean([row.ours for row in same]) == pytest.approx(same[0].real, rel=0.1), same[0].what
@@ -169,7 +169,7 @@ def outside(rows, metric):
 
 def test_the_model_is_judged_by_bands_of_draws_that_nobody_chose():
     rows = builtin_bands.found_before()
-    own = builtin.fitted()
+    own = builtin.load_parameters()
     assert not {own["devices"]["seed"], own["states"]["seed"], *fit_builtin.REFINING} & set(builtin_bands.DRAWS)
     assert (len(rows), sum(row["inside"] for row in rows)) == (107, 85)
     unlucky = {"StatMC-R released alpha=1 rank 350", "InterMC-R released alpha=1 rank 350"}
@@ -204,9 +204,11 @@ def test_a_judgement_says_where_the_real_figure_and_the_shipped_draw_lie():
 @needs_data
 def test_the_first_draw_and_the_shipped_one_can_be_drawn_again(real):
     by_name = {row["what"]: row for row in builtin_bands.found_before()}
-    first, shipped = builtin_bands.DRAWS.start, builtin.fitted()["states"]["seed"]
+    first, shipped = builtin_bands.DRAWS.start, builtin.load_parameters()["states"]["seed"]
     for name, seed in (("first", first), ("shipped", shipped)):
-        for row in builtin_likeness.basics(real[1], builtin.draw_states(builtin.fitted(), builtin.STATES, seed)):
+        for row in builtin_likeness.basics(
+            real[1], builtin.draw_states(builtin.load_parameters(), builtin.STATES, seed)
+        ):
             assert row.ours == pytest.approx(by_name[row.what][name], rel=1e-4)
             assert row.real == pytest.approx(by_name[row.what]["real"], rel=1e-4)
 
@@ -214,8 +216,8 @@ def test_the_first_draw_and_the_shipped_one_can_be_drawn_again(real):
 @needs_data
 def test_the_fit_can_be_repeated(real):
     again = fit_builtin.fit_devices(real[0], ROOT / "flhetbench/latency/training_latency.json")
-    assert again == {k: v for k, v in builtin.fitted()["devices"].items() if k != "seed"}
+    assert again == {k: v for k, v in builtin.load_parameters()["devices"].items() if k != "seed"}
     counted = fit_builtin.fit_states(real[1])
-    shipped = builtin.fitted()["states"]
+    shipped = builtin.load_parameters()["states"]
     for key in ("log_share", "log_rate_given_share", "log_rate", "days_start_share", "start_hours", "hour_kinds"):
         assert counted[key] == shipped[key], key

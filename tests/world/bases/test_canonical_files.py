@@ -32,7 +32,7 @@ STATES = StateTable(
 
 def equal(a, b):
     """Two tables with a row for each client, column by column."""
-    columns = [f for f in a.__slots__ if f not in ("traces", "of")]
+    columns = [f for f in a.__slots__ if f not in ("traces", "row_index")]
     return all(np.array_equal(getattr(a, f), getattr(b, f), equal_nan=f != "ids") for f in columns)
 
 

@@ -68,9 +68,9 @@ def test_a_sheet_is_what_people_write(tmp_path):
     sheet.write_bytes(
         "\ufeffid;down_kbps;seconds_per_sample;up_kbps\r\na;21000;0.05;900\r\na;35000;;\r\n\r\nb;5000;0.1;\r\n".encode()
     )
-    found = load_devices(str(sheet))
-    assert found.ids.tolist() == ["a", "b"] and found.down.tolist() == [21000, 35000, 5000]
-    assert found.up.tolist() == [900] and found.seconds_per_sample.tolist() == [0.05, 0.1]
+    result = load_devices(str(sheet))
+    assert result.ids.tolist() == ["a", "b"] and result.down.tolist() == [21000, 35000, 5000]
+    assert result.up.tolist() == [900] and result.seconds_per_sample.tolist() == [0.05, 0.1]
 
 
 def test_only_columns_that_somebody_fills_are_written(tmp_path):

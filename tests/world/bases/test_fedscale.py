@@ -67,8 +67,8 @@ def test_sessions_are_half_open_joined_and_cut_at_the_period(tmp_path):
     assert table.traces.ends.tolist() == [60.0, 200.0]
     one = np.array([0])
     for time, ready, until in ((9, False, 10), (10, True, 60), (59, True, 60), (60, False, 110), (115, True, 160)):
-        found, change = ready_until(table.traces, one, float(time))
-        assert (found[0], change[0]) == (ready, until)
+        result, change = ready_until(table.traces, one, float(time))
+        assert (result[0], change[0]) == (ready, until)
 
 
 @pytest.mark.parametrize(
@@ -158,8 +158,8 @@ def test_real_rows():
     assert len(table) == 100
     assert table.seconds_per_sample[0] == 0.153
     assert mean_kbps(table)[0] == pytest.approx(2209.616, abs=1e-3)
-    found, left_out = states_and_left_out(f"{ROOT}/fedscale/availability_100.json")
-    assert (len(found), left_out) == (100, 0)
+    result, left_out = states_and_left_out(f"{ROOT}/fedscale/availability_100.json")
+    assert (len(result), left_out) == (100, 0)
     rows = json.loads((ROOT / "fedscale/availability_100.json").read_text())
     share = [r["duration"] / r["finish_time"] for r in rows.values()]
-    assert availability(found) == pytest.approx(share), "FedScale's own durations are the lengths of the sessions"
+    assert availability(result) == pytest.approx(share), "FedScale's own durations are the lengths of the sessions"

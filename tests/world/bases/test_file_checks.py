@@ -8,20 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.errors import BadInput
-from fedfleet.world.bases.file_checks import joined, numbers, phases, read_json, state_table
+from fedfleet.world.bases.file_checks import join_spans, numbers, phases, read_json, state_table
 
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=8)
 
 
 @settings(deadline=None, derandomize=True, max_examples=200)
 @given(spans)
-def test_joined_spans_are_sorted_disjoint_and_cover_the_same(found):
-    once = joined([(float(a), float(b)) for a, b in found])
+def test_joined_spans_are_sorted_disjoint_and_cover_the_same(result):
+    once = join_spans([(float(a), float(b)) for a, b in result])
     assert all(a < b for a, b in once)
     assert all(before[1] < after[0] for before, after in pairwise(once)), "touching ones are joined"
-    covered = {x for a, b in found for x in range(a, b)}
+    covered = {x for a, b in result for x in range(a, b)}
     assert {x for a, b in once for x in range(int(a), int(b))} == covered
-    assert joined(once) == once
+    assert join_spans(once) == once
 
 
 def test_pairs_cover_their_last_second_and_are_cut_at_the_end():

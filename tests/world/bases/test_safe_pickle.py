@@ -61,9 +61,9 @@ def test_old_protocols_are_read_too(tmp_path, protocol):
 @pytest.mark.parametrize("kind", ["f8", ">f8", "f4", "i8", ">i4", "u2", "i1", "?"])
 def test_numpy_scalars_become_plain_numbers(tmp_path, protocol, kind):
     given = {7: np.array([1], kind)[0], 8: np.array([0], kind)[0]}
-    found = read_pickle(written(tmp_path, pickle.dumps(given, protocol)))
-    assert found == {7: 1, 8: 0}
-    assert {type(v) for v in found.values()} <= {int, float, bool}
+    result = read_pickle(written(tmp_path, pickle.dumps(given, protocol)))
+    assert result == {7: 1, 8: 0}
+    assert {type(v) for v in result.values()} <= {int, float, bool}
 
 
 def test_numpy_scalars_as_old_numpy_wrote_them(tmp_path):

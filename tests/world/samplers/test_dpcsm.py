@@ -6,13 +6,13 @@ from scipy import stats
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import StateTable, client_ids
-from fedfleet.world.samplers.dpcsm import ranked, released_topics, sample_dpcsm, stick, warnings
+from fedfleet.world.samplers.dpcsm import rank_states, released_topics, sample_dpcsm, stick, warnings
 from tests.worlds import traces_of
 
 
 def test_released_dpcsm_opens_as_many_states_as_published():
-    found = [len(set(released_topics(100, alpha, 2022).tolist())) for alpha in (1, 2, 3, 4, 5, 10, 100)]
-    assert found == [6, 8, 11, 13, 16, 27, 68]
+    result = [len(set(released_topics(100, alpha, 2022).tolist())) for alpha in (1, 2, 3, 4, 5, 10, 100)]
+    assert result == [6, 8, 11, 13, 16, 27, 68]
     topics = released_topics(100, 4, 2022)
     assert topics[0] == 0
     assert set(topics.tolist()) == set(range(topics.max() + 1)), "ranks have no gaps"
@@ -25,11 +25,11 @@ def some_states(n=40):
 
 def test_ranks_go_by_score_then_availability_then_id():
     states = some_states(4)
-    assert ranked(states, np.array([0.5, 0.9, 0.5, 0.1])).tolist() == [1, 2, 0, 3]
+    assert rank_states(states, np.array([0.5, 0.9, 0.5, 0.1])).tolist() == [1, 2, 0, 3]
     same = StateTable(np.array(["b", "a"]), traces_of([((0.0, 5.0),)] * 2, [10.0] * 2))
-    assert ranked(same, np.ones(2)).tolist() == [1, 0]
+    assert rank_states(same, np.ones(2)).tolist() == [1, 0]
     with pytest.raises(BadInput, match="3 scores for 4 states"):
-        ranked(states, np.ones(3))
+        rank_states(states, np.ones(3))
 
 
 def test_dpcsm_starts_at_its_rank_and_ends_at_the_last():

@@ -15,7 +15,7 @@ from fedfleet.measure.montecarlo.metrics import one_value
 from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.world.bases import load_devices
 from fedfleet.world.devices import dpgmm
-from fedfleet.world.samplers.dpgmm import sample_dpgmm, truncated
+from fedfleet.world.samplers.dpgmm import sample_dpgmm, truncate_normal
 from tests.real import DEVICE_BASE, needs_data
 
 
@@ -50,10 +50,10 @@ def test_paper_dpgmm_has_the_variance_of_the_theorem(support, sigmas):
     sigma_0 = mean_kbps(base).std()
     own = np.mean([np.var(base.down[a:b]) for a, b in zip(base.down_offsets[:-1], base.down_offsets[1:], strict=True)])
     for sigma in sigmas:
-        found = [drawn(base, sigma=sigma, kinds=200, seed=s, support=support).down for s in range(30)]
-        about = np.mean([np.mean((x - 42_000.0) ** 2) for x in found])  # around mu_0, which each sample's mean misses
+        result = [drawn(base, sigma=sigma, kinds=200, seed=s, support=support).down for s in range(30)]
+        about = np.mean([np.mean((x - 42_000.0) ** 2) for x in result])  # around mu_0, which each sample's mean misses
         assert about == pytest.approx(own + (sigma * sigma_0) ** 2, rel=0.1)
-        assert np.mean([x.mean() for x in found]) == pytest.approx(42_000.0, rel=0.02)
+        assert np.mean([x.mean() for x in result]) == pytest.approx(42_000.0, rel=0.02)
 
 
 @pytest.mark.parametrize("sigma", [0.7, 1.4, 2.0])
@@ -62,9 +62,9 @@ def test_beyond_that_it_has_the_variance_of_truncated_means(sigma):
     means, scale = mean_kbps(base), 42_000.0 / mean_kbps(base).mean()
     wide = sigma * means.std()
     low, high = ((scale * limit - 42_000.0) / wide for limit in (means.min(), means.max()))
-    found = [mean_kbps(drawn(base, sigma=sigma, kinds=200, seed=s)) for s in range(30)]
+    result = [mean_kbps(drawn(base, sigma=sigma, kinds=200, seed=s)) for s in range(30)]
     hoped = stats.truncnorm(low, high, 42_000.0, wide)
-    assert np.mean([np.mean((x - hoped.mean()) ** 2) for x in found]) == pytest.approx(hoped.var(), rel=0.1)
+    assert np.mean([np.mean((x - hoped.mean()) ** 2) for x in result]) == pytest.approx(hoped.var(), rel=0.1)
 
 
 @settings(max_examples=60, deadline=None)
@@ -74,7 +74,7 @@ def test_beyond_that_it_has_the_variance_of_truncated_means(sigma):
 def test_truncated_normals_are_those_of_scipy(where, wide, low, width, z):
     high = low + width
     mu, sd = low + where * width, wide * width
-    got = truncated(np.array([mu]), np.array([sd]), np.array([[z]]), low, high)[0, 0]
+    got = truncate_normal(np.array([mu]), np.array([sd]), np.array([[z]]), low, high)[0, 0]
     hoped = stats.truncnorm((low - mu) / sd, (high - mu) / sd, mu, sd).ppf(stats.norm.cdf(z))
     assert got == pytest.approx(hoped, rel=1e-5, abs=1e-5 * width)
 
@@ -82,10 +82,10 @@ def test_truncated_normals_are_those_of_scipy(where, wide, low, width, z):
 def test_limits_of_truncation():
     one = np.array([5.0])
     scores = np.array([[-3.0, 0.0, 3.0]])
-    assert truncated(one, np.zeros(1), scores, 1.0, 9.0).tolist() == [[5.0] * 3], "no spread"
-    uniform = truncated(one, np.array([1e300]), scores, 1.0, 9.0)[0]
+    assert truncate_normal(one, np.zeros(1), scores, 1.0, 9.0).tolist() == [[5.0] * 3], "no spread"
+    uniform = truncate_normal(one, np.array([1e300]), scores, 1.0, 9.0)[0]
     assert uniform == pytest.approx(1.0 + 8.0 * stats.norm.cdf(scores[0]))
-    assert truncated(one, one, scores, 5.0, 5.0).tolist() == [[5.0] * 3], "no room"
+    assert truncate_normal(one, one, scores, 5.0, 5.0).tolist() == [[5.0] * 3], "no room"
 
 
 @pytest.mark.parametrize("mean", [500.0, 42_000.0, 900_000.0])
@@ -110,12 +110,12 @@ def test_nothing_piles_up_at_a_floor_and_no_trip_takes_weeks():
 
 
 def test_the_floor_and_the_released_sampler_draw_what_they_always_drew():
-    base, found = load_devices("builtin"), hashlib.sha256()
+    base, result = load_devices("builtin"), hashlib.sha256()
     for semantics in ("paper", "released"):
         for sigma in (0.0, 0.7, 2.0):
             table = drawn(base, kinds=20, sigma=sigma, semantics=semantics, support="floor")
-            found.update("".join(table.ids).encode() + np.round(table.down, 6).tobytes() + table.of.tobytes())
-    assert found.hexdigest()[:16] == "a4ad6433c40f090d"
+            result.update("".join(table.ids).encode() + np.round(table.down, 6).tobytes() + table.row_index.tobytes())
+    assert result.hexdigest()[:16] == "a4ad6433c40f090d"
 
 
 def test_heterogeneity_grows_with_kinds_and_sigma():

@@ -33,13 +33,13 @@ def train(
 ) -> None:
     """Train one cohort in a plain loop and stacked; print both times and how much the models differ."""
     from fedfleet.app.machine.cohort_speed import bench_train
-    from fedfleet.app.terminal.text import shown_metrics
+    from fedfleet.app.terminal.text import metrics_text
     from fedfleet.app.terminal.value_checks import one_of
 
     chosen = None if form is None else one_of("--form", form, ("merged", "loop"))
     place = one_of("--device", device, ("cpu", "cuda"))
-    got = bench_train(
+    report = bench_train(
         task, cohort=cohort, steps=steps, batch=batch, device=place, form=chosen, tf32=tf32,
         algorithm=algorithm, settings=words or (),
     )  # fmt: skip
-    answer(got, as_json, shown_metrics)
+    answer(report, as_json, metrics_text)

@@ -28,18 +28,18 @@ def certificate(
     as_json: AsJson = False,
 ) -> None:
     """Make an authority, a server's certificate and devices' certificates for development; what is there is kept."""
-    from fedfleet.network.security.certificates import HOSTS, Asked, make_certificates, today
+    from fedfleet.network.security.certificates import HOSTS, CertificateRequest, make_certificates, utc_now
 
-    made = make_certificates(out, Asked(host or HOSTS, days, client or (), renew), today())
-    found = {
-        "ca": str(made.ca),
-        "certificate": str(made.certificate),
-        "key": str(made.key),
-        "clients": {name: {"certificate": str(c), "key": str(k)} for name, (c, k) in made.clients.items()},
-        "written": [str(path) for path in made.written],
+    certificates = make_certificates(out, CertificateRequest(host or HOSTS, days, client or (), renew), utc_now())
+    result = {
+        "ca": str(certificates.ca),
+        "certificate": str(certificates.certificate),
+        "key": str(certificates.key),
+        "clients": {name: {"certificate": str(c), "key": str(k)} for name, (c, k) in certificates.clients.items()},
+        "written": [str(path) for path in certificates.written],
     }
     answer(
-        found,
+        result,
         as_json,
         lambda a: (
             f"{len(a['written'])} files written to {out}\n"

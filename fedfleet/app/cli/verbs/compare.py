@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, answer, check_folder
+from fedfleet.app.terminal.answers import AsJson, answer, check_writable
 
 
 def compare(
@@ -26,14 +26,14 @@ def compare(
     """What differs between runs, and which is better: at the end and at equal virtual time, with its uncertainty."""
     from fedfleet.app.studies.compare import answer_of
     from fedfleet.app.studies.compare import compare as compared
-    from fedfleet.app.terminal.comparison_text import shown_comparison
+    from fedfleet.app.terminal.comparison_text import comparison_text
 
     if out is not None:
-        check_folder("--out", out)
-    found = compared(folders, target=target)
-    told = answer_of(found)
+        check_writable("--out", out)
+    comparison = compared(folders, target=target)
+    json_answer = answer_of(comparison)
     if out is not None:
         from fedfleet.app.pages.comparison_page import write_comparison
 
-        told["page"] = str(write_comparison(found, out))
-    answer(told, as_json, shown_comparison)
+        json_answer["page"] = str(write_comparison(comparison, out))
+    answer(json_answer, as_json, comparison_text)

@@ -38,22 +38,22 @@ def dashboard(
     as_json: AsJson = False,
 ) -> None:
     """Watch, start, stop and compare runs in a browser, on this machine only unless told otherwise."""
-    from fedfleet.app.dashboard.auth import Door, check_door
+    from fedfleet.app.dashboard.auth import Access, check_access
     from fedfleet.app.dashboard.options import certificate_from, token_from
     from fedfleet.app.dashboard.run_watcher import folder_of_runs
-    from fedfleet.app.dashboard.web_server import reserved, serve
+    from fedfleet.app.dashboard.web_server import bind_socket, serve
 
-    reading, tls = token_from(token, token_file), certificate_from(certificate, key)
-    check_door(host, reading=reading, tls=tls is not None)
+    read_token, tls = token_from(token, token_file), certificate_from(certificate, key)
+    check_access(host, read_token=read_token, tls=tls is not None)
     root = folder_of_runs(runs)
-    held = reserved(host, port)
-    door = Door(host, held.getsockname()[1], tuple(name or ()), reading, tls is not None)
-    told = {"address": door.address, "runs": str(root)}
+    listener = bind_socket(host, port)
+    door = Access(host, listener.getsockname()[1], tuple(name or ()), read_token, tls is not None)
+    json_answer = {"address": door.address, "runs": str(root)}
     serve(
         root,
         door,
-        held,
+        listener,
         tls,
-        lambda: answer(told, as_json, lambda a: f"{a['runs']}: open {a['address']} (Ctrl-C closes it)"),
+        lambda: answer(json_answer, as_json, lambda a: f"{a['runs']}: open {a['address']} (Ctrl-C closes it)"),
     )
     say("the dashboard is closed; runs that it started go on")

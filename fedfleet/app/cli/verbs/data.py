@@ -18,11 +18,11 @@ def data(
     as_json: AsJson = False,
 ) -> None:
     """Fetch a public dataset into a folder of its own, checked and resumable; without a name, list the datasets."""
-    from fedfleet.app.datasets.catalogue import listed_datasets
+    from fedfleet.app.datasets.catalogue import describe_datasets
     from fedfleet.app.datasets.fetch import fetch_dataset
-    from fedfleet.app.terminal.text import shown_datasets, shown_fetch
+    from fedfleet.app.terminal.text import datasets_text, fetch_text
 
     if name is None:
-        answer(listed_datasets(), as_json, shown_datasets)
+        answer(describe_datasets(), as_json, datasets_text)
     else:
-        answer(fetch_dataset(name, to, quiet=as_json), as_json, shown_fetch)
+        answer(fetch_dataset(name, to, quiet=as_json), as_json, fetch_text)

@@ -22,22 +22,26 @@ def demo(
     from fedfleet.app.pages.demo_page import write_demo
     from fedfleet.app.pages.page_writer import write_reports
     from fedfleet.app.studies.grid.study_jobs import LOG
-    from fedfleet.app.terminal.text import shown_demo
+    from fedfleet.app.terminal.text import demo_text
 
     start = time.perf_counter()
     take_demo_folder(out)
-    done = run_demo(out, quiet=as_json)
-    trained = time.perf_counter() - start
-    write_reports([run.out for runs in done.values() for run in runs], workers=workers(), log=out / LOG)
-    reported = time.perf_counter() - start
-    page = write_demo(out, done)
-    told = {
-        "answer": found.paragraph(done),
-        "finding": found.headline(done),
-        "runs": found.result_rows(done),
-        "ways": found.way_rows(done),
+    runs_by_way = run_demo(out, quiet=as_json)
+    training_seconds = time.perf_counter() - start
+    write_reports([run.out for runs in runs_by_way.values() for run in runs], workers=workers(), log=out / LOG)
+    report_seconds = time.perf_counter() - start
+    page = write_demo(out, runs_by_way)
+    json_answer = {
+        "answer": found.paragraph(runs_by_way),
+        "finding": found.headline(runs_by_way),
+        "runs": found.result_rows(runs_by_way),
+        "ways": found.way_rows(runs_by_way),
         "report": str(page),
         "wall_seconds": time.perf_counter() - start,
-        "wall": {"runs": trained, "reports": reported - trained, "page": time.perf_counter() - start - reported},
+        "wall": {
+            "runs": training_seconds,
+            "reports": report_seconds - training_seconds,
+            "page": time.perf_counter() - start - report_seconds,
+        },
     }
-    answer(told, as_json, shown_demo)
+    answer(json_answer, as_json, demo_text)

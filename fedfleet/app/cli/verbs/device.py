@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedfleet.app.terminal.answers import AsJson, answer, say
-from fedfleet.core.limits import MOST_CLIENTS
+from fedfleet.core.limits import MAX_CLIENTS
 
 if TYPE_CHECKING:
-    from fedfleet.network.device.client_runtime import Kit
+    from fedfleet.network.device.client_runtime import ClientRuntime
     from fedfleet.network.device.work import Fetch
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -28,7 +28,7 @@ def device(
     client: Annotated[
         int | None,
         typer.Option(
-            min=0, max=MOST_CLIENTS, help="Which client of the fleet to be, from 0; default: as before, or a free one."
+            min=0, max=MAX_CLIENTS, help="Which client of the fleet to be, from 0; default: as before, or a free one."
         ),
     ] = None,
     token: Annotated[
@@ -65,21 +65,23 @@ def device(
     for name in _ONE_THREAD:  # before numpy or torch is loaded: results must not depend on the number of threads
         os.environ[name] = "1"
     from fedfleet.network.device.caps import Caps
-    from fedfleet.network.device.client_loop import Wishes
-    from fedfleet.network.device.device_process import Here, Trust, run_device, token_from
+    from fedfleet.network.device.client_loop import DeviceOptions
+    from fedfleet.network.device.device_process import LocalSetup, Trust, read_token, run_device
 
-    wishes = Wishes(
+    wishes = DeviceOptions(
         client=client,
-        token=token_from(token, token_file),
+        token=read_token(token, token_file),
         evidence=b"" if evidence is None else evidence.read_bytes(),
         caps=Caps(max_bytes, max_steps, max_tasks, max_seconds),
         patience=patience,
     )
-    did = run_device(server, Here(store, data, Trust(tls, ca, certificate, key)), wishes, _kit, say)
-    answer(did, as_json, lambda a: f"client {a['client']} finished {a['tasks']} tasks; {a['reason']}")
+    summary = run_device(server, LocalSetup(store, data, Trust(tls, ca, certificate, key)), wishes, _build_runtime, say)
+    answer(summary, as_json, lambda a: f"client {a['client']} finished {a['tasks']} tasks; {a['reason']}")
 
 
-def _kit(sheet: bytes, own: Path | None, fetch: Fetch) -> Kit:
-    from fedfleet.app.assemble.client_config import kit_from  # with the first work, and not before: it loads torch
+def _build_runtime(config_bytes: bytes, data_path: Path | None, fetch: Fetch) -> ClientRuntime:
+    from fedfleet.app.assemble.client_config import (
+        build_client_runtime,  # with the first work, and not before: it loads torch
+    )
 
-    return kit_from(sheet, own, fetch)
+    return build_client_runtime(config_bytes, data_path, fetch)

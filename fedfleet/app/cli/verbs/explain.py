@@ -44,41 +44,41 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Say where the virtual time of a run went, cause by cause, and who was waited for; also while the run is going on."""
-    from fedfleet.app.runs.explanation import explained
-    from fedfleet.app.terminal.explanation_text import shown_explained
+    from fedfleet.app.runs.explanation import explain_run
+    from fedfleet.app.terminal.explanation_text import explanation_text
     from fedfleet.app.terminal.value_checks import share
 
     if not counterfactuals:
-        _refuse_alone({"--target": target, "--workers": workers, "--cache": cache, "--trust-code": trust_code})
-    aim = None if target is None else share("--target", target)
-    found = explained(folder, longest=rounds)
+        _refuse_without_counterfactuals(
+            {"--target": target, "--workers": workers, "--cache": cache, "--trust-code": trust_code}
+        )
+    target_share = None if target is None else share("--target", target)
+    result = explain_run(folder, longest=rounds)
     if counterfactuals:
         try:
-            found |= _would_have_been(
-                folder, found, {"target": aim, "workers": workers or 1, "cache": cache, "trust": trust_code}
+            result |= _counterfactuals(
+                folder, result, {"target": target_share, "workers": workers or 1, "cache": cache, "trust": trust_code}
             )
         except KeyboardInterrupt:
             raise Interrupted("interrupted; what was simulated is kept: say the same again to go on") from None
-    answer(found, as_json, shown_explained)
+    answer(result, as_json, explanation_text)
 
 
-def _refuse_alone(options: dict[str, Any]) -> None:
+def _refuse_without_counterfactuals(options: dict[str, Any]) -> None:
     """Options that say how to simulate mean nothing where nothing is simulated."""
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        raise BadInput(f"{given[0]} says how to simulate the run again; say --counterfactuals too")
+    names = [name for name, value in options.items() if value is not None]
+    if names:
+        raise BadInput(f"{names[0]} says how to simulate the run again; say --counterfactuals too")
 
 
-def _would_have_been(folder: Path, found: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+def _counterfactuals(folder: Path, result: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """What counterfactuals add to the answer; both parts of it are drawn on a page in the folder."""
     from fedfleet.app.pages.explanation_page import explain_page
     from fedfleet.app.pages.time_chart import attribution_figure
     from fedfleet.app.runs.counterfactuals import counterfactual_answer
-    from fedfleet.app.runs.explanation import attributed_run
+    from fedfleet.app.runs.explanation import attribute_run
 
-    more = counterfactual_answer(folder, **asked)
+    more = counterfactual_answer(folder, **options)
     page = folder / "explain.html"
-    write_page(
-        "explain", page, explain_page(attribution_figure(attributed_run(folder)[0]), more, folder.resolve().name)
-    )
-    return {**more, "sentence": f"{found['sentence']} {more['sentence']}", "page": str(page)}
+    write_page("explain", page, explain_page(attribution_figure(attribute_run(folder)[0]), more, folder.resolve().name))
+    return {**more, "sentence": f"{result['sentence']} {more['sentence']}", "page": str(page)}

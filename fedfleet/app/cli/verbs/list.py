@@ -18,7 +18,7 @@ def list_parts(
     """List the parts of a kind, with their parameters; of tasks also whether their data are here."""
     if kind is None:
         raise BadInput(f"say which kind of part to list: fedfleet list KIND, with one of {', '.join(KINDS)}")
-    from fedfleet.app.spec.parameter_text import listed_parts
-    from fedfleet.app.terminal.text import shown_parts
+    from fedfleet.app.spec.parameter_text import describe_parts
+    from fedfleet.app.terminal.text import parts_text
 
-    answer(listed_parts(kind), as_json, shown_parts)
+    answer(describe_parts(kind), as_json, parts_text)

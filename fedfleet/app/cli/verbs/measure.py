@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, answer, check_folder
+from fedfleet.app.terminal.answers import AsJson, answer, check_writable
 from fedfleet.core.errors import BadInput
-from fedfleet.core.limits import MOST
+from fedfleet.core.limits import MAX_COUNT
 
 _WITH_SPEC = ("spec", "words", "seeds", "as_json")
 
@@ -23,10 +23,10 @@ def measure(
     words: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]..", help="Overrides of the spec.")] = None,
     devices: Annotated[str | None, typer.Option(help="A devices file (.json, .csv, .npz) or base.")] = None,
     states: Annotated[str | None, typer.Option(help="A states file (.json, .csv, .npz) or base.")] = None,
-    clients_k: Annotated[int, typer.Option("--clients-k", min=1, max=MOST, help="Clients per round.")] = 20,
-    rounds: Annotated[int, typer.Option(min=1, max=MOST, help="Rounds of the simulation with a deadline.")] = 3000,
+    clients_k: Annotated[int, typer.Option("--clients-k", min=1, max=MAX_COUNT, help="Clients per round.")] = 20,
+    rounds: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Rounds of the simulation with a deadline.")] = 3000,
     trips: Annotated[
-        int, typer.Option(min=1, max=MOST, help="Trips of the simulation that waits for a share of the cohort.")
+        int, typer.Option(min=1, max=MAX_COUNT, help="Trips of the simulation that waits for a share of the cohort.")
     ] = 10000,
     deadline: Annotated[float, typer.Option(help="The deadline of a round, in seconds.")] = 120.0,
     ready_share: Annotated[float, typer.Option(help="The share of clients that a round waits for.")] = 0.8,
@@ -53,25 +53,25 @@ def measure(
 
     With a SPEC, of the fleet that it draws, under its own pacing, model and work, with a verdict in words and the class clock.
     """
-    from fedfleet.app.api.measure import both_given
+    from fedfleet.app.api.measure import conflict_message
     from fedfleet.app.api.measure import measure as measured
 
     if spec is not None:
-        beside = next((name for name in ctx.params if name not in _WITH_SPEC and _said(ctx, name)), None)
-        if beside is not None:  # a spec says itself what its fleet and its rounds are like
-            raise BadInput(both_given(f"--{beside.replace('_', '-')}"))
-        found = measured(spec, *(words or ()), seeds=seeds)
+        conflict = next((name for name in ctx.params if name not in _WITH_SPEC and _is_explicit(ctx, name)), None)
+        if conflict is not None:  # a spec says itself what its fleet and its rounds are like
+            raise BadInput(conflict_message(f"--{conflict.replace('_', '-')}"))
+        measured_fleet = measured(spec, *(words or ()), seeds=seeds)
     else:
         if picture is not None:
-            check_folder("--picture", picture)
-        found = measured(
+            check_writable("--picture", picture)
+        measured_fleet = measured(
             devices=devices, states=states, clients_k=clients_k, rounds=rounds, trips=trips, deadline=deadline,
             ready_share=ready_share, t_cost=t_cost, seeds=seeds, semantics=semantics, model_bytes=model_bytes, samples=samples,
             t_break=t_break, until_se=until_se, only=only.split(",") if only else None, against=against, page=picture,
         )  # fmt: skip
-    answer(found.answer(), as_json, lambda _: str(found))
+    answer(measured_fleet.answer(), as_json, lambda _: str(measured_fleet))
 
 
-def _said(ctx: typer.Context, name: str) -> bool:
+def _is_explicit(ctx: typer.Context, name: str) -> bool:
     source = ctx.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"

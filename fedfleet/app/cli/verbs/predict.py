@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, answer, check_folder
+from fedfleet.app.terminal.answers import AsJson, answer, check_writable
 
 
 def predict(
@@ -27,6 +27,6 @@ def predict(
     from fedfleet.app.api.predict import predict as predicted
 
     if out is not None:
-        check_folder("--out", out)
-    found = predicted(spec, *(words or ()), sweep=sweep, page=out, cache=cache)
-    answer(found.answer(), as_json, lambda _: str(found))
+        check_writable("--out", out)
+    result = predicted(spec, *(words or ()), sweep=sweep, page=out, cache=cache)
+    answer(result.answer(), as_json, lambda _: str(result))

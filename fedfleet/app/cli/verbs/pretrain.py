@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, answer, check_folder
+from fedfleet.app.terminal.answers import AsJson, answer, check_writable
 
 
 def pretrain(
@@ -29,10 +29,10 @@ def pretrain(
 ) -> None:
     """Train a task's model in one place, on data that are not the task's, and write its weights to begin from."""
     from fedfleet.app.machine.backbone import pretrain_task
-    from fedfleet.app.terminal.text import shown_metrics
+    from fedfleet.app.terminal.text import metrics_text
     from fedfleet.app.terminal.value_checks import one_of
 
-    check_folder("--out", out)
+    check_writable("--out", out)
     place = one_of("--device", device, ("auto", "cpu", "cuda"))
-    found = pretrain_task(task, words or (), on=on, epochs=epochs, seed=seed, device=place, out=out)
-    answer(found, as_json, shown_metrics)
+    result = pretrain_task(task, words or (), on=on, epochs=epochs, seed=seed, device=place, out=out)
+    answer(result, as_json, metrics_text)

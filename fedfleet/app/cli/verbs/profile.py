@@ -27,9 +27,9 @@ def profile(
 ) -> None:
     """Measure this device: inference and training time, memory, and the link to a server; answers with a row of a devices file."""
     from fedfleet.app.machine.device_profile import append_row, profile_device
-    from fedfleet.app.terminal.text import shown_metrics
+    from fedfleet.app.terminal.text import metrics_text
 
     row, details = profile_device(task, batch=batch, iterations=iterations, side=side, name=device_id, server=server)
     if out is not None:
         append_row(out, row)
-    answer({"row": row, **details, "out": None if out is None else str(out)}, as_json, shown_metrics)
+    answer({"row": row, **details, "out": None if out is None else str(out)}, as_json, metrics_text)

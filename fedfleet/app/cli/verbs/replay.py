@@ -19,6 +19,6 @@ def replay(
 ) -> None:
     """Run a simulation again from its spec and compare every row of its journal; the first one that lies is named."""
     from fedfleet.app.runs.run_audit import replay_run
-    from fedfleet.app.terminal.text import shown_replay
+    from fedfleet.app.terminal.text import replay_text
 
-    answer(replay_run(folder, quick=quick, trust=trust_code), as_json, shown_replay)
+    answer(replay_run(folder, quick=quick, trust=trust_code), as_json, replay_text)

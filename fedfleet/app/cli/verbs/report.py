@@ -19,5 +19,5 @@ def report(
     """Write the page of a run, a study or a search as one HTML file, and print what it says; of a run also while it goes on."""
     from fedfleet.app.api.report import report as reported
 
-    found = reported(folder)
-    answer(found.answer(), as_json, lambda _: str(found))
+    result = reported(folder)
+    answer(result.answer(), as_json, lambda _: str(result))

@@ -42,19 +42,19 @@ def run(
         words = [*(words or ()), "run.execute=ray", f"run.ray_address={ray_address}"]
     resolved = load_spec(spec, words or ())
     if check:
-        from fedfleet.app.assemble import assemble, doubts
+        from fedfleet.app.assemble import assemble, feasibility_warnings
 
-        found = {"ok": True, "spec_digest": resolved.digest, "warnings": doubts(assemble(resolved))}
-        answer(found, as_json, lambda a: f"{spec} is valid; its digest is {a['spec_digest'][:16]}")
-        warn(found["warnings"])
+        result = {"ok": True, "spec_digest": resolved.digest, "warnings": feasibility_warnings(assemble(resolved))}
+        answer(result, as_json, lambda a: f"{spec} is valid; its digest is {a['spec_digest'][:16]}")
+        warn(result["warnings"])
         return
     from fedfleet.app.pages.report_page import write_report
     from fedfleet.app.runs import perform
     from fedfleet.app.runs.run_folder import refuse_absent
     from fedfleet.app.terminal.progress_bar import progress
-    from fedfleet.app.terminal.text import shown_run
+    from fedfleet.app.terminal.text import run_text
     from fedfleet.app.tracking.jsonlines import json_log
-    from fedfleet.app.tracking.run_follower import following
+    from fedfleet.app.tracking.run_follower import follow_run
     from fedfleet.app.tracking.sink import sinks_of
 
     sinks = [*sinks_of(track or ()), *([json_log()] if log_json else [])]
@@ -64,21 +64,24 @@ def run(
     try:
         with (
             progress(resolved.stop["rounds"], resolved.stop["commits"], quiet=as_json or log_json) as watch,
-            following(sinks, resolved, folder.name, lambda said: warn([said])) as tracked,
+            follow_run(sinks, resolved, folder.name, lambda said: warn([said])) as follower,
         ):
-            heard = tracked.heard_with(watch)
-            done = perform(resolved, folder, resume=resume, watch=heard, trust=trust_code, key=sign)
-            tracked.end(done.metrics)
+            on_events = follower.combined_with(watch)
+            finished_run = perform(resolved, folder, resume=resume, watch=on_events, trust=trust_code, key=sign)
+            follower.end(finished_run.metrics)
     except KeyboardInterrupt:
         if not (folder / "run.db").is_file():
             raise Interrupted("interrupted before anything was kept; say the same again to begin") from None
-        again = ["fedfleet", "run", str(spec), *(words or ()), "--resume", "--out", str(folder)]
-        raise Interrupted(f"interrupted; resume with: {shlex.join(again)}") from None
-    write_report(done)
-    answer(done.answer(), as_json, lambda a: shown_run(a, done.metrics))
-    warn(done.metrics["warnings"])
-    if not done.metrics["commits"]:
-        if not done.metrics["warnings"]:
-            said = f"no model was made in {done.metrics['rounds']} rounds; stopped by {done.metrics.get('stopped_by')}"
-            say(said, "error")
+        command = ["fedfleet", "run", str(spec), *(words or ()), "--resume", "--out", str(folder)]
+        raise Interrupted(f"interrupted; resume with: {shlex.join(command)}") from None
+    write_report(finished_run)
+    answer(finished_run.answer(), as_json, lambda a: run_text(a, finished_run.metrics))
+    warn(finished_run.metrics["warnings"])
+    if not finished_run.metrics["commits"]:
+        if not finished_run.metrics["warnings"]:
+            message = (
+                f"no model was made in {finished_run.metrics['rounds']} rounds; "
+                f"stopped by {finished_run.metrics.get('stopped_by')}"
+            )
+            say(message, "error")
         raise typer.Exit(1)  # a run that made no model is a failed one, however orderly it ended

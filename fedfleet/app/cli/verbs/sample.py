@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, answer, check_folder, say, write_page
-from fedfleet.app.terminal.lazy_commands import Group, Late, Verb
-from fedfleet.core.limits import LAST_SEED, MOST_CLIENTS
+from fedfleet.app.terminal.answers import AsJson, answer, check_writable, say, write_page
+from fedfleet.app.terminal.lazy_commands import Group, LazyVerb, Verb
+from fedfleet.core.limits import MAX_CLIENTS, MAX_SEED
 
 sample = Group(
     "Make a fleet: draw devices or states from a base with a sampler.",
@@ -31,31 +31,34 @@ MEANING = {
     "clients_k": "Clients per round, for scoring states",
     "rounds": "Simulated rounds, for scoring states",
 }
-FOR_ALL = ("base", "semantics")  # may be given whatever the sampler, as the contract of the command has it
+COMMON_OPTIONS = ("base", "semantics")  # may be given whatever the sampler, as the contract of the command has it
 
-Clients = Annotated[int, typer.Option(min=1, max=MOST_CLIENTS, help="How many clients.")]
+Clients = Annotated[int, typer.Option(min=1, max=MAX_CLIENTS, help="How many clients.")]
 Out = Annotated[Path | None, typer.Option(help="The file to write: .json, .csv, or .npz for large fleets.")]
 
 
 def _with_sampler_options(kind: str, verb: Verb) -> Verb:
-    from fedfleet.app.fleets.fleet_samples import SAMPLERS, declared
+    from fedfleet.app.fleets.fleet_samples import SAMPLERS, sampler_parameters
     from fedfleet.app.terminal.signature_options import with_options
 
-    return with_options(verb, {name: declared(s) for name, s in SAMPLERS[kind].items()}, MEANING)
+    return with_options(verb, {name: sampler_parameters(s) for name, s in SAMPLERS[kind].items()}, MEANING)
 
 
-def _table(kind: str, sampler: str, given: dict[str, Any]) -> dict[str, Any]:
+def _table(kind: str, sampler: str, options: dict[str, Any]) -> dict[str, Any]:
     """What was asked for, checked, as the table of a part."""
-    from fedfleet.app.fleets.fleet_samples import declared, sampler_called
-    from fedfleet.app.terminal.signature_options import checked
+    from fedfleet.app.fleets.fleet_samples import find_sampler, sampler_parameters
+    from fedfleet.app.terminal.signature_options import check_options
 
-    return {"use": sampler, **checked(given, sampler, declared(sampler_called(kind, sampler)), ignored=FOR_ALL)}
+    return {
+        "use": sampler,
+        **check_options(options, sampler, sampler_parameters(find_sampler(kind, sampler)), ignored=COMMON_OPTIONS),
+    }
 
 
 def _check_files(out: Path | None, picture: Path | None) -> None:
     for option, path in (("--out", out), ("--picture", picture)):
         if path is not None:
-            check_folder(option, path)
+            check_writable(option, path)
 
 
 def _devices(
@@ -63,7 +66,7 @@ def _devices(
     sampler: Annotated[str, typer.Option(help="dpgmm, pool72 or uniform.")] = "dpgmm",
     given: dict[str, Any],
     clients: Clients = 100,
-    seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="Another seed gives another fleet.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Another seed gives another fleet.")] = 0,
     out: Out = None,
     picture: Annotated[Path | None, typer.Option(help="Also draw the speeds, as an HTML page.")] = None,
     as_json: AsJson = False,
@@ -72,14 +75,14 @@ def _devices(
     from fedfleet.app.fleets.fleet_samples import sample_devices
     from fedfleet.app.fleets.metrics import save_devices
     from fedfleet.app.pages.fleet_pages import devices_page
-    from fedfleet.app.terminal.text import shown_metrics
+    from fedfleet.app.terminal.text import metrics_text
 
     _check_files(out, picture)
     table = sample_devices(_table("devices", sampler, given), clients, seed)
     saved = save_devices(table, out)
     if picture is not None:
         write_page("--picture", picture, devices_page(table))
-    answer(saved, as_json, shown_metrics)
+    answer(saved, as_json, metrics_text)
 
 
 def _states(
@@ -90,7 +93,7 @@ def _states(
     seed: Annotated[
         int | None,
         typer.Option(
-            min=0, max=LAST_SEED, help="Another seed gives another fleet; default: 0, with released semantics 2022."
+            min=0, max=MAX_SEED, help="Another seed gives another fleet; default: 0, with released semantics 2022."
         ),
     ] = None,
     scores: Annotated[
@@ -104,20 +107,20 @@ def _states(
     from fedfleet.app.fleets.fleet_samples import read_scores, sample_states
     from fedfleet.app.fleets.metrics import save_states
     from fedfleet.app.pages.fleet_pages import states_page
-    from fedfleet.app.terminal.text import shown_metrics
+    from fedfleet.app.terminal.text import metrics_text
 
     _check_files(out, picture)
-    asked = _table("states", sampler, given)
+    sampler_table = _table("states", sampler, given)
     given_scores = {} if scores is None else {"score": read_scores(scores)}
-    warned: list[str] = []
-    table = sample_states(asked, clients, seed, warn=warned.append, **given_scores)
+    messages: list[str] = []
+    table = sample_states(sampler_table, clients, seed, warn=messages.append, **given_scores)
     saved = save_states(table, out)
     if picture is not None:
         write_page("--picture", picture, states_page(table))
-    answer({**saved, "warnings": warned}, as_json, lambda found: shown_metrics(saved))
-    for warning in warned:
+    answer({**saved, "warnings": messages}, as_json, lambda found: metrics_text(saved))
+    for warning in messages:
         say(f"WARNING: {warning}")
 
 
-devices = Late(lambda: _with_sampler_options("devices", _devices))
-states = Late(lambda: _with_sampler_options("states", _states))
+devices = LazyVerb(lambda: _with_sampler_options("devices", _devices))
+states = LazyVerb(lambda: _with_sampler_options("states", _states))

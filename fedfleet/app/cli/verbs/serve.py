@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedfleet.app.terminal.answers import AsJson, Interrupted, SigningKey, answer, warn
-from fedfleet.core.limits import MOST_CLIENTS
+from fedfleet.core.limits import MAX_CLIENTS
 
 _SECURITY, _PACE, _MACHINE = "Who may come in", "Waiting for devices", "The machine"
 
@@ -32,7 +32,7 @@ def serve(
         int | None,
         typer.Option(
             min=1,
-            max=MOST_CLIENTS,
+            max=MAX_CLIENTS,
             rich_help_panel=_PACE,
             help="The declared fleet: each round waits until so many devices are there; default: the size of the cohort.",
         ),
@@ -119,25 +119,27 @@ def serve(
 ) -> None:
     """Serve a run to real devices over gRPC. What it acknowledges is on disk: killed, it goes on with --resume."""
     from fedfleet.app.pages.report_page import write_report
-    from fedfleet.app.runs.served_run import door_of, serve_run
-    from fedfleet.app.terminal.text import shown_run
+    from fedfleet.app.runs.served_run import access_options, serve_run
+    from fedfleet.app.terminal.text import run_text
     from fedfleet.app.terminal.value_checks import one_of
-    from fedfleet.network.server.options import LEVELS, Serve
-    from fedfleet.network.server.serve import Stopped
+    from fedfleet.network.server.options import LEVELS, ServeOptions
+    from fedfleet.network.server.serve import ServerStopped
 
-    options = Serve(
+    options = ServeOptions(
         address=address, devices=devices or 0, patience=patience, lease=lease, evaluate=evaluate,
         evaluate_seconds=evaluate_seconds, transmitters=transmitters, hold=hold, keep_reports=keep_reports,
         metrics=metrics, drain_seconds=drain_seconds, log_level=one_of("--log-level", log_level, LEVELS), quiet=as_json,
     )  # fmt: skip
-    door = door_of(certificate, key, client_ca, evidence, open_enrolment=open_enrolment)
+    access = access_options(certificate, key, client_ca, evidence, open_enrolment=open_enrolment)
     try:
-        typed = sys.argv[1:] if sys.argv[1:2] == ["serve"] else ()
-        done = serve_run(spec, words or [], out, options, door, resume=resume, key=sign, command=typed)
-    except Stopped as why:
-        raise Interrupted(f"{why}; what it acknowledged is on disk: go on with the same command and --resume") from None
-    write_report(done)
-    answer(done.answer(), as_json, lambda a: shown_run(a, done.metrics))
-    warn(done.metrics["warnings"])
-    if not done.metrics["commits"]:
+        command = sys.argv[1:] if sys.argv[1:2] == ["serve"] else ()
+        finished_run = serve_run(spec, words or [], out, options, access, resume=resume, key=sign, command=command)
+    except ServerStopped as reason:
+        raise Interrupted(
+            f"{reason}; what it acknowledged is on disk: go on with the same command and --resume"
+        ) from None
+    write_report(finished_run)
+    answer(finished_run.answer(), as_json, lambda a: run_text(a, finished_run.metrics))
+    warn(finished_run.metrics["warnings"])
+    if not finished_run.metrics["commits"]:
         raise typer.Exit(1)  # as `fedfleet run` does

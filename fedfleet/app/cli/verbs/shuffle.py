@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, answer, check_folder, write_page
+from fedfleet.app.terminal.answers import AsJson, answer, check_writable, write_page
 
 
 def shuffle(
@@ -33,9 +33,9 @@ def shuffle(
     chosen = one_of("--solver", solver, ("exact", "slsqp"))
     positive("--limit", limit)
     if picture is not None:
-        check_folder("--picture", picture)
+        check_writable("--picture", picture)
     problem = read_problem(file)
-    got = solve_file(problem, solver=chosen, quick=quick, limit=limit)
+    solution = solve_file(problem, solver=chosen, quick=quick, limit=limit)
     if picture is not None:
-        write_page("--picture", picture, user_page(problem, got))
-    answer(got, as_json, lambda found: exchange_text(problem, found))
+        write_page("--picture", picture, user_page(problem, solution))
+    answer(solution, as_json, lambda found: exchange_text(problem, found))

@@ -29,10 +29,10 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Ask a running server about its run: round, model, devices, and what it waits for."""
-    from fedfleet.network.device.device_process import token_from
-    from fedfleet.network.operations.status import ask_status, shown
+    from fedfleet.network.device.device_process import read_token
+    from fedfleet.network.operations.status import ask_status, format_status
     from fedfleet.network.security.tls import ClientFiles
 
     private = tls or any(path is not None for path in (ca, certificate, key))
     files = ClientFiles(ca, certificate, key) if private else None
-    answer(ask_status(address, token=token_from(token, token_file), tls=files), as_json, shown)
+    answer(ask_status(address, token=read_token(token, token_file), tls=files), as_json, format_status)

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from fedfleet.app.terminal.answers import AsJson, answer, say
-from fedfleet.core.limits import MOST_CLIENTS
+from fedfleet.core.limits import MAX_CLIENTS
 
 
 def stress(
-    clients: Annotated[int, typer.Option(min=1, max=MOST_CLIENTS, help="Clients, all of them in every round.")] = 1000,
+    clients: Annotated[int, typer.Option(min=1, max=MAX_CLIENTS, help="Clients, all of them in every round.")] = 1000,
     payload_bytes: Annotated[
         int, typer.Option(min=16, max=1 << 32, help="Bytes of the model and of every report; a multiple of 4.")
     ] = 100_000,
@@ -41,25 +41,25 @@ def stress(
 
     The limit beside it is gRPC alone: the same bytes down and up, through as many processes, in the same run.
     """
-    from fedfleet.app.terminal.stress_text import shown_stress
+    from fedfleet.app.terminal.stress_text import stress_text
     from fedfleet.app.terminal.value_checks import one_of
-    from fedfleet.network.stress.ablation import ablated
-    from fedfleet.network.stress.load_sweep import sizes_of, swept
+    from fedfleet.network.stress.ablation import run_ablation
+    from fedfleet.network.stress.load_sweep import run_sweep, sizes_of
     from fedfleet.network.stress.stress_plan import Dummy
     from fedfleet.network.stress.stress_run import Stress
 
     dummy = Dummy(clients, payload_bytes, rounds, one_of("--mode", mode, ("sync", "fedbuff")))
-    asked = Stress(
+    stress_options = Stress(
         dummy, -1 if transmitters is None else transmitters, generators, in_flight or 0, not no_durable, tls=tls
     )
     rows: list[dict[str, Any]] = []
-    for row in swept(asked, sizes_of(sweep) if sweep else [clients]):
+    for row in run_sweep(stress_options, sizes_of(sweep) if sweep else [clients]):
         rows.append(row)
         say(f"{row['clients']} clients: {row['updates_per_second']:.0f} updates/s")
-    got = {**rows[-1], **({"sweep": rows} if sweep else {})}
+    summary = {**rows[-1], **({"sweep": rows} if sweep else {})}
     if ablation:
-        got["ablation"] = []
-        for step in ablated(asked):
-            got["ablation"].append(step)
+        summary["ablation"] = []
+        for step in run_ablation(stress_options):
+            summary["ablation"].append(step)
             say(f"{step['step']}: {step['updates_per_second']:.0f} updates/s")
-    answer(got, as_json, shown_stress)
+    answer(summary, as_json, stress_text)

@@ -34,13 +34,13 @@ def study(
 ) -> None:
     """Run every arm of a study with every seed, and compare them: tables, analyses and one page. What is finished stays."""
     from fedfleet.app.pages.study_page_worker import work
-    from fedfleet.app.pages.study_pages import with_pages
+    from fedfleet.app.pages.study_pages import write_pages
     from fedfleet.app.studies.grid.run_study import study as carry_out
-    from fedfleet.app.studies.grid.study_jobs import Means
+    from fedfleet.app.studies.grid.study_jobs import WorkerSettings
 
-    means = Means(workers or 0, ray=ray or ray_address is not None, address=ray_address, work=work)
+    means = WorkerSettings(workers or 0, ray=ray or ray_address is not None, address=ray_address, work=work)
     try:
-        done = with_pages(carry_out(file, out, scale=scale, means=means, quiet=as_json))
+        done = write_pages(carry_out(file, out, scale=scale, worker_settings=means, quiet=as_json))
     except KeyboardInterrupt:
         raise Interrupted("interrupted; what has been run is kept: say the same again to go on") from None
     answer(done.answer(), as_json, lambda _: str(done))

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from fedfleet.app.terminal.answers import AsJson, answer, say
-from fedfleet.core.limits import MOST_CLIENTS
+from fedfleet.core.limits import MAX_CLIENTS
 
 Client = Annotated[
     int | None,
     typer.Option(
-        min=0, max=MOST_CLIENTS - 1, help="For this client only; it takes the place over if another device has it."
+        min=0, max=MAX_CLIENTS - 1, help="For this client only; it takes the place over if another device has it."
     ),
 ]
 
@@ -22,7 +22,7 @@ def token(
     folder: Annotated[
         Path, typer.Argument(metavar="RUN", help="The folder of a served run; the server may be running.")
     ],
-    uses: Annotated[int | None, typer.Option(min=1, max=MOST_CLIENTS, help="For how many devices; default: 1.")] = None,
+    uses: Annotated[int | None, typer.Option(min=1, max=MAX_CLIENTS, help="For how many devices; default: 1.")] = None,
     hours: Annotated[
         float | None, typer.Option(min=0.001, max=100_000, help="For how long it is good; default: 24 hours.")
     ] = None,
@@ -38,18 +38,18 @@ def token(
     as_json: AsJson = False,
 ) -> None:
     """Make a token with which a device may enrol, and print it once; or list and revoke tokens and devices."""
-    from fedfleet.app.runs.invitations import check_alone, invite, listed, put_out, token_revoked
-    from fedfleet.app.terminal.invitation_text import shown_invitation, shown_list
+    from fedfleet.app.runs.invitations import check_one_request, end_enrolment, end_token, invite, list_tokens
+    from fedfleet.app.terminal.invitation_text import invitation_text, token_list_text
 
-    making = {"--uses": uses, "--hours": hours, "--client": client, "--note": note or None}
-    check_alone(making, {"--list": show or None, "--revoke": revoke, "--revoke-client": revoke_client})
+    new_token_options = {"--uses": uses, "--hours": hours, "--client": client, "--note": note or None}
+    check_one_request(new_token_options, {"--list": show or None, "--revoke": revoke, "--revoke-client": revoke_client})
     if show:
-        answer(listed(folder), as_json, shown_list)
+        answer(list_tokens(folder), as_json, token_list_text)
     elif revoke is not None:
-        answer(token_revoked(folder, revoke), as_json, lambda a: f"token {a['id']} is revoked")
+        answer(end_token(folder, revoke), as_json, lambda a: f"token {a['id']} is revoked")
     elif revoke_client is not None:
-        answer(put_out(folder, revoke_client), as_json, lambda a: f"client {a['client']} is put out")
+        answer(end_enrolment(folder, revoke_client), as_json, lambda a: f"client {a['client']} is put out")
     else:
-        made = invite(folder, uses or 1, 24.0 if hours is None else hours, client, note)
-        answer(made, as_json, lambda a: a["token"])
-        say(shown_invitation(made))
+        invitation = invite(folder, uses or 1, 24.0 if hours is None else hours, client, note)
+        answer(invitation, as_json, lambda a: a["token"])
+        say(invitation_text(invitation))

@@ -32,14 +32,14 @@ def tune(
     from fedfleet.app.api.tune import tune as search
 
     try:
-        found = search(
+        result = search(
             spec, *(words or ()), space=space, trials=trials, sampler=sampler, pruner=pruner, out=out, workers=workers,
             on_trial=None if as_json else lambda row: say(str(row)),
         )  # fmt: skip
     except KeyboardInterrupt:
         raise Interrupted("interrupted; what has been tried is kept: say the same again to go on") from None
-    answer({**found.answer(), "page": str(found.page)}, as_json, lambda _: str(found))
-    for note in found.notes:
+    answer({**result.answer(), "page": str(result.page)}, as_json, lambda _: str(result))
+    for note in result.notes:
         say(note)
-    if found.winner is None:
+    if result.winner is None:
         raise typer.Exit(1)  # a search of which no trial ended is a failed one

@@ -20,6 +20,6 @@ def verify(
 ) -> None:
     """Check that nothing in a run folder changed since it was sealed, and who signed it; nothing is run."""
     from fedfleet.app.runs.verification import verify_run
-    from fedfleet.app.terminal.text import shown_verify
+    from fedfleet.app.terminal.text import verification_text
 
-    answer(verify_run(folder, signer), as_json, shown_verify)
+    answer(verify_run(folder, signer), as_json, verification_text)

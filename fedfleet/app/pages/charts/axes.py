@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fedfleet.app.pages.charts.labels import width_of
 from fedfleet.app.pages.charts.marks import Sheet, line, text
-from fedfleet.app.pages.time_units import even, moments
+from fedfleet.app.pages.time_units import linear_time_ticks, log_time_ticks
 
 Ticks = list[tuple[str, float]]  # (what is said, where)
 DECADES = 100.0  # a span of time over more than this is drawn on a logarithmic axis
@@ -45,7 +45,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """A tick's number without needless digits.
 
     >>> number(12_000.0), number(0.25), number(3.0)
@@ -54,7 +54,7 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 10 or value == int(value) else f"{value:g}"
 
 
-def above(value: float, count: int = 4) -> float:
+def axis_end(value: float, count: int = 4) -> float:
     """The round number at which an axis from 0 ends, so that it holds this value.
 
     >>> above(0.65), above(7), above(0)
@@ -64,25 +64,25 @@ def above(value: float, count: int = 4) -> float:
         return 1.0
     top = value
     for _ in range(4):  # the step may grow with the axis; it settles at once
-        found = ticks(0, top, count)
-        step = found[1] - found[0] if len(found) > 1 else top
+        result = ticks(0, top, count)
+        step = result[1] - result[0] if len(result) > 1 else top
         top = float(f"{math.ceil(value / step - 1e-9) * step:.12g}")
     return top
 
 
-def numbers(high: float, count: int = 4, *, whole: bool = True) -> Ticks:
+def number_ticks(high: float, count: int = 4, *, whole_only: bool = True) -> Ticks:
     """Numbers from 0 up; only whole ones where halves mean nothing."""
-    return [(number(t), t) for t in ticks(0, high, count) if not whole or t == int(t)]
+    return [(format_number(t), t) for t in ticks(0, high, count) if not whole_only or t == int(t)]
 
 
-def shares(high: float = 1.0, count: int = 4) -> Ticks:
+def share_ticks(high: float = 1.0, count: int = 4) -> Ticks:
     """Shares of one as per cent; the topmost alone carries the sign.
 
     >>> shares(0.4, 2)
     [('0', 0.0), ('20', 0.2), ('40 %', 0.4)]
     """
-    found = ticks(0, high, count)
-    return [(f"{100 * t:.3g}{' %' if t == found[-1] else ''}", t) for t in found]
+    result = ticks(0, high, count)
+    return [(f"{100 * t:.3g}{' %' if t == result[-1] else ''}", t) for t in result]
 
 
 def time_scale(last: float, start: float, end: float, *, first: float = 0.0) -> Scale:
@@ -92,7 +92,7 @@ def time_scale(last: float, start: float, end: float, *, first: float = 0.0) -> 
     return Scale(0.0, last or 1.0, start, end)
 
 
-_PLAIN: Ticks = [
+_LOG_TICKS: Ticks = [
     ("10 s", 10.0), ("1 min", 60.0), ("5 min", 300.0), ("20 min", 1200.0), ("1 h", 3600.0), ("4 h", 14400.0), ("1 day", 86400.0),
     ("4 days", 345600.0), ("20 days", 1728000.0), ("100 days", 8640000.0), ("1 year", 31536000.0),
 ]  # fmt: skip
@@ -101,42 +101,42 @@ _PLAIN: Ticks = [
 def time_ticks(x: Scale, sheet: Sheet) -> Ticks:
     """Moments of such a scale."""
     if not x.log:
-        return [(said if at else "start", at) for said, at in even(x.low, x.high, 4 if sheet.slim else 7)]
-    found = [(said, at) for said, at in _PLAIN if x.low <= at <= x.high]
-    return found if len(found) >= 3 else moments(x.low, x.high, 4 if sheet.slim else 8)
+        return [(said if at else "start", at) for said, at in linear_time_ticks(x.low, x.high, 4 if sheet.slim else 7)]
+    result = [(words, at) for words, at in _LOG_TICKS if x.low <= at <= x.high]
+    return result if len(result) >= 3 else log_time_ticks(x.low, x.high, 4 if sheet.slim else 8)
 
 
 def left_axis(y: Scale, marks: Ticks, start: float, end: float) -> list[str]:
     """Hairlines across, with their numbers at the left; the lowest is the axis itself if it is 0."""
-    found = list[str]()
-    for said, value in marks:
+    result = list[str]()
+    for words, value in marks:
         at = y(value)
-        found.append(line(start, at, end, at, "axis" if value == y.low == 0 else "grid"))
-        found.append(text(start - 7, at + 4, said, anchor="end"))
-    return found
+        result.append(line(start, at, end, at, "axis" if value == y.low == 0 else "grid"))
+        result.append(text(start - 7, at + 4, words, anchor="end"))
+    return result
 
 
 def foot_axis(x: Scale, marks: Ticks, base: float, label: str = "", *, rule: bool = True) -> list[str]:
     """The axis at the foot with ticks; words that would run into those before them or leave the sheet are moved or left out."""
-    found = [line(x.start, base, x.end, base, "axis")] if rule else []
-    taken, edge = -math.inf, x.end + 12
-    for said, value in marks:
-        at, wide = x(value), width_of(said)
-        found.append(line(at, base, at, base + 5, "axis"))
+    result = [line(x.start, base, x.end, base, "axis")] if rule else []
+    right_edge, edge = -math.inf, x.end + 12
+    for words, value in marks:
+        at, wide = x(value), width_of(words)
+        result.append(line(at, base, at, base + 5, "axis"))
         place, anchor = (at, "middle") if at + wide / 2 <= edge else (edge, "end")
         left = place - wide / 2 if anchor == "middle" else place - wide
-        if left > taken:
-            found.append(text(place, base + 19, said, anchor=anchor))
-            taken = left + wide + 6
-    return [*found, text(x.end, base + 37, label, anchor="end")]
+        if left > right_edge:
+            result.append(text(place, base + 19, words, anchor=anchor))
+            right_edge = left + wide + 6
+    return [*result, text(x.end, base + 37, label, anchor="end")]
 
 
-def reference(y: Scale, value: float, said: str, start: float, end: float, *, above_line: bool = True) -> list[str]:
+def reference(y: Scale, value: float, words: str, start: float, end: float, *, above_line: bool = True) -> list[str]:
     """A dotted line across, named on the line at its left end: there lines that rise have not come yet."""
     at = y(value)
-    return [line(start, at, end, at, "ref"), text(start + 6, at - 5 if above_line else at + 15, said, "halo ink")]
+    return [line(start, at, end, at, "ref"), text(start + 6, at - 5 if above_line else at + 15, words, "halo ink")]
 
 
-def room_for(marks: Sequence[tuple[str, float]]) -> float:
+def left_axis_width(marks: Sequence[tuple[str, float]]) -> float:
     """How much room the numbers of a left axis need."""
-    return max([*(width_of(said) for said, _ in marks), 20.0]) + 9
+    return max([*(width_of(words) for words, _ in marks), 20.0]) + 9

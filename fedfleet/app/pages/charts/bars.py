@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedfleet.app.pages.charts.labels import cut, cut_apart, width_of
+from fedfleet.app.pages.charts.labels import cut_names, cut_text, width_of
 from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, text
 
 _BAR = 17.0
@@ -18,7 +18,7 @@ class Part:
 
     value: float
     kind: str
-    said: str = ""
+    label: str = ""
     title: str = ""
 
 
@@ -31,59 +31,59 @@ class Bar:
 
     name: str
     parts: Sequence[Part]
-    said: str = ""
+    end_label: str = ""
     note: str = ""
     colour: int = 0
 
 
-def bars(rows: Sequence[Bar], sheet: Sheet, *, beside: bool = False, most: float | None = None) -> Drawing:
+def bars(rows: Sequence[Bar], sheet: Sheet, *, names_left: bool = False, most: float | None = None) -> Drawing:
     """Bars on one scale. `beside`: names stand at the left on wide sheets, else above; `most`: the value that fills the sheet."""
     longest = most or max((sum(p.value for p in row.parts) for row in rows), default=1.0) or 1.0
     widest = max((width_of(row.name, strong=True) for row in rows), default=0.0) + 14
-    left = min(widest, _NAMES * sheet.width) if beside and not sheet.slim else 0.0
-    tail = max((width_of(row.said, strong=True) for row in rows), default=0.0)
+    left = min(widest, _NAMES * sheet.width) if names_left and not sheet.slim else 0.0
+    tail = max((width_of(row.end_label, strong=True) for row in rows), default=0.0)
     room = sheet.width - left - (tail + 10 if tail else 0.0)
-    found, y = list[str](), 0.0
-    for row, name in zip(rows, cut_apart([row.name for row in rows], left - 8, strong=True), strict=True):
-        found += [text(0, y + 13, name, _kind(row))] if left else _above(row, y, sheet)
+    result, y = list[str](), 0.0
+    for row, name in zip(rows, cut_names([row.name for row in rows], left - 8, strong=True), strict=True):
+        result += [text(0, y + 13, name, _name_class(row))] if left else _name_above(row, y, sheet)
         top = y if left else y + 19
-        found += _bar(row, left, top, room / longest, sheet)
+        result += _bar(row, left, top, room / longest, sheet)
         below = row.note if sheet.slim and not left else ""
-        found.append(text(0, top + _BAR + 15, below))
+        result.append(text(0, top + _BAR + 15, below))
         y = top + _BAR + (9 if left else 26 if below else 12)
-    return Drawing(sheet.width, max(y, 1.0), found)
+    return Drawing(sheet.width, max(y, 1.0), result)
 
 
-def _above(row: Bar, y: float, sheet: Sheet) -> list[str]:
+def _name_above(row: Bar, y: float, sheet: Sheet) -> list[str]:
     note = "" if sheet.slim else row.note
     room = sheet.width - (width_of(note) + 12 if note else 0.0)
     return [
-        text(0, y + 13, cut(row.name, room, strong=True), _kind(row)),
+        text(0, y + 13, cut_text(row.name, room, strong=True), _name_class(row)),
         text(sheet.width, y + 13, note, anchor="end"),
     ]
 
 
-def _kind(row: Bar) -> str:
+def _name_class(row: Bar) -> str:
     return f"t{row.colour}" if row.colour else "strong"
 
 
 def _bar(row: Bar, left: float, top: float, scale: float, sheet: Sheet) -> list[str]:
-    found, at = list[str](), left
+    result, at = list[str](), left
     for part in row.parts:
         wide = part.value * scale
         if part.value <= 0:
             continue
-        found.append(box(at, top, max(wide - 0.8, 0.8), _BAR, part.kind, "" if sheet.slim else part.title))
-        if part.said and width_of(part.said, strong=True) + 12 <= wide:
-            found.append(_inside(part, at, top))
+        result.append(box(at, top, max(wide - 0.8, 0.8), _BAR, part.kind, "" if sheet.slim else part.title))
+        if part.label and width_of(part.label, strong=True) + 12 <= wide:
+            result.append(_label_inside(part, at, top))
         at += wide
-    return [*found, text(at + 8, top + 13, row.said, "strong")]
+    return [*result, text(at + 8, top + 13, row.end_label, "strong")]
 
 
-def _inside(part: Part, at: float, top: float) -> str:
+def _label_inside(part: Part, at: float, top: float) -> str:
     """Words on a fill; on hatching they get paper behind them."""
     if part.kind == "late-area":
-        wide = width_of(part.said) + 6
-        return box(at + 4, top + 2, wide, _BAR - 4, "ap") + text(at + 7, top + 13, part.said, "ink")
+        wide = width_of(part.label) + 6
+        return box(at + 4, top + 2, wide, _BAR - 4, "ap") + text(at + 7, top + 13, part.label, "ink")
     kinds = {"a6": "on6", "aw": "ink"}
-    return text(at + 7, top + 13, part.said, kinds.get(part.kind, "on" if "pale" not in part.kind else "ink"))
+    return text(at + 7, top + 13, part.label, kinds.get(part.kind, "on" if "pale" not in part.kind else "ink"))

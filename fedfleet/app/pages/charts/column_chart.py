@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfleet.app.pages.charts.axes import Scale, above, left_axis, numbers, room_for
-from fedfleet.app.pages.charts.labels import ROW, cut_apart, width_of
+from fedfleet.app.pages.charts.axes import Scale, axis_end, left_axis, left_axis_width, number_ticks
+from fedfleet.app.pages.charts.labels import ROW, cut_names, width_of
 from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, line, text
 from fedfleet.core.records import Ints
 
@@ -47,10 +47,10 @@ class Panel:
     late: int = 0
     never: int = 0
     groups: Sequence[Group] = ()
-    under: Sequence[str] = ()
+    captions: Sequence[str] = ()
 
     @property
-    def wide(self) -> int:
+    def size(self) -> int:
         return self.people or len(self.columns) or 1
 
 
@@ -66,86 +66,86 @@ def columns(
     """The panels, `across` in a row (one on phones if they have groups, else two); all share both axes."""
     across = min(across, len(panels) or 1, 2 if sheet.slim else across)
     highest = max((c.full + c.hatched for p in panels for c in p.columns), default=1.0)
-    high = top or above(max(highest, ref[0] if ref else 0.0), 4)
-    marks = numbers(high, 3 if across > 1 else 4)
-    left = room_for(marks)
+    high = top or axis_end(max(highest, ref[0] if ref else 0.0), 4)
+    marks = number_ticks(high, 3 if across > 1 else 4)
+    left = left_axis_width(marks)
     width = (sheet.width - left - (across - 1) * _GAP) / across
-    found, y = list[str](), 0.0
-    names = cut_apart([panel.name for panel in panels], width + _GAP / 2, strong=True)
+    result, y = list[str](), 0.0
+    names = cut_names([panel.name for panel in panels], width + _GAP / 2, strong=True)
     for start in range(0, len(panels), across):
         row, tallest = panels[start : start + across], 0.0
         for i, panel in enumerate(row):
             at = left + i * (width + _GAP)
             head = 20.0 if panel.name else 8.0
             scale = Scale(0.0, high, y + head + height, y + head)
-            found.append(text(at, y + 13, names[start + i], f"t{panel.colour}"))
-            found += left_axis(scale, marks if i == 0 else [("", value) for _, value in marks], at, at + width)
-            found += _panel(panel, at, width, scale, sheet)
+            result.append(text(at, y + 13, names[start + i], f"t{panel.colour}"))
+            result += left_axis(scale, marks if i == 0 else [("", value) for _, value in marks], at, at + width)
+            result += _panel(panel, at, width, scale, sheet)
             if ref:
-                found += [line(at, scale(ref[0]), at + width, scale(ref[0]), "ref")]
-                said = ref[1] if start == 0 and i == 0 else ""
-                found.append(text(at + width, scale(ref[0]) - 5, said, "halo", "end"))
-            words, tall = _words(panel, at, width, scale.start)
-            found += words
+                result += [line(at, scale(ref[0]), at + width, scale(ref[0]), "ref")]
+                label = ref[1] if start == 0 and i == 0 else ""
+                result.append(text(at + width, scale(ref[0]) - 5, label, "halo", "end"))
+            marks_below, tall = _captions(panel, at, width, scale.start)
+            result += marks_below
             tallest = max(tallest, head + height + tall)
         y += tallest + 14
-    return Drawing(sheet.width, y, found)
+    return Drawing(sheet.width, y, result)
 
 
 def _panel(panel: Panel, at: float, width: float, y: Scale, sheet: Sheet) -> list[str]:
     each = width / max(len(panel.columns), 1)
     thick = each - 1.4
-    found = _outlines(panel, at, each, y) if each <= 4 else []
+    result = _outlines(panel, at, each, y) if each <= 4 else []
     for i, column in enumerate(panel.columns if each > 4 else ()):
         x, full, all_ = at + i * each, y(column.full), y(column.full + column.hatched)
         if column.hatched:
             title = "" if sheet.slim else column.title
-            found.append(box(x, all_, thick, full - all_, "late-area", title))
+            result.append(box(x, all_, thick, full - all_, "late-area", title))
         if column.full:
             title = "" if sheet.slim or column.hatched else column.title
-            found.append(box(x, full, thick, y.start - full, f"a{panel.colour}", title))
-    person = width / panel.wide
-    ends = (panel.wide - panel.never - panel.late, panel.wide - panel.never, panel.wide)
+            result.append(box(x, full, thick, y.start - full, f"a{panel.colour}", title))
+    person = width / panel.size
+    ends = (panel.size - panel.never - panel.late, panel.size - panel.never, panel.size)
     for a, b, kind in ((*ends[:2], "late-area"), (*ends[1:], "a6")):
         if b > a:
-            found.append(box(at + a * person, y.start + 3, (b - a) * person, 5, kind))
-    return found
+            result.append(box(at + a * person, y.start + 3, (b - a) * person, 5, kind))
+    return result
 
 
 def _outlines(panel: Panel, at: float, each: float, y: Scale) -> list[str]:
     """Columns too thin to stand apart: one shape for all that counted, one above it for what came to nothing."""
     full = [y(c.full) for c in panel.columns]
-    whole = [y(c.full + c.hatched) for c in panel.columns]
+    totals = [y(c.full + c.hatched) for c in panel.columns]
     floor = [y.start] * len(full)
-    found = list[str]()
-    for tops, feet, kind in ((whole, full, "late-area"), (full, floor, f"a{panel.colour}")):
+    result = list[str]()
+    for tops, feet, kind in ((totals, full, "late-area"), (full, floor, f"a{panel.colour}")):
         if tops == feet:
             continue
-        there = "".join(f"V{top:.1f}H{at + (i + 1) * each:.1f}" for i, top in enumerate(tops))
+        forward = "".join(f"V{top:.1f}H{at + (i + 1) * each:.1f}" for i, top in enumerate(tops))
         back = "".join(f"V{feet[i]:.1f}H{at + i * each:.1f}" for i in range(len(feet) - 1, -1, -1))
-        found.append(f'<path d="M{at:.1f} {feet[0]:.1f}{there}{back}Z" class="{kind}"/>')
-    return found
+        result.append(f'<path d="M{at:.1f} {feet[0]:.1f}{forward}{back}Z" class="{kind}"/>')
+    return result
 
 
-def _words(panel: Panel, at: float, width: float, base: float) -> tuple[list[str], float]:
+def _captions(panel: Panel, at: float, width: float, base: float) -> tuple[list[str], float]:
     """What stands under a panel, and how high that is: groups side by side where they fit, else in further rows."""
-    found, y = list[str](), base + 24.0
+    result, y = list[str](), base + 24.0
     ends: list[float] = []  # of each row, where its last words end
     for group in panel.groups:
-        x = at + group.start / panel.wide * width
+        x = at + group.start / panel.size * width
         wide = max(width_of(group.name, strong=True), width_of(group.what)) + 12
         x = max(min(x, at + width - wide + 12), 0.0)
         row = next((r for r, end in enumerate(ends) if end <= x), len(ends))
         ends[row : row + 1] = [x + wide]
         top = y + row * 2.2 * ROW
-        found += [text(x, top, group.name, "strong"), text(x, top + ROW, group.what)]
+        result += [text(x, top, group.name, "strong"), text(x, top + ROW, group.what)]
     y += len(ends) * 2.2 * ROW
-    for i, said in enumerate(panel.under):
-        found.append(text(at + width, y + i * ROW, said, "strong" if i == 0 else "", "end"))
-    return found, y + len(panel.under) * ROW - base - 6
+    for i, caption in enumerate(panel.captions):
+        result.append(text(at + width, y + i * ROW, caption, "strong" if i == 0 else "", "end"))
+    return result, y + len(panel.captions) * ROW - base - 6
 
 
-def ranks(n: int, most: int = MOST) -> Ints:
+def rank_edges(n: int, most: int = MOST) -> Ints:
     """Where each column begins and the last one ends, if n people share at most so many columns.
 
     >>> ranks(3).tolist(), len(ranks(400)), len(ranks(1_000_000))

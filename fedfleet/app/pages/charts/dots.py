@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedfleet.app.pages.charts.axes import Scale, Ticks, foot_axis, left_axis, room_for
+from fedfleet.app.pages.charts.axes import Scale, Ticks, foot_axis, left_axis, left_axis_width
 from fedfleet.app.pages.charts.labels import width_of
 from fedfleet.app.pages.charts.marks import Drawing, Sheet, dot, line, text
 
@@ -22,7 +22,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Along:
+class Axis:
     """What an axis shows: its limits, ticks and name; logarithmic or not."""
 
     low: float
@@ -33,24 +33,24 @@ class Along:
 
 
 def dots(
-    points: Sequence[Point], sheet: Sheet, x: Along, y: Along, *, height: float = 300.0, mark: tuple[float, str] | None = None
+    points: Sequence[Point], sheet: Sheet, x: Axis, y: Axis, *, height: float = 300.0, mark: tuple[float, str] | None = None
 ) -> Drawing:  # fmt: skip
     """The chart; large dots are painted first. `mark`: a dotted line upwards at a value of x, with its words."""
-    left = room_for(y.ticks)
+    left = left_axis_width(y.ticks)
     wide = width_of(mark[1]) if mark else 0.0
-    beside = (
+    mark_in_axis_row = (
         mark is not None and not sheet.slim
     )  # its words stand in the row of the axis' name, else in one of their own
-    roof = 28.0 if beside or mark is None else 46.0
+    roof = 28.0 if mark_in_axis_row or mark is None else 46.0
     across = Scale(x.low, x.high, left, sheet.width - 14, x.log)
     up = Scale(y.low, y.high, roof + height, roof, y.log)
-    found = [text(0, 13, y.label), *left_axis(up, y.ticks, left, across.end)]
-    found += foot_axis(across, x.ticks, up.start, x.label)
+    result = [text(0, 13, y.label), *left_axis(up, y.ticks, left, across.end)]
+    result += foot_axis(across, x.ticks, up.start, x.label)
     if mark:
         at = across(mark[0])
-        start = min(max(at - wide / 2, width_of(y.label) + 14 if beside else 0.0), sheet.width - wide)
-        found.append(line(at, roof - 11, at, up.start, "ref"))
-        found.append(text(start, roof - 15, mark[1], "ink"))
+        start = min(max(at - wide / 2, width_of(y.label) + 14 if mark_in_axis_row else 0.0), sheet.width - wide)
+        result.append(line(at, roof - 11, at, up.start, "ref"))
+        result.append(text(start, roof - 15, mark[1], "ink"))
     for p in sorted(points, key=lambda p: -p.radius):
-        found.append(dot(across(p.x), up(p.y), p.radius, p.kind, "" if sheet.slim else p.title))
-    return Drawing(sheet.width, up.start + 42, found)
+        result.append(dot(across(p.x), up(p.y), p.radius, p.kind, "" if sheet.slim else p.title))
+    return Drawing(sheet.width, up.start + 42, result)

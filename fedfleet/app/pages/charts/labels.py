@@ -13,51 +13,51 @@ _UPPER, _LOWER, _STRONG = 8.4, 7.1, 1.13
 ROW = 16.0  # pixels from one line of words to the next
 
 
-def width_of(said: str, *, strong: bool = False) -> float:
+def width_of(words: str, *, strong: bool = False) -> float:
     """About how many pixels these words are wide, at 12.5 px; rather too many than too few.
 
     >>> width_of("ill") < width_of("abc") < width_of("MMM")
     True
     """
-    wide = sum(_WIDTHS.get(c, _UPPER if c.isupper() else _LOWER) for c in said)
+    wide = sum(_WIDTHS.get(c, _UPPER if c.isupper() else _LOWER) for c in words)
     return wide * (_STRONG if strong else 1.0)
 
 
-def cut(said: str, room: float, *, strong: bool = False) -> str:
+def cut_text(words: str, room: float, *, strong: bool = False) -> str:
     """The words, or as many of their letters as fit into so many pixels.
 
     >>> cut("deadline", 200.0), cut("deadline of a minute", 80.0)
     ('deadline', 'deadline of ..')
     """
-    if width_of(said, strong=strong) <= room:
-        return said
-    while said and width_of(f"{said}..", strong=strong) > room:
-        said = said[:-1]
-    return f"{said}.."
+    if width_of(words, strong=strong) <= room:
+        return words
+    while words and width_of(f"{words}..", strong=strong) > room:
+        words = words[:-1]
+    return f"{words}.."
 
 
-def cut_apart(names: Sequence[str], room: float, *, strong: bool = False) -> list[str]:
+def cut_names(names: Sequence[str], room: float, *, strong: bool = False) -> list[str]:
     """Names cut to this room; where two would then read alike, all that are too long lose their middles instead.
 
     >>> cut_apart(["a deadline of 60 s", "a deadline of 90 s"], 90.0)
     ['a deadl..f 60 s', 'a deadl..f 90 s']
     """
-    found = [cut(name, room, strong=strong) for name in names]
-    if len(set(found)) == len(set(names)):
-        return found
-    return [_without_middle(name, room, strong=strong) for name in names]
+    result = [cut_text(name, room, strong=strong) for name in names]
+    if len(set(result)) == len(set(names)):
+        return result
+    return [_cut_middle(name, room, strong=strong) for name in names]
 
 
-def _without_middle(said: str, room: float, *, strong: bool) -> str:
-    if width_of(said, strong=strong) <= room:
-        return said
-    head, tail = said[: -(-len(said) // 2)], said[-(-len(said) // 2) :]
+def _cut_middle(words: str, room: float, *, strong: bool) -> str:
+    if width_of(words, strong=strong) <= room:
+        return words
+    head, tail = words[: -(-len(words) // 2)], words[-(-len(words) // 2) :]
     while head and tail and width_of(f"{head}..{tail}", strong=strong) > room:
         head, tail = (head[:-1], tail) if len(head) > len(tail) else (head, tail[1:])
     return f"{head}..{tail}"
 
 
-def apart(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+def separate(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Places moved as little as need be so that neighbours are `gap` apart, in their order, between the limits.
 
     Where there is not room enough for all, they stand evenly and closer.
@@ -77,15 +77,15 @@ def apart(places: Sequence[float], gap: float, low: float, high: float) -> list[
             above, many = blocks.pop()
             first, count = (above * many + (first - many * gap) * count) / (many + count), many + count
         blocks.append((min(max(first, low), high - (count - 1) * gap), count))
-    found = [first + k * gap for first, count in blocks for k in range(count)]
-    for i in range(1, len(found)):  # limits may have pushed one block against the next
-        found[i] = max(found[i], found[i - 1] + gap)
-    for i in range(len(found) - 1, -1, -1):
-        found[i] = min(found[i], high if i == len(found) - 1 else found[i + 1] - gap)
-    settled = [0.0] * len(places)
-    for place, i in zip(found, order, strict=True):
-        settled[i] = place
-    return settled
+    result = [first + k * gap for first, count in blocks for k in range(count)]
+    for i in range(1, len(result)):  # limits may have pushed one block against the next
+        result[i] = max(result[i], result[i - 1] + gap)
+    for i in range(len(result) - 1, -1, -1):
+        result[i] = min(result[i], high if i == len(result) - 1 else result[i + 1] - gap)
+    positions = [0.0] * len(places)
+    for place, i in zip(result, order, strict=True):
+        positions[i] = place
+    return positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ _TRIES = 20_000  # places that are tried before crowding is accepted
 
 
 @dataclass(frozen=True, slots=True)
-class _Stand:
+class _Placement:
     """Where a label would stand: row, side, and from where to where its words reach; `at` is its leader."""
 
     row: int
@@ -109,7 +109,7 @@ class _Stand:
     end: float
     at: float
 
-    def meets(self, other: _Stand, gap: float) -> bool:
+    def overlaps(self, other: _Placement, gap: float) -> bool:
         """Whether words meet words, or a leader crosses words."""
         if self.row == other.row:
             return self.start < other.end + gap and other.start < self.end + gap
@@ -117,17 +117,19 @@ class _Stand:
         return low.start - 2 < high.at < low.end + 2
 
 
-def flags(places: Sequence[float], widths: Sequence[float], low: float, high: float, *, gap: float = 6.0) -> list[Flag]:
+def place_flags(
+    places: Sequence[float], widths: Sequence[float], low: float, high: float, *, gap: float = 6.0
+) -> list[Flag]:
     """Rows and sides for labels whose leaders rise at these places: no label meets another, none is crossed by a leader.
 
     Searched with as few rows as will do; where nothing will, each label has a row of its own.
     """
     order = sorted(range(len(places)), key=lambda i: -places[i])
     for rows in range(1, len(places) + 2):
-        left = [_TRIES]
-        found = _search(order, places, widths, (low, high), gap, rows, [], left)
-        if found is not None:
-            by = dict(zip(order, found, strict=True))
+        tries_left = [_TRIES]
+        result = _search(order, places, widths, (low, high), gap, rows, [], tries_left)
+        if result is not None:
+            by = dict(zip(order, result, strict=True))
             return [Flag(by[i].row, by[i].left) for i in range(len(places))]
     alone = {i: row for row, i in enumerate(order)}
     return [Flag(alone[i], places[i] - widths[i] - gap >= low) for i in range(len(places))]
@@ -135,20 +137,20 @@ def flags(places: Sequence[float], widths: Sequence[float], low: float, high: fl
 
 def _search(
     order: Sequence[int], places: Sequence[float], widths: Sequence[float], limits: tuple[float, float], gap: float,
-    rows: int, taken: list[_Stand], left: list[int],
-) -> list[_Stand] | None:  # fmt: skip
-    if len(taken) == len(order):
-        return taken
-    i = order[len(taken)]
+    rows: int, chosen: list[_Placement], tries_left: list[int],
+) -> list[_Placement] | None:  # fmt: skip
+    if len(chosen) == len(order):
+        return chosen
+    i = order[len(chosen)]
     at, wide = places[i], widths[i]
     for row in range(rows):
         for side, start in ((True, at - gap - wide), (False, at + gap)):
-            left[0] -= 1
-            mine = _Stand(row, side, start, start + wide, at)
-            if left[0] < 0 or mine.start < limits[0] - 1 or mine.end > limits[1] + 1:
+            tries_left[0] -= 1
+            candidate = _Placement(row, side, start, start + wide, at)
+            if tries_left[0] < 0 or candidate.start < limits[0] - 1 or candidate.end > limits[1] + 1:
                 continue
-            if not any(mine.meets(other, gap) for other in taken):
-                found = _search(order, places, widths, limits, gap, rows, [*taken, mine], left)
-                if found is not None:
-                    return found
+            if not any(candidate.overlaps(other, gap) for other in chosen):
+                result = _search(order, places, widths, limits, gap, rows, [*chosen, candidate], tries_left)
+                if result is not None:
+                    return result
     return None

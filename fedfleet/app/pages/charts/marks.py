@@ -27,13 +27,13 @@ class Drawing:
     marks: Sequence[str]
 
 
-def text(x: float, y: float, said: str, kind: str = "", anchor: str = "start") -> str:
+def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
     """Words at a place; kinds: ink, strong, on (over a fill), t1 to t5 (the colour of a series), halo, slanted."""
-    if not said:
+    if not words:
         return ""
     kinds = f' class="{kind}"' if kind else ""
     anchored = "" if anchor == "start" else f' text-anchor="{anchor}"'
-    return f'<text x="{x:.1f}" y="{y:.1f}"{kinds}{anchored}>{escape(said)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}"{kinds}{anchored}>{escape(words)}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
@@ -61,7 +61,7 @@ def svg(drawing: Drawing, finding: str) -> str:
 
 
 def figure(
-    title: str, subtitle: str, wide: Drawing, slim: Drawing, finding: str, *, note: str = "", key: str = ""
+    title: str, subtitle: str, wide: Drawing, slim: Drawing, finding: str, *, note: str = "", legend: str = ""
 ) -> str:
     """A figure with both drawings: what is drawn, how to read it, and the finding as its words.
 
@@ -69,7 +69,7 @@ def figure(
     """
     under = f"<figcaption>{escape(note)}</figcaption>" if note else ""
     how = f'<p class="fs">{escape(subtitle)}</p>' if subtitle else ""
-    return f'<figure><p class="ft">{escape(title)}</p>{how}{key}{pictures(wide, slim, finding)}{under}</figure>'
+    return f'<figure><p class="ft">{escape(title)}</p>{how}{legend}{pictures(wide, slim, finding)}{under}</figure>'
 
 
 def pictures(wide: Drawing, slim: Drawing, finding: str) -> str:
@@ -77,12 +77,12 @@ def pictures(wide: Drawing, slim: Drawing, finding: str) -> str:
     return f'<div class="wide">{svg(wide, finding)}</div><div class="slim">{svg(slim, finding)}</div>'
 
 
-def both(draw: Callable[[Sheet], Drawing], wide: Sheet = WIDE) -> tuple[Drawing, Drawing]:
+def draw_both(draw: Callable[[Sheet], Drawing], wide: Sheet = WIDE) -> tuple[Drawing, Drawing]:
     """The same chart on the wide sheet and on the slim one."""
     return draw(wide), draw(SLIM)
 
 
-def below(*drawings: Drawing, gap: float = 0.0) -> Drawing:
+def stack_below(*drawings: Drawing, gap: float = 0.0) -> Drawing:
     """Drawings of one width under each other."""
     marks, y = list[str](), 0.0
     for one in drawings:
@@ -91,7 +91,7 @@ def below(*drawings: Drawing, gap: float = 0.0) -> Drawing:
     return Drawing(max((one.width for one in drawings), default=0.0), y - gap if drawings else 0.0, marks)
 
 
-def abreast(*drawings: Drawing, gap: float = 24.0) -> Drawing:
+def side_by_side(*drawings: Drawing, gap: float = 24.0) -> Drawing:
     """Drawings side by side."""
     marks, x = list[str](), 0.0
     for one in drawings:
@@ -100,7 +100,7 @@ def abreast(*drawings: Drawing, gap: float = 24.0) -> Drawing:
     return Drawing(x - gap if drawings else 0.0, max((one.height for one in drawings), default=0.0), marks)
 
 
-def key(entries: Sequence[tuple[str, str]]) -> str:
+def paint_legend(entries: Sequence[tuple[str, str]]) -> str:
     """What the paints of stacked parts mean: (word, kind of a box)."""
     names = {"late-area": "late", "aw": "bw", "ai": "bi"} | {f"a{i}": f"b{i}" for i in range(1, 7)}
 

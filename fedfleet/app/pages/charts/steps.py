@@ -11,20 +11,20 @@ import numpy as np
 from fedfleet.app.pages.charts.axes import (
     Scale,
     Ticks,
-    above,
+    axis_end,
     foot_axis,
     left_axis,
+    left_axis_width,
     reference,
-    room_for,
-    shares,
+    share_ticks,
     time_scale,
     time_ticks,
 )
-from fedfleet.app.pages.charts.axes import numbers as numbers_up_to
-from fedfleet.app.pages.charts.labels import ROW, Flag, apart, cut, flags, width_of
+from fedfleet.app.pages.charts.axes import number_ticks as numbers_up_to
+from fedfleet.app.pages.charts.labels import ROW, Flag, cut_text, place_flags, separate, width_of
 from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, dot, line, text
 
-_BESIDE = 0.34  # of the sheet: the most that labels right of the plot may take
+_MAX_LABEL_SHARE = 0.34  # of the sheet: the most that labels right of the plot may take
 MOST = 1500  # points of a line that are drawn
 
 
@@ -42,11 +42,11 @@ class Line:
     thin: bool = False
     low: Sequence[float] = ()
     high: Sequence[float] = ()
-    said: str = ""
+    label_text: str = ""
 
     @property
     def label(self) -> str:
-        return self.said or self.name
+        return self.label_text or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,63 +71,67 @@ class Plot:
 
 def steps(lines: Sequence[Line], sheet: Sheet, plot: Plot = Plot()) -> Drawing:  # noqa: B008 (a frozen record)
     """The chart. One line is labelled at its end; several at the right if they end there, else by leaders into a band above."""
-    drawn = [thinned(one) for one in lines if len(one.x)]
-    last = plot.last or max((float(one.x[-1]) for one in drawn), default=1.0) or 1.0
-    top, marks = _upwards(drawn, plot)
-    left, right = rooms(drawn, sheet, plot)
-    crowded = _crowded(drawn, last, sheet)
-    first = min((float(one.x[1]) for one in drawn if len(one.x) > 1 and one.x[1] > 0), default=0.0)
-    span = time_scale(last, left, sheet.width - right, first=first if plot.time and len(drawn) > 1 else 0.0)
+    curves = [thin_line(one) for one in lines if len(one.x)]
+    last = plot.last or max((float(one.x[-1]) for one in curves), default=1.0) or 1.0
+    top, marks = _value_axis(curves, plot)
+    left, right = margins(curves, sheet, plot)
+    crowded = _labels_overlap(curves, last, sheet)
+    first = min((float(one.x[1]) for one in curves if len(one.x) > 1 and one.x[1] > 0), default=0.0)
+    span = time_scale(last, left, sheet.width - right, first=first if plot.time and len(curves) > 1 else 0.0)
     x = span if plot.time else Scale(0.0, last, left, sheet.width - right)
-    placed = flags([x(float(one.x[-1])) for one in drawn], [width_of(o.label, strong=True) for o in drawn], 0, sheet.width) if crowded else []  # fmt: skip
-    roof = (max((f.row for f in placed), default=-1) + 1) * ROW + 14
+    placements = place_flags([x(float(one.x[-1])) for one in curves], [width_of(o.label, strong=True) for o in curves], 0, sheet.width) if crowded else []  # fmt: skip
+    roof = (max((f.row for f in placements), default=-1) + 1) * ROW + 14
     y = Scale(0.0, top, roof + plot.height, roof)
-    found = _shaded(plot, x, y) + left_axis(y, marks, left, x.end)
+    result = _shade(plot, x, y) + left_axis(y, marks, left, x.end)
     feet = time_ticks(x, sheet) if plot.time else numbers_up_to(last, 4 if sheet.slim else 6)
-    found += foot_axis(x, feet, y.start, plot.label + (", logarithmic" if x.log else ""))
-    for value, said in plot.refs:
-        found += reference(y, value, said, left, x.end)
-    for one in drawn:
-        found += _band(one, x, y)
-    for one in drawn:
-        found += [_path(one, x, y, sheet), _end(one, x, y)]
-    found += _flagged(drawn, placed, x, y, sheet) if crowded else _beside(drawn, x, y)
-    found += _words(plot, x, y)
-    return Drawing(sheet.width, y.start + 42, found)
+    result += foot_axis(x, feet, y.start, plot.label + (", logarithmic" if x.log else ""))
+    for value, name in plot.refs:
+        result += reference(y, value, name, left, x.end)
+    for one in curves:
+        result += _band(one, x, y)
+    for one in curves:
+        result += [_path(one, x, y, sheet), _end(one, x, y)]
+    result += _labels_above(curves, placements, x, y, sheet) if crowded else _labels_right(curves, x, y)
+    result += _shade_words(plot, x, y)
+    return Drawing(sheet.width, y.start + 42, result)
 
 
-def _upwards(lines: Sequence[Line], plot: Plot) -> tuple[float, Ticks]:
+def _value_axis(lines: Sequence[Line], plot: Plot) -> tuple[float, Ticks]:
     """Where the axis upwards ends, and its ticks."""
-    reached = [float(np.max(one.high if len(one.high) else one.y)) for one in lines if len(one.y)]
-    highest = max([*reached, *(value for value, _ in plot.refs)], default=1.0)  # a line that is named is on the axis
-    top = plot.top or min(above(highest), 1.0 if plot.shares else np.inf) or 1.0
-    return top, shares(top) if plot.shares else numbers_up_to(top, whole=False)
+    maxima = [float(np.max(one.high if len(one.high) else one.y)) for one in lines if len(one.y)]
+    highest = max([*maxima, *(value for value, _ in plot.refs)], default=1.0)  # a line that is named is on the axis
+    top = plot.top or min(axis_end(highest), 1.0 if plot.shares else np.inf) or 1.0
+    return top, share_ticks(top) if plot.shares else numbers_up_to(top, whole_only=False)
 
 
-def roof_of(lines: Sequence[Line], plot: Plot) -> float:
+def axis_top(lines: Sequence[Line], plot: Plot) -> float:
     """Where the axis upwards of such a chart ends, for charts that share it."""
-    return _upwards(lines, plot)[0]
+    return _value_axis(lines, plot)[0]
 
 
-def rooms(lines: Sequence[Line], sheet: Sheet, plot: Plot) -> tuple[float, float]:
+def margins(lines: Sequence[Line], sheet: Sheet, plot: Plot) -> tuple[float, float]:
     """The room left and right of the plot, for whoever draws something below on the same axis."""
     last = plot.last or max((float(one.x[-1]) for one in lines if len(one.x)), default=1.0) or 1.0
     words = max((width_of(one.label, strong=True) for one in lines), default=0.0) + 14
-    right = 10.0 if _crowded([one for one in lines if len(one.x)], last, sheet) else min(words, _BESIDE * sheet.width)
-    return room_for(_upwards(lines, plot)[1]), right if plot.right is None else plot.right
+    right = (
+        10.0
+        if _labels_overlap([one for one in lines if len(one.x)], last, sheet)
+        else min(words, _MAX_LABEL_SHARE * sheet.width)
+    )
+    return left_axis_width(_value_axis(lines, plot)[1]), right if plot.right is None else plot.right
 
 
-def _shaded(plot: Plot, x: Scale, y: Scale) -> list[str]:
+def _shade(plot: Plot, x: Scale, y: Scale) -> list[str]:
     return (
         [box(x(plot.shade[0]), y.end, x(plot.shade[1]) - x(plot.shade[0]), y.start - y.end, "aw")] if plot.shade else []
     )
 
 
-def _words(plot: Plot, x: Scale, y: Scale) -> list[str]:
+def _shade_words(plot: Plot, x: Scale, y: Scale) -> list[str]:
     """What is to be said of the shade, at its foot, on the side that has room; the last line is strong."""
     if plot.shade is None:
         return []
-    wide = max((width_of(said, strong=True) for said in plot.words), default=0.0)
+    wide = max((width_of(phrase, strong=True) for phrase in plot.words), default=0.0)
     before, after = x(plot.shade[0]), x(plot.shade[1])
     at, anchor = (before - 8, "end") if before - 8 - wide >= x.start else (after + 8, "start")
     foot, last = y.start - 12, len(plot.words) - 1
@@ -137,10 +141,10 @@ def _words(plot: Plot, x: Scale, y: Scale) -> list[str]:
     ]
 
 
-def _crowded(lines: Sequence[Line], last: float, sheet: Sheet) -> bool:
+def _labels_overlap(lines: Sequence[Line], last: float, sheet: Sheet) -> bool:
     """Whether labels at the right would not be on their lines, which end at different times, or would not fit there."""
     wide = max((width_of(one.label, strong=True) for one in lines), default=0.0) + 14
-    return any(float(one.x[-1]) < 0.9 * last for one in lines) or wide > _BESIDE * sheet.width
+    return any(float(one.x[-1]) < 0.9 * last for one in lines) or wide > _MAX_LABEL_SHARE * sheet.width
 
 
 def _path(one: Line, x: Scale, y: Scale, sheet: Sheet) -> str:
@@ -154,10 +158,10 @@ def _band(one: Line, x: Scale, y: Scale) -> list[str]:
     """From the lowest to the highest seed, as steps."""
     if not len(one.low):
         return []
-    there = "".join(f"H{x(a):.1f}V{y(b):.1f}" for a, b in zip(one.x[1:], one.high[1:], strict=True))
+    forward = "".join(f"H{x(a):.1f}V{y(b):.1f}" for a, b in zip(one.x[1:], one.high[1:], strict=True))
     places, lows = list(one.x), list(one.low)
     back = "".join(f"V{y(lows[i]):.1f}H{x(places[i]):.1f}" for i in range(len(lows) - 1, -1, -1))
-    return [f'<path d="M{x(places[0]):.1f} {y(one.high[0]):.1f}{there}{back}Z" class="band a{one.colour}"/>']
+    return [f'<path d="M{x(places[0]):.1f} {y(one.high[0]):.1f}{forward}{back}Z" class="band a{one.colour}"/>']
 
 
 def _end(one: Line, x: Scale, y: Scale) -> str:
@@ -165,44 +169,46 @@ def _end(one: Line, x: Scale, y: Scale) -> str:
     return dot(x(float(one.x[-1])), y(float(one.y[-1])), 3.6, kind)
 
 
-def _beside(lines: Sequence[Line], x: Scale, y: Scale) -> list[str]:
+def _labels_right(lines: Sequence[Line], x: Scale, y: Scale) -> list[str]:
     """Labels right of the ends, pushed apart where these crowd, then with a leader."""
     if not lines:
         return []
     ends = [y(float(one.y[-1])) for one in lines]
-    places = apart(ends, ROW, y.end + 4, y.start - 2)
-    found = list[str]()
+    places = separate(ends, ROW, y.end + 4, y.start - 2)
+    result = list[str]()
     for one, end, place in zip(lines, ends, places, strict=True):
         at = x(float(one.x[-1]))
         if abs(place - end) > 3:
-            found.append(line(at + 4, end, at + 9, place, "leader"))
-        found.append(text(at + 11, place + 4, one.label, f"t{one.colour}"))
-    return found
+            result.append(line(at + 4, end, at + 9, place, "leader"))
+        result.append(text(at + 11, place + 4, one.label, f"t{one.colour}"))
+    return result
 
 
-def _flagged(lines: Sequence[Line], placed: Sequence[Flag], x: Scale, y: Scale, sheet: Sheet) -> list[str]:
+def _labels_above(lines: Sequence[Line], placements: Sequence[Flag], x: Scale, y: Scale, sheet: Sheet) -> list[str]:
     """Labels in the band above, each with a leader down to its end; those that fit on neither side stand over it."""
     leaders, words = list[str](), list[str]()
-    for one, flag in zip(lines, placed, strict=True):
+    for one, flag in zip(lines, placements, strict=True):
         at, last = x(float(one.x[-1])), y(float(one.y[-1]))
         foot = y.end - 6 - flag.row * ROW
         leaders.append(line(at, foot - 9, at, last - 4, "leader"))
-        said = cut(one.label, sheet.width - 8.0, strong=True)
-        wide = width_of(said, strong=True)
+        label = cut_text(one.label, sheet.width - 8.0, strong=True)
+        wide = width_of(label, strong=True)
         start = min(max(at - 5 - wide if flag.left else at + 5, 0.0), sheet.width - wide)
         end = flag.left and start > 0  # true letters are narrower than their estimate: the side of the leader is exact
-        words.append(text(start + wide if end else start, foot, said, f"t{one.colour} halo", "end" if end else "start"))
+        words.append(
+            text(start + wide if end else start, foot, label, f"t{one.colour} halo", "end" if end else "start")
+        )
     return leaders + words
 
 
-def thinned(one: Line) -> Line:
+def thin_line(one: Line) -> Line:
     """The line with at most so many points, the first and the last among them."""
     n = len(one.x)
     if n <= MOST:
         return one
-    kept: list[int] = np.linspace(0, n - 1, MOST).astype(np.int64).tolist()
+    indices: list[int] = np.linspace(0, n - 1, MOST).astype(np.int64).tolist()
 
-    def few(values: Sequence[float]) -> list[float]:
-        return [values[i] for i in kept] if len(values) else []
+    def pick(values: Sequence[float]) -> list[float]:
+        return [values[i] for i in indices] if len(values) else []
 
-    return Line(one.name, few(one.x), few(one.y), one.colour, one.thin, few(one.low), few(one.high), one.said)
+    return Line(one.name, pick(one.x), pick(one.y), one.colour, one.thin, pick(one.low), pick(one.high), one.label_text)

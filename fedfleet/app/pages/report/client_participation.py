@@ -7,65 +7,69 @@ from html import escape
 import numpy as np
 
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
-from fedfleet.app.pages.charts.column_chart import Column, Group, Panel, columns, ranks
+from fedfleet.app.pages.charts.column_chart import Column, Group, Panel, columns, rank_edges
 from fedfleet.app.pages.charts.histogram import histogram
-from fedfleet.app.pages.charts.marks import HALF, both, figure
-from fedfleet.app.pages.report.number_words import many, part_of, per_cent
-from fedfleet.app.pages.report.report_facts import LATE, NEVER, TOOK, Facts
+from fedfleet.app.pages.charts.marks import HALF, draw_both, figure
+from fedfleet.app.pages.report.number_words import count_noun, per_cent, share_name
+from fedfleet.app.pages.report.report_facts import LATE, NEVER, TOOK_PART, Facts
 from fedfleet.core.events import Evaluated
 from fedfleet.core.records import Ints
 
 _BINS = 10
 
 
-def people_section(f: Facts) -> list[str]:
+def participation_section(f: Facts) -> list[str]:
     """The section, with a sentence on how evenly work was shared; nothing for a run in one place."""
     if f.clients < 2:
         return []
-    two = "".join(part for part in (whose_data(f), how_well(f)) if part)
-    head = "Who took part" if f.took == f.clients else "Who took part, and who was left out"
-    said = " ".join(s for s in (busiest(f), holdings(f), apart(f)) if s)
+    charts = "".join(part for part in (data_figure(f), client_accuracy_figure(f)) if part)
+    head = "Who took part" if f.participants == f.clients else "Who took part, and who was left out"
+    summary = " ".join(s for s in (busiest_sentence(f), holdings_sentence(f), accuracy_sentence(f)) if s)
     return [
         f"<h2>{head}</h2>",
-        f"<p>{escape(said)}</p>" if said else "",
-        took_part(f),
-        f'<div class="two">{two}</div>' if two else "",
+        f"<p>{escape(summary)}</p>" if summary else "",
+        participation_figure(f),
+        f'<div class="two">{charts}</div>' if charts else "",
     ]
 
 
-def busiest(f: Facts) -> str:
+def busiest_sentence(f: Facts) -> str:
     """How few gave how much; nothing if nobody did."""
     total = int(f.used.sum())
-    if not total or f.took < 2:
+    if not total or f.participants < 2:
         return ""
     ranked = np.sort(f.used)[::-1]
-    given = ranked[: f.took]
-    if given[0] == given[-1]:
-        who = (
-            "Everybody gave the same" if f.took == f.clients else f"Each of the {f.took:,} who took part gave the same"
+    counts = ranked[: f.participants]
+    if counts[0] == counts[-1]:
+        subject = (
+            "Everybody gave the same"
+            if f.participants == f.clients
+            else f"Each of the {f.participants:,} who took part gave the same"
         )
-        return f"{who}: {many(int(given[0]), 'report')} that {'was' if given[0] == 1 else 'were'} used."
-    few, of = max(1, round(f.clients / 10)), "all"
-    if few >= f.took:
-        few, of = max(1, round(f.took / 10)), "those who took part"
+        return f"{subject}: {count_noun(int(counts[0]), 'report')} that {'was' if counts[0] == 1 else 'were'} used."
+    few, group = max(1, round(f.clients / 10)), "all"
+    if few >= f.participants:
+        few, group = max(1, round(f.participants / 10)), "those who took part"
     share = float(ranked[:few].sum()) / total
-    who = f"The busiest {f.person}" if few == 1 else f"The {few:,} busiest {f.people}, a tenth of {of},"
-    return f"{who} gave {per_cent(share)} of the {total:,} reports that were used."
+    subject = f"The busiest {f.person}" if few == 1 else f"The {few:,} busiest {f.people}, a tenth of {group},"
+    return f"{subject} gave {per_cent(share)} of the {total:,} reports that were used."
 
 
-def holdings(f: Facts) -> str:
+def holdings_sentence(f: Facts) -> str:
     """What those who took part hold, beside those who did not."""
     h = f.hindsight
-    if h is None or f.took in (0, f.clients):
+    if h is None or f.participants in (0, f.clients):
         return ""
-    words = {TOOK: "who took part", LATE: "of whom nothing was used", NEVER: "never asked"}
+    words = {TOOK_PART: "who took part", LATE: "of whom nothing was used", NEVER: "never asked"}
     means = [
-        f"those {words[k]} {h.samples[f.kind == k].mean():,.1f}" for k in (TOOK, LATE, NEVER) if (f.kind == k).any()
+        f"those {words[k]} {h.samples[f.kind == k].mean():,.1f}"
+        for k in (TOOK_PART, LATE, NEVER)
+        if (f.kind == k).any()
     ]
     return f"Samples to train on: {', '.join(means)} each."
 
 
-def apart(f: Facts) -> str:
+def accuracy_sentence(f: Facts) -> str:
     """How good the model is for those who took part, those who did not, and people who were held out."""
     m = f.metrics
     if not m["commits"]:
@@ -73,7 +77,7 @@ def apart(f: Facts) -> str:
     names = (
         (
             "accuracy_took_part",
-            "for those who took part" if f.took < f.clients else f"for all {f.clients:,} {f.people}",
+            "for those who took part" if f.participants < f.clients else f"for all {f.clients:,} {f.people}",
         ),
         ("accuracy_never", "for those who never did"),
         ("accuracy_unseen", f"for {f.people} whose data nobody trained on"),
@@ -82,25 +86,25 @@ def apart(f: Facts) -> str:
     return f"Of their own test data the model gets right {', '.join(known)}." if known else ""
 
 
-def took_part(f: Facts) -> str:
+def participation_figure(f: Facts) -> str:
     """How often each was asked, and how often the report was used: most first, then those of whom nothing was, then the rest."""
     order: Ints = np.lexsort((-f.asked, -f.used, f.kind))
-    edges = ranks(f.clients)
+    edges = rank_edges(f.clients)
     wasted = f.asked - f.used
     single = len(edges) == f.clients + 1
-    drawn = list[Column]()
+    column_list = list[Column]()
     for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        mine = order[a:b]
-        c = int(mine[0])
+        members = order[a:b]
+        c = int(members[0])
         title = (
-            f"{f.person} {c}: asked {many(int(f.asked[c]), 'time')}, used {f.used[c]:,}{_holds(f, c)}"
+            f"{f.person} {c}: asked {count_noun(int(f.asked[c]), 'time')}, used {f.used[c]:,}{_samples_note(f, c)}"
             if single
             else f"ranks {a + 1:,} to {b:,}"
         )
-        drawn.append(Column(float(f.used[mine].mean()), float(wasted[mine].mean()), title))
-    panel = Panel(drawn, colour=f.colour, people=f.clients, never=f.never, groups=_groups(f))
+        column_list.append(Column(float(f.used[members].mean()), float(wasted[members].mean()), title))
+    panel = Panel(column_list, colour=f.colour, people=f.clients, never=f.never, groups=_groups(f))
     sorted_ = f"{f.clients:,} {f.people}, sorted"
-    each = "" if single else f"; a column is the mean of about {round(f.clients / len(drawn)):,}"
+    each = "" if single else f"; a column is the mean of about {round(f.clients / len(column_list)):,}"
     finding = (
         f"How often each of {f.clients:,} {f.people} was asked and how often their report was used: "
         + "; ".join(f"{g.name}: {g.what}" for g in panel.groups)
@@ -109,70 +113,70 @@ def took_part(f: Facts) -> str:
     return figure(
         f"How often each {f.person} was asked, and how often their report was used",
         f"{sorted_}{each}. Full: used.{' Hatched: asked, and it came too late or to nothing.' if wasted.any() else ''}",
-        *both(lambda sheet: columns([panel], sheet, across=1, height=140)), finding,
+        *draw_both(lambda sheet: columns([panel], sheet, across=1, height=140)), finding,
     )  # fmt: skip
 
 
-def _holds(f: Facts, client: int) -> str:
-    return "" if f.hindsight is None else f", {many(int(f.hindsight.samples[client]), 'sample')}"
+def _samples_note(f: Facts, client: int) -> str:
+    return "" if f.hindsight is None else f", {count_noun(int(f.hindsight.samples[client]), 'sample')}"
 
 
 def _groups(f: Facts) -> list[Group]:
-    h, at, found = f.hindsight, 0, list[Group]()
-    gone = (
+    h, at, result = f.hindsight, 0, list[Group]()
+    unreachable = (
         "out of reach whenever somebody was asked"
-        if h is not None and h.every and not h.reached[f.kind == NEVER].any()
+        if h is not None and h.all_moments and not h.reached[f.kind == NEVER].any()
         else ""
     )
-    late = many(int(f.asked[f.kind == LATE].sum()), "time")
+    late = count_noun(int(f.asked[f.kind == LATE].sum()), "time")
     rows = (
-        (f.took, "took part", f"used {many(int(f.used.sum()), 'time')}"),
+        (f.participants, "took part", f"used {count_noun(int(f.used.sum()), 'time')}"),
         (f.late_only, "asked in vain", late),
-        (f.never, "never asked", gone),
+        (f.never, "never asked", unreachable),
     )
     for count, name, what in rows:
         if count:
-            found.append(Group(at, count, f"{count:,} {name}", what))
+            result.append(Group(at, count, f"{count:,} {name}", what))
             at += count
-    return found
+    return result
 
 
-def whose_data(f: Facts) -> str:
+def data_figure(f: Facts) -> str:
     """How many samples lie with those who took part, and with the others."""
     h = f.hindsight
-    if h is None or not h.samples.sum() or f.took in (0, f.clients):
+    if h is None or not h.samples.sum() or f.participants in (0, f.clients):
         return ""
     total = int(h.samples.sum())
     rows = list[Bar]()
     for kind, words, paint in (
-        (TOOK, "took part", f"a{f.colour}"),
+        (TOOK_PART, "took part", f"a{f.colour}"),
         (LATE, "asked in vain", "late-area"),
         (NEVER, "never asked", "a6"),
     ):
-        mine = h.samples[f.kind == kind]
-        if len(mine):
+        samples = h.samples[f.kind == kind]
+        if len(samples):
             rows.append(
                 Bar(
-                    f"{many(len(mine), f.person, f.people)} {words}",
-                    [Part(float(mine.sum()), paint)],
-                    f"{mine.sum():,}",
-                    f"{mine.mean():,.1f} each",
+                    f"{count_noun(len(samples), f.person, f.people)} {words}",
+                    [Part(float(samples.sum()), paint)],
+                    f"{samples.sum():,}",
+                    f"{samples.mean():,.1f} each",
                 )
             )
-    share = float(h.samples[f.kind == TOOK].sum()) / total
+    share = float(h.samples[f.kind == TOOK_PART].sum()) / total
     finding = (
-        f"{part_of(share).capitalize()} of the {total:,} training samples lie with those who took part: "
-        + "; ".join(f"{row.name}: {row.said}" for row in rows)
+        f"{share_name(share).capitalize()} of the {total:,} training samples lie with those who took part: "
+        + "; ".join(f"{row.name}: {row.end_label}" for row in rows)
     )
     return figure(
         "Whose data the model saw",
         f"Training samples, {total:,} in all",
-        *both(lambda sheet: bars(rows, sheet), HALF),
+        *draw_both(lambda sheet: bars(rows, sheet), HALF),
         finding,
     )
 
 
-def how_well(f: Facts) -> str:
+def client_accuracy_figure(f: Facts) -> str:
     """How many people are served how well, on their own test data, at the last evaluation that looked."""
     scores = next(
         (
@@ -192,5 +196,5 @@ def how_well(f: Facts) -> str:
     finding = f"Of {len(share):,} {f.people}, {counts[0]:,} are served right in less than 10 % of their test samples, {counts[-1]:,} in 90 % or more; the mean is {per_cent(mean or 0.0)}, the 10th percentile {per_cent(low or 0.0)}."
     return figure(
         f"How well it serves each {f.person}", f"Number of {f.people} by accuracy on their own test data",
-        *both(lambda sheet: histogram(counts, sheet, feet, kinds=kinds, label="right on their own test data"), HALF), finding,
+        *draw_both(lambda sheet: histogram(counts, sheet, feet, kinds=kinds, label="right on their own test data"), HALF), finding,
     )  # fmt: skip

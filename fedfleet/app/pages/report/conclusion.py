@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfleet.app.pages.report.number_words import as_people, duration, many, part_of, per_cent
-from fedfleet.app.pages.report.report_facts import NEVER, TOOK, Facts, give_or_take, judged_on, rounds_of
-from fedfleet.app.pages.report.stragglers import deadline_to_try, lateness
+from fedfleet.app.pages.report.number_words import as_people, count_noun, duration, per_cent, share_name
+from fedfleet.app.pages.report.report_facts import NEVER, TOOK_PART, Facts, accuracy_margin, rounds_of, test_set_size
+from fedfleet.app.pages.report.stragglers import deadline_to_try, find_late_tasks
 from fedfleet.app.terminal.text import size, span
 from fedfleet.measure.attribution.causes import FAILED, PAUSE, REACHABILITY, UNKNOWN
 from fedfleet.measure.attribution.sentences import sentence, share
@@ -29,24 +29,28 @@ def title(f: Facts) -> str:
     if f.personal and m["accuracy_clients"] is not None:
         return f"{so_far}{per_cent(m['accuracy_clients'])} on {f.people}'s own data: each keeps a part of the model"
     if m["accuracy"] is None:
-        return f"{so_far}{many(m['commits'], 'model')} from {f.took:,} of {f.clients:,} {f.people}, never tested"
+        return f"{so_far}{count_noun(m['commits'], 'model')} from {f.participants:,} of {f.clients:,} {f.people}, never tested"
     reached = f"{so_far}{per_cent(m['accuracy'])}"
     if _no_better(f):
         return f"{reached}: no better than guessing"
     if f.clients == 1:
         return f"{reached}: trained in one place"
-    if f.took == f.clients:
+    if f.participants == f.clients:
         return f"{reached}: the model learnt from all {f.clients:,} {f.people}"
-    held = _held_by_those_who_took_part(f)
-    if f.took < _FEW * f.clients and held is not None:
-        return f"{reached}: the model learnt from {many(f.took, f.person, f.people)}, who {'holds' if f.took == 1 else 'hold'} {part_of(held)} of the data"
-    return f"{reached}: the model learnt from {f.took:,} of {f.clients:,} {f.people}"
+    data_share = _data_share_of_participants(f)
+    if f.participants < _FEW * f.clients and data_share is not None:
+        return f"{reached}: the model learnt from {count_noun(f.participants, f.person, f.people)}, who {'holds' if f.participants == 1 else 'hold'} {share_name(data_share)} of the data"
+    return f"{reached}: the model learnt from {f.participants:,} of {f.clients:,} {f.people}"
 
 
 def _no_model(f: Facts) -> str:
     n = f.metrics["rounds"]
     return (
-        f"all {many(n, 'round')} failed" if n > 1 else "its only round failed" if n else "its first round did not end"
+        f"all {count_noun(n, 'round')} failed"
+        if n > 1
+        else "its only round failed"
+        if n
+        else "its first round did not end"
     )
 
 
@@ -54,35 +58,33 @@ def _no_better(f: Facts) -> bool:
     return any("better than chance" in w or "nothing was learnt" in w for w in f.metrics["warnings"])
 
 
-def _held_by_those_who_took_part(f: Facts) -> float | None:
+def _data_share_of_participants(f: Facts) -> float | None:
     h = f.hindsight
-    return None if h is None or not h.samples.sum() else float(h.samples[f.kind == TOOK].sum() / h.samples.sum())
+    return None if h is None or not h.samples.sum() else float(h.samples[f.kind == TOOK_PART].sum() / h.samples.sum())
 
 
 def lead(f: Facts) -> str:
     """What was reached, what it cost, what held it back: facts beside each other."""
-    return " ".join(said for said in (_reached(f), _cost(f), _held_back(f)) if said)
+    return " ".join(sentence_ for sentence_ in (_result_sentence(f), _cost(f), _obstacle_sentence(f)) if sentence_)
 
 
-def _reached(f: Facts) -> str:
+def _result_sentence(f: Facts) -> str:
     m = f.metrics
-    after = f"After {many(m['rounds'], 'round')} and {span(m['virtual_seconds'])}"
+    after = f"After {count_noun(m['rounds'], 'round')} and {span(m['virtual_seconds'])}"
     if not m["commits"]:
         return f"{after} there is no new model."
     if m["accuracy"] is None:
-        return (
-            f"{after} there {'is' if m['commits'] == 1 else 'are'} {many(m['commits'], 'model')}, and none was tested."
-        )
+        return f"{after} there {'is' if m['commits'] == 1 else 'are'} {count_noun(m['commits'], 'model')}, and none was tested."
     if f.personal and m["accuracy_clients"] is not None:
         own = f"{after} what each {f.person} uses is right on {per_cent(m['accuracy_clients'])} of their own test data, on average"
         return f"{own}. The shared part with the first weights in place of theirs, which nobody uses, comes to {per_cent(m['accuracy'])}."
-    fell = m["best_accuracy"] - m["accuracy"] >= _FELL
-    best = f"; its best was {per_cent(m['best_accuracy'])}" if fell else ""
+    has_fallen = m["best_accuracy"] - m["accuracy"] >= _FELL
+    best = f"; its best was {per_cent(m['best_accuracy'])}" if has_fallen else ""
     aim = f.spec.get("stop", {}).get("target_accuracy")
-    there = (
+    target_note = (
         f", and ended there: {per_cent(aim)} was its target" if aim and m.get("stopped_by") == "target_accuracy" else ""
     )
-    return f"{after} the model is right on {per_cent(m['accuracy'])} of what it has never seen{best}{there}."
+    return f"{after} the model is right on {per_cent(m['accuracy'])} of what it has never seen{best}{target_note}."
 
 
 def _cost(f: Facts) -> str:
@@ -91,22 +93,24 @@ def _cost(f: Facts) -> str:
     if not moved:
         return ""
     wasted = m["wasted"]["share"]
-    thrown = f", and {per_cent(wasted)} of the devices' time was thrown away" if wasted >= _OFTEN else ""
-    return f"It moved {size(moved)}{thrown}."
+    waste_note = f", and {per_cent(wasted)} of the devices' time was thrown away" if wasted >= _OFTEN else ""
+    return f"It moved {size(moved)}{waste_note}."
 
 
-def _held_back(f: Facts) -> str:
+def _obstacle_sentence(f: Facts) -> str:
     """At most two of what stood in the way: late reports, people never asked, failed rounds, waiting."""
-    said = [s for s in (_failed(f), _late(f), _waiting(f), _unreached(f)) if s][:2]
-    if said:
-        return f"What stood in the way: {', and '.join(said)}."
+    parts = [s for s in (_failed_rounds_clause(f), _late_clause(f), _waiting_clause(f), _never_asked_clause(f)) if s][
+        :2
+    ]
+    if parts:
+        return f"What stood in the way: {', and '.join(parts)}."
     if f.attribution is not None and f.attribution.causes[UNKNOWN] < f.attribution.virtual_seconds:
-        said = as_people(sentence(f.attribution), f.people, f.person)
-        return said[:1].upper() + said[1:]
+        parts = as_people(sentence(f.attribution), f.people, f.person)
+        return parts[:1].upper() + parts[1:]
     return ""
 
 
-def _failed(f: Facts) -> str:
+def _failed_rounds_clause(f: Facts) -> str:
     m = f.metrics
     if m["rounds_failed"] < _OFTEN * m["rounds"] or not m["rounds_failed"]:
         return ""
@@ -116,18 +120,18 @@ def _failed(f: Facts) -> str:
     lost = f.attribution.causes[FAILED] if f.attribution is not None else 0.0
     took = f" and {share(lost, m['virtual_seconds'])} of the time" if lost else ""
     which = "all" if m["rounds_failed"] == m["rounds"] > 1 else f"{m['rounds_failed']:,} of"
-    return f"{which} {many(m['rounds'], 'round')}{took} {'was' if m['rounds_failed'] == 1 and not took else 'were'} lost ({mostly}because {reason})"
+    return f"{which} {count_noun(m['rounds'], 'round')}{took} {'was' if m['rounds_failed'] == 1 and not took else 'were'} lost ({mostly}because {reason})"
 
 
-def _late(f: Facts) -> str:
-    late, ended = int(f.dropped.sum()), int((f.tasks.fate >= 0).sum())
+def _late_clause(f: Facts) -> str:
+    late, ended = int(f.dropped_tasks.sum()), int((f.tasks.fate >= 0).sum())
     if not late or late < _OFTEN * ended:
         return ""
     limit = f"missed the deadline of {duration(f.deadline)}" if f.deadline else "were given up before they came"
-    found = lateness(f)
+    late_tasks = find_late_tasks(f)
     by = ""
-    if found is not None and f.deadline and np.isfinite(found.over).any():
-        middle = float(np.median(found.over))
+    if late_tasks is not None and f.deadline and np.isfinite(late_tasks.excess).any():
+        middle = float(np.median(late_tasks.excess))
         by = (
             f", half of them by less than {duration(float(np.ceil(middle)))}"
             if np.isfinite(middle)
@@ -136,32 +140,30 @@ def _late(f: Facts) -> str:
     return f"{late:,} of {ended:,} reports {limit}{by}"
 
 
-def _waiting(f: Facts) -> str:
+def _waiting_clause(f: Facts) -> str:
     """Waiting for somebody to come into reach, where that is most of the time."""
-    found = f.attribution
-    if found is None or found.causes[REACHABILITY] < _MOST * found.virtual_seconds:
+    attribution = f.attribution
+    if attribution is None or attribution.causes[REACHABILITY] < _MOST * attribution.virtual_seconds:
         return ""
-    return (
-        f"{share(found.causes[REACHABILITY], found.virtual_seconds)} of the time went by until devices could be reached"
-    )
+    return f"{share(attribution.causes[REACHABILITY], attribution.virtual_seconds)} of the time went by until devices could be reached"
 
 
-def _unreached(f: Facts) -> str:
+def _never_asked_clause(f: Facts) -> str:
     if f.never <= _OFTEN * f.clients or not f.never:
         return ""
     h = f.hindsight
-    if h is not None and h.every and h.looks:
-        gone = int(((f.kind == NEVER) & (h.reached == 0)).sum())
-        if gone == f.never:
-            return f"{many(gone, f.person, f.people)} {'was' if gone == 1 else 'were'} out of reach whenever somebody was asked"
-    return f"{many(f.never, f.person, f.people)} {'was' if f.never == 1 else 'were'} never asked"
+    if h is not None and h.all_moments and h.looks:
+        unreachable = int(((f.kind == NEVER) & (h.reached == 0)).sum())
+        if unreachable == f.never:
+            return f"{count_noun(unreachable, f.person, f.people)} {'was' if unreachable == 1 else 'were'} out of reach whenever somebody was asked"
+    return f"{count_noun(f.never, f.person, f.people)} {'was' if f.never == 1 else 'were'} never asked"
 
 
-def keys_of(f: Facts) -> list[tuple[str, str, str]]:
+def report_figures(f: Facts) -> list[tuple[str, str, str]]:
     """The six key figures: (value, what it is, gloss); ! marks an alarm."""
-    m, total = f.metrics, judged_on(f.events)
+    m, total = f.metrics, test_set_size(f.events)
     accuracy, none = m["accuracy"], not m["commits"]
-    off = f", ±{100 * give_or_take(accuracy, total):.0f}" if accuracy is not None and total else ""
+    margin = f", ±{100 * accuracy_margin(accuracy, total):.0f}" if accuracy is not None and total else ""
     alarm = "!" if _no_better(f) or (accuracy is not None and m["best_accuracy"] - accuracy >= 0.05) else ""
     low = m["accuracy_bottom10"]
     if f.personal:
@@ -173,16 +175,16 @@ def keys_of(f: Facts) -> list[tuple[str, str, str]]:
     )
     wall = f", {m['wall_seconds']:,.1f} s here" if m.get("wall_seconds") else ""
     return [
-        ("-" if accuracy is None else f"{'' if none or f.personal else alarm}{100 * accuracy:.1f} %", *_judged(f, off, total)),
+        ("-" if accuracy is None else f"{'' if none or f.personal else alarm}{100 * accuracy:.1f} %", *_accuracy_label(f, margin, total)),
         (worst, f"worst tenth of {f.people}", f"Accuracy of the 10th-percentile {f.person}, on their own test data."),
-        (f"{f.took:,} of {f.clients:,}", f"{f.people} in the model", "Whose reports became part of it at least once."),
+        (f"{f.participants:,} of {f.clients:,}", f"{f.people} in the model", "Whose reports became part of it at least once."),
         (span(m["virtual_seconds"]), f"{f.clock}{'' if f.served else wall}", _REAL if f.served else "Computed from link, speed and reachability of each device."),
         (size(m["bytes_down"] + m["bytes_up"]), f"traffic: {size(m['bytes_down'])} down, {size(m['bytes_up'])} up", ""),
         (per_cent(m["wasted"]["share"]), "of device time thrown away", "Time of tasks that entered no model."),
     ]  # fmt: skip
 
 
-def _judged(f: Facts, off: str, total: int) -> tuple[str, str]:
+def _accuracy_label(f: Facts, margin: str, total: int) -> tuple[str, str]:
     """What the first figure is, and its gloss: of whose model, on which data."""
     if f.personal:
         return (
@@ -190,20 +192,20 @@ def _judged(f: Facts, off: str, total: int) -> tuple[str, str]:
             f"The mean over {f.people}, each with their own part of the model, on their own test data.",
         )
     gloss = f"On {total:,} samples that no {f.person} holds; ± is what so few samples leave open (95 %), not what another seed would change."
-    return f"accuracy {'on unseen data' if f.metrics['commits'] else 'of the first weights'}{off}", gloss
+    return f"accuracy {'on unseen data' if f.metrics['commits'] else 'of the first weights'}{margin}", gloss
 
 
-def to_try(f: Facts) -> list[str]:
+def suggestions(f: Facts) -> list[str]:
     """What to change next, each with the figure that speaks for it; nothing that the journal cannot show."""
-    return [said for said in (_longer_deadline(f), _stop_waiting(f), _cure(f), _more_rounds(f)) if said]
+    return [text for text in (_longer_deadline(f), _stop_waiting(f), _cure(f), _more_rounds(f)) if text]
 
 
 def _longer_deadline(f: Facts) -> str:
-    found = lateness(f)
-    aim = None if found is None or f.deadline is None else deadline_to_try(found, f.deadline)
-    if found is None or aim is None or f.deadline is None:
+    late_tasks = find_late_tasks(f)
+    aim = None if late_tasks is None or f.deadline is None else deadline_to_try(late_tasks, f.deadline)
+    if late_tasks is None or aim is None or f.deadline is None:
         return ""
-    late, back = len(found.over), int((found.over <= aim - f.deadline).sum())
+    late, back = len(late_tasks.excess), int((late_tasks.excess <= aim - f.deadline).sum())
     return (
         f"A deadline of {duration(aim)} (pace.seconds={aim:g}): {back:,} of the {late:,} late reports would have come; a round that waits "
         f"for all of it takes {duration(aim - f.deadline)} longer."
@@ -212,12 +214,12 @@ def _longer_deadline(f: Facts) -> str:
 
 def _stop_waiting(f: Facts) -> str:
     """Where rounds wait for everybody: how long most of the reports took, and how long the rounds."""
-    pace, came = f.spec.get("pace", {}), f.tasks.folded_into > 0
-    if pace.get("use") != "readiness" or int(came.sum()) < 20:
+    pace, used = f.spec.get("pace", {}), f.tasks.folded_into > 0
+    if pace.get("use") != "readiness" or int(used.sum()) < 20:
         return ""
     rounds = max(int(f.metrics["rounds"]), 1)
     paused = f.attribution.causes[PAUSE] if f.attribution is not None else float(pace.get("t_break", 0.0)) * rounds
-    fast, each = float(np.percentile(f.tasks.seconds[came], 80)), (f.metrics["virtual_seconds"] - paused) / rounds
+    fast, each = float(np.percentile(f.tasks.seconds[used], 80)), (f.metrics["virtual_seconds"] - paused) / rounds
     if each < 3.0 * fast:
         return ""
     return (
@@ -234,42 +236,42 @@ def _cure(f: Facts) -> str:
         or any("rounds failed" in w for w in m["warnings"])
     ):
         return ""  # a warning says it already
-    said = as_people(cure(failures(f.events)), f.people, f.person)
-    return f"{said[0].upper()}{said[1:]}."
+    advice = as_people(cure(failures(f.events)), f.people, f.person)
+    return f"{advice[0].upper()}{advice[1:]}."
 
 
 def _more_rounds(f: Facts) -> str:
-    seen, at = f.curve.accuracy, f.curve.seconds
-    if f.personal or len(seen) < 10 or f.metrics.get("stopped_by") not in ("rounds", "commits", None):
+    accuracy, seconds = f.curve.accuracy, f.curve.seconds
+    if f.personal or len(accuracy) < 10 or f.metrics.get("stopped_by") not in ("rounds", "commits", None):
         return ""
-    tail = len(seen) // 5
-    fifths = [float(np.mean(seen[i * tail : (i + 1) * tail])) for i in range(len(seen) // tail - 1)]
-    last = float(np.mean(seen[-tail:]))
-    if last - max(fifths) < _RISING or seen[-1] < last - _FELL:
+    tail = len(accuracy) // 5
+    fifths = [float(np.mean(accuracy[i * tail : (i + 1) * tail])) for i in range(len(accuracy) // tail - 1)]
+    last = float(np.mean(accuracy[-tail:]))
+    if last - max(fifths) < _RISING or accuracy[-1] < last - _FELL:
         return ""  # it rises no more, or has begun to fall
-    over = span(float(at[-1] - at[-tail]))
-    return f"More rounds (stop.rounds): over the last {over} accuracy was {100 * (last - max(fifths)):.0f} points higher than over any fifth of the evaluations before."
+    period = span(float(seconds[-1] - seconds[-tail]))
+    return f"More rounds (stop.rounds): over the last {period} accuracy was {100 * (last - max(fifths)):.0f} points higher than over any fifth of the evaluations before."
 
 
-def how_sure(f: Facts) -> str:
+def confidence_sentence(f: Facts) -> str:
     """What one run cannot tell."""
-    accuracy, total = f.metrics["accuracy"], judged_on(f.events)
+    accuracy, total = f.metrics["accuracy"], test_set_size(f.events)
     if accuracy is None or not total or not f.metrics["commits"]:
         return ""
     if f.personal:
         return "One run with one seed; another seed may end elsewhere."
-    return f"One run with one seed. The ±{100 * give_or_take(accuracy, total):.0f} points are what {total:,} test samples leave open; another seed may end elsewhere."
+    return f"One run with one seed. The ±{100 * accuracy_margin(accuracy, total):.0f} points are what {total:,} test samples leave open; another seed may end elsewhere."
 
 
 def abstract(f: Facts) -> str:
     """One sentence for whoever shares the page."""
-    return f"{title(f)}. {_reached(f)}"
+    return f"{title(f)}. {_result_sentence(f)}"
 
 
 def usual_reachable(f: Facts) -> tuple[float, int, int] | None:
     """How many could be asked when rounds began, on average; in how many rounds fewer than were wanted; of how many rounds."""
-    rounds, wanted = rounds_of(f.events), f.spec.get("pace", {}).get("cohort")
-    seen = rounds.seen[rounds.seen >= 0]
-    if not len(seen) or not wanted:
+    rounds, cohort = rounds_of(f.events), f.spec.get("pace", {}).get("cohort")
+    counts = rounds.reachable[rounds.reachable >= 0]
+    if not len(counts) or not cohort:
         return None
-    return float(seen.mean()), int((seen < wanted).sum()), len(seen)
+    return float(counts.mean()), int((counts < cohort).sum()), len(counts)

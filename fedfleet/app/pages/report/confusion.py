@@ -7,8 +7,8 @@ from html import escape
 from typing import Any
 
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
-from fedfleet.app.pages.charts.marks import Drawing, Sheet, both, box, figure, text
-from fedfleet.app.pages.html import folded, table
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, draw_both, figure, text
+from fedfleet.app.pages.html import details_block, table
 from fedfleet.app.pages.report.number_words import per_cent
 from fedfleet.app.pages.report.report_facts import Facts
 
@@ -18,46 +18,46 @@ _HALF = 0.5  # of a row: beyond that its words are paper, so that neither shade 
 
 def classes_section(f: Facts) -> list[str]:
     """The section, where the measures hold classes."""
-    found: Sequence[dict[str, Any]] = f.metrics.get("classes") or []
+    classes: Sequence[dict[str, Any]] = f.metrics.get("classes") or []
     if (
-        not found or not f.metrics["commits"] or f.personal
+        not classes or not f.metrics["commits"] or f.personal
     ):  # of the first weights, and of a model that nobody uses, it says nothing
         return []
-    ranked = sorted(found, key=lambda c: c["recall"] if c["recall"] is not None else 2.0)
+    ranked = sorted(classes, key=lambda c: c["recall"] if c["recall"] is not None else 2.0)
     worst, best = ranked[0], [c for c in ranked if c["recall"] is not None][-1]
-    said = f"Of class {worst['label']} the model finds {_share(worst['recall'])}, of class {best['label']} {_share(best['recall'])}."
-    parts = ["<h2>Class by class</h2>", f"<p>{escape(said)}</p>"]
-    rows = [[f"{c['label']}", f"{c['n']:,}", _share(c["recall"]), _share(c["precision"])] for c in found]
+    summary = f"Of class {worst['label']} the model finds {_share_text(worst['recall'])}, of class {best['label']} {_share_text(best['recall'])}."
+    parts = ["<h2>Class by class</h2>", f"<p>{escape(summary)}</p>"]
+    rows = [[f"{c['label']}", f"{c['n']:,}", _share_text(c["recall"]), _share_text(c["precision"])] for c in classes]
     listing = table(["class", "test samples", "found", "right when said"], rows)
-    if len(found) > MOST:
-        return [*parts, folded("All classes", listing)]
-    drawn = [
-        Bar(f"{c['label']}", [Part(c["recall"] or 0.0, "a4")], _share(c["recall"]), f"{c['n']:,} samples")
-        for c in found
+    if len(classes) > MOST:
+        return [*parts, details_block("All classes", listing)]
+    recall_bars = [
+        Bar(f"{c['label']}", [Part(c["recall"] or 0.0, "a4")], _share_text(c["recall"]), f"{c['n']:,} samples")
+        for c in classes
     ]
     parts.append(
         figure(
             "How many of each class the model finds",
             "Share of its test samples that are called by their name",
-            *both(lambda sheet: bars(drawn, sheet, beside=True, most=1.0)),
-            said,
+            *draw_both(lambda sheet: bars(recall_bars, sheet, names_left=True, most=1.0)),
+            summary,
         )
     )
     confusion = f.metrics.get("confusion")
     if confusion:
-        labels = [f"{c['label']}" for c in found]
+        labels = [f"{c['label']}" for c in classes]
         parts.append(
             figure(
                 "What it takes for what",
                 "Rows: what a sample is; columns: what the model says. Darker: more of the row.",
-                *both(lambda sheet: matrix(confusion, labels, sheet)),
-                mistaken(confusion, labels),
+                *draw_both(lambda sheet: confusion_matrix(confusion, labels, sheet)),
+                worst_mistake(confusion, labels),
             )
         )
-    return [*parts, folded("All classes", listing)]
+    return [*parts, details_block("All classes", listing)]
 
 
-def mistaken(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> str:
+def worst_mistake(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> str:
     """The mistake that is made most often.
 
     >>> mistaken([[5, 2], [0, 9]], ["a", "b"])
@@ -70,28 +70,28 @@ def mistaken(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> str:
     return f"Most often mistaken: {labels[i]} for {labels[j]}, {n:,} of {sum(confusion[i]):,} times."
 
 
-def matrix(confusion: Sequence[Sequence[int]], labels: Sequence[str], sheet: Sheet) -> Drawing:
+def confusion_matrix(confusion: Sequence[Sequence[int]], labels: Sequence[str], sheet: Sheet) -> Drawing:
     """A square for each pair; the share of its row as darkness, the number where there is room."""
     left, top = 34.0, 22.0
     side = min((sheet.width - left) / max(len(labels), 1), 44.0)
-    found = list[str]()
+    result = list[str]()
     for j, label in enumerate(labels):
-        found.append(text(left + (j + 0.5) * side, 14, label[:4], anchor="middle"))
+        result.append(text(left + (j + 0.5) * side, 14, label[:4], anchor="middle"))
     for i, row in enumerate(confusion):
         total = sum(row) or 1
-        found.append(text(left - 7, top + (i + 0.5) * side + 4, labels[i][:4], anchor="end"))
+        result.append(text(left - 7, top + (i + 0.5) * side + 4, labels[i][:4], anchor="end"))
         for j, n in enumerate(row):
             share = n / total
             x, y = left + j * side, top + i * side
-            found.append(box(x + 0.5, y + 0.5, side - 1, side - 1, "aw"))
+            result.append(box(x + 0.5, y + 0.5, side - 1, side - 1, "aw"))
             if n:
                 kind = "a4" if i == j else "a3"
-                found.append(
+                result.append(
                     f'<rect x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{side - 1:.1f}" height="{side - 1:.1f}" class="{kind}" fill-opacity="{_shade(share):.2f}"/>'
                 )
                 strong = "on" if share > _HALF else "ink"
-                found.append(text(x + side / 2, y + side / 2 + 4, f"{n}" if side > 24 else "", strong, "middle"))
-    return Drawing(sheet.width, top + side * len(labels) + 6, found)
+                result.append(text(x + side / 2, y + side / 2 + 4, f"{n}" if side > 24 else "", strong, "middle"))
+    return Drawing(sheet.width, top + side * len(labels) + 6, result)
 
 
 def _shade(share: float) -> float:
@@ -99,5 +99,5 @@ def _shade(share: float) -> float:
     return 0.08 + 0.6 * share if share <= _HALF else 0.93 + 0.07 * share
 
 
-def _share(value: float | None) -> str:
+def _share_text(value: float | None) -> str:
     return "-" if value is None else per_cent(value)

@@ -7,14 +7,14 @@ from html import escape
 
 import numpy as np
 
-from fedfleet.app.pages.charts.axes import Ticks, numbers, shares, ticks
-from fedfleet.app.pages.charts.axes import number as said_number
-from fedfleet.app.pages.charts.dots import Along, Point, dots
-from fedfleet.app.pages.charts.marks import both, figure
+from fedfleet.app.pages.charts.axes import Ticks, number_ticks, share_ticks, ticks
+from fedfleet.app.pages.charts.axes import format_number as said_number
+from fedfleet.app.pages.charts.dots import Axis, Point, dots
+from fedfleet.app.pages.charts.marks import draw_both, figure
 from fedfleet.app.pages.report.conclusion import usual_reachable
-from fedfleet.app.pages.report.number_words import duration, many, per_cent
-from fedfleet.app.pages.report.report_facts import TOOK, Facts
-from fedfleet.app.pages.time_units import moments, plain
+from fedfleet.app.pages.report.number_words import count_noun, duration, per_cent
+from fedfleet.app.pages.report.report_facts import TOOK_PART, Facts
+from fedfleet.app.pages.time_units import log_time_ticks, plain_time
 from fedfleet.core.records import DROPPED, FOLDED, LOST, Bools, Floats, Ints
 from fedfleet.measure.participation import contributions
 from fedfleet.measure.tasks import RUNNING, Tasks
@@ -29,12 +29,14 @@ def fleet_section(f: Facts) -> list[str]:
     """The section; nothing where there is one place, or where nobody has ended a task and no world can tell."""
     if f.clients < 2:
         return []
-    drawn = [part for part in (_reach(f), _durations(f)) if part][:1]
-    said = " ".join(s for s in (_owned(f), askable(f)) if s)
-    return ["<h2>The fleet</h2>", f"<p>{escape(said)}</p>" if said else "", *drawn] if drawn or said else []
+    figures = [part for part in (_reachability_figure(f), _durations(f)) if part][:1]
+    summary = " ".join(s for s in (_ownership_sentence(f), askable_sentence(f)) if s)
+    return (
+        ["<h2>The fleet</h2>", f"<p>{escape(summary)}</p>" if summary else "", *figures] if figures or summary else []
+    )
 
 
-def _owned(f: Facts) -> str:
+def _ownership_sentence(f: Facts) -> str:
     """How many devices work for these people, where they have several."""
     devices = int(f.spec.get("world", {}).get("clients", 0))
     return (
@@ -44,20 +46,20 @@ def _owned(f: Facts) -> str:
     )
 
 
-def askable(f: Facts) -> str:
+def askable_sentence(f: Facts) -> str:
     """How many could be asked when rounds looked for clients."""
-    found = usual_reachable(f)
-    if found is None:
+    result = usual_reachable(f)
+    if result is None:
         return ""
-    mean, short, of = found
-    wanted = f.spec.get("pace", {}).get("cohort")
+    mean, short, total = result
+    cohort = f.spec.get("pace", {}).get("cohort")
     if not short and mean > f.clients - 0.5:
         return f"Whenever a round began, all {f.clients:,} {f.people} could be asked."
-    few = f", and in {short:,} of {of:,} rounds fewer than the {wanted:,} wanted" if short else ""
+    few = f", and in {short:,} of {total:,} rounds fewer than the {cohort:,} wanted" if short else ""
     return f"When a round began, {mean:,.0f} of {f.clients:,} {f.people} could be asked on average{few}."
 
 
-def _reach(f: Facts) -> str:
+def _reachability_figure(f: Facts) -> str:
     """Link speed by reachability, where the world has both and devices differ in the latter."""
     h = f.hindsight
     if h is None or not np.isfinite(h.mbps).any() or np.ptp(h.ready) < 1e-3:
@@ -70,30 +72,30 @@ def _reach(f: Facts) -> str:
     most = max(int(f.used.max()), 1)
     points = [
         Point(float(h.mbps[c]), max(float(h.ready[c]), floor), 3.0 + 6.0 * float(np.sqrt(f.used[c] / most)),
-              f"a{f.colour}" if f.kind[c] == TOOK else _KINDS[f.kind[c]],
+              f"a{f.colour}" if f.kind[c] == TOOK_PART else _KINDS[f.kind[c]],
               f"{f.person} {c}: {h.mbps[c]:,.0f} Mbit/s, reachable {per_cent(float(h.ready[c]))}, asked {f.asked[c]:,}, used {f.used[c]:,}")
         for c in chosen.tolist()
     ]  # fmt: skip
-    took, others = h.mbps[known][f.kind[known] == TOOK], h.mbps[known][f.kind[known] != TOOK]
-    beside = (
+    took, others = h.mbps[known][f.kind[known] == TOOK_PART], h.mbps[known][f.kind[known] != TOOK_PART]
+    comparison = (
         f"; those who took part have {np.median(took):,.0f} in the middle, the others {np.median(others):,.0f}"
         if len(took) and len(others)
         else ""
     )
-    finding = f"Each device by mean link speed, {h.mbps[known].min():,.0f} to {h.mbps[known].max():,.0f} Mbit/s{beside}; and by reachability, {per_cent(float(h.ready.min()))} to {per_cent(float(h.ready.max()))} of the time."
+    finding = f"Each device by mean link speed, {h.mbps[known].min():,.0f} to {h.mbps[known].max():,.0f} Mbit/s{comparison}; and by reachability, {per_cent(float(h.ready.min()))} to {per_cent(float(h.ready.max()))} of the time."
     many_ = f" {len(chosen):,} of {f.clients:,} are drawn." if len(chosen) < f.clients else ""
     return figure(
         f"{f.clients:,} devices: link speed and reachability",
         f"Full: took part, larger the more often. Hatched: asked, nothing was used. Grey: never asked.{many_}",
-        *both(lambda sheet: dots(points, sheet, x, y, mark=needed_speed(f))), finding,
+        *draw_both(lambda sheet: dots(points, sheet, x, y, mark=speed_mark(f))), finding,
     )  # fmt: skip
 
 
 def _horizon(seconds: float) -> str:
-    return "the first week" if seconds <= 604_800.0 else f"the {plain(seconds)} of the run"
+    return "the first week" if seconds <= 604_800.0 else f"the {plain_time(seconds)} of the run"
 
 
-def _speed_axis(mbps: Floats) -> Along:
+def _speed_axis(mbps: Floats) -> Axis:
     low, high = float(mbps.min()), float(mbps.max())
     label = "mean link speed, Mbit/s"
     if high > 20 * max(low, 1e-9):
@@ -103,20 +105,20 @@ def _speed_axis(mbps: Floats) -> Along:
             for v in (10.0**p, 2 * 10.0**p, 5 * 10.0**p)
             if low * 0.8 <= v <= high * 1.2
         ]
-        return Along(max(low, 1e-3) * 0.85, high * 1.15, marks, label + ", logarithmic", log=True)
+        return Axis(max(low, 1e-3) * 0.85, high * 1.15, marks, label + ", logarithmic", log=True)
     pad = max((high - low) * 0.06, 1.0)
-    return Along(low - pad, high + pad, [(said_number(t), t) for t in ticks(low - pad, high + pad)], label)
+    return Axis(low - pad, high + pad, [(said_number(t), t) for t in ticks(low - pad, high + pad)], label)
 
 
-def _reach_axis(ready: Floats, floor: float, label: str) -> Along:
+def _reach_axis(ready: Floats, floor: float, label: str) -> Axis:
     """Linear where everybody is there for a good part of the time, logarithmic otherwise."""
     if floor >= _OFTEN:
-        return Along(0.0, 1.04, shares(1.0), label)
+        return Axis(0.0, 1.04, share_ticks(1.0), label)
     top = min(float(ready.max()) * 1.3, 1.05)
-    return Along(floor * 0.8, top, _shares(floor, top), f"{label}, logarithmic", log=True)
+    return Axis(floor * 0.8, top, _reach_ticks(floor, top), f"{label}, logarithmic", log=True)
 
 
-def _shares(floor: float, top: float) -> Ticks:
+def _reach_ticks(floor: float, top: float) -> Ticks:
     known = (
         ("0.1 %", 0.001),
         ("0.3 %", 0.003),
@@ -126,7 +128,7 @@ def _shares(floor: float, top: float) -> Ticks:
         ("30 %", 0.3),
         ("100 %", 1.0),
     )
-    inside = [(said, value) for said, value in known if floor * 0.8 <= value <= top]
+    inside = [(label, value) for label, value in known if floor * 0.8 <= value <= top]
     more = [
         (f"{100 * value:g} %", value)
         for value in (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
@@ -135,7 +137,7 @@ def _shares(floor: float, top: float) -> Ticks:
     return inside if len(inside) > 1 or not more else more
 
 
-def needed_speed(f: Facts) -> tuple[float, str] | None:
+def speed_mark(f: Facts) -> tuple[float, str] | None:
     """The link speed at which a usual task is back just in time: both ways of the model, and training of median length."""
     t = f.tasks
     if f.deadline is None or not len(t.fate):
@@ -169,72 +171,75 @@ class Speeds:
     seconds: Floats
     used: Ints
     asked: Ints
-    least: Bools
+    lower_bound: Bools
 
 
 def speeds(tasks: Tasks, clients: int) -> Speeds:
     """The mean seconds of the reports that a client sent; of one that sent none, the longest that it was waited for."""
     ended = (tasks.fate != RUNNING) & np.isfinite(tasks.seconds)
-    came = ended & (tasks.fate != DROPPED) & (tasks.fate != LOST)
-    reports = np.bincount(tasks.clients[came], minlength=clients)
-    means = np.bincount(tasks.clients[came], tasks.seconds[came], clients) / np.maximum(reports, 1)
+    reported = ended & (tasks.fate != DROPPED) & (tasks.fate != LOST)
+    reports = np.bincount(tasks.clients[reported], minlength=clients)
+    means = np.bincount(tasks.clients[reported], tasks.seconds[reported], clients) / np.maximum(reports, 1)
     longest = np.zeros(clients)
     np.maximum.at(longest, tasks.clients[ended], tasks.seconds[ended])
-    used, over = contributions(tasks, clients), np.bincount(tasks.clients[tasks.fate != RUNNING], minlength=clients)
+    used, ended_counts = (
+        contributions(tasks, clients),
+        np.bincount(tasks.clients[tasks.fate != RUNNING], minlength=clients),
+    )
     seconds = np.where(reports > 0, means, longest)
-    who = np.flatnonzero(seconds > 0)
-    return Speeds(who, seconds[who], used[who], over[who], reports[who] == 0)
+    indices = np.flatnonzero(seconds > 0)
+    return Speeds(indices, seconds[indices], used[indices], ended_counts[indices], reports[indices] == 0)
 
 
-def fast_half(found: Speeds) -> float | None:
+def fast_half(result: Speeds) -> float | None:
     """The share of the used reports that the faster half of these clients gave; None if there was none, or nobody to compare."""
-    if len(found.clients) < 2 or not found.used.sum():
+    if len(result.clients) < 2 or not result.used.sum():
         return None
-    order = np.argsort(found.seconds, kind="stable")
-    return float(found.used[order[: len(order) // 2]].sum() / found.used.sum())
+    order = np.argsort(result.seconds, kind="stable")
+    return float(result.used[order[: len(order) // 2]].sum() / result.used.sum())
 
 
 def _durations(f: Facts) -> str:
     """How often each was used, by the time that its tasks take."""
-    found = speeds(f.tasks, f.clients)
-    if not len(found.clients):
+    result = speeds(f.tasks, f.clients)
+    if not len(result.clients):
         return ""
-    chosen = np.unique(np.linspace(0, len(found.clients) - 1, min(len(found.clients), MOST)).astype(np.int64))
-    low, high = float(found.seconds.min()), float(found.seconds.max())
-    if high < _ALIKE * low and not found.least.any():
-        took = plain(low) if plain(low) == plain(high) else f"{plain(low)} to {plain(high)}"
-        return f"<p>A task took {took}, whoever of {len(found.clients):,} {f.people} it was.</p>"
-    if found.least.all():
-        ended = plain(low) if plain(low) == plain(high) else f"{plain(low)} to {plain(high)}"
-        return f"<p>No task came back; those of {many(len(found.clients), f.person, f.people)} ended after {ended} at the latest.</p>"
+    chosen = np.unique(np.linspace(0, len(result.clients) - 1, min(len(result.clients), MOST)).astype(np.int64))
+    low, high = float(result.seconds.min()), float(result.seconds.max())
+    if high < _ALIKE * low and not result.lower_bound.any():
+        took = plain_time(low) if plain_time(low) == plain_time(high) else f"{plain_time(low)} to {plain_time(high)}"
+        return f"<p>A task took {took}, whoever of {len(result.clients):,} {f.people} it was.</p>"
+    if result.lower_bound.all():
+        ended = plain_time(low) if plain_time(low) == plain_time(high) else f"{plain_time(low)} to {plain_time(high)}"
+        return f"<p>No task came back; those of {count_noun(len(result.clients), f.person, f.people)} ended after {ended} at the latest.</p>"
     middle, reach = float(np.sqrt(low * high)), max(float(np.sqrt(high / low)) * 1.12, 2.0)
-    most = max(int(found.used.max()), 1)
-    x = Along(
+    most = max(int(result.used.max()), 1)
+    x = Axis(
         middle / reach,
         middle * reach,
-        moments(middle / reach, middle * reach, 6),
+        log_time_ticks(middle / reach, middle * reach, 6),
         "time a task takes, logarithmic",
         log=True,
     )
-    y = Along(0.0, float(most) * 1.05, numbers(most), "reports used")
+    y = Axis(0.0, float(most) * 1.05, number_ticks(most), "reports used")
     points = [
-        Point(float(found.seconds[i]), float(found.used[i]), 3.6, f"a{f.colour}" if found.used[i] else "late-area",
-              f"{f.person} {found.clients[i]}: {found.used[i]:,} of {found.asked[i]:,} tasks used, {'more than ' if found.least[i] else ''}{plain(float(found.seconds[i]))} a task")
+        Point(float(result.seconds[i]), float(result.used[i]), 3.6, f"a{f.colour}" if result.used[i] else "late-area",
+              f"{f.person} {result.clients[i]}: {result.used[i]:,} of {result.asked[i]:,} tasks used, {'more than ' if result.lower_bound[i] else ''}{plain_time(float(result.seconds[i]))} a task")
         for i in chosen.tolist()
     ]  # fmt: skip
-    half = fast_half(found)
-    hatched = " Hatched: nothing was used, and it needs at least so long." if (found.used == 0).any() else ""
-    finding = f"A task takes {plain(low)} to {plain(high)}." + (
+    half = fast_half(result)
+    hatched = " Hatched: nothing was used, and it needs at least so long." if (result.used == 0).any() else ""
+    finding = f"A task takes {plain_time(low)} to {plain_time(high)}." + (
         f" The faster half of {f.people} gave {per_cent(half)} of the reports that were used."
         if half is not None
         else ""
     )
-    left = f.clients - len(found.clients)
+    left = f.clients - len(result.clients)
     unseen = (
         f" {left:,} of {f.clients:,} {f.people} never ended a task, so how fast they are is not known." if left else ""
     )
-    some = f" {len(chosen):,} of {len(found.clients):,} are drawn." if len(chosen) < len(found.clients) else ""
+    some = f" {len(chosen):,} of {len(result.clients):,} are drawn." if len(chosen) < len(result.clients) else ""
     return figure(
         "How often work was used, by how long it takes", f"A dot is one {f.person}.{hatched}{some}",
-        *both(lambda sheet: dots(points, sheet, x, y, height=210)), finding, note=finding + unseen,
+        *draw_both(lambda sheet: dots(points, sheet, x, y, height=210)), finding, note=finding + unseen,
     )  # fmt: skip

@@ -6,11 +6,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfleet.app.pages.charts.axes import Scale, numbers
+from fedfleet.app.pages.charts.axes import Scale, number_ticks
 from fedfleet.app.pages.charts.labels import width_of
-from fedfleet.app.pages.charts.marks import Drawing, Sheet, below, both, box, figure, line, pictures, switch, text
-from fedfleet.app.pages.charts.steps import Line, Plot, rooms, steps
-from fedfleet.app.pages.report.number_words import many, per_cent
+from fedfleet.app.pages.charts.marks import (
+    Drawing,
+    Sheet,
+    box,
+    draw_both,
+    figure,
+    line,
+    pictures,
+    stack_below,
+    switch,
+    text,
+)
+from fedfleet.app.pages.charts.steps import Line, Plot, margins, steps
+from fedfleet.app.pages.report.number_words import count_noun, per_cent
 from fedfleet.app.pages.report.report_facts import Facts, Rounds, rounds_of
 from fedfleet.app.terminal.text import span
 from fedfleet.core.records import FOLDED, Floats
@@ -33,25 +44,27 @@ class Fall:
 
 def deepest_fall(curve: Curve) -> Fall | None:
     """From the peak before it to its lowest point; None if it is less than ten points, or while there was little to lose yet."""
-    seen = curve.accuracy
-    if len(seen) < 3:
+    accuracy = curve.accuracy
+    if len(accuracy) < 3:
         return None
-    peaks = np.maximum.accumulate(seen)
-    bottom = int(np.argmax(np.where(peaks >= _LEARNT * peaks[-1], peaks - seen, -1.0)))
-    if peaks[bottom] - seen[bottom] < _FALL:
+    peaks = np.maximum.accumulate(accuracy)
+    bottom = int(np.argmax(np.where(peaks >= _LEARNT * peaks[-1], peaks - accuracy, -1.0)))
+    if peaks[bottom] - accuracy[bottom] < _FALL:
         return None
-    top = int(np.flatnonzero(seen[: bottom + 1] == peaks[bottom])[-1])
-    return Fall(float(curve.seconds[top]), float(curve.seconds[bottom]), float(seen[top]), float(seen[bottom]))
+    top = int(np.flatnonzero(accuracy[: bottom + 1] == peaks[bottom])[-1])
+    return Fall(float(curve.seconds[top]), float(curve.seconds[bottom]), float(accuracy[top]), float(accuracy[bottom]))
 
 
-def bytes_by(f: Facts, times: Floats) -> Floats:
+def bytes_until(f: Facts, times: Floats) -> Floats:
     """How many bytes had moved by these times: downloads from when tasks were sent, uploads from when they ended."""
     t = f.tasks
     ended = ~np.isnan(t.ended)
     down, up = np.argsort(t.sent, kind="stable"), np.argsort(t.ended[ended], kind="stable")
-    fell = np.concatenate([[0.0], np.cumsum(t.bytes_down[down])])[np.searchsorted(t.sent[down], times, side="left")]
-    at = np.searchsorted(t.ended[ended][up], times, side="right")
-    return fell + np.concatenate([[0.0], np.cumsum(t.bytes_up[ended][up])])[at]
+    downloaded = np.concatenate([[0.0], np.cumsum(t.bytes_down[down])])[
+        np.searchsorted(t.sent[down], times, side="left")
+    ]
+    uploads = np.searchsorted(t.ended[ended][up], times, side="right")
+    return downloaded + np.concatenate([[0.0], np.cumsum(t.bytes_up[ended][up])])[uploads]
 
 
 def learning_section(f: Facts) -> list[str]:
@@ -62,22 +75,29 @@ def learning_section(f: Facts) -> list[str]:
             "<p>No model of this run was tested, so nothing can be said about what it learnt.</p>",
         ]
     rounds = rounds_of(f.events)
-    told = finding(f)
-    over_time = pictures(*both(lambda sheet: _over_time(f, rounds, sheet)), told)
+    summary = finding(f)
+    over_time = pictures(*draw_both(lambda sheet: _over_time(f, rounds, sheet)), summary)
     choices = [(f.clock, over_time)]
     if f.curve.versions.max() > 0:
-        by_model = Line("accuracy", f.curve.versions.tolist(), f.curve.accuracy.tolist(), f.colour, said=_end(f))
+        by_model = Line(
+            "accuracy", f.curve.versions.tolist(), f.curve.accuracy.tolist(), f.colour, label_text=_final_accuracy(f)
+        )
         plot = Plot(time=False, label="models made")
         choices.append(
-            ("models", pictures(*both(lambda sheet: steps([by_model], sheet, plot)), f"By models made: {told}"))
+            ("models", pictures(*draw_both(lambda sheet: steps([by_model], sheet, plot)), f"By models made: {summary}"))
         )
-    moved = bytes_by(f, f.curve.seconds)
+    moved = bytes_until(f, f.curve.seconds)
     if moved.max(initial=0.0) > 0:
         unit, length = next((u for u in _UNITS if moved.max() >= u[1]), ("B", 1.0))
-        by_bytes = Line("accuracy", (moved / length).tolist(), f.curve.accuracy.tolist(), f.colour, said=_end(f))
+        by_bytes = Line(
+            "accuracy", (moved / length).tolist(), f.curve.accuracy.tolist(), f.colour, label_text=_final_accuracy(f)
+        )
         plot_bytes = Plot(time=False, label=f"{unit} moved, down and up")
         choices.append(
-            ("bytes", pictures(*both(lambda sheet: steps([by_bytes], sheet, plot_bytes)), f"By bytes moved: {told}"))
+            (
+                "bytes",
+                pictures(*draw_both(lambda sheet: steps([by_bytes], sheet, plot_bytes)), f"By bytes moved: {summary}"),
+            )
         )
     what = (
         "the shared part alone, which nobody uses"
@@ -87,30 +107,30 @@ def learning_section(f: Facts) -> list[str]:
         else "the first weights"
     )
     head = f'<p class="ft">Accuracy of {what}, and how many reports each round had to learn from</p>'
-    ticked = " Grey ticks: how many were asked." if _ticked(rounds) else ""
-    how = f'<p class="fs">Steps: nothing is learnt between rounds.{ticked}<span class="screen"> Against:</span></p>'
+    ticks_note = " Grey ticks: how many were asked." if _has_shortfall(rounds) else ""
+    how = f'<p class="fs">Steps: nothing is learnt between rounds.{ticks_note}<span class="screen"> Against:</span></p>'
     return ["<h2>Learning</h2>", f"<figure>{head}{how}{switch('against', choices)}</figure>", *_patience(f)]
 
 
-def _ticked(rounds: Rounds) -> bool:
+def _has_shortfall(rounds: Rounds) -> bool:
     """Whether some round had fewer reports than it asked for, while those who report were asked in the same round."""
     return bool((rounds.asked >= rounds.used).all() and (rounds.asked > rounds.used).any())
 
 
-def _end(f: Facts) -> str:
+def _final_accuracy(f: Facts) -> str:
     return per_cent(float(f.curve.accuracy[-1]))
 
 
 def finding(f: Facts) -> str:
     """What the curve shows, in a sentence."""
-    seen, at = f.curve.accuracy, f.curve.seconds
-    best = int(np.argmax(seen))
-    said = f"Accuracy begins at {per_cent(float(seen[0]))}, is highest with {per_cent(float(seen[best]))} after {span(float(at[best]))} and ends at {_end(f)} after {span(float(at[-1]))}."
+    accuracy, at = f.curve.accuracy, f.curve.seconds
+    best = int(np.argmax(accuracy))
+    summary = f"Accuracy begins at {per_cent(float(accuracy[0]))}, is highest with {per_cent(float(accuracy[best]))} after {span(float(at[best]))} and ends at {_final_accuracy(f)} after {span(float(at[-1]))}."
     fall = deepest_fall(f.curve)
     if fall:
-        said += f" It falls from {per_cent(fall.high)} to {per_cent(fall.low)} between {span(fall.start)} and {span(fall.end)}."
+        summary += f" It falls from {per_cent(fall.high)} to {per_cent(fall.low)} between {span(fall.start)} and {span(fall.end)}."
     failed = int(f.metrics["rounds_failed"])
-    return said + (f" {many(failed, 'round')} failed." if failed else "")
+    return summary + (f" {count_noun(failed, 'round')} failed." if failed else "")
 
 
 def _over_time(f: Facts, rounds: Rounds, sheet: Sheet) -> Drawing:
@@ -121,14 +141,14 @@ def _over_time(f: Facts, rounds: Rounds, sheet: Sheet) -> Drawing:
         [*f.curve.seconds.tolist(), end],
         [*f.curve.accuracy.tolist(), float(f.curve.accuracy[-1])],
         f.colour,
-        said=_end(f),
+        label_text=_final_accuracy(f),
     )
     words: list[str] = []
     if fall and not sheet.slim:
         between = (f.tasks.fate == FOLDED) & (f.tasks.ended > fall.start) & (f.tasks.ended <= fall.end)
-        who = len(np.unique(f.tasks.clients[between]))
+        client_count = len(np.unique(f.tasks.clients[between]))
         words = [
-            f"from {many(who, f.person, f.people)} it learnt here:",
+            f"from {count_noun(client_count, f.person, f.people)} it learnt here:",
             f"accuracy falls from {100 * fall.high:.0f} to {per_cent(fall.low)}",
         ]
     shade = (fall.start, fall.end) if fall else None
@@ -136,8 +156,8 @@ def _over_time(f: Facts, rounds: Rounds, sheet: Sheet) -> Drawing:
     above_ = steps([line_], sheet, plot)
     if not len(rounds.number):
         return above_
-    left, right = rooms([line_], sheet, plot)  # the reports stand on the same axis of time
-    return below(above_, _reports(f, rounds, Scale(0.0, end, left, sheet.width - right), sheet), gap=-16)
+    left, right = margins([line_], sheet, plot)  # the reports stand on the same axis of time
+    return stack_below(above_, _reports(f, rounds, Scale(0.0, end, left, sheet.width - right), sheet), gap=-16)
 
 
 def _reports(f: Facts, rounds: Rounds, x: Scale, sheet: Sheet) -> Drawing:
@@ -145,9 +165,9 @@ def _reports(f: Facts, rounds: Rounds, x: Scale, sheet: Sheet) -> Drawing:
     wave_by_wave = bool((rounds.asked >= rounds.used).all())  # else those who report were asked in another round
     highest = int(max(rounds.used.max(initial=1), rounds.asked.max(initial=1) if wave_by_wave else 1))
     y = Scale(0.0, highest, 78.0, 24.0)
-    wanted = f" of up to {highest:,} asked" if wave_by_wave else ""
-    found = [text(0, 12, f"reports used in each round{wanted}"), line(x.start, y.start, x.end, y.start, "axis")]
-    found += [text(x.start - 7, y(v) + 4, said, anchor="end") for said, v in numbers(highest, 2)]
+    asked_note = f" of up to {highest:,} asked" if wave_by_wave else ""
+    result = [text(0, 12, f"reports used in each round{asked_note}"), line(x.start, y.start, x.end, y.start, "axis")]
+    result += [text(x.start - 7, y(v) + 4, said, anchor="end") for said, v in number_ticks(highest, 2)]
     order = np.unique(np.linspace(0, len(rounds.number) - 1, min(len(rounds.number), 420)).astype(np.int64)).tolist()
     thick = min(max((x.end - x.start) / max(len(order), 1) * 0.62, 0.8), 7.0)
     bars, ticks = list[str](), list[str]()
@@ -155,42 +175,44 @@ def _reports(f: Facts, rounds: Rounds, x: Scale, sheet: Sheet) -> Drawing:
         at, used = x(rounds.closed[i]) - thick, int(rounds.used[i])
         if used:
             bars.append(f"M{at:.1f} {y.start:.1f}V{y(used):.1f}h{thick:.1f}V{y.start:.1f}Z")
-        if wanted and rounds.asked[i] > used:
+        if asked_note and rounds.asked[i] > used:
             ticks.append(f"M{at:.1f} {y(int(rounds.asked[i])):.1f}h{thick:.1f}")
-    found.append(f'<path d="{"".join(bars)}" class="a{f.colour}"/>')
-    found.append(f'<path d="{"".join(ticks)}" class="s6" fill="none" stroke-width="1.6"/>')
+    result.append(f'<path d="{"".join(bars)}" class="a{f.colour}"/>')
+    result.append(f'<path d="{"".join(ticks)}" class="s6" fill="none" stroke-width="1.6"/>')
     failed = np.flatnonzero(rounds.failed).tolist()
-    found += [box(x(rounds.closed[i]) - thick, y.start + 2, max(thick, 2.0), 4, "late-area") for i in failed[:400]]
+    result += [box(x(rounds.closed[i]) - thick, y.start + 2, max(thick, 2.0), 4, "late-area") for i in failed[:400]]
     if failed:
-        said = (
+        label = (
             f"round {rounds.number[failed[0]] + 1} failed"
             if len(failed) == 1
             else f"hatched: {len(failed):,} rounds failed"
         )
-        found.append(_named(said, x(rounds.closed[failed[0]]) - thick / 2 if len(failed) == 1 else None, x, y, sheet))
-    return Drawing(sheet.width, y.start + (24 if failed and (sheet.slim or len(failed) == 1) else 10), found)
+        result.append(
+            _failed_label(label, x(rounds.closed[failed[0]]) - thick / 2 if len(failed) == 1 else None, x, y, sheet)
+        )
+    return Drawing(sheet.width, y.start + (24 if failed and (sheet.slim or len(failed) == 1) else 10), result)
 
 
-def _named(said: str, at: float | None, x: Scale, y: Scale, sheet: Sheet) -> str:
+def _failed_label(words: str, at: float | None, x: Scale, y: Scale, sheet: Sheet) -> str:
     """Which rounds failed: under the mark of the only one; of several at the right end, on phones below."""
     if at is not None:
-        half = width_of(said, strong=True) / 2
-        return text(min(max(at, half), sheet.width - half), y.start + 20, said, "strong", "middle")
-    return text(0, y.start + 20, said, "strong") if sheet.slim else text(x.end, 12, said, "strong", "end")
+        half = width_of(words, strong=True) / 2
+        return text(min(max(at, half), sheet.width - half), y.start + 20, words, "strong", "middle")
+    return text(0, y.start + 20, words, "strong") if sheet.slim else text(x.end, 12, words, "strong", "end")
 
 
 def _patience(f: Facts) -> list[str]:
     """How a policy's patience changed, if it did."""
-    found = list[str]()
+    result = list[str]()
     for name, line_ in dict(f.metrics.get("pace_timelines") or {}).items():
         if len(line_) > 1:
             x, y = [float(t) for t, _ in line_], [float(s) for _, s in line_]
             end = float(f.metrics["virtual_seconds"])
-            one = Line(name, [*x, end], [*y, y[-1]], 5, said=f"{y[-1]:,.0f} s")
+            one = Line(name, [*x, end], [*y, y[-1]], 5, label_text=f"{y[-1]:,.0f} s")
             plot = Plot(shares=False, height=130.0, last=end)
-            said = f"{name} goes from {y[0]:,.0f} to {y[-1]:,.0f} seconds, between {min(y):,.0f} and {max(y):,.0f}."
-            found.append(figure(
+            summary = f"{name} goes from {y[0]:,.0f} to {y[-1]:,.0f} seconds, between {min(y):,.0f} and {max(y):,.0f}."
+            result.append(figure(
                 f"How long the policy waits: {name}", "Seconds; longer after silence, shorter after quiet rounds",
-                *both(lambda sheet, one=one, plot=plot: steps([one], sheet, plot)), said,
+                *draw_both(lambda sheet, one=one, plot=plot: steps([one], sheet, plot)), summary,
             ))  # fmt: skip
-    return found
+    return result

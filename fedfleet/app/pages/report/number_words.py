@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fedfleet.app.pages.time_units import plain
+from fedfleet.app.pages.time_units import plain_time
 
 _PARTS = (
     (0.5, "half"),
@@ -32,7 +32,7 @@ def per_cent(share: float) -> str:
     return "under 1 %" if 0.0 < share <= 0.005 else f"{100 * share:.0f} %"
 
 
-def part_of(share: float) -> str:
+def share_name(share: float) -> str:
     """A share by its plain name where it has one.
 
     >>> part_of(0.104), part_of(0.5), part_of(0.42), part_of(1.0)
@@ -43,7 +43,7 @@ def part_of(share: float) -> str:
     return next((name for value, name in _PARTS if abs(share - value) <= _NEAR), per_cent(share))
 
 
-def many(n: int, one: str, more: str = "") -> str:
+def count_noun(n: int, one: str, more: str = "") -> str:
     """A count with its noun.
 
     >>> many(1, "round"), many(1200, "round"), many(2, "person", "people")
@@ -58,13 +58,13 @@ def duration(seconds: float) -> str:
     >>> duration(120.0), duration(95.0), duration(1800.0), duration(14_000.0)
     ('120 s', '95 s', '30 min', '3.9 h')
     """
-    return f"{seconds:,.0f} s" if seconds <= 300 and seconds == round(seconds) else plain(seconds)
+    return f"{seconds:,.0f} s" if seconds <= 300 and seconds == round(seconds) else plain_time(seconds)
 
 
 _ARRIVED = re.compile(r"\b(\d+) of at least (\d+) reports arrived\b")
 
 
-def as_people(said: str, people: str = "people", person: str = "person") -> str:
+def as_people(text: str, people: str = "people", person: str = "person") -> str:
     """What the journal says of clients and reports, as a reader says it.
 
     >>> as_people("spread over 46 clients"), as_people("all of it for client 7")
@@ -73,15 +73,15 @@ def as_people(said: str, people: str = "people", person: str = "person") -> str:
     ('because no report came in time', 'only 1 of the 2 reports that are needed came in time')
     """
 
-    def came(found: re.Match[str]) -> str:
-        n, need = found.groups()
+    def arrival_phrase(match: re.Match[str]) -> str:
+        n, need = match.groups()
         return "no report came in time" if n == "0" else f"only {n} of the {need} reports that are needed came in time"
 
-    said = re.sub(r"(?<![.\w])clients\b", people, _ARRIVED.sub(came, said))
-    return re.sub(r"(?<![.\w])client\b", person, said)
+    text = re.sub(r"(?<![.\w])clients\b", people, _ARRIVED.sub(arrival_phrase, text))
+    return re.sub(r"(?<![.\w])client\b", person, text)
 
 
-def round_above(seconds: float) -> float | None:
+def next_round_time(seconds: float) -> float | None:
     """The next round length of time; None beyond a week.
 
     >>> round_above(251.0), round_above(1e9)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from fedfleet.app.pages.html import folded
+from fedfleet.app.pages.html import details_block
 from fedfleet.app.pages.report.report_facts import Facts
 
 
@@ -20,31 +20,31 @@ def checking_section(f: Facts, remarks: Sequence[str]) -> list[str]:
     digest = f'<p class="note">Digest <code>{escape(str(m.get("digest", "")))}</code>. The journal run.db beside this page holds every event.</p>'
     return [
         "<h2>How to check it</h2>",
-        folded("Spec, with every default", f"<pre>{escape(f.text)}</pre>"),
-        folded("All measures", f"<pre>{escape(json.dumps(_short(shown), indent=1, default=str))}</pre>"),
-        folded("Digest and replay", digest + replay),
-        *([folded("How it was computed", f"<ul>{''.join(f'<li>{escape(r)}</li>' for r in remarks)}</ul>")] if remarks else []),
+        details_block("Spec, with every default", f"<pre>{escape(f.text)}</pre>"),
+        details_block("All measures", f"<pre>{escape(json.dumps(_shorten(shown), indent=1, default=str))}</pre>"),
+        details_block("Digest and replay", digest + replay),
+        *([details_block("How it was computed", f"<ul>{''.join(f'<li>{escape(r)}</li>' for r in remarks)}</ul>")] if remarks else []),
     ]  # fmt: skip
 
 
-def _short(value: Any) -> Any:
+def _shorten(value: Any) -> Any:
     """Long lists of numbers by their length: they are in metrics.json."""
     if isinstance(value, dict):
-        return {k: _short(v) for k, v in value.items()}
+        return {k: _shorten(v) for k, v in value.items()}
     if isinstance(value, list):
-        return f"{len(value):,} values, in metrics.json" if len(value) > 60 else [_short(v) for v in value]
+        return f"{len(value):,} values, in metrics.json" if len(value) > 60 else [_shorten(v) for v in value]
     return value
 
 
-def private_section(f: Facts) -> list[str]:
+def privacy_section(f: Facts) -> list[str]:
     """What is claimed about privacy, and whether it is more than a study."""
-    found = f.metrics.get("privacy")
-    if not found:
+    privacy = f.metrics.get("privacy")
+    if not privacy:
         return []
     kind = (
-        "a study: its noise comes from the seed" if found["noise_from"] == "seed" else "its noise comes from a secret"
+        "a study: its noise comes from the seed" if privacy["noise_from"] == "seed" else "its noise comes from a secret"
     )
-    epsilon = "without a bound" if found["epsilon"] is None else f"{found['epsilon']:,.4g}"
-    said = f"Epsilon {epsilon} at delta {found['delta']:.4g} ({found['mechanism']}; {kind}): {found['claim']}."
+    epsilon = "without a bound" if privacy["epsilon"] is None else f"{privacy['epsilon']:,.4g}"
+    summary = f"Epsilon {epsilon} at delta {privacy['delta']:.4g} ({privacy['mechanism']}; {kind}): {privacy['claim']}."
     gloss = "Epsilon bounds how much one person's data can change what is published: the smaller, the more private."
-    return ["<h2>Privacy</h2>", f"<p>{escape(said)}</p>", f'<p class="note">{gloss}</p>']
+    return ["<h2>Privacy</h2>", f"<p>{escape(summary)}</p>", f'<p class="note">{gloss}</p>']

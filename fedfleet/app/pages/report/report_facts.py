@@ -20,7 +20,7 @@ from fedfleet.measure.participation import contributions
 from fedfleet.measure.tasks import Tasks, task_table
 
 Metrics = Mapping[str, Any]
-TOOK, LATE, NEVER = 0, 1, 2  # part; asked, but nothing of it was used; was never asked
+TOOK_PART, LATE, NEVER = 0, 1, 2  # part; asked, but nothing of it was used; was never asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class Facts:
         return "real time" if self.served else "virtual time"
 
     @property
-    def took(self) -> int:
+    def participants(self) -> int:
         """How many took part."""
-        return int((self.kind == TOOK).sum())
+        return int((self.kind == TOOK_PART).sum())
 
     @property
     def late_only(self) -> int:
@@ -83,12 +83,12 @@ class Facts:
         return any("read accuracy_clients" in w for w in self.metrics["warnings"])
 
     @property
-    def dropped(self) -> Bools:
+    def dropped_tasks(self) -> Bools:
         """The tasks that were given up."""
         return self.tasks.fate == DROPPED
 
 
-def facts(
+def collect_facts(
     name: str,
     text: str,
     metrics: Metrics,
@@ -105,7 +105,7 @@ def facts(
     clients = next((e.clients for e in events if isinstance(e, RunBegan)), 0)
     used = contributions(tasks, clients)
     asked = np.bincount(tasks.clients, minlength=clients)
-    kind = np.where(used > 0, TOOK, np.where(asked > 0, LATE, NEVER))
+    kind = np.where(used > 0, TOOK_PART, np.where(asked > 0, LATE, NEVER))
     fits = hindsight if hindsight is not None and len(hindsight.samples) == clients else None
     devices = "users" in spec.get("world", {}) and "edge" not in spec
     return Facts(
@@ -121,12 +121,12 @@ def colour_of(name: str) -> int:
     return next((colour for word, colour in known.items() if word in name.lower()), 1)
 
 
-def judged_on(events: Sequence[Event]) -> int:
+def test_set_size(events: Sequence[Event]) -> int:
     """How many samples the last central evaluation saw."""
     return next((e.total for e in reversed(events) if isinstance(e, Evaluated) and e.total), 0)
 
 
-def give_or_take(accuracy: float, total: int) -> float:
+def accuracy_margin(accuracy: float, total: int) -> float:
     """Half the 95 % interval that so many test samples leave to an accuracy (normal approximation).
 
     >>> round(give_or_take(0.55, 359), 3)
@@ -149,24 +149,26 @@ class Rounds:
     asked: Ints
     used: Ints
     failed: Bools
-    seen: Ints
+    reachable: Ints
 
 
 def rounds_of(events: Sequence[Event]) -> Rounds:
     """Follow the rounds of a journal in the order in which they closed."""
     rows: list[tuple[int, float, int, int, bool, int]] = []
-    asked: dict[int, int] = {}
-    seen = -1
+    asked_counts: dict[int, int] = {}
+    reachable = -1
     for e in events:
         match e:
             case CandidatesSeen():
-                seen = max(seen, len(e.roster.clients))
+                reachable = max(reachable, len(e.roster.clients))
             case TasksSent():
-                asked[e.round] = asked.get(e.round, 0) + len(e.clients)
+                asked_counts[e.round] = asked_counts.get(e.round, 0) + len(e.clients)
             case ModelCommitted() | RoundFailed():
-                made = e.folded if isinstance(e, ModelCommitted) else 0
-                rows.append((e.round, e.time, asked.get(e.round, 0), made, isinstance(e, RoundFailed), seen))
-                seen = -1
+                used = e.folded if isinstance(e, ModelCommitted) else 0
+                rows.append(
+                    (e.round, e.time, asked_counts.get(e.round, 0), used, isinstance(e, RoundFailed), reachable)
+                )
+                reachable = -1
             case _:
                 pass
 

@@ -10,12 +10,24 @@ import numpy as np
 
 from fedfleet.app.pages.charts.axes import Scale, foot_axis
 from fedfleet.app.pages.charts.labels import width_of
-from fedfleet.app.pages.charts.marks import SLIM, WIDE, Drawing, Sheet, abreast, below, box, figure, key, line, text
-from fedfleet.app.pages.report.number_words import as_people, many
+from fedfleet.app.pages.charts.marks import (
+    SLIM,
+    WIDE,
+    Drawing,
+    Sheet,
+    box,
+    figure,
+    line,
+    paint_legend,
+    side_by_side,
+    stack_below,
+    text,
+)
+from fedfleet.app.pages.report.number_words import as_people, count_noun
 from fedfleet.app.pages.report.report_facts import Facts, rounds_of
-from fedfleet.app.pages.time_units import even, plain
+from fedfleet.app.pages.time_units import linear_time_ticks, plain_time
 from fedfleet.core.stages import STAGES
-from fedfleet.measure.round_timeline import Anatomy, Strand, anatomy, telling_rounds
+from fedfleet.measure.round_timeline import RoundTimeline, TaskSpan, describe_round, notable_rounds
 
 MOST = 14  # tasks of a round that are drawn
 _ROW, _TOP = 15.0, 24.0
@@ -41,11 +53,11 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownRound:
     """A round that is drawn, and what it is called: best, usual or worst."""
 
     word: str
-    round: Anatomy
+    round: RoundTimeline
 
     @property
     def heading(self) -> str:
@@ -59,19 +71,19 @@ class Shown:
         return f"Round {self.round.number + 1:,}, {what}: {used:,} of {max(asked, used):,} used"
 
 
-def shown_rounds(f: Facts) -> list[Shown]:
+def shown_rounds(f: Facts) -> list[ShownRound]:
     """The best (most of those asked were used, then the shortest), the usual (of median length, then of median use) and the worst,
     as far as they differ."""
-    telling, rounds = telling_rounds(f.events), rounds_of(f.events)
-    made = np.flatnonzero(~rounds.failed & (rounds.asked > 0))
-    if len(made) > 2:
-        length = np.diff(np.array(rounds.closed), prepend=0.0)[made].round(6)
-        share = rounds.used[made] / np.maximum(rounds.asked[made], 1)
-        usual = int(rounds.number[made[np.lexsort((made, share, length))[(len(made) - 1) // 2]]])
-        best = int(rounds.number[made[np.lexsort((made, length, -share))[0]]])
-        worst = {word: number for word, number in telling.items() if word == "worst" and number not in (usual, best)}
-        telling = {"usual": usual, **worst} if usual == best else {"best": best, "usual": usual, **worst}
-    return [Shown(word, anatomy(f.events, f.tasks, number, most=MOST)) for word, number in telling.items()]
+    chosen, rounds = notable_rounds(f.events), rounds_of(f.events)
+    successful = np.flatnonzero(~rounds.failed & (rounds.asked > 0))
+    if len(successful) > 2:
+        length = np.diff(np.array(rounds.closed), prepend=0.0)[successful].round(6)
+        share = rounds.used[successful] / np.maximum(rounds.asked[successful], 1)
+        usual = int(rounds.number[successful[np.lexsort((successful, share, length))[(len(successful) - 1) // 2]]])
+        best = int(rounds.number[successful[np.lexsort((successful, length, -share))[0]]])
+        worst = {word: number for word, number in chosen.items() if word == "worst" and number not in (usual, best)}
+        chosen = {"usual": usual, **worst} if usual == best else {"best": best, "usual": usual, **worst}
+    return [ShownRound(word, describe_round(f.events, f.tasks, number, most=MOST)) for word, number in chosen.items()]
 
 
 def rounds_section(f: Facts) -> list[str]:
@@ -80,78 +92,82 @@ def rounds_section(f: Facts) -> list[str]:
     if not shown:
         return []
     words = {1: "one round", 2: "two rounds"}.get(len(shown), "three rounds")
-    alike = _alike(shown)
+    alike = _similar_lengths(shown)
     scale = "" if alike or len(shown) == 1 else " Each round has its own scale."
-    drawn = [len(s.round.strands) for s in shown]
-    whole = [sum(s.round.fates.values()) for s in shown]
-    thinned = f" Of {max(whole):,} tasks at most {MOST} are drawn, spread evenly." if max(whole) > max(drawn) else ""
-    finding = "Task by task: " + " ".join(f"{told(s)}." for s in shown)
+    drawn_counts = [len(s.round.spans) for s in shown]
+    task_counts = [sum(s.round.fates.values()) for s in shown]
+    thinning_note = (
+        f" Of {max(task_counts):,} tasks at most {MOST} are drawn, spread evenly."
+        if max(task_counts) > max(drawn_counts)
+        else ""
+    )
+    finding = "Task by task: " + " ".join(f"{round_sentence(s)}." for s in shown)
     return [
         f"<h2>Anatomy of {words}</h2>",
         figure(
             f"Each bar is one {f.person}'s task, from being asked to being back",
-            f"Numbers at the left are {f.people}; hatched: it entered no model; the dotted line is the end of the round.{_paused(shown)}{scale}{thinned}",
-            abreast(*(_drawing(s, f, Sheet(_width(len(shown))), _limit(s, shown, f, alike=alike)) for s in shown)),
-            below(*(_drawing(s, f, SLIM, _limit(s, shown, f, alike=alike)) for s in shown), gap=14),
+            f"Numbers at the left are {f.people}; hatched: it entered no model; the dotted line is the end of the round.{_pause_note(shown)}{scale}{thinning_note}",
+            side_by_side(*(_drawing(s, f, Sheet(_width(len(shown))), _limit(s, shown, f, alike=alike)) for s in shown)),
+            stack_below(*(_drawing(s, f, SLIM, _limit(s, shown, f, alike=alike)) for s in shown), gap=14),
             finding,
-            key=key(_legend(shown, f)),
+            legend=paint_legend(_legend(shown, f)),
         ),
     ]  # fmt: skip
 
 
-def _paused(shown: list[Shown]) -> str:
+def _pause_note(shown: list[ShownRound]) -> str:
     """What the blank before all bars of a round is."""
     blanks = [
-        min((s.sent - one.round.opened for s in one.round.strands), default=0.0) / max(one.round.seconds, 1e-9)
+        min((s.sent - one.round.opened for s in one.round.spans), default=0.0) / max(one.round.seconds, 1e-9)
         for one in shown
     ]
     return " Before them a round pauses." if max(blanks, default=0.0) > 0.05 else ""
 
 
-def told(shown: Shown) -> str:
+def round_sentence(shown: ShownRound) -> str:
     """What happened in a round, in one line."""
     r = shown.round
     waves = len(r.asked)
-    again = "" if waves < 2 else " as others ended" if r.refills else f" in {waves} broadcasts"
+    waves_note = "" if waves < 2 else " as others ended" if r.refills else f" in {waves} broadcasts"
     ends = f"it failed, because {as_people(r.reason)}," if r.version is None else f"model {r.version:,} was made"
     fates = ", ".join(f"{n:,} {_WORDS[fate]}" for fate, n in r.fates.items())
-    return f"{shown.heading}{again}; {fates or 'nobody reported'}; {ends} after {plain(r.seconds)}"
+    return f"{shown.heading}{waves_note}; {fates or 'nobody reported'}; {ends} after {plain_time(r.seconds)}"
 
 
 def _width(panels: int) -> int:
     return int((WIDE.width - 24 * (panels - 1)) / panels)
 
 
-def _alike(shown: list[Shown]) -> bool:
+def _similar_lengths(shown: list[ShownRound]) -> bool:
     lengths = [s.round.seconds for s in shown]
     return max(lengths) <= _ALIKE * max(min(lengths), 1e-9)
 
 
-def _limit(one: Shown, shown: list[Shown], f: Facts, *, alike: bool) -> float:
+def _limit(one: ShownRound, shown: list[ShownRound], f: Facts, *, alike: bool) -> float:
     """How much time a panel shows: its round, and somewhat more where late tasks would have gone on."""
     longest = max(s.round.seconds for s in shown) if alike else one.round.seconds
     late = f.hindsight is not None and f.hindsight.needs is not None and any("dropped" in s.round.fates for s in shown)
     return max(longest * (2.2 if late else 1.0), 1e-9)
 
 
-def _drawing(shown: Shown, f: Facts, sheet: Sheet, limit: float) -> Drawing:
+def _drawing(shown: ShownRound, f: Facts, sheet: Sheet, limit: float) -> Drawing:
     r = shown.round
-    names = [f"{s.client}" for s in r.strands]
+    names = [f"{s.client}" for s in r.spans]
     left = max([7.0 * len(n) for n in names] + [14.0]) + 8
     x = Scale(0.0, limit, left, sheet.width - 6.0)
-    base = _TOP + _ROW * len(r.strands) + 4
-    ticks = even(0.0, limit, 4)
-    found = [text(0, 13, shown.heading, "strong"), *foot_axis(x, ticks, base)]
-    for i, strand in enumerate(r.strands):
-        found += _row(strand, r, x, _TOP + _ROW * i, f, sheet)
+    base = _TOP + _ROW * len(r.spans) + 4
+    ticks = linear_time_ticks(0.0, limit, 4)
+    result = [text(0, 13, shown.heading, "strong"), *foot_axis(x, ticks, base)]
+    for i, strand in enumerate(r.spans):
+        result += _row(strand, r, x, _TOP + _ROW * i, f, sheet)
     end = x(r.seconds)
-    found.append(line(end, _TOP - 4, end, base, "ref"))
-    return Drawing(sheet.width, base + 26, found)
+    result.append(line(end, _TOP - 4, end, base, "ref"))
+    return Drawing(sheet.width, base + 26, result)
 
 
-def _row(strand: Strand, r: Anatomy, x: Scale, y: float, f: Facts, sheet: Sheet) -> list[str]:
+def _row(strand: TaskSpan, r: RoundTimeline, x: Scale, y: float, f: Facts, sheet: Sheet) -> list[str]:
     end = r.closed if math.isnan(strand.ended) else strand.ended
-    found = [text(x.start - 7, y + 10, f"{strand.client}", anchor="end")]
+    result = [text(x.start - 7, y + 10, f"{strand.client}", anchor="end")]
     at = strand.sent - r.opened
     start = max(at, 0.0)
     title = "" if sheet.slim else _title(strand, end, f)
@@ -159,33 +175,33 @@ def _row(strand: Strand, r: Anatomy, x: Scale, y: float, f: Facts, sheet: Sheet)
         a, b = x(min(max(at, 0.0), x.high)), x(min(at + seconds, x.high))
         at += seconds
         if b > a:
-            found.append(box(a, y, b - a, 10, PAINTS[kind][1]))
+            result.append(box(a, y, b - a, 10, PAINTS[kind][1]))
     last = min(max(end - r.opened, 0.0), x.high)
     if strand.fate != "folded" and last > start:
-        found.append(box(x(start), y, x(last) - x(start), 10, "over"))
-    found += _after(strand, r, x, y, f, last)
-    body = "".join(found)
+        result.append(box(x(start), y, x(last) - x(start), 10, "over"))
+    result += _remaining_work(strand, r, x, y, f, last)
+    body = "".join(result)
     return [f"<g><title>{escape(title)}</title>{body}</g>" if title else body]
 
 
-def _after(strand: Strand, r: Anatomy, x: Scale, y: float, f: Facts, last: float) -> list[str]:
+def _remaining_work(strand: TaskSpan, r: RoundTimeline, x: Scale, y: float, f: Facts, last: float) -> list[str]:
     """What a task that was given up would still have needed."""
     needs = None if f.hindsight is None else f.hindsight.needs
     if needs is None or strand.fate != "dropped" or math.isnan(needs.seconds[strand.task]):
         return []
-    whole = float(needs.seconds[strand.task]) + strand.sent - r.opened
-    inside = min(whole, x.high)
-    found = [box(x(last), y, x(inside) - x(last), 10, "aw")]
-    if whole > x.high:
-        said = f"{plain(whole)} →" if math.isfinite(whole) else "never →"
-        wide = width_of(said) + 6
+    full_time = float(needs.seconds[strand.task]) + strand.sent - r.opened
+    inside = min(full_time, x.high)
+    result = [box(x(last), y, x(inside) - x(last), 10, "aw")]
+    if full_time > x.high:
+        label = f"{plain_time(full_time)} →" if math.isfinite(full_time) else "never →"
+        wide = width_of(label) + 6
         if x.end - x(last) < wide:  # words stand on the pale of what was still needed, not on the bar
-            found.append(box(x.end - wide, y, wide, 10, "aw"))
-        found.append(text(x.end, y + 9.5, said, "ink", "end"))
-    return found
+            result.append(box(x.end - wide, y, wide, 10, "aw"))
+        result.append(text(x.end, y + 9.5, label, "ink", "end"))
+    return result
 
 
-def _pieces(strand: Strand, elapsed: float) -> list[tuple[str, float]]:
+def _pieces(strand: TaskSpan, elapsed: float) -> list[tuple[str, float]]:
     """The parts of a bar, in order: the stages as far as they were carried out, and the rest."""
     if strand.spent is None:
         return [("unknown", elapsed)]
@@ -194,23 +210,21 @@ def _pieces(strand: Strand, elapsed: float) -> list[tuple[str, float]]:
     return [*known, ("away", rest)] if rest > 1e-6 * max(elapsed, 1.0) else known
 
 
-def _title(strand: Strand, end: float, f: Facts) -> str:
-    pieces = ", ".join(f"{kind} {plain(s)}" for kind, s in _pieces(strand, end - strand.sent))
-    return f"{f.person} {strand.client}: {strand.why} after {plain(end - strand.sent)} ({pieces})"
+def _title(strand: TaskSpan, end: float, f: Facts) -> str:
+    pieces = ", ".join(f"{kind} {plain_time(s)}" for kind, s in _pieces(strand, end - strand.sent))
+    return f"{f.person} {strand.client}: {strand.why} after {plain_time(end - strand.sent)} ({pieces})"
 
 
-def _legend(shown: list[Shown], f: Facts) -> list[tuple[str, str]]:
+def _legend(shown: list[ShownRound], f: Facts) -> list[tuple[str, str]]:
     """Only what is to be seen."""
     kinds = {
-        kind for s in shown for strand in s.round.strands
+        kind for s in shown for strand in s.round.spans
         for kind, _ in _pieces(strand, (s.round.closed if math.isnan(strand.ended) else strand.ended) - strand.sent)
     }  # fmt: skip
     late = f.hindsight is not None and f.hindsight.needs is not None and any("dropped" in s.round.fates for s in shown)
     words = {PAINTS[kind]: None for kind in PAINTS if kind in kinds or (kind == "after" and late)}
     return list(words) + (
-        [("entered no model", "late-area")]
-        if any(s.fate != "folded" for one in shown for s in one.round.strands)
-        else []
+        [("entered no model", "late-area")] if any(s.fate != "folded" for one in shown for s in one.round.spans) else []
     )
 
 
@@ -230,16 +244,18 @@ def failed_section(f: Facts) -> list[str]:
         [
             as_people(reason, f.people, f.person),
             f"{len(some):,} of {total:,}",
-            _which([e.round + 1 for e in some]),
-            f"{plain(some[0].time)} after the start",
+            _number_list([e.round + 1 for e in some]),
+            f"{plain_time(some[0].time)} after the start",
         ]
         for reason, some in sorted(reasons.items(), key=lambda item: -len(item[1]))
     ]
-    said = f"{many(sum(len(s) for s in reasons.values()), 'round')} ended without a new model; the old one stayed."
-    return ["<h2>Failed rounds</h2>", f"<p>{said}</p>", table(["reason", "rounds", "which", "the first"], rows)]
+    summary = (
+        f"{count_noun(sum(len(s) for s in reasons.values()), 'round')} ended without a new model; the old one stayed."
+    )
+    return ["<h2>Failed rounds</h2>", f"<p>{summary}</p>", table(["reason", "rounds", "which", "the first"], rows)]
 
 
-def _which(numbers: list[int]) -> str:
+def _number_list(numbers: list[int]) -> str:
     """Round numbers, as many as can be read.
 
     >>> _which([1, 2, 3, 9]), _which(list(range(0, 40, 2)))

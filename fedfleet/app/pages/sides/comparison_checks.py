@@ -9,14 +9,14 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.pages.html import folded
+from fedfleet.app.pages.html import details_block
 from fedfleet.app.pages.sides.run_rows import Head, html_table
 
 _COLUMNS = 6  # runs whose values stand beside each other
 _VALUES = 8  # different values of a key that are listed
 
 
-def how_to_check(
+def check_section(
     names: Sequence[str],
     differs: Mapping[str, Sequence[Any]],
     digests: Sequence[tuple[str, str]],
@@ -28,9 +28,9 @@ def how_to_check(
     )
     return (
         "<h2>How to check it</h2>"
-        + (folded("What differs between the runs", differences(names, differs)) if differs else "")
-        + (folded("Digests of the journals", f"<pre>{escape(pre)}</pre>") if pre else "")
-        + (folded("Commands", f"<pre>{escape(chr(10).join(commands))}</pre>") if commands else "")
+        + (details_block("What differs between the runs", differences(names, differs)) if differs else "")
+        + (details_block("Digests of the journals", f"<pre>{escape(pre)}</pre>") if pre else "")
+        + (details_block("Commands", f"<pre>{escape(chr(10).join(commands))}</pre>") if commands else "")
     )
 
 
@@ -52,8 +52,8 @@ def _word(value: Any) -> str:
 
 
 def _values(values: Sequence[Any]) -> str:
-    found = list(dict.fromkeys(map(_word, values)))
-    return ", ".join(found[:_VALUES]) + (f" and {len(found) - _VALUES} more" if len(found) > _VALUES else "")
+    result = list(dict.fromkeys(map(_word, values)))
+    return ", ".join(result[:_VALUES]) + (f" and {len(result) - _VALUES} more" if len(result) > _VALUES else "")
 
 
 def commands_for(folders: Sequence[Path]) -> list[str]:
@@ -61,10 +61,10 @@ def commands_for(folders: Sequence[Path]) -> list[str]:
     if not folders:
         return []
     first = shlex.quote(str(folders[0]))
-    both = shlex.join(map(str, folders[:2]))
+    first_two = shlex.join(map(str, folders[:2]))
     return [
         f"fedfleet replay {first}",
         f"fedfleet explain {first}",
         f"fedfleet run {shlex.quote(str(folders[0] / 'spec.toml'))} seed=1 --out mine",
-        f"fedfleet compare {both} mine",
+        f"fedfleet compare {first_two} mine",
     ]

@@ -12,7 +12,7 @@ _KEY = re.compile(r"[a-z]\w*([._=]\w|\s+\d)|[a-z]+_")
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
-def points(share: float | None) -> str:
+def whole_percent(share: float | None) -> str:
     """A share of one as whole per cent, which says all only of all and none only of none.
 
     >>> points(0.947), points(0.0), points(0.998), points(0.001), points(None)
@@ -25,53 +25,53 @@ def points(share: float | None) -> str:
     return "over 99 %" if 0.995 <= share < 1 else f"{100 * share:.0f} %"
 
 
-def time(seconds: float) -> str:
+def time_text(seconds: float) -> str:
     """A length of time; from ten of a unit on without decimals.
 
     >>> time(45.0), time(5000.0), time(14_400.0), time(90_000.0), time(1_806_000.0)
     ('45 s', '83 min', '4 h', '25 h', '21 days')
     """
-    said = span(seconds)
-    value, unit = said.split()
+    text = span(seconds)
+    value, unit = text.split()
     if float(value) >= 10 or value.endswith(".0"):
         return f"{float(value):.0f} {unit}"
-    return said
+    return text
 
 
-def spread(shares: Sequence[float]) -> str:
+def share_range(shares: Sequence[float]) -> str:
     """The lowest and the highest of some shares.
 
     >>> spread([0.46, 0.84, 0.55]), spread([0.9]), spread([0.901, 0.902])
     ('46 to 84 %', '90 %', '90 %')
     """
-    low, high = points(min(shares)), points(max(shares))
+    low, high = whole_percent(min(shares)), whole_percent(max(shares))
     return high if low == high else f"{low.removesuffix(' %')} to {high}"
 
 
-def times(seconds: Sequence[float]) -> str:
+def time_range(seconds: Sequence[float]) -> str:
     """The shortest and the longest of some times.
 
     >>> times([3600.0, 9000.0]), times([14_400.0, 1_806_000.0])
     ('60 min to 2.5 h', '4 h to 21 days')
     """
-    low, high = time(min(seconds)), time(max(seconds))
+    low, high = time_text(min(seconds)), time_text(max(seconds))
     if low == high:
         return high
     a, unit = low.split()
     return f"{a} to {high}" if high.endswith(f" {unit}") else f"{low} to {high}"
 
 
-def count(n: int, one: str, many: str = "") -> str:
+def count_words(n: int, one: str, many: str = "") -> str:
     """A number with its noun, small ones in words.
 
     >>> count(3, "seed"), count(1, "seed"), count(24, "run")
     ('three seeds', 'one seed', '24 runs')
     """
-    said = _NUMBERS[n] if n < len(_NUMBERS) else f"{n:,}"
-    return f"{said} {one if n == 1 else many or one + 's'}"
+    number = _NUMBERS[n] if n < len(_NUMBERS) else f"{n:,}"
+    return f"{number} {one if n == 1 else many or one + 's'}"
 
 
-def whole(value: float) -> str:
+def mean_count(value: float) -> str:
     """A mean of counts: whole, or with one decimal where there are few.
 
     >>> whole(81.0), whole(2.33), whole(26.7)
@@ -80,7 +80,7 @@ def whole(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 or math.isclose(value, round(value)) else f"{value:.1f}"
 
 
-def capital(sentence: str) -> str:
+def capitalise(sentence: str) -> str:
     """The sentence with a capital first letter, unless it begins with a key: that is a name, and would be another one.
 
     >>> capital("on severe none is best"), capital("lr 0.5 is best"), capital("algorithm.lr=1.0 is best"), capital("digits_mlp")
@@ -90,7 +90,7 @@ def capital(sentence: str) -> str:
     return sentence if key else sentence[:1].upper() + sentence[1:]
 
 
-def chance(p: float | None) -> str:
+def p_value_text(p: float | None) -> str:
     """A p value as far as it is worth saying.
 
     >>> chance(0.0004), chance(0.0312), chance(0.42), chance(None)

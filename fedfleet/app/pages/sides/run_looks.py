@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from fedfleet.app.runs import kept_chance, opened
-from fedfleet.app.runs.explanation import simulated
+from fedfleet.app.runs import open_run, stored_chance
+from fedfleet.app.runs.explanation import attribute_simulated
 from fedfleet.app.spec import Spec
 from fedfleet.core.errors import FedFleetError
 from fedfleet.core.events import Event, ModelCommitted, RunBegan
@@ -30,7 +30,7 @@ REPORT = "report.html"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PageRun:
     """One run. Accuracy is a step: from seconds[i] on it is accuracy[i].
 
     `first` is when it made its first model, `samples` what a task of a usual person trains on, `model_bytes` what it loads first. `used` and `late` count each person's reports that entered a model, and those that were asked for and did not; `causes` are the
@@ -61,10 +61,10 @@ class Look:
         known = int(np.searchsorted(self.seconds, seconds, side="right"))
         return float(self.accuracy[known - 1]) if known else None
 
-    def reached(self, target: float) -> float | None:
+    def seconds_to(self, target: float) -> float | None:
         """When an evaluation first had this accuracy; None if none did."""
-        there = np.flatnonzero(self.accuracy >= target)
-        return float(self.seconds[there[0]]) if len(there) else None
+        indices = np.flatnonzero(self.accuracy >= target)
+        return float(self.seconds[indices[0]]) if len(indices) else None
 
     @property
     def last(self) -> float | None:
@@ -80,7 +80,7 @@ class Side:
     """
 
     name: str
-    looks: tuple[Look, ...]
+    runs: tuple[PageRun, ...]
     colour: int = 1
     thin: bool = False
     group: str = ""
@@ -93,22 +93,22 @@ class Side:
     @property
     def link(self) -> str:
         """To the report of its first run that has one."""
-        return next((look.link for look in self.looks if look.link), "")
+        return next((run.link for run in self.runs if run.link), "")
 
 
-def look(folder: Path, page: Path, *, seed: str = "", explained: bool = True) -> Look:
+def load_page_run(folder: Path, page: Path, *, seed: str = "", explained: bool = True) -> PageRun:
     """Read a run folder, finished or not; `page` is the file that will link to it. Where time went is only told if `explained`."""
-    spec, events, ended = opened(folder)
+    spec, events, ended = open_run(folder)
     curve, tasks = learning_curve(events), task_table(events)
     clients = next((e.clients for e in events if isinstance(e, RunBegan)), 0)
-    over = tasks.clients[(tasks.fate != RUNNING) & (tasks.fate != FOLDED)]
-    return Look(
+    unused = tasks.clients[(tasks.fate != RUNNING) & (tasks.fate != FOLDED)]
+    return PageRun(
         seed=seed or str(spec.seed), link=link_to(folder, page), out=folder, table=spec.table(), metrics=_metrics(folder, events),
         seconds=curve.seconds, accuracy=curve.accuracy, end=float(events[-1].time) if events else 0.0, ended=ended,
         first=next((float(e.time) for e in events if isinstance(e, ModelCommitted)), None),
         samples=_usual_samples(tasks),
-        used=contributions(tasks, clients), late=np.bincount(over, minlength=clients),
-        causes=_causes(folder, spec, events) if explained else {}, served=is_served(folder),
+        used=contributions(tasks, clients), late=np.bincount(unused, minlength=clients),
+        causes=_causes(folder, spec, events) if explained else {}, served=is_network_run(folder),
         model_bytes=float(tasks.bytes_down.max(initial=0.0)),
     )  # fmt: skip
 
@@ -116,9 +116,9 @@ def look(folder: Path, page: Path, *, seed: str = "", explained: bool = True) ->
 def _usual_samples(tasks: Tasks) -> float:
     """What a task trains on: the mean over people of their own means, since who is asked often is no measure of the fleet."""
     times = np.bincount(tasks.clients)
-    asked = np.flatnonzero(times)
-    whole = np.bincount(tasks.clients, weights=tasks.samples)
-    return float((whole[asked] / times[asked]).mean()) if len(asked) else 0.0
+    clients = np.flatnonzero(times)
+    totals = np.bincount(tasks.clients, weights=tasks.samples)
+    return float((totals[clients] / times[clients]).mean()) if len(clients) else 0.0
 
 
 def link_to(folder: Path, page: Path) -> str:
@@ -136,7 +136,7 @@ def _metrics(folder: Path, events: Sequence[Event]) -> dict[str, Any]:
     try:
         return json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return {**summary(events, chance=kept_chance(folder)), "digest": digest_of(folder / "run.db")}
+        return {**summary(events, chance=stored_chance(folder)), "digest": digest_of(folder / "run.db")}
 
 
 def _causes(folder: Path, spec: Spec, events: list[Event]) -> dict[str, float]:
@@ -144,18 +144,18 @@ def _causes(folder: Path, spec: Spec, events: list[Event]) -> dict[str, float]:
     if not events:
         return {}
     try:
-        found = attribution(events) if is_served(folder) else simulated(spec, events)
+        result = attribution(events) if is_network_run(folder) else attribute_simulated(spec, events)
     except FedFleetError:
         return {}
-    return {cause: seconds for cause, seconds in found.causes.items() if seconds > 0}
+    return {cause: seconds for cause, seconds in result.causes.items() if seconds > 0}
 
 
-def is_served(folder: Path) -> bool:
+def is_network_run(folder: Path) -> bool:
     """Whether a run was served over a network, so that its time is real."""
     return kind_of(identity_of(folder / "run.db")) == "served"
 
 
-def clock(sides: Sequence[Side]) -> str:
+def clock_name(sides: Sequence[Side]) -> str:
     """What passes in these runs: virtual time, real time, or where both meet just time."""
-    found = {one.served for side in sides for one in side.looks}
-    return "time" if len(found) > 1 else "real time" if found == {True} else "virtual time"
+    result = {one.served for side in sides for one in side.runs}
+    return "time" if len(result) > 1 else "real time" if result == {True} else "virtual time"

@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from html import escape
 from statistics import fmean
 
-from fedfleet.app.pages.html import tight
-from fedfleet.app.pages.sides.comparison_words import capital, points, spread, time, times, whole
-from fedfleet.app.pages.sides.run_looks import Look, Side, clock
+from fedfleet.app.pages.html import bind_units
+from fedfleet.app.pages.sides.comparison_words import (
+    capitalise,
+    mean_count,
+    share_range,
+    time_range,
+    time_text,
+    whole_percent,
+)
+from fedfleet.app.pages.sides.run_looks import PageRun, Side, clock_name
 from fedfleet.app.terminal.text import percent, size
 from fedfleet.measure.statistics.means import mean_of
 from fedfleet.measure.statistics.survival import median_time
@@ -29,7 +36,7 @@ _IN_A_LINE = 5  # seeds that stay on one line
 class Head:
     """The head of a column: its words, a gloss for whoever points at it, and whether it holds words or a drawing."""
 
-    said: str
+    title: str
     gloss: str = ""
     kind: str = ""
 
@@ -38,34 +45,34 @@ def html_table(heads: Sequence[Head], rows: Sequence[Sequence[str]]) -> str:
     """A table whose cells are HTML already; on phones each row becomes a block that carries the words of the head."""
 
     def head(one: Head) -> str:
-        said = escape(one.said)
+        text = escape(one.title)
         kind = f' class="{one.kind}"' if one.kind else ""
-        return f'<th scope="col"{kind}>{f"<abbr title={_quoted(one.gloss)}>{said}</abbr>" if one.gloss else said}</th>'
+        return f'<th scope="col"{kind}>{f"<abbr title={_quote(one.gloss)}>{text}</abbr>" if one.gloss else text}</th>'
 
     def cell(i: int, inside: str) -> str:
         long = not i and len(_TAG.sub("", inside)) > _LONG
         kind = f' class="{heads[i].kind or "long"}"' if heads[i].kind or long else ""
-        label = f" data-h={_quoted(heads[i].said)}" if i and heads[i].said else ""
-        return f"<td{kind}{label}>{tight(inside)}</td>"
+        label = f" data-h={_quote(heads[i].title)}" if i and heads[i].title else ""
+        return f"<td{kind}{label}>{bind_units(inside)}</td>"
 
     lines = "".join(f"<tr>{''.join(cell(i, inside) for i, inside in enumerate(row))}</tr>" for row in rows)
     return f'<table class="rows"><thead><tr>{"".join(map(head, heads))}</tr></thead><tbody>{lines}</tbody></table>'
 
 
-def _quoted(said: str) -> str:
-    return f'"{escape(said, quote=True)}"'
+def _quote(text: str) -> str:
+    return f'"{escape(text, quote=True)}"'
 
 
 def runs_table(sides: Sequence[Side], *, target: float | None = None) -> str:
     """Every side with what it reached, how long it took, who was left out and what it moved."""
-    several, passes = any(len(side.looks) > 1 for side in sides), clock(sides)
+    several, time_label = any(len(side.runs) > 1 for side in sides), clock_name(sides)
     heads = [
         Head("run"),
         Head("accuracy", "Of the last model, on test data that nobody trains on; the mean over seeds, and from lowest to highest."),
         Head("0 .. 100 %", kind="strip"),
         Head("worst tenth", "Accuracy of the 10th-percentile person on their own test data: nine in ten fare better."),
-        *([Head(f"time to {points(target)}", f"{capital(passes)} until the model first had this accuracy; over several seeds the median by Kaplan and Meier, who count runs that never did.")] if target else []),
-        Head("total time", _TOTAL[passes]),
+        *([Head(f"time to {whole_percent(target)}", f"{capitalise(time_label)} until the model first had this accuracy; over several seeds the median by Kaplan and Meier, who count runs that never did.")] if target else []),
+        Head("total time", _TOTAL[time_label]),
         Head("never took part", "People whose reports entered no model, of all; the mean over seeds."),
         Head("reports in time", "Reports that entered a model, of all that were asked for."),
         Head("traffic", "Bytes to and from devices, those for nothing included; the mean over seeds."),
@@ -75,19 +82,19 @@ def runs_table(sides: Sequence[Side], *, target: float | None = None) -> str:
 
 
 def _row(side: Side, target: float | None, *, several: bool) -> list[str]:
-    looks = side.looks
+    runs = side.runs
     name = escape(side.label)
     return [
         f'<a href="{escape(side.link, quote=True)}" title="Open the report of this run">{name}</a>' if side.link else name,
-        accuracy_cell([one.last for one in looks if one.last is not None]) if any(one.first is not None for one in looks) else "no model",
-        strip([one.last for one in looks if one.last is not None], side.colour),
-        escape(_mean([one for one in looks if one.first is not None], lambda one: one.metrics.get("accuracy_bottom10"), points)),
-        *([escape(time_to(looks, target))] if target else []),
-        escape(times([one.end for one in looks])),
-        escape(_never(looks)),
-        escape(_in_time(looks)),
-        escape(_mean(looks, lambda one: float(one.metrics["bytes_up"]) + float(one.metrics["bytes_down"]), size)),
-        *([seed_links(looks)] if several else []),
+        accuracy_cell([one.last for one in runs if one.last is not None]) if any(one.first is not None for one in runs) else "no model",
+        strip([one.last for one in runs if one.last is not None], side.colour),
+        escape(_mean([one for one in runs if one.first is not None], lambda one: one.metrics.get("accuracy_bottom10"), whole_percent)),
+        *([escape(time_to(runs, target))] if target else []),
+        escape(time_range([one.end for one in runs])),
+        escape(_never(runs)),
+        escape(_in_time(runs)),
+        escape(_mean(runs, lambda one: float(one.metrics["bytes_up"]) + float(one.metrics["bytes_down"]), size)),
+        *([seed_links(runs)] if several else []),
     ]  # fmt: skip
 
 
@@ -99,7 +106,7 @@ def accuracy_cell(values: Sequence[float]) -> str:
     if len(values) == 1:
         return f"<b>{percent(mean.value)}</b>"
     title = f"95 % interval of the mean {percent(mean.low)} to {percent(mean.high)} over {mean.n} seeds"
-    return f'<b title="{title}">{percent(mean.value)}</b> <span class="soft line">{spread(values)}</span>'
+    return f'<b title="{title}">{percent(mean.value)}</b> <span class="soft line">{share_range(values)}</span>'
 
 
 def strip(values: Sequence[float], colour: int) -> str:
@@ -108,37 +115,39 @@ def strip(values: Sequence[float], colour: int) -> str:
     return f'<svg viewBox="0 0 100 12" aria-hidden="true"><path d="M2 6H98" class="grid"/>{marks}</svg>'
 
 
-def time_to(looks: Sequence[Look], target: float) -> str:
+def time_to(runs: Sequence[PageRun], target: float) -> str:
     """When the target was reached: of one run its time, of several their median with how many never did."""
-    there = [one.reached(target) for one in looks]
-    missing = sum(found is None for found in there)
-    watched = [one.end if found is None else found for one, found in zip(looks, there, strict=True)]
-    middle = median_time(watched, [found is not None for found in there])
+    reach_times = [one.seconds_to(target) for one in runs]
+    missing = sum(result is None for result in reach_times)
+    watched = [one.end if found is None else found for one, found in zip(runs, reach_times, strict=True)]
+    middle = median_time(watched, [found is not None for found in reach_times])
     if middle is None:
-        return "never" if missing == len(looks) else f"never in {missing} of {len(looks)}"
-    return time(middle) + (f" (never in {missing} of {len(looks)})" if missing else "")
+        return "never" if missing == len(runs) else f"never in {missing} of {len(runs)}"
+    return time_text(middle) + (f" (never in {missing} of {len(runs)})" if missing else "")
 
 
-def seed_links(looks: Sequence[Look]) -> str:
+def seed_links(runs: Sequence[PageRun]) -> str:
     """Each seed as a link to the report of its run."""
     links = [
         f'<a href="{escape(one.link, quote=True)}">{escape(one.seed)}</a>' if one.link else escape(one.seed)
-        for one in looks
+        for one in runs
     ]
     return " ".join(links) if len(links) > _IN_A_LINE else f'<span class="one">{" ".join(links)}</span>'
 
 
-def _never(looks: Sequence[Look]) -> str:
-    people = {len(one.used) for one in looks}
-    mean = fmean(float((one.used == 0).sum()) for one in looks)
-    return f"{whole(mean)} of {max(people):,}"
+def _never(runs: Sequence[PageRun]) -> str:
+    people = {len(one.used) for one in runs}
+    mean = fmean(float((one.used == 0).sum()) for one in runs)
+    return f"{mean_count(mean)} of {max(people):,}"
 
 
-def _in_time(looks: Sequence[Look]) -> str:
-    asked = sum(int(one.used.sum() + one.late.sum()) for one in looks)
-    return points(sum(int(one.used.sum()) for one in looks) / asked) if asked else "-"
+def _in_time(runs: Sequence[PageRun]) -> str:
+    total = sum(int(one.used.sum() + one.late.sum()) for one in runs)
+    return whole_percent(sum(int(one.used.sum()) for one in runs) / total) if total else "-"
 
 
-def _mean(looks: Sequence[Look], value: Callable[[Look], float | None], said: Callable[[float], str]) -> str:
-    found = [v for one in looks if (v := value(one)) is not None]
-    return said(fmean(found)) if found else "-"
+def _mean(
+    runs: Sequence[PageRun], value: Callable[[PageRun], float | None], format_value: Callable[[float], str]
+) -> str:
+    result = [v for one in runs if (v := value(one)) is not None]
+    return format_value(fmean(result)) if result else "-"

@@ -8,9 +8,9 @@ from statistics import fmean
 from typing import Any
 
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
-from fedfleet.app.pages.charts.marks import both, figure, key
-from fedfleet.app.pages.sides.comparison_words import points, times, whole
-from fedfleet.app.pages.sides.run_looks import Look, Side, clock
+from fedfleet.app.pages.charts.marks import draw_both, figure, paint_legend
+from fedfleet.app.pages.sides.comparison_words import mean_count, time_range, whole_percent
+from fedfleet.app.pages.sides.run_looks import PageRun, Side, clock_name
 from fedfleet.app.terminal.text import size
 from fedfleet.measure.attribution.sentences import share
 
@@ -28,73 +28,83 @@ FAMILIES: Sequence[tuple[str, str, tuple[str, ...]]] = (
 )
 
 
-def families(look: Look) -> dict[str, float]:
+def family_shares(run: PageRun) -> dict[str, float]:
     """Shares of a run's time by family; they add up to one."""
-    total = sum(look.causes.values())
-    return {word: sum(look.causes.get(c, 0.0) for c in causes) / total for word, _, causes in FAMILIES} if total else {}
+    total = sum(run.causes.values())
+    return {word: sum(run.causes.get(c, 0.0) for c in causes) / total for word, _, causes in FAMILIES} if total else {}
 
 
-def mean_families(side: Side) -> dict[str, float]:
+def mean_family_shares(side: Side) -> dict[str, float]:
     """The mean over seeds; nothing where no run tells."""
-    found = [mine for one in side.looks if (mine := families(one))]
-    return {word: fmean(mine[word] for mine in found) for word, _, _ in FAMILIES} if found else {}
+    result = [shares for one in side.runs if (shares := family_shares(one))]
+    return {word: fmean(mine[word] for mine in result) for word, _, _ in FAMILIES} if result else {}
 
 
-def where_time_went(sides: Sequence[Side]) -> str:
+def time_section(sides: Sequence[Side]) -> str:
     """A sentence and the figure; nothing where nothing is known."""
-    told = [(side, found) for side in sides if (found := mean_families(side))][:MOST]
-    if not told:
+    side_shares = [(side, found) for side in sides if (found := mean_family_shares(side))][:MOST]
+    if not side_shares:
         return ""
     rows = [
-        Bar(side.label, [_part(word, kind, found[word]) for word, kind, _ in FAMILIES], said=times([o.end for o in side.looks]), colour=side.colour)
-        for side, found in told
+        Bar(side.label, [_part(word, kind, result[word]) for word, kind, _ in FAMILIES], end_label=time_range([o.end for o in side.runs]), colour=side.colour)
+        for side, result in side_shares
     ]  # fmt: skip
-    there = [(word, kind) for word, kind, _ in FAMILIES if any(found[word] > 0.005 for _, found in told)]
-    wide, slim = both(lambda sheet: bars(rows, sheet, beside=True, most=1.0))
-    finding = "; ".join(f"{side.label}: {_mostly(found)}" for side, found in told) + "."
+    legend_entries = [
+        (word, kind) for word, kind, _ in FAMILIES if any(found[word] > 0.005 for _, found in side_shares)
+    ]
+    wide, slim = draw_both(lambda sheet: bars(rows, sheet, names_left=True, most=1.0))
+    finding = "; ".join(f"{side.label}: {_share_list(found)}" for side, found in side_shares) + "."
     picture = figure(
-        f"Share of {clock(sides)}, by what the server was waiting for",
+        f"Share of {clock_name(sides)}, by what the server was waiting for",
         "Each round is charged to the last report that it used; total time at the right.",
-        wide, slim, finding, key=key(there),
+        wide, slim, finding, legend=paint_legend(legend_entries),
     )  # fmt: skip
-    return f"<h2>Where the time went</h2><p>{escape(sentence([(s.label, f) for s, f in told]))}</p>{picture}"
+    return f"<h2>Where the time went</h2><p>{escape(sentence([(s.label, f) for s, f in side_shares]))}</p>{picture}"
 
 
-def sentence(told: Sequence[tuple[str, Mapping[str, float]]]) -> str:
+def sentence(side_shares: Sequence[tuple[str, Mapping[str, float]]]) -> str:
     """What took most of the time of each, those that agree together."""
     by: dict[str, list[tuple[str, float]]] = {}
-    for name, found in told:
-        word = max(found, key=lambda w: found[w])
-        by.setdefault(word, []).append((name, found[word]))
+    for name, result in side_shares:
+        word = max(result, key=lambda w: result[w])
+        by.setdefault(word, []).append((name, result[word]))
     parts = list[str]()
     for word, members in sorted(by.items(), key=lambda item: -len(item[1])):
         low, high = min(v for _, v in members), max(v for _, v in members)
-        said = points(low) if points(low) == points(high) else f"{100 * low:.0f} to {points(high)}"
-        whose = "everywhere" if len(by) == 1 and len(told) > 1 else f"under {_under([name for name, _ in members])}"
-        parts.append(f"into {word.partition(':')[0]} {whose} ({said})")
+        share_text = (
+            whole_percent(low)
+            if whole_percent(low) == whole_percent(high)
+            else f"{100 * low:.0f} to {whole_percent(high)}"
+        )
+        whose = (
+            "everywhere"
+            if len(by) == 1 and len(side_shares) > 1
+            else f"under {_name_list([name for name, _ in members])}"
+        )
+        parts.append(f"into {word.partition(':')[0]} {whose} ({share_text})")
     return f"Most of the time went {', and '.join(parts)}."
 
 
-def _under(names: Sequence[str]) -> str:
+def _name_list(names: Sequence[str]) -> str:
     """Names in a row, the first few; with semicolons where they hold commas themselves."""
     shown, more = list(names[:_NAMED]), len(names) - _NAMED
     between = "; " if any("," in name for name in shown) else ", "
     return between.join(shown) + (f" and {more} more" if more > 0 else "")
 
 
-def _mostly(found: Mapping[str, float]) -> str:
-    return ", ".join(f"{word} {points(found[word])}" for word in found if found[word] >= 0.01)
+def _share_list(result: Mapping[str, float]) -> str:
+    return ", ".join(f"{word} {whole_percent(result[word])}" for word in result if result[word] >= 0.01)
 
 
 def _part(word: str, kind: str, value: float) -> Part:
     return Part(value, kind, f"{100 * value:.0f} %", f"{word}: {share(value, 1.0)}")
 
 
-def what_it_cost(sides: Sequence[Side]) -> str:
+def cost_section(sides: Sequence[Side]) -> str:
     """Hours of device work, used and thrown away; nothing where no work is known."""
-    rows, told = list[Bar](), list[str]()
+    rows, parts = list[Bar](), list[str]()
     works = {
-        side.label: tuple(fmean(v) for v in zip(*(work(one.metrics) for one in side.looks), strict=True))
+        side.label: tuple(fmean(v) for v in zip(*(device_work(one.metrics) for one in side.runs), strict=True))
         for side in sides[:MOST]
     }
     length, unit = (3600.0, "h") if max((u + v for u, v, _ in works.values()), default=0.0) >= _HOURS else (60.0, "min")
@@ -102,34 +112,39 @@ def what_it_cost(sides: Sequence[Side]) -> str:
         used, lost, moved = works[side.label]
         if used + lost <= 0:
             continue
-        thrown = f", {_some(lost / length)} {unit} thrown away with {size(moved)}" if lost > 0 else ""
-        said = f"{f'{_some(used / length)} {unit}' if used else 'nothing'} used{thrown}"
+        waste_note = f", {_length_text(lost / length)} {unit} thrown away with {size(moved)}" if lost > 0 else ""
+        label = f"{f'{_length_text(used / length)} {unit}' if used else 'nothing'} used{waste_note}"
         rows.append(
-            Bar(side.label, [Part(used, "a4", title=said), Part(lost, "late-area")], said=said, colour=side.colour)
+            Bar(
+                side.label,
+                [Part(used, "a4", title=label), Part(lost, "late-area")],
+                end_label=label,
+                colour=side.colour,
+            )
         )
-        told.append(f"{side.label}: {said}")
+        parts.append(f"{side.label}: {label}")
     if not rows:
         return ""
-    slim_rows = [Bar(row.name, row.parts, note=row.said, colour=row.colour) for row in rows]
-    wide, slim = both(lambda sheet: bars(slim_rows if sheet.slim else rows, sheet, beside=True))
+    slim_rows = [Bar(row.name, row.parts, note=row.end_label, colour=row.colour) for row in rows]
+    wide, slim = draw_both(lambda sheet: bars(slim_rows if sheet.slim else rows, sheet, names_left=True))
     picture = figure(
         "Device work, used and thrown away",
         "Time of single phones that load, train and send; time out of reach is not counted. Hatched: its report entered no model.",
-        wide, slim, "; ".join(told) + ".",
+        wide, slim, "; ".join(parts) + ".",
     )  # fmt: skip
     return f"<h2>What it cost</h2>{picture}"
 
 
-def _some(value: float) -> str:
+def _length_text(value: float) -> str:
     """A length of time that is not nothing.
 
     >>> _some(0.01), _some(0.7), _some(12.0)
     ('under 0.1', '0.7', '12')
     """
-    return whole(value) if value >= 0.05 else "under 0.1"
+    return mean_count(value) if value >= 0.05 else "under 0.1"
 
 
-def work(metrics: Mapping[str, Any]) -> tuple[float, float, float]:
+def device_work(metrics: Mapping[str, Any]) -> tuple[float, float, float]:
     """Seconds of device work that entered a model and that did not, and the bytes of the latter."""
     fates: Mapping[str, Mapping[str, float]] = metrics.get("fates", {})
     used = float(fates.get("folded", {}).get("worked_seconds", 0.0))

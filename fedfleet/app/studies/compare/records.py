@@ -9,13 +9,13 @@ from typing import Any
 
 from fedfleet.core.records import Floats
 from fedfleet.measure.statistics.means import Mean
-from fedfleet.measure.statistics.paired_tests import Paired
+from fedfleet.measure.statistics.paired_tests import PairedResult
 
 VIRTUAL, REAL = "virtual", "real"
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedRun:
     """One run, finished or not. Accuracy is a step: from seconds[i] on it is accuracy[i], until the next evaluation."""
 
     name: str  # short, and no other run of the comparison has it
@@ -39,10 +39,10 @@ class Compared:
         return str(self.table["task"]["use"])
 
 
-def clock_of(runs: Iterable[Compared]) -> str:
+def clock_of(runs: Iterable[ComparedRun]) -> str:
     """Which time passes in these runs, virtual or real; empty if both do, which cannot be compared."""
-    found = {REAL if run.served else VIRTUAL for run in runs}
-    return found.pop() if len(found) == 1 else ""
+    result = {REAL if run.served else VIRTUAL for run in runs}
+    return result.pop() if len(result) == 1 else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Arm:
 
     name: str
     keys: Mapping[str, Any]
-    runs: tuple[Compared, ...]
+    runs: tuple[ComparedRun, ...]
     lost: int = 0
 
 
@@ -80,7 +80,7 @@ class Pair:
 
     leader: str
     other: str
-    paired: Paired | None
+    paired: PairedResult | None
     p: float | None
 
 
@@ -112,7 +112,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class ArmTargetTime:
     """How long an arm took to reach the target: Kaplan and Meier's median (None: fewer than half got there), the mean restricted to
     the equal time, and how many of its runs got there."""
 
@@ -127,12 +127,12 @@ class Timed:
 class Comparison:
     """Everything that a page or a table of a comparison shows; `print` shows it in words."""
 
-    runs: tuple[Compared, ...]
+    runs: tuple[ComparedRun, ...]
     arms: tuple[Arm, ...]
     differs: Mapping[str, list[Any]]  # dotted key -> the value of each run, None where it has no such key
     verdict: Verdict
     target: float | None
-    times: tuple[Timed, ...]  # to the target, an entry for each arm
+    times: tuple[ArmTargetTime, ...]  # to the target, an entry for each arm
 
     def __repr__(self) -> str:
         return f"Comparison({len(self.runs)} runs: {self.verdict.sentence})"
@@ -144,6 +144,6 @@ class Comparison:
         return answer_of(self)
 
     def __str__(self) -> str:
-        from fedfleet.app.terminal.comparison_text import shown_comparison
+        from fedfleet.app.terminal.comparison_text import comparison_text
 
-        return shown_comparison(self.answer())
+        return comparison_text(self.answer())

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.app.runs import finished, kept_chance, opened
-from fedfleet.app.runs.custom_task import is_own
-from fedfleet.app.runs.custom_task_folder import load_kept, load_weights
+from fedfleet.app.runs import open_run, read_finished_run, stored_chance
+from fedfleet.app.runs.custom_task import is_custom_task
+from fedfleet.app.runs.custom_task_folder import load_manifest, load_weights
 from fedfleet.app.runs.user_code import sha256
 from fedfleet.app.spec import Spec
-from fedfleet.app.studies.compare.records import Compared
+from fedfleet.app.studies.compare.records import ComparedRun
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, Event, ModelCommitted
 from fedfleet.measure.accuracy import learning_curve
@@ -24,20 +24,20 @@ from fedfleet.store.journal import digest_of, identity_of
 from fedfleet.store.seals import SEAL, kind_of
 
 _JOURNAL, _SPEC, _STUDY = "run.db", "spec.toml", "study.json"
-_SHOWN = 12  # digits of a hash that stands for somebody's own data or model
+_HASH_DIGITS = 12  # digits of a hash that stands for somebody's own data or model
 
 
-def read_runs(folders: Sequence[Path]) -> tuple[Compared, ...]:
+def read_runs(folders: Sequence[Path]) -> tuple[ComparedRun, ...]:
     """The runs in these folders, in this order; a folder of a study stands for all of its runs."""
-    found = [run for folder in folders for run in runs_in(folder)]
-    seen: dict[Path, Path] = {}
-    for out in found:
-        if seen.setdefault(out.resolve(), out) is not out:
+    result = [run for folder in folders for run in runs_in(folder)]
+    by_path: dict[Path, Path] = {}
+    for out in result:
+        if by_path.setdefault(out.resolve(), out) is not out:
             raise BadInput(f"{out} is given twice; name every run once")
-    if len(found) < 2:
-        named = f"{found[0]} is one" if found else "none was named"
-        raise BadInput(f"a comparison needs at least two runs, and {named}; name another folder of a run beside it")
-    return tuple(read_run(out, name) for out, name in zip(found, short_names(found), strict=True))
+    if len(result) < 2:
+        what = f"{result[0]} is one" if result else "none was named"
+        raise BadInput(f"a comparison needs at least two runs, and {what}; name another folder of a run beside it")
+    return tuple(read_run(out, name) for out, name in zip(result, short_names(result), strict=True))
 
 
 def runs_in(folder: Path) -> list[Path]:
@@ -50,8 +50,8 @@ def runs_in(folder: Path) -> list[Path]:
         return [folder]
     for place in (folder / "runs", folder):
         inside = sorted(p for p in place.iterdir() if _is_run(p)) if place.is_dir() else []
-        current = _current(folder)
-        inside = [p for p in inside if current is None or p.name in current]
+        current_names = _study_runs(folder)
+        inside = [p for p in inside if current_names is None or p.name in current_names]
         if inside:
             return inside
     raise BadInput(
@@ -59,7 +59,7 @@ def runs_in(folder: Path) -> list[Path]:
     )
 
 
-def _current(folder: Path) -> set[str] | None:
+def _study_runs(folder: Path) -> set[str] | None:
     """The folders of the runs that a study is of; those of an earlier file of it, which lie beside them, are not. None: it does
     not say."""
     try:
@@ -72,21 +72,21 @@ def _is_run(folder: Path) -> bool:
     return (folder / _JOURNAL).is_file() or (folder / _SPEC).is_file()
 
 
-def read_run(out: Path, name: str) -> Compared:
+def read_run(out: Path, name: str) -> ComparedRun:
     """One run: of a finished one the sealed measures, of another those of its journal so far."""
     if (out / SEAL).is_file():
-        done = finished(out)
+        done = read_finished_run(out)
         spec, events, metrics, ended = done.spec, done.events, done.metrics, True
     else:
-        spec, events, ended = opened(out)
-        metrics = {**summary(events, chance=kept_chance(out)), "digest": digest_of(out / _JOURNAL), "out": str(out)}
+        spec, events, ended = open_run(out)
+        metrics = {**summary(events, chance=stored_chance(out)), "digest": digest_of(out / _JOURNAL), "out": str(out)}
     served = kind_of(identity_of(out / _JOURNAL)) == "served"
     return replace(
-        from_events(name, out, told_apart(spec, out), spec.seed, metrics, events, ended=ended), served=served
+        run_from_events(name, out, identifying_table(spec, out), spec.seed, metrics, events, ended=ended), served=served
     )
 
 
-def from_events(
+def run_from_events(
     name: str,
     out: Path,
     table: dict[str, Any],
@@ -95,10 +95,10 @@ def from_events(
     events: Sequence[Event],
     *,
     ended: bool,
-) -> Compared:
+) -> ComparedRun:
     """A run from its events, as they lie in its journal."""
     curve = learning_curve(events)
-    return Compared(
+    return ComparedRun(
         name=name, out=out, table=table, seed=seed, metrics=metrics, seconds=curve.seconds, accuracy=curve.accuracy, ended=ended,
         end=float(events[-1].time) if events else 0.0,
         first=next((float(e.time) for e in events if isinstance(e, ModelCommitted)), None),
@@ -108,28 +108,30 @@ def from_events(
     )  # fmt: skip
 
 
-def accuracy_at(run: Compared, seconds: float) -> float | None:
+def accuracy_at(run: ComparedRun, seconds: float) -> float | None:
     """The accuracy that the last evaluation at or before this moment found; None if there was none yet."""
     known = int(np.searchsorted(run.seconds, seconds, side="right"))
     return float(run.accuracy[known - 1]) if known else None
 
 
-def told_apart(spec: Spec, out: Path) -> dict[str, Any]:
+def identifying_table(spec: Spec, out: Path) -> dict[str, Any]:
     """The table of a spec. The name of an own task hashes the first weights too, which follow from the seed: in its place stand
     what does not, namely data, model and how many weights it has."""
     table = spec.table()
-    if not is_own(spec):
+    if not is_custom_task(spec):
         return table
     try:
-        kept = load_kept(out)
+        saved_task = load_manifest(out)
     except BadInput:
         return table  # begun and killed before anything was kept
-    arrays = sha256(json.dumps([sorted(asdict(kept)["arrays"].items()), kept.classes]))[:_SHOWN]
-    made = asdict(kept.model)
-    text = sha256(json.dumps([made[key] for key in ("by", "what", "layers", "args", "kwargs", "own")], sort_keys=True))
-    weights = sum(int(np.prod(w.shape)) for w in load_weights(out, kept).values())
+    arrays = sha256(json.dumps([sorted(asdict(saved_task)["arrays"].items()), saved_task.classes]))[:_HASH_DIGITS]
+    model_facts = asdict(saved_task.model)
+    text = sha256(
+        json.dumps([model_facts[key] for key in ("by", "what", "layers", "args", "kwargs", "own")], sort_keys=True)
+    )
+    weights = sum(int(np.prod(w.shape)) for w in load_weights(out, saved_task).values())
     rest = {key: value for key, value in table["task"].items() if key != "content"}
-    return {**table, "task": {**rest, "data": arrays, "model": text[:_SHOWN], "weights": weights}}
+    return {**table, "task": {**rest, "data": arrays, "model": text[:_HASH_DIGITS], "weights": weights}}
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
@@ -138,9 +140,9 @@ def short_names(folders: Sequence[Path]) -> list[str]:
     >>> short_names([Path("a/mild/run"), Path("a/severe/run")])
     ['mild/run', 'severe/run']
     """
-    whole = [p.resolve() for p in folders]
-    for depth in range(1, max((len(p.parts) for p in whole), default=1)):
-        names = ["/".join(p.parts[-depth:]) for p in whole]
+    paths = [p.resolve() for p in folders]
+    for depth in range(1, max((len(p.parts) for p in paths), default=1)):
+        names = ["/".join(p.parts[-depth:]) for p in paths]
         if len(set(names)) == len(names):
             return names
-    return [str(p) for p in whole]
+    return [str(p) for p in paths]

@@ -8,9 +8,9 @@ LEAST_SEEDS = 3  # with two, equal differences by chance look certain
 LEVEL = 0.05
 
 
-def clear(pair: Pair) -> bool:
+def is_clear(pair: Pair) -> bool:
     """Is the difference of this pair one that chance does not explain? One that is alike on all seeds has no interval."""
-    found = pair.paired
-    if found is None or found.n < LEAST_SEEDS or pair.p is None:
+    result = pair.paired
+    if result is None or result.n < LEAST_SEEDS or pair.p is None:
         return False
-    return (found.difference if found.low is None else found.low) > 0 and pair.p < LEVEL
+    return (result.difference if result.low is None else result.low) > 0 and pair.p < LEVEL

@@ -13,14 +13,14 @@ from typing import Any
 
 from fedfleet.app.studies.compare import verdict_text
 from fedfleet.app.studies.compare.arms import draws_of, seed_of
-from fedfleet.app.studies.compare.records import Arm, Compared, Moment, Pair, Standing, Verdict, clock_of
+from fedfleet.app.studies.compare.records import Arm, ComparedRun, Moment, Pair, Standing, Verdict, clock_of
 from fedfleet.app.studies.compare.run_data import accuracy_at
-from fedfleet.app.studies.compare.significance import LEAST_SEEDS, clear
-from fedfleet.measure.statistics.clusters import Draws, mean_over, paired_over
+from fedfleet.app.studies.compare.significance import LEAST_SEEDS, is_clear
+from fedfleet.measure.statistics.clusters import Draws, mean_over, paired_test_over
 from fedfleet.measure.statistics.paired_tests import holm
 
 _NORMAL = 1.959964
-_OF_THE_DATA = (
+_DATA_SETTINGS = (
     "pictures",
     "samples",
     "stride",
@@ -31,7 +31,7 @@ _OF_THE_DATA = (
 
 def verdict(arms: Sequence[Arm]) -> Verdict:
     """What can be said of these arms, in one sentence with its uncertainty."""
-    each = [single(arm) for arm in arms]
+    each = [drop_repeated_runs(arm) for arm in arms]
     unlike = unlike_data(each)
     when = equal_time(each)
     at_end = moment(each, None, fair=not unlike)
@@ -43,9 +43,9 @@ def verdict(arms: Sequence[Arm]) -> Verdict:
     return Verdict(sentence, at_end, at_equal, winner is not None, winner, caveats)
 
 
-def single(arm: Arm) -> Arm:
+def drop_repeated_runs(arm: Arm) -> Arm:
     """The arm with one run of each seed: a seed that was run twice is still one observation."""
-    first: dict[str, Compared] = {}
+    first: dict[str, ComparedRun] = {}
     for run in arm.runs:
         first.setdefault(seed_of(run), run)
     return replace(arm, runs=tuple(first.values()))
@@ -68,30 +68,30 @@ def moment(arms: Sequence[Arm], seconds: float | None, *, fair: bool = True) -> 
     if not fair or not known:
         return Moment(seconds, standings, (), None, None, clock)
     leader = max(known, key=lambda s: s.mean.value if s.mean else 0.0)
-    drawn = {seed_of(run): draws_of(run) for arm in arms for run in arm.runs}
+    draws = {seed_of(run): draws_of(run) for arm in arms for run in arm.runs}
     tested = min((run.tested for arm in arms for run in arm.runs if run.tested), default=0)
-    pairs = _pairs(leader, [s for s in known if s is not leader], drawn, 1 / tested if tested else 0.0)
+    pairs = _pairs(leader, [s for s in known if s is not leader], draws, 1 / tested if tested else 0.0)
     going_on = seconds is None and any(not run.ended for arm in arms for run in arm.runs)
-    won = len(arms) > 1 and not going_on and _won(leader, standings, pairs)
+    won = len(arms) > 1 and not going_on and _leader_wins(leader, standings, pairs)
     return Moment(seconds, standings, pairs, leader.arm, leader.arm if won else None, clock)
 
 
 def standing(arm: Arm, seconds: float | None) -> Standing:
     """What an arm had reached at a moment; None: at the end of each of its runs."""
-    found: dict[str, float] = {}
-    drawn = list[Draws]()
+    result: dict[str, float] = {}
+    draws = list[Draws]()
     for run in arm.runs:
         value = accuracy_at(run, run.end if seconds is None else seconds)
         if value is not None:
-            found[seed_of(run)] = value
-            drawn.append(draws_of(run))
+            result[seed_of(run)] = value
+            draws.append(draws_of(run))
     nothing = all(run.first is None or run.first > (run.end if seconds is None else seconds) for run in arm.runs)
-    missing = len(arm.runs) + arm.lost - len(found)
-    if not found:
+    missing = len(arm.runs) + arm.lost - len(result)
+    if not result:
         return Standing(arm.name, None, {}, None, missing, nothing)
-    mean = mean_over(list(found.values()), drawn, least=0.0, most=1.0)
+    mean = mean_over(list(result.values()), draws, least=0.0, most=1.0)
     tested = min((run.tested for run in arm.runs if run.tested), default=0)
-    return Standing(arm.name, mean, found, sampling_error(mean.value, tested) if tested else None, missing, nothing)
+    return Standing(arm.name, mean, result, sampling_error(mean.value, tested) if tested else None, missing, nothing)
 
 
 def sampling_error(share: float, tested: int) -> float:
@@ -104,21 +104,21 @@ def sampling_error(share: float, tested: int) -> float:
     return z * math.sqrt(share * (1 - share) / tested + z * z / (4 * tested * tested)) / (1 + z * z / tested)
 
 
-def _pairs(leader: Standing, others: Sequence[Standing], drawn: Mapping[str, Draws], sample: float) -> tuple[Pair, ...]:
+def _pairs(leader: Standing, others: Sequence[Standing], draws: Mapping[str, Draws], sample: float) -> tuple[Pair, ...]:
     """The leader against each other on common seeds; p corrected for how many there are."""
-    found = [paired_over(leader.by_seed, other.by_seed, drawn, grain=sample) for other in others]
-    corrected = holm([None if f is None else f.p for f in found])
-    return tuple(Pair(leader.arm, o.arm, f, p) for o, f, p in zip(others, found, corrected, strict=True))
+    result = [paired_test_over(leader.by_seed, other.by_seed, draws, grain=sample) for other in others]
+    corrected = holm([None if f is None else f.p for f in result])
+    return tuple(Pair(leader.arm, o.arm, f, p) for o, f, p in zip(others, result, corrected, strict=True))
 
 
-def _won(leader: Standing, standings: Sequence[Standing], pairs: Sequence[Pair]) -> bool:
+def _leader_wins(leader: Standing, standings: Sequence[Standing], pairs: Sequence[Pair]) -> bool:
     """Does the leader beat every other arm? One without any model or figure is beaten by all; one that lacks some is not judged."""
     bare = [s for s in standings if s.nothing and s.mean is None]
     if any(s.missing for s in standings if s not in bare):
         return False
     if leader.nothing or min(len(leader.by_seed), *(s.missing for s in bare), LEAST_SEEDS) < LEAST_SEEDS:
         return False
-    return all(clear(pair) for pair in pairs)
+    return all(is_clear(pair) for pair in pairs)
 
 
 def unlike_data(arms: Sequence[Arm]) -> list[str]:
@@ -129,28 +129,33 @@ def unlike_data(arms: Sequence[Arm]) -> list[str]:
     set, or cannot be compared either.
     """
     runs = [run for arm in arms for run in arm.runs]
-    names = dict.fromkeys(data_of(run) for run in runs)
-    drawn = {(_data_seed(run), run.tested, run.metrics.get("chance")) for run in runs if run.tested}
-    alike = len({tested for _, tested, _ in drawn}) <= 1 and len(drawn) <= len({seed for seed, _, _ in drawn})
+    names = dict.fromkeys(data_name(run) for run in runs)
+    test_sets = {(_seed_of_data(run), run.tested, run.metrics.get("chance")) for run in runs if run.tested}
+    alike = len({tested for _, tested, _ in test_sets}) <= 1 and len(test_sets) <= len(
+        {seed for seed, _, _ in test_sets}
+    )
     if len(names) == 1 and (len({run.task for run in runs}) == 1 or alike):
         sizes = [{run.tested for run in runs if run.tested and seed_of(run) == seed} for seed in map(seed_of, runs)]
-        odd = next((sorted(found) for found in sizes if len(found) > 1), [])
+        odd = next((sorted(result) for result in sizes if len(result) > 1), [])
         return [f"a test set of {n:,} samples" for n in odd]
     return list(names) if len(names) > 1 else list(dict.fromkeys(run.task for run in runs))
 
 
-def _data_seed(run: Compared) -> int:
+def _seed_of_data(run: ComparedRun) -> int:
     """What the test set was drawn by."""
     return int(run.table.get("seeds", {}).get("data", run.seed))
 
 
-def data_of(run: Compared) -> str:
+def data_name(run: ComparedRun) -> str:
     """The data on which a run is judged, by name."""
     task = run.table["task"]
     if "data" in task:
         return f"own data {task['data']}"
     name = run.task.rsplit("_", 1)[0]
     world: Mapping[str, Any] = run.table.get("world", {})
-    chosen = {**{key: task.get(key) for key in _OF_THE_DATA}, **{key: world.get(key) for key in ("holdout", "unseen")}}
-    said = [f"{key} {value}" for key, value in chosen.items() if value]
-    return ", ".join([f"synthetic {name}" if task.get("synthetic") else name, *said])
+    chosen = {
+        **{key: task.get(key) for key in _DATA_SETTINGS},
+        **{key: world.get(key) for key in ("holdout", "unseen")},
+    }
+    parts = [f"{key} {value}" for key, value in chosen.items() if value]
+    return ", ".join([f"synthetic {name}" if task.get("synthetic") else name, *parts])

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from fedfleet.app.spec.spec_record import TABLES
 from fedfleet.app.spec.table_checks import check_table
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 
 Kind = Literal["table", "pearson", "spearman", "time_to_accuracy", "paired_test"]
 # What an arm's row has beside the measures of a run.
@@ -67,60 +67,60 @@ _KEYS: dict[Kind, Callable[..., None]] = {
 }
 
 
-def checked_analysis(given: Mapping[str, Any], where: str, arms: Sequence[str]) -> Analysis:
+def check_analysis(table: Mapping[str, Any], where: str, arms: Sequence[str]) -> Analysis:
     """An analysis with every key filled in; `arms` are the names that it may refer to."""
     kinds: tuple[Kind, ...] = get_args(Kind)
-    kind = given.get("kind")
+    kind = table.get("kind")
     if kind not in kinds:
-        said = f"{where} needs kind = .." if kind is None else f"{where}.kind: there is no analysis {kind!r}"
-        raise BadInput(f"{said}{nearest(str(kind or ''), kinds)}")
-    rest = {k: v for k, v in given.items() if k not in ("kind", "title")}
-    found = check_table(_KEYS[kind], rest, where, also=("kind", "title"))
+        problem = f"{where} needs kind = .." if kind is None else f"{where}.kind: there is no analysis {kind!r}"
+        raise BadInput(f"{problem}{suggest_name(str(kind or ''), kinds)}")
+    rest = {k: v for k, v in table.items() if k not in ("kind", "title")}
+    result = check_table(_KEYS[kind], rest, where, also=("kind", "title"))
     for key in ("x", "y", "metric", "rows", "across", "cluster"):
-        if found.get(key) is not None and found[key] != "arm":
-            check_quantity(found[key], f"{where}.{key}", also=("arm",) if key == "rows" else ())
+        if result.get(key) is not None and result[key] != "arm":
+            check_quantity(result[key], f"{where}.{key}", also=("arm",) if key == "rows" else ())
     for key in ("x", "y", "metric", "columns"):
-        for name in found.get(key, ()) if key == "columns" else filter(None, [found.get(key)]):
+        for name in result.get(key, ()) if key == "columns" else filter(None, [result.get(key)]):
             check_quantity(name, f"{where}.{key}")
             check_number(name, f"{where}.{key}")
-    baseline = found.get("baseline")
+    baseline = result.get("baseline")
     if baseline is not None and baseline not in arms:
-        raise BadInput(f"{where}.baseline: {baseline!r} is no arm of this study{nearest(baseline, arms)}")
-    if "target" in found:
-        checked_target(found["target"], f"{where}.target", arms)
-    title = given.get("title", "")
+        raise BadInput(f"{where}.baseline: {baseline!r} is no arm of this study{suggest_name(baseline, arms)}")
+    if "target" in result:
+        check_target(result["target"], f"{where}.target", arms)
+    title = table.get("title", "")
     if not isinstance(title, str):
         raise BadInput(f"{where}.title = {title!r} is not a text")
-    return Analysis(kind, title, found)
+    return Analysis(kind, title, result)
 
 
-def checked_target(given: Any, where: str, arms: Sequence[str]) -> float | str | None:
+def check_target(value: Any, where: str, arms: Sequence[str]) -> float | str | None:
     """A target accuracy as it was written, if it means something."""
-    if given is None:
+    if value is None:
         return None
-    if isinstance(given, float | int) and not isinstance(given, bool) and 0 < given <= 1:
-        return float(given)
-    if isinstance(given, str):
-        asked = target_of(given)
-        if isinstance(asked, ShareOfBest):
-            if asked.arm != "baseline" and asked.arm not in arms:
+    if isinstance(value, float | int) and not isinstance(value, bool) and 0 < value <= 1:
+        return float(value)
+    if isinstance(value, str):
+        target = parse_target(value)
+        if isinstance(target, ShareOfBest):
+            if target.arm != "baseline" and target.arm not in arms:
                 raise BadInput(
-                    f"{where}: {asked.arm!r} is no arm of this study{nearest(asked.arm, ('baseline', *arms))}"
+                    f"{where}: {target.arm!r} is no arm of this study{suggest_name(target.arm, ('baseline', *arms))}"
                 )
-            return given
-    raise BadInput(f'{where} = {given!r}: write an accuracy between 0 and 1, or "0.95 of best of baseline"')
+            return value
+    raise BadInput(f'{where} = {value!r}: write an accuracy between 0 and 1, or "0.95 of best of baseline"')
 
 
-def target_of(given: float | str | None) -> float | ShareOfBest | None:
+def parse_target(value: float | str | None) -> float | ShareOfBest | None:
     """What a target means.
 
     >>> target_of("0.95 of best of baseline")
     ShareOfBest(share=0.95, arm='baseline')
     """
-    if not isinstance(given, str):
-        return given
-    found = _SHARE.fullmatch(given.strip())
-    return ShareOfBest(float(found["share"]), found["arm"]) if found else None
+    if not isinstance(value, str):
+        return value
+    match = _SHARE.fullmatch(value.strip())
+    return ShareOfBest(float(match["share"]), match["arm"]) if match else None
 
 
 def check_quantity(name: str, where: str, *, also: Sequence[str] = ()) -> None:
@@ -132,13 +132,14 @@ def check_quantity(name: str, where: str, *, also: Sequence[str] = ()) -> None:
     measures = (*summary([]), *DERIVED, *also)
     if first == "measure":
         if rest not in NAMES:
-            raise BadInput(f"{where}: fleets have no metric {rest!r}{nearest(rest, NAMES)}")
+            raise BadInput(f"{where}: fleets have no metric {rest!r}{suggest_name(rest, NAMES)}")
         return
     known = first in measures or name == "seed" or (first in (*TABLES, "seeds") and rest)
     if not known:
         keys = [f"{table}." for table in TABLES]
         raise BadInput(
-            f"{where}: {name!r} is no measure of a run, no key of its spec, and no measure.NAME{nearest(name, (*measures, *keys))}"
+            f"{where}: {name!r} is no measure of a run, no key of its spec, and no "
+            f"measure.NAME{suggest_name(name, (*measures, *keys))}"
         )
 
 
@@ -151,18 +152,18 @@ def check_number(name: str, where: str) -> None:
     known = summary([])
     if first not in known:
         return
-    found = known[first]
-    if first in _NO_NUMBERS or isinstance(found, list):
+    result = known[first]
+    if first in _NO_NUMBERS or isinstance(result, list):
         raise BadInput(f"{where}: {name!r} is no number of a run; name a measure that is one, such as accuracy")
-    if isinstance(found, Mapping) and found and rest not in _entries(found):
-        raise BadInput(f"{where}: say which of {first}, as in {first}.NAME{nearest(rest, _entries(found))}")
-    if isinstance(found, float | int) and rest:
+    if isinstance(result, Mapping) and result and rest not in _entries(result):
+        raise BadInput(f"{where}: say which of {first}, as in {first}.NAME{suggest_name(rest, _entries(result))}")
+    if isinstance(result, float | int) and rest:
         raise BadInput(f"{where}: {first!r} is a number and has no {rest!r}; write {first!r} alone")
 
 
 def _entries(table: Mapping[str, Any], path: str = "") -> list[str]:
     """The names of the numbers in a measure that is a table."""
-    found: list[str] = []
+    result: list[str] = []
     for key, value in table.items():
-        found += _entries(value, f"{path}{key}.") if isinstance(value, Mapping) and value else [f"{path}{key}"]
-    return found
+        result += _entries(value, f"{path}{key}.") if isinstance(value, Mapping) and value else [f"{path}{key}"]
+    return result

@@ -10,11 +10,11 @@ from fedfleet.app.spec.spec_record import TABLES
 from fedfleet.app.studies.compare.records import Arm as ComparedArm
 from fedfleet.app.studies.compare.verdict import verdict
 from fedfleet.app.studies.grid.analyses import Analysis
-from fedfleet.app.studies.grid.quantities import FLEET, Aims, aimed_at, arms_of, number, quantity, reached
-from fedfleet.app.studies.grid.run_cache import Ran
+from fedfleet.app.studies.grid.quantities import FLEET, Aims, arms_of, number, quantity, resolve_target, time_to_reach
+from fedfleet.app.studies.grid.run_cache import StudyRun
 from fedfleet.app.studies.grid.study_file import Study
 from fedfleet.core.errors import BadInput
-from fedfleet.measure.statistics.clusters import mean_over, paired_over
+from fedfleet.measure.statistics.clusters import mean_over, paired_test_over
 from fedfleet.measure.statistics.correlation import Correlation, correlation
 from fedfleet.measure.statistics.paired_tests import holm
 from fedfleet.measure.statistics.survival import kaplan_meier, median_time, restricted_mean
@@ -25,7 +25,7 @@ _SHARES = ("accuracy", "best_accuracy")
 MEANS = ("accuracy", "accuracy_at_equal_time", "virtual_seconds", "bytes_up", "bytes_down", "commits")
 
 
-def rows_of(study: Study, cells: Sequence[Ran], aims: Aims) -> list[Row]:
+def arm_rows(study: Study, cells: Sequence[StudyRun], aims: Aims) -> list[Row]:
     """A row for every arm, in the order of the file.
 
     `accuracy` and the like are means over the arm's runs with sd and 95 % interval; `time_to_target` knows runs that never got
@@ -33,7 +33,7 @@ def rows_of(study: Study, cells: Sequence[Ran], aims: Aims) -> list[Row]:
     """
     groups = arms_of(cells)
     settings = {arm.name: dict(arm.settings) for arm in study.arms}
-    rows = [_row(name, settings[name], mine, aims) for name, mine in groups.items()]
+    rows = [_row(name, settings[name], runs, aims) for name, runs in groups.items()]
     if study.baseline is not None:
         tested = {pair["arm"]: pair for pair in _pairs(groups, "accuracy", study.baseline, aims, "baseline")}
         for row in rows:
@@ -41,57 +41,61 @@ def rows_of(study: Study, cells: Sequence[Ran], aims: Aims) -> list[Row]:
     return rows
 
 
-def conclusion(cells: Sequence[Ran]) -> str:
+def conclusion(cells: Sequence[StudyRun]) -> str:
     """The verdict in one sentence, what failed in another. An arm of which runs made no model wins nothing; one that ended in order
     and never made any is beaten."""
     arms = [
-        ComparedArm(name, {}, tuple(ran.run for ran in mine if ran.good and ran.run), sum(not ran.good for ran in mine))
-        for name, mine in arms_of(cells).items()
-        if any(ran.run for ran in mine)
+        ComparedArm(name, {}, tuple(ran.run for ran in runs if ran.good and ran.run), sum(not ran.good for ran in runs))
+        for name, runs in arms_of(cells).items()
+        if any(ran.run for ran in runs)
     ]
-    said = [verdict(arms).sentence] if any(arm.runs for arm in arms) else []
-    failed = sum(not ran.good for ran in cells)
+    sentences = [verdict(arms).sentence] if any(arm.runs for arm in arms) else []
+    failed = sum(not study_run.good for study_run in cells)
     if failed:
         most = _most_common([ran.reason for ran in cells if ran.reason])
-        left = ", and the differences are among the others" if said else ""
-        said.append(f"{failed} of {len(cells)} runs made no model{left}; most often: {most}.")
-    return " ".join(said)
+        left = ", and the differences are among the others" if sentences else ""
+        sentences.append(f"{failed} of {len(cells)} runs made no model{left}; most often: {most}.")
+    return " ".join(sentences)
 
 
-def analysed(study: Study, cells: Sequence[Ran], aims: Aims) -> list[dict[str, Any]]:
+def run_analyses(study: Study, cells: Sequence[StudyRun], aims: Aims) -> list[dict[str, Any]]:
     """An answer for every [[analysis]] of the file."""
     kinds = {
         "table": _table,
-        "time_to_accuracy": _times,
-        "paired_test": _test,
-        "pearson": _together,
-        "spearman": _together,
+        "time_to_accuracy": _times_to_accuracy,
+        "paired_test": _paired_tests,
+        "pearson": _correlation,
+        "spearman": _correlation,
     }
-    found: list[dict[str, Any]] = []
-    for i, asked in enumerate(study.analyses):
-        body = kinds[asked.kind](asked, cells, aims, study, f"analysis[{i}]")
-        found.append({"kind": asked.kind, "title": asked.title or _titled(asked), **body})
-    return found
+    result: list[dict[str, Any]] = []
+    for i, analysis in enumerate(study.analyses):
+        body = kinds[analysis.kind](analysis, cells, aims, study, f"analysis[{i}]")
+        result.append({"kind": analysis.kind, "title": analysis.title or _default_title(analysis), **body})
+    return result
 
 
-def check_askable(study: Study, cells: Sequence[Ran], aims: Aims) -> None:
+def check_analyses(study: Study, cells: Sequence[StudyRun], aims: Aims) -> None:
     """Refuse analyses that no run could answer, before the first one starts: `cells` have not been run yet."""
-    for i, asked in enumerate(study.analyses):
-        where, s = f"analysis[{i}]", asked.settings
+    for i, analysis in enumerate(study.analyses):
+        where, s = f"analysis[{i}]", analysis.settings
         for key in ("x", "y", "metric", "columns"):
             for name in s.get(key, ()) if key == "columns" else filter(None, [s.get(key)]):
-                if not _measured(name):
-                    found = [number(ran, name, aims, f"{where}.{key}") for ran in cells]
-                    if all(value is None for value in found):
+                if not _is_run_measure(name):
+                    result = [number(study_run, name, aims, f"{where}.{key}") for study_run in cells]
+                    if all(value is None for value in result):
                         raise BadInput(
                             f"{where}.{key}: no spec of this study has the key {name!r}, or none as a number"
                         )
         for name in (s.get("rows"), s.get("across"), s.get("cluster")):
-            if name is not None and not _measured(name) and all(quantity(ran, name, aims) is None for ran in cells):
+            if (
+                name is not None
+                and not _is_run_measure(name)
+                and all(quantity(ran, name, aims) is None for ran in cells)
+            ):
                 raise BadInput(f"{where}: no spec of this study has the key {name!r}")
 
 
-def _measured(name: str) -> bool:
+def _is_run_measure(name: str) -> bool:
     """Is this quantity known only when a run has ended?"""
     return name.partition(".")[0] not in (*TABLES, "seeds", "measure", "arm")
 
@@ -99,65 +103,69 @@ def _measured(name: str) -> bool:
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 
-def _row(name: str, settings: dict[str, Any], mine: Sequence[Ran], aims: Aims) -> Row:
+def _row(name: str, settings: dict[str, Any], runs: Sequence[StudyRun], aims: Aims) -> Row:
     reasons: dict[str, int] = {}
-    for ran in mine:
-        if ran.reason is not None:
-            reasons[ran.reason] = reasons.get(ran.reason, 0) + 1
+    for study_run in runs:
+        if study_run.reason is not None:
+            reasons[study_run.reason] = reasons.get(study_run.reason, 0) + 1
     return {
         "arm": name,
         "settings": settings,
-        "runs": len(mine),
+        "runs": len(runs),
         "failed": sum(reasons.values()),
         "reasons": reasons,
-        **{key: summarised(mine, key, aims, "rows") for key in MEANS},
-        "time_to_target": None if aims.target is None else timed(mine, aims.target, aims.equal_time),
+        **{key: summarise(runs, key, aims, "rows") for key in MEANS},
+        "time_to_target": None if aims.target is None else target_times(runs, aims.target, aims.equal_time),
     }
 
 
-def summarised(mine: Sequence[Ran], name: str, aims: Aims, where: str) -> dict[str, Any] | None:
+def summarise(runs: Sequence[StudyRun], name: str, aims: Aims, where: str) -> dict[str, Any] | None:
     """Mean, sd and 95 % interval of a quantity over the runs that have it; None if none has."""
-    known = [(value, ran.cell.drawn) for ran in mine if (value := number(ran, name, aims, where)) is not None]
+    known = [
+        (value, study_run.cell.draw_ids)
+        for study_run in runs
+        if (value := number(study_run, name, aims, where)) is not None
+    ]
     if not known:
         return None
-    values, drawn = [value for value, _ in known], [draws for _, draws in known]
+    values, draw_list = [value for value, _ in known], [draws for _, draws in known]
     least = 0.0 if min(values) >= 0 else -float("inf")
     most = 1.0 if name.startswith(_SHARES) and max(values) <= 1 else float("inf")
-    return asdict(mean_over(values, drawn, least=least, most=most))
+    return asdict(mean_over(values, draw_list, least=least, most=most))
 
 
-def timed(mine: Sequence[Ran], target: float, horizon: float | None) -> dict[str, Any] | None:
+def target_times(runs: Sequence[StudyRun], target: float, horizon: float | None) -> dict[str, Any] | None:
     """How long an arm's runs took to the target: Kaplan and Meier's median (None: fewer than half got there), and the mean of
     whichever comes first, the target or the horizon that all runs lasted."""
-    seen = [r for ran in mine if (r := reached(ran, target)) is not None]
-    if not seen:
+    results = [r for study_run in runs if (r := time_to_reach(study_run, target)) is not None]
+    if not results:
         return None
-    times, there = [r.seconds for r in seen], [r.reached for r in seen]
-    watched = horizon is not None and horizon > 0 and all(r.reached or r.seconds >= horizon for r in seen)
-    mean = asdict(restricted_mean(times, there, horizon)) if watched and horizon else None
+    times, is_reached = [r.seconds for r in results], [r.reached for r in results]
+    watched = horizon is not None and horizon > 0 and all(r.reached or r.seconds >= horizon for r in results)
+    mean = asdict(restricted_mean(times, is_reached, horizon)) if watched and horizon else None
     return {
         "target": target,
-        "median": median_time(times, there),
+        "median": median_time(times, is_reached),
         "restricted_mean": mean,
         "horizon": horizon,
-        "reached": sum(there),
-        "never": len(mine) - sum(there),
+        "reached": sum(is_reached),
+        "never": len(runs) - sum(is_reached),
     }
 
 
 # ---- analyses -------------------------------------------------------------------------------------------------------
 
 
-def _table(asked: Analysis, cells: Sequence[Ran], aims: Aims, study: Study, where: str) -> dict[str, Any]:
+def _table(analysis: Analysis, cells: Sequence[StudyRun], aims: Aims, study: Study, where: str) -> dict[str, Any]:
     del study
-    columns, rows, across = asked.settings["columns"], asked.settings["rows"], asked.settings["across"]
-    groups: dict[str, tuple[Any, list[Ran]]] = {}
-    for ran in cells:
-        value = quantity(ran, rows, aims)
-        groups.setdefault(repr(value), (value, []))[1].append(ran)
+    columns, rows, across = analysis.settings["columns"], analysis.settings["rows"], analysis.settings["across"]
+    groups: dict[str, tuple[Any, list[StudyRun]]] = {}
+    for study_run in cells:
+        value = quantity(study_run, rows, aims)
+        groups.setdefault(repr(value), (value, []))[1].append(study_run)
     if across is None:
         cases = [
-            {rows: value, **{c: summarised(mine, c, aims, where) for c in columns}} for value, mine in groups.values()
+            {rows: value, **{c: summarise(mine, c, aims, where) for c in columns}} for value, mine in groups.values()
         ]
         return {"rows": rows, "columns": list(columns), "table": cases}
     sides = list({repr(v): v for ran in cells for v in [quantity(ran, across, aims)]}.values())
@@ -165,85 +173,89 @@ def _table(asked: Analysis, cells: Sequence[Ran], aims: Aims, study: Study, wher
         {
             rows: value,
             "cells": [
-                summarised([r for r in mine if quantity(r, across, aims) == side], columns[0], aims, where)
+                summarise([r for r in runs if quantity(r, across, aims) == side], columns[0], aims, where)
                 for side in sides
             ],
         }
-        for value, mine in groups.values()
+        for value, runs in groups.values()
     ]
     return {"rows": rows, "across": across, "value": columns[0], "columns": sides, "table": cases}
 
 
-def _together(asked: Analysis, cells: Sequence[Ran], aims: Aims, study: Study, where: str) -> dict[str, Any]:
+def _correlation(analysis: Analysis, cells: Sequence[StudyRun], aims: Aims, study: Study, where: str) -> dict[str, Any]:
     del study
-    x, y, cluster = asked.settings["x"], asked.settings["y"], asked.settings["cluster"]
-    points: list[tuple[float, float, Ran]] = []
-    for ran in cells:
-        a, b = number(ran, x, aims, f"{where}.x"), number(ran, y, aims, f"{where}.y")
+    x, y, cluster = analysis.settings["x"], analysis.settings["y"], analysis.settings["cluster"]
+    points: list[tuple[float, float, StudyRun]] = []
+    for study_run in cells:
+        a, b = number(study_run, x, aims, f"{where}.x"), number(study_run, y, aims, f"{where}.y")
         if a is not None and b is not None:
-            points.append((a, b, ran))
+            points.append((a, b, study_run))
     if (
         not points
     ):  # every run failed, or none got that far: the answer is that there is none, and the tables are written
-        none = asdict(Correlation(None, None, None, 0, 0, "pearson" if asked.kind == "pearson" else "spearman"))
+        none = asdict(Correlation(None, None, None, 0, 0, "pearson" if analysis.kind == "pearson" else "spearman"))
         return {"x": x, "y": y, "cluster": cluster, **none, "missing": len(cells), "points": []}
     if cluster is None and 1 < len({ran.cell.spec.fleet_seed for _, _, ran in points}) < len(points):
         cluster = FLEET  # runs on one fleet resemble each other; where all are on one, they tell of that one
     groups = None if cluster is None else [repr(quantity(ran, cluster, aims)) for _, _, ran in points]
     xs, ys = [a for a, _, _ in points], [b for _, b, _ in points]
-    method = "pearson" if asked.kind == "pearson" else "spearman"
-    found = correlation(xs, ys, method=method, clusters=groups)
+    method = "pearson" if analysis.kind == "pearson" else "spearman"
+    result = correlation(xs, ys, method=method, clusters=groups)
     pairs = [{"x": a, "y": b, "arm": ran.cell.arm, "seed": ran.cell.seed} for a, b, ran in points]
-    return {"x": x, "y": y, "cluster": cluster, **asdict(found), "missing": len(cells) - len(points), "points": pairs}
+    return {"x": x, "y": y, "cluster": cluster, **asdict(result), "missing": len(cells) - len(points), "points": pairs}
 
 
-def _times(asked: Analysis, cells: Sequence[Ran], aims: Aims, study: Study, where: str) -> dict[str, Any]:
+def _times_to_accuracy(
+    analysis: Analysis, cells: Sequence[StudyRun], aims: Aims, study: Study, where: str
+) -> dict[str, Any]:
     del where
-    wanted = asked.settings["target"]
-    target = aims.target if wanted is None else aimed_at(wanted, cells, study.baseline)
+    target_setting = analysis.settings["target"]
+    target = aims.target if target_setting is None else resolve_target(target_setting, cells, study.baseline)
     if target is None:  # it was to be a share of what an arm had, and that has nothing
         return {"target": None, "table": []}
     body: list[Row] = []
-    for name, mine in arms_of(cells).items():
-        seen = [r for ran in mine if (r := reached(ran, target)) is not None]
-        steps = kaplan_meier([r.seconds for r in seen], [r.reached for r in seen]) if seen else []
-        found = timed(mine, target, aims.equal_time) or {}
-        body.append({"arm": name, **found, "steps": [[s.seconds, s.waiting] for s in steps]})
+    for name, runs in arms_of(cells).items():
+        results = [r for study_run in runs if (r := time_to_reach(study_run, target)) is not None]
+        steps = kaplan_meier([r.seconds for r in results], [r.reached for r in results]) if results else []
+        result = target_times(runs, target, aims.equal_time) or {}
+        body.append({"arm": name, **result, "steps": [[s.seconds, s.waiting] for s in steps]})
     return {"target": target, "table": body}
 
 
-def _test(asked: Analysis, cells: Sequence[Ran], aims: Aims, study: Study, where: str) -> dict[str, Any]:
-    baseline = asked.settings["baseline"] or study.baseline or ""
-    metric = asked.settings["metric"]
+def _paired_tests(
+    analysis: Analysis, cells: Sequence[StudyRun], aims: Aims, study: Study, where: str
+) -> dict[str, Any]:
+    baseline = analysis.settings["baseline"] or study.baseline or ""
+    metric = analysis.settings["metric"]
     return {"metric": metric, "baseline": baseline, "table": _pairs(arms_of(cells), metric, baseline, aims, where)}
 
 
-def _pairs(groups: dict[str, list[Ran]], metric: str, baseline: str, aims: Aims, where: str) -> list[Row]:
+def _pairs(groups: dict[str, list[StudyRun]], metric: str, baseline: str, aims: Aims, where: str) -> list[Row]:
     """Every other arm against the baseline, run by run of common seeds; p also corrected for how many arms there are."""
     values = {
         name: {ran.cell.pairing: v for ran in mine if (v := number(ran, metric, aims, where)) is not None}
         for name, mine in groups.items()
     }
     others = [name for name in groups if name != baseline]
-    drawn = {ran.cell.pairing: ran.cell.drawn for mine in groups.values() for ran in mine}
+    draws = {study_run.cell.pairing: study_run.cell.draw_ids for runs in groups.values() for study_run in runs}
     tested = min((ran.run.tested for mine in groups.values() for ran in mine if ran.run and ran.run.tested), default=0)
     sample = 1 / tested if tested and metric in ("accuracy", "best_accuracy", "accuracy_at_equal_time") else 0.0
-    found = [paired_over(values[name], values[baseline], drawn, grain=sample) for name in others]
-    corrected = holm([None if one is None else one.p for one in found])
+    result = [paired_test_over(values[name], values[baseline], draws, grain=sample) for name in others]
+    corrected = holm([None if one is None else one.p for one in result])
     empty = {"difference": None, "low": None, "high": None, "p": None, "n": 0, "unit": "seeds"}
     return [
         {"arm": name, "baseline": baseline, **(asdict(one) if one else empty), "p_holm": p}
-        for name, one, p in zip(others, found, corrected, strict=True)
+        for name, one, p in zip(others, result, corrected, strict=True)
     ]
 
 
-def _titled(asked: Analysis) -> str:
-    s = asked.settings
-    match asked.kind:
+def _default_title(analysis: Analysis) -> str:
+    s = analysis.settings
+    match analysis.kind:
         case "table":
             return f"{', '.join(s['columns'])} by {s['rows']}" + (f" and {s['across']}" if s["across"] else "")
         case "pearson" | "spearman":
-            return f"{s['x']} against {s['y']}, {asked.kind.capitalize()}'s correlation"
+            return f"{s['x']} against {s['y']}, {analysis.kind.capitalize()}'s correlation"
         case "time_to_accuracy":
             return "virtual time until an accuracy is reached"
         case "paired_test":

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedfleet.app.assemble import assemble, doubts
-from fedfleet.app.runs.custom_task import Own, Resolving, named
-from fedfleet.app.runs.privacy_facts import source_here
-from fedfleet.app.spec import Spec, with_values
+from fedfleet.app.assemble import assemble, feasibility_warnings
+from fedfleet.app.runs.custom_task import CustomTask, Resolver, resolve_named_task
+from fedfleet.app.runs.privacy_facts import noise_source
+from fedfleet.app.spec import Spec, set_values
 from fedfleet.app.studies.grid.study_file import Study
 from fedfleet.core.errors import BadInput
 
@@ -22,7 +22,7 @@ class Cell:
     seed: int
     spec: Spec
     draws: Mapping[str, int] = field(default_factory=dict[str, int])
-    own: Own | None = None
+    own: CustomTask | None = None
 
     @property
     def repetition(self) -> tuple[int, ...]:
@@ -30,7 +30,7 @@ class Cell:
         return (self.seed, *(self.draws[key] for key in sorted(self.draws)))
 
     @property
-    def drawn(self) -> dict[str, int]:
+    def draw_ids(self) -> dict[str, int]:
         """Which draw of fleet, data and training it is: runs that share one are not independent of each other."""
         spec = self.spec
         return {"fleets": spec.fleet_seed, "draws of data": spec.data_seed, "trainings": spec.training_seed}
@@ -38,7 +38,7 @@ class Cell:
     @property
     def pairing(self) -> tuple[int, ...]:
         """Runs of different arms are paired where this agrees; an arm that sets a seed of its own has other fleets or data."""
-        return tuple(self.drawn.values())
+        return tuple(self.draw_ids.values())
 
     @property
     def title(self) -> str:
@@ -46,16 +46,16 @@ class Cell:
         return ", ".join([self.arm, f"seed {self.seed}", *(f"{k} {v}" for k, v in self.draws.items())])
 
 
-def by_name(table: dict[str, Any], name: str) -> tuple[Spec, Own | None]:
+def resolve_by_name(table: dict[str, Any], name: str) -> tuple[Spec, CustomTask | None]:
     """The spec of a table whose task has a name."""
     if table.get("task") == {"use": "own"}:
         raise BadInput(
             "model and data of this study were given in Python; go on there with fedfleet.study(.., model=.., data=..)"
         )
-    return named(table, name)
+    return resolve_named_task(table, name)
 
 
-def expanded(study: Study, resolving: Resolving = by_name) -> list[Cell]:
+def expand_study(study: Study, resolving: Resolver = resolve_by_name) -> list[Cell]:
     """All runs of a study in the order of the file; a spec that cannot be is refused with the arm that it belongs to."""
     cells = [
         _cell(study, arm.name, arm.settings, seed, draw, resolving)
@@ -63,34 +63,34 @@ def expanded(study: Study, resolving: Resolving = by_name) -> list[Cell]:
         for seed in study.seeds
         for draw in study.draws
     ]
-    seen: dict[str, Cell] = {}
+    by_digest: dict[str, Cell] = {}
     for cell in cells:
-        twin = seen.setdefault(cell.spec.digest, cell)
+        twin = by_digest.setdefault(cell.spec.digest, cell)
         if twin is not cell:
             raise BadInput(f"{cell.title!r} is the same run as {twin.title!r}; leave one of them out")
     return cells
 
 
 def _cell(
-    study: Study, arm: str, settings: Mapping[str, Any], seed: int, draw: Mapping[str, int], resolving: Resolving
+    study: Study, arm: str, settings: Mapping[str, Any], seed: int, draw: Mapping[str, int], resolving: Resolver
 ) -> Cell:
     try:
-        table = with_values(study.base, {**settings, **draw})
+        table = set_values(study.base, {**settings, **draw})
         spec, own = resolving({**table, "seed": seed}, study.name)
-    except BadInput as wrong:
-        raise BadInput(f"the arm {arm!r}: {wrong}") from None
+    except BadInput as error:
+        raise BadInput(f"the arm {arm!r}: {error}") from None
     return Cell(arm, seed, spec, draw, own)
 
 
-def tried(cells: list[Cell]) -> dict[str, list[str]]:
+def check_runs(cells: list[Cell]) -> dict[str, list[str]]:
     """Assemble every run, so that a mistake in the last is told before the first; what is doubtful, with the runs it is said of."""
-    said: dict[str, list[str]] = {}
+    warnings: dict[str, list[str]] = {}
     for cell in cells:
         try:
             setup = assemble(cell.spec, cell.own.task if cell.own else None)
-            source_here(setup.plan.algorithm)
-        except BadInput as wrong:
-            raise BadInput(f"the run {cell.title!r}: {wrong}") from None
-        for doubt in doubts(setup):
-            said.setdefault(doubt, []).append(cell.title)
-    return said
+            noise_source(setup.plan.algorithm)
+        except BadInput as error:
+            raise BadInput(f"the run {cell.title!r}: {error}") from None
+        for doubt in feasibility_warnings(setup):
+            warnings.setdefault(doubt, []).append(cell.title)
+    return warnings

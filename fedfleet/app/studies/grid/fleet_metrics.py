@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedfleet.app.fleets.hardness import tables_of
-from fedfleet.app.fleets.metrics import measured
+from fedfleet.app.fleets.metrics import measure_metric
 from fedfleet.app.spec import Spec
 from fedfleet.core.errors import BadInput
 from fedfleet.measure.montecarlo.settings import VIT_KB, Settings
@@ -12,7 +12,7 @@ _MOST = 3000  # rounds: longer runs are not harder to tell apart
 _DEADLINE, _COHORT = 120.0, 10  # where the pacing of a run has none
 
 
-def hardness(spec: Spec, name: str) -> float:
+def fleet_metric(spec: Spec, name: str) -> float:
     """One of the six metrics of the fleet that this spec draws; each task is charged one sample, as FLHetBench does."""
     pace, size = spec.pace, spec.world["model_bytes"]
     k, rounds = pace.get("cohort") or _COHORT, min(spec.stop["rounds"], _MOST)
@@ -30,5 +30,5 @@ def hardness(spec: Spec, name: str) -> float:
             f"measure.{name}: the fleet has no states that could be measured{why}; name world.states, or measure DevMC"
         )
     of_devices, of_states = not name.startswith("Stat"), not name.startswith("Dev")
-    found = measured(name, settings, devices if of_devices else None, states if of_states else None, seeds=1)
-    return float(found["value"])
+    result = measure_metric(name, settings, devices if of_devices else None, states if of_states else None, seeds=1)
+    return float(result["value"])

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedfleet.app.assemble import Setup, executing
-from fedfleet.app.runs import Finished, perform
+from fedfleet.app.assemble import Setup, open_executor
+from fedfleet.app.runs import FinishedRun, perform
 from fedfleet.app.runs.execution import Kernel
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.table_checks import build_part
@@ -20,35 +20,35 @@ from fedfleet.core.events import Event
 from fedfleet.core.parts import Executor
 
 if TYPE_CHECKING:
-    from fedfleet.executors.joint_runs import Meeting, Seat
+    from fedfleet.executors.joint_runs import JoinedRun, JointTraining
     from fedfleet.executors.stacked.form_choice import Form
 
-Watch = Callable[[int, Sequence[Event]], None]
+RunListener = Callable[[int, Sequence[Event]], None]
 
 # Each run keeps a model, a world and a journal in memory; more than these add little to a stack and stand in each other's way.
 MOST_TOGETHER = 12
 
 
-def groups(specs: Sequence[Spec], *, workers: int = 1) -> list[list[int]]:
+def joint_groups(specs: Sequence[Spec], *, workers: int = 1) -> list[list[int]]:
     """Which of these runs advance together, as places in the input; a run that cannot be joined is a group of its own.
 
     Runs are joined that ask for `run.execute = "stacked"` on the processor and have one task: their seeds, fleets, methods and
     pacing may differ. Groups are cut so that every one of so many workers has something to do.
     """
-    alike: dict[str, list[int]] = {}
-    found: list[list[int]] = []
+    by_shape: dict[str, list[int]] = {}
+    result: list[list[int]] = []
     for i, spec in enumerate(specs):
         if _may_join(spec):
-            alike.setdefault(shape_of(spec), []).append(i)
+            by_shape.setdefault(shape_of(spec), []).append(i)
         else:
-            found.append([i])
-    for inside in alike.values():
-        if len(inside) == 1 or not _joinable(specs[inside[0]]):
-            found += [[i] for i in inside]
+            result.append([i])
+    for members in by_shape.values():
+        if len(members) == 1 or not _joinable(specs[members[0]]):
+            result += [[i] for i in members]
             continue
-        parts = max(-(-len(inside) // MOST_TOGETHER), min(workers, len(inside) // 2), 1)
-        found += [inside[k::parts] for k in range(parts)]
-    return sorted(found, key=lambda group: group[0])
+        parts = max(-(-len(members) // MOST_TOGETHER), min(workers, len(members) // 2), 1)
+        result += [members[k::parts] for k in range(parts)]
+    return sorted(result, key=lambda group: group[0])
 
 
 def _may_join(spec: Spec) -> bool:
@@ -64,51 +64,51 @@ def shape_of(spec: Spec) -> str:
 
 def _joinable(spec: Spec) -> bool:
     """Do stacks of this task keep their bits whatever their size? A task that cannot be made says so in its own run."""
-    from fedfleet.executors.stacked.numerics import size_free
+    from fedfleet.executors.stacked.numerics import is_size_independent
 
     try:
-        return size_free("merged", build_part("tasks", spec.task)(spec.data_seed))
+        return is_size_independent("merged", build_part("tasks", spec.task)(spec.data_seed))
     except FedFleetError:
         return False
 
 
-def perform_joined(
+def perform_together(
     specs: Sequence[Spec],
     outs: Sequence[Path],
     *,
     resume: bool = False,
-    watch: Watch | None = None,
+    watch: RunListener | None = None,
     form: Form | None = None,
-) -> list[Finished | Exception]:
+) -> list[FinishedRun | Exception]:
     """Run specs together, each in its own folder as `perform` would; what went wrong with one is in its place.
 
     With `resume` a folder that was begun goes on. `watch` hears a run's place in the input and its events, in that run's thread. An
     interrupt ends all of them, and all can be resumed. New runs take this `form` of stacks, or the one that is fastest here.
     """
-    from fedfleet.executors.joint_runs import Ended, Meeting
+    from fedfleet.executors.joint_runs import JointRunStop, JointTraining
 
-    form, meeting = form or form_for(specs[0]), Meeting()
-    seats = [meeting.seat() for _ in specs]
-    found: list[Finished | Exception] = [RuntimeError("never begun") for _ in specs]
+    form, meeting = form or form_for(specs[0]), JointTraining()
+    seats = [meeting.add_run() for _ in specs]
+    result: list[FinishedRun | Exception] = [RuntimeError("never begun") for _ in specs]
 
-    def heard(i: int, events: Sequence[Event]) -> None:
-        meeting.check()
+    def on_events(i: int, events: Sequence[Event]) -> None:
+        meeting.check_open()
         if watch is not None:
             watch(i, events)
 
-    def one(i: int) -> None:
-        kernel = Kernel(partial(_executing, meeting, seats[i]), form)
-        again = resume and outs[i].exists()
+    def perform_one(i: int) -> None:
+        kernel = Kernel(partial(_executor, meeting, seats[i]), form)
+        resumes = resume and outs[i].exists()
         try:
-            found[i] = perform(specs[i], outs[i], resume=again, watch=partial(heard, i), kernel=kernel)
-        except Exception as wrong:
-            found[i] = wrong
-        except Ended:
+            result[i] = perform(specs[i], outs[i], resume=resumes, watch=partial(on_events, i), kernel=kernel)
+        except Exception as error:
+            result[i] = error
+        except JointRunStop:
             pass  # whoever ended it says why
         finally:
             meeting.leave(seats[i])
 
-    threads = [threading.Thread(target=one, args=(i,), name=f"run {i}", daemon=True) for i in range(len(specs))]
+    threads = [threading.Thread(target=perform_one, args=(i,), name=f"run {i}", daemon=True) for i in range(len(specs))]
     try:
         for thread in threads:
             thread.start()
@@ -121,20 +121,20 @@ def perform_joined(
             if thread.ident is not None:
                 thread.join()
         raise
-    return found
+    return result
 
 
 @contextmanager
-def _executing(meeting: Meeting, seat: Seat, setup: Setup, form: Form | None) -> Iterator[Executor]:
+def _executor(meeting: JointTraining, seat: JoinedRun, setup: Setup, form: Form | None) -> Iterator[Executor]:
     """The executor of a run that meets others; a run that computes otherwise has its own, and leaves."""
     if form is None or not _may_join(setup.spec):
         meeting.leave(seat)
-        with executing(setup, form) as execute:
+        with open_executor(setup, form) as execute:
             yield execute
         return
-    from fedfleet.executors.joint_runs import joined
+    from fedfleet.executors.joint_runs import joint_executor
 
-    yield joined(setup.task, meeting, seat, threads=form.threads, form=form.name)
+    yield joint_executor(setup.task, meeting, seat, threads=form.threads, form=form.name)
 
 
 def form_for(spec: Spec) -> Form | None:

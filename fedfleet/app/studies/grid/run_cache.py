@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.studies.compare.records import Compared
+from fedfleet.app.studies.compare.records import ComparedRun
 from fedfleet.app.studies.compare.run_data import read_run
 from fedfleet.app.studies.grid.expansion import Cell
 from fedfleet.app.terminal.text import span
@@ -22,7 +22,7 @@ _NAME = 60  # letters of an arm, in the name of a folder
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class StudyRun:
     """What became of one run: its measures and its curve, or the reason why it has none.
 
     A run that ended in order but made no model has both.
@@ -30,7 +30,7 @@ class Ran:
 
     cell: Cell
     out: Path
-    run: Compared | None = None
+    run: ComparedRun | None = None
     reason: str | None = None
 
     @property
@@ -44,17 +44,17 @@ class Ran:
         return None if self.run is None else self.run.metrics
 
 
-def folders(out: Path, cells: Sequence[Cell]) -> list[Path]:
+def run_folders(out: Path, cells: Sequence[Cell]) -> list[Path]:
     """Where each run lies, or will: a folder with its digest that is there already is used, whatever it is called."""
-    there = {path.name[-_DIGITS:]: path for path in sorted((out / RUNS).glob(f"*-{'?' * _DIGITS}")) if path.is_dir()}
-    return [there.get(_mark(cell), out / RUNS / f"{_slug(cell)}-{_mark(cell)}") for cell in cells]
+    existing = {path.name[-_DIGITS:]: path for path in sorted((out / RUNS).glob(f"*-{'?' * _DIGITS}")) if path.is_dir()}
+    return [existing.get(_digest_mark(cell), out / RUNS / f"{_slug(cell)}-{_digest_mark(cell)}") for cell in cells]
 
 
-def of_another_model(out: Path, cells: Sequence[Cell]) -> bool:
+def has_other_model(out: Path, cells: Sequence[Cell]) -> bool:
     """Do runs of a model of somebody's own lie here, none of which had the data and first weights that are asked for now?"""
-    mine = {cell.spec.task.get("content") for cell in cells if cell.own is not None}
-    there = {_content(path) for path in (out / RUNS).glob("*/spec.toml")} - {None} if mine else set[Any]()
-    return bool(there) and not there & mine
+    own_contents = {cell.spec.task.get("content") for cell in cells if cell.own is not None}
+    existing = {_content(path) for path in (out / RUNS).glob("*/spec.toml")} - {None} if own_contents else set[Any]()
+    return bool(existing) and not existing & own_contents
 
 
 def _content(spec: Path) -> Any:
@@ -64,23 +64,23 @@ def _content(spec: Path) -> Any:
         return None
 
 
-def sealed(folder: Path) -> bool:
+def has_seal(folder: Path) -> bool:
     """Is there a finished run?"""
     return (folder / SEAL).is_file()
 
 
-def ran(cell: Cell, out: Path, failure: str | None = None) -> Ran:
+def read_study_run(cell: Cell, out: Path, failure: str | None = None) -> StudyRun:
     """What became of a run, from its folder; `failure` says why it could not be finished."""
     if failure is not None:
-        return Ran(cell, out, reason=failure)
+        return StudyRun(cell, out, reason=failure)
     try:
         run = read_run(out, cell.title)
-    except FedFleetError as wrong:
-        return Ran(cell, out, reason=f"{wrong}; move the folder away to have it run again")
-    return Ran(cell, out, run, None if run.metrics["commits"] else _no_model(run.metrics))
+    except FedFleetError as error:
+        return StudyRun(cell, out, reason=f"{error}; move the folder away to have it run again")
+    return StudyRun(cell, out, run, None if run.metrics["commits"] else _no_model_reason(run.metrics))
 
 
-def _no_model(metrics: Mapping[str, Any]) -> str:
+def _no_model_reason(metrics: Mapping[str, Any]) -> str:
     failed: dict[str, int] = metrics["failed_rounds"]
     most = max(failed, key=lambda why: (failed[why], why), default=None)
     why = f" (most often: {most})" if most else ""
@@ -89,7 +89,7 @@ def _no_model(metrics: Mapping[str, Any]) -> str:
     )
 
 
-def _mark(cell: Cell) -> str:
+def _digest_mark(cell: Cell) -> str:
     return cell.spec.digest[:_DIGITS]
 
 

@@ -11,25 +11,25 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.runs.custom_task import Resolving
+from fedfleet.app.runs.custom_task import Resolver
 from fedfleet.app.runs.run_folder import make_folder
-from fedfleet.app.studies.compare.comparison import plain
-from fedfleet.app.studies.grid.analysis_results import analysed, check_askable, conclusion, rows_of
-from fedfleet.app.studies.grid.expansion import Cell, by_name, expanded, tried
-from fedfleet.app.studies.grid.fleet_metrics import hardness
-from fedfleet.app.studies.grid.quantities import Aims, Hardness, aimed_at, equal_time
-from fedfleet.app.studies.grid.run_cache import RUNS, Ran, folders, of_another_model, ran, sealed
+from fedfleet.app.studies.compare.comparison import json_value
+from fedfleet.app.studies.grid.analysis_results import arm_rows, check_analyses, conclusion, run_analyses
+from fedfleet.app.studies.grid.expansion import Cell, check_runs, expand_study, resolve_by_name
+from fedfleet.app.studies.grid.fleet_metrics import fleet_metric
+from fedfleet.app.studies.grid.quantities import Aims, FleetMetric, equal_time, resolve_target
+from fedfleet.app.studies.grid.run_cache import RUNS, StudyRun, has_other_model, has_seal, read_study_run, run_folders
 from fedfleet.app.studies.grid.stack_forms import FILE as FORMS
 from fedfleet.app.studies.grid.study_file import Study, read_study, study_of, study_text
-from fedfleet.app.studies.grid.study_jobs import LOG, Means, carried_out
-from fedfleet.app.studies.grid.study_progress import board, shown
-from fedfleet.app.studies.grid.study_tables import aligned, shown_table
+from fedfleet.app.studies.grid.study_jobs import LOG, WorkerSettings, carry_out_runs
+from fedfleet.app.studies.grid.study_progress import board, show_board
+from fedfleet.app.studies.grid.study_tables import align_table, results_table
 from fedfleet.app.studies.grid.table_files import TABLES, export, flat_row
 from fedfleet.app.terminal.answers import say
 from fedfleet.core.errors import BadInput
 from fedfleet.core.registry import added_here
-from fedfleet.store.files import write_whole
-from fedfleet.store.lock import LOCK, locked
+from fedfleet.store.files import write_atomically
+from fedfleet.store.lock import LOCK, hold_lock
 
 _LONGEST = 60  # letters of a folder
 FILE = "study.toml"  # in the folder: the study as it was carried out, which can be carried out again
@@ -45,7 +45,7 @@ class Studied:
     """
 
     study: Study
-    cells: list[Ran]
+    cells: list[StudyRun]
     rows: list[dict[str, Any]]
     analyses: list[dict[str, Any]]
     out: Path
@@ -74,12 +74,12 @@ class Studied:
         return f"Studied({self.study.name}: {len(self.rows)} arms, {len(self.cells)} runs{failed}; {self.out})"
 
     def __str__(self) -> str:
-        shown = aligned(*shown_table(self.rows, self.study.baseline, self.aims))
+        table = align_table(*results_table(self.rows, self.study.baseline, self.aims))
         failed = [f"{r['arm']}: {why} ({n} of {r['runs']} runs)" for r in self.rows for why, n in r["reasons"].items()]
-        before = f", {self.cached} of them from before" if self.cached else ""
+        cached = f", {self.cached} of them from before" if self.cached else ""
         page = "" if self.page is None else f"; page: {self.page}"
         return "\n".join(
-            [self.verdict, "", shown, *failed, "", f"{len(self.cells)} runs{before}; tables: {self.out}{page}"]
+            [self.verdict, "", table, *failed, "", f"{len(self.cells)} runs{cached}; tables: {self.out}{page}"]
         )
 
     def answer(self) -> dict[str, Any]:
@@ -92,22 +92,22 @@ class Studied:
             "verdict": self.verdict,
             "target": self.aims.target,
             "equal_time_seconds": self.aims.equal_time,
-            "rows": plain(self.rows),
-            "analyses": plain(self.analyses),
+            "rows": json_value(self.rows),
+            "analyses": json_value(self.analyses),
             "notes": list(self.notes),
             "out": str(self.out),
             "page": None if self.page is None else str(self.page),
         }
 
 
-def asked_for(file: str | Path | Mapping[str, Any], scale: str | None = None) -> Study:
+def load_study(file: str | Path | Mapping[str, Any], scale: str | None = None) -> Study:
     """The study of a file, or of a table."""
     return study_of(file, scale=scale) if isinstance(file, Mapping) else read_study(file, scale=scale)
 
 
-def place_of(asked: Study) -> Path:
+def default_folder(definition: Study) -> Path:
     """The folder of a study for which nobody named one: below runs/, whatever its name is."""
-    name = asked.name if asked.scale is None else f"{asked.name}-{asked.scale}"
+    name = definition.name if definition.scale is None else f"{definition.name}-{definition.scale}"
     return Path("runs") / (re.sub(r"[/\\]+", "-", name)[:_LONGEST].strip(" .-") or "study")
 
 
@@ -116,9 +116,9 @@ def study(
     out: Path | None = None,
     *,
     scale: str | None = None,
-    means: Means = Means(0),  # noqa: B008
+    worker_settings: WorkerSettings = WorkerSettings(0),  # noqa: B008
     quiet: bool = True,
-    resolving: Resolving = by_name,
+    resolving: Resolver = resolve_by_name,
     prepare: Callable[[], None] | None = None,
     tell: Callable[[str], None] = say,
 ) -> Studied:
@@ -127,38 +127,40 @@ def study(
     Everything that can be wrong is told before the first run. `resolving` makes the spec of a table, with the own task where a
     person gave one; `prepare` is called once the folder is there and nothing has begun; `means` says by what the runs are done.
     """
-    asked = file if isinstance(file, Study) else asked_for(file, scale)
-    out = place_of(asked) if out is None else out
-    cells = expanded(asked, resolving)
-    outs = folders(out, cells)
-    missing = [cell for cell, place in zip(cells, outs, strict=True) if not sealed(place)]
-    doubts = [f"{doubt} ({_of(titles, cells)})" for doubt, titles in tried(missing).items()]
-    blank = Aims(None, None, _measured(cells))
-    check_askable(asked, [Ran(cell, place) for cell, place in zip(cells, outs, strict=True)], blank)
-    if means.ray and missing:
-        _check_ray(means.address, missing)
+    definition = file if isinstance(file, Study) else load_study(file, scale)
+    out = default_folder(definition) if out is None else out
+    cells = expand_study(definition, resolving)
+    outs = run_folders(out, cells)
+    missing = [cell for cell, place in zip(cells, outs, strict=True) if not has_seal(place)]
+    doubts = [f"{doubt} ({_runs_phrase(titles, cells)})" for doubt, titles in check_runs(missing).items()]
+    blank = Aims(None, None, _cached_metric(cells))
+    check_analyses(definition, [StudyRun(cell, place) for cell, place in zip(cells, outs, strict=True)], blank)
+    if worker_settings.ray and missing:
+        _check_ray(worker_settings.address, missing)
     for doubt in doubts:
         tell(f"WARNING: {doubt}")
-    _take(out)
-    with locked(out):
-        if of_another_model(out, cells):
+    _claim_folder(out)
+    with hold_lock(out):
+        if has_other_model(out, cells):
             tell(
                 f"the runs in {out} had other data or other first weights, so all begin anew; an own model that is made after "
                 "torch.manual_seed, or by a function given as model, has the same each time"
             )
-        if _stale(out, cells):
+        if _remove_stale_tables(out, cells):
             tell(
                 f"the tables in {out} are of other runs than this file asks for; they go, and new ones come with its runs"
             )
-        write_whole(out / FILE, study_text(asked, own=any(cell.own for cell in cells)).encode())
+        write_atomically(out / FILE, study_text(definition, own=any(cell.own for cell in cells)).encode())
         if prepare is not None:
             prepare()
-        found, cached = _done(cells, outs, _enough(means, cells), out, quiet=quiet)
-        aims = replace(blank, equal_time=equal_time(found), target=aimed_at(asked.target, found, asked.baseline))
-        rows, analyses = rows_of(asked, found, aims), analysed(asked, found, aims)
-        verdict = conclusion(found)
-        notes = export(asked, found, rows, analyses, aims, verdict, out)
-    return Studied(asked, found, rows, analyses, out, aims, cached, verdict, (*doubts, *notes))
+        runs, cached = _finish_runs(cells, outs, _with_workers(worker_settings, cells), out, quiet=quiet)
+        aims = replace(
+            blank, equal_time=equal_time(runs), target=resolve_target(definition.target, runs, definition.baseline)
+        )
+        rows, analyses = arm_rows(definition, runs, aims), run_analyses(definition, runs, aims)
+        verdict = conclusion(runs)
+        notes = export(definition, runs, rows, analyses, aims, verdict, out)
+    return Studied(definition, runs, rows, analyses, out, aims, cached, verdict, (*doubts, *notes))
 
 
 def _check_ray(address: str | None, missing: Sequence[Cell]) -> None:
@@ -173,60 +175,64 @@ def _check_ray(address: str | None, missing: Sequence[Cell]) -> None:
     require_ray(address)
 
 
-def _measured(cells: Sequence[Cell]) -> Hardness:
+def _cached_metric(cells: Sequence[Cell]) -> FleetMetric:
     """The metrics of the runs' fleets, each found once."""
     by_digest = {cell.spec.digest: cell.spec for cell in cells}
-    found = cache(lambda digest, name: hardness(by_digest[digest], name))
-    return lambda spec, name: found(spec.digest, name)
+    result = cache(lambda digest, name: fleet_metric(by_digest[digest], name))
+    return lambda spec, name: result(spec.digest, name)
 
 
-def _enough(means: Means, cells: Sequence[Cell]) -> Means:
+def _with_workers(worker_settings: WorkerSettings, cells: Sequence[Cell]) -> WorkerSettings:
     """As many workers as this machine, or our share of it, has room for, where nobody said how many."""
-    if means.workers or means.ray:
-        return means
+    if worker_settings.workers or worker_settings.ray:
+        return worker_settings
     if added_here():
-        return replace(means, workers=1)
-    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return replace(means, workers=max(1, mine // max(cell.spec.run["threads"] for cell in cells)))
+        return replace(worker_settings, workers=1)
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return replace(worker_settings, workers=max(1, cpus // max(cell.spec.run["threads"] for cell in cells)))
 
 
-def _done(cells: list[Cell], outs: list[Path], means: Means, folder: Path, *, quiet: bool) -> tuple[list[Ran], int]:
+def _finish_runs(
+    cells: list[Cell], outs: list[Path], worker_settings: WorkerSettings, folder: Path, *, quiet: bool
+) -> tuple[list[StudyRun], int]:
     """Every run as it ended, and how many had ended before."""
-    cached = [i for i, place in enumerate(outs) if sealed(place)]
-    with shown(board(cells, cached), quiet=quiet) as hear:
-        failures = carried_out(cells, outs, means, log=folder / LOG, hear=hear)
+    cached = [i for i, place in enumerate(outs) if has_seal(place)]
+    with show_board(board(cells, cached), quiet=quiet) as on_news:
+        failures = carry_out_runs(cells, outs, worker_settings, log=folder / LOG, on_news=on_news)
     ends = zip(cells, outs, failures, strict=True)
-    return [ran(cell, place, failure or None) for cell, place, failure in ends], len(cached)
+    return [read_study_run(cell, place, failure or None) for cell, place, failure in ends], len(cached)
 
 
-def _take(folder: Path) -> None:
+def _claim_folder(folder: Path) -> None:
     """Refuse a folder that is not a study's, and make a new one."""
     try:
-        there = {p.name for p in folder.iterdir()} if folder.is_dir() else set[str]()
-    except OSError as wrong:
-        raise BadInput(f"--out: cannot read {folder}: {wrong.strerror}; choose another folder") from None
+        names = {p.name for p in folder.iterdir()} if folder.is_dir() else set[str]()
+    except OSError as error:
+        raise BadInput(f"--out: cannot read {folder}: {error.strerror}; choose another folder") from None
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"--out: {folder} is a file; name a folder")
     # Files that a kill left half written are nobody's.
-    strange = sorted(name for name in there - {LOCK, RUNS, FORMS} if not name.endswith(".part"))
-    if strange and FILE not in there:
+    strange = sorted(name for name in names - {LOCK, RUNS, FORMS} if not name.endswith(".part"))
+    if strange and FILE not in names:
         raise BadInput(f"--out: {folder} holds something else than a study ({strange[0]}); choose another folder")
     make_folder(folder / RUNS)
 
 
-def _stale(folder: Path, cells: Sequence[Cell]) -> bool:
+def _remove_stale_tables(folder: Path, cells: Sequence[Cell]) -> bool:
     """Were there tables of an earlier file with other runs? They are taken away: whoever is interrupted now must not find
     them beside the new file as if they were its own. Their runs stay."""
     try:
-        told = {run["spec_digest"] for run in json.loads((folder / "study.json").read_text(encoding="utf-8"))["runs"]}
+        digests = {
+            run["spec_digest"] for run in json.loads((folder / "study.json").read_text(encoding="utf-8"))["runs"]
+        }
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    if told == {cell.spec.digest for cell in cells}:
+    if digests == {cell.spec.digest for cell in cells}:
         return False
     for name in ("wall.csv", "report.html", *TABLES):  # the one that tells comes last
         (folder / name).unlink(missing_ok=True)
     return True
 
 
-def _of(titles: Sequence[str], cells: Sequence[Cell]) -> str:
+def _runs_phrase(titles: Sequence[str], cells: Sequence[Cell]) -> str:
     return f"in {titles[0]!r}" if len(titles) == 1 else f"in {len(titles)} of {len(cells)} runs"

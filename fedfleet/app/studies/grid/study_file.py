@@ -24,11 +24,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.spec import read_table, with_values
+from fedfleet.app.spec import read_table, set_values
 from fedfleet.app.spec.resolution import DEFAULTS
 from fedfleet.app.spec.spec_record import TABLES
-from fedfleet.app.studies.grid.analyses import Analysis, ShareOfBest, checked_analysis, checked_target, target_of
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.app.studies.grid.analyses import Analysis, ShareOfBest, check_analysis, check_target, parse_target
+from fedfleet.core.errors import BadInput, suggest_name
 
 KEYS = ("name", "base", "seeds", "baseline", "target", "grid", "runs", "scale", "analysis")
 _MOST_SEEDS = 10_000
@@ -68,33 +68,33 @@ def read_study(path: str | Path, *, scale: str | None = None) -> Study:
         raise BadInput(f"there is no study file {path}") from None
     except IsADirectoryError:
         raise BadInput(f"{path} is a folder; give a study file in TOML") from None
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise BadInput(f"cannot read the study {path}: {wrong}") from None
-    except (ValueError, RecursionError) as wrong:
-        raise BadInput(f"the study {path} is not valid TOML: {wrong}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot read the study {path}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"the study {path} is not valid TOML: {error}") from None
     try:
-        return study_of(table, path.stem, beside=path.parent, scale=scale)
-    except BadInput as wrong:
-        raise BadInput(f"{path}: {wrong}") from None
+        return study_of(table, path.stem, folder=path.parent, scale=scale)
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
 
 
 def study_of(
-    table: Mapping[str, Any], name: str = "study", *, beside: Path = Path("."), scale: str | None = None
+    table: Mapping[str, Any], name: str = "study", *, folder: Path = Path("."), scale: str | None = None
 ) -> Study:
     """The study that a table describes; nothing of it has been run."""
     for key in table:
         if key not in KEYS:
-            moved = f"; keys of a spec go below base, as in base.{key}" if key in TABLES else nearest(key, KEYS)
-            raise BadInput(f"the study has no key {key!r}{moved}")
-    base = _base(table.get("base"), beside)
-    table, base = _scaled(table, base, scale)
+            hint = f"; keys of a spec go below base, as in base.{key}" if key in TABLES else suggest_name(key, KEYS)
+            raise BadInput(f"the study has no key {key!r}{hint}")
+    base = _base(table.get("base"), folder)
+    table, base = _apply_scale(table, base, scale)
     grid, draws = _grid(table.get("grid", {}))
     arms = tuple(_arms(grid, _runs(table.get("runs"))))
     baseline = table.get("baseline")
     names = [arm.name for arm in arms]
     if baseline is not None and baseline not in names:
-        raise BadInput(f"baseline = {baseline!r} is no arm of this study{nearest(str(baseline), names)}")
-    target = checked_target(table.get("target", _stop(base).get("target_accuracy")), "target", names)
+        raise BadInput(f"baseline = {baseline!r} is no arm of this study{suggest_name(str(baseline), names)}")
+    target = check_target(table.get("target", _stop(base).get("target_accuracy")), "target", names)
     analyses = tuple(_analyses(table.get("analysis", []), names))
     _check_answerable(target, baseline, analyses)
     return Study(
@@ -122,31 +122,31 @@ def study_text(study: Study, *, own: bool = False) -> str:
         "base": {**study.base, "task": {"use": "own"}} if own else study.base,
         "runs": [{"name": arm.name, **arm.settings} for arm in study.arms],
         **({"grid": draws} if draws else {}),
-        "analysis": [{"kind": a.kind, "title": a.title, **_said(a.settings)} for a in study.analyses],
+        "analysis": [{"kind": a.kind, "title": a.title, **_without_none(a.settings)} for a in study.analyses],
     }
-    return tomli_w.dumps(_said(table))
+    return tomli_w.dumps(_without_none(table))
 
 
-def _said(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _said(v) if isinstance(v, Mapping) else v for key, v in table.items() if v is not None}
+def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _without_none(v) if isinstance(v, Mapping) else v for key, v in table.items() if v is not None}
 
 
 # ---- base and scales ----------------------------------------------------------------------------------------------
 
 
-def _base(given: Any, beside: Path) -> dict[str, Any]:
-    if given is None:
+def _base(setting: Any, folder: Path) -> dict[str, Any]:
+    if setting is None:
         raise BadInput(
             'the study needs base = "spec.toml", the spec that its arms change; or the spec itself below [base]'
         )
-    if isinstance(given, str):
-        return read_table(beside / given)
-    if not isinstance(given, Mapping):
-        raise BadInput(f"base = {given!r} is neither the path of a spec nor a table")
-    return dict(given)
+    if isinstance(setting, str):
+        return read_table(folder / setting)
+    if not isinstance(setting, Mapping):
+        raise BadInput(f"base = {setting!r} is neither the path of a spec nor a table")
+    return dict(setting)
 
 
-def _scaled(
+def _apply_scale(
     table: Mapping[str, Any], base: dict[str, Any], scale: str | None
 ) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """The study and its base with what a scale changes; every scale is looked at, whichever is asked for."""
@@ -155,29 +155,29 @@ def _scaled(
         for key in _mapping(body, f"scale.{name}", f"[scale.{name}]"):
             known = ("seeds", "grid", "target", *(k for k in TABLES if k != "seed"))
             if key.partition(".")[0] not in known:
-                raise BadInput(f"scale.{name} has no key {key!r}{nearest(key, known)}")
-        own = flattened(_mapping(table.get("grid", {}), "grid", "[grid]"))
-        for key in flattened(_mapping(body.get("grid", {}), f"scale.{name}.grid", f"[scale.{name}.grid]")):
+                raise BadInput(f"scale.{name} has no key {key!r}{suggest_name(key, known)}")
+        own = flatten(_mapping(table.get("grid", {}), "grid", "[grid]"))
+        for key in flatten(_mapping(body.get("grid", {}), f"scale.{name}.grid", f"[scale.{name}.grid]")):
             if key not in own:
-                raise BadInput(f"scale.{name}.grid has {key!r}, which [grid] has not{nearest(key, own)}")
+                raise BadInput(f"scale.{name}.grid has {key!r}, which [grid] has not{suggest_name(key, own)}")
     if scale is None:
         return table, base
     if scale not in scales:
-        have = nearest(scale, scales) if scales else "; it has no [scale] at all"
+        have = suggest_name(scale, scales) if scales else "; it has no [scale] at all"
         raise BadInput(f"--scale {scale}: this study has no [scale.{scale}]{have}")
     body = scales[scale]
     spec = {k: v for k, v in body.items() if k not in ("seeds", "grid", "target")}
     own = {k: body[k] for k in ("seeds", "target") if k in body}
-    grid = {"grid": {**flattened(table["grid"]), **flattened(body.get("grid", {}))}} if "grid" in table else {}
-    return {**table, **own, **grid}, with_values(base, flattened(spec))
+    grid = {"grid": {**flatten(table["grid"]), **flatten(body.get("grid", {}))}} if "grid" in table else {}
+    return {**table, **own, **grid}, set_values(base, flatten(spec))
 
 
 # ---- arms ---------------------------------------------------------------------------------------------------------
 
 
-def _grid(given: Any) -> tuple[list[dict[str, Any]], tuple[dict[str, int], ...]]:
+def _grid(setting: Any) -> tuple[list[dict[str, Any]], tuple[dict[str, int], ...]]:
     """All combinations of the grid's lists, those of arms and those of seeds apart."""
-    grid = flattened(_mapping(given, "grid", "[grid]"))
+    grid = flatten(_mapping(setting, "grid", "[grid]"))
     arms: list[dict[str, Any]] = [{}]
     draws: list[dict[str, int]] = [{}]
     for key, values in grid.items():
@@ -189,7 +189,7 @@ def _grid(given: Any) -> tuple[list[dict[str, Any]], tuple[dict[str, int], ...]]
                 f"grid: {key!r} says how to run, not what, so it makes no arm; set it in the base or with --workers"
             )
         if first not in TABLES and first != "seeds":
-            raise BadInput(f"grid: no spec has a key {key!r}{nearest(first, TABLES)}")
+            raise BadInput(f"grid: no spec has a key {key!r}{suggest_name(first, TABLES)}")
         if not isinstance(values, list) or not values:
             raise BadInput(f'grid: "{key}" = {values!r} is not a list of values; write [..]')
         if any(value in values[:i] for i, value in enumerate(values)):
@@ -201,125 +201,125 @@ def _grid(given: Any) -> tuple[list[dict[str, Any]], tuple[dict[str, int], ...]]
     return arms, tuple(draws)
 
 
-def _runs(given: Any) -> list[Arm]:
-    if given is None:
+def _runs(setting: Any) -> list[Arm]:
+    if setting is None:
         return []
-    if not isinstance(given, list) or not given:
+    if not isinstance(setting, list) or not setting:
         raise BadInput("runs must be a list of tables: write [[runs]], with two brackets")
-    found: list[Arm] = []
-    for i, body in enumerate(given):
+    result: list[Arm] = []
+    for i, body in enumerate(setting):
         where = f"runs[{i}]"
         own = dict(_mapping(body, where, "[[runs]]"))
         name = _text(own.pop("name", None), f"{where}.name")
-        settings = flattened(own)
+        settings = flatten(own)
         for key in settings:
             first = key.partition(".")[0]
             if first not in TABLES or first in ("seed", "run"):
-                raise BadInput(f"{where} ({name}): no arm has a key {key!r}{nearest(first, (*TABLES, 'name'))}")
-        if name in [arm.name for arm in found]:
+                raise BadInput(f"{where} ({name}): no arm has a key {key!r}{suggest_name(first, (*TABLES, 'name'))}")
+        if name in [arm.name for arm in result]:
             raise BadInput(f"{where}: there is already a run called {name!r}")
-        found.append(Arm(name, settings))
-    return found
+        result.append(Arm(name, settings))
+    return result
 
 
 def _arms(grid: Sequence[Mapping[str, Any]], runs: Sequence[Arm]) -> list[Arm]:
     """The named runs, each at every point of the grid; a table sets its keys, whether it stands in a run or in a grid."""
-    found: list[Arm] = []
+    result: list[Arm] = []
     for arm in runs or [Arm("")]:
         for point in grid:
-            words = ", ".join(f"{key}={worded(value)}" for key, value in point.items())
-            found.append(
-                Arm(", ".join(filter(None, (arm.name, words))) or "base", {**arm.settings, **flattened(point)})
-            )
-    return found
+            words = ", ".join(f"{key}={value_text(value)}" for key, value in point.items())
+            result.append(Arm(", ".join(filter(None, (arm.name, words))) or "base", {**arm.settings, **flatten(point)}))
+    return result
 
 
-def flattened(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+def flatten(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """Nested tables as dotted keys; lists and empty tables are values, and a bare name of a part is its `use`.
 
     >>> flattened({"pace": {"use": "deadline", "seconds": 60.0}, "stop.rounds": 5, "choose": "oort"})
     {'pace.use': 'deadline', 'pace.seconds': 60.0, 'stop.rounds': 5, 'choose.use': 'oort'}
     """
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, Mapping) and value:
-            found |= flattened(value, f"{path}{key}.")
+            result |= flatten(value, f"{path}{key}.")
         elif isinstance(value, str) and f"{path}{key}" in _PARTS:
-            found[f"{path}{key}.use"] = value
+            result[f"{path}{key}.use"] = value
         else:
-            found[f"{path}{key}"] = value
-    return found
+            result[f"{path}{key}"] = value
+    return result
 
 
-def worded(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value of a spec in the name of an arm.
 
     >>> worded({"use": "deadline", "seconds": 60.0}), worded("oort"), worded([0.5, True])
     ('deadline(seconds=60.0)', 'oort', '[0.5, true]')
     """
     if isinstance(value, Mapping):
-        rest = ", ".join(f"{k}={worded(v)}" for k, v in value.items() if k != "use")
+        rest = ", ".join(f"{k}={value_text(v)}" for k, v in value.items() if k != "use")
         return f"{value['use']}({rest})" if rest and "use" in value else str(value.get("use", f"({rest})"))
     if isinstance(value, list):
-        return f"[{', '.join(map(worded, value))}]"
+        return f"[{', '.join(map(value_text, value))}]"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # ---- seeds, target, analyses ----------------------------------------------------------------------------------------
 
 
-def _seeds(given: Any, base: Mapping[str, Any]) -> tuple[int, ...]:
-    if given is None:
+def _seeds(setting: Any, base: Mapping[str, Any]) -> tuple[int, ...]:
+    if setting is None:
         return (base.get("seed", 0),)
-    if type(given) is int and 0 < given <= _MOST_SEEDS:
-        return tuple(range(given))
-    listed: list[Any] = list(given) if isinstance(given, list) else []
+    if type(setting) is int and 0 < setting <= _MOST_SEEDS:
+        return tuple(range(setting))
+    listed: list[Any] = list(setting) if isinstance(setting, list) else []
     if not listed or any(type(seed) is not int or seed < 0 for seed in listed) or len({*listed}) < len(listed):
-        raise BadInput(f"seeds = {given!r}: give how many, or a list of different whole numbers, for example [0, 1, 2]")
+        raise BadInput(
+            f"seeds = {setting!r}: give how many, or a list of different whole numbers, for example [0, 1, 2]"
+        )
     return tuple(listed)
 
 
-def _analyses(given: Any, arms: Sequence[str]) -> list[Analysis]:
-    if not isinstance(given, list):
+def _analyses(setting: Any, arms: Sequence[str]) -> list[Analysis]:
+    if not isinstance(setting, list):
         raise BadInput("analysis must be a list of tables: write [[analysis]], with two brackets")
     return [
-        checked_analysis(_mapping(body, f"analysis[{i}]", "[[analysis]]"), f"analysis[{i}]", arms)
-        for i, body in enumerate(given)
+        check_analysis(_mapping(body, f"analysis[{i}]", "[[analysis]]"), f"analysis[{i}]", arms)
+        for i, body in enumerate(setting)
     ]
 
 
 def _check_answerable(target: float | str | None, baseline: str | None, analyses: Sequence[Analysis]) -> None:
     """Refuse what cannot be answered for want of a baseline or a target."""
     targets = {"target": target, **{f"analysis[{i}].target": a.settings.get("target") for i, a in enumerate(analyses)}}
-    for where, asked in targets.items():
-        wanted = target_of(asked)
-        if isinstance(wanted, ShareOfBest) and wanted.arm == "baseline" and baseline is None:
-            raise BadInput(f'{where} = "{asked}": the study names no baseline; write baseline = "ARM" at its top')
-    for i, asked in enumerate(analyses):
-        if asked.kind == "time_to_accuracy" and target is None and asked.settings["target"] is None:
+    for where, entry in targets.items():
+        parsed = parse_target(entry)
+        if isinstance(parsed, ShareOfBest) and parsed.arm == "baseline" and baseline is None:
+            raise BadInput(f'{where} = "{entry}": the study names no baseline; write baseline = "ARM" at its top')
+    for i, entry in enumerate(analyses):
+        if entry.kind == "time_to_accuracy" and target is None and entry.settings["target"] is None:
             raise BadInput(
                 f"analysis[{i}] needs a target accuracy; write target = 0.8 there or at the top of the study"
             )
-        if asked.kind == "paired_test" and baseline is None and asked.settings["baseline"] is None:
+        if entry.kind == "paired_test" and baseline is None and entry.settings["baseline"] is None:
             raise BadInput(
                 f'analysis[{i}] needs an arm to compare with; write baseline = "ARM" there or at the top of the study'
             )
 
 
 def _stop(base: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = base.get("stop", {})
-    return found if isinstance(found, Mapping) else {}
+    result = base.get("stop", {})
+    return result if isinstance(result, Mapping) else {}
 
 
-def _mapping(given: Any, where: str, written: str) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
-        raise BadInput(f"{where} = {given!r} is not a table; write {written}")
-    return given
+def _mapping(setting: Any, where: str, example: str) -> Mapping[str, Any]:
+    if not isinstance(setting, Mapping):
+        raise BadInput(f"{where} = {setting!r} is not a table; write {example}")
+    return setting
 
 
-def _text(given: Any, where: str) -> str:
-    if not isinstance(given, str) or not given.strip():
+def _text(setting: Any, where: str) -> str:
+    if not isinstance(setting, str) or not setting.strip():
         raise BadInput(f"{where} must be a name in quotes")
-    if not given.isprintable():
-        raise BadInput(f"{where} = {given!r} has a line break or another sign that cannot be printed; leave it out")
-    return given
+    if not setting.isprintable():
+        raise BadInput(f"{where} = {setting!r} has a line break or another sign that cannot be printed; leave it out")
+    return setting

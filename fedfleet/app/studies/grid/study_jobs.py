@@ -12,19 +12,19 @@ from pathlib import Path
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import Spec
 from fedfleet.app.studies.grid.expansion import Cell
-from fedfleet.app.studies.grid.joint_jobs import groups
-from fedfleet.app.studies.grid.run_cache import sealed
-from fedfleet.app.studies.grid.stack_forms import kept_forms
-from fedfleet.app.studies.grid.study_worker import piece_of, told_by, work
-from fedfleet.executors.worker_pool import Body, Said, Tell, Work, answered, crew
+from fedfleet.app.studies.grid.joint_jobs import joint_groups
+from fedfleet.app.studies.grid.run_cache import has_seal
+from fedfleet.app.studies.grid.stack_forms import load_forms
+from fedfleet.app.studies.grid.study_worker import piece_of, progress_listener, work
+from fedfleet.executors.worker_pool import Body, Tell, Work, WorkerMessage, answer_piece, run_in_workers
 
 LOG = "workers.log"
-_LOST = "a Ray worker finished it, but not in this folder; give an --out that all machines of the cluster share"
-_HERE = Path(__file__).parents[4]  # what this package lies in
+_NOT_SHARED = "a Ray worker finished it, but not in this folder; give an --out that all machines of the cluster share"
+_PACKAGE_ROOT = Path(__file__).parents[4]  # what this package lies in
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class WorkerSettings:
     """By what the runs are done: so many processes (1: this one; 0: as many as there is room for), or a Ray cluster, at an address
     or started here. `work` is what is done with a group of runs: a function of a module that attends when it is started."""
 
@@ -35,21 +35,26 @@ class Means:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class RunNews:
     """News of one run, by its place: the round it is in, or that it is over. `again`: how many of its workers died so far."""
 
     cell: int
     round: int = 0
-    over: bool = False
+    is_over: bool = False
     failure: str = ""
-    again: int = 0
+    worker_deaths: int = 0
 
 
-Hear = Callable[[Heard], None]
+NewsListener = Callable[[RunNews], None]
 
 
-def carried_out(
-    cells: Sequence[Cell], outs: Sequence[Path], means: Means, *, log: Path, hear: Hear = lambda news: None
+def carry_out_runs(
+    cells: Sequence[Cell],
+    outs: Sequence[Path],
+    worker_settings: WorkerSettings,
+    *,
+    log: Path,
+    on_news: NewsListener = lambda news: None,
 ) -> list[str]:
     """Finish every run in its folder; for each the reason why it could not be, "" where it is finished.
 
@@ -57,105 +62,127 @@ def carried_out(
     """
     failures = [""] * len(cells)
 
-    def heard(news: Heard) -> None:
-        if news.over:
+    def record_news(news: RunNews) -> None:
+        if news.is_over:
             failures[news.cell] = news.failure
-        hear(news)
+        on_news(news)
 
-    left = [i for i, out in enumerate(outs) if not sealed(out)]
-    own, rest = [i for i in left if cells[i].own], [i for i in left if not cells[i].own]
+    pending = [i for i, out in enumerate(outs) if not has_seal(out)]
+    own, rest = [i for i in pending if cells[i].own], [i for i in pending if not cells[i].own]
     for i in own:
-        _mine(cells[i], outs[i], i, log, heard)
+        _run_here(cells[i], outs[i], i, log, record_news)
     if rest:
         specs = [cells[i].spec for i in rest]
-        with _hands(means, specs, log) as hands:
-            parts = [[rest[i] for i in group] for group in groups(specs, workers=hands.workers)]
-            given_up = _parts(cells, outs, parts, hands, log, heard)
-            _parts(cells, outs, [[i] for part in given_up for i in part], hands, log, heard)  # to find out which it is
+        with _open_workforce(worker_settings, specs, log) as workforce:
+            parts = [[rest[i] for i in group] for group in joint_groups(specs, workers=workforce.workers)]
+            lost_parts = _run_parts(cells, outs, parts, workforce, log, record_news)
+            _run_parts(
+                cells, outs, [[i] for part in lost_parts for i in part], workforce, log, record_news
+            )  # to find out which it is
     return failures
 
 
 @dataclass(frozen=True, slots=True)
-class _Hands:
+class _Workforce:
     """Those who do pieces: how many, and what they say of them; the function is what hears those who say it on the way.
 
     `afar`: they may be on other machines, whose folders are not ours unless someone shares them.
     """
 
     workers: int
-    said: Callable[[Sequence[Body], Callable[[Body, int], None]], Generator[Said]]
-    afar: bool = False
+    run_pieces: Callable[[Sequence[Body], Callable[[Body, int], None]], Generator[WorkerMessage]]
+    remote: bool = False
 
 
 @contextmanager
-def _hands(means: Means, specs: Sequence[Spec], log: Path) -> Iterator[_Hands]:
+def _open_workforce(worker_settings: WorkerSettings, specs: Sequence[Spec], log: Path) -> Iterator[_Workforce]:
     """Processes, a Ray cluster that is there as long as it is needed, or this process."""
-    if means.ray:
+    if worker_settings.ray:
         from fedfleet.executors.ray import connect
-        from fedfleet.executors.ray_jobs import errands
+        from fedfleet.executors.ray_jobs import run_ray_jobs
 
         gpus = 1 if any(spec.run["device"] == "cuda" for spec in specs) else 0
-        cluster = connect(means.workers or None, means.address, max(spec.run["threads"] for spec in specs))
+        cluster = connect(
+            worker_settings.workers or None, worker_settings.address, max(spec.run["threads"] for spec in specs)
+        )
         try:
-            yield _Hands(cluster.workers, lambda pieces, _: errands(cluster, means.work, pieces, gpus=gpus), afar=True)
+            yield _Workforce(
+                cluster.workers,
+                lambda pieces, _: run_ray_jobs(cluster, worker_settings.work, pieces, gpus=gpus),
+                remote=True,
+            )
         finally:
             cluster.close()
-    elif means.workers > 1:
+    elif worker_settings.workers > 1:
         # Wherever we were found, a worker finds us too; and -P, so that no module of the folder we are in hides one of ours.
-        command = (sys.executable, "-P", "-m", means.work.__module__)
-        here = os.pathsep.join(filter(None, (str(_HERE), os.environ.get("PYTHONPATH"))))
-        env = {**os.environ, "PYTHONPATH": here}
-        yield _Hands(means.workers, lambda pieces, _: crew(command, pieces, means.workers, log=log, env=env))
+        command = (sys.executable, "-P", "-m", worker_settings.work.__module__)
+        python_path = os.pathsep.join(filter(None, (str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH"))))
+        env = {**os.environ, "PYTHONPATH": python_path}
+        yield _Workforce(
+            worker_settings.workers,
+            lambda pieces, _: run_in_workers(command, pieces, worker_settings.workers, log=log, env=env),
+        )
     else:
-        yield _Hands(1, lambda pieces, passed_on: _here(pieces, means.work, log, passed_on))
+        yield _Workforce(1, lambda pieces, passed_on: _run_in_process(pieces, worker_settings.work, log, passed_on))
 
 
-def _here(pieces: Sequence[Body], work: Work, log: Path, passed_on: Callable[[Body, int], None]) -> Generator[Said]:
+def _run_in_process(
+    pieces: Sequence[Body], work: Work, log: Path, on_message: Callable[[Body, int], None]
+) -> Generator[WorkerMessage]:
     for k, piece in enumerate(pieces):
         with log.open("a", encoding="utf-8") as file, redirect_stderr(file):
-            body = answered(work, piece, lambda body, k=k: passed_on(body, k))
-        yield Said(k, body, ended=True, failure=body.pop("failure", ""))
+            body = answer_piece(work, piece, lambda body, k=k: on_message(body, k))
+        yield WorkerMessage(k, body, ended=True, failure=body.pop("failure", ""))
 
 
-def _parts(
-    cells: Sequence[Cell], outs: Sequence[Path], parts: Sequence[Sequence[int]], hands: _Hands, log: Path, heard: Hear
+def _run_parts(
+    cells: Sequence[Cell],
+    outs: Sequence[Path],
+    parts: Sequence[Sequence[int]],
+    workforce: _Workforce,
+    log: Path,
+    on_news: NewsListener,
 ) -> list[Sequence[int]]:
     """Have these groups done; those of several runs that nobody came back from are the answer, and not over yet."""
-    given_up: list[Sequence[int]] = []
+    lost_parts: list[Sequence[int]] = []
     if not parts:
-        return given_up
-    forms = kept_forms(log.parent, [cells[part[0]].spec for part in parts])
-    both = zip(parts, forms, strict=True)
-    pieces = [piece_of([cells[i].spec for i in part], [outs[i] for i in part], form) for part, form in both]
-    with closing(hands.said(pieces, lambda body, k: _passed_on(body, parts[k], heard))) as news:
-        for said in news:
-            part = parts[said.piece]
-            if not said.ended:
-                _passed_on(said.body, part, heard, said.died)
-            elif said.died and said.failure and len(part) > 1:
-                given_up.append(part)
+        return lost_parts
+    forms = load_forms(log.parent, [cells[part[0]].spec for part in parts])
+    part_forms = zip(parts, forms, strict=True)
+    pieces = [piece_of([cells[i].spec for i in part], [outs[i] for i in part], form) for part, form in part_forms]
+    with closing(workforce.run_pieces(pieces, lambda body, k: _forward_message(body, parts[k], on_news))) as messages:
+        for message in messages:
+            part = parts[message.piece]
+            if not message.ended:
+                _forward_message(message.body, part, on_news, message.deaths)
+            elif message.deaths and message.failure and len(part) > 1:
+                lost_parts.append(part)
             else:
-                reasons = said.body.get("failures", [said.failure] * len(part))
+                reasons = message.body.get("failures", [message.failure] * len(part))
                 for i, reason in zip(part, reasons, strict=True):
-                    lost = hands.afar and not reason and not sealed(outs[i])
-                    heard(Heard(i, over=True, failure=_LOST if lost else reason, again=said.died))
-    return given_up
+                    is_missing = workforce.remote and not reason and not has_seal(outs[i])
+                    on_news(
+                        RunNews(
+                            i, is_over=True, failure=_NOT_SHARED if is_missing else reason, worker_deaths=message.deaths
+                        )
+                    )
+    return lost_parts
 
 
-def _passed_on(body: Body, part: Sequence[int], heard: Hear, died: int = 0) -> None:
+def _forward_message(body: Body, part: Sequence[int], on_news: NewsListener, died: int = 0) -> None:
     """What a worker said on the way, of the run that it said it of; of all where it only died."""
     for i in [part[body["run"]]] if "run" in body else part:
-        heard(Heard(i, body.get("round", 0), over=body.get("over", False), again=died))
+        on_news(RunNews(i, body.get("round", 0), is_over=body.get("over", False), worker_deaths=died))
 
 
-def _mine(cell: Cell, out: Path, i: int, log: Path, heard: Hear) -> None:
+def _run_here(cell: Cell, out: Path, i: int, log: Path, on_news: NewsListener) -> None:
     """A run of a model that only this process has."""
 
-    def alone(_: Body, tell: Tell) -> Body:
-        watch = told_by(tell)
-        perform(cell.spec, out, resume=True, own=cell.own, watch=lambda events: watch(0, events))
+    def perform_alone(_: Body, tell: Tell) -> Body:
+        watch = progress_listener(tell)
+        perform(cell.spec, out, resume=True, custom_task=cell.own, watch=lambda events: watch(0, events))
         return {}
 
     with log.open("a", encoding="utf-8") as file, redirect_stderr(file):
-        body = answered(alone, {}, lambda body: _passed_on(body, [i], heard))
-    heard(Heard(i, over=True, failure=body.get("failure", "")))
+        body = answer_piece(perform_alone, {}, lambda body: _forward_message(body, [i], on_news))
+    on_news(RunNews(i, is_over=True, failure=body.get("failure", "")))

@@ -17,23 +17,25 @@ _LATEX = {
 }  # fmt: skip
 
 
-def shown_table(rows: Sequence[Row], baseline: str | None, aims: Aims) -> Table:
+def results_table(rows: Sequence[Row], baseline: str | None, aims: Aims) -> Table:
     """Header and cells: a line for every arm, units on every number, 95 % intervals in brackets."""
     columns: dict[str, Callable[[Row], str]] = {"arm": lambda row: row["arm"], "runs": _runs}
-    columns["accuracy at the end"] = lambda row: spread(row["accuracy"], percent)
+    columns["accuracy at the end"] = lambda row: mean_text(row["accuracy"], percent)
     if aims.equal_time is not None:
-        columns[f"accuracy after {span(aims.equal_time)}"] = lambda row: spread(row["accuracy_at_equal_time"], percent)
-    columns["virtual time"] = lambda row: spread(row["virtual_seconds"], span, interval=False)
-    columns["sent up"] = lambda row: spread(row["bytes_up"], size, interval=False)
-    columns["sent down"] = lambda row: spread(row["bytes_down"], size, interval=False)
+        columns[f"accuracy after {span(aims.equal_time)}"] = lambda row: mean_text(
+            row["accuracy_at_equal_time"], percent
+        )
+    columns["virtual time"] = lambda row: mean_text(row["virtual_seconds"], span, interval=False)
+    columns["sent up"] = lambda row: mean_text(row["bytes_up"], size, interval=False)
+    columns["sent down"] = lambda row: mean_text(row["bytes_down"], size, interval=False)
     if aims.target is not None:
-        columns[f"median time to {percent(aims.target)}"] = _time
+        columns[f"median time to {percent(aims.target)}"] = _time_text
     if baseline is not None:
         columns[f"against {baseline}"] = lambda row: _against(row, baseline)
     return list(columns), [[show(row) for show in columns.values()] for row in rows]
 
 
-def spread(mean: Mapping[str, Any] | None, unit: Callable[[float], str], *, interval: bool = True) -> str:
+def mean_text(mean: Mapping[str, Any] | None, unit: Callable[[float], str], *, interval: bool = True) -> str:
     """A mean with its interval, in this unit.
 
     >>> spread({"value": 0.9, "sd": 0.01, "low": 0.88, "high": 0.92, "n": 5}, percent)
@@ -50,12 +52,12 @@ def _runs(row: Row) -> str:
     return f"{row['runs']}, {row['failed']} failed" if row["failed"] else str(row["runs"])
 
 
-def _time(row: Row) -> str:
+def _time_text(row: Row) -> str:
     time = row["time_to_target"]
     if time is None:
         return "none"
-    said = "not by half" if time["median"] is None else span(time["median"])
-    return f"{said} ({time['never']} of {row['runs']} never)" if time["never"] else said
+    text = "not by half" if time["median"] is None else span(time["median"])
+    return f"{text} ({time['never']} of {row['runs']} never)" if time["never"] else text
 
 
 def _against(row: Row, baseline: str) -> str:
@@ -64,16 +66,16 @@ def _against(row: Row, baseline: str) -> str:
     pair = row.get("against")
     if pair is None or pair["difference"] is None:
         return "no common seed"
-    said = f"{100 * pair['difference']:+.1f} points"
+    text = f"{100 * pair['difference']:+.1f} points"
     if pair["p_holm"] is None:
-        return f"{said} (one seed)"
+        return f"{text} (one seed)"
     p = "p < 0.001" if pair["p_holm"] < 0.001 else f"p = {pair['p_holm']:.3f}"
     if pair["low"] is None:
-        return f"{said} on each seed, {p}"
-    return f"{said} [{100 * pair['low']:+.1f} to {100 * pair['high']:+.1f}], {p}"
+        return f"{text} on each seed, {p}"
+    return f"{text} [{100 * pair['low']:+.1f} to {100 * pair['high']:+.1f}], {p}"
 
 
-def aligned(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+def align_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     """A table in a terminal.
 
     >>> print(aligned(["arm", "runs"], [["lr=0.1", "5"]]))
@@ -89,16 +91,27 @@ def markdown(header: Sequence[str], body: Sequence[Sequence[str]], name: str, ve
     """The same with the conclusion before it."""
 
     def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(map(plainly, cells))} |"
+        return f"| {' | '.join(map(escape_markdown, cells))} |"
 
     rule = line(["---"] * len(header))
     notes = "Means over seeds; 95 % intervals (Student) in brackets; p by paired t tests on common seeds, corrected by Holm."
     return "\n".join(
-        [f"# {plainly(name)}", "", plainly(verdict), "", line(header), rule, *map(line, body), "", notes, ""]
+        [
+            f"# {escape_markdown(name)}",
+            "",
+            escape_markdown(verdict),
+            "",
+            line(header),
+            rule,
+            *map(line, body),
+            "",
+            notes,
+            "",
+        ]
     )
 
 
-def plainly(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Text in Markdown that stays as it is: what would be a cell, a tag, or emphasis is none.
 
     >>> print(plainly("a|b <i>*c*</i> d_e"))

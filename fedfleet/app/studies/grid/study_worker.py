@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedfleet.app.runs.run_folder import Finished
+from fedfleet.app.runs.run_folder import FinishedRun
 from fedfleet.app.spec import Spec, resolve
-from fedfleet.app.studies.grid.joint_jobs import perform_joined
+from fedfleet.app.studies.grid.joint_jobs import perform_together
 from fedfleet.core.errors import FedFleetError
 from fedfleet.core.events import Event, ModelCommitted, RoundFailed, RunEnded
-from fedfleet.executors.worker_pool import attend
+from fedfleet.executors.worker_pool import run_worker
 
 if TYPE_CHECKING:
     from fedfleet.executors.stacked.form_choice import Form
@@ -34,25 +34,25 @@ def work(piece: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[
     """Perform the runs of a piece, and tell on the way how far they are; the answer says why each failed, "" if it did not."""
     specs = [resolve(tomllib.loads(run["text"]), run["name"]) for run in piece["runs"]]
     outs = [Path(run["out"]) for run in piece["runs"]]
-    found = perform_joined(specs, outs, watch=told_by(tell), resume=True, form=_form(piece["form"]))
-    return {"failures": ["" if isinstance(one, Finished) else _why(one) for one in found]}
+    result = perform_together(specs, outs, watch=progress_listener(tell), resume=True, form=_form(piece["form"]))
+    return {"failures": ["" if isinstance(one, FinishedRun) else _reason(one) for one in result]}
 
 
-def _form(kept: Sequence[Any] | None) -> Form | None:
-    if kept is None:
+def _form(settings: Sequence[Any] | None) -> Form | None:
+    if settings is None:
         return None
     from fedfleet.executors.stacked.form_choice import Form
 
-    return Form(*kept)
+    return Form(*settings)
 
 
-def _why(wrong: Exception) -> str:
-    return str(wrong) if isinstance(wrong, FedFleetError) else f"{type(wrong).__name__}: {wrong}"
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, FedFleetError) else f"{type(error).__name__}: {error}"
 
 
-def told_by(tell: Callable[[dict[str, Any]], None]) -> Callable[[int, Sequence[Event]], None]:
+def progress_listener(tell: Callable[[dict[str, Any]], None]) -> Callable[[int, Sequence[Event]], None]:
     """A listener that tells in which round each run is, now and then, and when it has ended."""
-    said: dict[int, float] = {}
+    last_sent: dict[int, float] = {}
 
     def watch(i: int, events: Sequence[Event]) -> None:
         for event in events:
@@ -60,12 +60,12 @@ def told_by(tell: Callable[[dict[str, Any]], None]) -> Callable[[int, Sequence[E
                 tell({"run": i, "over": True})
             elif isinstance(event, ModelCommitted | RoundFailed):
                 now = time.monotonic()
-                if now - said.get(i, -_EVERY) >= _EVERY:
-                    said[i] = now
+                if now - last_sent.get(i, -_EVERY) >= _EVERY:
+                    last_sent[i] = now
                     tell({"run": i, "round": event.round + 1})
 
     return watch
 
 
 if __name__ == "__main__":
-    attend(work)
+    run_worker(work)

@@ -27,9 +27,9 @@ class Band:
     progress: Floats
     below: Floats
     above: Floats
-    said: str
+    note: str
 
-    def at(self, progress: Floats) -> tuple[Floats, Floats]:
+    def margins_at(self, progress: Floats) -> tuple[Floats, Floats]:
         """The band at these places."""
         return np.interp(progress, self.progress, self.below), np.interp(progress, self.progress, self.above)
 
@@ -37,6 +37,6 @@ class Band:
 @cache
 def band() -> Band:
     """The band that comes with this version."""
-    got = json.loads(_FILE.read_text(encoding="utf-8"))
-    columns = (np.array(got[name], np.float64) for name in ("progress", "below", "above"))
-    return Band(*columns, said=str(got["said"]))
+    table = json.loads(_FILE.read_text(encoding="utf-8"))
+    columns = (np.array(table[name], np.float64) for name in ("progress", "below", "above"))
+    return Band(*columns, note=str(table["said"]))

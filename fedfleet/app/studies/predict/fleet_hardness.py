@@ -12,13 +12,13 @@ from fedfleet.app.studies.predict.participation import mean_bytes, mean_samples
 from fedfleet.app.studies.predict.prediction import clock_of
 from fedfleet.app.terminal.text import percent, span
 from fedfleet.core.errors import FedFleetError
-from fedfleet.core.limits import MOST_CLIENTS
+from fedfleet.core.limits import MAX_CLIENTS
 from fedfleet.core.parts import Task
-from fedfleet.measure.montecarlo.references import PUBLISHED, placed
+from fedfleet.measure.montecarlo.references import PUBLISHED, placement_text
 
-LOOKS = {"Dev": "devices alone", "Stat": "reachability alone", "Inter": "devices and reachability together"}
+METRIC_WORDS = {"Dev": "devices alone", "Stat": "reachability alone", "Inter": "devices and reachability together"}
 # By the word for the label that comes off worst.
-_LOST = {
+_LABEL_LOSS = {
     "easy": "Its labels lose little", "tight": "Its labels lose something", "hard": "A label loses much",
     "very hard": "A label loses most",
 }  # fmt: skip
@@ -39,16 +39,16 @@ def measure_spec(spec: Spec, *, seeds: int = 3, task: Task | None = None) -> dic
         rounds,
         seeds=seeds,
         model_bytes=mean_bytes(setup),
-        most=MOST_CLIENTS,
+        most=MAX_CLIENTS,
         waiting_too=True,
     )
     return {
         "verdict": verdict(hard, clock),
-        **{name: _told(name, got, hard, seeds) for name, got in hard.measures.items()},
+        **{name: _metric_answer(name, measure, hard, seeds) for name, measure in hard.measures.items()},
         "clock": clock,
-        "under": _under(spec, hard, seeds),
+        "under": _conditions(spec, hard, seeds),
         "published": {name: {p.word: p.share for p in known} for name, known in PUBLISHED.items()},
-        "not_measured": [said for said in (hard.why_not, why) if said],
+        "not_measured": [reason for reason in (hard.missing_reason, why) if reason],
     }
 
 
@@ -56,32 +56,38 @@ def _clock(spec: Spec, task: Task | None) -> tuple[dict[str, Any] | None, str]:
     """The class clock, or why there is none: a fleet can be hard to foresee and easy to measure."""
     try:
         return clock_of(spec, task=task), ""
-    except FedFleetError as wrong:
-        return None, f"{_NO_CLOCK}: {wrong}"
+    except FedFleetError as error:
+        return None, f"{_NO_CLOCK}: {error}"
 
 
-def _told(name: str, got: Measure, hard: Hardness, seeds: int) -> dict[str, Any]:
-    told: dict[str, Any] = {"value": got.raw, "sd": got.sd, "seeds": seeds, "notes": list(got.notes)}
-    range95 = None if got.range95 is None else list(got.range95)
+def _metric_answer(name: str, measure: Measure, hard: Hardness, seeds: int) -> dict[str, Any]:
+    answer: dict[str, Any] = {"value": measure.raw, "sd": measure.sd, "seeds": seeds, "notes": list(measure.notes)}
+    range95 = None if measure.range95 is None else list(measure.range95)
     if name.endswith("-R"):
-        share = hard.relative(got.plain)
+        share = hard.relative(measure.plain)
         return {
-            **told,
-            "fair_work": got.plain,
+            **answer,
+            "fair_work": measure.plain,
             "ci95": range95,
             "word": share_word(share),
-            "beside": placed(name, share),
+            "beside": placement_text(name, share),
         }
-    times = got.plain / undisturbed(hard)
-    return {**told, "round_seconds": got.plain, "ci95": range95, "word": wait_word(times), "times_undisturbed": times}
+    times = measure.plain / undisturbed_seconds(hard)
+    return {
+        **answer,
+        "round_seconds": measure.plain,
+        "ci95": range95,
+        "word": wait_word(times),
+        "times_undisturbed": times,
+    }
 
 
-def undisturbed(hard: Hardness) -> float:
+def undisturbed_seconds(hard: Hardness) -> float:
     """How long a round would take if all were as fast as a usual client and always there, in seconds, with its pause."""
     return max(hard.settings.t_break_asked + hard.trip, 1e-9)
 
 
-def _under(spec: Spec, hard: Hardness, seeds: int) -> dict[str, Any]:
+def _conditions(spec: Spec, hard: Hardness, seeds: int) -> dict[str, Any]:
     s, by_deadline = hard.settings, spec.pace["use"] == "deadline" and math.isfinite(hard.settings.deadline)
     return {
         "clients": int(spec.world["clients"]), "pace": spec.pace["use"], "cohort": s.k, "rounds": s.rounds,
@@ -93,44 +99,46 @@ def _under(spec: Spec, hard: Hardness, seeds: int) -> dict[str, Any]:
 
 def verdict(hard: Hardness, clock: dict[str, Any] | None) -> str:
     """How hard, in a few sentences: what gets through or how long it takes, beside published fleets; and which label suffers."""
-    said = list[str]()
+    sentences = list[str]()
     by_share = [name for name in hard.measures if name.endswith("-R")]
     name = (by_share or list(hard.measures) or [""])[-1]
     if by_share:
-        said.append(_of_share(name, hard.measures[name], hard))
+        sentences.append(_share_sentence(name, hard.measures[name], hard))
     elif name:
-        said.append(_of_wait(name, hard.measures[name], hard))
+        sentences.append(_wait_sentence(name, hard.measures[name], hard))
     if clock is not None:
-        said.append(_of_clock(clock))
-    return " ".join(said) or "Nothing about this fleet could be measured."
+        sentences.append(_clock_sentence(clock))
+    return " ".join(sentences) or "Nothing about this fleet could be measured."
 
 
-def _of_share(name: str, got: Measure, hard: Hardness) -> str:
-    share, limit = hard.relative(got.plain), hard.settings.deadline
+def _share_sentence(name: str, measure: Measure, hard: Hardness) -> str:
+    share, limit = hard.relative(measure.plain), hard.settings.deadline
     known = {p.word: percent(p.share) for p in PUBLISHED[name]}
     under = f"under a deadline of {span(limit)}" if math.isfinite(limit) else "even without a deadline"
     return (
-        f"This fleet is {share_word(share)} {under}: {percent(got.plain)} of fair work gets through, and {percent(hard.ideal)} "
-        f"would on an ideal fleet ({LOOKS[name.partition('MC')[0]]}). FLHetBench's fleets let through {known['mild']} (mild), "
-        f"{known['moderate']} (moderate) and {known['severe']} (severe): this one is {placed(name, share)}."
+        f"This fleet is {share_word(share)} {under}: {percent(measure.plain)} of fair work gets through, and {percent(hard.ideal)} "
+        f"would on an ideal fleet ({METRIC_WORDS[name.partition('MC')[0]]}). FLHetBench's fleets let through "
+        f"{known['mild']} (mild), "
+        f"{known['moderate']} (moderate) and {known['severe']} (severe): this one is {placement_text(name, share)}."
     )
 
 
-def _of_wait(name: str, got: Measure, hard: Hardness) -> str:
-    times = got.plain / undisturbed(hard)
-    looks = LOOKS[name.partition("MC")[0]]
+def _wait_sentence(name: str, measure: Measure, hard: Hardness) -> str:
+    times = measure.plain / undisturbed_seconds(hard)
+    metric_words = METRIC_WORDS[name.partition("MC")[0]]
     return (
-        f"This fleet is {wait_word(times)} to wait for: a round takes {span(got.plain)} ({looks}), {times:.3g} times as long as "
-        f"one of usual clients that are always there ({span(undisturbed(hard))})."
+        f"This fleet is {wait_word(times)} to wait for: a round takes {span(measure.plain)} ({metric_words}), "
+        f"{times:.3g} times as long as "
+        f"one of usual clients that are always there ({span(undisturbed_seconds(hard))})."
     )
 
 
-def _of_clock(clock: dict[str, Any]) -> str:
+def _clock_sentence(clock: dict[str, Any]) -> str:
     """The label that comes off worst decides: a mean over labels hides the one that is never learnt."""
     classes, rounds = clock["classes"], max(round(clock["rounds_done"]), 1)
     worst, best = min(classes, key=lambda c: classes[c]), max(classes, key=lambda c: classes[c])
     return (
-        f"{_LOST[share_word(classes[worst] / rounds)]} here: after {rounds} rounds label {worst}, which comes "
+        f"{_LABEL_LOSS[share_word(classes[worst] / rounds)]} here: after {rounds} rounds label {worst}, which comes "
         f"off worst, has been learnt from as much as in {classes[worst]:.3g} rounds of an ideal fleet (label {best}: "
         f"{classes[best]:.3g})."
     )

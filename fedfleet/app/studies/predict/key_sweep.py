@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble
-from fedfleet.app.runs.custom_task import Own, Resolving, named
+from fedfleet.app.runs.custom_task import CustomTask, Resolver, resolve_named_task
 from fedfleet.app.spec import Spec
-from fedfleet.app.spec.spec_file import with_words
+from fedfleet.app.spec.spec_file import apply_overrides
 from fedfleet.app.spec.table_checks import build_part
-from fedfleet.app.studies.predict.participation import foreseeable
-from fedfleet.app.studies.predict.prediction import Prediction, learnt_by, predict
+from fedfleet.app.studies.predict.participation import predictable_plan
+from fedfleet.app.studies.predict.prediction import Prediction, predict, reference_for
 from fedfleet.app.studies.predict.reference_runs import Reference, ideal_spec
 from fedfleet.app.terminal.text import percent, span
 from fedfleet.core.errors import BadInput, FedFleetError
@@ -37,7 +37,7 @@ class Sweep:
     values: tuple[float | int, ...]
 
 
-def sweep_of(word: str) -> Sweep:
+def parse_sweep(word: str) -> Sweep:
     """`key=a..b` (12 values, evenly spaced on a logarithmic scale), `key=a..b:n`, or `key=a,b,c`.
 
     >>> sweep_of("pace.seconds=30,60")
@@ -46,42 +46,42 @@ def sweep_of(word: str) -> Sweep:
     key, equals, text = word.partition("=")
     if not equals or not key or not text:
         raise BadInput(f"--sweep {word}: write KEY=FROM..TO, for example pace.seconds=30..600, or KEY=A,B,C")
-    ends, _, many = text.partition(":")
+    ends, _, count = text.partition(":")
     low, dots, high = ends.partition("..")
     try:
         if not dots:
             return Sweep(key, tuple(_number(v) for v in text.split(",")))
-        a, b, n = _number(low), _number(high), int(many) if many else _POINTS
+        a, b, n = _number(low), _number(high), int(count) if count else _POINTS
     except ValueError:
         raise BadInput(
             f"--sweep {word}: {text!r} are not numbers; write KEY=FROM..TO, for example pace.seconds=30..600"
         ) from None
     if not (0 < a < b < math.inf) or not 2 <= n <= _MOST:
         raise BadInput(f"--sweep {word}: FROM must be above 0 and below TO, with 2 to {_MOST} values between them")
-    found = np.geomspace(a, b, n)
+    result = np.geomspace(a, b, n)
     if isinstance(a, int) and isinstance(b, int):
-        return Sweep(key, tuple(dict.fromkeys(int(v) for v in np.rint(found))))
-    return Sweep(key, tuple(float(f"{v:.4g}") for v in found))
+        return Sweep(key, tuple(dict.fromkeys(int(v) for v in np.rint(result))))
+    return Sweep(key, tuple(float(f"{v:.4g}") for v in result))
 
 
-def sweep_over(given: Mapping[str, Any]) -> Sweep:
+def sweep_over(table: Mapping[str, Any]) -> Sweep:
     """The same from Python: one key with the values to try.
 
     >>> sweep_over({"pace.seconds": [30, 60]})
     Sweep(key='pace.seconds', values=(30, 60))
     """
-    values = list(next(iter(given.values()), ())) if len(given) == 1 and _listed(given) else []
+    values = list(next(iter(table.values()), ())) if len(table) == 1 and _has_value_lists(table) else []
     odd = [v for v in values if isinstance(v, bool) or not isinstance(v, int | float) or not math.isfinite(v)]
     if not 1 <= len(values) <= _MOST or odd:
-        said = f"{odd[0]!r} is not a number" if odd else f"it is {given!r}"
+        problem = f"{odd[0]!r} is not a number" if odd else f"it is {table!r}"
         raise BadInput(
-            f"sweep: {said}; give one key with 1 to {_MOST} numbers, for example {{'pace.seconds': [30, 60]}}"
+            f"sweep: {problem}; give one key with 1 to {_MOST} numbers, for example {{'pace.seconds': [30, 60]}}"
         )
-    return Sweep(next(iter(given)), tuple(values))
+    return Sweep(next(iter(table)), tuple(values))
 
 
-def _listed(given: Mapping[str, Any]) -> bool:
-    return all(isinstance(values, Iterable) and not isinstance(values, str) for values in given.values())
+def _has_value_lists(table: Mapping[str, Any]) -> bool:
+    return all(isinstance(values, Iterable) and not isinstance(values, str) for values in table.values())
 
 
 def _number(text: str) -> float | int:
@@ -94,21 +94,23 @@ def _number(text: str) -> float | int:
         return value
 
 
-def _asked(table: Mapping[str, Any], name: str, key: str, value: Any, resolving: Resolving) -> tuple[Spec, Own | None]:
+def _spec_with_value(
+    table: Mapping[str, Any], name: str, key: str, value: Any, resolving: Resolver
+) -> tuple[Spec, CustomTask | None]:
     """The spec with this value, if there can be one, and the own task."""
     try:
-        return resolving(_with(table, key, value), name)
-    except FedFleetError as wrong:
-        raise type(wrong)(f"--sweep {key}={value}: {wrong}") from None
+        return resolving(_table_with_value(table, key, value), name)
+    except FedFleetError as error:
+        raise type(error)(f"--sweep {key}={value}: {error}") from None
 
 
-def swept(
+def predict_sweep(
     table: Mapping[str, Any],
     name: str,
     sweep: Sweep,
     *,
     cache: Path | None = None,
-    resolving: Resolving = named,
+    resolving: Resolver = resolve_named_task,
     draws: int = 2,
     tell: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
@@ -118,30 +120,39 @@ def swept(
     """
     spec, own = resolving(dict(table), name)
     setup = assemble(spec, own.task if own else None)
-    foreseeable(setup)
-    others = [_asked(table, name, sweep.key, value, resolving) for value in sweep.values]  # before anything is trained
+    predictable_plan(setup)
+    others = [
+        _spec_with_value(table, name, sweep.key, value, resolving) for value in sweep.values
+    ]  # before anything is trained
     references = _references(spec, own, others, cache, tell)
     target = _TARGET * max(float(one.ideal.accuracy[-1]) for one in references)
     start, rows = time.perf_counter(), list[dict[str, Any]]()
-    for value, (other, its), reference in zip(sweep.values, others, references, strict=True):
+    for value, (other, other_own), reference in zip(sweep.values, others, references, strict=True):
         try:
-            changed = _changed(setup, spec, other, its.task if its else None)
-            found = predict(other, setup=changed, reference=reference, draws=draws)
-        except FedFleetError as wrong:
-            raise type(wrong)(f"--sweep {sweep.key}={value}: {wrong}") from None
-        rows.append({"value": value, **_row(found, target)})
-    first = best(rows)
+            changed = _changed_setup(setup, spec, other, other_own.task if other_own else None)
+            result = predict(other, setup=changed, reference=reference, draws=draws)
+        except FedFleetError as error:
+            raise type(error)(f"--sweep {sweep.key}={value}: {error}") from None
+        rows.append({"value": value, **_row(result, target)})
+    first = best_value(rows)
     answer = {
-        "key": sweep.key, "rows": rows, "target": target, "best": first, "seconds": time.perf_counter() - start,
-        "reference": {"kept": all(one.kept for one in references), "seconds": sum({id(o): o.seconds for o in references}.values())},
-    }  # fmt: skip
+        "key": sweep.key,
+        "rows": rows,
+        "target": target,
+        "best": first,
+        "seconds": time.perf_counter() - start,
+        "reference": {
+            "kept": all(one.cached for one in references),
+            "seconds": sum({id(o): o.seconds for o in references}.values()),
+        },
+    }
     return {**answer, "sentence": sentence(answer)}
 
 
 def _references(
     spec: Spec,
-    own: Own | None,
-    others: Sequence[tuple[Spec, Own | None]],
+    own: CustomTask | None,
+    others: Sequence[tuple[Spec, CustomTask | None]],
     cache: Path | None,
     tell: Callable[[str], None] | None,
 ) -> list[Reference]:
@@ -152,23 +163,23 @@ def _references(
     longest = {alike[0]: replace(spec, stop={**spec.stop, "rounds": most})}
     if tell is not None and len({*alike}) > 1:
         tell("this key changes what an ideal fleet learns, so that every value has reference runs of its own")
-    found = dict[str, Reference]()
-    for digest, (other, its) in zip(alike[1:], others, strict=True):
-        if digest not in found:
-            found[digest] = learnt_by(longest.get(digest, other), its, cache=cache, tell=tell)
-    return [found[digest] for digest in alike[1:]]
+    result = dict[str, Reference]()
+    for digest, (other, other_own) in zip(alike[1:], others, strict=True):
+        if digest not in result:
+            result[digest] = reference_for(longest.get(digest, other), other_own, cache=cache, tell=tell)
+    return [result[digest] for digest in alike[1:]]
 
 
-def _with(table: Mapping[str, Any], key: str, value: float | int) -> dict[str, Any]:
+def _table_with_value(table: Mapping[str, Any], key: str, value: float | int) -> dict[str, Any]:
     try:
-        return with_words(dict(table), [f"{key}={value}"])
+        return apply_overrides(dict(table), [f"{key}={value}"])
     except BadInput:
         raise
-    except (TypeError, ValueError) as wrong:
-        raise BadInput(f"--sweep: {key} cannot be set to {value}: {wrong}") from None
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"--sweep: {key} cannot be set to {value}: {error}") from None
 
 
-def _changed(setup: Setup, spec: Spec, other: Spec, task: Task | None) -> Setup:
+def _changed_setup(setup: Setup, spec: Spec, other: Spec, task: Task | None) -> Setup:
     """The same fleet with another policy or horizon where only those changed; else everything is made anew."""
     only_when = replace(other, pace=spec.pace, stop=spec.stop, name=spec.name).digest == spec.digest
     pace: Policy = build_part("policies", other.pace)
@@ -177,32 +188,32 @@ def _changed(setup: Setup, spec: Spec, other: Spec, task: Task | None) -> Setup:
     return replace(setup, spec=other, plan=replace(setup.plan, pace=pace, stop=Stop(**other.stop)))
 
 
-def _row(found: Prediction, target: float) -> dict[str, Any]:
-    reached = [_reached(draw.accuracy, draw.part.times, target) for draw in found.draws]
-    known = [t for t in reached if t is not None]
+def _row(result: Prediction, target: float) -> dict[str, Any]:
+    times = [_seconds_to_target(draw.accuracy, draw.part.times, target) for draw in result.draws]
+    known = [t for t in times if t is not None]
     return {
-        "accuracy": float(np.mean([draw.accuracy[-1] for draw in found.draws])),
-        "commits": float(np.mean([draw.part.commits for draw in found.draws])),
-        "virtual_seconds": float(np.mean([draw.part.seconds for draw in found.draws])),
-        "seconds_to_target": float(np.mean(known)) if len(known) == len(reached) else None,
-        "never": float(np.mean([np.mean(draw.part.folded == 0) for draw in found.draws])),
-        "effective": float(np.mean([draw.clock.effective for draw in found.draws])),
+        "accuracy": float(np.mean([draw.accuracy[-1] for draw in result.draws])),
+        "commits": float(np.mean([draw.part.commits for draw in result.draws])),
+        "virtual_seconds": float(np.mean([draw.part.seconds for draw in result.draws])),
+        "seconds_to_target": float(np.mean(known)) if len(known) == len(times) else None,
+        "never": float(np.mean([np.mean(draw.part.folded_counts == 0) for draw in result.draws])),
+        "effective": float(np.mean([draw.clock.effective for draw in result.draws])),
     }
 
 
-def _reached(accuracy: Floats, times: Floats, target: float) -> float | None:
+def _seconds_to_target(accuracy: Floats, times: Floats, target: float) -> float | None:
     at = np.flatnonzero(accuracy[1:] >= target)
     return float(times[at[0]]) if len(at) else None
 
 
-def best(rows: list[dict[str, Any]]) -> float | int | None:
+def best_value(rows: list[dict[str, Any]]) -> float | int | None:
     """The value that reaches the target first; if none does, the shortest of those that come nearest to the best accuracy."""
-    there = [row for row in rows if row["seconds_to_target"] is not None]
-    if there:
-        return min(there, key=lambda row: row["seconds_to_target"])["value"]
-    made = [row for row in rows if row["commits"]] or rows  # the first weights are nobody's result
-    top = max(row["accuracy"] for row in made)
-    near = [row for row in made if row["accuracy"] >= top - _NEAR]
+    rows_at_target = [row for row in rows if row["seconds_to_target"] is not None]
+    if rows_at_target:
+        return min(rows_at_target, key=lambda row: row["seconds_to_target"])["value"]
+    rows_with_model = [row for row in rows if row["commits"]] or rows  # the first weights are nobody's result
+    top = max(row["accuracy"] for row in rows_with_model)
+    near = [row for row in rows_with_model if row["accuracy"] >= top - _NEAR]
     return min(near, key=lambda row: row["virtual_seconds"])["value"]
 
 

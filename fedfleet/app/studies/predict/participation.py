@@ -12,19 +12,19 @@ import numpy as np
 from fedfleet.app.assemble import Setup
 from fedfleet.app.spec.table_checks import Table
 from fedfleet.choose.uniform import uniform
-from fedfleet.core.cost import scaled
+from fedfleet.core.cost import scale_cost
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Plan, stateless
 from fedfleet.core.records import Context, Cost, Floats, Ints, whole_work
 from fedfleet.core.sources import World
 from fedfleet.core.task_cost import cost_of
 from fedfleet.measure.class_clock import Participation, always_on_clock
-from fedfleet.measure.round_model import Rules, walk
+from fedfleet.measure.round_model import Rules, walk_rounds
 from fedfleet.simulation.dry_run import dry_run
 
 _ROUNDS = ("deadline", "readiness")
 _TRIP = 7919  # between the task numbers of drawn trips
-_APART = 1_000_003  # draws of a prediction are as far from a run's own seed as this prime
+_SEED_STEP = 1_000_003  # draws of a prediction are as far from a run's own seed as this prime
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +45,20 @@ def fleet_of(setup: Setup) -> Fleet:
 
 def other_seeds(seed: int, draws: int) -> list[int]:
     """Seeds that the run itself does not have: what is foreseen must hold for a fleet whose luck nobody knows."""
-    return [seed + _APART * (i + 1) for i in range(draws)]
+    return [seed + _SEED_STEP * (i + 1) for i in range(draws)]
 
 
-def foreseen(setup: Setup, seeds: Sequence[int]) -> tuple[list[Participation], list[str]]:
+def expected_participation(setup: Setup, seeds: Sequence[int]) -> tuple[list[Participation], list[str]]:
     """Who takes part in this run with the choices of each seed; and what had to be left out of account, in sentences."""
-    plan, notes = foreseeable(setup)
-    rules = rules_of(setup.spec.pace, plan, setup.world)
+    plan, notes = predictable_plan(setup)
+    rules = round_rules(setup.spec.pace, plan, setup.world)
     if rules is None:
         return [dry_run(plan, setup.world, seed=seed) for seed in seeds], notes
-    price = _priced(plan, setup.world)
-    return [walk(rules, plan.stop, plan.choose, setup.world, price, seed=seed) for seed in seeds], notes
+    price = _cost_function(plan, setup.world)
+    return [walk_rounds(rules, plan.stop, plan.choose, setup.world, price, seed=seed) for seed in seeds], notes
 
 
-def foreseeable(setup: Setup) -> tuple[Plan, list[str]]:
+def predictable_plan(setup: Setup) -> tuple[Plan, list[str]]:
     """The plan as far as it can be foreseen, and what was replaced; refused where nothing could be said."""
     plan, notes = setup.plan, list[str]()
     if plan.algorithm.pooled:
@@ -83,7 +83,7 @@ def foreseeable(setup: Setup) -> tuple[Plan, list[str]]:
     return plan, notes
 
 
-def lateness(plan: Plan, part: Participation) -> Floats | None:
+def staleness_factors(plan: Plan, part: Participation) -> Floats | None:
     """By how much each report is shortened for being late, by the algorithm's own rule (FedBuff's 1 / sqrt(1 + tau)).
 
     None: nobody is late, or the rule does not shorten what is late.
@@ -99,7 +99,7 @@ def lateness(plan: Plan, part: Participation) -> Floats | None:
     return factor[part.staleness]
 
 
-def rules_of(pace: Table, plan: Plan, world: World) -> Rules | None:
+def round_rules(pace: Table, plan: Plan, world: World) -> Rules | None:
     """The numbers of a policy whose rounds can be walked through; None: only a dry run knows."""
     if pace["use"] not in _ROUNDS or pace["max_staleness"] or pace["if_few"] != "fail":
         return None
@@ -116,26 +116,26 @@ def rules_of(pace: Table, plan: Plan, world: World) -> Rules | None:
     )  # fmt: skip
 
 
-def _priced(plan: Plan, world: World) -> Callable[[Ints, int], Cost]:
+def _cost_function(plan: Plan, world: World) -> Callable[[Ints, int], Cost]:
     """What tasks cost by client and round; reckoned once where shards never change."""
     server, everyone, sizes = plan.algorithm.init(plan.params), np.arange(plan.clients), world.data.sizes(0)
-    whole = scaled(cost_of(plan.algorithm, server, whole_work(everyone), sizes), plan.byte_scale, plan.charge)
+    full_cost = scale_cost(cost_of(plan.algorithm, server, whole_work(everyone), sizes), plan.byte_scale, plan.charge)
 
     def cost(clients: Ints, round: int) -> Cost:
         now = world.data.sizes(round)
         if now is not sizes and not np.array_equal(now, sizes):
-            asked = whole_work(clients)
-            return scaled(cost_of(plan.algorithm, server, asked, now[clients]), plan.byte_scale, plan.charge)
-        batches = None if whole.batches is None else whole.batches[clients]
-        return Cost(whole.samples[clients], whole.bytes_down[clients], whole.bytes_up[clients], batches)
+            work = whole_work(clients)
+            return scale_cost(cost_of(plan.algorithm, server, work, now[clients]), plan.byte_scale, plan.charge)
+        batches = None if full_cost.batches is None else full_cost.batches[clients]
+        return Cost(full_cost.samples[clients], full_cost.bytes_down[clients], full_cost.bytes_up[clients], batches)
 
     return cost
 
 
 def closed_form(setup: Setup, labels: Ints, *, cohort: int, noise: float, draws: int = 64) -> dict[str, Any] | None:
     """Commits and class clock by the formula that holds where everyone is always there and a deadline decides; else None."""
-    plan, _ = foreseeable(setup)
-    rules = rules_of(setup.spec.pace, plan, setup.world)
+    plan, _ = predictable_plan(setup)
+    rules = round_rules(setup.spec.pace, plan, setup.world)
     always = setup.spec.world["states"]["use"] == "always_on" or setup.spec.world["heterogeneity"] in (
         "devices",
         "none",
@@ -150,12 +150,12 @@ def closed_form(setup: Setup, labels: Ints, *, cohort: int, noise: float, draws:
 
 def mean_samples(setup: Setup) -> float:
     """For how many samples a task is charged on average."""
-    return float(_priced(setup.plan, setup.world)(np.arange(setup.plan.clients), 0).samples.mean())
+    return float(_cost_function(setup.plan, setup.world)(np.arange(setup.plan.clients), 0).samples.mean())
 
 
 def mean_bytes(setup: Setup) -> float:
     """How many bytes a task moves each way, on average over clients and the two ways."""
-    cost = _priced(setup.plan, setup.world)(np.arange(setup.plan.clients), 0)
+    cost = _cost_function(setup.plan, setup.world)(np.arange(setup.plan.clients), 0)
     return float(np.mean([cost.bytes_down, cost.bytes_up]))
 
 
@@ -167,7 +167,7 @@ def trip_seconds(setup: Setup, draws: int = 8) -> Floats:
 def _trips(setup: Setup, draws: int) -> list[Floats]:
     """How long a trip takes each client, drawn so many times."""
     everyone: Ints = np.arange(setup.plan.clients)
-    cost = _priced(setup.plan, setup.world)(everyone, 0)
+    cost = _cost_function(setup.plan, setup.world)(everyone, 0)
     return [
         setup.world.devices.seconds(everyone, cost, 0.0, np.full(len(everyone), _TRIP * (i + 1))) for i in range(draws)
     ]

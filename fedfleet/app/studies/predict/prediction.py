@@ -11,23 +11,23 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble
-from fedfleet.app.runs.custom_task import Own, fingerprint
+from fedfleet.app.runs.custom_task import CustomTask, fingerprint
 from fedfleet.app.spec import Spec
 from fedfleet.app.studies.predict.error_band import Band, band
-from fedfleet.app.studies.predict.exclusion import left_out
+from fedfleet.app.studies.predict.exclusion import exclusion_summary
 from fedfleet.app.studies.predict.participation import (
     Fleet,
     closed_form,
+    expected_participation,
     fleet_of,
-    foreseeable,
-    foreseen,
-    lateness,
     other_seeds,
+    predictable_plan,
+    staleness_factors,
 )
 from fedfleet.app.studies.predict.reference_runs import Reference, cohort_of, reference_of
 from fedfleet.core.parts import Plan, Task
 from fedfleet.core.records import Floats
-from fedfleet.measure.class_clock import Clock, Participation, class_clock, foretold, without_training
+from fedfleet.measure.class_clock import Clock, Participation, class_clock, clock_score, predict_accuracy
 
 _DRAWS, _WORK = (
     4,
@@ -38,7 +38,7 @@ _NINETY = 1.64  # standard deviations, between which nine of ten lie
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class PredictedDraw:
     """One draw of a run: who is in its models, its clock, and the accuracy foretold after each commit."""
 
     part: Participation
@@ -53,7 +53,7 @@ class Prediction:
     setup: Setup
     fleet: Fleet
     reference: Reference
-    draws: tuple[Draw, ...]
+    draws: tuple[PredictedDraw, ...]
     notes: tuple[str, ...]
     seconds: float  # of real time, without the reference runs
 
@@ -62,7 +62,7 @@ def predict(
     spec: Spec,
     *,
     cache: Path | None = None,
-    own: Own | None = None,
+    own: CustomTask | None = None,
     setup: Setup | None = None,
     reference: Reference | None = None,
     draws: int = _DRAWS,
@@ -75,18 +75,20 @@ def predict(
     `seeds` names others.
     """
     setup = assemble(spec, own.task if own else None) if setup is None else setup
-    foreseeable(setup)  # what cannot be foreseen is refused before anything is trained
-    reference = learnt_by(spec, own, cache=cache, tell=tell) if reference is None else reference
+    predictable_plan(setup)  # what cannot be foreseen is refused before anything is trained
+    reference = reference_for(spec, own, cache=cache, tell=tell) if reference is None else reference
     start = time.perf_counter()
     fleet = fleet_of(setup)
-    drawn = other_seeds(spec.training_seed, _affordable(spec, draws)) if seeds is None else seeds
-    parts, notes = foreseen(setup, drawn)
-    found = tuple(_drawn(part, fleet, reference, setup.plan) for part in parts)
-    return Prediction(setup, fleet, reference, found, (*notes, *_blind(setup, parts)), time.perf_counter() - start)
+    draw_seeds = other_seeds(spec.training_seed, _affordable_draws(spec, draws)) if seeds is None else seeds
+    parts, notes = expected_participation(setup, draw_seeds)
+    result = tuple(_predict_draw(part, fleet, reference, setup.plan) for part in parts)
+    return Prediction(
+        setup, fleet, reference, result, (*notes, *_limitations(setup, parts)), time.perf_counter() - start
+    )
 
 
-def learnt_by(
-    spec: Spec, own: Own | None, *, cache: Path | None = None, tell: Callable[[str], None] | None = None
+def reference_for(
+    spec: Spec, own: CustomTask | None, *, cache: Path | None = None, tell: Callable[[str], None] | None = None
 ) -> Reference:
     """The reference runs of a spec, or of an own task: kept by the text of its model too, which its first weights do not tell."""
     if own is None:
@@ -100,14 +102,14 @@ def learnt_by(
     return reference_of(spec, cache=cache, task=own.task, code=code, tell=tell)
 
 
-def _affordable(spec: Spec, draws: int) -> int:
+def _affordable_draws(spec: Spec, draws: int) -> int:
     return min(draws, max(1, _WORK // spec.stop["rounds"]))
 
 
-def _drawn(part: Participation, fleet: Fleet, reference: Reference, plan: Plan) -> Draw:
-    ideal, factors = reference.ideal, lateness(plan, part)
+def _predict_draw(part: Participation, fleet: Fleet, reference: Reference, plan: Plan) -> PredictedDraw:
+    ideal, factors = reference.ideal, staleness_factors(plan, part)
     clock = class_clock(part, fleet.labels, cohort=ideal.cohort, noise=ideal.noise, factors=factors)
-    return Draw(part, clock, foretold(clock, ideal, fleet.test))
+    return PredictedDraw(part, clock, predict_accuracy(clock, ideal, fleet.test))
 
 
 def clock_of(spec: Spec, *, task: Task | None = None, draws: int = _DRAWS) -> dict[str, Any]:
@@ -118,11 +120,11 @@ def clock_of(spec: Spec, *, task: Task | None = None, draws: int = _DRAWS) -> di
     """
     setup = assemble(spec, task)
     fleet, rounds = fleet_of(setup), spec.stop["rounds"]
-    parts, notes = foreseen(setup, other_seeds(spec.training_seed, _affordable(spec, draws)))
+    parts, notes = expected_participation(setup, other_seeds(spec.training_seed, _affordable_draws(spec, draws)))
     clocks = [class_clock(part, fleet.labels, cohort=cohort_of(spec)) for part in parts]
     at_end = np.mean([clock.classes[-1] for clock in clocks], axis=0)
     return {
-        "score": float(np.mean([without_training(clock, rounds)[-1] for clock in clocks])),
+        "score": float(np.mean([clock_score(clock, rounds)[-1] for clock in clocks])),
         "commits": float(np.mean([part.commits for part in parts])),
         "rounds": rounds,
         "rounds_done": float(np.mean([part.rounds for part in parts])),
@@ -132,69 +134,69 @@ def clock_of(spec: Spec, *, task: Task | None = None, draws: int = _DRAWS) -> di
     }
 
 
-def answered(found: Prediction) -> dict[str, Any]:
+def prediction_answer(result: Prediction) -> dict[str, Any]:
     """The prediction as one JSON object."""
-    ideal, parts = found.reference.ideal, [draw.part for draw in found.draws]
-    curve = curve_of(found)
-    clock = np.mean([draw.clock.classes[-1] for draw in found.draws], axis=0)
+    ideal, parts = result.reference.ideal, [draw.part for draw in result.draws]
+    curve = curve_of(result)
+    clock = np.mean([draw.clock.classes[-1] for draw in result.draws], axis=0)
     return {
         "accuracy": {"value": curve["accuracy"][-1], "low": curve["low"][-1], "high": curve["high"][-1]},
         "ideal_accuracy": float(ideal.accuracy[-1]),
         "commits": _spread([p.commits for p in parts]),
         "rounds": float(np.mean([p.rounds for p in parts])),
-        "failed_rounds": _failed(parts),
+        "failed_rounds": _failed_rounds(parts),
         "virtual_seconds": _spread([p.seconds for p in parts]),
-        "target": _target(found, curve),
+        "target": _target(result, curve),
         "curve": curve,
         "clock": {str(c): float(t) for c, t in enumerate(clock)},
-        "effective": float(np.mean([draw.clock.effective for draw in found.draws])),
+        "effective": float(np.mean([draw.clock.effective for draw in result.draws])),
         "noise": ideal.noise,
         "exponent": ideal.exponent,
         "cohort": ideal.cohort,
-        "closed_form": closed_form(found.setup, found.fleet.labels, cohort=ideal.cohort, noise=ideal.noise),
-        "left_out": left_out(found.setup, parts, clock),
+        "closed_form": closed_form(result.setup, result.fleet.labels, cohort=ideal.cohort, noise=ideal.noise),
+        "left_out": exclusion_summary(result.setup, parts, clock),
         "draws": len(parts),
         "reference": {
-            "commits": len(ideal.accuracy) - 1, "seconds": found.reference.seconds, "kept": found.reference.kept,
-            "flat": found.reference.flat,
+            "commits": len(ideal.accuracy) - 1, "seconds": result.reference.seconds, "kept": result.reference.cached,
+            "flat": result.reference.flat,
         },
-        "band": band().said,
-        "notes": list(found.notes),
-        "seconds": found.seconds,
+        "band": band().note,
+        "notes": list(result.notes),
+        "seconds": result.seconds,
     }  # fmt: skip
 
 
-def _target(found: Prediction, curve: dict[str, list[float]]) -> dict[str, float | None] | None:
+def _target(result: Prediction, curve: dict[str, list[float]]) -> dict[str, float | None] | None:
     """When the accuracy is reached that the spec stops at, if it names one; None: not within its rounds."""
-    wanted = found.setup.spec.stop["target_accuracy"]
-    if wanted is None:
+    target = result.setup.spec.stop["target_accuracy"]
+    if target is None:
         return None
-    there = [seconds for seconds, value in zip(curve["seconds"], curve["accuracy"], strict=True) if value >= wanted]
-    return {"accuracy": wanted, "seconds": there[0] if there else None}
+    times = [seconds for seconds, value in zip(curve["seconds"], curve["accuracy"], strict=True) if value >= target]
+    return {"accuracy": target, "seconds": times[0] if times else None}
 
 
-def curve_of(found: Prediction) -> dict[str, list[float]]:
+def curve_of(result: Prediction) -> dict[str, list[float]]:
     """The accuracy foretold at evenly spaced moments up to the last end of a draw, with its band."""
-    end = max(draw.part.seconds for draw in found.draws)
+    end = max(draw.part.seconds for draw in result.draws)
     times = np.linspace(0.0, end, _POINTS)
-    places = [np.searchsorted(draw.part.times, times, side="right") for draw in found.draws]
-    drawn = np.stack([draw.accuracy[at] for draw, at in zip(found.draws, places, strict=True)])
-    mean, sd = drawn.mean(axis=0), drawn.std(axis=0, ddof=1) if len(drawn) > 1 else np.zeros(len(times))
-    low, high = within(band(), mean, sd, found.reference)
+    places = [np.searchsorted(draw.part.times, times, side="right") for draw in result.draws]
+    accuracies = np.stack([draw.accuracy[at] for draw, at in zip(result.draws, places, strict=True)])
+    mean, sd = accuracies.mean(axis=0), accuracies.std(axis=0, ddof=1) if len(accuracies) > 1 else np.zeros(len(times))
+    low, high = band_around(band(), mean, sd, result.reference)
     return {
         "seconds": times.tolist(), "commits": np.mean(places, axis=0).tolist(), "accuracy": mean.tolist(),
         "low": low.tolist(), "high": high.tolist(),
     }  # fmt: skip
 
 
-def within(known: Band, mean: Floats, sd: Floats, reference: Reference) -> tuple[Floats, Floats]:
+def band_around(known: Band, mean: Floats, sd: Floats, reference: Reference) -> tuple[Floats, Floats]:
     """The band around foretold accuracies: errors of held-out fleets at the same progress, the spread of the draws, and luck."""
     curve = reference.ideal.accuracy
-    whole = max(float(curve[-1] - curve[0]), 1e-9)
-    below, above = known.at((mean - curve[0]) / whole)
-    drawn = _NINETY * np.hypot(sd, reference.luck)
-    return np.clip(mean - np.hypot(below * whole, drawn), 0.0, 1.0), np.clip(
-        mean + np.hypot(above * whole, drawn), 0.0, 1.0
+    gain = max(float(curve[-1] - curve[0]), 1e-9)
+    below, above = known.margins_at((mean - curve[0]) / gain)
+    spread = _NINETY * np.hypot(sd, reference.luck)
+    return np.clip(mean - np.hypot(below * gain, spread), 0.0, 1.0), np.clip(
+        mean + np.hypot(above * gain, spread), 0.0, 1.0
     )
 
 
@@ -202,32 +204,32 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
     return {"value": float(np.mean(values)), "low": float(min(values)), "high": float(max(values))}
 
 
-def _failed(parts: Sequence[Participation]) -> dict[str, float]:
+def _failed_rounds(parts: Sequence[Participation]) -> dict[str, float]:
     """Failed rounds by reason, on average over draws, the most frequent first."""
     reasons = dict.fromkeys(reason for part in parts for reason in part.failed)
-    found = {reason: sum(part.failed.get(reason, 0) for part in parts) / len(parts) for reason in reasons}
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+    result = {reason: sum(part.failed.get(reason, 0) for part in parts) / len(parts) for reason in reasons}
+    return dict(sorted(result.items(), key=lambda item: -item[1]))
 
 
-def _blind(setup: Setup, parts: Sequence[Participation]) -> list[str]:
+def _limitations(setup: Setup, parts: Sequence[Participation]) -> list[str]:
     """What this prediction cannot see, in plain words."""
     plan = setup.plan
-    found = [
+    result = [
         "it sees labels, not what the samples of a label look like: people who write or move unlike others count as alike"
     ]
     late = [float(part.staleness.mean()) for part in parts if len(part.staleness)]
     if late and np.mean(late) > 0:
-        short = [by for by in (lateness(plan, part) for part in parts) if by is not None]
+        short = [by for by in (staleness_factors(plan, part) for part in parts) if by is not None]
         counted = (
             f"{np.mean([by.mean() for by in short]):.2f} of a report that is not late"
             if short
             else "as if they were not late"
         )
-        found.append(
+        result.append(
             f"reports are {np.mean(late):.2g} versions late on average; they count {counted}, whatever an old model does to them"
         )
     if plan.algorithm.personal is not None or plan.algorithm.tune is not None:
-        found.append("it is about the server's model: models that clients keep for themselves are not foretold")
+        result.append("it is about the server's model: models that clients keep for themselves are not foretold")
     if setup.world.users is not None:
-        found.append("devices of one person count as strangers")
-    return found
+        result.append("devices of one person count as strangers")
+    return result

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.app.assemble import Setup, assemble, executing
+from fedfleet.app.assemble import Setup, assemble, open_executor
 from fedfleet.app.spec import Spec, resolve
 from fedfleet.app.spec.table_checks import build_part
 from fedfleet.app.studies.predict.participation import fleet_of
@@ -27,8 +27,8 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, Event
 from fedfleet.core.parts import Plan, Policy, Task
 from fedfleet.core.records import Floats
-from fedfleet.measure.calibration import Watched, calibrated
-from fedfleet.measure.class_clock import Ideal, class_clock, rising
+from fedfleet.measure.calibration import ReferenceCurve, calibrate
+from fedfleet.measure.class_clock import Ideal, class_clock, fit_monotone
 from fedfleet.simulation.dry_run import dry_run
 from fedfleet.simulation.simulator import simulate
 
@@ -55,7 +55,7 @@ class Reference:
     luck: float
     flat: bool
     seconds: float
-    kept: bool = False
+    cached: bool = False
 
 
 def cache_folder() -> Path:
@@ -83,40 +83,41 @@ def reference_of(
     """
     cohort, rounds = cohort_of(spec), min(spec.stop["rounds"], MOST)
     ideal = ideal_spec(spec, cohort, rounds)
-    place = (cache_folder() if cache is None else cache) / f"{_name(ideal, code or '')}.json"
-    found = None if code is None else _kept(place)
-    if found is not None:
-        return found
+    place = (cache_folder() if cache is None else cache) / f"{_cache_name(ideal, code or '')}.json"
+    result = None if code is None else _load(place)
+    if result is not None:
+        return result
     if tell is not None:
         tell(
             f"three reference runs of {rounds} commits at most on an ideal fleet, once for this task, data, algorithm and length"
         )
     start = time.perf_counter()
-    made = _trained(spec, ideal, task, cohort)
-    made = replace(made, seconds=time.perf_counter() - start)
+    reference = _train(spec, ideal, task, cohort)
+    reference = replace(reference, seconds=time.perf_counter() - start)
     if code is not None:
-        _keep(place, made, ideal)
-    return made
+        _save(place, reference, ideal)
+    return reference
 
 
-def _trained(spec: Spec, full: Spec, task: Task | None, cohort: int) -> Reference:
+def _train(spec: Spec, full: Spec, task: Task | None, cohort: int) -> Reference:
     setup = assemble(full, task)
-    whole = _run(setup.plan, setup)
-    commits, fleet = whole.part.commits, fleet_of(setup)
-    diversity = class_clock(whole.part, fleet.labels, cohort=cohort).diversity
-    ideal = Ideal(rising(whole.accuracy), diversity, 0.0, cohort)
+    full_run = _run_reference(setup.plan, setup)
+    commits, fleet = full_run.part.commits, fleet_of(setup)
+    diversity = class_clock(full_run.part, fleet.labels, cohort=cohort).diversity
+    ideal = Ideal(fit_monotone(full_run.accuracy), diversity, 0.0, cohort)
     people = few_people(setup.plan.clients, spec.training_seed)
     small, same = (
-        _run(replace(beside.plan, stop=replace(beside.plan.stop, commits=commits)), beside)
-        for beside in (
-            assemble(ideal_spec(spec, min(FEW, cohort), full.stop["rounds"], beside=True), setup.task),
+        _run_reference(replace(other_setup.plan, stop=replace(other_setup.plan.stop, commits=commits)), other_setup)
+        for other_setup in (
+            assemble(ideal_spec(spec, min(FEW, cohort), full.stop["rounds"], fixed_length=True), setup.task),
             assemble(
-                ideal_spec(spec, min(len(people), cohort), full.stop["rounds"], beside=True, only=people), setup.task
+                ideal_spec(spec, min(len(people), cohort), full.stop["rounds"], fixed_length=True, only=people),
+                setup.task,
             ),
         )
     )
-    ideal = calibrated(ideal, [small, same], fleet.labels, fleet.test)
-    luck = float(np.sqrt(np.mean((whole.accuracy - ideal.accuracy) ** 2)))
+    ideal = calibrate(ideal, [small, same], fleet.labels, fleet.test)
+    luck = float(np.sqrt(np.mean((full_run.accuracy - ideal.accuracy) ** 2)))
     return Reference(ideal, small.accuracy, same.accuracy, luck, commits < full.stop["rounds"], 0.0)
 
 
@@ -126,7 +127,7 @@ def few_people(clients: int, seed: int) -> list[int]:
     return sorted(np.random.default_rng([seed, many]).permutation(clients)[:many].tolist())
 
 
-def ideal_spec(spec: Spec, cohort: int, rounds: int, *, beside: bool = False, only: Sequence[int] = ()) -> Spec:
+def ideal_spec(spec: Spec, cohort: int, rounds: int, *, fixed_length: bool = False, only: Sequence[int] = ()) -> Spec:
     """The same task, data, algorithm and seeds on a fleet where everyone is alike, always there and reports.
 
     `beside`: it runs as long as the learning curve did, and is tried on the test set now and then. `only` these clients are asked.
@@ -135,10 +136,10 @@ def ideal_spec(spec: Spec, cohort: int, rounds: int, *, beside: bool = False, on
     world = {k: v for k, v in table["world"].items() if k not in ("faults", "users", "tags", "model_bytes", "charge")}
     world |= {"devices": {"use": "homogeneous"}, "states": {"use": "always_on"}, "heterogeneity": "both"}
     stop: dict[str, Any] = {"rounds": max(rounds, 1)}
-    stop |= {"evaluate_every": max(rounds // LOOKS, 1)} if beside else {"patience": _PATIENCE, "min_delta": _GAIN}
-    kept = {k: v for k, v in table.items() if k not in ("edge", "choose", "override", "seed", "seeds")}
+    stop |= {"evaluate_every": max(rounds // LOOKS, 1)} if fixed_length else {"patience": _PATIENCE, "min_delta": _GAIN}
+    unchanged = {k: v for k, v in table.items() if k not in ("edge", "choose", "override", "seed", "seeds")}
     changed = {
-        **kept,
+        **unchanged,
         "seed": spec.training_seed,  # whatever fleet it is
         "seeds": {"data": spec.data_seed},
         "world": world,
@@ -147,57 +148,57 @@ def ideal_spec(spec: Spec, cohort: int, rounds: int, *, beside: bool = False, on
         **({"choose": {"use": "only", "ids": list(only)}} if only else {}),
         "run": {**table["run"], "execute": "stacked" if table["run"]["execute"] == "auto" else table["run"]["execute"]},
     }
-    return resolve(changed, "reference", own_task=spec.task["content"] if spec.task["use"] == "own" else None)
+    return resolve(changed, "reference", content_id=spec.task["content"] if spec.task["use"] == "own" else None)
 
 
-def _name(ideal: Spec, code: str = "") -> str:
+def _cache_name(ideal: Spec, code: str = "") -> str:
     """By what kept runs are found; also by how long they are, so that the same spec has one answer, whatever was asked before."""
-    asked = {k: v for k, v in ideal.table().items() if k != "run"}
-    named = [FORM, asked, *([code] if code else [])]
-    return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:24]
+    settings = {k: v for k, v in ideal.table().items() if k != "run"}
+    key_parts = [FORM, settings, *([code] if code else [])]
+    return hashlib.sha256(json.dumps(key_parts, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def _run(plan: Plan, setup: Setup) -> Watched:
+def _run_reference(plan: Plan, setup: Setup) -> ReferenceCurve:
     """Who was in which model, and accuracy after 0, 1, 2, .. commits; between those that were tried it is interpolated."""
-    found = dict[int, float]()
+    result = dict[int, float]()
 
     def watch(events: Sequence[Event]) -> None:
-        found.update({e.version: e.correct / e.total for e in events if isinstance(e, Evaluated) and e.total})
+        result.update({e.version: e.correct / e.total for e in events if isinstance(e, Evaluated) and e.total})
 
-    with executing(setup) as execute:
+    with open_executor(setup) as execute:
         simulate(plan, setup.world, execute, watch=watch)
-    if len(found) < 2:
+    if len(result) < 2:
         raise BadInput("predict: the reference run made no model, or there is no test set to try it on")
-    versions = sorted(found)
-    curve = np.interp(np.arange(versions[-1] + 1), versions, [found[v] for v in versions])
-    return Watched(dry_run(replace(plan, stop=replace(plan.stop, commits=versions[-1])), setup.world), curve)
+    versions = sorted(result)
+    curve = np.interp(np.arange(versions[-1] + 1), versions, [result[v] for v in versions])
+    return ReferenceCurve(dry_run(replace(plan, stop=replace(plan.stop, commits=versions[-1])), setup.world), curve)
 
 
-def _kept(place: Path) -> Reference | None:
+def _load(place: Path) -> Reference | None:
     try:
-        got = json.loads(place.read_text(encoding="utf-8"))
-        curve = {name: np.array(got[name], np.float64) for name in ("accuracy", "diversity", "small", "same")}
-        told = float(got["noise"]), int(got["cohort"]), float(got["exponent"])
-        ideal = Ideal(curve["accuracy"], curve["diversity"], *told)
-        others = float(got["luck"]), bool(got["flat"]), float(got["seconds"])
-        return Reference(ideal, curve["small"], curve["same"], *others, kept=True)
+        table = json.loads(place.read_text(encoding="utf-8"))
+        curve = {name: np.array(table[name], np.float64) for name in ("accuracy", "diversity", "small", "same")}
+        numbers = float(table["noise"]), int(table["cohort"]), float(table["exponent"])
+        ideal = Ideal(curve["accuracy"], curve["diversity"], *numbers)
+        others = float(table["luck"]), bool(table["flat"]), float(table["seconds"])
+        return Reference(ideal, curve["small"], curve["same"], *others, cached=True)
     except (OSError, ValueError, KeyError, TypeError):  # what cannot be read is made again
         return None
 
 
-def _keep(place: Path, made: Reference, spec: Spec) -> None:
-    ideal = made.ideal
+def _save(place: Path, reference: Reference, spec: Spec) -> None:
+    ideal = reference.ideal
     text = json.dumps({
         "accuracy": ideal.accuracy.tolist(), "diversity": ideal.diversity.tolist(), "noise": ideal.noise, "cohort": ideal.cohort,
-        "exponent": ideal.exponent, "small": made.small.tolist(), "same": made.same.tolist(),
-        "luck": made.luck, "flat": made.flat, "seconds": made.seconds, "spec": spec.table(),
+        "exponent": ideal.exponent, "small": reference.small.tolist(), "same": reference.same.tolist(),
+        "luck": reference.luck, "flat": reference.flat, "seconds": reference.seconds, "spec": spec.table(),
     })  # fmt: skip
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         part = place.with_suffix(f".{os.getpid()}.part")
         part.write_text(text, encoding="utf-8")
         part.replace(place)
-    except OSError as wrong:
+    except OSError as error:
         raise BadInput(
-            f"predict: cannot keep reference runs in {place.parent}: {wrong.strerror}; name another folder with --cache"
+            f"predict: cannot keep reference runs in {place.parent}: {error.strerror}; name another folder with --cache"
         ) from None

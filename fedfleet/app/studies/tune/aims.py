@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedfleet.app.terminal.text import percent, size, span
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.events import Evaluated
 from fedfleet.measure.summary import summary
 
@@ -40,27 +40,27 @@ class Aim:
         """Does an evaluation on the way tell how a run will do? If not, no trial can be stopped early."""
         return self.metric in ("accuracy", "best_accuracy", "loss")
 
-    def early(self, event: Evaluated) -> float | None:
+    def early_value(self, event: Evaluated) -> float | None:
         """What an evaluation on the way says."""
         if not event.total:
             return None
         return event.loss if self.metric == "loss" else event.correct / event.total
 
-    def of(self, metrics: Mapping[str, Any]) -> float:
+    def value_of(self, metrics: Mapping[str, Any]) -> float:
         """The value of a finished run: NaN if there is none; infinite if it is a time to something that was not reached."""
         first, _, rest = self.metric.partition(".")
-        found: Any = metrics.get(first)
+        result: Any = metrics.get(first)
         if rest:
-            found = found.get(rest) if isinstance(found, Mapping) else None
-        if found is None and first == "time_to":
+            result = result.get(rest) if isinstance(result, Mapping) else None
+        if result is None and first == "time_to":
             return math.inf
-        return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else math.nan
+        return float(result) if isinstance(result, int | float) and not isinstance(result, bool) else math.nan
 
-    def better(self, a: float, b: float) -> bool:
+    def is_better(self, a: float, b: float) -> bool:
         """Is a better than b?"""
         return a < b if self.minimise else a > b
 
-    def said(self, value: float | None) -> str:
+    def format_value(self, value: float | None) -> str:
         """A value with its unit."""
         if value is None or math.isnan(value):
             return "-"
@@ -77,16 +77,16 @@ class Aim:
         """How far a value is from the default's, in words; "" where one of them is not a number."""
         if not (math.isfinite(value) and math.isfinite(default)):
             return ""
-        how = "better than" if self.better(value, default) else "worse than"
+        how = "better than" if self.is_better(value, default) else "worse than"
         if value == default:
             return "the same as"
         first = self.metric.partition(".")[0]
         if first in _SHARES or first.startswith("accuracy"):
             return f"{100 * abs(value - default):.1f} points {how}"
-        return f"{self.said(abs(value - default))} {how}"
+        return f"{self.format_value(abs(value - default))} {how}"
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The measure in words."""
         first, _, rest = self.metric.partition(".")
         if first == "time_to":
@@ -104,12 +104,12 @@ def aim_of(metric: Any, direction: Any = None) -> Aim:
     first, _, rest = str(metric).partition(".")
     if not isinstance(metric, str) or first not in known or first in _TEXTS:
         raise BadInput(
-            f"tune.metric: there is no measure {metric!r} of a run{nearest(str(metric), known.keys() - {*_TEXTS})}"
+            f"tune.metric: there is no measure {metric!r} of a run{suggest_name(str(metric), known.keys() - {*_TEXTS})}"
         )
     inside = known[first]
     if isinstance(inside, Mapping) and rest not in inside:
-        raise BadInput(f"tune.metric = {metric!r}: say which of {first}{nearest(rest, map(str, inside))}")
+        raise BadInput(f"tune.metric = {metric!r}: say which of {first}{suggest_name(rest, map(str, inside))}")
     if direction is not None and direction not in _DIRECTIONS:
-        raise BadInput(f"tune.direction: there is no {direction!r}{nearest(str(direction), _DIRECTIONS)}")
+        raise BadInput(f"tune.direction: there is no {direction!r}{suggest_name(str(direction), _DIRECTIONS)}")
     higher = (first in _HIGHER or first.startswith("accuracy")) and first != "accuracy_std"
     return Aim(metric, not higher if direction is None else direction == "minimise")

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from fedfleet.app.runs.custom_task import Own, Resolving, named
-from fedfleet.app.spec import Spec, given_table, plain, read_table, with_values
+from fedfleet.app.runs.custom_task import CustomTask, Resolver, resolve_named_task
+from fedfleet.app.spec import Spec, plain_table, read_table, set_values, spec_table
 from fedfleet.app.spec.resolution import TUNE
 from fedfleet.app.studies.tune.aims import Aim, aim_of
-from fedfleet.app.terminal.value_checks import counted
-from fedfleet.core.errors import BadInput, nearest
+from fedfleet.app.terminal.value_checks import positive_int
+from fedfleet.core.errors import BadInput, suggest_name
 
 Sampler = Literal["tpe", "random", "grid"]
 Pruner = Literal["median", "halving", "none"]
@@ -65,10 +65,10 @@ class Axis:
                 f'tune.space: a grid needs to know which values "{self.key}" has; list them, or give a step, or use another sampler'
             )
         steps = range(math.floor((self.high - self.low) / self.step + 1e-9) + 1)
-        found = [float(f"{self.low + i * self.step:.12g}") for i in steps]
-        return [int(value) for value in found] if self.whole else found
+        result = [float(f"{self.low + i * self.step:.12g}") for i in steps]
+        return [int(value) for value in result] if self.whole else result
 
-    def holds(self, value: Any) -> bool:
+    def contains(self, value: Any) -> bool:
         """Is this a value of the axis?"""
         if self.values:
             return value in self.values
@@ -91,27 +91,29 @@ class Search:
     sampler: Sampler = "tpe"
     pruner: Pruner = "median"
     declared: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    resolving: Resolving = field(default=named, repr=False, compare=False)  # with the own task where a person gave one
+    resolving: Resolver = field(
+        default=resolve_named_task, repr=False, compare=False
+    )  # with the own task where a person gave one
 
-    def made(self, values: Mapping[str, Any], seed: int | None = None) -> tuple[Spec, Own | None]:
+    def resolve_run(self, values: Mapping[str, Any], seed: int | None = None) -> tuple[Spec, CustomTask | None]:
         """The spec of a run with these values, and the own task; what cannot be is refused."""
-        table = with_values(self.base, values)
+        table = set_values(self.base, values)
         return self.resolving(table if seed is None else {**table, "seed": seed}, self.name)
 
     def spec(self, values: Mapping[str, Any], seed: int | None = None) -> Spec:
         """The spec alone."""
-        return self.made(values, seed)[0]
+        return self.resolve_run(values, seed)[0]
 
     @property
     def own(self) -> bool:
         """Were model and data given in Python?"""
-        return self.resolving is not named
+        return self.resolving is not resolve_named_task
 
     def defaults(self) -> dict[str, Any]:
         """What the spec itself has for each key; a key that it does not set at all is left out."""
         whole = self.spec({}).table()
-        found = {axis.key: _at(whole, axis.key) for axis in self.space}
-        return {key: value for key, value in found.items() if value is not None}
+        result = {axis.key: _value_at(whole, axis.key) for axis in self.space}
+        return {key: value for key, value in result.items() if value is not None}
 
     def identity(self) -> dict[str, Any]:
         """What a search that goes on must have in common with the one that was begun."""
@@ -122,51 +124,51 @@ class Search:
         }  # fmt: skip
 
 
-def search_of(table: Mapping[str, Any], name: str = "run", resolving: Resolving = named) -> Search:
+def search_of(table: Mapping[str, Any], name: str = "run", resolving: Resolver = resolve_named_task) -> Search:
     """The search that a table describes: a spec with a table `tune`. `resolving` makes specs of what the search tries."""
     base = {key: value for key, value in table.items() if key != TUNE}
     spec, _ = resolving(base, name)
-    asked = table.get(TUNE, {})
-    if not isinstance(asked, Mapping):
-        raise BadInput(f"tune = {asked!r} is not a table; write [tune]")
-    for key in asked:
+    settings = table.get(TUNE, {})
+    if not isinstance(settings, Mapping):
+        raise BadInput(f"tune = {settings!r} is not a table; write [tune]")
+    for key in settings:
         if key not in KEYS:
-            moved = "; keys that may change go into [tune.space]" if "." in key else nearest(str(key), KEYS)
-            raise BadInput(f"[tune] has no key {key!r}{moved}")
-    axes = _space(asked.get("space"))
-    found = Search(
+            hint = "; keys that may change go into [tune.space]" if "." in key else suggest_name(str(key), KEYS)
+            raise BadInput(f"[tune] has no key {key!r}{hint}")
+    axes = _space(settings.get("space"))
+    result = Search(
         name,
         base,
         axes,
-        aim_of(asked.get("metric", "accuracy"), asked.get("direction")),
-        _seeds(asked.get("seeds"), spec.seed),
-        checked_trials(asked.get("trials", 20), "tune.trials"),
-        cast("Sampler", chosen(asked.get("sampler", "tpe"), SAMPLERS, "tune.sampler")),
-        cast("Pruner", chosen(asked.get("pruner", "median"), PRUNERS, "tune.pruner")),
-        asked,
+        aim_of(settings.get("metric", "accuracy"), settings.get("direction")),
+        _seeds(settings.get("seeds"), spec.seed),
+        check_trials(settings.get("trials", 20), "tune.trials"),
+        cast("Sampler", check_choice(settings.get("sampler", "tpe"), SAMPLERS, "tune.sampler")),
+        cast("Pruner", check_choice(settings.get("pruner", "median"), PRUNERS, "tune.pruner")),
+        settings,
         resolving,
     )
     for axis in axes:
-        _check_key(found, axis)
-    return found
+        _check_key(result, axis)
+    return result
 
 
-def checked_trials(given: Any, where: str) -> int:
+def check_trials(setting: Any, where: str) -> int:
     """How many trials; none is no search."""
     try:
-        return counted(where, given, _MOST_TRIALS)
+        return positive_int(where, setting, _MOST_TRIALS)
     except BadInput:
-        raise BadInput(f"{where} = {given!r}: give a whole number of trials from 1 to {_MOST_TRIALS:,}") from None
+        raise BadInput(f"{where} = {setting!r}: give a whole number of trials from 1 to {_MOST_TRIALS:,}") from None
 
 
-def chosen(given: Any, known: Sequence[str], where: str) -> str:
+def check_choice(setting: Any, known: Sequence[str], where: str) -> str:
     """One of the names that there are."""
-    if given not in known:
-        raise BadInput(f"{where}: there is no {given!r}{nearest(str(given), known)}")
-    return str(given)
+    if setting not in known:
+        raise BadInput(f"{where}: there is no {setting!r}{suggest_name(str(setting), known)}")
+    return str(setting)
 
 
-def grid(axes: Sequence[Axis]) -> list[dict[str, Any]]:
+def grid_points(axes: Sequence[Axis]) -> list[dict[str, Any]]:
     """Every combination of the values that the axes have."""
     lists = [axis.points() for axis in axes]
     if math.prod(map(len, lists)) > _MOST_POINTS:
@@ -174,44 +176,44 @@ def grid(axes: Sequence[Axis]) -> list[dict[str, Any]]:
     return [dict(zip([a.key for a in axes], point, strict=True)) for point in itertools.product(*lists)]
 
 
-def _space(given: Any) -> tuple[Axis, ...]:
-    if given is None or given == {}:
+def _space(setting: Any) -> tuple[Axis, ...]:
+    if setting is None or setting == {}:
         raise BadInput(_NO_SPACE)
-    if not isinstance(given, Mapping):
-        raise BadInput(f"tune.space = {given!r} is not a table; write [tune.space]")
-    return tuple(_axis(key, value) for key, value in _keys(given).items())
+    if not isinstance(setting, Mapping):
+        raise BadInput(f"tune.space = {setting!r} is not a table; write [tune.space]")
+    return tuple(_axis(key, value) for key, value in _keys(setting).items())
 
 
 def _keys(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """Dotted keys, whether they were quoted or not: tables with a limit in them are what a key may be."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in table.items():
         inner = isinstance(value, Mapping) and value and not any(limit in value for limit in _LIMITS)
-        found |= _keys(cast("Mapping[str, Any]", value), f"{path}{key}.") if inner else {f"{path}{key}": value}
-    return found
+        result |= _keys(cast("Mapping[str, Any]", value), f"{path}{key}.") if inner else {f"{path}{key}": value}
+    return result
 
 
-def _axis(key: str, given: Any) -> Axis:
+def _axis(key: str, setting: Any) -> Axis:
     where = f'tune.space."{key}"'
     if key.partition(".")[0] in ("seed", "seeds", "run"):
-        said = "how to run" if key.startswith("run") else "which dice are thrown"
-        raise BadInput(f"{where} says {said}, not what is learnt, so no search may change it; leave it out")
-    if isinstance(given, list):
-        if not given or any(value in given[:i] for i, value in enumerate(given)):
-            raise BadInput(f"{where} = {given!r}: give a list of different values, at least one")
-        return Axis(key, values=tuple(given))
-    if not isinstance(given, Mapping) or not {"low", "high"} <= given.keys():
+        meaning = "how to run" if key.startswith("run") else "which dice are thrown"
+        raise BadInput(f"{where} says {meaning}, not what is learnt, so no search may change it; leave it out")
+    if isinstance(setting, list):
+        if not setting or any(value in setting[:i] for i, value in enumerate(setting)):
+            raise BadInput(f"{where} = {setting!r}: give a list of different values, at least one")
+        return Axis(key, values=tuple(setting))
+    if not isinstance(setting, Mapping) or not {"low", "high"} <= setting.keys():
         raise BadInput(
-            f"{where} = {given!r}: write a list of values, or limits: {{ low = 0.001, high = 1.0, log = true }}"
+            f"{where} = {setting!r}: write a list of values, or limits: {{ low = 0.001, high = 1.0, log = true }}"
         )
-    for name in given:
+    for name in setting:
         if name not in _LIMITS:
-            raise BadInput(f"{where} has no key {name!r}{nearest(str(name), _LIMITS)}")
-    return _between(key, given, where)
+            raise BadInput(f"{where} has no key {name!r}{suggest_name(str(name), _LIMITS)}")
+    return _between(key, setting, where)
 
 
-def _between(key: str, given: Mapping[str, Any], where: str) -> Axis:
-    low, high, log, step = given["low"], given["high"], given.get("log", False), given.get("step")
+def _between(key: str, limits: Mapping[str, Any], where: str) -> Axis:
+    low, high, log, step = limits["low"], limits["high"], limits.get("log", False), limits.get("step")
     for number in (low, high, *([] if step is None else [step])):
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
             raise BadInput(f"{where}: {number!r} is not a number")
@@ -229,7 +231,7 @@ def _between(key: str, given: Mapping[str, Any], where: str) -> Axis:
 
 def _check_key(search: Search, axis: Axis) -> None:
     """Refuse a key, or limits, that no spec of this search can have; other keys of the space may have to choose its part first."""
-    first: BadInput | None = None
+    first_error: BadInput | None = None
     parts = [a for a in search.space if a.key.endswith(".use") and axis.key.startswith(a.key.removesuffix("use"))]
     points = itertools.product(*(a.values for a in parts if a != axis))
     settings = [{}, *(dict(zip([a.key for a in parts if a != axis], point, strict=True)) for point in points)]
@@ -238,33 +240,33 @@ def _check_key(search: Search, axis: Axis) -> None:
             try:
                 search.spec({**setting, axis.key: int(value) if axis.whole else value}, search.seeds[0])
                 break
-            except BadInput as wrong:
-                first = first or wrong
+            except BadInput as error:
+                first_error = first_error or error
         else:
-            raise BadInput(f'tune.space."{axis.key}": {first}')
+            raise BadInput(f'tune.space."{axis.key}": {first_error}')
 
 
-def _seeds(given: Any, own: int) -> tuple[int, ...]:
-    if given is None:
-        return (own,)
-    if type(given) is int and 0 < given <= _MOST_SEEDS:
-        return tuple(range(given))
-    listed: list[Any] = list(given) if isinstance(given, list) else []
+def _seeds(setting: Any, spec_seed: int) -> tuple[int, ...]:
+    if setting is None:
+        return (spec_seed,)
+    if type(setting) is int and 0 < setting <= _MOST_SEEDS:
+        return tuple(range(setting))
+    listed: list[Any] = list(setting) if isinstance(setting, list) else []
     if not listed or any(type(s) is not int or s < 0 for s in listed) or len({*listed}) < len(listed):
         raise BadInput(
-            f"tune.seeds = {given!r}: give how many, or a list of different whole numbers, for example [0, 1, 2]"
+            f"tune.seeds = {setting!r}: give how many, or a list of different whole numbers, for example [0, 1, 2]"
         )
     return tuple(listed)
 
 
-def _at(table: Mapping[str, Any], key: str) -> Any:
+def _value_at(table: Mapping[str, Any], key: str) -> Any:
     value: Any = table
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
 
 
-def asked_for(
+def load_search(
     spec: Any,
     words: Sequence[str] = (),
     space: Any = None,
@@ -272,33 +274,33 @@ def asked_for(
     trials: int | None = None,
     sampler: str | None = None,
     pruner: str | None = None,
-    resolving: Resolving = named,
+    resolving: Resolver = resolve_named_task,
 ) -> Search:
     """The search of a spec's file or table, with what the command line or a Python call says instead.
 
     `space` is a file with the keys of [tune], at its top or in [tune]; or a table: the same, or the keys that may change alone.
     """
-    table, name = given_table(spec, words)
+    table, name = spec_table(spec, words)
     if space is not None:
-        table = {**table, TUNE: _apart(space, table.get(TUNE, {}))}
-    found = search_of(table, name, resolving)
+        table = {**table, TUNE: _tune_table(space, table.get(TUNE, {}))}
+    result = search_of(table, name, resolving)
     if trials is not None:
-        found = replace(found, trials=checked_trials(trials, "--trials"))
+        result = replace(result, trials=check_trials(trials, "--trials"))
     if sampler is not None:
-        found = replace(found, sampler=cast("Sampler", chosen(sampler, SAMPLERS, "--sampler")))
+        result = replace(result, sampler=cast("Sampler", check_choice(sampler, SAMPLERS, "--sampler")))
     if pruner is not None:
-        found = replace(found, pruner=cast("Pruner", chosen(pruner, PRUNERS, "--pruner")))
-    return found
+        result = replace(result, pruner=cast("Pruner", check_choice(pruner, PRUNERS, "--pruner")))
+    return result
 
 
-def _apart(space: Any, beside: Any) -> Any:
+def _tune_table(space: Any, existing: Any) -> Any:
     """The table [tune] that stands apart from the spec; keys alone go into the spec's own."""
     if not isinstance(space, Mapping):
         if not isinstance(space, str | Path):
             raise BadInput(f"--space = {space!r}: give a file with [tune], or a table of the keys that may change")
-        found = read_table(space)
-        return found.get(TUNE, found)
-    found = plain(cast("Mapping[Any, Any]", space), "space")
-    if TUNE in found or "space" in found:
-        return found.get(TUNE, found)
-    return {**(cast("Mapping[str, Any]", beside) if isinstance(beside, Mapping) else {}), "space": found}
+        result = read_table(space)
+        return result.get(TUNE, result)
+    result = plain_table(cast("Mapping[Any, Any]", space), "space")
+    if TUNE in result or "space" in result:
+        return result.get(TUNE, result)
+    return {**(cast("Mapping[str, Any]", existing) if isinstance(existing, Mapping) else {}), "space": result}

@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.studies.compare.comparison import plain
-from fedfleet.app.studies.grid.study_file import worded
+from fedfleet.app.studies.compare.comparison import json_value
+from fedfleet.app.studies.grid.study_file import value_text
 from fedfleet.app.studies.tune.aims import Aim
 from fedfleet.app.studies.tune.search_file import Search
-from fedfleet.app.studies.tune.search_store import optuna
+from fedfleet.app.studies.tune.search_store import import_optuna
 from fedfleet.core.errors import BadInput
 
 FILE = "tune.json"
@@ -86,11 +86,14 @@ class Tuned:
     def __repr__(self) -> str:
         if self.winner is None:
             return f"Tuned(none of {len(self.rows)} trials ended; {self.out})"
-        values = ", ".join(f"{key} = {short(value)}" for key, value in self.winner.values.items())
-        return f"Tuned({values}: {self.aim.words} {self.aim.said(_or_inf(self.winner))}; {len(self.rows)} trials; {self.out})"
+        values = ", ".join(f"{key} = {short_value(value)}" for key, value in self.winner.values.items())
+        return (
+            f"Tuned({values}: "
+            f"{self.aim.description} {self.aim.format_value(_or_inf(self.winner))}; {len(self.rows)} trials; {self.out})"
+        )
 
     def __str__(self) -> str:
-        return shown_tuned(self)
+        return result_text(self)
 
     @property
     def aim(self) -> Aim:
@@ -104,7 +107,7 @@ class Tuned:
     def answer(self) -> dict[str, Any]:
         """What `fedfleet tune --json` answers."""
         return {
-            "best": plain(self.best),
+            "best": json_value(self.best),
             "value": self.value,
             "trials": len(self.rows),
             "pruned": self.count("pruned"),
@@ -122,28 +125,28 @@ class Tuned:
 
     def text(self) -> str:
         """Everything, as tune.json holds it."""
-        kept = {k: v for k, v in asdict(self).items() if k not in ("out", "space", "place", "page")}
-        return json.dumps(plain({**kept, "best": self.place, "space": dict(self.space)}), indent=1) + "\n"
+        fields = {k: v for k, v in asdict(self).items() if k not in ("out", "space", "place", "page")}
+        return json.dumps(json_value({**fields, "best": self.place, "space": dict(self.space)}), indent=1) + "\n"
 
 
-def read_tuned(folder: Path) -> Tuned:
+def read_search_result(folder: Path) -> Tuned:
     """A search from the folder that it was carried out in."""
     try:
-        found = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        found["place"] = found.pop("best")
-        rows = [Row(**row) for row in found.pop("rows")]
+        result = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        result["place"] = result.pop("best")
+        rows = [Row(**row) for row in result.pop("rows")]
         return Tuned(
-            **{**found, "rows": rows, "seeds": tuple(found["seeds"]), "notes": tuple(found["notes"]), "out": folder}
+            **{**result, "rows": rows, "seeds": tuple(result["seeds"]), "notes": tuple(result["notes"]), "out": folder}
         )
-    except (OSError, ValueError, TypeError, KeyError) as wrong:
-        raise BadInput(f"{folder / FILE} cannot be read ({wrong}); run the search again") from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise BadInput(f"{folder / FILE} cannot be read ({error}); run the search again") from None
 
 
-def tuned(study: Any, search: Search, out: Path) -> Tuned:
+def collect_result(study: Any, search: Search, out: Path) -> Tuned:
     """The answer of a study as it stands."""
-    state = optuna().trial.TrialState
+    state = import_optuna().trial.TrialState
     numbers = [t.number for t in study.get_trials(deepcopy=False) if t.state != state.WAITING]
-    rows = rows_of(study, search, numbers)
+    rows = trial_rows(study, search, numbers)
     ended = [i for i, row in enumerate(rows) if row.state == "finished"]
     good = [i for i in ended if rows[i].value is not None]
     key = lambda i: (rows[i].value or 0.0) * (1 if search.aim.minimise else -1)  # noqa: E731
@@ -157,34 +160,41 @@ def tuned(study: Any, search: Search, out: Path) -> Tuned:
     )  # fmt: skip
 
 
-def rows_of(study: Any, search: Search, numbers: Sequence[int]) -> list[Row]:
+def trial_rows(study: Any, search: Search, numbers: Sequence[int]) -> list[Row]:
     """The trials of these numbers."""
-    there = study.get_trials(deepcopy=False)
-    return [_row(there[number], search) for number in numbers]
+    trials = study.get_trials(deepcopy=False)
+    return [_row(trials[number], search) for number in numbers]
 
 
 def _row(trial: Any, search: Search) -> Row:
-    own = trial.user_attrs
-    outside = own.get("default", False) and not own.get("inside", True)
-    told = "finished" if outside and "value" in own else _NAMES[trial.state.name]
+    attributes = trial.user_attrs
+    outside = attributes.get("default", False) and not attributes.get("inside", True)
+    state = "finished" if outside and "value" in attributes else _NAMES[trial.state.name]
     last = list(trial.intermediate_values.items())
-    early = max(last)[1] if last and told == "pruned" else None
+    early = max(last)[1] if last and state == "pruned" else None
     return Row(
-        trial.number, told, {a.key: own.get("values", {}).get(a.key) for a in search.space}, own.get("value"),
-        None if early is None or not math.isfinite(early) else early, 0 if "same_as" in own else int(own.get("rounds", 0)),
-        own.get("reason", ""), own.get("default", False), own.get("same_as"), search.aim.said(own.get("value")),
-    )  # fmt: skip
+        trial.number,
+        state,
+        {a.key: attributes.get("values", {}).get(a.key) for a in search.space},
+        attributes.get("value"),
+        None if early is None or not math.isfinite(early) else early,
+        0 if "same_as" in attributes else int(attributes.get("rounds", 0)),
+        attributes.get("reason", ""),
+        attributes.get("default", False),
+        attributes.get("same_as"),
+        search.aim.format_value(attributes.get("value")),
+    )
 
 
 def savings(rows: Sequence[Row]) -> tuple[int, float]:
     """Rounds that were run, and the share that pruning saved of those that there would have been."""
     done = sum(row.rounds for row in rows)
-    whole = [row.rounds for row in rows if row.state == "finished" and row.rounds]
-    if not whole:
+    round_counts = [row.rounds for row in rows if row.state == "finished" and row.rounds]
+    if not round_counts:
         return done, 0.0
-    usual = statistics.median(whole)
-    spared = sum(max(usual - row.rounds, 0) for row in rows if row.state == "pruned")
-    return done, spared / (done + spared) if done else 0.0
+    usual = statistics.median(round_counts)
+    saved = sum(max(usual - row.rounds, 0) for row in rows if row.state == "pruned")
+    return done, saved / (done + saved) if done else 0.0
 
 
 def _importance(study: Any, search: Search) -> dict[str, float]:
@@ -192,78 +202,81 @@ def _importance(study: Any, search: Search) -> dict[str, float]:
     done = [t for t in study.get_trials(deepcopy=False) if t.state.name == "COMPLETE" and math.isfinite(t.value)]
     if len(done) < 4 or len({t.value for t in done}) < 2:
         return {}
-    importance = optuna().importance
+    importance = import_optuna().importance
     try:
-        found = importance.get_param_importances(study, evaluator=importance.FanovaImportanceEvaluator(seed=0))
+        result = importance.get_param_importances(study, evaluator=importance.FanovaImportanceEvaluator(seed=0))
     except ImportError:  # without scikit-learn
-        found = importance.get_param_importances(study, evaluator=importance.PedAnovaImportanceEvaluator())
+        result = importance.get_param_importances(study, evaluator=importance.PedAnovaImportanceEvaluator())
     except (ValueError, RuntimeError):  # a key that no two trials share
         return {}
     known = [axis.key for axis in search.space]
-    return {key: float(value) for key, value in found.items() if key in known and math.isfinite(value)}
+    return {key: float(value) for key, value in result.items() if key in known and math.isfinite(value)}
 
 
 def _notes(search: Search, rows: Sequence[Row]) -> list[str]:
-    found: list[str] = []
+    result: list[str] = []
     if search.pruner != "none" and not search.aim.known_early:
-        found.append(f"{search.aim.metric} is known at the end of a run only, so no trial was stopped early")
+        result.append(f"{search.aim.metric} is known at the end of a run only, so no trial was stopped early")
     defaults = search.defaults()
-    outside = [a.key for a in search.space if a.key not in defaults or not a.holds(defaults[a.key])]
+    outside = [a.key for a in search.space if a.key not in defaults or not a.contains(defaults[a.key])]
     if outside:
-        own = ", ".join(f"{k} = {worded(defaults.get(k, 'not set'))}" for k in outside)
-        found.append(
+        own = ", ".join(f"{k} = {value_text(defaults.get(k, 'not set'))}" for k in outside)
+        result.append(
             f"the spec as it stands lies outside of the space ({own}); it was tried, and teaches the search nothing"
         )
     if len(search.seeds) == 1:
-        found.append(
+        result.append(
             f"the best of {len(rows)} trials on one seed is in part luck; see whether it holds on other seeds, with fedfleet study"
         )
-    return found
+    return result
 
 
-def shown_tuned(found: Tuned) -> str:
+def result_text(result: Tuned) -> str:
     """The answer for a person."""
-    aim = found.aim
-    best = found.winner
+    aim = result.aim
+    best = result.winner
     if best is None:
-        reasons = [row.reason for row in found.rows if row.reason]
-        return f"none of {len(found.rows)} trials ended{': ' + reasons[0] if reasons else ''}"
-    values = ", ".join(f"{key} = {short(value)}" for key, value in best.values.items())
+        reasons = [row.reason for row in result.rows if row.reason]
+        return f"none of {len(result.rows)} trials ended{': ' + reasons[0] if reasons else ''}"
+    values = ", ".join(f"{key} = {short_value(value)}" for key, value in best.values.items())
     head = "best" if best.value is not None else "no trial got there; the first"
-    lines = [f"{head}: {values}", f"{aim.words}: {aim.said(_or_inf(best))}{_beside(found, best)}"]
+    lines = [
+        f"{head}: {values}",
+        f"{aim.description}: {aim.format_value(_or_inf(best))}{_default_comparison(result, best)}",
+    ]
     lines.append(
-        f"{len(found.rows)} trials: {found.count('finished')} finished, {found.count('pruned')} stopped early, "
-        f"{found.count('failed')} failed; {found.rounds:,} rounds, {100 * found.rounds_saved:.0f} % saved by stopping early"
+        f"{len(result.rows)} trials: {result.count('finished')} finished, {result.count('pruned')} stopped early, "
+        f"{result.count('failed')} failed; {result.rounds:,} rounds, {100 * result.rounds_saved:.0f} % saved by stopping early"
     )
-    if found.importance:
-        shares = ", ".join(f"{k} {100 * v:.0f} %" for k, v in found.importance.items())
+    if result.importance:
+        shares = ", ".join(f"{k} {100 * v:.0f} %" for k, v in result.importance.items())
         lines.append(f"what mattered among the trials that finished: {shares}")
-    lines += [f"trial {r.trial} failed: {r.reason}" for r in found.rows if r.state == "failed"][:5]
+    lines += [f"trial {r.trial} failed: {r.reason}" for r in result.rows if r.state == "failed"][:5]
     how = (
-        f"fedfleet.run({str(found.out / 'best.toml')!r}, model=.., data=..)"
-        if found.own
-        else f"fedfleet run {shlex.quote(str(found.out / 'best.toml'))}"
+        f"fedfleet.run({str(result.out / 'best.toml')!r}, model=.., data=..)"
+        if result.own
+        else f"fedfleet run {shlex.quote(str(result.out / 'best.toml'))}"
     )
-    return "\n".join([*lines, f"run it: {how}; page: {found.out}/report.html"])
+    return "\n".join([*lines, f"run it: {how}; page: {result.out}/report.html"])
 
 
 def _or_inf(row: Row) -> float:
     return math.inf if row.value is None else row.value
 
 
-def _beside(found: Tuned, best: Row) -> str:
-    default = next((row for row in found.rows if row.default), None)
+def _default_comparison(result: Tuned, best: Row) -> str:
+    default = next((row for row in result.rows if row.default), None)
     if best.default:
         return "; no trial was better than the spec as it stands"
     if default is None or default.value is None or best.value is None:
         return f"; the spec as it stands: {default.reason or 'not reached'}" if default is not None else ""
-    return f", {found.aim.gain(best.value, default.value)} the spec as it stands ({found.aim.said(default.value)})"
+    return f", {result.aim.gain(best.value, default.value)} the spec as it stands ({result.aim.format_value(default.value)})"
 
 
-def short(value: Any) -> str:
+def short_value(value: Any) -> str:
     """A value with no more digits than anybody would type.
 
     >>> short(0.12345678), short("oort"), short(32)
     ('0.1235', 'oort', '32')
     """
-    return f"{value:.4g}" if isinstance(value, float) else worded(value)
+    return f"{value:.4g}" if isinstance(value, float) else value_text(value)

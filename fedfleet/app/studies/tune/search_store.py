@@ -11,12 +11,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.studies.tune.search_file import Axis, Search, grid
+from fedfleet.app.studies.tune.search_file import Axis, Search, grid_points
 from fedfleet.core.errors import BadInput
 from fedfleet.core.rng import stream
 
 DATABASE = "tune.db"
-MARKS = 20  # how often on the way of a run it is asked whether to go on
+PROGRESS_MARKS = 20  # how often on the way of a run it is asked whether to go on
 _STUDY = "fedfleet tune"
 _SEARCH = "search"
 _OTHER_SPEC = {
@@ -27,7 +27,7 @@ _OTHER_SPEC = {
 _WAIT = 120.0  # seconds that a worker waits for another to have written
 
 
-def optuna() -> Any:
+def import_optuna() -> Any:
     """The library, quiet; where it is missing, the extra is named that brings it."""
     try:
         import optuna as library
@@ -38,104 +38,104 @@ def optuna() -> Any:
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
+def silence_warnings() -> Iterator[None]:
     """Without what the library warns of: values that are reported again after a kill, features that may change."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
-def opened(out: Path, search: Search) -> Any:
+def open_study(out: Path, search: Search) -> Any:
     """The study of this search in this folder, begun if there is none; its first trial is the spec as it stands."""
     path = out / DATABASE
     if path.exists():
-        _check(path, search)
+        _check_database(path, search)
     else:
-        _begin(path, search)
-    with quietly():
-        return _study(path, search)
+        _create_database(path, search)
+    with silence_warnings():
+        return _load_study(path, search)
 
 
-def _begin(path: Path, search: Search) -> None:
+def _create_database(path: Path, search: Search) -> None:
     """A new database, whole or not at all: whoever is killed here leaves nothing that the next one could not begin again."""
     draft = path.with_name(f"{path.name}.part")
-    for left in draft.parent.glob(f"{draft.name}*"):
-        left.unlink()
-    with quietly():
-        study = _study(draft, search)
+    for leftover in draft.parent.glob(f"{draft.name}*"):
+        leftover.unlink()
+    with silence_warnings():
+        study = _load_study(draft, search)
         try:
-            _enqueue(study, search)
-            planned(study, search)
+            _enqueue_default(study, search)
+            enqueue_grid(study, search)
             study.set_user_attr(_SEARCH, json.dumps(search.identity(), sort_keys=True))
         finally:
-            close(study)
+            close_study(study)
     with closing(sqlite3.connect(draft, timeout=_WAIT)) as db:
         db.execute("pragma journal_mode=wal")  # whoever reads waits for nobody who writes
     draft.replace(path)
 
 
-def _study(path: Path, search: Search) -> Any:
-    library = optuna()
+def _load_study(path: Path, search: Search) -> Any:
+    library = import_optuna()
     return library.create_study(
         storage=_storage(library, path), study_name=_STUDY, load_if_exists=True,
         direction="minimize" if search.aim.minimise else "maximize", pruner=_pruner(library, search),
     )  # fmt: skip
 
 
-def close(study: Any) -> None:
+def close_study(study: Any) -> None:
     """Close the database of a study; what is left is one file."""
-    kept = getattr(study._storage, "_backend", study._storage)
-    kept.remove_session()
-    kept.engine.dispose()
+    storage = getattr(study._storage, "_backend", study._storage)
+    storage.remove_session()
+    storage.engine.dispose()
 
 
-def seeded(study: Any, search: Search, turn: int) -> None:
+def seed_sampler(study: Any, search: Search, turn: int) -> None:
     """Give the study a sampler whose draws belong to this turn, so that a search that was killed goes on as if it had not been."""
-    library = optuna()
+    library = import_optuna()
     seed = int(stream(search.seeds[0], "tune", turn).integers(2**31))
-    with quietly():
+    with silence_warnings():
         if search.sampler == "tpe":
             study.sampler = library.samplers.TPESampler(seed=seed, n_startup_trials=8)
         else:
             study.sampler = library.samplers.RandomSampler(seed)
 
 
-def suggested(trial: Any, axis: Axis) -> Any:
+def suggest_value(trial: Any, axis: Axis) -> Any:
     """The value that a trial has for a key."""
     if axis.values:
-        return json.loads(trial.suggest_categorical(axis.key, [_coded(value) for value in axis.values]))
+        return json.loads(trial.suggest_categorical(axis.key, [_encode(value) for value in axis.values]))
     if axis.whole:
         return trial.suggest_int(axis.key, int(axis.low), int(axis.high), log=axis.log, step=int(axis.step or 1))
     return trial.suggest_float(axis.key, axis.low, axis.high, log=axis.log, step=axis.step)
 
 
-def _coded(value: Any) -> str:
+def _encode(value: Any) -> str:
     """A value of a list as text, under which the search keeps it: lists and tables are values too."""
     return json.dumps(value, sort_keys=True)
 
 
-def _enqueue(study: Any, search: Search) -> None:
+def _enqueue_default(study: Any, search: Search) -> None:
     """The spec as it stands comes first."""
     defaults = search.defaults()
-    inside = all(axis.key in defaults and axis.holds(defaults[axis.key]) for axis in search.space)
-    fixed = _fixed(search, defaults) if inside else {}
+    inside = all(axis.key in defaults and axis.contains(defaults[axis.key]) for axis in search.space)
+    fixed = _fixed_params(search, defaults) if inside else {}
     study.enqueue_trial(fixed, user_attrs={"default": True, "inside": inside}, skip_if_exists=False)
 
 
-def planned(study: Any, search: Search) -> None:
+def enqueue_grid(study: Any, search: Search) -> None:
     """See that a grid has a trial at each of its points, also where the search was begun with another sampler."""
     if search.sampler != "grid":
         return
-    there = [t.system_attrs.get("fixed_params") or t.params for t in study.get_trials(deepcopy=False)]
-    with quietly():
-        for point in grid(search.space):
-            fixed = _fixed(search, point)
-            if fixed not in there:
+    known = [t.system_attrs.get("fixed_params") or t.params for t in study.get_trials(deepcopy=False)]
+    with silence_warnings():
+        for point in grid_points(search.space):
+            fixed = _fixed_params(search, point)
+            if fixed not in known:
                 study.enqueue_trial(fixed)
 
 
-def _fixed(search: Search, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {a.key: _coded(values[a.key]) if a.values else values[a.key] for a in search.space}
+def _fixed_params(search: Search, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {a.key: _encode(values[a.key]) if a.values else values[a.key] for a in search.space}
 
 
 def _pruner(library: Any, search: Search) -> Any:
@@ -144,7 +144,7 @@ def _pruner(library: Any, search: Search) -> Any:
         return library.pruners.NopPruner()
     if search.pruner == "halving":
         return library.pruners.SuccessiveHalvingPruner(min_resource=2, reduction_factor=3)
-    return library.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=MARKS // 10)
+    return library.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=PROGRESS_MARKS // 10)
 
 
 def _storage(library: Any, path: Path) -> Any:
@@ -153,20 +153,20 @@ def _storage(library: Any, path: Path) -> Any:
     address = URL.create("sqlite", database=str(path.resolve())).render_as_string()
     try:
         return library.storages.RDBStorage(address, engine_kwargs={"connect_args": {"timeout": _WAIT}})
-    except Exception as wrong:  # of SQLAlchemy, of Alembic, of the library itself
-        raise BadInput(f"{path} cannot be used ({_line(wrong)}); choose another folder with --out") from None
+    except Exception as error:  # of SQLAlchemy, of Alembic, of the library itself
+        raise BadInput(f"{path} cannot be used ({_first_line(error)}); choose another folder with --out") from None
 
 
-def _check(path: Path, search: Search) -> None:
+def _check_database(path: Path, search: Search) -> None:
     """Refuse a file that is no database, is damaged, is somebody else's, or is of another search."""
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=_WAIT)) as db:
             sound = db.execute("pragma quick_check(1)").fetchone()[0]
             names = [row[0] for row in db.execute("select study_name from studies")]
-            kept = db.execute("select value_json from study_user_attributes where key = ?", (_SEARCH,)).fetchone()
-    except sqlite3.Error as wrong:
+            saved = db.execute("select value_json from study_user_attributes where key = ?", (_SEARCH,)).fetchone()
+    except sqlite3.Error as error:
         raise BadInput(
-            f"{path} is damaged or not the database of a search ({wrong}); choose another folder with --out"
+            f"{path} is damaged or not the database of a search ({error}); choose another folder with --out"
         ) from None
     if sound != "ok":
         raise BadInput(f"{path} is damaged ({sound}); choose another folder with --out, or move it away to begin again")
@@ -174,21 +174,21 @@ def _check(path: Path, search: Search) -> None:
         raise BadInput(
             f"{path} is a database of another program's search ({names[0]!r}); choose another folder with --out"
         )
-    if kept is not None:
-        _check_same(path, json.loads(json.loads(kept[0])), json.loads(json.dumps(search.identity())), search.own)
+    if saved is not None:
+        _check_same(path, json.loads(json.loads(saved[0])), json.loads(json.dumps(search.identity())), search.own)
 
 
-def _check_same(path: Path, there: Mapping[str, Any], here: Mapping[str, Any], own: bool) -> None:
+def _check_same(path: Path, saved: Mapping[str, Any], current: Mapping[str, Any], own: bool) -> None:
     for key in ("space", "metric", "minimise", "seeds", "spec"):
-        if there.get(key) == here[key]:
+        if saved.get(key) == current[key]:
             continue
         if key == "space":
-            odd = next(k for k in {**there[key], **here[key]} if there[key].get(k) != here[key].get(k))
-            said = f'of "{odd}": {there[key].get(odd, "none")} there, {here[key].get(odd, "none")} here'
+            odd = next(k for k in {**saved[key], **current[key]} if saved[key].get(k) != current[key].get(k))
+            difference = f'of "{odd}": {saved[key].get(odd, "none")} there, {current[key].get(odd, "none")} here'
         else:
-            said = _OTHER_SPEC[own] if key == "spec" else f"of {key}: {there.get(key)} there, {here[key]} here"
-        raise BadInput(f"{path} holds a search of another space ({said}); choose another folder with --out")
+            difference = _OTHER_SPEC[own] if key == "spec" else f"of {key}: {saved.get(key)} there, {current[key]} here"
+        raise BadInput(f"{path} holds a search of another space ({difference}); choose another folder with --out")
 
 
-def _line(wrong: Exception) -> str:
-    return str(wrong).splitlines()[0] if str(wrong) else type(wrong).__name__
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

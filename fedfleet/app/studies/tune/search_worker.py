@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.studies.tune.search_file import Search, search_of
-from fedfleet.app.studies.tune.search_store import close, opened
-from fedfleet.app.studies.tune.trial import attempt, take
-from fedfleet.executors.worker_pool import attend
+from fedfleet.app.studies.tune.search_store import close_study, open_study
+from fedfleet.app.studies.tune.trial import run_trial, take_trial
+from fedfleet.executors.worker_pool import run_worker
 
 COMMAND = (sys.executable, "-P", "-m", "fedfleet.app.studies.tune.search_worker")
 
 
 def piece_of(search: Search, out: Path, turn: int, number: int | None = None) -> dict[str, Any]:
     """One trial as a worker gets it: the search as it was declared, and which of its trials it goes on with, if any."""
-    asked = {"sampler": search.sampler, "pruner": search.pruner, "trials": search.trials}
+    options = {"sampler": search.sampler, "pruner": search.pruner, "trials": search.trials}
     table = json.dumps({**search.base, "tune": search.declared})
     return {
         "table": table,
         "name": search.name,
-        "asked": asked,
+        "asked": options,
         "out": str(out.resolve()),
         "turn": turn,
         "trial": number,
@@ -34,15 +34,15 @@ def piece_of(search: Search, out: Path, turn: int, number: int | None = None) ->
 def work(piece: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Carry out one trial; what became of it is in the study."""
     search, out = replace(search_of(json.loads(piece["table"]), piece["name"]), **piece["asked"]), Path(piece["out"])
-    study = opened(out, search)
+    study = open_study(out, search)
     try:
-        trial = take(study, search, piece["turn"], piece["trial"])
+        trial = take_trial(study, search, piece["turn"], piece["trial"])
         tell({"trial": trial.number})
-        attempt(study, search, trial, out)
+        run_trial(study, search, trial, out)
         return {"trial": trial.number}
     finally:
-        close(study)
+        close_study(study)
 
 
 if __name__ == "__main__":
-    attend(work)
+    run_worker(work)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import urllib.request
 
-from fedfleet.app.dashboard.web_server import reserved
+from fedfleet.app.dashboard.web_server import bind_socket
 from tests.app.dashboard.runs import folder_of
 from tests.app.specs import refused
 
@@ -38,7 +38,7 @@ def test_wrong_use_is_one_sentence(fedfleet, tmp_path):
     )
     refused(fedfleet("dashboard", tmp_path, "--token", "short"), "could be guessed")
     refused(fedfleet("dashboard", tmp_path, "--certificate", "a.pem"), "belong together")
-    held = reserved("127.0.0.1", 0)
+    held = bind_socket("127.0.0.1", 0)
     try:
         refused(fedfleet("dashboard", tmp_path, "--port", held.getsockname()[1]), "is taken", "--port")
     finally:

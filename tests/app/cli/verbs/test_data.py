@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fedfleet.app.datasets.catalogue import DATASETS, PublicSet, RemoteFile
+from fedfleet.app.datasets.catalogue import DATASETS, PublicDataset, RemoteFile
 from tests.app.datasets.shelf import BODY, SHA
 
 
@@ -47,7 +47,7 @@ def test_refusals_of_the_server_are_exit_1(tiny, fedfleet, tmp_path, status, res
 
 
 def test_a_server_that_is_not_there_is_exit_1(tiny, fedfleet, tmp_path, monkeypatch):
-    gone = PublicSet("", "", (RemoteFile("a", "http://127.0.0.1:9/a"),))  # the discard port, where nobody listens
+    gone = PublicDataset("", "", (RemoteFile("a", "http://127.0.0.1:9/a"),))  # the discard port, where nobody listens
     monkeypatch.setitem(DATASETS, "gone", gone)
     code, _, err = fedfleet("data", "gone", "--to", tmp_path)
     assert code == 1

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.assemble.client_config import kit_from, sheet_for
+from fedfleet.app.assemble.client_config import build_client_runtime, client_config_for
 from fedfleet.app.spec import resolve
-from fedfleet.network.device.client_runtime import Lesson, trained
+from fedfleet.network.device.client_runtime import Assignment, train_task
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import offer_to_bytes
 from tests.app.specs import refused
@@ -110,7 +110,7 @@ def test_a_killed_device_hands_in_the_same_bytes(fake, start):
             }
         )
     )
-    fake.sheet = sheet_for(setup, 4)
+    fake.sheet = client_config_for(setup, 4)
     server = setup.plan.algorithm.init(setup.plan.params)
     offer = offer_to_bytes(setup.plan.algorithm.offer(server, 4, {}))
     fake.give(offer, task=5)
@@ -126,7 +126,7 @@ def test_a_killed_device_hands_in_the_same_bytes(fake, start):
     assert json.loads(out) == {"client": 4, "tasks": 1, "declined": 0, "reason": "that was all"}
     assert "which was ready before" in err
     ((head, payload),) = fake.reports
-    want = trained(kit_from(fake.sheet), Lesson(5), offer, {})
+    want = train_task(build_client_runtime(fake.sheet), Assignment(5), offer, {})
     assert payload == want.payload and head.weight == want.weight and dict(head.stats) == dict(want.stats)
     assert head.resources.peak_memory_bytes > 50e6 and head.resources.samples == head.stats["samples"]
 
@@ -170,7 +170,7 @@ def test_a_token_need_not_be_on_the_command_line(fedfleet, fake, tmp_path, monke
 def test_caps_reach_the_device(fedfleet, fake, tmp_path):
     fake.give(b"x" * 100, kind=pb.PROBE)
     words = ("device", "--server", fake.address, "--store", tmp_path / "s", "--max-bytes", 50, "--json")
-    fake.sheet = sheet_for(
+    fake.sheet = client_config_for(
         assemble(resolve({"task": {"use": "digits_logreg"}, "world": {"clients": 6}, "pace": {"cohort": 2}})), 4
     )
     _, out, _ = fedfleet(*words)

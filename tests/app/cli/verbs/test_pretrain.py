@@ -12,8 +12,8 @@ def test_the_answer_is_by_the_contract(fedfleet, tmp_path, monkeypatch):
     monkeypatch.setattr(glyphs, "__kwdefaults__", {"classes": 3, "samples": 60})
     code, out, err = fedfleet("pretrain", *SMALL, "--out", tmp_path / "b.safetensors", "--json")
     assert code == 0 and "epoch 1 of 1" in err
-    found = json.loads(out)
-    assert list(found) == ["accuracy", "epochs", "seconds", "out"] and found["epochs"] == 1
+    result = json.loads(out)
+    assert list(result) == ["accuracy", "epochs", "seconds", "out"] and result["epochs"] == 1
 
 
 def test_bad_input(fedfleet, tmp_path):

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from fedfleet.app.pages.html import tight
+from fedfleet.app.pages.html import bind_units
 from fedfleet.app.pages.report.number_words import as_people
 from tests.app.specs import TINY, refused, written
 
@@ -88,7 +88,7 @@ def test_check_and_run_warn_of_what_can_never_happen(fedfleet, tmp_path):
     assert "no model was made: all 6 rounds failed (0 of at least 1 reports arrived); nobody reported within" in after
     assert f"WARNING: {after}" in err
     page = html.unescape((tmp_path / "out/report.html").read_text())
-    assert tight(as_people(after)) in page, "on the page in its words"
+    assert bind_units(as_people(after)) in page, "on the page in its words"
 
 
 def test_a_fleet_that_sleeps_is_explained_and_cured_by_waiting(fedfleet, tmp_path):

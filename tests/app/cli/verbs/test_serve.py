@@ -19,7 +19,7 @@ def test_a_server_and_its_devices_finish_a_run_with_a_report(tmp_path):
     started = [server]
     try:
         until = time.monotonic() + 120
-        while not (found := re.search(r"listening on (\S+)", said.read_text())):
+        while not (result := re.search(r"listening on (\S+)", said.read_text())):
             assert server.poll() is None and time.monotonic() < until, said.read_text()
             time.sleep(0.02)
         for client in range(2):
@@ -27,7 +27,7 @@ def test_a_server_and_its_devices_finish_a_run_with_a_report(tmp_path):
                 *command,
                 "device",
                 "--server",
-                found[1],
+                result[1],
                 "--client",
                 str(client),
                 "--store",

@@ -44,9 +44,9 @@ def whole(got, **changes):
     plan = np.array(got["plan"])
     assert plan.dtype == np.int64 and plan.min() >= 0
     assert plan.sum(2).tolist() == user["counts"]
-    found = score(problem_from(user), plan)
+    result = score(problem_from(user), plan)
     for name in ("objective", "max_latency", "std_latency", "max_imbalance", "moved"):
-        assert got[name] == pytest.approx(getattr(found, name))
+        assert got[name] == pytest.approx(getattr(result, name))
     return plan
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fedfleet.app.studies.grid.joint_jobs import perform_joined
+from fedfleet.app.studies.grid.joint_jobs import perform_together
 from fedfleet.store.seals import SEAL
 from tests.app.specs import TINY, refused, written
 
@@ -31,10 +31,10 @@ def file(tmp_path):
 def test_the_contract(fedfleet, file, tmp_path):
     words = ("study", file, "--scale", "quick", "--out", tmp_path / "out", "--workers", 1)
     code, out, err = fedfleet(*words, "--json")
-    found = json.loads(out)
+    result = json.loads(out)
     assert (code, err) == (0, "")
-    assert {"runs", "cached", "rows", "analyses", "out"} <= found.keys()
-    assert (found["runs"], found["cached"], len(found["rows"])) == (2, 0, 2)
+    assert {"runs", "cached", "rows", "analyses", "out"} <= result.keys()
+    assert (result["runs"], result["cached"], len(result["rows"])) == (2, 0, 2)
     assert (tmp_path / "out/report.html").is_file()
     assert len(list((tmp_path / "out").glob("runs/*/report.html"))) == 2
     code, out, _ = fedfleet(*words)
@@ -65,15 +65,15 @@ def test_a_study_of_which_no_run_made_a_model_has_failed(fedfleet, file, tmp_pat
 
 def test_a_run_that_could_not_be_finished_is_a_failure_and_is_tried_again(fedfleet, file, tmp_path, monkeypatch):
     def full(specs, outs, **how):
-        found = list(real(specs, outs, **how))
+        result = list(real(specs, outs, **how))
         if not tried:
             (outs[0] / SEAL).unlink()
-            found[0] = OSError(28, "No space left on device")
+            result[0] = OSError(28, "No space left on device")
         tried.append(len(specs))
-        return found
+        return result
 
-    tried, real = [], perform_joined
-    monkeypatch.setattr("fedfleet.app.studies.grid.study_worker.perform_joined", full)
+    tried, real = [], perform_together
+    monkeypatch.setattr("fedfleet.app.studies.grid.study_worker.perform_together", full)
     words = ("study", file, "--scale", "quick", "--out", tmp_path / "out", "--workers", 1, "--json")
     code, out, err = fedfleet(*words)
     found = json.loads(out)
@@ -85,10 +85,10 @@ def test_a_run_that_could_not_be_finished_is_a_failure_and_is_tried_again(fedfle
 
 
 def test_two_at_once_in_one_folder_are_refused(fedfleet, file, tmp_path):
-    from fedfleet.store.lock import locked
+    from fedfleet.store.lock import hold_lock
 
     (tmp_path / "out").mkdir()
-    with locked(tmp_path / "out"):
+    with hold_lock(tmp_path / "out"):
         refused(
             fedfleet("study", file, "--out", tmp_path / "out", "--workers", 1), "is in use by", "choose another folder"
         )
@@ -98,7 +98,7 @@ def test_an_interrupt_says_how_to_go_on(fedfleet, file, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedfleet.app.studies.grid.run_study.carried_out", interrupted)
+    monkeypatch.setattr("fedfleet.app.studies.grid.run_study.carry_out_runs", interrupted)
     code, out, err = fedfleet("study", file, "--out", tmp_path / "out")
     assert (code, out) == (130, "")
     assert "what has been run is kept: say the same again to go on" in err

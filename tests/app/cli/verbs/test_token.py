@@ -36,8 +36,8 @@ def test_the_contract_of_the_command(fedfleet, run):
     assert json.loads(fedfleet("token", run, "--client", 11, "--json")[1])["client"] == 11
     ended = json.loads(fedfleet("token", run, "--revoke", made["id"], "--json")[1])
     assert ended["id"] == made["id"] and ended["revoked"] is not None
-    found = json.loads(fedfleet("token", run, "--list", "--json")[1])
-    assert [t["revoked"] is None for t in found["tokens"]] == [False, True] and found["devices"] == []
+    result = json.loads(fedfleet("token", run, "--list", "--json")[1])
+    assert [t["revoked"] is None for t in result["tokens"]] == [False, True] and result["devices"] == []
     assert f"token {made['id']}: 0 of 3 used, revoked" in fedfleet("token", run, "--list")[1]
 
 

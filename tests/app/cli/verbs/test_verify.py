@@ -10,9 +10,9 @@ def test_a_run_is_signed_and_verified(tmp_path, fedfleet):
     key = key_file(tmp_path)
     assert fedfleet("run", written(tmp_path), "--out", tmp_path / "out", "--sign", key)[0] == 0
     code, printed, _ = fedfleet("verify", tmp_path / "out", "--signer", tmp_path / "key.pub", "--json")
-    found = json.loads(printed)
-    assert code == 0 and {"sealed", "signed_by", "verified", "not_verified"} <= found.keys()
-    assert found["signed_by"].startswith("SHA256:")
+    result = json.loads(printed)
+    assert code == 0 and {"sealed", "signed_by", "verified", "not_verified"} <= result.keys()
+    assert result["signed_by"].startswith("SHA256:")
     assert "is sealed, signed by SHA256:" in fedfleet("verify", tmp_path / "out")[1]
 
 

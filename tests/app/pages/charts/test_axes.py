@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from fedfleet.app.pages.charts.axes import (
     Scale,
-    above,
+    axis_end,
     foot_axis,
     left_axis,
-    numbers,
+    left_axis_width,
+    number_ticks,
     reference,
-    room_for,
-    shares,
+    share_ticks,
     ticks,
     time_scale,
     time_ticks,
@@ -34,21 +34,21 @@ def test_a_scale_maps_its_limits_to_its_ends():
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (0, 97.3), (3, 3.5), (0, 1e6)])
 def test_ticks_are_even_and_within_limits(low, high):
-    found = ticks(low, high)
-    assert low <= found[0] and found[-1] <= high and 3 <= len(found) <= 11
-    assert len({round(b - a, 9) for a, b in pairwise(found)}) == 1
+    result = ticks(low, high)
+    assert low <= result[0] and result[-1] <= high and 3 <= len(result) <= 11
+    assert len({round(b - a, 9) for a, b in pairwise(result)}) == 1
 
 
 @given(st.floats(1e-6, 1e9))
 def test_an_axis_ends_above_what_it_holds_and_not_far(value):
-    top = above(value)
+    top = axis_end(value)
     assert value * (1 - 1e-9) <= top <= 2 * value
     assert ticks(0, top, 4)[-1] == pytest.approx(top), "and its last tick is there"
 
 
 def test_only_the_topmost_share_has_a_sign_and_counts_are_whole():
-    assert [said for said, _ in shares(0.8)] == ["0", "20", "40", "60", "80 %"]
-    assert [value for _, value in numbers(3)] == [0, 1, 2, 3]
+    assert [said for said, _ in share_ticks(0.8)] == ["0", "20", "40", "60", "80 %"]
+    assert [value for _, value in number_ticks(3)] == [0, 1, 2, 3]
 
 
 def test_time_is_logarithmic_over_more_than_two_decades():
@@ -71,19 +71,19 @@ def test_time_is_logarithmic_over_more_than_two_decades():
 
 def words(marks):
     """(left, right) of the words of an axis."""
-    found = []
+    result = []
     for x, anchor, said in re.findall(
         r'<text x="([-\d.]+)" y="[\d.]+"(?: text-anchor="(\w+)")?>([^<]+)<', "".join(marks)
     ):
         wide, at = width_of(said), float(x)
-        found.append(
+        result.append(
             (at - wide / 2, at + wide / 2)
             if anchor == "middle"
             else (at - wide, at)
             if anchor == "end"
             else (at, at + wide)
         )
-    return sorted(found)
+    return sorted(result)
 
 
 @given(st.lists(st.integers(0, 1_000_000), min_size=1, max_size=30, unique=True))
@@ -95,6 +95,6 @@ def test_words_of_an_axis_neither_meet_nor_leave_it(values):
 
 def test_the_left_axis_and_a_reference():
     y = Scale(0, 1, 200, 0)
-    made = "".join(left_axis(y, shares(1.0), 40, 300) + reference(y, 0.8, "target: 80 %", 40, 300))
+    made = "".join(left_axis(y, share_ticks(1.0), 40, 300) + reference(y, 0.8, "target: 80 %", 40, 300))
     assert made.count('class="axis"') == 1 and 'y1="40.0"' in made and "target: 80 %" in made
-    assert room_for([("1,000,000", 1.0)]) > room_for([("1", 1.0)])
+    assert left_axis_width([("1,000,000", 1.0)]) > left_axis_width([("1", 1.0)])

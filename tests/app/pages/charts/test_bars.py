@@ -39,7 +39,7 @@ def test_notes_stand_at_the_right_and_below_on_phones():
 
 def test_names_stand_beside_on_wide_sheets_only():
     rows = [Bar("mild, waiting", [Part(1, "a1")], "1", colour=1), Bar("severe", [Part(2, "a3")], "2", colour=3)]
-    beside, above = bars(rows, WIDE, beside=True), bars(rows, SLIM, beside=True)
+    beside, above = bars(rows, WIDE, names_left=True), bars(rows, SLIM, names_left=True)
     assert beside.height < above.height and 'class="t3"' in "".join(beside.marks)
 
 

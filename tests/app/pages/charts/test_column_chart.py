@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fedfleet.app.pages.charts.column_chart import MOST, Column, Group, Panel, columns, ranks
+from fedfleet.app.pages.charts.column_chart import MOST, Column, Group, Panel, columns, rank_edges
 from fedfleet.app.pages.charts.marks import SLIM, WIDE
 
 
@@ -54,10 +54,14 @@ def test_groups_that_do_not_fit_beside_each_other_stand_in_rows():
 
 
 def test_words_references_and_emptiness():
-    text = drawn([Panel([Column(1)] * 5, "mild", 2, under=("all took part", "really"))], ref=(4, "fair share: 4"))
+    text = drawn([Panel([Column(1)] * 5, "mild", 2, captions=("all took part", "really"))], ref=(4, "fair share: 4"))
     assert 'class="t2"' in text and "fair share: 4" in text and text.count("really") == 1
     assert "nan" not in drawn([]) and "nan" not in drawn([Panel([])])
 
 
 def test_a_large_fleet_shares_columns():
-    assert ranks(10).tolist() == list(range(11)) and len(ranks(10**6)) == MOST + 1 and ranks(10**6)[-1] == 10**6
+    assert (
+        rank_edges(10).tolist() == list(range(11))
+        and len(rank_edges(10**6)) == MOST + 1
+        and rank_edges(10**6)[-1] == 10**6
+    )

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from fedfleet.app.pages.charts.dots import Along, Point, dots
+from fedfleet.app.pages.charts.dots import Axis, Point, dots
 from fedfleet.app.pages.charts.marks import SLIM, WIDE
 
-X = Along(0, 100, [("0", 0), ("100", 100)], "Mbit/s")
-Y = Along(0.01, 1.0, [("1 %", 0.01), ("100 %", 1.0)], "reachable", log=True)
+X = Axis(0, 100, [("0", 0), ("100", 100)], "Mbit/s")
+Y = Axis(0.01, 1.0, [("1 %", 0.01), ("100 %", 1.0)], "reachable", log=True)
 
 
 def circles(drawing):

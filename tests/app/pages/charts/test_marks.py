@@ -4,21 +4,21 @@ from fedfleet.app.pages.charts.marks import (
     SLIM,
     WIDE,
     Drawing,
-    abreast,
-    below,
-    both,
     box,
     dot,
+    draw_both,
     figure,
-    key,
     line,
+    paint_legend,
+    side_by_side,
+    stack_below,
     switch,
     text,
 )
 
 
 def test_a_figure_has_both_drawings_and_says_its_finding_in_each():
-    wide, slim = both(lambda sheet: Drawing(sheet.width, 50, [box(0, 0, 5, 5, "a1")]))
+    wide, slim = draw_both(lambda sheet: Drawing(sheet.width, 50, [box(0, 0, 5, 5, "a1")]))
     made = figure("Title <1>", "how & why", wide, slim, 'it "rises"', note="<n>")
     assert made.count("<svg") == made.count('aria-label="it &quot;rises&quot;"') == made.count('role="img"') == 2
     assert f'viewBox="0 0 {WIDE.width} 50"' in made and f'viewBox="0 0 {SLIM.width} 50"' in made
@@ -34,7 +34,7 @@ def test_marks_are_escaped_and_empty_words_are_nothing():
 
 def test_drawings_can_stand_under_and_beside_each_other():
     a, b = Drawing(100, 30, ["A"]), Drawing(80, 50, ["B"])
-    under, beside = below(a, b, gap=10), abreast(a, b, gap=10)
+    under, beside = stack_below(a, b, gap=10), side_by_side(a, b, gap=10)
     assert (under.width, under.height) == (100, 90) and "translate(0 40.0)" in "".join(under.marks)
     assert (beside.width, beside.height) == (190, 50) and "translate(110.0 0)" in "".join(beside.marks)
 
@@ -46,5 +46,5 @@ def test_a_switch_shows_one_picture_and_needs_no_script():
 
 
 def test_a_key_paints_as_the_boxes_do():
-    made = key([("late", "late-area"), ("train", "a5"), ("unknown", "a6 pale")])
+    made = paint_legend([("late", "late-area"), ("train", "a5"), ("unknown", "a6 pale")])
     assert '<i class="late">' in made and '<i class="b5">' in made and '<i class="b6 pale">' in made

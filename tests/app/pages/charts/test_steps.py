@@ -6,7 +6,7 @@ import pytest
 
 from fedfleet.app.pages.charts.labels import width_of
 from fedfleet.app.pages.charts.marks import SLIM, WIDE
-from fedfleet.app.pages.charts.steps import MOST, Line, Plot, roof_of, rooms, steps, thinned
+from fedfleet.app.pages.charts.steps import MOST, Line, Plot, axis_top, margins, steps, thin_line
 
 
 def drawn(lines, sheet=WIDE, plot=None):
@@ -57,14 +57,14 @@ def test_nothing_and_almost_nothing_are_drawn(lines, sheet):
 
 def test_long_lines_are_thinned_but_keep_their_ends():
     n = 50_000
-    few = thinned(Line("a", list(range(n)), [i / n for i in range(n)], low=[0.0] * n, high=[1.0] * n))
+    few = thin_line(Line("a", list(range(n)), [i / n for i in range(n)], low=[0.0] * n, high=[1.0] * n))
     assert len(few.x) == len(few.low) == MOST and few.x[0] == 0 and few.x[-1] == n - 1
     assert len(drawn([few])) < 60_000
 
 
 def test_whoever_draws_below_knows_the_room_beside_the_plot():
     line = Line("a", [0, 10], [0.1, 0.9])
-    left, right = rooms([line], WIDE, Plot())
+    left, right = margins([line], WIDE, Plot())
     first = float(re.findall(r'd="M([\d.]+)', drawn([line]))[0])
     end = float(re.findall(r'<circle cx="([\d.]+)"', drawn([line]))[0])
     assert first == pytest.approx(left, abs=0.1) and end == pytest.approx(WIDE.width - right, abs=0.1)
@@ -81,14 +81,14 @@ def test_a_name_is_text_and_no_markup():
 
 @pytest.mark.parametrize("sheet", [WIDE, SLIM])
 def test_a_label_that_is_wider_than_the_room_beside_its_line_stands_on_the_sheet(sheet):
-    (found,) = re.findall(
+    (result,) = re.findall(
         r'<text x="([\d.]+)"[^>]*class="t1[^"]*"([^>]*)>([^<]+)', drawn([Line("m" * 22, [0, 9], [0.2, 0.5])], sheet)
     )
-    wide = width_of(found[2], strong=True)
-    end = float(found[0]) if "end" in found[1] else float(found[0]) + wide
+    wide = width_of(result[2], strong=True)
+    end = float(result[0]) if "end" in result[1] else float(result[0]) + wide
     assert end - wide >= -1 and end <= sheet.width + 1
 
 
 def test_a_reference_above_all_lines_is_on_the_axis_and_charts_can_share_their_roof():
     low, high, target = Line("a", [0, 9], [0.1, 0.2]), Line("b", [0, 9], [0.1, 0.7]), Plot(refs=[(0.9, "target")])
-    assert roof_of([low], Plot()) < roof_of([low, high], Plot()) < roof_of([low], target) == 1.0
+    assert axis_top([low], Plot()) < axis_top([low, high], Plot()) < axis_top([low], target) == 1.0

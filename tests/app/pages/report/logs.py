@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedfleet.app.pages.report.report_facts import facts
+from fedfleet.app.pages.report.report_facts import collect_facts
 from fedfleet.app.runs.hindsight import Hindsight, Needs
 from fedfleet.core.events import (
     CandidatesSeen,
@@ -56,10 +56,10 @@ def journal(rounds, *, clients=10, accuracy=(), length=100.0, deadline=60.0, sco
 def seen(samples, *, reached=None, mbps=None, ready=None, needs=None):
     """What a world would say."""
     n = len(samples)
-    found = np.full(n, 3) if reached is None else np.array(reached)
+    result = np.full(n, 3) if reached is None else np.array(reached)
     speed = np.full(n, 50.0) if mbps is None else np.array(mbps, float)
     there = np.ones(n) if ready is None else np.array(ready, float)
-    return Hindsight(np.array(samples), found, 3, True, speed, there, 604_800.0, needs)
+    return Hindsight(np.array(samples), result, 3, True, speed, there, 604_800.0, needs)
 
 
 def needs(seconds, moving=20.0, worked=None):
@@ -68,7 +68,7 @@ def needs(seconds, moving=20.0, worked=None):
 
 
 def facts_of(log, text=DEADLINE, name="run", **more):
-    return facts(name, text, summary(log), log, **more)
+    return collect_facts(name, text, summary(log), log, **more)
 
 
 def scores(shares, total=20):

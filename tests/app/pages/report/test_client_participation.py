@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from fedfleet.app.pages.report.client_participation import (
-    apart,
-    busiest,
-    holdings,
-    how_well,
-    people_section,
-    took_part,
-    whose_data,
+    accuracy_sentence,
+    busiest_sentence,
+    client_accuracy_figure,
+    data_figure,
+    holdings_sentence,
+    participation_figure,
+    participation_section,
 )
-from fedfleet.app.pages.report.report_facts import facts
+from fedfleet.app.pages.report.report_facts import collect_facts
 from fedfleet.measure.summary import summary
 from tests.app.pages.report.logs import DEADLINE, facts_of, journal, scores, seen
 
@@ -23,26 +23,29 @@ WORLD = seen([10, 2, 4, 4, 5, 5, 5, 5], reached=[3, 3, 3, 3, 0, 0, 0, 0])
 
 
 def test_how_few_gave_how_much():
-    assert busiest(facts_of(LOG)) == "The busiest person gave 57 % of the 7 reports that were used."
+    assert busiest_sentence(facts_of(LOG)) == "The busiest person gave 57 % of the 7 reports that were used."
     even = journal([([0, 1], [])] * 2, clients=2)
-    assert "Everybody gave the same" in busiest(facts_of(even)) and busiest(facts_of(journal([], end=None))) == ""
+    assert (
+        "Everybody gave the same" in busiest_sentence(facts_of(even))
+        and busiest_sentence(facts_of(journal([], end=None))) == ""
+    )
 
 
 def test_what_they_hold_is_said_beside_each_other():
     f = facts_of(LOG, hindsight=WORLD)
     assert (
-        holdings(f)
+        holdings_sentence(f)
         == "Samples to train on: those who took part 6.0, those of whom nothing was used 4.0, those never asked 5.0 each."
     )
-    assert holdings(facts_of(LOG)) == ""
-    text = whose_data(f)
+    assert holdings_sentence(facts_of(LOG)) == ""
+    text = data_figure(f)
     assert (
         "Training samples, 40 in all" in text and "30 % of the 40 training samples lie with those who took part" in text
     )
 
 
 def test_every_person_has_a_column_and_groups_say_who_they_are():
-    text = took_part(facts_of(LOG, hindsight=WORLD)).partition('<div class="slim">')[0]
+    text = participation_figure(facts_of(LOG, hindsight=WORLD)).partition('<div class="slim">')[0]
     titles = re.findall(r"<title>person (\d+): asked (\d+) times?, used (\d+), (\d+) samples?</title>", text)
     assert [tuple(map(int, t)) for t in titles] == [(0, 4, 4, 10), (1, 3, 3, 2), (2, 4, 0, 4), (3, 1, 0, 4)]
     assert all(
@@ -52,13 +55,15 @@ def test_every_person_has_a_column_and_groups_say_who_they_are():
 
 
 def test_where_people_were_in_reach_nothing_else_is_claimed():
-    assert "out of reach" not in took_part(facts_of(LOG, hindsight=seen([5] * 8))) + took_part(facts_of(LOG))
+    assert "out of reach" not in participation_figure(facts_of(LOG, hindsight=seen([5] * 8))) + participation_figure(
+        facts_of(LOG)
+    )
 
 
 def test_the_histogram_counts_everybody():
-    text = how_well(facts_of(LOG))
+    text = client_accuracy_figure(facts_of(LOG))
     assert "Of 4 people, 1 are served right in less than 10 % of their test samples, 2 in 90 % or more" in text
-    assert how_well(facts_of(journal([([0], [])]))) == ""
+    assert client_accuracy_figure(facts_of(journal([([0], [])]))) == ""
 
 
 NOBODY = dict.fromkeys(("accuracy_took_part", "accuracy_never", "accuracy_unseen"))
@@ -66,17 +71,17 @@ NOBODY = dict.fromkeys(("accuracy_took_part", "accuracy_never", "accuracy_unseen
 
 @pytest.mark.parametrize("key", ["accuracy_took_part", "accuracy_never", "accuracy_unseen"])
 def test_people_who_never_took_part_or_were_held_out_are_told_apart(key):
-    f = facts("x", DEADLINE, {**summary(LOG), **NOBODY, key: 0.25}, LOG)
-    assert "25 % for" in apart(f) and apart(f).count("%") == 1
-    assert apart(facts("x", DEADLINE, {**summary(LOG), **NOBODY}, LOG)) == ""
+    f = collect_facts("x", DEADLINE, {**summary(LOG), **NOBODY, key: 0.25}, LOG)
+    assert "25 % for" in accuracy_sentence(f) and accuracy_sentence(f).count("%") == 1
+    assert accuracy_sentence(collect_facts("x", DEADLINE, {**summary(LOG), **NOBODY}, LOG)) == ""
 
 
 def test_a_large_fleet_is_no_larger_on_the_page():
     log = journal([(list(range(0, 1000, 2)), list(range(1, 1000, 2)))] * 2, clients=200_000)
-    text = "".join(people_section(facts_of(log)))
+    text = "".join(participation_section(facts_of(log)))
     assert len(text) < 60_000 and "200,000 people" in text and "199,000 never asked" in text and "nan" not in text
 
 
 def test_a_run_in_one_place_has_no_section():
-    assert people_section(facts_of(journal([([0], [])], clients=1))) == []
-    assert np.isfinite(len(people_section(facts_of(LOG))))
+    assert participation_section(facts_of(journal([([0], [])], clients=1))) == []
+    assert np.isfinite(len(participation_section(facts_of(LOG))))

@@ -4,10 +4,17 @@ import numpy as np
 import pytest
 
 from fedfleet.app.pages.report import conclusion
-from fedfleet.app.pages.report.client_participation import people_section
-from fedfleet.app.pages.report.conclusion import how_sure, keys_of, lead, title, to_try, usual_reachable
+from fedfleet.app.pages.report.client_participation import participation_section
+from fedfleet.app.pages.report.conclusion import (
+    confidence_sentence,
+    lead,
+    report_figures,
+    suggestions,
+    title,
+    usual_reachable,
+)
 from fedfleet.app.pages.report.learning_curve import learning_section
-from fedfleet.app.pages.report.report_facts import facts
+from fedfleet.app.pages.report.report_facts import collect_facts
 from fedfleet.measure.attribution.critical_path import attribution
 from fedfleet.measure.summary import summary
 from tests.app.pages.report.logs import DEADLINE, READINESS, facts_of, journal, needs, scores, seen
@@ -28,29 +35,29 @@ def test_a_run_without_a_model_says_so():
     assert title(none) == "No model was made: all 5 rounds failed" and "there is no new model" in lead(none)
     begun = facts_of(journal([], end=None), ended=False)
     assert title(begun) == "So far no model: its first round did not end"
-    assert [value for value, _, _ in keys_of(none)][2] == "0 of 10"
-    assert keys_of(none)[0][1].startswith("accuracy of the first weights") and keys_of(none)[1][0] == "-"
-    assert "all 5 rounds" in lead(none) and how_sure(none) == ""
-    said = "".join(people_section(none))
+    assert [value for value, _, _ in report_figures(none)][2] == "0 of 10"
+    assert report_figures(none)[0][1].startswith("accuracy of the first weights") and report_figures(none)[1][0] == "-"
+    assert "all 5 rounds" in lead(none) and confidence_sentence(none) == ""
+    said = "".join(participation_section(none))
     assert "the model gets right" not in said and "Whose data the model saw" not in said
 
 
 def test_where_parts_of_the_model_stay_at_home_the_title_is_of_what_people_use():
     caveat = "2 of the 4 arrays of weights (a, b) stay with the clients: read accuracy_clients"
-    found = {**summary(FEW), "accuracy_clients": 0.75, "warnings": [caveat]}
-    f = facts("x", DEADLINE, found, FEW)
+    result = {**summary(FEW), "accuracy_clients": 0.75, "warnings": [caveat]}
+    f = collect_facts("x", DEADLINE, result, FEW)
     assert title(f) == "75 % on people's own data: each keeps a part of the model"
     assert "right on 75 % of their own test data" in lead(f) and "nobody uses, comes to 55 %" in lead(f)
-    assert keys_of(f)[0][:2] == ("75.0 %", "accuracy on people's own data") and "±" not in how_sure(f)
+    assert report_figures(f)[0][:2] == ("75.0 %", "accuracy on people's own data") and "±" not in confidence_sentence(f)
 
 
 def test_a_model_that_only_guesses_is_called_so():
-    from fedfleet.app.pages.report.report_facts import facts
+    from fedfleet.app.pages.report.report_facts import collect_facts
     from fedfleet.measure.summary import summary
 
     log = journal([([0], [])] * 4, clients=4, accuracy=[11, 12, 10, 11])
-    f = facts("x", "seed = 1", summary(log, chance=0.12), log)
-    assert title(f) == "11 %: no better than guessing" and keys_of(f)[0][0].startswith("!")
+    f = collect_facts("x", "seed = 1", summary(log, chance=0.12), log)
+    assert title(f) == "11 %: no better than guessing" and report_figures(f)[0][0].startswith("!")
 
 
 def test_the_lead_says_what_was_reached_what_it_cost_and_what_held_it_back():
@@ -79,16 +86,16 @@ def test_how_late_most_reports_were_comes_from_the_world():
     f = facts_of(FEW, hindsight=seen([5] * 20, needs=needs(took)))
     assert "half of them by less than 30 s" in lead(f)
     assert any(
-        "A deadline of 90 s (pace.seconds=90): 20 of the 20 late reports would have come" in s for s in to_try(f)
+        "A deadline of 90 s (pace.seconds=90): 20 of the 20 late reports would have come" in s for s in suggestions(f)
     )
     far = facts_of(FEW, hindsight=seen([5] * 20, needs=needs(np.where(took > 60, 1e6, took))))
-    assert not any("deadline of" in s for s in to_try(far)), "nobody would wait so long"
+    assert not any("deadline of" in s for s in suggestions(far)), "nobody would wait so long"
 
 
 def test_failed_rounds_are_told_with_their_reason_and_a_cure():
     f = facts_of(journal([([0], []), ([], [1]), ([0], []), ([0], []), ([0], [])], clients=2))
     assert "1 of 5 rounds was lost (because no report came in time)" in lead(f)
-    assert any("reported within the 60 s" in s for s in to_try(f))
+    assert any("reported within the 60 s" in s for s in suggestions(f))
 
 
 def test_where_nothing_stood_in_the_way_the_time_is_explained():
@@ -101,12 +108,12 @@ def test_waiting_for_all_is_weighed_against_a_deadline():
     slow = journal([([0, 1], [])] * 12, clients=2, length=10_000.0, deadline=9_000.0)
     assert any(
         s.startswith("A deadline instead of waiting for all") and "within 50 s" in s
-        for s in to_try(facts_of(slow, READINESS))
+        for s in suggestions(facts_of(slow, READINESS))
     )
     pause = READINESS + "t_break = 9950.0\n"  # which no deadline shortens
-    assert not any("instead of waiting" in s for s in to_try(facts_of(slow, pause)))
+    assert not any("instead of waiting" in s for s in suggestions(facts_of(slow, pause)))
     quick = journal([([0, 1], [])] * 12, clients=2)
-    assert not any("instead of waiting" in s for s in to_try(facts_of(quick, READINESS)))
+    assert not any("instead of waiting" in s for s in suggestions(facts_of(quick, READINESS)))
 
 
 RISES = range(5, 65, 3)
@@ -117,27 +124,27 @@ FLAT, DIPPED, FALLING = [60] * 20, [60] * 8 + [20] * 4 + [60] * 8, [20] * 15 + [
 def test_more_rounds_are_advised_only_while_it_rises(accuracy, rises):
     """A dip that was made good is no rise."""
     f = facts_of(journal([([0], [])] * 20, clients=1, accuracy=list(accuracy)))
-    assert any(s.startswith("More rounds") for s in to_try(f)) == rises
+    assert any(s.startswith("More rounds") for s in suggestions(f)) == rises
 
 
 def test_key_figures_have_units_and_alarms():
     log = journal([([0, 1], [2])] * 3, clients=4, accuracy=[60, 70, 80], scores=scores([1.0, 0.9, 0.1, 0.0]))
-    found = keys_of(facts_of(log))
-    assert [value for value, _, _ in found] == ["80.0 %", "!3 %", "2 of 4", "5.0 min", "15.0 MB", "38 %"]
-    assert found[0][1] == "accuracy on unseen data, ±8" and "not what another seed would change" in found[0][2]
+    result = report_figures(facts_of(log))
+    assert [value for value, _, _ in result] == ["80.0 %", "!3 %", "2 of 4", "5.0 min", "15.0 MB", "38 %"]
+    assert result[0][1] == "accuracy on unseen data, ±8" and "not what another seed would change" in result[0][2]
 
 
 def test_one_run_is_not_sure():
-    assert "One run with one seed" in how_sure(facts_of(FEW)) and "±10 points are what 100 test samples" in how_sure(
+    assert "One run with one seed" in confidence_sentence(
         facts_of(FEW)
-    )
-    assert how_sure(facts_of(journal([], end=None))) == "" and usual_reachable(facts_of(FEW)) == (4.0, 0, 10)
+    ) and "±10 points are what 100 test samples" in confidence_sentence(facts_of(FEW))
+    assert confidence_sentence(facts_of(journal([], end=None))) == "" and usual_reachable(facts_of(FEW)) == (4.0, 0, 10)
 
 
 def test_of_a_served_run_time_is_real():
     served = facts_of(FEW, served=True)
-    assert keys_of(served)[3][1] == "real time" and "clock" in keys_of(served)[3][2]
-    assert keys_of(facts_of(FEW))[3][1].startswith("virtual time")
+    assert report_figures(served)[3][1] == "real time" and "clock" in report_figures(served)[3][2]
+    assert report_figures(facts_of(FEW))[3][1].startswith("virtual time")
     assert "virtual" not in "".join(learning_section(served)) and "real time" in "".join(learning_section(served))
 
 

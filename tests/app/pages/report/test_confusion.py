@@ -1,7 +1,7 @@
 """Class by class."""
 
 from fedfleet.app.pages.report.confusion import classes_section
-from fedfleet.app.pages.report.report_facts import facts
+from fedfleet.app.pages.report.report_facts import collect_facts
 from fedfleet.measure.summary import summary
 from tests.app.pages.report.logs import journal
 
@@ -10,7 +10,7 @@ LOG = journal([([0], [])])
 
 def section(classes, confusion=None):
     metrics = {**summary(LOG), "classes": classes, "confusion": confusion}
-    return "".join(classes_section(facts("x", "seed = 1", metrics, LOG)))
+    return "".join(classes_section(collect_facts("x", "seed = 1", metrics, LOG)))
 
 
 def a_class(label, recall, n=10):

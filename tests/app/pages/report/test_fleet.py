@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedfleet.app.pages.report.fleet import MOST, askable, fast_half, fleet_section, needed_speed, speeds
+from fedfleet.app.pages.report.fleet import MOST, askable_sentence, fast_half, fleet_section, speed_mark, speeds
 from fedfleet.core.records import DROPPED, FOLDED, LOST, WASTED
 from fedfleet.measure.tasks import RUNNING, Tasks
 from tests.app.pages.report.logs import facts_of, journal, seen
@@ -19,15 +19,15 @@ def tasks_of(clients, seconds, fates):
 
 def test_a_client_that_never_finished_needs_longer_than_it_was_waited_for():
     fates = [FOLDED, FOLDED, DROPPED, DROPPED, WASTED, RUNNING, LOST]
-    found = speeds(tasks_of([0, 0, 1, 1, 2, 3, 4], [10, 20, 30, 60, 60, 50, np.nan], fates), 6)
-    assert found.clients.tolist() == [0, 1, 2], "who still runs, or could not, has no time"
-    assert found.seconds.tolist() == [15.0, 60.0, 60.0] and found.least.tolist() == [False, True, False]
-    assert found.used.tolist() == [2, 0, 0]
+    result = speeds(tasks_of([0, 0, 1, 1, 2, 3, 4], [10, 20, 30, 60, 60, 50, np.nan], fates), 6)
+    assert result.clients.tolist() == [0, 1, 2], "who still runs, or could not, has no time"
+    assert result.seconds.tolist() == [15.0, 60.0, 60.0] and result.lower_bound.tolist() == [False, True, False]
+    assert result.used.tolist() == [2, 0, 0]
 
 
 def test_a_lost_task_says_nothing_about_the_speed_of_one_who_reported():
-    found = speeds(tasks_of([0, 0], [10, 90], [FOLDED, DROPPED]), 1)
-    assert found.seconds.tolist() == [10.0] and not found.least.any()
+    result = speeds(tasks_of([0, 0], [10, 90], [FOLDED, DROPPED]), 1)
+    assert result.seconds.tolist() == [10.0] and not result.lower_bound.any()
 
 
 @pytest.mark.parametrize(("used", "share"), [([0, 0], None), ([3, 1], 0.75), ([1, 3], 0.25)])
@@ -57,17 +57,17 @@ def test_where_everybody_is_always_there_or_no_world_can_tell_tasks_are_drawn_by
 
 def test_how_many_could_be_asked_is_said():
     assert (
-        askable(facts_of(LOG))
+        askable_sentence(facts_of(LOG))
         == "When a round began, 2 of 6 people could be asked on average, and in 2 of 2 rounds fewer than the 4 wanted."
     )
-    assert askable(facts_of(LOG, "seed = 1")) == ""
+    assert askable_sentence(facts_of(LOG, "seed = 1")) == ""
 
 
 def test_the_speed_that_is_needed_is_that_of_both_ways_in_the_time_that_training_leaves():
     f = facts_of(LOG, hindsight=seen([1] * 6, mbps=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]))
-    found = needed_speed(f)
-    assert found is not None and found[0] == pytest.approx(8 * 2e6 / 60 / 1e6) and "60 s" in found[1]
-    assert needed_speed(facts_of(LOG, hindsight=WORLD)) is None, "everybody is faster"
+    result = speed_mark(f)
+    assert result is not None and result[0] == pytest.approx(8 * 2e6 / 60 / 1e6) and "60 s" in result[1]
+    assert speed_mark(facts_of(LOG, hindsight=WORLD)) is None, "everybody is faster"
 
 
 def test_a_large_fleet_has_no_more_dots():

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from fedfleet.app.pages.report.learning_curve import bytes_by, deepest_fall, finding, learning_section
+from fedfleet.app.pages.report.learning_curve import bytes_until, deepest_fall, finding, learning_section
 from fedfleet.measure.accuracy import Curve
 from tests.app.pages.report.logs import facts_of, journal
 
@@ -17,8 +17,8 @@ def curve(accuracy):
 
 
 def test_the_deepest_fall_is_found_and_small_ones_and_beginnings_are_not():
-    found = deepest_fall(curve([0.1, 0.6, 0.64, 0.5, 0.33, 0.6, 0.68]))
-    assert found is not None and (found.start, found.end, found.high, found.low) == (20.0, 40.0, 0.64, 0.33)
+    result = deepest_fall(curve([0.1, 0.6, 0.64, 0.5, 0.33, 0.6, 0.68]))
+    assert result is not None and (result.start, result.end, result.high, result.low) == (20.0, 40.0, 0.64, 0.33)
     assert deepest_fall(curve([0.1, 0.6, 0.55, 0.65])) is None
     assert deepest_fall(curve([0.1, 0.4, 0.2, 0.9, 0.88])) is None, "little was learnt yet"
     assert deepest_fall(curve([0.5])) is None
@@ -26,8 +26,8 @@ def test_the_deepest_fall_is_found_and_small_ones_and_beginnings_are_not():
 
 def test_bytes_are_those_that_had_moved_by_then():
     f = facts_of(journal([([0, 1], [2]), ([0], [])]))
-    assert bytes_by(f, np.array([0.0, 30.0, 55.0, 99.0, 1e9])).tolist() == [0.0, 3e6, 5e6, 5e6, 7e6]
-    assert bytes_by(f, np.array([1e9]))[0] == f.metrics["bytes_down"] + f.metrics["bytes_up"]
+    assert bytes_until(f, np.array([0.0, 30.0, 55.0, 99.0, 1e9])).tolist() == [0.0, 3e6, 5e6, 5e6, 7e6]
+    assert bytes_until(f, np.array([1e9]))[0] == f.metrics["bytes_down"] + f.metrics["bytes_up"]
 
 
 def test_the_finding_is_true():

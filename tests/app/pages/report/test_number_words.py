@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.app.pages.report.number_words import ROUND_SECONDS, duration, per_cent, round_above
+from fedfleet.app.pages.report.number_words import ROUND_SECONDS, duration, next_round_time, per_cent
 
 
 @given(st.floats(0, 1))
@@ -14,8 +14,8 @@ def test_all_and_nothing_are_said_only_of_all_and_nothing(share):
 
 @given(st.floats(0.1, 604_800))
 def test_a_round_time_is_the_next_one(seconds):
-    found = round_above(seconds)
-    assert found is not None and found >= seconds and all(r < seconds for r in ROUND_SECONDS if r < found)
+    result = next_round_time(seconds)
+    assert result is not None and result >= seconds and all(r < seconds for r in ROUND_SECONDS if r < result)
 
 
 def test_deadlines_are_said_in_seconds():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedfleet.app.pages.report.report_facts import colour_of, give_or_take, judged_on, rounds_of
+from fedfleet.app.pages.report.report_facts import accuracy_margin, colour_of, rounds_of, test_set_size
 from tests.app.pages.report.logs import READINESS, facts_of, journal, seen
 
 LOG = journal([([0, 1], [2]), ([0], [2, 3]), ([], [2, 3])], clients=6)
@@ -10,16 +10,24 @@ LOG = journal([([0, 1], [2]), ([0], [2, 3]), ([], [2, 3])], clients=6)
 
 def test_everybody_took_part_or_was_asked_for_nothing_or_never():
     f = facts_of(LOG)
-    assert (f.took, f.late_only, f.never) == (2, 2, 2) and f.took + f.late_only + f.never == f.clients == 6
+    assert (f.participants, f.late_only, f.never) == (
+        2,
+        2,
+        2,
+    ) and f.participants + f.late_only + f.never == f.clients == 6
     assert f.used.tolist() == [2, 1, 0, 0, 0, 0] and f.asked.tolist() == [2, 1, 3, 2, 0, 0]
-    assert f.deadline == 60.0 and int(f.dropped.sum()) == 5
+    assert f.deadline == 60.0 and int(f.dropped_tasks.sum()) == 5
     assert facts_of(LOG, READINESS).deadline is None
 
 
 def test_rounds_are_followed_in_order():
-    found = rounds_of(LOG)
-    assert found.number.tolist() == [0, 1, 2] and found.failed.tolist() == [False, False, True]
-    assert found.asked.tolist() == [3, 3, 2] and found.used.tolist() == [2, 1, 0] and found.seen.tolist() == [3, 3, 2]
+    result = rounds_of(LOG)
+    assert result.number.tolist() == [0, 1, 2] and result.failed.tolist() == [False, False, True]
+    assert (
+        result.asked.tolist() == [3, 3, 2]
+        and result.used.tolist() == [2, 1, 0]
+        and result.reachable.tolist() == [3, 3, 2]
+    )
     assert not len(rounds_of([]).number)
 
 
@@ -40,5 +48,7 @@ def test_a_run_keeps_the_colour_of_its_fleet():
 
 
 def test_what_the_test_set_leaves_open():
-    assert judged_on(LOG) == 100 and give_or_take(0.5, 100) == pytest.approx(0.098) and give_or_take(0.5, 0) == 0
-    assert give_or_take(1.0, 100) > 0, "even a perfect score may have been luck"
+    assert (
+        test_set_size(LOG) == 100 and accuracy_margin(0.5, 100) == pytest.approx(0.098) and accuracy_margin(0.5, 0) == 0
+    )
+    assert accuracy_margin(1.0, 100) > 0, "even a perfect score may have been luck"

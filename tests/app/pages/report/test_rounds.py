@@ -7,29 +7,36 @@ import pytest
 
 from fedfleet.app.pages.charts.axes import Scale
 from fedfleet.app.pages.charts.labels import width_of
-from fedfleet.app.pages.report.rounds import Shown, _after, failed_section, rounds_section, shown_rounds, told
+from fedfleet.app.pages.report.rounds import (
+    ShownRound,
+    _remaining_work,
+    failed_section,
+    round_sentence,
+    rounds_section,
+    shown_rounds,
+)
 from fedfleet.core.events import TasksSpent
-from fedfleet.measure.round_timeline import Anatomy, Strand
+from fedfleet.measure.round_timeline import RoundTimeline, TaskSpan
 from tests.app.pages.report.logs import facts_of, journal, needs, seen
 
 
 def with_spending(log):
     """The journal with what each task that came went into."""
     spent = {"download": np.array([10.0]), "compute": np.array([30.0]), "upload": np.array([5.0])}
-    found = []
+    result = []
     for e in log:
-        found.append(e)
+        result.append(e)
         if type(e).__name__ == "TaskArrived":
-            found.append(TasksSpent(e.time, np.array([e.task]), np.array([e.client]), spent))
-    return found
+            result.append(TasksSpent(e.time, np.array([e.task]), np.array([e.client]), spent))
+    return result
 
 
 LOG = journal([([0], [1, 2]), ([0, 1, 2], []), ([0, 1], [2]), ([], [1, 2]), ([0, 1], [2])], clients=4)
 
 
 def test_the_best_the_usual_and_the_worst_round_are_shown():
-    found = {s.word: s.round.number for s in shown_rounds(facts_of(LOG))}
-    assert list(found) == ["best", "usual", "worst"] and found["best"] == 1 and found["worst"] == 3
+    result = {s.word: s.round.number for s in shown_rounds(facts_of(LOG))}
+    assert list(result) == ["best", "usual", "worst"] and result["best"] == 1 and result["worst"] == 3
     assert shown_rounds(facts_of(journal([], end=None))) == [] and rounds_section(facts_of(journal([], end=None))) == []
 
 
@@ -60,22 +67,22 @@ def test_what_entered_no_model_is_hatched_and_what_it_would_have_needed_follows(
 
 
 def a_round(**changed):
-    strand = Strand(0, 3, 5.0, 5.0, "lost", "lost: <broken>", {})
+    strand = TaskSpan(0, 3, 5.0, 5.0, "lost", "lost: <broken>", {})
     usual = {
         "number": 7, "opened": 5.0, "closed": 5.0, "version": 1, "reason": "", "asked": ((5.0, 2), (25.0, 1)), "refills": False,
         "fates": {"folded": 1, "dropped": 1, "running": 1}, "strands": (strand,),
     }  # fmt: skip
-    return Anatomy(**(usual | changed))
+    return RoundTimeline(**(usual | changed))
 
 
 def test_a_round_is_told_in_words():
-    assert told(Shown("usual", a_round(closed=45.0))) == (
+    assert round_sentence(ShownRound("usual", a_round(closed=45.0))) == (
         "Round 8, a usual one: 1 of 3 used in 2 broadcasts; 1 used, 1 too late, 1 still at work; model 1 was made after 40 s"
     )
-    assert "as others ended" in told(Shown("usual", a_round(refills=True)))
+    assert "as others ended" in round_sentence(ShownRound("usual", a_round(refills=True)))
     silent = a_round(version=None, reason="<nobody>", fates={}, asked=((5.0, 2),))
     assert (
-        told(Shown("worst", silent))
+        round_sentence(ShownRound("worst", silent))
         == "Round 8, one that failed: 0 of 2 used; nobody reported; it failed, because <nobody>, after 0"
     )
 
@@ -92,14 +99,14 @@ def test_names_are_escaped_and_nothing_is_not_a_number(tiny_run):
 
 
 def test_how_long_a_task_would_have_needed_stands_on_pale_ground_also_where_its_bar_fills_the_panel():
-    late, x = Strand(0, 3, 5.0, 90.0, "dropped", "late", {}), Scale(0.0, 60.0, 20.0, 200.0)
+    late, x = TaskSpan(0, 3, 5.0, 90.0, "dropped", "late", {}), Scale(0.0, 60.0, 20.0, 200.0)
     f = facts_of(LOG, hindsight=seen([1] * 4, needs=needs([9000.0] + [50] * 13)))
     for last in (60.0, 20.0):  # the bar reaches the end, or leaves room
         ground = [
             (float(a), float(b))
             for a, b in re.findall(
                 r'<rect x="([\d.]+)"[^>]*width="([\d.]+)"[^>]*class="aw"',
-                "".join(_after(late, a_round(closed=90.0, strands=(late,)), x, 0.0, f, last)),
+                "".join(_remaining_work(late, a_round(closed=90.0, strands=(late,)), x, 0.0, f, last)),
             )
         ]
         assert any(a + wide == pytest.approx(200.0, abs=0.2) and wide >= width_of("2.5 h →") for a, wide in ground)

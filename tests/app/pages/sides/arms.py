@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfleet.app.studies.compare.records import Arm, Compared
+from fedfleet.app.studies.compare.records import Arm, ComparedRun
 
 
 def compared(accuracy, *, seed=0, end=None, name="run", table=None):
@@ -12,7 +12,7 @@ def compared(accuracy, *, seed=0, end=None, name="run", table=None):
     seconds = 60.0 * np.arange(len(accuracy))
     table = {"task": {"use": "digits_mlp"}, "seed": seed, **(table or {})}
     last = float(seconds[-1]) if end is None else end
-    return Compared(
+    return ComparedRun(
         name,
         Path(name),
         table,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfleet.app.pages.sides.run_looks import Look, Side
+from fedfleet.app.pages.sides.run_looks import PageRun, Side
 
 
 def made(
@@ -33,7 +33,7 @@ def made(
             "dropped": {"worked_seconds": 3600.0, "bytes_down": 5e8, "bytes_up": 0.0},
         },
     }
-    return Look(
+    return PageRun(
         seed=seed,
         link=link,
         out=Path("nowhere"),

@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 
-from fedfleet.app.pages.sides.comparison_checks import commands_for, differences, how_to_check
+from fedfleet.app.pages.sides.comparison_checks import check_section, commands_for, differences
 
 
 def test_few_runs_stand_beside_each_other_and_many_as_values():
@@ -14,7 +14,7 @@ def test_few_runs_stand_beside_each_other_and_many_as_values():
 
 
 def test_everything_is_escaped():
-    page = how_to_check(["<a>", "b"], {"k<": ["<v>", 1]}, [("<run>", "12ab")], ["fedfleet replay '<x>'"])
+    page = check_section(["<a>", "b"], {"k<": ["<v>", 1]}, [("<run>", "12ab")], ["fedfleet replay '<x>'"])
     assert "<v>" not in page and "<run>" not in page and "<x>" not in page and "12ab" in page
 
 

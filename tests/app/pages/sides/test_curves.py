@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.app.pages.sides.curves import accuracy_figure, curve, stepped
+from fedfleet.app.pages.sides.curves import accuracy_figure, accuracy_steps, curve
 from tests.app.pages.sides.looks import made, side
 
 accuracies = st.lists(st.floats(0, 1), min_size=1, max_size=8)
@@ -24,7 +24,7 @@ def test_one_seed_is_drawn_as_it_is(values):
     one = made(values)
     line = curve(side("a", one))
     assert line.low == () and line.y[-1] == values[-1]
-    assert stepped(one, one.seconds).tolist() == values
+    assert accuracy_steps(one, one.seconds).tolist() == values
 
 
 def test_a_run_that_has_ended_keeps_its_last_model():

@@ -6,30 +6,30 @@ from urllib.parse import unquote_to_bytes, urlsplit
 import numpy as np
 import pytest
 
-from fedfleet.app.pages.sides.run_looks import link_to, look
+from fedfleet.app.pages.sides.run_looks import link_to, load_page_run
 from fedfleet.measure.tasks import task_table
 from tests.app.pages.sides.looks import made, side
 
 
 def test_a_finished_run_is_read_with_its_people_and_its_time(tiny_run, tmp_path):
-    found = look(tiny_run.out, tiny_run.out.parent / "page.html")
-    assert found.link == "out/report.html" and found.ended and found.last == tiny_run.metrics["accuracy"]
-    assert found.used.sum() == tiny_run.metrics["fates"]["folded"]["tasks"]
-    assert abs(sum(found.causes.values()) - found.end) < 1e-6 * found.end
-    assert look(tiny_run.out, tmp_path / "x.html", explained=False).causes == {}
+    result = load_page_run(tiny_run.out, tiny_run.out.parent / "page.html")
+    assert result.link == "out/report.html" and result.ended and result.last == tiny_run.metrics["accuracy"]
+    assert result.used.sum() == tiny_run.metrics["fates"]["folded"]["tasks"]
+    assert abs(sum(result.causes.values()) - result.end) < 1e-6 * result.end
+    assert load_page_run(tiny_run.out, tmp_path / "x.html", explained=False).causes == {}
 
 
 def test_a_usual_task_is_that_of_a_usual_person_however_often_anybody_is_asked(tiny_run, tmp_path):
     tasks = task_table(tiny_run.events)
     own = [tasks.samples[tasks.clients == client].mean() for client in set(tasks.clients.tolist())]
-    assert look(tiny_run.out, tmp_path / "x.html", explained=False).samples == pytest.approx(np.mean(own))
+    assert load_page_run(tiny_run.out, tmp_path / "x.html", explained=False).samples == pytest.approx(np.mean(own))
 
 
 def test_the_journal_alone_will_do(run_copy, tmp_path):
     for name in ("seal.json", "metrics.json", "report.html"):
         (run_copy / name).unlink(missing_ok=True)
-    found = look(run_copy, tmp_path / "page.html")
-    assert found.link == "" and found.metrics["commits"] > 0 and len(found.accuracy)
+    result = load_page_run(run_copy, tmp_path / "page.html")
+    assert result.link == "" and result.metrics["commits"] > 0 and len(result.accuracy)
 
 
 def test_before_its_first_model_a_run_has_no_accuracy():
@@ -39,7 +39,7 @@ def test_before_its_first_model_a_run_has_no_accuracy():
 
 
 def test_reaching_is_the_first_evaluation_that_has_it():
-    assert made([0.1, 0.6, 0.5, 0.7]).reached(0.6) == 60.0 and made([0.1, 0.2]).reached(0.6) is None
+    assert made([0.1, 0.6, 0.5, 0.7]).seconds_to(0.6) == 60.0 and made([0.1, 0.2]).seconds_to(0.6) is None
 
 
 def test_a_side_is_named_by_its_group_and_leads_to_the_first_report():

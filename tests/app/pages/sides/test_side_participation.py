@@ -2,21 +2,21 @@
 
 import pytest
 
-from fedfleet.app.pages.sides.side_participation import panel, sentence, top_tenth, who_took_part
+from fedfleet.app.pages.sides.side_participation import panel, participation_section, sentence, top_tenth
 from tests.app.pages.sides.looks import made, side
 
 
 def test_those_left_out_are_drawn_by_why():
-    found = panel(side("a", made(used=(5, 1, 0, 0, 0), late=(0, 0, 2, 0, 0))))
-    assert (found.late, found.never, found.people) == (1, 2, 5)
-    assert [c.full for c in found.columns] == [5, 1, 0, 0, 0]
-    assert found.under == ["3 of 5 never took part", "1 too late, 2 not asked"]
-    assert panel(side("a", made(used=(2, 1), late=(0, 0)))).under == ["everyone took part"]
+    result = panel(side("a", made(used=(5, 1, 0, 0, 0), late=(0, 0, 2, 0, 0))))
+    assert (result.late, result.never, result.people) == (1, 2, 5)
+    assert [c.full for c in result.columns] == [5, 1, 0, 0, 0]
+    assert result.captions == ["3 of 5 never took part", "1 too late, 2 not asked"]
+    assert panel(side("a", made(used=(2, 1), late=(0, 0)))).captions == ["everyone took part"]
 
 
 def test_seeds_are_averaged_rank_by_rank():
-    found = panel(side("a", made(used=(0, 4), late=(0, 0)), made(used=(2, 0), late=(0, 0))))
-    assert [c.full for c in found.columns] == [3, 0] and found.never == 1
+    result = panel(side("a", made(used=(0, 4), late=(0, 0)), made(used=(2, 0), late=(0, 0))))
+    assert [c.full for c in result.columns] == [3, 0] and result.never == 1
 
 
 def test_the_busiest_tenth():
@@ -30,17 +30,17 @@ def test_the_busiest_tenth():
 
 def test_a_million_people_share_columns():
     many = made(used=[2] * 50_000, late=[0] * 50_000)
-    assert len(who_took_part([side("a", many)])) < 60_000
+    assert len(participation_section([side("a", many)])) < 60_000
 
 
 def test_what_has_one_name_stands_in_one_row():
     sides = [side(name, group=group) for group in ("mild", "severe") for name in ("wait", "go")]
-    page = who_took_part(sides)
+    page = participation_section(sides)
     places = [page.index(f">{label}</text>") for label in ("mild, wait", "severe, wait", "mild, go", "severe, go")]
     assert places == sorted(places)
-    assert who_took_part([]) == ""
+    assert participation_section([]) == ""
 
 
 def test_names_are_escaped_in_the_sentence_too():
-    page = who_took_part([side("<i> & you", made(used=[3] * 10, late=[0] * 10))])
+    page = participation_section([side("<i> & you", made(used=[3] * 10, late=[0] * 10))])
     assert "<i>" not in page and "Under &lt;i&gt; &amp; you" in page

@@ -4,12 +4,12 @@ import pytest
 
 from fedfleet.app.pages.sides.side_times import (
     FAMILIES,
-    families,
-    mean_families,
+    cost_section,
+    device_work,
+    family_shares,
+    mean_family_shares,
     sentence,
-    what_it_cost,
-    where_time_went,
-    work,
+    time_section,
 )
 from fedfleet.measure.attribution.causes import CAUSES
 from tests.app.pages.sides.looks import made, side
@@ -21,15 +21,15 @@ def test_every_cause_has_one_family():
 
 
 def test_shares_add_up_to_one():
-    found = families(made(causes=dict.fromkeys(CAUSES, 2.0)))
-    assert sum(found.values()) == pytest.approx(1.0)
-    assert families(made(causes={})) == {}
+    result = family_shares(made(causes=dict.fromkeys(CAUSES, 2.0)))
+    assert sum(result.values()) == pytest.approx(1.0)
+    assert family_shares(made(causes={})) == {}
 
 
 def test_seeds_weigh_alike_however_long_they_took():
     quick, slow = made(causes={"compute": 1.0}), made(causes={"reachability": 1000.0})
-    found = mean_families(side("a", quick, slow))
-    assert found["training"] == found["waiting for phones out of reach"] == 0.5
+    result = mean_family_shares(side("a", quick, slow))
+    assert result["training"] == result["waiting for phones out of reach"] == 0.5
 
 
 def test_the_sentence_groups_those_that_agree():
@@ -43,19 +43,19 @@ def test_the_sentence_groups_those_that_agree():
 
 
 def test_work_that_entered_no_model_is_apart():
-    assert work(made().metrics) == (7200.0, 3600.0, 5e8)
-    page = what_it_cost([side("a")])
+    assert device_work(made().metrics) == (7200.0, 3600.0, 5e8)
+    page = cost_section([side("a")])
     assert "2 h used, 1 h thrown away with 500.0 MB" in page
-    assert what_it_cost([side("a", made(metrics={"fates": {}}))]) == ""
+    assert cost_section([side("a", made(metrics={"fates": {}}))]) == ""
 
 
 def test_the_figure_names_only_what_is_there():
-    page = where_time_went([side("a")])
+    page = time_section([side("a")])
     assert "training" in page and "out of reach" not in page
-    assert where_time_went([side("a", made(causes={}))]) == ""
+    assert time_section([side("a", made(causes={}))]) == ""
 
 
 def test_names_are_escaped_in_the_sentence_too():
-    assert "<i>" not in where_time_went([side("<i> & you")]) and "under &lt;i&gt; &amp; you" in where_time_went(
+    assert "<i>" not in time_section([side("<i> & you")]) and "under &lt;i&gt; &amp; you" in time_section(
         [side("<i> & you")]
     )

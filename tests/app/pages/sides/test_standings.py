@@ -1,13 +1,13 @@
 """How sides stand at one moment."""
 
 from fedfleet.app.pages.charts.marks import SLIM, WIDE
-from fedfleet.app.pages.sides.standings import foremost, standing, standings, standings_figure
+from fedfleet.app.pages.sides.standings import accuracies_at, highest_sides, standings, standings_figure
 from tests.app.pages.sides.looks import made, side
 
 
 def test_the_moment_decides():
     one = side("a", made([0.1, 0.5, 0.9]))
-    assert standing(one, None) == [0.9] and standing(one, 60.0) == [0.5] and standing(one, 59.0) == []
+    assert accuracies_at(one, None) == [0.9] and accuracies_at(one, 60.0) == [0.5] and accuracies_at(one, 59.0) == []
 
 
 def test_groups_stand_beside_each_other_and_on_phones_below():
@@ -34,4 +34,4 @@ def test_where_there_is_no_room_for_all_the_best_are_kept_in_their_order():
     sides = [side(str(i), made([0.1, v])) for i, v in enumerate((0.2, 0.9, 0.1, 0.5))] + [
         side("none", made([], end=9.0))
     ]
-    assert [one.name for one in foremost(sides, 2)] == ["1", "3"] and foremost(sides, 9) == sides
+    assert [one.name for one in highest_sides(sides, 2)] == ["1", "3"] and highest_sides(sides, 9) == sides

@@ -1,6 +1,6 @@
 """The conclusion of a comparison in words."""
 
-from fedfleet.app.pages.sides.verdicts import apart, caveat, facts, finding, headline, lead, verdict_list
+from fedfleet.app.pages.sides.verdicts import accuracy_gap, caveat, finding, headline, lead, side_facts, verdict_list
 from fedfleet.app.studies.compare.verdict import verdict
 from tests.app.pages.sides.arms import arm
 from tests.app.pages.sides.looks import made, side
@@ -17,14 +17,14 @@ def test_one_seed_names_no_winner():
 
 
 def test_clear_differences_over_seeds_have_a_winner():
-    found = judged(arm("a", 0.9, 0.91, 0.92, 0.9), arm("b", 0.5, 0.51, 0.53, 0.52))
-    assert headline(found) == "A is best, at the end and after 60 s"
-    assert "Four <abbr" in caveat(found) and "seeds</abbr> each" in caveat(found)
+    result = judged(arm("a", 0.9, 0.91, 0.92, 0.9), arm("b", 0.5, 0.51, 0.53, 0.52))
+    assert headline(result) == "A is best, at the end and after 60 s"
+    assert "Four <abbr" in caveat(result) and "seeds</abbr> each" in caveat(result)
 
 
 def test_seeds_that_differ_more_than_arms_name_none():
-    found = judged(arm("a", 0.9, 0.4, 0.8), arm("b", 0.5, 0.7, 0.6))
-    assert headline(found) == "A is ahead with 70 %, but not surely better"
+    result = judged(arm("a", 0.9, 0.4, 0.8), arm("b", 0.5, 0.7, 0.6))
+    assert headline(result) == "A is ahead with 70 %, but not surely better"
 
 
 def test_seeds_of_one_arm_are_described():
@@ -33,25 +33,25 @@ def test_seeds_of_one_arm_are_described():
 
 def test_several_fleets_say_where_arms_are_farthest_apart():
     mild, severe = (arm("a", 0.9), arm("b", 0.92)), (arm("a", 0.9), arm("b", 0.4))
-    found = judged(*mild, group="mild") | judged(*severe, group="severe")
-    assert headline(found) == "On severe a ends at 90 % and b at 40 %; elsewhere all end within 2 points of each other"
-    assert "On mild, after 60 s: a 90 % and b 92 %." in lead(found)
+    result = judged(*mild, group="mild") | judged(*severe, group="severe")
+    assert headline(result) == "On severe a ends at 90 % and b at 40 %; elsewhere all end within 2 points of each other"
+    assert "On mild, after 60 s: a 90 % and b 92 %." in lead(result)
 
 
 def test_a_winner_on_one_fleet_is_named_there():
     mild = (arm("a", 0.9, 0.5, 0.7), arm("b", 0.8, 0.7, 0.6))
     severe = (arm("a", 0.9, 0.91, 0.92), arm("b", 0.4, 0.41, 0.43))
-    found = judged(*mild, group="mild") | judged(*severe, group="severe")
-    assert headline(found) == "On severe a is best; on mild none is surely better"
+    result = judged(*mild, group="mild") | judged(*severe, group="severe")
+    assert headline(result) == "On severe a is best; on mild none is surely better"
 
 
 def test_facts_are_those_of_the_runs():
-    assert facts(side("a"), 0.8) == "90 % after 2 min; 80 % in 2 min; 1 of 4 people never takes part."
+    assert side_facts(side("a"), 0.8) == "90 % after 2 min; 80 % in 2 min; 1 of 4 people never takes part."
     assert (
-        facts(side("a", made([0.1, 0.2], used=(1, 1), late=(0, 0))), 0.8)
+        side_facts(side("a", made([0.1, 0.2], used=(1, 1), late=(0, 0))), 0.8)
         == "20 % after 60 s; 80 % never; nobody is left out."
     )
-    assert "over two seeds" in facts(side("a", made(), made([0.1, 0.5])), None)
+    assert "over two seeds" in side_facts(side("a", made(), made([0.1, 0.5])), None)
 
 
 def test_the_list_has_an_item_for_each_side_or_group():
@@ -64,7 +64,7 @@ def test_the_list_has_an_item_for_each_side_or_group():
 
 def test_nothing_tried_is_said():
     bare = verdict((arm("a", 0.9), arm("b", 0.5)))
-    assert apart(bare.at_end) is not None and finding((arm("a", 0.9),), verdict((arm("a", 0.9),))).startswith(
+    assert accuracy_gap(bare.at_end) is not None and finding((arm("a", 0.9),), verdict((arm("a", 0.9),))).startswith(
         "one run ends at"
     )
 

@@ -25,9 +25,9 @@ def small_runs(tmp_path_factory):
         return to / name
 
     deadline = ["pace.use=deadline", "pace.seconds=30", "pace.cohort=3"]
-    found = {f"wait{s}": folder(f"wait{s}", f"seed={s}") for s in (1, 2)}
-    found["dead1"] = folder("dead1", "seed=1", *deadline)
-    found["bare"] = folder("bare", "algorithm.bound=1e-9", to=top)
+    result = {f"wait{s}": folder(f"wait{s}", f"seed={s}") for s in (1, 2)}
+    result["dead1"] = folder("dead1", "seed=1", *deadline)
+    result["bare"] = folder("bare", "algorithm.bound=1e-9", to=top)
     seen = []
 
     def pull(events):
@@ -37,4 +37,4 @@ def small_runs(tmp_path_factory):
 
     with pytest.raises(Stopped):
         folder("half", "seed=1", "stop.rounds=5", to=top, watch=pull)
-    return SimpleNamespace(**found, half=top / "half", study=study, top=top)
+    return SimpleNamespace(**result, half=top / "half", study=study, top=top)

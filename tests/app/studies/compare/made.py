@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfleet.app.studies.compare.records import Compared
+from fedfleet.app.studies.compare.records import ComparedRun
 
 
 def made(
@@ -17,7 +17,7 @@ def made(
     }  # fmt: skip
     seconds, accuracy = (np.array([point[i] for point in curve], float) for i in (0, 1))
     name = name or f"{table['pace']['use']}-{seed}"
-    return Compared(
+    return ComparedRun(
         name=name, out=Path("runs") / name, table=table, seed=seed,
         metrics={"chance": 0.1, "bytes_down": 1000.0, "bytes_up": 500.0, "rounds": 3, "commits": len(curve), **(metrics or {})},
         seconds=seconds, accuracy=accuracy, ended=ended, end=(seconds[-1] if len(seconds) else 0.0) if end is None else end,

@@ -6,29 +6,29 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.app.studies.compare.arms import arm_names, arms, differing, draws_of, flat, is_seed, seed_of
+from fedfleet.app.studies.compare.arms import arm_names, arms, differing_keys, draws_of, flat, is_seed_key, seed_of
 from tests.app.studies.compare.made import hurried, made, waiting
 
 
 def test_what_differs_has_the_value_of_every_run_and_how_it_ran_is_no_difference():
-    found = differing([waiting(1), hurried(2), waiting(2)])
-    assert found == {
+    result = differing_keys([waiting(1), hurried(2), waiting(2)])
+    assert result == {
         "seed": [1, 2, 2],
         "pace.use": ["readiness", "deadline", "readiness"],
         "pace.seconds": [None, 60.0, None],
     }
-    assert differing([waiting(1), waiting(1)]) == {}
+    assert differing_keys([waiting(1), waiting(1)]) == {}
 
 
 def test_runs_that_differ_in_seeds_only_are_one_arm():
     seeds = {"fleet": 5, "data": 1, "training": 1}
-    found = arms([waiting(1), hurried(1), waiting(2), made(1, seeds=seeds)])
-    assert [(arm.name, [run.seed for run in arm.runs]) for arm in found] == [
+    result = arms([waiting(1), hurried(1), waiting(2), made(1, seeds=seeds)])
+    assert [(arm.name, [run.seed for run in arm.runs]) for arm in result] == [
         ("readiness", [1, 2, 1]),
         ("deadline", [1]),
     ]
-    assert [is_seed(key) for key in ("seed", "seeds.fleet", "world.seed", "seedless")] == [True, True, False, False]
-    assert "seeds.fleet" in differing([waiting(1), made(1, seeds=seeds)])
+    assert [is_seed_key(key) for key in ("seed", "seeds.fleet", "world.seed", "seedless")] == [True, True, False, False]
+    assert "seeds.fleet" in differing_keys([waiting(1), made(1, seeds=seeds)])
 
 
 def test_a_pair_has_all_seeds_in_common():
@@ -64,11 +64,11 @@ def test_every_run_is_in_one_arm_and_no_two_arms_share_a_name(tables, seeds):
         )
         for i, (t, seed) in enumerate(zip(tables, seeds, strict=False))
     ]
-    found = arms(runs)
-    assert sorted(run.name for arm in found for run in arm.runs) == sorted(run.name for run in runs)
-    assert len({arm.name for arm in found}) == len(found)
-    for arm in found:
-        assert not [key for key in differing(arm.runs) if not is_seed(key)]
+    result = arms(runs)
+    assert sorted(run.name for arm in result for run in arm.runs) == sorted(run.name for run in runs)
+    assert len({arm.name for arm in result}) == len(result)
+    for arm in result:
+        assert not [key for key in differing_keys(arm.runs) if not is_seed_key(key)]
 
 
 def test_lists_of_tables_stay_whole_and_empty_tables_are_seen():
@@ -82,8 +82,8 @@ def test_a_run_is_drawn_from_its_seed_but_for_what_has_a_seed_of_its_own():
 
 def test_whether_a_run_was_served_differs_only_where_some_were_not():
     one, other = made(1, name="a"), replace(made(1, name="b"), served=True)
-    assert differing([one, other]) == {"runtime.use": ["simulated", "served"]}
-    assert differing([other, replace(other, name="c")]) == {}
+    assert differing_keys([one, other]) == {"runtime.use": ["simulated", "served"]}
+    assert differing_keys([other, replace(other, name="c")]) == {}
 
 
 def test_specs_that_differ_in_very_much_are_called_as_people_called_their_runs():

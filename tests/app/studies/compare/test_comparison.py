@@ -5,13 +5,13 @@ import json
 import pytest
 
 from fedfleet.app.studies.compare import answer_of, compare, comparison
-from fedfleet.app.studies.compare.comparison import plain
+from fedfleet.app.studies.compare.comparison import json_value
 from tests.app.studies.compare.made import hurried, made, waiting
 
 
 def test_the_contract_and_more(small_runs):
-    found = compare([small_runs.study])
-    told = json.loads(json.dumps(answer_of(found), allow_nan=False))
+    result = compare([small_runs.study])
+    told = json.loads(json.dumps(answer_of(result), allow_nan=False))
     assert {"differs", "runs", "verdict"} <= told.keys() and "seed" in told["differs"]
     assert [arm["name"] for arm in told["arms"]] == ["deadline", "readiness"]
     assert [len(arm["seeds"]) for arm in told["arms"]] == [1, 2]
@@ -58,4 +58,10 @@ def test_unlike_tasks_still_list_their_differences():
 
 
 def test_values_of_specs_become_json():
-    assert plain([float("inf"), {"a": [1.5]}, None, -float("inf"), "x"]) == ["inf", {"a": [1.5]}, None, "-inf", "x"]
+    assert json_value([float("inf"), {"a": [1.5]}, None, -float("inf"), "x"]) == [
+        "inf",
+        {"a": [1.5]},
+        None,
+        "-inf",
+        "x",
+    ]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fedfleet
-from fedfleet.app.studies.compare.arms import arms, differing
+from fedfleet.app.studies.compare.arms import arms, differing_keys
 from fedfleet.app.studies.compare.run_data import accuracy_at, read_run, read_runs, runs_in, short_names
 from fedfleet.core.errors import BadInput, RunFailed
 from tests.app.studies.compare.made import made
@@ -96,9 +96,9 @@ def test_seeds_of_an_own_model_are_one_arm_and_another_model_is_another(tmp_path
         fedfleet.run({**spec, "seed": seed}, model=lambda: nn.Linear(4, 2), data=data, out=tmp_path / f"linear{seed}")
     wide = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     fedfleet.run({**spec, "seed": 1}, model=wide, data=data, out=tmp_path / "wide1")
-    found = read_runs([tmp_path])
-    assert [[run.name for run in arm.runs] for arm in arms(found)] == [["linear1", "linear2"], ["wide1"]]
-    assert {"seed", "task.model", "task.weights"} == differing(found).keys()
+    result = read_runs([tmp_path])
+    assert [[run.name for run in arm.runs] for arm in arms(result)] == [["linear1", "linear2"], ["wide1"]]
+    assert {"seed", "task.model", "task.weights"} == differing_keys(result).keys()
 
 
 def test_of_a_study_the_runs_are_read_that_it_is_of(tmp_path):

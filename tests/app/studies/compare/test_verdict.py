@@ -27,36 +27,36 @@ def fast(seed, gain=0.0):
 
 
 def test_one_seed_describes_and_crowns_nobody():
-    found = judged(slow(1), fast(1))
-    assert not found.sure and found.winner is None and found.at_end.leader == "readiness"
-    assert found.at_end.standings[0].test == pytest.approx(sampling_error(0.81, 400))
-    assert "one common seed is not enough to name a winner" in found.sentence and "81.0 %" in found.sentence
+    result = judged(slow(1), fast(1))
+    assert not result.sure and result.winner is None and result.at_end.leader == "readiness"
+    assert result.at_end.standings[0].test == pytest.approx(sampling_error(0.81, 400))
+    assert "one common seed is not enough to name a winner" in result.sentence and "81.0 %" in result.sentence
 
 
 def test_the_end_and_equal_time_can_have_different_winners_and_then_nobody_wins():
-    found = judged(*(run(seed) for seed in SEEDS for run in (slow, fast)))
-    assert found.at_end.winner == "readiness" and found.at_equal_time.winner == "deadline"
-    assert found.at_equal_time.seconds == 2000.0 and found.winner is None and not found.sure
-    assert found.at_equal_time.standings[0].mean.value == pytest.approx(0.13), "the step before the shortest end"
+    result = judged(*(run(seed) for seed in SEEDS for run in (slow, fast)))
+    assert result.at_end.winner == "readiness" and result.at_equal_time.winner == "deadline"
+    assert result.at_equal_time.seconds == 2000.0 and result.winner is None and not result.sure
+    assert result.at_equal_time.standings[0].mean.value == pytest.approx(0.13), "the step before the shortest end"
 
 
 def test_a_winner_wins_at_both_moments_on_common_seeds():
-    found = judged(*(slow(s) for s in SEEDS), *(fast(s, 0.3) for s in SEEDS))
-    assert found.winner == "deadline" == found.at_equal_time.winner and found.sure
-    pair = found.at_end.pairs[0]
+    result = judged(*(slow(s) for s in SEEDS), *(fast(s, 0.3) for s in SEEDS))
+    assert result.winner == "deadline" == result.at_equal_time.winner and result.sure
+    pair = result.at_end.pairs[0]
     assert pair.paired.n == 5 and pair.paired.low > 0 and pair.p < 0.05
-    assert found.sentence.startswith("The winner is deadline: at the end deadline leads readiness by 10.")
+    assert result.sentence.startswith("The winner is deadline: at the end deadline leads readiness by 10.")
 
 
 def test_a_large_difference_between_seeds_that_are_not_common_is_no_proof():
-    found = judged(*(slow(s) for s in (1, 2, 3)), *(fast(s, 0.3) for s in (4, 5, 6)))
-    assert found.winner is None and found.at_end.pairs[0].paired is None
-    assert "without common seeds" in found.sentence and any("not every arm has the seeds" in c for c in found.caveats)
+    result = judged(*(slow(s) for s in (1, 2, 3)), *(fast(s, 0.3) for s in (4, 5, 6)))
+    assert result.winner is None and result.at_end.pairs[0].paired is None
+    assert "without common seeds" in result.sentence and any("not every arm has the seeds" in c for c in result.caveats)
 
 
 def test_two_seeds_are_too_few_even_if_they_agree():
-    found = judged(*(slow(s) for s in (1, 2)), *(hurried(s, (2000.0, 0.85 + 0.01 * s)) for s in (1, 2)))
-    assert found.winner is None and "two common seeds" in found.sentence
+    result = judged(*(slow(s) for s in (1, 2)), *(hurried(s, (2000.0, 0.85 + 0.01 * s)) for s in (1, 2)))
+    assert result.winner is None and "two common seeds" in result.sentence
 
 
 def test_holm_keeps_a_lucky_one_of_many_from_winning():
@@ -67,25 +67,25 @@ def test_holm_keeps_a_lucky_one_of_many_from_winning():
         made(s, ((9.0, v - 0.001 * s),), name=f"c{s}", choose={"use": "c"})
         for s, v in enumerate([0.70, 0.84, 0.72, 0.9])
     ]
-    found = judged(*two, *noisy)
-    assert found.winner is None, "the third cannot be told from the first"
-    ps = {pair.other: (pair.paired.p, pair.p) for pair in found.at_end.pairs}
+    result = judged(*two, *noisy)
+    assert result.winner is None, "the third cannot be told from the first"
+    ps = {pair.other: (pair.paired.p, pair.p) for pair in result.at_end.pairs}
     assert ps["b"][1] == pytest.approx(2 * ps["b"][0]) and ps["c"][1] == pytest.approx(ps["c"][0])
 
 
 def test_who_has_not_ended_wins_nothing_yet():
     runs = [waiting(s, (10.0, 0.1), (20.0, 0.2 + 0.01 * s)) for s in SEEDS]
     going = [hurried(s, (10.0, 0.7), (20.0, 0.9 + 0.003 * s), ended=s != 3) for s in SEEDS]
-    found = judged(*runs, *going)
-    assert found.at_equal_time.winner == "deadline" and found.at_end.winner is None and found.winner is None
-    assert any("not ended" in caveat and "deadline-3" in caveat for caveat in found.caveats)
+    result = judged(*runs, *going)
+    assert result.at_equal_time.winner == "deadline" and result.at_end.winner is None and result.winner is None
+    assert any("not ended" in caveat and "deadline-3" in caveat for caveat in result.caveats)
 
 
 def test_an_arm_without_any_model_is_beaten_and_one_of_which_some_failed_is_not_judged():
     good = [waiting(s, (10.0, 0.8 + 0.01 * s)) for s in SEEDS]
-    found = judged(*good, *(hurried(s, end=500.0) for s in SEEDS))
-    assert found.winner == "readiness" and "deadline made no model" in found.sentence
-    assert equal_time(arms(good)) == 10.0 == found.at_equal_time.seconds
+    result = judged(*good, *(hurried(s, end=500.0) for s in SEEDS))
+    assert result.winner == "readiness" and "deadline made no model" in result.sentence
+    assert equal_time(arms(good)) == 10.0 == result.at_equal_time.seconds
     some = judged(*good, hurried(1, end=500.0), *(hurried(s, (10.0, 0.2 + 0.001 * s)) for s in (2, 3, 4, 5)))
     assert some.winner is None and some.at_end.standings[1].missing == 1
     assert any("made no model: deadline-1" in caveat for caveat in some.caveats)
@@ -96,38 +96,38 @@ def test_an_arm_without_any_model_is_beaten_and_one_of_which_some_failed_is_not_
 def test_first_weights_are_evaluated_too_and_beat_nobody():
     good = [waiting(s, (0.0, 0.1), (10.0, 0.8 + 0.01 * s)) for s in SEEDS]
     bare = [hurried(s, (0.0, 0.1 + 0.001 * s), end=5.0, first=None) for s in SEEDS]
-    found = judged(*good, *bare)
-    assert found.winner == "readiness" and found.at_equal_time.seconds == 10.0, (
+    result = judged(*good, *bare)
+    assert result.winner == "readiness" and result.at_equal_time.seconds == 10.0, (
         "a run that died at once ends no comparison"
     )
-    assert "deadline had no model yet" in found.sentence and found.at_end.standings[1].nothing
+    assert "deadline had no model yet" in result.sentence and result.at_end.standings[1].nothing
     assert judged(*bare, *(waiting(s, (0.0, 0.05), end=9.0, first=None) for s in SEEDS)).winner is None
 
 
 def test_before_its_first_model_a_slow_arm_has_nothing():
-    found = judged(*(waiting(s, (9000.0, 0.95)) for s in SEEDS), *(hurried(s, (50.0, 0.8 + 0.002 * s)) for s in SEEDS))
-    assert found.at_equal_time.winner == "deadline" and found.at_equal_time.standings[0].nothing
-    assert found.at_end.winner == "readiness" and found.winner is None
-    assert "readiness had no model yet" in found.sentence
+    result = judged(*(waiting(s, (9000.0, 0.95)) for s in SEEDS), *(hurried(s, (50.0, 0.8 + 0.002 * s)) for s in SEEDS))
+    assert result.at_equal_time.winner == "deadline" and result.at_equal_time.standings[0].nothing
+    assert result.at_end.winner == "readiness" and result.winner is None
+    assert "readiness had no model yet" in result.sentence
 
 
 def test_nothing_evaluated_anywhere_is_nothing_to_judge():
-    found = judged(waiting(1, end=5.0), hurried(1, end=5.0, first=2.0))
-    assert found.at_equal_time is None and "nothing to judge" in found.sentence and not found.sure
+    result = judged(waiting(1, end=5.0), hurried(1, end=5.0, first=2.0))
+    assert result.at_equal_time is None and "nothing to judge" in result.sentence and not result.sure
 
 
 def test_the_same_spec_and_seed_twice_counts_once():
     runs = [slow(1), made(1, ((1000.0, 0.11), (50_000.0, 0.81)), name="again"), fast(1), fast(2), slow(2)]
-    found = judged(*runs)
-    assert found.at_end.standings[0].mean.n == 2
-    assert any("counted once: again" in caveat for caveat in found.caveats)
+    result = judged(*runs)
+    assert result.at_end.standings[0].mean.n == 2
+    assert any("counted once: again" in caveat for caveat in result.caveats)
     alone = judged(slow(1), made(1, ((1000.0, 0.11),), name="again"))
     assert "runs of one spec with one seed" in alone.sentence and "journals differ" in alone.sentence
 
 
 def test_seeds_alone_are_told_with_their_range():
-    found = judged(*(waiting(s, (10.0, v)) for s, v in enumerate([0.46, 0.55, 0.62, 0.84])))
-    assert "differ in seeds only" in found.sentence and "from 46.0 % to 84.0 % over 4 seeds" in found.sentence
+    result = judged(*(waiting(s, (10.0, v)) for s, v in enumerate([0.46, 0.55, 0.62, 0.84])))
+    assert "differ in seeds only" in result.sentence and "from 46.0 % to 84.0 % over 4 seeds" in result.sentence
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ def test_accuracies_on_unlike_data_are_not_compared(one, other, unlike):
         made(s, ((10.0, v + s / 100),), name=f"{v}{s}", task=t) for t, v in ((one, 0.9), (other, 0.2)) for s in SEEDS
     ]
     assert unlike_data(arms(runs)) == unlike
-    found = judged(*runs)
-    assert (found.winner is None) == bool(unlike) == ("cannot be compared" in found.sentence)
+    result = judged(*runs)
+    assert (result.winner is None) == bool(unlike) == ("cannot be compared" in result.sentence)
 
 
 def test_tasks_of_like_names_with_other_test_sets_are_unlike():
@@ -182,13 +182,13 @@ def test_the_order_of_runs_decides_nothing_and_a_winner_has_the_best_mean(table,
         for k, row in enumerate(table)
         for s, v in enumerate(row)
     ]
-    found = judged(*runs)
+    result = judged(*runs)
     turned = judged(*(runs[4 * k + s] for s in order for k in reversed(range(len(table)))))
-    assert found.winner == turned.winner and found.sure == (found.winner is not None)
-    if found.winner:
-        means = {s.arm: s.mean.value for s in found.at_end.standings}
-        assert all(means[found.winner] > v for arm, v in means.items() if arm != found.winner)
-        assert all(pair.paired.low > 0 and pair.paired.n >= LEAST_SEEDS for pair in found.at_end.pairs)
+    assert result.winner == turned.winner and result.sure == (result.winner is not None)
+    if result.winner:
+        means = {s.arm: s.mean.value for s in result.at_end.standings}
+        assert all(means[result.winner] > v for arm, v in means.items() if arm != result.winner)
+        assert all(pair.paired.low > 0 and pair.paired.n >= LEAST_SEEDS for pair in result.at_end.pairs)
 
 
 def test_chance_alone_names_few_winners():
@@ -206,8 +206,8 @@ def test_chance_alone_names_few_winners():
 
 def test_one_sample_of_the_test_set_crowns_nobody():
     runs = [run(s, (9.0, 0.5 + s / 50 + gain)) for s in SEEDS[:3] for run, gain in ((waiting, 1 / 400), (hurried, 0.0))]
-    found = judged(*runs)
-    assert found.winner is None and found.at_end.pairs[0].p > 0.2, "the same by chance on three seeds is not certain"
+    result = judged(*runs)
+    assert result.winner is None and result.at_end.pairs[0].p > 0.2, "the same by chance on three seeds is not certain"
 
 
 def test_many_seeds_on_two_fleets_tell_of_two_fleets():
@@ -218,9 +218,12 @@ def test_many_seeds_on_two_fleets_tell_of_two_fleets():
 
     runs = [on(f, s, 0.0, waiting) for f in (7, 8) for s in SEEDS]
     better = [on(f, s, gain + 0.0003 * s, hurried) for f, gain in ((7, 0.01), (8, 0.09)) for s in SEEDS]
-    found = judged(*runs, *better)
-    assert found.winner is None and (found.at_end.pairs[0].paired.n, found.at_end.pairs[0].paired.unit) == (2, "fleets")
-    assert any("runs share fleets, so that 2 fleets count" in c for c in found.caveats)
+    result = judged(*runs, *better)
+    assert result.winner is None and (result.at_end.pairs[0].paired.n, result.at_end.pairs[0].paired.unit) == (
+        2,
+        "fleets",
+    )
+    assert any("runs share fleets, so that 2 fleets count" in c for c in result.caveats)
 
 
 @pytest.mark.parametrize(
@@ -236,11 +239,11 @@ def test_other_samples_of_one_task_are_unlike_data(one, other, word):
     runs = [
         made(s, ((10.0, v + s / 100),), name=f"{v}{s}", **more) for more, v in ((one, 0.9), (other, 0.2)) for s in SEEDS
     ]
-    found = judged(*runs)
-    assert found.winner is None and "cannot be compared" in found.sentence and word in found.sentence
+    result = judged(*runs)
+    assert result.winner is None and "cannot be compared" in result.sentence and word in result.sentence
 
 
 def test_real_seconds_and_virtual_ones_are_never_equal():
     runs = [replace(waiting(s, (9.0, 0.9 + s / 100)), served=True) for s in SEEDS]
-    found = judged(*runs, *(hurried(s, (9.0, 0.5 + s / 99)) for s in SEEDS))
-    assert found.winner is None and "real and virtual time are not compared, and no winner is named" in found.sentence
+    result = judged(*runs, *(hurried(s, (9.0, 0.5 + s / 99)) for s in SEEDS))
+    assert result.winner is None and "real and virtual time are not compared, and no winner is named" in result.sentence

@@ -7,8 +7,8 @@ import pytest
 from fedfleet.app.studies.compare.arms import arms
 from fedfleet.app.studies.compare.records import Pair
 from fedfleet.app.studies.compare.verdict import verdict
-from fedfleet.app.studies.compare.verdict_text import points
-from fedfleet.measure.statistics.paired_tests import Paired
+from fedfleet.app.studies.compare.verdict_text import difference_text
+from fedfleet.measure.statistics.paired_tests import PairedResult
 from tests.app.studies.compare.made import hurried, made, waiting
 
 SEEDS = range(1, 5)
@@ -57,16 +57,18 @@ def test_of_many_arms_a_few_are_named():
 
 
 def test_a_difference_carries_its_uncertainty():
-    whole = Pair("a", "b", Paired(0.032, 0.01, 0.054, 0.004, 5), 0.012)
-    assert points(whole) == "3.2 points (95 % interval 1.0 to 5.4, p = 0.012, 5 common seeds)"
-    assert "p < 0.001" in points(Pair("a", "b", Paired(0.1, 0.09, 0.11, 1e-9, 5), 1e-9))
-    assert points(Pair("a", "b", Paired(0.1, None, None, None, 1), None)) == "10.0 points (one common seed)"
-    assert "unknown" in points(Pair("a", "b", None, None))
+    whole = Pair("a", "b", PairedResult(0.032, 0.01, 0.054, 0.004, 5), 0.012)
+    assert difference_text(whole) == "3.2 points (95 % interval 1.0 to 5.4, p = 0.012, 5 common seeds)"
+    assert "p < 0.001" in difference_text(Pair("a", "b", PairedResult(0.1, 0.09, 0.11, 1e-9, 5), 1e-9))
+    assert (
+        difference_text(Pair("a", "b", PairedResult(0.1, None, None, None, 1), None)) == "10.0 points (one common seed)"
+    )
+    assert "unknown" in difference_text(Pair("a", "b", None, None))
 
 
 def test_caveats_tell_both_uncertainties_and_unlike_test_sets():
-    found = verdict(arms(CASES["winner"])).caveats
-    assert any("test set's own uncertainty is up to ±" in c and "mean over seeds up to ±" in c for c in found)
+    result = verdict(arms(CASES["winner"])).caveats
+    assert any("test set's own uncertainty is up to ±" in c and "mean over seeds up to ±" in c for c in result)
     sizes = verdict(arms([waiting(1, (9.0, 0.5)), hurried(1, (9.0, 0.5), tested=80)])).caveats
     assert any("80 and 400 samples" in c for c in sizes)
 
@@ -87,16 +89,17 @@ def test_the_pair_that_is_told_is_the_one_that_decides():
         for k, v in near.items()
         for s in SEEDS
     ]  # fmt: skip
-    found = verdict(arms(runs))
-    assert found.winner is None and "a leads c, the least sure of 2, by" in found.sentence
+    result = verdict(arms(runs))
+    assert result.winner is None and "a leads c, the least sure of 2, by" in result.sentence
 
 
 def test_nobody_leads_by_less_than_nothing():
     runs = [waiting(s, (9.0, v)) for s, v in ((1, 0.5), (2, 0.52), (3, 0.51), (4, 0.99))]
-    found = verdict(arms([*runs, *(hurried(s, (9.0, v)) for s, v in ((1, 0.6), (2, 0.61), (3, 0.62)))]))
-    assert "leads" not in found.sentence and found.winner is None
+    result = verdict(arms([*runs, *(hurried(s, (9.0, v)) for s, v in ((1, 0.6), (2, 0.61), (3, 0.62)))]))
+    assert "leads" not in result.sentence and result.winner is None
     assert (
-        "has the best mean of all its seeds, but on the common ones is behind deadline by 10.0 points" in found.sentence
+        "has the best mean of all its seeds, but on the common ones is behind deadline by 10.0 points"
+        in result.sentence
     )
     swaying = [waiting(s, (9.0, 0.5 + gap)) for s, gap in ((1, 0.1), (2, -0.1), (3, 0.0))]
     level = verdict(arms([*swaying, *(hurried(s, (9.0, 0.5)) for s in (1, 2, 3))]))
@@ -104,8 +107,8 @@ def test_nobody_leads_by_less_than_nothing():
 
 
 def test_alike_differences_are_told_as_such():
-    alike = Pair("a", "b", Paired(0.1, None, None, 0.25, 3), 0.25)
-    assert points(alike) == "10.0 points (the same on each of 3 common seeds, p = 0.25)"
+    alike = Pair("a", "b", PairedResult(0.1, None, None, 0.25, 3), 0.25)
+    assert difference_text(alike) == "10.0 points (the same on each of 3 common seeds, p = 0.25)"
 
 
 def test_arms_that_differ_in_fleet_and_method_at_once_are_pointed_out():

@@ -2,16 +2,16 @@
 
 import pytest
 
-from fedfleet.app.studies.grid.analyses import ShareOfBest, check_quantity, checked_analysis, checked_target, target_of
+from fedfleet.app.studies.grid.analyses import ShareOfBest, check_analysis, check_quantity, check_target, parse_target
 from fedfleet.core.errors import BadInput
 
 
 def test_what_is_left_out_is_filled_in():
-    found = checked_analysis({"kind": "table"}, "analysis[0]", ["a"])
-    assert (found.settings["rows"], found.settings["across"]) == ("arm", None)
-    assert found.settings["columns"][0] == "accuracy"
-    found = checked_analysis({"kind": "spearman", "x": "measure.DevMC-R", "title": "hard?"}, "analysis[0]", [])
-    assert (found.settings["y"], found.title) == ("accuracy", "hard?")
+    result = check_analysis({"kind": "table"}, "analysis[0]", ["a"])
+    assert (result.settings["rows"], result.settings["across"]) == ("arm", None)
+    assert result.settings["columns"][0] == "accuracy"
+    result = check_analysis({"kind": "spearman", "x": "measure.DevMC-R", "title": "hard?"}, "analysis[0]", [])
+    assert (result.settings["y"], result.title) == ("accuracy", "hard?")
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_what_is_left_out_is_filled_in():
 )
 def test_what_is_wrong_is_named(given, said):
     with pytest.raises(BadInput) as wrong:
-        checked_analysis(given, "analysis[3]", ["a"])
+        check_analysis(given, "analysis[3]", ["a"])
     assert said in str(wrong.value)
 
 
@@ -41,13 +41,13 @@ def test_measures_spec_keys_and_metrics_are_quantities(name):
 
 
 def test_targets():
-    assert checked_target(1, "target", []) == 1.0
-    assert checked_target("0.9 of best of a b", "target", ["a b"]) == "0.9 of best of a b"
-    assert target_of(".5 of best of x") == ShareOfBest(0.5, "x")
-    assert target_of("half of it") is None
+    assert check_target(1, "target", []) == 1.0
+    assert check_target("0.9 of best of a b", "target", ["a b"]) == "0.9 of best of a b"
+    assert parse_target(".5 of best of x") == ShareOfBest(0.5, "x")
+    assert parse_target("half of it") is None
     for wrong in (0, 0.0, -1, True, "half of it", "1.5 of best of a", [0.5]):
         with pytest.raises(BadInput, match="write an accuracy"):
-            checked_target(wrong, "target", ["a"])
+            check_target(wrong, "target", ["a"])
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ def test_what_is_no_number_is_refused_before_anything_runs(key, name, word):
     kind = {"columns": "table", "metric": "paired_test", "y": "pearson", "x": "pearson"}[key]
     more = {"x": "algorithm.lr"} if key == "y" else {}
     with pytest.raises(BadInput, match=word):
-        checked_analysis({"kind": kind, **more, key: [name] if key == "columns" else name}, "analysis[0]", ["a"])
+        check_analysis({"kind": kind, **more, key: [name] if key == "columns" else name}, "analysis[0]", ["a"])
 
 
 @pytest.mark.parametrize(
     "name", ["loss", "time_to.0.8", "participation.never", "failed_rounds.no", "energy.joules", "bytes"]
 )
 def test_numbers_and_what_only_runs_can_tell_are_taken(name):
-    assert checked_analysis({"kind": "table", "columns": [name]}, "analysis[0]", ["a"]).settings["columns"] == [name]
+    assert check_analysis({"kind": "table", "columns": [name]}, "analysis[0]", ["a"]).settings["columns"] == [name]

@@ -4,43 +4,43 @@ from dataclasses import replace
 
 import pytest
 
-from fedfleet.app.studies.grid.analysis_results import analysed, check_askable, conclusion, rows_of
+from fedfleet.app.studies.grid.analysis_results import arm_rows, check_analyses, conclusion, run_analyses
 from fedfleet.core.errors import BadInput
-from fedfleet.measure.statistics.paired_tests import paired
+from fedfleet.measure.statistics.paired_tests import paired_test
 from tests.app.studies.tables import aims, asked, ran
 
 A, B = "algorithm.lr=0.05", "algorithm.lr=0.1"
 
 
 def rows(study, cells, **more):
-    return {row["arm"]: row for row in rows_of(study, cells, aims(**more))}
+    return {row["arm"]: row for row in arm_rows(study, cells, aims(**more))}
 
 
 def test_a_row_has_the_means_of_its_runs_and_the_pairs_with_the_baseline():
     study = asked(seeds=3, baseline=A)
-    found = rows(study, ran(study, [0.5, 0.6, 0.7, 0.6, 0.8, 0.85]))
-    assert found[A]["accuracy"]["value"] == pytest.approx(0.6)
-    assert found[A]["accuracy"]["sd"] == pytest.approx(0.1)
-    assert found[A]["against"] is None
-    known = paired([0.6, 0.8, 0.85], [0.5, 0.6, 0.7])
-    got = found[B]["against"]
+    result = rows(study, ran(study, [0.5, 0.6, 0.7, 0.6, 0.8, 0.85]))
+    assert result[A]["accuracy"]["value"] == pytest.approx(0.6)
+    assert result[A]["accuracy"]["sd"] == pytest.approx(0.1)
+    assert result[A]["against"] is None
+    known = paired_test([0.6, 0.8, 0.85], [0.5, 0.6, 0.7])
+    got = result[B]["against"]
     assert (got["difference"], got["p"], got["p_holm"], got["n"]) == (known.difference, known.p, known.p, 3)
-    assert found[B]["settings"] == {"algorithm.lr": 0.1}
+    assert result[B]["settings"] == {"algorithm.lr": 0.1}
 
 
 def test_holm_counts_all_arms():
     study = asked(seeds=3, baseline="algorithm.lr=0.1", grid={"algorithm.lr": [0.1, 0.2, 0.3]})
-    found = rows(study, ran(study, [0.5, 0.6, 0.7, 0.6, 0.72, 0.79, 0.55, 0.6, 0.9]))
-    two, three = found["algorithm.lr=0.2"]["against"], found["algorithm.lr=0.3"]["against"]
+    result = rows(study, ran(study, [0.5, 0.6, 0.7, 0.6, 0.72, 0.79, 0.55, 0.6, 0.9]))
+    two, three = result["algorithm.lr=0.2"]["against"], result["algorithm.lr=0.3"]["against"]
     assert two["p"] < three["p"]
     assert (two["p_holm"], three["p_holm"]) == (pytest.approx(2 * two["p"]), max(three["p"], 2 * two["p"]))
 
 
 def test_failed_runs_are_counted_with_their_reason_and_pairs_are_of_common_seeds():
     study = asked(seeds=3, baseline=A)
-    found = rows(study, ran(study, [0.5, 0.6, None, None, 0.8, 0.85]))
-    assert (found[A]["failed"], found[A]["reasons"], found[A]["accuracy"]["n"]) == (1, {"out of luck": 1}, 2)
-    assert (found[B]["against"]["n"], found[B]["against"]["difference"]) == (1, pytest.approx(0.2))
+    result = rows(study, ran(study, [0.5, 0.6, None, None, 0.8, 0.85]))
+    assert (result[A]["failed"], result[A]["reasons"], result[A]["accuracy"]["n"]) == (1, {"out of luck": 1}, 2)
+    assert (result[B]["against"]["n"], result[B]["against"]["difference"]) == (1, pytest.approx(0.2))
     all_gone = rows(study, ran(study, [None] * 6))
     assert all_gone[A]["accuracy"] is None and all_gone[B]["against"]["difference"] is None
 
@@ -48,13 +48,13 @@ def test_failed_runs_are_counted_with_their_reason_and_pairs_are_of_common_seeds
 def test_times_to_the_target_know_who_never_got_there():
     study = asked(seeds=2, analysis=[{"kind": "time_to_accuracy", "target": 0.55}])
     cells = ran(study, [0.5, 0.6, 0.3, None])
-    found = rows(study, cells, target=0.55)
-    assert found[A]["time_to_target"] | {"restricted_mean": None} == {
+    result = rows(study, cells, target=0.55)
+    assert result[A]["time_to_target"] | {"restricted_mean": None} == {
         "target": 0.55, "median": 20.0, "restricted_mean": None, "horizon": 20.0, "reached": 1, "never": 1,
     }  # fmt: skip
-    assert found[A]["time_to_target"]["restricted_mean"]["value"] == 20.0
-    assert (found[B]["time_to_target"]["median"], found[B]["time_to_target"]["never"]) == (None, 2)
-    (asked_for,) = analysed(study, cells, aims())
+    assert result[A]["time_to_target"]["restricted_mean"]["value"] == 20.0
+    assert (result[B]["time_to_target"]["median"], result[B]["time_to_target"]["never"]) == (None, 2)
+    (asked_for,) = run_analyses(study, cells, aims())
     assert asked_for["table"][0]["steps"] == [[20.0, 0.5]]
     assert asked_for["target"] == 0.55
 
@@ -67,7 +67,7 @@ def test_a_table_by_arm_by_key_and_across_two_keys():
         {"kind": "table", "columns": ["accuracy"], "rows": "algorithm.lr", "across": "pace.cohort"},
     ]
     study = asked(seeds=1, grid=grid, analysis=kinds)
-    by_arm, by_key, across = analysed(study, ran(study, [0.1, 0.2, 0.3, 0.4]), aims())
+    by_arm, by_key, across = run_analyses(study, ran(study, [0.1, 0.2, 0.3, 0.4]), aims())
     assert [row["arm"] for row in by_arm["table"]] == [arm.name for arm in study.arms]
     assert [(row["pace.cohort"], row["accuracy"]["value"]) for row in by_key["table"]] == [
         (2, 0.2),
@@ -81,7 +81,7 @@ def test_a_table_by_arm_by_key_and_across_two_keys():
 def test_a_correlation_is_over_runs_and_its_clusters_are_drawn_together():
     kinds = [{"kind": "pearson", "x": "algorithm.lr"}, {"kind": "spearman", "x": "algorithm.lr", "cluster": "seed"}]
     study = asked(seeds=4, analysis=kinds)
-    pearson, spearman = analysed(study, ran(study, [0.5, 0.52, 0.54, 0.56, 0.7, 0.72, 0.74, None]), aims())
+    pearson, spearman = run_analyses(study, ran(study, [0.5, 0.52, 0.54, 0.56, 0.7, 0.72, 0.74, None]), aims())
     assert (pearson["n"], pearson["clusters"], pearson["missing"]) == (7, 4, 1), "both arms of a seed have one fleet"
     assert pearson["r"] > 0.9 and pearson["low"] < pearson["r"] <= pearson["high"]
     assert (spearman["clusters"], spearman["method"]) == (4, "spearman")
@@ -91,8 +91,8 @@ def test_a_correlation_is_over_runs_and_its_clusters_are_drawn_together():
 def test_whole_fleets_are_redrawn_unless_another_cluster_is_named():
     def clustered(accuracies, **more):
         study = asked(**more)
-        found = analysed(study, ran(study, accuracies), aims())[0]
-        return found["cluster"], found["clusters"]
+        result = run_analyses(study, ran(study, accuracies), aims())[0]
+        return result["cluster"], result["clusters"]
 
     rising = [0.5 + 0.01 * i for i in range(8)]
     one = [{"kind": "pearson", "x": "algorithm.lr"}]
@@ -111,8 +111,8 @@ def test_whole_fleets_are_redrawn_unless_another_cluster_is_named():
 
 def test_a_paired_test_of_another_measure():
     study = asked(analysis=[{"kind": "paired_test", "metric": "bytes_up", "baseline": B}])
-    (found,) = analysed(study, ran(study, [0.5, 0.6, 0.7, 0.8]), aims())
-    assert [(row["arm"], row["difference"], row["p"]) for row in found["table"]] == [(A, 0.0, 1.0)]
+    (result,) = run_analyses(study, ran(study, [0.5, 0.6, 0.7, 0.8]), aims())
+    assert [(row["arm"], row["difference"], row["p"]) for row in result["table"]] == [(A, 0.0, 1.0)]
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,12 @@ def test_a_paired_test_of_another_measure():
 def test_what_no_run_could_answer_is_told_before_the_first(analysis, said):
     study = asked(analysis=[analysis])
     with pytest.raises(BadInput, match=said):
-        check_askable(study, ran(study, [None] * 4), aims(None))
+        check_analyses(study, ran(study, [None] * 4), aims(None))
 
 
 def test_what_only_runs_can_answer_is_not_refused():
     study = asked(analysis=[{"kind": "pearson", "x": "participation.never"}, {"kind": "table", "rows": "algorithm.lr"}])
-    check_askable(study, ran(study, [None] * 4), aims(None))
+    check_analyses(study, ran(study, [None] * 4), aims(None))
 
 
 def test_the_conclusion_names_a_winner_only_with_seeds_enough_and_says_what_failed():
@@ -165,9 +165,9 @@ def test_runs_on_few_fleets_tell_of_few_fleets():
     # The second arm gains 1 point on one fleet and 9 on the other, with every seed nearly alike.
     gains = [g + e for e in (0.0, 0.001, -0.001, 0.002) for g in (0.01, 0.09)]
     cells = ran(study, [0.5] * 8 + [0.5 + gain for gain in gains])
-    found = rows(study, cells)[B]
-    assert (found["against"]["n"], found["against"]["unit"]) == (2, "fleets") and found["against"]["p"] > 0.2
-    assert found["accuracy"]["low"] < 0.3 and found["accuracy"]["n"] == 8
+    result = rows(study, cells)[B]
+    assert (result["against"]["n"], result["against"]["unit"]) == (2, "fleets") and result["against"]["p"] > 0.2
+    assert result["accuracy"]["low"] < 0.3 and result["accuracy"]["n"] == 8
     assert "No winner can be named" in conclusion(cells)
 
 
@@ -182,7 +182,7 @@ def test_runs_on_few_fleets_tell_of_few_fleets():
 def test_columns_that_no_run_could_fill_are_told_before_the_first_starts(analysis, word):
     study = asked(analysis=[analysis])
     with pytest.raises(BadInput, match=word):
-        check_askable(study, [replace(one, run=None, reason=None) for one in ran(study, [0.5] * 4)], aims())
+        check_analyses(study, [replace(one, run=None, reason=None) for one in ran(study, [0.5] * 4)], aims())
 
 
 def test_a_study_that_failed_altogether_has_its_tables_all_the_same():
@@ -190,12 +190,12 @@ def test_a_study_that_failed_altogether_has_its_tables_all_the_same():
         analysis=[{"kind": "pearson", "x": "algorithm.lr"}, {"kind": "spearman", "x": "algorithm.lr", "y": "loss"}]
     )
     for cells in (ran(study, [None] * 4), ran(study, [0.5] * 4, loss=float("inf"))):
-        found = analysed(study, cells, aims())[-1]
-        assert (found["r"], found["n"], found["missing"], found["points"]) == (None, 0, 4, [])
+        result = run_analyses(study, cells, aims())[-1]
+        assert (result["r"], result["n"], result["missing"], result["points"]) == (None, 0, 4, [])
 
 
 def test_arms_with_a_fleet_of_their_own_are_no_pairs():
     own = [{"name": "a", "seeds": {"fleet": 7}}, {"name": "b", "seeds": {"fleet": 8}}]
     study = asked(seeds=3, baseline="a", grid={}, runs=own)
-    found = rows(study, ran(study, [0.5, 0.6, 0.7, 0.6, 0.8, 0.85]))["b"]["against"]
-    assert (found["n"], found["p"]) == (0, None), "no seed of them has one fleet"
+    result = rows(study, ran(study, [0.5, 0.6, 0.7, 0.6, 0.8, 0.85]))["b"]["against"]
+    assert (result["n"], result["p"]) == (0, None), "no seed of them has one fleet"

@@ -3,7 +3,7 @@
 import pytest
 
 from fedfleet.app.spec import resolve
-from fedfleet.app.studies.grid.fleet_metrics import hardness
+from fedfleet.app.studies.grid.fleet_metrics import fleet_metric
 from fedfleet.core.errors import BadInput
 
 EASY = {"use": "dpgmm", "sigma": 0.1, "mean_mbps": 100.0}
@@ -16,18 +16,18 @@ def spec(devices, seconds=120.0, states="always_on"):
 
 
 def test_a_harder_fleet_scores_lower_under_the_run_s_own_deadline():
-    easy, hard = hardness(spec(EASY), "DevMC-R"), hardness(spec(HARD), "DevMC-R")
+    easy, hard = fleet_metric(spec(EASY), "DevMC-R"), fleet_metric(spec(HARD), "DevMC-R")
     assert easy > hard
-    assert hardness(spec(HARD, seconds=1e5), "DevMC-R") > hard
+    assert fleet_metric(spec(HARD, seconds=1e5), "DevMC-R") > hard
 
 
 def test_states_count_where_there_are_any():
     some = spec(EASY, states={"use": "dpcsm", "alpha": 100.0, "start_rank": 150})
-    assert 0 <= hardness(some, "StatMC-R") <= 1.5
+    assert 0 <= fleet_metric(some, "StatMC-R") <= 1.5
     with pytest.raises(BadInput, match=r"measure.StatMC-R: the fleet has no states"):
-        hardness(spec(EASY), "StatMC-R")
+        fleet_metric(spec(EASY), "StatMC-R")
 
 
 def test_devices_of_any_recipe_are_measured():
     near, far = ({"use": "spread", "mbps": 60.0, "link": link} for link in (0.1, 2.0))
-    assert hardness(spec(near), "DevMC-R") > hardness(spec(far), "DevMC-R")
+    assert fleet_metric(spec(near), "DevMC-R") > fleet_metric(spec(far), "DevMC-R")

@@ -9,11 +9,11 @@ import tomllib
 
 import pytest
 
-from fedfleet.app.runs import Finished, perform
+from fedfleet.app.runs import FinishedRun, perform
 from fedfleet.app.runs.execution import Kernel
-from fedfleet.app.spec import resolve, with_words
+from fedfleet.app.spec import apply_overrides, resolve
 from fedfleet.app.studies.grid import joint_jobs
-from fedfleet.app.studies.grid.joint_jobs import groups, perform_joined
+from fedfleet.app.studies.grid.joint_jobs import joint_groups, perform_together
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import ModelCommitted
 from fedfleet.executors.stacked.form_choice import Form
@@ -21,7 +21,7 @@ from tests.app.specs import TINY
 
 
 def spec(*words):
-    table = with_words(tomllib.loads(TINY), ["run.execute=stacked", "stop.rounds=4", *words])
+    table = apply_overrides(tomllib.loads(TINY), ["run.execute=stacked", "stop.rounds=4", *words])
     return resolve(table, "tiny")
 
 
@@ -41,13 +41,13 @@ SPECS = [
 def alone(tmp_path_factory):
     """The digests of the runs, each by itself."""
     folder = tmp_path_factory.mktemp("alone")
-    found = [perform(one, folder / str(i), kernel=MERGED) for i, one in enumerate(SPECS)]
-    return [(one.metrics["digest"], one.metrics["accuracy"]) for one in found]
+    result = [perform(one, folder / str(i), kernel=MERGED) for i, one in enumerate(SPECS)]
+    return [(one.metrics["digest"], one.metrics["accuracy"]) for one in result]
 
 
-def digests(found):
-    assert all(isinstance(one, Finished) for one in found), found
-    return [(one.metrics["digest"], one.metrics["accuracy"]) for one in found]
+def digests(result):
+    assert all(isinstance(one, FinishedRun) for one in result), result
+    return [(one.metrics["digest"], one.metrics["accuracy"]) for one in result]
 
 
 def outs(folder):
@@ -55,7 +55,7 @@ def outs(folder):
 
 
 def together(folder, **more):
-    return perform_joined(SPECS, outs(folder), form=FORM, **more)
+    return perform_together(SPECS, outs(folder), form=FORM, **more)
 
 
 def test_runs_of_five_methods_together_end_as_alone(alone, tmp_path, monkeypatch):
@@ -115,27 +115,27 @@ def test_a_run_that_fails_leaves_the_others_alone(alone, tmp_path):
             raise RunFailed("its world ended")
 
     (tmp_path / "2").write_text("no folder")
-    found = together(tmp_path, watch=watch)
-    assert isinstance(found[1], RunFailed) and isinstance(found[2], BadInput)
-    assert digests([found[i] for i in (0, 3, 4)]) == [alone[i] for i in (0, 3, 4)]
+    result = together(tmp_path, watch=watch)
+    assert isinstance(result[1], RunFailed) and isinstance(result[2], BadInput)
+    assert digests([result[i] for i in (0, 3, 4)]) == [alone[i] for i in (0, 3, 4)]
 
 
 def test_who_computes_otherwise_runs_beside_them(tmp_path):
     odd = spec("seed=8", "run.execute=inline")
     poisoned = spec("seed=9", "world.data={use='label_flip',of={use='iid'},share=0.5}")
     given = [SPECS[0], odd, poisoned]
-    found = perform_joined(given, [tmp_path / "j" / str(i) for i in range(3)], form=FORM)
+    result = perform_together(given, [tmp_path / "j" / str(i) for i in range(3)], form=FORM)
     one_by_one = [perform(one, tmp_path / "a" / str(i), kernel=MERGED) for i, one in enumerate(given)]
-    assert digests(found) == digests(one_by_one)
+    assert digests(result) == digests(one_by_one)
 
 
 def test_groups_are_runs_of_one_task_on_the_processor_that_keep_their_bits():
     inline, cnn = spec("run.execute=inline"), spec("task.use=digits_cnn")
     mlp, narrow = spec("task.use=digits_mlp"), spec("task.use=digits_mlp", "task.hidden=7")
-    assert groups([*SPECS, inline, cnn, cnn]) == [[0, 1, 2, 3, 4], [5], [6], [7]]
-    assert groups([mlp, SPECS[0], mlp, SPECS[1]]) == [[0, 2], [1, 3]]
-    assert groups([narrow, narrow]) == [[0], [1]], "its bits depend on the stack"
-    assert groups([mlp]) == [[0]] and groups([]) == []
-    assert groups([mlp] * 5, workers=2) == [[0, 2, 4], [1, 3]]
-    assert groups([mlp] * 3, workers=8) == [[0, 1, 2]], "a group of one is no group"
-    assert max(len(group) for group in groups([mlp] * 50)) <= joint_jobs.MOST_TOGETHER
+    assert joint_groups([*SPECS, inline, cnn, cnn]) == [[0, 1, 2, 3, 4], [5], [6], [7]]
+    assert joint_groups([mlp, SPECS[0], mlp, SPECS[1]]) == [[0, 2], [1, 3]]
+    assert joint_groups([narrow, narrow]) == [[0], [1]], "its bits depend on the stack"
+    assert joint_groups([mlp]) == [[0]] and joint_groups([]) == []
+    assert joint_groups([mlp] * 5, workers=2) == [[0, 2, 4], [1, 3]]
+    assert joint_groups([mlp] * 3, workers=8) == [[0, 1, 2]], "a group of one is no group"
+    assert max(len(group) for group in joint_groups([mlp] * 50)) <= joint_jobs.MOST_TOGETHER

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedfleet.app.studies.grid.quantities import aimed_at, arms_of, equal_time, number, quantity, reached
+from fedfleet.app.studies.grid.quantities import arms_of, equal_time, number, quantity, resolve_target, time_to_reach
 from fedfleet.core.errors import BadInput
 from tests.app.studies.tables import aims, asked, ran, with_run
 
@@ -54,12 +54,16 @@ def test_equal_time_is_the_end_of_the_shortest_run_that_made_a_model(cells):
 
 
 def test_targets(cells):
-    assert aimed_at(0.7, cells, None) == 0.7
-    assert aimed_at(None, cells, None) is None
-    assert aimed_at("0.5 of best of algorithm.lr=0.05", cells, None) == pytest.approx(0.275)
-    assert aimed_at("1.0 of best of baseline", cells, "algorithm.lr=0.1") == pytest.approx(0.8)
-    assert aimed_at("0.5 of best of baseline", [cells[3]], "algorithm.lr=0.1") is None
-    assert (reached(cells[0], 0.25).seconds, reached(cells[0], 0.9).reached, reached(cells[3], 0.5)) == (
+    assert resolve_target(0.7, cells, None) == 0.7
+    assert resolve_target(None, cells, None) is None
+    assert resolve_target("0.5 of best of algorithm.lr=0.05", cells, None) == pytest.approx(0.275)
+    assert resolve_target("1.0 of best of baseline", cells, "algorithm.lr=0.1") == pytest.approx(0.8)
+    assert resolve_target("0.5 of best of baseline", [cells[3]], "algorithm.lr=0.1") is None
+    assert (
+        time_to_reach(cells[0], 0.25).seconds,
+        time_to_reach(cells[0], 0.9).reached,
+        time_to_reach(cells[3], 0.5),
+    ) == (
         10.0,
         False,
         None,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedfleet.app.studies.grid import run_study
-from fedfleet.app.studies.grid.run_study import FILE, asked_for, place_of, study
-from fedfleet.app.studies.grid.study_jobs import Means
+from fedfleet.app.studies.grid.run_study import FILE, default_folder, load_study, study
+from fedfleet.app.studies.grid.study_jobs import WorkerSettings
 from fedfleet.app.studies.grid.table_files import TABLES
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.errors import BadInput
@@ -15,7 +15,7 @@ from fedfleet.core.registry import register
 from tests.app.studies.killing import proven
 from tests.app.studies.tables import BASE, LRS, asked
 
-ALONE = {"means": Means(1)}
+ALONE = {"means": WorkerSettings(1)}
 
 
 @pytest.fixture(scope="module")
@@ -27,38 +27,38 @@ def done(tmp_path_factory):
         "target": 0.3,
         "analysis": [{"kind": "table"}, {"kind": "pearson", "x": "algorithm.lr"}],
     }
-    return study(asked_for({**LRS, **more}), tmp_path_factory.mktemp("study") / "out", tell=heard.append, **ALONE)
+    return study(load_study({**LRS, **more}), tmp_path_factory.mktemp("study") / "out", tell=heard.append, **ALONE)
 
 
 def test_the_answer_has_every_run_row_and_analysis(done):
-    found = done.answer()
-    assert (found["runs"], found["cached"], found["failed"]) == (4, 0, 0)
-    assert [row["arm"] for row in found["rows"]] == ["algorithm.lr=0.05", "algorithm.lr=0.1"]
-    assert [a["kind"] for a in found["analyses"]] == ["table", "pearson"]
-    json.dumps(found, allow_nan=False)
+    result = done.answer()
+    assert (result["runs"], result["cached"], result["failed"]) == (4, 0, 0)
+    assert [row["arm"] for row in result["rows"]] == ["algorithm.lr=0.05", "algorithm.lr=0.1"]
+    assert [a["kind"] for a in result["analyses"]] == ["table", "pearson"]
+    json.dumps(result, allow_nan=False)
     assert all((done.out / name).is_file() for name in (*TABLES, FILE, "wall.csv"))
     assert str(done).startswith(done.verdict)
-    assert [row["arm"] for row in done.table()] == [row["arm"] for row in found["rows"]]
+    assert [row["arm"] for row in done.table()] == [row["arm"] for row in result["rows"]]
 
 
 def test_again_runs_nothing_and_writes_the_same_bytes(done, tmp_path):
     before = {name: (done.out / name).read_bytes() for name in TABLES}
-    again = study(asked_for(done.out / FILE), done.out, **ALONE)
+    again = study(load_study(done.out / FILE), done.out, **ALONE)
     assert again.cached == 4
     assert {name: (done.out / name).read_bytes() for name in TABLES} == before
 
 
 def test_a_changed_key_reruns_only_what_changed(done):
-    more = study(asked_for({**LRS, "grid": {"algorithm.lr": [0.05, 0.2]}, "seeds": 1}), done.out, **ALONE)
+    more = study(load_study({**LRS, "grid": {"algorithm.lr": [0.05, 0.2]}, "seeds": 1}), done.out, **ALONE)
     assert (len(more.cells), more.cached) == (2, 1)
 
 
 def test_a_failed_cell_is_a_row_with_its_reason(tmp_path):
     runs = [{"name": "fine"}, {"name": "hopeless", "pace": {"use": "deadline", "cohort": 4, "seconds": 1e-3}}]
     said = []
-    found = study(asked_for({"base": BASE, "runs": runs}), tmp_path / "out", tell=said.append, **ALONE)
-    assert found.failed == 1
-    fine, hopeless = found.rows
+    result = study(load_study({"base": BASE, "runs": runs}), tmp_path / "out", tell=said.append, **ALONE)
+    assert result.failed == 1
+    fine, hopeless = result.rows
     assert fine["accuracy"] is not None and hopeless["accuracy"] is None
     assert next(iter(hopeless["reasons"])).startswith("no model was made in 3 rounds")
     assert len(said) == 1 and "nobody can report within" in said[0] and said[0].endswith("(in 'hopeless, seed 0')")
@@ -67,7 +67,7 @@ def test_a_failed_cell_is_a_row_with_its_reason(tmp_path):
 def test_everything_that_is_wrong_is_told_before_anything_is_written(tmp_path):
     for change in ({"grid": {"pace.cohort": [4, 400]}}, {"analysis": [{"kind": "pearson", "x": "pace.use"}]}):
         with pytest.raises(BadInput):
-            study(asked_for({**LRS, **change}), tmp_path / "out", **ALONE)
+            study(load_study({**LRS, **change}), tmp_path / "out", **ALONE)
         assert not (tmp_path / "out").exists()
 
 
@@ -77,28 +77,28 @@ def test_a_folder_that_is_not_a_study_is_left_alone(tmp_path):
     (tmp_path / "file").touch()
     for name, said in (("full", "holds something else than a study"), ("file", "is a file")):
         with pytest.raises(BadInput, match=said):
-            study(asked_for(LRS), tmp_path / name, **ALONE)
+            study(load_study(LRS), tmp_path / name, **ALONE)
 
 
 def test_a_study_that_was_killed_while_it_wrote_its_file_can_be_begun_again(tmp_path):
     (tmp_path / "runs").mkdir()
     (tmp_path / "study.toml.part").write_text("name = ")  # as a kill leaves it
-    run_study._take(tmp_path)
+    run_study._claim_folder(tmp_path)
     (tmp_path / "thesis.doc").touch()
     with pytest.raises(BadInput, match=r"something else than a study \(thesis.doc\)"):
-        run_study._take(tmp_path)
+        run_study._claim_folder(tmp_path)
 
 
 def test_the_name_of_the_folder():
-    assert str(place_of(asked_for(LRS))) == "runs/study"
-    assert str(place_of(asked_for({**LRS, "name": "lrs", "scale": {"quick": {}}}, "quick"))) == "runs/lrs-quick"
+    assert str(default_folder(load_study(LRS))) == "runs/study"
+    assert str(default_folder(load_study({**LRS, "name": "lrs", "scale": {"quick": {}}}, "quick"))) == "runs/lrs-quick"
 
 
 def test_parts_that_only_this_process_has_are_run_here(tmp_path, monkeypatch):
     register("selectors", "mine", lambda: uniform())
     monkeypatch.setattr("fedfleet.app.studies.grid.study_jobs.crew", None)
-    found = study(asked_for({"base": {**BASE, "choose": "mine"}}), tmp_path / "out")
-    assert found.failed == 0
+    result = study(load_study({"base": {**BASE, "choose": "mine"}}), tmp_path / "out")
+    assert result.failed == 0
 
 
 def test_a_study_that_is_killed_ends_with_the_same_bytes(tmp_path):
@@ -110,19 +110,24 @@ def test_a_study_that_is_killed_ends_with_the_same_bytes(tmp_path):
     [("../../x", "x"), ("/etc/x", "etc-x"), ("..", "study"), ("a/b", "a-b"), ("x" * 300, "x" * 60), ("Ü 1", "Ü 1")],
 )
 def test_the_folder_of_a_study_lies_below_runs_whatever_its_name_is(name, folder):
-    assert place_of(asked(name=name)) == Path("runs") / folder
+    assert default_folder(asked(name=name)) == Path("runs") / folder
 
 
 def test_tables_of_an_earlier_file_are_not_left_beside_a_new_one(tmp_path, monkeypatch):
     out, told, asked_first = tmp_path / "out", [], {**LRS, "seeds": 1}
-    study(asked_first, out, means=Means(1))
+    study(asked_first, out, worker_settings=WorkerSettings(1))
     monkeypatch.setattr(
-        "fedfleet.app.studies.grid.run_study.carried_out", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt)
+        "fedfleet.app.studies.grid.run_study.carry_out_runs", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt)
     )
     with pytest.raises(KeyboardInterrupt):
-        study(asked_first, out, means=Means(1), tell=told.append)
+        study(asked_first, out, worker_settings=WorkerSettings(1), tell=told.append)
     assert (out / "results.md").is_file() and not told, "the same runs, the same tables"
     with pytest.raises(KeyboardInterrupt):
-        study({**asked_first, "grid": {"algorithm.lr": [0.05, 0.2]}}, out, means=Means(1), tell=told.append)
+        study(
+            {**asked_first, "grid": {"algorithm.lr": [0.05, 0.2]}},
+            out,
+            worker_settings=WorkerSettings(1),
+            tell=told.append,
+        )
     assert not [name for name in TABLES if (out / name).exists()] and len(list((out / "runs").iterdir())) == 2
     assert "are of other runs than this file asks for" in told[-1]

@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.app.studies.grid.expansion import expanded
-from fedfleet.app.studies.grid.study_file import flattened, read_study, study_of, study_text
+from fedfleet.app.studies.grid.expansion import expand_study
+from fedfleet.app.studies.grid.study_file import flatten, read_study, study_of, study_text
 from fedfleet.core.errors import BadInput
 from tests.app.studies.tables import BASE, LRS, asked
 
 
 def test_a_grid_is_every_combination_in_the_order_of_the_file():
-    found = asked(grid={"algorithm.lr": [0.05, 0.1], "pace.cohort": [2, 4]})
-    assert [dict(arm.settings) for arm in found.arms] == [
+    result = asked(grid={"algorithm.lr": [0.05, 0.1], "pace.cohort": [2, 4]})
+    assert [dict(arm.settings) for arm in result.arms] == [
         {"algorithm.lr": lr, "pace.cohort": c} for lr, c in product([0.05, 0.1], [2, 4])
     ]
-    assert found.arms[0].name == "algorithm.lr=0.05, pace.cohort=2"
-    assert found.seeds == (0, 1)
+    assert result.arms[0].name == "algorithm.lr=0.05, pace.cohort=2"
+    assert result.seeds == (0, 1)
 
 
 def test_named_runs_are_arms_and_are_run_at_every_point_of_a_grid():
@@ -39,9 +39,9 @@ def test_named_runs_are_arms_and_are_run_at_every_point_of_a_grid():
 
 def test_seeds_are_counted_or_listed_and_those_of_parts_are_repetitions_not_arms():
     assert asked(seeds=3).seeds == (0, 1, 2)
-    found = asked(grid={"seeds.fleet": [5, 6], "algorithm.lr": [0.05, 0.1]})
-    assert len(found.arms) == 2
-    assert found.draws == ({"seeds.fleet": 5}, {"seeds.fleet": 6})
+    result = asked(grid={"seeds.fleet": [5, 6], "algorithm.lr": [0.05, 0.1]})
+    assert len(result.arms) == 2
+    assert result.draws == ({"seeds.fleet": 5}, {"seeds.fleet": 6})
 
 
 def test_a_scale_changes_the_base_the_seeds_and_lists_of_the_grid():
@@ -59,9 +59,9 @@ def test_the_base_lies_beside_the_study(tmp_path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep/spec.toml").write_text("[stop]\nrounds = 7\n")
     (tmp_path / "study.toml").write_text('base = "deep/spec.toml"\n')
-    found = read_study(tmp_path / "study.toml")
-    assert (found.name, found.base) == ("study", {"stop": {"rounds": 7}})
-    assert [arm.name for arm in found.arms] == ["base"]
+    result = read_study(tmp_path / "study.toml")
+    assert (result.name, result.base) == ("study", {"stop": {"rounds": 7}})
+    assert [arm.name for arm in result.arms] == ["base"]
 
 
 def test_what_was_carried_out_can_be_written_down_and_read_again():
@@ -84,7 +84,7 @@ def test_what_was_carried_out_can_be_written_down_and_read_again():
 def test_the_runs_of_a_study_that_was_written_down_are_the_same():
     first = asked(grid={"algorithm.lr": [0.1, 0.2], "choose": ["uniform", {"use": "oort"}]})
     again = study_of(tomllib.loads(study_text(first)))
-    assert [c.spec.digest for c in expanded(again)] == [c.spec.digest for c in expanded(first)]
+    assert [c.spec.digest for c in expand_study(again)] == [c.spec.digest for c in expand_study(first)]
 
 
 WRONG = [
@@ -150,7 +150,7 @@ def test_files_that_cannot_be_read_are_one_sentence(tmp_path):
 
 
 def test_a_bare_name_stands_for_its_part_and_keeps_what_the_base_says_of_the_same_one():
-    first, second = expanded(asked(seeds=1, grid={"pace": ["readiness", "buffered"]}))
+    first, second = expand_study(asked(seeds=1, grid={"pace": ["readiness", "buffered"]}))
     assert (first.arm, first.spec.pace["cohort"], second.spec.pace["use"]) == ("pace=readiness", 4, "buffered")
 
 
@@ -162,7 +162,7 @@ tables = st.dictionaries(
 
 @given(tables)
 def test_flattened_keeps_every_leaf(table):
-    flat = flattened(table)
+    flat = flatten(table)
     assert sum(len(v) if isinstance(v, dict) else 1 for v in table.values()) == len(flat)
     for key, value in flat.items():
         first, _, rest = key.partition(".")

@@ -2,49 +2,49 @@
 
 import pytest
 
-from fedfleet.app.runs import finished
+from fedfleet.app.runs import read_finished_run
 from fedfleet.app.studies.grid import study_jobs
-from fedfleet.app.studies.grid.expansion import expanded
-from fedfleet.app.studies.grid.run_cache import folders, sealed
-from fedfleet.app.studies.grid.study_jobs import Heard, Means, carried_out
+from fedfleet.app.studies.grid.expansion import expand_study
+from fedfleet.app.studies.grid.run_cache import has_seal, run_folders
+from fedfleet.app.studies.grid.study_jobs import RunNews, WorkerSettings, carry_out_runs
 from fedfleet.executors.ray import Cluster
-from fedfleet.executors.worker_pool import Said
+from fedfleet.executors.worker_pool import WorkerMessage
 from tests.app.studies.tables import BASE, asked
 
 
 def digests(outs):
-    return [finished(out).metrics["digest"] for out in outs]
+    return [read_finished_run(out).metrics["digest"] for out in outs]
 
 
 @pytest.mark.soak
 def test_processes_and_this_process_write_the_same_journals_and_finished_runs_are_left_alone(tmp_path):
-    cells = expanded(asked())
-    here, there = folders(tmp_path / "here", cells), folders(tmp_path / "there", cells)
+    cells = expand_study(asked())
+    here, there = run_folders(tmp_path / "here", cells), run_folders(tmp_path / "there", cells)
     for place in ("here", "there"):
         (tmp_path / place).mkdir()
     news = []
-    assert carried_out(cells, here, Means(1), log=tmp_path / "log", hear=news.append) == [""] * 4
+    assert carry_out_runs(cells, here, WorkerSettings(1), log=tmp_path / "log", on_news=news.append) == [""] * 4
     assert {n.cell for n in news if n.over} == {0, 1, 2, 3}
-    assert carried_out(cells, there, Means(2), log=tmp_path / "log") == [""] * 4
+    assert carry_out_runs(cells, there, WorkerSettings(2), log=tmp_path / "log") == [""] * 4
     assert digests(here) == digests(there)
     before = [(out / "seal.json").stat().st_mtime_ns for out in here]
-    assert carried_out(cells, here, Means(1), log=tmp_path / "log", hear=news.append) == [""] * 4
+    assert carry_out_runs(cells, here, WorkerSettings(1), log=tmp_path / "log", on_news=news.append) == [""] * 4
     assert [(out / "seal.json").stat().st_mtime_ns for out in here] == before
 
 
 def test_a_folder_that_is_something_else_fails_alone(tmp_path):
-    cells = expanded(asked(seeds=1))
-    outs = folders(tmp_path, cells)
+    cells = expand_study(asked(seeds=1))
+    outs = run_folders(tmp_path, cells)
     outs[0].mkdir(parents=True)
     (outs[0] / "stranger").touch()
-    first, second = carried_out(cells, outs, Means(1), log=tmp_path / "log")
+    first, second = carry_out_runs(cells, outs, WorkerSettings(1), log=tmp_path / "log")
     assert "is not a run" in first and second == ""
-    assert sealed(outs[1]) and not sealed(outs[0])
+    assert has_seal(outs[1]) and not has_seal(outs[0])
 
 
 def test_runs_of_a_group_that_nobody_came_back_from_are_tried_alone(tmp_path, monkeypatch):
-    cells = expanded(asked())
-    outs, pieces = folders(tmp_path, cells), []
+    cells = expand_study(asked())
+    outs, pieces = run_folders(tmp_path, cells), []
     monkeypatch.setattr(study_jobs, "groups", lambda specs, workers: [[0, 1], [2, 3]])
 
     def crew(command, given, workers, **_):
@@ -52,24 +52,24 @@ def test_runs_of_a_group_that_nobody_came_back_from_are_tried_alone(tmp_path, mo
         for i, piece in enumerate(given):
             pieces.append([run["name"] for run in piece["runs"]])
             several = len(piece["runs"]) > 1
-            yield Said(i, {"run": 0, "round": 2})
+            yield WorkerMessage(i, {"run": 0, "round": 2})
             if several or piece["runs"][0]["out"] == str(outs[3].resolve()):
-                yield Said(i, {}, died=1)
-                yield Said(i, {}, ended=True, failure="its worker died 3 times", died=3)
+                yield WorkerMessage(i, {}, deaths=1)
+                yield WorkerMessage(i, {}, ended=True, failure="its worker died 3 times", deaths=3)
             else:
-                yield Said(i, {"failures": [""]}, ended=True)
+                yield WorkerMessage(i, {"failures": [""]}, ended=True)
 
-    monkeypatch.setattr(study_jobs, "crew", crew)
+    monkeypatch.setattr(study_jobs, "run_in_workers", crew)
     news = []
-    found = carried_out(cells, outs, Means(2), log=tmp_path / "log", hear=news.append)
+    result = carry_out_runs(cells, outs, WorkerSettings(2), log=tmp_path / "log", on_news=news.append)
     assert [len(p) for p in pieces] == [2, 2, 1, 1, 1, 1]
-    assert found == ["", "", "", "its worker died 3 times"]
-    assert Heard(0, round=2) in news and Heard(1, again=1) in news
-    assert Heard(3, over=True, failure="its worker died 3 times", again=3) in news
+    assert result == ["", "", "", "its worker died 3 times"]
+    assert RunNews(0, round=2) in news and RunNews(1, worker_deaths=1) in news
+    assert RunNews(3, is_over=True, failure="its worker died 3 times", worker_deaths=3) in news
 
 
 def test_ray_gets_groups_for_all_its_workers_and_what_it_finished_elsewhere_is_said(tmp_path, monkeypatch):
-    cells = expanded(asked(seeds=2, base={**BASE, "run": {"execute": "stacked", "threads": 3}}))
+    cells = expand_study(asked(seeds=2, base={**BASE, "run": {"execute": "stacked", "threads": 3}}))
     asked_for, closed = {}, []
 
     def connect(workers, address, threads):
@@ -78,14 +78,14 @@ def test_ray_gets_groups_for_all_its_workers_and_what_it_finished_elsewhere_is_s
 
     def errands(cluster, work, pieces, *, gpus):
         asked_for.update(work=work, runs=[len(piece["runs"]) for piece in pieces], gpus=gpus)
-        yield from (Said(i, {"failures": [""] * len(p["runs"])}, ended=True) for i, p in enumerate(pieces))
+        yield from (WorkerMessage(i, {"failures": [""] * len(p["runs"])}, ended=True) for i, p in enumerate(pieces))
 
     monkeypatch.setattr("fedfleet.executors.ray.connect", connect)
-    monkeypatch.setattr("fedfleet.executors.ray_jobs.errands", errands)
-    monkeypatch.setattr(study_jobs, "kept_forms", lambda folder, specs: [None] * len(specs))
-    means = Means(0, ray=True, address="ray://there:1")
-    found = carried_out(cells, folders(tmp_path, cells), means, log=tmp_path / "log")
-    assert len(found) == 4 and all("all machines of the cluster share" in why for why in found)
+    monkeypatch.setattr("fedfleet.executors.ray_jobs.run_ray_jobs", errands)
+    monkeypatch.setattr(study_jobs, "load_forms", lambda folder, specs: [None] * len(specs))
+    means = WorkerSettings(0, ray=True, address="ray://there:1")
+    result = carry_out_runs(cells, run_folders(tmp_path, cells), means, log=tmp_path / "log")
+    assert len(result) == 4 and all("all machines of the cluster share" in why for why in result)
     there = {"workers": None, "address": "ray://there:1", "threads": 3}
     assert asked_for == {**there, "work": study_jobs.work, "runs": [2, 2], "gpus": 0}
     assert closed == [True]
@@ -93,12 +93,12 @@ def test_ray_gets_groups_for_all_its_workers_and_what_it_finished_elsewhere_is_s
 
 @pytest.mark.soak
 def test_a_real_cluster_writes_the_same_journals(tmp_path):
-    cells = expanded(asked(seeds=1))
-    here, there = folders(tmp_path / "here", cells), folders(tmp_path / "there", cells)
+    cells = expand_study(asked(seeds=1))
+    here, there = run_folders(tmp_path / "here", cells), run_folders(tmp_path / "there", cells)
     log = tmp_path / "log"
     assert (
-        carried_out(cells, here, Means(1), log=log)
-        == carried_out(cells, there, Means(2, ray=True), log=log)
+        carry_out_runs(cells, here, WorkerSettings(1), log=log)
+        == carry_out_runs(cells, there, WorkerSettings(2, ray=True), log=log)
         == ["", ""]
     )
     assert digests(here) == digests(there)

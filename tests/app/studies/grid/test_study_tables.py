@@ -3,8 +3,8 @@
 import re
 
 from fedfleet.app.studies.grid import study_tables
-from fedfleet.app.studies.grid.analysis_results import rows_of
-from fedfleet.app.studies.grid.study_tables import aligned, latex, markdown, shown_table
+from fedfleet.app.studies.grid.analysis_results import arm_rows
+from fedfleet.app.studies.grid.study_tables import align_table, latex, markdown, results_table
 from tests.app.studies.tables import aims, asked, ran
 
 A, B = "algorithm.lr=0.05", "algorithm.lr=0.1"
@@ -13,7 +13,7 @@ A, B = "algorithm.lr=0.05", "algorithm.lr=0.1"
 def shown(accuracies, **more):
     study = asked(seeds=len(accuracies) // 2, baseline=A)
     seen = aims(**more)
-    return shown_table(rows_of(study, ran(study, accuracies), seen), A, seen)
+    return results_table(arm_rows(study, ran(study, accuracies), seen), A, seen)
 
 
 def test_a_row_in_words():
@@ -46,7 +46,7 @@ def test_every_line_has_all_columns_in_every_format():
     text = latex(header, body)
     assert r"50 \% \& more" in text and r"x\_1 \textbar{} y & \{z\} \\" in text
     assert text.count(r"\\") == 3
-    assert len({line.index("50") if "50" in line else None for line in aligned(header, body).splitlines()[:1]}) == 1
+    assert len({line.index("50") if "50" in line else None for line in align_table(header, body).splitlines()[:1]}) == 1
 
 
 def test_names_of_arms_break_no_table():

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from fedfleet.app.studies.grid.analysis_results import analysed, rows_of
+from fedfleet.app.studies.grid.analysis_results import arm_rows, run_analyses
 from fedfleet.app.studies.grid.table_files import TABLES, as_csv, export, flat_row, run_row, wall_row
 from fedfleet.core.errors import RunFailed
 from tests.app.studies.tables import aims, asked, ran, with_run
@@ -19,8 +19,8 @@ A, B = "algorithm.lr=0.05", "algorithm.lr=0.1"
 def exported(folder, study, cells):
     folder.mkdir(exist_ok=True)
     seen = aims(target=0.55)
-    rows = rows_of(study, cells, seen)
-    notes = export(study, cells, rows, analysed(study, cells, seen), seen, "B is better.", folder)
+    rows = arm_rows(study, cells, seen)
+    notes = export(study, cells, rows, run_analyses(study, cells, seen), seen, "B is better.", folder)
     return rows, notes
 
 
@@ -74,9 +74,9 @@ def test_columns_of_unlike_values_are_text_in_parquet_too(tmp_path):
     exported(tmp_path / "out", study, ran(study, [0.5, 0.6, 0.7, 0.8]))
     from pyarrow import parquet
 
-    found = parquet.read_table(tmp_path / "out/results.parquet").to_pydict()
-    assert found["pace.k"] == [None, None, 2, 2]
-    assert found["world.split"][0] == "[6, 2, 2]"
+    result = parquet.read_table(tmp_path / "out/results.parquet").to_pydict()
+    assert result["pace.k"] == [None, None, 2, 2]
+    assert result["world.split"][0] == "[6, 2, 2]"
 
 
 def test_rows_of_runs(study):
@@ -86,7 +86,7 @@ def test_rows_of_runs(study):
     assert row["folder"].startswith("runs/")
     assert (run_row(bad, aims())["accuracy"], run_row(bad, aims())["reason"]) == (None, "out of luck")
     assert (wall_row(good)["wall_seconds"], wall_row(bad)["wall_seconds"]) == (0.5, None)
-    assert flat_row(rows_of(study, [good], aims())[0], aims())["equal_time_seconds"] == 20.0
+    assert flat_row(arm_rows(study, [good], aims())[0], aims())["equal_time_seconds"] == 20.0
 
 
 def test_csv_has_every_column_that_any_row_has():
@@ -99,17 +99,17 @@ def test_an_endless_limit_is_a_word_in_json_and_a_diverged_loss_nothing(tmp_path
         grid={"pace": [{"use": "deadline", "seconds": float("inf")}]}, analysis=[{"kind": "table", "rows": "loss"}]
     )
     cells = ran(study, [0.5, 0.6], loss=float("nan"))
-    export(study, cells, rows_of(study, cells, aims()), analysed(study, cells, aims()), aims(), "", tmp_path)
-    found = json.loads(
+    export(study, cells, arm_rows(study, cells, aims()), run_analyses(study, cells, aims()), aims(), "", tmp_path)
+    result = json.loads(
         (tmp_path / "study.json").read_text(), parse_constant=lambda odd: pytest.fail(f"{odd} is no JSON")
     )
-    assert found["rows"][0]["settings"]["pace.seconds"] == "inf" and found["analyses"][0]["table"][0]["loss"] == "nan"
+    assert result["rows"][0]["settings"]["pace.seconds"] == "inf" and result["analyses"][0]["table"][0]["loss"] == "nan"
 
 
 def test_a_full_disk_says_that_nothing_is_lost_and_leaves_the_table_of_before(tmp_path, monkeypatch):
     study = asked()
     cells = ran(study, [0.5, 0.6, 0.7, 0.8])
-    rows = rows_of(study, cells, aims())
+    rows = arm_rows(study, cells, aims())
     export(study, cells, rows, [], aims(), "", tmp_path)
     before = (tmp_path / "results.csv").read_bytes()
 

@@ -4,8 +4,8 @@ import numpy as np
 
 from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve
-from fedfleet.app.studies.predict.exclusion import left_out
-from fedfleet.app.studies.predict.participation import foreseen, other_seeds
+from fedfleet.app.studies.predict.exclusion import exclusion_summary
+from fedfleet.app.studies.predict.participation import expected_participation, other_seeds
 from tests.app.studies.predict.conftest import TABLE
 
 EVEN = np.ones(10)
@@ -13,14 +13,14 @@ EVEN = np.ones(10)
 
 def left(clock=EVEN, rounds=60, **changes):
     setup = assemble(resolve(TABLE | {"stop": {"rounds": rounds}} | changes))
-    return left_out(setup, foreseen(setup, other_seeds(3, 2))[0], clock)
+    return exclusion_summary(setup, expected_participation(setup, other_seeds(3, 2))[0], clock)
 
 
 def test_slow_links_are_named():
-    found = left()
-    assert found["never"] > 0 and found["too_slow"] > 0
-    assert found["trip_seconds"]["left_out"] > found["trip_seconds"]["others"]
-    assert "will be in no model" in found["sentence"] and "than a round waits" in found["sentence"]
+    result = left()
+    assert result["never"] > 0 and result["too_slow"] > 0
+    assert result["trip_seconds"]["left_out"] > result["trip_seconds"]["others"]
+    assert "will be in no model" in result["sentence"] and "than a round waits" in result["sentence"]
 
 
 def test_who_is_seldom_there_is_named():
@@ -28,9 +28,9 @@ def test_who_is_seldom_there_is_named():
         "devices": {"use": "homogeneous", "mbps": 100.0},
         "states": {"use": "daily", "ready": 0.15},
     }
-    found = left(world=alike, rounds=30)
-    assert found["never"] > 0 and found["too_slow"] == 0
-    assert found["reachable"]["left_out"] < found["reachable"]["others"] and "can be reached" in found["sentence"]
+    result = left(world=alike, rounds=30)
+    assert result["never"] > 0 and result["too_slow"] == 0
+    assert result["reachable"]["left_out"] < result["reachable"]["others"] and "can be reached" in result["sentence"]
 
 
 def test_labels_that_are_shown_less_are_named():
@@ -40,6 +40,6 @@ def test_labels_that_are_shown_less_are_named():
 
 
 def test_on_an_ideal_fleet_nobody_is():
-    found = left(world=TABLE["world"] | {"devices": {"use": "homogeneous"}}, pace={"use": "readiness", "cohort": 6})
-    assert found["never"] == found["hardly"] == 0 and found["sentence"] == "Nobody will be left out."
-    assert found["trip_seconds"]["left_out"] is None
+    result = left(world=TABLE["world"] | {"devices": {"use": "homogeneous"}}, pace={"use": "readiness", "cohort": 6})
+    assert result["never"] == result["hardly"] == 0 and result["sentence"] == "Nobody will be left out."
+    assert result["trip_seconds"]["left_out"] is None

@@ -3,17 +3,17 @@
 import pytest
 
 from fedfleet.app.spec import resolve
-from fedfleet.app.studies.predict.key_sweep import best, sentence, sweep_of, sweep_over, swept
+from fedfleet.app.studies.predict.key_sweep import best_value, parse_sweep, predict_sweep, sentence, sweep_over
 from fedfleet.app.studies.predict.prediction import predict
 from fedfleet.core.errors import BadInput
 from tests.app.studies.predict.conftest import TABLE
 
 
 def test_words_become_values():
-    assert sweep_of("pace.seconds=30..600").values[0] == 30 and sweep_of("pace.seconds=30..600").values[-1] == 600
-    assert len(sweep_of("pace.seconds=30..600").values) == 12 and len(sweep_of("a=1.5..2.5:3").values) == 3
-    assert sweep_of("pace.cohort=1..4").values == (1, 2, 3, 4)
-    assert sweep_of("a.b=0.5,2").values == (0.5, 2)
+    assert parse_sweep("pace.seconds=30..600").values[0] == 30 and parse_sweep("pace.seconds=30..600").values[-1] == 600
+    assert len(parse_sweep("pace.seconds=30..600").values) == 12 and len(parse_sweep("a=1.5..2.5:3").values) == 3
+    assert parse_sweep("pace.cohort=1..4").values == (1, 2, 3, 4)
+    assert parse_sweep("a.b=0.5,2").values == (0.5, 2)
 
 
 @pytest.mark.parametrize(
@@ -21,22 +21,22 @@ def test_words_become_values():
 )
 def test_what_is_no_sweep_is_refused(word):
     with pytest.raises(BadInput, match="--sweep"):
-        sweep_of(word)
+        parse_sweep(word)
 
 
 def test_every_value_is_predicted_as_if_alone(foretold, kept):
-    found = swept(TABLE, "small", sweep_of("pace.seconds=15,40,200"), cache=kept)
-    assert [row["value"] for row in found["rows"]] == [15, 40, 200]
-    commits = [row["commits"] for row in found["rows"]]
-    assert commits == sorted(commits) and found["rows"][0]["never"] > found["rows"][2]["never"]
+    result = predict_sweep(TABLE, "small", parse_sweep("pace.seconds=15,40,200"), cache=kept)
+    assert [row["value"] for row in result["rows"]] == [15, 40, 200]
+    commits = [row["commits"] for row in result["rows"]]
+    assert commits == sorted(commits) and result["rows"][0]["never"] > result["rows"][2]["never"]
     alone = predict(resolve(TABLE | {"pace": TABLE["pace"] | {"seconds": 200}}), reference=foretold.reference, draws=2)
-    assert found["rows"][2]["accuracy"] == sum(d.accuracy[-1] for d in alone.draws) / 2
-    assert str(found["best"]) in found["sentence"]
+    assert result["rows"][2]["accuracy"] == sum(d.accuracy[-1] for d in alone.draws) / 2
+    assert str(result["best"]) in result["sentence"]
 
 
 def test_keys_of_the_world_are_swept_too(foretold, kept):
-    found = swept(TABLE, "small", sweep_of("world.devices.mbps=5,80"), cache=kept)
-    slow, fast = found["rows"]
+    result = predict_sweep(TABLE, "small", parse_sweep("world.devices.mbps=5,80"), cache=kept)
+    slow, fast = result["rows"]
     assert slow["commits"] <= fast["commits"] and slow["never"] > fast["never"]
 
 
@@ -46,7 +46,7 @@ def test_keys_of_the_world_are_swept_too(foretold, kept):
 )
 def test_a_value_that_cannot_be_is_one_sentence(foretold, kept, word, said):
     with pytest.raises(BadInput, match=said):
-        swept(TABLE, "small", sweep_of(word), cache=kept)
+        predict_sweep(TABLE, "small", parse_sweep(word), cache=kept)
 
 
 def test_a_value_that_makes_no_model_is_no_answer():
@@ -59,7 +59,7 @@ def test_a_value_that_makes_no_model_is_no_answer():
         "never": 1.0,
     }
     some = {**none, "value": 30, "accuracy": 0.19, "commits": 4.0, "virtual_seconds": 90.0}
-    assert best([none, some]) == 30 and best([none]) == 3
+    assert best_value([none, some]) == 30 and best_value([none]) == 3
     assert sentence({"key": "a.b", "rows": [none], "target": 0.8, "best": 3}) == "No value of a.b makes a model."
 
 
@@ -75,7 +75,7 @@ def test_the_sentence_says_when_nothing_reaches_the_target():
 
 
 def test_values_can_be_listed_in_python():
-    assert sweep_over({"a.b": [1, 2.5]}) == sweep_of("a.b=1,2.5")
+    assert sweep_over({"a.b": [1, 2.5]}) == parse_sweep("a.b=1,2.5")
     for odd in (
         {},
         {"a": []},
@@ -93,8 +93,8 @@ def test_values_can_be_listed_in_python():
 def test_what_changes_the_learning_has_reference_runs_of_its_own(kept):
     said = []
     table = TABLE | {"stop": {"rounds": 3}, "pace": TABLE["pace"] | {"seconds": 1000.0}}
-    found = swept(table, "small", sweep_of("algorithm.lr=0.001,0.3"), cache=kept, tell=said.append)
-    slow, fast = (row["accuracy"] for row in found["rows"])
-    assert slow < fast - 0.1 and found["best"] == 0.3 and "every value has reference runs of its own" in said[0]
-    longer = swept(table, "small", sweep_of("stop.rounds=1,8"), cache=kept)
+    result = predict_sweep(table, "small", parse_sweep("algorithm.lr=0.001,0.3"), cache=kept, tell=said.append)
+    slow, fast = (row["accuracy"] for row in result["rows"])
+    assert slow < fast - 0.1 and result["best"] == 0.3 and "every value has reference runs of its own" in said[0]
+    longer = predict_sweep(table, "small", parse_sweep("stop.rounds=1,8"), cache=kept)
     assert longer["rows"][1]["accuracy"] > fast, "reference runs are as long as the longest that is asked for"

@@ -9,14 +9,14 @@ from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve
 from fedfleet.app.studies.predict.participation import (
     closed_form,
+    expected_participation,
     fleet_of,
-    foreseeable,
-    foreseen,
-    lateness,
     mean_samples,
     other_seeds,
+    predictable_plan,
     reachable_share,
-    rules_of,
+    round_rules,
+    staleness_factors,
     trip_seconds,
 )
 from fedfleet.core.errors import BadInput
@@ -47,11 +47,11 @@ def setup_of(**changes):
 )
 def test_what_is_foreseen_is_the_run_of_that_seed(changes, walked):
     setup = setup_of(**changes)
-    plan, _ = foreseeable(setup)
-    assert (rules_of(setup.spec.pace, plan, setup.world) is not None) == walked
-    found, wanted = foreseen(setup, [setup.plan.seed])[0][0], dry_run(plan, setup.world)
-    assert found.times.tolist() == wanted.times.tolist() and found.clients.tolist() == wanted.clients.tolist()
-    assert found.failed == wanted.failed and found.commits > 0
+    plan, _ = predictable_plan(setup)
+    assert (round_rules(setup.spec.pace, plan, setup.world) is not None) == walked
+    result, wanted = expected_participation(setup, [setup.plan.seed])[0][0], dry_run(plan, setup.world)
+    assert result.times.tolist() == wanted.times.tolist() and result.clients.tolist() == wanted.clients.tolist()
+    assert result.failed == wanted.failed and result.commits > 0
 
 
 def test_draws_are_never_the_runs_own():
@@ -66,25 +66,25 @@ def test_labels_are_those_that_clients_train_on():
 
 
 def test_who_chooses_by_reports_is_replaced_and_that_is_said():
-    plan, notes = foreseeable(setup_of(choose={"use": "oort"}, stop={"rounds": 5, "target_accuracy": 0.9}))
+    plan, notes = predictable_plan(setup_of(choose={"use": "oort"}, stop={"rounds": 5, "target_accuracy": 0.9}))
     assert plan.choose.name == "uniform" and "oort chooses by what trained reports say" in notes[0]
     assert "the curve goes on to the last round" in notes[1]
 
 
 def test_what_has_no_fleet_is_refused():
     with pytest.raises(BadInput, match="trains in one place"):
-        foreseeable(setup_of(algorithm={"use": "centralized"}))
+        predictable_plan(setup_of(algorithm={"use": "centralized"}))
     users = {"clients": 12, "users": {"use": "households"}}
     with pytest.raises(BadInput, match=r"remove \[edge\]"):
-        foreseeable(setup_of(world=users, edge={"use": "hierfl"}, pace={"use": "readiness", "cohort": 2}))
+        predictable_plan(setup_of(world=users, edge={"use": "hierfl"}, pace={"use": "readiness", "cohort": 2}))
 
 
 def test_the_closed_form_is_near_the_walks():
     setup = setup_of(stop={"rounds": 400})
     labels = fleet_of(setup).labels
-    found = closed_form(setup, labels, cohort=6, noise=1.0)
-    walked = np.mean([part.commits for part in foreseen(setup, other_seeds(3, 3))[0]])
-    assert found is not None and found["commits"] == pytest.approx(walked, rel=0.05) and len(found["clock"]) == 10
+    result = closed_form(setup, labels, cohort=6, noise=1.0)
+    walked = np.mean([part.commits for part in expected_participation(setup, other_seeds(3, 3))[0]])
+    assert result is not None and result["commits"] == pytest.approx(walked, rel=0.05) and len(result["clock"]) == 10
     assert closed_form(setup_of(pace={"use": "readiness", "cohort": 6}), labels, cohort=6, noise=1.0) is None
     away = TABLE["world"] | {"states": {"use": "daily"}}
     assert closed_form(setup_of(world=away), labels, cohort=6, noise=1.0) is None
@@ -102,10 +102,10 @@ BUFFERED = {"use": "buffered", "k": 3, "concurrency": 12}
 
 def test_late_reports_are_shortened_as_the_algorithm_shortens_them():
     setup = setup_of(pace=BUFFERED, algorithm={"use": "fedbuff", "lr": 0.3})
-    (part,), _ = foreseen(setup, [5])
+    (part,), _ = expected_participation(setup, [5])
     assert part.staleness.max() > 1
-    assert lateness(setup.plan, part) == pytest.approx((1.0 + part.staleness) ** -0.5)
+    assert staleness_factors(setup.plan, part) == pytest.approx((1.0 + part.staleness) ** -0.5)
     for other in ({"use": "fedavg"}, {"use": "fedbuff", "average": "normalised"}):
-        got = lateness(setup_of(pace=BUFFERED, algorithm=other).plan, part)
+        got = staleness_factors(setup_of(pace=BUFFERED, algorithm=other).plan, part)
         assert got is None or got == pytest.approx(1.0)
-    assert lateness(setup.plan, replace(part, staleness=0 * part.staleness)) is None
+    assert staleness_factors(setup.plan, replace(part, staleness=0 * part.staleness)) is None

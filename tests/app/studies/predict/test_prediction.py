@@ -8,12 +8,12 @@ import pytest
 
 from fedfleet.app.spec import resolve
 from fedfleet.app.studies.predict.error_band import Band
-from fedfleet.app.studies.predict.prediction import answered, clock_of, predict, within
+from fedfleet.app.studies.predict.prediction import band_around, clock_of, predict, prediction_answer
 from tests.app.studies.predict.conftest import TABLE
 
 
 def test_the_answer_is_json_and_agrees_with_itself(foretold):
-    got = json.loads(json.dumps(answered(foretold)))
+    got = json.loads(json.dumps(prediction_answer(foretold)))
     accuracy, curve = got["accuracy"], got["curve"]
     assert 0 <= accuracy["low"] <= accuracy["value"] <= accuracy["high"] <= 1
     assert accuracy["value"] == pytest.approx(np.mean([draw.accuracy[-1] for draw in foretold.draws]))
@@ -27,15 +27,15 @@ def test_the_answer_is_json_and_agrees_with_itself(foretold):
 
 def test_it_can_be_repeated(foretold, kept):
     again = predict(resolve(TABLE), cache=kept)
-    assert again.reference.kept and [d.accuracy.tolist() for d in again.draws] == [
+    assert again.reference.cached and [d.accuracy.tolist() for d in again.draws] == [
         d.accuracy.tolist() for d in foretold.draws
     ]
 
 
 def test_more_time_never_hurts_and_an_ideal_fleet_has_its_own_curve(foretold):
     def end(**changes):
-        found = predict(resolve(TABLE | changes), reference=foretold.reference)
-        return np.mean([draw.accuracy[-1] for draw in found.draws])
+        result = predict(resolve(TABLE | changes), reference=foretold.reference)
+        return np.mean([draw.accuracy[-1] for draw in result.draws])
 
     hard, easy = (end(pace=TABLE["pace"] | {"seconds": s}) for s in (12.0, 400.0))
     ideal = end(world=TABLE["world"] | {"devices": {"use": "homogeneous"}}, pace={"use": "readiness", "cohort": 6})
@@ -44,11 +44,11 @@ def test_more_time_never_hurts_and_an_ideal_fleet_has_its_own_curve(foretold):
 
 
 def test_a_fleet_on_which_nothing_is_learnt_is_foretold_so(foretold):
-    found = answered(
+    result = prediction_answer(
         predict(resolve(TABLE | {"pace": TABLE["pace"] | {"seconds": 0.001}}), reference=foretold.reference)
     )
-    assert found["commits"]["value"] == 0 and sum(found["failed_rounds"].values()) == 12
-    assert found["accuracy"]["value"] == foretold.reference.ideal.accuracy[0] and found["left_out"]["never"] == 1.0
+    assert result["commits"]["value"] == 0 and sum(result["failed_rounds"].values()) == 12
+    assert result["accuracy"]["value"] == foretold.reference.ideal.accuracy[0] and result["left_out"]["never"] == 1.0
 
 
 def test_what_it_cannot_see_is_said(foretold):
@@ -63,42 +63,42 @@ def test_what_it_cannot_see_is_said(foretold):
 def test_a_target_is_found_on_the_curve(foretold):
     def when(target):
         spec = resolve(TABLE | {"stop": {"rounds": 12, "target_accuracy": target}})
-        return answered(predict(spec, reference=foretold.reference))["target"]["seconds"]
+        return prediction_answer(predict(spec, reference=foretold.reference))["target"]["seconds"]
 
-    assert answered(foretold)["target"] is None
+    assert prediction_answer(foretold)["target"] is None
     assert when(0.99) is None and 0 < when(0.2) <= when(0.3)
 
 
 def test_long_runs_are_drawn_less_often(foretold):
-    found = [predict(resolve(TABLE | {"stop": {"rounds": n}}), reference=foretold.reference) for n in (900, 1500)]
-    assert [len(f.draws) for f in found] == [2, 1]
-    low, high = (answered(found[1])["accuracy"][end] for end in ("low", "high"))
+    result = [predict(resolve(TABLE | {"stop": {"rounds": n}}), reference=foretold.reference) for n in (900, 1500)]
+    assert [len(f.draws) for f in result] == [2, 1]
+    low, high = (prediction_answer(result[1])["accuracy"][end] for end in ("low", "high"))
     assert low < high  # one draw has no spread, and still a band
 
 
 def test_the_clock_needs_no_training():
-    found = clock_of(resolve(TABLE))
-    assert 0 < found["score"] <= 1 and found["rounds"] == 12 and len(found["classes"]) == 10
+    result = clock_of(resolve(TABLE))
+    assert 0 < result["score"] <= 1 and result["rounds"] == 12 and len(result["classes"]) == 10
     easier = clock_of(resolve(TABLE | {"pace": TABLE["pace"] | {"seconds": 1e6}}))
-    assert easier["score"] > found["score"] and easier["effective"] > found["effective"]
+    assert easier["score"] > result["score"] and easier["effective"] > result["effective"]
 
 
 def test_the_band_holds_the_errors_the_draws_and_the_luck(foretold):
     known = Band(np.array([0.0, 1.0]), np.array([0.2, 0.0]), np.array([0.0, 0.0]), "a test")
     plain = replace(foretold.reference, luck=0.0)
     end = float(plain.ideal.accuracy[-1])
-    low, high = within(known, np.array([end]), np.array([0.1]), plain)
+    low, high = band_around(known, np.array([end]), np.array([0.1]), plain)
     assert low[0] == pytest.approx(end - 0.164) and high[0] == pytest.approx(min(end + 0.164, 1.0))
-    low, _ = within(known, np.array([end]), np.array([0.03]), replace(plain, luck=0.04))
+    low, _ = band_around(known, np.array([end]), np.array([0.03]), replace(plain, luck=0.04))
     assert low[0] == pytest.approx(end - 1.64 * 0.05)
     start = float(plain.ideal.accuracy[0])
-    low, _ = within(known, np.array([start]), np.zeros(1), plain)
+    low, _ = band_around(known, np.array([start]), np.zeros(1), plain)
     assert low[0] == pytest.approx(max(start - 0.2 * (end - start), 0.0))
 
 
 def test_like_people_who_are_always_there_are_foretold_the_reference_curve(kept):
     world = {"clients": 24, "data": {"use": "iid"}}
     ideal = {**TABLE, "world": world, "pace": {"use": "readiness", "cohort": 24, "min_clients": 1}}
-    found = predict(resolve(ideal), cache=kept)
-    for draw in found.draws:
-        assert draw.accuracy == pytest.approx(found.reference.ideal.accuracy)
+    result = predict(resolve(ideal), cache=kept)
+    for draw in result.draws:
+        assert draw.accuracy == pytest.approx(result.reference.ideal.accuracy)

@@ -26,14 +26,14 @@ def test_an_ideal_fleet_learns_and_small_cohorts_learn_slower(foretold):
 def test_the_same_few_people_are_a_twentieth_and_known():
     assert few_people(100, 3) == few_people(100, 3) != few_people(100, 4)
     for clients in (2, 24, 100, 1000):
-        found = few_people(clients, 3)
-        assert len(set(found)) == len(found) == max(2, round(clients / 20)) and max(found) < clients
-    asked = ideal_spec(resolve(TABLE), 2, 40, beside=True, only=few_people(24, 3)).table()
+        result = few_people(clients, 3)
+        assert len(set(result)) == len(result) == max(2, round(clients / 20)) and max(result) < clients
+    asked = ideal_spec(resolve(TABLE), 2, 40, fixed_length=True, only=few_people(24, 3)).table()
     assert asked["choose"]["ids"] == few_people(24, 3) and asked["stop"]["evaluate_every"] == 2
 
 
 def test_other_fleets_find_them_kept(foretold, kept, monkeypatch):
-    monkeypatch.setattr(made, "_trained", None)  # whoever would train fails
+    monkeypatch.setattr(made, "_train", None)  # whoever would train fails
     world = TABLE["world"] | {
         "devices": {"use": "homogeneous"},
         "states": {"use": "daily"},
@@ -45,12 +45,13 @@ def test_other_fleets_find_them_kept(foretold, kept, monkeypatch):
         "pace": {"use": "readiness", "cohort": 6},
         "seeds": {"fleet": 8},
     }
-    found = reference_of(resolve(other), cache=kept)
-    assert found.kept and found.ideal.accuracy.tolist() == foretold.reference.ideal.accuracy.tolist()
+    result = reference_of(resolve(other), cache=kept)
+    assert result.cached and result.ideal.accuracy.tolist() == foretold.reference.ideal.accuracy.tolist()
     assert (
-        found.ideal.noise == foretold.reference.ideal.noise and found.same.tolist() == foretold.reference.same.tolist()
+        result.ideal.noise == foretold.reference.ideal.noise
+        and result.same.tolist() == foretold.reference.same.tolist()
     )
-    assert found.ideal.exponent == foretold.reference.ideal.exponent and found.luck == foretold.reference.luck
+    assert result.ideal.exponent == foretold.reference.ideal.exponent and result.luck == foretold.reference.luck
 
 
 @pytest.mark.parametrize(
@@ -62,24 +63,24 @@ def test_what_they_depend_on_makes_them_anew(foretold, kept, monkeypatch, change
     def asked(*_):
         raise BadInput("trained anew")
 
-    monkeypatch.setattr(made, "_trained", asked)
+    monkeypatch.setattr(made, "_train", asked)
     with pytest.raises(BadInput, match="trained anew"):
         reference_of(resolve(TABLE | change), cache=kept)
 
 
 def test_a_damaged_file_is_made_again(foretold, tmp_path, monkeypatch):
-    monkeypatch.setattr(made, "_trained", lambda *_: replace(foretold.reference, kept=False))
+    monkeypatch.setattr(made, "_train", lambda *_: replace(foretold.reference, kept=False))
     spec, said = resolve(TABLE), []
     first = reference_of(spec, cache=tmp_path, tell=said.append)
     (file,) = tmp_path.iterdir()
     assert json.loads(file.read_text())["spec"]["task"]["use"] == "digits_logreg" and "three reference runs" in said[0]
-    assert not first.kept and reference_of(spec, cache=tmp_path).kept
+    assert not first.cached and reference_of(spec, cache=tmp_path).cached
     file.write_text(file.read_text()[:50])
-    assert not reference_of(spec, cache=tmp_path).kept
+    assert not reference_of(spec, cache=tmp_path).cached
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(foretold, tmp_path, monkeypatch):
-    monkeypatch.setattr(made, "_trained", lambda *_: foretold.reference)
+    monkeypatch.setattr(made, "_train", lambda *_: foretold.reference)
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="name another folder with --cache"):
         reference_of(resolve(TABLE), cache=tmp_path / "file" / "in")
@@ -90,13 +91,13 @@ def test_the_ideal_spec_keeps_what_is_learnt_and_nothing_of_the_fleet():
         "choose": {"use": "oort"},
         "world": TABLE["world"] | {"faults": {"use": "lossy"}, "tags": {"a": [1]}},
     }
-    found = ideal_spec(resolve(table), 6, 10).table()
+    result = ideal_spec(resolve(table), 6, 10).table()
     assert (
-        found["world"]["devices"]["use"] == "homogeneous"
-        and "faults" not in found["world"]
-        and "tags" not in found["world"]
+        result["world"]["devices"]["use"] == "homogeneous"
+        and "faults" not in result["world"]
+        and "tags" not in result["world"]
     )
-    assert found["choose"]["use"] == "uniform" and found["algorithm"]["lr"] == 0.3 and found["seed"] == 3
+    assert result["choose"]["use"] == "uniform" and result["algorithm"]["lr"] == 0.3 and result["seed"] == 3
     assert cohort_of(resolve(TABLE | {"pace": {"use": "buffered", "k": 3, "concurrency": 9}})) == 3
 
 

@@ -11,11 +11,11 @@ SPACE = {"algorithm.lr": {"low": 0.01, "high": 1.0, "log": True}, "algorithm.bat
 
 def table(tune=None, **changes):
     """The tiny spec as a table, with [tune]."""
-    found = tomllib.loads(TINY)
-    found["run"]["execute"] = "inline"
-    found["stop"]["rounds"] = 3
+    result = tomllib.loads(TINY)
+    result["run"]["execute"] = "inline"
+    result["stop"]["rounds"] = 3
     asked = {"trials": 3, "space": copy.deepcopy(SPACE), **(tune or {})}
-    return {**found, "tune": asked, **changes}
+    return {**result, "tune": asked, **changes}
 
 
 def searched(tune=None, **changes):

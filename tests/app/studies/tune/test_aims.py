@@ -13,7 +13,7 @@ def test_what_is_better_is_known_unless_it_is_said():
     assert not aim_of("accuracy").minimise and not aim_of("accuracy_bottom10").minimise
     assert all(aim_of(m).minimise for m in ("loss", "time_to.0.8", "bytes_up", "accuracy_std", "wasted.share"))
     assert aim_of("commits", "minimise").minimise and not aim_of("loss", "maximise").minimise
-    assert aim_of("accuracy").better(0.9, 0.8) and aim_of("loss").better(0.1, 0.2)
+    assert aim_of("accuracy").is_better(0.9, 0.8) and aim_of("loss").is_better(0.1, 0.2)
 
 
 @pytest.mark.parametrize(
@@ -34,24 +34,27 @@ def test_no_such_measure(metric, direction, said):
 
 def test_the_value_of_a_run():
     metrics = {"accuracy": 0.9, "time_to": {"0.8": 60.0, "0.9": None}, "loss": math.nan, "stopped_by": "rounds"}
-    assert aim_of("accuracy").of(metrics) == 0.9
-    assert aim_of("time_to.0.8").of(metrics) == 60.0
-    assert aim_of("time_to.0.9").of(metrics) == math.inf
-    assert math.isnan(aim_of("loss").of(metrics)) and math.isnan(Aim("accuracy_unseen").of(metrics))
+    assert aim_of("accuracy").value_of(metrics) == 0.9
+    assert aim_of("time_to.0.8").value_of(metrics) == 60.0
+    assert aim_of("time_to.0.9").value_of(metrics) == math.inf
+    assert math.isnan(aim_of("loss").value_of(metrics)) and math.isnan(Aim("accuracy_unseen").value_of(metrics))
 
 
 def test_on_the_way_only_what_an_evaluation_says():
     event = Evaluated(1.0, 1, 3, 4, 0.5)
-    assert aim_of("accuracy").early(event) == 0.75 and aim_of("loss").early(event) == 0.5
-    assert aim_of("loss").early(Evaluated(1.0, 1, 0, 0, 0.5)) is None
+    assert aim_of("accuracy").early_value(event) == 0.75 and aim_of("loss").early_value(event) == 0.5
+    assert aim_of("loss").early_value(Evaluated(1.0, 1, 0, 0, 0.5)) is None
     assert aim_of("accuracy").known_early and not aim_of("time_to.0.8").known_early
 
 
 def test_values_have_units():
-    assert aim_of("accuracy").said(0.912) == "91.2 %" and aim_of("time_to.0.8").said(7200.0) == "2.0 h"
-    assert aim_of("time_to.0.8").said(math.inf) == "not reached" and aim_of("bytes_up").said(2e6) == "2.0 MB"
-    assert aim_of("loss").said(None) == "-" and aim_of("loss").said(0.25) == "0.25"
+    assert aim_of("accuracy").format_value(0.912) == "91.2 %" and aim_of("time_to.0.8").format_value(7200.0) == "2.0 h"
+    assert (
+        aim_of("time_to.0.8").format_value(math.inf) == "not reached"
+        and aim_of("bytes_up").format_value(2e6) == "2.0 MB"
+    )
+    assert aim_of("loss").format_value(None) == "-" and aim_of("loss").format_value(0.25) == "0.25"
     assert aim_of("accuracy").gain(0.9, 0.8) == "10.0 points better than"
     assert aim_of("time_to.0.8").gain(60.0, 660.0) == "10.0 min better than"
     assert aim_of("loss").gain(0.5, 0.5) == "the same as" and aim_of("loss").gain(math.inf, 0.5) == ""
-    assert aim_of("time_to.0.8").words == "virtual time to 80.0 %"
+    assert aim_of("time_to.0.8").description == "virtual time to 80.0 %"

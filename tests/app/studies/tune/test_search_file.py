@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfleet.app.spec import resolve
-from fedfleet.app.studies.tune.search_file import Axis, asked_for, grid, search_of
+from fedfleet.app.studies.tune.search_file import Axis, grid_points, load_search, search_of
 from fedfleet.core.errors import BadInput
 from tests.app.specs import TINY, written
 from tests.app.studies.tune.searches import searched, table
@@ -23,7 +23,7 @@ pace.cohort = { low = 2, high = 6, step = 2 }
 
 
 def test_a_search_is_declared_in_the_spec_which_is_the_same_run_without_it(tmp_path):
-    search = asked_for(written(tmp_path, TINY + TUNE))
+    search = load_search(written(tmp_path, TINY + TUNE))
     assert [axis.key for axis in search.space] == ["algorithm.lr", "algorithm.batch", "pace.cohort"]
     assert search.trials == 5 and search.seeds == (3,) and search.aim.metric == "accuracy" and not search.aim.minimise
     assert resolve(tomllib.loads(TINY + TUNE)).digest == resolve(tomllib.loads(TINY)).digest
@@ -33,11 +33,11 @@ def test_a_search_is_declared_in_the_spec_which_is_the_same_run_without_it(tmp_p
 def test_a_space_may_stand_in_a_file_of_its_own_and_the_command_line_has_the_last_word(tmp_path):
     spec = written(tmp_path)
     for text in (TUNE, TUNE.replace("[tune]\n", "").replace("tune.space", "space")):
-        found = asked_for(
+        result = load_search(
             spec, ["stop.rounds=2"], written(tmp_path, text, "space.toml"), trials=9, sampler="random", pruner="none"
         )
-        assert (found.trials, found.sampler, found.pruner, len(found.space)) == (9, "random", "none", 3)
-        assert found.base["stop"]["rounds"] == 2
+        assert (result.trials, result.sampler, result.pruner, len(result.space)) == (9, "random", "none", 3)
+        assert result.base["stop"]["rounds"] == 2
 
 
 @pytest.mark.parametrize(
@@ -84,16 +84,16 @@ def test_every_point_of_a_grid_lies_on_its_axis(low, width, step, whole):
     step = min(step, width)
     axis = Axis("a", low, low + width, step=step if whole else step / 8, whole=whole)
     points = axis.points()
-    assert points[0] == low and all(axis.holds(point) for point in points) and len({*points}) == len(points)
-    assert not axis.holds(low + width + 1) and not axis.holds(low - 1) and not axis.holds("x")
+    assert points[0] == low and all(axis.contains(point) for point in points) and len({*points}) == len(points)
+    assert not axis.contains(low + width + 1) and not axis.contains(low - 1) and not axis.contains("x")
 
 
 def test_a_grid_is_every_combination_and_needs_values():
-    assert len(grid([Axis("a", values=(1, 2)), Axis("b", 0, 4, step=2, whole=True)])) == 6
+    assert len(grid_points([Axis("a", values=(1, 2)), Axis("b", 0, 4, step=2, whole=True)])) == 6
     with pytest.raises(BadInput, match='which values "a" has'):
-        grid([Axis("a", 0.0, 1.0)])
+        grid_points([Axis("a", 0.0, 1.0)])
     with pytest.raises(BadInput, match="more than 100,000 points"):
-        grid([Axis(f"a{i}", values=tuple(range(20))) for i in range(5)])
+        grid_points([Axis(f"a{i}", values=tuple(range(20))) for i in range(5)])
 
 
 def test_other_seeds_other_metrics():

@@ -4,17 +4,17 @@ import json
 
 import pytest
 
-from fedfleet.app.runs import opened as read_folder
+from fedfleet.app.runs import open_run as read_folder
 from fedfleet.app.runs import perform
-from fedfleet.app.studies.tune.search_store import opened
-from fedfleet.app.studies.tune.trial import PRUNED, TRIALS, attempt, take
+from fedfleet.app.studies.tune.search_store import open_study
+from fedfleet.app.studies.tune.trial import PRUNED_FILE, TRIALS, run_trial, take_trial
 from tests.app.studies.tune.searches import searched, table
 
 
 def tried(search, out, turns=1):
-    study = opened(out, search)
+    study = open_study(out, search)
     for turn in range(turns):
-        attempt(study, search, take(study, search, turn), out)
+        run_trial(study, search, take_trial(study, search, turn), out)
     return study.get_trials()
 
 
@@ -37,7 +37,7 @@ def test_a_trial_that_is_stopped_says_so_in_its_folder_and_can_still_go_on(tmp_p
     first, second = tried(search, tmp_path, 2)
     assert (first.state.name, second.state.name) == ("COMPLETE", "PRUNED")
     folder = tmp_path / TRIALS / "1"
-    said = json.loads((folder / PRUNED).read_text())
+    said = json.loads((folder / PRUNED_FILE).read_text())
     assert said["pruned_after_rounds"] == 2 == second.user_attrs["rounds"] and "2 of 3 rounds" in said["reason"]
     spec, _, ended = read_folder(folder)
     assert not ended and not (folder / "seal.json").exists()
