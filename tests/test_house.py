@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import fedfleet
+from benchmarks.house import imports_of, measures, module_of
 from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve
 
@@ -123,26 +124,60 @@ def test_texts_are_utf8_whatever_the_language_of_the_machine():
                 assert "encoding" in [k.arg for k in call.keywords], f"{path}:{call.lineno} has no encoding"
 
 
-# Modules that hold only types or tables: what they declare is tested where it is used.
-ONLY_TYPES = {
-    "core/commands",  # what the coordinator can ask for
-    "core/events",  # facts and outcomes
-    "core/part_facts",  # what a rule may ask about the task
-    "core/parts",  # the types of parts
-    "core/records",  # the records that travel between parts
-    "core/sources",  # the types of what a world is made of
-    "app/spec/table_schemas",  # the schema of a spec's tables
+# What a name may be although it ends like a verb: each for its reason.
+VERBAL_NAMES = {
+    "fedfleet.network.rules.pace_steering": "the field's term (Bonawitz et al. 2019)",
+    "fedfleet.pace.buffered": "the policy `buffered`, which a spec names",
+    "fedfleet.shuffle.rounding": "a noun of mathematics: from real numbers to whole ones",
+    "fedfleet.tasks.pretraining": "the field's term",
 }
 
 
-def test_every_module_has_a_test_of_its_name():
-    modules = {path.relative_to(ROOT / "fedfleet").with_suffix("") for path in (ROOT / "fedfleet").rglob("*.py")}
-    expected = {m for m in modules if m.name != "__init__" and "_pb2" not in m.name}
-    left_out = {Path(name) for name in ONLY_TYPES}
-    assert left_out <= expected, "a module that is listed here is gone"
-    missing = [
-        f"tests/{m.parent}/test_{m.name}.py"
-        for m in sorted(expected - left_out)
-        if not (ROOT / "tests" / m.parent / f"test_{m.name}.py").is_file()
-    ]
-    assert not missing
+@pytest.fixture(scope="module")
+def house():
+    """The figures of the source, with the names behind each."""
+    return measures(ROOT / "fedfleet")
+
+
+def test_a_module_is_named_by_a_noun(house):
+    assert set(house["modules_gerund_or_participle"]) <= set(VERBAL_NAMES), "name the thing, not what happens to it"
+
+
+def test_no_module_name_stands_for_two_modules_of_a_package(house):
+    assert house["names_used_twice_in_a_package"] == []
+
+
+def test_functions_are_verbs_or_what_they_return(house):
+    assert len(house["functions_bare_participle"]) < 60, house["functions_bare_participle"]
+
+
+def test_no_object_owns_too_much(house):
+    assert house["classes_over_15_fields"] == []
+
+
+# Modules that hold only types or tables: what they declare is tested where it is used.
+ONLY_TYPES = {
+    "fedfleet.core.commands",  # what the coordinator can ask for
+    "fedfleet.core.events",  # facts and outcomes
+    "fedfleet.core.part_facts",  # what a rule may ask about the task
+    "fedfleet.core.parts",  # the types of parts
+    "fedfleet.core.records",  # the records that travel between parts
+    "fedfleet.core.sources",  # the types of what a world is made of
+    "fedfleet.app.spec.table_schemas",  # the schema of a spec's tables
+}
+
+
+def test_every_module_is_tested_where_one_looks_for_it():
+    """In the folder of tests that mirrors its own: by a file of its name, or by one that imports it."""
+    missing = []
+    for path in sorted((ROOT / "fedfleet").rglob("*.py")):
+        name = module_of(ROOT / "fedfleet", path)
+        if path.stem in ("__init__", "__main__") or "_pb2" in path.name or name in ONLY_TYPES:
+            continue
+        folder = ROOT / "tests" / path.relative_to(ROOT / "fedfleet").parent
+        tests = [f for f in (*folder.glob("test_*.py"), folder.parent / f"test_{folder.name}.py") if f.is_file()]
+        if not any(
+            f.stem == f"test_{path.stem}" or name in imports_of(ast.parse(f.read_text()), {name}) for f in tests
+        ):
+            missing.append(name)
+    assert missing == [], "a test file in the same folder imports it, or has its name"
