@@ -117,6 +117,16 @@ def crossed(tree: Path, served: bool) -> dict[str, float]:
     return {name: (long[name] - short[name]) / updates for name in sorted(long) if long[name] - short[name] >= least}
 
 
+# Not on the way of a report on the server: who sends it, who may send it, what watches the server, what evaluates the model.
+BESIDE = ("device", "operations", "stress", "security", "judging", "evaluation")
+
+
+def on_server(files: dict[str, float]) -> list[str]:
+    """The files of the server itself that a report runs through, from the door to the model."""
+    own = [name for name in files if name.startswith(("network/", "runtime/wire/"))]
+    return [name for name in own if not any(f"/{folder}/" in name for folder in BESIDE)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tree", type=Path, default=ROOT, help="the checkout to look at; default: this one")
@@ -129,7 +139,8 @@ def main() -> None:
         return
     for kind, files in result.items():
         side = Counter(name.split("/")[0] for name in files)
-        print(f"{kind}: {len(files)} files ({', '.join(f'{name} {count}' for name, count in side.items())})")
+        own = f", {len(on_server(files))} of them the server's own" if kind == "served" else ""
+        print(f"{kind}: {len(files)} files{own} ({', '.join(f'{name} {count}' for name, count in side.items())})")
         for name, calls in files.items() if asked.list else ():
             print(f"  {calls:8.1f}  {name}")
 
