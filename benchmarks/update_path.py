@@ -117,8 +117,8 @@ def crossed(tree: Path, served: bool) -> dict[str, float]:
     return {name: (long[name] - short[name]) / updates for name in sorted(long) if long[name] - short[name] >= least}
 
 
-# Not on the way of a report on the server: who sends it, who may send it, what watches the server, what evaluates the model.
-BESIDE = ("device", "operations", "stress", "security", "judging", "evaluation")
+# Not on the way of a report on the server: what devices run, what watches the server, what loads it.
+BESIDE = ("device", "operations", "stress")
 
 
 def on_server(files: dict[str, float]) -> list[str]:
