@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fedfleet.core.old_names import install as _install_old_names
+
 __version__ = "0.1.0"
 
 # module -> the public names that it holds
@@ -77,6 +79,9 @@ __all__ = [
     "compare", "data", "load", "measure", "predict", "register", "replay", "report", "run", "simulate", "study", "tune",
     "whole_work",
 ]  # fmt: skip
+
+
+_install_old_names()
 
 
 def __getattr__(name: str) -> Any:

@@ -22,7 +22,7 @@ _ROUNDING = 1.0 - 2.0**-40  # more than all additions and the root can be wrong 
 def pairwise_sum(values: Any) -> Any:
     """The sums along the last axis of an array or a tensor of doubles, which is used up.
 
-    >>> float(halved(np.array([1.0, 2.0, 3.0])))
+    >>> float(pairwise_sum(np.array([1.0, 2.0, 3.0])))
     6.0
     """
     n = values.shape[-1]

@@ -6,11 +6,12 @@ import functools
 import json
 import math
 import struct
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from fedfleet.core.errors import Refused
+from fedfleet.core.old_names import old_symbols
 from fedfleet.core.trees import Array, Tree
 
 _LENGTH = struct.Struct("<Q")
@@ -31,9 +32,9 @@ def pack_tree(tree: Tree) -> bytes:
 
 
 def unpack_tree(data: bytes) -> Tree:
-    """The inverse of `packed`, leaves in the order of their names; whatever is wrong with the bytes is `Refused`.
+    """The inverse of `pack_tree`, leaves in the order of their names; whatever is wrong with the bytes is `Refused`.
 
-    >>> unpacked(packed({"w": np.float32(2.0)}))
+    >>> unpack_tree(pack_tree({"w": np.float32(2.0)}))
     {'w': array(2., dtype=float32)}
     """
     from safetensors import SafetensorError
@@ -49,9 +50,9 @@ def unpack_tree(data: bytes) -> Tree:
 
 
 def view_tree(data: bytes | memoryview) -> Tree:
-    """What `unpacked` gives, as views of the very bytes: nothing is copied, and nothing may be changed.
+    """What `unpack_tree` gives, as views of the very bytes: nothing is copied, and nothing may be changed.
 
-    >>> viewed(packed({"w": np.float32(2.0)}))
+    >>> view_tree(pack_tree({"w": np.float32(2.0)}))
     {'w': array(2., dtype=float32)}
     """
     return view_tree_and_array(data)[0]
@@ -60,7 +61,7 @@ def view_tree(data: bytes | memoryview) -> Tree:
 def view_tree_and_array(data: bytes | memoryview) -> tuple[Tree, Array | None]:
     """The same, and all leaves end to end as one array; None unless they are of one type and lie in the order of their names.
 
-    >>> viewed_whole(packed({"w": np.ones(2), "b": np.zeros(1)}))[1]
+    >>> view_tree_and_array(pack_tree({"w": np.ones(2), "b": np.zeros(1)}))[1]
     array([0., 1., 1.])
     """
     view = memoryview(data)
@@ -80,7 +81,7 @@ _LeafLayout = tuple[str, np.dtype[Any], tuple[int, ...], int, int]
 
 
 def _layout(header: bytes, body_bytes: int) -> tuple[tuple[_LeafLayout, ...], np.dtype[Any] | None]:
-    """Name, type, shape, begin and end of every leaf, by name, as a header has them; `room` is what lies behind it.
+    """Name, type, shape, begin and end of every leaf, by name, as a header has them; `body_bytes` is what lies behind it.
 
     And the type of all, if they have one and lie in the order of their names.
     """
@@ -128,3 +129,7 @@ def _leaf_layout(name: str, entry: Any, body_bytes: int) -> tuple[np.dtype[Any],
 
 def _leaf(data: memoryview, kind: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     return np.frombuffer(data, kind).reshape(shape) if len(data) else np.zeros(shape, kind)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_symbols(__name__, packed="pack_tree", unpacked="unpack_tree", viewed="view_tree")

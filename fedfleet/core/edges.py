@@ -123,8 +123,8 @@ class EdgeFleet:
     """The devices behind the edges: whose they are, their keys, where each row of an edge's shard lies at first, what
     devices can do at a time, and what links edge and server: up and down in bits per second, and the seconds of a trip.
 
-    `byte_scale` is declared over actual model size, as for the server's own links. `draws(devices, spent, time)` is what seconds by
-    stage, spent from that time on, draw from the devices' batteries: sums by name, such as joules (None: nobody knows).
+    `byte_scale` is declared over actual model size, as for the server's own links. `energy_draws(devices, spent, time)` says what
+    seconds by stage, spent from that time on, draw from the devices' batteries: sums by name, such as joules (None: unknown).
     """
 
     users: UserSource

@@ -41,7 +41,7 @@ def error_context(part: str) -> Generator[None]:
 def part_error(part: str, wrong: Exception) -> RunFailed:
     """What to raise for an error inside a part, so that people hear whose it is.
 
-    >>> part_failed("selector 'mine'", KeyError("loss"))
+    >>> part_error("selector 'mine'", KeyError("loss"))
     RunFailed("selector 'mine' failed: KeyError: 'loss'")
     """
     return RunFailed(f"{part} failed: {type(wrong).__name__}: {wrong}")
@@ -50,7 +50,7 @@ def part_error(part: str, wrong: Exception) -> RunFailed:
 def suggest_name(word: str, known: Iterable[str]) -> str:
     """A hint with the closest known name: `; did you mean 'oort'?`, else the list of what there is.
 
-    >>> nearest("fedavgg", ["fedavg", "fedprox"])
+    >>> suggest_name("fedavgg", ["fedavg", "fedprox"])
     "; did you mean 'fedavg'?"
     """
     names = sorted(known)

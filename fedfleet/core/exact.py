@@ -3,7 +3,7 @@
 Each report is rounded once to 64-bit fixed point, acc += rint(float64(x) * weight * factor * 2^K); integer addition is
 associative, so the rest cannot matter. K = 62 - ceil(log2(bound * largest total weight)) leaves no room for overflow
 as long as every element obeys its bound, factors lie in [-1, 1] and the weights obey their limit, which `refusal` and
-`overweight` enforce.
+`overweight_refusal` enforce.
 
 A report may give some leaves, or some elements of a leaf, less than its whole weight (a client that trained only part of the
 model). What is missing is added up beside the sums, exactly as well, and leaves the denominator of that leaf or element.
@@ -56,7 +56,7 @@ class Accumulator:
     """Fixed-point sums by leaf, and the exact total weight as an integer of 2^-60. Working memory: `add` consumes it.
 
     `lacking` is the weight that single leaves did not get, in the same unit; `thin` the weight that single elements did not
-    get, as fixed point of `thin_power` bits. `closed` is the mean, from whoever has summed and divided elsewhere (an
+    get, as fixed point of `missing_power` bits. `final_mean` is the mean, from whoever has summed and divided elsewhere (an
     accelerator); then there are no sums any more.
     """
 

@@ -20,7 +20,7 @@ from fedfleet.core.row_map import RowNumbers, row_of
 class Traces:
     """Ready intervals, flat: trace i owns entries offsets[i] to offsets[i + 1].
 
-    Client c follows trace `of[c]`; without `of`, trace c. The length is the number of clients.
+    Client c follows trace `row_index[c]`; without `row_index`, trace c. The length is the number of clients.
     """
 
     start: Floats

@@ -29,7 +29,7 @@ def machine_bytes() -> int:
 def check_memory(nbytes: float, what: str, cure: str) -> None:
     """Refuse what would take more than half of this machine's memory.
 
-    >>> check_room(1000, "a fleet of 10 clients", "ask for fewer")
+    >>> check_memory(1000, "a fleet of 10 clients", "ask for fewer")
     """
     if nbytes > SHARE * machine_bytes():
         raise BadInput(

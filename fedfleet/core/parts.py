@@ -12,6 +12,7 @@ import numpy as np
 from fedfleet.core.aggregation import Aggregate, Fold, Folding
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.events import TasksSpent
+from fedfleet.core.old_names import old_fields
 from fedfleet.core.passes import LocalPass
 from fedfleet.core.records import (
     Assignments,
@@ -208,14 +209,16 @@ class Dataset:
     owner: Ints | None = None
 
 
+@old_fields(of="compute")
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss instead of cross-entropy: `of(outputs, labels)` gives one value per sample, or, if `joint`, one for all of them."""
+    """A loss instead of cross-entropy: `compute(outputs, labels)` gives one value per sample; if `joint`, one for all of them."""
 
     compute: Callable[[Any, Any], Any]
     joint: bool = False
 
 
+@old_fields(dealt="client_rows")
 @dataclass(frozen=True, slots=True)
 class Task:
     """A model on a dataset. `build()` makes the torch module; `init(seed)` its first parameters; `holdout` is central, and
@@ -276,12 +279,13 @@ class Trial:
     rows: Ints
 
 
+@old_fields(remarks="warnings")
 @dataclass(frozen=True, slots=True)
 class Executor:
     """Carries out jobs, answering in input order: `train(jobs)` streams reports, `evaluate(trials)` gives scores.
 
     `fold(jobs, contexts, fold, server)` trains and adds up in place, for folds that stream. `close()`, where there is one, ends the
-    processes that the executor started; whoever made the executor calls it at the end. `remarks()` is what a person should
+    processes that the executor started; whoever made the executor calls it at the end. `warnings()` is what a person should
     know about how the work went, when it is done. `together`: it is fastest with many jobs at once.
     """
 

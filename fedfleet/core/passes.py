@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fedfleet.core.codec import Codec
+from fedfleet.core.old_names import old_fields, old_symbols
 from fedfleet.core.records import Settings, Slots
 from fedfleet.core.trees import Tree
 
@@ -55,6 +56,7 @@ class ProximalTerm:
         return {n: self.mu * (p - start[n]) for n, p in params.items()}
 
 
+@old_fields(of="compute")
 @dataclass(frozen=True, slots=True)
 class ConstantTerm:
     """A gradient term that stays the same all through a pass, such as a control variate: kernels compute it once."""
@@ -161,6 +163,7 @@ Before = Callable[["Job"], "Job"]
 After = Callable[[Passed], Passed]
 
 
+@old_fields(sent="sent_names")
 @dataclass(frozen=True, slots=True)
 class LocalPass:
     """What one client trains. Kernels only train it; `runtime.executors.client_half` does everything around.
@@ -223,3 +226,9 @@ def zeros_like(model: Tree) -> Tree:
 
 NO_SETTINGS: Settings = {}
 NO_MEMORY: Slots = {}
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_symbols(
+        __name__, Carried="Carry", Pull="ProximalTerm", Drift="ConstantTerm", Second="SecondModel"
+    )

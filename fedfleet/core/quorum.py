@@ -120,7 +120,7 @@ def earliest_by_polling(online: Callable[[float], Bools], seconds: float, *, rep
 
     `repeats`: after so long everything begins anew, so that whoever has not come by then never will.
 
-    >>> shifts = looking_every(lambda time: np.array([time // 60 % 2 == 1, True]), 60.0, repeats=120.0)
+    >>> shifts = earliest_by_polling(lambda time: np.array([time // 60 % 2 == 1, True]), 60.0, repeats=120.0)
     >>> shifts(np.array([True, True]), 2, 10.0, 1e6), shifts(np.array([True, False]), 2, 10.0, 1e6)
     (60.0, inf)
     """

@@ -88,7 +88,7 @@ class ServerState:
 
 @dataclass(frozen=True, slots=True)
 class Wave:
-    """Tasks that were sent together: ids first, first + 1, .. in the order of `asked`."""
+    """Tasks that were sent together: ids first, first + 1, .. in the order of `assignments`."""
 
     first: int
     round: int

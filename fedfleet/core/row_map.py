@@ -1,4 +1,4 @@
-"""Few rows for many clients: `of[c]` is the row that client c has; no `of` (None) means that client c has row c.
+"""Few rows for many clients: `row_index[c]` is the row that client c has; no `row_index` (None) means that client c has row c.
 
 A fleet of a million clients is drawn from some hundred devices and states. What they share is kept once, and each client
 costs one number.
@@ -35,9 +35,9 @@ def rows_of_all(row_index: RowNumbers | None, rows: int) -> RowNumbers:
 def compact_rows(row_index: RowNumbers | None, rows: int, clients: Ints) -> tuple[Ints, RowNumbers | None]:
     """A fleet made of these clients of another, repetition allowed: the rows that it needs, and who has which of them.
 
-    `rows` is how many rows the other fleet has. If no two of the clients share a row, they keep their order and no `of`.
+    `rows` is how many rows the other fleet has. If no two of the clients share a row, they keep their order and no `row_index`.
 
-    >>> rows_taken(None, 4, np.array([3, 1, 3])), rows_taken(None, 4, np.array([3, 1]))
+    >>> compact_rows(None, 4, np.array([3, 1, 3])), compact_rows(None, 4, np.array([3, 1]))
     ((array([1, 3]), array([1, 0, 1], dtype=int32)), (array([3, 1]), None))
     """
     wanted = row_of(row_index, clients)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from fedfleet.core.edges import UserSource
+from fedfleet.core.old_names import old_fields, old_symbols
 from fedfleet.core.records import Bools, Cost, Floats, Ints, Keys
 
 
@@ -17,7 +18,7 @@ class DeviceSource:
     """How long work takes: `seconds(clients, cost, start, tasks)`; infinite if a device cannot do it at all.
 
     `kinds[i]` names client i's kind of device; `tasks` addresses what varies from trip to trip. `memory_mb(clients)`, where it
-    is known, is NaN for those of whom it is not. A source made by core.spending's `staged` says what its
+    is known, is NaN for those of whom it is not. A source made by core.stages's `source_from_stages` says what its
     seconds go into as well.
     """
 
@@ -59,11 +60,12 @@ class FaultDraws:
     again: Floats
 
 
+@old_fields(slowed="slowdown", befall="draw")
 @dataclass(frozen=True, slots=True)
 class FaultSource:
     """What goes wrong, addressed by task or by window of time, never by the bits of a time.
 
-    `slowed(clients, start, tasks)` are factors on the seconds of work, 1 or more. `befall(clients, start, ends, tasks)` is what
+    `slowdown(clients, start, tasks)` are factors on the seconds of work, 1 or more. `draw(clients, start, ends, tasks)` is what
     happens to tasks that would end at `ends`. `away(t)` are the clients that are down, whatever their state says; `back(t)` is
     the next moment after t at which any of them may return (infinite: none does). `silences`: a task can be lost without a word.
     """
@@ -119,3 +121,7 @@ class World:
     faults: FaultSource | None = None
     energy: EnergySource | None = None
     free_probes: bool = False
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_symbols(__name__, Mishaps="FaultDraws")

@@ -91,7 +91,7 @@ def stages_of(devices: DeviceSource, clients: Ints, cost: Cost, start: float, ta
 def stages_after(stages: StageSeconds, work_seconds: Floats) -> dict[str, Floats]:
     """How much of each stage is done after so many seconds of work.
 
-    >>> until({"download": np.array([4.0]), "compute": np.array([6.0])}, np.array([5.0]))
+    >>> stages_after({"download": np.array([4.0]), "compute": np.array([6.0])}, np.array([5.0]))
     {'download': array([4.]), 'compute': array([1.])}
     """
     result: dict[str, Floats] = {}
@@ -106,7 +106,7 @@ def stages_after(stages: StageSeconds, work_seconds: Floats) -> dict[str, Floats
 def seconds_before(stages: StageSeconds, stage: Ints, part: Floats) -> Floats:
     """The seconds of work until so large a part of one stage is done; `stage` is a place in STAGES.
 
-    >>> before({"download": np.array([4.0]), "compute": np.array([6.0])}, np.array([COMPUTE]), np.array([0.5]))
+    >>> seconds_before({"download": np.array([4.0]), "compute": np.array([6.0])}, np.array([COMPUTE]), np.array([0.5]))
     array([7.])
     """
     result = np.zeros(len(stage))
@@ -121,7 +121,7 @@ def fraction_done(stages: StageSeconds, name: str, work_seconds: Floats) -> Floa
 
     A download that takes no time is done when it is reached, an upload only when everything is.
 
-    >>> done_of({"download": np.array([4.0]), "compute": np.array([6.0])}, "download", np.array([1.0]))
+    >>> fraction_done({"download": np.array([4.0]), "compute": np.array([6.0])}, "download", np.array([1.0]))
     array([0.25])
     """
     place, none = STAGES.index(name), np.zeros(len(work_seconds))

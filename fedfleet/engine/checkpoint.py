@@ -1,6 +1,6 @@
 """A run's state as plain data and arrays, and back: what a checkpoint is made of. Pure; writing it is the runtime's duty.
 
-Every field of a state is covered, in whatever phase it is: `pending` says which answers a thawed run still waits for.
+Every field of a state is covered, in whatever phase it is: `pending_commands` says which answers a thawed run still waits for.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def replay(
     """Run the coordinator on recorded facts; the first outcome that differs from the record is a `Contradiction`.
 
     The journal keeps who was picked, not the roster, so that the pick is read from the record instead of made again.
-    `regather` gives the aggregate of a commit: from what was kept, or by training again; `carry` sees all other commands,
+    `regather` gives the aggregate of a commit: from what was kept, or by training again; `handle_command` sees all other commands,
     each before the fact that answers it. With `start`, the events are those that followed this state. Without `models`, names of
     models are believed: whoever makes no models cannot know them.
     """

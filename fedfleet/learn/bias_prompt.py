@@ -35,7 +35,7 @@ def with_bias_prompt(algorithm: Algorithm, *, prompt_length: Width = 12, border:
 
     >>> from fedfleet.learn.fedavg import fedavg
     >>> from fedfleet.tasks.digits import digits_vit
-    >>> method = bias_prompted(fedavg(), prompt_length=2)
+    >>> method = with_bias_prompt(fedavg(), prompt_length=2)
     >>> task = method.adapt(digits_vit()(0), 0)
     >>> [n for n in task.init(0) if n.startswith(("prompts", "head", "layers.0.attention"))][:4]
     ['layers.0.attention.qkv.bias', 'layers.0.attention.out.bias', 'prompts.0.table', 'prompts.1.table']

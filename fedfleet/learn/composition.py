@@ -57,7 +57,7 @@ def method(feature: Builder, inner: Builder, **defaults: object) -> Builder:
 
 
 def with_pass(algorithm: Algorithm, reason: str, change: Callable[[LocalPass], LocalPass]) -> Algorithm:
-    """The algorithm whose clients' passes are changed in the same way; `otherwise` says why an opaque pass will not do."""
+    """The algorithm whose clients' passes are changed in the same way; `reason` says why an opaque pass will not do."""
     latest: list[tuple[LocalPass, LocalPass]] = []  # most clients have the very same pass: what it becomes is made once
 
     def local(client: int, settings: Settings) -> LocalPass:

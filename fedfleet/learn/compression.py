@@ -36,7 +36,7 @@ def with_compression(
     >>> from fedfleet.learn.codecs.quantisation import int8
     >>> from fedfleet.learn.zoo import fedavg
     >>> server, asked = ServerState({"w": np.zeros((100, 100), np.float32)}), Assignments(np.array([0]), np.array([0]), np.ones(1))
-    >>> bool(cost_of(compressed(fedavg(), up=[int8()]), server, asked, np.array([20])).bytes_up[0] < 0.27 * 40_000)
+    >>> bool(cost_of(with_compression(fedavg(), up=[int8()]), server, asked, np.array([20])).bytes_up[0] < 0.27 * 40_000)
     True
     """
     up_codec, down_codec = chain(up, "up"), chain(down, "down")

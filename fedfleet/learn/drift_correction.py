@@ -65,7 +65,7 @@ def with_control_variates(
     FedAvg's `lr`. It needs plain SGD: after steps with momentum or Adam the way walked says nothing about the mean gradient.
 
     >>> from fedfleet.learn.fedavg import fedavg
-    >>> one = controlled(fedavg(), facts=RunFacts(clients=10, seed=0, rounds=5))
+    >>> one = with_control_variates(fedavg(), facts=RunFacts(clients=10, seed=0, rounds=5))
     >>> server = one.init({"w": np.zeros(2, np.float32)})
     >>> sorted(one.fold.like(server)), sorted(one.offer(server, 0, {}).extra)
     (['control/w', 'w'], ['control/w'])
@@ -172,7 +172,7 @@ def with_dynamic_regularisation(
     hence 0.3, beside half of FedAvg's `lr`: at 0.1 one of three runs of chars74k_cnn was lost.
 
     >>> from fedfleet.learn.fedavg import fedavg
-    >>> one = dynamic(fedavg(), alpha=0.5, facts=RunFacts(clients=4, seed=0, rounds=5))
+    >>> one = with_dynamic_regularisation(fedavg(), alpha=0.5, facts=RunFacts(clients=4, seed=0, rounds=5))
     >>> server = one.init({"w": np.zeros(1, np.float32)})
     >>> after = one.apply(server, Aggregate({"w": np.ones(1, np.float32)}, 2.0, 2))
     >>> after.params["w"].tolist(), after.extra["drift/w"].tolist()  # two of four drifted by 1

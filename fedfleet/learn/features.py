@@ -1,4 +1,4 @@
-"""What can be put around any algorithm: each keyword of `featured` is a key of a spec's [algorithm] table."""
+"""What can be put around any algorithm: each keyword of `with_features` is a key of a spec's [algorithm] table."""
 
 from __future__ import annotations
 

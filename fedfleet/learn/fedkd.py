@@ -35,7 +35,7 @@ def with_distillation(
     down whole (the paper compresses it there too).
 
     >>> from fedfleet.learn.fedavg import fedavg
-    >>> one = distilled(fedavg(), energy_first=0.5, energy_last=0.7, facts=RunFacts(clients=10, seed=0, rounds=2))
+    >>> one = with_distillation(fedavg(), energy_first=0.5, energy_last=0.7, facts=RunFacts(clients=10, seed=0, rounds=2))
     >>> server = one.init({"w": np.zeros((2, 2), np.float32)})
     >>> round(float(one.offer(server, 0, {}).extra["energy"][0]), 3), one.priced_by_value
     (0.6, True)

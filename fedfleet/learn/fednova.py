@@ -29,7 +29,7 @@ def with_normalised_updates(algorithm: Algorithm) -> Algorithm:
     who take many steps, and this does not. Running statistics are averaged plainly. One number more goes up.
 
     >>> from fedfleet.learn.fedavg import fedavg
-    >>> one = normalised(fedavg())
+    >>> one = with_normalised_updates(fedavg())
     >>> sums = {"w": np.full(1, 0.5, np.float32), "walked/steps": np.full(1, 4.0, np.float32)}
     >>> one.apply(ServerState({"w": np.zeros(1, np.float32)}), Aggregate(sums, 1.0, 1)).params["w"].tolist()
     [2.0]
@@ -77,7 +77,7 @@ def _division_hook(momentum: float, pull: float) -> After:
 def walk_lengths(steps: Floats, momentum: float, pull: Floats) -> Floats:
     """How far each client walks under a gradient of one, in learning rates: a_k of the paper, whatever the linear rule.
 
-    >>> walked(np.array([3.0, 2.0]), 0.0, np.zeros(2)).tolist(), walked(np.array([3.0]), 0.5, np.zeros(1)).tolist()
+    >>> walk_lengths(np.array([3.0, 2.0]), 0.0, np.zeros(2)).tolist(), walk_lengths(np.array([3.0]), 0.5, np.zeros(1)).tolist()
     ([3.0, 2.0], [4.25])
     """
     lengths, speed = np.zeros(len(steps)), np.zeros(len(steps))

@@ -44,7 +44,7 @@ def with_sketch(
     are weights, k of all of them, no momentum and a rate of 1 it is FedAvg. The model goes down whole.
 
     >>> from fedfleet.learn.fedavg import fedavg
-    >>> one = sketched(fedavg(), rows=2, columns=5, k=3, facts=RunFacts(clients=10, seed=0, rounds=2))
+    >>> one = with_sketch(fedavg(), rows=2, columns=5, k=3, facts=RunFacts(clients=10, seed=0, rounds=2))
     >>> server = one.init({"w": np.zeros((4, 5), np.float32)})
     >>> {n: v.shape for n, v in one.fold.like(server).items()}
     {'sketch': (2, 5)}

@@ -106,7 +106,7 @@ def stale_part(sums: Mapping[int, Mean], velocity: Tree, form: Form, weight: Wei
 
 
 def without_conflict(change: Tree, direction: Tree) -> Tree:
-    """The change without its part against `way`; as it is, if the two do not conflict. One product over the whole tree.
+    """The change without its part against `direction`; as it is, if the two do not conflict. One product over the whole tree.
 
     >>> without_conflict({"w": np.array([-1.0, 2.0])}, {"w": np.array([1.0, 0.0])})["w"].tolist()
     [0.0, 2.0]

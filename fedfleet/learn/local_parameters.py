@@ -58,7 +58,7 @@ def with_local_leaves(algorithm: Algorithm, *, keep: str) -> Algorithm:
     """Leaves whose names match `keep`, such as "head.*", stay home: each client trains its own, and the rest is shared.
 
     >>> from fedfleet.learn.fedavg import fedavg
-    >>> alone = personalised(fedavg(), keep="head.*")
+    >>> alone = with_local_leaves(fedavg(), keep="head.*")
     >>> sorted(alone.fold.like(alone.init({"body.weight": np.zeros(2), "head.weight": np.zeros(2)})))
     ['body.weight']
     """
@@ -75,7 +75,7 @@ def with_local_leaves(algorithm: Algorithm, *, keep: str) -> Algorithm:
 def keep_leaves_local(algorithm: Algorithm, home: Names, where: str, no_match: str) -> Algorithm:
     """The algorithm in which these leaves never travel and each client remembers its own.
 
-    `where` names the setting that says so, `none` the sentence for a model that has no such leaf.
+    `where` names the setting that says so, `no_match` the sentence for a model that has no such leaf.
     """
     if algorithm.pooled:
         raise BadInput(f"{where}: {algorithm.name!r} trains in one place, where nobody has a home; leave it out")

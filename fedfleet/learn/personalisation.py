@@ -31,7 +31,7 @@ def with_fine_tuning(algorithm: Algorithm, *, tune_epochs: Epochs = 5, tune_lr: 
     unless `tune_lr` is given; w_k = w - lr sum of grad F_k. What is tuned is judged and forgotten: the server never sees it.
 
     >>> from fedfleet.learn.fedavg import fedavg
-    >>> fine_tuned(fedavg(lr=0.2, batch=8)).tune(0).batches
+    >>> with_fine_tuning(fedavg(lr=0.2, batch=8)).tune(0).batches
     BatchPlan(size=8, epochs=5, steps=None)
     """
     if algorithm.pooled:
@@ -75,7 +75,7 @@ def train_head_then_body(
     stays untrained.
 
     >>> from fedfleet.learn.fedavg import fedavg
-    >>> found = head_then_body(fedavg(epochs=1)).local(0, {})
+    >>> found = train_head_then_body(fedavg(epochs=1)).local(0, {})
     >>> [(stage.batches.epochs, stage.train("head.bias")) for stage in found.stages()]
     [(10, True), (1, False)]
     """
@@ -106,7 +106,7 @@ def train_body_only(
     so that it never travels.
 
     >>> from fedfleet.learn.fedavg import fedavg
-    >>> found = body_alone(fedavg())
+    >>> found = train_body_only(fedavg())
     >>> found.local(0, {}).train("head.bias"), found.tune(0).train
     (False, None)
     """
@@ -145,7 +145,7 @@ def with_own_model(algorithm: Algorithm, *, lam: NonNegative = 0.1) -> Algorithm
 
     >>> from fedfleet.learn.fedavg import fedavg
     >>> with_own_model(fedavg()).local(0, {}).second.own.terms
-    (Pull(mu=0.1),)
+    (ProximalTerm(mu=0.1),)
     """
 
     def add_own_model(inner: LocalPass) -> LocalPass:

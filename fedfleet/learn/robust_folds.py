@@ -35,7 +35,7 @@ def median() -> Fold:
 
     Yin et al. 2018. It holds as long as less than half of the reports are bad, and blurs what unlike clients disagree about.
 
-    >>> combined(median(), [[1.0], [2.0], [90.0]])
+    >>> combine_updates(median(), [[1.0], [2.0], [90.0]])
     [2.0]
     """
 
@@ -51,7 +51,7 @@ def trimmed_mean(share: Trim = 0.25) -> Fold:
 
     Yin et al. 2018. At least one value remains. It holds as long as no larger share of the reports is bad.
 
-    >>> combined(trimmed_mean(0.25), [[1.0], [2.0], [4.0], [90.0]])
+    >>> combine_updates(trimmed_mean(0.25), [[1.0], [2.0], [4.0], [90.0]])
     [3.0]
     """
 
@@ -69,7 +69,7 @@ def norm_bound(limit: Positive = 1.0) -> Fold:
     Sun et al. 2019. It streams, keeps weights, and goes around every fold that adds up. What attackers can do is bounded, not
     undone: choose a limit that is not far above the norm of honest updates (statistic `update_norm`).
 
-    >>> combined(norm_bound(1.0), [[1.0], [-4.0]])
+    >>> combine_updates(norm_bound(1.0), [[1.0], [-4.0]])
     [0.0]
     """
     return replace(mean(), clip=limit)
@@ -80,7 +80,7 @@ def krum(f: Natural = 1) -> Fold:
 
     Blanchard et al. 2017, who ask for n >= 2 f + 3. Of equals the earlier task wins.
 
-    >>> combined(krum(1), [[1.0], [1.1], [1.2], [0.5], [90.0]])
+    >>> combine_updates(krum(1), [[1.0], [1.1], [1.2], [0.5], [90.0]])
     [1.1]
     """
     return replace(mean(), combine=_mean_of_nearest(f, 1), least=2 * f + 3)
@@ -91,7 +91,7 @@ def multi_krum(f: Natural = 1, m: Count | None = None) -> Fold:
 
     Blanchard et al. 2017.
 
-    >>> combined(multi_krum(1), [[1.0], [1.0], [1.5], [0.5], [90.0]])
+    >>> combine_updates(multi_krum(1), [[1.0], [1.0], [1.5], [0.5], [90.0]])
     [1.0]
     """
     return replace(mean(), combine=_mean_of_nearest(f, m), least=max(2 * f + 3, m or 1))

@@ -59,9 +59,9 @@ def with_damping(
     step shorter instead of counting less beside the others. Use it with a pace that lets late reports in.
 
     >>> from fedfleet.learn.fedavg import fedavg
-    >>> damped(fedavg()).fold.enter(8.0, {}, Context(3, 1.0, 0))
+    >>> with_damping(fedavg()).fold.enter(8.0, {}, Context(3, 1.0, 0))
     Entry(weight=4.0, factor=1.0, sum='', parts=None)
-    >>> damped(fedavg(), average="fixed").fold.enter(8.0, {}, Context(3, 1.0, 0))
+    >>> with_damping(fedavg(), average="fixed").fold.enter(8.0, {}, Context(3, 1.0, 0))
     Entry(weight=8.0, factor=0.5, sum='', parts=None)
     """
     weight = staleness_weight(damping, a, b)
@@ -93,7 +93,7 @@ def with_server_step(
     concurrency 100 and max_staleness 5.
 
     >>> from fedfleet.learn.fedavg import fedavg
-    >>> half = stepping(fedavg(), server_lr=0.5)
+    >>> half = with_server_step(fedavg(), server_lr=0.5)
     >>> float(half.apply(ServerState({"w": np.zeros(1)}), Aggregate({"w": np.ones(1)}, 1.0, 1)).params["w"][0])
     0.5
     """
@@ -122,7 +122,7 @@ def with_mixing(
     >>> from fedfleet.learn.fedavg import fedavg
     >>> start, now = {"w": np.zeros(1, np.float32)}, ServerState({"w": np.full(1, 3, np.float32)})
     >>> came = Report(0, 0, {"w": np.ones(1, np.float32)}, 1.0, {})  # this client's model is 1 then, and the server's 3
-    >>> mixing(fedavg()).accept(now, came, Context(1, 1.0, 0, start=start)).update["w"].tolist()
+    >>> with_mixing(fedavg()).accept(now, came, Context(1, 1.0, 0, start=start)).update["w"].tolist()
     [-2.0]
     """
     steps = with_server_step(algorithm, server_lr=alpha, damping=damping, a=a, b=b)
@@ -149,7 +149,7 @@ def _relative_to_now(update: Tree, start: Tree, now: Tree) -> Tree:
 
 
 def change_entries(algorithm: Algorithm, reason: str, change: Callable[[Entry, Context], Entry]) -> Fold:
-    """The algorithm's fold in which every report enters otherwise; `otherwise` says what a fold that collects prevents."""
+    """The algorithm's fold in which every report enters otherwise; `reason` says what a fold that collects prevents."""
     inner = algorithm.fold
     if not inner.streams:
         raise BadInput(

@@ -65,7 +65,7 @@ def layers_of(params: Mapping[str, np.ndarray], work: Mapping[str, float] | None
     """The layers of a model, whose leaves are listed from the input to the output; leaves of one module are one layer.
 
     >>> found = layers_of({"a.weight": np.zeros(6), "a.bias": np.zeros(2), "head.weight": np.zeros(2)})
-    >>> found.names, found.bytes.tolist(), found.within(np.array([0.1, 0.5, 1.0])).tolist()
+    >>> found.names, found.bytes.tolist(), found.count_within(np.array([0.1, 0.5, 1.0])).tolist()
     ((('head.weight',), ('a.weight', 'a.bias')), [0.2, 1.0], [1, 1, 2])
     """
     grouped: dict[str, list[str]] = {}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fedfleet.core.events import Evaluated, Event, Probed, ReportUnwanted, TasksSpent
+from fedfleet.core.old_names import old_symbols
 from fedfleet.core.records import Floats
 from fedfleet.measure.device_work import AGAIN, BYTES
 
@@ -50,8 +51,8 @@ def cost_curve(log: Iterable[Event], what: Price) -> CostCurve:
 def accuracy_under(curve: CostCurve, budget: float) -> float | None:
     """The best model to be had for at most so much; None if even the first costs more.
 
-    >>> curve = Priced(np.array([0.0, 10.0, 20.0]), np.array([0.1, 0.6, 0.9]))
-    >>> accuracy_under(curve, 15.0), cost_to(curve, 0.6), cost_to(curve, 0.95)
+    >>> curve = CostCurve(np.array([0.0, 10.0, 20.0]), np.array([0.1, 0.6, 0.9]))
+    >>> accuracy_under(curve, 15.0), cost_to_reach(curve, 0.6), cost_to_reach(curve, 0.95)
     (0.6, 10.0, None)
     """
     within = np.flatnonzero(curve.cost <= budget)
@@ -90,3 +91,7 @@ def _curves(log: Iterable[Event]) -> dict[str, CostCurve]:
     return {
         what: curve for what, curve in result.items() if len(curve.cost) and (what == "seconds" or curve.cost[-1] > 0)
     }
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_symbols(__name__, priced="cost_curve", cost_to="cost_to_reach")

@@ -45,7 +45,7 @@ class RoundTimeline:
 
     `asked` are its broadcasts (when, to how many); those after the first are `refills` where somebody is asked because another
     has ended, otherwise rebroadcasts. `fates` counts the tasks that ended in it, and those sent in it that are `running` on;
-    `strands` are these tasks by their end, no more than asked for and spread evenly.
+    `spans` are these tasks by their end, no more than asked for and spread evenly.
     """
 
     number: int

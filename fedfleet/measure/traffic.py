@@ -48,7 +48,7 @@ class Traffic:
 
 
 def traffic(tasks: Tasks, virtual_seconds: float, extra: ExtraTraffic = NO_EXTRA) -> Traffic:
-    """What moved for tasks, as far as each came, and `more`. What entered no model was for nothing, and so was looking around."""
+    """What moved for tasks, as far as each came, and `extra`. What entered no model was for nothing, and so was looking around."""
     down, up = (
         float(tasks.bytes_down.sum()) + extra.probes_down,
         float(tasks.bytes_up.sum()) + extra.probes_up + extra.again_up,

@@ -65,7 +65,7 @@ class Keeper(Protocol):
 
 @dataclass(slots=True)
 class Arrivals:
-    """The tasks of one wave in the order in which they will end, as plain columns; `at` is the next one.
+    """The tasks of one wave in the order in which they will end, as plain columns; `position` is the next one.
 
     `plain`: every report comes, and once.
     """
@@ -217,7 +217,7 @@ def simulate(
 
 
 def drive(sim: Simulation, tell: Tell, *, keeper: Keeper | None = None, resume: bool = False) -> Simulation:
-    """Let a simulation happen to its end, from its first event unless it has `begun`; `tell` hears of everything."""
+    """Let a simulation happen to its end, from its first event unless it resumes (`resume`); `tell` hears of everything."""
     plan, trace = sim.plan, tracer()
     if trace is not None:
         tell = _with_trace(tell, trace)

@@ -14,7 +14,7 @@ from fedfleet.core.records import Floats
 def encode_columns(columns: Mapping[str, Floats]) -> dict[str, Any]:
     """Columns by name as JSON holds them: one number where all entries are alike, else the bytes; columns of zeros are left out.
 
-    >>> packed({"a": np.array([2.0, 2.0]), "b": np.zeros(2), "c": np.array([1.0, 2.0])})
+    >>> encode_columns({"a": np.array([2.0, 2.0]), "b": np.zeros(2), "c": np.array([1.0, 2.0])})
     {'a': 2.0, 'c': 'AAAAAAAA8D8AAAAAAAAAQA=='}
     """
     encoded: dict[str, Any] = {}
@@ -27,7 +27,7 @@ def encode_columns(columns: Mapping[str, Floats]) -> dict[str, Any]:
 
 
 def decode_columns(encoded: Mapping[str, Any], n: int) -> dict[str, Floats]:
-    """The inverse of `packed`, for columns of n entries."""
+    """The inverse of `encode_columns`, for columns of n entries."""
     columns: dict[str, Floats] = {}
     for name, value in encoded.items():
         if isinstance(value, str):

@@ -47,7 +47,7 @@ def save_tree(path: Path, tree: Mapping[str, Array], meta: Mapping[str, Any] | N
 
 
 def load_tree(path: Path) -> tuple[Tree, dict[str, Any]]:
-    """The inverse of `save_tree`; `Damaged` if one bit is not as it was written."""
+    """The inverse of `save_tree`; `DamagedFile` if one bit is not as it was written."""
     try:
         with safe_open(path, "np") as file:
             header = json.loads((file.metadata() or {})["fedfleet"])

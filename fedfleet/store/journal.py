@@ -301,7 +301,7 @@ def rows_of(path: Path) -> Iterator[Values]:
 
 
 def numbered_rows(path: Path) -> list[tuple[int, Values]]:
-    """The rows of a journal with their numbers, as far as they can be read: `checked` says whether that is all."""
+    """The rows of a journal with their numbers, as far as they can be read: `check_journal` says whether that is all."""
     with _reader(path) as db:
         return list(_sound_rows(db, []))
 

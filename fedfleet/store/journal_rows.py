@@ -254,7 +254,7 @@ def decode(rows: Iterable[Values]) -> Iterator[Event]:
 
 
 def decode_with_numbers(rows: Iterable[tuple[int, Values]]) -> Iterator[tuple[int, Event]]:
-    """Events from numbered rows, each with the number of its first row; a row that no run writes is `Unreadable`."""
+    """Events from numbered rows, each with the number of its first row; a row that no run writes is `UnreadableRow`."""
 
     def group_key(pair: tuple[int, Row]) -> tuple[Any, ...]:
         row = pair[1]

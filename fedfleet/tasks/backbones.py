@@ -83,7 +83,7 @@ def read(path: Path) -> Tree:
 def rename_weights(tree: Tree) -> Tree:
     """The tree under our names; one that has them already stays as it is.
 
-    >>> sorted(renamed({"cls_token": np.zeros((1, 1, 8)), "blocks.3.attn.proj.bias": np.zeros(8)}))
+    >>> sorted(rename_weights({"cls_token": np.zeros((1, 1, 8)), "blocks.3.attn.proj.bias": np.zeros(8)}))
     ['layers.3.attention.out.bias', 'token.token']
     """
     rules = next((rules for mark, rules in _FAMILIES.items() if mark in tree), ())

@@ -46,7 +46,7 @@ def freeze(task: Task, travels: Names, seed: int) -> Task:
     """The task of which only these names are trained and sent; the rest stays as `task.init(seed)` has it.
 
     >>> from fedfleet.tasks.digits import digits_mlp
-    >>> task = frozen(digits_mlp()(0), lambda name: name.startswith("3."), seed=0)
+    >>> task = freeze(digits_mlp()(0), lambda name: name.startswith("3."), seed=0)
     >>> sorted(task.init(0)), sorted(task.frozen), [n for n, _ in task.build().named_parameters()]
     (['3.bias', '3.weight'], ['1.bias', '1.weight'], ['3.weight', '3.bias'])
     """

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedfleet.core.memory_limit import check_memory
+from fedfleet.core.old_names import old_symbols
 from fedfleet.core.parts import Dataset
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
@@ -79,3 +81,7 @@ def _patterns(rng: np.random.Generator, count: int, shape: tuple[int, ...]) -> A
             phase = phase + 2 * np.pi * rng.uniform(-2.5, 2.5, (count, channels, *ones)) * along
         total += np.cos(phase).astype(np.float32)
     return (total / np.float32(math.sqrt(2))).reshape(count, *shape)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_symbols(__name__, made_up="synthetic_data", made_up_text="synthetic_text")

@@ -6,13 +6,14 @@ All of it is addressed by client and task, so that neither the clock nor who els
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from annotated_types import Ge, Le
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Fraction, Positive
+from fedfleet.core.old_names import old_symbols
 from fedfleet.core.records import Bools, Floats, Ints, Keys
 from fedfleet.core.rng import address, uniforms
 from fedfleet.core.sources import FaultDraws, FaultSource
@@ -182,3 +183,7 @@ def _draw_nothing(clients: Ints, start: float, ends: Floats, tasks: Ints) -> Fau
 def _draw_hits(seed: int, label: str, keys: Keys, tasks: Ints, share: float, seconds: float) -> tuple[Bools, Floats]:
     """Whom it hits, and how many seconds it takes."""
     return uniforms(seed, label, keys, tasks) < share, 2.0 * seconds * uniforms(seed, f"{label}/by", keys, tasks)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_symbols(__name__, at_full_speed="no_slowdown", unharmed="no_faults")

@@ -25,7 +25,7 @@ def wave(first, *clients):
 
 
 def shown(memory):
-    return {c: {s: content_hash(t) for s, t in memory.of(c).items()} for c in sorted(memory.current)}
+    return {c: {s: content_hash(t) for s, t in memory.slots_of(c).items()} for c in sorted(memory.current)}
 
 
 def test_a_report_replaces_its_own_slots_and_no_other():

@@ -76,7 +76,7 @@ def test_losses():
 
 
 @pytest.mark.parametrize(
-    "found",
+    "result",
     [
         {}, {"use": None}, {"use": "Module"}, {"use": "init"}, {"use": "utils"}, {"use": "__builtins__"}, {"use": ["Linear"]},
         {"use": "Linear"}, {"use": "Linear", "in_features": "4", "out_features": 3}, {"use": "Linear", "device": "meta"},

@@ -47,7 +47,7 @@ def test_every_choice_is_in_half_of_the_cells_or_a_third():
         ("keep", lambda p: [n for n in NAMES if p.keep(n)] == NAMES[-2:]),
         ("frozen", lambda p: [n for n in NAMES if not p.train(n)] == NAMES[:2]),
         ("hooks", lambda p: p.before and len(p.after) == 2),
-        ("sends", lambda p: p.sent(dict.fromkeys(NAMES)) == NAMES[-2:]),
+        ("sends", lambda p: p.sent_names(dict.fromkeys(NAMES)) == NAMES[-2:]),
         ("then", lambda p: p.then is not None and p.train is not None),
         ("second", lambda p: p.second is not None and p.objective is not None),
         ("objective", lambda p: p.objective is not None and p.second is None),

@@ -44,7 +44,7 @@ def lowrank(*, rank: Count | None = None, energy: Energy | None = None) -> Codec
 def factor_columns(shape: tuple[int, ...], rank: int | None) -> int:
     """The columns of the two factors; none where they would be no smaller than the leaf. Without a rank, as many as can be.
 
-    >>> thin((1024, 3136), 8), thin((64, 32, 5, 5), None), thin((10,), 2), thin((4, 4), 3)
+    >>> factor_columns((1024, 3136), 8), factor_columns((64, 32, 5, 5), None), factor_columns((10,), 2), factor_columns((4, 4), 3)
     (8, 59, 0, 0)
     """
     if len(shape) < 2 or not math.prod(shape):

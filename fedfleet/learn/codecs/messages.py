@@ -72,7 +72,7 @@ def encode_bytes(codec: Codec, tree: Tree, address: int = 0) -> bytes:
 
 
 def decode_bytes(codec: Codec, data: bytes, like: Tree) -> Tree:
-    """The inverse of `sent`, up to what the codec loses; `Refused` if the bytes are not what it sends."""
+    """The inverse of `encode_bytes`, up to what the codec loses; `Refused` if the bytes are not what it sends."""
     return decode(codec, unpack_tree(data) if data else {}, like)
 
 

@@ -76,7 +76,7 @@ class Blame:
 def sum_by_cause(parts: Iterable[tuple[str, float]]) -> dict[str, float]:
     """Seconds by cause, in the order of CAUSES.
 
-    >>> summed([("upload", 1.0), ("pause", 2.0), ("upload", 0.5)])
+    >>> sum_by_cause([("upload", 1.0), ("pause", 2.0), ("upload", 0.5)])
     {'pause': 2.0, 'upload': 1.5}
     """
     result: dict[str, list[float]] = {}

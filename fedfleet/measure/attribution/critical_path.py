@@ -132,7 +132,7 @@ def update_outstanding(outstanding: Outstanding, event: Event) -> None:
 
 
 class _RoundWalk:
-    """The way back through one committed round. `out` are the tasks that were out when it opened."""
+    """The way back through one committed round. `outstanding` are the tasks that were out when it opened."""
 
     def __init__(
         self, events: Sequence[Event], outstanding: Outstanding, start: float, blame: Blame, progress: Progress | None

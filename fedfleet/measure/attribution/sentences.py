@@ -86,7 +86,7 @@ def _failure_reasons(attribution: Attribution) -> str:
 def clients_text(who: Mapping[int, float], seconds: float) -> str:
     """Who was waited for: the fewest clients that make most of it, by name if they are few.
 
-    >>> behind({12: 6.0, 7: 3.0, 1: 1.0}, 10.0), behind({4: 2.0}, 2.0), behind({}, 3.0)
+    >>> clients_text({12: 6.0, 7: 3.0, 1: 1.0}, 10.0), clients_text({4: 2.0}, 2.0), clients_text({}, 3.0)
     ('most of it for 1 client (12)', 'all of it for client 4', '')
     """
     if not who:

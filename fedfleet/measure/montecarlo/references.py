@@ -71,8 +71,10 @@ PUBLISHED: dict[str, tuple[PublishedFleet, ...]] = {
 def placement_text(name: str, share: float) -> str:
     """Where a share of fair work lies among the published fleets, in words; nothing where none were published.
 
-    >>> placed("InterMC-R", 0.5), placed("InterMC-R", 0.1), placed("InterMC-R", 0.001), placed("InterMC-T", 3.0)
-    ('milder than their mild one', 'between their moderate and their mild one', 'more severe than their severe one', '')
+    >>> placement_text("InterMC-R", 0.5), placement_text("InterMC-R", 0.1)
+    ('milder than their mild one', 'between their moderate and their mild one')
+    >>> placement_text("InterMC-R", 0.001), placement_text("InterMC-T", 3.0)
+    ('more severe than their severe one', '')
     """
     fleets = PUBLISHED.get(name, ())
     if not fleets:

@@ -23,7 +23,7 @@ VIT_KB = 85800194 * 4 / 1024
 class Settings:
     """The arguments of the metrics. `t_cost` says over which constant costs the state metrics average.
 
-    `released` follows the published program: whole seconds of availability, no compute term, the grids 10, 20, .. deadline
+    `is_released` follows the published program: whole seconds of availability, no compute term, the grids 10, 20, .. deadline
     (StatMC-R) and 0, 10, .. 240 (StatMC-T), and a t_break that never changes inside the simulation. `paper` follows the
     text: exact intervals, 3 x samples x seconds per sample, and the midpoint rule with 12 points on (0, deadline).
     In both, success is elapsed <= deadline, t_break passes once a round and is never compared with the deadline, and

@@ -20,7 +20,7 @@ Seed = TypeVar("Seed", bound=Hashable)
 def shared_parts(draws: Sequence[Draws]) -> dict[str, list[list[int]]]:
     """The parts that some runs share and not all: for each the places of the runs that have one draw of it in common.
 
-    >>> shared([{"fleets": 1, "trainings": 1}, {"fleets": 1, "trainings": 2}, {"fleets": 2, "trainings": 3}])
+    >>> shared_parts([{"fleets": 1, "trainings": 1}, {"fleets": 1, "trainings": 2}, {"fleets": 2, "trainings": 3}])
     {'fleets': [[0, 1], [2]]}
     """
     result: dict[str, list[list[int]]] = {}
@@ -58,7 +58,7 @@ def paired_test_over(
     all these is the least sure. None: they have no seed in common.
 
     >>> drawn = {i: {"fleets": i // 3} for i in range(6)}
-    >>> found = paired_over(dict.fromkeys(range(6), 0.5), {i: 0.5 - 0.1 * (i // 3) - 0.01 * i for i in range(6)}, drawn)
+    >>> found = paired_test_over(dict.fromkeys(range(6), 0.5), {i: 0.5 - 0.1 * (i // 3) - 0.01 * i for i in range(6)}, drawn)
     >>> found and (found.n, found.unit, found.p and round(found.p, 2))
     (2, 'fleets', 0.45)
     """

@@ -25,7 +25,7 @@ class PairedResult:
     """The mean of a - b over n common seeds, its 95 % interval, and the two-sided p of "there is no difference".
 
     With one seed there is neither interval nor p; differences that are all alike have a p and no interval. `unit`: what n counts,
-    if not seeds (see `shared`).
+    if not seeds (see `shared_parts`).
     """
 
     difference: float
@@ -42,7 +42,7 @@ def paired_test(a: Sequence[float], b: Sequence[float], *, grain: float = 0.0) -
     `grain`: the smallest difference that two values can have, which for accuracies is one sample of the test set. A few small
     differences are often alike by chance then, and must not look certain: their spread counts as one grain at least.
 
-    >>> found = paired([0.9, 0.8, 0.85], [0.7, 0.65, 0.6])
+    >>> found = paired_test([0.9, 0.8, 0.85], [0.7, 0.65, 0.6])
     >>> round(found.difference, 3), round(found.p or 0, 3), found.n
     (0.2, 0.02, 3)
     """
@@ -70,9 +70,9 @@ def paired_test(a: Sequence[float], b: Sequence[float], *, grain: float = 0.0) -
 
 
 def paired_test_by_seed(a: Mapping[Seed, float], b: Mapping[Seed, float], *, grain: float = 0.0) -> PairedResult | None:
-    """The paired comparison on the seeds that both have; None if they have none in common. `grain` as in `paired`.
+    """The paired comparison on the seeds that both have; None if they have none in common. `grain` as in `paired_test`.
 
-    >>> found = paired_by_seed({1: 0.9, 2: 0.8}, {2: 0.5, 3: 0.4})
+    >>> found = paired_test_by_seed({1: 0.9, 2: 0.8}, {2: 0.5, 3: 0.4})
     >>> found and (round(found.difference, 3), found.p, found.n)
     (0.3, None, 1)
     """

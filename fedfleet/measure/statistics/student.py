@@ -22,7 +22,7 @@ def quantile(freedom: int) -> float:
 def two_sided_p(t: float, freedom: int) -> float:
     """How often chance alone gives a t at least this far from 0.
 
-    >>> round(two_sided(quantile(4), 4), 6)
+    >>> round(two_sided_p(quantile(4), 4), 6)
     0.05
     """
     return float(2.0 * _scipy_special().stdtr(freedom, -abs(t)))

@@ -43,8 +43,8 @@ def target_time(
 ) -> TargetTime:
     """Of one run's evaluations: the first that reached the target, or the run's end without it.
 
-    >>> reaching([10.0, 20.0, 30.0], [0.2, 0.7, 0.6], 40.0, 0.65), reaching([10.0], [0.2], 40.0, 0.65)
-    (Reached(seconds=20.0, reached=True), Reached(seconds=40.0, reached=False))
+    >>> target_time([10.0, 20.0, 30.0], [0.2, 0.7, 0.6], 40.0, 0.65), target_time([10.0], [0.2], 40.0, 0.65)
+    (TargetTime(seconds=20.0, reached=True), TargetTime(seconds=40.0, reached=False))
     """
     reached_at = np.flatnonzero(np.asarray(accuracy, np.float64) >= target)
     return TargetTime(float(seconds[int(reached_at[0])]), True) if len(reached_at) else TargetTime(float(end), False)

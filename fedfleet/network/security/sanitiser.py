@@ -22,7 +22,7 @@ _CUT = ".."
 def printable(text: str | bytes, longest: int = LONGEST) -> str:
     r"""Foreign text as it may be shown: one line of printable characters, no longer than `longest`.
 
-    >>> shown("phone\n\x1b[2J of \u202eecila")
+    >>> printable("phone\n\x1b[2J of \u202eecila")
     'phone\\n\\x1b[2J of \\u202eecila'
     """
     cut = text[: longest + 1]  # before anything is done with it, however long it is
@@ -42,7 +42,7 @@ class Stats(NamedTuple):
 def clean_stats(stats: Mapping[str, float], declared: Collection[str] | None = None) -> Stats:
     """What is kept of a report's statistics: `declared` names (None: any), finite, sixteen at most, the first by name.
 
-    >>> kept_stats({"loss": 0.5, "Loss!": 1.0, "norm": float("inf")})
+    >>> clean_stats({"loss": 0.5, "Loss!": 1.0, "norm": float("inf")})
     Stats(kept={'loss': 0.5}, dropped=2)
     """
     names = sorted(

@@ -31,7 +31,7 @@ class InputResize(nn.Module):
 def resize_matrix(old: int, new: int) -> torch.Tensor:
     """The matrix [new, old] that takes `old` points to `new`, linearly between the nearest two.
 
-    >>> stretching(2, 4).tolist()
+    >>> resize_matrix(2, 4).tolist()
     [[1.0, 0.0], [0.75, 0.25], [0.25, 0.75], [0.0, 1.0]]
     """
     points = ((torch.arange(new, dtype=torch.float64) + 0.5) * old / new - 0.5).clamp(0, old - 1)

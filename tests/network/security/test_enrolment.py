@@ -143,14 +143,14 @@ def test_places_that_nobody_had_go_before_those_that_were_revoked(opened):
 def test_a_device_that_is_put_out_while_the_server_runs_is_out(db, opened):
     registry = opened(open=True)
     registry.enrol(asks(client=3), 1.0, "")
-    assert registry.changed() == []
+    assert registry.take_changes() == []
     revoke_client(db, 3, 2.0)  # as the command line does
-    assert registry.changed() == [(3, 2)] and registry.changed() == []
+    assert registry.take_changes() == [(3, 2)] and registry.take_changes() == []
     assert not registry.holds(3, secret_of(KEY, 3, 1)) and not registry.holds(3, secret_of(KEY, 3, 2))
     refused(registry.enrol(back(3), 3.0, ""), "holds no more")
     assert registry.enrol(asks(client=3), 3.0, "") == Admission(3, 2, True)
     assert registry.holds(3, secret_of(KEY, 3, 2))
-    assert opened().raised() == registry.raised() == [(3, 2)]
+    assert opened().raised_generations() == registry.raised_generations() == [(3, 2)]
 
 
 def test_a_revocation_is_seen_by_the_next_enrolment_even_if_nobody_asked_for_changes(db, opened):
@@ -158,7 +158,7 @@ def test_a_revocation_is_seen_by_the_next_enrolment_even_if_nobody_asked_for_cha
     registry.enrol(asks(client=3), 1.0, "")
     revoke_client(db, 3, 2.0)
     refused(registry.enrol(back(3), 3.0, ""), "holds no more")
-    assert registry.changed() == [(3, 2)]
+    assert registry.take_changes() == [(3, 2)]
 
 
 def test_only_a_token_that_names_a_client_replaces_its_device(db, opened):
@@ -168,7 +168,7 @@ def test_only_a_token_that_names_a_client_replaces_its_device(db, opened):
     refused(registry.enrol(asks(token=plain, client=3), 2.0, ""), "another device")
     naming, _ = make_token(db, TokenRequest(client=3), 0.0)
     assert registry.enrol(asks(token=naming), 2.0, "") == Admission(3, 2, True)
-    assert registry.changed() == [(3, 2)]
+    assert registry.take_changes() == [(3, 2)]
     refused(registry.enrol(back(3, 1), 3.0, ""), "holds no more")
     assert registry.enrol(back(3, 2), 3.0, "") == Admission(3, 2, False)
     assert [(e.client, e.generation, e.revoked) for e in all_enrolments(db)] == [(3, 1, 2.0), (3, 2, None)]
@@ -248,10 +248,10 @@ def test_weights_are_capped_by_what_was_declared(opened):
     for request in (asks(), asks(samples=7), asks(samples=50), asks(samples=70, data="mine")):
         registry.enrol(request, 1.0, "")
     for seen in (registry, opened()):
-        assert seen.heaviest(np.arange(5), np.full(5, 20.0)).tolist() == [20.0, 7.0, 20.0, 70.0, 20.0]
-        assert float(seen.heaviest(3, 20.0)) == 70.0
+        assert seen.max_weight(np.arange(5), np.full(5, 20.0)).tolist() == [20.0, 7.0, 20.0, 70.0, 20.0]
+        assert float(seen.max_weight(3, 20.0)) == 70.0
     registry.enrol(back(3, samples=90, data="mine"), 2.0, "")
-    assert float(registry.heaviest(3, 20.0)) == float(opened().heaviest(3, 20.0)) == 90.0
+    assert float(registry.max_weight(3, 20.0)) == float(opened().max_weight(3, 20.0)) == 90.0
 
 
 def test_what_a_device_says_of_itself_is_disarmed_before_it_is_stored(db, opened):
