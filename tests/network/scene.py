@@ -43,26 +43,26 @@ from tests.network.toys import Toy, payload_of, plan_of, worked, world_for
 SECONDS = 10.0  # after which a test that waits has failed
 
 
-class Desk:
-    """What stands for `Tending`: nobody is started, and what would be sent is kept."""
+class FakeSupervisor:
+    """What stands for `Supervisor`: no process is started, and what would be sent is kept."""
 
     def __init__(self, starts: Sequence[FrontendConfig]) -> None:
-        self.all = [FrontendProcess(start) for start in starts]
+        self.frontends = [FrontendProcess(start) for start in starts]
         self.told: list[list[inside.ToTransmitter]] = [[] for _ in starts]
         self.started: list[int] = []
 
     async def start(self, index: int) -> None:
         """A new transmitter takes the place of a dead one."""
         self.started.append(index)
-        self.all[index].outbox = inside.ToTransmitter()
+        self.frontends[index].outbox = inside.ToTransmitter()
 
-    def tell(self, index: int, message: inside.ToTransmitter) -> None:
+    def send_now(self, index: int, message: inside.ToTransmitter) -> None:
         """At once."""
         self.told[index].append(message)
 
     def send(self) -> None:
         """What gathered in this turn, to those who are ready."""
-        for tended, told in zip(self.all, self.told, strict=True):
+        for tended, told in zip(self.frontends, self.told, strict=True):
             if tended.ready and tended.outbox.ByteSize():
                 told.append(tended.outbox)
                 tended.outbox = inside.ToTransmitter()
@@ -75,7 +75,7 @@ class Scene:
     toy: Toy
     plan: Plan
     processor: ServerLoop
-    desk: Desk
+    desk: FakeSupervisor
     numbers: dict[int, int] = field(default_factory=dict[int, int])
     held: dict[tuple[int, int], PartialSums] = field(default_factory=dict[tuple[int, int], PartialSums])
     claims: dict[tuple[int, int], tuple[inside.Claim, Report]] = field(
@@ -104,7 +104,7 @@ class Scene:
 
     def die(self, index: int) -> None:
         """A transmitter is killed."""
-        self.desk.all[index].ready = False
+        self.desk.frontends[index].ready = False
         self.desk.told[index].clear()
         self.processor.on_frontend_death(index)
 
@@ -149,7 +149,7 @@ class Scene:
 
     def closed(self, index: int, bucket: int, tasks: Sequence[int]) -> None:
         """The sums of these granted reports, as a transmitter hands them in."""
-        sums = PartialSums(layout_from_json(self.desk.all[index].config.sheet), None)
+        sums = PartialSums(layout_from_json(self.desk.frontends[index].config.sheet), None)
         for task in tasks:
             of, entry, report = self.granted[task]
             assert of == bucket
@@ -280,7 +280,7 @@ async def _played(
     if back is not None:
         restore_server(processor, back)
     start = frontend_config(served, serve, processor.streams, "127.0.0.1:1", shared, {})
-    desk = Desk(frontend_configs(start, transmitters, str(folder / "wire")))
+    desk = FakeSupervisor(frontend_configs(start, transmitters, str(folder / "wire")))
     processor.supervisor, processor.done = desk, asyncio.get_running_loop().create_future()  # type: ignore[assignment]
     scene = Scene(toy, plan, processor, desk)
     try:

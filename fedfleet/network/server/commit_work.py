@@ -108,7 +108,7 @@ def _fold_spools(plan: Plan, job: CommitJob, codecs: Mapping[int, Codec]) -> Fol
         reports.append(Report(context.task, context.client, update, entry.weight, stats))
     usable = [c for c in contexts if c.task not in refusals]
     folded = fold_in_order(algorithm.fold, command.server, reports, usable, algorithm.accept)
-    rejections = _rejections(replace(job, refused=refusals))
+    rejections = _rejections(replace(job, refusals=refusals))
     return replace(folded, rejected=tuple(sorted((*folded.rejected, *rejections), key=lambda r: r.task)))
 
 

@@ -284,7 +284,7 @@ def test_streamed_sums_are_those_that_the_commits_contexts_give(
     async def noting(scene: Scene) -> None:
         await act(scene)
         reports.update({task: (entry, report) for task, (_, entry, report) in scene.granted.items()})
-        sheet = layout_from_json(scene.desk.all[0].config.sheet)
+        sheet = layout_from_json(scene.desk.frontends[0].config.sheet)
         for bucket in buckets:
             streamed = PartialSums(sheet, None)
             for task in bucket.command.tasks:

@@ -18,7 +18,7 @@ TOY = Toy(clients=4, rounds=2)
 
 async def opened(scene: Scene, clients: int = 4) -> list[int]:
     """Both transmitters are ready, all devices are there, and their tasks are out."""
-    for index in range(len(scene.desk.all)):
+    for index in range(len(scene.desk.frontends)):
         scene.ready(index)
     scene.here(*range(clients))
     return await scene.until(lambda: scene.running)

@@ -104,10 +104,10 @@ def test_spools_give_the_same_bits_and_what_is_damaged_in_them_is_rejected(tmp_p
                 spool.add(0, entry(task), b"no tensors" if task == 3 else payload_of(report(task)))
         spool.sync()
         spool.close()
-    fact = make_commit(plan, bucket(spools=list(map(str, folders)), refused={4: "client 14: no"}), {}, None, SEEDED)
+    fact = make_commit(plan, bucket(spools=list(map(str, folders)), refusals={4: "client 14: no"}), {}, None, SEEDED)
     assert fact.tasks.tolist() == [0, 1, 2] and [r.task for r in fact.rejected] == [3, 4]
     sums = sums_in(tmp_path, plan, [0, 1, 2])
-    other = make_commit(plan, bucket(sums=sums, count=3, refused={3: "a", 4: "b"}), {}, None, SEEDED)
+    other = make_commit(plan, bucket(sums=sums, count=3, refusals={3: "a", 4: "b"}), {}, None, SEEDED)
     assert fact.made is not None and other.made is not None
     assert str(fact.made.name) == str(other.made.name)
 
@@ -120,7 +120,7 @@ def test_a_report_that_is_in_no_spool_stops_the_commit(tmp_path: Path) -> None:
 def test_all_refused_makes_nothing_and_it_is_known_beforehand() -> None:
     plan = plan_of(Toy())
     refused = dict.fromkeys(TASKS, "no")
-    fact = make_commit(plan, bucket(refused=refused), {}, None, SEEDED)
+    fact = make_commit(plan, bucket(refusals=refused), {}, None, SEEDED)
     assert fact.made is None and len(fact.rejected) == 5
     assert not will_commit(plan, command(), refused)
     assert will_commit(plan, command(), {0: "no"})
