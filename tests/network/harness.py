@@ -104,7 +104,7 @@ class Ground:
     def transmitters(self) -> list[int]:
         """The numbers of the processes that hold the devices' calls, oldest first."""
         assert self.server is not None
-        return sorted(pid for pid in children(self.server.pid) if "transmitter" in command_of(pid))
+        return sorted(pid for pid in children(self.server.pid) if "network.frontend" in command_of(pid))
 
     def kill_processor(self) -> None:
         """SIGKILL of the deciding process alone; the others notice."""

@@ -19,9 +19,7 @@ from fedfleet.core.parts import Plan
 from fedfleet.core.records import Report
 from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree
-from fedfleet.engine.commands import carry_out
 from fedfleet.engine.coordinator import begin
-from fedfleet.engine.open_commands import pending_commands
 from fedfleet.network.evaluation.evaluators import ThreadEvaluator
 from fedfleet.network.evaluation.results import EvalContext
 from fedfleet.network.frontend.partial_sums import PartialSums, layout_from_json
@@ -31,10 +29,10 @@ from fedfleet.network.security.enrolment import Registry, Terms
 from fedfleet.network.security.secrets import run_key
 from fedfleet.network.server.options import FrontendConfig, ServeOptions
 from fedfleet.network.server.recovery import RecoveredRun, recover
-from fedfleet.network.server.serve import frontend_config, restore_server
+from fedfleet.network.server.serve import frontend_config
 from fedfleet.network.server.served_plan import ServedRun
 from fedfleet.network.server.server_loop import ServerLoop
-from fedfleet.network.server.supervisor import FrontendProcess, frontend_configs
+from fedfleet.network.server.supervisor import Supervisor, frontend_configs
 from fedfleet.store import journal as journals
 from fedfleet.store.files import save_tree
 from fedfleet.testing.toys import opaque_executor
@@ -43,29 +41,29 @@ from tests.network.toys import Toy, payload_of, plan_of, worked, world_for
 SECONDS = 10.0  # after which a test that waits has failed
 
 
-class Desk:
-    """What stands for `Tending`: nobody is started, and what would be sent is kept."""
+class FakeSupervisor(Supervisor):
+    """A supervisor that starts no process, and keeps what would be sent."""
 
-    def __init__(self, starts: Sequence[FrontendConfig]) -> None:
-        self.all = [FrontendProcess(start) for start in starts]
-        self.told: list[list[inside.ToTransmitter]] = [[] for _ in starts]
+    def __init__(self, configs: Sequence[FrontendConfig]) -> None:
+        super().__init__(list(configs), lambda i, m: None, lambda i: None, lambda error: None, in_process=True)
+        self.told: list[list[inside.ToTransmitter]] = [[] for _ in configs]
         self.started: list[int] = []
 
     async def start(self, index: int) -> None:
-        """A new transmitter takes the place of a dead one."""
+        """A new frontend takes the place of a dead one."""
         self.started.append(index)
-        self.all[index].outbox = inside.ToTransmitter()
+        self.frontends[index].outbox = inside.ToTransmitter()
 
-    def tell(self, index: int, message: inside.ToTransmitter) -> None:
+    def send_now(self, index: int, message: inside.ToTransmitter) -> None:
         """At once."""
         self.told[index].append(message)
 
     def send(self) -> None:
-        """What gathered in this turn, to those who are ready."""
-        for tended, told in zip(self.all, self.told, strict=True):
-            if tended.ready and tended.outbox.ByteSize():
-                told.append(tended.outbox)
-                tended.outbox = inside.ToTransmitter()
+        """What gathered in this turn, to those that are ready."""
+        for frontend, told in zip(self.frontends, self.told, strict=True):
+            if frontend.ready and frontend.outbox.ByteSize():
+                told.append(frontend.outbox)
+                frontend.outbox = inside.ToTransmitter()
 
 
 @dataclass(slots=True)
@@ -75,7 +73,7 @@ class Scene:
     toy: Toy
     plan: Plan
     processor: ServerLoop
-    desk: Desk
+    desk: FakeSupervisor
     numbers: dict[int, int] = field(default_factory=dict[int, int])
     held: dict[tuple[int, int], PartialSums] = field(default_factory=dict[tuple[int, int], PartialSums])
     claims: dict[tuple[int, int], tuple[inside.Claim, Report]] = field(
@@ -104,7 +102,7 @@ class Scene:
 
     def die(self, index: int) -> None:
         """A transmitter is killed."""
-        self.desk.all[index].ready = False
+        self.desk.frontends[index].ready = False
         self.desk.told[index].clear()
         self.processor.on_frontend_death(index)
 
@@ -149,7 +147,7 @@ class Scene:
 
     def closed(self, index: int, bucket: int, tasks: Sequence[int]) -> None:
         """The sums of these granted reports, as a transmitter hands them in."""
-        sums = PartialSums(layout_from_json(self.desk.all[index].config.sheet), None)
+        sums = PartialSums(layout_from_json(self.desk.frontends[index].config.sheet), None)
         for task in tasks:
             of, entry, report = self.granted[task]
             assert of == bucket
@@ -190,12 +188,12 @@ class Scene:
         """Let everything happen that is due."""
         for _ in range(turns):
             self.note()
-            self.processor.schedule()
+            self.processor.turns.schedule()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         self.note()
-        if self.processor.done is not None and self.processor.done.done():
-            self.processor.done.result()
+        if self.processor.turns.done is not None and self.processor.turns.done.done():
+            self.processor.turns.done.result()
 
     async def until(self, look: Callable[[], Any]) -> Any:
         """Until this is true, whatever happens beside the loop."""
@@ -209,7 +207,7 @@ class Scene:
 
     def pass_by(self, seconds: float) -> None:
         """So many seconds pass."""
-        self.processor._start -= seconds
+        self.processor.turns._started_at -= seconds
 
     _known: dict[int, Any] = field(default_factory=dict[int, Any])
 
@@ -275,27 +273,18 @@ async def _played(
     served = ServedRun(plan, world, judge, registry, key, lambda client: b"{}", journal, folder, "toy")
     serve = ServeOptions(**{"devices": toy.clients, "transmitters": transmitters, "farewell_seconds": 0.0, **options})
     state = back.state if back else begin(plan).state
-    processor = ServerLoop(served, serve, state, at=state.book.now, gatherings=back.gatherings if back else 0)
-    processor.offers.shared = shared
+    processor = ServerLoop(served, serve, state, shared, gatherings=back.gatherings if back else 0)
     if back is not None:
-        restore_server(processor, back)
-    start = frontend_config(served, serve, processor.streams, "127.0.0.1:1", shared, {})
-    desk = Desk(frontend_configs(start, transmitters, str(folder / "wire")))
-    processor.supervisor, processor.done = desk, asyncio.get_running_loop().create_future()  # type: ignore[assignment]
+        processor.restore(back)
+    start = frontend_config(served, serve, processor.admission.streams, "127.0.0.1:1", shared, {})
+    desk = FakeSupervisor(frontend_configs(start, transmitters, str(folder / "wire")))
+    processor.attach(desk)
     scene = Scene(toy, plan, processor, desk)
     try:
-        if back is None or not back.started:
-            first = begin(plan)
-            processor.record_events(first.outcomes)
-            commands = first.commands
-        else:
-            commands = pending_commands(plan, state)
-        for command in commands:
-            carry_out(processor, command)
-        processor.schedule()
+        processor.start(resume=back is not None and back.started)
         await act(scene)
     finally:
-        ended = processor.done = processor.done or asyncio.get_running_loop().create_future()
+        ended = processor.turns.done = processor.turns.done or asyncio.get_running_loop().create_future()
         if ended.done():
             ended.exception()
         else:

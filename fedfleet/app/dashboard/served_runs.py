@@ -71,8 +71,10 @@ def read_server_status(folder: Path) -> ServerStatus | None:
 
 def status_sentence(server_status: ServerStatus) -> str:
     """What a server says of itself, in a sentence."""
+    from fedfleet.network.operations.metrics import activity_text
+
     status = server_status.status
-    waits = f", waiting for {status['waiting_for']}" if status.get("waiting_for") else ""
+    waits = f", {activity_text(str(status['waiting_for']))}" if status.get("waiting_for") else ""
     stops = "; it is stopping" if status.get("draining") is True else ""
     return f"Its server says: {server_status.online:,} devices online, {status['running']} tasks out{waits}{stops}."
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from typing import Any, TextIO
 
-from fedfleet.network.operations.metrics import Figures
+from fedfleet.network.operations.metrics import Figures, activity_text
 from fedfleet.network.security.sanitiser import printable
 
 QUIET_SECONDS = 60.0  # without a terminal: at least so long between lines that say nothing new
 
 
 def line_of(figures: Figures) -> str:
-    """The line: who is there, round, what arrived, whom it waits for, model, accuracy, time.
+    """The line: devices, round, reports, model, accuracy, time, and what the server is doing.
 
     >>> line_of(Figures("demo", 4, 3, 5, 5, arrived=2, running=1, waiting_for="client 7", accuracy=0.91, run_seconds=75.0))
     '5 of 5 devices | round 4 | 2 of 3 reports | model 3, accuracy 0.910 | 1 min 15 s | waiting for client 7'
@@ -29,14 +29,14 @@ def line_of(figures: Figures) -> str:
         parts.append(f"{f.failed_rounds} failed")
     parts.append(duration_text(f.run_seconds))
     if f.waiting_for:
-        parts.append(printable(f.waiting_for if f.draining else f"waiting for {f.waiting_for}", 120))
+        parts.append(printable(f.waiting_for if f.draining else activity_text(f.waiting_for), 120))
     return " | ".join(parts)
 
 
 def duration_text(seconds: float) -> str:
-    """Seconds as people say them.
+    """Seconds for people.
 
-    >>> elapsed(59.9), elapsed(3700), elapsed(200000)
+    >>> duration_text(59.9), duration_text(3700), duration_text(200000)
     ('59 s', '1 h 1 min', '2 d 7 h')
     """
     whole = max(0, int(seconds))

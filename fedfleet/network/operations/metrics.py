@@ -1,6 +1,6 @@
-"""All figures of a server in one record, and the same as metrics in the text form of Prometheus.
+"""All figures of a server in one record, and the same as metrics in the text format of Prometheus.
 
-The processor makes a record now and then; whoever asks, gets the newest one. So an answer costs the processor nothing.
+The server loop makes a record now and then, and every request gets the newest one. So an answer costs the loop nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from fedfleet.network.operations.process_memory import ProcessMemory
 from fedfleet.network.operations.run_progress import Progress
 from fedfleet.network.protocol.frames import PROTOCOL
 
+# What a server does when it waits for no one; anything else in `Figures.waiting_for` is what it waits for.
+MAKING, EVALUATING, PAUSE = "making model", "evaluating model", "pausing between rounds"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -50,13 +52,22 @@ class Figures:
 
 
 def figures_of(progress: Progress, run: str, *, run_seconds: float, **known: Any) -> Figures:
-    """Figures with what the events of the run say; the processor adds what else it knows, by the names of `Figures`."""
+    """Figures with what the events of the run say; the server adds what else it knows, by the names of `Figures`."""
     since = None if progress.committed_at is None else max(0.0, run_seconds - progress.committed_at)
     return Figures(
         run, progress.round, progress.version, running=progress.running, arrived=progress.arrived, lost=progress.lost,
         run_seconds=run_seconds, commits=progress.commits, failed_rounds=progress.failed_rounds,
         reports=dict(progress.fates), seconds_since_commit=since, accuracy=progress.accuracy, **known,
     )  # fmt: skip
+
+
+def activity_text(waiting_for: str) -> str:
+    """What a server is doing, for people.
+
+    >>> activity_text("evaluating model 14"), activity_text("devices: 2 of 5 are here")
+    ('evaluating model 14', 'waiting for devices: 2 of 5 are here')
+    """
+    return waiting_for if waiting_for.startswith((MAKING, EVALUATING, PAUSE)) else f"waiting for {waiting_for}"
 
 
 def status_json(figures: Figures) -> str:
@@ -83,19 +94,19 @@ def status_json(figures: Figures) -> str:
 
 
 def exposition(figures: Figures) -> bytes:
-    """The figures in the text form of Prometheus."""
+    """The figures in the text format of Prometheus."""
     try:
         from prometheus_client import CollectorRegistry
         from prometheus_client.exposition import generate_latest
     except ImportError:
-        raise BadInput("metrics need prometheus-client, which is not here; install fedfleet[server]") from None
+        raise BadInput("metrics need prometheus-client, which is not installed; install fedfleet[server]") from None
     registry = CollectorRegistry()
     registry.register(Collector(lambda: figures))
     return generate_latest(registry)
 
 
 class Collector:
-    """A collector of prometheus-client over figures, for whoever has a registry of their own."""
+    """A collector of prometheus-client over figures, for programs with a registry of their own."""
 
     def __init__(self, read: Callable[[], Figures]) -> None:
         self.read = read

@@ -10,30 +10,42 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedfleet.core.events import Event, ModelCommitted, ReportRejected, RoundFailed, RunEnded, TaskLost
+from fedfleet.engine.state import Phase
 from fedfleet.network.operations.counters import sum_totals
 from fedfleet.network.operations.health import HealthBoard, mark_turn
 from fedfleet.network.operations.http_endpoints import Endpoints, pages_of
 from fedfleet.network.operations.live_line import LiveLine
 from fedfleet.network.operations.logs import RunLog
-from fedfleet.network.operations.metrics import Figures, exposition, figures_of, status_json
+from fedfleet.network.operations.metrics import (
+    EVALUATING,
+    MAKING,
+    PAUSE,
+    Figures,
+    exposition,
+    figures_of,
+    status_json,
+)
 from fedfleet.network.operations.process_memory import ProcessMemory, memory_of_all
 from fedfleet.network.operations.run_progress import Progress, update_progress
 from fedfleet.network.security.secrets import status_token
 from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.served_plan import ServedRun
-from fedfleet.network.server.waits import waiting_for
 
 if TYPE_CHECKING:
     from fedfleet.network.server.server_loop import ServerLoop
 
 FIGURES_EVERY = 0.5  # seconds between figures
-STATUS_FILE = "now.json"  # in the folder `wire`, while the server runs: how it stands, for whoever watches the folder
+STATUS_FILE = (
+    "now.json"  # in the folder `wire`, while the server runs: how it stands, for programs that watch the folder
+)
 STATUS_EVERY = 1.0
+_SHOWN = 3  # clients that a sentence names
 MEMORY_EVERY = 5.0  # asking the system about memory takes milliseconds
 
 
@@ -70,20 +82,20 @@ class Monitor:
 
     def figures(self, server: ServerLoop) -> Figures:
         """How the server stands now."""
-        book, supervisor, now = server.state.book, server.supervisor, server.now()
+        book, frontends, now = server.state.book, server.supervisor.frontends, server.now()
         known = figures_of(
             self.progress,
             server.served.name,
             run_seconds=now,
-            devices_online=int(server.presence.present(now).sum()),
+            devices_online=int(server.candidates.present(now).sum()),
             declared=server.options.devices,
             enrolled=int(server.served.registry.enrolled.sum()),
             waiting_for=self.draining or waiting_for(server),
             uptime_seconds=time.monotonic() - self._began,
-            counts=sum_totals(server.totals),
-            transmitters=len(supervisor.frontends) if supervisor else 0,
-            transmitters_up=sum(t.ready for t in supervisor.frontends) if supervisor else 0,
-            restarts=sum(t.deaths for t in supervisor.frontends) if supervisor else 0,
+            counts=sum_totals(server.supervisor.totals),
+            transmitters=len(frontends),
+            transmitters_up=sum(f.ready for f in frontends),
+            restarts=sum(f.deaths for f in frontends),
             draining=bool(self.draining),
             memory=self._memory,
         )
@@ -97,7 +109,7 @@ class Monitor:
                 if time.monotonic() - self._measured_at >= MEMORY_EVERY:
                     self._measured_at = time.monotonic()
                     self._memory = await asyncio.to_thread(memory_of_all, _pids(server))
-            except Exception as error:  # whatever it is, no run may end because somebody looks at it
+            except Exception as error:  # whatever it is, no run may end because its figures fail
                 mark_turn(self.board)
                 self.log.say("error", "the figures of the server could not be made", error=error)
             await asyncio.sleep(FIGURES_EVERY)
@@ -110,19 +122,19 @@ class Monitor:
         self._write_status(server, figures)
 
     def _write_status(self, server: ServerLoop, figures: Figures) -> None:
-        """Write who is there now beside the figures: of these only the number goes over the network."""
+        """Write which devices are there alongside the figures: only their number goes over the network."""
         path, written_at = self._last_status
         if time.monotonic() - written_at < STATUS_EVERY:
             return
-        present = np.packbits(server.presence.present(server.now())).tobytes()
+        present = np.packbits(server.candidates.present(server.now())).tobytes()
         text = json.dumps({"status": json.loads(status_json(figures)), "present": base64.b64encode(present).decode()})
         self._last_status = (path, time.monotonic())
-        with suppress(OSError):  # a full disk has others to complain about it
+        with suppress(OSError):  # a full disk is reported elsewhere
             _write_private(path.with_suffix(".part"), text)
             path.with_suffix(".part").replace(path)
 
     def close(self) -> None:
-        """Take the line away, stop listening, write what is to be logged; nobody is there any more."""
+        """Take the line away, stop listening, write what is to be logged."""
         for path in (self._last_status[0], self._last_status[0].with_suffix(".part")):
             path.unlink(missing_ok=True)
         self.live.close()
@@ -148,10 +160,8 @@ class Monitor:
 
 
 def _pids(server: ServerLoop) -> dict[str, int]:
-    pids = {"processor": os.getpid()}
-    if server.supervisor is not None:
-        pids |= {f"t{i}": t.process.pid for i, t in enumerate(server.supervisor.frontends) if t.process is not None}
-    return pids
+    frontends = enumerate(server.supervisor.frontends)
+    return {"processor": os.getpid()} | {f"t{i}": f.process.pid for i, f in frontends if f.process is not None}
 
 
 def _write_private(path: os.PathLike[str], text: str) -> None:
@@ -161,3 +171,22 @@ def _write_private(path: os.PathLike[str], text: str) -> None:
         os.write(handle, f"{text}\n".encode())
     finally:
         os.close(handle)
+
+
+def waiting_for(server: ServerLoop) -> str:
+    """One sentence: what has to happen before the run goes on."""
+    state, book = server.state, server.state.book
+    if server.end_reason:
+        return f"nothing: the run is over ({server.end_reason})"
+    if state.phase is Phase.GATHERING:
+        return f"{MAKING} {book.version + 1}"
+    if state.phase in (Phase.EVALUATING, Phase.ENDING):
+        return f"{EVALUATING} {book.version}"
+    if server.is_asking():
+        available = int((server.candidates.present(server.now()) | server.candidates.busy).sum())
+        return f"devices: {available} of {server.options.devices} are here"
+    # Any few of them: to sort a hundred thousand would hold up the loop.
+    late = [int(w.assignments.clients[t - w.first]) for t, w in islice(state.running.items(), _SHOWN + 1)]
+    names = ", ".join(map(str, sorted(late[:_SHOWN]))) + (" and others" if len(late) > _SHOWN else "")
+    count = f"{book.running} report{'s' if book.running > 1 else ''}"
+    return f"{count}: of client{'s' if len(late) > 1 else ''} {names}" if late else PAUSE

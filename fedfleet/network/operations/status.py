@@ -1,4 +1,4 @@
-"""Ask a server how it stands: the device's side of `Fleet/Status`."""
+"""Ask a server for its status: the caller's side of `Fleet/Status`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 
 from fedfleet.core.errors import Refused, RunFailed
+from fedfleet.network.operations.metrics import activity_text
 from fedfleet.network.protocol.fleet_pb2 import StatusReply, StatusRequest
 from fedfleet.network.protocol.frames import CHANNEL_OPTIONS, method_path, parse_message
 from fedfleet.network.security.sanitiser import printable as printable
@@ -20,7 +21,7 @@ MOST_REPLY = 1 << 16
 def ask_status(
     address: str, *, token: str = "", tls: ClientFiles | None = None, seconds: float = 5.0
 ) -> dict[str, Any]:
-    """What the server at this address answers; one sentence when nobody does, or not so."""
+    """What the server at this address answers; an error of one sentence if none does."""
     refuse_plain(address, tls is not None)
     limits = (*CHANNEL_OPTIONS, ("grpc.max_receive_message_length", MOST_REPLY))
     if tls is None:
@@ -37,7 +38,7 @@ def ask_status(
 
 
 def parse_status(address: str, reply: bytes) -> dict[str, Any]:
-    """The answer of a server, which is foreign text: an object with what the contract names, all of it readable."""
+    """The answer of a server, which is untrusted text: an object with what the contract names, all of it printable."""
     try:
         status = json.loads(parse_message(reply, StatusReply).json)
     except (Refused, ValueError, RecursionError):
@@ -58,9 +59,9 @@ def format_status(status: dict[str, Any]) -> str:
         f"{status['devices_online']} devices online, {status['running']} tasks out",
     ]
     if status["waiting_for"]:
-        lines.append(f"waiting for {status['waiting_for']}")
+        lines.append(activity_text(str(status["waiting_for"])))
     if status.get("draining") is True:
-        lines.append("it is stopping")
+        lines.append("the server is stopping")
     return "\n".join(lines)
 
 
@@ -73,14 +74,14 @@ def _to_error(address: str, error: grpc.RpcError, *, secure: bool) -> RunFailed:
     match code:
         case grpc.StatusCode.UNAVAILABLE:
             cure = "or it shows another certificate" if secure else "or it wants TLS: then give --ca FILE"
-            return RunFailed(f"nobody answers at {address}; no server runs there, {cure}")
+            return RunFailed(f"no answer from {address}; no server runs there, {cure}")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return RunFailed(f"{address} did not answer in time; it may be overloaded or no FedFleet server")
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
             return RunFailed(
-                f"{address} does not tell its status to everybody; show the token in its wire/status.token: --token-file FILE"
+                f"{address} does not give its status to every caller; show the token in its wire/status.token: --token-file FILE"
             )
         case grpc.StatusCode.UNIMPLEMENTED:
             return RunFailed(f"{address} answers, but not as a FedFleet server of this version; is it another program?")
         case _:
-            return RunFailed(f"{address} could not say its status: {code.name} {details}")
+            return RunFailed(f"{address} could not give its status: {code.name} {details}")

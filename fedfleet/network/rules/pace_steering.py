@@ -18,6 +18,7 @@ from fedfleet.core.rng import uniforms
 MIN_SECONDS = 1.0
 MAX_SECONDS = 300.0
 CALLS_PER_SECOND = 1000.0  # that a small server can bear beside its reports
+_UPDATE_SECONDS = 0.5  # between two looks at when new work is likely
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,14 @@ class Arrivals:
 
 
 def add_arrivals(arrivals: Arrivals, count: int, now: float) -> Arrivals:
-    """The same after so many more."""
+    """The rate after `count` more."""
     return Arrivals(arrivals.began, arrivals.half_life, _decayed_weight(arrivals, now) + count, max(now, arrivals.at))
 
 
 def rate(arrivals: Arrivals, now: float) -> float:
     """Arrivals per second; right from the first on, because it knows for how long it has looked.
 
-    >>> rate(arrived(Arrivals(began=0.0), 50, 10.0), 10.0) > 5
+    >>> rate(add_arrivals(Arrivals(began=0.0), 50, 10.0), 10.0) > 5
     True
     """
     elapsed = max(now - arrivals.began, 0.0)
@@ -53,7 +54,7 @@ def _decayed_weight(arrivals: Arrivals, now: float) -> float:
 
 
 class ServerActivity(Enum):
-    """What the server is at."""
+    """What the server is doing."""
 
     AWAITING_FLEET = auto()  # an ask waits for devices
     AWAITING_REPORTS = auto()
@@ -62,20 +63,23 @@ class ServerActivity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What is known of the time until there is new work. `until_end`: seconds after which the round ends in any case."""
+    """What is known of the time until there is new work. `until_end`: seconds after which the round ends in any case.
+
+    `usual_seconds`: how long such work took before; `elapsed`: how long this one has taken so far.
+    """
 
     activity: ServerActivity
     missing: int = 0  # reports until the round can end
     per_second: float = 0.0  # at which they come
     until_end: float = math.inf
-    usual_seconds: float = 0.0  # that the work at hand took before ..
-    elapsed: float = 0.0  # .. and that it took so far
+    usual_seconds: float = 0.0
+    elapsed: float = 0.0
 
 
 def seconds_to_work(outlook: Outlook) -> float:
-    """In how many seconds new work is likely; infinity: nobody knows.
+    """In how many seconds new work is likely; infinity: unknown.
 
-    >>> likely_work(Outlook(Doing.AWAITING_REPORTS, missing=100, per_second=20.0))
+    >>> seconds_to_work(Outlook(ServerActivity.AWAITING_REPORTS, missing=100, per_second=20.0))
     5.0
     """
     match outlook.activity:
@@ -88,6 +92,52 @@ def seconds_to_work(outlook: Outlook) -> float:
                 return 0.0
             soon = outlook.missing / outlook.per_second if outlook.per_second > 0 else math.inf
             return max(min(soon, outlook.until_end), 0.0)
+
+
+class PaceSteering:
+    """Follows how fast reports come and how long models take, and says when devices without work should come back."""
+
+    def __init__(self, now: float) -> None:
+        self._arrivals = Arrivals(began=now)
+        self._count = 0
+        self._updated_at = -math.inf
+        self._work_began: float | None = None
+        self._work_seconds = 0.0
+        self.announced: float | None = None  # the seconds that frontends were last told
+
+    def on_arrival(self) -> None:
+        """A report came."""
+        self._count += 1
+
+    def on_turn(
+        self, now: float, *, working: bool, asking: bool, missing: int, round_end: float | None
+    ) -> float | None:
+        """The seconds until new work is likely, if frontends are to be told: it is time, and it is news.
+
+        `missing` are the reports until the round can end, `round_end` is when it ends in any case.
+        """
+        if working and self._work_began is None:
+            self._work_began = now
+        elif not working and self._work_began is not None:
+            self._work_seconds, self._work_began = now - self._work_began, None
+        if now - self._updated_at < _UPDATE_SECONDS:
+            return None
+        self._updated_at = now
+        if self._count:
+            self._arrivals, self._count = add_arrivals(self._arrivals, self._count, now), 0
+        if self._work_began is not None:
+            elapsed = now - self._work_began
+            outlook = Outlook(ServerActivity.WORKING, usual_seconds=self._work_seconds, elapsed=elapsed)
+        elif asking:
+            outlook = Outlook(ServerActivity.AWAITING_FLEET)
+        else:
+            until_end = math.inf if round_end is None else round_end - now
+            outlook = Outlook(ServerActivity.AWAITING_REPORTS, missing, rate(self._arrivals, now), until_end)
+        likely = min(seconds_to_work(outlook), MAX_SECONDS)
+        if self.announced is not None and abs(likely - self.announced) <= 0.1 * self.announced + 0.2:
+            return None
+        self.announced = likely
+        return likely
 
 
 def spread_seconds(fleet: int, calls_per_second: float = CALLS_PER_SECOND) -> float:
@@ -108,8 +158,8 @@ def return_delays(
 ) -> Floats:
     """In how many seconds each of these clients should come back, when work is likely in `likely` seconds.
 
-    Between `least` and `most`, or as much more as the fleet needs to be spread: beginning with the moment at which work is
-    likely, over `spread_seconds`, and over a tenth of the wait at least, since that moment is a guess.
+    Between `min_seconds` and `max_seconds`, or as much more as the fleet needs to be spread: beginning with the moment at which
+    work is likely, over `spread_seconds`, and over a tenth of the wait at least, since that moment is a guess.
     """
     width = spread_seconds(fleet, calls_per_second)
     start = min(max(likely, min_seconds), max_seconds)

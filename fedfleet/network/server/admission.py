@@ -1,25 +1,33 @@
-"""Claims: a whole report is here, and the processor says what becomes of it. A grant is the arrival."""
+"""Admission of reports: a whole report is at a frontend and claims to be of a task; what becomes of it is decided here.
+
+A grant is the arrival. What is known of a report until its commit (weight, statistics, reported cost, why it was rejected) is kept
+here as well.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
 
 from fedfleet.core import exact
 from fedfleet.core.aggregation import Entry, entry_refusal
+from fedfleet.core.commands import Account, Gather
 from fedfleet.core.errors import Refused, RunFailed
-from fedfleet.core.events import ReportUnwanted
-from fedfleet.core.records import Context, Wave
+from fedfleet.core.events import ReportsGathered, ReportUnwanted, TaskArrived, TaskLost, TasksSpent
+from fedfleet.core.parts import Plan
+from fedfleet.core.records import FOLDED, Context, Floats, Ints, Wave
 from fedfleet.engine.state import Ending, Phase, RunState, in_order_of_arrival
-from fedfleet.network.evaluation.by_devices import is_eval_task
+from fedfleet.network.frontend.report_log import LogEntry, entry_from_bytes
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.rules.task_table import Claim, VerdictKind
-from fedfleet.network.server.commit import try_close
-from fedfleet.network.server.commit_work import ReportMeta, will_commit
-from fedfleet.network.server.reported_costs import ReportedCost
-
-if TYPE_CHECKING:
-    from fedfleet.network.server.server_loop import ServerLoop
+from fedfleet.network.rules import task_table
+from fedfleet.network.rules.task_table import NO_FRONTEND, TaskTable, VerdictKind
+from fedfleet.network.server.durable_records import Rejections
+from fedfleet.network.server.effects import Effects, Note, React, ReportMeta, Tell, TellNow, tell_withdrawn
 
 _STATUS = {
     VerdictKind.GRANT: pb.Receipt.SAFE,
@@ -33,6 +41,296 @@ _STATUS = {
     VerdictKind.DECLINED: pb.Receipt.UNWANTED,
     VerdictKind.STRANGER: pb.Receipt.REFUSED,
 }
+_STAGES = ("download", "compute")  # whose length a device can measure
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedCost:
+    """What is known of a task's cost: the bytes of its report, and what its device measured, by stage."""
+
+    bytes_up: float
+    spent: Mapping[str, float]
+
+
+_NOT_REPORTED = ReportedCost(math.nan, {})
+
+
+class Admission:
+    """The table of tasks, and what is known of the reports that came. Sums are added up on arrival if the run `streams`."""
+
+    def __init__(self, plan: Plan, folder: Path, *, streams: bool, lease: float) -> None:
+        self._plan, self._lease, self.streams = plan, lease, streams
+        self.tasks = TaskTable()
+        self.rejections = Rejections(folder / "refusals.jsonl")
+        self.metas: dict[int, ReportMeta] = {}  # of arrived tasks that are not gathered
+        self.costs: dict[int, ReportedCost] = {}  # of arrived tasks that are not accounted for
+        self.weights: dict[tuple[int, int, str], int] = {}  # by frontend, bucket and sum, in units
+        self._order = 0  # of the next grant in the run
+        self.strikes = 0
+
+    # ---- what frontends report ---------------------------------------------------------------------------------------
+
+    def on_claim(
+        self, index: int, claim: inside.Claim, state: RunState, gathering: Gather | None, now: float
+    ) -> Effects:
+        """Decide what becomes of a report that is at frontend `index`."""
+        task = claim.task
+        verdict = self.tasks.decide(
+            task_table.Claim(
+                task, claim.client, True, claim.crc32c, claim.nbytes, claim.weight, claim.fault, claim.declined, index
+            ),
+            now,
+        )
+        grant = inside.Grant(
+            number=claim.number, status=_STATUS[verdict.kind], reason=verdict.reason, seconds=verdict.seconds
+        )
+        effects: Effects = []
+        match verdict.kind:
+            case VerdictKind.GRANT | VerdictKind.REGRANT:
+                effects = self._grant(index, claim, grant, state, gathering, now, arrived=verdict.arrived)
+            case VerdictKind.REFUSE:
+                effects = [*self._reject(task, verdict.reason, claim.nbytes, state, now), tell_withdrawn([task])]
+            case VerdictKind.DECLINED:
+                if task in state.running:
+                    effects.append(self._lost(task, state, f"its device declined: {verdict.reason}", now))
+                effects.append(tell_withdrawn([task]))
+            case VerdictKind.LATE | VerdictKind.DUPLICATE if state.phase is Phase.DONE:
+                # The journal has ended: nothing may follow its last event.
+                pass
+            case VerdictKind.LATE | VerdictKind.DUPLICATE:
+                lateness = "late" if verdict.kind is VerdictKind.LATE else "again"
+                size = claim.nbytes * self._plan.byte_scale
+                # That frontend may still hand the task out.
+                effects.append(tell_withdrawn([task], frontend=index))
+                effects.append(React(ReportUnwanted(now, task, claim.client, size, lateness)))
+            case VerdictKind.STRANGER:
+                self.strikes += 1
+            case VerdictKind.SAFE:
+                effects.append(tell_withdrawn([task], frontend=index))
+            case VerdictKind.RETRY | VerdictKind.BUSY:
+                pass
+        effects.append(Tell(inside.ToTransmitter(grants=[grant]), index))
+        return effects
+
+    def on_safe(self, index: int, tasks: list[int]) -> Effects:
+        """The reports of these tasks are on the disk of a frontend: the others must not hand the tasks out again."""
+        self.tasks.mark_safe(tasks)
+        return [tell_withdrawn(tasks, but=index)]
+
+    def on_frontend_start(self, index: int, ready: inside.Ready, state: RunState, now: float) -> Effects:
+        """A frontend says what its disk holds: that is safe, and what it lacks may be granted again."""
+        effects: Effects = [Note(damage) for damage in ready.damages]
+        open_buckets = {current_bucket(state), state.book.round}
+        stored: list[int] = []
+        stale_buckets: list[int] = []
+        # What it lost weighs nothing.
+        self.weights = {key: units for key, units in self.weights.items() if key[0] != index}
+        for part in ready.found:
+            entries = [entry_from_bytes(data) for data in part.entries] if part.bucket in open_buckets else []
+            arrivals = self._adopt(index, entries, state, now) if part.bucket in open_buckets else None
+            if arrivals is None:
+                stale_buckets.append(part.bucket)
+                if entries:
+                    effects.append(
+                        Note(
+                            f"frontend {index} held {len(entries)} reports of a round that is missing in the journal; "
+                            "they are lost"
+                        )
+                    )
+                continue
+            effects += arrivals
+            for entry in entries:
+                stored.append(entry.task)
+                self._order = max(self._order, entry.order + 1)
+                names, values = entry.names[entry.stats :], entry.values[entry.stats :]
+                cost = ReportedCost(entry.nbytes * self._plan.byte_scale, dict(zip(names, values, strict=True)))
+                meta = ReportMeta(entry.weight, entry.names[: entry.stats], entry.values[: entry.stats])
+                self.metas.setdefault(entry.task, meta)
+                self.costs.setdefault(entry.task, cost)
+                self._add_weight((index, part.bucket, entry.sum), entry.weight)
+        self.tasks.release(index, stored)
+        if stale_buckets:
+            # At once: what is granted in this turn may go to a bucket of the same number.
+            effects.append(TellNow(inside.ToTransmitter(discard=stale_buckets), index))
+        return [*effects, tell_withdrawn(stored, but=index)]
+
+    def on_all_frontends_ready(self) -> None:
+        """What no frontend found on its disk was lost, and may be granted again."""
+        self.tasks.release(NO_FRONTEND, ())
+
+    def on_time(self, state: RunState, now: float) -> Effects:
+        """Leases that are over: a task of which nothing came is lost, a faulty report counts as arrived and is rejected."""
+        due = self.next_expiry()
+        if due is None or due > now:
+            return []
+        lost, rejected = self.tasks.expire(now)
+        why = f"no report came within its lease of {self._lease:g} s"
+        effects: Effects = [self._lost(task, state, why, now) for task in lost if task in state.running]
+        for end in rejected:
+            effects += self._reject(end.task, end.reason, end.nbytes, state, now)
+        return [*effects, tell_withdrawn([*lost, *(end.task for end in rejected)])]
+
+    def next_expiry(self) -> float | None:
+        """When the next lease may end."""
+        return self.tasks.next_expiry()
+
+    # ---- what the coordinator decided --------------------------------------------------------------------------------
+
+    def on_send(self, wave: Wave, heaviest: Floats) -> None:
+        """A wave goes out; `heaviest`: the most that each of its reports may weigh."""
+        self.tasks.send(wave.first, wave.assignments.clients, heaviest, wave.time + self._lease)
+
+    def on_forget(self, tasks: list[int]) -> None:
+        """These tasks were given up."""
+        self.tasks.withdraw(tasks)
+        self.rejections.forget(tasks)
+        for task in tasks:
+            self.metas.pop(task, None)
+
+    def on_bucket_end(self, bucket: int) -> None:
+        """The commit of a bucket is made, or will never be."""
+        self.weights = {key: units for key, units in self.weights.items() if key[1] != bucket}
+
+    def on_commit_start(self, tasks: list[int]) -> None:
+        """The sums with these were handed in: whatever becomes of their frontends, they will be settled."""
+        self.tasks.hand_in(tasks)
+
+    def on_commit_end(self, command: Gather, fact: ReportsGathered) -> None:
+        """A gathering is over."""
+        self.tasks.settle(fact.tasks.tolist(), folded=True)
+        self.tasks.settle([r.task for r in fact.rejected], folded=False)
+        for task in command.tasks:
+            self.metas.pop(task, None)
+        self.rejections.forget(command.tasks)
+
+    def account(self, command: Account, now: float) -> TasksSpent:
+        """What devices reported that these tasks cost them."""
+        return tasks_spent(command, [self.costs.pop(task, None) for task in command.tasks], now)
+
+    # ---- after a kill ------------------------------------------------------------------------------------------------
+
+    def restore_running(self, tasks: Ints, clients: Ints, heaviest: Floats, now: float) -> None:
+        """These tasks ran when the server was killed; their leases begin anew."""
+        self.tasks.reopen(task_table.Phase.OPEN, tasks, clients, heaviest, now + self._lease)
+
+    def restore_arrived(self, endings: Iterable[Ending], next_task: int, now: float) -> None:
+        """The reports of these tasks had arrived: they were rejected, or must be found on a frontend's disk."""
+        endings = list(endings)
+        self.tasks.set_next_task(next_task)
+        self.rejections.keep_only(e.task for e in endings)
+        for phase in (task_table.Phase.GRANTED, task_table.Phase.REFUSED):
+            is_rejected = phase is task_table.Phase.REFUSED
+            group = [e for e in endings if (e.task in self.rejections.reasons) is is_rejected]
+            if group:
+                tasks = np.array([e.task for e in group], np.int64)
+                clients = np.array([e.wave.assignments.clients[e.task - e.wave.first] for e in group], np.int64)
+                total_weight = self._plan.algorithm.fold.total_weight
+                self.tasks.reopen(phase, tasks, clients, total_weight, now + self._lease)
+
+    # ---- inside ------------------------------------------------------------------------------------------------------
+
+    def _grant(
+        self, index: int, claim: inside.Claim, grant: inside.Grant, state: RunState, gathering: Gather | None, now: float,
+        *, arrived: bool,
+    ) -> Effects:  # fmt: skip
+        task, effects = claim.task, Effects()
+        if arrived:  # what was journalled of its arrival holds
+            ending, bucket = _find_ending(state, task)
+            wave, seconds = ending.wave, ending.seconds
+        else:
+            wave, bucket = state.running[task], current_bucket(state)
+            seconds = now - wave.time
+        meta = ReportMeta(claim.weight, tuple(claim.names[: claim.stats]), tuple(claim.values[: claim.stats]))
+        entry, refusal = Entry(claim.weight), None
+        if self.streams:
+            context = self._context(task, wave, bucket, seconds, state, gathering)
+            entry, refusal = self._fold_entry(meta, context, bucket)
+        if refusal is None:
+            grant.granted, grant.bucket, grant.weight, grant.factor = True, bucket, entry.weight, entry.factor
+            grant.sum, grant.time, grant.order = entry.sum, now, self._order
+            self._order += 1
+            self._add_weight((index, bucket, entry.sum), entry.weight)
+        else:
+            self.tasks.settle([task], folded=False)
+            self.rejections.add(task, f"client {claim.client}: {refusal}")
+            grant.status, grant.reason = pb.Receipt.REFUSED, refusal
+            effects.append(tell_withdrawn([task]))
+        self.metas[task] = meta
+        names, stage_seconds = claim.names[claim.stats :], claim.values[claim.stats :]
+        size = (claim.decoded_nbytes or claim.nbytes) * self._plan.byte_scale
+        self.costs[task] = ReportedCost(size, dict(zip(names, stage_seconds, strict=True)))
+        if not arrived:
+            effects.append(_arrival(task, wave, size, now))
+        return effects
+
+    def _fold_entry(self, meta: ReportMeta, context: Context, bucket: int) -> tuple[Entry, str | None]:
+        """How a report enters the sums, or why it may not."""
+        fold = self._plan.algorithm.fold
+        try:
+            entry = fold.enter(meta.weight, meta.stats(), context)
+        except Refused as error:
+            return Entry(meta.weight), str(error)
+        fault = entry_refusal(fold, entry)
+        if fault:
+            return entry, fault
+        # Together with what was granted before, in all frontends.
+        total_units = exact.weight_units(entry.weight) + sum(
+            units for (_, b, name), units in self.weights.items() if b == bucket and name == entry.sum
+        )
+        limit = fold.total_weight
+        if total_units <= limit * 2.0**60:
+            return entry, None
+        return entry, (
+            f"with its weight {entry.weight:g} those of one commit would exceed {limit:g}; raise the fold's total_weight"
+        )
+
+    def _context(
+        self, task: int, wave: Wave, bucket: int, seconds: float, state: RunState, gathering: Gather | None
+    ) -> Context:
+        """What its commit will know of a report: also of one that comes while the commit before is still being made."""
+        version = state.book.version
+        if gathering is not None and bucket > state.book.round:
+            version += will_commit(self._plan, gathering, self.rejections.reasons)
+        slot = task - wave.first
+        settings = {name: float(column[slot]) for name, column in wave.assignments.settings.items()}
+        return Context(version - wave.version, seconds, int(wave.assignments.clients[slot]), settings, task)
+
+    def _adopt(self, index: int, entries: list[LogEntry], state: RunState, now: float) -> Effects | None:
+        """Does the journal know of these reports (else None)? If its end was lost, those that it still waits for arrive now."""
+        arrived_tasks = {ending.task for ending in uncommitted_arrivals(state)}
+        if any(entry.task not in state.running and entry.task not in arrived_tasks for entry in entries):
+            return None
+        effects: Effects = []
+        for entry in entries:
+            if entry.task in state.running:
+                self.tasks.decide(
+                    task_table.Claim(
+                        entry.task, entry.client, True, entry.crc32c, entry.nbytes, entry.weight, frontend=index
+                    ),
+                    now,
+                )
+                size = entry.nbytes * self._plan.byte_scale
+                effects.append(_arrival(entry.task, state.running[entry.task], size, now))
+        return effects
+
+    def _add_weight(self, key: tuple[int, int, str], weight: float) -> None:
+        self.weights[key] = self.weights.get(key, 0) + exact.weight_units(weight)
+
+    def _reject(self, task: int, why: str, nbytes: int, state: RunState, now: float) -> Effects:
+        """A report that counts as arrived, and weighs nothing."""
+        self.rejections.add(task, f"client {self.tasks.client(task)}: {why}")
+        wave = state.running.get(task)
+        return [] if wave is None else [_arrival(task, wave, nbytes * self._plan.byte_scale, now)]
+
+    def _lost(self, task: int, state: RunState, why: str, now: float) -> React:
+        wave = state.running[task]
+        client = int(wave.assignments.clients[task - wave.first])
+        return React(TaskLost(now, task, client, now - wave.time, why))
+
+
+def _arrival(task: int, wave: Wave, nbytes: float, now: float) -> React:
+    client = int(wave.assignments.clients[task - wave.first])
+    return React(TaskArrived(now, task, client, now - wave.time, nbytes))
 
 
 def current_bucket(state: RunState) -> int:
@@ -40,118 +338,41 @@ def current_bucket(state: RunState) -> int:
     return state.book.round + (state.phase is Phase.GATHERING)
 
 
-def answer_claim(server: ServerLoop, index: int, claim: inside.Claim) -> None:
-    """Judge a report that is here, and queue the answer."""
-    if is_eval_task(claim.task):
-        server.outbox(index).grants.append(server.evaluations.answer_claim(claim, server.now()))
-        return
-    table_claim = Claim(
-        claim.task, claim.client, True, claim.crc32c, claim.nbytes, claim.weight, claim.fault, claim.declined, index
-    )
-    verdict = server.tasks.decide(table_claim, server.now())
-    grant = inside.Grant(
-        number=claim.number, status=_STATUS[verdict.kind], reason=verdict.reason, seconds=verdict.seconds
-    )
-    match verdict.kind:
-        case VerdictKind.GRANT | VerdictKind.REGRANT:
-            _grant(server, index, claim, grant, arrived=verdict.arrived)
-        case VerdictKind.REFUSE:
-            server.reject(claim.task, verdict.reason, claim.nbytes)
-        case VerdictKind.DECLINED:
-            wave = server.state.running.get(claim.task)
-            if wave is not None:
-                server.lose(claim.task, wave, f"its device declined: {verdict.reason}")
-            server.withdraw([claim.task])
-        case VerdictKind.LATE | VerdictKind.DUPLICATE if server.state.phase is Phase.DONE:
-            pass  # the journal has ended: nothing may follow its last event
-        case VerdictKind.LATE | VerdictKind.DUPLICATE:
-            server.outbox(index).withdrawn.append(claim.task)  # should it still be on the list there
-            lateness = "late" if verdict.kind is VerdictKind.LATE else "again"
-            size = claim.nbytes * server.plan.byte_scale
-            server.react(ReportUnwanted(server.now(), claim.task, claim.client, size, lateness))
-        case VerdictKind.STRANGER:
-            server.strikes += 1
-        case VerdictKind.SAFE:
-            server.outbox(index).withdrawn.append(claim.task)
-        case VerdictKind.RETRY | VerdictKind.BUSY:
-            pass
-    if verdict.kind is VerdictKind.REFUSE:
-        server.withdraw([claim.task])
-    server.outbox(index).grants.append(grant)
-    server.react_all()
-    try_close(server)
+def uncommitted_arrivals(state: RunState) -> list[Ending]:
+    """Tasks whose reports arrived and are not committed."""
+    chains = (state.ended, state.gathering)
+    return [e for chain in chains for e in in_order_of_arrival(chain) if e.fate == FOLDED]
 
 
-def _grant(server: ServerLoop, index: int, claim: inside.Claim, grant: inside.Grant, *, arrived: bool) -> None:
-    task, now = claim.task, server.now()
-    if arrived:  # what was journalled of its arrival holds
-        ending, bucket = _find_ending(server, task)
-        wave, seconds = ending.wave, ending.seconds
-    else:
-        wave, bucket = server.state.running[task], current_bucket(server.state)
-        seconds = now - wave.time
-    meta = ReportMeta(claim.weight, tuple(claim.names[: claim.stats]), tuple(claim.values[: claim.stats]))
-    entry, refusal = Entry(claim.weight), None
-    if server.streams:
-        entry, refusal = _fold_entry(server, meta, _context(server, task, wave, bucket, seconds), bucket)
-    if refusal is None:
-        grant.granted, grant.bucket, grant.weight, grant.factor = True, bucket, entry.weight, entry.factor
-        grant.sum, grant.time, grant.order = entry.sum, now, server.order
-        server.order += 1
-        key = index, bucket, entry.sum
-        server.weights[key] = server.weights.get(key, 0) + exact.weight_units(entry.weight)
-    else:
-        server.tasks.settle([task], folded=False)
-        server.refusals.add(task, f"client {claim.client}: {refusal}")
-        grant.status, grant.reason = pb.Receipt.REFUSED, refusal
-        server.withdraw([task])
-    server.report_metas[task] = meta
-    names, stage_seconds = claim.names[claim.stats :], claim.values[claim.stats :]
-    size = (claim.decoded_nbytes or claim.nbytes) * server.plan.byte_scale
-    server.reported_costs[task] = ReportedCost(size, dict(zip(names, stage_seconds, strict=True)))
-    if not arrived:
-        server.record_arrival(task, wave, size, now)
-
-
-def _fold_entry(server: ServerLoop, meta: ReportMeta, context: Context, bucket: int) -> tuple[Entry, str | None]:
-    """How a report enters the sums, or why it may not."""
-    fold = server.plan.algorithm.fold
-    try:
-        entry = fold.enter(meta.weight, meta.stats(), context)
-    except Refused as error:
-        return Entry(meta.weight), str(error)
-    return entry, entry_refusal(fold, entry) or _weight_refusal(server, bucket, entry)
-
-
-def _weight_refusal(server: ServerLoop, bucket: int, entry: Entry) -> str | None:
-    limit = server.plan.algorithm.fold.total_weight
-    granted_units = sum(
-        units
-        for (_, entry_bucket, name), units in server.weights.items()
-        if entry_bucket == bucket and name == entry.sum
-    )
-    if granted_units + exact.weight_units(entry.weight) <= limit * 2.0**60:
-        return None
-    return f"with its weight {entry.weight:g} those of one commit would exceed {limit:g}; raise the fold's total_weight"
-
-
-def _context(server: ServerLoop, task: int, wave: Wave, bucket: int, seconds: float) -> Context:
-    """What its commit will know of a report: also of one that comes while the commit before is still being made."""
-    version = server.state.book.version
-    if server.gathering is not None and bucket > server.state.book.round:
-        version += will_commit(server.plan, server.gathering, server.refusals.reasons)
-    slot = task - wave.first
-    settings = {name: float(column[slot]) for name, column in wave.assignments.settings.items()}
-    return Context(version - wave.version, seconds, int(wave.assignments.clients[slot]), settings, task)
-
-
-def _find_ending(server: ServerLoop, task: int) -> tuple[Ending, int]:
+def _find_ending(state: RunState, task: int) -> tuple[Ending, int]:
     """How a task ended whose report arrived, and the bucket that it belongs to."""
-    for chain, bucket in (
-        (server.state.gathering, server.state.book.round),
-        (server.state.ended, current_bucket(server.state)),
-    ):
+    for chain, bucket in ((state.gathering, state.book.round), (state.ended, current_bucket(state))):
         for ending in in_order_of_arrival(chain):
             if ending.task == task:
                 return ending, bucket
-    raise RunFailed(f"task {task} was granted again, and nobody waits for it: the server is broken")
+    raise RunFailed(f"internal error: the report of task {task} was accepted twice; please report this")
+
+
+def will_commit(plan: Plan, command: Gather, refusals: Mapping[int, str]) -> bool:
+    """Is it certain that this gathering makes a model? Only for folds that stream: what they refuse is known beforehand."""
+    remaining = sum(task not in refusals for task in command.tasks)
+    return remaining >= max(1, plan.algorithm.fold.least)
+
+
+def tasks_spent(command: Account, costs: list[ReportedCost | None], now: float) -> TasksSpent:
+    """What ended tasks cost, as far as it is known; a device that reports more seconds than passed is not believed.
+
+    How long an upload takes only its two ends together could measure, so that it stays unknown.
+    """
+    n = len(command.tasks)
+    spent = {name: np.full(n, np.nan) for name in (*_STAGES, "upload", "bytes_down", "bytes_up")}
+    clients = np.zeros(n, np.int64)
+    for i, (task, wave, seconds) in enumerate(zip(command.tasks, command.waves, command.seconds, strict=True)):
+        slot, cost = task - wave.first, costs[i] or _NOT_REPORTED
+        clients[i], spent["bytes_up"][i] = wave.assignments.clients[slot], cost.bytes_up
+        if not math.isnan(cost.bytes_up):
+            spent["bytes_down"][i] = wave.cost.bytes_down[slot]
+        if all(v >= 0 for v in cost.spent.values()) and sum(cost.spent.values()) <= seconds:
+            for name in _STAGES:
+                spent[name][i] = cost.spent.get(name, math.nan)
+    return TasksSpent(now, np.array(command.tasks, np.int64), clients, spent)

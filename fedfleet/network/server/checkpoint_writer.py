@@ -1,32 +1,31 @@
-"""What a server saves beside its journal: checkpoints, written beside the loop, and when devices were there."""
+"""What a server saves alongside its journal: checkpoints, written in a thread, and when devices were there."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fedfleet.core.records import Ints
 from fedfleet.core.trees import Array
 from fedfleet.engine.checkpoint import freeze
+from fedfleet.engine.state import RunState
 from fedfleet.network.rules.checkins import CheckinWriter, Intervals, OpenIntervals, join_intervals
 from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.served_plan import ServedRun
 from fedfleet.simulation.checkpoints import checkpoint_files
 from fedfleet.store.files import save_tree
 
-if TYPE_CHECKING:
-    from fedfleet.network.server.server_loop import ServerLoop
-
 _KEEP_CHECKPOINTS = 2
 _CHECKIN_WRITE_SECONDS = 30.0
 
 
 class CheckpointWriter:
-    """Checkpoints at commits. One is written at a time; a commit that comes meanwhile has its turn when it is done."""
+    """Checkpoints at commits, and intervals of presence. One checkpoint is written at a time."""
 
     def __init__(self, served: ServedRun, options: ServeOptions) -> None:
         self._served, self._options = served, options
@@ -39,24 +38,26 @@ class CheckpointWriter:
         self._checkins = CheckinWriter(served.folder / "wire" / "checkins.bin")
 
     def resume_from(self, version: int) -> None:
-        """The run goes on from this version."""
+        """The run resumes at this version."""
         self._saved_version = version
 
-    def save_if_due(self, server: ServerLoop) -> None:
+    def save_if_due(
+        self, state: RunState, memory_task: Ints, gatherings: int, on_error: Callable[[BaseException | None], None]
+    ) -> None:
         """A turn has ended, and the journal is on the disk: save if it is time."""
-        version = server.state.book.version
+        version = state.book.version
         if not self._options.durable or version < self._saved_version + self._options.checkpoint_every:
             return
         if self._writing is not None and not self._writing.done():
             return
         journal = self._served.journal
-        meta, arrays = freeze(server.state)
-        arrays |= {"wire/memory_task": server.client_state.memory_task.copy()}
-        meta_data = {"state": meta, "position": journal.position, "link": journal.link, "gatherings": server.gatherings}
+        meta, arrays = freeze(state)
+        arrays |= {"wire/memory_task": memory_task.copy()}
+        meta_data = {"state": meta, "position": journal.position, "link": journal.link, "gatherings": gatherings}
         self._saved_version = version
         loop = asyncio.get_running_loop()
         self._writing = loop.run_in_executor(self._thread, self._write, version, arrays, meta_data)
-        self._writing.add_done_callback(lambda done: None if done.cancelled() else server.fail(done.exception()))
+        self._writing.add_done_callback(lambda done: None if done.cancelled() else on_error(done.exception()))
 
     def _write(self, version: int, arrays: dict[str, Array], meta_data: dict[str, Any]) -> None:
         folder = self._served.folder
@@ -75,9 +76,8 @@ class CheckpointWriter:
     def _write_checkins(self, intervals: Intervals) -> None:
         ended, self._ended_intervals = join_intervals([*self._ended_intervals, intervals]), []
         if len(ended.clients):
-            with suppress(
-                OSError
-            ):  # what is only learnt from later must not stop a run; the journal will, if the disk is full
+            # What is only analysed later must not stop a run; the journal will, if the disk is full.
+            with suppress(OSError):
                 self._checkins.append(ended)
 
     async def close(self) -> None:

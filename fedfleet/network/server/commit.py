@@ -1,101 +1,196 @@
-"""Commits: a bucket is closed when everything that was granted is on a disk, and becomes a model beside the loop."""
+"""Commits: a bucket is closed when every report granted in it is on a disk; a model is made of its sums in the background."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import numpy as np
+
+from fedfleet.core import aggregation
+from fedfleet.core.codec import Codec
+from fedfleet.core.commands import Gather
+from fedfleet.core.container import unpack_tree
+from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.core.events import ReportsGathered
+from fedfleet.core.parts import FoldResult, Plan
+from fedfleet.core.records import Rejection, Report
+from fedfleet.core.trees import Tree
+from fedfleet.engine.coordinator import make_model
+from fedfleet.executors.gather import finish_gather, fold_in_order, stat_columns
+from fedfleet.network.frontend.spool import read_spool
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.rules.task_table import Phase
+from fedfleet.network.server.admission import Admission
 from fedfleet.network.server.blobs import Blob
-from fedfleet.network.server.commit_work import CommitJob, make_commit
+from fedfleet.network.server.effects import CommitJob, Effects, StartCommit, Tell
+from fedfleet.network.server.offers import Offers
+from fedfleet.network.server.served_plan import ServedRun, client_codecs
+from fedfleet.store.aggregates import keep_aggregate
+from fedfleet.store.client_memory import ClientMemory
+from fedfleet.store.files import load_tree
+from fedfleet.store.noise_source import NoiseSource
 
-if TYPE_CHECKING:
-    from fedfleet.network.server.server_loop import ServerLoop
-
-_TRIES = 8  # of sums that do not hold what was granted; some are merely older than a report that was granted again
-
-
-def try_close(server: ServerLoop) -> None:
-    """Ask for the sums, once nothing that was granted can be missing from them."""
-    assert server.supervisor is not None
-    if (
-        server.gathering is None
-        or server.closed_parts is not None
-        or not all(t.ready for t in server.supervisor.frontends)
-    ):
-        return
-    wanted = [task for task in server.gathering.tasks if task not in server.refusals.reasons]
-    if any(server.tasks.phase(task) is Phase.RELEASED for task in wanted):
-        return
-    server.closed_parts = {}
-    server.close_attempts += 1
-    for out in server.outboxes():
-        out.close.append(server.state.book.round)
-    server.schedule()
+# Of sums that do not hold what was granted: some are merely older than a report that was granted again.
+_TRIES = 8
 
 
-def collect_sums(server: ServerLoop, index: int, part: inside.Closed) -> None:
-    """The sums of one transmitter are there; when all are, a model is made of them, once."""
-    if (
-        server.closed_parts is None
-        or server.committing
-        or server.gathering is None
-        or part.bucket != server.state.book.round
-    ):
-        return
-    server.closed_parts[index] = part
-    assert server.supervisor is not None
-    if len(server.closed_parts) < len(server.supervisor.frontends):
-        return
-    command, parts = server.gathering, list(server.closed_parts.values())
-    wanted = [task for task in command.tasks if task not in server.refusals.reasons]
-    # One died after it had closed, before all had: what it lost is waited for, and what others closed before that is too old.
-    unsafe = server.options.durable and server.tasks.unsafe_tasks(wanted)
-    stale = server.streams and sum(p.count for p in parts) != len(wanted)
-    if unsafe or (stale and server.close_attempts < _TRIES):
-        server.closed_parts = None
-        try_close(server)
-        return
-    reasons = {task: server.refusals.reasons[task] for task in command.tasks if task in server.refusals.reasons}
-    spools = [] if server.streams else [frontend.config.folder for frontend in server.supervisor.frontends]
-    sums = [p.path for p in parts if p.path] if server.streams else []
-    metas = {task: server.report_metas[task] for task in command.tasks if task in server.report_metas}
-    job = CommitJob(command, part.bucket, reasons, metas, sums, sum(p.count for p in parts), spools)
-    server.tasks.hand_in(wanted)
-    server.committing = True
-    server.run_in_background(_commit(server, job))
+class Commits:
+    """The commit that is under way: what is gathered, which frontends handed in their sums, whether a model is being made."""
+
+    def __init__(self, served: ServedRun, *, streams: bool, durable: bool, gatherings: int) -> None:
+        self._served, self._streams, self._durable = served, streams, durable
+        self._codecs = client_codecs(served.plan)
+        self._thread = ThreadPoolExecutor(1, "fedfleet-commit")
+        self.gatherings = gatherings  # how many there were
+        self.gathering: Gather | None = None
+        self.committing = False
+        self._parts: dict[int, inside.Closed] | None = None  # by frontend, while a bucket is being closed
+        self._attempts = 0  # how often frontends were asked for the sums of this bucket
+
+    def on_gather(self, command: Gather) -> None:
+        """The coordinator wants this bucket gathered."""
+        self.gathering = command
+
+    def try_close(self, admission: Admission, bucket: int) -> Effects:
+        """Ask all frontends for their sums, once nothing that was granted can be missing from them."""
+        if self.gathering is None or self._parts is not None:
+            return []
+        if any(admission.tasks.phase(task) is Phase.RELEASED for task in self._wanted(admission)):
+            return []
+        self._parts = {}
+        self._attempts += 1
+        return [Tell(inside.ToTransmitter(close=[bucket]))]
+
+    def on_frontend_start(self, index: int, bucket: int) -> Effects:
+        """A frontend started again: what it handed in before is too old."""
+        if self._parts is None or self.committing:
+            return []
+        self._parts.pop(index, None)
+        return [Tell(inside.ToTransmitter(close=[bucket]), index)]
+
+    def on_closed(
+        self, index: int, part: inside.Closed, admission: Admission, bucket: int, folders: Sequence[str]
+    ) -> Effects:
+        """The sums of one frontend are here; when those of all are, a model is made of them, once.
+
+        `folders` are the frontends' own, in which they spool reports.
+        """
+        if self._parts is None or self.committing or self.gathering is None or part.bucket != bucket:
+            return []
+        self._parts[index] = part
+        if len(self._parts) < len(folders):
+            return []
+        command, parts, wanted = self.gathering, list(self._parts.values()), self._wanted(admission)
+        # A frontend died after it had closed, before all had: what it lost is waited for, and what others handed in is too old.
+        unsafe = self._durable and admission.tasks.unsafe_tasks(wanted)
+        stale = self._streams and sum(p.count for p in parts) != len(wanted)
+        if unsafe or (stale and self._attempts < _TRIES):
+            self._parts = None
+            return self.try_close(admission, bucket)
+        reasons = {t: admission.rejections.reasons[t] for t in command.tasks if t in admission.rejections.reasons}
+        metas = {t: admission.metas[t] for t in command.tasks if t in admission.metas}
+        spools = [] if self._streams else list(folders)
+        sums = [p.path for p in parts if p.path] if self._streams else []
+        self.committing = True
+        return [StartCommit(CommitJob(command, bucket, reasons, metas, sums, sum(p.count for p in parts), spools))]
+
+    async def make(self, job: CommitJob, offers: Offers) -> tuple[ReportsGathered, Blob | None]:
+        """Make the model of a job, and what devices will be offered of it, in a thread."""
+        keep = (self._served.folder, self.gatherings) if self._durable else None
+        loop = asyncio.get_running_loop()
+        fact: ReportsGathered = await loop.run_in_executor(
+            self._thread, make_commit, self._served.plan, job, self._codecs, keep, self._served.noising
+        )
+        if fact.made is None:
+            return fact, None
+        return fact, await loop.run_in_executor(self._thread, offers.encode_model, fact.made.server)
+
+    def on_commit_end(self) -> None:
+        """A gathering is over."""
+        self.gatherings += 1
+        self.gathering, self._parts, self.committing, self._attempts = None, None, False, 0
+
+    def close(self) -> None:
+        """Wait for the thread."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def _wanted(self, admission: Admission) -> list[int]:
+        assert self.gathering is not None
+        return [task for task in self.gathering.tasks if task not in admission.rejections.reasons]
 
 
-async def _commit(server: ServerLoop, job: CommitJob) -> None:
-    keep = (server.served.folder, server.gatherings) if server.options.durable else None
-    loop = asyncio.get_running_loop()
-    fact: ReportsGathered = await loop.run_in_executor(
-        server.worker, make_commit, server.plan, job, server.codecs, keep, server.served.noising
-    )
-    blob = None
-    if fact.made is not None:
-        blob = await loop.run_in_executor(server.worker, server.offers.encode_model, fact.made.server)
-    server.schedule(lambda: _finish_commit(server, job, fact, blob))
+def make_commit(
+    plan: Plan, job: CommitJob, codecs: Mapping[int, Codec], keep: tuple[Path, int] | None, noising: NoiseSource
+) -> ReportsGathered:
+    """The fact that follows from a closed bucket, with the model that it makes; its aggregate is on the disk before.
+
+    `keep` is the folder of the run and the number of this gathering; `codecs` says in which code a client's reports came.
+    """
+    command = job.command
+    folded = _fold_spools(plan, job, codecs) if job.spools else _fold_sums(plan, job)
+    fact = finish_gather(plan, ClientMemory(), command.contexts, folded, 0.0, (command.version, noising.key))
+    if keep is not None:
+        keep_aggregate(*keep, fact)
+    commit = make_model(plan.algorithm, command.server, fact)
+    if commit is not None:
+        str(commit.name)  # hashing a large model takes milliseconds, which the loop shall not spend
+    for path in job.sums:
+        Path(path).unlink(missing_ok=True)
+    return replace(fact, made=commit)
 
 
-def _finish_commit(server: ServerLoop, job: CommitJob, fact: ReportsGathered, blob: Blob | None) -> None:
-    server.gatherings += 1
-    server.gathering, server.closed_parts, server.committing, server.close_attempts = None, None, False, 0
+def _fold_sums(plan: Plan, job: CommitJob) -> FoldResult:
+    fold, command = plan.algorithm.fold, job.command
+    acc = aggregation.zero(fold, command.server)
+    for path in job.sums:
+        acc = aggregation.merge(fold, acc, aggregation.load(fold, command.server, load_tree(Path(path))[0]))
+    tasks = [task for task in command.tasks if task not in job.refusals]
+    if len(tasks) != job.count or acc.count != job.count:
+        raise RunFailed(
+            f"internal error: the sums of version {command.version} hold {acc.count} reports ({job.count} by the frontends' "
+            f"count) and the journal {len(tasks)}; nothing was committed; please report this"
+        )
+    stats = stat_columns([job.metas[task].stats() for task in tasks])
+    return FoldResult(acc, np.array(tasks, np.int64), stats, _rejections(job))
+
+
+def _fold_spools(plan: Plan, job: CommitJob, codecs: Mapping[int, Codec]) -> FoldResult:
+    command, algorithm = job.command, plan.algorithm
+    spooled = {
+        entry.task: (entry, data) for folder in job.spools for entry, data in read_spool(Path(folder), job.bucket)
+    }
+    refusals = dict(job.refusals)
+    reports: list[Report] = []
+    contexts = [c for c in command.contexts if c.task not in job.refusals]
+    for context in contexts:
+        if context.task not in spooled:
+            raise RunFailed(f"the report of task {context.task} is not in the spool: nothing was committed")
+        entry, data = spooled[context.task]
+        stats = dict(zip(entry.names[: entry.stats], entry.values[: entry.stats], strict=True))
+        try:
+            update = _decode_update(data, codecs.get(context.client), algorithm.fold.like(command.server))
+        except Refused as error:
+            refusals[context.task] = f"client {context.client}: {error}"
+            continue
+        reports.append(Report(context.task, context.client, update, entry.weight, stats))
+    usable = [c for c in contexts if c.task not in refusals]
+    folded = fold_in_order(algorithm.fold, command.server, reports, usable, algorithm.accept)
+    rejections = _rejections(replace(job, refusals=refusals))
+    return replace(folded, rejected=tuple(sorted((*folded.rejected, *rejections), key=lambda r: r.task)))
+
+
+def _decode_update(data: bytes, codec: Codec | None, like: Tree) -> Tree:
+    if codec is None:
+        return unpack_tree(data) if data else {}
+    from fedfleet.learn.codecs.messages import decode_bytes
+
+    return decode_bytes(codec, data, like)
+
+
+def _rejections(job: CommitJob) -> tuple[Rejection, ...]:
     clients = {context.task: context.client for context in job.command.contexts}
-    folded = fact.tasks.tolist()
-    for task in folded:  # in task order: of two reports of one client the later one's memory stands
-        server.client_state.record_folded(clients[task], task)
-    server.tasks.settle(folded, folded=True)
-    server.tasks.settle([r.task for r in fact.rejected], folded=False)
-    for task in job.command.tasks:
-        server.report_metas.pop(task, None)
-    server.refusals.forget(job.command.tasks)
-    server.discard(job.bucket)
-    if blob is not None:
-        server.offers.register_version(blob, job.command.version)
-    server.react(replace(fact, time=server.now()))
-    server.react_all()
-    server.offers.drop_unused(server.state, server.outboxes(), server.evaluations.versions())
+    return tuple(Rejection(task, clients[task], why) for task, why in sorted(job.refusals.items()) if task in clients)

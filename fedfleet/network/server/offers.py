@@ -1,9 +1,8 @@
-"""Offers: what goes down to devices, encoded once for each version and code, and told to every transmitter."""
+"""Offers: what goes down to devices, encoded once for each version and codec, and announced to every frontend."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Set
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,8 @@ from fedfleet.engine.state import RunState
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import offer_to_bytes
 from fedfleet.network.server.blobs import Blob, drop_blob, write_blob
+from fedfleet.network.server.durable_records import ClientState
+from fedfleet.network.server.effects import Effects, Tell
 from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.served_plan import ServedRun, heaviest_reports
 
@@ -25,27 +26,24 @@ _MAX_BLOBS = 1 << 16  # different offers of one wave: more cannot be numbered
 OfferKey = tuple[int, ...]
 
 
-@dataclass(slots=True)
 class Offers:
-    """The blobs that devices may ask for. `shared` is the folder in which they lie."""
+    """The blobs that devices may ask for, in the folder `shared`, and what each device remembers."""
 
-    served: ServedRun
-    options: ServeOptions
-    shared: Path = field(default_factory=Path)
-    blobs: dict[OfferKey, tuple[Offer, Blob]] = field(default_factory=dict[OfferKey, tuple[Offer, Blob]])
-    version_of: dict[str, int] = field(
-        default_factory=dict[str, int]
-    )  # by blob: the newest wave's version that it is of
-    announced_blobs: dict[str, Blob] = field(default_factory=dict[str, Blob])
-    frozen_blob: Blob | None = None
+    def __init__(self, served: ServedRun, options: ServeOptions, shared: Path) -> None:
+        self.served, self.options, self.shared = served, options, shared
+        self.client_state = ClientState(served.plan.clients, served.folder / "wire" / "takeovers.jsonl")
+        self.blobs: dict[OfferKey, tuple[Offer, Blob]] = {}
+        self.version_of: dict[str, int] = {}  # by blob: the version of the newest wave that uses it
+        self.announced_blobs: dict[str, Blob] = {}
+        self.frozen_blob: Blob | None = None
 
     def write_frozen(self) -> None:
-        """Put weights that nobody trains where devices can fetch them."""
+        """Put weights that are not trained where devices can fetch them."""
         if self.served.frozen:
             self.frozen_blob = write_blob(self.shared, pack_tree(self.served.frozen))
 
     def encode_model(self, server: ServerState) -> Blob:
-        """Encode what most devices will be offered; beside the loop, since large models take time."""
+        """Encode what most devices will be offered; in a thread, since large models take time."""
         return self._blob_for(self.served.plan.algorithm.offer(server, 0, NO_SETTINGS))
 
     def register_version(self, blob: Blob, version: int) -> None:
@@ -64,8 +62,8 @@ class Offers:
         assignments, sizes = wave.assignments, self.served.world.data.sizes(wave.round)[wave.assignments.clients]
         return heaviest_reports(self.served.plan, self.served.registry, assignments.clients, assignments.share, sizes)
 
-    def wave_message(self, wave: Wave, heaviest: Floats, memory_task: Ints) -> tuple[list[inside.NewBlob], inside.Wave]:
-        """A wave as transmitters hear of it, with the blobs that are new to them."""
+    def wave_message(self, wave: Wave, heaviest: Floats) -> inside.ToTransmitter:
+        """A wave as frontends are told of it, with the blobs that are new to them."""
         algorithm, assignments = self.served.plan.algorithm, wave.assignments
         indices: dict[str, int] = {}
         new_blobs: list[inside.NewBlob] = []
@@ -84,13 +82,8 @@ class Offers:
                     self.announced_blobs[blob.name] = blob
                     new_blobs.append(_blob_message(blob))
             blob_index[slot] = indices[blob.name]
-        return new_blobs, self._fill_wave(wave, heaviest, memory_task, list(indices), blob_index)
-
-    def _fill_wave(
-        self, wave: Wave, heaviest: Floats, memory_task: Ints, blobs: list[str], blob_index: np.ndarray
-    ) -> inside.Wave:
-        assignments, memory = wave.assignments, memory_task[wave.assignments.clients]
-        return inside.Wave(
+        memory, blobs = self.client_state.memory_task[assignments.clients], list(indices)
+        message = inside.Wave(
             first=wave.first, round=wave.round, version=wave.version, clients=assignments.clients.astype(np.uint32).tobytes(),
             steps=assignments.steps.astype(np.uint32).tobytes() if assignments.steps.any() else b"",
             share=assignments.share.tobytes() if (assignments.share != 1.0).any() else b"",
@@ -99,16 +92,16 @@ class Offers:
             blobs=blobs, blob=blob_index.tobytes() if len(blobs) > 1 else b"",
             lease_seconds=self.options.lease, seed=self.served.plan.seed, time=wave.time,
         )  # fmt: skip
+        return inside.ToTransmitter(blobs=new_blobs, waves=[message])
 
-    def add_full_state(self, out: inside.ToTransmitter, state: RunState, memory_task: Ints) -> None:
-        """Tell a transmitter that has just started all that the others know."""
+    def add_full_state(self, out: inside.ToTransmitter, state: RunState) -> None:
+        """Tell a frontend that has just started all that the others know."""
         running: dict[int, tuple[Wave, list[int]]] = {}
         for task, wave in state.running.items():
             running.setdefault(wave.first, (wave, []))[1].append(task)
         for first in sorted(running):
             wave, tasks = running[first]
-            _, message = self.wave_message(wave, self.heaviest(wave), memory_task)
-            out.waves.append(message)
+            out.waves.extend(self.wave_message(wave, self.heaviest(wave)).waves)
             out.withdrawn.extend(sorted(set(range(first, first + len(wave))) - set(tasks)))
         out.blobs.extend(_blob_message(blob) for blob in self.announced_blobs.values())
         if self.frozen_blob is not None:
@@ -118,7 +111,7 @@ class Offers:
     def add_eval_model(
         self, server: ServerState, version: int, clients: Ints, wave: inside.Wave
     ) -> list[inside.NewBlob]:
-        """Fill in what devices that judge a model are given; the blobs that are new to transmitters."""
+        """Fill in what devices that evaluate a model are given; the blobs that are new to frontends."""
         blob = self._blob_for(
             self.served.plan.algorithm.offer(server, int(clients[0]) if len(clients) else 0, NO_SETTINGS)
         )
@@ -129,22 +122,19 @@ class Offers:
         self.announced_blobs[blob.name] = blob
         return [_blob_message(blob)]
 
-    def drop_unused(
-        self, state: RunState, outs: Sequence[inside.ToTransmitter], evaluated_versions: Set[int] = frozenset()
-    ) -> None:
-        """Drop what no task that runs can ask for any more, nor anybody who judges one of these versions."""
+    def drop_unused(self, state: RunState, evaluated_versions: Set[int] = frozenset()) -> Effects:
+        """Drop what no running task can ask for any more, and no device that evaluates one of these versions."""
         live_versions = {wave.version for wave in state.running.values()} | {state.book.version} | evaluated_versions
         unused = {name for name, version in self.version_of.items() if version not in live_versions}
         if not unused:
-            return
+            return []
         for blob in [blob for _, blob in self.blobs.values() if blob.name in unused]:
             drop_blob(blob)
         self.blobs = {key: pair for key, pair in self.blobs.items() if pair[1].name not in unused}
-        for name in sorted(unused):
+        for name in unused:
             del self.version_of[name]
-            if self.announced_blobs.pop(name, None) is not None:
-                for out in outs:
-                    out.dropped_blobs.append(name)
+        dropped = [name for name in sorted(unused) if self.announced_blobs.pop(name, None) is not None]
+        return [Tell(inside.ToTransmitter(dropped_blobs=dropped))] if dropped else []
 
 
 def _blob_message(blob: Blob) -> inside.NewBlob:

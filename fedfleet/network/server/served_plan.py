@@ -1,4 +1,4 @@
-"""What a server serves, and the checks of a plan before anybody is let in."""
+"""What a server serves, and the checks of a plan before any device is let in."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from fedfleet.core.trees import Tree, tree_nbytes
 from fedfleet.network.evaluation.evaluators import Evaluator
 from fedfleet.network.security.enrolment import Registry
 from fedfleet.network.security.secrets import RunKey
+from fedfleet.network.server.options import ServeOptions
 from fedfleet.simulation.rosters import check_sees
 from fedfleet.store.journal import Journal
 from fedfleet.store.noise_source import SEEDED, NoiseSource
@@ -29,9 +30,10 @@ _SLACK = 1 << 20  # what a report may hold beside the model: names, framing
 
 @dataclass(frozen=True, slots=True)
 class ServedRun:
-    """A run as its server sees it: the plan and its world, who judges, who is admitted, and where everything is kept.
+    """A run as its server sees it: the plan and its world, who evaluates, who is admitted, and where everything is kept.
 
-    `sheet(client)` is what a device is told of its own work; `frozen` are weights that nobody trains; `watch` hears of all events.
+    `client_config(client)` is what a device is told of its own work; `frozen` are weights that are not trained; `on_events` gets
+    all events.
     """
 
     plan: Plan
@@ -53,24 +55,30 @@ def check_servable(plan: Plan, devices: int) -> None:
     promise = plan.algorithm.private
     if promise is not None and promise.mechanism == "local":
         raise BadInput(
-            "algorithm.private: local noise would be drawn from the seed, which the server knows, so that on a real network it "
-            "protects nobody yet; use gaussian or tree, or simulate it with fedfleet run"
+            "algorithm.private: local noise would be drawn from the seed, which the server knows, so that it protects no one on a "
+            "real network yet; use gaussian or tree, or simulate it with fedfleet run"
         )
     if plan.algorithm.pooled:
         raise BadInput(
-            f"algorithm {plan.algorithm.name!r} trains on everybody's data in one place, which no device can; simulate it"
+            f"algorithm {plan.algorithm.name!r} trains on all clients' data in one place, which no device can; simulate it"
         )
     check_sees(plan)
     unknown = [name for name in plan.choose.sees if name.endswith("_seconds") or name == "joules"]
     if unknown:
         raise BadInput(
-            f"selector {plan.choose.name!r} wants to see {unknown[0]} of clients, which nobody can foresee on a real network; "
+            f"selector {plan.choose.name!r} needs {unknown[0]} of clients in advance, which is unknown on a real network; "
             "use uniform"
         )
     if not 1 <= devices <= plan.clients:
         raise BadInput(
             f"--devices: cannot wait for {devices} devices in a fleet of {plan.clients} clients; say 1 to {plan.clients}"
         )
+
+
+def adds_on_arrival(plan: Plan, options: ServeOptions) -> bool:
+    """Do reports enter sums as they come? Else they are spooled, and folded at the commit."""
+    algorithm = plan.algorithm
+    return options.streaming and algorithm.fold.streams and algorithm.accept is None and not algorithm.fold.partial
 
 
 def max_report_bytes(plan: Plan) -> int:

@@ -1,7 +1,8 @@
-"""The processor: the very coordinator of the simulation, fed by devices. One thread, one loop, short turns.
+"""The server's event loop: the same coordinator as in a simulation, fed by devices. One thread, short turns.
 
-In a turn everything that came is judged and stepped; then the journal is flushed, and only then does anything leave: whatever a
-transmitter does, its cause is on the disk. Slow work (making a model, judging it, writing checkpoints) is done beside the loop.
+In a turn the components take in everything that came, and the coordinator steps; then the journal is flushed, and only then does
+anything leave: whatever a frontend does, its cause is on the disk. Slow work (making a model, evaluating it, writing checkpoints)
+runs in the background.
 """
 
 from __future__ import annotations
@@ -9,359 +10,375 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import assert_never
 
 import numpy as np
 
-from fedfleet.core.commands import Account, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
-from fedfleet.core.events import Event, Fact, RoundFailed, TaskArrived, TaskLost, TimerFired
-from fedfleet.core.records import Wave
+from fedfleet.core.commands import (
+    Account,
+    Command,
+    Evaluate,
+    FindCandidates,
+    Finish,
+    Forget,
+    Gather,
+    Probe,
+    Send,
+    WakeAt,
+)
+from fedfleet.core.events import Fact, ReportsGathered, RoundFailed, TaskArrived, TaskLost, TimerFired
 from fedfleet.engine.commands import carry_out
-from fedfleet.engine.coordinator import step
+from fedfleet.engine.coordinator import begin
+from fedfleet.engine.open_commands import pending_commands
 from fedfleet.engine.state import Phase, RunState
-from fedfleet.network.operations.counters import Totals, end_process
-from fedfleet.network.operations.logs import Log, no_log
-from fedfleet.network.operations.metrics import Figures
+from fedfleet.network.evaluation.by_devices import is_eval_task
+from fedfleet.network.operations.metrics import Figures, status_json
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.rules.presence import Presence
-from fedfleet.network.rules.task_table import TaskTable
-from fedfleet.network.server.candidates import ask_deadline, try_answer_ask
+from fedfleet.network.rules.pace_steering import PaceSteering
+from fedfleet.network.server.admission import Admission, uncommitted_arrivals
+from fedfleet.network.server.blobs import Blob
+from fedfleet.network.server.candidates import Candidates
 from fedfleet.network.server.checkpoint_writer import CheckpointWriter
-from fedfleet.network.server.client_state import ClientState
-from fedfleet.network.server.commit import try_close
-from fedfleet.network.server.commit_work import ReportMeta
-from fedfleet.network.server.dispatch import handle_message, record_counters, revoke
+from fedfleet.network.server.commit import Commits
+from fedfleet.network.server.effects import (
+    CommitJob,
+    Effects,
+    Note,
+    React,
+    ReactLater,
+    StartCommit,
+    StartEvaluation,
+    Tell,
+    TellNow,
+    tell_withdrawn,
+)
 from fedfleet.network.server.evaluations import Evaluations
+from fedfleet.network.server.journaled_run import JournaledRun
+from fedfleet.network.server.membership import Membership
 from fedfleet.network.server.offers import Offers
 from fedfleet.network.server.options import ServeOptions
-from fedfleet.network.server.rejections import Refusals
-from fedfleet.network.server.reported_costs import ReportedCost, tasks_spent
-from fedfleet.network.server.return_times import ReturnTimes
-from fedfleet.network.server.served_plan import ServedRun, client_codecs
+from fedfleet.network.server.recovery import RecoveredRun
+from fedfleet.network.server.served_plan import ServedRun, adds_on_arrival
 from fedfleet.network.server.supervisor import Supervisor
-
-_REVOCATIONS_SECONDS = 1.0
+from fedfleet.network.server.turns import Turns
 
 
 class ServerLoop:
-    """The mutable side of a served run. Its loop alone touches it."""
+    """Calls the components of the server, and carries out the effects that they return. Only its own thread touches it."""
+
+    supervisor: Supervisor  # set by `attach`
 
     def __init__(
-        self, served: ServedRun, options: ServeOptions, state: RunState, *, at: float = 0.0, gatherings: int = 0
+        self, served: ServedRun, options: ServeOptions, state: RunState, shared: Path, *, gatherings: int = 0
     ) -> None:
-        self.served, self.options, self.state = served, options, state
-        self.plan, self.world = served.plan, served.world
-        n = self.plan.clients
-        algorithm = self.plan.algorithm
-        folds_on_arrival = (
-            algorithm.accept is None and not algorithm.fold.partial
-        )  # reports enter the sums as they come, and whole
-        self.streams = options.streaming and algorithm.fold.streams and folds_on_arrival
-        self.codecs = client_codecs(self.plan)
-        self.tasks, self.presence = TaskTable(), Presence(n, hold=options.hold_seconds)
-        self.busy = np.zeros(n, np.bool_)
-        self.client_state = ClientState(n, served.folder / "wire" / "takeovers.jsonl")
-        self.report_metas: dict[int, ReportMeta] = {}  # of arrived tasks that are not gathered
-        self.reported_costs: dict[int, ReportedCost] = {}  # of arrived tasks that are not accounted for
-        self.weights: dict[tuple[int, int, str], int] = {}  # by transmitter, bucket and sum, in units
-        self.refusals = Refusals(served.folder / "wire" / "refusals.jsonl")
-        self.gatherings = gatherings  # how many there were
-        self.gathering: Gather | None = None
-        self.closed_parts: dict[int, inside.Closed] | None = None  # by transmitter, while a bucket is being closed
-        self.close_attempts = 0  # how often transmitters were asked for the sums of this bucket
-        self.committing = False  # is a model being made of them?
-        self.timer: float | None = None
-        self.asked_at: float | None = None
-        self.supervisor: Supervisor | None = None
-        self.offers = Offers(served, options)
-        self.evaluations = Evaluations(self)
+        """`shared` is the folder for bytes that all processes of the server read."""
+        plan, streams = served.plan, adds_on_arrival(served.plan, options)
+        self.served, self.options, self.end_reason = served, options, ""
+        self.run = JournaledRun(plan, served.journal, state, served.on_events)
+        self.turns = Turns(self._turn, state.book.now)
+        self.candidates = Candidates(plan, served.world, options)
+        self.admission = Admission(plan, served.folder / "wire", streams=streams, lease=options.lease)
+        self.offers = Offers(served, options, shared)
+        self.commits = Commits(served, streams=streams, durable=options.durable, gatherings=gatherings)
+        self.evaluations = Evaluations(served, options, self.candidates, self.offers)
+        self.membership = Membership(served, self.offers.client_state)
         self.checkpoint_writer = CheckpointWriter(served, options)
-        self.return_times = ReturnTimes(at)
-        self.facts: deque[Fact] = deque()
-        self.inbox: deque[Callable[[], None]] = deque()
-        self.order = 0
-        self.counters: dict[int, dict[str, float]] = {}
-        self.totals = Totals()  # the same of all transmitters that ever were
-        self.strikes = 0
-        self.end_reason: str = ""
-        self.draining = False
-        self.done: asyncio.Future[None] | None = None
-        self.worker = ThreadPoolExecutor(1, "fedfleet-commit")
-        self.on_events: Callable[[Sequence[Event]], None] | None = served.on_events
-        self.log: Log = no_log
+        self.steering = PaceSteering(state.book.now)
         self.figures: Callable[[], Figures] = lambda: Figures(served.name)
-        self._start = time.monotonic() - at
-        self.began = time.monotonic()
-        self._scheduled = False
-        self._handle: asyncio.TimerHandle | None = None
-        self._jobs: set[asyncio.Task[Any]] = set()
-        self._revocations = 0.0
-        self._journal_flushed = True
 
-    # ---- the clock and the loop -----------------------------------------------------------------------------------
+    @property
+    def state(self) -> RunState:
+        """The state of the run."""
+        return self.run.state
 
     def now(self) -> float:
-        """Seconds since the run began, on the monotonic clock; the time that a killed server was away does not count."""
-        return max(time.monotonic() - self._start, self.state.book.now)
-
-    def schedule(self, work: Callable[[], None] | None = None) -> None:
-        """Do this in the next turn, and let there be one."""
-        if work is not None:
-            self.inbox.append(work)
-        if not self._scheduled:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._turn)
-
-    def run_in_background(self, work: Any) -> None:
-        """Let something happen beside the loop; if it fails, the run does."""
-        job = asyncio.get_running_loop().create_task(work)
-        self._jobs.add(job)
-        job.add_done_callback(self._jobs.discard)
-        job.add_done_callback(self._on_job_done)
-
-    def _on_job_done(self, job: asyncio.Task[Any]) -> None:
-        if not job.cancelled() and job.exception() is not None:
-            self.fail(job.exception())
-
-    def fail(self, wrong: BaseException | None) -> None:
-        """The run cannot go on."""
-        if self.done is not None and not self.done.done() and wrong is not None:
-            self.done.set_exception(wrong)
-
-    def _turn(self) -> None:
-        self._scheduled = False
-        if self.done is not None and self.done.done():
-            return
-        try:
-            while self.inbox:
-                self.inbox.popleft()()
-            self.react_all()
-            self._check_timers()
-            self._close_turn()
-        except BaseException as error:
-            self.fail(error)
-            if not isinstance(error, Exception):
-                raise
-
-    def _close_turn(self) -> None:
-        """Everything that was decided is on the disk; now it may leave."""
-        if not self._journal_flushed and self.options.durable:
-            self.served.journal.flush()
-        self._journal_flushed = True
-        self.checkpoint_writer.save_if_due(self)
-        self.return_times.update(self, self.now())
-        assert self.supervisor is not None
-        self.supervisor.send()
-        self._schedule_next_turn()
-
-    def _schedule_next_turn(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-        moments = [
-            m
-            for m in (self.timer, self.tasks.next_expiry(), self.evaluations.deadline(), ask_deadline(self))
-            if m is not None
-        ]
-        pause = min([m - self.now() for m in moments if m < math.inf], default=1.0)
-        self._handle = asyncio.get_running_loop().call_later(min(max(pause, 0.0), 1.0), self.schedule)
-
-    # ---- facts ----------------------------------------------------------------------------------------------------
-
-    def react(self, fact: Fact) -> None:
-        """Let the coordinator hear of a fact, and carry out what it asks."""
-        self.state, outcomes, commands = step(self.plan, self.state, fact)
-        self.record_events((fact, *outcomes))
-        for outcome in outcomes:
-            if isinstance(outcome, RoundFailed):  # more than one, where a policy abandons round after round
-                self.discard(outcome.round)
-        for command in commands:
-            carry_out(self, command)
-
-    def record_events(self, events: Sequence[Event]) -> None:
-        """Journal events, and say them to whoever watches."""
-        self.served.journal.append(events)
-        self._journal_flushed = False
-        if self.on_events is not None:
-            self.on_events(events)
-
-    def warn(self, text: str) -> None:
-        """Something that people should find in the journal."""
-        self.served.journal.remark(text)
-        self.log("warning", text)
-        self._journal_flushed = False
-
-    def react_all(self) -> None:
-        """Let the coordinator hear of what happened beside; later facts may have been heard before, and time never falls."""
-        while self.facts and self.state.phase is not Phase.DONE:
-            fact, now = self.facts.popleft(), self.state.book.now
-            self.react(fact if fact.time >= now else replace(fact, time=now))
-
-    def _check_timers(self) -> None:
-        """What time alone brings: wake-ups, leases, the end of somebody's patience. After its end a run hears of none of it."""
-        if self.state.phase is Phase.DONE:
-            return
-        now = self.now()
-        if self.timer is not None and self.timer <= now:
-            moment, self.timer = max(self.timer, self.state.book.now), None
-            self.react(TimerFired(moment))
-        self._expire(now)
-        self.evaluations.check_finished(now)
-        self.react_all()
-        if try_answer_ask(self):
-            self.react_all()
-        if now >= self._revocations:
-            self._revocations = now + _REVOCATIONS_SECONDS
-            revoke(self, self.served.registry.take_changes())
-
-    def _expire(self, now: float) -> None:
-        due = self.tasks.next_expiry()
-        if due is None or due > now:
-            return
-        lost, rejected = self.tasks.expire(now)
-        for task in lost:
-            wave = self.state.running.get(task)
-            if wave is not None:
-                why = f"no report came within its lease of {self.options.lease:g} s"
-                self.lose(task, wave, why)
-        for expired in rejected:
-            self.reject(expired.task, expired.reason, expired.nbytes)
-        self.withdraw([*lost, *(end.task for end in rejected)])
-        try_close(self)
-
-    def lose(self, task: int, wave: Wave, why: str) -> None:
-        client, now = int(wave.assignments.clients[task - wave.first]), self.now()
-        self.busy[client] = False
-        self.react(TaskLost(now, task, client, now - wave.time, why))
-
-    def reject(self, task: int, why: str, nbytes: int) -> None:
-        """A report that counts as arrived, and weighs nothing."""
-        wave = self.state.running.get(task)
-        client = self.tasks.client(task)
-        self.refusals.add(task, f"client {client}: {why}")
-        if wave is not None:
-            self.record_arrival(task, wave, nbytes * self.plan.byte_scale, self.now())
-
-    def record_arrival(self, task: int, wave: Wave, nbytes: float, now: float) -> None:
-        client = int(wave.assignments.clients[task - wave.first])
-        self.busy[client] = False
-        self.return_times.count_arrival()
-        self.react(TaskArrived(now, task, client, now - wave.time, nbytes))
+        """Seconds since the run began; never before its last fact."""
+        return max(self.turns.elapsed(), self.state.book.now)
 
     def is_asking(self) -> bool:
         """Is an ask for candidates out?"""
         return self.state.book.asking and self.state.probe is None and not self.end_reason
 
-    # ---- what transmitters say ------------------------------------------------------------------------------------
+    def restore(self, recovery: RecoveredRun) -> None:
+        """What a killed server knew: which tasks ran, which reports arrived and must be on a disk, which were rejected."""
+        state, now = recovery.state, recovery.state.book.now
+        self.offers.client_state.restore(recovery.memory_task)
+        self.checkpoint_writer.resume_from(state.book.version)
+        for damage in recovery.damages:
+            self.run.note(damage)
+        for wave in {wave.first: wave for wave in state.running.values()}.values():
+            tasks = np.array(sorted(t for t, w in state.running.items() if w.first == wave.first), np.int64)
+            clients = wave.assignments.clients[tasks - wave.first]
+            self.admission.restore_running(tasks, clients, self.offers.heaviest(wave)[tasks - wave.first], now)
+            self.candidates.on_sent(clients)
+        self.admission.restore_arrived(uncommitted_arrivals(state), state.next_task, now)
+
+    def attach(self, supervisor: Supervisor) -> asyncio.Future[None]:
+        """These are the frontends; the result is there when the run is over."""
+        self.supervisor, self.turns.done = supervisor, asyncio.get_running_loop().create_future()
+        return self.turns.done
+
+    def start(self, *, resume: bool) -> None:
+        """Begin the run, or go on with what a killed server still waited for."""
+        commands = pending_commands(self.served.plan, self.state)
+        if not resume:
+            first = begin(self.served.plan)
+            self.run.record_events(first.outcomes)
+            commands = first.commands
+        self._carry_out_commands(commands)
+        self.turns.schedule()
+
+    # ---- a turn ------------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        self.turns.do_scheduled()
+        self._react_to_queued()
+        self._look_at_clock()
+        # Everything that was decided is on the disk; now it may leave.
+        self.run.flush(durable=self.options.durable)
+        memory_task, gatherings = self.offers.client_state.memory_task, self.commits.gatherings
+        self.checkpoint_writer.save_if_due(self.state, memory_task, gatherings, self.turns.fail)
+        self._steer_pace()
+        self.supervisor.send()
+        now = self.now()
+        patience = self.candidates.deadline(now) if self.is_asking() else None
+        moments = (self.run.wake_at, self.admission.next_expiry(), self.evaluations.deadline(), patience)
+        self.turns.schedule_in(min([m - now for m in moments if m is not None and m < math.inf], default=math.inf))
+
+    def _look_at_clock(self) -> None:
+        """What time alone brings: wake-ups, leases, the end of patience. After its end a run hears of none of it."""
+        if self.state.phase is Phase.DONE:
+            return
+        now = self.now()
+        if (moment := self.run.take_wake(now)) is not None:
+            self._react(TimerFired(moment))
+        self._carry_out(self.admission.on_time(self.state, now))
+        self._try_close()
+        self._carry_out(self.evaluations.on_time(self.state.book.round, now))
+        self._react_to_queued()
+        if self.is_asking():
+            self._carry_out(self.candidates.try_answer(self.state, self.now()))
+            self._react_to_queued()
+        self._carry_out(self.membership.on_time(now))
+
+    def _steer_pace(self) -> None:
+        book = self.state.book
+        working = self.state.phase in (Phase.GATHERING, Phase.EVALUATING)
+        seconds = self.steering.on_turn(
+            self.now(), working=working, asking=self.is_asking(), missing=book.running, round_end=self.run.wake_at
+        )
+        if seconds is not None:
+            self.supervisor.tell(inside.ToTransmitter(come_back=seconds, round=book.round))
+
+    def _carry_out(self, effects: Effects) -> None:
+        for effect in effects:
+            match effect:
+                case Tell(message, frontend, but):
+                    self.supervisor.tell(message, frontend, but=but)
+                case TellNow(message, frontend):
+                    self.run.flush()
+                    self.supervisor.send_now(frontend, message)
+                case React(fact):
+                    # An earlier effect may have ended the round of its task.
+                    if not isinstance(fact, TaskArrived | TaskLost) or fact.task in self.state.running:
+                        self._react(fact)
+                case ReactLater(fact):
+                    self.run.react_later(fact)
+                case Note(text, level):
+                    self.run.note(text, level)
+                case StartCommit(job):
+                    self.admission.on_commit_start([t for t in job.command.tasks if t not in job.refusals])
+                    self.turns.run_in_background(self._commit(job))
+                case StartEvaluation(command, shards):
+                    self.turns.run_in_background(self._evaluate(command, shards))
+                case _:
+                    assert_never(effect)
+
+    def _react(self, fact: Fact) -> None:
+        """Let the coordinator take a fact, and carry out what it asks."""
+        if isinstance(fact, TaskArrived | TaskLost):
+            self.candidates.on_task_end(fact.client)
+        if isinstance(fact, TaskArrived):
+            self.steering.on_arrival()
+        outcomes, commands = self.run.react(fact)
+        for outcome in outcomes:
+            if isinstance(outcome, RoundFailed):  # more than one, where a policy abandons round after round
+                self._end_bucket(outcome.round)
+        self._carry_out_commands(commands)
+
+    def _carry_out_commands(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            carry_out(self, command)
+
+    def _react_to_queued(self) -> None:
+        while (fact := self.run.next_fact()) is not None:
+            self._react(fact)
+
+    # ---- what frontends say ------------------------------------------------------------------------------------------
 
     def on_message(self, index: int, message: inside.ToProcessor) -> None:
-        """A transmitter said something; it is looked at in the next turn. Its counters at once: it may die before that."""
-        record_counters(self, index, message)
-        self.schedule(lambda: handle_message(self, index, message))
+        """A frontend said something; it is taken in the next turn. Its counters at once: it may die before that."""
+        self.supervisor.on_counters(index, message.counters)
+        self.turns.schedule(lambda: self._on_message(index, message))
 
     def on_frontend_death(self, index: int) -> None:
-        """A transmitter is gone: another takes its place."""
-        self.warn(f"transmitter {index} died and was started again")
-        self.counters.pop(index, None)
-        self.totals = end_process(self.totals, index)
-        assert self.supervisor is not None
-        self.run_in_background(self.supervisor.start(index))
+        """A frontend is gone: another takes its place."""
+        self.run.note(f"frontend {index} died and was started again")
+        self.turns.run_in_background(self.supervisor.start(index))
 
-    def outbox(self, index: int) -> inside.ToTransmitter:
-        """What goes to this transmitter at the end of the turn."""
-        assert self.supervisor is not None
-        return self.supervisor.frontends[index].outbox
+    def _on_message(self, index: int, message: inside.ToProcessor) -> None:
+        now = self.now()
+        if message.heard:
+            clients = np.array(message.heard, np.int64)
+            self.candidates.on_calls(clients, np.array(message.heard_back), now)
+            self.checkpoint_writer.record_checkins(clients, now)
+        if message.gone:
+            self.candidates.on_departures(np.array(message.gone, np.int64))
+        if message.HasField("ready"):
+            self._on_frontend_start(index, message.ready)
+        if message.safe:
+            self._carry_out(self.admission.on_safe(index, list(message.safe)))
+        for claim in message.claims:
+            self._on_claim(index, claim)
+        if message.enrolling:
+            next_task = self.state.next_task
+            self._carry_out(self.membership.on_requests(index, message.enrolling, next_task, self.run.log))
+        for question in message.asking:
+            status = inside.Told(number=question.number, json=status_json(self.figures()))
+            self.supervisor.tell(inside.ToTransmitter(told=[status]), index)
+        for part in message.closed:
+            folders, bucket = self.supervisor.folders(), self.state.book.round
+            self._carry_out(self.commits.on_closed(index, part, self.admission, bucket, folders))
+        self.admission.strikes += len(message.strikes)
+        for strike in message.strikes:
+            self.run.log(
+                "warning", "an upload was damaged or wrongly addressed", device=strike.client, reason=strike.reason
+            )
 
-    def outboxes(self) -> list[inside.ToTransmitter]:
-        """What goes to each transmitter at the end of the turn; one that is not ready hears all of it when it is."""
-        assert self.supervisor is not None
-        return [frontend.outbox for frontend in self.supervisor.frontends if frontend.ready]
+    def _on_claim(self, index: int, claim: inside.Claim) -> None:
+        now = self.now()
+        if is_eval_task(claim.task):
+            self._carry_out(self.evaluations.on_claim(index, claim, now))
+            return
+        self._carry_out(self.admission.on_claim(index, claim, self.state, self.commits.gathering, now))
+        self._react_to_queued()
+        self._try_close()
 
-    # ---- commands of the coordinator ------------------------------------------------------------------------------
+    def _on_frontend_start(self, index: int, ready: inside.Ready) -> None:
+        """A frontend listens: what its disk holds is safe, and it is told all that the others know."""
+        self._carry_out(self.admission.on_frontend_start(index, ready, self.state, self.now()))
+        self._react_to_queued()
+        out = self.supervisor.on_ready(index)
+        self.offers.add_full_state(out, self.state)
+        self.evaluations.add_full_state(out)
+        if self.steering.announced is not None:
+            out.come_back, out.round = self.steering.announced, self.state.book.round
+        out.over = self.end_reason
+        self._carry_out(self.membership.on_frontend_start(index))
+        if self.supervisor.all_ready():
+            self.admission.on_all_frontends_ready()
+        self._carry_out(self.commits.on_frontend_start(index, self.state.book.round))
+        self._try_close()
+
+    # ---- commits and evaluations -------------------------------------------------------------------------------------
+
+    def _try_close(self) -> None:
+        if self.commits.gathering is not None and self.supervisor.all_ready():
+            effects = self.commits.try_close(self.admission, self.state.book.round)
+            self._carry_out(effects)
+            if effects:
+                self.turns.schedule()
+
+    async def _commit(self, job: CommitJob) -> None:
+        fact, blob = await self.commits.make(job, self.offers)
+        self.turns.schedule(lambda: self._on_commit(job, fact, blob))
+
+    def _on_commit(self, job: CommitJob, fact: ReportsGathered, blob: Blob | None) -> None:
+        self.commits.on_commit_end()
+        clients = {context.task: context.client for context in job.command.contexts}
+        for task in fact.tasks.tolist():  # in task order: of two reports of one client the later one's memory stands
+            self.offers.client_state.record_folded(clients[task], task)
+        self.admission.on_commit_end(job.command, fact)
+        self._end_bucket(job.bucket)
+        if blob is not None:
+            self.offers.register_version(blob, job.command.version)
+        self._react(replace(fact, time=self.now()))
+        self._react_to_queued()
+        self._carry_out(self.offers.drop_unused(self.state, self.evaluations.versions()))
+
+    def _end_bucket(self, bucket: int) -> None:
+        self.supervisor.tell(inside.ToTransmitter(discard=[bucket]))
+        self.admission.on_bucket_end(bucket)
+
+    async def _evaluate(self, command: Evaluate, shards: bool) -> None:
+        result = await self.served.evaluator.evaluate(command.version, command.server.params, shards)
+        self.turns.schedule(lambda: self.evaluations.on_central_result(command, result))
+
+    # ---- commands of the coordinator ---------------------------------------------------------------------------------
 
     def find(self, command: FindCandidates) -> None:
-        """`seeing` answers when the declared fleet is there, or patience ends."""
+        """Answered when the declared fleet is there, or patience ends."""
         del command
-        self.asked_at = self.now()
-        self.schedule()
+        self.candidates.on_ask(self.now())
+        self.turns.schedule()
 
     def probe(self, command: Probe) -> None:
         """Devices are asked for a number, with a deadline."""
-        self.evaluations.probe(command)
+        book = self.state.book
+        self._carry_out(self.evaluations.on_probe(command, book.version, book.round, self.now()))
 
     def send(self, command: Send) -> None:
         """Devices pull their work."""
-        wave = command.wave
-        heaviest = self.offers.heaviest(wave)
-        self.tasks.send(wave.first, wave.assignments.clients, heaviest, wave.time + self.options.lease)
-        self.busy[wave.assignments.clients] = True
-        blobs, message = self.offers.wave_message(wave, heaviest, self.client_state.memory_task)
-        for out in self.outboxes():
-            out.blobs.extend(blobs)
-            out.waves.append(message)
+        wave, heaviest = command.wave, self.offers.heaviest(command.wave)
+        self.admission.on_send(wave, heaviest)
+        self.candidates.on_sent(wave.assignments.clients)
+        self.supervisor.tell(self.offers.wave_message(wave, heaviest))
 
     def wake(self, command: WakeAt) -> None:
-        """`_look` looks at the clock."""
-        self.timer = command.time
+        """`_look_at_clock` compares it with the clock."""
+        self.run.wake_at = command.time
 
     def gather(self, command: Gather) -> None:
         """Close the bucket as soon as every granted report in it is on a disk."""
-        self.gathering = command
-        try_close(self)
+        self.commits.on_gather(command)
+        self._try_close()
 
     def forget(self, command: Forget) -> None:
-        """Nobody waits for these tasks any more."""
-        self.busy[command.clients] = False
-        self.withdraw(command.tasks.tolist())
-        self.tasks.withdraw(command.tasks.tolist())
-        self.refusals.forget(command.tasks.tolist())
-        for task in command.tasks.tolist():
-            self.report_metas.pop(task, None)
+        """These tasks were given up."""
+        tasks = command.tasks.tolist()
+        self.candidates.on_task_end(command.clients)
+        self.admission.on_forget(tasks)
+        self._carry_out([tell_withdrawn(tasks)])
 
     def account(self, command: Account) -> None:
-        """What devices said that their work cost them; of the others nobody knows."""
-        costs = [self.reported_costs.pop(task, None) for task in command.tasks]
-        self.facts.append(tasks_spent(command, costs, self.now()))
+        """What devices reported that their work cost them."""
+        self.run.react_later(self.admission.account(command, self.now()))
 
     def evaluate(self, command: Evaluate) -> None:
-        """Somebody tries the model, beside the loop."""
-        self.evaluations.evaluate(command)
+        """Evaluate the model in the background."""
+        any_sent = self.state.next_task > 0
+        self._carry_out(self.evaluations.on_evaluate(command, self.state.book.round, self.now(), any_sent=any_sent))
 
     def finish(self, command: Finish) -> None:
-        """Devices hear that it is over."""
+        """Devices are told that the run is over."""
         self.end_reason = command.reason
-        for out in self.outboxes():
-            out.over = command.reason
-        self.run_in_background(self._farewell())
+        self.supervisor.tell(inside.ToTransmitter(over=command.reason))
+        self.turns.run_in_background(self._farewell())
 
     async def _farewell(self) -> None:
-        """Whoever is expected back soon has a moment to come and hear of it."""
+        """Devices that are expected back soon have a moment to call and be told."""
         until = time.monotonic() + self.options.farewell_seconds
         while time.monotonic() < until:
-            informed = sum(counts.get("told_over", 0) for counts in self.counters.values())
-            if informed >= self.presence.present(self.now()).sum():
+            if self.supervisor.counted("told_over") >= self.candidates.present(self.now()).sum():
                 break
             await asyncio.sleep(0.1)
-        if self.done is not None and not self.done.done():
-            self.done.set_result(None)
-
-    def withdraw(self, tasks: Sequence[int]) -> None:
-        for out in self.outboxes():
-            out.withdrawn.extend(tasks)
-
-    def discard(self, bucket: int) -> None:
-        for out in self.outboxes():
-            out.discard.append(bucket)
-        self.weights = {key: units for key, units in self.weights.items() if key[1] != bucket}
+        self.turns.finish()
 
     async def close(self) -> None:
-        """Let everything go that was started here."""
-        if self._handle is not None:
-            self._handle.cancel()
-        for job in list(self._jobs):
-            job.cancel()
+        """Stop everything that was started here."""
+        self.turns.close()
         await self.checkpoint_writer.close()
-        self.worker.shutdown(wait=True, cancel_futures=True)
+        self.commits.close()

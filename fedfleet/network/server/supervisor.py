@@ -1,4 +1,4 @@
-"""Tending transmitters: starting them, hearing them, starting one again that died, letting them go."""
+"""Starts and watches frontends: the processes that hold devices' calls. One that dies is started again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,19 +14,20 @@ from pathlib import Path
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.executors.worker_pool import block_interrupts
 from fedfleet.network.frontend.frontend import FAILURE_EXIT_CODE, run_frontend
+from fedfleet.network.operations.counters import Totals, end_process, update_process
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import split_address
 from fedfleet.network.protocol.process_link import Link, connect_link
 from fedfleet.network.server.options import FrontendConfig, config_to_bytes
 
-_MAX_DEATHS = 20  # of one transmitter: then something is wrong that starting it again does not cure
-_CLOSE_SECONDS = 5.0  # seconds that one that was let go has for its end
-_EXIT_SECONDS = 1.0  # the same for one that let go by itself: the loop waits
+_MAX_DEATHS = 20  # of one frontend: then something is wrong that starting it again does not cure
+_CLOSE_SECONDS = 5.0  # that a frontend has to end when the server closes
+_EXIT_SECONDS = 1.0  # that one has which closed its link by itself: the loop waits
 
 
 @dataclass(slots=True)
 class FrontendProcess:
-    """One transmitter: its process (None: it lives in this one), its link, whether it has said that it is ready."""
+    """One frontend: its process (None: it runs in this one), its link, whether it is ready, what goes to it after this turn."""
 
     config: FrontendConfig
     process: subprocess.Popen[bytes] | None = None
@@ -35,11 +36,15 @@ class FrontendProcess:
     ready: bool = False
     deaths: int = 0
     outbox: inside.ToTransmitter = field(default_factory=inside.ToTransmitter)
+    counters: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 class Supervisor:
-    """All transmitters of a server. `heard(index, message)` gets what they say, `died(index)` is told of a death, and `failed` of
-    what cannot be cured: the loop would swallow an exception."""
+    """All frontends of a server, their outboxes and counters.
+
+    `on_message(index, message)` gets what they say, `on_death(index)` is called at a death, and `on_failure` gets what cannot be
+    cured: asyncio would swallow an exception.
+    """
 
     def __init__(
         self,
@@ -51,13 +56,10 @@ class Supervisor:
         in_process: bool,
     ) -> None:
         self.frontends = [FrontendProcess(config) for config in configs]
-        self._on_message, self._on_death, self._on_failure, self._in_process = (
-            on_message,
-            on_death,
-            on_failure,
-            in_process,
-        )
-        self._closing = False
+        self._on_message, self._on_death, self._on_failure = on_message, on_death, on_failure
+        self._in_process, self._closing = in_process, False
+        self._draining = False
+        self.totals = Totals()  # the counters of all frontends that ever were
 
     async def start(self, index: int) -> None:
         """Start one, or start it again."""
@@ -84,36 +86,78 @@ class Supervisor:
         frontend.ready, frontend.link = False, None
         if self._closing:
             return
+        self.totals = end_process(self.totals, index)
+        frontend.counters = {}
         frontend.deaths += 1
         code = _exit_code(frontend.process) if frontend.process is not None else 0
         if frontend.task is not None and frontend.task.done() and frontend.task.exception() is not None:
             self._on_failure(RunFailed(str(frontend.task.exception())))
         elif code == FAILURE_EXIT_CODE:  # a full disk, say: it would fail again
-            self._on_failure(RunFailed(f"transmitter {index} could not go on, and has said why above"))
+            self._on_failure(RunFailed(f"frontend {index} failed; it said why above"))
         elif frontend.deaths > _MAX_DEATHS:
-            self._on_failure(RunFailed(f"transmitter {index} died {frontend.deaths} times; its last words are above"))
+            self._on_failure(RunFailed(f"frontend {index} died {frontend.deaths} times; see its last lines above"))
         else:
             self._on_death(index)
 
+    def all_ready(self) -> bool:
+        """Does every frontend listen?"""
+        return all(frontend.ready for frontend in self.frontends)
+
+    def folders(self) -> list[str]:
+        """The folders of all frontends."""
+        return [frontend.config.folder for frontend in self.frontends]
+
+    def on_ready(self, index: int) -> inside.ToTransmitter:
+        """A frontend listens; what goes to it at the end of this turn."""
+        frontend = self.frontends[index]
+        frontend.ready = True
+        frontend.outbox.drain = self._draining
+        return frontend.outbox
+
+    def on_counters(self, index: int, counters: Mapping[str, float]) -> None:
+        """What a frontend counted; in its next life it counts from 0 again."""
+        if counters:
+            frontend = self.frontends[index]
+            frontend.counters = dict(counters)
+            self.totals = update_process(self.totals, index, frontend.deaths, frontend.counters)
+
+    def counted(self, name: str) -> float:
+        """The sum of a counter over the frontends that run now."""
+        return sum(frontend.counters.get(name, 0) for frontend in self.frontends)
+
+    def drain(self) -> None:
+        """No new work for devices, also from frontends that start again."""
+        self._draining = True
+        self.tell(inside.ToTransmitter(drain=True))
+
+    def tell(self, message: inside.ToTransmitter, index: int | None = None, *, but: int | None = None) -> None:
+        """Send this at the end of the turn: to one frontend, or to all that are ready. One that is not is told all when it is."""
+        if index is not None:
+            self.frontends[index].outbox.MergeFrom(message)
+            return
+        for other, frontend in enumerate(self.frontends):
+            if frontend.ready and other != but:
+                frontend.outbox.MergeFrom(message)
+
     def send(self) -> None:
-        """Say what gathered in this turn to those who are ready to hear it."""
+        """Send what gathered in this turn to frontends that are ready."""
         for frontend in self.frontends:
             if frontend.ready and frontend.link is not None and frontend.outbox.ByteSize():
                 frontend.link.send(frontend.outbox)
                 frontend.outbox = inside.ToTransmitter()
 
     def send_now(self, index: int, message: inside.ToTransmitter) -> None:
-        """Say something at once, before all that gathers in this turn; the journal must hold what it follows from."""
+        """Send this at once, before all that gathers in this turn; the journal must hold what it follows from."""
         link = self.frontends[index].link
         if link is not None:
             link.send(message)
 
     def pids(self) -> list[int]:
-        """The processes that live."""
+        """The processes that run."""
         return [t.process.pid for t in self.frontends if t.process is not None and t.process.poll() is None]
 
     async def close(self) -> None:
-        """Let all go; who does not go by itself is ended."""
+        """End all; a process that does not end by itself is killed."""
         self._closing = True
         for frontend in self.frontends:
             if frontend.link is not None:
@@ -140,14 +184,13 @@ def _exit_code(process: subprocess.Popen[bytes]) -> int:
 
 
 def reserve_port(address: str) -> tuple[socket.socket, str]:
-    """Hold a port for all transmitters, and the address with its number; refused if anybody else listens there."""
+    """Hold a port for all frontends, and the address with its number; refused if another process listens there."""
     host, port = split_address(address, any_port=True)
     bare = host.strip("[]")
     try:
         family, kind, proto, _, sockaddr = socket.getaddrinfo(bare, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(
-            family, kind, proto
-        ) as exclusive:  # without sharing: a second server must not join in silence
+        # Without sharing: a second server must not join in silence.
+        with socket.socket(family, kind, proto) as exclusive:
             exclusive.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             exclusive.bind(sockaddr)
             bound = exclusive.getsockname()
@@ -162,9 +205,9 @@ def reserve_port(address: str) -> tuple[socket.socket, str]:
 
 
 def frontend_count(wanted: int, folder: Path) -> int:
-    """How many transmitters there must be: those that are wanted, and one for each that left reports behind.
+    """How many frontends there must be: those that are wanted, and one for each that left reports behind.
 
-    >>> enough(2, Path("nowhere"))
+    >>> frontend_count(2, Path("nowhere"))
     2
     """
     numbers = [int(path.name[1:]) + 1 for path in folder.glob("t[0-9]*") if path.name[1:].isdigit()]
@@ -173,7 +216,7 @@ def frontend_count(wanted: int, folder: Path) -> int:
 
 
 def frontend_configs(config: FrontendConfig, count: int, folder: str) -> list[FrontendConfig]:
-    """What each transmitter is told: the same, but for its number and its folder."""
+    """The configuration of each frontend: the same, but for its number and its folder."""
     share = max(1, count)
     return [
         replace(

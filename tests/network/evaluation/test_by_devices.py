@@ -108,7 +108,7 @@ def test_answers_of_others_or_to_other_tasks_are_strays(task, client):
 
 @pytest.mark.parametrize(("correct", "total"), [(5, 4), (-1, 4), (0, 0), (0, -1), (0, 21), (2, 2**60)])
 def test_numbers_that_cannot_be_are_wrong_and_a_right_answer_may_follow(correct, total):
-    result = asked(most=np.full(4, 20, np.int64))
+    result = asked(max_samples=np.full(4, 20, np.int64))
     assert answer_fault(result, FIRST_EVAL_TASK, said(7, correct, total)) is not None
     assert record_answer(result, FIRST_EVAL_TASK, said(7, correct, total), 1.0) is AnswerVerdict.INVALID
     assert response_counts(result).silent == 4

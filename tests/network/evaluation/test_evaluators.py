@@ -209,10 +209,10 @@ import asyncio, sys
 import numpy as np
 from pathlib import Path
 from fedfleet.executors.stacked.form_choice import Form
-from fedfleet.network.evaluation.evaluators import Judge
+from fedfleet.network.evaluation.evaluators import ProcessEvaluator
 
 async def main():
-    judge = await Judge.start({"seconds": 60}, Path(sys.argv[1]), "tests.network.evaluation.courts:slow")
+    judge = await ProcessEvaluator.start({"seconds": 60}, Path(sys.argv[1]), "tests.network.evaluation.courts:slow")
     print(judge.pid, flush=True)
     await judge.evaluate(1, {"w": np.ones(4, np.float32)}, False)
 

@@ -49,14 +49,14 @@ def test_every_entry_says_whose_it_is(opened):
 
 
 def test_levels(opened):
-    log, people, entries = opened(level="warning", shown=None)
+    log, people, entries = opened(level="warning", stderr_level=None)
     log.say("info", "nothing much")
     log.say("error", "much")
     assert [entry["text"] for entry in entries()] == ["much"] and people.getvalue() == ""
 
 
 def test_secrets_are_never_written(opened, tmp_path):
-    log, people, entries = opened(shown="debug", level="debug")
+    log, people, entries = opened(stderr_level="debug", level="debug")
     key = bytes(range(32))
     log.hide(key)
     log.say("info", f"the key is {key.hex()}")
@@ -75,7 +75,7 @@ def test_secrets_are_never_written(opened, tmp_path):
 
 
 def test_lines_cannot_be_forged(opened, tmp_path):
-    log, people, entries = opened(shown="info")
+    log, people, entries = opened(stderr_level="info")
     log.say("info", "a device said", reason='x"}\n{"level": "error", "text": "forged"}\x1b[2J\u202e')
     assert len(entries()) == 1
     assert people.getvalue().count("\n") == 1 and "\x1b" not in people.getvalue()
@@ -85,7 +85,7 @@ def test_lines_cannot_be_forged(opened, tmp_path):
 def test_the_file_is_private_also_after_turning_over(opened, tmp_path):
     old = os.umask(0)
     try:
-        log, _, _ = opened(max_bytes=2000, shown=None)
+        log, _, _ = opened(max_bytes=2000, stderr_level=None)
         for i in range(100):
             log.say("info", f"entry {i}", fill="f " * 60)
         log.close()
@@ -105,7 +105,7 @@ def test_a_link_is_not_followed(tmp_path):
 
 
 def test_a_flood_is_cut_off_and_says_so(opened):
-    log, _, entries = opened(shown=None)
+    log, _, entries = opened(stderr_level=None)
     for device in range(1000):
         log.say("warning", "an upload was damaged", device=device)
     log.say("info", "something else")
@@ -124,7 +124,7 @@ def test_after_a_while_it_is_written_again():
 
 
 def test_a_disk_that_cannot_be_written_is_said_once_and_the_server_goes_on(opened, capsys):
-    log, _, _ = opened(shown=None)
+    log, _, _ = opened(stderr_level=None)
     handler = log._listener.handlers[0]
     handler.stream.close()
     handler.stream = open("/dev/full", "w")  # noqa: SIM115 - the log closes it
@@ -135,7 +135,7 @@ def test_a_disk_that_cannot_be_written_is_said_once_and_the_server_goes_on(opene
 
 
 def test_what_libraries_complain_of_is_here_while_it_is_open(opened):
-    log, _, entries = opened(shown=None)
+    log, _, entries = opened(stderr_level=None)
 
     async def forgets():
         asyncio.get_running_loop().call_exception_handler({"message": "a task was forgotten"})

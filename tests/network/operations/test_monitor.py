@@ -137,8 +137,8 @@ def test_beyond_the_loopback_the_status_is_for_the_keeper(address, token, told):
     async def answer(fill):
         return SimpleNamespace(json="{}")
 
-    of = SimpleNamespace(start=SimpleNamespace(address=address), key=RunKey(bytes(32)), ask=answer)
-    call = Handlers.status(SimpleNamespace(_of=of), StatusRequest(token=token).SerializeToString(), Line())
+    frontend = SimpleNamespace(config=SimpleNamespace(address=address), key=RunKey(bytes(32)), ask_server=answer)
+    call = Handlers.status(SimpleNamespace(_frontend=frontend), StatusRequest(token=token).SerializeToString(), Line())
     if told:
         assert StatusReply.FromString(asyncio.run(call)).json == "{}"
     else:

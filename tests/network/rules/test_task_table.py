@@ -225,7 +225,7 @@ def test_a_server_that_was_killed_waits_for_its_disks():
         "LATE",
         "SAFE",
         "SAFE",
-        "AGAIN",
+        "DUPLICATE",
         "BUSY",
         "BUSY",
     ]

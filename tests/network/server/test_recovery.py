@@ -43,7 +43,7 @@ async def finish(scene: Scene, held: dict[int, list[int]]) -> None:
             scene.safe(index, *(t for t in at.get(index, []) if t in scene.granted))
             for bucket in closing:
                 scene.closed(index, bucket, [t for t in at.get(index, []) if scene.granted[t][0] == bucket])
-        await scene.until(lambda: scene.processor.gathering is None or not scene.processor.committing)
+        await scene.until(lambda: scene.processor.commits.gathering is None or not scene.processor.commits.committing)
 
 
 def checked(tmp_path: Path, moment) -> None:
@@ -129,7 +129,7 @@ def test_reports_that_no_disk_has_are_released_and_may_come_again(tmp_path: Path
         shutil.copytree(tmp_path / "a", tmp_path / "b", ignore=shutil.ignore_patterns("shared", "*.part"))
 
     async def second(scene: Scene) -> None:
-        tasks = scene.processor.tasks
+        tasks = scene.processor.admission.tasks
         assert tasks.phase(0) is TaskPhase.GRANTED and tasks.phase(1) is TaskPhase.OPEN
         scene.ready(0)
         await scene.turn()
@@ -137,7 +137,7 @@ def test_reports_that_no_disk_has_are_released_and_may_come_again(tmp_path: Path
         scene.ready(1)
         await scene.turn()
         assert tasks.phase(0) is tasks.phase(3) is TaskPhase.RELEASED
-        assert scene.processor.busy.tolist().count(True) == 2
+        assert scene.processor.candidates.busy.tolist().count(True) == 2
 
     play(tmp_path / "a", TOY, first)
     play(tmp_path / "b", TOY, second, resume=True)
@@ -153,8 +153,8 @@ def test_refusals_and_memories_are_taken_up(tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "a", tmp_path / "b", ignore=shutil.ignore_patterns("shared", "*.part"))
 
     async def second(scene: Scene) -> None:
-        assert scene.processor.tasks.phase(0) is TaskPhase.REFUSED
-        assert list(scene.processor.refusals.reasons) == [0]
+        assert scene.processor.admission.tasks.phase(0) is TaskPhase.REFUSED
+        assert list(scene.processor.admission.rejections.reasons) == [0]
 
     play(tmp_path / "a", TOY, first)
     play(tmp_path / "b", TOY, second, resume=True)
@@ -165,7 +165,7 @@ def test_memories_follow_the_journal_also_without_a_checkpoint(tmp_path: Path) -
         await made(scene)
         await scene.turn()
         scene.processor.served.journal.flush()
-        assert sorted(scene.processor.client_state.memory_task.tolist()) == [0, 1, 2, 3]
+        assert sorted(scene.processor.offers.client_state.memory_task.tolist()) == [0, 1, 2, 3]
 
     play(tmp_path, TOY, first)
     with_checkpoint = recover(plan_of(TOY), world_for(TOY), tmp_path)
@@ -201,7 +201,7 @@ def test_nothing_is_gathered_twice_by_a_server_that_goes_on(tmp_path: Path) -> N
         scene.ready(0)
         scene.ready(1)
         await scene.turn()
-        assert len(scene.events(ReportsGathered)) == 1 and scene.processor.gatherings == 1
+        assert len(scene.events(ReportsGathered)) == 1 and scene.processor.commits.gatherings == 1
 
     play(tmp_path, TOY, first)
     play(tmp_path, TOY, second, resume=True)

@@ -103,8 +103,8 @@ def test_leases_begin_anew_when_a_server_goes_on(tmp_path: Path) -> None:
 
     async def second(scene: Scene) -> None:
         processor = scene.processor
-        assert [processor.tasks.phase(task) for task in range(3)] == [Phase.OPEN] * 3
-        assert processor.busy.all()
+        assert [processor.admission.tasks.phase(task) for task in range(3)] == [Phase.OPEN] * 3
+        assert processor.candidates.busy.all()
         scene.pass_by(25.0)
         await scene.turn()
         assert len(scene.running) == 3

@@ -42,7 +42,7 @@ def test_pooled_training_is_refused() -> None:
 
 def test_noise_that_the_server_knows_is_refused() -> None:
     private = Promise("local", 1.0, 1e-5)
-    with pytest.raises(BadInput, match="protects nobody"):
+    with pytest.raises(BadInput, match="use gaussian or tree"):
         check_servable(replace(PLAN, algorithm=replace(PLAN.algorithm, private=private)), 4)
 
 

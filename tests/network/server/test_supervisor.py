@@ -90,7 +90,7 @@ def test_one_that_cannot_go_on_ends_the_run_and_is_not_started_again(tmp_path: P
         tending = watched.tending(starts, own=False)
         await tending.start(0)
         await until(lambda: watched.failed)
-        assert watched.died == [] and "could not go on" in str(watched.failed[0])
+        assert watched.died == [] and "frontend 0" in str(watched.failed[0])
         await tending.close()
 
     played(act)
