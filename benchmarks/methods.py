@@ -19,7 +19,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.assemble.plan import adapt_task
+from fedfleet.app.assemble.algorithm import adapt_task
 from fedfleet.app.machine.cohort_speed import synthetic_task
 from fedfleet.app.spec.table_checks import build_part, resolve_part
 from fedfleet.core.errors import BadInput

@@ -1,28 +1,52 @@
 """The client's half, once: what a job begins with, and what it reports at the end. Kernels only train in between.
 
-Everything that a pass asks for beside training happens here, for every kernel alike: hooks before and after, what was kept at
-home, fresh memory, the learning rate, what goes up and in which code, the weight, the statistics. A kernel gets clients with equal
-passes and gives back where they ended, as stacks; inline is a stack of one.
+Everything that a pass asks for besides training happens here, for every kernel alike: hooks before and after, parts kept at
+home, fresh memory, the learning rate, batches, what goes up and in which codec, error feedback, the weight, the statistics. A
+kernel gets clients with equal passes and returns where they ended, as stacks; inline is a stack of one, and so is a device.
+
+Nothing here imports torch. A kernel says with its stacks which array library made them (`ArrayLibrary`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
-import torch
 
 from fedfleet.core.codec import Codec
-from fedfleet.core.errors import RunFailed
+from fedfleet.core.errors import FedFleetError, RunFailed
 from fedfleet.core.parts import Job
-from fedfleet.core.passes import FEEDBACK, KEPT, NO_MEMORY, SECOND, Carry, LocalPass, Passed
-from fedfleet.core.records import Report, Slots
+from fedfleet.core.passes import FEEDBACK, KEPT, NO_MEMORY, SECOND, BatchPlan, Carry, LocalPass, Passed
+from fedfleet.core.records import Ints, Report, Slots
+from fedfleet.core.rng import orders
 from fedfleet.core.trees import Tree
-from fedfleet.learn.codecs.messages import addresses, encode_bytes, nbytes, round_trip
+from fedfleet.learn.codecs.messages import addresses, decode_bytes, encode_bytes, nbytes
 
-Tensors = dict[str, torch.Tensor]
+# Arrays of one library by name, with a leading client axis.
+Stack = Mapping[str, Any]
+
+# The epochs of one stage of a pass; later stages walk through orders of their own.
+STAGE_STRIDE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayLibrary:
+    """What the client's half needs from the library whose arrays a kernel returns, as functions on leaves and stacks."""
+
+    is_floating: Callable[[Any], bool]
+    dtype: Callable[[Any], np.dtype[Any]]
+    to_numpy: Callable[[Any], np.ndarray]
+    # (one value per client, a leaf of the stack) -> a leaf beside it
+    stack_leaf: Callable[[list[Any], Any], Any]
+    # (stack, clients) -> the Euclidean norm of each client's update
+    norms: Callable[[Stack, int], np.ndarray]
+    # (codec, stack, one address per client) -> the stack as it arrives
+    round_trip: Callable[[Codec, Stack, np.ndarray], dict[str, Any]]
+    no_grad: Callable[[], AbstractContextManager[Any]] = nullcontext
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +86,18 @@ class Tallies:
 
 @dataclass(slots=True)
 class TrainedStack:
-    """A stack after training: start and end of every leaf, [clients, ..], the second model's end, and what was counted."""
+    """A stack after training: start and end of every leaf, [clients, ..], the second model's end, and what was counted.
 
-    start: Tensors
-    end: Tensors
+    `update` comes from a kernel that computes the difference itself, and perhaps has no end.
+    """
+
+    arrays: ArrayLibrary
+    start: Stack
+    end: Stack
     tallies: Tallies
     carry: Carry = field(default_factory=lambda: Carry({}, {}))
-    second: Tensors = field(default_factory=dict)
-    update: Tensors | None = None  # from a kernel that has the difference itself, and perhaps no end
+    second: Stack = field(default_factory=dict[str, Any])
+    update: Stack | None = None
 
 
 def prepare_job(job: Job) -> PreparedJob:
@@ -118,92 +146,117 @@ def stack_update(group: Sequence[PreparedJob], trained: TrainedStack) -> Passed:
     )
 
 
-def difference(trained: TrainedStack, name: str) -> torch.Tensor:
+def difference(trained: TrainedStack, name: str) -> Any:
     """What a leaf has changed by; counters and other integers travel as they are."""
     if trained.update is not None:
         return trained.update[name]
     end = trained.end[name]
-    return end - trained.start[name] if end.is_floating_point() else end
+    return end - trained.start[name] if trained.arrays.is_floating(end) else end
 
 
 def reports(group: Sequence[PreparedJob], trained: TrainedStack) -> Iterator[Report]:
     """The reports of a stack, in its order, here in this process's memory."""
-    with torch.no_grad():
+    arrays = trained.arrays
+    with arrays.no_grad():
         result = stack_update(group, trained)
-        norms = norms_of(result.update, len(group))
-        result = apply_hooks_and_codec(group, result)
-    update = {n: v.detach().cpu().numpy() for n, v in result.update.items()}
-    memory = {slot: {n: _to_numpy(v) for n, v in tree.items()} for slot, tree in result.memory.items()}
+        norms = arrays.norms(result.update, len(group))
+        result = apply_hooks_and_codec(group, result, arrays)
+    update = {n: arrays.to_numpy(v) for n, v in result.update.items()}
+    memory = {slot: {n: arrays.to_numpy(v) for n, v in tree.items()} for slot, tree in result.memory.items()}
     for c, prepared in enumerate(group):
-        # Copies of what is kept: a view would keep the whole stack alive.
-        kept_memory = {slot: {n: np.array(v[c]) for n, v in tree.items()} for slot, tree in memory.items()} or None
-        own_update = {n: v[c] for n, v in update.items()}
-        stats, nbytes = (
+        yield Report(
+            prepared.job.task,
+            prepared.job.client,
+            {n: v[c] for n, v in update.items()},
+            float(result.weight[c]),
             stats_of(prepared, trained.tallies, c, norms[c]),
+            # Copies of what is kept: a view would keep the whole stack alive.
+            {slot: {n: np.array(v[c]) for n, v in tree.items()} for slot, tree in memory.items()} or None,
             None if result.bytes_up is None else float(result.bytes_up[c]),
         )
-        yield Report(
-            prepared.job.task, prepared.job.client, own_update, float(result.weight[c]), stats, kept_memory, nbytes
-        )
 
 
-def apply_hooks_and_codec(group: Sequence[PreparedJob], result: Passed) -> Passed:
+# ---- hooks and the codec ------------------------------------------------------------------------------------------
+
+
+def apply_hooks_and_codec(group: Sequence[PreparedJob], result: Passed, arrays: ArrayLibrary) -> Passed:
     """The stack after its hooks, innermost first, and after its codec: what arrives at the other end."""
     for hook in group[0].local.after:
         result = hook(result)
     codec = group[0].local.up
     if codec is None:
         return result
-    target, feedback = dict(result.update), group[0].local.feedback
-    if feedback:
-        lost_before = _error_feedback([prepared.job for prepared in group], target)
-        target |= {n: target[n] + v for n, v in lost_before.items()}
+    jobs = [prepared.job for prepared in group]
     codec_addresses = addresses(result.seed, result.keys, result.tasks)
-    update = round_trip(codec, target, codec_addresses)
-    new_feedback = {FEEDBACK: _next_error_feedback([begun.job for begun in group], target, update)} if feedback else {}
-    lengths = _upload_bytes(codec, target, codec_addresses)
-    return replace(result, update=update, memory={**result.memory, **new_feedback}, bytes_up=lengths)
+    owed = owed_before(jobs, result.update, arrays) if group[0].local.feedback else {}
+    target = add_owed(result.update, owed)
+    update = arrays.round_trip(codec, target, codec_addresses)
+    new_memory = {FEEDBACK: owed_next(owed, target, update, arrays)} if group[0].local.feedback else {}
+    lengths = _upload_bytes(codec, target, codec_addresses, arrays)
+    return replace(result, update=update, memory={**result.memory, **new_memory}, bytes_up=lengths)
 
 
-def _error_feedback(jobs: Sequence[Job], update: Mapping[str, torch.Tensor]) -> Tensors:
-    """What each client's codec lost the last time; nothing for those who never took part."""
-    result: Tensors = {}
-    for name, leaf in update.items():
-        if leaf.is_floating_point():
-            zeros = np.zeros(tuple(leaf.shape[1:]), np.float32)
-            lost = [job.memory.get(FEEDBACK, {}).get(name, zeros) for job in jobs]
-            odd_job = next((job for job, v in zip(jobs, lost, strict=True) if v.shape != zeros.shape), None)
-            if odd_job is not None:
-                raise RunFailed(
-                    f"client {odd_job.client}, task {odd_job.task}: leaf {name!r} has another shape than what "
-                    f"its codec lost before; leave "
-                    "feedback out where a client's updates change their shape"
-                )
-            result[name] = _stack_leaves(lost, leaf.device)
+def encode_update(local: LocalPass, job: Job, report: Report) -> tuple[bytes, Slots | None]:
+    """The bytes that a report sends up, and what its client remembers then: the codec's part of the client's half where the
+    bytes themselves are needed, as on a device. The report is that of the same pass without codec and error feedback."""
+    codec = local.up
+    assert codec is not None
+    stack = {n: np.asarray(v)[None] for n, v in report.update.items()}
+    owed = owed_before([job], stack, NUMPY) if local.feedback else {}
+    stack = add_owed(stack, owed)
+    target = {n: v[0] for n, v in stack.items()}
+    address = addresses(job.seed, np.array([job.key], np.uint64), np.array([job.task]))
+    payload = encode_bytes(codec, target, int(address[0]))
+    if not local.feedback:
+        return payload, report.memory
+    arrived = {n: v[None] for n, v in decode_bytes(codec, payload, target).items()}
+    new_owed = {n: v[0] for n, v in owed_next(owed, stack, arrived, NUMPY).items()}
+    return payload, {**(report.memory or {}), FEEDBACK: new_owed}
+
+
+def owed_before(jobs: Sequence[Job], update: Stack, arrays: ArrayLibrary) -> dict[str, Any]:
+    """Error feedback: what each client's codec lost until now, of leaves that go up and of others; zeros for new clients."""
+    before = [job.memory.get(FEEDBACK, {}) for job in jobs]
+    others = {n: v for slots in before for n, v in slots.items() if n not in update}
+    shapes = {n: tuple(v.shape[1:]) for n, v in update.items() if arrays.is_floating(v)}
+    result: dict[str, Any] = {}
+    for name, shape in {**shapes, **{n: v.shape for n, v in others.items()}}.items():
+        zeros = np.zeros(shape, np.float32)
+        owed = [slots.get(name, zeros) for slots in before]
+        odd_job = next((job for job, v in zip(jobs, owed, strict=True) if v.shape != shape), None)
+        if odd_job is not None:
+            raise RunFailed(
+                f"client {odd_job.client}, task {odd_job.task}: leaf {name!r} has another shape than what its codec lost "
+                "before; leave feedback out where a client's updates change their shape"
+            )
+        result[name] = arrays.stack_leaf(owed, next(iter(update.values())))
     return result
 
 
-def _next_error_feedback(jobs: Sequence[Job], target: Tensors, update: Mapping[str, torch.Tensor]) -> Tensors:
+def add_owed(update: Stack, owed: Stack) -> dict[str, Any]:
+    """What clients with error feedback would like to send: their update and what is owed from before."""
+    return {n: v + owed[n] if n in owed else v for n, v in update.items()}
+
+
+def owed_next(owed: Stack, target: Stack, arrived: Stack, arrays: ArrayLibrary) -> dict[str, Any]:
     """What the codec lost now, and what it lost before of leaves that do not go up this time."""
-    lost = {n: v - update[n] for n, v in target.items() if v.is_floating_point()}
-    before = [job.memory.get(FEEDBACK, {}) for job in jobs]
-    for name, like in {n: v for slots in before for n, v in slots.items() if n not in target}.items():
-        zeros = np.zeros(like.shape, np.float32)
-        lost[name] = _stack_leaves([kept.get(name, zeros) for kept in before], next(iter(target.values())).device)
-    return lost
+    lost = {n: v - arrived[n] for n, v in target.items() if arrays.is_floating(v)}
+    return {**lost, **{n: v for n, v in owed.items() if n not in target}}
 
 
-def _upload_bytes(codec: Codec, update: Mapping[str, torch.Tensor], codec_addresses: np.ndarray) -> np.ndarray:
+def _upload_bytes(codec: Codec, update: Stack, codec_addresses: np.ndarray, arrays: ArrayLibrary) -> np.ndarray:
     """How many bytes each client sends; only where values decide must they really be encoded."""
-    like = {n: np.empty(v.shape[1:], _numpy_dtype(v)) for n, v in update.items()}
-    fixed_size = nbytes(codec, like)
+    fixed_size = nbytes(codec, {n: np.empty(v.shape[1:], arrays.dtype(v)) for n, v in update.items()})
     if fixed_size is not None:
         return np.full(len(codec_addresses), fixed_size)
-    arrays = {n: _to_numpy(v) for n, v in update.items()}
+    host = {n: arrays.to_numpy(v) for n, v in update.items()}
+    messages = ({n: v[c] for n, v in host.items()} for c in range(len(codec_addresses)))
     return np.array(
-        [len(encode_bytes(codec, {n: v[c] for n, v in arrays.items()}, int(a))) for c, a in enumerate(codec_addresses)],
-        float,
+        [len(encode_bytes(codec, m, int(a))) for m, a in zip(messages, codec_addresses, strict=True)], float
     )
+
+
+# ---- statistics ---------------------------------------------------------------------------------------------------
 
 
 def stats_of(prepared: PreparedJob, tallies: Tallies, c: int, norm: float) -> dict[str, float]:
@@ -218,70 +271,47 @@ def stats_of(prepared: PreparedJob, tallies: Tallies, c: int, norm: float) -> di
     }
 
 
-_SPAN = 4096  # elements whose squares are summed in single precision before double takes over
-
-
-def norms_of(update: Mapping[str, torch.Tensor], clients: int) -> np.ndarray:
-    """How far each client moved what goes up, as a Euclidean norm; leaves in the order of their names, whoever made them."""
-    total = np.zeros(clients)
-    for leaf in (update[name] for name in sorted(update)):
-        if leaf.is_floating_point() and leaf.numel():
-            flat = leaf.reshape(clients, -1)
-            full = flat.shape[1] // _SPAN * _SPAN
-            spans = [flat[:, :full].unflatten(1, (-1, _SPAN))] if full else []
-            spans += [flat[:, full:].unsqueeze(1)] if full < flat.shape[1] else []
-            for span in spans:
-                total += torch.linalg.vector_norm(span, dim=2).double().square_().sum(1).cpu().numpy()
-    return np.sqrt(total)
-
-
 def weight_of(job: Job, local: LocalPass) -> float:
     """What a report of this job weighs in the mean."""
     return float(len(job.rows)) if local.weigh == "samples" else 1.0
 
 
-def stack_trees(trees: Sequence[Tree], device: torch.device) -> Tensors:
-    """Clients' trees as one stack; a tree that all share is not copied, but seen by each."""
-    first = trees[0]
-    if all(tree is first for tree in trees):
-        return {n: _to_tensor(v, device).unsqueeze(0).expand(len(trees), *np.shape(v)) for n, v in first.items()}
-    return {n: _stack_leaves([tree[n] for tree in trees], device) for n in first}
+# ---- arrays of numpy ----------------------------------------------------------------------------------------------
 
 
-def stack_carry(group: Sequence[PreparedJob], device: torch.device) -> Carry:
-    """Memory and what else was offered, as stacks."""
-    slots = group[0].memory
-    memory = {slot: stack_trees([prepared.memory[slot] for prepared in group], device) for slot in slots}
-    return Carry(memory, stack_trees([begun.extra for begun in group], device))
+def _norms(update: Stack, clients: int) -> np.ndarray:
+    total = np.zeros(clients)
+    for leaf in (update[name] for name in sorted(update)):
+        if leaf.dtype.kind == "f":
+            total += np.square(leaf.reshape(clients, -1), dtype=np.float64).sum(1)
+    return np.sqrt(total)
 
 
-def _to_tensor(value: Any, device: torch.device) -> torch.Tensor:
-    tensor = getattr(value, "tensor", None)
-    if tensor is not None and tensor.device == device:
-        return tensor
-    return torch.from_numpy(np.array(value)).to(device)
+def _round_trip(codec: Codec, stack: Stack, where: np.ndarray) -> dict[str, Any]:
+    trees = [{n: v[c] for n, v in stack.items()} for c in range(len(where))]
+    messages = [encode_bytes(codec, tree, int(a)) for tree, a in zip(trees, where, strict=True)]
+    arrived = [decode_bytes(codec, data, tree) for data, tree in zip(messages, trees, strict=True)]
+    return {n: np.stack([tree[n] for tree in arrived]) for n in stack}
 
 
-def _stack_leaves(values: list[Any], device: torch.device) -> torch.Tensor:
-    if all(getattr(v, "tensor", None) is not None for v in values):
-        return torch.stack([v.tensor.to(device) for v in values])
-    return torch.from_numpy(np.stack([np.asarray(v) for v in values])).to(device)
+NUMPY = ArrayLibrary(
+    is_floating=lambda leaf: leaf.dtype.kind == "f",
+    dtype=lambda leaf: leaf.dtype,
+    to_numpy=np.asarray,
+    stack_leaf=lambda values, like: np.stack([np.asarray(v) for v in values]),
+    norms=_norms,
+    round_trip=_round_trip,
+)
 
 
-def _numpy_dtype(value: torch.Tensor) -> np.dtype[Any]:
-    return np.asarray(torch.empty(0, dtype=value.dtype)).dtype
-
-
-def _to_numpy(value: torch.Tensor) -> np.ndarray:
-    return value.detach().cpu().numpy()
+# ---- how jobs are trained -----------------------------------------------------------------------------------------
 
 
 def group_by_pass(jobs: Sequence[PreparedJob]) -> Iterator[tuple[LocalPass, list[int]]]:
     """Jobs with equal passes, as places in the input, in the order in which the passes first appear."""
     groups: dict[LocalPass, list[int]] = {}
-    group_by_id: dict[
-        int, list[int]
-    ] = {}  # most clients have the very same pass: a number is found faster than a value
+    # Most clients have the same pass object: its number is found faster than its value.
+    group_by_id: dict[int, list[int]] = {}
     for i, prepared in enumerate(jobs):
         places = group_by_id.get(id(prepared.local))
         if places is None:
@@ -290,35 +320,41 @@ def group_by_pass(jobs: Sequence[PreparedJob]) -> Iterator[tuple[LocalPass, list
     yield from groups.items()
 
 
-class DeviceLeaf:
-    """A leaf of a client's memory that still lies on an accelerator; whoever wants it here gets it by asking for an array."""
-
-    __slots__ = ("tensor",)
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        del copy
-        array = self.tensor.detach().cpu().numpy()
-        return array if dtype is None else array.astype(dtype)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the leaf."""
-        return self.tensor.numel() * self.tensor.element_size()
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-        return tuple(self.tensor.shape)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Its type, as numpy says it."""
-        return _numpy_dtype(self.tensor)
+def second_model_stages(local: LocalPass) -> list[tuple[int, LocalPass]]:
+    """The stages of a second model that has a pass of its own, numbered after those of the first; none if it has not."""
+    if local.second is None or local.second.own is None:
+        return []
+    return list(enumerate(local.second.own.stages(), start=sum(1 for _ in local.stages())))
 
 
-def device_slots(memory: Mapping[str, Mapping[str, torch.Tensor]], c: int) -> Slots:
-    """One client's memory, left on the device."""
-    return {slot: {n: DeviceLeaf(v[c].clone()) for n, v in tree.items()} for slot, tree in memory.items()}  # type: ignore[misc]
+def batches(plan: BatchPlan, job: Job, stage: int = 0) -> Iterator[Ints]:
+    """The rows of each step: a fresh order in every epoch, addressed by client and task."""
+    n = len(job.rows)
+    if n == 0:
+        return
+    key, task = np.array([job.key], np.uint64), np.array([job.task])
+    limit = job.steps or plan.steps
+    done = 0
+    for epoch in count():
+        order = orders(job.seed, key, task, epoch + STAGE_STRIDE * stage, n)[0]
+        for a in range(0, n, plan.size):
+            if limit is not None and done == limit:
+                return
+            yield job.rows[order[a : a + plan.size]]
+            done += 1
+        if limit is None and done >= plan.epochs * -(-n // plan.size):
+            return
+
+
+class client_errors:  # noqa: N801 - reads as a word of the language
+    """Errors inside a client's training name the client and the task; errors of FedFleet's own pass unchanged."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, Exception) and not isinstance(error, FedFleetError):
+            text = str(error) if isinstance(error, RuntimeError | ValueError) else f"{type(error).__name__}: {error}"
+            raise RunFailed(f"client {self.job.client}, task {self.job.task}: local training failed: {text}") from error

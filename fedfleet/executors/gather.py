@@ -1,4 +1,4 @@
-"""What every runtime does alike: make jobs, fold reports, advance client memory, evaluate."""
+"""What simulation and server do alike around an executor: make jobs, fold reports, advance client memory, evaluate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedfleet.core.commands import Evaluate, Gather, Probe
 from fedfleet.core.errors import Refused
 from fedfleet.core.events import Evaluated, ReportsGathered
 from fedfleet.core.noise import add_noise, seeded_key
-from fedfleet.core.parts import Executor, FoldResult, Job, Offer, Plan, Trial
+from fedfleet.core.parts import Executor, FoldResult, Job, Plan, Trial
 from fedfleet.core.passes import NO_MEMORY, NO_SETTINGS
 from fedfleet.core.records import (
     ClientScores,
@@ -29,9 +29,10 @@ from fedfleet.core.records import (
     Tally,
     Wave,
 )
-from fedfleet.core.sources import DataSource, World
+from fedfleet.core.sources import World
 from fedfleet.core.task_cost import settings_at
-from fedfleet.core.trees import Array, Tree
+from fedfleet.core.trees import Tree
+from fedfleet.executors.personal_model import personal_model, share_of_rows, tune_models, tuning_job
 from fedfleet.store.client_memory import ClientMemory
 
 Accept = Callable[[ServerState, Report, Context], Report]
@@ -46,7 +47,7 @@ def jobs_for(plan: Plan, world: World, memory: ClientMemory, tasks: Iterable[int
         columns = (c[slots].tolist() for c in (assignments.clients, wave.keys, assignments.steps, assignments.share))
         for task, client, key, steps, share in zip(group, *columns, strict=True):
             settings = settings_at(assignments, task - wave.first) if assignments.settings else NO_SETTINGS
-            rows = training_rows(data, client, wave.round, share)
+            rows = share_of_rows(data.shard(client, "train", wave.round), share)
             offer, local = algorithm.offer(wave.server, client, settings), algorithm.local(client, settings)
             client_slots = memory.slots_of_task(task) if memory.lent else NO_MEMORY
             jobs.append(
@@ -63,12 +64,6 @@ def _group_by_wave(tasks: Iterable[int], waves: Iterable[Wave]) -> list[tuple[Wa
             groups.append((wave, []))
         groups[-1][1].append(task)
     return groups
-
-
-def training_rows(data: DataSource, client: int, round: int, share: float) -> Ints:
-    """The rows that a task trains on: the first `share` of its client's shard."""
-    rows = data.shard(client, "train", round)
-    return rows if share >= 1.0 else rows[: math.ceil(share * len(rows))]
 
 
 def gather(
@@ -96,7 +91,7 @@ def gather(
 def admit(
     fold: Fold, server: ServerState, acc: Folding, report: Report, context: Context, accept: Accept | None = None
 ) -> str | None:
-    """Decode, check and add one report; why it was refused, None if it is in. Whoever takes reports in needs nothing else."""
+    """Decode, check and add one report; why it was refused, None if it was added."""
     if accept is None:
         return aggregation.check_and_add(fold, acc, report, context)
     try:
@@ -106,7 +101,7 @@ def admit(
 
 
 def _decode_report(accept: Accept, server: ServerState, report: Report, context: Context) -> Report:
-    """What a decoder makes of a report; one that chokes on it refuses it, and never ends the run."""
+    """What a decoder makes of a report; a decoder that fails refuses the report and never ends the run."""
     try:
         return accept(server, report, context)
     except (AttributeError, KeyError, IndexError, ValueError, TypeError) as error:
@@ -182,17 +177,11 @@ def fold_in_order(
     rejected: list[Rejection] = []
     memory: dict[int, Slots] = {}
     for report, context in zip(reports, contexts, strict=True):
-        arguments = (
-            fold,
-            acc,
-            report,
-            context,
-        )  # straight to the fold where nothing is decoded: a call less for every report
-        why = (
-            aggregation.check_and_add(*arguments)
-            if accept is None
-            else admit(fold, server, acc, report, context, accept)
-        )
+        # Straight to the fold where nothing is decoded: one call less for every report.
+        if accept is None:
+            why = aggregation.check_and_add(fold, acc, report, context)
+        else:
+            why = admit(fold, server, acc, report, context, accept)
         if why is not None:
             rejected.append(Rejection(report.task, report.client, f"client {report.client}: {why}"))
             continue
@@ -204,7 +193,7 @@ def fold_in_order(
 
 
 def stat_columns(stats: Sequence[Mapping[str, float]]) -> dict[str, Floats]:
-    """Statistics by name; a device that leaves one out must not stop the run with that."""
+    """Statistics by name; one that a device leaves out is not a number, and does not end the run."""
     names = dict.fromkeys(name for row in stats for name in row)
     return {name: np.array([result.get(name, math.nan) for result in stats]) for name in names}
 
@@ -260,28 +249,18 @@ def probe_losses(
 
 def model_of(plan: Plan, memory: ClientMemory, params: Tree, client: int) -> Tree:
     """The model that a client would use: the global one, or its own version of it."""
-    personal = plan.algorithm.personal
-    return params if personal is None else personal(params, memory.slots_of(client))
+    return personal_model(plan.algorithm, params, lambda: memory.slots_of(client))
 
 
 def models_of(
     plan: Plan, world: World, execute: Executor, memory: ClientMemory, server: ServerState, clients: list[int]
 ) -> list[Tree]:
-    """The models that clients are judged by: their own, tuned on their own training data where the algorithm asks for that."""
-    models = [model_of(plan, memory, server.params, c) for c in clients]
-    tune = plan.algorithm.tune
-    if tune is None:
+    """The models with which clients are evaluated: their own, tuned on their own data where the algorithm asks for that."""
+    models, algorithm = [model_of(plan, memory, server.params, c) for c in clients], plan.algorithm
+    if algorithm.tune is None:
         return models
-    jobs: dict[int, Job] = {}
-    for i, (c, m) in enumerate(zip(clients, models, strict=True)):
-        local, rows = tune(c), world.data.shard(c, "train", 0)
-        if local is not None and len(rows):
-            # A negative task addresses batches that no task of a round has.
-            jobs[i] = Job(-1 - c, c, int(world.keys[c]), plan.seed, Offer(m), local, rows)
-    for i, report in zip(jobs, execute.train(list(jobs.values())), strict=True):
-        models[i] = {n: v + report.update[n] if _has_update(v, n, report) else v for n, v in models[i].items()}
-    return models
-
-
-def _has_update(leaf: Array, name: str, report: Report) -> bool:
-    return name in report.update and bool(np.issubdtype(leaf.dtype, np.floating))
+    jobs = [
+        tuning_job(algorithm, c, int(world.keys[c]), plan.seed, model, world.data.shard(c, "train", 0))
+        for c, model in zip(clients, models, strict=True)
+    ]
+    return tune_models(execute, models, jobs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -11,18 +10,26 @@ import torch
 from torch.func import functional_call
 
 from fedfleet.core.edges import NestedPass
-from fedfleet.core.errors import FedFleetError, RunFailed
 from fedfleet.core.parts import Executor, Job, Loss, Task, Trial
-from fedfleet.core.passes import SECOND, Batch, BatchPlan, Carry, LocalPass
+from fedfleet.core.passes import SECOND, Batch, Carry, LocalPass
 from fedfleet.core.records import Ints, Report, Score
-from fedfleet.core.rng import orders
 from fedfleet.core.trees import Tree
-from fedfleet.executors.client_half import PreparedJob, Tallies, Tensors, TrainedStack, prepare_job, reports
+from fedfleet.executors.client_half import (
+    STAGE_STRIDE,
+    PreparedJob,
+    Tallies,
+    TrainedStack,
+    batches,
+    client_errors,
+    prepare_job,
+    reports,
+    second_model_stages,
+)
+from fedfleet.executors.tensor_stacks import TORCH, Tensors
 from fedfleet.tasks.dropout import addresses, dropout_names
 from fedfleet.tasks.narrow_models import at_width
 
 EVALUATION_BATCH = 2048
-STAGE_STRIDE = 1 << 20  # the epochs of one stage of a pass: later stages walk through orders of their own
 
 
 def inline(task: Task, *, threads: int = 1) -> Executor:
@@ -61,20 +68,6 @@ def inline(task: Task, *, threads: int = 1) -> Executor:
     return Executor("inline", train, evaluate)
 
 
-class client_errors:  # noqa: N801 - reads as a word of the language
-    """What goes wrong inside a client's training is said with the client's name; what was said properly passes."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, wrong: BaseException | None, trace: Any) -> None:
-        if isinstance(wrong, Exception) and not isinstance(wrong, FedFleetError):
-            text = str(wrong) if isinstance(wrong, RuntimeError | ValueError) else f"{type(wrong).__name__}: {wrong}"
-            raise RunFailed(f"client {self.job.client}, task {self.job.task}: local training failed: {text}") from wrong
-
-
 def train_client(model_at: Callable[[float], Any], job: Job, x: torch.Tensor, y: torch.Tensor) -> Report:
     """One client's whole half: from what was offered (and kept at home) to a report; `model_at(width)` is the module."""
     prepared = prepare_job(job)
@@ -96,19 +89,13 @@ def train_stages(module: Any, prepared: PreparedJob, x: torch.Tensor, y: torch.T
     assert tallies is not None
     stack = Carry({slot: _stack_of_one(tree) for slot, tree in carry.memory.items()}, _stack_of_one(carry.given))
     return TrainedStack(
+        TORCH,
         _stack_of_one(start),
         _stack_of_one(state),
         tallies,
         stack,
         train_second_model(module, prepared, x, y) if second_stages else _stack_of_one(second),
     )
-
-
-def second_model_stages(local: LocalPass) -> list[tuple[int, LocalPass]]:
-    """The stages of a second model that has a pass of its own, numbered after those of the first; none if it has not."""
-    if local.second is None or local.second.own is None:
-        return []
-    return list(enumerate(local.second.own.stages(), start=sum(1 for _ in local.stages())))
 
 
 def train_second_model(module: Any, prepared: PreparedJob, x: torch.Tensor, y: torch.Tensor) -> Tensors:
@@ -214,25 +201,6 @@ def split_second_model(params: Tensors) -> tuple[Tensors, Tensors]:
 
 def _stack_of_one(tree: Any) -> Tensors:
     return {n: v.detach().unsqueeze(0) for n, v in tree.items()}
-
-
-def batches(plan: BatchPlan, job: Job, stage: int = 0) -> Iterator[Ints]:
-    """The rows of each step: a fresh order in every epoch, addressed by client and task."""
-    n = len(job.rows)
-    if n == 0:
-        return
-    key, task = np.array([job.key], np.uint64), np.array([job.task])
-    limit = job.steps or plan.steps
-    done = 0
-    for epoch in count():
-        order = orders(job.seed, key, task, epoch + STAGE_STRIDE * stage, n)[0]
-        for a in range(0, n, plan.size):
-            if limit is not None and done == limit:
-                return
-            yield job.rows[order[a : a + plan.size]]
-            done += 1
-        if limit is None and done >= plan.epochs * -(-n // plan.size):
-            return
 
 
 def score(

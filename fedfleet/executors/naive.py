@@ -9,7 +9,7 @@ import torch
 
 from fedfleet.core.parts import Job, Task
 from fedfleet.core.passes import LocalPass
-from fedfleet.executors.inline import batches
+from fedfleet.executors.client_half import batches
 from fedfleet.tasks.dropout import AddressedDropout, addresses
 
 

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.errors import FedFleetError, RunFailed
-from fedfleet.core.parts import Algorithm, Executor, Job, Offer, Pass, Trial
+from fedfleet.core.parts import Algorithm, Executor, Job, Offer, Trial
 from fedfleet.core.records import Ints, Report, Settings, Slots
 from fedfleet.core.trees import Tree, tree_map
+from fedfleet.executors.personal_model import pass_of_task
 
 # What a recipe's function makes of its text: the algorithm, whose client's half is wanted, and an executor right here.
 Rebuild = Callable[[str], tuple[Algorithm, Executor]]
@@ -160,7 +161,7 @@ def _to_job(parcel: Parcel, offer: Offer, algorithm: Algorithm) -> Job:
         key=parcel.key,
         seed=parcel.seed,
         offer=offer,
-        local=_client_pass(parcel, algorithm),
+        local=pass_of_task(algorithm, parcel.client, parcel.task, parcel.settings),
         rows=parcel.rows,
         steps=parcel.steps,
         memory=parcel.memory,
@@ -172,9 +173,3 @@ def _failure_answer(name: str, error: Exception) -> Answer:
     """An answer that names the client and the task, unless the error already does."""
     text = str(error) if isinstance(error, FedFleetError) else f"{type(error).__name__}: {error}"
     return Answer([], text if text.startswith(name) else f"{name}: {text}", traceback.format_exc())
-
-
-def _client_pass(parcel: Parcel, algorithm: Algorithm) -> Pass:
-    """What the client trains: its half of the algorithm, or, before it is judged (a negative task), what tunes it."""
-    tuned = algorithm.tune(parcel.client) if parcel.task < 0 and algorithm.tune is not None else None
-    return algorithm.local(parcel.client, parcel.settings) if tuned is None else tuned

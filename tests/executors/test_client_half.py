@@ -1,32 +1,37 @@
 """The client's half around training: hooks in order, memory, what goes up, what it weighs, what is reported beside it."""
 
+import subprocess
+import sys
+import textwrap
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from fedfleet.core.equality import same
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Job, Offer
 from fedfleet.core.passes import BatchPlan, Carry, LocalPass, SecondModel, Slot
 from fedfleet.executors.client_half import (
-    DeviceLeaf,
+    NUMPY,
     Tallies,
     TrainedStack,
-    device_slots,
+    batches,
+    encode_update,
     group_by_pass,
-    norms_of,
     prepare_job,
     reports,
-    stack_carry,
-    stack_trees,
     stack_update,
     weight_of,
 )
-from fedfleet.executors.inline import batches, inline
+from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked.device_sums import changes
 from fedfleet.executors.stacked.executor import stacked_executor
-from fedfleet.learn.codecs.messages import encode_bytes
+from fedfleet.executors.tensor_stacks import TORCH, DeviceLeaf, device_slots, norms_of, stack_carry, stack_trees
+from fedfleet.learn.codecs.lossless import gzip
+from fedfleet.learn.codecs.messages import decode_bytes, encode_bytes
+from fedfleet.learn.codecs.quantisation import int8
 from fedfleet.learn.codecs.sparsification import topk
 from fedfleet.learn.optimisers import sgd
 from tests.executors.cohorts import jobs_with, small_task, smooth
@@ -46,7 +51,7 @@ def ended(group, *, moved=1.0, **parts):
     by = torch.arange(float(len(group))) + moved
     end = {n: v + by.reshape(-1, *(1,) * (v.dim() - 1)).to(v.dtype) for n, v in start.items()}
     tallies = Tallies(*(np.arange(1.0, len(group) + 1) * k for k in (10.0, 30.0, 5.0, 2.0)))
-    return TrainedStack(start, end, tallies, stack_carry(group, CPU), **parts)
+    return TrainedStack(TORCH, start, end, tallies, stack_carry(group, CPU), **parts)
 
 
 # ---- before -------------------------------------------------------------------------------------------------------
@@ -373,3 +378,91 @@ def test_what_is_owed_in_another_shape_is_said():
         RunFailed, match="client 0, task 10: leaf 'w' has another shape than what its codec lost before"
     ):
         list(reports(group, ended(group)))
+
+
+# ---- arrays of any library ----------------------------------------------------------------------------------------
+
+
+def numpy_stack(trained):
+    """The same stack as a kernel without torch would return it."""
+    arrays = {n: v.numpy() for n, v in trained.end.items()}
+    memory = {slot: {n: v.numpy() for n, v in tree.items()} for slot, tree in trained.carry.memory.items()}
+    start = {n: v.numpy() for n, v in trained.start.items()}
+    return TrainedStack(NUMPY, start, arrays, trained.tallies, Carry(memory, {}))
+
+
+@pytest.mark.parametrize("up", [None, topk(share=0.5), int8(), gzip()], ids=["plain", "topk", "int8", "gzip"])
+def test_numpy_stacks_give_the_reports_of_tensor_stacks(up):
+    """Everything around training on arrays of numpy: parts kept at home, slots, the codec, error feedback, statistics."""
+    local = replace(
+        PLAIN,
+        keep=lambda name: name == "head",
+        slots=(Slot("control", lambda model: {"c": np.full(2, 3.0, np.float32)}),),
+        up=up,
+        feedback=up is not None,
+    )
+    owed = {"w": np.array([0.25, 5.0, 0.0], np.float32), "head": np.array([0.0, 0.5], np.float32)}
+    group = [prepare_job(job(local, memory={"feedback": owed})), prepare_job(job(local, client=1, rows=3))]
+    trained = ended(group, moved=0.3)
+    for one, other in zip(reports(group, trained), reports(group, numpy_stack(trained)), strict=True):
+        assert (one.task, one.client, one.weight, one.bytes_up) == (
+            other.task,
+            other.client,
+            other.weight,
+            other.bytes_up,
+        )
+        assert same(one.update, other.update) and same(one.memory, other.memory)
+        assert other.stats == pytest.approx(one.stats, rel=1e-6)
+
+
+@pytest.mark.parametrize("up", [topk(share=0.5), int8()], ids=["topk", "int8"])
+def test_the_bytes_of_a_device_arrive_as_in_a_simulation(up):
+    """Two rounds of one client with error feedback: the encoded bytes decode to the simulated update, and as much is owed."""
+    local = replace(PLAIN, up=up, feedback=True)
+    plain = replace(local, up=None, feedback=False)
+    memory = {}
+    for moved in (0.3, 0.7):
+        one = job(local, memory=memory)
+        (simulated,) = reports([prepare_job(one)], ended([prepare_job(one)], moved=moved))
+        (trained,) = reports([prepare_job(replace(one, local=plain))], ended([prepare_job(one)], moved=moved))
+        payload, memory = encode_update(local, one, trained)
+        assert same(decode_bytes(up, payload, trained.update), simulated.update)
+        assert same(memory, simulated.memory)
+
+
+def test_the_clients_half_needs_no_torch():
+    """Prepared, reported, encoded, tuned with arrays of numpy alone, in a process where torch cannot be imported."""
+    code = """
+        import sys
+        sys.modules["torch"] = None
+        import numpy as np
+        from fedfleet.core.parts import Algorithm, Executor, Job, Offer
+        from fedfleet.core.passes import BatchPlan, LocalPass, Optimiser
+        from fedfleet.executors import gather, worker_jobs
+        from fedfleet.executors.client_half import NUMPY, Tallies, TrainedStack, batches, encode_update, prepare_job, reports
+        from fedfleet.executors.personal_model import tune_models, tuning_job
+        from fedfleet.learn.codecs.lossless import gzip
+
+        half = LocalPass(Optimiser(None, None), BatchPlan(2, 1), keep=lambda n: n == "head", up=gzip(), feedback=True)
+
+        def train(jobs):
+            for job in jobs:
+                ready = prepare_job(job)
+                start = {n: v[None] for n, v in ready.start.items()}
+                end = {n: v + np.float32(1) for n, v in start.items()}
+                steps = [len(rows) for rows in batches(half.batches, job)]
+                assert steps == [2, 2, 1]
+                tallies = Tallies(*(np.array([v], float) for v in (1.0, 1.0, sum(steps), len(steps))))
+                yield from reports([ready], TrainedStack(NUMPY, start, end, tallies))
+
+        model = {"w": np.zeros(3, np.float32), "head": np.zeros(2, np.float32)}
+        job = Job(1, 0, 5, 7, Offer(model), half, np.arange(5))
+        (report,) = train([job])
+        assert report.update["w"].tolist() == [1, 1, 1] and report.memory["kept"]["head"].tolist() == [1, 1]
+        assert report.bytes_up > 0 and encode_update(half, job, report)[0]
+        algorithm = Algorithm("toy", None, None, None, None, None, tune=lambda client: half)
+        job = tuning_job(algorithm, 0, 5, 7, model, np.arange(5))
+        (tuned,) = tune_models(Executor("toy", train, None), [model], [job])
+        assert job.task == -1 and tuned["w"].tolist() == [1, 1, 1]
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)

@@ -18,7 +18,8 @@ from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.records import Assignments
 from fedfleet.core.task_cost import work_of
 from fedfleet.core.trees import content_hash
-from fedfleet.executors.inline import batches, client_errors, inline, score, split_second_model, tensors
+from fedfleet.executors.client_half import batches, client_errors
+from fedfleet.executors.inline import inline, score, split_second_model, tensors
 from fedfleet.learn.optimisers import adam, sgd
 from fedfleet.learn.zoo import fedavg, fedprox
 from tests.executors.cohorts import jobs_of, jobs_with, small_task, smooth

@@ -1,4 +1,4 @@
-"""Errands come back one by one, each with its own end; a cluster is played."""
+"""Ray jobs come back one by one, each with its own end, on a fake cluster."""
 
 import asyncio
 from types import SimpleNamespace
@@ -25,34 +25,34 @@ class Promise:
         self.give = give
 
 
-class PlayedEar:
-    """Hears at once; asked while it is `deaf`, it is dead."""
+class FakeMailbox:
+    """Takes messages at once; with `broken`, reading it raises as a dead actor does."""
 
-    def __init__(self, deaf):
-        self.said, self.asked, self.deaf = [], None, deaf
-        self.hear = SimpleNamespace(remote=lambda piece, body: self.said.append((piece, body)))
-        self.heard = SimpleNamespace(remote=self.ask)
+    def __init__(self, broken):
+        self.messages, self.promise, self.broken = [], None, broken
+        self.put = SimpleNamespace(remote=lambda piece, body: self.messages.append((piece, body)))
+        self.get_all = SimpleNamespace(remote=self.ask)
 
     def ask(self):
-        self.asked = Promise(self.tell)
-        return self.asked
+        self.promise = Promise(self.read)
+        return self.promise
 
-    def tell(self):
-        if self.deaf:
+    def read(self):
+        if self.broken:
             raise RayError("the actor died")
-        said, self.said = self.said, []
-        return said
+        messages, self.messages = self.messages, []
+        return messages
 
 
-def cluster(asked=None, cancelled=None, *, keeps=True, gpus=0, head="", deaf=False):
-    """A cluster that does a task when it gets it; what was said comes first, then the last task."""
-    ears = []
+def cluster(asked=None, cancelled=None, *, keeps=True, gpus=0, head="", broken=False):
+    """A cluster that does a task when it gets it; messages come first, then the last task."""
+    mailboxes = []
 
     def remote(**options):
         def made(what):
             if what is Mailbox:
                 assert options == {"num_cpus": 0}, "it takes no place from those who work"
-                return SimpleNamespace(remote=lambda: ears.append(PlayedEar(deaf)) or ears[-1])
+                return SimpleNamespace(remote=lambda: mailboxes.append(FakeMailbox(broken)) or mailboxes[-1])
             if asked is not None:
                 asked.update(options)
             return SimpleNamespace(remote=done)
@@ -71,10 +71,10 @@ def cluster(asked=None, cancelled=None, *, keeps=True, gpus=0, head="", deaf=Fal
     def wait(promises, num_returns, timeout):
         if not keeps:
             return [], promises
-        (ear,) = ears
-        if ear.said and ear.asked in promises:
-            return [ear.asked], []
-        return [p for p in promises if p is not ear.asked][-1:], []
+        (mailbox,) = mailboxes
+        if mailbox.messages and mailbox.promise in promises:
+            return [mailbox.promise], []
+        return [p for p in promises if p is not mailbox.promise][-1:], []
 
     ray = SimpleNamespace(
         remote=remote,
@@ -96,16 +96,18 @@ def work(piece, tell):
     return {"twice": 2 * piece["n"]}
 
 
-@pytest.mark.parametrize("deaf", [False, True])
-def test_every_piece_has_one_end_and_deaths_are_counted(deaf):
-    news = list(run_ray_jobs(cluster(deaf=deaf), work, [{"n": n} for n in range(5)]))
+@pytest.mark.parametrize("broken", [False, True])
+def test_every_piece_has_one_end_and_deaths_are_counted(broken):
+    news = list(run_ray_jobs(cluster(broken=broken), work, [{"n": n} for n in range(5)]))
     said = {s.piece: s for s in news if s.ended}
     assert len(said) == sum(s.ended for s in news) == 5
     assert [said[n].body for n in (0, 3)] == [{"twice": 0}, {"twice": 6}]
     assert said[1].failure == "not this one"
     assert said[2].failure.endswith("is this fedfleet installed there? the node is gone") and not said[2].deaths
     assert "its Ray worker died 4 times" in said[4].failure and said[4].deaths == 4
-    assert [(s.piece, s.body) for s in news if not s.ended] == ([] if deaf else [(n, {"round": n}) for n in (0, 1, 3)])
+    assert [(s.piece, s.body) for s in news if not s.ended] == (
+        [] if broken else [(n, {"round": n}) for n in (0, 1, 3)]
+    )
 
 
 def test_whose_end_was_told_has_no_more_to_say():
@@ -157,7 +159,7 @@ def test_a_worker_with_another_torch_refuses():
     others = tuple((name, "0.0" if name == "torch" else its) for name, its in versions())
     assert (
         "a Ray worker cannot do it: it has torch"
-        in run_piece(work, {"n": 0}, others, PlayedEar(deaf=False), 0)["failure"]
+        in run_piece(work, {"n": 0}, others, FakeMailbox(broken=False), 0)["failure"]
     )
 
 

@@ -8,10 +8,8 @@ import pytest
 
 from fedfleet.core.parts import Job, Offer
 from fedfleet.executors.worker_jobs import (
-    Parcel,
     Recipe,
     TrialParcel,
-    _client_pass,
     copy_report,
     rebuild_parts,
     score_chunk,
@@ -20,7 +18,6 @@ from fedfleet.executors.worker_jobs import (
     versions,
     without_encoder,
 )
-from fedfleet.learn.zoo import ft
 from fedfleet.testing.toys import consensus, consensus_start, opaque_executor
 from tests.executors.kits import misled
 
@@ -90,10 +87,3 @@ def test_an_offer_travels_without_the_code_that_encodes_it():
     coded = Offer(plain.params, {"c": np.ones(2)}, 17.0, lambda: b"")
     result = pickle.loads(pickle.dumps(without_encoder(coded)))
     assert result.nbytes == 17.0 and result.encoded is None and result.extra["c"].tolist() == [1.0, 1.0]
-
-
-def test_before_a_client_is_judged_a_worker_trains_what_tunes_it():
-    algorithm = ft(tune_epochs=3)
-    parcel = Parcel(-1, 0, 5, 7, np.arange(4), 0, {}, {})
-    assert _client_pass(parcel, algorithm) == algorithm.tune(0) != algorithm.local(0, {})
-    assert _client_pass(replace(parcel, task=2), algorithm) == algorithm.local(0, {})

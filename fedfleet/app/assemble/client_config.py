@@ -1,7 +1,8 @@
-"""The sheet of one client: what it trains and with what, as registered names and numbers. A server makes it, a device reads it.
+"""The configuration of one client: what it trains and with what, as registered names and numbers; the server makes it, the
+device reads it. In the protocol it is the field `sheet`.
 
-A sheet never holds the world, other clients, a path or code. The device builds its own half from its own registry, and comes to
-the same bits as a simulation for the same task.
+It never holds the world, other clients, a path or code. The device builds its own half from its own registry, with the functions
+that build a plan (`algorithm`), and trains the same bits as a simulation of the same task.
 """
 
 from __future__ import annotations
@@ -11,44 +12,42 @@ import math
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedfleet.app.assemble.overrides import Facts, table_for
-from fedfleet.app.assemble.plan import adapt_task
+from fedfleet.app.assemble.algorithm import Facts, build_algorithm, part_facts, table_for, with_task_loss
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.spec.table_checks import Table, build_part, resolve_part
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.limits import LARGEST, MAX_COUNT, MAX_SEED
-from fedfleet.core.part_facts import FleetFacts, ModelFacts, ModelOf, RunFacts
-from fedfleet.core.parts import Algorithm, Dataset, Task
+from fedfleet.core.part_facts import FleetFacts, RunFacts
+from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.rng import client_keys
 from fedfleet.core.trees import Array, Tree, content_hash
-from fedfleet.learn.losses import with_loss
 from fedfleet.network.device.client_runtime import ClientRuntime
 from fedfleet.network.device.local_data import ModelInputs, fit_to_model, read_samples, split_rows
 from fedfleet.tasks.backbones import BUILTIN, LITE0
 
 FORMAT = 1
-_UNREADABLE = "the server's sheet is not one that this FedFleet can read"
-_MOST_BYTES = 64 << 20  # of a sheet that a device reads
-Fetch = Callable[[str], Tree]  # frozen weights by their content hash
+_UNREADABLE = "this version of FedFleet cannot read the client configuration that the server sent"
+_MOST_BYTES = 64 << 20  # of a configuration that a device reads
+# Frozen weights by their content hash.
+Fetch = Callable[[str], Tree]
 
 
 # ---- on the server ------------------------------------------------------------------------------------------------
 
 
 def client_config_for(setup: Setup, client: int, *, brings_own: bool = False) -> bytes:
-    """The sheet of one client as JSON; `own`: it brings its own samples instead of the shard that the spec deals to it."""
+    """The configuration of one client as JSON; `brings_own`: it has its own samples instead of a shard of the run's data."""
     return client_configs(setup)(client, brings_own)
 
 
 def client_configs(setup: Setup) -> Callable[[int, bool], bytes]:
-    """The sheets of all clients, by number and whether they bring own samples; what all of them share is made once."""
+    """The configurations of all clients, by number and whether they bring own samples; what all of them share is made once."""
     spec, world, data = setup.spec, setup.world, setup.task.dataset
     check_sendable(setup)
     memory = world.devices.memory_mb
@@ -82,22 +81,22 @@ def client_configs(setup: Setup) -> Callable[[int, bool], bytes]:
 
 
 def check_sendable(setup: Setup) -> None:
-    """Refuse a run that no device could be told about."""
+    """Refuse a run that cannot be described to devices."""
     if setup.spec.edge is not None:
         raise BadInput("edge: devices behind edges cannot be served over the network yet; remove [edge]")
-    if setup.spec.task["use"] == "own":
+    if setup.spec.has_custom_task:
         raise BadInput(
-            'task.use = "own": devices get names and never code, so that they cannot be told of your own model object; register it '
+            'task.use = "own": devices get names and never code, so that your own model object cannot be sent to them; register it '
             "as a task of a package that is installed on them too"
         )
 
 
 def _shard(setup: Setup, client: int) -> Table:
-    """This client's rows: where the data come with the libraries, as in a rehearsal, that is all that has to be said."""
+    """This client's rows, and their labels where these were changed: the device has the data, as in a rehearsal."""
     shard, labels = setup.world.data.shard, setup.task.dataset.y
     train, test = shard(client, "train", 0), shard(client, "test", 0)
     result: Table = {"use": "shard", "train": train.tolist(), "test": test.tolist()}
-    if setup.spec.world["data"]["use"] == "label_flip":
+    if setup.labels_changed:
         result["labels"] = labels[train].tolist()
     return {**result, "check": checksum(setup.task.dataset, train, test)}
 
@@ -112,14 +111,14 @@ def checksum(dataset: Dataset, *rows: Ints) -> int:
 
 
 def _backbone(task: Table) -> Table:
-    """A file of weights is the server's own: devices get what is in it with the model, and what is frozen by its hash."""
+    """A file of weights stays with the server: devices get its weights with the model, and what is frozen by its hash."""
     if "backbone" not in task or task["backbone"] in ("", BUILTIN, LITE0):
         return {}
     return {"backbone": ""}
 
 
 def _sendable_table(table: Any, where: str) -> Any:
-    """A table as it may be told: without what is not set, and without paths."""
+    """A table as it may be sent: without what is not set, and without paths."""
     if isinstance(table, Mapping):
         return {k: _sendable_table(v, f"{where}.{k}") for k, v in table.items() if v is not None}
     if isinstance(table, list | tuple):
@@ -135,9 +134,9 @@ def _sendable_table(table: Any, where: str) -> Any:
 def build_client_runtime(
     config_bytes: bytes, data_path: Path | None = None, fetch: Fetch | None = None
 ) -> ClientRuntime:
-    """What a client trains with, built here from the names in its sheet; `own` is where its own samples are.
+    """What a client trains with, built here from the names in its configuration; `data_path` is where its own samples are.
 
-    `fetch` brings frozen weights that this machine has not; without it they are refused.
+    `fetch` downloads frozen weights that this machine lacks; without it they are refused.
     """
     config = _parse_config(config_bytes)
     try:
@@ -150,16 +149,16 @@ def _build_runtime(config: Table, data_path: Path | None, fetch: Fetch | None) -
     table, seed, key = resolve_part("tasks", config["task"], "task"), config["seed"], int(config["key"], 16)
     task, train, test = _with_data(config, build_part("tasks", table), data_path, key)
     algorithm = resolve_part("algorithms", config["algorithm"], "algorithm")
-    built: Algorithm = build_part("algorithms", algorithm, _facts(config, task))
-    task = _with_frozen_weights(adapt_task(built, task, seed), config["frozen"], fetch)
-    client_algorithm = built if task.loss is None else with_loss(built, task.loss)
-    from fedfleet.executors.inline import inline  # torch: only who trains pays for it
+    built, task = build_algorithm(algorithm, task, _facts(config, task), seed)
+    task = _with_frozen_weights(task, config["frozen"], fetch)
+    # Loads torch, which a device that only waits does not need.
+    from fedfleet.executors.inline import inline
 
     return ClientRuntime(
         client=config["client"],
         key=key,
         seed=seed,
-        algorithm=client_algorithm,
+        algorithm=with_task_loss(built, task),
         task=task,
         params=task.init(seed),
         train=train,
@@ -170,15 +169,15 @@ def _build_runtime(config: Table, data_path: Path | None, fetch: Fetch | None) -
 
 
 def _parse_config(config_bytes: bytes) -> Table:
-    """The sheet's table; whatever a server may have written there is looked at before it is used."""
+    """The configuration's table, checked before it is used, whatever a server has written there."""
     if len(config_bytes) > _MOST_BYTES:
         raise Refused(f"{_UNREADABLE}: it has {len(config_bytes)} bytes")
     try:
         config = json.loads(config_bytes)
     except (ValueError, RecursionError) as odd:
-        raise Refused(f"{_UNREADABLE}: it is no JSON ({type(odd).__name__})") from None
+        raise Refused(f"{_UNREADABLE}: it is not JSON ({type(odd).__name__})") from None
     if not isinstance(config, dict) or config.get("form") != FORMAT:
-        raise Refused(f"{_UNREADABLE}: its form is not {FORMAT}; install the same version on both sides")
+        raise Refused(f"{_UNREADABLE}: its format is not {FORMAT}; install the same version on both sides")
     for name, kind in _KINDS.items():
         if not isinstance(config.get(name), kind) or isinstance(config.get(name), bool):
             raise Refused(f"{_UNREADABLE}: {name!r} is missing or of another kind")
@@ -193,7 +192,7 @@ _KINDS: dict[str, type[Any] | tuple[type[Any], ...]] = {
     "clients": int, "rounds": int, "client": int, "key": str, "task": dict, "algorithm": dict, "inputs": dict,
     "data": dict, "frozen": str, "byte_scale": (int, float),
 }  # fmt: skip
-_MOST_FLEET = 10_000_000  # clients: a device holds the key of each, and nobody may fill its memory with them
+_MOST_FLEET = 10_000_000  # clients: a device holds the key of each, and no server may fill its memory with them
 _RANGES: dict[str, tuple[float, float]] = {
     "seed": (0, MAX_SEED), "data_seed": (0, MAX_SEED),
     "clients": (1, _MOST_FLEET), "client": (0, _MOST_FLEET - 1), "rounds": (1, MAX_COUNT),
@@ -229,7 +228,7 @@ def _with_data(config: Table, recipe: Any, data_path: Path | None, key: int) -> 
 
 
 def _task_on_data(recipe: Any, seed: int, dataset: Dataset) -> Task:
-    """The task that a recipe makes, on other data; a recipe that cannot be told of them makes its own first."""
+    """The task that a recipe makes, on other data; a recipe that cannot take other data loads its own first."""
     fit = getattr(recipe, "fit", None)
     if fit is not None:
         return fit(seed, dataset)
@@ -237,32 +236,23 @@ def _task_on_data(recipe: Any, seed: int, dataset: Dataset) -> Task:
 
 
 def _facts(config: Table, task: Task) -> Facts:
-    """What builders may ask here: numbers of the run, this model, and of all devices only one's own."""
-    from fedfleet.tasks.narrow_models import shape_at
-
+    """What builders may ask on a device: numbers of the run, this model, and of all devices only its own memory."""
     client, memory_mb = config["client"], config.get("memory_mb")
-
-    @cache
-    def model() -> ModelFacts:
-        from fedfleet.tasks.model_parts import model_facts
-
-        return model_facts(task)
 
     def memory(clients: Ints) -> Floats:
         return np.where(clients == client, float(memory_mb or math.nan), math.nan)
 
     fleet = FleetFacts(
-        cache(partial(shape_at, task)),
-        client_keys(config["clients"]),
-        config["seed"],
-        None if memory_mb is None else memory,
-        config["byte_scale"],
+        keys=client_keys(config["clients"]),
+        seed=config["seed"],
+        memory_mb=None if memory_mb is None else memory,
+        byte_scale=config["byte_scale"],
     )
-    return {RunFacts: RunFacts(config["clients"], config["seed"], config["rounds"]), ModelOf: model, FleetFacts: fleet}
+    return part_facts(RunFacts(config["clients"], config["seed"], config["rounds"]), task, fleet)
 
 
 def _with_frozen_weights(task: Task, wanted: str, fetch: Fetch | None) -> Task:
-    """The task with the frozen weights of the run: those that are here, or, where they are others, those that are brought."""
+    """The task with the frozen weights of the run: those that are here, or, where they differ, those that are fetched."""
     if task.frozen_name == wanted:
         return task
     if fetch is None or not wanted:
@@ -271,5 +261,5 @@ def _with_frozen_weights(task: Task, wanted: str, fetch: Fetch | None) -> Task:
 
     weights = fetch(wanted)
     if content_hash(weights) != wanted:
-        raise Refused("the frozen weights that came are not those that the sheet names")
+        raise Refused("the frozen weights that came are not those that the configuration names")
     return replace_frozen(task, weights)

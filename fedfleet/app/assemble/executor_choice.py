@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fedfleet.app.assemble.frozen_hashes import pin_frozen_weights
+from fedfleet.app.assemble.setup import pin_frozen_weights
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.table_checks import Table
 from fedfleet.core.errors import BadInput
@@ -34,7 +34,7 @@ def check_executor(spec: Spec) -> None:
     from fedfleet.executors.ray import require_ray
 
     require_ray(spec.run["ray_address"])
-    if spec.task["use"] == "own":
+    if spec.has_custom_task:
         raise BadInput(
             'run.execute = "ray" cannot train your own model object, because workers rebuild the task from the spec; '
             'register it as a task of an installed package, or use run.execute = "inline"'
@@ -76,7 +76,7 @@ def make_executor(spec: Spec, task: Task, form: Form | None = None) -> Executor:
             from fedfleet.executors.ray import ray_executor
             from fedfleet.executors.worker_jobs import Recipe
 
-            recipe = Recipe("fedfleet.app.assemble:rebuild_kit", pin_frozen_weights(spec.toml(), task))
+            recipe = Recipe("fedfleet.app.assemble:rebuild_for_worker", pin_frozen_weights(spec.toml(), task))
             gpus = 1 if run["ray_execute"] == "stacked" and run["device"] == "cuda" else 0
             return ray_executor(
                 recipe,

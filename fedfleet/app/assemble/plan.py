@@ -2,60 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from itertools import combinations
-from typing import Any
 
-from fedfleet.app.assemble.batch_checks import check_batches
+import numpy as np
+
+from fedfleet.app.assemble.algorithm import build_algorithm, facts_for, with_overrides, with_task_loss
 from fedfleet.app.assemble.executor_choice import check_executor, make_executor
 from fedfleet.app.assemble.feasibility import check_silence, memory_warnings
 from fedfleet.app.assemble.holdout import apply_holdouts
-from fedfleet.app.assemble.overrides import facts_for, with_overrides
-from fedfleet.app.assemble.selection import with_selector
+from fedfleet.app.assemble.plan_checks import (
+    check_batches,
+    check_charge,
+    check_clients,
+    check_cohort,
+    check_first_jobs,
+    check_fold_minimum,
+    check_pace,
+    check_report_capacity,
+    check_rounds,
+    check_stop,
+    check_whole_work,
+)
 from fedfleet.app.assemble.setup import Setup
-from fedfleet.app.assemble.start_checks import check_first_jobs
 from fedfleet.app.assemble.user_layer import Households, assign_households, edge_fleet, edge_rule, user_world
 from fedfleet.app.assemble.world import devices_for, faults_for, pool_clients, states_for, world_extras
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.table_checks import build_part
 from fedfleet.choose.uniform import uniform
+from fedfleet.core.cost import scale_cost
 from fedfleet.core.errors import BadInput
-from fedfleet.core.memory_limit import check_memory
-from fedfleet.core.parts import Algorithm, Plan, Policy, Task
-from fedfleet.core.passes import NO_SETTINGS
-from fedfleet.core.records import Stop
+from fedfleet.core.part_facts import FleetFacts, RunFacts
+from fedfleet.core.parts import Plan, Policy, Task
+from fedfleet.core.records import Floats, Ints, Stop, whole_work
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import World
-from fedfleet.core.task_cost import epochs_of
+from fedfleet.core.task_cost import cost_of, epochs_of
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.engine.hierarchy import nest_algorithm
-from fedfleet.learn.losses import with_loss
-from fedfleet.simulation.reachability import remembers
 from fedfleet.world.downtime import reachable_states
 from fedfleet.world.partitions import make_shards
 from fedfleet.world.poison import poison_task
-
-# What a client costs while a world is made; and as one of a user's devices, whose samples are listed one by one.
-_CLIENT_BYTES, _USER_BYTES = 400, 4000
 
 
 def assemble(spec: Spec, task: Task | None = None) -> Setup:
     """Everything that a run of this spec needs; `task` replaces the one that the spec names."""
     check_executor(spec)
     check_clients(spec)
-    _check_pace(spec.pace, "pace")
+    check_pace(spec.pace, "pace")
     pace: Policy = build_part("policies", spec.pace)
-    _check_cohort(pace, spec.world["clients"], "clients")
-    if task is None and spec.task["use"] == "own":
+    check_cohort(pace, spec.world["clients"], "clients")
+    if task is None and spec.has_custom_task:
         raise BadInput(
             'task.use = "own": the model and the data of this spec are not in it but in the folder of its run; go on there with '
             "--resume --out FOLDER, or give model= and data= in Python, as in fedfleet.run(.., model=.., data=..)"
         )
     built_task: Task = task if task is not None else build_part("tasks", spec.task)(spec.data_seed)
-    world, households, built_task = _flat_world(spec, apply_holdouts(spec, built_task))
+    held_out = apply_holdouts(spec, built_task)
+    world, households, built_task = _flat_world(spec, held_out)
+    labels_changed = built_task.dataset.y is not held_out.dataset.y
     plan, built_task = _flat_plan(spec, built_task, pace, world)
-    _check_stop(plan.stop)
+    check_stop(plan.stop)
     if spec.edge is None:
         plan = with_selector(spec, plan, world, built_task)
     memory_problems = (
@@ -65,17 +71,23 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
         plan, world = pool_clients(plan, world)
     check_batches(built_task, plan, world)
     check_first_jobs(plan)
-    _check_fold_minimum(plan)
+    check_fold_minimum(plan)
     if spec.edge is not None and households is not None:
         plan, world = _users_as_clients(spec, plan, world, built_task, households)
         plan = with_selector(spec, plan, world, built_task)
-        _check_whole_work(plan)
-    _check_report_capacity(plan)
-    _check_rounds(plan)
-    _check_charge(spec, plan)
+        check_whole_work(plan)
+    check_report_capacity(plan)
+    check_rounds(plan)
+    check_charge(spec, plan)
     check_silence(plan, world)
     return Setup(
-        spec, plan, world, built_task, lambda form=None: make_executor(spec, built_task, form), memory_problems
+        spec=spec,
+        plan=plan,
+        world=world,
+        task=built_task,
+        executor=lambda form=None: make_executor(spec, built_task, form),
+        warnings=memory_problems,
+        labels_changed=labels_changed,
     )
 
 
@@ -108,15 +120,14 @@ def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> tuple[Plan
     params = task.init(spec.training_seed)
     declared = spec.world["model_bytes"]
     facts = facts_for(spec, task, world, 1.0 if declared is None else declared / tree_nbytes(params))
-    algorithm: Algorithm = build_part("algorithms", spec.algorithm, facts)
-    if algorithm.adapt is not None:
-        task = adapt_task(algorithm, task, spec.training_seed)
-        params = task.init(spec.training_seed)
+    algorithm, adapted_task = build_algorithm(spec.algorithm, task, facts, spec.training_seed)
+    if adapted_task is not task:
+        task, params = adapted_task, adapted_task.init(spec.training_seed)
     algorithm.init(params)  # it refuses a model that it cannot work with
     algorithm = with_overrides(algorithm, spec, world, facts, params)
     plan = Plan(
         seed=spec.training_seed,
-        algorithm=algorithm if task.loss is None else with_loss(algorithm, task.loss),
+        algorithm=with_task_loss(algorithm, task),
         choose=uniform(),  # until it is known among whom: `with_selector`
         pace=pace,
         stop=Stop(**spec.stop),
@@ -129,18 +140,13 @@ def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> tuple[Plan
     return plan, task
 
 
-def adapt_task(algorithm: Algorithm, task: Task, seed: int) -> Task:
-    """The task as this algorithm trains it: wherever a task is made, it passes through here before anything trains."""
-    return task if algorithm.adapt is None else algorithm.adapt(task, seed)
-
-
 def _users_as_clients(spec: Spec, plan: Plan, world: World, task: Task, households: Households) -> tuple[Plan, World]:
     """The same fleet with users as clients: each user's edge trains on the devices behind it."""
     if plan.algorithm.pooled:
         raise BadInput(
             f"edge: {plan.algorithm.name!r} trains in one place, so there is nothing for edges to do; remove [edge]"
         )
-    _check_cohort(plan.pace, len(households.users), "users")
+    check_cohort(plan.pace, len(households.users), "users")
     extra_leaves = plan.algorithm.fold.like(plan.algorithm.init(plan.params)).keys() - plan.params.keys()
     if extra_leaves:
         raise BadInput(
@@ -158,90 +164,31 @@ def _users_as_clients(spec: Spec, plan: Plan, world: World, task: Task, househol
     return user_plan, replace(users, faults=faults, free_probes=world.free_probes)
 
 
-def _check_pace(table: Mapping[str, Any], where: str) -> None:
-    """Refuse a policy that is made of the same policy twice."""
-    inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
-    for (key, policy), (other_key, other_policy) in combinations(inner.items(), 2):
-        if policy == other_policy:
-            raise BadInput(
-                f"{where}: {key} and {other_key} are the same policy {policy['use']!r}, and one is enough; let "
-                f"them differ, or name one"
-            )
-    for key, value in inner.items():
-        _check_pace(value, f"{where}.{key}")
+def with_selector(spec: Spec, plan: Plan, world: World, task: Task) -> Plan:
+    """The plan with the selector that its spec names."""
+
+    def trip_seconds() -> Floats:
+        everyone: Ints = np.arange(plan.clients)
+        server = plan.algorithm.init(plan.params)
+        full_cost = cost_of(plan.algorithm, server, whole_work(everyone), world.data.sizes(0))
+        cost = scale_cost(full_cost, plan.byte_scale, plan.charge)
+        return world.devices.seconds(everyone, cost, 0.0, np.zeros(plan.clients, np.int64))
+
+    base_facts = facts_for(spec, task, world, plan.byte_scale)
+    fleet: FleetFacts = replace(
+        base_facts[FleetFacts], kinds=world.devices.kinds, tags=_tags(spec, plan.clients), trip_seconds=trip_seconds
+    )
+    facts = {**base_facts, FleetFacts: fleet, RunFacts: replace(base_facts[RunFacts], clients=plan.clients)}
+    return replace(plan, choose=build_part("selectors", spec.choose, facts))
 
 
-def _check_fold_minimum(plan: Plan) -> None:
-    least, holds = plan.algorithm.fold.least, plan.pace.holds
-    cohort, key = (plan.pace.cohort, plan.pace.key) if holds is None else (holds, plan.pace.holds_key)
-    if cohort < least:
-        raise BadInput(
-            f"algorithm.fold: it needs {least} reports, and a round of {plan.pace.name!r} has {cohort} at most; raise pace.{key}, "
-            "or lower what the fold asks for"
-        )
-
-
-def _check_report_capacity(plan: Plan) -> None:
-    """Who remembers is asked again only after its report was folded, so that a commit has one report of each at most."""
-    holds = plan.pace.holds
-    if holds is None or holds <= plan.clients:
-        return
-    if any(remembers(plan.algorithm.local(client, NO_SETTINGS)) for client in range(plan.clients)):
-        key = f"pace.{plan.pace.holds_key}"
-        raise BadInput(
-            f"{key} = {holds}: clients of {plan.algorithm.name!r} remember, so that each has one report in a commit, and there "
-            f"are {plan.clients}; lower {key} or raise world.clients"
-        )
-
-
-def _check_whole_work(plan: Plan) -> None:
-    """Edges train on all that they hold, as their own rule says: nobody can give them less, or more, to do."""
-    if plan.choose.tailors:
-        raise BadInput(
-            f"choose: {plan.choose.name!r} gives each client work of its own (data, steps, a part of the model), and edges do all "
-            "of theirs; use another selector, or remove [edge]"
-        )
-
-
-def _check_charge(spec: Spec, plan: Plan) -> None:
-    """A flat charge makes all work cost alike: whoever gives out work by its price would be misled."""
-    if plan.charge is None:
-        return
-    if spec.edge is not None:
-        raise BadInput("world.charge: edges plan by what training really costs; remove [edge], or world.charge")
-    if plan.choose.tailors:
-        raise BadInput(
-            f"world.charge: {plan.choose.name!r} gives each client the work that it has time for, and with a flat charge any work "
-            "takes the same time; use another selector, or remove world.charge"
-        )
-
-
-def _check_rounds(plan: Plan) -> None:
-    if plan.choose.by_round and not plan.pace.rounds:
-        raise BadInput(
-            f"choose: {plan.choose.name!r} picks a whole round at once, and {plan.pace.name!r} has no rounds but replaces clients "
-            'one by one; use another selector, or a policy with rounds such as pace.use = "readiness"'
-        )
-
-
-def _check_stop(stop: Stop) -> None:
-    if stop.commits is not None and stop.commits > stop.rounds:
-        raise BadInput(
-            f"stop.commits: {stop.commits} models can never be made in stop.rounds = {stop.rounds} rounds; raise stop.rounds, "
-            "which counts attempts"
-        )
-
-
-def check_clients(spec: Spec) -> None:
-    """Refuse a fleet that does not fit into this machine's memory, before any of it is taken."""
-    n = spec.world["clients"]
-    each = _USER_BYTES if "users" in spec.world else _CLIENT_BYTES
-    check_memory(each * n, f"world.clients: a fleet of {n:,} clients", "ask for fewer clients")
-
-
-def _check_cohort(pace: Policy, clients: int, what: str) -> None:
-    if pace.cohort > clients:
-        raise BadInput(
-            f"pace: {pace.name!r} wants {pace.cohort} clients at once, which is larger than the fleet of {clients} {what}; "
-            f"lower pace.{pace.key} or raise world.clients"
-        )
+def _tags(spec: Spec, clients: int) -> dict[str, Ints]:
+    result: dict[str, Ints] = {}
+    for tag, members in (spec.world["tags"] or {}).items():
+        if not members:
+            raise BadInput(f"world.tags.{tag}: it has no clients; list clients by number, or leave it out")
+        if max(members) >= clients:
+            what = "users" if spec.edge is not None else "clients"
+            raise BadInput(f"world.tags.{tag}: there is no client {max(members)} in a fleet of {clients} {what}")
+        result[tag] = np.array(members, np.int64)
+    return result

@@ -6,9 +6,8 @@ import tomllib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fedfleet.app.assemble.frozen_hashes import check_pin
 from fedfleet.app.assemble.plan import assemble
-from fedfleet.app.assemble.setup import Setup
+from fedfleet.app.assemble.setup import Setup, check_pin
 from fedfleet.app.spec import apply_overrides, resolve
 from fedfleet.core.parts import Algorithm, Executor
 

@@ -1,13 +1,15 @@
-"""What assembling gives: a record of everything that a run needs."""
+"""A setup: the record of everything that a run needs, and what is done with one."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedfleet.app.spec import Spec
+from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Executor, Plan, Task
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.sources import World
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from fedfleet.executors.stacked.form_choice import Form
 
 _NAMES_SHOWN = 3  # leaves that a sentence names
+_PIN = "# frozen weights: "  # a comment of a spec's text, before their hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,10 @@ class Setup:
     world: World
     task: Task
     executor: Callable[..., Executor]
-    warnings: tuple[str, ...] = ()  # what was odd about its parts when they were put together
+    # What was odd about its parts when they were put together.
+    warnings: tuple[str, ...] = ()
+    # Do clients train on other labels than the task's own data have, as poisoned clients do?
+    labels_changed: bool = False
 
 
 def chance_of(task: Task) -> float | None:
@@ -47,7 +53,7 @@ def metric_warnings(setup: Setup) -> list[str]:
     names = ", ".join(personal[:_NAMES_SHOWN]) + (", .." if len(personal) > _NAMES_SHOWN else "")
     return [
         f"{len(personal)} of the {len(params)} arrays of weights ({names}) stay with the clients, and the server's are as at "
-        "the start: read accuracy_clients, since accuracy is of a model that nobody uses"
+        "the start: read accuracy_clients, since accuracy is that of a model that no client uses"
     ]
 
 
@@ -60,3 +66,18 @@ def open_executor(setup: Setup, form: Form | None = None) -> Iterator[Executor]:
     finally:
         if execute.close is not None:
             execute.close()
+
+
+def pin_frozen_weights(text: str, task: Task) -> str:
+    """A spec's text that begins with the hash of the task's frozen weights, if it has any: they are in no spec and never travel,
+    and a process that builds the spec again must come to the same ones."""
+    return f"{_PIN}{task.frozen_name}\n{text}" if task.frozen else text
+
+
+def check_pin(text: str, task: Task) -> None:
+    """Refuse a task whose frozen weights are not those that the text was meant with."""
+    pin = re.match(rf"{_PIN}\w+\n", text)
+    if pin is not None and pin_frozen_weights("", task) != pin[0]:
+        raise BadInput(
+            "task.backbone: the frozen weights here are not those of the run; bring the same file of weights to this machine"
+        )

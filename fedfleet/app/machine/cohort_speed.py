@@ -8,7 +8,7 @@ from dataclasses import asdict
 from functools import cache, partial
 from typing import Any
 
-from fedfleet.app.assemble.plan import adapt_task
+from fedfleet.app.assemble.algorithm import adapt_task
 from fedfleet.app.spec.spec_file import apply_overrides
 from fedfleet.app.spec.table_checks import build_part, resolve_part
 from fedfleet.core.errors import BadInput

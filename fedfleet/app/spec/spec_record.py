@@ -45,6 +45,11 @@ class Spec:
         """What first weights, orders of batches, picks, pacing, codes and noise are drawn from."""
         return self._seed("training")
 
+    @property
+    def has_custom_task(self) -> bool:
+        """Are the model and the data the user's own objects, which are in no spec?"""
+        return self.task["use"] == "own"
+
     def _seed(self, what: str) -> int:
         own = self.seeds[what]
         return self.seed if own is None else own

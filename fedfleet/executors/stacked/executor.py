@@ -19,21 +19,19 @@ from fedfleet.core.records import Context, Rejection, Report, Score, ServerState
 from fedfleet.executors.client_half import (
     PreparedJob,
     Tallies,
-    Tensors,
     TrainedStack,
     apply_hooks_and_codec,
-    device_slots,
+    client_errors,
     group_by_pass,
     prepare_job,
     reports,
-    stack_carry,
-    stack_trees,
+    second_model_stages,
     stack_update,
     stats_of,
     weight_of,
 )
 from fedfleet.executors.gather import fold_in_order, stat_columns
-from fedfleet.executors.inline import client_errors, inline, second_model_stages
+from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked.device_sums import DeviceSums, changes
 from fedfleet.executors.stacked.evaluation import score_trials
 from fedfleet.executors.stacked.lean_loop import train_in_loop, use_one_kernel_thread
@@ -41,6 +39,7 @@ from fedfleet.executors.stacked.placement import Place, open_place, stage_data
 from fedfleet.executors.stacked.schedule import Schedule, chunks, plan_stage
 from fedfleet.executors.stacked.stage import StageEnd, Work, train_stage
 from fedfleet.executors.stacked.twin import Twin
+from fedfleet.executors.tensor_stacks import TORCH, Tensors, device_slots, stack_carry, stack_trees
 from fedfleet.tasks.narrow_models import at_width
 
 
@@ -183,7 +182,7 @@ def train_stack(place: Place, twin: Twin, group: list[PreparedJob]) -> TrainedSt
     for number, _ in second_stages:
         second = _train_one_stage(place, twin, group, number, (second, start, visible_carry, {})).end
     assert tallies is not None
-    return TrainedStack(start, current, tallies, carry, second if second_stages else side_model)
+    return TrainedStack(TORCH, start, current, tallies, carry, second if second_stages else side_model)
 
 
 def _train_one_stage(
@@ -332,7 +331,7 @@ def _stack_uploads(group: list[PreparedJob], trained: TrainedStack, names: list[
         before_hooks = stack_update(group, trained)
         floating = [n for n, v in before_hooks.update.items() if v.is_floating_point()]
         peaks, norms = changes(before_hooks.update, None, floating, len(group))
-        uploads = apply_hooks_and_codec(group, before_hooks)
+        uploads = apply_hooks_and_codec(group, before_hooks, TORCH)
         if local.after or local.up is not None or floating != names:
             peaks, _ = changes(uploads.update, None, names, len(group))
         return uploads.update, None, (uploads.weight, uploads.memory, peaks), norms

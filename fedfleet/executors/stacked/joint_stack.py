@@ -17,14 +17,14 @@ import torch
 
 from fedfleet.core.parts import Job
 from fedfleet.core.passes import Carry
-from fedfleet.executors.client_half import PreparedJob, Tallies, Tensors, TrainedStack, group_by_pass, prepare_job
-from fedfleet.executors.inline import client_errors
+from fedfleet.executors.client_half import PreparedJob, Tallies, TrainedStack, client_errors, group_by_pass, prepare_job
 from fedfleet.executors.stacked.executor import refusal_reason, train_stack
 from fedfleet.executors.stacked.lean_loop import use_one_kernel_thread
 from fedfleet.executors.stacked.numerics import Layout, layout_of, trial_passes
 from fedfleet.executors.stacked.placement import Place
 from fedfleet.executors.stacked.schedule import chunks, step_counts
 from fedfleet.executors.stacked.twin import Twin
+from fedfleet.executors.tensor_stacks import Tensors
 
 # Clients of one tall stack: their weights should stay near the cache, and what is saved by more is little.
 _TALL_BYTES, _FEWEST = 5e6, 50
@@ -158,6 +158,7 @@ def _slice_stack(trained: TrainedStack, a: int, b: int) -> TrainedStack:
     tallies = Tallies(t.loss[a:b], t.squared[a:b], t.samples[a:b], t.steps[a:b])
     memory = {slot: slice_tree(tree) for slot, tree in carry.memory.items()}
     return TrainedStack(
+        trained.arrays,
         slice_tree(trained.start),
         slice_tree(trained.end),
         tallies,

@@ -19,10 +19,11 @@ from torch import nn
 
 from fedfleet.core.parts import Job, Task
 from fedfleet.core.passes import BatchPlan, LocalPass, ProximalTerm
-from fedfleet.executors.client_half import PreparedJob, Tallies, TrainedStack, stack_carry
-from fedfleet.executors.inline import batches, client_errors, train_second_model, train_stages
+from fedfleet.executors.client_half import PreparedJob, Tallies, TrainedStack, batches, client_errors
+from fedfleet.executors.inline import train_second_model, train_stages
 from fedfleet.executors.stacked.linear_layers import FusedStep, PastSteps
 from fedfleet.executors.stacked.twin import reused_leaves
+from fedfleet.executors.tensor_stacks import TORCH, stack_carry
 from fedfleet.tasks.dropout import AddressedDropout, addresses
 
 # Below this many weights a linear layer's gradient is too small to be worth avoiding.
@@ -243,7 +244,9 @@ def train_lean(lean_module: LeanModule, prepared: PreparedJob, x: torch.Tensor, 
     tally = Tallies(*(np.array([v], np.float64) for v in (loss_sum, squared, samples_seen, steps)))
     carry = stack_carry([prepared], torch.device("cpu"))
     with torch.no_grad():
-        return TrainedStack(_stack_of_one(start), {}, tally, carry, update=_stack_of_one(_update(lean_module, start)))
+        return TrainedStack(
+            TORCH, _stack_of_one(start), {}, tally, carry, update=_stack_of_one(_update(lean_module, start))
+        )
 
 
 def _update(lean_module: LeanModule, start: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

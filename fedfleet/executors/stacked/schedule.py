@@ -12,8 +12,7 @@ from fedfleet.core.parts import Job
 from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import Seeds, orders
-from fedfleet.executors.client_half import PreparedJob
-from fedfleet.executors.inline import STAGE_STRIDE
+from fedfleet.executors.client_half import STAGE_STRIDE, PreparedJob
 
 
 @dataclass(frozen=True, slots=True)

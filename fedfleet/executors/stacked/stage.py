@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from fedfleet.core.passes import SECOND, Batch, Carry, ConstantTerm, LocalPass
-from fedfleet.executors.client_half import Tallies
-from fedfleet.executors.inline import STAGE_STRIDE, split_second_model
+from fedfleet.executors.client_half import STAGE_STRIDE, Tallies
+from fedfleet.executors.inline import split_second_model
 from fedfleet.executors.stacked.fused_step import Move, fused_rule
 from fedfleet.executors.stacked.schedule import Schedule, seeds_of
 from fedfleet.executors.stacked.twin import Tensors, Twin

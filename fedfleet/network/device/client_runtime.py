@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
-from fedfleet.core.codec import Codec, is_coded
 from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Algorithm, Executor, Job, Offer, Pass, Task, Trial
-from fedfleet.core.passes import FEEDBACK, NO_SETTINGS, LocalPass
+from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Ints, Score, ServerState, Settings, Slots
 from fedfleet.core.trees import Tree
-from fedfleet.learn.codecs.messages import addresses, decode_bytes, encode_bytes
+from fedfleet.executors.client_half import encode_update
+from fedfleet.executors.personal_model import personal_model, share_of_rows, tune_models, tuning_job
 from fedfleet.learn.compression import offer_tree
 from fedfleet.network.protocol.frames import offer_from_bytes
 
@@ -74,15 +71,15 @@ class LocalResult:
 def train_task(runtime: ClientRuntime, assignment: Assignment, model: bytes, memory: Slots) -> LocalResult:
     """Do one task's work. What the server sent is `Refused` if it does not fit."""
     half, seed = runtime.local_pass(assignment.settings), runtime.seed if assignment.seed is None else assignment.seed
-    up, feedback = (half.up, half.feedback) if isinstance(half, LocalPass) else (None, False)
+    codec_is_used = isinstance(half, LocalPass) and half.up is not None
     job = Job(
         assignment.task,
         runtime.client,
         runtime.key,
         seed,
         decode_offer(runtime, assignment, half, model),
-        # The codec is applied here, because the very bytes are needed and not only what arrives of them.
-        replace(half, up=None, feedback=False) if isinstance(half, LocalPass) else half,
+        # The codec is applied below, because the bytes themselves are needed and not only what arrives of them.
+        replace(half, up=None, feedback=False) if codec_is_used else half,
         rows_of(runtime, assignment),
         assignment.steps,
         memory,
@@ -90,25 +87,11 @@ def train_task(runtime: ClientRuntime, assignment: Assignment, model: bytes, mem
         assignment.round,
     )
     report = next(iter(runtime.execute.train([job])))
-    if up is None:
-        return LocalResult(
-            pack_tree(report.update) if report.update else b"", report.weight, report.stats, report.memory
-        )
-    lost_before = memory.get(FEEDBACK, {}) if feedback else {}
-    target = {n: v + lost_before[n] if n in lost_before else v for n, v in report.update.items()}
-    payload = encode_bytes(
-        up, target, int(addresses(seed, np.array([runtime.key], np.uint64), np.array([assignment.task]))[0])
-    )
-    new_memory = report.memory
-    if feedback:
-        new_memory = {**(new_memory or {}), FEEDBACK: {**lost_before, **_codec_error(up, target, payload)}}
+    if codec_is_used:
+        payload, new_memory = encode_update(half, job, report)
+    else:
+        payload, new_memory = pack_tree(report.update) if report.update else b"", report.memory
     return LocalResult(payload, report.weight, report.stats, new_memory)
-
-
-def _codec_error(codec: Codec, target: Tree, payload: bytes) -> Tree:
-    """What the codec lost of what was wanted: the client adds it to its next update."""
-    decoded = decode_bytes(codec, payload, target)
-    return {n: v - decoded[n] for n, v in target.items() if is_coded(v)}
 
 
 def rows_of(runtime: ClientRuntime, assignment: Assignment) -> Ints:
@@ -116,7 +99,7 @@ def rows_of(runtime: ClientRuntime, assignment: Assignment) -> Ints:
     rows = runtime.train if assignment.rows is None else assignment.rows
     if len(rows) and (int(rows.max()) >= len(runtime.task.dataset.y) or int(rows.min()) < 0):
         raise RunFailed(f"task {assignment.task} asks for rows that are not in the data here")
-    return rows if assignment.share >= 1.0 else rows[: math.ceil(assignment.share * len(rows))]
+    return share_of_rows(rows, assignment.share)
 
 
 def decode_offer(runtime: ClientRuntime, assignment: Assignment, half: Pass, model: bytes) -> Offer:
@@ -142,22 +125,15 @@ def model_of(runtime: ClientRuntime, assignment: Assignment, model: bytes, memor
     received_params = unpack_tree(model)
     if not runtime.params.keys() <= received_params.keys():
         received_params = decode_offer(runtime, assignment, runtime.local_pass(assignment.settings), model).params
-    params = {n: received_params[n] for n in runtime.params}
-    return params if runtime.algorithm.personal is None else runtime.algorithm.personal(params, memory)
+    return personal_model(runtime.algorithm, {n: received_params[n] for n in runtime.params}, lambda: memory)
 
 
 def evaluate_model(runtime: ClientRuntime, assignment: Assignment, model: bytes, memory: Slots) -> Score:
     """The model that this client would use, tuned where the algorithm asks for that, on its own test samples."""
-    own_params, tune = model_of(runtime, assignment, model, memory), runtime.algorithm.tune
-    local = None if tune is None else tune(runtime.client)
-    if local is not None and len(runtime.train):
-        # A negative task addresses batches that no task of a round has.
-        job = Job(
-            -1 - runtime.client, runtime.client, runtime.key, runtime.seed, Offer(own_params), local, runtime.train
-        )
-        update = next(iter(runtime.execute.train([job]))).update
-        own_params = {n: v + update[n] if n in update and v.dtype.kind == "f" else v for n, v in own_params.items()}
-    return next(iter(runtime.execute.evaluate([Trial(own_params, runtime.test)])))
+    own = model_of(runtime, assignment, model, memory)
+    job = tuning_job(runtime.algorithm, runtime.client, runtime.key, runtime.seed, own, runtime.train)
+    (tuned,) = tune_models(runtime.execute, [own], [job])
+    return next(iter(runtime.execute.evaluate([Trial(tuned, runtime.test)])))
 
 
 def probe_model(runtime: ClientRuntime, assignment: Assignment, model: bytes, memory: Slots) -> Score:

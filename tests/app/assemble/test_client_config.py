@@ -182,7 +182,7 @@ def test_paths_stay_with_the_server(tmp_path):
     assert b"weights" not in sheet and str(tmp_path).encode() not in sheet
     with pytest.raises(BadInput, match="frozen weights here are not those"):
         build_client_runtime(sheet)
-    with pytest.raises(Refused, match="not those that the sheet names"):
+    with pytest.raises(Refused, match="not those that the configuration names"):
         build_client_runtime(sheet, fetch=lambda name: first.task.frozen)
     kit = build_client_runtime(sheet, fetch=lambda name: setup.task.frozen)
     job, report = next(simulated(setup, client=0))
@@ -242,7 +242,7 @@ def test_other_data_than_the_runs_are_noticed():
     ],
 )
 def test_foreign_sheets_are_refused_whatever_is_in_them(spoil):
-    with pytest.raises(Refused, match="sheet is not one"):
+    with pytest.raises(Refused, match="cannot read the client configuration"):
         build_client_runtime(spoil(json.loads(client_config_for(made(), 1))))
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedfleet.core.passes import BatchPlan, LocalPass, ProximalTerm, SecondModel
-from fedfleet.executors.client_half import prepare_job, stack_carry, stack_trees
+from fedfleet.executors.client_half import prepare_job
 from fedfleet.executors.stacked.cuda_graph import (
     MAX_LAP_STEPS,
     MAX_WHOLE_STEPS,
@@ -20,6 +20,7 @@ from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.schedule import plan_stage
 from fedfleet.executors.stacked.stage import Work
 from fedfleet.executors.stacked.twin import make_twin
+from fedfleet.executors.tensor_stacks import stack_carry, stack_trees
 from fedfleet.learn.optimisers import adam, sgd
 from fedfleet.learn.zoo import fedavg
 from tests.executors.cohorts import TOLERANCE, apart, dense, jobs_of, jobs_with, small_task, smooth

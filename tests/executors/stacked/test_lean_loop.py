@@ -10,8 +10,7 @@ from torch import nn
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.passes import BatchPlan, ConstantTerm, LocalPass, ProximalTerm
 from fedfleet.core.trees import content_hash
-from fedfleet.executors.client_half import prepare_job
-from fedfleet.executors.inline import batches
+from fedfleet.executors.client_half import batches, prepare_job
 from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.lean_loop import (
     FusedLinear,

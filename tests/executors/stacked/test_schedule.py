@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Job, Offer
 from fedfleet.core.passes import BatchPlan, LocalPass
-from fedfleet.executors.client_half import prepare_job
-from fedfleet.executors.inline import batches
+from fedfleet.executors.client_half import batches, prepare_job
 from fedfleet.executors.stacked.schedule import chunks, plan_stage, step_counts
 from fedfleet.learn.optimisers import sgd
 from fedfleet.learn.zoo import fedavg

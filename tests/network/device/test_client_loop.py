@@ -297,7 +297,7 @@ def test_wrong_use_is_answered_in_one_sentence(fake, tmp_path):
 
 
 def test_a_sheet_that_is_not_signed_for_this_device_is_not_used(fake, tmp_path, monkeypatch):
-    monkeypatch.setattr("tests.network.device.fake.signed", lambda secret, sheet: b"x" * 32)
+    monkeypatch.setattr("tests.network.device.fake.sign_config", lambda secret, sheet: b"x" * 32)
     with pytest.raises(BadInput, match="not signed for this device"):
         attended(fake, tmp_path / "s")
 

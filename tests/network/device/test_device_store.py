@@ -118,12 +118,12 @@ def test_who_it_is_survives_and_is_private(tmp_path):
 
 
 def test_what_another_life_left_behind_goes(store):
-    store.become(ME)
+    store.set_identity(ME)
     store.remember(3, {"kept": {}})
     store.keep_report(WaitingReport(pb.Report(task=3), b"", 1.0))
-    store.become(ME)  # the same client: nothing goes
+    store.set_identity(ME)  # the same client: nothing goes
     assert store.memory(3) == {"kept": {}} and store.report() is not None
-    store.become(Identity(ME.server, "other", 3, b"\x02" * 32))
+    store.set_identity(Identity(ME.server, "other", 3, b"\x02" * 32))
     assert store.report() is None
     with pytest.raises(DamagedMemory):
         store.memory(3)
@@ -168,13 +168,13 @@ def test_killed_while_it_writes_a_device_finds_the_old_or_the_new(tmp_path):
     code = f"""
         import numpy as np
         from pathlib import Path
-        from fedfleet.network import fleet_pb2 as pb
-        from fedfleet.network.device.device_store import Store, Waiting
-        store = Store(Path({str(tmp_path / "s")!r}))
+        from fedfleet.network.protocol import fleet_pb2 as pb
+        from fedfleet.network.device.device_store import DeviceStore, WaitingReport
+        store = DeviceStore(Path({str(tmp_path / "s")!r}))
         for i in range(10**9):
             print("ready", flush=True) if i == 1 else None
             store.remember(7, {{"kept": {{"w": np.full(50_000, i, np.float32)}}}})
-            store.keep_report(Waiting(pb.Report(task=i), bytes([i % 256]) * 50_000, 1.0))
+            store.keep_report(WaitingReport(pb.Report(task=i), bytes([i % 256]) * 50_000, 1.0))
     """
     for wait in (0.02, 0.11, 0.23) if os.environ.get("FEDFLEET_SOAK") else (0.07,):
         child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE)

@@ -38,10 +38,10 @@ class Breaking:
             at += len(chunk)
             yield chunk
 
-    def held(self, request):
+    def upload_offset(self, request):
         return len(self.there)
 
-    def hand_stream(self, pieces, seconds):
+    def stream_report(self, pieces, seconds):
         room, pieces = self.room(), iter(pieces)
         head, rest = decode_frame(next(pieces), pb.Report)
         if head.offset != len(self.there) or len(rest):
@@ -96,7 +96,7 @@ def test_small_reports_go_in_one_message():
     sent = []
 
     class One:
-        def hand(self, data, seconds):
+        def send_report(self, data, seconds):
             sent.append((len(data), seconds))
             return pb.Receipt(), memoryview(b"")
 

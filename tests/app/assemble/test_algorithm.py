@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import fedfleet as package
 from fedfleet.app.assemble import assemble, open_executor
-from fedfleet.app.assemble.overrides import combinations, table_for
+from fedfleet.app.assemble.algorithm import combinations, table_for
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Algorithm

@@ -5,7 +5,9 @@ import pytest
 from torch import nn
 
 import fedfleet
-from fedfleet.app.assemble.batch_checks import leaves_batch_of_one
+from fedfleet.app.assemble import assemble
+from fedfleet.app.assemble.plan_checks import leaves_batch_of_one
+from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.passes import BatchPlan
 
@@ -35,3 +37,21 @@ def test_batches_of_one_are_always_refused_and_other_models_never():
 def test_steps_that_end_before_the_last_batch_are_fine():
     assert leaves_batch_of_one(BatchPlan(16, epochs=2), 17) and leaves_batch_of_one(BatchPlan(16, steps=2), 17)
     assert not leaves_batch_of_one(BatchPlan(16, steps=1), 17) and not leaves_batch_of_one(BatchPlan(16), 0)
+
+
+FJORD = {"task": "digits_mlp", "world": {"clients": 20}, "pace": {"cohort": 4}}
+
+
+@pytest.mark.parametrize("around", [{"feedback": True, "up": ["int4"]}, {"keep": "3.*"}])
+def test_slices_of_changing_width_cannot_be_remembered(around):
+    with pytest.raises(
+        BadInput, match="clients with slices of the model cannot keep leaves or models of their own at home"
+    ):
+        assemble(resolve({**FJORD, "algorithm": {"use": "fjord", **around}}))
+
+
+def test_slices_that_stay_as_they_are_can():
+    assert (
+        assemble(resolve({**FJORD, "algorithm": {"use": "heterofl", "feedback": True, "up": ["int4"]}})).plan.clients
+        == 20
+    )

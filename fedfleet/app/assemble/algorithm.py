@@ -1,8 +1,12 @@
-"""Per-client settings: the tables under [[override]]."""
+"""The algorithm of a run and of one client: built from its table, with what builders may ask, and with [[override]].
+
+A plan and a device (`client_config`) build with the same functions. A device's table has its overrides applied (`table_for`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -19,14 +23,18 @@ from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Ints
 from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree, mismatch
+from fedfleet.learn.losses import with_loss
 from fedfleet.learn.override import with_variants
 from fedfleet.tasks.narrow_models import shape_at
 
 Facts = Mapping[Any, Any]  # by type, what builders may ask for
 
 
-def facts_for(spec: Spec, task: Task, world: World, byte_scale: float) -> Facts:
-    """What a builder may ask about this run, its model and its devices. The model is looked at only if someone asks, and once."""
+def part_facts(run: RunFacts, task: Task, fleet: FleetFacts) -> Facts:
+    """What a builder may ask about a run, its model and its devices. The model is inspected only if a builder asks, and once.
+
+    The shape of the model at a share of its width is filled in here.
+    """
 
     @cache
     def model() -> ModelFacts:
@@ -34,18 +42,38 @@ def facts_for(spec: Spec, task: Task, world: World, byte_scale: float) -> Facts:
 
         return model_facts(task)
 
-    shape = cache(partial(shape_at, task))
-    return {
-        RunFacts: RunFacts(spec.world["clients"], spec.training_seed, spec.stop["rounds"]),
-        ModelOf: model,
-        FleetFacts: FleetFacts(shape, world.keys, spec.training_seed, world.devices.memory_mb, byte_scale),
-    }
+    return {RunFacts: run, ModelOf: model, FleetFacts: replace(fleet, model=cache(partial(shape_at, task)))}
+
+
+def facts_for(spec: Spec, task: Task, world: World, byte_scale: float) -> Facts:
+    """What a builder may ask when a whole run is assembled."""
+    run = RunFacts(spec.world["clients"], spec.training_seed, spec.stop["rounds"])
+    fleet = FleetFacts(
+        keys=world.keys, seed=spec.training_seed, memory_mb=world.devices.memory_mb, byte_scale=byte_scale
+    )
+    return part_facts(run, task, fleet)
+
+
+def build_algorithm(table: Table, task: Task, facts: Facts, seed: int) -> tuple[Algorithm, Task]:
+    """The algorithm of a table, with its codecs and its optimiser, and the task as it trains it; for a plan and for a device."""
+    algorithm: Algorithm = build_part("algorithms", table, facts)
+    return algorithm, adapt_task(algorithm, task, seed)
+
+
+def adapt_task(algorithm: Algorithm, task: Task, seed: int) -> Task:
+    """The task as this algorithm trains it; every task passes through here before anything trains."""
+    return task if algorithm.adapt is None else algorithm.adapt(task, seed)
+
+
+def with_task_loss(algorithm: Algorithm, task: Task) -> Algorithm:
+    """The algorithm whose clients train by the task's own loss, where it has one; the last step for a plan and for a device."""
+    return algorithm if task.loss is None else with_loss(algorithm, task.loss)
 
 
 def with_overrides(algorithm: Algorithm, spec: Spec, world: World, facts: Facts, params: Tree) -> Algorithm:
     """The algorithm with the settings that [[override]] gives to some clients or kinds of device.
 
-    Whoever is named by several has the settings of all; where two change the same setting the later one counts.
+    A client that several tables name has the settings of all; where two change the same setting the later one counts.
     """
     if not spec.override:
         return algorithm
@@ -122,21 +150,21 @@ def _check_leaves(algorithm: Algorithm, variant: Algorithm, params: Tree, where:
     odd = mismatch(variant_leaves, base_leaves) if variant_leaves or base_leaves else None
     if odd is not None:
         raise BadInput(
-            f"{where}: these clients would send other leaves than the rest ({odd}), and one fold takes the same from all; what is "
-            "kept at home holds for everyone: say it in [algorithm]"
+            f"{where}: these clients would send other leaves than the rest ({odd}), and one fold takes the same from all; set what "
+            "is kept at home in [algorithm], for all clients"
         )
 
 
 def _check_reaches_client(
     base: Table, table: Table, variant: Algorithm, facts: Facts, at: tuple[int, Tree, str]
 ) -> None:
-    """Refuse a setting that only the server hears of: a client that has another would change nothing."""
+    """Refuse a setting that only the server uses: an override of it for some clients would change nothing."""
     client, params, where = at
     for key in [key for key in table if table[key] != base[key]]:
         try:
             without: Algorithm = build_part("algorithms", {**table, key: base[key]}, facts)
             unchanged = same(_client_side(without, client, params), _client_side(variant, client, params))
-        except BadInput:  # settings that only go together are all heard of
+        except BadInput:  # settings that only go together all reach the client
             continue
         if unchanged:
             raise BadInput(

@@ -1,0 +1,114 @@
+"""Stacks of clients as torch tensors: memory and offers stacked, memory left on an accelerator, and the functions that the
+client's half needs of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedfleet.core.passes import Carry
+from fedfleet.core.records import Slots
+from fedfleet.core.trees import Tree
+from fedfleet.executors.client_half import ArrayLibrary, PreparedJob
+from fedfleet.learn.codecs.messages import round_trip
+
+Tensors = dict[str, torch.Tensor]
+_SPAN = 4096  # elements whose squares are summed in single precision before double takes over
+
+
+def stack_trees(trees: Sequence[Tree], device: torch.device) -> Tensors:
+    """Clients' trees as one stack; a tree that all share is not copied, but seen by each."""
+    first = trees[0]
+    if all(tree is first for tree in trees):
+        return {n: _to_tensor(v, device).unsqueeze(0).expand(len(trees), *np.shape(v)) for n, v in first.items()}
+    return {n: _stack_leaves([tree[n] for tree in trees], device) for n in first}
+
+
+def stack_carry(group: Sequence[PreparedJob], device: torch.device) -> Carry:
+    """Memory and what else was offered, as stacks."""
+    slots = group[0].memory
+    memory = {slot: stack_trees([prepared.memory[slot] for prepared in group], device) for slot in slots}
+    return Carry(memory, stack_trees([begun.extra for begun in group], device))
+
+
+def _to_tensor(value: Any, device: torch.device) -> torch.Tensor:
+    tensor = getattr(value, "tensor", None)
+    if tensor is not None and tensor.device == device:
+        return tensor
+    return torch.from_numpy(np.array(value)).to(device)
+
+
+def _stack_leaves(values: list[Any], device: torch.device) -> torch.Tensor:
+    if all(getattr(v, "tensor", None) is not None for v in values):
+        return torch.stack([v.tensor.to(device) for v in values])
+    return torch.from_numpy(np.stack([np.asarray(v) for v in values])).to(device)
+
+
+def _numpy_dtype(leaf: torch.Tensor) -> np.dtype[Any]:
+    return np.asarray(torch.empty(0, dtype=leaf.dtype)).dtype
+
+
+def _to_numpy(value: torch.Tensor) -> np.ndarray:
+    return value.detach().cpu().numpy()
+
+
+class DeviceLeaf:
+    """A leaf of a client's memory that is still on an accelerator; converting it to an array copies it to the host."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        del copy
+        array = self.tensor.detach().cpu().numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the leaf."""
+        return self.tensor.numel() * self.tensor.element_size()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return tuple(self.tensor.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Its type, as numpy says it."""
+        return _numpy_dtype(self.tensor)
+
+
+def device_slots(memory: Mapping[str, Mapping[str, torch.Tensor]], c: int) -> Slots:
+    """One client's memory, left on the device."""
+    return {slot: {n: DeviceLeaf(v[c].clone()) for n, v in tree.items()} for slot, tree in memory.items()}  # type: ignore[misc]
+
+
+def norms_of(update: Mapping[str, torch.Tensor], clients: int) -> np.ndarray:
+    """How far each client moved what goes up, as a Euclidean norm; leaves in the order of their names."""
+    total = np.zeros(clients)
+    for leaf in (update[name] for name in sorted(update)):
+        if leaf.is_floating_point() and leaf.numel():
+            flat = leaf.reshape(clients, -1)
+            full = flat.shape[1] // _SPAN * _SPAN
+            spans = [flat[:, :full].unflatten(1, (-1, _SPAN))] if full else []
+            spans += [flat[:, full:].unsqueeze(1)] if full < flat.shape[1] else []
+            for span in spans:
+                total += torch.linalg.vector_norm(span, dim=2).double().square_().sum(1).cpu().numpy()
+    return np.sqrt(total)
+
+
+TORCH = ArrayLibrary(
+    is_floating=torch.Tensor.is_floating_point,
+    dtype=_numpy_dtype,
+    to_numpy=_to_numpy,
+    stack_leaf=lambda values, like: _stack_leaves(values, like.device),
+    norms=norms_of,
+    round_trip=round_trip,
+    no_grad=torch.no_grad,
+)
