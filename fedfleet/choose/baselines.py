@@ -32,7 +32,14 @@ def round_robin() -> Selector:
         del now
         return {_ASKED: _add_counts(state[_ASKED], ended.clients)}
 
-    return Selector("round_robin", pick, learn, initial=lambda clients: {_ASKED: _zeros(clients)}, sees=(_UNTOLD,))
+    return Selector(
+        "round_robin",
+        pick,
+        learn,
+        initial=lambda clients: {_ASKED: _zeros(clients)},
+        sees=(_UNTOLD,),
+        by_reports=False,
+    )
 
 
 def fair(selector: Selector | None = None, *, cap: Annotated[float, Ge(1), Le(1e6)] | None = None) -> Selector:
@@ -52,6 +59,7 @@ def fair(selector: Selector | None = None, *, cap: Annotated[float, Ge(1), Le(1e
             lambda s, ended, now: _count_contributions(s, ended),
             initial=_no_contributions,
             sees=(_UNTOLD,),
+            by_reports=False,
         )
     else:
         tracking = add_state(selector, _no_contributions, _count_contributions, (_UNTOLD,))
@@ -72,7 +80,7 @@ def fastest() -> Selector:
         del state
         return whole_work(roster.clients[best(-predicted_seconds(roster), roster.keys, n, draw, "fastest")])
 
-    return Selector("fastest", pick, sees=SEES)
+    return Selector("fastest", pick, sees=SEES, by_reports=False)
 
 
 def _pick_least_contributing(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:

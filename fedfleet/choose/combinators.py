@@ -106,13 +106,14 @@ def per_user(selector: Selector | None = None, *, most: Count = 1) -> Selector:
         pick=pick,
         probe=None if inner.probe is None else probe,
         sees=sees,
+        equal_chance=False,
     )
 
 
 def _rank_within_user(users: Ints) -> Ints:
     """How many of the same user stand before each.
 
-    >>> _place_of_each(np.array([4, 2, 4, 4, 2])).tolist()
+    >>> _rank_within_user(np.array([4, 2, 4, 4, 2])).tolist()
     [0, 0, 1, 2, 1]
     """
     order = np.argsort(users, kind="stable")

@@ -41,7 +41,7 @@ def add_state(
         return {**state, **_join_states({}, inner.charge(_inner_state(state), spent))}
 
     return replace(
-        inner, pick=pick, learn=learnt, initial=first, sees=tuple(dict.fromkeys((*inner.sees, *sees))),
+        inner, pick=pick, learn=learnt, initial=first, equal_chance=False, sees=tuple(dict.fromkeys((*inner.sees, *sees))),
         probe=None if inner.probe is None else probe, charge=None if inner.charge is None else charge,
     )  # fmt: skip
 
@@ -59,7 +59,7 @@ def restrict_candidates(inner: Selector, allowed: Callable[[State, Roster], Bool
         few = roster.only(allowed(state, roster))
         return inner_probe(state, few, min(n, len(few.clients)), draw)
 
-    return replace(inner, name=name, pick=pick, probe=None if inner_probe is None else probe)
+    return replace(inner, name=name, pick=pick, probe=None if inner_probe is None else probe, equal_chance=False)
 
 
 def merge_picks(picks: list[Assignments]) -> Assignments:

@@ -52,10 +52,10 @@ def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1), Le(1000)] = 1.
         elif inner.ask:
             ask_memory = _AskMemory(book.round, selected + inner.ask, selected, book.selected)
         memory = (*ask_memory, *(book.kept[_OWN:] if inner.keep is None else inner.keep))
-        return inner._replace(
-            ask=math.ceil(inner.ask * factor - 1e-9), keep=None if memory == book.kept else memory
-        )  # the small slack keeps 1.1 * 10 = 11.000000000000002 at eleven
+        # The small slack keeps 1.1 * 10 = 11.000000000000002 at eleven.
+        return inner._replace(ask=math.ceil(inner.ask * factor - 1e-9), keep=None if memory == book.kept else memory)
 
+    # What else can be known of the rounds of `policy` holds for these too.
     return replace(
         policy,
         name=f"overcommit({policy.name})",
@@ -66,7 +66,9 @@ def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1), Le(1000)] = 1.
         holds_key=f"policy.{policy.holds_key}",
         shows=tuple((name, _OWN + at) for name, at in policy.shows),
         wraps=(*policy.wraps, _NAME),
-    )  # what can be known of the rounds of `policy` holds for these too
+        # It asks more clients than these rules say.
+        round_rules=None,
+    )
 
 
 def _current_memory(ask_memory: _AskMemory, book: Book) -> _AskMemory:

@@ -258,7 +258,9 @@ def test_evaluations_are_those_of_inline(shared):
     params, other = setup.task.init(1), setup.task.init(2)
     trials = [Trial(other if c % 3 else params, setup.world.data.shard(c, "train", 0)) for c in range(12)]
     here = setup.executor()
-    execute = ours.ray_executor(Recipe("fedfleet.app.assemble:rebuild_kit", resolve(SPEC).toml()), here, workers=2)
+    execute = ours.ray_executor(
+        Recipe("fedfleet.app.assemble:rebuild_for_worker", resolve(SPEC).toml()), here, workers=2
+    )
     assert list(execute.evaluate(trials)) == list(here.evaluate(trials))
     assert list(execute.evaluate(trials[:1])) == list(here.evaluate(trials[:1]))
 

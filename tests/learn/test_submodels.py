@@ -189,7 +189,7 @@ def test_a_worker_without_the_server_trains_the_same_slice():
     spec = resolve({**spec, "pace": {"cohort": 3}})
     algorithm = assemble(spec).plan.algorithm
     _, jobs = jobs_of(algorithm)
-    recipe = Recipe("fedfleet.app.assemble:rebuild_kit", spec.toml())
+    recipe = Recipe("fedfleet.app.assemble:rebuild_for_worker", spec.toml())
     done = train_chunk(recipe, [to_parcel(j) for j in jobs], range(len(jobs)), *(j.offer for j in jobs))
     assert not done.failure
     for mine, theirs in zip(executor("inline").train(jobs), done.results, strict=True):

@@ -35,8 +35,10 @@ def check_batches(task: Task, plan: Plan, world: World) -> None:
 def leaves_batch_of_one(batches: BatchPlan, samples: int) -> bool:
     """Does walking through so many samples come to a batch of one?
 
-    >>> leaves_one(BatchPlan(16), 33), leaves_one(BatchPlan(16), 34), leaves_one(BatchPlan(16, steps=2), 33)
-    (True, False, False)
+    >>> leaves_batch_of_one(BatchPlan(16), 33), leaves_batch_of_one(BatchPlan(16), 34)
+    (True, False)
+    >>> leaves_batch_of_one(BatchPlan(16, steps=2), 33)
+    False
     """
     last = -(-samples // batches.size)
     return samples > 0 and (samples - 1) % batches.size == 0 and (batches.steps is None or batches.steps >= last)

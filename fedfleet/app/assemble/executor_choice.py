@@ -76,7 +76,7 @@ def make_executor(spec: Spec, task: Task, form: Form | None = None) -> Executor:
             from fedfleet.executors.ray import ray_executor
             from fedfleet.executors.worker_jobs import Recipe
 
-            recipe = Recipe("fedfleet.app.assemble:rebuild_kit", pin_frozen_weights(spec.toml(), task))
+            recipe = Recipe("fedfleet.app.assemble:rebuild_for_worker", pin_frozen_weights(spec.toml(), task))
             gpus = 1 if run["ray_execute"] == "stacked" and run["device"] == "cuda" else 0
             return ray_executor(
                 recipe,

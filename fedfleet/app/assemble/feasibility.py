@@ -14,7 +14,6 @@ from fedfleet.core.records import Book, Ints, whole_work
 from fedfleet.core.sources import World
 from fedfleet.core.task_cost import cost_of
 from fedfleet.core.trees import tree_nbytes
-from fedfleet.world.samplers.dpcsm import warnings as odd_alpha
 
 _TRIPS = 8  # links vary from trip to trip
 _MOST_TRIED, _CLIENTS_AT_ONCE = 1 << 16, 1 << 12  # clients whose trips are tried, and how many at once
@@ -27,12 +26,8 @@ _KINDS_SHOWN = 3  # kinds of device that a sentence names
 def feasibility_warnings(setup: Setup) -> list[str]:
     """One sentence for each thing that this run asks for and cannot get, with the cure."""
     plan, world = setup.plan, setup.world
-    states_table = setup.spec.world["states"]
-    alpha_warnings = (
-        odd_alpha(states_table["alpha"], semantics=states_table["semantics"]) if states_table["use"] == "dpcsm" else []
-    )
     return [
-        *alpha_warnings,
+        *world.states.warnings,
         *plan.pace.doubts,
         *hopeless_trips(plan, world),
         *never_together(plan, world),

@@ -10,19 +10,18 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble import Setup
-from fedfleet.app.spec.table_checks import Table
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.cost import scale_cost
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Plan, stateless
 from fedfleet.core.records import Context, Cost, Floats, Ints, whole_work
+from fedfleet.core.round_rules import RoundRules
 from fedfleet.core.sources import World
 from fedfleet.core.task_cost import cost_of
 from fedfleet.measure.class_clock import Participation, always_on_clock
-from fedfleet.measure.round_model import Rules, walk_rounds
+from fedfleet.measure.round_model import walk_rounds
 from fedfleet.simulation.dry_run import dry_run
 
-_ROUNDS = ("deadline", "readiness")
 _TRIP = 7919  # between the task numbers of drawn trips
 _SEED_STEP = 1_000_003  # draws of a prediction are as far from a run's own seed as this prime
 
@@ -51,11 +50,14 @@ def other_seeds(seed: int, draws: int) -> list[int]:
 def expected_participation(setup: Setup, seeds: Sequence[int]) -> tuple[list[Participation], list[str]]:
     """Who takes part in this run with the choices of each seed; and what had to be left out of account, in sentences."""
     plan, notes = predictable_plan(setup)
-    rules = round_rules(setup.spec.pace, plan, setup.world)
-    if rules is None:
-        return [dry_run(plan, setup.world, seed=seed) for seed in seeds], notes
-    price = _cost_function(plan, setup.world)
-    return [walk_rounds(rules, plan.stop, plan.choose, setup.world, price, seed=seed) for seed in seeds], notes
+    rules = walkable_rules(plan, setup.world)
+    cost = _cost_function(plan, setup.world)
+
+    def participation(seed: int) -> Participation:
+        walk = None if rules is None else walk_rounds(rules, plan.stop, plan.choose, setup.world, cost, seed=seed)
+        return dry_run(plan, setup.world, seed=seed) if walk is None else walk
+
+    return [participation(seed) for seed in seeds], notes
 
 
 def predictable_plan(setup: Setup) -> tuple[Plan, list[str]]:
@@ -67,11 +69,8 @@ def predictable_plan(setup: Setup) -> tuple[Plan, list[str]]:
         raise BadInput(
             "predict: how long an [edge] takes follows from its own training, which cannot be foreseen; remove [edge]"
         )
-    if plan.choose.by_reports:
-        notes.append(
-            f"{plan.choose.name} chooses by what trained reports say, which nobody knows before training: foreseen is a uniform "
-            "choice in its place"
-        )
+    if plan.choose.unpredictable:
+        notes.append(f"{plan.choose.name} {plan.choose.unpredictable}: foreseen is a uniform choice in its place")
         plan = replace(plan, choose=uniform())
     if plan.algorithm.priced_by_value:
         notes.append(
@@ -99,21 +98,14 @@ def staleness_factors(plan: Plan, part: Participation) -> Floats | None:
     return factor[part.staleness]
 
 
-def round_rules(pace: Table, plan: Plan, world: World) -> Rules | None:
-    """The numbers of a policy whose rounds can be walked through; None: only a dry run knows."""
-    if pace["use"] not in _ROUNDS or pace["max_staleness"] or pace["if_few"] != "fail":
+def walkable_rules(plan: Plan, world: World) -> RoundRules | None:
+    """The rules of rounds that can be walked through; None: only a dry run knows."""
+    rules, chooser = plan.pace.round_rules, plan.choose
+    if rules is None or not rules.independent or world.faults is not None or plan.algorithm.tick is not None:
         return None
-    if pace.get("lease", math.inf) != math.inf or world.faults is not None or plan.algorithm.tick is not None:
-        return None
-    chooser = plan.choose
     if chooser.learn or chooser.probe or chooser.charge or chooser.sees or chooser.tailors:
         return None
-    if chooser.initial is not stateless:
-        return None
-    return Rules(
-        pace["cohort"], pace.get("ready_share", 1.0), pace.get("seconds", math.inf), pace["t_break"], pace["min_clients"],
-        pace["min_share"],
-    )  # fmt: skip
+    return rules if chooser.initial is stateless else None
 
 
 def _cost_function(plan: Plan, world: World) -> Callable[[Ints, int], Cost]:
@@ -135,15 +127,12 @@ def _cost_function(plan: Plan, world: World) -> Callable[[Ints, int], Cost]:
 def closed_form(setup: Setup, labels: Ints, *, cohort: int, noise: float, draws: int = 64) -> dict[str, Any] | None:
     """Commits and class clock by the formula that holds where everyone is always there and a deadline decides; else None."""
     plan, _ = predictable_plan(setup)
-    rules = round_rules(setup.spec.pace, plan, setup.world)
-    always = setup.spec.world["states"]["use"] == "always_on" or setup.spec.world["heterogeneity"] in (
-        "devices",
-        "none",
-    )
-    if rules is None or rules.seconds == math.inf or not always or plan.choose.name != "uniform":
+    rules = walkable_rules(plan, setup.world)
+    limit = math.inf if rules is None else rules.time_limit
+    if rules is None or limit == math.inf or not setup.world.states.always or not plan.choose.equal_chance:
         return None
-    success = np.mean([seconds <= rules.seconds for seconds in _trips(setup, draws)], axis=0)
-    least = rules.need(rules.cohort)
+    success = np.mean([seconds <= limit for seconds in _trips(setup, draws)], axis=0)
+    least = rules.need(rules.cohort, rules.cohort)
     commits, clock = always_on_clock(success, labels, cohort=cohort, rounds=plan.stop.rounds, least=least, noise=noise)
     return {"commits": commits, "clock": {str(c): float(t) for c, t in enumerate(clock)}}
 

@@ -15,9 +15,9 @@ from fedfleet.app.studies.predict.participation import (
     other_seeds,
     predictable_plan,
     reachable_share,
-    round_rules,
     staleness_factors,
     trip_seconds,
+    walkable_rules,
 )
 from fedfleet.core.errors import BadInput
 from fedfleet.simulation.dry_run import dry_run
@@ -48,7 +48,7 @@ def setup_of(**changes):
 def test_what_is_foreseen_is_the_run_of_that_seed(changes, walked):
     setup = setup_of(**changes)
     plan, _ = predictable_plan(setup)
-    assert (round_rules(setup.spec.pace, plan, setup.world) is not None) == walked
+    assert (walkable_rules(plan, setup.world) is not None) == walked
     result, wanted = expected_participation(setup, [setup.plan.seed])[0][0], dry_run(plan, setup.world)
     assert result.times.tolist() == wanted.times.tolist() and result.clients.tolist() == wanted.clients.tolist()
     assert result.failed == wanted.failed and result.commits > 0
