@@ -1,8 +1,9 @@
 """The barrier function of the relaxed problem, and one Newton step on it.
 
-The step goes by structure: diagonal, plus rank one per (class, receiver), plus rank 4V. The Hessian of Phi in T has the diagonal 1/T^2; per class i and receiver j the curvature of G along x_ij; and, globally, the
-span of three vectors per device in x-space (ones, b, rho) and of the V latencies. Each class eliminates its row sums and
-solves one V x V system; what couples the classes is one dense 4V x 4V system; t enters by a scalar Schur complement.
+The step goes by structure: diagonal, plus rank one per (class, receiver), plus rank 4V. The Hessian of Phi in T has the
+diagonal 1/T^2; per class i and receiver j the curvature of G along x_ij; and, globally, the span of three vectors per device in
+x-space (ones, b, rho) and of the V latencies. Each class eliminates its row sums and solves one V x V system; what couples the
+classes is one dense 4V x 4V system; t enters by a scalar Schur complement.
 A step costs O(c V^3), where a dense one costs O((c V^2)^3).
 """
 

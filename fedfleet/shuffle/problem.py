@@ -1,4 +1,4 @@
-"""One user's exchange of samples as a checked record: who holds what, how fast each device computes and talks."""
+"""One user's exchange of samples as a checked record: who holds what, how fast devices and links are, and what a plan costs."""
 
 from __future__ import annotations
 

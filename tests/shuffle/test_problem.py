@@ -74,7 +74,7 @@ def test_link_costs_nothing_at_home():
     assert (np.diag(link(problem)) == 0.0).all() and (link(problem)[~np.eye(4, dtype=bool)] > 0.0).all()
 
 
-GOOD = {
+SMALL = {
     "counts": [[4, 0], [1, 7]],
     "seconds_per_sample": [0.1, 0.2],
     "up_bps": [1e6, 2e6],
@@ -86,7 +86,7 @@ GOOD = {
 
 
 def test_eq_7_by_hand():
-    problem = problem_from(GOOD)
+    problem = problem_from(SMALL)
     plan = identity(problem)
     plan[0, 0, 0], plan[0, 0, 1] = 3, 1
     got = score(problem, plan)
@@ -101,8 +101,8 @@ def test_eq_7_by_hand():
 
 
 def test_the_deviation_can_be_left_out_and_the_root_taken():
-    plain, alone = problem_from(GOOD), problem_from(GOOD | {"time_balance": False})
-    rooted = problem_from(GOOD | {"js_root": True})
+    plain, alone = problem_from(SMALL), problem_from(SMALL | {"time_balance": False})
+    rooted = problem_from(SMALL | {"js_root": True})
     plan = identity(plain)
     got = score(plain, plan)
     assert score(alone, plan).objective == pytest.approx(got.objective - got.std_latency)

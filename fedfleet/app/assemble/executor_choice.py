@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fedfleet.app.assemble.frozen_hashes import pin_frozen_weights
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.table_checks import Table
 from fedfleet.core.errors import BadInput
@@ -15,7 +15,31 @@ from fedfleet.core.parts import Executor, Task
 if TYPE_CHECKING:
     from fedfleet.executors.stacked.form_choice import Form
 
+
+# ---- frozen weights -----------------------------------------------------------------------------------------------
+# They are in no spec and never travel: a process that builds a spec again elsewhere must come to the same ones.
+
+_PIN = "# frozen weights: "  # a comment of the spec's text, before their hash
+
+
+def pin_frozen_weights(text: str, task: Task) -> str:
+    """A spec's text that says by their hash with which frozen weights it is meant, where the task has any."""
+    return f"{_PIN}{task.frozen_name}\n{text}" if task.frozen else text
+
+
+def check_pin(text: str, task: Task) -> None:
+    """Refuse a task whose frozen weights are not those that the text was meant with."""
+    pin = re.match(rf"{_PIN}\w+\n", text)
+    if pin is not None and pin_frozen_weights("", task) != pin[0]:
+        raise BadInput(
+            "task.backbone: the frozen weights here are not those of the run; bring the same file of weights to this machine"
+        )
+
+
 THREADS_A_CORE, _THREADS = 8, 128  # more only wait for each other; but a run of a larger machine may be replayed here
+
+
+# ---- the executor -------------------------------------------------------------------------------------------------
 
 
 def check_executor(spec: Spec) -> None:

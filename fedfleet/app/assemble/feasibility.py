@@ -8,12 +8,15 @@ import numpy as np
 
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.core.cost import scale_cost
-from fedfleet.core.errors import BadInput
-from fedfleet.core.parts import Plan, Policy
+from fedfleet.core.errors import BadInput, FedFleetError
+from fedfleet.core.parts import Job, Plan, Policy, Task
+from fedfleet.core.passes import NO_SETTINGS, BatchPlan, LocalPass
 from fedfleet.core.records import Book, Ints, whole_work
+from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import World
 from fedfleet.core.task_cost import cost_of
 from fedfleet.core.trees import tree_nbytes
+from fedfleet.tasks.task_checks import needs_two_samples
 
 _TRIPS = 8  # links vary from trip to trip
 _MOST_TRIED, _CLIENTS_AT_ONCE = 1 << 16, 1 << 12  # clients whose trips are tried, and how many at once
@@ -179,3 +182,62 @@ def memory_warnings(plan: Plan, world: World, frozen: float = 0.0) -> list[str]:
         f"all the same here; it fits {int((~small).sum())} ({kind_names}): choose among those in world.devices, "
         'or give the others a slice of it with algorithm.use = "heterofl"'
     ]
+
+
+# ---- refused before the run ---------------------------------------------------------------------------------------
+
+_BATCHES_TRIED = 256  # batch sizes that are tried for the cure
+
+
+def check_batches(task: Task, plan: Plan, world: World) -> None:
+    """Refuse a run in which some client would train on a batch of one sample, where the model needs two."""
+    try:
+        if not needs_two_samples(task.build, task.dataset.x):
+            return
+    except FedFleetError:  # a model that is not here is not trained here either
+        return
+    sizes = world.data.sizes(0)
+    for client, samples in enumerate(sizes.tolist()):
+        local = plan.algorithm.local(client, {})
+        for stage in local.work() if isinstance(local, LocalPass) else ():
+            if leaves_batch_of_one(stage.batches, samples):
+                raise BadInput(
+                    f"the model normalises batches, which takes two samples at least, and client {client} with {samples} "
+                    f"training samples in batches of {stage.batches.size} would be left with one; {_cure(sizes)}"
+                )
+
+
+def leaves_batch_of_one(batches: BatchPlan, samples: int) -> bool:
+    """Does walking through so many samples come to a batch of one?
+
+    >>> leaves_batch_of_one(BatchPlan(16), 33), leaves_batch_of_one(BatchPlan(16), 34)
+    (True, False)
+    >>> leaves_batch_of_one(BatchPlan(16, steps=2), 33)
+    False
+    """
+    last = -(-samples // batches.size)
+    return samples > 0 and (samples - 1) % batches.size == 0 and (batches.steps is None or batches.steps >= last)
+
+
+def _cure(sizes: Ints) -> str:
+    counts = np.unique(sizes[sizes > 0])
+    batches = [b for b in range(2, _BATCHES_TRIED) if not ((counts - 1) % b == 0).any()]
+    group = "use GroupNorm instead of BatchNorm"
+    return f"set algorithm.batch to {min(batches, key=lambda b: abs(b - 16))}, or {group}" if batches else group
+
+
+_FIRST_JOBS = 50  # clients: enough to meet what is drawn for each of them, such as a width
+
+
+def check_first_jobs(plan: Plan) -> None:
+    """Let some clients' hooks look at a first task, without training it: BadInput is better raised here than in round 17."""
+    server = plan.algorithm.init(plan.params)
+    some = min(plan.clients, _FIRST_JOBS)
+    for client, key in enumerate(client_keys(some).tolist()):
+        local = plan.algorithm.local(client, NO_SETTINGS)
+        if not isinstance(local, LocalPass) or not local.before:
+            continue
+        offer = plan.algorithm.offer(server, client, NO_SETTINGS)
+        job = Job(client, client, key, plan.seed, offer, local, np.zeros(1, np.int64))
+        for hook in local.before:
+            job = hook(job)

@@ -7,14 +7,12 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
-from fedfleet.app.assemble.batch_checks import check_batches
 from fedfleet.app.assemble.executor_choice import check_executor, make_executor
-from fedfleet.app.assemble.feasibility import check_silence, memory_warnings
+from fedfleet.app.assemble.feasibility import check_batches, check_first_jobs, check_silence, memory_warnings
 from fedfleet.app.assemble.holdout import apply_holdouts
 from fedfleet.app.assemble.overrides import facts_for, with_overrides
 from fedfleet.app.assemble.selection import with_selector
 from fedfleet.app.assemble.setup import Setup
-from fedfleet.app.assemble.start_checks import check_first_jobs
 from fedfleet.app.assemble.user_layer import Households, assign_households, edge_fleet, edge_rule, user_world
 from fedfleet.app.assemble.world import devices_for, faults_for, pool_clients, states_for, world_extras
 from fedfleet.app.spec import Spec
@@ -33,8 +31,7 @@ from fedfleet.engine.hierarchy import nest_algorithm
 from fedfleet.learn.losses import with_loss
 from fedfleet.simulation.reachability import remembers
 from fedfleet.world.downtime import reachable_states
-from fedfleet.world.partitions import make_shards
-from fedfleet.world.poison import poison_task
+from fedfleet.world.partitions import make_shards, poison_task
 
 # What a client costs while a world is made; and as one of a user's devices, whose samples are listed one by one.
 _CLIENT_BYTES, _USER_BYTES = 400, 4000

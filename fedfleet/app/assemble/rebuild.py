@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fedfleet.app.assemble.frozen_hashes import check_pin
+from fedfleet.app.assemble.executor_choice import check_pin
 from fedfleet.app.assemble.plan import assemble
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.spec import apply_overrides, resolve

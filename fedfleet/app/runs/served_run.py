@@ -13,7 +13,7 @@ from typing import Any
 
 from fedfleet.app.assemble import Setup, assemble
 from fedfleet.app.assemble.client_config import client_configs
-from fedfleet.app.assemble.frozen_hashes import pin_frozen_weights
+from fedfleet.app.assemble.executor_choice import pin_frozen_weights
 from fedfleet.app.runs.conditions import (
     Conditions,
     local_conditions,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fedfleet.app.assemble import assemble, open_executor
+from fedfleet.app.assemble import assemble, open_executor, rebuild
+from fedfleet.app.assemble.executor_choice import check_pin, pin_frozen_weights
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 
@@ -55,3 +56,24 @@ def test_a_gpu_that_nobody_would_use_is_refused(monkeypatch):
 def test_more_threads_than_processors_can_feed_are_refused():
     with pytest.raises(BadInput, match="processors; use"):
         assemble(resolve({**SPEC, "run": {"threads": 1024}}))
+
+
+TASK = {"use": "digits_vit", "width": 8, "heads": 2, "depth": 1, "backbone": ""}
+FROZEN = {"task": TASK, "algorithm": "biasprompt", "world": {"clients": 8}, "pace": {"cohort": 3}}
+
+
+def test_a_text_names_the_weights_that_it_is_meant_with():
+    setup = assemble(resolve(FROZEN))
+    text = pin_frozen_weights(setup.spec.toml(), setup.task)
+    assert text.endswith(setup.spec.toml()) and text != setup.spec.toml()
+    assert rebuild(text).spec.digest == setup.spec.digest
+    with pytest.raises(BadInput, match="frozen weights here are not those of the run"):
+        rebuild(text.replace("seed = 0", "seed = 1"))
+
+
+def test_without_frozen_weights_there_is_nothing_to_name():
+    setup = assemble(resolve({**FROZEN, "algorithm": "fedavg"}))
+    assert pin_frozen_weights("text", setup.task) == "text"
+    check_pin("text", setup.task)
+    with pytest.raises(BadInput, match="frozen weights"):
+        check_pin("# frozen weights: 00ff\ntext", setup.task)

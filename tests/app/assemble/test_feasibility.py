@@ -6,17 +6,24 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from torch import nn
 
+import fedfleet
 from fedfleet.app.assemble import assemble, feasibility_warnings
-from fedfleet.app.assemble.feasibility import hopeless_trips, memory_warnings, never_together, waits_for_ever
+from fedfleet.app.assemble.feasibility import (
+    hopeless_trips,
+    leaves_batch_of_one,
+    memory_warnings,
+    never_together,
+    waits_for_ever,
+)
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
+from fedfleet.core.passes import BatchPlan
 from fedfleet.core.records import Stop
-from fedfleet.pace.buffered import buffered
-from fedfleet.pace.first_of import first_of
-from fedfleet.pace.overcommit import overcommit
+from fedfleet.pace.asynchronous import buffered, semi_async
+from fedfleet.pace.combinators import first_of, overcommit
 from fedfleet.pace.rounds import deadline, readiness
-from fedfleet.pace.semi_async import semi_async
 from fedfleet.pace.timeout import timeout
 from tests.worlds import Fleet, even_fleet, toy_plan, world_of
 
@@ -250,3 +257,51 @@ def test_a_fleet_that_is_always_down_is_told():
         assemble(resolve({"world": {"clients": 30, "faults": down}, "pace": {"use": "deadline", "cohort": 5}}))
     )
     assert any("no more than 0 clients are reachable at once" in s for s in said)
+
+
+DATA = (np.random.default_rng(0).normal(size=(200, 5)), np.arange(200) % 3)
+BATCHED = {"world": {"clients": 6}, "pace": {"cohort": 3}, "stop": {"rounds": 2}}
+
+
+def normalised():
+    return nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+
+
+def test_a_last_batch_of_one_is_refused_with_a_batch_that_works():
+    with pytest.raises(
+        BadInput, match="client 1 with 17 training samples in batches of 16 would be left with one"
+    ) as told:
+        fedfleet.run(BATCHED, "algorithm.batch=16", model=normalised(), data=DATA)
+    size = int(str(told.value).split("set algorithm.batch to ")[1].split(",")[0])
+    assert fedfleet.run(BATCHED, f"algorithm.batch={size}", model=normalised(), data=DATA).metrics["commits"] == 2
+
+
+def test_batches_of_one_are_always_refused_and_other_models_never():
+    with pytest.raises(BadInput, match="batches of 1 would be left with one"):
+        fedfleet.run(BATCHED, "algorithm.batch=1", model=normalised(), data=DATA)
+    assert fedfleet.run(BATCHED, "algorithm.batch=1", model=nn.Linear(5, 3), data=DATA).metrics["commits"] == 2
+
+
+def test_steps_that_end_before_the_last_batch_are_fine():
+    assert leaves_batch_of_one(BatchPlan(16, epochs=2), 17) and leaves_batch_of_one(BatchPlan(16, steps=2), 17)
+    assert not leaves_batch_of_one(BatchPlan(16, steps=1), 17) and not leaves_batch_of_one(BatchPlan(16), 0)
+
+
+FIRST_JOBS = {"task": "digits_mlp", "world": {"clients": 20}, "pace": {"cohort": 4}}
+
+
+@pytest.mark.parametrize("around", [{"feedback": True, "up": ["int4"]}, {"keep": "3.*"}])
+def test_slices_of_changing_width_cannot_be_remembered(around):
+    with pytest.raises(
+        BadInput, match="clients with slices of the model cannot keep leaves or models of their own at home"
+    ):
+        assemble(resolve({**FIRST_JOBS, "algorithm": {"use": "fjord", **around}}))
+
+
+def test_slices_that_stay_as_they_are_can():
+    assert (
+        assemble(
+            resolve({**FIRST_JOBS, "algorithm": {"use": "heterofl", "feedback": True, "up": ["int4"]}})
+        ).plan.clients
+        == 20
+    )

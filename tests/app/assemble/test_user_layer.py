@@ -60,7 +60,7 @@ def test_the_clock_shows_what_the_turns_took(shuffled):
     for task, report in shuffled.reports.items():
         assert arrived[task] == pytest.approx(report.seconds) == report.stats["edge_seconds"]
         visit, after = shuffled.visits[task], shuffled.trained[task]
-        down, up, own = visit.abilities.down_bps, visit.able.up_bps, visit.devices.tolist()
+        down, up, own = visit.abilities.down_bps, visit.abilities.up_bps, visit.devices.tolist()
         # By hand: planning, then the slowest of: model down, exchange, two passes of training, model up.
         model = np.array([BITS / down[k] + BITS / up[k] if d in after else 0.0 for k, d in enumerate(own)])
         busy = 3 * 2 * visit.abilities.seconds_per_sample * [len(after.get(d, ())) for d in own]
