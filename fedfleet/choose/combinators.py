@@ -228,7 +228,7 @@ def only(
     ]
     members = np.unique(np.concatenate(named))
     if not len(members):
-        raise BadInput("choose: only names nobody; name clients with ids = [..], kinds = [..] or tags = [..]")
+        raise BadInput("choose: only names no client; name clients with ids = [..], kinds = [..] or tags = [..]")
     clients = len(fleet.keys)
     if clients and members[-1] >= clients:
         raise BadInput(
@@ -259,5 +259,5 @@ def _clients_of_kind(kind: str, fleet: FleetFacts) -> Ints:
 def _clients_with_tag(tag: str, fleet: FleetFacts) -> Ints:
     if tag not in fleet.tags:
         hint = suggest_name(tag, fleet.tags) or "; name clients under it with world.tags"
-        raise BadInput(f"choose.tags: nobody has the tag {tag!r}{hint}")
+        raise BadInput(f"choose.tags: no client has the tag {tag!r}{hint}")
     return fleet.tags[tag]

@@ -25,7 +25,7 @@ def first_of(first: Policy, second: Policy) -> Policy:
     'first_of(readiness, deadline)'
     """
     if first is second:
-        raise BadInput("first_of: both policies are the same, so that one is enough; name two that differ, or only one")
+        raise BadInput("first_of: both policies are the same; name two different ones, or use one alone")
     own = len(first.initial)
     larger = ("first", first) if first.cohort >= second.cohort else ("second", second)
     shorter = ("first", first) if first.patience <= second.patience else ("second", second)
@@ -127,7 +127,7 @@ def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1), Le(1000)] = 1.
     """
     if _NAME in policy.wraps:
         raise BadInput(
-            f"overcommit: {policy.name!r} asks for more clients than it needs already; multiply the two factors, and remove one"
+            f"overcommit: {policy.name!r} already asks for more clients than it needs; multiply the two factors and keep one"
         )
 
     def decide(book: Book) -> Decision:

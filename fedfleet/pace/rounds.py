@@ -140,6 +140,6 @@ def _warnings(rules: RoundRules) -> tuple[str, ...]:
     if rules.ready(rules.cohort) >= rules.success(rules.cohort):
         return ()
     return (
-        f"pace.min_share = {rules.min_share:g} decides nothing, because rounds end as soon as ready_share = "
+        f"pace.min_share = {rules.min_share:g} has no effect, because rounds end as soon as ready_share = "
         f"{rules.ready_share:g} of the selected clients have reported; lower min_share, or raise ready_share above it",
     )

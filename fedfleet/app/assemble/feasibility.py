@@ -50,8 +50,8 @@ def hopeless_trips(plan: Plan, world: World) -> list[str]:
     if fastest <= patience:
         return []
     return [
-        f"nobody can report within {patience:,.4g} s: of {_TRIPS} trips tried on each of {len(sample):,} devices the fastest takes "
-        f"{fastest:,.4g} s; raise pace.{plan.pace.limit} above that, or lower the work in [algorithm] or world.model_bytes"
+        f"no client can report within {patience:,.4g} s: of {_TRIPS} trips simulated on each of {len(sample):,} devices the "
+        f"fastest takes {fastest:,.4g} s; raise pace.{plan.pace.limit} above that, or lower the work in [algorithm] or world.model_bytes"
     ]
 
 
@@ -88,10 +88,10 @@ def never_together(plan: Plan, world: World) -> list[str]:
         middle = (most + too_many) // 2
         most, too_many = (middle, too_many) if meet(middle) else (most, middle)
     where = (
-        f"in the first {until / 86400.0:,.4g} days of virtual time no more than {most} clients "
-        f"{'' if members is None else 'that [choose] allows '}are reachable at once"
+        f"in the first {until / 86400.0:,.4g} days of virtual time at most {most} clients "
+        f"{'' if members is None else 'that [choose] allows '}are reachable at the same time"
     )
-    change = "world.states" if members is None else "world.states or whom [choose] names"
+    change = "world.states" if members is None else "world.states or the clients that [choose] names"
     if most < pace.least:
         return [
             f"no round can succeed: {where}, and it needs {pace.least}; lower pace.min_clients or pace.min_share, or change "
@@ -106,9 +106,9 @@ def check_silence(plan: Plan, world: World) -> None:
     """Refuse a policy that waits for ever where a task can be lost without a word: such a run would sleep to its horizon."""
     if world.faults is not None and world.faults.silences and waits_for_ever(plan.pace, plan.clients):
         raise BadInput(
-            f"pace: {plan.pace.name!r} waits for every task until it ends, and world.faults can lose one without a word, so that "
-            'the run would wait in vain; give tasks up with pace.lease, use a policy that does, such as "deadline" with '
-            "max_staleness = 0, or let the server hear of what is lost with world.faults.noticed = true"
+            f"pace: {plan.pace.name!r} waits until every task ends, but world.faults can lose a task without notice, so "
+            'the run could wait for ever; give tasks up with pace.lease, use a policy that gives them up, such as "deadline" with '
+            "max_staleness = 0, or let the server notice lost tasks with world.faults.noticed = true"
         )
 
 
@@ -178,8 +178,8 @@ def memory_warnings(plan: Plan, world: World, frozen: float = 0.0) -> list[str]:
     kinds = list(dict.fromkeys(str(world.devices.kinds[c]) for c in np.flatnonzero(~small)[:_CLIENTS_AT_ONCE].tolist()))
     kind_names = ", ".join(kinds[:_KINDS_SHOWN]) + (" and others" if len(kinds) > _KINDS_SHOWN else "")
     return [
-        f"the model takes {size:,.4g} MB, more than {int(small.sum())} of {plan.clients} devices have as memory, and they train it "
-        f"all the same here; it fits {int((~small).sum())} ({kind_names}): choose among those in world.devices, "
+        f"the model takes {size:,.4g} MB, more than the memory of {int(small.sum())} of {plan.clients} devices, which train it "
+        f"here all the same; it fits {int((~small).sum())} ({kind_names}): choose among those in world.devices, "
         'or give the others a slice of it with algorithm.use = "heterofl"'
     ]
 
@@ -202,7 +202,7 @@ def check_batches(task: Task, plan: Plan, world: World) -> None:
         for stage in local.work() if isinstance(local, LocalPass) else ():
             if leaves_batch_of_one(stage.batches, samples):
                 raise BadInput(
-                    f"the model normalises batches, which takes two samples at least, and client {client} with {samples} "
+                    f"the model normalises batches, which takes at least two samples, and client {client} with {samples} "
                     f"training samples in batches of {stage.batches.size} would be left with one; {_cure(sizes)}"
                 )
 

@@ -151,11 +151,11 @@ def _refusal(spec: Spec, pace: Policy, settings: Settings, most: int) -> str:
             f"{spec.pace['use']}, which declares no such rounds"
         )
     if "users" in spec.world or spec.edge is not None:
-        return "the six metrics describe devices that stand alone, and here they belong to users"
+        return "the six metrics describe independent devices, and here devices belong to users"
     if spec.world["clients"] > most:
-        return f"fleets of more than {most:,} are not measured for a page; fedfleet measure SPEC does it"
+        return f"fleets of more than {most:,} clients are not measured for a page; run fedfleet measure SPEC"
     if not settings.size_kb:
-        return "the six metrics need the size of the model that travels: name it with world.model_bytes"
+        return "the six metrics need the size of the model that travels; set world.model_bytes"
     return ""
 
 

@@ -162,7 +162,7 @@ def _references(
     alike = [ideal_spec(one, 1, 1).digest for one, _ in ((spec, own), *others)]
     longest = {alike[0]: replace(spec, stop={**spec.stop, "rounds": most})}
     if tell is not None and len({*alike}) > 1:
-        tell("this key changes what an ideal fleet learns, so that every value has reference runs of its own")
+        tell("this key changes what an ideal fleet learns, so each value needs its own reference runs")
     result = dict[str, Reference]()
     for digest, (other, other_own) in zip(alike[1:], others, strict=True):
         if digest not in result:

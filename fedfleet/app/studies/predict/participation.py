@@ -68,18 +68,16 @@ def predictable_plan(setup: Setup) -> tuple[Plan, list[str]]:
         raise BadInput(f"predict: {plan.algorithm.name!r} trains in one place, so there is no fleet to take part")
     if setup.spec.edge is not None:
         raise BadInput(
-            "predict: how long an [edge] takes follows from its own training, which cannot be foreseen; remove [edge]"
+            "predict: how long an [edge] takes follows from its own training, which cannot be predicted; remove [edge]"
         )
     if plan.choose.unpredictable:
-        notes.append(f"{plan.choose.name} {plan.choose.unpredictable}: foreseen is a uniform choice in its place")
+        notes.append(f"{plan.choose.name} {plan.choose.unpredictable}; the prediction uses a uniform choice instead")
         plan = replace(plan, choose=uniform())
     if plan.algorithm.priced_by_value:
-        notes.append(
-            "bytes that depend on trained values are charged as they are foreseen, before compression by value"
-        )
+        notes.append("bytes that depend on trained values are predicted without compression by value")
     stop = plan.stop
     if stop.target_accuracy is not None or stop.patience is not None:
-        notes.append("rules that end a run by its accuracy are left out: the curve goes on to the last round")
+        notes.append("stop rules that depend on accuracy are ignored: the curve goes on to the last round")
     return plan, notes
 
 
@@ -206,27 +204,27 @@ def _group_medians(values: Floats, excluded: Bools) -> dict[str, float | None]:
 
 def _sentence(result: dict[str, Any]) -> str:
     if result["never"] + result["hardly"] == 0:
-        return "Nobody will be left out."
+        return "No client will be left out."
     phrases = [
         f"{percent(result[key])} {phrase}"
-        for key, phrase in (("never", "of clients will be in no model"), ("hardly", "of clients in hardly any"))
+        for key, phrase in (("never", "of clients will contribute to no model"), ("hardly", "of clients to hardly any"))
         if result[key]
     ]
     why = list[str]()
     trip, reach = result["trip_seconds"], result["reachable"]
     if result["too_slow"]:
         why.append(
-            f"{percent(result['too_slow'])} of all clients need longer for a trip, on average, than a round waits"
+            f"{percent(result['too_slow'])} of all clients take longer for a trip, on average, than a round waits"
         )
     if trip["left_out"] and trip["others"] and trip["left_out"] > _LONGER * trip["others"]:
-        why.append(f"a trip takes those who are left out {span(trip['left_out'])} (others {span(trip['others'])})")
+        why.append(f"a trip takes excluded clients {span(trip['left_out'])} (others {span(trip['others'])})")
     if reach["left_out"] is not None and reach["others"] is not None and reach["left_out"] < _LESS * reach["others"]:
         why.append(
-            f"those who are left out can be reached {percent(reach['left_out'])} of the run's time "
+            f"excluded clients can be reached {percent(reach['left_out'])} of the run's time "
             f"(others {percent(reach['others'])})"
         )
     least = min(result["classes"], key=lambda c: result["classes"][c])
     labels = ""
     if result["classes"][least] < _LESS:
-        labels = f" Label {least} is shown {percent(result['classes'][least])} as often as the labels are on average."
+        labels = f" Label {least} is trained on {percent(result['classes'][least])} as often as an average label."
     return f"{' and '.join(phrases)}{': ' + '; '.join(why) if why else ''}.{labels}"

@@ -129,7 +129,7 @@ def reference_for(
     code = fingerprint(own)
     if code is None and tell is not None:
         tell(
-            "the model or its loss has no name in a module, as a lambda has none, and cannot be known again: its reference runs "
+            "the model or its loss has no name in a module (a lambda has none) and cannot be recognised: its reference runs "
             "are not kept"
         )
     return reference_of(spec, cache=cache, task=own.task, code=code, tell=tell)
@@ -248,7 +248,7 @@ def _limitations(setup: Setup, parts: Sequence[Participation]) -> list[str]:
     """What this prediction cannot see, in plain words."""
     plan = setup.plan
     result = [
-        "it sees labels, not what the samples of a label look like: people who write or move unlike others count as alike"
+        "the prediction uses label counts only, not features: people who write or move differently count as alike"
     ]
     late = [float(part.staleness.mean()) for part in parts if len(part.staleness)]
     if late and np.mean(late) > 0:
@@ -259,10 +259,13 @@ def _limitations(setup: Setup, parts: Sequence[Participation]) -> list[str]:
             else "as if they were not late"
         )
         result.append(
-            f"reports are {np.mean(late):.2g} versions late on average; they count {counted}, whatever an old model does to them"
+            f"reports are {np.mean(late):.2g} versions late on average; they count {counted}, and no other effect of an old model "
+            "is predicted"
         )
     if plan.algorithm.personal is not None or plan.algorithm.tune is not None:
-        result.append("it is about the server's model: models that clients keep for themselves are not foretold")
+        result.append(
+            "the prediction is of the server's model: models that clients keep for themselves are not predicted"
+        )
     if setup.world.users is not None:
-        result.append("devices of one person count as strangers")
+        result.append("devices of one person count as independent clients")
     return result

@@ -34,7 +34,7 @@ def test_the_answer_is_json_and_agrees_with_itself(foretold):
     assert got["rounds"] == pytest.approx(got["commits"]["value"] + sum(got["failed_rounds"].values()))
     assert got["draws"] == 4 and set(got["clock"]) == {str(c) for c in range(10)} and 0 < got["effective"] <= 1
     assert got["closed_form"]["commits"] == pytest.approx(got["commits"]["value"], abs=2)
-    assert any("it sees labels" in note for note in got["notes"])
+    assert any("label counts only" in note for note in got["notes"])
 
 
 def test_it_can_be_repeated(foretold, kept):
