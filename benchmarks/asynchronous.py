@@ -23,7 +23,7 @@ def speed(clients: int, k: int, concurrency: int, arrivals: int, refill: float, 
     from fedfleet.choose.uniform import uniform
     from fedfleet.core.parts import Plan
     from fedfleet.core.records import Stop
-    from fedfleet.pace.buffered import buffered
+    from fedfleet.pace.asynchronous import buffered
     from fedfleet.simulation.simulator import simulate
     from fedfleet.store import journal as journals
     from fedfleet.testing.toys import idle, opaque_executor
@@ -52,7 +52,7 @@ def utilisation(clients: int = 225, concurrency: int = 45) -> dict[str, float]:
     from fedfleet.core.sources import World
     from fedfleet.measure.participation import utilisation as used
     from fedfleet.measure.tasks import task_table
-    from fedfleet.pace.buffered import buffered
+    from fedfleet.pace.asynchronous import buffered
     from fedfleet.pace.rounds import readiness
     from fedfleet.simulation.simulator import simulate
     from fedfleet.testing.toys import idle, no_data, opaque_executor

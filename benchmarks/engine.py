@@ -65,8 +65,8 @@ def builtin_world(clients: int) -> World:
 
 def pace_of(setting: str, cohort: int) -> Policy:
     """How rounds are paced in this setting."""
-    from fedfleet.pace.buffered import buffered
-    from fedfleet.pace.overcommit import overcommit
+    from fedfleet.pace.asynchronous import buffered
+    from fedfleet.pace.combinators import overcommit
     from fedfleet.pace.rounds import deadline
 
     if setting == "trickle":

@@ -237,8 +237,7 @@ def _metrics(setup: Any) -> dict[str, Any]:
 
     spec = setup.spec
     devices = sample_devices(spec.world["devices"], CLIENTS, spec.seed)
-    always = spec.world["states"]["use"] == "always_on"
-    states = _always_ready() if always else sample_states(spec.world["states"], CLIENTS, spec.seed)
+    states = _always_ready() if setup.world.states.always else sample_states(spec.world["states"], CLIENTS, spec.seed)
     asked = Settings(
         k=COHORT, rounds=spec.stop["rounds"], deadline=spec.pace["seconds"], samples=mean_samples(setup), size_kb=VIT / 1000,
         t_break_asked=spec.pace["t_break"],

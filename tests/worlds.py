@@ -22,11 +22,10 @@ from fedfleet.core.records import NOTHING, Book, ClientScores, Cost, Decision, F
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DeviceSource, World
 from fedfleet.core.stages import STAGES
-from fedfleet.pace.buffered import buffered as paced_by_buffer
-from fedfleet.pace.first_of import first_of
-from fedfleet.pace.overcommit import overcommit
+from fedfleet.pace.asynchronous import buffered as paced_by_buffer
+from fedfleet.pace.asynchronous import semi_async
+from fedfleet.pace.combinators import first_of, overcommit
 from fedfleet.pace.rounds import IfFew, deadline, readiness
-from fedfleet.pace.semi_async import semi_async
 from fedfleet.pace.timeout import timeout
 from fedfleet.simulation.simulator import Simulation, simulate
 from fedfleet.testing.toys import consensus, consensus_start, no_data, opaque_executor

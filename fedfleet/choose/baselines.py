@@ -7,9 +7,9 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Le
 
-from fedfleet.choose.durations import SEES, predicted_seconds
-from fedfleet.choose.ranks import best
-from fedfleet.choose.wrappers import add_state, restrict_candidates
+from fedfleet.choose.client_columns import SEES, predicted_seconds
+from fedfleet.choose.combinators import add_state, restrict_candidates
+from fedfleet.choose.scores import best
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Draw, Selector, State
 from fedfleet.core.records import FOLDED, Assignments, Bools, Ended, Floats, Ints, Roster, whole_work
@@ -32,7 +32,14 @@ def round_robin() -> Selector:
         del now
         return {_ASKED: _add_counts(state[_ASKED], ended.clients)}
 
-    return Selector("round_robin", pick, learn, initial=lambda clients: {_ASKED: _zeros(clients)}, sees=(_UNTOLD,))
+    return Selector(
+        "round_robin",
+        pick,
+        learn,
+        initial=lambda clients: {_ASKED: _zeros(clients)},
+        sees=(_UNTOLD,),
+        by_reports=False,
+    )
 
 
 def fair(selector: Selector | None = None, *, cap: Annotated[float, Ge(1), Le(1e6)] | None = None) -> Selector:
@@ -43,7 +50,7 @@ def fair(selector: Selector | None = None, *, cap: Annotated[float, Ge(1), Le(1e
     """
     if selector is not None and cap is None:
         raise BadInput(
-            "choose.cap: fair around a selector needs to know who has had enough; say cap = 2 for twice the mean"
+            "choose.cap: fair around a selector needs a limit; set cap = 2 to leave out clients with more than twice the mean"
         )
     if selector is None:
         tracking = Selector(
@@ -52,6 +59,7 @@ def fair(selector: Selector | None = None, *, cap: Annotated[float, Ge(1), Le(1e
             lambda s, ended, now: _count_contributions(s, ended),
             initial=_no_contributions,
             sees=(_UNTOLD,),
+            by_reports=False,
         )
     else:
         tracking = add_state(selector, _no_contributions, _count_contributions, (_UNTOLD,))
@@ -72,7 +80,7 @@ def fastest() -> Selector:
         del state
         return whole_work(roster.clients[best(-predicted_seconds(roster), roster.keys, n, draw, "fastest")])
 
-    return Selector("fastest", pick, sees=SEES)
+    return Selector("fastest", pick, sees=SEES, by_reports=False)
 
 
 def _pick_least_contributing(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:

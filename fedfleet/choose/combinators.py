@@ -1,17 +1,100 @@
-"""Selectors around a selector: some of each pick for the never tried, few devices of one user."""
+"""Selectors around selectors: some of each pick for the never tried, few devices of one user, only some clients."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from fedfleet.choose.ranks import best, round_at_random
+from fedfleet.choose.scores import best, round_at_random
 from fedfleet.choose.uniform import uniform
-from fedfleet.choose.wrappers import add_state, merge_picks
-from fedfleet.core.limits import Count, Fraction
+from fedfleet.core.errors import BadInput, suggest_name
+from fedfleet.core.events import TasksSpent
+from fedfleet.core.limits import Count, Fraction, Natural
+from fedfleet.core.part_facts import FleetFacts
 from fedfleet.core.parts import Draw, Selector, State
 from fedfleet.core.records import Assignments, Bools, Ended, Floats, Ints, Roster
+
+# ---- what they are made of: state of both side by side, candidates left out, picks put together -------------------
+
+_INNER = "inner."  # what the names of an inner selector's columns begin with; they nest
+
+
+def add_state(
+    inner: Selector, initial: Callable[[int], State], learn: Callable[[State, Ended], State], sees: tuple[str, ...] = ()
+) -> Selector:
+    """The same selector with columns of another beside its own: `learn` sees and renews those alone."""
+
+    def first(clients: int) -> State:
+        return _join_states(initial(clients), inner.initial(clients))
+
+    def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
+        return inner.pick(_inner_state(state), roster, n, draw)
+
+    def learnt(state: State, ended: Ended, now: float) -> State:
+        inner_state = _inner_state(state)
+        return _join_states(
+            learn(_outer_state(state), ended),
+            inner_state if inner.learn is None else inner.learn(inner_state, ended, now),
+        )
+
+    def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
+        assert inner.probe is not None
+        return inner.probe(_inner_state(state), roster, n, draw)
+
+    def charge(state: State, spent: TasksSpent) -> State:
+        assert inner.charge is not None
+        return {**state, **_join_states({}, inner.charge(_inner_state(state), spent))}
+
+    return replace(
+        inner, pick=pick, learn=learnt, initial=first, equal_chance=False, sees=tuple(dict.fromkeys((*inner.sees, *sees))),
+        probe=None if inner.probe is None else probe, charge=None if inner.charge is None else charge,
+    )  # fmt: skip
+
+
+def restrict_candidates(inner: Selector, allowed: Callable[[State, Roster], Bools], name: str) -> Selector:
+    """The same selector, to which only allowed candidates are shown, when it probes and when it picks."""
+    inner_probe = inner.probe
+
+    def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
+        few = roster.only(allowed(state, roster))
+        return inner.pick(state, few, min(n, len(few.clients)), draw)
+
+    def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
+        assert inner_probe is not None
+        few = roster.only(allowed(state, roster))
+        return inner_probe(state, few, min(n, len(few.clients)), draw)
+
+    return replace(inner, name=name, pick=pick, probe=None if inner_probe is None else probe, equal_chance=False)
+
+
+def merge_picks(picks: list[Assignments]) -> Assignments:
+    """Several picks of one selector as one; the latest time at which any of them is due holds for all."""
+    some = [p for p in picks if len(p.clients)] or picks[:1]
+    dues = [p.due for p in some if p.due is not None]
+    return Assignments(
+        np.concatenate([p.clients for p in some]),
+        np.concatenate([p.steps for p in some]),
+        np.concatenate([p.share for p in some]),
+        {name: np.concatenate([p.settings[name] for p in some]) for name in some[0].settings},
+        max(dues, default=None),
+    )
+
+
+def _join_states(own: State, inner: State) -> State:
+    return {**own, **{_INNER + name: column for name, column in inner.items()}}
+
+
+def _inner_state(state: State) -> State:
+    return {name.removeprefix(_INNER): column for name, column in state.items() if name.startswith(_INNER)}
+
+
+def _outer_state(state: State) -> State:
+    return {name: column for name, column in state.items() if not name.startswith(_INNER)}
+
+
+# ---- selectors ----------------------------------------------------------------------------------------------------
 
 _TRIED = "tried"
 
@@ -106,13 +189,14 @@ def per_user(selector: Selector | None = None, *, most: Count = 1) -> Selector:
         pick=pick,
         probe=None if inner.probe is None else probe,
         sees=sees,
+        equal_chance=False,
     )
 
 
 def _rank_within_user(users: Ints) -> Ints:
     """How many of the same user stand before each.
 
-    >>> _place_of_each(np.array([4, 2, 4, 4, 2])).tolist()
+    >>> _rank_within_user(np.array([4, 2, 4, 4, 2])).tolist()
     [0, 0, 1, 2, 1]
     """
     order = np.argsort(users, kind="stable")
@@ -121,3 +205,59 @@ def _rank_within_user(users: Ints) -> Ints:
     result = np.zeros(len(users), np.int64)
     result[order] = np.arange(len(users)) - first
     return result
+
+
+def only(
+    selector: Selector | None = None,
+    *,
+    ids: list[Natural] = [],  # noqa: B006 - only read
+    kinds: list[str] = [],  # noqa: B006
+    tags: list[str] = [],  # noqa: B006
+    fleet: FleetFacts = FleetFacts(),  # noqa: B008
+) -> Selector:
+    """Only clients with these numbers, kinds of device or tags (any of them) are asked; `selector` picks (default: uniform).
+
+    Tags are lists of clients by name: world.tags = { night = [1, 2] }. Put one around another to want two things at once.
+    In edge runs clients are users, whose kind says how many devices they have, and so are the numbers under a tag.
+    """
+    inner = uniform() if selector is None else selector
+    named = [
+        np.array(ids, np.int64),
+        *(_clients_of_kind(k, fleet) for k in kinds),
+        *(_clients_with_tag(t, fleet) for t in tags),
+    ]
+    members = np.unique(np.concatenate(named))
+    if not len(members):
+        raise BadInput("choose: only names no client; name clients with ids = [..], kinds = [..] or tags = [..]")
+    clients = len(fleet.keys)
+    if clients and members[-1] >= clients:
+        raise BadInput(
+            f"choose.ids: there is no client {members[-1]} in a fleet of {clients}; they are 0 to {clients - 1}"
+        )
+    if inner.members is not None:
+        members = np.intersect1d(members, inner.members)
+        if not len(members):
+            raise BadInput(
+                f"choose: only names nobody whom {inner.name!r} inside it may ask; let the two name clients in common"
+            )
+
+    def is_member(state: State, roster: Roster) -> Bools:
+        del state
+        return np.isin(roster.clients, members)
+
+    return replace(restrict_candidates(inner, is_member, f"only({inner.name})"), members=members)
+
+
+def _clients_of_kind(kind: str, fleet: FleetFacts) -> Ints:
+    kinds = np.array(fleet.kinds, np.str_)
+    result = np.flatnonzero(kinds == kind)
+    if not len(result):
+        raise BadInput(f"choose.kinds: no device is of kind {kind!r}{suggest_name(kind, np.unique(kinds).tolist())}")
+    return result
+
+
+def _clients_with_tag(tag: str, fleet: FleetFacts) -> Ints:
+    if tag not in fleet.tags:
+        hint = suggest_name(tag, fleet.tags) or "; name clients under it with world.tags"
+        raise BadInput(f"choose.tags: no client has the tag {tag!r}{hint}")
+    return fleet.tags[tag]

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from fedfleet.choose.durations import SEES, empty_durations, expected_seconds, update_durations
-from fedfleet.choose.ranks import best
+from fedfleet.choose.client_columns import SEES, empty_durations, expected_seconds, update_durations
+from fedfleet.choose.scores import best
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import TasksSpent
 from fedfleet.core.limits import Count, Positive, Share, Waiting

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfleet.choose.ledger import full_column, ledger, look_up, write_rows
-from fedfleet.choose.uniform import smallest
-from fedfleet.choose.utility import (
+from fedfleet.choose.client_columns import full_column, ledger, look_up, write_rows
+from fedfleet.choose.scores import (
     Singles,
     largest,
     normalise_utility,
@@ -21,6 +20,7 @@ from fedfleet.choose.utility import (
     temporal_uncertainty,
     weighted_sample,
 )
+from fedfleet.choose.uniform import smallest
 from fedfleet.core.limits import Count, Fraction, Natural, NonNegative, Share
 from fedfleet.core.parts import Draw, Selector, State
 from fedfleet.core.records import (

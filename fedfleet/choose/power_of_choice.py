@@ -6,8 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedfleet.choose.ranks import best, pick_number
-from fedfleet.choose.utility import weighted_sample
+from fedfleet.choose.scores import best, pick_number, weighted_sample
 from fedfleet.core.limits import Count, Waiting
 from fedfleet.core.parts import Draw, Selector, State
 from fedfleet.core.records import Assignments, Ended, Floats, Ints, Roster, whole_work

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from fedfleet.choose.durations import CENSORED, SECONDS, empty_durations, update_durations
-from fedfleet.choose.ranks import best
+from fedfleet.choose.client_columns import CENSORED, SECONDS, empty_durations, update_durations
+from fedfleet.choose.scores import best
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, NonNegative
 from fedfleet.core.part_facts import FleetFacts, RunFacts

@@ -7,8 +7,8 @@ from typing import Literal, assert_never
 
 import numpy as np
 
+from fedfleet.choose.combinators import restrict_candidates
 from fedfleet.choose.uniform import uniform
-from fedfleet.choose.wrappers import restrict_candidates
 from fedfleet.core.cost import TRAINING_PASSES
 from fedfleet.core.limits import MAX_COUNT, Count, Epochs, Positive, Share
 from fedfleet.core.parts import Draw, Selector, State

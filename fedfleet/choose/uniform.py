@@ -22,7 +22,7 @@ def uniform() -> Selector:
         luck = hash_keys(draw.seed, "select", roster.keys, pick)
         return whole_work(roster.clients[smallest(luck, n)])
 
-    return Selector("uniform", choose)
+    return Selector("uniform", choose, by_reports=False, equal_chance=True)
 
 
 def smallest(values: np.ndarray[tuple[int], np.dtype[np.uint64]], n: int) -> Ints:

@@ -32,6 +32,7 @@ from fedfleet.core.records import (
     Slots,
     Stop,
 )
+from fedfleet.core.round_rules import RoundRules
 from fedfleet.core.trees import Array, Tree, content_hash
 
 # ---- learning: what client and server compute -------------------------------------------------------------------
@@ -145,7 +146,9 @@ class Selector:
     what ended tasks really cost (TasksSpent: seconds by stage, bytes, joules), after each round and before `learn`. `by_round`: it
     picks a whole cohort at once and thinks of when that ends, so that it fits only policies with `rounds`. `tailors`: it gives
     clients work of their own (steps, shares, settings), which edges cannot. `by_reports`: it goes by losses or norms that clients
-    tell, which no noise covers. `members` are those whom alone it ever asks (None: anyone).
+    report, which no noise covers and no prediction knows (None: it does not say). `equal_chance`: every candidate has the same
+    chance, whatever happened before. `members` are those whom alone it ever asks (None: anyone).
+    A wrapper that changes `pick` must say `equal_chance` again.
     """
 
     name: str
@@ -158,8 +161,18 @@ class Selector:
     charge: Callable[[State, TasksSpent], State] | None = None
     by_round: bool = False
     tailors: bool = False
-    by_reports: bool = False
+    by_reports: bool | None = None
+    equal_chance: bool = False
     members: Ints | None = field(default=None, compare=False)
+
+    @property
+    def unpredictable(self) -> str:
+        """Why nobody can know its choices before training, as the end of a sentence; "" where they follow from fleet and time."""
+        if self.by_reports:
+            return "chooses by what trained reports say, which nobody knows before training"
+        if self.by_reports is None and (self.learn is not None or self.probe is not None):
+            return "does not say whether it goes by trained reports (Selector.by_reports), which nobody knows before training"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +188,9 @@ class Policy:
     `limit` names the parameter that bounds `patience`, `holds_key` the one that says what it `holds`. `endless`: it waits for a
     report that never comes, however long. `rounds`: it has rounds, which ask a whole cohort at once; without them clients are
     replaced one by one. `shows` names numbers of seconds in its memory, with their places there, whose changes belong in the
-    journal (PaceSet). `wraps` names what has been put around it and may be there only once.
+    journal (PaceSet). `wraps` names what has been put around it and may be there only once. `round_rules` are the numbers of its
+    rounds, where nothing else decides about them: by them fleets are measured and runs predicted. A wrapper that changes
+    `decide` must clear them, or say its own.
     """
 
     name: str
@@ -194,6 +209,7 @@ class Policy:
     rounds: bool = True
     shows: tuple[tuple[str, int], ...] = ()
     wraps: tuple[str, ...] = ()
+    round_rules: RoundRules | None = None
 
 
 # ---- tasks, jobs, executors, the plan ---------------------------------------------------------------------------

@@ -53,6 +53,11 @@ class Assignments:
     settings: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
     due: float | None = None
 
+    @property
+    def usual(self) -> bool:
+        """Whether every client does what the algorithm asks for, with no settings or due time of its own."""
+        return self.due is None and not self.settings and not self.steps.any() and bool((self.share == 1.0).all())
+
     def only(self, at: Ints) -> Assignments:
         """The assignments at these places."""
         settings = {name: column[at] for name, column in self.settings.items()}

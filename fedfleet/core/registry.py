@@ -55,7 +55,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "round_robin": "fedfleet.choose.baselines:round_robin",
         "fair": "fedfleet.choose.baselines:fair",
         "fastest": "fedfleet.choose.baselines:fastest",
-        "only": "fedfleet.choose.only:only",
+        "only": "fedfleet.choose.combinators:only",
         "explore": "fedfleet.choose.combinators:explore",
         "per_user": "fedfleet.choose.combinators:per_user",
         "oort": "fedfleet.choose.oort:oort",
@@ -64,11 +64,11 @@ _BUILTIN: dict[str, dict[str, str]] = {
     "policies": {
         "readiness": "fedfleet.pace.rounds:readiness",
         "deadline": "fedfleet.pace.rounds:deadline",
-        "overcommit": "fedfleet.pace.overcommit:overcommit",
-        "buffered": "fedfleet.pace.buffered:buffered",
-        "semi_async": "fedfleet.pace.semi_async:semi_async",
+        "overcommit": "fedfleet.pace.combinators:overcommit",
+        "buffered": "fedfleet.pace.asynchronous:buffered",
+        "semi_async": "fedfleet.pace.asynchronous:semi_async",
         "timeout": "fedfleet.pace.timeout:timeout",
-        "first_of": "fedfleet.pace.first_of:first_of",
+        "first_of": "fedfleet.pace.combinators:first_of",
     },
     "codecs": {
         **{f"int{bits}": f"fedfleet.learn.codecs.quantisation:int{bits}" for bits in range(2, 9)},
@@ -137,7 +137,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "dirichlet": "fedfleet.world.partitions:dirichlet",
         "by_label": "fedfleet.world.partitions:by_label",
         "by_owner": "fedfleet.world.partitions:by_owner",
-        "label_flip": "fedfleet.world.poison:label_flip",
+        "label_flip": "fedfleet.world.partitions:label_flip",
     },
     "users": {
         "households": "fedfleet.world.users:households",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedfleet.core.edges import UserSource
+from fedfleet.core.fleet import StateTable
 from fedfleet.core.old_names import old_fields, old_symbols
 from fedfleet.core.records import Bools, Cost, Floats, Ints, Keys
 
@@ -34,12 +35,20 @@ class StateSource:
     `earliest(among, n, start, until)` is the first moment from `start` on, and before `until`, at which `online` says yes for n
     of the clients that the mask `among` names; infinite if there is none. Policies that wait for clients need it.
     `worked(clients, start, until)` is the inverse of `finish`: how many ready seconds passed; without it `finish` is searched.
+
+    What the source says about itself: `always`: every client is reachable at all times and no work is interrupted. `table()`:
+    the ready intervals by which clients come and go, if they are periodic and all that decides; by them the Monte-Carlo metrics
+    measure it. `warnings` are sentences about its own parameters. A wrapper that changes `online` must say `always` and
+    `table` again.
     """
 
     online: Callable[[float], Bools]
     finish: Callable[[Ints, float, Floats], Floats]
     earliest: Callable[[Bools, int, float, float], float] | None = None
     worked: Callable[[Ints, float, Floats], Floats] | None = None
+    always: bool = False
+    table: Callable[[], StateTable] | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

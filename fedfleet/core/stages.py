@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedfleet.core.fleet import DeviceTable
 from fedfleet.core.records import Cost, Floats, Ints
 from fedfleet.core.sources import DeviceSource
 
@@ -36,11 +37,13 @@ class StagedSeconds:
     """The seconds of a device source that says what they go into: called, it adds its stages up.
 
     `best()` is the same clients, with their own draws from trip to trip, who all have the fleet's fastest link and its fastest
-    processor; None where the source does not say.
+    processor; None where the source does not say. `table()` is the same fleet as a table, whose rows the source draws from; None
+    where it has none.
     """
 
     stages: StageFunction
     best: Callable[[], DeviceSource] | None = None
+    table: Callable[[], DeviceTable] | None = None
 
     def __call__(self, clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
         return total(self.stages(clients, cost, start, tasks))
@@ -51,14 +54,22 @@ def source_from_stages(
     kinds: Sequence[str],
     memory_mb: Callable[[Ints], Floats] | None = None,
     best: Callable[[], DeviceSource] | None = None,
+    table: Callable[[], DeviceTable] | None = None,
 ) -> DeviceSource:
     """The device source of which these are the stages: its seconds are their sum."""
-    return DeviceSource(StagedSeconds(stages, best), kinds, memory_mb)
+    return DeviceSource(StagedSeconds(stages, best, table), kinds, memory_mb)
 
 
 def best_devices(devices: DeviceSource) -> Callable[[], DeviceSource] | None:
     """What a source says of its best devices, if it does."""
     return devices.seconds.best if isinstance(devices.seconds, StagedSeconds) else None
+
+
+def declared_table(devices: DeviceSource) -> DeviceTable | None:
+    """The table of a source that has one."""
+    if not isinstance(devices.seconds, StagedSeconds) or devices.seconds.table is None:
+        return None
+    return devices.seconds.table()
 
 
 def stages_of(devices: DeviceSource, clients: Ints, cost: Cost, start: float, tasks: Ints) -> StageSeconds:

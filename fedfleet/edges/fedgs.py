@@ -124,7 +124,7 @@ def match_devices(histograms: Ints | Floats, target: Floats, wanted: int) -> Boo
 
     That is a local optimum of ||A x - y||^2 over binary x with that many ones; A has a histogram in each column.
 
-    >>> matched(np.array([[4, 0], [4, 0], [0, 4]]), np.array([4.0, 4.0]), 2).tolist()
+    >>> match_devices(np.array([[4, 0], [4, 0], [0, 4]]), np.array([4.0, 4.0]), 2).tolist()
     [True, False, True]
     """
     *_, (last, _) = match_path(histograms, target, wanted)

@@ -1,50 +1,31 @@
 """Synchronous rounds walked through without a coordinator: who will be in which model, several times faster than a dry run.
 
-For `deadline` and `readiness` without late reports, leases or faults, and for whoever chooses without a memory. What a round asks,
-whom it waits for and when it fails is the policy's own rule; choices and trips have the addresses of the run, so that the answer
-equals the run's own to the last bit, which a law in the tests holds for all of them.
+For policies that declare their round rules, without late reports, leases or faults, and for selectors without a memory. What a
+round asks, what it waits for and when it fails is the policy's own rule; choices and trips have the addresses of the run, so that
+the answer equals the run's own to the last bit, which a law in the tests holds for all of them.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from fedfleet.core.parts import Draw, Selector
-from fedfleet.core.records import Cost, Floats, Ints, Roster, Stop
+from fedfleet.core.records import Assignments, Cost, Floats, Ints, Roster, Stop
+from fedfleet.core.round_rules import RoundRules
 from fedfleet.core.sources import World
 from fedfleet.measure.class_clock import Participation
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The numbers of a policy with rounds, by the names of its parameters; `seconds` is infinite where there is no deadline."""
-
-    cohort: int
-    ready_share: float
-    seconds: float
-    t_break: float
-    min_clients: int
-    min_share: float
-
-    def ready(self, selected: int) -> int:
-        """How many reports end the wait."""
-        return math.ceil(self.ready_share * selected - 1e-9)
-
-    def need(self, selected: int) -> int:
-        """How many reports make a model."""
-        success, ready = max(1, math.ceil(self.min_share * self.cohort - 1e-9)), self.ready(selected)
-        return min(success, ready) if ready < selected else success
-
-
 def walk_rounds(
-    rules: Rules, stop: Stop, choose: Selector, world: World, cost: Callable[[Ints, int], Cost], *, seed: int
-) -> Participation:
-    """Walk through the rounds of a run; `cost(clients, round)` is what their tasks cost."""
+    rules: RoundRules, stop: Stop, choose: Selector, world: World, cost: Callable[[Ints, int], Cost], *, seed: int
+) -> Participation | None:
+    """Walk through the rounds of a run; `cost(clients, round)` is what their tasks cost.
+
+    None: the selector gave a client work or a time of its own, which this model of rounds does not know.
+    """
     now, tasks, rounds = 0.0, 0, 0
     times, members, asked, arrived = list[float](), list[Ints](), list[Ints](), list[Ints]()
     failed: Counter[str] = Counter()
@@ -54,7 +35,10 @@ def walk_rounds(
         if start >= horizon:
             now = horizon
             break
-        chosen = _choose_clients(choose, world, rules.cohort, start, Draw(seed, rounds, tasks))
+        assignments = _pick_clients(choose, world, rules.cohort, start, Draw(seed, rounds, tasks))
+        if not assignments.usual:
+            return None
+        chosen = assignments.clients
         if len(chosen):
             asked.append(chosen)
         if len(chosen) < min_clients:
@@ -69,11 +53,11 @@ def walk_rounds(
             break
         tasks, rounds = tasks + len(chosen), rounds + 1
         arrived.append(chosen[in_time])
-        if len(in_time) >= rules.need(len(chosen)):
+        if len(in_time) >= rules.need(rules.cohort, len(chosen)):
             times.append(now)
             members.append(chosen[np.sort(in_time)])
         else:
-            failed[f"{len(in_time)} of at least {rules.need(len(chosen))} reports arrived"] += 1
+            failed[f"{len(in_time)} of at least {rules.need(rules.cohort, len(chosen))} reports arrived"] += 1
     clients = len(world.keys)
     folded = _concatenate(members)
     return Participation(
@@ -93,10 +77,10 @@ def _stop_reached(stop: Stop, now: float, rounds: int, commits: int, tasks: int)
     )
 
 
-def _choose_clients(choose: Selector, world: World, cohort: int, time: float, draw: Draw) -> Ints:
+def _pick_clients(choose: Selector, world: World, cohort: int, time: float, draw: Draw) -> Assignments:
     clients = np.flatnonzero(world.states.online(time))
     roster = Roster(clients, world.keys[clients], world.data.sizes(draw.round)[clients])
-    return choose.pick({}, roster, min(cohort, len(clients)), draw).clients
+    return choose.pick({}, roster, min(cohort, len(clients)), draw)
 
 
 def _end_times(world: World, clients: Ints, cost: Cost, start: float, first: int) -> Floats:
@@ -111,7 +95,7 @@ def _end_times(world: World, clients: Ints, cost: Cost, start: float, first: int
     return ends
 
 
-def _close_round(rules: Rules, ends: Floats, start: float) -> tuple[float, Ints]:
+def _close_round(rules: RoundRules, ends: Floats, start: float) -> tuple[float, Ints]:
     """When a round closes, and the places of those who are in it by then.
 
     It closes with the report that is enough, when nobody works any more, or at its deadline, whichever is first.
@@ -120,7 +104,7 @@ def _close_round(rules: Rules, ends: Floats, start: float) -> tuple[float, Ints]
     able = int(np.isfinite(ends).sum())
     wanted = min(rules.ready(len(ends)), able)
     enough_at = float(ends[order[wanted - 1]]) if wanted else start
-    deadline = start + rules.seconds
+    deadline = start + rules.time_limit
     if enough_at < deadline:
         return enough_at, order[:wanted]
     return deadline, order[: int((ends <= deadline).sum())]

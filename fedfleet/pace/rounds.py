@@ -13,7 +13,6 @@ A round still ends by its own clients, and one that failed makes nobody staler.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
@@ -21,6 +20,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Fraction, Natural, Positive, Share, Waiting
 from fedfleet.core.parts import Policy
 from fedfleet.core.records import NOTHING, Book, Decision
+from fedfleet.core.round_rules import RoundRules
 
 IfFew = Literal["fail", "wait"]
 
@@ -47,8 +47,9 @@ def readiness(
     >>> readiness(3).decide(Book(now=20.0)).ask
     3
     """
-    rules = _Rules(cohort, ready_share, math.inf, t_break, min_clients, min_share, if_few, max_staleness, lease)
-    return _rounds("readiness", rules)
+    wait = if_few == "wait"
+    rules = RoundRules(cohort, ready_share, None, t_break, min_clients, min_share, wait, max_staleness, lease)
+    return round_policy("readiness", rules)
 
 
 def deadline(
@@ -68,48 +69,9 @@ def deadline(
     clients can be reached: it fails, or it waits for them. Reports that come up to `max_staleness` versions late are folded by a
     later round (FLHetBench's BiasPrompt+ allows 5); what is older is dropped.
     """
-    return _rounds("deadline", _Rules(cohort, 1.0, seconds, t_break, min_clients, min_share, if_few, max_staleness))
-
-
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """The numbers of a policy."""
-
-    cohort: int
-    ready_share: float
-    seconds: float
-    t_break: float
-    min_clients: int
-    min_share: float
-    if_few: IfFew
-    max_staleness: int
-    lease: float = math.inf
-
-    def ready(self, selected: int) -> int:
-        """How many reports end the wait. The small slack keeps 0.14 * 50 = 7.000000000000001 at seven."""
-        return math.ceil(self.ready_share * selected - 1e-9)
-
-    def success(self, wanted: int) -> int:
-        """How many reports `min_share` of the cohort are."""
-        return max(1, math.ceil(self.min_share * wanted - 1e-9))
-
-    def need(self, wanted: int, selected: int) -> int:
-        """How many reports make a success: whoever asks for a share of the reports has enough when it is there."""
-        ready = self.ready(selected)
-        return min(self.success(wanted), ready) if ready < selected else self.success(wanted)
-
-    def least(self) -> int:
-        """With how many selected clients a round can succeed."""
-        few = max(self.min_clients, 1)
-        return next(n for n in range(few, self.cohort + 1) if n >= self.need(self.cohort, n))
-
-    def close_round(self, book: Book, decision: Decision) -> Decision:
-        """This end of a round; where late reports are let in, who has outlived its lease is given up however young its model is."""
-        if self.lease == math.inf or not self.max_staleness:
-            return decision
-        if book.now >= book.sent_at + self.lease:
-            return decision._replace(drop=0)
-        return decision._replace(drop_before=book.now - self.lease)
+    wait = if_few == "wait"
+    rules = RoundRules(cohort, 1.0, seconds, t_break, min_clients, min_share, wait, max_staleness)
+    return round_policy("deadline", rules)
 
 
 @lru_cache(maxsize=16)
@@ -118,8 +80,9 @@ def _wait_until(end: float) -> Decision:
     return NOTHING if end == math.inf else Decision(wake_at=end)
 
 
-def _rounds(name: str, rules: _Rules) -> Policy:
-    cohort, seconds, t_break, share = rules.cohort, rules.seconds, rules.t_break, rules.ready_share
+def round_policy(name: str, rules: RoundRules) -> Policy:
+    """The policy whose rounds go by these rules, and by nothing else."""
+    cohort, seconds, t_break, share = rules.cohort, rules.time_limit, rules.t_break, rules.ready_share
     fewest = max(rules.min_clients, 1)
     if fewest > cohort:
         raise BadInput(
@@ -127,11 +90,10 @@ def _rounds(name: str, rules: _Rules) -> Policy:
             "lower min_clients or raise cohort"
         )
     least, few = rules.least(), f"fewer than {fewest} clients could be selected"
-    ask = Decision(cohort, at_least=least if rules.if_few == "wait" else 0)
+    ask = Decision(cohort, at_least=least if rules.wait_if_few else 0)
     waits = seconds == math.inf  # as long as it takes, whatever a selector thinks of it
-    late = (
-        rules.max_staleness
-    )  # without a new model nobody becomes staler; with it, who is `late` versions old now is too old
+    # Without a new model no report becomes staler; with it, one that is `late` versions old now is too old.
+    late = rules.max_staleness
     commit, drop, has_lease = Decision(commit=True, drop=late), late + 1 if late else 0, rules.lease < math.inf
 
     def decide(book: Book) -> Decision:
@@ -143,7 +105,7 @@ def _rounds(name: str, rules: _Rules) -> Policy:
             return ask if book.now >= start else Decision(0, start)
         if selected < fewest:  # what came late would be lost with the round
             enough = late and book.arrived >= rules.success(book.wanted)
-            return rules.close_round(book, commit if enough else Decision(abandon=few, drop=drop))
+            return _close_round(rules, book, commit if enough else Decision(abandon=few, drop=drop))
         end = book.first_sent_at + seconds if waits or book.due is None else book.due
         if has_lease:
             end = min(end, book.sent_at + rules.lease)
@@ -152,23 +114,32 @@ def _rounds(name: str, rules: _Rules) -> Policy:
             return _wait_until(end)
         need = rules.need(book.wanted, selected)
         if book.arrived < need:
-            return rules.close_round(
-                book, Decision(abandon=f"{book.arrived} of at least {need} reports arrived", drop=drop)
+            return _close_round(
+                rules, book, Decision(abandon=f"{book.arrived} of at least {need} reports arrived", drop=drop)
             )
-        return rules.close_round(book, commit)
+        return _close_round(rules, book, commit)
 
     longest = min(seconds, rules.lease)
     return Policy(
         name, decide, cohort, least=least, patience=math.inf if late else longest, doubts=_warnings(rules),
-        limit="lease" if has_lease else "seconds", endless=longest == math.inf,
+        limit="lease" if has_lease else "seconds", endless=longest == math.inf, round_rules=rules,
     )  # fmt: skip
 
 
-def _warnings(rules: _Rules) -> tuple[str, ...]:
+def _close_round(rules: RoundRules, book: Book, decision: Decision) -> Decision:
+    """This end of a round; where late reports are let in, a task that outlived its lease is given up however young its model is."""
+    if rules.lease == math.inf or not rules.max_staleness:
+        return decision
+    if book.now >= book.sent_at + rules.lease:
+        return decision._replace(drop=0)
+    return decision._replace(drop_before=book.now - rules.lease)
+
+
+def _warnings(rules: RoundRules) -> tuple[str, ...]:
     """A share that ends the wait before the share that is needed can come decides alone."""
     if rules.ready(rules.cohort) >= rules.success(rules.cohort):
         return ()
     return (
-        f"pace.min_share = {rules.min_share:g} decides nothing, because rounds end as soon as ready_share = "
+        f"pace.min_share = {rules.min_share:g} has no effect, because rounds end as soon as ready_share = "
         f"{rules.ready_share:g} of the selected clients have reported; lower min_share, or raise ready_share above it",
     )

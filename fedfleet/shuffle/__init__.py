@@ -1,9 +1,8 @@
 """HOW DATA MOVES inside a user: which samples each device hands to which, to be quick and even (ShuffleFL, section 4)."""
 
-from fedfleet.shuffle.objective import PlanScore, score
-from fedfleet.shuffle.problem import Problem, problem_from
+from fedfleet.shuffle.plans import identity, proportional
+from fedfleet.shuffle.problem import PlanScore, Problem, problem_from, score
 from fedfleet.shuffle.relaxation import Relaxed, solve_relaxed
-from fedfleet.shuffle.simple_plans import identity, proportional
 from fedfleet.shuffle.slsqp import Reference, solve_slsqp
 from fedfleet.shuffle.solve import Solution, solve, solve_many
 

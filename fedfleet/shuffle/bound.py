@@ -12,14 +12,17 @@ plans with emptied devices, whose DI is larger than that, are covered too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedfleet.shuffle.central_path import Path
-from fedfleet.shuffle.divergence import Floats
-from fedfleet.shuffle.problem_batch import RelaxedProblems
+from fedfleet.shuffle.divergence import EMPTY, LARGEST, Floats, least_imbalance
+from fedfleet.shuffle.problem import Problem
+from fedfleet.shuffle.problem_batch import RelaxedProblems, price, take_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +73,94 @@ def cut_values(cuts: Cuts, t: Floats, *, closed: tuple[int, ...] = ()) -> Floats
             best = value if best is None else np.minimum(best, value, out=best)
         result[k] = np.tensordot(best, supply.T, axes=([1, 2], [0, 1])) if best is not None else 0.0
     return result
+
+
+# ---- bounds for whole plans ---------------------------------------------------------------------------------------
+# A lower bound for whole plans: all of them, sorted into cases, each case a relaxed problem with more to obey.
+#
+# A device with n whole samples has DI of at least js(n) (`least_imbalance`). So a whole plan whose smallest device holds L
+# samples obeys N_v >= L and t >= js(L). A plan with exactly one empty device has t >= (ln 2)/2, one receiver less, and some
+# smallest size L among the others; a plan with two or more empty devices has at least two receivers less.
+
+
+_ONE_BY_ONE = 96  # sizes of the smallest device are looked at one by one up to here, then in blocks
+_LISTED = 8192  # sizes whose least imbalance is computed
+_UNBOUNDED = -1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Whole plans in which the `closed` devices are empty and every other device holds at least `least` samples."""
+
+    closed: tuple[int, ...]
+    least: int
+    low: float  # no t below this
+
+
+def all_cases(problem: Problem) -> list[Case]:
+    """Cases that together hold every whole plan."""
+    devices, total = len(problem.counts), int(problem.counts.sum())
+    js = least_imbalance(problem.counts.sum(0), _LISTED)
+    cases = [Case((), *size) for size in _sizes(js, total // devices)]
+    sizes = _sizes(js, total // max(devices - 1, 1))
+    cases += [Case((v,), least, max(low, EMPTY)) for v in range(devices) for least, low in sizes]
+    if devices > 2:
+        cases += [Case(pair, 0, EMPTY) for pair in combinations(range(devices), 2)]
+    return cases
+
+
+def _sizes(js: Floats, top: int) -> list[tuple[int, float]]:
+    """Sizes of the smallest device, in blocks (first size, least js inside) that cover 1 .. top."""
+    if top < 1:
+        return []
+    many = np.geomspace(1, top, 64).astype(int)
+    edges = np.unique(np.concatenate([np.arange(1, min(top, _ONE_BY_ONE) + 1), many]))
+    ends = np.append(edges[1:] - 1, top)
+    # Beyond the list any size may be perfectly even, for all that is known.
+    return [(int(a), float(js[a : z + 1].min()) if z < len(js) else 0.0) for a, z in zip(edges, ends, strict=True)]
+
+
+def case_bounds(stack: RelaxedProblems, cases: list[Case], cuts: Cuts, *, enough: float) -> tuple[Floats, Floats]:
+    """A lower bound in seconds for each case, and the t at which it is weakest.
+
+    Closing a device only raises a cut, so closed cases are looked at in detail only where open ones stay below `enough`.
+    """
+    least, unit = float(stack.least[0]), float(stack.unit[0])
+    lows = np.maximum([case.low for case in cases], least)
+    grid = least + (LARGEST - least) * np.linspace(0, 1, 40) ** 3
+    knots = np.unique(np.concatenate([lows, [LARGEST], grid]))
+    prices = price(stack, knots)[0]
+    known: dict[tuple[int, ...], Floats] = {(): cut_values(cuts, knots) + prices}
+    mass = float(stack.mass[0])
+    bounds, weakest = np.empty(len(cases)), np.empty(len(cases))
+    first = np.searchsorted(knots, lows - 1e-15)
+    for k, case in enumerate(cases):
+        gain = floor_gain(cuts, case.least / mass, closed=case.closed)[:, None]
+        for closed in _closed_prefixes(case.closed):
+            if closed not in known:
+                known[closed] = cut_values(cuts, knots, closed=closed) + prices
+            values = known[closed][:, first[k] :] + gain
+            lower = np.append(np.minimum(values[:, :-1], values[:, 1:]).max(0), values[:, -1].max())
+            g = int(lower.argmin())
+            lower, g = lower[g], g + first[k]
+            bounds[k], weakest[k] = lower * unit, 0.5 * (knots[g] + knots[min(g + 1, len(knots) - 1)])
+            if bounds[k] >= enough:
+                break
+    return bounds, weakest
+
+
+def _closed_prefixes(closed: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
+    """(), (a,), (a, b): each closes one device more."""
+    return (closed[:n] for n in range(len(closed) + 1))
+
+
+def restrict_to_cases(stack: RelaxedProblems, cases: list[Case], *, pinned: Floats | None = None) -> RelaxedProblems:
+    """Copies of one problem, each under the restrictions of a case; `pinned` fixes their t."""
+    copies = take_problems(stack, np.zeros(len(cases), np.int64))
+    devices = stack.effort.shape[1]
+    open_ = np.array([[v not in case.closed for v in range(devices)] for case in cases])
+    even = float(stack.supply.sum()) / open_.sum(1)
+    floor = np.minimum([case.least / stack.mass[0] for case in cases], 0.995 * even)
+    low = np.array([case.low if case.low > stack.least[0] else _UNBOUNDED for case in cases])
+    pin = copies.pinned if pinned is None else np.maximum(pinned, stack.least[0] * (1.0 + 1e-9) + 1e-12)
+    return replace(copies, floor=floor, low=low, open=open_, pinned=pin)

@@ -6,9 +6,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedfleet.shuffle.barrier_function import Point, barrier_value, is_inside, point_at, time_weights
 from fedfleet.shuffle.divergence import Floats
-from fedfleet.shuffle.newton_step import NewtonStep, newton_step
+from fedfleet.shuffle.newton_step import (
+    NewtonStep,
+    Point,
+    barrier_value,
+    is_inside,
+    newton_step,
+    point_at,
+    time_weights,
+)
 from fedfleet.shuffle.problem_batch import RelaxedProblems, relaxed_value, rescale_time, start_point, take_problems
 
 CENTRED_DECREMENT = 1.0  # a decrement below which the path may be followed further

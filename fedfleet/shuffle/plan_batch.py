@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedfleet.shuffle.divergence import EMPTY, Floats, Ints
-from fedfleet.shuffle.objective import latencies
+from fedfleet.shuffle.problem import latencies
 
 _TINY = 1e-300
 

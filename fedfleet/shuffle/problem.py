@@ -1,4 +1,4 @@
-"""One user's exchange of samples as a checked record: who holds what, how fast each device computes and talks."""
+"""One user's exchange of samples as a checked record: who holds what, how fast devices and links are, and what a plan costs."""
 
 from __future__ import annotations
 
@@ -147,3 +147,41 @@ def _alpha(value: Any, counts: Ints, seconds: Floats, *, root: bool) -> float:
         worst = math.sqrt(worst) if root else worst
         return float(counts.sum() / (1.0 / seconds).sum() / worst) if worst > 0.0 else 0.0
     return _number("alpha", value)
+
+
+# ---- objective ----------------------------------------------------------------------------------------------------
+# What a plan costs: Eq. (7), max SL + std SL + alpha max DI, with each term, for whole or fractional plans.
+
+
+@dataclass(frozen=True, slots=True)
+class PlanScore:
+    """The objective of one plan and what it is made of; `moved` counts each sample that changes device once."""
+
+    objective: float
+    max_latency: float
+    std_latency: float
+    max_imbalance: float
+    latency: Floats  # [V]
+    imbalance: Floats  # [V]
+    moved: float
+
+
+def latencies(flows: Floats, seconds: Floats, links: Floats) -> Floats:
+    """SL_v of each device: both ends pay each transfer (Eq. 5), and 3 E p_v per sample held (Eq. 6 without floor).
+
+    `flows` [.., V, V] counts samples from device v to j, `seconds` [.., V] is the effort per sample.
+    """
+    paid = flows * links
+    return paid.sum(-1) + paid.sum(-2) + seconds * flows.sum(-2)
+
+
+def score(problem: Problem, plan: Ints | Floats) -> PlanScore:
+    """Eq. (7) of plan[v][i][j], the class-i samples that v hands to j; the standard deviation is the population's."""
+    flows = plan.sum(1).astype(float)
+    latency = latencies(flows, effort(problem), link(problem))
+    uneven = imbalance(plan.sum(0).astype(float))
+    if problem.js_root:
+        uneven = np.sqrt(uneven)
+    slowest, deviation, worst = float(latency.max()), float(latency.std()), float(uneven.max())
+    total = slowest + problem.time_balance * deviation + problem.alpha * worst
+    return PlanScore(total, slowest, deviation, worst, latency, uneven, float(flows.sum() - np.trace(flows)))

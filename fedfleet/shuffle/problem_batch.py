@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedfleet.shuffle.divergence import LARGEST, Floats, imbalance
-from fedfleet.shuffle.objective import latencies
-from fedfleet.shuffle.problem import Problem, effort, link
+from fedfleet.shuffle.problem import Problem, effort, latencies, link
 
 _UNBOUNDED = -1.0  # a lower limit on t that never binds: t is positive
 

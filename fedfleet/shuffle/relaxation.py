@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfleet.shuffle.barrier_function import point_at
 from fedfleet.shuffle.bound import Cuts, cut_values, cuts_of, join_cuts
 from fedfleet.shuffle.central_path import CENTRED_DECREMENT, WARM_GAP, Path, follow_path, warm_up
 from fedfleet.shuffle.divergence import LARGEST, Floats
-from fedfleet.shuffle.objective import score
-from fedfleet.shuffle.problem import Problem
+from fedfleet.shuffle.newton_step import point_at
+from fedfleet.shuffle.plans import identity, proportional
+from fedfleet.shuffle.problem import Problem, score
 from fedfleet.shuffle.problem_batch import (
     RelaxedProblems,
     price,
@@ -26,7 +26,6 @@ from fedfleet.shuffle.problem_batch import (
     start_point,
     take_problems,
 )
-from fedfleet.shuffle.simple_plans import identity, proportional
 
 _CUT_GAP = 1e-4  # where multipliers are still exact in double precision
 _PLAN_GAP = 5e-6

@@ -17,8 +17,7 @@ import numpy as np
 from fedfleet.core.errors import BadInput
 from fedfleet.core.rng import stream
 from fedfleet.shuffle.divergence import EMPTY, Floats, Ints, perspective
-from fedfleet.shuffle.objective import score
-from fedfleet.shuffle.problem import Problem, effort, link
+from fedfleet.shuffle.problem import Problem, effort, link, score
 
 
 @dataclass(frozen=True, slots=True)

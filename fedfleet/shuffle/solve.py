@@ -10,13 +10,11 @@ import numpy as np
 from fedfleet.shuffle.central_path import CENTRED_DECREMENT, WARM_GAP, follow_path, warm_up
 from fedfleet.shuffle.divergence import Floats, Ints
 from fedfleet.shuffle.local_search import descend
-from fedfleet.shuffle.objective import PlanScore, score
 from fedfleet.shuffle.plan_batch import PlanBatch, objectives
-from fedfleet.shuffle.problem import Problem, effort, link
+from fedfleet.shuffle.plans import identity, largest_remainder, proportional, round_plans
+from fedfleet.shuffle.problem import PlanScore, Problem, effort, link, score
 from fedfleet.shuffle.problem_batch import RelaxedProblems, relaxed_problems, take_problems
 from fedfleet.shuffle.relaxation import best_plan, solve_relaxed
-from fedfleet.shuffle.rounding import largest_remainder, round_plans
-from fedfleet.shuffle.simple_plans import identity, proportional
 from fedfleet.shuffle.whole_plans import (
     DESCENT,
     GAP,

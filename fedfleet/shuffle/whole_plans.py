@@ -11,17 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedfleet.core.rng import stream
-from fedfleet.shuffle.bound import Cuts, cuts_of, join_cuts
+from fedfleet.shuffle.bound import Case, Cuts, all_cases, case_bounds, cuts_of, join_cuts, restrict_to_cases
 from fedfleet.shuffle.central_path import CENTRED_DECREMENT, WARM_GAP, follow_path
 from fedfleet.shuffle.divergence import Floats, Ints
-from fedfleet.shuffle.integer_bound import Case, all_cases, case_bounds, restrict_to_cases
 from fedfleet.shuffle.local_search import descend
 from fedfleet.shuffle.plan_batch import PlanBatch, take_plans
+from fedfleet.shuffle.plans import largest_remainder, round_plans, start_plans
 from fedfleet.shuffle.problem import Problem, effort, link
 from fedfleet.shuffle.problem_batch import RelaxedProblems
 from fedfleet.shuffle.relaxation import Relaxed
-from fedfleet.shuffle.rounding import largest_remainder, round_plans
-from fedfleet.shuffle.simple_plans import start_plans
 
 GAP = 5e-3  # between plan and bound, at which the search ends
 _GAP = 1e-3  # of the relaxed problems met on the way

@@ -93,10 +93,8 @@ def dry_run(plan: Plan, world: World, *, seed: int | None = None) -> Participati
 
     Whoever chooses by what reports say cannot be foreseen: such a plan is refused.
     """
-    if plan.choose.by_reports:
-        raise BadInput(
-            f"selector {plan.choose.name!r} chooses by what trained reports say, which nobody knows before training"
-        )
+    if plan.choose.unpredictable:
+        raise BadInput(f"selector {plan.choose.name!r} {plan.choose.unpredictable}")
     plan = _without_training(plan, world) if seed is None else replace(_without_training(plan, world), seed=seed)
     start = new_simulation(plan, world, NO_EXECUTOR)
     sim = DrySimulation(plan, world, NO_EXECUTOR, eager=False, state=start.state, busy=start.busy)

@@ -28,7 +28,7 @@ def digits() -> Dataset:
     )
     path = next((p for p in places if p.is_file()), None)
     if path is None:
-        raise BadInput("the digits lie inside scikit-learn, which is not installed; install fedfleet[train]")
+        raise BadInput("the digits dataset ships with scikit-learn, which is not installed; install fedfleet[train]")
     rows = np.array([line.split(b",") for line in gzip.decompress(path.read_bytes()).split()], np.float64)
     return Dataset(
         (rows[:, :64] / 16.0).astype(np.float32).reshape(-1, 1, 8, 8), rows[:, 64].astype(np.int64), classes=10

@@ -13,7 +13,7 @@ from fedfleet.core.errors import FedFleetError
 from fedfleet.core.events import Event, ModelCommitted, RoundFailed
 from fedfleet.core.parts import Draw, Plan, Policy, Selector, State
 from fedfleet.core.records import Assignments, Book, Decision, Ended, Ints, Roster, Stop
-from fedfleet.pace.rounds import deadline, readiness
+from fedfleet.pace.rounds import deadline, readiness, round_policy
 from fedfleet.simulation.simulator import simulate
 from fedfleet.testing.toys import consensus, consensus_start, opaque_executor
 from fedfleet.testing.worlds import TrialWorld, trial_worlds
@@ -28,6 +28,7 @@ def check_policy(policy: Policy, *, steps: int = 20_000) -> None:
     `steps` is how many events a world may take at most; one in which nobody reports may end before any round does.
     """
     assert policy.cohort >= 1, "a policy must say how many it wants at once"
+    declared = None if policy.round_rules is None else round_policy(policy.name, policy.round_rules)
     for trial in trial_worlds(max(2 * policy.cohort, policy.cohort + 20)):
         decisions: list[tuple[Book, Decision]] = []
         recording = replace(policy, decide=_record_decisions(policy.decide, decisions))
@@ -40,10 +41,21 @@ def check_policy(policy: Policy, *, steps: int = 20_000) -> None:
             assert policy.decide(book) == decision, (
                 f"the same book must give the same decision, in whatever order it is asked: {book}"
             )
+            assert declared is None or _outcome(decision) == _outcome(declared.decide(book)), (
+                f"by its round_rules it would decide otherwise than it does; correct them, or leave them out: {book}"
+            )
+
+
+def _outcome(decision: Decision) -> tuple[int, bool, bool]:
+    """What a decision does to the round: how many it asks, whether it commits, and whether it gives up."""
+    return decision.ask, decision.commit, bool(decision.abandon)
 
 
 def check_selector(selector: Selector, *, clients: int = 50, rounds: int = 12) -> None:
     """A selector picks from the roster in every world, keeps its state in named arrays, and is a pure function."""
+    assert not (selector.equal_chance and (selector.learn or selector.probe)), (
+        "with equal_chance nothing that happened may decide, and this selector learns or probes"
+    )
     for trial in trial_worlds(clients):
         state = selector.initial(len(trial.world.keys))
         _check_state(state)

@@ -14,6 +14,7 @@ from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, FaultDraws, FaultSource, StateSource
 from fedfleet.core.stages import STAGES, StageSeconds
 from fedfleet.world.partitions import PartitionRecipe, make_shards
+from fedfleet.world.states import interval_states
 
 
 def check_device_source(source: DeviceSource, clients: int) -> None:
@@ -43,11 +44,23 @@ def check_state_source(source: StateSource, clients: int) -> None:
         assert np.array_equal(source.online(float(t)), answer), (
             "asked again, or with the clock set back, it answers differently"
         )
+    table = None if source.table is None else source.table()
+    if table is not None:
+        assert len(table) == clients, "its table must have one row for each client"
+        by_table = interval_states(table.traces)
+        for t, answer in zip(times, answers, strict=True):
+            assert np.array_equal(by_table.online(float(t)), answer), (
+                f"at {t:,.0f} s its table says otherwise than online"
+            )
     work = np.full(clients, 100.0)
     ends = source.finish(everyone, 50.0, work)
     assert (ends >= 150.0 - 1e-9).all() and np.isfinite(ends).all(), (
         "100 seconds of work take at least 100 seconds, and everyone is reachable for so long at some time"
     )
+    if source.always:
+        assert np.all(answers) and (ends == 150.0).all(), (
+            "it says that clients are always reachable, and some are not, or their work is interrupted"
+        )
     longer = source.finish(everyone, 50.0, 2 * work)
     assert (longer >= ends).all(), "more work must not end earlier"
     assert (source.finish(everyone, 50.0, 0 * work) == 50.0).all(), "no work ends at once"

@@ -217,7 +217,10 @@ def table_devices(table: DeviceTable, keys: Keys, seed: int) -> DeviceSource:
     def best() -> DeviceSource:
         return table_devices(best_table(table, np.unique(everyones).astype(np.int64), len(keys)), keys, seed)
 
-    return source_from_stages(stages, SharedNames(table.ids, everyones), memory_of(table), best)
+    def own_rows() -> DeviceTable:
+        return table if len(table) == len(keys) else take_devices(table, np.arange(len(keys)))
+
+    return source_from_stages(stages, SharedNames(table.ids, everyones), memory_of(table), best, own_rows)
 
 
 def best_table(table: DeviceTable, rows: Ints, clients: int) -> DeviceTable:

@@ -138,7 +138,7 @@ def reachable_states(states: StateSource, faults: FaultSource | None) -> StateSo
     earliest = (
         None if states.earliest is None or back is None else _earliest_reachable(states.earliest, online, away, back)
     )
-    return StateSource(online, states.finish, earliest, states.worked)
+    return StateSource(online, states.finish, earliest, states.worked, warnings=states.warnings)
 
 
 def _earliest_reachable(

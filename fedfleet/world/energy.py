@@ -113,7 +113,7 @@ def energy_file(path: str, *, link: Link = "wifi") -> EnergyRecipe:
     result = read_json(path)
     table = result.get("watts") if isinstance(result, dict) and result.get("format") == FORMAT else None
     if not isinstance(table, dict):
-        raise BadInput(f'{path} is no energy file; it needs "format": "{FORMAT}" and "watts": {{KIND: {{..}}}}')
+        raise BadInput(f'{path} is not an energy file; it needs "format": "{FORMAT}" and "watts": {{KIND: {{..}}}}')
     for kind, kind_watts in table.items():
         fine = isinstance(kind_watts, dict) and all(
             type(v) in (int, float) and 0 <= v < np.inf for v in kind_watts.values()
@@ -142,9 +142,7 @@ def carbon(
             f"world.energy.swing = {swing:g}: it is larger than base = {base:g}, so that grams would be negative"
         )
     if hours is not None and not hours:
-        raise BadInput(
-            "world.energy.hours: an empty list says nothing; leave it out, or list grams per kWh over the day"
-        )
+        raise BadInput("world.energy.hours: the list is empty; leave it out, or list grams per kWh over the day")
 
     def grams_per_joule(start: Floats) -> Floats:
         day = np.mod(start, _DAY) / _DAY

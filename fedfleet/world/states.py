@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.fleet import StateScorer
+from fedfleet.core.fleet import StateScorer, StateTable, take_states
 from fedfleet.core.intervals import Traces, finish_after, ready_seconds, ready_until, traces
 from fedfleet.core.limits import Count, Natural, NonNegative, Positive, Sessions, Share
 from fedfleet.core.memory_limit import check_memory
@@ -19,7 +19,7 @@ from fedfleet.core.records import Bools, Floats, Ints, Keys
 from fedfleet.core.rng import uniforms
 from fedfleet.core.sources import StateSource
 from fedfleet.world.bases import load_states
-from fedfleet.world.samplers.dpcsm import sample_dpcsm
+from fedfleet.world.samplers.dpcsm import sample_dpcsm, warnings
 
 StateRecipe = Callable[[Keys, int], StateSource]
 _SESSION_BYTES = 80  # ten columns while they are made and checked
@@ -42,7 +42,9 @@ def always_on() -> StateRecipe:
             del clients
             return np.maximum(until - start, 0.0)
 
-        return StateSource(lambda t: everyone, lambda clients, start, seconds: start + seconds, earliest, work_seconds)
+        return StateSource(
+            lambda t: everyone, lambda clients, start, seconds: start + seconds, earliest, work_seconds, always=True
+        )
 
     return recipe
 
@@ -61,7 +63,8 @@ def daily(
     """
 
     def recipe(keys: Keys, seed: int) -> StateSource:
-        return interval_states(daily_traces(keys, seed, ready=ready, sessions=sessions, swing=swing, day=day))
+        sessions_of_all = daily_traces(keys, seed, ready=ready, sessions=sessions, swing=swing, day=day)
+        return table_states(StateTable(np.arange(len(keys)).astype(np.str_), sessions_of_all), len(keys))
 
     return recipe
 
@@ -111,7 +114,7 @@ def state_file(path: str) -> StateRecipe:
             raise BadInput(
                 f"{path} has {len(states)} states for {len(keys)} clients; lower world.clients or add states"
             )
-        return interval_states(states.traces, len(keys))
+        return table_states(states, len(keys))
 
     return recipe
 
@@ -140,9 +143,18 @@ def dpcsm(
         table = sample_dpcsm(
             states, len(keys), scores, alpha=alpha, start_rank=start_rank, semantics=semantics, seed=seed
         )  # fmt: skip
-        return interval_states(table.traces, len(keys))
+        return replace(table_states(table, len(keys)), warnings=tuple(warnings(alpha, semantics=semantics)))
 
     return recipe
+
+
+def table_states(table: StateTable, clients: int) -> StateSource:
+    """Client i has the i-th state of a table, by which the metrics measure the source."""
+
+    def own_rows() -> StateTable:
+        return table if len(table) == clients else take_states(table, np.arange(clients))
+
+    return replace(interval_states(table.traces, clients), table=own_rows)
 
 
 def interval_states(t: Traces, clients: int | None = None) -> StateSource:

@@ -1,5 +1,6 @@
 """Around a selector: a share for the never tried, and few devices of one user."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -8,20 +9,97 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedfleet.app.assemble import assemble, open_executor
+from fedfleet.app.spec import resolve
 from fedfleet.choose.baselines import fair, fastest
-from fedfleet.choose.combinators import explore, per_user
+from fedfleet.choose.combinators import add_state, explore, merge_picks, only, per_user, restrict_candidates
 from fedfleet.choose.flame import flame
-from fedfleet.choose.only import only
 from fedfleet.choose.power_of_choice import power_of_choice
 from fedfleet.choose.timely import timely, timely_interval
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.edges import UserSource
-from fedfleet.core.events import TaskArrived, TaskLost, TasksDropped, TasksSent
-from fedfleet.core.parts import Draw
-from fedfleet.core.records import LOST, Stop
+from fedfleet.core.errors import BadInput
+from fedfleet.core.events import TaskArrived, TaskLost, TasksDropped, TasksSent, TasksSpent
+from fedfleet.core.part_facts import FleetFacts
+from fedfleet.core.parts import Draw, Selector
+from fedfleet.core.records import LOST, Assignments, Stop, whole_work
+from fedfleet.core.rng import client_keys
+from fedfleet.simulation.simulator import simulate
 from fedfleet.testing import check_selector
 from tests.choose.rosters import ended, roster
 from tests.worlds import events_of, fleets, paces, toy_plan, world_of
+from tests.worlds import only as events_of_kind
+
+
+def counting(name):
+    """A selector that counts what it hears, in columns of its own."""
+    return Selector(
+        name,
+        lambda state, roster, n, draw: whole_work(roster.clients[:n] * int(state["heard"][0])),
+        lambda state, ended, now: {**state, "heard": state["heard"] + now},
+        probe=lambda state, roster, n, draw: (roster.clients[: int(state["heard"][0])], "loss"),
+        initial=lambda clients: {"heard": np.ones(clients), "charged": np.zeros(1)},
+        sees=("steps",),
+        probe_seconds=7.0,
+        charge=lambda state, spent: {**state, "charged": state["charged"] + 1},
+        by_round=True,
+    )
+
+
+def wrapped(inner):
+    return add_state(
+        inner,
+        lambda clients: {"heard": np.zeros(1)},
+        lambda state, ended: {"heard": state["heard"] + 10},
+        ("untold", "steps"),
+    )
+
+
+def test_both_keep_columns_of_the_same_name():
+    part = wrapped(wrapped(counting("x")))
+    state = part.initial(3)
+    assert {name: len(column) for name, column in state.items()} == {
+        "heard": 1, "inner.heard": 1, "inner.inner.heard": 3, "inner.inner.charged": 1,
+    }  # fmt: skip
+    state = part.learn(state, ended([0]), 1.0)
+    assert [state[n][0] for n in ("heard", "inner.heard", "inner.inner.heard")] == [10, 10, 2]
+    state = part.charge(state, TasksSpent(0.0, np.zeros(0, np.int64), np.zeros(0, np.int64), {}))
+    assert [state[n][0] for n in ("heard", "inner.heard", "inner.inner.heard", "inner.inner.charged")] == [10, 10, 2, 1]
+    assert part.pick(state, roster(3), 2, Draw(0, 0)).clients.tolist() == [0, 2]
+    assert part.probe(state, roster(3), 2, Draw(0, 0))[0].tolist() == [0, 1]
+
+
+def test_what_the_inner_one_sees_and_wants_is_kept():
+    part = wrapped(counting("x"))
+    assert (part.sees, part.probe_seconds, part.by_round, part.name) == (("steps", "untold"), 7.0, True, "x")
+    plain = wrapped(Selector("y", counting("y").pick))
+    assert plain.probe is plain.charge is None
+    assert plain.learn(plain.initial(2), ended([0]), 1.0) == {"heard": [10.0]}
+
+
+def test_who_is_left_out_is_neither_probed_nor_picked():
+    part = restrict_candidates(power_of_choice(6), lambda state, roster: roster.clients % 2 == 0, "even")
+    there = roster(9, loss=np.arange(9.0))
+    assert set(part.probe({}, there, 2, Draw(0, 0))[0].tolist()) == {0, 2, 4, 6, 8}
+    assert part.pick({}, there, 3, Draw(0, 0)).clients.tolist() == [8, 6, 4]
+    assert part.pick({}, there, 9, Draw(0, 0)).clients.tolist() == [8, 6, 4, 2, 0]
+    assert part.name == "even" and restrict_candidates(counting("x"), part.pick, "z").probe is not None
+
+
+def test_picks_are_put_together_with_all_their_columns():
+    def pick(clients, due):
+        n = len(clients)
+        return Assignments(np.array(clients, np.int64), np.arange(n), np.ones(n), {"lr": np.full(n, float(n))}, due)
+
+    result = merge_picks([pick([3, 1], 5.0), pick([2], 9.0), pick([], 99.0)])
+    assert (result.clients.tolist(), result.steps.tolist(), result.settings["lr"].tolist()) == (
+        [3, 1, 2],
+        [0, 1, 0],
+        [2, 2, 1],
+    )
+    assert result.due == 9.0
+    assert not len(merge_picks([pick([], None)]).clients) and merge_picks([pick([1], None)]).due is None
+
 
 law = settings(deadline=None, derandomize=True, max_examples=60)
 users_of = st.lists(st.integers(-1, 4), min_size=1, max_size=25)
@@ -186,3 +264,81 @@ def test_nobody_is_probed_in_vain(around):
     else:
         explorers = np.setdiff1d(asked, looked)
         assert len(looked) == 6 and len(explorers) == 2 and set(np.sort(looked)[-2:].tolist()) <= set(asked.tolist())
+
+
+FLEET = FleetFacts(
+    keys=client_keys(6), kinds=["a", "b", "a", "c", "b", "a"], tags={"night": np.array([1, 5]), "day": np.array([0])}
+)
+
+
+def members(**named):
+    return sorted(only(**named, fleet=FLEET).pick({}, roster(6), 6, Draw(0, 0)).clients.tolist())
+
+
+def test_clients_are_named_by_number_kind_or_tag_and_any_of_them_will_do():
+    assert members(ids=[4, 2, 4]) == [2, 4]
+    assert members(kinds=["a"]) == [0, 2, 5]
+    assert members(tags=["night"]) == [1, 5]
+    assert members(ids=[3], kinds=["b"], tags=["day", "night"]) == [0, 1, 3, 4, 5]
+
+
+def test_two_of_them_nest_and_both_must_hold():
+    part = only(only(kinds=["a"], fleet=FLEET), tags=["night"], fleet=FLEET)
+    assert part.pick({}, roster(6), 6, Draw(0, 0)).clients.tolist() == [5]
+
+
+def test_naming_everyone_changes_nothing_and_the_selector_picks_among_the_named():
+    there = roster(30, seconds=np.arange(30.0) + 1)
+    for inner in (uniform(), fastest()):
+        everyone = only(inner, ids=list(range(30))).pick({}, there, 7, Draw(2, 1)).clients.tolist()
+        assert everyone == inner.pick({}, there, 7, Draw(2, 1)).clients.tolist()
+    assert only(fastest(), ids=[28, 9, 11]).pick({}, there, 2, Draw(0, 0)).clients.tolist() == [9, 11]
+
+
+def test_it_is_a_selector_as_others_are():
+    check_selector(only(fastest(), ids=list(range(0, 50, 2))))
+
+
+WORLD = {"clients": 12, "devices": {"use": "pool72"}, "tags": {"night": [1, 2], "office": [3]}}
+WRONG = {
+    "nobody": ({}, "choose: only names no client; .*ids = "),
+    "nobody in common": (
+        {"ids": [1], "selector": {"use": "fair", "cap": 2.0, "selector": {"use": "only", "ids": [2]}}},
+        r"'fair\(only\(uniform\)\)' inside it",
+    ),
+    "client": ({"ids": [3, 12]}, "choose.ids: there is no client 12 in a fleet of 12; they are 0 to 11"),
+    "tag": ({"tags": ["nigth"]}, "choose.tags: .*'nigth'; did you mean 'night'?"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_naming_nobody_or_a_stranger_is_refused_before_the_run(name):
+    named, says = WRONG[name]
+    with pytest.raises(BadInput) as wrong:
+        assemble(resolve({"world": WORLD, "pace": {"cohort": 2}, "choose": {"use": "only", **named}}))
+    assert re.search(says, str(wrong.value))
+
+
+def test_an_unknown_kind_is_answered_with_the_nearest():
+    kind = assemble(resolve({"world": WORLD, "pace": {"cohort": 2}})).world.devices.kinds[0]
+    with pytest.raises(BadInput, match=f"choose.kinds: no device is of kind '{kind}x'; did you mean"):
+        assemble(resolve({"world": WORLD, "pace": {"cohort": 2}, "choose": {"use": "only", "kinds": [f"{kind}x"]}}))
+    with pytest.raises(BadInput, match=r"no device is of kind 'x'$"):
+        only(kinds=["x"])
+    with pytest.raises(BadInput, match=r"choose.tags: .* 'x'; name clients under it with world.tags"):
+        only(tags=["x"])
+
+
+@pytest.mark.parametrize(
+    ("named", "edge", "expected"), [({"tags": ["night"]}, {}, {1, 2}), ({"ids": [0, 3]}, {"edge": "hierfl"}, {0, 3})]
+)
+def test_in_a_run_only_those_are_asked_and_with_edges_they_are_users(named, edge, expected):
+    world = {**WORLD, "clients": 12, "users": {"use": "groups", "count": 4}, "devices": "spread"}
+    spec = {
+        "task": "digits_logreg", "world": world, "pace": {"cohort": 2, "min_clients": 1}, "stop": {"rounds": 2},
+        "choose": {"use": "only", **named}, **edge,
+    }  # fmt: skip
+    setup, events = assemble(resolve(spec)), []
+    with open_executor(setup) as execute:
+        simulate(setup.plan, setup.world, execute, watch=events.extend)
+    assert {c for e in events_of_kind(TasksSent, events) for c in e.clients.tolist()} == expected

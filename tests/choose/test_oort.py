@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.choose.ledger import full_column
+from fedfleet.choose.client_columns import full_column
 from fedfleet.choose.oort import oort
 from fedfleet.core.parts import Draw
 from fedfleet.core.records import DROPPED, FATES, FOLDED, LOST, REJECTED, WASTED, Ended, Roster

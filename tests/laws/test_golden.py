@@ -9,11 +9,9 @@ import pytest
 from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import World
-from fedfleet.pace.buffered import buffered
-from fedfleet.pace.first_of import first_of
-from fedfleet.pace.overcommit import overcommit
+from fedfleet.pace.asynchronous import buffered, semi_async
+from fedfleet.pace.combinators import first_of, overcommit
 from fedfleet.pace.rounds import deadline, readiness
-from fedfleet.pace.semi_async import semi_async
 from fedfleet.pace.timeout import timeout
 from fedfleet.simulation.simulator import simulate
 from fedfleet.store import journal

@@ -28,7 +28,7 @@ from fedfleet.core.sources import FaultDraws, FaultSource
 from fedfleet.measure.device_work import by_fate, spending
 from fedfleet.measure.energy import energy
 from fedfleet.measure.tasks import RUNNING, task_table
-from fedfleet.pace.overcommit import overcommit
+from fedfleet.pace.combinators import overcommit
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.testing.toys import consensus
 from fedfleet.world.energy import phones

@@ -20,7 +20,7 @@ from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.learn.fedavg import fedavg
 from fedfleet.learn.staleness import staleness_weight, with_damping
 from fedfleet.learn.zoo import fedasync, fedbuff, stale_fedavg
-from fedfleet.pace.buffered import buffered
+from fedfleet.pace.asynchronous import buffered
 from fedfleet.pace.rounds import readiness
 from fedfleet.simulation.simulator import simulate
 from fedfleet.world.partitions import iid, make_shards

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.records import Cost, Stop
+from fedfleet.core.round_rules import RoundRules
 from fedfleet.measure.class_clock import (
     Ideal,
     Participation,
@@ -23,7 +24,7 @@ from fedfleet.measure.class_clock import (
     progress,
     scarcity,
 )
-from fedfleet.measure.round_model import Rules, walk_rounds
+from fedfleet.measure.round_model import walk_rounds
 from tests.worlds import even_fleet, world_of
 
 LABELS = np.array([[4, 0, 1], [2, 2, 2], [0, 6, 3], [1, 1, 8]])
@@ -176,7 +177,7 @@ def test_where_everyone_is_always_on_the_closed_form_is_what_walks_give(seed):
     rng = np.random.default_rng(seed)
     labels, clients, rounds = rng.integers(0, 9, (40, 3)) + 1, 40, 1000
     shortest = rng.integers(1, 40, clients).astype(float)
-    rules = Rules(10, 1.0, 50.0, 1.0, 2, 0.2)
+    rules = RoundRules(10, 1.0, 50.0, 1.0, 2, 0.2)
     # A trip takes one, two or three times the shortest.
     success = np.mean([shortest * m <= 50.0 for m in (1, 2, 3)], axis=0)
     commits, clock = always_on_clock(success, labels, cohort=10, rounds=rounds, least=2, noise=2.0)

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.records import Cost, Stop
-from fedfleet.measure.round_model import Rules, walk_rounds
+from fedfleet.core.round_rules import RoundRules
+from fedfleet.measure.round_model import walk_rounds
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.simulation.dry_run import dry_run
 from tests.worlds import even_fleet, fleets, toy_plan, world_of
 
 RULES = st.builds(
-    Rules,
+    RoundRules,
     cohort=st.integers(2, 5),
     ready_share=st.sampled_from([0.25, 0.5, 0.75, 1.0]),
     seconds=st.one_of(st.just(math.inf), st.integers(1, 90).map(float)),
@@ -45,7 +46,7 @@ def free(clients, round):
 @given(fleets(), RULES, STOPS)
 def test_a_walk_is_the_run_without_its_coordinator(fleet, rules, stop):
     if rules.seconds < math.inf:
-        rules = Rules(rules.cohort, 1.0, rules.seconds, rules.t_break, rules.min_clients, rules.min_share)
+        rules = RoundRules(rules.cohort, 1.0, rules.seconds, rules.t_break, rules.min_clients, rules.min_share)
     world, plan = world_of(fleet), toy_plan(policy_of(rules), len(fleet), stop=stop)
     wanted, result = dry_run(plan, world), walk_rounds(rules, stop, uniform(), world, free, seed=plan.seed)
     for name in ("times", "commit", "clients", "share", "staleness", "asked"):
@@ -54,7 +55,7 @@ def test_a_walk_is_the_run_without_its_coordinator(fleet, rules, stop):
 
 
 def test_a_walk_counts_who_arrived_too_late():
-    rules = Rules(2, 1.0, 30.0, 1.0, 2, 0.1)
+    rules = RoundRules(2, 1.0, 30.0, 1.0, 2, 0.1)
     result = walk_rounds(rules, Stop(rounds=20), uniform(), world_of(even_fleet(3, [5.0, 5.0, 80.0])), free, seed=1)
     assert result.folded_counts[2] == result.arrived[2] == 0 and result.asked[2] > 0
     assert result.commits == 20 and set(result.reports.tolist()) == {1, 2}

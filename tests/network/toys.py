@@ -23,7 +23,7 @@ from fedfleet.core.sources import Split, World
 from fedfleet.core.trees import Tree, tree_nbytes
 from fedfleet.learn.fedavg import add_to_model, whole_model
 from fedfleet.learn.folds import mean
-from fedfleet.pace.buffered import buffered
+from fedfleet.pace.asynchronous import buffered
 from fedfleet.pace.rounds import deadline, readiness
 from tests.worlds import even_fleet, events_of, world_of
 

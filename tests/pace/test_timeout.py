@@ -11,7 +11,7 @@ from fedfleet.core.records import Book, Decision, Stop
 from fedfleet.core.sources import DeviceSource, World
 from fedfleet.measure.participation import staleness_histogram
 from fedfleet.measure.tasks import task_table
-from fedfleet.pace.overcommit import overcommit
+from fedfleet.pace.combinators import overcommit
 from fedfleet.pace.timeout import timeout
 from fedfleet.testing.toys import no_data
 from fedfleet.world.states import always_on, interval_states

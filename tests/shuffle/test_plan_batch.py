@@ -5,11 +5,9 @@ import pytest
 from hypothesis import given, settings
 
 from fedfleet.shuffle.divergence import imbalance
-from fedfleet.shuffle.objective import score
 from fedfleet.shuffle.plan_batch import objectives, sample_costs, take_plans, unevenness
-from fedfleet.shuffle.problem import effort, link
-from fedfleet.shuffle.rounding import largest_remainder
-from fedfleet.shuffle.simple_plans import identity, proportional
+from fedfleet.shuffle.plans import identity, largest_remainder, proportional
+from fedfleet.shuffle.problem import effort, link, score
 from tests.shuffle.users import batch_at, user, users
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from fedfleet.shuffle.barrier_function import is_inside, point_at
-from fedfleet.shuffle.objective import score
+from fedfleet.shuffle.newton_step import is_inside, point_at
+from fedfleet.shuffle.plans import identity, proportional
+from fedfleet.shuffle.problem import score
 from fedfleet.shuffle.problem_batch import (
     price,
     relaxed_problems,
@@ -16,7 +17,6 @@ from fedfleet.shuffle.problem_batch import (
     start_point,
     take_problems,
 )
-from fedfleet.shuffle.simple_plans import identity, proportional
 from tests.shuffle.users import user, users
 
 

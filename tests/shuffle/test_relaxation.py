@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.exchange import fuzzed
-from fedfleet.shuffle.objective import score
-from fedfleet.shuffle.problem import least_possible
+from fedfleet.shuffle.plans import identity, proportional
+from fedfleet.shuffle.problem import least_possible, score
 from fedfleet.shuffle.problem_batch import relaxed_problems, relaxed_value
 from fedfleet.shuffle.relaxation import relaxed_paths, solve_relaxed
-from fedfleet.shuffle.simple_plans import identity, proportional
 from fedfleet.shuffle.slsqp import solve_slsqp
 from tests.shuffle.users import user, users
 

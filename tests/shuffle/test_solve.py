@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.exchange import fuzzed
-from fedfleet.shuffle.moves import best_move
-from fedfleet.shuffle.objective import score
-from fedfleet.shuffle.problem import problem_from
-from fedfleet.shuffle.rounding import largest_remainder
-from fedfleet.shuffle.simple_plans import identity, proportional
+from fedfleet.shuffle.local_search import best_move
+from fedfleet.shuffle.plans import identity, largest_remainder, proportional
+from fedfleet.shuffle.problem import problem_from, score
 from fedfleet.shuffle.solve import solve, solve_many
 from tests.shuffle.users import user, users
 

@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedfleet.shuffle.objective import score
+from fedfleet.shuffle.plans import identity, largest_remainder, proportional
+from fedfleet.shuffle.problem import score
 from fedfleet.shuffle.relaxation import solve_relaxed
-from fedfleet.shuffle.rounding import largest_remainder
-from fedfleet.shuffle.simple_plans import identity, proportional
 from fedfleet.shuffle.whole_plans import (
     DESCENT,
     WholePlan,

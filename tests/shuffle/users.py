@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 from hypothesis import strategies as st
 
-from fedfleet.shuffle.objective import score
-from fedfleet.shuffle.problem import Problem, problem_from
+from fedfleet.shuffle.problem import Problem, problem_from, score
 from fedfleet.shuffle.whole_plans import batch_of
 
 

@@ -16,7 +16,7 @@ from fedfleet.core.stages import source_from_stages
 from fedfleet.engine.coordinator import begin
 from fedfleet.measure.tasks import task_table
 from fedfleet.measure.traffic import extra_traffic, traffic
-from fedfleet.pace.buffered import buffered
+from fedfleet.pace.asynchronous import buffered
 from fedfleet.pace.rounds import readiness
 from fedfleet.simulation.audit import audit_by_rerun, audit_decisions
 from fedfleet.simulation.audit_record import Mismatch

@@ -12,7 +12,7 @@ from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import CandidatesSeen, ModelCommitted, RoundFailed, RunEnded, TasksDropped, TasksSent
 from fedfleet.core.parts import Policy, Selector
 from fedfleet.core.records import NOTHING, Decision, Stop, whole_work
-from fedfleet.pace.overcommit import overcommit
+from fedfleet.pace.combinators import overcommit
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.simulation.reachability import earliest_moment
 from tests.worlds import (

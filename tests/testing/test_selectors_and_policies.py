@@ -9,7 +9,7 @@ from fedfleet.choose.uniform import uniform
 from fedfleet.core.parts import Policy, Selector
 from fedfleet.core.records import NOTHING, Decision, whole_work
 from fedfleet.core.registry import names
-from fedfleet.pace.overcommit import overcommit
+from fedfleet.pace.combinators import overcommit
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.testing import check_policy, check_selector
 from tests.testing.registered import built

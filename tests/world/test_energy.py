@@ -149,5 +149,5 @@ def test_carbon_leaves_the_joules_as_they_are_and_knows_nothing_of_what_is_not_c
 def test_carbon_that_could_be_negative_or_says_nothing_is_refused():
     with pytest.raises(BadInput, match="swing = 500"):
         carbon(phones(), swing=500.0)
-    with pytest.raises(BadInput, match="empty list"):
+    with pytest.raises(BadInput, match=r"world.energy.hours: .*empty"):
         carbon(phones(), hours=[])

@@ -57,7 +57,7 @@ def predict(
     >>> spec = {"task": "digits_logreg", "world": {"clients": 6}, "pace": {"cohort": 6}, "stop": {"rounds": 4}}
     >>> found = predict(spec, cache=tempfile.mkdtemp())
     >>> found.commits.value, found.left_out["sentence"], sorted(found.curve)
-    (4.0, 'Nobody will be left out.', ['accuracy', 'commits', 'high', 'low', 'seconds'])
+    (4.0, 'No client will be left out.', ['accuracy', 'commits', 'high', 'low', 'seconds'])
     """
     place = None if page is None else as_path("page", page)
     if place is not None:

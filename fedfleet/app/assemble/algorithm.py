@@ -139,7 +139,9 @@ def _table(spec: Spec, tables: tuple[int, ...], where: str) -> Table:
     for i in tables:
         server_key = next((key for key in ("fold", "private") if key in spec.override[i]["algorithm"]), None)
         if server_key is not None:
-            raise BadInput(f"{where}.{server_key}: it is the server's, the same for all clients; set it in [algorithm]")
+            raise BadInput(
+                f"{where}.{server_key}: this is a server setting, the same for all clients; set it in [algorithm]"
+            )
         table = change_algorithm(table, spec.override[i]["algorithm"], where)
     return table
 
@@ -168,7 +170,7 @@ def _check_reaches_client(
             continue
         if unchanged:
             raise BadInput(
-                f"{where}.{key}: that is the server's rule, one for all clients, and changes nothing for some of them; set "
+                f"{where}.{key}: this is a server setting, the same for all clients, and has no effect on some of them; set "
                 f"algorithm.{key} for everyone"
             )
 

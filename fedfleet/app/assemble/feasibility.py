@@ -14,7 +14,6 @@ from fedfleet.core.records import Book, Ints, whole_work
 from fedfleet.core.sources import World
 from fedfleet.core.task_cost import cost_of
 from fedfleet.core.trees import tree_nbytes
-from fedfleet.world.samplers.dpcsm import warnings as odd_alpha
 
 _TRIPS = 8  # links vary from trip to trip
 _MOST_TRIED, _CLIENTS_AT_ONCE = 1 << 16, 1 << 12  # clients whose trips are tried, and how many at once
@@ -27,12 +26,8 @@ _KINDS_SHOWN = 3  # kinds of device that a sentence names
 def feasibility_warnings(setup: Setup) -> list[str]:
     """One sentence for each thing that this run asks for and cannot get, with the cure."""
     plan, world = setup.plan, setup.world
-    states_table = setup.spec.world["states"]
-    alpha_warnings = (
-        odd_alpha(states_table["alpha"], semantics=states_table["semantics"]) if states_table["use"] == "dpcsm" else []
-    )
     return [
-        *alpha_warnings,
+        *world.states.warnings,
         *plan.pace.doubts,
         *hopeless_trips(plan, world),
         *never_together(plan, world),
@@ -52,8 +47,9 @@ def hopeless_trips(plan: Plan, world: World) -> list[str]:
     if fastest <= patience:
         return []
     return [
-        f"nobody can report within {patience:,.4g} s: of {_TRIPS} trips tried on each of {len(sample):,} devices the fastest takes "
-        f"{fastest:,.4g} s; raise pace.{plan.pace.limit} above that, or lower the work in [algorithm] or world.model_bytes"
+        f"no client can report within {patience:,.4g} s: of {_TRIPS} trips simulated on each of {len(sample):,} devices the "
+        f"fastest takes {fastest:,.4g} s; raise pace.{plan.pace.limit} above that, or lower the work in [algorithm] or "
+        "world.model_bytes"
     ]
 
 
@@ -90,10 +86,10 @@ def never_together(plan: Plan, world: World) -> list[str]:
         middle = (most + too_many) // 2
         most, too_many = (middle, too_many) if meet(middle) else (most, middle)
     where = (
-        f"in the first {until / 86400.0:,.4g} days of virtual time no more than {most} clients "
-        f"{'' if members is None else 'that [choose] allows '}are reachable at once"
+        f"in the first {until / 86400.0:,.4g} days of virtual time at most {most} clients "
+        f"{'' if members is None else 'that [choose] allows '}are reachable at the same time"
     )
-    change = "world.states" if members is None else "world.states or whom [choose] names"
+    change = "world.states" if members is None else "world.states or the clients that [choose] names"
     if most < pace.least:
         return [
             f"no round can succeed: {where}, and it needs {pace.least}; lower pace.min_clients or pace.min_share, or change "
@@ -108,9 +104,9 @@ def check_silence(plan: Plan, world: World) -> None:
     """Refuse a policy that waits for ever where a task can be lost without a word: such a run would sleep to its horizon."""
     if world.faults is not None and world.faults.silences and waits_for_ever(plan.pace, plan.clients):
         raise BadInput(
-            f"pace: {plan.pace.name!r} waits for every task until it ends, and world.faults can lose one without a word, so that "
-            'the run would wait in vain; give tasks up with pace.lease, use a policy that does, such as "deadline" with '
-            "max_staleness = 0, or let the server hear of what is lost with world.faults.noticed = true"
+            f"pace: {plan.pace.name!r} waits until every task ends, but world.faults can lose a task without notice, so "
+            'the run could wait for ever; give tasks up with pace.lease, use a policy that gives them up, such as "deadline" with '
+            "max_staleness = 0, or let the server notice lost tasks with world.faults.noticed = true"
         )
 
 
@@ -180,7 +176,7 @@ def memory_warnings(plan: Plan, world: World, frozen: float = 0.0) -> list[str]:
     kinds = list(dict.fromkeys(str(world.devices.kinds[c]) for c in np.flatnonzero(~small)[:_CLIENTS_AT_ONCE].tolist()))
     kind_names = ", ".join(kinds[:_KINDS_SHOWN]) + (" and others" if len(kinds) > _KINDS_SHOWN else "")
     return [
-        f"the model takes {size:,.4g} MB, more than {int(small.sum())} of {plan.clients} devices have as memory, and they train it "
-        f"all the same here; it fits {int((~small).sum())} ({kind_names}): choose among those in world.devices, "
+        f"the model takes {size:,.4g} MB, more than the memory of {int(small.sum())} of {plan.clients} devices, which train it "
+        f"here all the same; it fits {int((~small).sum())} ({kind_names}): choose among those in world.devices, "
         'or give the others a slice of it with algorithm.use = "heterofl"'
     ]

@@ -31,7 +31,7 @@ def with_holdout(task: Task, spec: Spec) -> Task:
         return task
     if spec.task.get("test_users"):
         raise BadInput(
-            "world.holdout: task.test_users says already whose samples are the central test set; set one of the two"
+            "world.holdout: task.test_users already says whose samples are the central test set; set only one of the two"
         )
     size = max(1, round(wanted * n)) if isinstance(wanted, float) else int(wanted)
     if size >= n:
@@ -52,7 +52,7 @@ def with_unseen(task: Task, wanted: float | int | Sequence[int] | None, seed: in
     owner = task.dataset.owner
     if owner is None:
         raise BadInput(
-            f"world.unseen: the data of {task.name!r} do not say who made each sample, so that nobody can be held out; use data "
+            f"world.unseen: the data of {task.name!r} do not say who made each sample, so no person can be held out; use data "
             "with owners, or world.holdout for samples instead of people"
         )
     people = np.unique(owner)
@@ -61,7 +61,7 @@ def with_unseen(task: Task, wanted: float | int | Sequence[int] | None, seed: in
     new_task = replace(task, unseen=unseen, holdout=np.setdiff1d(task.holdout, unseen))
     if len(chosen) >= len(people) or not len(new_task.client_rows()):
         raise BadInput(
-            f"world.unseen: it holds out {len(chosen)} of {len(people)} people, and nobody is left to train; hold out fewer"
+            f"world.unseen: it holds out {len(chosen)} of {len(people)} people, and no one is left to train; hold out fewer"
         )
     if not len(new_task.holdout):
         raise BadInput(
@@ -79,8 +79,8 @@ def _pick_people(people: Ints, wanted: float | int | Sequence[int], seed: int) -
                 if np.ptp(people) == len(people) - 1
                 else f"{people[:_NAMES_SHOWN]} .."
             )
-            problem = f"nobody is called {odd[0]}" if odd else "it names nobody"
-            raise BadInput(f"world.unseen: {problem}; people of these data have the numbers {numbers}")
+            problem = f"there is no person {odd[0]}" if odd else "it names no person"
+            raise BadInput(f"world.unseen: {problem}; the people of this dataset have the numbers {numbers}")
         return np.array(wanted, np.int64)
     n = max(1, round(wanted * len(people))) if isinstance(wanted, float) else wanted
     return stream(seed, "unseen").permutation(people)[:n]

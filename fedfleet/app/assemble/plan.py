@@ -40,8 +40,7 @@ from fedfleet.core.task_cost import cost_of, epochs_of
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.engine.hierarchy import nest_algorithm
 from fedfleet.world.downtime import reachable_states
-from fedfleet.world.partitions import make_shards
-from fedfleet.world.poison import poison_task
+from fedfleet.world.partitions import make_shards, poison_task
 
 
 def assemble(spec: Spec, task: Task | None = None) -> Setup:

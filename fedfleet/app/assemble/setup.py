@@ -52,8 +52,8 @@ def metric_warnings(setup: Setup) -> list[str]:
         return []
     names = ", ".join(personal[:_NAMES_SHOWN]) + (", .." if len(personal) > _NAMES_SHOWN else "")
     return [
-        f"{len(personal)} of the {len(params)} arrays of weights ({names}) stay with the clients, and the server's are as at "
-        "the start: read accuracy_clients, since accuracy is that of a model that no client uses"
+        f"{len(personal)} of the {len(params)} arrays of weights ({names}) stay on the clients, and the server's copies never "
+        "change: read accuracy_clients, since no client uses the model that accuracy describes"
     ]
 
 

@@ -9,26 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.app.assemble.world import devices_for
-from fedfleet.app.fleets.fleet_samples import SAMPLERS, sample_devices, sample_states
+from fedfleet.app.assemble.world import devices_for, states_for
 from fedfleet.app.spec import Spec
+from fedfleet.app.spec.table_checks import build_part
 from fedfleet.core.errors import FedFleetError
-from fedfleet.core.fleet import DeviceTable, StateTable, device_table, take_devices, take_states
+from fedfleet.core.fleet import DeviceTable, StateTable, device_table
+from fedfleet.core.parts import Policy
 from fedfleet.core.records import Cost, Floats
 from fedfleet.core.rng import client_keys
+from fedfleet.core.round_rules import RoundRules
 from fedfleet.core.sources import DeviceSource
-from fedfleet.core.stages import stages_of
+from fedfleet.core.stages import declared_table, stages_of
 from fedfleet.measure.montecarlo.metric_notes import notes, trip_seconds
 from fedfleet.measure.montecarlo.metrics import NAMES, available_metrics, measure
 from fedfleet.measure.montecarlo.references import fair_work, ideal_fair_work
 from fedfleet.measure.montecarlo.settings import Settings
-from fedfleet.world.bases import load_devices, load_states
-from fedfleet.world.states import daily_traces
 
 MOST = 20_000  # clients of a fleet that is measured for a page
 _DRAWS, _BYTES = 16, 1e7
-_PACES = ("deadline", "readiness")
-
+_NO_DEADLINE = 120.0  # where rounds wait for reports, which nothing reads
 
 # Shares of fair work from which on a fleet is called so; and up to how many times an undisturbed round one takes.
 _SHARES = ((0.8, "easy"), (0.5, "tight"), (0.25, "hard"), (0.0, "very hard"))
@@ -53,13 +52,15 @@ class Measure:
 class Hardness:
     """The metrics that mean something for a run, by name (DevMC-R ..), with what they were measured under. `why_not` says what is
     missing, and why; `trip` is how long a usual client is busy with a task that nothing interrupts, in seconds; `ideal` the share
-    of fair work that an ideal fleet would have in as many rounds, by which words go: in few rounds chance alone is unfair."""
+    of fair work that an ideal fleet would have in as many rounds, by which words go: in few rounds chance alone is unfair.
+    `rules` are those of the rounds that were measured, None where the policy declares none."""
 
     measures: Mapping[str, Measure]
     settings: Settings
     missing_reason: str = ""
     trip: float = 0.0
     ideal: float = 1.0
+    rules: RoundRules | None = None
 
     def relative(self, share: float) -> float:
         """A share of fair work, as a share of what an ideal fleet would have."""
@@ -97,46 +98,64 @@ def hardness(
     """Measure the fleet of this spec with its pace, its cohort, its model and its work of so many `samples` a task, over as many
     rounds. R metrics belong to deadlines, T metrics to waiting; `waiting_too`: a deadline's fleet is also measured as if each round
     waited for all instead. Nothing else is measured, and that is said."""
-    settings = _settings(spec, samples, rounds, model_bytes)
-    refusal = _refusal(spec, settings, most)
-    if refusal:
-        return Hardness({}, settings, refusal)
+    pace: Policy = build_part("policies", spec.pace)
+    rules = pace.round_rules
+    settings = _settings(spec, pace, samples, rounds, model_bytes)
+    refusal = _refusal(spec, pace, settings, most)
+    if refusal or rules is None:
+        return Hardness({}, settings, refusal, rules=rules)
     try:
         devices, states, missing = tables_of(spec)
         trip = float(np.median(trip_seconds(settings, devices)))
-        by_deadline = spec.pace["use"] == "deadline"
         # Reachability alone: with the cost of a usual trip of this very run, not averaged over all that could be.
-        usual = replace(settings, t_cost=min(trip, settings.deadline) if by_deadline else trip)
-        kinds = ("-R", "-T") if by_deadline and waiting_too else ("-R",) if by_deadline else ("-T",)
+        usual = replace(settings, t_cost=min(trip, settings.deadline) if rules.by_deadline else trip)
+        kinds = ("-T",) if not rules.by_deadline else ("-R", "-T") if waiting_too else ("-R",)
         measures = dict[str, Measure]()
         for name in (n for n in NAMES if n in available_metrics(devices, states) and n[-2:] in kinds):
             metric_settings = usual if not name.endswith("-T") else replace(usual, t_cost=trip)
             measures[name] = _measure_metric(name, metric_settings, devices, states, seeds, with_notes=waiting_too)
     except FedFleetError as error:
-        return Hardness({}, settings, str(error))
-    return Hardness(measures, usual, missing, trip, ideal_fair_work(settings.k, settings.rounds, len(devices)))
+        return Hardness({}, settings, str(error), rules=rules)
+    return Hardness(measures, usual, missing, trip, ideal_fair_work(settings.k, settings.rounds, len(devices)), rules)
 
 
-def _settings(spec: Spec, samples: float, rounds: int, model_bytes: float | None) -> Settings:
-    pace = spec.pace
-    k, size = int(pace.get("cohort") or 0), spec.world["model_bytes"] if model_bytes is None else model_bytes
+def rules_of(pace: Mapping[str, Any]) -> RoundRules | None:
+    """The round rules of a spec's pace; None where its policy declares none, or is not known here."""
+    try:
+        policy: Policy = build_part("policies", pace)
+    except (FedFleetError, KeyError, TypeError):
+        return None
+    return policy.round_rules
+
+
+def _settings(spec: Spec, pace: Policy, samples: float, rounds: int, model_bytes: float | None) -> Settings:
+    rules = pace.round_rules or RoundRules(pace.cohort)
+    rounds, size = max(rounds, 1), spec.world["model_bytes"] if model_bytes is None else model_bytes
     return Settings(
-        k=max(k, 1), rounds=max(rounds, 1), trips=max(k, 1) * max(rounds, 1), deadline=float(pace.get("seconds") or 120.0),
-        ready_share=float(pace.get("ready_share") or 1.0), size_kb=float(size or 0.0) / 1000.0, samples=samples,
-        t_break_asked=float(pace.get("t_break") or 20.0), t_cost="uniform",
-    )  # fmt: skip
+        k=rules.cohort,
+        rounds=rounds,
+        trips=rules.cohort * rounds,
+        deadline=_NO_DEADLINE if rules.seconds is None else rules.seconds,
+        ready_share=rules.ready_share,
+        size_kb=float(size or 0.0) / 1000.0,
+        samples=samples,
+        t_break_asked=rules.t_break,
+        t_cost="uniform",
+    )
 
 
-def _refusal(spec: Spec, settings: Settings, most: int) -> str:
-    if spec.pace["use"] not in _PACES or not spec.pace.get("cohort"):
-        use = spec.pace["use"]
-        return f"the six metrics describe rounds with a deadline or rounds that wait for all, and this run is paced by {use}"
+def _refusal(spec: Spec, pace: Policy, settings: Settings, most: int) -> str:
+    if pace.round_rules is None:
+        return (
+            "the six metrics describe rounds with a deadline or rounds that wait for all, and this run is paced by "
+            f"{spec.pace['use']}, which declares no such rounds"
+        )
     if "users" in spec.world or spec.edge is not None:
-        return "the six metrics describe devices that stand alone, and here they belong to users"
+        return "the six metrics describe independent devices, and here devices belong to users"
     if spec.world["clients"] > most:
-        return f"fleets of more than {most:,} are not measured for a page; fedfleet measure SPEC does it"
+        return f"fleets of more than {most:,} clients are not measured for a page; run fedfleet measure SPEC"
     if not settings.size_kb:
-        return "the six metrics need the size of the model that travels: name it with world.model_bytes"
+        return "the six metrics need the size of the model that travels; set world.model_bytes"
     return ""
 
 
@@ -156,35 +175,20 @@ def _measure_metric(
 
 
 def tables_of(spec: Spec) -> tuple[DeviceTable, StateTable | None, str]:
-    """The fleet of a spec as tables, and a sentence on what has none: devices by their sampler, file, or draws; states likewise."""
-    world, n, seed = spec.world, int(spec.world["clients"]), spec.fleet_seed
+    """The fleet of a spec as tables, and a sentence on what has none: of devices without a table some trips are drawn."""
+    n, seed = int(spec.world["clients"]), spec.fleet_seed
     keys = client_keys(n)
-    heterogeneity = world["heterogeneity"]
-    devices = None if heterogeneity in ("states", "none") else _devices(world["devices"], n, seed)
-    if devices is None:
-        devices = table_from_draws(devices_for(world, keys, seed), n)
-    always = heterogeneity in ("devices", "none") or world["states"]["use"] == "always_on"
-    states = None if always else _states(world["states"], n, seed)
-    missing = "" if states is not None or always else (
-        f"reachability by {world['states']['use']} cannot be put into a table, so only devices are measured"
-    )  # fmt: skip
-    return devices, states, missing
-
-
-def _devices(table: Mapping[str, Any], n: int, seed: int) -> DeviceTable | None:
-    if table["use"] in SAMPLERS["devices"]:
-        settings = {k: v for k, v in table.items() if k not in SAMPLERS["devices"][table["use"]].without}
-        return sample_devices(settings, n, seed)
-    return take_devices(load_devices(table["path"]), np.arange(n)) if table["use"] == "device_file" else None
-
-
-def _states(table: Mapping[str, Any], n: int, seed: int) -> StateTable | None:
-    if table["use"] in SAMPLERS["states"]:
-        return sample_states(table, n, seed)
-    if table["use"] == "daily":
-        settings = {key: value for key, value in table.items() if key != "use"}
-        return StateTable(np.arange(n).astype(np.str_), daily_traces(client_keys(n), seed, **settings))
-    return take_states(load_states(table["path"]), np.arange(n)) if table["use"] == "state_file" else None
+    device_source, states = devices_for(spec.world, keys, seed), states_for(spec.world, keys, seed)
+    devices = declared_table(device_source) or table_from_draws(device_source, n)
+    if states.always:
+        return devices, None, ""
+    if states.table is not None:
+        return devices, states.table(), ""
+    missing = (
+        f"reachability by {spec.world['states']['use']} has no table of ready intervals (StateSource.table), so only devices "
+        "are measured"
+    )
+    return devices, None, missing
 
 
 def table_from_draws(source: DeviceSource, n: int) -> DeviceTable:

@@ -12,7 +12,7 @@ import numpy as np
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Ints
 from fedfleet.shuffle import PlanScore, Problem, identity, problem_from, score, solve, solve_relaxed, solve_slsqp
-from fedfleet.shuffle.rounding import largest_remainder
+from fedfleet.shuffle.plans import largest_remainder
 
 _SHAPE = "one JSON object with counts, seconds_per_sample, up_bps, down_bps, bits_per_sample, epochs and alpha"
 

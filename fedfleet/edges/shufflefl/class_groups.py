@@ -51,7 +51,7 @@ def group_count(classes: int, gamma: float) -> int:
 def renumber(names: Ints) -> Ints:
     """The same groups, numbered 0, 1, .. by first appearance.
 
-    >>> in_order(np.array([5, 2, 5, 0])).tolist()
+    >>> renumber(np.array([5, 2, 5, 0])).tolist()
     [0, 1, 0, 2]
     """
     _, first, place = np.unique(names, return_index=True, return_inverse=True)

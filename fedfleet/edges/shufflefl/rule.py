@@ -16,10 +16,8 @@ from fedfleet.core.records import Floats, Ints
 from fedfleet.core.rng import stream
 from fedfleet.edges.shufflefl import gateways, scale_factor
 from fedfleet.edges.shufflefl.class_groups import group_counts, merge_classes, ungroup
-from fedfleet.shuffle.objective import PlanScore, score
-from fedfleet.shuffle.problem import Problem, link, problem_from
-from fedfleet.shuffle.rounding import largest_remainder
-from fedfleet.shuffle.simple_plans import identity, proportional
+from fedfleet.shuffle.plans import identity, largest_remainder, proportional
+from fedfleet.shuffle.problem import PlanScore, Problem, link, problem_from, score
 from fedfleet.shuffle.solve import solve_many
 
 Gateway = Literal[

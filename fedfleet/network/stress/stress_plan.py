@@ -19,7 +19,7 @@ from fedfleet.core.records import Assignments, Cost, Ints, Report, ServerState, 
 from fedfleet.core.trees import Tree
 from fedfleet.learn.fedavg import add_to_model, whole_model
 from fedfleet.learn.folds import mean
-from fedfleet.pace.buffered import buffered
+from fedfleet.pace.asynchronous import buffered
 from fedfleet.pace.rounds import readiness
 
 Mode = Literal["sync", "fedbuff"]

@@ -218,7 +218,7 @@ def _number(cell: str, where: str, name: str) -> float:
     try:
         value = float(cell)
     except ValueError:
-        raise BadInput(f"{where}: {cell[:40]!r} is no number; write it plainly, as 21000 or 0.05") from None
+        raise BadInput(f"{where}: {cell[:40]!r} is not a number; write it plainly, for example 21000 or 0.05") from None
     signed = name in STATE_COLUMNS
     return numbers([value], where, positive=name in _POSITIVE, signed=signed)[0]
 

@@ -116,7 +116,7 @@ def truncate_normal(mu: Floats, sd: Floats, z: Floats, low: float, high: float) 
 
     Where the limits are far away that is mu + sd z. `mu` must lie within them.
 
-    >>> truncated(np.array([5.0]), np.array([1.0]), np.array([[-1.0, 0.0]]), -100.0, 100.0).round(9)
+    >>> truncate_normal(np.array([5.0]), np.array([1.0]), np.array([[-1.0, 0.0]]), -100.0, 100.0).round(9)
     array([[4., 5.]])
     """
     safe = np.where(sd > 0, sd, 1.0)

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from fedfleet.core.cost import stage_seconds
-from fedfleet.core.fleet import DeviceTable, device_table
+from fedfleet.core.fleet import DeviceTable, device_table, take_devices
 from fedfleet.core.limits import NonNegative, Positive
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import uniforms
@@ -105,7 +105,11 @@ def pool72(
         rows = np.flatnonzero(shares(distribution)) if reallocate else np.unique(fixed)
         memory_mb = None if reallocate else lambda clients: table.memory_mb[fixed[clients]]
         return source_from_stages(
-            stages, kinds, memory_mb, lambda: table_devices(best_table(table, rows, len(keys)), keys, seed)
-        )  # fmt: skip
+            stages,
+            kinds,
+            memory_mb,
+            best=lambda: table_devices(best_table(table, rows, len(keys)), keys, seed),
+            table=lambda: take_devices(table, fixed),
+        )
 
     return recipe

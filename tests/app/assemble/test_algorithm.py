@@ -108,11 +108,11 @@ def test_codecs_of_some_clients():
 # ---- what cannot differ by client -----------------------------------------------------------------------------------
 
 ONE_FOR_ALL = {
-    "a limit of the fold": ("fedavg", {"bound": 5.0}, r"override\[0\].algorithm.bound: that is the server's rule"),
+    "a limit of the fold": ("fedavg", {"bound": 5.0}, r"override\[0\].algorithm.bound: this is a server setting"),
     "one of several": (
         "fedavg",
         {"lr": 0.3, "bound": 5.0},
-        r"override\[0\].algorithm.bound: that is the server's rule",
+        r"override\[0\].algorithm.bound: this is a server setting",
     ),
     "leaves kept at home": (
         "fedavg",

@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 
 from fedfleet.app.assemble import assemble, feasibility_warnings
-from fedfleet.app.assemble.feasibility import hopeless_trips, memory_warnings, never_together, waits_for_ever
+from fedfleet.app.assemble.feasibility import (
+    hopeless_trips,
+    memory_warnings,
+    never_together,
+    waits_for_ever,
+)
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Stop
-from fedfleet.pace.buffered import buffered
-from fedfleet.pace.first_of import first_of
-from fedfleet.pace.overcommit import overcommit
+from fedfleet.pace.asynchronous import buffered, semi_async
+from fedfleet.pace.combinators import first_of, overcommit
 from fedfleet.pace.rounds import deadline, readiness
-from fedfleet.pace.semi_async import semi_async
 from fedfleet.pace.timeout import timeout
 from tests.worlds import Fleet, even_fleet, toy_plan, world_of
 
@@ -36,7 +39,7 @@ def test_a_deadline_below_the_fastest_trip_is_told_with_its_seconds(seconds, fin
         said = hopeless_trips(toy_plan(policy, 4), world)
         assert (said == []) == fine
     if not fine:
-        assert f"nobody can report within {seconds:.4g} s" in said[0]
+        assert f"can report within {seconds:.4g} s" in said[0]
         assert "the fastest takes 12 s; raise pace.policy.seconds" in said[0]
 
 
@@ -96,11 +99,11 @@ def test_a_cohort_that_is_never_online_together_is_told_with_how_many_are():
     assert never_together(toy_plan(readiness(3), 4), world) == []
     (said,) = never_together(toy_plan(readiness(4), 4), world)
     assert said.startswith(
-        "rounds will be smaller than pace.cohort = 4: in the first 30 days of virtual time no more than 3"
+        "rounds will be smaller than pace.cohort = 4: in the first 30 days of virtual time at most 3"
     )
     (said,) = never_together(toy_plan(readiness(4, min_clients=4), 4, stop=Stop(virtual_seconds=43200.0)), world)
     assert said.startswith(
-        "no round can succeed: in the first 0.5 days of virtual time no more than 3 clients are reachable"
+        "no round can succeed: in the first 0.5 days of virtual time at most 3 clients are reachable"
     )
     assert "it needs 4; lower pace.min_clients" in said
 
@@ -108,9 +111,9 @@ def test_a_cohort_that_is_never_online_together_is_told_with_how_many_are():
 def test_whom_a_selector_never_asks_does_not_count_as_reachable():
     named = {"world": {"clients": 20}, "choose": {"use": "explore", "selector": {"use": "only", "ids": [3, 4, 5]}}}
     (few,) = doubted(**named, pace={"cohort": 5})
-    assert "rounds will be smaller than pace.cohort = 5" in few and "no more than 3 clients that [choose] allows" in few
+    assert "rounds will be smaller than pace.cohort = 5" in few and "3 clients that [choose] allows" in few
     (none,) = doubted(**named, pace={"cohort": 5, "min_clients": 4})
-    assert none.startswith("no round can succeed") and none.endswith("or change world.states or whom [choose] names")
+    assert none.startswith("no round can succeed") and none.endswith("clients that [choose] names")
     assert doubted(**named, pace={"cohort": 3}) == []
 
 
@@ -143,7 +146,7 @@ def test_a_model_that_fits_no_device_is_refused():
 def test_a_model_that_fits_some_devices_is_told_with_those_that_remain():
     plan = replace(toy_plan(readiness(2), 6), byte_scale=2.0**20 * 600 / 16)
     (said,) = memory_warnings(plan, with_memory(256.0, 700.0, 256.0, 1000.0, np.nan, 900.0))
-    assert "more than 2 of 6 devices have as memory" in said
+    assert "memory of 2 of 6 devices" in said
     assert "it fits 4 (kind1, kind3, kind4 and others): choose among those" in said
 
 
@@ -170,7 +173,7 @@ def test_doubts_of_a_spec_name_its_keys():
     (late,) = doubted(pace={"use": "deadline", "cohort": 5, "seconds": 0.001})
     assert "raise pace.seconds" in late
     (share,) = doubted(pace={"cohort": 20, "ready_share": 0.05})
-    assert "pace.min_share = 0.1 decides nothing" in share
+    assert "pace.min_share = 0.1" in share
     (few,) = doubted(world={"clients": 20, "states": {"use": "daily", "ready": 0.1}}, pace={"cohort": 20})
     assert "rounds will be smaller than pace.cohort = 20" in few
     (few,) = doubted(world={"clients": 20, "states": {"use": "daily", "ready": 0.1}}, pace={"use": "buffered"})
@@ -184,7 +187,7 @@ def test_a_model_larger_than_every_device_is_refused_and_than_some_is_doubted():
     )
     between = float(memory.min() + memory.max()) / 2 * 2**20
     (some,) = doubted(world={"clients": 20, "devices": pool, "model_bytes": between}, pace={"cohort": 5})
-    assert "devices have as memory" in some
+    assert "more than the memory of" in some
     with pytest.raises(BadInput, match="no device of the fleet has more memory"):
         doubted(world={"clients": 20, "devices": pool, "model_bytes": 1e15})
 
@@ -198,7 +201,7 @@ def test_slices_of_a_model_that_is_too_large_are_not_doubted():
     assert doubted(task="digits_mlp", world=world, pace={"cohort": 5}, algorithm=slices) == []
     too_wide = {**slices, "widths": [1.0, 0.9]}
     (some,) = doubted(task="digits_mlp", world=world, pace={"cohort": 5}, algorithm=too_wide)
-    assert "devices have as memory" in some
+    assert "more than the memory of" in some
 
 
 def test_more_models_than_rounds_are_refused():
@@ -230,7 +233,7 @@ def test_a_fleet_of_a_million_is_not_used_up_by_silence():
 
 @pytest.mark.parametrize("faults", ["lossy", "crashes", "outages", ["slowed", "crashes"]])
 def test_waiting_for_ever_where_tasks_are_lost_without_a_word_is_refused(faults):
-    said = r"pace: 'readiness' waits for every task until it ends, and world.faults can lose one without a word.*pace.lease"
+    said = r"pace: 'readiness' .*world.faults.*pace.lease.*world.faults.noticed = true"
     world = {"clients": 30, "faults": faults}
     with pytest.raises(BadInput, match=said):
         assemble(resolve({"world": world}))
@@ -249,4 +252,4 @@ def test_a_fleet_that_is_always_down_is_told():
     said = feasibility_warnings(
         assemble(resolve({"world": {"clients": 30, "faults": down}, "pace": {"use": "deadline", "cohort": 5}}))
     )
-    assert any("no more than 0 clients are reachable at once" in s for s in said)
+    assert any("0 clients are reachable" in s for s in said)

@@ -35,7 +35,7 @@ from fedfleet.core.trees import tree_nbytes
         ),
         (
             {"pace": {"use": "overcommit", "policy": {"use": "overcommit", "policy": "readiness"}}},
-            "'overcommit.readiness.' asks for more clients than it needs already; multiply the two factors",
+            "'overcommit.readiness.' already asks .* multiply the two factors",
         ),
         ({"pace": {"use": "timeout", "cohort": 101}}, "larger than the fleet of 100 clients; lower pace.cohort"),
         ({"world": {"clients": 400}}, "use fewer clients"),

@@ -24,9 +24,9 @@ def test_what_an_executor_started_ends_with_its_use():
 @pytest.mark.parametrize(
     ("algorithm", "says"),
     [
-        ("fedrep", "2 of the 4 arrays of weights (3.weight, 3.bias) stay with the clients"),
-        ("local_only", "4 of the 4 arrays of weights (1.weight, 1.bias, 3.weight, ..) stay with the clients"),
-        ({"use": "fedprox", "keep": "1.bias"}, "1 of the 4 arrays of weights (1.bias) stay with the clients"),
+        ("fedrep", "2 of the 4 arrays of weights (3.weight, 3.bias) stay on the clients"),
+        ("local_only", "4 of the 4 arrays of weights (1.weight, 1.bias, 3.weight, ..) stay on the clients"),
+        ({"use": "fedprox", "keep": "1.bias"}, "1 of the 4 arrays of weights (1.bias) stay on the clients"),
         ("fedavg", None),
         ("ditto", None),
         ("fedbabu", None),  # its body is trained for the head that the server has

@@ -10,7 +10,7 @@ ANSWER = {
     "failed_rounds": {"too few": 10.0},
     "virtual_seconds": {"value": 7200.0, "low": 7000.0, "high": 7300.0},
     "curve": {"seconds": [0.0, 3600.0, 7200.0], "accuracy": [0.1, 0.6, 0.8]},
-    "left_out": {"sentence": "Nobody will be left out."},
+    "left_out": {"sentence": "No client will be left out."},
     "clock": {"0": 12.0, "1": 80.0},
     "effective": 0.25,
     "notes": ["the weather"],
@@ -36,7 +36,7 @@ def test_where_no_model_will_be_made_no_accuracy_is_claimed():
     said = prediction_text(ANSWER | {"commits": {"value": 0.0, "low": 0.0, "high": 0.0}})
     assert said.startswith("no model will be made: none of 100 rounds in 2.0 h of virtual time will end with one")
     assert "accuracy 80.0 %" not in said and "on the way" not in said and "class clock" not in said
-    assert "failed rounds: 10 (10 x too few)" in said and "Nobody will be left out." in said
+    assert "failed rounds: 10 (10 x too few)" in said and "No client will be left out." in said
 
 
 def test_a_sweep_is_an_aligned_table():

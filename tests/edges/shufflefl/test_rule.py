@@ -13,8 +13,7 @@ from fedfleet.core.rng import client_keys
 from fedfleet.edges.shufflefl.gateways import exact_seconds, planning_seconds, profile_of
 from fedfleet.edges.shufflefl.rule import exchange_seconds, move_rows, shufflefl
 from fedfleet.engine.hierarchy import make_visits, turn_cost, turn_seconds
-from fedfleet.shuffle.objective import latencies
-from fedfleet.shuffle.problem import effort, link, problem_from
+from fedfleet.shuffle.problem import effort, latencies, link, problem_from
 from tests.engine.test_hierarchy import edge_job
 
 LAWS = settings(deadline=None, derandomize=True, max_examples=60)

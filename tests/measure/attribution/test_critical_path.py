@@ -28,7 +28,7 @@ from fedfleet.core.rng import client_keys
 from fedfleet.core.stages import STAGES
 from fedfleet.measure.attribution.causes import CAUSES
 from fedfleet.measure.attribution.critical_path import attribution, rounds_of, slowest
-from fedfleet.pace.buffered import buffered
+from fedfleet.pace.asynchronous import buffered
 from fedfleet.pace.rounds import deadline, readiness
 from tests.measure.attribution.runs import prober, progress_in, stages_world, told
 from tests.measure.journals import LOG, gathered, sent

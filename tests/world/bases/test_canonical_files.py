@@ -1,5 +1,6 @@
 """The canonical files: what is written reads back, as JSON and as .npz; what is malformed is refused by its row."""
 
+import contextlib
 import json
 
 import numpy as np
@@ -15,7 +16,7 @@ from fedfleet.core.fleet import (
     unshared_states,
 )
 from fedfleet.world.bases import load_devices, load_states
-from fedfleet.world.bases.canonical_files import write_devices, write_states
+from fedfleet.world.bases.canonical_files import devices_npz, write_devices, write_states
 from tests.worlds import traces_of
 
 DEVICES = device_table(
@@ -192,3 +193,30 @@ def test_unknown_keys_of_a_file_are_named(tmp_path, name, row):
     path.write_text(json.dumps({"format": f"fedfleet/{name}@1", name: [row, row], "formatt": 1}))
     with pytest.raises(BadInput, match="unknown key 'formatt'; did you mean 'format'"):
         (load_devices if name == "devices" else load_states)(str(path))
+
+
+@pytest.mark.parametrize("cut", [0, 10, 100, -30, -1])
+def test_a_damaged_archive_is_refused(tmp_path, cut):
+    path = tmp_path / "d.npz"
+    write_devices(str(path), DEVICES)
+    path.write_bytes(path.read_bytes()[:cut])
+    for load in (load_devices, load_states):
+        with pytest.raises(BadInput):
+            load(str(path))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_flipped_byte_is_refused_or_read_as_some_fleet(tmp_path, seed):
+    path = tmp_path / "d.npz"
+    write_devices(str(path), DEVICES)
+    rng, raw = np.random.default_rng(seed), bytearray(path.read_bytes())
+    raw[int(rng.integers(len(raw)))] ^= 1 << int(rng.integers(8))
+    path.write_bytes(bytes(raw))
+    with contextlib.suppress(BadInput):
+        assert len(devices_npz(str(path))) == 3
+
+
+def test_rows_that_repeat_a_device_are_one_device_for_many_clients(tmp_path):
+    fleet = take_devices(DEVICES, np.array([1, 1, 0, 2, 1]))
+    write_devices(str(tmp_path / "d.npz"), fleet)
+    assert devices_npz(str(tmp_path / "d.npz")).ids.tolist() == unshared_devices(fleet).ids.tolist()

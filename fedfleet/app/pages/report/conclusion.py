@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedfleet.app.fleets.hardness import rules_of
 from fedfleet.app.pages.report.number_words import as_people, count_noun, duration, per_cent, share_name
 from fedfleet.app.pages.report.report_facts import NEVER, TOOK_PART, Facts, accuracy_margin, rounds_of, test_set_size
 from fedfleet.app.pages.report.stragglers import deadline_to_try, find_late_tasks
@@ -214,11 +215,11 @@ def _longer_deadline(f: Facts) -> str:
 
 def _stop_waiting(f: Facts) -> str:
     """Where rounds wait for everybody: how long most of the reports took, and how long the rounds."""
-    pace, used = f.spec.get("pace", {}), f.tasks.folded_into > 0
-    if pace.get("use") != "readiness" or int(used.sum()) < 20:
+    rules, used = rules_of(f.spec.get("pace", {})), f.tasks.folded_into > 0
+    if rules is None or rules.by_deadline or int(used.sum()) < 20:
         return ""
     rounds = max(int(f.metrics["rounds"]), 1)
-    paused = f.attribution.causes[PAUSE] if f.attribution is not None else float(pace.get("t_break", 0.0)) * rounds
+    paused = f.attribution.causes[PAUSE] if f.attribution is not None else rules.t_break * rounds
     fast, each = float(np.percentile(f.tasks.seconds[used], 80)), (f.metrics["virtual_seconds"] - paused) / rounds
     if each < 3.0 * fast:
         return ""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.app.fleets.hardness import Hardness
+from fedfleet.app.fleets.hardness import Hardness, rules_of
 from fedfleet.app.runs.hindsight import Hindsight
 from fedfleet.core.events import CandidatesSeen, Evaluated, Event, ModelCommitted, RoundFailed, RunBegan, TasksSent
 from fedfleet.core.records import DROPPED, Bools, Ints
@@ -74,8 +74,8 @@ class Facts:
     @property
     def deadline(self) -> float | None:
         """The seconds after which a round is closed, where the pacing has such a rule and no other."""
-        pace = self.spec.get("pace", {})
-        return float(pace["seconds"]) if pace.get("use") == "deadline" else None
+        rules = rules_of(self.spec.get("pace", {}))
+        return None if rules is None else rules.seconds
 
     @property
     def personal(self) -> bool:

@@ -10,7 +10,7 @@ from statistics import fmean
 
 import numpy as np
 
-from fedfleet.app.fleets.hardness import Hardness, hardness, share_word
+from fedfleet.app.fleets.hardness import Hardness, hardness, rules_of, share_word
 from fedfleet.app.pages.html import bind_units
 from fedfleet.app.pages.sides.comparison_words import capitalise, count_words, time_text, whole_percent
 from fedfleet.app.pages.sides.run_looks import PageRun, Side
@@ -47,7 +47,7 @@ def hardness_section(sides: Sequence[Side]) -> str:
     sides = [
         side for side in sides if not any(one.served for one in side.runs)
     ]  # real devices are not what a spec says
-    shares, waits = measure_sides(sides, "deadline"), measure_sides(sides, "readiness")
+    shares, waits = measure_sides(sides, by_deadline=True), measure_sides(sides, by_deadline=False)
     if not shares and not waits:
         return ""
     fleets = {(hard.side.group, _fleet(hard.side)) for hard in (*shares, *waits)}
@@ -75,11 +75,12 @@ def hardness_section(sides: Sequence[Side]) -> str:
     return "".join(parts)
 
 
-def measure_sides(sides: Sequence[Side], pace: str) -> list[SideHardness]:
-    """All that are paced so, measured: of those that share fleet and pacing only the first."""
+def measure_sides(sides: Sequence[Side], *, by_deadline: bool) -> list[SideHardness]:
+    """All whose rounds have a deadline, or all whose rounds wait, measured: of those that share fleet and pacing only the first."""
     alike: dict[tuple[str, str], list[Side]] = {}
     for side in sides:
-        if side.runs[0].table.get("pace", {}).get("use") == pace:
+        rules = rules_of(side.runs[0].table.get("pace", {}))
+        if rules is not None and rules.by_deadline == by_deadline:
             alike.setdefault((side.group, _fleet(side) + _pacing(side)), []).append(side)
     groups = [group for group, _ in alike]
     rows = [
@@ -149,7 +150,10 @@ def _hardness(run: PageRun) -> Hardness | None:
 
 def observed_share(run: PageRun) -> float:
     """The share of fair work that the run itself saw: reports that were used, none beyond an equal share each."""
-    total = float(run.table["pace"]["cohort"]) * int(run.metrics["rounds"])
+    rules = rules_of(run.table["pace"])
+    # Only fleets whose rules are known are measured.
+    assert rules is not None
+    total = float(rules.cohort) * int(run.metrics["rounds"])
     return float(np.minimum(run.used, total / len(run.used)).sum() / total)
 
 

@@ -88,10 +88,11 @@ def undisturbed_seconds(hard: Hardness) -> float:
 
 
 def _conditions(spec: Spec, hard: Hardness, seeds: int) -> dict[str, Any]:
-    s, by_deadline = hard.settings, spec.pace["use"] == "deadline" and math.isfinite(hard.settings.deadline)
+    s, rules = hard.settings, hard.rules
+    deadline = None if rules is None or not math.isfinite(rules.time_limit) else rules.seconds
     return {
         "clients": int(spec.world["clients"]), "pace": spec.pace["use"], "cohort": s.k, "rounds": s.rounds,
-        "deadline_seconds": s.deadline if by_deadline else None, "ready_share": s.ready_share, "pause_seconds": s.t_break_asked,
+        "deadline_seconds": deadline, "ready_share": s.ready_share, "pause_seconds": s.t_break_asked,
         "model_bytes": 1000.0 * s.size_kb, "samples": s.samples, "trip_seconds": hard.trip, "seeds": seeds,
         "ideal_fair_work": hard.ideal,
     }  # fmt: skip

@@ -40,7 +40,7 @@ class Sweep:
 def parse_sweep(word: str) -> Sweep:
     """`key=a..b` (12 values, evenly spaced on a logarithmic scale), `key=a..b:n`, or `key=a,b,c`.
 
-    >>> sweep_of("pace.seconds=30,60")
+    >>> parse_sweep("pace.seconds=30,60")
     Sweep(key='pace.seconds', values=(30, 60))
     """
     key, equals, text = word.partition("=")
@@ -162,7 +162,7 @@ def _references(
     alike = [ideal_spec(one, 1, 1).digest for one, _ in ((spec, own), *others)]
     longest = {alike[0]: replace(spec, stop={**spec.stop, "rounds": most})}
     if tell is not None and len({*alike}) > 1:
-        tell("this key changes what an ideal fleet learns, so that every value has reference runs of its own")
+        tell("this key changes what an ideal fleet learns, so each value needs its own reference runs")
     result = dict[str, Reference]()
     for digest, (other, other_own) in zip(alike[1:], others, strict=True):
         if digest not in result:
@@ -183,7 +183,7 @@ def _changed_setup(setup: Setup, spec: Spec, other: Spec, task: Task | None) -> 
     """The same fleet with another policy or horizon where only those changed; else everything is made anew."""
     only_when = replace(other, pace=spec.pace, stop=spec.stop, name=spec.name).digest == spec.digest
     pace: Policy = build_part("policies", other.pace)
-    if not only_when or spec.choose["use"] != "uniform" or pace.cohort > setup.plan.clients:
+    if not only_when or not setup.plan.choose.equal_chance or pace.cohort > setup.plan.clients:
         return assemble(other, task)  # which refuses what does not fit together, too
     return replace(setup, spec=other, plan=replace(setup.plan, pace=pace, stop=Stop(**other.stop)))
 

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble import Setup
-from fedfleet.app.spec.table_checks import Table
+from fedfleet.app.terminal.text import percent, span
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.cost import scale_cost
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Plan, stateless
-from fedfleet.core.records import Context, Cost, Floats, Ints, whole_work
+from fedfleet.core.records import Bools, Context, Cost, Floats, Ints, whole_work
+from fedfleet.core.round_rules import RoundRules
 from fedfleet.core.sources import World
 from fedfleet.core.task_cost import cost_of
 from fedfleet.measure.class_clock import Participation, always_on_clock
-from fedfleet.measure.round_model import Rules, walk_rounds
+from fedfleet.measure.round_model import walk_rounds
 from fedfleet.simulation.dry_run import dry_run
 
-_ROUNDS = ("deadline", "readiness")
 _TRIP = 7919  # between the task numbers of drawn trips
 _SEED_STEP = 1_000_003  # draws of a prediction are as far from a run's own seed as this prime
 
@@ -51,11 +51,14 @@ def other_seeds(seed: int, draws: int) -> list[int]:
 def expected_participation(setup: Setup, seeds: Sequence[int]) -> tuple[list[Participation], list[str]]:
     """Who takes part in this run with the choices of each seed; and what had to be left out of account, in sentences."""
     plan, notes = predictable_plan(setup)
-    rules = round_rules(setup.spec.pace, plan, setup.world)
-    if rules is None:
-        return [dry_run(plan, setup.world, seed=seed) for seed in seeds], notes
-    price = _cost_function(plan, setup.world)
-    return [walk_rounds(rules, plan.stop, plan.choose, setup.world, price, seed=seed) for seed in seeds], notes
+    rules = walkable_rules(plan, setup.world)
+    cost = _cost_function(plan, setup.world)
+
+    def participation(seed: int) -> Participation:
+        walk = None if rules is None else walk_rounds(rules, plan.stop, plan.choose, setup.world, cost, seed=seed)
+        return dry_run(plan, setup.world, seed=seed) if walk is None else walk
+
+    return [participation(seed) for seed in seeds], notes
 
 
 def predictable_plan(setup: Setup) -> tuple[Plan, list[str]]:
@@ -65,21 +68,16 @@ def predictable_plan(setup: Setup) -> tuple[Plan, list[str]]:
         raise BadInput(f"predict: {plan.algorithm.name!r} trains in one place, so there is no fleet to take part")
     if setup.spec.edge is not None:
         raise BadInput(
-            "predict: how long an [edge] takes follows from its own training, which cannot be foreseen; remove [edge]"
+            "predict: how long an [edge] takes follows from its own training, which cannot be predicted; remove [edge]"
         )
-    if plan.choose.by_reports:
-        notes.append(
-            f"{plan.choose.name} chooses by what trained reports say, which nobody knows before training: foreseen is a uniform "
-            "choice in its place"
-        )
+    if plan.choose.unpredictable:
+        notes.append(f"{plan.choose.name} {plan.choose.unpredictable}; the prediction uses a uniform choice instead")
         plan = replace(plan, choose=uniform())
     if plan.algorithm.priced_by_value:
-        notes.append(
-            "bytes that depend on trained values are charged as they are foreseen, before compression by value"
-        )
+        notes.append("bytes that depend on trained values are predicted without compression by value")
     stop = plan.stop
     if stop.target_accuracy is not None or stop.patience is not None:
-        notes.append("rules that end a run by its accuracy are left out: the curve goes on to the last round")
+        notes.append("stop rules that depend on accuracy are ignored: the curve goes on to the last round")
     return plan, notes
 
 
@@ -99,21 +97,14 @@ def staleness_factors(plan: Plan, part: Participation) -> Floats | None:
     return factor[part.staleness]
 
 
-def round_rules(pace: Table, plan: Plan, world: World) -> Rules | None:
-    """The numbers of a policy whose rounds can be walked through; None: only a dry run knows."""
-    if pace["use"] not in _ROUNDS or pace["max_staleness"] or pace["if_few"] != "fail":
+def walkable_rules(plan: Plan, world: World) -> RoundRules | None:
+    """The rules of rounds that can be walked through; None: only a dry run knows."""
+    rules, chooser = plan.pace.round_rules, plan.choose
+    if rules is None or not rules.independent or world.faults is not None or plan.algorithm.tick is not None:
         return None
-    if pace.get("lease", math.inf) != math.inf or world.faults is not None or plan.algorithm.tick is not None:
-        return None
-    chooser = plan.choose
     if chooser.learn or chooser.probe or chooser.charge or chooser.sees or chooser.tailors:
         return None
-    if chooser.initial is not stateless:
-        return None
-    return Rules(
-        pace["cohort"], pace.get("ready_share", 1.0), pace.get("seconds", math.inf), pace["t_break"], pace["min_clients"],
-        pace["min_share"],
-    )  # fmt: skip
+    return rules if chooser.initial is stateless else None
 
 
 def _cost_function(plan: Plan, world: World) -> Callable[[Ints, int], Cost]:
@@ -135,15 +126,12 @@ def _cost_function(plan: Plan, world: World) -> Callable[[Ints, int], Cost]:
 def closed_form(setup: Setup, labels: Ints, *, cohort: int, noise: float, draws: int = 64) -> dict[str, Any] | None:
     """Commits and class clock by the formula that holds where everyone is always there and a deadline decides; else None."""
     plan, _ = predictable_plan(setup)
-    rules = round_rules(setup.spec.pace, plan, setup.world)
-    always = setup.spec.world["states"]["use"] == "always_on" or setup.spec.world["heterogeneity"] in (
-        "devices",
-        "none",
-    )
-    if rules is None or rules.seconds == math.inf or not always or plan.choose.name != "uniform":
+    rules = walkable_rules(plan, setup.world)
+    limit = math.inf if rules is None else rules.time_limit
+    if rules is None or limit == math.inf or not setup.world.states.always or not plan.choose.equal_chance:
         return None
-    success = np.mean([seconds <= rules.seconds for seconds in _trips(setup, draws)], axis=0)
-    least = rules.need(rules.cohort)
+    success = np.mean([seconds <= limit for seconds in _trips(setup, draws)], axis=0)
+    least = rules.need(rules.cohort, rules.cohort)
     commits, clock = always_on_clock(success, labels, cohort=cohort, rounds=plan.stop.rounds, least=least, noise=noise)
     return {"commits": commits, "clock": {str(c): float(t) for c, t in enumerate(clock)}}
 
@@ -177,3 +165,66 @@ def reachable_share(world: World, seconds: float, looks: int = 200) -> Floats:
     """In which share of the time each client can be reached, at evenly spaced looks."""
     times = (np.arange(looks) + 0.5) * max(seconds, 1.0) / looks
     return np.mean([world.states.online(float(t)) for t in times], axis=0)
+
+
+# ---- clients that are left out ------------------------------------------------------------------------------------
+# What they have in common: slow devices, little time in reach, the labels that they hold.
+
+_HARDLY = 0.1  # of an equal share of all reports
+_OUT = 0.5  # who has fewer reports in models than this, on average over draws, is left out
+_LONGER, _LESS = 1.2, 0.8  # differences that are worth a word
+
+
+def exclusion_summary(setup: Setup, parts: Sequence[Participation], clock: Floats) -> dict[str, Any]:
+    """The shares of clients that are in no model and hardly in any, how they differ from the others, and the labels with them."""
+    folded = np.stack([part.folded_counts for part in parts])
+    fair = float(folded.mean())
+    hardly = (folded > 0) & (folded < _HARDLY * fair)
+    excluded = folded.mean(axis=0) < max(_OUT, _HARDLY * fair)
+    trips = trip_seconds(setup)
+    reach = reachable_share(setup.world, max(part.seconds for part in parts))
+    slow = trips > setup.plan.pace.patience
+    shown = clock / clock.mean() if clock.mean() > 0 else np.ones(len(clock))
+    result: dict[str, Any] = {
+        "never": float((folded == 0).mean()),
+        "hardly": float(hardly.mean()),
+        "too_slow": float(slow.mean()),
+        "trip_seconds": _group_medians(trips, excluded),
+        "reachable": _group_medians(reach, excluded),
+        "classes": {str(c): float(share) for c, share in enumerate(shown)},
+    }
+    return {**result, "sentence": _sentence(result)}
+
+
+def _group_medians(values: Floats, excluded: Bools) -> dict[str, float | None]:
+    """The median of those who are left out and of the others; None where there is nobody, or no number."""
+    middle = [float(np.median(values[some])) if some.any() else math.nan for some in (excluded, ~excluded)]
+    return dict(zip(("left_out", "others"), (m if math.isfinite(m) else None for m in middle), strict=True))
+
+
+def _sentence(result: dict[str, Any]) -> str:
+    if result["never"] + result["hardly"] == 0:
+        return "No client will be left out."
+    phrases = [
+        f"{percent(result[key])} {phrase}"
+        for key, phrase in (("never", "of clients will contribute to no model"), ("hardly", "of clients to hardly any"))
+        if result[key]
+    ]
+    why = list[str]()
+    trip, reach = result["trip_seconds"], result["reachable"]
+    if result["too_slow"]:
+        why.append(
+            f"{percent(result['too_slow'])} of all clients take longer for a trip, on average, than a round waits"
+        )
+    if trip["left_out"] and trip["others"] and trip["left_out"] > _LONGER * trip["others"]:
+        why.append(f"a trip takes excluded clients {span(trip['left_out'])} (others {span(trip['others'])})")
+    if reach["left_out"] is not None and reach["others"] is not None and reach["left_out"] < _LESS * reach["others"]:
+        why.append(
+            f"excluded clients can be reached {percent(reach['left_out'])} of the run's time "
+            f"(others {percent(reach['others'])})"
+        )
+    least = min(result["classes"], key=lambda c: result["classes"][c])
+    labels = ""
+    if result["classes"][least] < _LESS:
+        labels = f" Label {least} is trained on {percent(result['classes'][least])} as often as an average label."
+    return f"{' and '.join(phrases)}{': ' + '; '.join(why) if why else ''}.{labels}"

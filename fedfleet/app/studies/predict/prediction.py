@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,10 @@ import numpy as np
 from fedfleet.app.assemble import Setup, assemble
 from fedfleet.app.runs.custom_task import CustomTask, fingerprint
 from fedfleet.app.spec import Spec
-from fedfleet.app.studies.predict.error_band import Band, band
-from fedfleet.app.studies.predict.exclusion import exclusion_summary
 from fedfleet.app.studies.predict.participation import (
     Fleet,
     closed_form,
+    exclusion_summary,
     expected_participation,
     fleet_of,
     other_seeds,
@@ -29,10 +30,42 @@ from fedfleet.core.parts import Plan, Task
 from fedfleet.core.records import Floats
 from fedfleet.measure.class_clock import Clock, Participation, class_clock, clock_score, predict_accuracy
 
-_DRAWS, _WORK = (
-    4,
-    2000,
-)  # draws of a prediction; fewer, but two at least, where these have more rounds than that together
+# ---- the error band -----------------------------------------------------------------------------------------------
+# How far predictions were off on fleets that were trained to find out, by how much had been learnt. band.json is made by
+# `python -m studies.predict --split development --band FILE` and says how.
+
+_FILE = Path(__file__).with_name("band.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """How far below and above a prediction nine of ten trained runs lay, as a share of all that can be learnt.
+
+    `progress` is where on the way from the untrained to the ideal model that was; between these places it is interpolated.
+    """
+
+    progress: Floats
+    below: Floats
+    above: Floats
+    note: str
+
+    def margins_at(self, progress: Floats) -> tuple[Floats, Floats]:
+        """The band at these places."""
+        return np.interp(progress, self.progress, self.below), np.interp(progress, self.progress, self.above)
+
+
+@cache
+def band() -> Band:
+    """The band that comes with this version."""
+    table = json.loads(_FILE.read_text(encoding="utf-8"))
+    columns = (np.array(table[name], np.float64) for name in ("progress", "below", "above"))
+    return Band(*columns, note=str(table["said"]))
+
+
+# ---- prediction ---------------------------------------------------------------------------------------------------
+
+# Draws of a prediction; fewer where these have more rounds than that together.
+_DRAWS, _WORK = 4, 2000
 _POINTS = 60  # of a predicted curve
 _NINETY = 1.64  # standard deviations, between which nine of ten lie
 
@@ -96,7 +129,7 @@ def reference_for(
     code = fingerprint(own)
     if code is None and tell is not None:
         tell(
-            "the model or its loss has no name in a module, as a lambda has none, and cannot be known again: its reference runs "
+            "the model or its loss has no name in a module (a lambda has none) and cannot be recognised: its reference runs "
             "are not kept"
         )
     return reference_of(spec, cache=cache, task=own.task, code=code, tell=tell)
@@ -215,7 +248,7 @@ def _limitations(setup: Setup, parts: Sequence[Participation]) -> list[str]:
     """What this prediction cannot see, in plain words."""
     plan = setup.plan
     result = [
-        "it sees labels, not what the samples of a label look like: people who write or move unlike others count as alike"
+        "the prediction uses label counts only, not features: people who write or move differently count as alike"
     ]
     late = [float(part.staleness.mean()) for part in parts if len(part.staleness)]
     if late and np.mean(late) > 0:
@@ -226,10 +259,13 @@ def _limitations(setup: Setup, parts: Sequence[Participation]) -> list[str]:
             else "as if they were not late"
         )
         result.append(
-            f"reports are {np.mean(late):.2g} versions late on average; they count {counted}, whatever an old model does to them"
+            f"reports are {np.mean(late):.2g} versions late on average; they count {counted}, and no other effect of an old model "
+            "is predicted"
         )
     if plan.algorithm.personal is not None or plan.algorithm.tune is not None:
-        result.append("it is about the server's model: models that clients keep for themselves are not foretold")
+        result.append(
+            "the prediction is of the server's model: models that clients keep for themselves are not predicted"
+        )
     if setup.world.users is not None:
-        result.append("devices of one person count as strangers")
+        result.append("devices of one person count as independent clients")
     return result

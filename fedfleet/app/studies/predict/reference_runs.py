@@ -168,7 +168,7 @@ def _run_reference(plan: Plan, setup: Setup) -> ReferenceCurve:
     with open_executor(setup) as execute:
         simulate(plan, setup.world, execute, watch=watch)
     if len(result) < 2:
-        raise BadInput("predict: the reference run made no model, or there is no test set to try it on")
+        raise BadInput("predict: the reference run made no model, or there is no test set to evaluate it on")
     versions = sorted(result)
     curve = np.interp(np.arange(versions[-1] + 1), versions, [result[v] for v in versions])
     return ReferenceCurve(dry_run(replace(plan, stop=replace(plan.stop, commits=versions[-1])), setup.world), curve)

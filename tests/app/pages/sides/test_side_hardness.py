@@ -34,7 +34,7 @@ def looks(tmp_path_factory):
 
 def test_a_deadline_is_told_in_shares_and_waiting_in_time(looks):
     sides = [side(name, looks[name], group="mild") for name in ("deadline", "waiting")]
-    (share,), (wait,) = measure_sides(sides, "deadline"), measure_sides(sides, "readiness")
+    (share,), (wait,) = measure_sides(sides, by_deadline=True), measure_sides(sides, by_deadline=False)
     assert 0 <= share.plain["InterMC"] <= 1 and share.plain["InterMC"] == share.plain["DevMC"], "always reachable"
     assert wait.plain["DevMC"] > 20.0 and wait.observed == pytest.approx(
         looks["waiting"].end / looks["waiting"].metrics["rounds"]
@@ -46,7 +46,7 @@ def test_a_deadline_is_told_in_shares_and_waiting_in_time(looks):
 
 def test_every_fleet_and_every_pacing_has_its_row_and_those_who_share_both_have_one(looks):
     sides = [side(name, looks[name]) for name in ("deadline", "other", "fast", "patient")]
-    rows = measure_sides(sides, "deadline")
+    rows = measure_sides(sides, by_deadline=True)
     assert [(row.name, row.deadline) for row in rows] == [
         ("deadline and other", "2 min"), ("fast", "2 min"), ("patient", "10 min")
     ]  # fmt: skip
@@ -59,7 +59,7 @@ def test_every_fleet_and_every_pacing_has_its_row_and_those_who_share_both_have_
 
 def test_a_group_whose_sides_have_several_deadlines_names_them(looks):
     sides = [side(name, looks[name], group="mild") for name in ("deadline", "patient")]
-    assert [row.name for row in measure_sides(sides, "deadline")] == ["mild, deadline", "mild, patient"]
+    assert [row.name for row in measure_sides(sides, by_deadline=True)] == ["mild, deadline", "mild, patient"]
     assert "How hard is this fleet?" in hardness_section(sides)
 
 
@@ -67,7 +67,7 @@ def test_without_a_named_size_the_model_is_as_large_as_what_travelled(tmp_path):
     world = {key: value for key, value in SPEC["world"].items() if key != "model_bytes"}
     bare = load_page_run(perform(resolve({**SPEC, "world": world}, "x"), tmp_path / "run").out, tmp_path / "p.html")
     assert bare.model_bytes == 2600.0, "650 weights of 4 bytes"
-    (result,) = measure_sides([side("bare", bare)], "deadline")
+    (result,) = measure_sides([side("bare", bare)], by_deadline=True)
     assert result.plain["InterMC"] > 0.4 and "How hard is this fleet?" in hardness_section([side("bare", bare)])
 
 
@@ -82,8 +82,8 @@ def test_other_pacings_have_no_section():
 
 def test_a_row_of_several_arms_has_no_arms_colour_and_all_have_one_name(looks):
     sides = [side(name, looks[name], colour=i + 1) for i, name in enumerate(("deadline", "other", "deadline"))]
-    (row,) = measure_sides(sides, "deadline")
-    assert (row.name, row.colour) == ("all three arms", 0) and measure_sides(sides[:1], "deadline")[0].colour == 1
+    (row,) = measure_sides(sides, by_deadline=True)
+    assert (row.name, row.colour) == ("all three arms", 0) and measure_sides(sides[:1], by_deadline=True)[0].colour == 1
 
 
 def test_tables_stand_beside_each_other_only_where_names_leave_room(looks):

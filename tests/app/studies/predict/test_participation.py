@@ -9,15 +9,16 @@ from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve
 from fedfleet.app.studies.predict.participation import (
     closed_form,
+    exclusion_summary,
     expected_participation,
     fleet_of,
     mean_samples,
     other_seeds,
     predictable_plan,
     reachable_share,
-    round_rules,
     staleness_factors,
     trip_seconds,
+    walkable_rules,
 )
 from fedfleet.core.errors import BadInput
 from fedfleet.simulation.dry_run import dry_run
@@ -48,7 +49,7 @@ def setup_of(**changes):
 def test_what_is_foreseen_is_the_run_of_that_seed(changes, walked):
     setup = setup_of(**changes)
     plan, _ = predictable_plan(setup)
-    assert (round_rules(setup.spec.pace, plan, setup.world) is not None) == walked
+    assert (walkable_rules(plan, setup.world) is not None) == walked
     result, wanted = expected_participation(setup, [setup.plan.seed])[0][0], dry_run(plan, setup.world)
     assert result.times.tolist() == wanted.times.tolist() and result.clients.tolist() == wanted.clients.tolist()
     assert result.failed == wanted.failed and result.commits > 0
@@ -109,3 +110,40 @@ def test_late_reports_are_shortened_as_the_algorithm_shortens_them():
         got = staleness_factors(setup_of(pace=BUFFERED, algorithm=other).plan, part)
         assert got is None or got == pytest.approx(1.0)
     assert staleness_factors(setup.plan, replace(part, staleness=0 * part.staleness)) is None
+
+
+EVEN = np.ones(10)
+
+
+def left(clock=EVEN, rounds=60, **changes):
+    setup = assemble(resolve(TABLE | {"stop": {"rounds": rounds}} | changes))
+    return exclusion_summary(setup, expected_participation(setup, other_seeds(3, 2))[0], clock)
+
+
+def test_slow_links_are_named():
+    result = left()
+    assert result["never"] > 0 and result["too_slow"] > 0
+    assert result["trip_seconds"]["left_out"] > result["trip_seconds"]["others"]
+    assert "contribute to no model" in result["sentence"] and "than a round waits" in result["sentence"]
+
+
+def test_who_is_seldom_there_is_named():
+    alike = TABLE["world"] | {
+        "devices": {"use": "homogeneous", "mbps": 100.0},
+        "states": {"use": "daily", "ready": 0.15},
+    }
+    result = left(world=alike, rounds=30)
+    assert result["never"] > 0 and result["too_slow"] == 0
+    assert result["reachable"]["left_out"] < result["reachable"]["others"] and "can be reached" in result["sentence"]
+
+
+def test_labels_that_are_shown_less_are_named():
+    clock = np.ones(10)
+    clock[7] = 0.1
+    assert "Label 7 " in left(clock)["sentence"]
+
+
+def test_on_an_ideal_fleet_nobody_is():
+    result = left(world=TABLE["world"] | {"devices": {"use": "homogeneous"}}, pace={"use": "readiness", "cohort": 6})
+    assert result["never"] == result["hardly"] == 0 and result["sentence"] == "No client will be left out."
+    assert result["trip_seconds"]["left_out"] is None

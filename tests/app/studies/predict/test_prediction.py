@@ -7,9 +7,21 @@ import numpy as np
 import pytest
 
 from fedfleet.app.spec import resolve
-from fedfleet.app.studies.predict.error_band import Band
-from fedfleet.app.studies.predict.prediction import band_around, clock_of, predict, prediction_answer
+from fedfleet.app.studies.predict.prediction import Band, band, band_around, clock_of, predict, prediction_answer
 from tests.app.studies.predict.conftest import TABLE
+
+
+def test_the_band_is_whole():
+    result = band()
+    assert len(result.progress) == len(result.below) == len(result.above) >= 2 and (np.diff(result.progress) > 0).all()
+    assert (result.below >= 0).all() and (result.above >= 0).all() and result.below.max() < 0.6
+    assert "fleets" in result.note
+
+
+def test_between_known_places_it_is_interpolated():
+    known = Band(np.array([0.0, 1.0]), np.array([0.2, 0.1]), np.array([0.0, 0.4]), "a test")
+    below, above = known.margins_at(np.array([-1.0, 0.5, 2.0]))
+    assert below == pytest.approx([0.2, 0.15, 0.1]) and above == pytest.approx([0.0, 0.2, 0.4])
 
 
 def test_the_answer_is_json_and_agrees_with_itself(foretold):
@@ -22,7 +34,7 @@ def test_the_answer_is_json_and_agrees_with_itself(foretold):
     assert got["rounds"] == pytest.approx(got["commits"]["value"] + sum(got["failed_rounds"].values()))
     assert got["draws"] == 4 and set(got["clock"]) == {str(c) for c in range(10)} and 0 < got["effective"] <= 1
     assert got["closed_form"]["commits"] == pytest.approx(got["commits"]["value"], abs=2)
-    assert any("it sees labels" in note for note in got["notes"])
+    assert any("label counts only" in note for note in got["notes"])
 
 
 def test_it_can_be_repeated(foretold, kept):

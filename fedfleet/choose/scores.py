@@ -1,4 +1,4 @@
-"""What selection by utility is made of: worth, clipping, what is not known lately, slowness, and drawing by weight.
+"""Scores: what a client is worth, and how the best are picked or drawn, ties broken by addressed hashes.
 
 Lai et al., "Oort: Efficient Federated Learning via Guided Participant Selection", OSDI 2021. Columns are single precision: they
 rank millions of clients, and doubling every duration still doubles exactly.
@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedfleet.choose.uniform import smallest
+from fedfleet.core.parts import Draw
 from fedfleet.core.records import Floats, Ints, Keys
+from fedfleet.core.rng import hash_keys, uniforms
 
 Singles = NDArray[np.float32]
 _NARROW = 1e-4  # utilities that lie closer together than this are told apart no further
@@ -26,7 +28,7 @@ _LARGE = float(np.finfo(np.float32).max) / 4
 def statistical_utility(samples: Floats, squared_loss: Floats) -> Floats:
     """Statistical utility |B| sqrt(mean squared loss); NaN where it is not known.
 
-    >>> worth(np.array([10.0, 10.0]), np.array([4.0, np.inf])).tolist()
+    >>> statistical_utility(np.array([10.0, 10.0]), np.array([4.0, np.inf])).tolist()
     [20.0, nan]
     """
     with np.errstate(invalid="ignore", over="ignore"):
@@ -37,7 +39,7 @@ def statistical_utility(samples: Floats, squared_loss: Floats) -> Floats:
 def normalise_utility(utility: Singles, clip: float) -> Singles:
     """Utilities from about 0 to 1: what lies above the `clip` quantile counts as that, and the least is just above 0.
 
-    >>> spread_out(np.array([0.0, 20.0, 80.0], np.float32), 0.4).tolist()
+    >>> normalise_utility(np.array([0.0, 20.0, 80.0], np.float32), 0.4).tolist()
     [0.0, 0.25, 0.25]
     """
     if not len(utility):
@@ -66,7 +68,7 @@ def preferred_seconds(seconds: Singles, share: float) -> float:
 def penalise_slow(score: Singles, seconds: Singles, preferred: float, penalty: float) -> Singles:
     """Scores times (T / t)^penalty where a client's trip takes t, longer than the preferred T; 0 seconds: nobody knows.
 
-    >>> slowed(np.ones(3, np.float32), np.array([0, 5, 40], np.float32), 10.0, 2.0).tolist()
+    >>> penalise_slow(np.ones(3, np.float32), np.array([0, 5, 40], np.float32), 10.0, 2.0).tolist()
     [1.0, 1.0, 0.0625]
     """
     if preferred == math.inf or penalty == 0.0:
@@ -139,3 +141,37 @@ def largest(values: NDArray[Any], n: int, luck: Callable[[Ints], Keys]) -> Ints:
     edge = nth_largest(values, n)
     above, equal = np.flatnonzero(values > edge), np.flatnonzero(values == edge)
     return np.concatenate([above, equal[smallest(luck(equal), n - len(above))]])
+
+
+_ONE: Keys = np.zeros(1, np.uint64)
+
+
+def pick_number(draw: Draw) -> int:
+    """One number for this pick of this round: one address, since every column of it costs a pass over the roster."""
+    return draw.round << 32 ^ draw.first
+
+
+def best(score: Floats, keys: Keys, n: int, draw: Draw, label: str) -> Ints:
+    """The places of the n highest scores, highest first; NaN counts as the lowest of all.
+
+    Hashes are made only for those who are taken and those who tie with the last of them.
+
+    >>> best(np.array([1.0, np.nan, 3.0, 2.0]), np.arange(4, dtype=np.uint64), 2, Draw(0, 0), "x").tolist()
+    [2, 3]
+    """
+    n = min(n, len(score))
+    if n <= 0:
+        return np.zeros(0, np.int64)
+    score = np.where(np.isnan(score), -np.inf, score)
+
+    def luck(at: Ints) -> Keys:
+        return hash_keys(draw.seed, label, keys[at], pick_number(draw))
+
+    at = largest(score, n, luck)
+    return at[np.lexsort((luck(at), -score[at]))]
+
+
+def round_at_random(share: float, draw: Draw, label: str) -> int:
+    """A number of clients that is `share` on average: the fraction is rounded at random, one draw for each pick."""
+    luck = float(uniforms(draw.seed, label, _ONE, pick_number(draw))[0])
+    return int(np.floor(share)) + int(luck < share - np.floor(share))

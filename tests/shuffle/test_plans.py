@@ -1,11 +1,11 @@
-"""Plans that need no solver: what they keep and what they even out."""
+"""Simple plans are what they say; rounding to whole samples keeps the sum of every row and stays near the real plan."""
 
 import numpy as np
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from fedfleet.shuffle.objective import score
-from fedfleet.shuffle.problem import effort, least_possible
-from fedfleet.shuffle.simple_plans import identity, proportional, start_plans
+from fedfleet.shuffle.plans import identity, largest_remainder, proportional, round_plans, start_plans
+from fedfleet.shuffle.problem import effort, least_possible, score
 from tests.shuffle.users import users
 
 
@@ -27,3 +27,15 @@ def test_every_start_is_a_plan_and_some_leave_a_device_out(problem):
     assert np.array_equal(plans[0], identity(problem)) and np.allclose(plans[1], proportional(problem))
     if devices > 2:
         assert [int(np.flatnonzero(plan.sum((0, 1)) == 0)[0]) for plan in plans[-devices:]] == list(range(devices))
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(users(), st.integers(0, 1000))
+def test_rounding_keeps_rows(problem, seed):
+    shares = np.random.default_rng(seed).dirichlet(np.ones(len(problem.counts)), problem.counts.T.shape)
+    counts = problem.counts.T[None]
+    plan = counts[..., None] * shares[None]
+    for way in (round_plans, largest_remainder):
+        whole = way(plan, counts)
+        assert (whole >= 0).all() and (whole.sum(3) == counts).all()
+        assert np.abs(whole - plan).max() < len(problem.counts) + 1

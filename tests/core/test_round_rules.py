@@ -1,0 +1,40 @@
+"""The numbers of synchronous rounds: how many reports end a wait, how many make a success, and what closes a round."""
+
+import math
+
+import pytest
+
+from fedfleet.core.round_rules import RoundRules
+
+
+@pytest.mark.parametrize(
+    ("share", "selected", "ready"), [(1.0, 7, 7), (0.14, 50, 7), (0.5, 5, 3), (0.25, 1, 1), (1.0, 0, 0)]
+)
+def test_a_share_of_the_selected_ends_the_wait(share, selected, ready):
+    assert RoundRules(50, share).ready(selected) == ready
+
+
+def test_a_success_needs_the_share_of_the_cohort_or_the_share_that_ends_the_wait_if_that_is_less():
+    rules = RoundRules(20, 0.25, min_share=0.5)
+    assert (rules.success(20), rules.need(20, 20), rules.need(20, 4)) == (10, 5, 1)
+    assert RoundRules(20, min_share=0.5).need(20, 4) == 10
+    assert RoundRules(20, min_share=0.0).success(20) == 1
+
+
+@pytest.mark.parametrize(("min_clients", "min_share", "least"), [(2, 0.1, 2), (0, 0.0, 1), (2, 0.5, 10), (15, 0.5, 15)])
+def test_the_least_number_of_selected_clients_with_which_a_round_can_succeed(min_clients, min_share, least):
+    assert RoundRules(20, min_clients=min_clients, min_share=min_share).least() == least
+
+
+def test_a_deadline_that_never_comes_is_a_deadline_all_the_same():
+    waits, late, never = RoundRules(3), RoundRules(3, seconds=9.0), RoundRules(3, seconds=math.inf)
+    assert [rules.by_deadline for rules in (waits, late, never)] == [False, True, True]
+    assert [rules.time_limit for rules in (waits, late, never)] == [math.inf, 9.0, math.inf]
+
+
+def test_rounds_are_independent_unless_something_outlasts_them():
+    assert RoundRules(3).independent
+    assert not any(
+        rules.independent
+        for rules in (RoundRules(3, max_staleness=1), RoundRules(3, wait_if_few=True), RoundRules(3, lease=9.0))
+    )
