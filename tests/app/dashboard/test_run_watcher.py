@@ -25,7 +25,7 @@ from tests.app.dashboard.runs import END, STORY, folder_of
 
 
 def facts(watch, name):
-    return watch.view(name, lambda _, followed: followed.seen)
+    return watch.inspect(name, lambda _, followed: followed.view)
 
 
 def test_a_journal_is_followed_while_it_is_written(tmp_path):

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -171,7 +172,11 @@ def test_a_pause_is_a_pause_whoever_reports_meanwhile(fleet, pace):
             own = {t for e in only(TasksSent, inside) for t in range(e.first, e.first + len(e.clients))}
             folded = set(only(ReportsGathered, inside)[-1].tasks.tolist())
             last = [e.task for e in inside if isinstance(e, TaskArrived) and e.task in folded][-1]
-            assert r.causes.get("pause", 0.0) == pytest.approx(pace.t_break if last in own else 0.0)
+            # With too few free clients the round waited for a task of an earlier one, and the path leads through that task.
+            pairs = ((a, b) for a, b in pairwise(inside) if a.time == b.time)
+            freed = any(isinstance(a, TaskArrived) and isinstance(b, CandidatesSeen) for a, b in pairs)
+            pause = pace.t_break if last in own and not freed else 0.0
+            assert r.causes.get("pause", 0.0) == pytest.approx(pause)
 
 
 @law

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fedfleet.app.pages.report.report_facts import accuracy_margin, colour_of, rounds_of, test_set_size
+from fedfleet.app.pages.report.report_facts import accuracy_margin, colour_of, rounds_of
+from fedfleet.app.pages.report.report_facts import test_set_size as size_of_test_set
 from tests.app.pages.report.logs import READINESS, facts_of, journal, seen
 
 LOG = journal([([0, 1], [2]), ([0], [2, 3]), ([], [2, 3])], clients=6)
@@ -49,6 +50,6 @@ def test_a_run_keeps_the_colour_of_its_fleet():
 
 def test_what_the_test_set_leaves_open():
     assert (
-        test_set_size(LOG) == 100 and accuracy_margin(0.5, 100) == pytest.approx(0.098) and accuracy_margin(0.5, 0) == 0
+        size_of_test_set(LOG) == 100 and accuracy_margin(0.5, 100) == pytest.approx(0.098) and accuracy_margin(0.5, 0) == 0
     )
     assert accuracy_margin(1.0, 100) > 0, "even a perfect score may have been luck"
