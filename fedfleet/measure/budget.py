@@ -50,8 +50,8 @@ def cost_curve(log: Iterable[Event], what: Price) -> CostCurve:
 def accuracy_under(curve: CostCurve, budget: float) -> float | None:
     """The best model to be had for at most so much; None if even the first costs more.
 
-    >>> curve = Priced(np.array([0.0, 10.0, 20.0]), np.array([0.1, 0.6, 0.9]))
-    >>> accuracy_under(curve, 15.0), cost_to(curve, 0.6), cost_to(curve, 0.95)
+    >>> curve = CostCurve(np.array([0.0, 10.0, 20.0]), np.array([0.1, 0.6, 0.9]))
+    >>> accuracy_under(curve, 15.0), cost_to_reach(curve, 0.6), cost_to_reach(curve, 0.95)
     (0.6, 10.0, None)
     """
     within = np.flatnonzero(curve.cost <= budget)

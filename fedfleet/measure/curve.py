@@ -57,7 +57,7 @@ def times_to(curve: Curve) -> dict[str, float | None]:
 def thin_points(points: int, most: int) -> Ints:
     """Which of so many points are shown: all, or `most` of them evenly, with the first and the last.
 
-    >>> thinned(3, 5).tolist(), thinned(9, 3).tolist()
+    >>> thin_points(3, 5).tolist(), thin_points(9, 3).tolist()
     ([0, 1, 2], [0, 4, 8])
     """
     if points <= most:

@@ -147,7 +147,7 @@ def _late_cure(summary: Failures) -> str:
 def clock_text(seconds: float) -> str:
     """A time of a run for people: 3600 is 01:00 of the first day.
 
-    >>> clock(3600.0), clock(90_000.0), clock(1e6)
+    >>> clock_text(3600.0), clock_text(90_000.0), clock_text(1e6)
     ('01:00 of the first day', '01:00 of the second day', '13:46 of day 12')
     """
     day, second = divmod(int(seconds), 86400)

@@ -253,7 +253,7 @@ def state_counts(states: str) -> Mapping[str, int]:
 def short_duration(seconds: float) -> str:
     """How long one task took: a real device may well be back at once.
 
-    >>> brief(0.0312), brief(8.04), brief(75.0)
+    >>> short_duration(0.0312), short_duration(8.04), short_duration(75.0)
     ('0.031 s', '8 s', '75 s')
     """
     return f"{seconds:.2g} s" if seconds < 10 else span(seconds)
@@ -272,7 +272,7 @@ def people(n: int) -> str:
 def count_word(n: int) -> str:
     """A small number as a word.
 
-    >>> counted(2), counted(12)
+    >>> count_word(2), count_word(12)
     ('two', '12')
     """
     return _NUMBERS[n] if n < len(_NUMBERS) else f"{n:,}"

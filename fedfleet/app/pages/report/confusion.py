@@ -60,7 +60,7 @@ def classes_section(f: Facts) -> list[str]:
 def worst_mistake(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> str:
     """The mistake that is made most often.
 
-    >>> mistaken([[5, 2], [0, 9]], ["a", "b"])
+    >>> worst_mistake([[5, 2], [0, 9]], ["a", "b"])
     'Most often mistaken: a for b, 2 of 7 times.'
     """
     worst = max(((n, i, j) for i, row in enumerate(confusion) for j, n in enumerate(row) if i != j), default=(0, 0, 0))

@@ -129,7 +129,7 @@ def test_set_size(events: Sequence[Event]) -> int:
 def accuracy_margin(accuracy: float, total: int) -> float:
     """Half the 95 % interval that so many test samples leave to an accuracy (normal approximation).
 
-    >>> round(give_or_take(0.55, 359), 3)
+    >>> round(accuracy_margin(0.55, 359), 3)
     0.051
     """
     return (

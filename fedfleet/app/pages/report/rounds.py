@@ -258,7 +258,7 @@ def failed_section(f: Facts) -> list[str]:
 def _number_list(numbers: list[int]) -> str:
     """Round numbers, as many as can be read.
 
-    >>> _which([1, 2, 3, 9]), _which(list(range(0, 40, 2)))
+    >>> _number_list([1, 2, 3, 9]), _number_list(list(range(0, 40, 2)))
     ('1, 2, 3, 9', '0, 2, 4, 6, 8, .. 38')
     """
     return (
