@@ -64,11 +64,11 @@ def duration(seconds: float) -> str:
 _ARRIVED = re.compile(r"\b(\d+) of at least (\d+) reports arrived\b")
 
 
-def as_people(text: str, people: str = "people", person: str = "person") -> str:
+def as_people(text: str, people: str = "clients", person: str = "client") -> str:
     """What the journal says of clients and reports, as a reader says it.
 
-    >>> as_people("spread over 46 clients"), as_people("all of it for client 7")
-    ('spread over 46 people', 'all of it for person 7')
+    >>> as_people("spread over 46 clients", "devices", "device"), as_people("all of it for client 7")
+    ('spread over 46 devices', 'all of it for client 7')
     >>> as_people("because 0 of at least 1 reports arrived"), as_people("1 of at least 2 reports arrived")
     ('because no report came in time', 'only 1 of the 2 reports that are needed came in time')
     """

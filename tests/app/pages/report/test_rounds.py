@@ -77,13 +77,13 @@ def a_round(**changed):
 
 def test_a_round_is_told_in_words():
     assert round_sentence(ShownRound("usual", a_round(closed=45.0))) == (
-        "Round 8, a usual one: 1 of 3 used in 2 broadcasts; 1 used, 1 too late, 1 still at work; model 1 was made after 40 s"
+        "Round 8, a usual one: 1 of 3 used in 2 broadcasts; 1 used, 1 too late, 1 still training; model 1 was made after 40 s"
     )
     assert "as others ended" in round_sentence(ShownRound("usual", a_round(refills=True)))
     silent = a_round(version=None, reason="<nobody>", fates={}, asked=((5.0, 2),))
     assert (
         round_sentence(ShownRound("worst", silent))
-        == "Round 8, one that failed: 0 of 2 used; nobody reported; it failed, because <nobody>, after 0"
+        == "Round 8, one that failed: 0 of 2 used; no report; it failed, because <nobody>, after 0"
     )
 
 
