@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedfleet.core.events import Evaluated, Event
 from fedfleet.core.records import Bools, ClientScores, Floats, Ints
+from fedfleet.measure.run_progress import Log, read_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,31 +20,31 @@ class Curve:
     loss: Floats
 
 
-def learning_curve(log: Iterable[Event]) -> Curve:
+def learning_curve(log: Log) -> Curve:
     """One point per evaluation on the central test set."""
-    evaluations = [e for e in log if isinstance(e, Evaluated) and e.total]
+    evaluations = [e for e in read_progress(log).evaluations if e.total]
     return Curve(
         np.array([e.time for e in evaluations], np.float64),
         np.array([e.version for e in evaluations], np.float64),
-        np.array([e.correct / e.total for e in evaluations], np.float64),
+        np.array([e.accuracy for e in evaluations], np.float64),
         np.array([e.loss for e in evaluations], np.float64),
     )
 
 
-def final_accuracy(log: Iterable[Event]) -> float | None:
+def final_accuracy(log: Log) -> float | None:
     """Accuracy of the last model on the central test set; None if it was never tried."""
     curve = learning_curve(log)
     return float(curve.accuracy[-1]) if len(curve.accuracy) else None
 
 
-def time_to_accuracy(log: Iterable[Event], target: float) -> float | None:
+def time_to_accuracy(log: Log, target: float) -> float | None:
     """Virtual seconds until an evaluation first reached the target; None if none did."""
     curve = learning_curve(log)
     reached = np.flatnonzero(curve.accuracy >= target)
     return float(curve.seconds[reached[0]]) if len(reached) else None
 
 
-def convergence_time(log: Iterable[Event]) -> float | None:
+def convergence_time(log: Log) -> float | None:
     """Virtual seconds until the best evaluation, the first of equals."""
     curve = learning_curve(log)
     return float(curve.seconds[int(np.argmax(curve.accuracy))]) if len(curve.accuracy) else None
@@ -65,9 +64,9 @@ class ClientAccuracy:
     worst10_mean: float
 
 
-def client_accuracy(log: Iterable[Event]) -> ClientAccuracy | None:
+def client_accuracy(log: Log) -> ClientAccuracy | None:
     """Accuracy on the clients' own test shards at the last evaluation that looked at them."""
-    last = _last_scores(log)
+    last = read_progress(log).client_scores
     if last is None:
         return None
     share = last.correct / last.total
@@ -87,30 +86,22 @@ class AccuracyByParticipation:
     never: float | None
 
 
-def accuracy_by_participation(log: Iterable[Event], contributions: Ints) -> AccuracyByParticipation:
+def accuracy_by_participation(log: Log, contributions: Ints) -> AccuracyByParticipation:
     """The last evaluation of clients, apart by whether any report of the client was folded; weighted by samples.
 
     Where all samples are trained on in one place nobody takes part as a client, and neither is known.
     """
-    last = _last_scores(log)
+    last = read_progress(log).client_scores
     if last is None or last.clients.max() >= len(contributions):
         return AccuracyByParticipation(None, None)
     participated = contributions[last.clients] > 0
     return AccuracyByParticipation(_mean_of(last, participated), _mean_of(last, ~participated))
 
 
-def unseen_accuracy(log: Iterable[Event]) -> float | None:
+def unseen_accuracy(log: Log) -> float | None:
     """Accuracy of the last model on people whose samples nobody trained on; None if none were held out."""
-    scores = [e.unseen for e in log if isinstance(e, Evaluated) and e.unseen is not None]
+    scores = [e.unseen for e in read_progress(log).evaluations if e.unseen is not None]
     return scores[-1].correct / scores[-1].total if scores else None
-
-
-def _last_scores(log: Iterable[Event]) -> ClientScores | None:
-    last: ClientScores | None = None
-    for event in log:
-        if isinstance(event, Evaluated) and event.clients is not None and len(event.clients.total):
-            last = event.clients
-    return last
 
 
 def _mean_of(scores: ClientScores, which: Bools) -> float | None:

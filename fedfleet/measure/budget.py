@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fedfleet.core.events import Evaluated, Event, Probed, ReportUnwanted, TasksSpent
 from fedfleet.core.old_names import old_symbols
 from fedfleet.core.records import Floats
-from fedfleet.measure.device_work import AGAIN, BYTES
+from fedfleet.measure.run_progress import Log, read_progress
 
 Price = Literal["seconds", "joules", "bytes"]
-_COLUMNS: dict[str, tuple[str, ...]] = {"joules": ("joules",), "bytes": BYTES}
 SHARES = (0.25, 0.5, 0.75, 1.0)  # of what a run cost in all, of which `budgets` tells
 TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # accuracies of which `targets` tells
 
@@ -27,25 +24,19 @@ class CostCurve:
     best: Floats
 
 
-def cost_curve(log: Iterable[Event], what: Price) -> CostCurve:
+def cost_curve(log: Log, what: Price) -> CostCurve:
     """Accuracy against cumulative cost: virtual seconds, joules, or bytes in both directions.
 
     Waste and probes are in it. A task's cost is known when its round closes; of those still running nothing is counted yet.
     """
-    spent, costs, accuracies = 0.0, list[float](), list[float]()
-    for event in log:
-        match event:
-            case TasksSpent() | Probed():
-                columns = (event.spent[name] for name in _COLUMNS.get(what, ()) if name in event.spent)
-                spent += sum(float(np.nansum(values)) for values in columns)
-            case ReportUnwanted(reason=reason) if what == "bytes" and reason == AGAIN:
-                spent += event.bytes_up
-            case Evaluated() if event.total:
-                costs.append(event.time if what == "seconds" else spent)
-                accuracies.append(event.correct / event.total)
-            case _:
-                pass
-    return CostCurve(np.array(costs, np.float64), np.maximum.accumulate(np.array(accuracies, np.float64)))
+    evaluations = [e for e in read_progress(log).evaluations if e.total]
+    costs = {
+        "seconds": [e.time for e in evaluations],
+        "joules": [e.joules for e in evaluations],
+        "bytes": [e.bytes for e in evaluations],
+    }[what]
+    accuracies = np.array([e.accuracy for e in evaluations], np.float64)
+    return CostCurve(np.array(costs, np.float64), np.maximum.accumulate(accuracies))
 
 
 def accuracy_under(curve: CostCurve, budget: float) -> float | None:
@@ -65,7 +56,7 @@ def cost_to_reach(curve: CostCurve, target: float) -> float | None:
     return float(curve.cost[reached[0]]) if len(reached) else None
 
 
-def budgets(log: Iterable[Event]) -> dict[str, list[dict[str, Any]]]:
+def budgets(log: Log) -> dict[str, list[dict[str, Any]]]:
     """The best accuracy under quarters of what the run cost in all, for each price that is known."""
     result: dict[str, list[dict[str, Any]]] = {}
     for what, curve in _curves(log).items():
@@ -74,7 +65,7 @@ def budgets(log: Iterable[Event]) -> dict[str, list[dict[str, Any]]]:
     return result
 
 
-def targets(log: Iterable[Event]) -> list[dict[str, Any]]:
+def targets(log: Log) -> list[dict[str, Any]]:
     """What it cost to reach each of TARGETS that was reached, and the best accuracy of all."""
     curves = _curves(log)
     if not curves:
@@ -84,10 +75,10 @@ def targets(log: Iterable[Event]) -> list[dict[str, Any]]:
     return [{"accuracy": target, **{what: cost_to_reach(c, target) for what, c in curves.items()}} for target in levels]
 
 
-def _curves(log: Iterable[Event]) -> dict[str, CostCurve]:
+def _curves(log: Log) -> dict[str, CostCurve]:
     """Accuracy against seconds, and against what else is counted in this journal."""
-    events = list(log)
-    result = {what: cost_curve(events, what) for what in ("seconds", "joules", "bytes")}
+    progress = read_progress(log)
+    result = {what: cost_curve(progress, what) for what in ("seconds", "joules", "bytes")}
     return {
         what: curve for what, curve in result.items() if len(curve.cost) and (what == "seconds" or curve.cost[-1] > 0)
     }

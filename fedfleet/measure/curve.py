@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from fedfleet.core.events import Evaluated, Event, ModelCommitted, RoundFailed
 from fedfleet.core.records import Ints
 from fedfleet.measure.accuracy import Curve, learning_curve
 from fedfleet.measure.budget import cost_curve
+from fedfleet.measure.run_progress import Log, read_progress
 
 MOST_POINTS = 2000  # beyond, points are left out evenly: a page cannot show more
 TARGETS = tuple(round(0.05 * i, 2) for i in range(1, 20))  # accuracies of which `time_to` tells
 
 
-def curve_table(log: Sequence[Event], most: int = MOST_POINTS) -> dict[str, list[float] | list[float | None] | None]:
+def curve_table(log: Log, most: int = MOST_POINTS) -> dict[str, list[float] | list[float | None] | None]:
     """One entry per evaluation: virtual seconds, commits, rounds tried, bytes moved in both directions, accuracy, loss.
 
     Loss is None where it is no number; `bytes` as a whole where the journal counts none; `unseen` is the accuracy on people held
     out from training, where there are any. Bytes of a task are known when its round closes. Nothing changes between two entries
     but what nobody looked at: a curve is made of steps.
     """
-    curve, spent = learning_curve(log), cost_curve(log, "bytes").cost
+    progress = read_progress(log)
+    curve, spent = learning_curve(progress), cost_curve(progress, "bytes").cost
+    evaluations = [e for e in progress.evaluations if e.total]
     points = thin_points(len(curve.seconds), most)
     bytes_moved = spent[points].tolist() if len(spent) and spent[-1] > 0 else None
     table: dict[str, Any] = {
         "seconds": curve.seconds[points].tolist(),
         "commits": curve.versions[points].astype(np.int64).tolist(),
-        "rounds": _round_counts(log)[points].tolist(),
+        "rounds": [evaluations[i].rounds for i in points.tolist()],
         "bytes": bytes_moved,
         "accuracy": curve.accuracy[points].tolist(),
         "loss": [value if math.isfinite(value) else None for value in curve.loss[points].tolist()],
     }
-    unseen = _unseen_accuracies(log)
+    unseen = [None if e.unseen is None else e.unseen.correct / e.unseen.total for e in evaluations]
     return {**table, "unseen": [unseen[i] for i in points.tolist()]} if any(v is not None for v in unseen) else table
 
 
@@ -63,19 +64,3 @@ def thin_points(points: int, most: int) -> Ints:
     if points <= most:
         return np.arange(points)
     return np.round(np.linspace(0, points - 1, most)).astype(np.int64)
-
-
-def _round_counts(log: Sequence[Event]) -> Ints:
-    """How many rounds had ended, with or without a model, at each evaluation."""
-    counts, rounds = list[int](), 0
-    for event in log:
-        rounds += isinstance(event, ModelCommitted | RoundFailed)
-        if isinstance(event, Evaluated) and event.total:
-            counts.append(rounds)
-    return np.array(counts, np.int64)
-
-
-def _unseen_accuracies(log: Sequence[Event]) -> list[float | None]:
-    """The accuracy on people held out from training at each evaluation."""
-    evaluations = [e for e in log if isinstance(e, Evaluated) and e.total]
-    return [None if e.unseen is None else e.unseen.correct / e.unseen.total for e in evaluations]

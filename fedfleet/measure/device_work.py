@@ -2,53 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fedfleet.core.events import Event, Probed, TasksSpent
-from fedfleet.core.records import FATES, Bools, Floats
+from fedfleet.core.records import FATES
 from fedfleet.core.stages import STAGES
-from fedfleet.measure.tasks import Tasks
-
-BYTES = ("bytes_down", "bytes_up")
-AGAIN = "again"  # a report that had come before: its bytes are on nobody's account
-
-
-@dataclass(frozen=True, slots=True)
-class Spending:
-    """What each task cost, in the order of ids: columns by name, as in TasksSpent; NaN: nobody knows, or not yet."""
-
-    accounted: Bools
-    columns: Mapping[str, Floats]
-
-    def column(self, name: str) -> Floats:
-        """One column: 0 for tasks that had none of it, NaN for those of which it is not known."""
-        result = self.columns.get(name)
-        return np.where(self.accounted, 0.0, np.nan) if result is None else result
-
-    def worked_seconds(self) -> Floats:
-        """Seconds in which each task was worked on: all of its stages."""
-        result = np.where(self.accounted, 0.0, np.nan)
-        for stage in STAGES:
-            result = result + self.column(stage)
-        return result
+from fedfleet.measure.tasks import BYTES, Spending, TaskColumns, Tasks
 
 
 def spending(log: Iterable[Event], tasks: int) -> Spending:
-    """What the tasks of a run cost, as far as the journal has been told."""
-    accounted, columns = np.zeros(tasks, np.bool_), dict[str, Floats]()
-    events = [e for e in log if isinstance(e, TasksSpent)]
-    for event in events:
-        accounted[event.tasks] = True
-    for event in events:
-        for name, values in event.spent.items():
-            if name not in columns:
-                columns[name] = np.where(accounted, 0.0, np.nan)
-            columns[name][event.tasks] = values
-    return Spending(accounted, columns)
+    """What the tasks of a run cost, as far as the journal says."""
+    columns = TaskColumns()
+    columns.add_rows(tasks)
+    for event in log:
+        if isinstance(event, TasksSpent):
+            columns.spend(event)
+    return columns.spending()
 
 
 def by_fate(tasks: Tasks, spent: Spending) -> dict[str, dict[str, Any]]:

@@ -9,8 +9,7 @@ import numpy as np
 
 from fedfleet.core.events import Event, Probed, TasksSpent
 from fedfleet.core.records import FOLDED, Floats
-from fedfleet.measure.device_work import Spending
-from fedfleet.measure.tasks import Tasks
+from fedfleet.measure.tasks import Spending, Tasks
 
 
 @dataclass(frozen=True, slots=True)

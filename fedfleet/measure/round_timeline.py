@@ -152,7 +152,7 @@ def _reason_text(fate: int, into: int, reason: str | None) -> str:
     if fate == FOLDED:
         return f"in model {into}"
     usual = {
-        RUNNING: "still at work", DROPPED: "too late, given up", LOST: "lost", REJECTED: "refused",
-        WASTED: "in time, for a round that failed",
+        RUNNING: "still training", DROPPED: "too late, given up", LOST: "lost", REJECTED: "refused",
+        WASTED: "in time, but the round failed",
     }  # fmt: skip
     return usual[fate] if reason is None else f"{FATES[fate]}: {reason}" if fate >= 0 else reason

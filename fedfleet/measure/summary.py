@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from fedfleet.core.events import Event, ModelCommitted, ReportRejected, RoundFailed, RunBegan, RunEnded
+from fedfleet.core.events import Event, PaceSet
 from fedfleet.measure.accuracy import (
     accuracy_by_participation,
     client_accuracy,
@@ -18,41 +18,38 @@ from fedfleet.measure.accuracy import (
 )
 from fedfleet.measure.budget import budgets, targets
 from fedfleet.measure.curve import curve_table, times_to
-from fedfleet.measure.device_work import by_fate, probe_costs, spending, stage_seconds
+from fedfleet.measure.device_work import by_fate, probe_costs, stage_seconds
 from fedfleet.measure.energy import energy
 from fedfleet.measure.participation import contributions, participation_fairness, staleness_histogram, utilisation
-from fedfleet.measure.round_outcomes import abandoned_rounds, rebroadcasts, timelines
-from fedfleet.measure.tasks import Tasks, task_table
+from fedfleet.measure.run_progress import FAILED, Log, read_progress
+from fedfleet.measure.run_record import RunRecord, read_record
 from fedfleet.measure.traffic import extra_traffic, traffic, wasted_work
-from fedfleet.measure.warnings import failed_rounds, warnings
+from fedfleet.measure.warnings import warnings
 
 
 def summary(
-    log: Sequence[Event], tasks: Tasks | None = None, *, chance: float | None = None, caveats: Sequence[str] = ()
+    log: Sequence[Event], record: RunRecord | None = None, *, chance: float | None = None, caveats: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The measures of a run, ready for JSON. `chance`: what guessing would score on the central test set, where that is known;
-    `caveats`: what whoever reads the figures must know beside what the events tell."""
-    tasks = task_table(log) if tasks is None else tasks
-    clients = next((e.clients for e in log if isinstance(e, RunBegan)), 0)
-    seconds = log[-1].time if log else 0.0
-    curve = learning_curve(log)
-    of_clients = client_accuracy(log)
-    converged = convergence_time(log)
+    """The measures of a run, ready for JSON. `record` is that of the log, where it has been read already; `chance` what guessing
+    would score on the central test set, where that is known; `caveats` are further warnings."""
+    record = read_record(log) if record is None else record
+    run, tasks, spent = record.progress, record.tasks.table(), record.tasks.spending()
+    clients, seconds = run.clients, run.time
+    curve = learning_curve(run)
+    of_clients = client_accuracy(run)
+    converged = convergence_time(run)
     traffic_totals = traffic(tasks, seconds, extra_traffic(log))
     took_part = contributions(tasks, clients)
     fairness = participation_fairness(took_part)
-    by_participation = accuracy_by_participation(log, took_part)
-    spent = spending(log, len(tasks.fate))
+    by_participation = accuracy_by_participation(run, took_part)
     energy_used = energy(log, tasks, spent)
-    committed = sum(isinstance(e, ModelCommitted) for e in log)
-    failed = sum(isinstance(e, RoundFailed) for e in log)
     return {
-        "rounds": committed + failed,
-        "commits": committed,
-        "rounds_failed": failed,
-        "failed_rounds": failed_rounds(log),
-        "warnings": [*warnings(log, chance), *caveats],
-        "stopped_by": next((e.reason for e in log if isinstance(e, RunEnded)), None),
+        "rounds": run.closed_count,
+        "commits": run.commits,
+        "rounds_failed": run.failed_rounds,
+        "failed_rounds": run.failure_reasons,
+        "warnings": [*warnings(log, chance, run), *caveats],
+        "stopped_by": run.ended,
         "accuracy": float(curve.accuracy[-1]) if len(curve.accuracy) else None,
         "best_accuracy": float(curve.accuracy.max()) if len(curve.accuracy) else None,
         "chance": chance,
@@ -63,7 +60,7 @@ def summary(
         "accuracy_std": of_clients.std if of_clients else None,
         "accuracy_took_part": by_participation.took_part,
         "accuracy_never": by_participation.never,
-        "accuracy_unseen": unseen_accuracy(log),
+        "accuracy_unseen": unseen_accuracy(run),
         "virtual_seconds": seconds,
         "convergence_seconds": converged,
         "bytes_down": traffic_totals.bytes_down,
@@ -76,14 +73,37 @@ def summary(
         "stage_seconds": stage_seconds(spent),
         "probes": asdict(probe_costs(log)),
         "energy": None if energy_used is None else asdict(energy_used),
-        "budgets": budgets(log),
-        "targets": targets(log),
-        "rebroadcasts": rebroadcasts(log),
-        "abandoned_rounds": abandoned_rounds(log),
+        "budgets": budgets(run),
+        "targets": targets(run),
+        "rebroadcasts": rebroadcasts(run),
+        "abandoned_rounds": abandoned_rounds(run),
         "pace_timelines": timelines(log),
         "staleness": staleness_histogram(tasks).tolist(),
         "participation": asdict(fairness),
-        "reports_rejected": sum(isinstance(e, ReportRejected) for e in log),
+        "reports_rejected": run.counts["rejected"],
         "time_to": times_to(curve),
-        "curve": curve_table(log),
+        "curve": curve_table(run),
     }
+
+
+def rebroadcasts(log: Log) -> int:
+    """How often clients were asked beyond the first time in a round; policies without rounds do so all the time."""
+    return sum(r.waves - 1 for r in read_progress(log).rounds if r.waves)
+
+
+def abandoned_rounds(log: Log) -> int:
+    """Rounds that failed after tasks had been sent in them."""
+    return sum(r.outcome == FAILED and r.waves > 0 for r in read_progress(log).rounds)
+
+
+def timelines(log: Iterable[Event]) -> dict[str, list[list[float]]]:
+    """What a policy shows of its memory, by name: the moments at which it changed, and the seconds that held from then on.
+
+    >>> timelines([PaceSet(0.0, "t_o", 60.0), PaceSet(80.0, "t_o", 120.0)])
+    {'t_o': [[0.0, 60.0], [80.0, 120.0]]}
+    """
+    result: dict[str, list[list[float]]] = {}
+    for event in log:
+        if isinstance(event, PaceSet):
+            result.setdefault(event.name, []).append([event.time, event.seconds])
+    return result

@@ -1,9 +1,9 @@
-"""What became of every task: the table from which traffic, waste and participation follow."""
+"""What became of every task: columns that events fill, and the table from which traffic, waste and participation follow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,17 @@ from fedfleet.core.events import (
     TaskStruck,
 )
 from fedfleet.core.records import DROPPED, FOLDED, LOST, REJECTED, WASTED, Bools, Floats, Ints
+from fedfleet.core.stages import STAGES
 
-RUNNING = -1  # a journal read while it is written has tasks that have not ended
+# A journal read while it is written has tasks that have not ended, and reports that wait for their model.
+RUNNING, ARRIVED = -1, -2
+BYTES = ("bytes_down", "bytes_up")
+# What a row of each column holds until an event says otherwise; 0 for the others.
+_EMPTY = {"ended": np.nan, "seconds": np.nan, "fate": RUNNING}
+_DTYPES = {
+    "clients": np.int64, "rounds": np.int64, "versions": np.int64, "folded_into": np.int64,
+    "fate": np.int8, "late": np.bool_, "again": np.bool_,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,110 +60,149 @@ class Tasks:
     again: Bools
 
 
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What each task cost, in the order of ids: columns by name, as in TasksSpent; NaN: unknown, or not known yet."""
+
+    accounted: Bools
+    columns: Mapping[str, Floats]
+
+    def column(self, name: str) -> Floats:
+        """One column: 0 for tasks that had none of it, NaN for those of which it is not known."""
+        result = self.columns.get(name)
+        return np.where(self.accounted, 0.0, np.nan) if result is None else result
+
+    def worked_seconds(self) -> Floats:
+        """Seconds in which each task was worked on: all of its stages."""
+        result = np.where(self.accounted, 0.0, np.nan)
+        for stage in STAGES:
+            result = result + self.column(stage)
+        return result
+
+
 @dataclass(slots=True)
-class _TaskEnds:
-    """What is known so far of how tasks ended: (fate, time, seconds, bytes up), and what came beside."""
+class TaskColumns:
+    """All tasks so far, as columns with room to grow; `on` takes the next event.
 
-    ends: dict[int, tuple[int, float, float, float]] = field(default_factory=dict[int, tuple[int, float, float, float]])
-    into: dict[int, int] = field(default_factory=dict[int, int])
-    arrived: set[int] = field(default_factory=set[int])  # and not folded yet
+    `accounted` marks tasks whose costs are known and `spent` holds these costs by name; `reasons` says why tasks were lost or
+    refused. `arrived` are the reports that wait for a model, `gathered` those of the model that is being made.
+    """
+
+    count: int = 0
+    columns: Tasks = field(default_factory=lambda: _room(0))
+    accounted: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
+    spent: dict[str, Floats] = field(default_factory=dict[str, Floats])
+    reasons: dict[int, str] = field(default_factory=dict[int, str])
+    arrived: set[int] = field(default_factory=set[int])
     lost_silently: set[int] = field(default_factory=set[int])
-    unwanted: dict[str, list[int]] = field(default_factory=lambda: {"late": [], "again": []})
-    gathered: list[int] = field(default_factory=list[int])
+    gathered: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
-    def set_fate(self, task: int, fate: int) -> None:
-        self.ends[task] = (fate, *self.ends[task][1:])
-
-    def waste_arrived(self) -> None:
-        """What has arrived by now will not be folded."""
-        for task in self.arrived:
-            self.set_fate(task, WASTED)
-        self.arrived.clear()
-
-    def record(self, event: Event) -> None:
+    def on(self, event: Event) -> None:
+        """Take the next event. A journal that was cut may name tasks that it does not hold: they are passed over."""
         match event:
-            case TaskArrived():
-                self.ends[event.task] = (FOLDED, event.time, event.seconds, event.bytes_up)
+            case TaskArrived() if event.task < self.count:
+                self._end(event, ARRIVED)
+                self.columns.bytes_up[event.task] = event.bytes_up
                 self.arrived.add(event.task)
-            case TaskLost() | TaskStruck():
-                self.ends[event.task] = (LOST, event.time, event.seconds, 0.0)
+            case TasksSent():
+                self._send(event)
+            case TaskLost() | TaskStruck() if event.task < self.count:
+                self._end(event, LOST)
+                self.reasons[event.task] = event.reason
                 if isinstance(event, TaskStruck):
                     self.lost_silently.add(event.task)
             case TasksDropped():
-                for task, seconds in zip(event.tasks.tolist(), event.seconds.tolist(), strict=True):
-                    if task not in self.lost_silently:
-                        self.ends[task] = (DROPPED, event.time, seconds, 0.0)
-            case ReportUnwanted():
-                self.unwanted[event.reason].append(event.task)
+                self._drop(event)
+            case ReportUnwanted() if event.task < self.count:
+                (self.columns.late if event.reason == "late" else self.columns.again)[event.task] = True
+            case TasksSpent():
+                self.spend(event)
             case ReportsGathered():
-                self.gathered = event.tasks.tolist()
-                self.arrived.difference_update(self.gathered)
-            case ReportRejected():
-                self.set_fate(event.task, REJECTED)
+                self.gathered = self.known(event.tasks)
+                self.arrived.difference_update(self.gathered.tolist())
+                self.columns.fate[self.gathered] = FOLDED
+            case ReportRejected() if event.task < self.count:
                 self.arrived.discard(event.task)
+                self.columns.fate[event.task] = REJECTED
+                self.reasons[event.task] = event.reason
             case ModelCommitted():
-                self.into |= dict.fromkeys(self.gathered, event.version)
+                self.columns.folded_into[self.gathered] = event.version
             case RoundFailed():
-                self.waste_arrived()
+                # What has arrived by now will not be folded.
+                self.columns.fate[list(self.arrived)] = WASTED
+                self.arrived.clear()
             case _:
                 pass
+
+    def table(self) -> Tasks:
+        """The tasks so far, as a copy. The journal ends here: what has arrived and was not gathered is wasted."""
+        columns = {f.name: getattr(self.columns, f.name)[: self.count].copy() for f in fields(Tasks)}
+        columns["fate"][columns["fate"] == ARRIVED] = WASTED
+        return Tasks(**columns)
+
+    def spending(self) -> Spending:
+        """What the tasks cost, as far as the journal says, as a copy."""
+        columns = {name: values[: self.count].copy() for name, values in self.spent.items()}
+        return Spending(self.accounted[: self.count].copy(), columns)
+
+    def known(self, tasks: Ints) -> Ints:
+        """Those of these tasks that are here."""
+        return tasks[tasks < self.count]
+
+    def add_rows(self, more: int) -> slice:
+        """Room for more tasks; returns where they are."""
+        first, self.count = self.count, self.count + more
+        size = len(self.accounted)
+        if self.count > size:
+            room = _room(max(size, self.count - size, 64))
+            self.columns = Tasks(
+                *(np.concatenate([getattr(part, f.name) for part in (self.columns, room)]) for f in fields(Tasks))
+            )
+            self.accounted = np.concatenate([self.accounted, room.late])
+            self.spent = {name: np.concatenate([column, room.ended]) for name, column in self.spent.items()}
+        return slice(first, self.count)
+
+    def spend(self, event: TasksSpent) -> None:
+        """What tasks really cost. Bytes that nobody knows stay as they were foreseen, or as they arrived."""
+        known = event.tasks < self.count
+        tasks = event.tasks[known]
+        self.accounted[tasks] = True
+        for name in event.spent:
+            if name not in self.spent:
+                self.spent[name] = np.where(self.accounted, 0.0, np.nan)
+        for name, column in self.spent.items():
+            column[tasks] = event.spent[name][known] if name in event.spent else 0.0
+        for name in BYTES:
+            moved, column = event.spent.get(name, np.zeros(len(known)))[known], getattr(self.columns, name)
+            column[tasks] = np.where(np.isnan(moved), column[tasks], moved)
+
+    def _send(self, event: TasksSent) -> None:
+        rows, columns = self.add_rows(len(event.clients)), self.columns
+        columns.clients[rows], columns.samples[rows], columns.bytes_down[rows] = (
+            event.clients, event.samples, event.bytes_down,
+        )  # fmt: skip
+        columns.rounds[rows], columns.versions[rows], columns.sent[rows] = event.round, event.version, event.time
+
+    def _end(self, event: TaskArrived | TaskLost | TaskStruck, fate: int) -> None:
+        columns, task = self.columns, event.task
+        columns.fate[task], columns.ended[task], columns.seconds[task] = fate, event.time, event.seconds
+
+    def _drop(self, event: TasksDropped) -> None:
+        dropped = event.tasks < self.count
+        if self.lost_silently:
+            dropped &= ~np.isin(event.tasks, list(self.lost_silently))
+        tasks, columns = event.tasks[dropped], self.columns
+        columns.fate[tasks], columns.ended[tasks], columns.seconds[tasks] = DROPPED, event.time, event.seconds[dropped]
+
+
+def _room(rows: int) -> Tasks:
+    """Columns of tasks of which nothing is known yet."""
+    return Tasks(*(np.full(rows, _EMPTY.get(f.name, 0), _DTYPES.get(f.name, np.float64)) for f in fields(Tasks)))
 
 
 def task_table(log: Iterable[Event]) -> Tasks:
     """Follow each task from being sent to its end."""
-    waves: list[TasksSent] = []
-    spent: list[TasksSpent] = []
-    task_ends = _TaskEnds()
+    columns = TaskColumns()
     for event in log:
-        if isinstance(event, TasksSent):
-            waves.append(event)
-        elif isinstance(event, TasksSpent):
-            spent.append(event)
-        else:
-            task_ends.record(event)
-    task_ends.waste_arrived()  # the run ended before these could be folded
-    return _columns(waves, spent, task_ends)
-
-
-def _columns(waves: list[TasksSent], spent: list[TasksSpent], task_ends: _TaskEnds) -> Tasks:
-    n = sum(len(w.clients) for w in waves)
-    running = (RUNNING, np.nan, np.nan, 0.0)
-    ends = np.array([task_ends.ends.get(task, running) for task in range(n)], np.float64).reshape(-1, 4)
-
-    def concatenate(name: str) -> Floats:
-        parts = [getattr(w, name) for w in waves]
-        return np.concatenate(parts) if parts else np.zeros(0)
-
-    def repeat(name: str) -> Floats:
-        return np.repeat([float(getattr(w, name)) for w in waves], [len(w.clients) for w in waves])
-
-    def mask_of(tasks: list[int]) -> Bools:
-        marks = np.zeros(n, np.bool_)
-        marks[tasks] = True
-        return marks
-
-    return Tasks(
-        concatenate("clients").astype(np.int64),
-        repeat("round").astype(np.int64),
-        repeat("version").astype(np.int64),
-        repeat("time"),
-        ends[:, 1],
-        ends[:, 2],
-        concatenate("samples"),
-        _bytes_moved(spent, "bytes_down", concatenate("bytes_down")),
-        _bytes_moved(spent, "bytes_up", ends[:, 3]),
-        ends[:, 0].astype(np.int8),
-        np.array([task_ends.into.get(t, 0) for t in range(n)], np.int64),
-        mask_of(task_ends.unwanted["late"]),
-        mask_of(task_ends.unwanted["again"]),
-    )
-
-
-def _bytes_moved(spent: list[TasksSpent], name: str, default: Floats) -> Floats:
-    """The bytes that really moved for each task; what nobody knows is as it was foreseen or arrived."""
-    moved = default.copy()
-    for event in spent:
-        values = event.spent.get(name)
-        known = np.zeros(len(event.tasks)) if values is None else values
-        moved[event.tasks] = np.where(np.isnan(known), default[event.tasks], known)
-    return moved
+        columns.on(event)
+    return columns.table()

@@ -1,5 +1,5 @@
-"""What a person must hear about a run before its figures: that it learnt nothing, failed often, or refused reports; why, and
-what to do about it."""
+"""Warnings that a reader needs before the figures of a run: it learnt nothing, failed often, or refused reports; why, and what to
+do about it."""
 
 from __future__ import annotations
 
@@ -10,36 +10,39 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedfleet.core.aggregation import TOO_FEW
-from fedfleet.core.events import CandidatesSeen, Evaluated, Event, ModelCommitted, ReportRejected, RoundFailed, RunEnded
+from fedfleet.core.events import CandidatesSeen, Event, ReportRejected, RunEnded
 from fedfleet.core.records import Ints
 from fedfleet.measure.accuracy import client_accuracy, learning_curve
 from fedfleet.measure.failures import clock_text, cure, failures
+from fedfleet.measure.run_progress import Log, Progress, read_progress
 
+ONE_CLASS = "the test set has only one class"
 _MIN_GAIN = 0.01  # a run whose accuracy never rose by so much has learnt nothing
 _DEVIATIONS = 2.0  # an accuracy that lies no farther above chance than this many standard deviations could be chance
 
 
-def failed_rounds(log: Sequence[Event]) -> dict[str, int]:
+def failed_rounds(log: Log) -> dict[str, int]:
     """How many rounds failed, by reason, most frequent first."""
-    return dict(Counter(e.reason for e in log if isinstance(e, RoundFailed)).most_common())
+    return read_progress(log).failure_reasons
 
 
 def chance_level(labels: Ints) -> float | None:
-    """The accuracy of whoever always says the most frequent of these labels: never less than one in so many classes."""
+    """The accuracy of always predicting the most frequent of these labels: never less than one in as many classes."""
     return float(np.unique(labels, return_counts=True)[1].max() / labels.size) if labels.size else None
 
 
-def warnings(log: Sequence[Event], chance: float | None = None) -> list[str]:
-    """One sentence for each thing that would mislead whoever only reads the figures.
+def warnings(log: Sequence[Event], chance: float | None = None, progress: Progress | None = None) -> list[str]:
+    """One sentence for each thing that would mislead a reader who only looks at the figures.
 
-    `chance` is what guessing would score on the central test set, where that is known: the journal holds no labels.
+    `chance` is what guessing would score on the central test set, where that is known: the journal holds no labels. `progress` is
+    that of the log, where it has been read already.
     """
-    return [*_round_warnings(log), *_report_warnings(log), *_learning_warnings(log, chance)]
+    run = read_progress(log) if progress is None else progress
+    return [*_round_warnings(log, run), *_report_warnings(log), *_learning_warnings(run, chance)]
 
 
-def _round_warnings(log: Sequence[Event]) -> list[str]:
-    commits, failed = sum(isinstance(e, ModelCommitted) for e in log), failed_rounds(log)
-    rounds = commits + sum(failed.values())
+def _round_warnings(log: Sequence[Event], run: Progress) -> list[str]:
+    commits, failed, rounds = run.commits, run.failure_reasons, run.closed_count
     if not rounds:
         return _unfinished_round_warnings(log)
     if not commits:
@@ -93,16 +96,18 @@ def _refusal_text(refused: Sequence[ReportRejected]) -> str:
     return f"{len(refused)} reports of {clients} clients were refused ({_most_frequent(dict(reasons.most_common()))})"
 
 
-def _learning_warnings(log: Sequence[Event], chance: float | None) -> list[str]:
-    curve, own = learning_curve(log), client_accuracy(log)
-    if len(curve.accuracy) < 2 or not any(isinstance(e, ModelCommitted) for e in log):
+def _learning_warnings(run: Progress, chance: float | None) -> list[str]:
+    curve, own = learning_curve(run), client_accuracy(run)
+    if len(curve.accuracy) < 2 or not run.commits:
         return []
+    if chance == 1.0:
+        return [f"{ONE_CLASS}, so accuracy does not show whether the model has learnt; use test data with more classes"]
     # Clients that keep models of their own may have learnt although the global one has not.
     best, mean = float(curve.accuracy.max()), own.mean if own else 0.0
     start, last = float(curve.accuracy[0]), float(curve.accuracy[-1])
     cause = "is algorithm.lr right, is the data, and do enough clients take part?"
     if chance is not None:
-        total = next(e.total for e in reversed(log) if isinstance(e, Evaluated) and e.total)
+        total = next(e.total for e in reversed(run.evaluations) if e.total)
         chance_limit = chance + _DEVIATIONS * math.sqrt(chance * (1.0 - chance) / total)
         if max(last, mean) <= chance_limit:
             had_reached = f", although it had reached {100 * best:.1f} %" if best > chance_limit else ""

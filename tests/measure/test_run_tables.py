@@ -30,7 +30,7 @@ def test_rounds():
 
 
 def test_clients():
-    got = client_columns(LOG, TASKS, kinds=list("abcdef"), samples=np.arange(6))
+    got = client_columns(LOG, kinds=list("abcdef"), samples=np.arange(6))
     same(got["client"], *range(6))
     same(got["kind"], *"abcdef")
     same(got["samples"], *range(6))

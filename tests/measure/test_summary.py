@@ -4,9 +4,9 @@ import json
 import math
 from dataclasses import replace
 
-from fedfleet.core.events import Evaluated, TaskLost
-from fedfleet.measure.summary import summary
-from tests.measure.journals import LOG
+from fedfleet.core.events import Evaluated, RoundFailed, TaskLost
+from fedfleet.measure.summary import abandoned_rounds, rebroadcasts, summary
+from tests.measure.journals import LOG, sent
 from tests.measure.test_device_work import COSTS
 
 
@@ -42,3 +42,14 @@ def test_a_loss_that_is_no_number_any_more_is_none_and_the_summary_stays_json():
         result = summary(log)
         assert result["loss"] is None and result["accuracy"] == summary(LOG)["accuracy"]
         json.dumps(result, allow_nan=False)
+
+
+def test_every_ask_beyond_the_first_of_a_round_is_one_again():
+    assert rebroadcasts(LOG) == 0
+    assert rebroadcasts([*LOG, sent(160.0, 4, 3, 8, 0), sent(170.0, 4, 3, 9, 1), sent(180.0, 4, 3, 10, 2)]) == 2
+
+
+def test_a_round_is_abandoned_if_it_failed_after_someone_was_asked():
+    assert abandoned_rounds(LOG) == 1
+    assert abandoned_rounds([*LOG, RoundFailed(160.0, 4, "nobody there")]) == 1
+    assert abandoned_rounds([*LOG, sent(155.0, 4, 3, 8, 0), RoundFailed(160.0, 4, "too late")]) == 2

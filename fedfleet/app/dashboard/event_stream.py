@@ -1,4 +1,4 @@
-"""What a page that stays open is told: only what changed since it was last told, a few times a second at most."""
+"""Updates for a page that stays open: only what changed since the last one, a few times a second at most."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedfleet.app.dashboard.pages import device_description, device_legend, live_pieces
-from fedfleet.app.dashboard.run_view import Score, device_states
+from fedfleet.app.dashboard.run_view import device_states
 from fedfleet.app.dashboard.run_watcher import FollowedRun, RunSummary, RunWatcher
 from fedfleet.app.dashboard.served_runs import ServerStatus
 from fedfleet.app.dashboard.sparklines import curve_description
 from fedfleet.app.dashboard.status_text import SimilarRun, most_similar_run
+from fedfleet.measure.run_progress import Evaluation
 
 PAUSE_SECONDS = 0.5
 _KEEPALIVE_SECONDS = 15.0  # between two signs of life to a page that has nothing to hear
@@ -22,7 +23,7 @@ _LIST_PAUSES = 4  # the list is fetched anew after so many pauses at the earlies
 
 @dataclass(frozen=True, slots=True)
 class SideInfo:
-    """What is known of a run beside its journal: what it printed, and what its server says."""
+    """What is known of a run besides its journal: what it printed, and the status of its server."""
 
     log: Sequence[str] = ()
     server_status: ServerStatus | None = None
@@ -45,7 +46,7 @@ class PageState:
 
 
 def page_updates(state: PageState, watcher: RunWatcher, name: str, read_side_info: ReadSideInfo) -> dict[str, Any]:
-    """What has to be told now; `told` remembers it."""
+    """What the page has to show now; `state` remembers it."""
     updates: dict[str, Any] = {}
     state.pauses += 1
     runs = tuple((g.name, g.status, g.rounds, g.accuracy) for g in watcher.summaries.values())
@@ -54,7 +55,7 @@ def page_updates(state: PageState, watcher: RunWatcher, name: str, read_side_inf
         state.runs, state.pauses = runs, 0
     summary = watcher.summaries.get(name)
     if summary is not None:
-        side_info = read_side_info(summary)  # it may take a while, in which nobody else has to wait
+        side_info = read_side_info(summary)  # it may take a while, in which no other page waits
         updates |= (
             watcher.inspect(
                 name, lambda run, followed: _run_updates(state, run, followed, watcher.summaries, side_info)
@@ -72,8 +73,8 @@ def _run_updates(
     if mark == state.mark:
         return {}
     state.mark = mark
-    view, updates = followed.view, dict[str, Any]()
-    states = device_states(view, side_info.server_status.present if side_info.server_status else "")
+    evaluations, updates = followed.record.progress.evaluations, dict[str, Any]()
+    states = device_states(followed.record, side_info.server_status.present if side_info.server_status else "")
     pieces = {
         **live_pieces(run, followed, other, side_info.log, side_info.server_status),
         "kinds": device_legend(states),
@@ -87,11 +88,11 @@ def _run_updates(
         else {}
     )
     state.states = states
-    if len(view.scores) != state.curve or state.other is None:
-        first = 0 if len(view.scores) < state.curve else state.curve
-        words = curve_description(view.scores, run.name, _comparison_label(other))
-        updates["curve"] = {"from": first, "said": words, **_columns(view.scores[first:])}
-        state.curve = len(view.scores)
+    if len(evaluations) != state.curve or state.other is None:
+        first = 0 if len(evaluations) < state.curve else state.curve
+        words = curve_description(evaluations, run.name, _comparison_label(other))
+        updates["curve"] = {"from": first, "said": words, **_columns(evaluations[first:])}
+        state.curve = len(evaluations)
     name = other.run.name if other else ""
     if name != state.other:
         state.other = name
@@ -105,7 +106,7 @@ def _comparison_label(other: SimilarRun | None) -> str:
     return ", ".join(f"{key} {value}" for key, value, _ in other.differs) or other.run.name
 
 
-def _columns(scores: Sequence[Score]) -> dict[str, list[float]]:
+def _columns(scores: Sequence[Evaluation]) -> dict[str, list[float]]:
     return {"t": [round(s.time, 1) for s in scores], "a": [round(100 * s.accuracy, 2) for s in scores]}
 
 

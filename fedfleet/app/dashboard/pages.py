@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from fedfleet.app.dashboard.auth import TOKEN_HEADER, Access, is_loopback
 from fedfleet.app.dashboard.run_filter import ORDERS, FilterResult
-from fedfleet.app.dashboard.run_view import RunView
+from fedfleet.app.dashboard.run_view import clients_in_model, current_round
 from fedfleet.app.dashboard.run_watcher import DAMAGED, FINISHED, RUNNING, STOPPED, FollowedRun, RunSummary
 from fedfleet.app.dashboard.served_runs import ServerStatus, resume_command, status_sentence
 from fedfleet.app.dashboard.sparklines import HATCH, round_bars, rounds_picture, sparkline
@@ -26,11 +26,13 @@ from fedfleet.app.dashboard.status_text import (
     state_counts,
     status_sentences,
 )
+from fedfleet.app.pages.report.number_words import as_people
 from fedfleet.app.terminal.text import span
+from fedfleet.measure.run_record import RunRecord
 
 STATE_WORDS = {
-    "r": "reported this round", "w": "at work", "x": "lost at their last turn", "l": "late at their last turn",
-    "n": "refused at their last turn", "u": "idle after a good turn", "o": "offline now", "-": "never asked so far",
+    "r": "reported this round", "w": "training", "x": "lost last round", "l": "late last round",
+    "n": "refused last round", "u": "idle, reported before", "o": "offline now", "-": "never asked so far",
 }  # fmt: skip
 _SCRIPTS = ("htmx-2.0.11.min.js", "uplot-1.6.32.min.js", "dashboard.js")
 _STYLES = ("uplot-1.6.32.min.css", "tokens.css", "dashboard.css")
@@ -150,12 +152,12 @@ def live_page(
 ) -> str:
     """One run in full; every piece with an id is replaced while the run goes on."""
     pieces = live_pieces(run, followed, other, log, server_status)
-    if run.status == DAMAGED and not followed.view.rounds:
+    if run.status == DAMAGED and not followed.record.progress.rounds:
         return f'<div class="hd"><h1>{escape(run.name)}</h1><span id="state">{pieces["state"]}</span></div><p id="say" class="say">{pieces["say"]}</p>'
     comparison = (
         f"grey: {other.run.name}, a finished run {_difference_label([k for k, _, _ in other.differs])}"
         if other
-        else "nothing is learnt between two models, so the line goes in steps"
+        else "the model changes at server updates only, so the line goes in steps"
     )
     name = escape(run.name)
 
@@ -175,7 +177,7 @@ def live_page(
         f'<input type="hidden" name="run" value="{name}"><label for="who">Device number</label> '
         '<input id="who" name="client" inputmode="numeric" size="6"> <button>Show its history</button></form></figure></div>'
         f'<div id="device" aria-live="polite"></div><section class="lo"><h2>Faults and late work</h2>{piece("div", "faults")}</section>'
-        f'<section class="lo"><h2>Remarks and log</h2>{piece("div", "log")}</section>'
+        f'<section class="lo"><h2>Warnings and log</h2>{piece("div", "log")}</section>'
     )
 
 
@@ -191,8 +193,8 @@ def live_pieces(
     server_status: ServerStatus | None = None,
 ) -> dict[str, str]:
     """The pieces of a run's page that change, by id."""
-    view = followed.view
-    first, strong, rest = status_sentences(run, view, other)
+    record = followed.record
+    first, strong, rest = status_sentences(run, record, other)
     rest = f"{rest} {status_sentence(server_status)}" if server_status else rest
     middle = f", <b>{escape(strong)}</b>" if strong else ""
     done = progress(run)
@@ -202,11 +204,11 @@ def live_pieces(
         "say": f"{escape(first)}{middle} {escape(rest)}",
         "resume": _resume_hint(run),
         "progress": "" if done is None else f'<progress max="100" value="{100 * done:.1f}" aria-label="share of what the spec allows">{100 * done:.0f} %</progress>',
-        "keys": "".join(f"<div><dd>{escape(value)}</dd><dt>{escape(what)}</dt></div>" for value, what in figures(view, server_status.online if server_status else None)),
-        "rounds": rounds_picture(view.rounds),
-        "now": _current_round(view, going=run.status == RUNNING),
+        "keys": "".join(f"<div><dd>{escape(value)}</dd><dt>{escape(what)}</dt></div>" for value, what in figures(record, server_status.online if server_status else None)),
+        "rounds": rounds_picture(record.progress.rounds),
+        "now": _current_round(record, going=run.status == RUNNING),
         "kinds": "",
-        "faults": _faults(view, followed.fault),
+        "faults": _faults(record, followed.fault),
         "log": _log(followed.remarks, log),
     }  # fmt: skip
 
@@ -255,41 +257,48 @@ def _resume_hint(run: RunSummary) -> str:
     )
 
 
-def _current_round(view: RunView, *, going: bool) -> str:
-    last = view.round
+def _current_round(record: RunRecord, *, going: bool) -> str:
+    last = current_round(record)
     if last is None:
-        return '<p class="ct">This round</p><p class="cs">Nobody has been asked yet</p>'
-    scale, rows, more = round_rows(view)
-    outcome = {1: "it made a model", 0: "it goes on" if going else "it was not over", -1: f"it failed: {last.reason}"}[
-        last.ended
-    ]
-    until = f"; it stays open for {span(last.due)}" if last.due and not last.ended else ""
+        return '<p class="ct">This round</p><p class="cs">No client has been asked yet</p>'
+    scale, rows, more = round_rows(record)
+    outcome = {
+        1: "it made a model",
+        0: "it goes on" if going else "it was not over",
+        -1: f"it failed: {as_people(last.reason)}",
+    }[last.outcome]
+    until = f"; it stays open for {span(last.due)}" if last.due and not last.outcome else ""
     return (
-        f'<p class="ct">Round {last.number + 1:,}: {last.asked:,} asked, {escape(outcome)}</p><p class="cs">One row for each person asked; '
+        f'<p class="ct">Round {last.number + 1:,}: {last.asked:,} asked, {escape(outcome)}</p><p class="cs">One row for each client that was asked; '
         f"the longest bar is {short_duration(scale)}{until}</p>{round_bars(scale, rows, more)}"
     )
 
 
-def _faults(view: RunView, fault: str) -> str:
+def _faults(record: RunRecord, fault: str) -> str:
     damaged = f'<p class="bad">{escape(fault)}</p>' if fault else ""
     lines = "".join(
         f"<li{' class=w' if line.grave else ''}><span>round {line.round + 1:,}</span> {escape(line.words)}</li>"
-        for line in fault_lines(view)
+        for line in fault_lines(record)
     )
-    return f'{damaged}<p class="small">{escape(fault_summary(view))}</p><ul class="log">{lines}</ul>'
+    return f'{damaged}<p class="small">{escape(fault_summary(record))}</p><ul class="log">{lines}</ul>'
 
 
 def _log(remarks: Sequence[str], log: Sequence[str]) -> str:
     items = "".join(f"<li>{escape(remark)}</li>" for remark in remarks[-12:])
     printed = f'<pre tabindex="0">{escape(chr(10).join(reversed(log[-40:])))}</pre>' if log else ""
-    return (f'<ul class="said">{items}</ul>' if items else '<p class="small">The journal has no remarks.</p>') + printed
+    return (
+        f'<ul class="said">{items}</ul>' if items else '<p class="small">The journal has no warnings.</p>'
+    ) + printed
 
 
-def device_piece(run: str, view: RunView, client: int, server_status: ServerStatus | None = None) -> str:
+def device_piece(run: str, record: RunRecord, client: int, server_status: ServerStatus | None = None) -> str:
     """The history of one device, and whether it is there if a server says so."""
-    if not 0 <= client < view.clients:
-        return f'<p class="bad">There is no device {client}; {escape(run)} has devices 0 to {max(0, view.clients - 1):,}.</p>'
-    rows = device_history(view, client)
+    clients = record.progress.clients
+    if not 0 <= client < clients:
+        return (
+            f'<p class="bad">There is no device {client}; {escape(run)} has devices 0 to {max(0, clients - 1):,}.</p>'
+        )
+    rows = device_history(record, client)
     presence = {"1": " It is online now.", "0": " It is offline now."}.get(
         server_status.present[client : client + 1] if server_status else "", ""
     )
@@ -301,9 +310,9 @@ def device_piece(run: str, view: RunView, client: int, server_status: ServerStat
         for row in rows[:50]
     )  # fmt: skip
     more = f'<p class="small">and {len(rows) - 50:,} turns before.</p>' if len(rows) > 50 else ""
-    used = "is" if client in view.in_model else "is not"
+    used = "has" if client in clients_in_model(record) else "has not"
     return (
-        f'<section class="lo"><h2>Device {client}</h2><p class="small">Asked {len(rows):,} {"time" if len(rows) == 1 else "times"}; its work {used} in the model.{presence}</p>'
+        f'<section class="lo"><h2>Device {client}</h2><p class="small">Asked {len(rows):,} {"time" if len(rows) == 1 else "times"}; it {used} contributed to the model.{presence}</p>'
         f'<table class="rows"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>{more}</section>'
     )
 

@@ -222,7 +222,7 @@ async def _device(site: Site, request: Request) -> Response:
     result = await asyncio.to_thread(
         site.watcher.inspect,
         name,
-        lambda run, f: device_piece(run.name, f.view, int(text), site.side_info(run).server_status),
+        lambda run, f: device_piece(run.name, f.record, int(text), site.side_info(run).server_status),
     )
     return HTMLResponse(result or '<p class="bad">There is no such run.</p>')
 

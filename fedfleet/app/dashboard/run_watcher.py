@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedfleet.app.dashboard.run_view import RunView, Score
 from fedfleet.app.spec.spec_file import read_table
 from fedfleet.core.errors import BadInput, FedFleetError
-from fedfleet.core.events import Evaluated, ModelCommitted, RoundFailed, RunBegan, RunEnded
+from fedfleet.measure.run_progress import Evaluation, Progress
+from fedfleet.measure.run_record import RunRecord
 from fedfleet.store.journal import rows_from
 from fedfleet.store.journal_rows import Kind, Values, decode
 from fedfleet.store.lock import LOCK, Holder, holder_of
@@ -87,7 +87,7 @@ class RunSummary:
     rounds: int
     commits: int
     time: float
-    scores: tuple[Score, ...]
+    scores: tuple[Evaluation, ...]
     ended: str | None
     served: bool
     holder: Holder | None
@@ -96,7 +96,7 @@ class RunSummary:
 
     @property
     def accuracy(self) -> float | None:
-        """That of the last model that was judged."""
+        """That of the last model that was evaluated."""
         return self.scores[-1].accuracy if self.scores else None
 
     @property
@@ -109,49 +109,28 @@ class RunSummary:
 
 @dataclass(slots=True)
 class _SummaryState:
-    """What the rows that a list needs have told."""
+    """A run by the rows that a list needs."""
 
     tail: Tail
-    clients: int = 0
-    seed: int = 0
-    rounds: int = 0
-    commits: int = 0
-    time: float = 0.0
-    ended: str | None = None
-    scores: list[Score] = field(default_factory=list[Score])
+    progress: Progress = field(default_factory=Progress)
 
     def catch_up(self) -> None:
         more = True
         while more:
             restarted, rows = self.tail.read_new()
             if restarted:
-                self.rounds = self.commits = 0
-                self.time, self.ended = 0.0, None
-                self.scores.clear()
+                self.progress = Progress()
             for event in decode(row for row in rows if row[1] in _SUMMARY_KINDS):
-                self.time = max(self.time, event.time)
-                match event:
-                    case RunBegan():
-                        self.clients, self.seed = event.clients, event.seed
-                    case Evaluated():
-                        self.scores.append(Score(event.time, event.version, event.correct, event.total))
-                    case ModelCommitted():
-                        self.commits, self.rounds = self.commits + 1, event.round + 1  # events count from 0
-                    case RoundFailed():
-                        self.rounds = event.round + 1
-                    case RunEnded():
-                        self.ended = event.reason
-                    case _:
-                        pass
+                self.progress.on(event)
             more = self.tail.behind
 
 
 @dataclass(slots=True)
 class FollowedRun:
-    """A run with all that happened, and the remarks in its journal; `version` changes when they do."""
+    """A run with its record and the warnings in its journal; `version` changes when they do."""
 
     tail: Tail
-    view: RunView = field(default_factory=RunView)
+    record: RunRecord = field(default_factory=RunRecord)
     remarks: list[str] = field(default_factory=list[str])
     version: int = 0
     fault: str = ""
@@ -163,9 +142,9 @@ class FollowedRun:
             while more:
                 restarted, rows = self.tail.read_new()
                 if restarted:
-                    self.view, self.remarks = RunView(), []
+                    self.record, self.remarks = RunRecord(), []
                 for event in decode(rows):
-                    self.view.apply(event)
+                    self.record.on(event)
                 self.remarks += [row[9] for row in rows if row[1] == Kind.NOTE and row[9]]
                 self.version += bool(rows)
                 more = self.tail.behind
@@ -198,7 +177,7 @@ class RunWatcher:
             return self.summaries
 
     def inspect(self, name: str, read: Callable[[RunSummary, FollowedRun], T]) -> T | None:
-        """What `make` makes of one run with all that happened so far; None if there is no such run. Nothing changes meanwhile."""
+        """What `read` makes of one run with its record; None if there is no such run. Nothing changes while it reads."""
         with self._lock:
             summary = self.summaries.get(name)
             return None if summary is None else read(summary, self._follow(summary))
@@ -224,9 +203,10 @@ class RunWatcher:
         holder = holder_of(folder)
         sealed = (folder / SEAL).is_file()
         status = RUNNING if holder else DAMAGED if fault else FINISHED if sealed else STOPPED
+        run = state.progress
         return RunSummary(
-            name, folder, status, table, values, state.clients, state.seed, state.rounds, state.commits, state.time,
-            tuple(state.scores), state.ended, (folder / "wire").is_dir(), holder, max(_file_mark(folder / JOURNAL)[0::2]) / 1e9,
+            name, folder, status, table, values, run.clients, run.seed, run.round, run.commits, run.time,
+            tuple(run.evaluations), run.ended, (folder / "wire").is_dir(), holder, max(_file_mark(folder / JOURNAL)[0::2]) / 1e9,
             fault,
         )  # fmt: skip
 
@@ -265,7 +245,7 @@ def printable(text: str) -> str:
 
 
 def run_folders(root: Path) -> list[tuple[str, Path]]:
-    """The run folders at or under this one, by name; what is inside a run's folder is its own affair."""
+    """The run folders at or under this one, by name; what lies inside a run's folder is not listed."""
     if is_run(root):
         return [(printable(root.absolute().name), root)]
     return [(printable(path.relative_to(root).as_posix()), path) for path in _run_folders_in(root, _MAX_DEPTH)][

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from fedfleet.app.dashboard.run_view import BACK, LATE, LOST, REFUSED, USED, WASTED, WORKING, Round, Score
+from fedfleet.app.dashboard.run_view import BACK, LATE, LOST, REFUSED, USED, WASTED, WORKING
 from fedfleet.app.dashboard.status_text import TaskRow, percentage
+from fedfleet.app.pages.report.number_words import as_people
+from fedfleet.measure.run_progress import FAILED, Evaluation, Round
 
 HATCH = (
     '<svg aria-hidden="true" class="none"><defs><pattern id="hx" width="5" height="5" patternUnits="userSpaceOnUse" '
@@ -18,7 +20,7 @@ ROUNDS = 100  # the last ones, which the picture shows
 _CLASSES = {BACK: "f4", USED: "f4", WORKING: "f5", LATE: "hx", LOST: "gone", REFUSED: "gone", WASTED: "f6"}
 
 
-def sparkline(scores: Sequence[Score], planned: int | None, *, live: bool) -> str:
+def sparkline(scores: Sequence[Evaluation], planned: int | None, *, live: bool) -> str:
     """Accuracy by model as steps, always from 0 to 100 %, and over all models that are planned while a run goes on."""
     if not scores:
         return f'<svg viewBox="0 0 {_WIDE} {_HIGH}" class="sp" aria-hidden="true"></svg>'
@@ -45,17 +47,17 @@ def rounds_picture(rounds: Sequence[Round]) -> str:
     columns: list[str] = []
     for i, r in enumerate(shown):
         x, full, part = 8 * i + 1, 60 * r.used / most, 60 * max(0, r.asked - r.used) / most
-        kind = "hx" if r.ended else "fw"
+        kind = "hx" if r.outcome else "fw"
         label = f"round {r.number + 1}: {r.used} used, {r.asked} asked" + (
-            f"; failed: {r.reason}" if r.ended < 0 else ""
+            f"; failed: {as_people(r.reason)}" if r.outcome == FAILED else ""
         )
         columns.append(
             f'<g><title>{escape(label)}</title><rect x="{x}" y="{60 - full:.1f}" width="6" height="{full:.1f}" class="f1"/>'
             f'<rect x="{x}" y="{60 - full - part:.1f}" width="6" height="{part:.1f}" class="{kind}"/>'
-            + (f'<rect x="{x}" y="62" width="6" height="4" class="f3"/>' if r.ended < 0 else "")
+            + (f'<rect x="{x}" y="62" width="6" height="4" class="f3"/>' if r.outcome == FAILED else "")
             + "</g>"
         )
-    bad = sum(r.ended < 0 for r in shown)
+    bad = sum(r.outcome == FAILED for r in shown)
     words = f"Reports used in rounds {shown[0].number + 1} to {shown[-1].number + 1}, of up to {most} asked" + (
         f"; {bad} failed" if bad else ""
     )
@@ -67,7 +69,7 @@ def rounds_picture(rounds: Sequence[Round]) -> str:
 
 
 def round_bars(scale: float, rows: Sequence[TaskRow], more: int) -> str:
-    """One row for each person who was asked: number, time, and what came of it."""
+    """One row for each client that was asked: number, time, and what came of it."""
     lines = "".join(
         f'<li><span class="n">{r.client}</span><svg viewBox="0 0 100 12" preserveAspectRatio="none" aria-hidden="true">'
         f'<rect width="100" height="12" class="fw"/><rect width="{max(1.0, 100 * min(1.0, r.seconds / scale)):.1f}" height="12" class="{_CLASSES[r.fate]}"/></svg>'
@@ -78,8 +80,8 @@ def round_bars(scale: float, rows: Sequence[TaskRow], more: int) -> str:
     return f'<ul class="bars">{lines}{rest}</ul>'
 
 
-def curve_description(scores: Sequence[Score], name: str, other: str) -> str:
+def curve_description(scores: Sequence[Evaluation], name: str, other: str) -> str:
     """What the chart of accuracy shows, for those who do not see it."""
     if not scores:
-        return f"Accuracy of {name}: no model has been judged yet."
-    return f"Accuracy of {name} against time: {percentage(scores[-1].accuracy)} now{f'; beside it {other}' if other else ''}."
+        return f"Accuracy of {name}: no model has been evaluated yet."
+    return f"Accuracy of {name} against time: {percentage(scores[-1].accuracy)} now{f'; compared with {other}' if other else ''}."

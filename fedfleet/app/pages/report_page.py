@@ -34,8 +34,9 @@ from fedfleet.app.spec import Spec
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event
 from fedfleet.measure.attribution.causes import Attribution
+from fedfleet.measure.run_record import RunRecord, read_record
 from fedfleet.measure.summary import summary
-from fedfleet.measure.tasks import Tasks, task_table
+from fedfleet.measure.tasks import Tasks
 from fedfleet.store.journal import digest_of, remarks_of
 
 _SIMULATED = ", and from its world, made again from its spec"
@@ -45,7 +46,7 @@ _SERVED = ", which its server wrote; what devices say of themselves it has to be
 def write_report(run: FinishedRun) -> Path:
     """Write report.html into the folder of a finished run."""
     path = run.out / "report.html"
-    text = _render_folder(run.out, run.spec, run.metrics, run.events, ended=True)
+    text = _render_folder(run.out, run.spec, run.metrics, run.events, read_record(run.events), ended=True)
     try:
         write_page(path, text)
     except BadInput as error:
@@ -61,10 +62,11 @@ def report_run(folder: Path) -> dict[str, Any]:
     if not events:
         raise BadInput(f"the journal in {folder} is empty, so there is nothing to report yet")
     path = folder / "report.html"
-    measures = summary(events, chance=stored_chance(folder)) | (_end_measures(folder) if ended else {})
+    record = read_record(events)
+    measures = summary(events, record, chance=stored_chance(folder)) | (_end_measures(folder) if ended else {})
     measures["warnings"] += stored_warnings(folder, measures["warnings"]) if ended else []
     metrics = {**measures, "digest": digest_of(folder / "run.db"), "ended": ended, "report": str(path)}
-    write_page(path, _render_folder(folder, spec, metrics, events, ended=ended))
+    write_page(path, _render_folder(folder, spec, metrics, events, record, ended=ended))
     return metrics
 
 
@@ -73,15 +75,17 @@ def _end_measures(folder: Path) -> dict[str, Any]:
     return stored_user_metrics(folder) | stored_privacy(folder) | stored_class_measures(folder)
 
 
-def _render_folder(folder: Path, spec: Spec, metrics: dict[str, Any], events: list[Event], *, ended: bool) -> str:
+def _render_folder(
+    folder: Path, spec: Spec, metrics: dict[str, Any], events: list[Event], record: RunRecord, *, ended: bool
+) -> str:
     """The page, with what the world of the run knows; a served run has none."""
     attribution, served = attribute_events(folder, spec, events)
-    tasks = task_table(events)
+    tasks = record.tasks.table()
     world_facts = None if served else hindsight(spec, events, tasks, folder)
     return render(
         folder.resolve().name, spec.toml(), metrics, events, remarks_of(folder / "run.db"), attribution if attribution.virtual_seconds > 0 else None,
         world_facts=world_facts, fleet_hardness=None if served or world_facts is None else measure_hardness(spec, world_facts, tasks, int(metrics["rounds"])),
-        ended=ended, served=served,
+        record=record, ended=ended, served=served,
     )  # fmt: skip
 
 
@@ -105,17 +109,20 @@ def render(
     remarks: Sequence[str] = (),
     attribution: Attribution | None = None,
     *,
+    record: RunRecord | None = None,
     world_facts: Hindsight | None = None,
     fleet_hardness: Hardness | None = None,
     ended: bool = True,
     served: bool = False,
 ) -> str:
-    """The page. `attribution`: where the time went, `seen`: what the world knows, `hard`: its metrics; each where it is known."""
+    """The page. `attribution`: where the time went, `world_facts`: what the world knows, `fleet_hardness`: its metrics;
+    each where it is known."""
     f = collect_facts(
         name,
         spec,
         m,
         events,
+        record=record,
         attribution=attribution,
         hindsight=world_facts,
         hardness=fleet_hardness,

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from fedfleet.core.events import Evaluated, Event, ModelCommitted, RoundFailed, TaskArrived, TasksSent
+from fedfleet.core.events import Evaluated, Event, ModelCommitted, RoundFailed
+from fedfleet.measure.run_progress import FAILED, Evaluation, Progress, Round
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,44 +24,40 @@ Follow = Callable[[Sequence[Event]], Iterator[Point]]
 
 
 def follower() -> Follow:
-    """A function that takes events as they come and gives their points; it knows where the round began.
+    """A function that takes events as they come and gives their points.
 
-    Who begins to listen in the middle of a run gets the points from there on.
+    A listener that begins in the middle of a run gets the points from there on.
     """
-    round_number = 0
-    round_start: float | None = None
-    down = up = 0.0
+    progress = Progress()
 
     def follow(events: Sequence[Event]) -> Iterator[Point]:
-        nonlocal round_number, round_start, down, up
         for event in events:
-            round_start = event.time if round_start is None else round_start
+            progress.on(event)
             match event:
-                case TasksSent():
-                    down += float(event.bytes_down.sum())
-                case TaskArrived():
-                    up += event.bytes_up
                 case ModelCommitted() | RoundFailed():
-                    round_number = event.round + 1
-                    traffic = {"round_seconds": event.time - round_start, "bytes_down": down, "bytes_up": up}
-                    round_start, down, up = event.time, 0.0, 0.0
-                    yield _round_point(event, traffic)
+                    loss = event.loss if isinstance(event, ModelCommitted) else math.nan
+                    yield _round_point(progress.rounds[-1], loss)
                 case Evaluated() if event.total:
-                    yield Point("evaluated", round_number, event.time, _scores(event))
+                    yield Point("evaluated", progress.round, event.time, _scores(progress.evaluations[-1]))
                 case _:
                     pass
 
     return follow
 
 
-def _round_point(event: ModelCommitted | RoundFailed, traffic: dict[str, float]) -> Point:
-    if isinstance(event, RoundFailed):
-        return Point("round failed", event.round + 1, event.time, {**traffic, "reports": 0.0})
-    loss = {} if math.isnan(event.loss) else {"train_loss": float(event.loss)}
-    return Point("round", event.round + 1, event.time, {**traffic, "reports": float(event.folded), **loss})
+def _round_point(ended: Round, loss: float) -> Point:
+    values = {
+        "round_seconds": ended.closed - ended.opened,
+        "bytes_down": ended.bytes_down,
+        "bytes_up": ended.bytes_up,
+        "reports": float(ended.used),
+    }
+    train_loss = {} if math.isnan(loss) else {"train_loss": float(loss)}
+    what = "round failed" if ended.outcome == FAILED else "round"
+    return Point(what, ended.number + 1, ended.closed, values | train_loss)
 
 
-def _scores(event: Evaluated) -> dict[str, float]:
-    people = event.unseen
-    unseen = {} if people is None or not people.total else {"accuracy_unseen": people.correct / people.total}
-    return {"accuracy": event.correct / event.total, "loss": float(event.loss), **unseen}
+def _scores(evaluation: Evaluation) -> dict[str, float]:
+    held_out = evaluation.unseen
+    unseen = {} if held_out is None or not held_out.total else {"accuracy_unseen": held_out.correct / held_out.total}
+    return {"accuracy": evaluation.accuracy, "loss": float(evaluation.loss), **unseen}

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedfleet.core.errors import BadInput
+from fedfleet.measure.run_progress import Progress
 from fedfleet.network.operations.counters import INFLIGHT_BYTES, OPEN_CALLS, buckets_of, split
 from fedfleet.network.operations.process_memory import ProcessMemory
-from fedfleet.network.operations.run_progress import Progress
 from fedfleet.network.protocol.frames import PROTOCOL
 
 # What a server does when it waits for no one; anything else in `Figures.waiting_for` is what it waits for.
@@ -57,7 +57,7 @@ def figures_of(progress: Progress, run: str, *, run_seconds: float, **known: Any
     return Figures(
         run, progress.round, progress.version, running=progress.running, arrived=progress.arrived, lost=progress.lost,
         run_seconds=run_seconds, commits=progress.commits, failed_rounds=progress.failed_rounds,
-        reports=dict(progress.fates), seconds_since_commit=since, accuracy=progress.accuracy, **known,
+        reports=progress.fates, seconds_since_commit=since, accuracy=progress.accuracy, **known,
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from fedfleet.core.events import Event, ModelCommitted, ReportRejected, RoundFailed, RunEnded, TaskLost
 from fedfleet.engine.state import Phase
+from fedfleet.measure.run_progress import Progress
 from fedfleet.network.operations.counters import sum_totals
 from fedfleet.network.operations.health import HealthBoard, mark_turn
 from fedfleet.network.operations.http_endpoints import Endpoints, pages_of
@@ -32,7 +33,6 @@ from fedfleet.network.operations.metrics import (
     status_json,
 )
 from fedfleet.network.operations.process_memory import ProcessMemory, memory_of_all
-from fedfleet.network.operations.run_progress import Progress, update_progress
 from fedfleet.network.security.secrets import status_token
 from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.served_plan import ServedRun
@@ -56,7 +56,7 @@ class Monitor:
         """`before` are the events of a run that goes on."""
         self.progress, self.draining = Progress(), ""
         for event in before:
-            update_progress(self.progress, event)
+            self.progress.on(event)
         self._memory: dict[str, ProcessMemory] = {}
         self._measured_at = float("-inf")
         self._began = time.monotonic()
@@ -77,7 +77,7 @@ class Monitor:
     def on_events(self, events: Sequence[Event]) -> None:
         """Events of the run, as they happen."""
         for event in events:
-            update_progress(self.progress, event)
+            self.progress.on(event)
             self._log_event(event)
 
     def figures(self, server: ServerLoop) -> Figures:

@@ -6,9 +6,10 @@ import json
 import numpy as np
 
 from fedfleet.app.dashboard.event_stream import PageState, SideInfo, page_updates, stream
-from fedfleet.app.dashboard.run_view import build_view, device_states
+from fedfleet.app.dashboard.run_view import device_states
 from fedfleet.app.dashboard.run_watcher import RunWatcher
 from fedfleet.core.events import RunBegan
+from fedfleet.measure.run_record import read_record
 from tests.app.dashboard.runs import END, STORY, folder_of, sent, writing
 
 
@@ -32,7 +33,7 @@ def test_what_is_told_piece_by_piece_is_the_whole(tmp_path):
         states = "".join(letters)
         if "curve" in result:
             curve = curve[: result["curve"]["from"]] + result["curve"]["a"]
-    assert states == device_states(build_view([*STORY, *END])) and curve == [60.0]
+    assert states == device_states(read_record([*STORY, *END])) and curve == [60.0]
 
 
 def test_ten_thousand_devices_are_told_in_little(tmp_path):

@@ -116,7 +116,7 @@ def test_noise_on_the_line_changes_nothing(site):
 
 def test_with_a_token_nothing_is_told_without_it(tmp_path):
     folder_of(tmp_path, "secret-run")
-    with Answers(tmp_path, reading="a-long-token-for-reading") as site:
+    with Answers(tmp_path, read_token="a-long-token-for-reading") as site:
         for path in ("/", "/list", "/runs/secret-run", "/events", "/device?run=secret-run&client=1", "/report/?run=a"):
             status, said, _ = site.get(path)
             assert status in (303, 401) and "secret" not in said

@@ -18,7 +18,7 @@ def runs(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("words", "expected"),
     [
         ("", {"severe-one", "mild-one"}),
         ("severe", {"severe-one"}),
@@ -31,8 +31,8 @@ def runs(tmp_path_factory):
         ("nothing-like-this", set()),
     ],
 )
-def test_words(runs, words, result):
-    assert {g.name for g in filter_runs(runs, words).runs} == result
+def test_words(runs, words, expected):
+    assert {g.name for g in filter_runs(runs, words).runs} == expected
 
 
 def test_odd_words_are_said(runs):

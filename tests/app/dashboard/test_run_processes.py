@@ -42,7 +42,7 @@ def test_a_run_is_started_stopped_and_resumed(starter, tmp_path):
         "run": {"checkpoint_every": 1},
     }
     started = starter.start("mine", resolve(table, "mine").toml())
-    assert starter.settled(started, 60) == "" and started.going
+    assert starter.wait_for_start(started, 60) == "" and started.is_running
     watch = RunWatcher(tmp_path)
     until(lambda: watch.refresh().get("mine") is not None and watch.summaries["mine"].commits > 0)
     run = watch.summaries["mine"]
@@ -51,7 +51,7 @@ def test_a_run_is_started_stopped_and_resumed(starter, tmp_path):
         starter.resume(run)
     starter.stop(run)
     assert started.process.wait(60) == 130
-    assert "resume with" in end_reason(started) and starter.said("mine")
+    assert "resume with" in end_reason(started) and starter.output_lines("mine")
     left = watch.refresh()["mine"]
     assert left.status == STOPPED
     again = starter.resume(left)
@@ -63,7 +63,7 @@ def test_a_run_is_started_stopped_and_resumed(starter, tmp_path):
 def test_a_run_that_is_refused_says_why(starter):
     table = {"task": {"use": "digits_logreg"}, "world": {"clients": 12}, "pace": {"cohort": 400}}
     started = starter.start("wide", resolve(table, "wide").toml())
-    assert "lower pace.cohort or raise world.clients" in starter.settled(started, 60)
+    assert "lower pace.cohort or raise world.clients" in starter.wait_for_start(started, 60)
     assert not (starter.root / "wide").exists()
     assert (starter.root / STATE_FOLDER / "wide.toml").is_file()
 
@@ -81,8 +81,8 @@ def test_only_runs_of_this_machine_that_go_on_are_stopped(starter, tmp_path):
 
 def test_the_process_that_the_lock_names_hears_ctrl_c(starter, tmp_path):
     folder_of(tmp_path, "theirs")
-    imports = "import sys, time; from pathlib import Path; from fedfleet.store.lock import locked"
-    code = f"{imports}\nwith locked(Path(sys.argv[1])): time.sleep(60)"
+    imports = "import sys, time; from pathlib import Path; from fedfleet.store.lock import hold_lock"
+    code = f"{imports}\nwith hold_lock(Path(sys.argv[1])): time.sleep(60)"
     other = subprocess.Popen([sys.executable, "-c", code, tmp_path / "theirs"], stderr=subprocess.DEVNULL)
     try:
         watch = RunWatcher(tmp_path)
@@ -121,8 +121,8 @@ def test_not_more_than_so_many_at_once(starter, tmp_path):
 def test_what_a_progress_bar_wrote_over_is_gone(starter, tmp_path):
     (tmp_path / STATE_FOLDER).mkdir()
     (tmp_path / STATE_FOLDER / "a+b.log").write_bytes(b"one\r two\nthree \xff\n\n")
-    assert starter.said("a/b") == ["two", "three \ufffd"]
-    assert starter.said("none") == []
+    assert starter.output_lines("a/b") == ["two", "three \ufffd"]
+    assert starter.output_lines("none") == []
 
 
 def test_a_second_start_of_a_name_leaves_the_spec_of_the_first_alone(starter, tmp_path):

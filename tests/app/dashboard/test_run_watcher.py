@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from fedfleet.app.dashboard.run_view import build_view
+from fedfleet.app.dashboard.run_view import turns
 from fedfleet.app.dashboard.run_watcher import (
     DAMAGED,
     FINISHED,
@@ -18,6 +18,7 @@ from fedfleet.app.dashboard.run_watcher import (
     run_folders,
 )
 from fedfleet.core.errors import BadInput
+from fedfleet.measure.run_record import read_record
 from fedfleet.store import journal as journals
 from fedfleet.store.journal_rows import decode
 from fedfleet.store.lock import hold_lock
@@ -25,7 +26,13 @@ from tests.app.dashboard.runs import END, STORY, folder_of
 
 
 def facts(watch, name):
-    return watch.view(name, lambda _, followed: followed.seen)
+    return watch.inspect(name, lambda _, followed: contents(followed.record))
+
+
+def contents(record):
+    """A record as values that compare."""
+    tasks = turns(record, range(record.tasks.count))
+    return record.progress, [repr(task) for task in tasks], record.faults, record.online
 
 
 def test_a_journal_is_followed_while_it_is_written(tmp_path):
@@ -39,7 +46,7 @@ def test_a_journal_is_followed_while_it_is_written(tmp_path):
         assert tail.read_new() == (False, [])
     journal.close()
     heard += decode(tail.read_new()[1])
-    assert build_view(heard) == build_view([*STORY, *END])
+    assert contents(read_record(heard)) == contents(read_record([*STORY, *END]))
     assert not (folder / "run.db-wal").exists()  # nobody kept the writer from making one file of it
 
 
@@ -60,13 +67,13 @@ def test_a_journal_that_was_cut_back_is_read_anew(tmp_path):
     folder = folder_of(tmp_path, "a")
     watch = RunWatcher(tmp_path)
     watch.refresh()
-    assert facts(watch, "a") == build_view(STORY)
+    assert facts(watch, "a") == contents(read_record(STORY))
     journal = journals.reopen(folder / "run.db")
     journal.truncate(4)
     journal.append(STORY[3:4])
     journal.close()
     watch.refresh()
-    assert facts(watch, "a").commits == 0 and len(facts(watch, "a").turns) < 6
+    assert facts(watch, "a")[0].commits == 0 and len(facts(watch, "a")[1]) < 6
     assert watch.summaries["a"].commits == 0 and watch.summaries["a"].scores == ()
 
 
@@ -101,7 +108,7 @@ def test_a_run_that_is_deleted_is_forgotten(tmp_path):
     assert watch.refresh() == {}
     folder_of(tmp_path, "a", STORY[:4])
     watch.refresh()
-    assert facts(watch, "a") == build_view(STORY[:4])
+    assert facts(watch, "a") == contents(read_record(STORY[:4]))
 
 
 def test_one_run_can_be_watched_alone(tmp_path):

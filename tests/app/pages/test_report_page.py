@@ -131,7 +131,7 @@ def test_a_report_does_not_grow_with_the_fleet():
         measures = summary(log)
         page = render("large", "seed = 1", measures, log)
         sizes[clients] = len(page.encode())
-        assert f"{clients:,} people" in page
+        assert f"{clients:,} clients" in page
         assert len(json.dumps(measures)) < 4000, "nor do the measures"
     assert sizes[1_000_000] < 400_000 and sizes[1_000_000] < 1.2 * sizes[20_000]
 

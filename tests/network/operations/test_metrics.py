@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, ModelCommitted
+from fedfleet.measure.run_progress import FATES, Progress
 from fedfleet.network.operations.counters import (
     INFLIGHT_BYTES,
     Totals,
@@ -23,7 +24,6 @@ from fedfleet.network.operations.counters import (
 )
 from fedfleet.network.operations.metrics import Collector, Figures, exposition, figures_of, status_json
 from fedfleet.network.operations.process_memory import ProcessMemory
-from fedfleet.network.operations.run_progress import FATES, Progress, update_progress
 from fedfleet.network.operations.status import CONTRACT
 
 FULL = Figures(
@@ -110,12 +110,12 @@ def test_every_metric_is_in_the_documentation():
 
 def test_figures_follow_the_events_of_the_run():
     progress = Progress()
-    update_progress(progress, ModelCommitted(10.0, 1, 1, "x", 3))
-    update_progress(progress, Evaluated(11.0, 1, 8, 10, 0.5))
+    progress.on(ModelCommitted(10.0, 1, 1, "x", 3))
+    progress.on(Evaluated(11.0, 1, 8, 10, 0.5))
     figures = figures_of(progress, "demo", run_seconds=15.0, devices_online=3, declared=3)
     assert (figures.round, figures.version, figures.commits, figures.accuracy) == (2, 1, 1, 0.8)
     assert figures.seconds_since_commit == 5.0 and set(figures.reports) == set(FATES)
-    update_progress(progress, ModelCommitted(20.0, 2, 2, "x", 3))
+    progress.on(ModelCommitted(20.0, 2, 2, "x", 3))
     assert figures.reports["folded"] == 3, "figures that were given away must not change"
 
 

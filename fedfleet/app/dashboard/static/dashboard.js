@@ -59,7 +59,7 @@
     }, data, place);
     const canvas = place.querySelector("canvas");
     canvas.setAttribute("role", "img");
-    canvas.setAttribute("aria-label", mine.said || "Accuracy: no model has been judged yet.");
+    canvas.setAttribute("aria-label", mine.said || "Accuracy: no model has been evaluated yet.");
   }
 
   // ---- devices: a dot each, in groups by what they do; of large fleets those who were never asked are only counted

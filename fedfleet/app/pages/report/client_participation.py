@@ -1,4 +1,4 @@
-"""Who took part and who was left out, whose data the model saw, and how well it serves each person."""
+"""Participation: which clients contributed, whose data the model saw, and how accurate it is for each client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from fedfleet.app.pages.charts.histogram import histogram
 from fedfleet.app.pages.charts.marks import HALF, draw_both, figure
 from fedfleet.app.pages.report.number_words import count_noun, per_cent, share_name
 from fedfleet.app.pages.report.report_facts import LATE, NEVER, TOOK_PART, Facts
-from fedfleet.core.events import Evaluated
 from fedfleet.core.records import Ints
 
 _BINS = 10
@@ -23,7 +22,7 @@ def participation_section(f: Facts) -> list[str]:
     if f.clients < 2:
         return []
     charts = "".join(part for part in (data_figure(f), client_accuracy_figure(f)) if part)
-    head = "Who took part" if f.participants == f.clients else "Who took part, and who was left out"
+    head = "Participation"
     summary = " ".join(s for s in (busiest_sentence(f), holdings_sentence(f), accuracy_sentence(f)) if s)
     return [
         f"<h2>{head}</h2>",
@@ -42,25 +41,25 @@ def busiest_sentence(f: Facts) -> str:
     counts = ranked[: f.participants]
     if counts[0] == counts[-1]:
         subject = (
-            "Everybody gave the same"
+            f"All {f.people} contributed equally"
             if f.participants == f.clients
-            else f"Each of the {f.participants:,} who took part gave the same"
+            else f"Each of the {f.participants:,} {f.people} that took part contributed equally"
         )
         return f"{subject}: {count_noun(int(counts[0]), 'report')} that {'was' if counts[0] == 1 else 'were'} used."
     few, group = max(1, round(f.clients / 10)), "all"
     if few >= f.participants:
-        few, group = max(1, round(f.participants / 10)), "those who took part"
+        few, group = max(1, round(f.participants / 10)), "those that took part"
     share = float(ranked[:few].sum()) / total
     subject = f"The busiest {f.person}" if few == 1 else f"The {few:,} busiest {f.people}, a tenth of {group},"
     return f"{subject} gave {per_cent(share)} of the {total:,} reports that were used."
 
 
 def holdings_sentence(f: Facts) -> str:
-    """What those who took part hold, beside those who did not."""
+    """What clients that took part hold, and what the others hold."""
     h = f.hindsight
     if h is None or f.participants in (0, f.clients):
         return ""
-    words = {TOOK_PART: "who took part", LATE: "of whom nothing was used", NEVER: "never asked"}
+    words = {TOOK_PART: "that took part", LATE: "with no report used", NEVER: "never asked"}
     means = [
         f"those {words[k]} {h.samples[f.kind == k].mean():,.1f}"
         for k in (TOOK_PART, LATE, NEVER)
@@ -70,20 +69,20 @@ def holdings_sentence(f: Facts) -> str:
 
 
 def accuracy_sentence(f: Facts) -> str:
-    """How good the model is for those who took part, those who did not, and people who were held out."""
+    """How good the model is for clients that took part, for the others, and for clients that were held out."""
     m = f.metrics
     if not m["commits"]:
         return ""
     names = (
         (
             "accuracy_took_part",
-            "for those who took part" if f.participants < f.clients else f"for all {f.clients:,} {f.people}",
+            "for those that took part" if f.participants < f.clients else f"for all {f.clients:,} {f.people}",
         ),
-        ("accuracy_never", "for those who never did"),
-        ("accuracy_unseen", f"for {f.people} whose data nobody trained on"),
+        ("accuracy_never", "for those that never did"),
+        ("accuracy_unseen", f"for {f.people} that were held out from training"),
     )
     known = [f"{per_cent(m[key])} {name}" for key, name in names if m.get(key) is not None]
-    return f"Of their own test data the model gets right {', '.join(known)}." if known else ""
+    return f"On their own test data the model is right on {', '.join(known)}." if known else ""
 
 
 def participation_figure(f: Facts) -> str:
@@ -106,13 +105,13 @@ def participation_figure(f: Facts) -> str:
     sorted_ = f"{f.clients:,} {f.people}, sorted"
     each = "" if single else f"; a column is the mean of about {round(f.clients / len(column_list)):,}"
     finding = (
-        f"How often each of {f.clients:,} {f.people} was asked and how often their report was used: "
+        f"How often each of {f.clients:,} {f.people} was asked and how often its report was used: "
         + "; ".join(f"{g.name}: {g.what}" for g in panel.groups)
         + "."
     )
     return figure(
-        f"How often each {f.person} was asked, and how often their report was used",
-        f"{sorted_}{each}. Full: used.{' Hatched: asked, and it came too late or to nothing.' if wasted.any() else ''}",
+        f"How often each {f.person} was asked, and how often its report was used",
+        f"{sorted_}{each}. Full: used.{' Hatched: asked, but the report was late or not used.' if wasted.any() else ''}",
         *draw_both(lambda sheet: columns([panel], sheet, across=1, height=140)), finding,
     )  # fmt: skip
 
@@ -124,14 +123,14 @@ def _samples_note(f: Facts, client: int) -> str:
 def _groups(f: Facts) -> list[Group]:
     h, at, result = f.hindsight, 0, list[Group]()
     unreachable = (
-        "out of reach whenever somebody was asked"
+        f"out of reach whenever {f.people} were asked"
         if h is not None and h.all_moments and not h.reached[f.kind == NEVER].any()
         else ""
     )
     late = count_noun(int(f.asked[f.kind == LATE].sum()), "time")
     rows = (
         (f.participants, "took part", f"used {count_noun(int(f.used.sum()), 'time')}"),
-        (f.late_only, "asked in vain", late),
+        (f.late_only, "asked, nothing used", late),
         (f.never, "never asked", unreachable),
     )
     for count, name, what in rows:
@@ -142,7 +141,7 @@ def _groups(f: Facts) -> list[Group]:
 
 
 def data_figure(f: Facts) -> str:
-    """How many samples lie with those who took part, and with the others."""
+    """How many samples clients that took part hold, and how many the others hold."""
     h = f.hindsight
     if h is None or not h.samples.sum() or f.participants in (0, f.clients):
         return ""
@@ -150,7 +149,7 @@ def data_figure(f: Facts) -> str:
     rows = list[Bar]()
     for kind, words, paint in (
         (TOOK_PART, "took part", f"a{f.colour}"),
-        (LATE, "asked in vain", "late-area"),
+        (LATE, "asked, nothing used", "late-area"),
         (NEVER, "never asked", "a6"),
     ):
         samples = h.samples[f.kind == kind]
@@ -165,7 +164,7 @@ def data_figure(f: Facts) -> str:
             )
     share = float(h.samples[f.kind == TOOK_PART].sum()) / total
     finding = (
-        f"{share_name(share).capitalize()} of the {total:,} training samples lie with those who took part: "
+        f"{share_name(share).capitalize()} of the {total:,} training samples are held by {f.people} that took part: "
         + "; ".join(f"{row.name}: {row.end_label}" for row in rows)
     )
     return figure(
@@ -177,15 +176,8 @@ def data_figure(f: Facts) -> str:
 
 
 def client_accuracy_figure(f: Facts) -> str:
-    """How many people are served how well, on their own test data, at the last evaluation that looked."""
-    scores = next(
-        (
-            e.clients
-            for e in reversed(f.events)
-            if isinstance(e, Evaluated) and e.clients is not None and len(e.clients.total)
-        ),
-        None,
-    )
+    """How many clients have which accuracy on their own test data, at the last evaluation of clients."""
+    scores = f.record.progress.client_scores
     if scores is None or not f.metrics["commits"]:
         return ""
     share = scores.correct / scores.total
@@ -193,8 +185,8 @@ def client_accuracy_figure(f: Facts) -> str:
     feet = ["0 to 10 %", *[""] * 4, "50 to 60 %", *[""] * 3, "90 to 100 %"]
     kinds = [f"a{f.colour}", *["a6"] * (_BINS - 1)]
     low, mean = f.metrics["accuracy_bottom10"], f.metrics["accuracy_clients"]
-    finding = f"Of {len(share):,} {f.people}, {counts[0]:,} are served right in less than 10 % of their test samples, {counts[-1]:,} in 90 % or more; the mean is {per_cent(mean or 0.0)}, the 10th percentile {per_cent(low or 0.0)}."
+    finding = f"Of {len(share):,} {f.people}, for {counts[0]:,} the model is right on less than 10 % of their test samples, {counts[-1]:,} in 90 % or more; the mean is {per_cent(mean or 0.0)}, the 10th percentile {per_cent(low or 0.0)}."
     return figure(
-        f"How well it serves each {f.person}", f"Number of {f.people} by accuracy on their own test data",
+        f"Accuracy for each {f.person}", f"Number of {f.people} by accuracy on their own test data",
         *draw_both(lambda sheet: histogram(counts, sheet, feet, kinds=kinds, label="right on their own test data"), HALF), finding,
     )  # fmt: skip

@@ -6,18 +6,19 @@ import numpy as np
 
 from fedfleet.app.fleets.hardness import rules_of
 from fedfleet.app.pages.report.number_words import as_people, count_noun, duration, per_cent, share_name
-from fedfleet.app.pages.report.report_facts import NEVER, TOOK_PART, Facts, accuracy_margin, rounds_of, test_set_size
+from fedfleet.app.pages.report.report_facts import NEVER, TOOK_PART, Facts, accuracy_margin, rounds_of, size_of_test_set
 from fedfleet.app.pages.report.stragglers import deadline_to_try, find_late_tasks
 from fedfleet.app.terminal.text import size, span
 from fedfleet.measure.attribution.causes import FAILED, PAUSE, REACHABILITY, UNKNOWN
 from fedfleet.measure.attribution.sentences import sentence, share
 from fedfleet.measure.failures import cure, failures
+from fedfleet.measure.warnings import ONE_CLASS
 
 _FEW = 0.9  # of all: where fewer take part, the title says how many
 _RISING = 0.02  # accuracy that was won over the last fifth of the evaluations, to say that it still rose
 _FELL = 0.02  # below the best, to say what the best was
 _MOST = 0.5  # of the time: a cause that held a run back on its own
-_REAL = "From the start of the server to its end, as its clock showed; while it was down, the clock stood still."
+_REAL = "From the start of the server to its end; the time in which it was down is not counted."
 _OFTEN = 0.1  # of tasks or rounds: what happens less often held nothing back
 
 
@@ -28,19 +29,21 @@ def title(f: Facts) -> str:
     if not m["commits"]:
         return f"{so_far}no model: {_no_model(f)}" if so_far else f"No model was made: {_no_model(f)}"
     if f.personal and m["accuracy_clients"] is not None:
-        return f"{so_far}{per_cent(m['accuracy_clients'])} on {f.people}'s own data: each keeps a part of the model"
+        return f"{so_far}{per_cent(m['accuracy_clients'])} on the {f.people}' own data: each keeps a part of the model"
     if m["accuracy"] is None:
         return f"{so_far}{count_noun(m['commits'], 'model')} from {f.participants:,} of {f.clients:,} {f.people}, never tested"
     reached = f"{so_far}{per_cent(m['accuracy'])}"
     if _no_better(f):
         return f"{reached}: no better than guessing"
+    if any(ONE_CLASS in w for w in m["warnings"]):
+        return f"{reached}: the test set has only one class"
     if f.clients == 1:
         return f"{reached}: trained in one place"
     if f.participants == f.clients:
         return f"{reached}: the model learnt from all {f.clients:,} {f.people}"
     data_share = _data_share_of_participants(f)
     if f.participants < _FEW * f.clients and data_share is not None:
-        return f"{reached}: the model learnt from {count_noun(f.participants, f.person, f.people)}, who {'holds' if f.participants == 1 else 'hold'} {share_name(data_share)} of the data"
+        return f"{reached}: the model learnt from {count_noun(f.participants, f.person, f.people)} that {'holds' if f.participants == 1 else 'hold'} {share_name(data_share)} of the data"
     return f"{reached}: the model learnt from {f.participants:,} of {f.clients:,} {f.people}"
 
 
@@ -65,7 +68,7 @@ def _data_share_of_participants(f: Facts) -> float | None:
 
 
 def lead(f: Facts) -> str:
-    """What was reached, what it cost, what held it back: facts beside each other."""
+    """What was reached, what it cost, what held it back."""
     return " ".join(sentence_ for sentence_ in (_result_sentence(f), _cost(f), _obstacle_sentence(f)) if sentence_)
 
 
@@ -77,15 +80,15 @@ def _result_sentence(f: Facts) -> str:
     if m["accuracy"] is None:
         return f"{after} there {'is' if m['commits'] == 1 else 'are'} {count_noun(m['commits'], 'model')}, and none was tested."
     if f.personal and m["accuracy_clients"] is not None:
-        own = f"{after} what each {f.person} uses is right on {per_cent(m['accuracy_clients'])} of their own test data, on average"
-        return f"{own}. The shared part with the first weights in place of theirs, which nobody uses, comes to {per_cent(m['accuracy'])}."
+        own = f"{after} the model of each {f.person} is right on {per_cent(m['accuracy_clients'])} of its own test data, on average"
+        return f"{own}. The shared part alone, which no {f.person} uses, reaches {per_cent(m['accuracy'])}."
     has_fallen = m["best_accuracy"] - m["accuracy"] >= _FELL
     best = f"; its best was {per_cent(m['best_accuracy'])}" if has_fallen else ""
     aim = f.spec.get("stop", {}).get("target_accuracy")
     target_note = (
-        f", and ended there: {per_cent(aim)} was its target" if aim and m.get("stopped_by") == "target_accuracy" else ""
+        f", and stopped at its target of {per_cent(aim)}" if aim and m.get("stopped_by") == "target_accuracy" else ""
     )
-    return f"{after} the model is right on {per_cent(m['accuracy'])} of what it has never seen{best}{target_note}."
+    return f"{after} the model is right on {per_cent(m['accuracy'])} of the unseen test data{best}{target_note}."
 
 
 def _cost(f: Facts) -> str:
@@ -94,17 +97,19 @@ def _cost(f: Facts) -> str:
     if not moved:
         return ""
     wasted = m["wasted"]["share"]
-    waste_note = f", and {per_cent(wasted)} of the devices' time was thrown away" if wasted >= _OFTEN else ""
+    waste_note = (
+        f", and {per_cent(wasted)} of the devices' time was wasted (updates not used)" if wasted >= _OFTEN else ""
+    )
     return f"It moved {size(moved)}{waste_note}."
 
 
 def _obstacle_sentence(f: Facts) -> str:
-    """At most two of what stood in the way: late reports, people never asked, failed rounds, waiting."""
+    """At most two obstacles: late reports, clients never asked, failed rounds, waiting."""
     parts = [s for s in (_failed_rounds_clause(f), _late_clause(f), _waiting_clause(f), _never_asked_clause(f)) if s][
         :2
     ]
     if parts:
-        return f"What stood in the way: {', and '.join(parts)}."
+        return f"Main obstacles: {', and '.join(parts)}."
     if f.attribution is not None and f.attribution.causes[UNKNOWN] < f.attribution.virtual_seconds:
         parts = as_people(sentence(f.attribution), f.people, f.person)
         return parts[:1].upper() + parts[1:]
@@ -146,7 +151,7 @@ def _waiting_clause(f: Facts) -> str:
     attribution = f.attribution
     if attribution is None or attribution.causes[REACHABILITY] < _MOST * attribution.virtual_seconds:
         return ""
-    return f"{share(attribution.causes[REACHABILITY], attribution.virtual_seconds)} of the time went by until devices could be reached"
+    return f"{share(attribution.causes[REACHABILITY], attribution.virtual_seconds)} of the time was spent waiting for reachable devices"
 
 
 def _never_asked_clause(f: Facts) -> str:
@@ -156,13 +161,13 @@ def _never_asked_clause(f: Facts) -> str:
     if h is not None and h.all_moments and h.looks:
         unreachable = int(((f.kind == NEVER) & (h.reached == 0)).sum())
         if unreachable == f.never:
-            return f"{count_noun(unreachable, f.person, f.people)} {'was' if unreachable == 1 else 'were'} out of reach whenever somebody was asked"
+            return f"{count_noun(unreachable, f.person, f.people)} {'was' if unreachable == 1 else 'were'} out of reach whenever clients were asked"
     return f"{count_noun(f.never, f.person, f.people)} {'was' if f.never == 1 else 'were'} never asked"
 
 
 def report_figures(f: Facts) -> list[tuple[str, str, str]]:
     """The six key figures: (value, what it is, gloss); ! marks an alarm."""
-    m, total = f.metrics, test_set_size(f.events)
+    m, total = f.metrics, size_of_test_set(f.record.progress)
     accuracy, none = m["accuracy"], not m["commits"]
     margin = f", ±{100 * accuracy_margin(accuracy, total):.0f}" if accuracy is not None and total else ""
     alarm = "!" if _no_better(f) or (accuracy is not None and m["best_accuracy"] - accuracy >= 0.05) else ""
@@ -177,11 +182,11 @@ def report_figures(f: Facts) -> list[tuple[str, str, str]]:
     wall = f", {m['wall_seconds']:,.1f} s here" if m.get("wall_seconds") else ""
     return [
         ("-" if accuracy is None else f"{'' if none or f.personal else alarm}{100 * accuracy:.1f} %", *_accuracy_label(f, margin, total)),
-        (worst, f"worst tenth of {f.people}", f"Accuracy of the 10th-percentile {f.person}, on their own test data."),
-        (f"{f.participants:,} of {f.clients:,}", f"{f.people} in the model", "Whose reports became part of it at least once."),
+        (worst, f"worst tenth of {f.people}", f"Accuracy of the 10th-percentile {f.person}, on its own test data."),
+        (f"{f.participants:,} of {f.clients:,}", f"{f.people} that contributed", "At least one of their reports is in the model."),
         (span(m["virtual_seconds"]), f"{f.clock}{'' if f.served else wall}", _REAL if f.served else "Computed from link, speed and reachability of each device."),
         (size(m["bytes_down"] + m["bytes_up"]), f"traffic: {size(m['bytes_down'])} down, {size(m['bytes_up'])} up", ""),
-        (per_cent(m["wasted"]["share"]), "of device time thrown away", "Time of tasks that entered no model."),
+        (per_cent(m["wasted"]["share"]), "of device time wasted", "Time of tasks whose updates were not used."),
     ]  # fmt: skip
 
 
@@ -189,10 +194,10 @@ def _accuracy_label(f: Facts, margin: str, total: int) -> tuple[str, str]:
     """What the first figure is, and its gloss: of whose model, on which data."""
     if f.personal:
         return (
-            f"accuracy on {f.people}'s own data",
-            f"The mean over {f.people}, each with their own part of the model, on their own test data.",
+            f"accuracy on the {f.people}' own data",
+            f"The mean over {f.people}, each with its own part of the model, on its own test data.",
         )
-    gloss = f"On {total:,} samples that no {f.person} holds; ± is what so few samples leave open (95 %), not what another seed would change."
+    gloss = f"On {total:,} samples that no {f.person} holds; ± is the 95 % interval for that many samples, not the spread over seeds."
     return f"accuracy {'on unseen data' if f.metrics['commits'] else 'of the first weights'}{margin}", gloss
 
 
@@ -225,7 +230,7 @@ def _stop_waiting(f: Facts) -> str:
         return ""
     return (
         f"A deadline instead of waiting for all (pace.use=deadline): four of five reports came within {duration(float(np.ceil(fast)))}, "
-        f"and a round waited {duration(float(np.ceil(each)))} on average; whoever is slower would be left out."
+        f"and a round waited {duration(float(np.ceil(each)))} on average; slower {f.people} would be left out."
     )
 
 
@@ -255,23 +260,23 @@ def _more_rounds(f: Facts) -> str:
 
 
 def confidence_sentence(f: Facts) -> str:
-    """What one run cannot tell."""
-    accuracy, total = f.metrics["accuracy"], test_set_size(f.events)
+    """How sure the result is."""
+    accuracy, total = f.metrics["accuracy"], size_of_test_set(f.record.progress)
     if accuracy is None or not total or not f.metrics["commits"]:
         return ""
     if f.personal:
-        return "One run with one seed; another seed may end elsewhere."
-    return f"One run with one seed. The ±{100 * accuracy_margin(accuracy, total):.0f} points are what {total:,} test samples leave open; another seed may end elsewhere."
+        return "This is one run with one seed; another seed gives another result."
+    return f"This is one run with one seed; another seed gives another result. ±{100 * accuracy_margin(accuracy, total):.0f} points is the 95 % interval for {total:,} test samples."
 
 
 def abstract(f: Facts) -> str:
-    """One sentence for whoever shares the page."""
+    """One sentence that describes the page."""
     return f"{title(f)}. {_result_sentence(f)}"
 
 
 def usual_reachable(f: Facts) -> tuple[float, int, int] | None:
     """How many could be asked when rounds began, on average; in how many rounds fewer than were wanted; of how many rounds."""
-    rounds, cohort = rounds_of(f.events), f.spec.get("pace", {}).get("cohort")
+    rounds, cohort = rounds_of(f.record.progress), f.spec.get("pace", {}).get("cohort")
     counts = rounds.reachable[rounds.reachable >= 0]
     if not len(counts) or not cohort:
         return None

@@ -1,4 +1,4 @@
-"""What the last model gets right and what it takes for what, class by class."""
+"""Class by class: what the last model finds, and its confusion matrix."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def classes_section(f: Facts) -> list[str]:
     summary = f"Of class {worst['label']} the model finds {_share_text(worst['recall'])}, of class {best['label']} {_share_text(best['recall'])}."
     parts = ["<h2>Class by class</h2>", f"<p>{escape(summary)}</p>"]
     rows = [[f"{c['label']}", f"{c['n']:,}", _share_text(c["recall"]), _share_text(c["precision"])] for c in classes]
-    listing = table(["class", "test samples", "found", "right when said"], rows)
+    listing = table(["class", "test samples", "recall", "precision"], rows)
     if len(classes) > MOST:
         return [*parts, details_block("All classes", listing)]
     recall_bars = [
@@ -38,7 +38,7 @@ def classes_section(f: Facts) -> list[str]:
     parts.append(
         figure(
             "How many of each class the model finds",
-            "Share of its test samples that are called by their name",
+            "Share of its test samples that are classified correctly (recall)",
             *draw_both(lambda sheet: bars(recall_bars, sheet, names_left=True, most=1.0)),
             summary,
         )
@@ -48,8 +48,8 @@ def classes_section(f: Facts) -> list[str]:
         labels = [f"{c['label']}" for c in classes]
         parts.append(
             figure(
-                "What it takes for what",
-                "Rows: what a sample is; columns: what the model says. Darker: more of the row.",
+                "Confusion matrix",
+                "Rows: true class; columns: predicted class. Darker: larger share of the row.",
                 *draw_both(lambda sheet: confusion_matrix(confusion, labels, sheet)),
                 worst_mistake(confusion, labels),
             )
@@ -60,14 +60,14 @@ def classes_section(f: Facts) -> list[str]:
 def worst_mistake(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> str:
     """The mistake that is made most often.
 
-    >>> mistaken([[5, 2], [0, 9]], ["a", "b"])
-    'Most often mistaken: a for b, 2 of 7 times.'
+    >>> worst_mistake([[5, 2], [0, 9]], ["a", "b"])
+    'Most frequent mistake: a classified as b, 2 of 7 times.'
     """
     worst = max(((n, i, j) for i, row in enumerate(confusion) for j, n in enumerate(row) if i != j), default=(0, 0, 0))
     if not worst[0]:
-        return "Nothing is mistaken for anything."
+        return "No sample is misclassified."
     n, i, j = worst
-    return f"Most often mistaken: {labels[i]} for {labels[j]}, {n:,} of {sum(confusion[i]):,} times."
+    return f"Most frequent mistake: {labels[i]} classified as {labels[j]}, {n:,} of {sum(confusion[i]):,} times."
 
 
 def confusion_matrix(confusion: Sequence[Sequence[int]], labels: Sequence[str], sheet: Sheet) -> Drawing:

@@ -76,9 +76,9 @@ def hardness_section(f: Facts) -> list[str]:
         else "Waiting for all: how long a round takes"
     )
     what = (
-        f"Fair work: reports in time, up to an equal share for each. Everybody, always in time, would come to {per_cent(h.ideal)}, since chance asks some more often than others."
+        f"Fair work: reports in time, up to an equal share for each. A fleet that is always in time would reach {per_cent(h.ideal)}, since random selection asks some clients more often than others."
         if by_share
-        else "Mean time of a round until all who were asked are back, pause included."
+        else "Mean time of a round until all clients that were asked are back, pause included."
     )
     note = f"Simulated without training, over three seeds, under this run's own pacing: {under}." + (
         f" {h.missing_reason[0].upper()}{h.missing_reason[1:]}." if h.missing_reason else ""

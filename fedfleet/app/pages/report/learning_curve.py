@@ -72,9 +72,9 @@ def learning_section(f: Facts) -> list[str]:
     if not len(f.curve.accuracy):
         return [
             "<h2>Learning</h2>",
-            "<p>No model of this run was tested, so nothing can be said about what it learnt.</p>",
+            "<p>No model of this run was evaluated, so its accuracy is unknown.</p>",
         ]
-    rounds = rounds_of(f.events)
+    rounds = rounds_of(f.record.progress)
     summary = finding(f)
     over_time = pictures(*draw_both(lambda sheet: _over_time(f, rounds, sheet)), summary)
     choices = [(f.clock, over_time)]
@@ -100,7 +100,7 @@ def learning_section(f: Facts) -> list[str]:
             )
         )
     what = (
-        "the shared part alone, which nobody uses"
+        f"the shared part alone, which no {f.person} uses"
         if f.personal
         else "the model"
         if f.metrics["commits"]
@@ -108,7 +108,7 @@ def learning_section(f: Facts) -> list[str]:
     )
     head = f'<p class="ft">Accuracy of {what}, and how many reports each round had to learn from</p>'
     ticks_note = " Grey ticks: how many were asked." if _has_shortfall(rounds) else ""
-    how = f'<p class="fs">Steps: nothing is learnt between rounds.{ticks_note}<span class="screen"> Against:</span></p>'
+    how = f'<p class="fs">Steps: the model changes at server updates only.{ticks_note}<span class="screen"> Against:</span></p>'
     return ["<h2>Learning</h2>", f"<figure>{head}{how}{switch('against', choices)}</figure>", *_patience(f)]
 
 

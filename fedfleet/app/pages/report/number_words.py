@@ -35,7 +35,7 @@ def per_cent(share: float) -> str:
 def share_name(share: float) -> str:
     """A share by its plain name where it has one.
 
-    >>> part_of(0.104), part_of(0.5), part_of(0.42), part_of(1.0)
+    >>> share_name(0.104), share_name(0.5), share_name(0.42), share_name(1.0)
     ('a tenth', 'half', '42 %', 'all')
     """
     if share >= 1.0 - 1e-12:
@@ -46,7 +46,7 @@ def share_name(share: float) -> str:
 def count_noun(n: int, one: str, more: str = "") -> str:
     """A count with its noun.
 
-    >>> many(1, "round"), many(1200, "round"), many(2, "person", "people")
+    >>> count_noun(1, "round"), count_noun(1200, "round"), count_noun(2, "person", "people")
     ('1 round', '1,200 rounds', '2 people')
     """
     return f"{n:,} {one if n == 1 else more or one + 's'}"
@@ -64,11 +64,11 @@ def duration(seconds: float) -> str:
 _ARRIVED = re.compile(r"\b(\d+) of at least (\d+) reports arrived\b")
 
 
-def as_people(text: str, people: str = "people", person: str = "person") -> str:
+def as_people(text: str, people: str = "clients", person: str = "client") -> str:
     """What the journal says of clients and reports, as a reader says it.
 
-    >>> as_people("spread over 46 clients"), as_people("all of it for client 7")
-    ('spread over 46 people', 'all of it for person 7')
+    >>> as_people("spread over 46 clients", "devices", "device"), as_people("all of it for client 7")
+    ('spread over 46 devices', 'all of it for client 7')
     >>> as_people("because 0 of at least 1 reports arrived"), as_people("1 of at least 2 reports arrived")
     ('because no report came in time', 'only 1 of the 2 reports that are needed came in time')
     """
@@ -84,7 +84,7 @@ def as_people(text: str, people: str = "people", person: str = "person") -> str:
 def next_round_time(seconds: float) -> float | None:
     """The next round length of time; None beyond a week.
 
-    >>> round_above(251.0), round_above(1e9)
+    >>> next_round_time(251.0), next_round_time(1e9)
     (300, None)
     """
     return next((r for r in ROUND_SECONDS if r >= seconds), None)

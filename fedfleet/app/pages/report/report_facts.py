@@ -1,4 +1,4 @@
-"""What a report says and draws is made of: a run's measures, events and tasks, who took part, and what its world knows."""
+"""The facts that a report is made of: a run's measures, events and tasks, its participants, and what its world knows."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import numpy as np
 
 from fedfleet.app.fleets.hardness import Hardness, rules_of
 from fedfleet.app.runs.hindsight import Hindsight
-from fedfleet.core.events import CandidatesSeen, Evaluated, Event, ModelCommitted, RoundFailed, RunBegan, TasksSent
+from fedfleet.core.events import Event
 from fedfleet.core.records import DROPPED, Bools, Ints
 from fedfleet.measure.accuracy import Curve, learning_curve
 from fedfleet.measure.attribution.causes import Attribution
 from fedfleet.measure.participation import contributions
-from fedfleet.measure.tasks import Tasks, task_table
+from fedfleet.measure.run_progress import FAILED, Log, read_progress
+from fedfleet.measure.run_record import RunRecord, read_record
+from fedfleet.measure.tasks import Tasks
 
 Metrics = Mapping[str, Any]
 TOOK_PART, LATE, NEVER = 0, 1, 2  # part; asked, but nothing of it was used; was never asked
@@ -25,10 +27,9 @@ TOOK_PART, LATE, NEVER = 0, 1, 2  # part; asked, but nothing of it was used; was
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A run as its report sees it. `used` and `asked` count by client; `kind` is TOOK, LATE or NEVER for each.
+    """A run as its report sees it. `used` and `asked` count by client; `kind` is TOOK_PART, LATE or NEVER for each.
 
-    `people` is what clients are called, `person` one of them. `spec` is the table of the resolved spec, `text` the same as TOML. What
-    nobody knows is None.
+    `spec` is the table of the resolved spec, `text` the same as TOML. What is unknown is None.
     """
 
     name: str
@@ -36,20 +37,41 @@ class Facts:
     spec: Mapping[str, Any]
     metrics: Metrics
     events: Sequence[Event]
+    record: RunRecord
     tasks: Tasks
-    clients: int
-    curve: Curve
     used: Ints
     asked: Ints
     kind: Ints
     ended: bool
-    people: str
-    person: str
-    colour: int
     attribution: Attribution | None
     hindsight: Hindsight | None
     hardness: Hardness | None
     served: bool = False  # over a network, so that its time is real
+
+    @property
+    def clients(self) -> int:
+        """How many clients the run has."""
+        return self.record.progress.clients
+
+    @property
+    def curve(self) -> Curve:
+        """The evaluations on the central test set."""
+        return learning_curve(self.record.progress)
+
+    @property
+    def person(self) -> str:
+        """What a client is called: a device where users have several, and each of them is a client."""
+        return "device" if "users" in self.spec.get("world", {}) and "edge" not in self.spec else "client"
+
+    @property
+    def people(self) -> str:
+        """What clients are called."""
+        return f"{self.person}s"
+
+    @property
+    def colour(self) -> int:
+        """The colour of the run's fleet."""
+        return colour_of(self.name)
 
     @property
     def clock(self) -> str:
@@ -94,6 +116,7 @@ def collect_facts(
     metrics: Metrics,
     events: Sequence[Event],
     *,
+    record: RunRecord | None = None,
     attribution: Attribution | None = None,
     hindsight: Hindsight | None = None,
     hardness: Hardness | None = None,
@@ -101,16 +124,14 @@ def collect_facts(
     served: bool = False,
 ) -> Facts:
     """Count what the sentences and figures of a report need."""
-    tasks, spec = task_table(events), tomllib.loads(text)
-    clients = next((e.clients for e in events if isinstance(e, RunBegan)), 0)
+    record = read_record(events) if record is None else record
+    tasks, clients = record.tasks.table(), record.progress.clients
     used = contributions(tasks, clients)
     asked = np.bincount(tasks.clients, minlength=clients)
     kind = np.where(used > 0, TOOK_PART, np.where(asked > 0, LATE, NEVER))
     fits = hindsight if hindsight is not None and len(hindsight.samples) == clients else None
-    devices = "users" in spec.get("world", {}) and "edge" not in spec
     return Facts(
-        name, text, spec, metrics, events, tasks, clients, learning_curve(events), used, asked, kind, ended,
-        "devices" if devices else "people", "device" if devices else "person", colour_of(name),
+        name, text, tomllib.loads(text), metrics, events, record, tasks, used, asked, kind, ended,
         attribution, fits, hardness, served,
     )  # fmt: skip
 
@@ -121,15 +142,15 @@ def colour_of(name: str) -> int:
     return next((colour for word, colour in known.items() if word in name.lower()), 1)
 
 
-def test_set_size(events: Sequence[Event]) -> int:
-    """How many samples the last central evaluation saw."""
-    return next((e.total for e in reversed(events) if isinstance(e, Evaluated) and e.total), 0)
+def size_of_test_set(log: Log) -> int:
+    """How many samples the last central evaluation used."""
+    return next((e.total for e in reversed(read_progress(log).evaluations) if e.total), 0)
 
 
 def accuracy_margin(accuracy: float, total: int) -> float:
     """Half the 95 % interval that so many test samples leave to an accuracy (normal approximation).
 
-    >>> round(give_or_take(0.55, 359), 3)
+    >>> round(accuracy_margin(0.55, 359), 3)
     0.051
     """
     return (
@@ -152,27 +173,14 @@ class Rounds:
     reachable: Ints
 
 
-def rounds_of(events: Sequence[Event]) -> Rounds:
-    """Follow the rounds of a journal in the order in which they closed."""
-    rows: list[tuple[int, float, int, int, bool, int]] = []
-    asked_counts: dict[int, int] = {}
-    reachable = -1
-    for e in events:
-        match e:
-            case CandidatesSeen():
-                reachable = max(reachable, len(e.roster.clients))
-            case TasksSent():
-                asked_counts[e.round] = asked_counts.get(e.round, 0) + len(e.clients)
-            case ModelCommitted() | RoundFailed():
-                used = e.folded if isinstance(e, ModelCommitted) else 0
-                rows.append(
-                    (e.round, e.time, asked_counts.get(e.round, 0), used, isinstance(e, RoundFailed), reachable)
-                )
-                reachable = -1
-            case _:
-                pass
+def rounds_of(log: Log) -> Rounds:
+    """The rounds of a run that have ended, in order."""
+    rounds = read_progress(log).closed_rounds
 
-    def column(i: int) -> Ints:
-        return np.array([row[i] for row in rows], np.int64)
+    def column(name: str) -> Ints:
+        return np.array([getattr(r, name) for r in rounds], np.int64)
 
-    return Rounds(column(0), [row[1] for row in rows], column(2), column(3), column(4).astype(np.bool_), column(5))
+    failed = np.array([r.outcome == FAILED for r in rounds], np.bool_)
+    return Rounds(
+        column("number"), [r.closed for r in rounds], column("asked"), column("used"), failed, column("reachable")
+    )

@@ -23,11 +23,13 @@ from fedfleet.app.pages.charts.marks import (
     stack_below,
     text,
 )
+from fedfleet.app.pages.html import table
 from fedfleet.app.pages.report.number_words import as_people, count_noun
 from fedfleet.app.pages.report.report_facts import Facts, rounds_of
 from fedfleet.app.pages.time_units import linear_time_ticks, plain_time
 from fedfleet.core.stages import STAGES
 from fedfleet.measure.round_timeline import RoundTimeline, TaskSpan, describe_round, notable_rounds
+from fedfleet.measure.run_progress import FAILED, Round
 
 MOST = 14  # tasks of a round that are drawn
 _ROW, _TOP = 15.0, 24.0
@@ -43,12 +45,12 @@ PAINTS: dict[str, tuple[str, str]] = {
     "upload": ("loading and sending the model", "a4"),
     "delivery": ("the report is under way", "a1"),
     "away": ("out of reach", "a6"),
-    "unknown": ("at work, on what is not recorded", "a6 pale"),
+    "unknown": ("training or transfer, not recorded", "a6 pale"),
     "after": ("would still have been needed", "aw"),
 }
 _WORDS = {
-    "folded": "used", "rejected": "refused", "wasted": "in time for nothing", "lost": "lost", "dropped": "too late",
-    "running": "still at work",
+    "folded": "used", "rejected": "refused", "wasted": "in time, not used", "lost": "lost", "dropped": "too late",
+    "running": "still training",
 }  # fmt: skip
 
 
@@ -74,7 +76,7 @@ class ShownRound:
 def shown_rounds(f: Facts) -> list[ShownRound]:
     """The best (most of those asked were used, then the shortest), the usual (of median length, then of median use) and the worst,
     as far as they differ."""
-    chosen, rounds = notable_rounds(f.events), rounds_of(f.events)
+    chosen, rounds = notable_rounds(f.events), rounds_of(f.record.progress)
     successful = np.flatnonzero(~rounds.failed & (rounds.asked > 0))
     if len(successful) > 2:
         length = np.diff(np.array(rounds.closed), prepend=0.0)[successful].round(6)
@@ -105,8 +107,8 @@ def rounds_section(f: Facts) -> list[str]:
     return [
         f"<h2>Anatomy of {words}</h2>",
         figure(
-            f"Each bar is one {f.person}'s task, from being asked to being back",
-            f"Numbers at the left are {f.people}; hatched: it entered no model; the dotted line is the end of the round.{_pause_note(shown)}{scale}{thinning_note}",
+            f"Each bar is one {f.person}'s task, from the request to the report",
+            f"Numbers at the left are {f.people}; hatched: not used; the dotted line is the end of the round.{_pause_note(shown)}{scale}{thinning_note}",
             side_by_side(*(_drawing(s, f, Sheet(_width(len(shown))), _limit(s, shown, f, alike=alike)) for s in shown)),
             stack_below(*(_drawing(s, f, SLIM, _limit(s, shown, f, alike=alike)) for s in shown), gap=14),
             finding,
@@ -131,7 +133,7 @@ def round_sentence(shown: ShownRound) -> str:
     waves_note = "" if waves < 2 else " as others ended" if r.refills else f" in {waves} broadcasts"
     ends = f"it failed, because {as_people(r.reason)}," if r.version is None else f"model {r.version:,} was made"
     fates = ", ".join(f"{n:,} {_WORDS[fate]}" for fate, n in r.fates.items())
-    return f"{shown.heading}{waves_note}; {fates or 'nobody reported'}; {ends} after {plain_time(r.seconds)}"
+    return f"{shown.heading}{waves_note}; {fates or 'no report'}; {ends} after {plain_time(r.seconds)}"
 
 
 def _width(panels: int) -> int:
@@ -224,19 +226,16 @@ def _legend(shown: list[ShownRound], f: Facts) -> list[tuple[str, str]]:
     late = f.hindsight is not None and f.hindsight.needs is not None and any("dropped" in s.round.fates for s in shown)
     words = {PAINTS[kind]: None for kind in PAINTS if kind in kinds or (kind == "after" and late)}
     return list(words) + (
-        [("entered no model", "late-area")] if any(s.fate != "folded" for one in shown for s in one.round.spans) else []
+        [("not used", "late-area")] if any(s.fate != "folded" for one in shown for s in one.round.spans) else []
     )
 
 
 def failed_section(f: Facts) -> list[str]:
     """Failed rounds by reason: how many, which, and when the first was."""
-    from fedfleet.app.pages.html import table
-    from fedfleet.core.events import RoundFailed
-
-    reasons: dict[str, list[RoundFailed]] = {}
-    for e in f.events:
-        if isinstance(e, RoundFailed):
-            reasons.setdefault(e.reason, []).append(e)
+    reasons: dict[str, list[Round]] = {}
+    for one in f.record.progress.rounds:
+        if one.outcome == FAILED:
+            reasons.setdefault(one.reason, []).append(one)
     if not reasons:
         return []
     total = int(f.metrics["rounds"])
@@ -244,8 +243,8 @@ def failed_section(f: Facts) -> list[str]:
         [
             as_people(reason, f.people, f.person),
             f"{len(some):,} of {total:,}",
-            _number_list([e.round + 1 for e in some]),
-            f"{plain_time(some[0].time)} after the start",
+            _number_list([one.number + 1 for one in some]),
+            f"{plain_time(some[0].closed)} after the start",
         ]
         for reason, some in sorted(reasons.items(), key=lambda item: -len(item[1]))
     ]
@@ -258,7 +257,7 @@ def failed_section(f: Facts) -> list[str]:
 def _number_list(numbers: list[int]) -> str:
     """Round numbers, as many as can be read.
 
-    >>> _which([1, 2, 3, 9]), _which(list(range(0, 40, 2)))
+    >>> _number_list([1, 2, 3, 9]), _number_list(list(range(0, 40, 2)))
     ('1, 2, 3, 9', '0, 2, 4, 6, 8, .. 38')
     """
     return (

@@ -17,8 +17,9 @@ from fedfleet.app.runs.user_code import sha256
 from fedfleet.app.spec import Spec
 from fedfleet.app.studies.compare.records import ComparedRun
 from fedfleet.core.errors import BadInput
-from fedfleet.core.events import Evaluated, Event, ModelCommitted
+from fedfleet.core.events import Event, ModelCommitted
 from fedfleet.measure.accuracy import learning_curve
+from fedfleet.measure.run_progress import COMMITTED, read_progress
 from fedfleet.measure.summary import summary
 from fedfleet.store.journal import digest_of, identity_of
 from fedfleet.store.seals import SEAL, kind_of
@@ -97,12 +98,13 @@ def run_from_events(
     ended: bool,
 ) -> ComparedRun:
     """A run from its events, as they lie in its journal."""
-    curve = learning_curve(events)
+    run = read_progress(events)
+    curve = learning_curve(run)
     return ComparedRun(
         name=name, out=out, table=table, seed=seed, metrics=metrics, seconds=curve.seconds, accuracy=curve.accuracy, ended=ended,
         end=float(events[-1].time) if events else 0.0,
-        first=next((float(e.time) for e in events if isinstance(e, ModelCommitted)), None),
-        tested=max((e.total for e in events if isinstance(e, Evaluated)), default=0),
+        first=next((r.closed for r in run.rounds if r.outcome == COMMITTED), None),
+        tested=max((e.total for e in run.evaluations), default=0),
         digest=str(metrics.get("digest", "")),
         model=next((str(e.model_hash) for e in reversed(events) if isinstance(e, ModelCommitted)), ""),
     )  # fmt: skip

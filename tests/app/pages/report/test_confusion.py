@@ -20,7 +20,7 @@ def a_class(label, recall, n=10):
 def test_the_best_and_the_worst_class_are_named_and_mistakes_are_drawn():
     text = section([a_class("sit", 0.9), a_class("<run>", 0.2)], [[9, 1], [8, 2]])
     assert "Of class &lt;run&gt; the model finds 20 %, of class sit 90 %." in text
-    assert "Most often mistaken: &lt;run&gt; for sit, 8 of 10 times." in text and text.count("<svg") == 4
+    assert "&lt;run&gt; classified as sit, 8 of 10 times." in text and text.count("<svg") == 4
 
 
 def test_a_class_that_was_never_there_has_no_share():

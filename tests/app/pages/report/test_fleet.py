@@ -45,20 +45,20 @@ WORLD = seen([1] * 6, mbps=[20, 30, 40, 50, 60, np.nan], ready=[0.01, 0.1, 0.2, 
 def test_devices_are_drawn_by_link_and_reachability():
     text = "".join(fleet_section(facts_of(LOG, hindsight=WORLD)))
     assert text.count("<circle") == 10, "five in each drawing: of the sixth no speed is known"
-    assert "person 0: 20 Mbit/s, reachable 1 %, asked 2, used 2" in text and "19" not in text.partition("aria-label")[0]
+    assert "client 0: 20 Mbit/s, reachable 1 %, asked 2, used 2" in text and "19" not in text.partition("aria-label")[0]
     assert "20 to 60 Mbit/s; those who took part have 25 in the middle, the others 50" in text
 
 
 def test_where_everybody_is_always_there_or_no_world_can_tell_tasks_are_drawn_by_their_time():
     for world in (None, seen([1] * 6)):
         text = "".join(fleet_section(facts_of(LOG, hindsight=world)))
-        assert text.count("<circle") == 6 and "3 of 6 people never ended a task" in text and "Hatched" in text
+        assert text.count("<circle") == 6 and "3 of 6 clients never ended a task" in text and "Hatched" in text
 
 
 def test_how_many_could_be_asked_is_said():
     assert (
         askable_sentence(facts_of(LOG))
-        == "When a round began, 2 of 6 people could be asked on average, and in 2 of 2 rounds fewer than the 4 wanted."
+        == "When a round began, 2 of 6 clients could be asked on average, and in 2 of 2 rounds fewer than the 4 wanted."
     )
     assert askable_sentence(facts_of(LOG, "seed = 1")) == ""
 
@@ -83,4 +83,4 @@ def test_a_run_in_one_place_has_no_fleet():
 
 def test_where_no_task_came_back_nobody_is_said_to_be_as_fast_as_the_deadline():
     text = "".join(fleet_section(facts_of(journal([([], [0, 1])] * 3, clients=2))))
-    assert "<circle" not in text and "No task came back; those of 2 people ended after" in text
+    assert "<circle" not in text and "No task came back; those of 2 clients ended after" in text

@@ -22,7 +22,7 @@ LONG = Hardness({"DevMC-T": Measure(3.0, 0.0, 60.0), "InterMC-T": Measure(90.0, 
 def test_what_the_run_saw_counts_nobody_beyond_an_equal_share():
     f = facts_of(LOG)
     assert observed_share(f) == 2 * 4 / 40, (
-        "two people gave ten reports each, an equal share is four" and observed_seconds(f) == 100.0
+        "two clients gave ten reports each, an equal share is four" and observed_seconds(f) == 100.0
     )
 
 

@@ -58,7 +58,7 @@ def test_a_run_that_nobody_tested_says_so():
     from fedfleet.core.events import Evaluated
 
     log = [e for e in journal([([0], [])]) if not isinstance(e, Evaluated)]
-    assert "nothing can be said" in "".join(learning_section(facts_of(log)))
+    assert "accuracy is unknown" in "".join(learning_section(facts_of(log)))
 
 
 def test_patience_that_changed_is_shown():

@@ -1,4 +1,4 @@
-"""Numbers as people say them: the examples of the functions, and laws."""
+"""Numbers as clients say them: the examples of the functions, and laws."""
 
 from hypothesis import given
 from hypothesis import strategies as st

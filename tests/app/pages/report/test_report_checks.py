@@ -17,9 +17,9 @@ def test_spec_measures_digest_and_remarks_are_folded_and_escaped():
 
 
 def test_privacy_is_claimed_only_where_it_is():
-    claim = {"epsilon": 1.234567, "delta": 1e-5, "mechanism": "gauss", "noise_from": "seed", "claim": "of <people>"}
+    claim = {"epsilon": 1.234567, "delta": 1e-5, "mechanism": "gauss", "noise_from": "seed", "claim": "of <clients>"}
     text = "".join(privacy_section(collect_facts("x", "seed = 1", {**summary(LOG), "privacy": claim}, LOG)))
-    assert "Epsilon 1.235 at delta 1e-05 (gauss; a study: its noise comes from the seed): of &lt;people&gt;." in text
+    assert "Epsilon 1.235 at delta 1e-05 (gauss; a study: its noise comes from the seed): of &lt;clients&gt;." in text
     unbounded = {**claim, "epsilon": None, "noise_from": "system"}
     text = "".join(privacy_section(collect_facts("x", "seed = 1", {**summary(LOG), "privacy": unbounded}, LOG)))
     assert "Epsilon without a bound" in text and "from a secret" in text and privacy_section(facts_of(LOG)) == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedfleet.app.pages.report.report_facts import accuracy_margin, colour_of, rounds_of, test_set_size
+from fedfleet.app.pages.report.report_facts import accuracy_margin, colour_of, rounds_of, size_of_test_set
 from tests.app.pages.report.logs import READINESS, facts_of, journal, seen
 
 LOG = journal([([0, 1], [2]), ([0], [2, 3]), ([], [2, 3])], clients=6)
@@ -40,7 +40,7 @@ def test_a_world_of_other_clients_is_not_believed():
 
 def test_devices_of_users_are_devices_and_users_are_people():
     users = 'seed = 1\n[world.users]\nuse = "x"\n'
-    assert facts_of(LOG, users).people == "devices" and facts_of(LOG, users + '[edge]\nuse = "y"\n').people == "people"
+    assert facts_of(LOG, users).people == "devices" and facts_of(LOG, users + '[edge]\nuse = "y"\n').people == "clients"
 
 
 def test_a_run_keeps_the_colour_of_its_fleet():
@@ -49,6 +49,8 @@ def test_a_run_keeps_the_colour_of_its_fleet():
 
 def test_what_the_test_set_leaves_open():
     assert (
-        test_set_size(LOG) == 100 and accuracy_margin(0.5, 100) == pytest.approx(0.098) and accuracy_margin(0.5, 0) == 0
+        size_of_test_set(LOG) == 100
+        and accuracy_margin(0.5, 100) == pytest.approx(0.098)
+        and accuracy_margin(0.5, 0) == 0
     )
     assert accuracy_margin(1.0, 100) > 0, "even a perfect score may have been luck"

@@ -70,20 +70,20 @@ def a_round(**changed):
     strand = TaskSpan(0, 3, 5.0, 5.0, "lost", "lost: <broken>", {})
     usual = {
         "number": 7, "opened": 5.0, "closed": 5.0, "version": 1, "reason": "", "asked": ((5.0, 2), (25.0, 1)), "refills": False,
-        "fates": {"folded": 1, "dropped": 1, "running": 1}, "strands": (strand,),
+        "fates": {"folded": 1, "dropped": 1, "running": 1}, "spans": (strand,),
     }  # fmt: skip
     return RoundTimeline(**(usual | changed))
 
 
 def test_a_round_is_told_in_words():
     assert round_sentence(ShownRound("usual", a_round(closed=45.0))) == (
-        "Round 8, a usual one: 1 of 3 used in 2 broadcasts; 1 used, 1 too late, 1 still at work; model 1 was made after 40 s"
+        "Round 8, a usual one: 1 of 3 used in 2 broadcasts; 1 used, 1 too late, 1 still training; model 1 was made after 40 s"
     )
     assert "as others ended" in round_sentence(ShownRound("usual", a_round(refills=True)))
     silent = a_round(version=None, reason="<nobody>", fates={}, asked=((5.0, 2),))
     assert (
         round_sentence(ShownRound("worst", silent))
-        == "Round 8, one that failed: 0 of 2 used; nobody reported; it failed, because <nobody>, after 0"
+        == "Round 8, one that failed: 0 of 2 used; no report; it failed, because <nobody>, after 0"
     )
 
 
@@ -106,7 +106,7 @@ def test_how_long_a_task_would_have_needed_stands_on_pale_ground_also_where_its_
             (float(a), float(b))
             for a, b in re.findall(
                 r'<rect x="([\d.]+)"[^>]*width="([\d.]+)"[^>]*class="aw"',
-                "".join(_remaining_work(late, a_round(closed=90.0, strands=(late,)), x, 0.0, f, last)),
+                "".join(_remaining_work(late, a_round(closed=90.0, spans=(late,)), x, 0.0, f, last)),
             )
         ]
         assert any(a + wide == pytest.approx(200.0, abs=0.2) and wide >= width_of("2.5 h →") for a, wide in ground)

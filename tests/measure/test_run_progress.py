@@ -6,8 +6,8 @@ from hypothesis import given, settings
 
 from fedfleet.core.events import Evaluated, ModelCommitted, RoundFailed, RunEnded, TasksSent
 from fedfleet.core.records import DROPPED, FOLDED, LOST, REJECTED, WASTED, Stop
+from fedfleet.measure.run_progress import Progress
 from fedfleet.measure.tasks import RUNNING, task_table
-from fedfleet.network.operations.run_progress import Progress, update_progress
 from tests.faulty import world_of
 from tests.laws.test_faults import wrongs
 from tests.worlds import even_fleet, events_of, fleets, paces, toy_plan
@@ -17,7 +17,7 @@ from tests.worlds import world_of as plain_world
 def followed(events):
     progress = Progress()
     for event in events:
-        update_progress(progress, event)
+        progress.on(event)
     return progress
 
 
@@ -28,7 +28,7 @@ def test_fates_are_those_of_the_journal_at_every_moment(fleet, pace, wrong):
     events, _ = events_of(toy_plan(pace.policy(), len(fleet), stop=stop), world_of(fleet, wrong.recipe()))
     progress = Progress()
     for event in events:
-        update_progress(progress, event)
+        progress.on(event)
         assert min(progress.running, progress.arrived, *progress.fates.values()) >= 0
     tasks, fates = task_table(events), progress.fates
     for name, code in (("folded", FOLDED), ("rejected", REJECTED), ("wasted", WASTED)):
@@ -59,7 +59,7 @@ def test_the_round_under_way_and_what_is_out():
 
 def test_the_newest_evaluation_counts_also_when_an_older_one_comes_later():
     progress = followed([Evaluated(1.0, 2, 9, 10, 0.1), Evaluated(2.0, 1, 1, 10, 0.9), Evaluated(3.0, 3, 0, 0, 0.0)])
-    assert progress.accuracy == pytest.approx(0.9) and progress.accuracy_version == 2
+    assert progress.accuracy == pytest.approx(0.9) and progress.newest.version == 2
 
 
 def test_a_resumed_run_is_followed_from_its_journal():
@@ -69,5 +69,5 @@ def test_a_resumed_run_is_followed_from_its_journal():
     half = len(events) // 2
     again = followed(events[:half])
     for event in events[half:]:
-        update_progress(again, event)
+        again.on(event)
     assert again == followed(events) and isinstance(events[-1], RunEnded)
