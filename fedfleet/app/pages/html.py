@@ -77,7 +77,7 @@ _VERBATIM = re.compile(
 def bind_units(text: str) -> str:
     """Text or HTML in which numbers stay on one line with their units.
 
-    >>> tight('<p title="5 s">After 5 s, <code>5 s</code>').replace("\\u00a0", "~")
+    >>> bind_units('<p title="5 s">After 5 s, <code>5 s</code>').replace("\\u00a0", "~")
     '<p title="5 s">After 5~s, <code>5 s</code>'
     """
     parts = _VERBATIM.split(text)  # text, what stands apart, its name, text, ..

@@ -148,7 +148,7 @@ def _captions(panel: Panel, at: float, width: float, base: float) -> tuple[list[
 def rank_edges(n: int, most: int = MOST) -> Ints:
     """Where each column begins and the last one ends, if n people share at most so many columns.
 
-    >>> ranks(3).tolist(), len(ranks(400)), len(ranks(1_000_000))
+    >>> rank_edges(3).tolist(), len(rank_edges(400)), len(rank_edges(1_000_000))
     ([0, 1, 2, 3], 401, 401)
     """
     return np.arange(n + 1) if n <= most else np.linspace(0, n, most + 1).astype(np.int64)

@@ -59,7 +59,7 @@ def _title(answer: Answer) -> str:
 def value_text(name: str, value: float | None) -> str:
     """A quantity in the unit that its name implies.
 
-    >>> said("accuracy", 0.912), said("virtual_seconds", 7200.0), said("bytes_up", 2e9), said("commits", 12.0), said("x", None)
+    >>> value_text("accuracy", 0.912), value_text("virtual_seconds", 7200.0), value_text("bytes_up", 2e9), value_text("commits", 12.0), value_text("x", None)
     ('91.2 %', '2 h', '2.0 GB', '12', '-')
     """
     if value is None:
@@ -91,7 +91,7 @@ def _without_unit(low: str, high: str) -> str:
 def quantity_name(name: str) -> str:
     """A quantity in words, where its name is one of ours.
 
-    >>> named("virtual_seconds"), named("world.data.alpha")
+    >>> quantity_name("virtual_seconds"), quantity_name("world.data.alpha")
     ('virtual time', 'world.data.alpha')
     """
     return _NAMES.get(name, name)

@@ -105,7 +105,7 @@ def _joint_name(sides: Sequence[Side], total: int) -> str:
     """A name for sides that have the same fleet, of so many.
 
     >>> three = [Side("a", ()), Side("b", ()), Side("c", ())]
-    >>> _joint(three[:2], 2), _joint(three, 4), _joint(three, 3)
+    >>> _joint_name(three[:2], 2), _joint_name(three, 4), _joint_name(three, 3)
     ('a and b', 'a and 2 more', 'all three arms')
     """
     first, *others = [side.label for side in sides]

@@ -138,7 +138,7 @@ def cost_section(sides: Sequence[Side]) -> str:
 def _length_text(value: float) -> str:
     """A length of time that is not nothing.
 
-    >>> _some(0.01), _some(0.7), _some(12.0)
+    >>> _length_text(0.01), _length_text(0.7), _length_text(12.0)
     ('under 0.1', '0.7', '12')
     """
     return mean_count(value) if value >= 0.05 else "under 0.1"

@@ -198,7 +198,7 @@ def caveat(verdicts: GroupVerdicts) -> str:
 def merge_caveats(caveats: Iterable[str]) -> list[str]:
     """Caveats that differ in their figures only are said once, with the largest.
 
-    >>> widest(["up to 2.9 points", "up to 5.1 points", "one seed"])
+    >>> merge_caveats(["up to 2.9 points", "up to 5.1 points", "one seed"])
     ['up to 5.1 points', 'one seed']
     """
     result: dict[str, str] = {}

@@ -89,7 +89,7 @@ def arms(runs: Sequence[ComparedRun]) -> tuple[Arm, ...]:
 def _folder_names(arms: Sequence[Sequence[str]]) -> list[str]:
     """What the names of each arm's runs have in common, where that tells arms apart; else nothing.
 
-    >>> _by_folder([["slow-0", "slow-1"], ["quick"]]), _by_folder([["a0", "b1"], ["c"]])
+    >>> _folder_names([["slow-0", "slow-1"], ["quick"]]), _folder_names([["a0", "b1"], ["c"]])
     (['slow', 'quick'], [])
     """
     result = [names[0] if len(names) == 1 else _common_prefix(names).rstrip("-_. 0123456789") for names in arms]

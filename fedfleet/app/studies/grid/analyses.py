@@ -114,7 +114,7 @@ def check_target(value: Any, where: str, arms: Sequence[str]) -> float | str | N
 def parse_target(value: float | str | None) -> float | ShareOfBest | None:
     """What a target means.
 
-    >>> target_of("0.95 of best of baseline")
+    >>> parse_target("0.95 of best of baseline")
     ShareOfBest(share=0.95, arm='baseline')
     """
     if not isinstance(value, str):

@@ -235,7 +235,7 @@ def _arms(grid: Sequence[Mapping[str, Any]], runs: Sequence[Arm]) -> list[Arm]:
 def flatten(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """Nested tables as dotted keys; lists and empty tables are values, and a bare name of a part is its `use`.
 
-    >>> flattened({"pace": {"use": "deadline", "seconds": 60.0}, "stop.rounds": 5, "choose": "oort"})
+    >>> flatten({"pace": {"use": "deadline", "seconds": 60.0}, "stop.rounds": 5, "choose": "oort"})
     {'pace.use': 'deadline', 'pace.seconds': 60.0, 'stop.rounds': 5, 'choose.use': 'oort'}
     """
     result: dict[str, Any] = {}
@@ -252,7 +252,7 @@ def flatten(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 def value_text(value: Any) -> str:
     """A value of a spec in the name of an arm.
 
-    >>> worded({"use": "deadline", "seconds": 60.0}), worded("oort"), worded([0.5, True])
+    >>> value_text({"use": "deadline", "seconds": 60.0}), value_text("oort"), value_text([0.5, True])
     ('deadline(seconds=60.0)', 'oort', '[0.5, true]')
     """
     if isinstance(value, Mapping):

@@ -38,7 +38,7 @@ def results_table(rows: Sequence[Row], baseline: str | None, aims: Aims) -> Tabl
 def mean_text(mean: Mapping[str, Any] | None, unit: Callable[[float], str], *, interval: bool = True) -> str:
     """A mean with its interval, in this unit.
 
-    >>> spread({"value": 0.9, "sd": 0.01, "low": 0.88, "high": 0.92, "n": 5}, percent)
+    >>> mean_text({"value": 0.9, "sd": 0.01, "low": 0.88, "high": 0.92, "n": 5}, percent)
     '90.0 % [88.0 % to 92.0 %]'
     """
     if mean is None:
@@ -78,7 +78,7 @@ def _against(row: Row, baseline: str) -> str:
 def align_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     """A table in a terminal.
 
-    >>> print(aligned(["arm", "runs"], [["lr=0.1", "5"]]))
+    >>> print(align_table(["arm", "runs"], [["lr=0.1", "5"]]))
     arm     runs
     lr=0.1  5
     """
@@ -114,7 +114,7 @@ def markdown(header: Sequence[str], body: Sequence[Sequence[str]], name: str, ve
 def escape_markdown(text: str) -> str:
     """Text in Markdown that stays as it is: what would be a cell, a tag, or emphasis is none.
 
-    >>> print(plainly("a|b <i>*c*</i> d_e"))
+    >>> print(escape_markdown("a|b <i>*c*</i> d_e"))
     a\\|b \\<i>\\*c\\*\\</i> d_e
     """
     return re.sub(r"([\\|<*`~])", r"\\\1", text)

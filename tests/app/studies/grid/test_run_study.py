@@ -15,7 +15,7 @@ from fedfleet.core.registry import register
 from tests.app.studies.killing import proven
 from tests.app.studies.tables import BASE, LRS, asked
 
-ALONE = {"means": WorkerSettings(1)}
+ALONE = {"worker_settings": WorkerSettings(1)}
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_the_name_of_the_folder():
 
 def test_parts_that_only_this_process_has_are_run_here(tmp_path, monkeypatch):
     register("selectors", "mine", lambda: uniform())
-    monkeypatch.setattr("fedfleet.app.studies.grid.study_jobs.crew", None)
+    monkeypatch.setattr("fedfleet.app.studies.grid.study_jobs.run_in_workers", None)
     result = study(load_study({"base": {**BASE, "choose": "mine"}}), tmp_path / "out")
     assert result.failed == 0
 

@@ -17,13 +17,13 @@ def mine():
 
 def test_what_is_done_running_and_waiting(mine):
     assert mine.headline(0.0) == "1 of 4 runs done, 1 of them from before, 0 running, 3 waiting, 0 s"
-    mine.hear(RunNews(1, round=2))
-    mine.hear(RunNews(2, round=1))
+    mine.take_news(RunNews(1, round=2))
+    mine.take_news(RunNews(2, round=1))
     assert mine.running == [1, 2]
     assert mine.lines() == [("algorithm.lr=0.05, seed 1", "round 2 of 3"), ("algorithm.lr=0.1, seed 0", "round 1 of 3")]
-    assert mine.left(30.0) == 60.0  # three rounds of nine took half a minute
-    mine.hear(RunNews(1, is_over=True))
-    mine.hear(RunNews(2, is_over=True, failure="why"))
+    assert mine.seconds_left(30.0) == 60.0  # three rounds of nine took half a minute
+    mine.take_news(RunNews(1, is_over=True))
+    mine.take_news(RunNews(2, is_over=True, failure="why"))
     assert (
         mine.headline(60.0)
         == "3 of 4 runs done, 1 of them from before, 1 failed, 0 running, 1 waiting, 60 s, about 30 s left"
@@ -31,9 +31,9 @@ def test_what_is_done_running_and_waiting(mine):
 
 
 def test_a_run_whose_worker_died_waits_again(mine):
-    mine.hear(RunNews(1, round=2))
-    mine.hear(RunNews(1, worker_deaths=1))
-    assert mine.running == [] and mine.left(5.0) is None
+    mine.take_news(RunNews(1, round=2))
+    mine.take_news(RunNews(1, worker_deaths=1))
+    assert mine.running == [] and mine.seconds_left(5.0) is None
 
 
 def test_many_runs_are_counted():

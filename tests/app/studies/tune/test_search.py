@@ -40,7 +40,7 @@ def test_a_search_killed_twice_ends_as_if_it_had_not_been(undisturbed, tmp_path,
 
     calls, performed = [], trial.perform
 
-    def killed(spec, out, *, resume, own, watch):
+    def killed(spec, out, *, resume, custom_task, watch):
         calls.append(out.name)
 
         def cut(events):
@@ -48,7 +48,7 @@ def test_a_search_killed_twice_ends_as_if_it_had_not_been(undisturbed, tmp_path,
             if len(calls) in (2, 4) and any(type(e).__name__ == "ModelCommitted" for e in events):
                 raise KeyboardInterrupt
 
-        return performed(spec, out, resume=resume, custom_task=own, watch=cut)
+        return performed(spec, out, resume=resume, custom_task=custom_task, watch=cut)
 
     monkeypatch.setattr(trial, "perform", killed)
     search = searched({"trials": 3})
@@ -129,11 +129,11 @@ def test_the_best_file_repeats_the_best_trial_on_a_seed_that_was_tried(tmp_path,
 
 
 def test_a_worker_that_cannot_begin_a_trial_is_heard(tmp_path, monkeypatch):
-    def crew(command, pieces, workers, **more):
+    def worker_messages(command, pieces, workers, **more):
         yield WorkerMessage(0, {"trial": 0})
         yield WorkerMessage(0, {}, ended=True, failure="the database is locked")
         yield WorkerMessage(1, {}, ended=True, failure="nobody can write")
 
-    monkeypatch.setattr(search_module, "run_in_workers", crew)
+    monkeypatch.setattr(search_module, "run_in_workers", worker_messages)
     with pytest.raises(RunFailed, match=r"could not be begun: nobody can write"):
         tune(searched({"trials": 2}), tmp_path / "out", workers=2)
