@@ -60,8 +60,8 @@ WITHOUT_PAGES = """
 from pathlib import Path
 import sys
 from fedfleet.app.studies.grid.run_study import study
-from fedfleet.app.studies.grid.study_jobs import Means
-study(Path(sys.argv[1]), Path(sys.argv[2]), means=Means(workers=int(sys.argv[3])), quiet=True)
+from fedfleet.app.studies.grid.study_jobs import WorkerSettings
+study(Path(sys.argv[1]), Path(sys.argv[2]), worker_settings=WorkerSettings(workers=int(sys.argv[3])), quiet=True)
 """
 
 

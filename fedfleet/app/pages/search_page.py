@@ -13,11 +13,13 @@ from fedfleet.app.pages.charts.bars import Bar, Part, bars
 from fedfleet.app.pages.charts.dots import Axis, Point, dots
 from fedfleet.app.pages.charts.marks import Drawing, Sheet, draw_both, figure
 from fedfleet.app.pages.charts.parallel import Rail, Thread, parallel
-from fedfleet.app.pages.html import bind_units, page, topline, write_page
+from fedfleet.app.pages.html import bind_units, topline, write_page
 from fedfleet.app.pages.report_page import write_report
-from fedfleet.app.pages.sides.comparison_words import count_words
-from fedfleet.app.pages.sides.run_looks import REPORT, link_to
+from fedfleet.app.pages.sides import sections
+from fedfleet.app.pages.sides.comparison_words import capitalise, count_words
+from fedfleet.app.pages.sides.page_runs import REPORT, link_to
 from fedfleet.app.pages.sides.run_rows import Head, html_table
+from fedfleet.app.pages.sides.sections import PageFacts, sections_page
 from fedfleet.app.pages.time_units import linear_time_ticks
 from fedfleet.app.runs import read_finished_run
 from fedfleet.app.studies.tune.aims import Aim
@@ -47,21 +49,20 @@ def report_tuning(folder: Path) -> Path:
 def tuning_page(search: Tuned) -> str:
     """The page of a search, from its answer."""
     head, lead = conclusion(search)
-    body = [
-        f"<h1>{escape(bind_units(head))}</h1>",
-        f'<p class="lead">{escape(bind_units(lead))}</p>',
-        *(f"<p>{escape(bind_units(note[0].upper() + note[1:]))}.</p>" for note in search.notes),
-        *([_history(search)] if _rows_with_value(search) else []),
-        *([_importance(search)] if search.importance else []),
-        *([_slice(search)] if _main_numeric_key(search) and _rows_with_value(search) else []),
-        *([_parallel_figure(search)] if len(search.space) > 1 and _rows_with_value(search) else []),
-        f"<h2>{count_words(len(search.rows), 'trial').capitalize()}</h2>",
-        _table(search),
-    ]
-    top = topline(
-        f"search {search.name}: {count_words(len(search.space), 'key')}, {count_words(len(search.rows), 'trial')}"
+    facts = PageFacts(finding=head, lead=lead)
+    with_value = bool(_rows_with_value(search))
+    page_sections = (
+        sections.conclusion,
+        lambda _: "\n".join(f"<p>{escape(bind_units(capitalise(note)))}.</p>" for note in search.notes),
+        lambda _: _history(search) if with_value else "",
+        lambda _: _importance(search) if search.importance else "",
+        lambda _: _slice(search) if with_value and _main_numeric_key(search) else "",
+        lambda _: _parallel_figure(search) if with_value and len(search.space) > 1 else "",
+        lambda _: f"<h2>{count_words(len(search.rows), 'trial').capitalize()}</h2>{_table(search)}",
     )
-    return page(f"FedFleet search: {search.name}", body, top=top, description=head)
+    keys, trials = count_words(len(search.space), "key"), count_words(len(search.rows), "trial")
+    top = topline(f"search {search.name}: {keys}, {trials}")
+    return sections_page(f"FedFleet search: {search.name}", facts, page_sections, top=top)
 
 
 def conclusion(search: Tuned) -> tuple[str, str]:

@@ -6,11 +6,10 @@ import pytest
 
 from fedfleet.app.pages.comparison_page import comparison_page, write_comparison
 from fedfleet.app.pages.report_page import write_report
-from fedfleet.app.pages.sides.curves import accuracy_figure
+from fedfleet.app.pages.sides.accuracy_figures import accuracy_figure, standings_figure
 from fedfleet.app.pages.sides.run_rows import runs_table
 from fedfleet.app.pages.sides.side_participation import participation_section
 from fedfleet.app.pages.sides.side_times import cost_section, time_section
-from fedfleet.app.pages.sides.standings import standings_figure
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import resolve
 from fedfleet.app.studies.compare.comparison import compare

@@ -17,7 +17,7 @@ from fedfleet.app.pages.sides.comparison_words import (
     time_text,
     whole_percent,
 )
-from fedfleet.app.pages.sides.run_looks import PageRun, Side, clock_name
+from fedfleet.app.pages.sides.page_runs import PageRun, Side, clock_name
 from fedfleet.app.terminal.text import percent, size
 from fedfleet.measure.statistics.means import mean_of
 from fedfleet.measure.statistics.survival import median_time

@@ -13,7 +13,7 @@ import numpy as np
 from fedfleet.app.fleets.hardness import Hardness, hardness, share_word
 from fedfleet.app.pages.html import bind_units
 from fedfleet.app.pages.sides.comparison_words import capitalise, count_words, time_text, whole_percent
-from fedfleet.app.pages.sides.run_looks import PageRun, Side
+from fedfleet.app.pages.sides.page_runs import PageRun, Side
 from fedfleet.app.pages.sides.run_rows import Head, html_table
 from fedfleet.app.spec import load_spec
 from fedfleet.core.errors import FedFleetError

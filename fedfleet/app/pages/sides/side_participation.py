@@ -12,7 +12,7 @@ from fedfleet.app.pages.charts.column_chart import Column, Panel, columns, rank_
 from fedfleet.app.pages.charts.labels import width_of
 from fedfleet.app.pages.charts.marks import draw_both, figure
 from fedfleet.app.pages.sides.comparison_words import mean_count, whole_percent
-from fedfleet.app.pages.sides.run_looks import Side
+from fedfleet.app.pages.sides.page_runs import Side
 from fedfleet.core.records import Floats
 
 MOST = 12  # panels

@@ -10,7 +10,7 @@ from typing import Any
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
 from fedfleet.app.pages.charts.marks import draw_both, figure, paint_legend
 from fedfleet.app.pages.sides.comparison_words import mean_count, time_range, whole_percent
-from fedfleet.app.pages.sides.run_looks import PageRun, Side, clock_name
+from fedfleet.app.pages.sides.page_runs import PageRun, Side, clock_name
 from fedfleet.app.terminal.text import size
 from fedfleet.measure.attribution.sentences import share
 

@@ -8,6 +8,7 @@ from html import escape
 from statistics import fmean
 
 from fedfleet.app.pages.html import bind_units
+from fedfleet.app.pages.sides.accuracy_figures import accuracies_at, highest_sides
 from fedfleet.app.pages.sides.comparison_words import (
     capitalise,
     count_words,
@@ -17,9 +18,8 @@ from fedfleet.app.pages.sides.comparison_words import (
     time_text,
     whole_percent,
 )
-from fedfleet.app.pages.sides.run_looks import Side
+from fedfleet.app.pages.sides.page_runs import Side
 from fedfleet.app.pages.sides.run_rows import time_to
-from fedfleet.app.pages.sides.standings import accuracies_at, highest_sides
 from fedfleet.app.studies.compare.records import Arm, Moment, Verdict
 from fedfleet.app.terminal.text import join_words
 
@@ -136,13 +136,13 @@ def verdict_list(verdicts: GroupVerdicts, sides: Sequence[Side], target: float |
     items = list[str]()
     if len(verdicts) == 1:
         for side in highest_sides(sides, _MOST):
-            items.append(_item(side.colour, _shorten(side.name), side_facts(side, target)))
+            items.append(verdict_item(side.colour, _shorten(side.name), side_facts(side, target)))
     for group, (arms, verdict) in list(verdicts.items())[:_MOST] if len(verdicts) > 1 else ():
         group_sides = [side for side in sides if side.group == group]
         text = " ".join(
             f"{capitalise(side.name)}: {side_facts(side, target)}" for side in highest_sides(group_sides, 3)
         )
-        items.append(_item(group_sides[0].colour, f"{group}: {finding(arms, verdict)}", text))
+        items.append(verdict_item(group_sides[0].colour, f"{group}: {finding(arms, verdict)}", text))
     total, which = (len(sides), "that end highest") if len(verdicts) == 1 else (len(verdicts), "that come first")
     note = f"The {len(items)} of {total} {which}; the table below has all."
     more = f'<p class="note">{note}</p>' if total > len(items) else ""
@@ -153,7 +153,7 @@ def _shorten(name: str) -> str:
     return name if len(name) <= 80 else f"{name[:78]}.."
 
 
-def _item(colour: int, head: str, text: str) -> str:
+def verdict_item(colour: int, head: str, text: str) -> str:
     return f'<li class="c{colour}"><b>{escape(bind_units(capitalise(head)))}</b><span>{escape(bind_units(text))}</span></li>'
 
 

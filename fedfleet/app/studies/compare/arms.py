@@ -135,6 +135,11 @@ def arm_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return names if len(set(names)) == len(names) else [f"{name} #{i + 1}" for i, name in enumerate(names)]
 
 
+def quote(name: str) -> str:
+    """The name of an arm in a sentence."""
+    return f"'{name}'"
+
+
 def _distinct_count(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> int:
     """How many of these arms differ in these keys."""
     return len({json.dumps([row[k] for k in keys], default=str) for row in rows})

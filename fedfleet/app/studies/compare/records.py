@@ -12,6 +12,8 @@ from fedfleet.measure.statistics.means import Mean
 from fedfleet.measure.statistics.paired_tests import PairedResult
 
 VIRTUAL, REAL = "virtual", "real"
+LEAST_SEEDS = 3  # with two, equal differences by chance look certain
+LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,14 @@ class Pair:
     other: str
     paired: PairedResult | None
     p: float | None
+
+    @property
+    def significant(self) -> bool:
+        """Is the difference one that chance does not explain? One that is the same on all seeds has no interval."""
+        result = self.paired
+        if result is None or result.n < LEAST_SEEDS or self.p is None:
+            return False
+        return (result.difference if result.low is None else result.low) > 0 and self.p < LEVEL
 
 
 @dataclass(frozen=True, slots=True)

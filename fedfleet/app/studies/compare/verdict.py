@@ -13,9 +13,17 @@ from typing import Any
 
 from fedfleet.app.studies.compare import verdict_text
 from fedfleet.app.studies.compare.arms import draws_of, seed_of
-from fedfleet.app.studies.compare.records import Arm, ComparedRun, Moment, Pair, Standing, Verdict, clock_of
+from fedfleet.app.studies.compare.records import (
+    LEAST_SEEDS,
+    Arm,
+    ComparedRun,
+    Moment,
+    Pair,
+    Standing,
+    Verdict,
+    clock_of,
+)
 from fedfleet.app.studies.compare.run_data import accuracy_at
-from fedfleet.app.studies.compare.significance import LEAST_SEEDS, is_clear
 from fedfleet.measure.statistics.clusters import Draws, mean_over, paired_test_over
 from fedfleet.measure.statistics.paired_tests import holm
 
@@ -118,7 +126,7 @@ def _leader_wins(leader: Standing, standings: Sequence[Standing], pairs: Sequenc
         return False
     if leader.nothing or min(len(leader.by_seed), *(s.missing for s in bare), LEAST_SEEDS) < LEAST_SEEDS:
         return False
-    return all(is_clear(pair) for pair in pairs)
+    return all(pair.significant for pair in pairs)
 
 
 def unlike_data(arms: Sequence[Arm]) -> list[str]:

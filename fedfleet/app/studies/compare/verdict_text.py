@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from fedfleet.app.studies.compare.arms import draws_of, seed_of
 from fedfleet.app.studies.compare.records import Arm, Moment, Pair, Standing, clock_of
-from fedfleet.app.studies.compare.significance import is_clear
 from fedfleet.app.terminal.text import join_words, percent, span
 from fedfleet.measure.statistics.clusters import shared_parts
 
@@ -164,7 +163,7 @@ def _lead_clause(result: Moment) -> str:
         first = next(s for s in result.standings if s.arm == result.leader)
         return f"{result.leader} has {percent(_accuracy(first))}{_interval_text(first)}{more}"
     near = min(pairs, key=lambda p: p.paired.difference if p.paired else 0.0)
-    doubts = [p for p in pairs if not is_clear(p)]
+    doubts = [p for p in pairs if not p.significant]
     if doubts:
         near = max(doubts, key=lambda p: (2.0 if p.p is None else p.p, -(p.paired.difference if p.paired else 0.0)))
     if near.paired and near.paired.difference == near.paired.low == near.paired.high == 0:

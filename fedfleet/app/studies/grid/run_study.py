@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from fedfleet.app.studies.grid.quantities import Aims, FleetMetric, equal_time, 
 from fedfleet.app.studies.grid.run_cache import RUNS, StudyRun, has_other_model, has_seal, read_study_run, run_folders
 from fedfleet.app.studies.grid.stack_forms import FILE as FORMS
 from fedfleet.app.studies.grid.study_file import Study, read_study, study_of, study_text
-from fedfleet.app.studies.grid.study_jobs import LOG, WorkerSettings, carry_out_runs
+from fedfleet.app.studies.grid.study_jobs import LOG, WorkerSettings, carry_out_runs, processor_count
 from fedfleet.app.studies.grid.study_progress import board, show_board
 from fedfleet.app.studies.grid.study_tables import align_table, results_table
 from fedfleet.app.studies.grid.table_files import TABLES, export, flat_row
@@ -188,8 +187,8 @@ def _with_workers(worker_settings: WorkerSettings, cells: Sequence[Cell]) -> Wor
         return worker_settings
     if added_here():
         return replace(worker_settings, workers=1)
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return replace(worker_settings, workers=max(1, cpus // max(cell.spec.run["threads"] for cell in cells)))
+    threads = max(cell.spec.run["threads"] for cell in cells)
+    return replace(worker_settings, workers=max(1, processor_count() // threads))
 
 
 def _finish_runs(

@@ -6,6 +6,8 @@ baseline = "pace.seconds=60"   # the arm that the others are compared with
 target = 0.8                   # accuracy to be reached: a number, or "0.95 of best of ARM"
 [grid]                         # every combination of these is an arm
 "pace.seconds" = [60.0, 120.0]
+[[grid.world]]                 # a table among the values may have a name, by which its arms are called
+name = "mild"
 [[runs]]                       # or arms by name; with a grid too, each is run at every point of it
 name = "patient"
 pace = { use = "readiness" }
@@ -227,9 +229,19 @@ def _arms(grid: Sequence[Mapping[str, Any]], runs: Sequence[Arm]) -> list[Arm]:
     result: list[Arm] = []
     for arm in runs or [Arm("")]:
         for point in grid:
-            words = ", ".join(f"{key}={value_text(value)}" for key, value in point.items())
-            result.append(Arm(", ".join(filter(None, (arm.name, words))) or "base", {**arm.settings, **flatten(point)}))
+            words, settings = _point(point)
+            result.append(Arm(", ".join(filter(None, (arm.name, words))) or "base", {**arm.settings, **settings}))
     return result
+
+
+def _point(point: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """What a point of the grid is called, and its settings: a table that has a name is called so."""
+    words, settings = list[str](), dict[str, Any]()
+    for key, value in point.items():
+        named = isinstance(value, Mapping) and "name" in value
+        words.append(_text(value["name"], f"grid.{key}.name") if named else f"{key}={value_text(value)}")
+        settings |= flatten({key: {k: v for k, v in value.items() if k != "name"} if named else value})
+    return ", ".join(words), settings
 
 
 def flatten(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:

@@ -23,6 +23,11 @@ _NOT_SHARED = "a Ray worker finished it, but not in this folder; give an --out t
 _PACKAGE_ROOT = Path(__file__).parents[4]  # what this package lies in
 
 
+def processor_count() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """By what the runs are done: so many processes (1: this one; 0: as many as there is room for), or a Ray cluster, at an address

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.app.studies.compare.arms import arms
-from fedfleet.app.studies.compare.significance import LEAST_SEEDS
+from fedfleet.app.studies.compare.records import LEAST_SEEDS
 from fedfleet.app.studies.compare.verdict import equal_time, sampling_error, unlike_data, verdict
 from tests.app.studies.compare.made import hurried, made, waiting
 

@@ -37,6 +37,18 @@ def test_named_runs_are_arms_and_are_run_at_every_point_of_a_grid():
     ]  # fmt: skip
 
 
+def test_a_table_in_a_grid_may_have_a_name_by_which_its_arms_are_called():
+    worlds = [{"name": "few", "clients": 5}, {"name": "many", "devices": {"use": "spread"}}]
+    result = asked(runs=[{"name": "patient", "pace": "readiness"}], grid={"world": worlds})
+    assert [arm.name for arm in result.arms] == ["patient, few", "patient, many"]
+    assert [dict(arm.settings) for arm in result.arms] == [
+        {"pace.use": "readiness", "world.clients": 5},
+        {"pace.use": "readiness", "world.devices.use": "spread"},
+    ]
+    with pytest.raises(BadInput, match=r"grid\.world\.name must be a name in quotes"):
+        asked(grid={"world": [{"name": 3}]})
+
+
 def test_seeds_are_counted_or_listed_and_those_of_parts_are_repetitions_not_arms():
     assert asked(seeds=3).seeds == (0, 1, 2)
     result = asked(grid={"seeds.fleet": [5, 6], "algorithm.lr": [0.05, 0.1]})
