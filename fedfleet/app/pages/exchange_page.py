@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
-from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, draw_both, figure, line, paint_legend, text
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, figure, line, paint_legend, text
 from fedfleet.app.pages.html import key_figures, page, topline
 from fedfleet.app.pages.time_units import plain_time
 from fedfleet.core.records import Floats, Ints
@@ -47,7 +47,7 @@ def holdings_figure(before: Ints, after_by_class: Ints) -> str:
     return figure(
         "What each device holds, before and after",
         subtitle,
-        *draw_both(lambda sheet: _strips(before, after, sheet)),
+        lambda sheet: _strips(before, after, sheet),
         finding,
     )
 
@@ -97,12 +97,10 @@ def durations_figure(problem: Problem, plan: Ints, title: str = "How long each d
         ]
     finding = f"The slowest device takes {plain_time(float(before.max()))} before, {plain_time(float((after + exchange_seconds).max()))} after."
     legend = paint_legend([("before", "a6"), ("after: training", "a5"), ("after: exchanging samples", "a2")])
-    wide, slim = draw_both(lambda sheet: bars(rows, sheet, names_left=True))
     return figure(
         title,
         "Training on what it holds, and sending and receiving samples",
-        wide,
-        slim,
+        lambda sheet: bars(rows, sheet, names_left=True),
         finding,
         legend=legend,
         note=finding,

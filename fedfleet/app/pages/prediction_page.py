@@ -8,7 +8,7 @@ from typing import Any
 from fedfleet.app.pages.charts.axes import format_number, share_ticks, ticks
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
 from fedfleet.app.pages.charts.dots import Axis, Point, dots
-from fedfleet.app.pages.charts.marks import Drawing, Sheet, draw_both, figure
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, figure
 from fedfleet.app.pages.charts.steps import Line, Plot, steps
 from fedfleet.app.pages.html import key_figures, page, table, topline
 from fedfleet.app.pages.report.number_words import as_people, per_cent
@@ -84,7 +84,7 @@ def _curve(answer: dict[str, Any]) -> str:
     return figure(
         "Accuracy on the central test set against virtual time",
         f"The line is foretold; the band holds nine of ten runs ({answer['band']}).",
-        *draw_both(lambda sheet: steps([predicted_line], sheet, plot)),
+        lambda sheet: steps([predicted_line], sheet, plot),
         _conclusion(answer),
     )
 
@@ -102,7 +102,7 @@ def _participation_section(answer: dict[str, Any]) -> list[str]:
         figure(
             "How far each label is learnt",
             "In commits of an ideal fleet that would have shown the label as much: the class clock.",
-            *draw_both(lambda sheet: bars(rows, sheet, names_left=True)),
+            lambda sheet: bars(rows, sheet, names_left=True),
             finding,
         ),
         *([table(["rounds that will fail because", "rounds"], failed, words=[0])] if failed else []),
@@ -178,7 +178,7 @@ def sweep_page(answer: dict[str, Any], name: str) -> str:
         figure(
             f"Accuracy at the end against {key}",
             f"A dot is a value, as foretold for the rounds that the spec asks for. Hollow: the target of {percent(answer['target'])} is never reached.",
-            *draw_both(lambda sheet: _dots(answer, f"{key}{unit}", sheet)),
+            lambda sheet: _dots(answer, f"{key}{unit}", sheet),
             answer["sentence"],
         ),
         table(head, cells),

@@ -11,7 +11,7 @@ from typing import Any
 from fedfleet.app.pages.charts.axes import Ticks, axis_end, number_ticks, share_ticks, ticks
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
 from fedfleet.app.pages.charts.dots import Axis, Point, dots
-from fedfleet.app.pages.charts.marks import Drawing, Sheet, draw_both, figure
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, figure
 from fedfleet.app.pages.charts.parallel import Rail, Thread, parallel
 from fedfleet.app.pages.html import bind_units, topline, write_page
 from fedfleet.app.pages.report_page import write_report
@@ -141,11 +141,13 @@ def _history(search: Tuned) -> str:
     points = [_point(search, row, float(row.trial)) for row in rows]
     best = search.winner
     label = f"the best: trial {best.trial}" if best else ""
-    wide, slim = draw_both(
-        lambda sheet: dots(points, sheet, x, y, height=210, mark=(float(best.trial), label) if best else None)
-    )
     finding = f"{len(rows)} trials in their order; {label or 'none ended'}."
-    return figure("Every trial, in its order", _LEGEND, wide, slim, finding)
+    return figure(
+        "Every trial, in its order",
+        _LEGEND,
+        lambda sheet: dots(points, sheet, x, y, height=210, mark=(float(best.trial), label) if best else None),
+        finding,
+    )
 
 
 def _point(search: Tuned, row: Row, x: float) -> Point:
@@ -160,11 +162,13 @@ def _title(aim: Aim, row: Row) -> str:
 
 def _importance(search: Tuned) -> str:
     rows = [Bar(key, [Part(value, "a1")], f"{100 * value:.0f} %") for key, value in search.importance.items()]
-    wide, slim = draw_both(lambda sheet: bars(rows, sheet, names_left=True, most=1.0))
     most = next(iter(search.importance))
     how = "The share of the differences between trials that each key explains (fANOVA); trials that were stopped early are not in it."
     return figure(
-        "Which key matters", how, wide, slim, f"{most} matters most, with {100 * search.importance[most]:.0f} %."
+        "Which key matters",
+        how,
+        lambda sheet: bars(rows, sheet, names_left=True, most=1.0),
+        f"{most} matters most, with {100 * search.importance[most]:.0f} %.",
     )
 
 
@@ -180,13 +184,11 @@ def _slice(search: Tuned) -> str:
     rail = _rail(key, search.space[key], [row.values[key] for row in rows])
     x = Axis(rail.low, rail.high, rail.ticks, key + (", logarithmic" if rail.log else ""), rail.log)
     points = [_point(search, row, float(row.values[key])) for row in rows]
-    wide, slim = draw_both(lambda sheet: dots(points, sheet, x, y, height=210))
     best = None if search.winner is None else search.winner.values[key]
     return figure(
         f"{search.aim.description.capitalize()} by {key}",
         _LEGEND,
-        wide,
-        slim,
+        lambda sheet: dots(points, sheet, x, y, height=210),
         f"The best trial has {key} = {short_value(best)}.",
     )
 
@@ -204,10 +206,9 @@ def _parallel_figure(search: Tuned) -> str:
     def draw(sheet: Sheet) -> Drawing:
         return parallel(rails, threads, sheet)
 
-    wide, slim = draw_both(draw)
     how = "Each line is a trial, from its values down to what it reached; in colour the best fifth, the best one thick; grey: the others."
     best = "" if search.winner is None else f"The best trial is number {search.winner.trial}."
-    return figure("Which values go together", how, wide, slim, best)
+    return figure("Which values go together", how, draw, best)
 
 
 def _rank(search: Tuned, row: Row) -> tuple[bool, float]:

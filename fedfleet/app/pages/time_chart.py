@@ -11,7 +11,7 @@ import numpy as np
 from fedfleet.app.pages.charts.axes import Scale, Ticks, foot_axis, left_axis, left_axis_width, ticks
 from fedfleet.app.pages.charts.axes import format_number as said_number
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
-from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, draw_both, figure, paint_legend, stack_below, text
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, figure, paint_legend, stack_below, text
 from fedfleet.app.pages.report.number_words import as_people
 from fedfleet.app.pages.time_units import linear_time_ticks
 from fedfleet.app.terminal.text import span
@@ -78,13 +78,8 @@ def attribution_figure(attribution: Attribution, people: str = "people", person:
     )
     caption = as_people(sentence(attribution), people, person)
     caption = caption[:1].upper() + caption[1:]
-    wide, slim = draw_both(
-        lambda sheet: stack_below(
-            bars([run_bar("The whole run", attribution)], sheet, most=1.0), _columns(rows, sheet), gap=10
-        )
-    )
     return figure(
-        "What the server was waiting for", f"The bar is the whole run, a column is {each}; every second is charged to one cause.", wide, slim,
+        "What the server was waiting for", f"The bar is the whole run, a column is {each}; every second is charged to one cause.", lambda sheet: stack_below( bars([run_bar("The whole run", attribution)], sheet, most=1.0), _columns(rows, sheet), gap=10 ),
         caption, legend=family_key([attribution]), note=caption,
     )  # fmt: skip
 

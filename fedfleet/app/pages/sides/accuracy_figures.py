@@ -8,7 +8,7 @@ import numpy as np
 
 from fedfleet.app.pages.charts.axes import Scale
 from fedfleet.app.pages.charts.labels import cut_names, width_of
-from fedfleet.app.pages.charts.marks import SLIM, WIDE, Drawing, Sheet, dot, draw_both, figure, line, text
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, dot, figure, line, text
 from fedfleet.app.pages.charts.steps import Line, Plot, axis_top, steps
 from fedfleet.app.pages.sides.comparison_words import share_range, time_text, whole_percent
 from fedfleet.app.pages.sides.page_runs import PageRun, Side, clock_name
@@ -32,40 +32,32 @@ def accuracy_figure(sides: Sequence[Side], *, title: str = "", target: float | N
     smooth = len(shown_sides) > 3 and all(len(side.runs) == 1 for side in shown_sides)
     refs = [(target, f"target: {whole_percent(target)}")] if target else []
     time_label = clock_name(shown_sides)
-    title = title or f"Accuracy against {time_label}"
-    names = cut_names([side.label for side in shown_sides], _WIDE, strong=True)
-    lines = [curve(side, name, smooth=smooth, band=bands) for side, name in zip(shown_sides, names, strict=True)]
-    wide = steps(lines, WIDE, Plot(refs=refs, height=300.0, label=time_label))
-    top = axis_top(lines, Plot(refs=refs))
-    slim = stack_drawings(
-        [_slim(group_sides, refs, top, smooth=smooth, band=bands) for group_sides in _groups(shown_sides)]
-    )
-    return figure(
-        title,
-        _subtitle(shown_sides, bands=bands),
-        wide,
-        slim,
-        _finding(shown_sides),
-        note=_note(shown_sides, len(tried), smooth=smooth),
-    )
+    top = axis_top(_lines(shown_sides, _WIDE, smooth=smooth, band=bands), Plot(refs=refs))
+
+    def chart(sheet: Sheet) -> Drawing:
+        """All lines on one plot; on phones a plot for each group under its name, with one axis upwards and shorter labels."""
+        if not sheet.slim:
+            lines = _lines(shown_sides, _WIDE, smooth=smooth, band=bands)
+            return steps(lines, sheet, Plot(refs=refs, height=300.0, label=time_label))
+        plots = list[tuple[str, Drawing]]()
+        for group in dict.fromkeys(side.group for side in shown_sides):
+            sides = [side for side in shown_sides if side.group == group]
+            lines = _lines(sides, _SLIM, smooth=smooth, band=bands, short=True)
+            plot = Plot(refs=refs, height=190.0 if group else 250.0, label=clock_name(sides), top=top)
+            plots.append((group, steps(lines, sheet, plot)))
+        return stack_drawings(plots, sheet)
+
+    how, note = _subtitle(shown_sides, bands=bands), _note(shown_sides, len(tried), smooth=smooth)
+    return figure(title or f"Accuracy against {time_label}", how, chart, _finding(shown_sides), note=note)
 
 
-def _groups(sides: Sequence[Side]) -> list[list[Side]]:
-    return [[side for side in sides if side.group == group] for group in dict.fromkeys(side.group for side in sides)]
+def _lines(sides: Sequence[Side], room: float, *, smooth: bool, band: bool, short: bool = False) -> list[Line]:
+    """The lines of these sides, with as much of each name as there is room for; `short`: without that of the group."""
+    names = cut_names([side.name if short else side.label for side in sides], room, strong=True)
+    return [curve(side, name, smooth=smooth, band=band) for side, name in zip(sides, names, strict=True)]
 
 
-def _slim(
-    sides: Sequence[Side], refs: Sequence[tuple[float, str]], top: float, *, smooth: bool, band: bool
-) -> tuple[str, Drawing]:
-    """One group on a phone, under its name: fewer lines, shorter labels, the axis upwards of all groups."""
-    names = cut_names([side.name for side in sides], _SLIM, strong=True)
-    lines = [curve(side, name, smooth=smooth, band=band) for side, name in zip(sides, names, strict=True)]
-    return sides[0].group, steps(
-        lines, SLIM, Plot(refs=refs, height=190.0 if sides[0].group else 250.0, label=clock_name(sides), top=top)
-    )
-
-
-def stack_drawings(drawings: Sequence[tuple[str, Drawing]]) -> Drawing:
+def stack_drawings(drawings: Sequence[tuple[str, Drawing]], sheet: Sheet) -> Drawing:
     """Drawings one below the other, each under its name."""
     marks, y = list[str](), 0.0
     for name, one in drawings:
@@ -73,7 +65,7 @@ def stack_drawings(drawings: Sequence[tuple[str, Drawing]]) -> Drawing:
         y += 24.0 if name else 0.0
         marks.append(f'<g transform="translate(0 {y:.0f})">{"".join(one.marks)}</g>')
         y += one.height + 12
-    return Drawing(SLIM.width, y, marks)
+    return Drawing(sheet.width, y, marks)
 
 
 def curve(side: Side, name: str = "", *, smooth: bool = False, band: bool = True) -> Line:
@@ -153,8 +145,7 @@ def standings_figure(sides: Sequence[Side], title: str, how: str, *, at: float |
     """Accuracy of every side at a moment (None: of its last model); nothing if none is known."""
     if not any(accuracies_at(side, at) for side in sides):
         return ""
-    wide, slim = draw_both(lambda sheet: standings(sides, sheet, at))
-    return figure(title, how, wide, slim, _standings_text(sides, at))
+    return figure(title, how, lambda sheet: standings(sides, sheet, at), _standings_text(sides, at))
 
 
 def accuracies_at(side: Side, at: float | None) -> list[float]:

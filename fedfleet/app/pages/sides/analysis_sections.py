@@ -9,7 +9,7 @@ from typing import Any
 
 from fedfleet.app.pages.charts.axes import ticks
 from fedfleet.app.pages.charts.dots import Axis, Point, dots
-from fedfleet.app.pages.charts.marks import draw_both, figure
+from fedfleet.app.pages.charts.marks import figure
 from fedfleet.app.pages.charts.steps import Line, Plot, steps
 from fedfleet.app.pages.sides.comparison_words import capitalise, p_value_text, time_text, whole_percent
 from fedfleet.app.pages.sides.run_rows import Head, html_table
@@ -131,8 +131,12 @@ def _correlation_figure(answer: Answer, colours: Mapping[str, int]) -> str:
         for p in answer["points"]
     ]  # fmt: skip
     across, up = value_axis(x, [p.x for p in marks]), value_axis(y, [p.y for p in marks])
-    wide, slim = draw_both(lambda sheet: dots(marks, sheet, across, up, height=240.0))
-    return figure(sentence, "A dot is a run, in the colour of its arm.", wide, slim, sentence)
+    return figure(
+        sentence,
+        "A dot is a run, in the colour of its arm.",
+        lambda sheet: dots(marks, sheet, across, up, height=240.0),
+        sentence,
+    )
 
 
 def value_axis(name: str, values: Sequence[float]) -> Axis:
@@ -178,10 +182,12 @@ def _survival(answer: Answer, colours: Mapping[str, int]) -> str:
     ]  # fmt: skip
     if not lines or max(len(one.x) for one in lines) < 3:
         return ""
-    wide, slim = draw_both(lambda sheet: steps(lines[:8], sheet, Plot(top=1.0, height=180.0)))
     title = f"Share of runs that have reached {whole_percent(answer['target'])}, by virtual time"
     return figure(
-        title, "One minus Kaplan and Meier's curve.", wide, slim, f"{title}: {'; '.join(one.name for one in lines)}."
+        title,
+        "One minus Kaplan and Meier's curve.",
+        lambda sheet: steps(lines[:8], sheet, Plot(top=1.0, height=180.0)),
+        f"{title}: {'; '.join(one.name for one in lines)}.",
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedfleet.app.pages.charts.column_chart import Column, Panel, columns, rank_edges
 from fedfleet.app.pages.charts.labels import width_of
-from fedfleet.app.pages.charts.marks import draw_both, figure
+from fedfleet.app.pages.charts.marks import figure
 from fedfleet.app.pages.sides.comparison_words import mean_count, whole_percent
 from fedfleet.app.pages.sides.page_runs import Side
 from fedfleet.core.records import Floats
@@ -33,7 +33,6 @@ def participation_section(sides: Sequence[Side]) -> str:
     panels = [panel(side, unit=each if apart else 1.0) for side, each in zip(shown, fair, strict=True)]
     across = 3 if len(shown) % 3 == 0 or len(shown) > 4 else 2
     alone = any(width_of(side.label, strong=True) > _SLIM for side in shown)
-    wide, slim = draw_both(lambda sheet: columns(panels, sheet, across=1 if sheet.slim and alone else across, ref=ref))
     scale = (
         "in equal shares of all that were asked for, since these runs asked unlike often"
         if apart
@@ -43,7 +42,13 @@ def participation_section(sides: Sequence[Side]) -> str:
     seeds = max(len(side.runs) for side in shown)
     how += f" Means over {seeds} seeds, rank by rank." if seeds > 1 else ""
     note = f"The first {MOST} of {len(asked_sides)} are drawn." if len(asked_sides) > MOST else ""
-    body = figure("How many of each person's reports were used", how, wide, slim, _finding(shown), note=note)
+    body = figure(
+        "How many of each person's reports were used",
+        how,
+        lambda sheet: columns(panels, sheet, across=1 if sheet.slim and alone else across, ref=ref),
+        _finding(shown),
+        note=note,
+    )
     return f"<h2>Who took part</h2><p>{escape(sentence(shown))}</p>{body}"
 
 

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
-from fedfleet.app.pages.charts.marks import draw_both, figure, paint_legend
+from fedfleet.app.pages.charts.marks import figure, paint_legend
 from fedfleet.app.pages.sides.comparison_words import mean_count, time_range, whole_percent
 from fedfleet.app.pages.sides.page_runs import PageRun, Side, clock_name
 from fedfleet.app.terminal.text import size
@@ -52,12 +52,11 @@ def time_section(sides: Sequence[Side]) -> str:
     legend_entries = [
         (word, kind) for word, kind, _ in FAMILIES if any(found[word] > 0.005 for _, found in side_shares)
     ]
-    wide, slim = draw_both(lambda sheet: bars(rows, sheet, names_left=True, most=1.0))
     finding = "; ".join(f"{side.label}: {_share_list(found)}" for side, found in side_shares) + "."
     picture = figure(
         f"Share of {clock_name(sides)}, by what the server was waiting for",
         "Each round is charged to the last report that it used; total time at the right.",
-        wide, slim, finding, legend=paint_legend(legend_entries),
+        lambda sheet: bars(rows, sheet, names_left=True, most=1.0), finding, legend=paint_legend(legend_entries),
     )  # fmt: skip
     return f"<h2>Where the time went</h2><p>{escape(sentence([(s.label, f) for s, f in side_shares]))}</p>{picture}"
 
@@ -126,11 +125,10 @@ def cost_section(sides: Sequence[Side]) -> str:
     if not rows:
         return ""
     slim_rows = [Bar(row.name, row.parts, note=row.end_label, colour=row.colour) for row in rows]
-    wide, slim = draw_both(lambda sheet: bars(slim_rows if sheet.slim else rows, sheet, names_left=True))
     picture = figure(
         "Device work, used and thrown away",
         "Time of single phones that load, train and send; time out of reach is not counted. Hatched: its report entered no model.",
-        wide, slim, "; ".join(parts) + ".",
+        lambda sheet: bars(slim_rows if sheet.slim else rows, sheet, names_left=True), "; ".join(parts) + ".",
     )  # fmt: skip
     return f"<h2>What it cost</h2>{picture}"
 
