@@ -8,11 +8,10 @@ from pathlib import Path
 
 from fedfleet.app.studies.compare.records import ComparedRun
 from fedfleet.app.studies.compare.run_data import read_run
-from fedfleet.app.studies.grid.expansion import Cell, expand_study
-from fedfleet.app.studies.grid.run_cache import RUNS
 from fedfleet.app.studies.grid.study_file import read_study
 from fedfleet.app.studies.grid.study_jobs import LOG, WorkerSettings, carry_out_runs, processor_count
 from fedfleet.app.studies.grid.study_progress import board, show_board
+from fedfleet.app.studies.grid.study_runs import RUNS, Cell, expand_study
 from fedfleet.core.errors import BadInput, RunFailed
 
 STUDY, USER_STUDY = (read_study(Path(__file__).with_name(name)) for name in ("demo.toml", "users.toml"))

@@ -7,8 +7,7 @@ from functools import partial
 import numpy as np
 
 from fedfleet.app.pages.charts.axes import format_number
-from fedfleet.app.pages.charts.column_chart import Column, Panel, columns, rank_edges
-from fedfleet.app.pages.charts.histogram import histogram
+from fedfleet.app.pages.charts.column_chart import Column, Panel, columns, histogram, rank_edges
 from fedfleet.app.pages.charts.marks import figure
 from fedfleet.app.pages.charts.steps import Line, Plot, steps
 from fedfleet.app.pages.html import page, topline

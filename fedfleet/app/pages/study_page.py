@@ -30,8 +30,8 @@ from fedfleet.app.studies.compare.records import Arm
 from fedfleet.app.studies.compare.run_data import read_run
 from fedfleet.app.studies.compare.verdict import verdict
 from fedfleet.app.studies.grid.analysis_results import MEANS
-from fedfleet.app.studies.grid.run_cache import RUNS
 from fedfleet.app.studies.grid.run_study import Studied
+from fedfleet.app.studies.grid.study_runs import RUNS
 from fedfleet.app.terminal.text import join_words
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.store.seals import SEAL

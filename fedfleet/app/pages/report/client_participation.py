@@ -7,8 +7,7 @@ from html import escape
 import numpy as np
 
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
-from fedfleet.app.pages.charts.column_chart import Column, Group, Panel, columns, rank_edges
-from fedfleet.app.pages.charts.histogram import histogram
+from fedfleet.app.pages.charts.column_chart import Column, Group, Panel, columns, histogram, rank_edges
 from fedfleet.app.pages.charts.marks import HALF, figure
 from fedfleet.app.pages.report.number_words import count_noun, per_cent, share_name
 from fedfleet.app.pages.report.report_facts import LATE, NEVER, TOOK_PART, Facts

@@ -82,9 +82,7 @@ def learning_section(f: Facts) -> list[str]:
             "accuracy", f.curve.versions.tolist(), f.curve.accuracy.tolist(), f.colour, label_text=_final_accuracy(f)
         )
         plot = Plot(time=False, label="models made")
-        choices.append(
-            ("models", pictures(lambda sheet: steps([by_model], sheet, plot), f"By models made: {summary}"))
-        )
+        choices.append(("models", pictures(lambda sheet: steps([by_model], sheet, plot), f"By models made: {summary}")))
     moved = bytes_until(f, f.curve.seconds)
     if moved.max(initial=0.0) > 0:
         unit, length = next((u for u in _UNITS if moved.max() >= u[1]), ("B", 1.0))

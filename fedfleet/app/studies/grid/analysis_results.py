@@ -11,8 +11,8 @@ from fedfleet.app.studies.compare.records import Arm as ComparedArm
 from fedfleet.app.studies.compare.verdict import verdict
 from fedfleet.app.studies.grid.analyses import Analysis
 from fedfleet.app.studies.grid.quantities import FLEET, Aims, arms_of, number, quantity, resolve_target, time_to_reach
-from fedfleet.app.studies.grid.run_cache import StudyRun
 from fedfleet.app.studies.grid.study_file import Study
+from fedfleet.app.studies.grid.study_runs import StudyRun
 from fedfleet.core.errors import BadInput
 from fedfleet.measure.statistics.clusters import mean_over, paired_test_over
 from fedfleet.measure.statistics.correlation import Correlation, correlation

@@ -1,4 +1,4 @@
-"""Runs that advance together in one process: which of a study's runs can, and how they are performed."""
+"""Runs that advance together in one process: which of a study's runs can, how they are performed, and in which form of stacks."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ from fedfleet.core.parts import Executor
 if TYPE_CHECKING:
     from fedfleet.executors.joint_runs import JoinedRun, JointTraining
     from fedfleet.executors.stacked.form_choice import Form
+from typing import TYPE_CHECKING, Any
+
+from fedfleet.core.errors import BadInput
+from fedfleet.store.files import write_atomically
+
+if TYPE_CHECKING:
+    from fedfleet.executors.stacked.form_choice import Form
+
 
 RunListener = Callable[[int, Sequence[Event]], None]
 
@@ -142,3 +150,28 @@ def form_for(spec: Spec) -> Form | None:
     from fedfleet.app.assemble.executor_choice import fastest_form
 
     return fastest_form(spec, build_part("tasks", spec.task)(spec.seed)) if _may_join(spec) else None
+
+
+FORMS_FILE = "forms.json"  # in the folder of a study
+Choose = Callable[[Spec], "Form | None"]
+
+
+def load_forms(folder: Path, specs: Sequence[Spec], choose: Choose = form_for) -> list[list[Any] | None]:
+    """For each run the name of its form and the threads; None where it has none to choose.
+
+    Which form is fastest is measured, and a busy machine may measure otherwise: what was chosen first stays.
+    """
+    path = folder / FORMS_FILE
+    try:
+        known: dict[str, list[Any]] = dict(json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {})
+    except (OSError, ValueError, TypeError) as error:
+        raise BadInput(f"{path} cannot be read ({error}); restore it, or choose another folder with --out") from None
+    result = dict(known)
+    for spec in specs:
+        if spec.run["execute"] == "stacked" and shape_of(spec) not in result:
+            form = choose(spec)
+            if form is not None:
+                result[shape_of(spec)] = [form.name, form.threads]
+    if result != known:
+        write_atomically(path, (json.dumps(result, indent=1) + "\n").encode())
+    return [result.get(shape_of(spec)) if spec.run["execute"] == "stacked" else None for spec in specs]

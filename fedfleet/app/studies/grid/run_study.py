@@ -11,19 +11,27 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.runs.custom_task import Resolver
-from fedfleet.app.runs.run_folder import make_folder
+from fedfleet.app.runs.run_folder import claim_folder, make_folder
 from fedfleet.app.studies.compare.comparison import json_value
 from fedfleet.app.studies.grid.analysis_results import arm_rows, check_analyses, conclusion, run_analyses
-from fedfleet.app.studies.grid.expansion import Cell, check_runs, expand_study, resolve_by_name
-from fedfleet.app.studies.grid.fleet_metrics import fleet_metric
-from fedfleet.app.studies.grid.quantities import Aims, FleetMetric, equal_time, resolve_target
-from fedfleet.app.studies.grid.run_cache import RUNS, StudyRun, has_other_model, has_seal, read_study_run, run_folders
-from fedfleet.app.studies.grid.stack_forms import FILE as FORMS
+from fedfleet.app.studies.grid.joint_jobs import FORMS_FILE
+from fedfleet.app.studies.grid.quantities import Aims, FleetMetric, equal_time, fleet_metric, resolve_target
 from fedfleet.app.studies.grid.study_file import Study, read_study, study_of, study_text
 from fedfleet.app.studies.grid.study_jobs import LOG, WorkerSettings, carry_out_runs, processor_count
 from fedfleet.app.studies.grid.study_progress import board, show_board
-from fedfleet.app.studies.grid.study_tables import align_table, results_table
-from fedfleet.app.studies.grid.table_files import TABLES, export, flat_row
+from fedfleet.app.studies.grid.study_runs import (
+    RUNS,
+    Cell,
+    StudyRun,
+    check_runs,
+    expand_study,
+    has_other_model,
+    has_seal,
+    read_study_run,
+    resolve_by_name,
+    run_folders,
+)
+from fedfleet.app.studies.grid.study_tables import TABLES, align_table, export, flat_row, results_table
 from fedfleet.app.terminal.answers import say
 from fedfleet.core.errors import BadInput
 from fedfleet.core.registry import added_here
@@ -138,7 +146,8 @@ def study(
         _check_ray(worker_settings.address, missing)
     for doubt in doubts:
         tell(f"WARNING: {doubt}")
-    _claim_folder(out)
+    claim_folder(out, "study", marker=FILE, known={LOCK, RUNS, FORMS_FILE})
+    make_folder(out / RUNS)
     with hold_lock(out):
         if has_other_model(out, cells):
             tell(
@@ -200,21 +209,6 @@ def _finish_runs(
         failures = carry_out_runs(cells, outs, worker_settings, log=folder / LOG, on_news=on_news)
     ends = zip(cells, outs, failures, strict=True)
     return [read_study_run(cell, place, failure or None) for cell, place, failure in ends], len(cached)
-
-
-def _claim_folder(folder: Path) -> None:
-    """Refuse a folder that is not a study's, and make a new one."""
-    try:
-        names = {p.name for p in folder.iterdir()} if folder.is_dir() else set[str]()
-    except OSError as error:
-        raise BadInput(f"--out: cannot read {folder}: {error.strerror}; choose another folder") from None
-    if folder.exists() and not folder.is_dir():
-        raise BadInput(f"--out: {folder} is a file; name a folder")
-    # Files that a kill left half written are nobody's.
-    strange = sorted(name for name in names - {LOCK, RUNS, FORMS} if not name.endswith(".part"))
-    if strange and FILE not in names:
-        raise BadInput(f"--out: {folder} holds something else than a study ({strange[0]}); choose another folder")
-    make_folder(folder / RUNS)
 
 
 def _remove_stale_tables(folder: Path, cells: Sequence[Cell]) -> bool:

@@ -11,10 +11,8 @@ from pathlib import Path
 
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import Spec
-from fedfleet.app.studies.grid.expansion import Cell
-from fedfleet.app.studies.grid.joint_jobs import joint_groups
-from fedfleet.app.studies.grid.run_cache import has_seal
-from fedfleet.app.studies.grid.stack_forms import load_forms
+from fedfleet.app.studies.grid.joint_jobs import joint_groups, load_forms
+from fedfleet.app.studies.grid.study_runs import Cell, has_seal
 from fedfleet.app.studies.grid.study_worker import piece_of, progress_listener, work
 from fedfleet.executors.worker_pool import Body, Tell, Work, WorkerMessage, answer_piece, run_in_workers
 

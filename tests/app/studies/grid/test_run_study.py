@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fedfleet.app.studies.grid import run_study
 from fedfleet.app.studies.grid.run_study import FILE, default_folder, load_study, study
 from fedfleet.app.studies.grid.study_jobs import WorkerSettings
-from fedfleet.app.studies.grid.table_files import TABLES
+from fedfleet.app.studies.grid.study_tables import TABLES
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.errors import BadInput
 from fedfleet.core.registry import register
@@ -78,15 +77,6 @@ def test_a_folder_that_is_not_a_study_is_left_alone(tmp_path):
     for name, said in (("full", "holds something else than a study"), ("file", "is a file")):
         with pytest.raises(BadInput, match=said):
             study(load_study(LRS), tmp_path / name, **ALONE)
-
-
-def test_a_study_that_was_killed_while_it_wrote_its_file_can_be_begun_again(tmp_path):
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "study.toml.part").write_text("name = ")  # as a kill leaves it
-    run_study._claim_folder(tmp_path)
-    (tmp_path / "thesis.doc").touch()
-    with pytest.raises(BadInput, match=r"something else than a study \(thesis.doc\)"):
-        run_study._claim_folder(tmp_path)
 
 
 def test_the_name_of_the_folder():

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.app.studies.grid.expansion import expand_study
 from fedfleet.app.studies.grid.study_file import flatten, read_study, study_of, study_text
+from fedfleet.app.studies.grid.study_runs import expand_study
 from fedfleet.core.errors import BadInput
 from tests.app.studies.tables import BASE, LRS, asked
 

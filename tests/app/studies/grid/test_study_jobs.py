@@ -4,9 +4,8 @@ import pytest
 
 from fedfleet.app.runs import read_finished_run
 from fedfleet.app.studies.grid import study_jobs
-from fedfleet.app.studies.grid.expansion import expand_study
-from fedfleet.app.studies.grid.run_cache import has_seal, run_folders
 from fedfleet.app.studies.grid.study_jobs import RunNews, WorkerSettings, carry_out_runs
+from fedfleet.app.studies.grid.study_runs import expand_study, has_seal, run_folders
 from fedfleet.executors.ray import Cluster
 from fedfleet.executors.worker_pool import WorkerMessage
 from tests.app.studies.tables import BASE, asked

@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from fedfleet.app.runs import read_finished_run
+from fedfleet.app.runs.run_folder import make_folder
 from fedfleet.app.spec import load_spec
 from fedfleet.app.studies.tune import search as search_module
 from fedfleet.app.studies.tune.search import tune
@@ -102,7 +103,7 @@ def test_a_trial_whose_worker_died_has_failed(tmp_path, monkeypatch):
         return study.ask()
 
     out = tmp_path / "out"
-    search_module._claim_folder(out)
+    make_folder(out / "trials")
     study = search_module.open_study(out, search)
     begun(study, search, 0, None)
     search_module._in_processes(study, search, out, [(0, 0), (1, None)], 2, lambda row: None)
