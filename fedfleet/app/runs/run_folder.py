@@ -85,7 +85,7 @@ def make_folder(out: Path) -> None:
 
 
 def claim_folder(out: Path, kind: str, *, marker: str, known: Collection[str]) -> None:
-    """Refuse a folder that holds something else than a study or a search of which `marker` is the file; `known` may lie there too."""
+    """Refuse a folder that holds something else than a study or search; `marker` is its file, and `known` may lie there too."""
     try:
         names = {p.name for p in out.iterdir()} if out.is_dir() else set[str]()
     except OSError as error:

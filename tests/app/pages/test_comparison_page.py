@@ -45,7 +45,7 @@ def test_every_run_is_linked_and_every_link_leads_somewhere(runs, tmp_path):
 def test_the_page_answers_in_order_without_scripts(runs, tmp_path):
     page = comparison_page(compare(runs), tmp_path / "page.html")
     heads = re.findall(r"<h2>([^<]+)</h2>", page)
-    assert heads[:3] == ["Five runs", "Who took part", "Where the time went"] and heads[-1] == "How to check it"
+    assert heads[:3] == ["Five runs", "Participation", "Where the time went"] and heads[-1] == "How to check it"
     assert "<script" not in page and page.index("<h1>") < page.index("How sure?") < page.index("<svg viewBox")
     assert len(page.encode()) < 1e6
 

@@ -18,9 +18,9 @@ def test_the_page_answers_first_and_shows_everything(tiny_run):
         "How sure?",
         "What was tried",
         "54 runs",
-        "Who took part",
+        "Participation",
         "Where the time went",
-        "What it cost",
+        "Cost",
         "One person, several devices",
     ]
     places = [page.index(part) for part in (*parts, "How to check it")]

@@ -122,11 +122,11 @@ def _subtitle(sides: Sequence[Side], *, bands: bool) -> str:
         else ""
     )
     two = " Time is real in runs that were served, virtual in the others." if clock_name(sides) == "time" else ""
-    return f"Steps: nothing is learnt between two evaluations.{band}{thin}{two}"
+    return f"Steps: accuracy is known at evaluations only.{band}{thin}{two}"
 
 
 def _note(shown_sides: Sequence[Side], tried: int, *, smooth: bool) -> str:
-    note = "Median of five neighbouring evaluations; the figures are those of the last model." if smooth else ""
+    note = "Lines: median of five neighbouring evaluations; figures: the last model." if smooth else ""
     if tried > len(shown_sides):
         note += f" Drawn are the {len(shown_sides)} of {tried} that end highest; the table below has all."
     return note.strip()

@@ -19,12 +19,12 @@ from fedfleet.measure.statistics.correlation import MIN_CLUSTERS
 
 Answer = Mapping[str, Any]
 _NAMES = {
-    "virtual_seconds": "virtual time", "bytes_up": "sent up", "bytes_down": "sent down", "bytes": "traffic", "commits": "models made",
+    "virtual_seconds": "virtual time", "bytes_up": "sent up", "bytes_down": "sent down", "bytes": "traffic", "commits": "server updates",
     "accuracy_at_equal_time": "accuracy at equal time", "accuracy_bottom10": "accuracy of the worst tenth",
-    "accuracy_clients": "accuracy on people's own data", "time_to_target": "time to the target",
-    "participation.never": "people who never took part", "wasted.share": "device time thrown away", "rounds_failed": "failed rounds",
-    "accuracy_worst10_mean": "mean accuracy of the worst tenth", "accuracy_never": "accuracy for those who never took part",
-    "best_accuracy": "best accuracy", "utilisation.mean": "reports used per person",
+    "accuracy_clients": "accuracy on clients' own data", "time_to_target": "time to the target",
+    "participation.never": "clients that never took part", "wasted.share": "wasted device time", "rounds_failed": "failed rounds",
+    "accuracy_worst10_mean": "mean accuracy of the worst tenth", "accuracy_never": "accuracy for clients that never took part",
+    "best_accuracy": "best accuracy", "utilisation.mean": "reports used per client",
 }  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def _correlation_figure(answer: Answer, colours: Mapping[str, int]) -> str:
     between = (
         f"no interval{few}"
         if answer["low"] is None
-        else f"95 % interval {answer['low']:.2f} to {answer['high']:.2f}, by redrawing"
+        else f"95 % interval {answer['low']:.2f} to {answer['high']:.2f}, by bootstrap"
     )
     value = "not defined" if answer["r"] is None else f"{answer['r']:.2f}"
     sentence = f"{name} of {quantity_name(x)} and {quantity_name(y)} is {value} ({between}; {whose})."
@@ -156,7 +156,7 @@ def value_axis(name: str, values: Sequence[float]) -> Axis:
 def _times_table(answer: Answer, colours: Mapping[str, int]) -> str:
     target = answer["target"]
     if target is None:
-        return "<p>The accuracy to be reached is a share of what an arm had, and that arm has nothing.</p>"
+        return "<p>The target is a share of the accuracy of an arm that has no accuracy.</p>"
     heads = [
         Head("arm"), Head("median", "When half of the runs had got there, by Kaplan and Meier; runs that never did are counted as such."),
         Head("restricted mean", "The mean of whichever came first: the target, or the time that all runs lasted."), Head("reached"),
@@ -195,7 +195,7 @@ def _tests_table(answer: Answer) -> str:
     name = str(answer["metric"])
     heads = [
         Head("arm"), Head(f"difference to {answer['baseline']}", "Of the means over common seeds, with its 95 % interval."),
-        Head("p", "How often chance alone would make such a difference."), Head("p, corrected", "Holm's correction for the number of comparisons."),
+        Head("p", "How often chance alone would make such a difference or a larger one."), Head("p, corrected", "Holm's correction for the number of comparisons."),
         Head("in common", "What both arms were run with; where seeds share fleets, data or trainings, the test is of those."),
     ]  # fmt: skip
     rows = [

@@ -22,7 +22,7 @@ _SEEDS = 3  # runs of a side that are measured
 _MOST = 12  # rows of a table: more would keep the reader of the page waiting
 _SHORT = 20  # letters of a name beside which a table has room in half of the page
 _METRIC_NAMES = {"DevMC": "devices alone", "StatMC": "reachability alone", "InterMC": "both"}
-FAIR = "Each person's reports count up to an equal share of all rounds; everybody, always in time, would come near 100 %, the nearer the more rounds."
+FAIR = "Reports of each client count up to an equal share of all rounds; if all were always in time, this would come near 100 %, the nearer the more rounds."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ def hardness_section(sides: Sequence[Side]) -> str:
     parts = ["<h2>How hard are these fleets?</h2>" if len(fleets) > 1 else "<h2>How hard is this fleet?</h2>"]
     parts.append(
         "<p>Six <abbr title=\"FLHetBench's Monte-Carlo metrics DevMC, StatMC and InterMC; R with a deadline, T waiting. Point at a figure for "
-        'its raw value.">simulations without training</abbr>, with the deadline, the number of people asked, the work of a task and the '
-        "length of these runs, said in plain units.</p>"
+        'its raw value.">simulations without training</abbr>, with the deadline, cohort size, work of a task and length of these '
+        "runs, in plain units.</p>"
     )
     tables = list[str]()
     if shares:
@@ -70,7 +70,7 @@ def hardness_section(sides: Sequence[Side]) -> str:
     seeds = min(max(len(hard.side.runs) for hard in (*shares, *waits)), _SEEDS)
     means = f" Means over the fleets of {count_words(seeds, 'seed')}." if seeds > 1 else ""
     parts.append(
-        f'<p class="note"><abbr title="{FAIR}">Fair work</abbr>: reports up to an equal share for each person.{means}</p>'
+        f'<p class="note"><abbr title="{FAIR}">Fair work</abbr>: reports up to an equal share for each client.{means}</p>'
     )
     return "".join(parts)
 

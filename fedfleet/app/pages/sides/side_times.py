@@ -11,6 +11,7 @@ from fedfleet.app.pages.charts.bars import Bar, Part, bars
 from fedfleet.app.pages.charts.marks import figure, paint_legend
 from fedfleet.app.pages.sides.comparison_words import mean_count, time_range, whole_percent
 from fedfleet.app.pages.sides.page_runs import PageRun, Side, clock_name
+from fedfleet.app.studies.compare.arms import quote
 from fedfleet.app.terminal.text import size
 from fedfleet.measure.attribution.sentences import share
 
@@ -21,8 +22,8 @@ _HOURS = 7200.0  # from here on work is told in hours
 FAMILIES: Sequence[tuple[str, str, tuple[str, ...]]] = (
     ("moving the model", "a4", ("latency", "download", "upload", "delivery", "averaging", "exchange")),
     ("training", "a5", ("compute",)),
-    ("waiting for phones out of reach", "a6", ("reachability",)),
-    ("waiting in vain: too late, or the round failed", "late-area", ("stragglers", "failed")),
+    ("waiting for clients out of reach", "a6", ("reachability",)),
+    ("wasted: too late, or the round failed", "late-area", ("stragglers", "failed")),
     ("pause between rounds", "aw", ("pause",)),
     ("other causes", "ai pale", ("probes", "planning", "slack", "server", "unknown", "unfinished")),
 )
@@ -62,7 +63,7 @@ def time_section(sides: Sequence[Side]) -> str:
 
 
 def sentence(side_shares: Sequence[tuple[str, Mapping[str, float]]]) -> str:
-    """What took most of the time of each, those that agree together."""
+    """What took most of the time of each side, those that agree together."""
     by: dict[str, list[tuple[str, float]]] = {}
     for name, result in side_shares:
         word = max(result, key=lambda w: result[w])
@@ -78,7 +79,7 @@ def sentence(side_shares: Sequence[tuple[str, Mapping[str, float]]]) -> str:
         whose = (
             "everywhere"
             if len(by) == 1 and len(side_shares) > 1
-            else f"under {_name_list([name for name, _ in members])}"
+            else f"with {_name_list([quote(name) for name, _ in members])}"
         )
         parts.append(f"into {word.partition(':')[0]} {whose} ({share_text})")
     return f"Most of the time went {', and '.join(parts)}."
@@ -100,7 +101,7 @@ def _part(word: str, kind: str, value: float) -> Part:
 
 
 def cost_section(sides: Sequence[Side]) -> str:
-    """Hours of device work, used and thrown away; nothing where no work is known."""
+    """Hours of device work, used and wasted; nothing where no work is known."""
     rows, parts = list[Bar](), list[str]()
     works = {
         side.label: tuple(fmean(v) for v in zip(*(device_work(one.metrics) for one in side.runs), strict=True))
@@ -111,7 +112,7 @@ def cost_section(sides: Sequence[Side]) -> str:
         used, lost, moved = works[side.label]
         if used + lost <= 0:
             continue
-        waste_note = f", {_length_text(lost / length)} {unit} thrown away with {size(moved)}" if lost > 0 else ""
+        waste_note = f", {_length_text(lost / length)} {unit} wasted with {size(moved)}" if lost > 0 else ""
         label = f"{f'{_length_text(used / length)} {unit}' if used else 'nothing'} used{waste_note}"
         rows.append(
             Bar(
@@ -126,11 +127,11 @@ def cost_section(sides: Sequence[Side]) -> str:
         return ""
     slim_rows = [Bar(row.name, row.parts, note=row.end_label, colour=row.colour) for row in rows]
     picture = figure(
-        "Device work, used and thrown away",
-        "Time of single phones that load, train and send; time out of reach is not counted. Hatched: its report entered no model.",
+        "Device work, used and wasted",
+        "Time that devices spend on downloading, training and uploading. Hatched: the report entered no model.",
         lambda sheet: bars(slim_rows if sheet.slim else rows, sheet, names_left=True), "; ".join(parts) + ".",
     )  # fmt: skip
-    return f"<h2>What it cost</h2>{picture}"
+    return f"<h2>Cost</h2>{picture}"
 
 
 def _length_text(value: float) -> str:
