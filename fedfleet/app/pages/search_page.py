@@ -1,4 +1,4 @@
-"""The page of a search: the best values and how far to trust them, how it went, what mattered, which values went together."""
+"""The page of a search: the best values, every trial in order, which keys mattered, which values went together."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def _table(search: Tuned) -> str:
         *(Head(key) for key in search.space),
         Head(search.aim.description),
         Head("rounds"),
-        Head("what became of it", kind="words"),
+        Head("outcome", kind="words"),
     ]
     return html_table(heads, [_cells(search, row) for row in order])
 

@@ -20,22 +20,22 @@ from fedfleet.measure.attribution.sentences import sentence, share
 
 _MAX_COLUMNS = 120  # columns: more would be thinner than a hair
 _BROADEST = 64.0  # pixels of a column: the few rounds of a short run are no wall
-# (what people call it, its causes, its paint), in the order in which they are drawn.
+# (name, causes, paint), in the order in which they are drawn.
 FAMILIES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("moving the model", ("latency", "download", "upload", "delivery"), "a4"),
     ("training", ("compute",), "a5"),
     ("inside users: planning, exchanging, averaging", ("planning", "exchange", "averaging"), "a2"),
-    ("looking before choosing", ("probes",), "a1"),
+    ("probes before selection", ("probes",), "a1"),
     ("the server's own work", ("server",), "ai"),
-    ("waiting for somebody to be in reach", ("reachability", "slack"), "a6"),
-    ("for nothing: late, failed or unfinished", ("stragglers", "failed", "unfinished"), "late-area"),
+    ("waiting for clients to be reachable", ("reachability", "slack"), "a6"),
+    ("wasted: late, failed or unfinished", ("stragglers", "failed", "unfinished"), "late-area"),
     ("pause between rounds", ("pause",), "aw"),
-    ("nobody knows", ("unknown",), "a6 pale"),
+    ("unknown", ("unknown",), "a6 pale"),
 )
 
 
 def by_family(causes: Mapping[str, float]) -> dict[str, float]:
-    """Seconds by what people call it; families without any are left out.
+    """Seconds by family; families without any are left out.
 
     >>> by_family({"download": 2.0, "upload": 1.0, "pause": 0.5})
     {'moving the model': 3.0, 'pause between rounds': 0.5}
