@@ -30,7 +30,7 @@ def energy(joules: float) -> str:
     return f"{joules / 1000:,.3g} kJ" if joules >= 1000 else f"{joules:,.3g} J"
 
 
-# (heading, of which measures the sum, how it is said)
+# (heading, measures that are added up, how the sum is formatted)
 _COLUMNS: tuple[tuple[str, tuple[str, ...], Callable[[float], str]], ...] = (
     ("tasks", ("tasks", "asked"), lambda n: f"{n:,.0f}"),
     ("working", ("worked_seconds",), lambda s: time_text(s) if s >= 1 else plain_time(s)),

@@ -21,7 +21,7 @@ _WHOLE, _GAIN, _LOSS = "a6", "a4", "a2"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One bar of a waterfall: from where to where, what it says beside it, and its paint."""
+    """One bar of a waterfall: its ends, its label and its paint."""
 
     name: str
     start: float

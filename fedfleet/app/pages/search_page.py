@@ -137,7 +137,7 @@ _LEGEND = "Full: trials that ended, the best one large; in the colour of the tex
 def _history(search: Tuned) -> str:
     rows, y = _rows_with_value(search), _aim_axis(search)
     last = max(row.trial for row in search.rows)
-    x = Axis(-0.5, last + 0.5, [(said, at) for said, at in number_ticks(max(last, 1), 6)], "trial")
+    x = Axis(-0.5, last + 0.5, list(number_ticks(max(last, 1), 6)), "trial")
     points = [_point(search, row, float(row.trial)) for row in rows]
     best = search.winner
     label = f"the best: trial {best.trial}" if best else ""

@@ -74,7 +74,7 @@ def _read_study(folder: Path) -> dict[str, Any]:
 
 
 def _missing_keys(study: Mapping[str, Any]) -> list[str]:
-    """What its lists should hold and do not: somebody else wrote the file, or changed it."""
+    """The keys that its lists lack: another program wrote the file, or changed it."""
     lists = {"runs": _RUN_KEYS, "rows": _ROW_KEYS, "analyses": ("kind", "title")}
     missing = [
         f"{name}[{i}].{key}"
@@ -98,7 +98,7 @@ def _write_reports(folder: Path, runs: Sequence[Mapping[str, Any]]) -> None:
 
 
 def study_page(study: Mapping[str, Any], path: Path) -> str:
-    """The page; `path` is where it will lie, beside the runs."""
+    """The page; `path` is where it will lie, in the folder of the runs."""
     study = _with_readable_names(study)
     arms, sides, verdicts = _judge_arms(study, path)
     runs, rows, name = study["runs"], study["rows"], str(study["name"])

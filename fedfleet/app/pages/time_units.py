@@ -13,7 +13,7 @@ _LADDER = tuple((step * length, step, unit) for unit, length in _UNITS for step 
 
 
 def log_time_ticks(low: float, high: float, most: int = 7) -> list[tuple[str, float]]:
-    """Ticks of a logarithmic axis of time: (what is said, seconds).
+    """Ticks of a logarithmic axis of time: (label, seconds).
 
     >>> log_time_ticks(50, 20_000)
     [('1 min', 60.0), ('2 min', 120.0), ('10 min', 600.0), ('20 min', 1200.0), ('1 h', 3600.0), ('2 h', 7200.0)]

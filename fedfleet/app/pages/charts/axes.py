@@ -10,7 +10,7 @@ from fedfleet.app.pages.charts.labels import width_of
 from fedfleet.app.pages.charts.marks import Sheet, line, text
 from fedfleet.app.pages.time_units import linear_time_ticks, log_time_ticks
 
-Ticks = list[tuple[str, float]]  # (what is said, where)
+Ticks = list[tuple[str, float]]  # (label, value)
 DECADES = 100.0  # a span of time over more than this is drawn on a logarithmic axis
 
 
@@ -101,7 +101,9 @@ _LOG_TICKS: Ticks = [
 def time_ticks(x: Scale, sheet: Sheet) -> Ticks:
     """Moments of such a scale."""
     if not x.log:
-        return [(said if at else "start", at) for said, at in linear_time_ticks(x.low, x.high, 4 if sheet.slim else 7)]
+        return [
+            (label if at else "start", at) for label, at in linear_time_ticks(x.low, x.high, 4 if sheet.slim else 7)
+        ]
     result = [(words, at) for words, at in _LOG_TICKS if x.low <= at <= x.high]
     return result if len(result) >= 3 else log_time_ticks(x.low, x.high, 4 if sheet.slim else 8)
 

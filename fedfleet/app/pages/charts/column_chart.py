@@ -1,4 +1,4 @@
-"""Standing columns, a person each, as small multiples on one scale; those who are missing are drawn under the axis."""
+"""Columns, one for each client, as small multiples on one scale; those without are drawn under the axis. Histograms."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A panel: people sorted from most to least. `late` and `never` are those at its end of whom nothing counted, and are drawn as a
-    strip under the axis, hatched and grey; `groups` name parts of the axis; `under` are lines of words below, the first strong."""
+    """A panel: clients sorted from most to least. `late` and `never` are those at its end without any, and are drawn as a
+    strip under the axis, hatched and grey; `groups` name parts of the axis; `captions` are lines of words below, the first strong."""
 
     columns: Sequence[Column]
     name: str = ""
@@ -146,7 +146,7 @@ def _captions(panel: Panel, at: float, width: float, base: float) -> tuple[list[
 
 
 def rank_edges(n: int, most: int = MOST) -> Ints:
-    """Where each column begins and the last one ends, if n people share at most so many columns.
+    """Where each column begins and the last one ends, if n clients share at most that many columns.
 
     >>> rank_edges(3).tolist(), len(rank_edges(400)), len(rank_edges(1_000_000))
     ([0, 1, 2, 3], 401, 401)

@@ -1,4 +1,4 @@
-"""Words beside marks: how wide they are, and where they stand so that no two overlap."""
+"""Labels of marks: how wide they are, and where they stand so that no two overlap."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def width_of(words: str, *, strong: bool = False) -> float:
 
 
 def cut_text(words: str, room: float, *, strong: bool = False) -> str:
-    """The words, or as many of their letters as fit into so many pixels.
+    """The words, or as many of their letters as fit into that many pixels.
 
     >>> cut_text("deadline", 200.0), cut_text("deadline of a minute", 80.0)
     ('deadline', 'deadline of ..')

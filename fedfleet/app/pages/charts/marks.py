@@ -42,7 +42,7 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 
 
 def box(x: float, y: float, width: float, height: float, kind: str, title: str = "") -> str:
-    """A filled rectangle; kinds: a1 to a6, aw (wash), ai (ink), late-area (hatched: too late or thrown away), pale."""
+    """A filled rectangle; kinds: a1 to a6, aw (wash), ai (ink), late-area (hatched: too late or wasted), pale."""
     where = f'x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{max(height, 0):.1f}" class="{kind}"'
     return f"<rect {where}><title>{escape(title)}</title></rect>" if title else f"<rect {where}/>"
 

@@ -88,7 +88,7 @@ def curve(side: Side, name: str = "", *, smooth: bool = False, band: bool = True
 
 
 def accuracy_steps(run: PageRun, grid: Floats, *, smooth: bool = False) -> Floats:
-    """A run's accuracy at these times; `calm`: the median of the evaluations up to each."""
+    """A run's accuracy at these times; `smooth`: the median of the evaluations up to each."""
     accuracy = _smooth_accuracy(run.accuracy) if smooth else run.accuracy
     at = np.clip(np.searchsorted(run.seconds, grid, side="right") - 1, 0, None)
     return accuracy[at]

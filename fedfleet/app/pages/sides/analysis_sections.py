@@ -109,7 +109,7 @@ def _table(answer: Answer) -> str:
     else:
         heads = [Head(key), *(Head(quantity_name(name)) for name in answer["columns"])]
         rows = [[escape(_word(r[key])), *(mean_cell(c, r[c]) for c in answer["columns"])] for r in answer["table"]]
-    return html_table(heads, rows) + '<p class="note">Means over runs; beside them the 95 % interval of the mean.</p>'
+    return html_table(heads, rows) + '<p class="note">Means over runs with the 95 % interval of the mean.</p>'
 
 
 def _correlation_figure(answer: Answer, colours: Mapping[str, int]) -> str:

@@ -99,7 +99,7 @@ class Side:
 
 
 def load_page_run(folder: Path, page: Path, *, seed: str = "", explained: bool = True) -> PageRun:
-    """Read a run folder, finished or not; `page` is the file that will link to it. Where time went is only told if `explained`."""
+    """Read a run folder, finished or not; `page` is the file that will link to it. Where its time went is found only if `explained`."""
     spec, events, ended = open_run(folder)
     curve, tasks = learning_curve(events), task_table(events)
     clients = next((e.clients for e in events if isinstance(e, RunBegan)), 0)
@@ -164,11 +164,11 @@ def clock_name(sides: Sequence[Side]) -> str:
 
 
 COLOURS = 5  # of series
-PANELS, LONGEST = 4, 48  # groups beside each other, and characters of a name among several
+PANELS, LONGEST = 4, 48  # groups side by side, and characters of a name among several
 
 
 def group_arms(arms: Sequence[Arm]) -> dict[str, tuple[Arm, ...]]:
-    """Arms by their world, each with a name that tells it from the others of its group.
+    """Arms by their world, each with a name that is unique in its group.
 
     Only where arms differ in their world and in something else too; else all are one group without a name.
     """

@@ -34,7 +34,7 @@ _IN_A_LINE = 5  # seeds that stay on one line
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The head of a column: its words, a gloss for whoever points at it, and whether it holds words or a drawing."""
+    """The head of a column: its words, a gloss shown on hover, and whether it holds words or a drawing."""
 
     title: str
     gloss: str = ""

@@ -20,7 +20,7 @@ from fedfleet.app.pages.sides.side_participation import participation_section
 from fedfleet.app.pages.sides.side_times import cost_section, time_section
 
 _ALIKE = 1.05  # runs whose ends differ by less have ended together
-_COLUMNS = 6  # runs whose values stand beside each other
+_COLUMNS = 6  # runs whose values stand side by side
 _VALUES = 8  # different values of a key that are listed
 
 

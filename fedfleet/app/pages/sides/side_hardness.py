@@ -1,4 +1,4 @@
-"""How hard each fleet is under the pacing of its own runs: fair work that gets through, time of a round, beside what runs saw."""
+"""How hard each fleet is under the pacing of its own runs: fair work that gets through, time of a round, and what the runs saw."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedfleet.core.errors import FedFleetError
 
 _SEEDS = 3  # runs of a side that are measured
 _MOST = 12  # rows of a table: more would keep the reader of the page waiting
-_SHORT = 20  # letters of a name beside which a table has room in half of the page
+_SHORT = 20  # letters of a name with which a table has room in half of the page
 _METRIC_NAMES = {"DevMC": "devices alone", "StatMC": "reachability alone", "InterMC": "both"}
 FAIR = "Reports of each client count up to an equal share of all rounds; if all were always in time, this would come near 100 %, the nearer the more rounds."
 
@@ -29,7 +29,7 @@ FAIR = "Reports of each client count up to an equal share of all rounds; if all 
 class SideHardness:
     """One side's fleet: what the metrics come to (DevMC, StatMC, InterMC), the mean over fleets; what its runs saw; raw values.
 
-    `name` tells it from the other rows: that of the group, or of the sides that have this fleet and this pacing.
+    `name` is unique among the rows: that of the group, or of the sides that have this fleet and this pacing.
     """
 
     name: str
@@ -102,7 +102,7 @@ def _pacing(side: Side) -> str:
 
 
 def _joint_name(sides: Sequence[Side], total: int) -> str:
-    """A name for sides that have the same fleet, of so many.
+    """A name for sides that have the same fleet, out of `total`.
 
     >>> three = [Side("a", ()), Side("b", ()), Side("c", ())]
     >>> _joint_name(three[:2], 2), _joint_name(three, 4), _joint_name(three, 3)

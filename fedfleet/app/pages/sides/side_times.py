@@ -1,4 +1,4 @@
-"""Where the time of each side went, and what device work it took: bars beside each other."""
+"""Where the time of each side went, and what device work it took, as bars."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedfleet.measure.attribution.sentences import share
 
 MOST = 18  # bars
 _NAMED = 6  # sides that a sentence names
-_HOURS = 7200.0  # from here on work is told in hours
+_HOURS = 7200.0  # from here on work is in hours
 # What a cause is to a reader who compares: (word, paint, causes).
 FAMILIES: Sequence[tuple[str, str, tuple[str, ...]]] = (
     ("moving the model", "a4", ("latency", "download", "upload", "delivery", "averaging", "exchange")),
@@ -36,7 +36,7 @@ def family_shares(run: PageRun) -> dict[str, float]:
 
 
 def mean_family_shares(side: Side) -> dict[str, float]:
-    """The mean over seeds; nothing where no run tells."""
+    """The mean over seeds; nothing where no run has causes."""
     result = [shares for one in side.runs if (shares := family_shares(one))]
     return {word: fmean(mine[word] for mine in result) for word, _, _ in FAMILIES} if result else {}
 

@@ -67,7 +67,7 @@ def _widest_gap_sentence(verdicts: GroupVerdicts, gaps: Mapping[str, float]) -> 
 
 
 def finding(arms: Sequence[Arm], verdict: Verdict) -> str:
-    """What can be said of these arms, in a few words."""
+    """The conclusion on these arms, in a few words."""
     end, equal = verdict.at_end, verdict.at_equal_time
     if len(arms) == 1:
         values = list(end.standings[0].by_seed.values())
@@ -200,7 +200,7 @@ def caveat(verdicts: GroupVerdicts) -> str:
 
 
 def merge_caveats(caveats: Iterable[str]) -> list[str]:
-    """Caveats that differ in their figures only are said once, with the largest.
+    """Caveats that differ in their figures only are merged, with the largest.
 
     >>> merge_caveats(["up to 2.9 points", "up to 5.1 points", "one seed"])
     ['up to 5.1 points', 'one seed']

@@ -22,7 +22,7 @@ from fedfleet.app.studies.compare.verdict import (
 
 
 def compare(folders: Sequence[Path], *, target: float | None = None) -> Comparison:
-    """The runs in these folders side by side; `target`: the accuracy to which times are told."""
+    """The runs in these folders side by side; `target`: the accuracy to which times are measured."""
     return comparison(read_runs(folders), target=target)
 
 

@@ -1,4 +1,4 @@
-"""The records of a comparison: runs, arms, what they reached at two moments, and what can be said of it."""
+"""The records of a comparison: runs, arms, what they reached at two moments, and the verdict."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def clock_of(runs: Iterable[ComparedRun]) -> str:
 class Arm:
     """Runs whose specs differ in seeds only. `keys`: the values of the keys in which arms differ; their words are the name.
 
-    `lost` counts further runs of it that made no model or could not be finished: whoever leaves them out flatters the arm.
+    `lost` counts further runs of it that made no model or could not be finished: leaving them out would flatter the arm.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What can be said of the arms at one moment; `seconds` is None at the end of each, `leader` has the best mean.
+    """The verdict on the arms at one moment; `seconds` is None at the end of each, `leader` has the best mean.
 
     `clock` is what passes in all runs: virtual or real time; empty where some were served and others simulated.
     """

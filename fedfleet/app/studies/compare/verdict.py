@@ -42,7 +42,7 @@ _DATA_SETTINGS = (
 
 
 def verdict(arms: Sequence[Arm]) -> Verdict:
-    """What can be said of these arms, in one sentence with its uncertainty."""
+    """The verdict on these arms, in one sentence with its uncertainty."""
     each = [drop_repeated_runs(arm) for arm in arms]
     unlike = unlike_data(each)
     when = equal_time(each)
@@ -124,7 +124,7 @@ def _pairs(leader: Standing, others: Sequence[Standing], draws: Mapping[str, Dra
 
 
 def _leader_wins(leader: Standing, standings: Sequence[Standing], pairs: Sequence[Pair]) -> bool:
-    """Does the leader beat every other arm? One without any model or figure is beaten by all; one that lacks some is not judged."""
+    """Does the leader beat every other arm? One without any model or figure is beaten by all; one that lacks some is not."""
     bare = [s for s in standings if s.nothing and s.mean is None]
     if any(s.missing for s in standings if s not in bare):
         return False
@@ -134,7 +134,7 @@ def _leader_wins(leader: Standing, standings: Sequence[Standing], pairs: Sequenc
 
 
 def unlike_data(arms: Sequence[Arm]) -> list[str]:
-    """The names of the data if these arms are judged on unlike ones, whose accuracies say nothing of each other; else nothing.
+    """The names of the data if these arms are evaluated on different ones, whose accuracies cannot be compared; else nothing.
 
     Tasks are named data_model: two models on the same data may well be compared. Where the names of tasks differ, the same size of
     the test set must bear that out, and the same share of lucky guesses on those that one seed drew. Runs of one seed have one test
@@ -159,7 +159,7 @@ def _seed_of_data(run: ComparedRun) -> int:
 
 
 def data_name(run: ComparedRun) -> str:
-    """The data on which a run is judged, by name."""
+    """The data on which a run is evaluated, by name."""
     task = run.table["task"]
     if "data" in task:
         return f"own data {task['data']}"

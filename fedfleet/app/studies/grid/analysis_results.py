@@ -196,7 +196,7 @@ def _correlation(analysis: Analysis, cells: Sequence[StudyRun], aims: Aims, stud
         none = asdict(Correlation(None, None, None, 0, 0, "pearson" if analysis.kind == "pearson" else "spearman"))
         return {"x": x, "y": y, "cluster": cluster, **none, "missing": len(cells), "points": []}
     if cluster is None and 1 < len({ran.cell.spec.fleet_seed for _, _, ran in points}) < len(points):
-        cluster = FLEET  # runs on one fleet resemble each other; where all are on one, they tell of that one
+        cluster = FLEET  # runs on one fleet resemble each other; where all are on one, they describe that one
     groups = None if cluster is None else [repr(quantity(ran, cluster, aims)) for _, _, ran in points]
     xs, ys = [a for a, _, _ in points], [b for _, b, _ in points]
     method = "pearson" if analysis.kind == "pearson" else "spearman"

@@ -41,7 +41,7 @@ def joint_groups(specs: Sequence[Spec], *, workers: int = 1) -> list[list[int]]:
     """Which of these runs advance together, as places in the input; a run that cannot be joined is a group of its own.
 
     Runs are joined that ask for `run.execute = "stacked"` on the processor and have one task: their seeds, fleets, methods and
-    pacing may differ. Groups are cut so that every one of so many workers has something to do.
+    pacing may differ. Groups are cut so that each of these workers has something to do.
     """
     by_shape: dict[str, list[int]] = {}
     result: list[list[int]] = []
@@ -90,8 +90,8 @@ def perform_together(
 ) -> list[FinishedRun | Exception]:
     """Run specs together, each in its own folder as `perform` would; what went wrong with one is in its place.
 
-    With `resume` a folder that was begun goes on. `watch` hears a run's place in the input and its events, in that run's thread. An
-    interrupt ends all of them, and all can be resumed. New runs take this `form` of stacks, or the one that is fastest here.
+    With `resume` a folder that was begun goes on. `watch` receives a run's place in the input and its events, in that run's thread.
+    An interrupt ends all of them, and all can be resumed. New runs take this `form` of stacks, or the one that is fastest here.
     """
     from fedfleet.executors.joint_runs import JointRunStop, JointTraining
 
@@ -112,7 +112,7 @@ def perform_together(
         except Exception as error:
             result[i] = error
         except JointRunStop:
-            pass  # whoever ended it says why
+            pass  # what ended it is raised elsewhere
         finally:
             meeting.leave(seats[i])
 

@@ -26,7 +26,7 @@ FLEET = "seeds.fleet"
 class Aims:
     """What the runs of a study are measured by together: the virtual time that all of them lasted, and the accuracy to be reached.
 
-    `equal_time` is None where no run made a model, `target` where nobody named one.
+    `equal_time` is None where no run made a model, `target` where none is set.
     """
 
     equal_time: float | None
@@ -115,13 +115,13 @@ _DERIVED: dict[str, Callable[[StudyRun, Aims], float | None]] = {
     "time_to_target": _to_target,
     "bytes": _all_bytes,
 }
-# A part whose seed nobody set is drawn from the run's own.
+# A part without a seed of its own is drawn from the run's own.
 _SEEDS: dict[str, Callable[[Spec], int]] = {
     FLEET: lambda spec: spec.fleet_seed,
     "seeds.data": lambda spec: spec.data_seed,
     "seeds.training": lambda spec: spec.training_seed,
 }
-# What a run without a model has no value of: its first weights are nobody's result.
+# What a run without a model has no value of: its first weights are no result.
 _MODEL_MEASURES = (
     "accuracy", "best_accuracy", "loss", "accuracy_clients", "accuracy_bottom10", "accuracy_worst10_mean", "accuracy_std",
     "accuracy_never", "accuracy_unseen", "accuracy_at_equal_time", "convergence_seconds",
@@ -138,7 +138,7 @@ def _lookup(table: Any, name: str) -> Any:
     return _lookup(table.get(first), rest) if rest else None
 
 
-_MOST = 3000  # rounds: longer runs are not harder to tell apart
+_MOST = 3000  # rounds: more of them change little
 _DEADLINE, _COHORT = 120.0, 10  # where the pacing of a run has none
 
 

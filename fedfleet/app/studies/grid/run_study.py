@@ -48,7 +48,7 @@ class Studied:
 
     `rows` has one row per arm (see `analysing.rows_of`), `analyses` one answer per [[analysis]], `cells` one per run in the order
     of the file. `cached` counts the runs that were finished before. `verdict` is the conclusion in words, `aims` what the runs
-    were measured by together; `notes` say what whoever reads this must know.
+    were measured by together; `notes` are warnings for readers.
     """
 
     study: Study
@@ -69,7 +69,7 @@ class Studied:
 
     @property
     def unfinished(self) -> int:
-        """How many of those could not be finished, so that nobody knows what they would have come to."""
+        """How many of those could not be finished, so that their result is unknown."""
         return sum(one.run is None for one in self.cells)
 
     def table(self) -> list[dict[str, Any]]:
@@ -113,7 +113,7 @@ def load_study(file: str | Path | Mapping[str, Any], scale: str | None = None) -
 
 
 def default_folder(definition: Study) -> Path:
-    """The folder of a study for which nobody named one: below runs/, whatever its name is."""
+    """The folder of a study without --out: below runs/, whatever its name is."""
     name = definition.name if definition.scale is None else f"{definition.name}-{definition.scale}"
     return Path("runs") / (re.sub(r"[/\\]+", "-", name)[:_LONGEST].strip(" .-") or "study")
 
@@ -131,7 +131,7 @@ def study(
 ) -> Studied:
     """Carry out a study of a file or a table: finished runs are read, those that were interrupted go on, the others are begun.
 
-    Everything that can be wrong is told before the first run. `resolving` makes the spec of a table, with the own task where a
+    Everything that can be wrong is reported before the first run. `resolving` makes the spec of a table, with the own task where a
     person gave one; `prepare` is called once the folder is there and nothing has begun; `means` says by what the runs are done.
     """
     definition = file if isinstance(file, Study) else load_study(file, scale)
@@ -191,7 +191,7 @@ def _cached_metric(cells: Sequence[Cell]) -> FleetMetric:
 
 
 def _with_workers(worker_settings: WorkerSettings, cells: Sequence[Cell]) -> WorkerSettings:
-    """As many workers as this machine, or our share of it, has room for, where nobody said how many."""
+    """As many workers as this machine, or our share of it, has room for, where no number is given."""
     if worker_settings.workers or worker_settings.ray:
         return worker_settings
     if added_here():
@@ -212,8 +212,8 @@ def _finish_runs(
 
 
 def _remove_stale_tables(folder: Path, cells: Sequence[Cell]) -> bool:
-    """Were there tables of an earlier file with other runs? They are taken away: whoever is interrupted now must not find
-    them beside the new file as if they were its own. Their runs stay."""
+    """Were there tables of an earlier file with other runs? They are removed: after an interrupt they must not
+    lie with the new file as if they were its own. Their runs stay."""
     try:
         digests = {
             run["spec_digest"] for run in json.loads((folder / "study.json").read_text(encoding="utf-8"))["runs"]
@@ -222,7 +222,7 @@ def _remove_stale_tables(folder: Path, cells: Sequence[Cell]) -> bool:
         return False
     if digests == {cell.spec.digest for cell in cells}:
         return False
-    for name in ("wall.csv", "report.html", *TABLES):  # the one that tells comes last
+    for name in ("wall.csv", "report.html", *TABLES):  # the file that is looked for comes last
         (folder / name).unlink(missing_ok=True)
     return True
 

@@ -1,6 +1,6 @@
 """The study file: one question as a grid or a list of specs, with seeds, scales and analyses.
 
-base = "spec.toml"             # a spec beside this file, or the spec itself as a table
+base = "spec.toml"             # a spec in the same folder, or the spec itself as a table
 seeds = 5                      # a count, or a list; each arm is run once with each
 baseline = "pace.seconds=60"   # the arm that the others are compared with
 target = 0.8                   # accuracy to be reached: a number, or "0.95 of best of ARM"
@@ -62,7 +62,7 @@ class Study:
 
 
 def read_study(path: str | Path, *, scale: str | None = None) -> Study:
-    """Read a study file; `base` is looked for beside it."""
+    """Read a study file; `base` is looked for in its folder."""
     path = Path(path)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8-sig"))

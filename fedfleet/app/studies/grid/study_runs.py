@@ -33,7 +33,7 @@ class Cell:
 
     @property
     def repetition(self) -> tuple[int, ...]:
-        """What tells the runs of an arm apart."""
+        """What the runs of an arm differ in."""
         return (self.seed, *(self.draws[key] for key in sorted(self.draws)))
 
     @property
@@ -90,7 +90,7 @@ def _cell(
 
 
 def check_runs(cells: list[Cell]) -> dict[str, list[str]]:
-    """Assemble every run, so that a mistake in the last is told before the first; what is doubtful, with the runs it is said of."""
+    """Assemble every run, so that no mistake is found after the first has started; warnings, with the runs they are about."""
     warnings: dict[str, list[str]] = {}
     for cell in cells:
         try:
@@ -138,7 +138,7 @@ def run_folders(out: Path, cells: Sequence[Cell]) -> list[Path]:
 
 
 def has_other_model(out: Path, cells: Sequence[Cell]) -> bool:
-    """Do runs of a model of somebody's own lie here, none of which had the data and first weights that are asked for now?"""
+    """Are there runs of a custom model here, none of which had the data and first weights that are asked for now?"""
     own_contents = {cell.spec.task.get("content") for cell in cells if cell.own is not None}
     existing = {_content(path) for path in (out / RUNS).glob("*/spec.toml")} - {None} if own_contents else set[Any]()
     return bool(existing) and not existing & own_contents

@@ -260,7 +260,7 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _parquet(flat: Sequence[Mapping[str, Any]], path: Path) -> list[str]:
-    """Write the results as Parquet where pyarrow is installed; a column whose values are of unlike types is text."""
+    """Write the results as Parquet where pyarrow is installed; a column whose values differ in type is text."""
     try:
         import pyarrow as arrow
         import pyarrow.parquet as parquet

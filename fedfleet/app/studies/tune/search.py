@@ -34,7 +34,7 @@ RowListener = Callable[[Row], None]
 
 
 def default_folder(name: str) -> Path:
-    """The folder of a search for which nobody named one."""
+    """The folder of a search without --out."""
     return Path("runs") / f"{name}-tune"
 
 
@@ -48,7 +48,7 @@ def tune(
 ) -> Tuned:
     """Carry out a search in a folder: trials that have ended stay, those that were interrupted go on, the others are begun.
 
-    `hear` is told of every trial that ends; `prepare` is called once the folder is there and nothing has begun. With
+    `on_row` receives every trial that ends; `prepare` is called once the folder is there and nothing has begun. With
     one worker the same search gives the same answer, however often it was killed.
     """
     import_optuna()
@@ -98,7 +98,7 @@ def _missing_trials(study: Any, search: Search) -> list[tuple[int, int | None]]:
 def _in_processes(
     study: Any, search: Search, out: Path, todo: Sequence[tuple[int, int | None]], workers: int, on_row: RowListener
 ) -> None:
-    """Have trials done by processes that share the database; one whose process died is told as failed."""
+    """Perform trials in processes that share the database; a trial whose process died has failed."""
     pieces = [piece_of(search, out, turn, number) for turn, number in todo]
     python_path = os.pathsep.join(filter(None, (str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH"))))
     message_stream = run_in_workers(
