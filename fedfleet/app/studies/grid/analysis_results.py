@@ -53,7 +53,7 @@ def conclusion(cells: Sequence[StudyRun]) -> str:
     failed = sum(not study_run.good for study_run in cells)
     if failed:
         most = _most_common([ran.reason for ran in cells if ran.reason])
-        left = ", and the differences are among the others" if sentences else ""
+        left = " and are not in the comparison" if sentences else ""
         sentences.append(f"{failed} of {len(cells)} runs made no model{left}; most often: {most}.")
     return " ".join(sentences)
 
