@@ -21,11 +21,9 @@ from pathlib import Path
 
 from fedfleet.app.runs import read_finished_run
 from fedfleet.app.runs.conditions import stored_conditions
-from fedfleet.app.studies.grid.expansion import expand_study
-from fedfleet.app.studies.grid.joint_jobs import joint_groups, shape_of
-from fedfleet.app.studies.grid.run_cache import run_folders
+from fedfleet.app.studies.grid.joint_jobs import FORMS_FILE, joint_groups, shape_of
 from fedfleet.app.studies.grid.run_study import load_study
-from fedfleet.app.studies.grid.stack_forms import FILE as FORMS
+from fedfleet.app.studies.grid.study_runs import expand_study, run_folders
 
 STUDY = """
 name = "bench"
@@ -60,8 +58,8 @@ WITHOUT_PAGES = """
 from pathlib import Path
 import sys
 from fedfleet.app.studies.grid.run_study import study
-from fedfleet.app.studies.grid.study_jobs import Means
-study(Path(sys.argv[1]), Path(sys.argv[2]), means=Means(workers=int(sys.argv[3])), quiet=True)
+from fedfleet.app.studies.grid.study_jobs import WorkerSettings
+study(Path(sys.argv[1]), Path(sys.argv[2]), worker_settings=WorkerSettings(workers=int(sys.argv[3])), quiet=True)
 """
 
 
@@ -144,7 +142,7 @@ def _study(file: Path, out: Path, workers: str, alike: Path | None = None, *, pa
         cells = expand_study(load_study(file))
         kept = stored_conditions(run_folders(alike, cells)[0])
         out.mkdir()
-        (out / FORMS).write_text(json.dumps({shape_of(cells[0].spec): [kept.form, kept.form_threads]}))
+        (out / FORMS_FILE).write_text(json.dumps({shape_of(cells[0].spec): [kept.form, kept.form_threads]}))
     if pages:
         _run("-m", "fedfleet.app.cli.main", "study", str(file), "--out", str(out), "--workers", workers, "--json")
     else:

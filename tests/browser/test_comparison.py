@@ -7,13 +7,13 @@ import pytest
 from fedfleet.app.pages.comparison_page import write_comparison
 from fedfleet.app.pages.demo_page import write_demo
 from fedfleet.app.pages.html import page
-from fedfleet.app.pages.sides.comparison_checks import check_section
-from fedfleet.app.pages.sides.curves import accuracy_figure
+from fedfleet.app.pages.sides.accuracy_figures import accuracy_figure
 from fedfleet.app.pages.sides.run_rows import Head, html_table
+from fedfleet.app.pages.sides.sections import check_section
 from fedfleet.app.pages.sides.side_participation import participation_section
 from fedfleet.app.pages.sides.side_times import time_section
 from fedfleet.app.pages.sides.verdicts import verdict_list
-from fedfleet.app.pages.study_page import write_study
+from fedfleet.app.pages.study_page import write_pages
 from fedfleet.app.studies.compare.comparison import compare
 from fedfleet.app.studies.grid.run_study import study
 from fedfleet.app.studies.grid.study_file import study_of
@@ -66,7 +66,7 @@ def studied(tmp_path_factory):
 
 
 def test_a_study(look, studied):
-    path = write_study(studied)
+    path = write_pages(studied).page
     assert seen(look, path) == {}
     assert look(path).page.locator("svg circle").count() > 4
 

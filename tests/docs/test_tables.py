@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from fedfleet.app.studies.grid.expansion import expand_study
 from fedfleet.app.studies.grid.study_file import read_study
+from fedfleet.app.studies.grid.study_runs import expand_study
 from tests.docs.pages import PAGES, ROOT, blocks, blocks_of, name_of
 from tests.docs.tables import faults, made_by_the_page, rounds_to, shown
 

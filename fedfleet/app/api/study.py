@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from fedfleet.app.api.inputs import as_path, result_folder, shared_resolver, user_inputs
 from fedfleet.app.api.run_result import Result
+from fedfleet.app.pages.study_page import write_pages
 from fedfleet.app.pages.study_page_worker import work
-from fedfleet.app.pages.study_pages import write_pages
 from fedfleet.app.spec import plain_table
 from fedfleet.app.studies.compare import Comparison
 from fedfleet.app.studies.compare import compare as compared

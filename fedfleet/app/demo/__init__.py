@@ -1,1 +1,1 @@
-"""The runs of the demo: three fleets from mild to severe, and the same devices grouped by user."""
+"""The demo: two study files, how their runs are performed in one folder, and what they show in words."""

@@ -7,22 +7,22 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
-from fedfleet.app.demo import demo_runs, demo_users
-from fedfleet.app.demo.demo_jobs import USERS, RunsByWay
-from fedfleet.app.demo.demo_runs import WAITING, WITH_DEADLINE
-from fedfleet.app.studies.compare.records import ComparedRun
+from fedfleet.app.demo import demo_study
+from fedfleet.app.demo.demo_study import HOURS, MINUTES, USERS, WAITING, WITH_DEADLINE, RunsByWay
+from fedfleet.app.studies.compare.arms import quote
+from fedfleet.app.studies.compare.records import LEVEL, ComparedRun
 from fedfleet.app.studies.compare.run_data import accuracy_at
-from fedfleet.app.studies.compare.significance import LEVEL
 from fedfleet.app.terminal.text import join_words, span
 from fedfleet.measure.statistics.paired_tests import PairedResult, holm, paired_test_by_seed
 from fedfleet.measure.statistics.survival import median_time, target_time
 
-MOMENTS = (0.5, 1.0)  # shares of the demo's hours at which a difference must be clear to be called sure
+MOMENTS = (0.5, 1.0)  # shares of the demo's hours at which a difference must be significant to be called so
+TARGET, USER_TARGET = float(demo_study.STUDY.target or 0), float(demo_study.USER_STUDY.target or 0)
 
 
 def accuracy_at_hours(run: ComparedRun, share: float = 1.0) -> float | None:
     """Accuracy when this share of the demo's hours is over; None if no model had been made by then."""
-    then = 3600.0 * demo_runs.HOURS * share
+    then = 3600.0 * HOURS * share
     return None if run.first is None or run.first > then else accuracy_at(run, then)
 
 
@@ -37,28 +37,27 @@ def against_deadline(
     runs_by_way: RunsByWay, fleet: str, share: float = 1.0
 ) -> dict[str, tuple[PairedResult, float | None]]:
     """Every other way against FedAvg with a deadline on common seeds, at one moment; p corrected by Holm."""
+    of_fleet = {way: runs_by_way[fleet, way] for way in demo_study.WAYS}
     values = {
-        way: {
-            run.seed: value for run in runs_by_way[fleet, way] if (value := accuracy_at_hours(run, share)) is not None
-        }
-        for way in demo_runs.WAYS
+        way: {run.seed: value for run in runs if (value := accuracy_at_hours(run, share)) is not None}
+        for way, runs in of_fleet.items()
     }
-    tested = min((run.tested for way in demo_runs.WAYS for run in runs_by_way[fleet, way] if run.tested), default=0)
+    tested = min((run.tested for runs in of_fleet.values() for run in runs if run.tested), default=0)
     resolution = 1 / tested if tested else 0.0  # no accuracy is known more finely than to a sample
     result = {
         way: pair
-        for way in demo_runs.WAYS
+        for way in of_fleet
         if way != WITH_DEADLINE
         and (pair := paired_test_by_seed(values[way], values[WITH_DEADLINE], grain=resolution)) is not None
     }
     return dict(zip(result, zip(result.values(), holm([pair.p for pair in result.values()]), strict=True), strict=True))
 
 
-def sure_differences(runs_by_way: RunsByWay, fleet: str) -> tuple[list[str], list[str]]:
-    """The ways that are surely better than FedAvg with a deadline, and those that are surely worse: at every moment of MOMENTS.
+def significant_differences(runs_by_way: RunsByWay, fleet: str) -> tuple[list[str], list[str]]:
+    """The ways that are significantly better than FedAvg with a deadline, and those that are worse: at every moment of MOMENTS.
 
-    One evaluation of one model is a noisy thing, and with few seeds a difference that is clear at one hour is gone at the next:
-    whoever reads off a single moment finds something sooner or later. So a difference must be clear, and of one sign, at both.
+    One evaluation of one model is noisy, and with few seeds a difference that is significant at one hour is gone at the next:
+    looking at a single moment finds something sooner or later. So a difference must be significant, and of one sign, at both.
     """
     signs = [
         {
@@ -74,33 +73,33 @@ def sure_differences(runs_by_way: RunsByWay, fleet: str) -> tuple[list[str], lis
 
 def ranking(runs_by_way: RunsByWay, fleet: str) -> list[tuple[str, float]]:
     """The ways that have a model by then, the best first."""
-    pairs = [(way, value) for way in demo_runs.WAYS if (value := mean_accuracy(runs_by_way[fleet, way])) is not None]
+    pairs = [(way, value) for way in demo_study.WAYS if (value := mean_accuracy(runs_by_way[fleet, way])) is not None]
     return sorted(pairs, key=lambda found: -found[1])
 
 
 def never_took_part(runs: Sequence[ComparedRun]) -> float:
-    """How many people never took part, in the mean over seeds."""
+    """How many clients never took part, in the mean over seeds."""
     return fmean(float(run.metrics["participation"]["never"]) for run in runs)
 
 
 def headline(runs_by_way: RunsByWay) -> str:
-    """The finding in one line: how far ways are apart from fleet to fleet, and whether one of them is surely better.
+    """The finding in one line: how far ways are apart from fleet to fleet, and whether one of them is significantly better.
 
     No cause is claimed: seeds differ more on harder fleets, and that alone drives the best and the worst mean apart.
     """
-    first, last = next(iter(demo_runs.FLEETS)), list(demo_runs.FLEETS)[-1]
-    low, high = f"{100 * accuracy_gap(runs_by_way, first):.0f}", f"{100 * accuracy_gap(runs_by_way, last):.0f}"
-    distance_text = (
-        f"After {demo_runs.HOURS} h the ways to train are {low} "
-        f"points apart on the {first} fleet and {high} on the {last} one"
+    first, last = next(iter(demo_study.FLEETS)), list(demo_study.FLEETS)[-1]
+    gaps = (
+        f"After {HOURS} h the ways to train are {100 * accuracy_gap(runs_by_way, first):.0f} points apart on the "
+        f"{first} fleet and {100 * accuracy_gap(runs_by_way, last):.0f} on the {last} one"
     )
-    better = {fleet: ways for fleet in demo_runs.FLEETS if (ways := sure_differences(runs_by_way, fleet)[0])}
-    if not better:
-        return f"{distance_text}; {len(demo_runs.SEEDS)} seeds cannot tell which is best"
-    return (
-        f"{distance_text}; "
-        f"surely better than plain FedAvg: {join_words([f'{join_words(w)} ({fleet})' for fleet, w in better.items()])}"
-    )
+    better = [
+        f"{join_words(ways)} ({fleet})"
+        for fleet in demo_study.FLEETS
+        if (ways := [quote(way) for way in significant_differences(runs_by_way, fleet)[0]])
+    ]
+    if better:
+        return f"{gaps}; significantly better than {quote(WITH_DEADLINE)}: {join_words(better)}"
+    return f"{gaps}; no statistically significant winner over {_seeds()}"
 
 
 def accuracy_gap(runs_by_way: RunsByWay, fleet: str) -> float:
@@ -110,62 +109,49 @@ def accuracy_gap(runs_by_way: RunsByWay, fleet: str) -> float:
 
 
 def paragraph(runs_by_way: RunsByWay) -> str:
-    """The answer: where each fleet stands, whom a deadline leaves out, what waiting costs, how sure it is, what users change."""
-    return " ".join(
-        [
-            _standing_sentence(runs_by_way),
-            _left_out_sentence(runs_by_way),
-            _waiting_sentence(runs_by_way),
-            _certainty_sentence(runs_by_way),
-            _sharing_sentence(runs_by_way),
-        ]
-    )
-
-
-def _standing_sentence(runs_by_way: RunsByWay) -> str:
-    parts = list[str]()
-    for fleet in demo_runs.FLEETS:
-        order = ranking(runs_by_way, fleet)
-        plain = percent(mean_accuracy(runs_by_way[fleet, WITH_DEADLINE]))
-        if order:
-            parts.append(f"{order[0][0]} with {percent(order[0][1])} on the {fleet} fleet ({WITH_DEADLINE}: {plain})")
-    return f"After {demo_runs.HOURS} hours the highest mean over {len(demo_runs.SEEDS)} seeds is {join_words(parts)}."
-
-
-def _left_out_sentence(runs_by_way: RunsByWay) -> str:
-    counts = [f"{never_took_part(runs_by_way[fleet, WITH_DEADLINE]):.0f}" for fleet in demo_runs.FLEETS]
-    return f"Its deadline of {demo_runs.DEADLINE:.0f} s leaves out {join_words(counts)} of {demo_runs.CLIENTS} people."
-
-
-def _waiting_sentence(runs_by_way: RunsByWay) -> str:
-    """What it takes to wait for everybody."""
-    times = [span(fmean(run.end for run in runs_by_way[fleet, WAITING])) for fleet in demo_runs.FLEETS]
-    ends = [
-        percent(fmean(float(run.metrics["accuracy"]) for run in runs_by_way[fleet, WAITING]))
-        for fleet in demo_runs.FLEETS
+    """The answer: the best way on each fleet, what a deadline and waiting cost, what is significant, what users change."""
+    fleets = demo_study.FLEETS
+    best = [
+        f"{quote(order[0][0])} with {percent(order[0][1])} on the {fleet} fleet "
+        f"({quote(WITH_DEADLINE)}: {percent(mean_accuracy(runs_by_way[fleet, WITH_DEADLINE]))})"
+        for fleet in fleets
+        if (order := ranking(runs_by_way, fleet))
     ]
-    return f"Waiting for everybody ends at {join_words(ends)}, but {demo_runs.ROUNDS} rounds of it take {join_words(times)}."
+    excluded = [f"{never_took_part(runs_by_way[fleet, WITH_DEADLINE]):.0f}" for fleet in fleets]
+    times = [span(fmean(run.end for run in runs_by_way[fleet, WAITING])) for fleet in fleets]
+    ends = [percent(fmean(float(run.metrics["accuracy"]) for run in runs_by_way[fleet, WAITING])) for fleet in fleets]
+    return " ".join([
+        f"After {HOURS} hours the best mean over {_seeds()} is {join_words(best)}.",
+        f"The deadline of {demo_study.DEADLINE:.0f} s excludes {join_words(excluded)} of {demo_study.CLIENTS} clients.",
+        f"Waiting for all clients ends at {join_words(ends)}, but {demo_study.ROUNDS} rounds of it take {join_words(times)}.",
+        _significance_sentence(runs_by_way),
+        _sharing_sentence(runs_by_way),
+    ])  # fmt: skip
 
 
-def _certainty_sentence(runs_by_way: RunsByWay) -> str:
-    better = {fleet: sure_differences(runs_by_way, fleet)[0] for fleet in demo_runs.FLEETS}
-    fleets_text = [f"{join_words(ways)} on the {fleet} fleet" for fleet, ways in better.items() if ways]
-    if not fleets_text:
-        seeds = f"with {len(demo_runs.SEEDS)} seeds"
-        return f"None of this is sure: {seeds}, no way differs clearly from FedAvg with that deadline, halfway and at the end."
-    how = f"halfway and at the end, paired over {len(demo_runs.SEEDS)} seeds, Holm's correction, 5 %"
-    return f"Surely better than FedAvg with that deadline ({how}) is only {join_words(fleets_text)}."
+def _significance_sentence(runs_by_way: RunsByWay) -> str:
+    better = {fleet: significant_differences(runs_by_way, fleet)[0] for fleet in demo_study.FLEETS}
+    parts = [
+        f"{join_words([quote(way) for way in ways])} on the {fleet} fleet" for fleet, ways in better.items() if ways
+    ]
+    if not parts:
+        return f"No difference to {quote(WITH_DEADLINE)} is statistically significant over {_seeds()}, halfway and at the end."
+    how = f"halfway and at the end, paired over {_seeds()}, Holm's correction, 5 %"
+    return f"Significantly better than {quote(WITH_DEADLINE)} ({how}) is only {join_words(parts)}."
 
 
 def _sharing_sentence(runs_by_way: RunsByWay) -> str:
     """What changes where a person's devices may share."""
-    times = {way: median_time_to(runs_by_way[USERS, way], demo_users.TARGET) for way in demo_users.METHODS}
-    flat, shared, target = times["FedAvg"], times["ShuffleFL"], percent(demo_users.TARGET)
-    head = "Where a person's devices may share samples, ShuffleFL"
+    flat, shared = (median_time_to(runs_by_way[USERS, way], USER_TARGET) for way in ("FedAvg", "ShuffleFL"))
+    head, target = "Where a person's devices may share samples, 'ShuffleFL'", percent(USER_TARGET)
     if shared is None:
-        return f"{head} does not reach {target} within {demo_users.MINUTES} min."
-    instead = f"FedAvg in {span(flat)}" if flat is not None else f"FedAvg does not within {demo_users.MINUTES} min"
-    return f"{head} reaches {target} in {span(shared)}; {instead}."
+        return f"{head} does not reach {target} within {MINUTES} min."
+    other = f"'FedAvg' needs {span(flat)}" if flat is not None else f"'FedAvg' does not within {MINUTES} min"
+    return f"{head} reaches {target} in {span(shared)}; {other}."
+
+
+def _seeds() -> str:
+    return f"{len(demo_study.STUDY.seeds)} seeds"
 
 
 def median_time_to(runs: Sequence[ComparedRun], target: float) -> float | None:
@@ -180,8 +166,8 @@ def result_rows(runs_by_way: RunsByWay) -> list[dict[str, Any]]:
 
 
 def way_rows(runs_by_way: RunsByWay) -> list[dict[str, Any]]:
-    """The means over seeds of every way on every fleet, and how sure it differs from FedAvg with a deadline."""
-    tested = {fleet: against_deadline(runs_by_way, fleet) for fleet in demo_runs.FLEETS}
+    """The means over seeds of every way on every fleet, and its difference to FedAvg with a deadline."""
+    tested = {fleet: against_deadline(runs_by_way, fleet) for fleet in demo_study.FLEETS}
     result = list[dict[str, Any]]()
     for (fleet, way), runs in runs_by_way.items():
         pair, p = tested.get(fleet, {}).get(way, (None, None))
@@ -196,8 +182,9 @@ def way_rows(runs_by_way: RunsByWay) -> list[dict[str, Any]]:
 
 
 def _row(fleet: str, way: str, run: ComparedRun) -> dict[str, Any]:
-    metrics, target = run.metrics, demo_users.TARGET if fleet == USERS else demo_runs.TARGET
-    reach_time = target_time(run.seconds, run.accuracy, run.end, target)
+    metrics = run.metrics
+    reach_time = target_time(run.seconds, run.accuracy, run.end, USER_TARGET if fleet == USERS else TARGET)
+    keys = ("accuracy_bottom10", "accuracy_worst10_mean", "virtual_seconds", "commits", "rounds_failed")
     return {
         "fleet": fleet,
         "method": way,
@@ -205,12 +192,8 @@ def _row(fleet: str, way: str, run: ComparedRun) -> dict[str, Any]:
         "seed": run.seed,
         "accuracy": metrics["accuracy"],
         "accuracy_at_equal_time": None if fleet == USERS else accuracy_at_hours(run),
-        "accuracy_bottom10": metrics["accuracy_bottom10"],
-        "accuracy_worst10_mean": metrics["accuracy_worst10_mean"],
         "seconds_to_target": reach_time.seconds if reach_time.reached else None,
-        "virtual_seconds": metrics["virtual_seconds"],
-        "commits": metrics["commits"],
-        "rounds_failed": metrics["rounds_failed"],
+        **{key: metrics[key] for key in keys},
         "never": metrics["participation"]["never"],
         "wasted_share": metrics["wasted"]["share"],
         "bytes_up": metrics["bytes_up"],

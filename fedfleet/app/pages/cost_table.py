@@ -1,4 +1,4 @@
-"""What a run cost, and how much of that was for nothing: a table of what its measures say."""
+"""What a run cost, and how much of that was wasted: a table of its measures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedfleet.app.pages.time_units import plain_time
 from fedfleet.app.terminal.text import percent, size
 
 Row = Mapping[str, float]
-_NEGLIGIBLE = 0.0005  # of all: what is less was for nothing in no sense that matters
+_NEGLIGIBLE = 0.0005  # of all: less is not worth a word
 _FATES = {
     "folded": "used", "rejected": "refused", "wasted": "in time, for a round that failed", "lost": "lost",
     "dropped": "too late, given up",
@@ -30,10 +30,10 @@ def energy(joules: float) -> str:
     return f"{joules / 1000:,.3g} kJ" if joules >= 1000 else f"{joules:,.3g} J"
 
 
-# (heading, of which measures the sum, how it is said)
+# (heading, measures that are added up, how the sum is formatted)
 _COLUMNS: tuple[tuple[str, tuple[str, ...], Callable[[float], str]], ...] = (
     ("tasks", ("tasks", "asked"), lambda n: f"{n:,.0f}"),
-    ("at work", ("worked_seconds",), lambda s: time_text(s) if s >= 1 else plain_time(s)),
+    ("working", ("worked_seconds",), lambda s: time_text(s) if s >= 1 else plain_time(s)),
     ("out of reach", ("waited_seconds",), lambda s: time_text(s) if s >= 1 else plain_time(s)),
     ("moved", ("bytes_down", "bytes_up"), size),
     ("energy", ("joules",), energy),
@@ -58,7 +58,7 @@ def costs(m: Mapping[str, Any]) -> list[str]:
     total_row = ["all", *(say(sum(_sum(row, keys) for row in rows.values())) for _, keys, say in columns)]
     every = [*lines, total_row] if len(lines) > 1 else lines
     return [
-        "<h2>What it cost</h2>",
+        "<h2>Cost</h2>",
         *(f"<p>{escape(sentence)}</p>" for sentence in [_waste_sentence(m, rows)] if sentence),
         table(["what became of the work", *(head for head, _, _ in columns)], every),
     ]
@@ -69,7 +69,7 @@ def _sum(row: Row, keys: tuple[str, ...]) -> float:
 
 
 def _waste_sentence(m: Mapping[str, Any], rows: Mapping[str, Row]) -> str:
-    """How much was spent on what entered no model, and what nobody knows."""
+    """How much was spent on updates that entered no model, and of how many tasks the cost is unknown."""
     moved = sum(_sum(row, ("bytes_down", "bytes_up")) for row in rows.values())
     energy_use: Mapping[str, Any] = m.get("energy") or {}
     wasted = sum(m.get("bytes_wasted", {}).values())
@@ -87,5 +87,5 @@ def _waste_sentence(m: Mapping[str, Any], rows: Mapping[str, Row]) -> str:
         else ""
     )
     unknown = sum(int(row.get("unknown") or 0) for row in rows.values())
-    unknown_note = f" What {unknown:,} of the tasks took is not known, and not in this table." if unknown else ""
-    return (f"For nothing: {' and '.join(parts)}." if parts else "") + grams + unknown_note
+    unknown_note = f" The cost of {unknown:,} tasks is not known, and not in this table." if unknown else ""
+    return (f"Wasted (updates not used): {' and '.join(parts)}." if parts else "") + grams + unknown_note

@@ -1,28 +1,36 @@
-"""The demo's page: three fleets, six ways to train, several seeds, and what came of it."""
+"""The demo's page: three fleets, six ways to train, several seeds, and what sharing within users changes."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
-from fedfleet.app.demo import demo_findings, demo_runs, demo_users
-from fedfleet.app.demo.demo_jobs import USERS, RunsByWay
-from fedfleet.app.demo.demo_runs import WAITING, WITH_DEADLINE
-from fedfleet.app.pages.demo_users_page import users_section
-from fedfleet.app.pages.html import bind_units, page, topline, write_page
-from fedfleet.app.pages.sides.comparison_checks import check_section
+import numpy as np
+
+from fedfleet.app.assemble import assemble
+from fedfleet.app.demo import demo_findings, demo_study
+from fedfleet.app.demo.demo_findings import TARGET, USER_TARGET
+from fedfleet.app.demo.demo_study import HOURS, MINUTES, USERS, WAITING, WITH_DEADLINE, RunsByWay
+from fedfleet.app.pages.exchange_page import durations_figure
+from fedfleet.app.pages.html import bind_units, topline, write_page
+from fedfleet.app.pages.sides import sections
+from fedfleet.app.pages.sides.accuracy_figures import accuracy_figure, standings_figure
 from fedfleet.app.pages.sides.comparison_words import capitalise, count_words, mean_count, share_range, whole_percent
-from fedfleet.app.pages.sides.curves import accuracy_figure
-from fedfleet.app.pages.sides.run_looks import Side, load_page_run
-from fedfleet.app.pages.sides.run_rows import Head, html_table, runs_table
-from fedfleet.app.pages.sides.side_hardness import hardness_section
-from fedfleet.app.pages.sides.side_participation import participation_section
-from fedfleet.app.pages.sides.side_times import cost_section, time_section
-from fedfleet.app.pages.sides.standings import standings_figure
-from fedfleet.app.pages.sides.verdicts import SEED
+from fedfleet.app.pages.sides.page_runs import Side, load_page_run
+from fedfleet.app.pages.sides.run_rows import Head, accuracy_cell, html_table, seed_links, time_to
+from fedfleet.app.pages.sides.sections import PageFacts, sections_page
+from fedfleet.app.pages.sides.verdicts import SEED, verdict_item
+from fedfleet.app.studies.compare.arms import quote
 from fedfleet.app.studies.compare.verdict import sampling_error
+from fedfleet.app.studies.grid.study_runs import expand_study
 from fedfleet.app.terminal.text import join_words
+from fedfleet.core.edges import NestedPass
+from fedfleet.core.parts import Job, Offer
+from fedfleet.engine.hierarchy import make_visits
+from fedfleet.shuffle import Problem, problem_from, solve
 
 PAGE = "index.html"
 _COLOURS = {"mild": 1, "middle": 2, "severe": 3}
@@ -39,84 +47,72 @@ def write_demo(out: Path, done: RunsByWay) -> Path:
 def demo_page(done: RunsByWay, path: Path) -> str:
     """The page; `path` is where it will lie."""
     sides = fleet_sides(done, path)
-    paced = [_rename_side(side) for side in sides if side.name in _PACED]
-    grouped = user_sides(done, path)
     every = [run for runs in done.values() for run in runs]
-    hours = f"{demo_runs.HOURS} h"
-    body = [
-        f"<h1>{escape(bind_units(demo_findings.headline(done)))}</h1>",
-        f'<p class="lead">{escape(bind_units(demo_findings.paragraph(done)))}</p>',
-        _verdicts(done),
-        _caveat(done),
-        standings_figure(
-            sides, f"Accuracy after {hours}: three fleets, six ways to train",
-            "A small dot is a seed, the large one their mean. All have the same time, not the same number of rounds.", at=3600.0 * demo_runs.HOURS,
+    facts = PageFacts(
+        finding=demo_findings.headline(done),
+        lead=demo_findings.paragraph(done),
+        sides=sides,
+        verdicts=f'<ul class="verdicts">{"".join(_verdict(done, fleet) for fleet in demo_study.FLEETS)}</ul>',
+        caveat=_caveat(done),
+        target=TARGET,
+        closer=[replace(side, name=_PACED[side.name]) for side in sides if side.name in _PACED],
+        digests=[(run.name, run.digest) for run in every],
+        commands=_commands(path.parent),
+    )
+    page_sections = (
+        sections.conclusion,
+        _standings,
+        lambda facts: accuracy_figure(
+            facts.drawn, title="FedAvg against time: waiting for all, or a deadline", target=TARGET
         ),
-        accuracy_figure(paced, title="FedAvg against time: waiting for everybody, or a deadline", target=demo_runs.TARGET),
-        "<h2>What was tried</h2>", _setting(), _tables(),
-        f"<h2>{sum(len(side.runs) for side in sides)} runs</h2>",
-        runs_table(sides, target=demo_runs.TARGET),
-        '<p class="note">Every seed opens the report of its run, and a name the first of them. FedAvg waiting does 100 rounds, however long they take; '
-        f"all others stop after {hours}.</p>",
-        participation_section(paced), time_section(paced), hardness_section(paced), cost_section(sides),
-        users_section(done, grouped),
-        check_section([], {}, [(run.name, run.digest) for run in every], _commands(path.parent)),
-    ]  # fmt: skip
-    top = topline(f"demo: {len(every)} runs, {count_words(len(demo_runs.SEEDS), 'seed')} each")
-    return page("FedFleet demo", body, top=top, description=demo_findings.headline(done))
+        lambda _: _setting(),
+        sections.runs,
+        lambda _: (
+            f'<p class="note">Every seed opens the report of its run, and a name the first of them. {quote(WAITING)} does '
+            f"{demo_study.ROUNDS} rounds, however long they take; all others stop after {HOURS} h.</p>"
+        ),
+        *sections.MEASURED,
+        lambda _: users_section(done, user_sides(done, path)),
+        sections.checks,
+    )
+    top = topline(f"demo: {len(every)} runs, {count_words(len(demo_study.STUDY.seeds), 'seed')} each")
+    return sections_page("FedFleet demo", facts, page_sections, top=top)
 
 
 def fleet_sides(done: RunsByWay, path: Path) -> list[Side]:
-    """A side for each way on each fleet, in the fleet's colour; only plain FedAvg is asked where its time went."""
+    """A side for each way on each fleet, in the fleet's colour; only of plain FedAvg it is explained where its time went."""
     return [
         Side(way, tuple(load_page_run(run.out, path, explained=way in _PACED) for run in done[fleet, way]), _COLOURS[fleet], way != WAITING, fleet)
-        for fleet in demo_runs.FLEETS
-        for way in demo_runs.WAYS
+        for fleet in demo_study.FLEETS
+        for way in demo_study.WAYS
     ]  # fmt: skip
-
-
-def _rename_side(side: Side) -> Side:
-    return Side(_PACED[side.name], side.runs, side.colour, side.thin, side.group)
 
 
 def user_sides(done: RunsByWay, path: Path) -> list[Side]:
     """A side for each method on the devices of people."""
-    colours = (2, 4, 5)
     return [
-        Side(way, tuple(load_page_run(run.out, path, explained=False) for run in done[USERS, way]), colours[i % 3])
-        for i, way in enumerate(demo_users.METHODS)
+        Side(way, tuple(load_page_run(run.out, path, explained=False) for run in done[USERS, way]), colour)
+        for way, colour in zip(demo_study.METHODS, (2, 4, 5), strict=False)
     ]
 
 
-def _verdicts(done: RunsByWay) -> str:
-    """For each fleet: who stands highest and how sure that is."""
-    items = list[str]()
-    for fleet in demo_runs.FLEETS:
-        order = demo_findings.ranking(done, fleet)
-        better, worse = demo_findings.sure_differences(done, fleet)
-        head = f"{fleet}: {join_words(better)} surely better" if better else f"{fleet}: none is surely better"
-        sentences = (
-            [f"{order[0][0]} stands at {whole_percent(order[0][1])}, {order[-1][0]} at {whole_percent(order[-1][1])}."]
-            if order
-            else []
-        )
-        none = [way for way in demo_runs.WAYS if demo_findings.mean_accuracy(done[fleet, way]) is None]
-        sentences += [f"With {join_words(none)}, not every seed has a model by then."] if none else []
-        sentences += (
-            [f"{join_words(worse)} {'is' if len(worse) == 1 else 'are'} surely worse than FedAvg with a deadline."]
-            if worse
-            else []
-        )
-        left_out = demo_findings.never_took_part(done[fleet, WITH_DEADLINE])
-        sentences.append(
-            f"The deadline leaves out {mean_count(left_out)} of {demo_runs.CLIENTS} people."
-            if left_out >= 0.5
-            else "The deadline leaves out nobody."
-        )
-        items.append(
-            f'<li class="c{_COLOURS[fleet]}"><b>{escape(capitalise(head))}</b><span>{escape(bind_units(" ".join(sentences)))}</span></li>'
-        )
-    return f'<ul class="verdicts">{"".join(items)}</ul>'  # fmt: skip
+def _verdict(done: RunsByWay, fleet: str) -> str:
+    """The best way on a fleet, and how sure that is."""
+    order, ways = demo_findings.ranking(done, fleet), demo_study.WAYS
+    better, worse = ([quote(way) for way in side] for side in demo_findings.significant_differences(done, fleet))
+    head = f"{join_words(better)} significantly better" if better else "no statistically significant winner"
+    sentences = list[str]()
+    if order:
+        (best, high), (last, low) = order[0], order[-1]
+        sentences.append(f"{quote(best)} reaches {whole_percent(high)}, {quote(last)} {whole_percent(low)}.")
+    none = [quote(way) for way in ways if demo_findings.mean_accuracy(done[fleet, way]) is None]
+    sentences += [f"With {join_words(none)}, not every seed has a model by then."] if none else []
+    verb = "is" if len(worse) == 1 else "are"
+    sentences += [f"{join_words(worse)} {verb} significantly worse than {quote(WITH_DEADLINE)}."] if worse else []
+    left_out = demo_findings.never_took_part(done[fleet, WITH_DEADLINE])
+    excluded = f"{mean_count(left_out)} of {demo_study.CLIENTS} clients" if left_out >= 0.5 else "no client"
+    sentences.append(f"The deadline excludes {excluded}.")
+    return verdict_item(_COLOURS[fleet], f"{fleet}: {head}", " ".join(sentences))
 
 
 def _caveat(done: RunsByWay) -> str:
@@ -127,32 +123,96 @@ def _caveat(done: RunsByWay) -> str:
     fleet, way = max((k for k, v in values.items() if v), key=lambda k: max(values[k]) - min(values[k]))
     tested = min(run.tested for runs in done.values() for run in runs if run.tested)
     error = max(sampling_error(v, tested) for accuracies in values.values() for v in accuracies)
+    seeds = capitalise(count_words(len(demo_study.STUDY.seeds), "seed"))
     return bind_units(
-        f'<p class="aside"><b>How sure? {capitalise(count_words(len(demo_runs.SEEDS), "seed"))} <abbr title="{SEED}">each</abbr>, so only large '
-        f"differences count.</b> {escape(way)} on the {fleet} fleet ends at {share_range(values[fleet, way])}, by seeds alone. The {tested:,} test "
-        f"images leave up to ±{100 * error:.0f} points by themselves. Surely means: clear halfway and at the end alike, "
-        "by a paired test over common seeds with Holm's correction, at 5 %; standings at a single hour change with the hour. BiasPrompt+ begins with a backbone that was trained on generated pictures; the others begin from nothing.</p>"
+        f'<p class="aside"><b>How sure? {seeds} <abbr title="{SEED}">each</abbr>, so only large '
+        f"differences are significant.</b> {escape(quote(way))} on the {fleet} fleet ends at {share_range(values[fleet, way])}, depending on "
+        f"the seed alone. The sampling error of the {tested:,} test images is up to ±{100 * error:.0f} points. Significant means: by a "
+        "paired test over common seeds with Holm's correction at 5 %, both halfway and at the end, since standings at a single hour change with the "
+        "hour. BiasPrompt+ starts from a backbone that was pretrained on generated pictures; the others start from random weights.</p>"
     )
+
+
+def _standings(facts: PageFacts) -> str:
+    return standings_figure(
+        facts.sides, f"Accuracy after {HOURS} h: three fleets, six ways to train",
+        "A small dot is a seed, the large one their mean. All have the same time, not the same number of rounds.", at=3600.0 * HOURS,
+    )  # fmt: skip
 
 
 def _setting() -> str:
+    fleets = [[f'<b class="c{_COLOURS[name]}">{name}</b>', escape(text)] for name, text in demo_study.FLEETS.items()]
+    ways = [[escape(name), escape(text)] for name, text in demo_study.WAYS.items()]
     return (
-        f"<p>Federated learning trains one model on many people's devices without collecting their data. Here {demo_runs.CLIENTS} people's phones learn to read handwritten "
-        f"digits, {demo_runs.COHORT} asked at a time, as if the model were a ViT-B/16 of 343 MB. Time is virtual: it is computed from each phone's link, computing speed and "
-        "reachability, so that a simulated week takes seconds.</p>"
+        f"<h2>What was tried</h2><p>Federated learning trains one model on many people's devices without collecting their data. Here {demo_study.CLIENTS} "
+        f"phones learn to read handwritten digits, {demo_study.COHORT} of them selected at a time, as if the model were a ViT-B/16 of 343 MB. Time is "
+        "virtual: it is computed from each phone's link, computing speed and reachability, so that a simulated week takes seconds.</p>"
+        + html_table([Head("fleet"), Head("what it is like", kind="words")], fleets)
+        + html_table([Head("way to train"), Head("what it does", kind="words")], ways)
     )
 
 
-def _tables() -> str:
-    three = [[f'<b class="c{_COLOURS[name]}">{name}</b>', escape(text)] for name, (text, _) in demo_runs.FLEETS.items()]
-    six = [[escape(name), escape(way.does)] for name, way in demo_runs.WAYS.items()]
-    return html_table([Head("fleet"), Head("what it is like", kind="words")], three) + html_table(
-        [Head("way to train"), Head("what it does", kind="words")], six
+def users_section(done: RunsByWay, sides: Sequence[Side]) -> str:
+    """The second question: what changes when devices belong to people, and what one person's exchange looks like."""
+    rows = [
+        [
+            escape(side.name), escape(demo_study.METHODS[side.name]), accuracy_cell([v for one in side.runs if (v := one.last) is not None]),
+            escape(time_to(side.runs, USER_TARGET)), seed_links(side.runs),
+        ]
+        for side in sides
+    ]  # fmt: skip
+    heads = [
+        Head("method"), Head("what it does", kind="words"), Head("accuracy", "The mean over seeds, and from lowest to highest."),
+        Head(f"time to {whole_percent(USER_TARGET)}", "The median over seeds, by Kaplan and Meier."), Head("seeds", kind="words"),
+    ]  # fmt: skip
+    problem = exchange_of_one_user(demo_study.USER_STUDY.seeds[0])
+    return "".join([
+        "<h2>One person, several devices</h2>",
+        f"<p>{escape(bind_units(users_sentence(done)))}</p>",
+        html_table(heads, rows),
+        accuracy_figure(sides, title=f"Accuracy within {MINUTES} min, by what a person's devices share", target=USER_TARGET),
+        durations_figure(problem, solve(problem, quick=True).plan, "Exchange of samples in the first round, of the person with most devices"),
+    ])  # fmt: skip
+
+
+def users_sentence(done: RunsByWay) -> str:
+    """What was compared, and by how much sharing is faster."""
+    flat, shared = (demo_findings.median_time_to(done[USERS, way], USER_TARGET) for way in ("FedAvg", "ShuffleFL"))
+    faster = (
+        f" 'ShuffleFL' reaches {whole_percent(USER_TARGET)} {flat / shared:.1f} times as fast as 'FedAvg'."
+        if flat and shared
+        else ""
     )
+    return (
+        f"Phones, watches and tablets often belong to one person, who may let them share data. Here {demo_study.DEVICES} devices, two to five a person, "
+        f"learn to read digits; their links and processors differ widely.{faster}"
+    )
+
+
+def exchange_of_one_user(seed: int) -> Problem:
+    """The exchange of samples of the user with most devices, in the first round."""
+    spec = next(
+        cell.spec for cell in expand_study(demo_study.USER_STUDY) if (cell.arm, cell.seed) == ("ShuffleFL", seed)
+    )
+    setup = assemble(spec)
+    local_pass = setup.plan.algorithm.local(0, {})
+    assert isinstance(local_pass, NestedPass)
+    user = int(np.argmax(np.bincount(local_pass.fleet.users.user_of)))
+    (visit,) = make_visits([Job(0, user, 0, seed, Offer({}), local_pass, setup.world.data.shard(user, "train", 0))])
+    data = setup.task.dataset
+    return problem_from({
+        "counts": np.stack([np.bincount(data.y[rows], minlength=data.classes) for rows in visit.rows]),
+        "seconds_per_sample": visit.abilities.seconds_per_sample,
+        "up_bps": visit.abilities.up_bps,
+        "down_bps": visit.abilities.down_bps,
+        "bits_per_sample": 8 * data.x[:1].nbytes,
+        "epochs": 5,
+        "alpha": "auto",
+    })  # fmt: skip
 
 
 def _commands(out: Path) -> list[str]:
-    seed = demo_runs.SEEDS[0]
+    seed = demo_study.STUDY.seeds[0]
     severe, waiting = (shlex.quote(f"{out}/runs/severe-{way}-{seed}") for way in ("deadline", "waiting"))
     spec = shlex.quote(f"{out}/runs/severe-deadline-{seed}/spec.toml")
     return [

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
-from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, draw_both, figure, line, paint_legend, text
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, figure, line, paint_legend, text
 from fedfleet.app.pages.html import key_figures, page, topline
 from fedfleet.app.pages.time_units import plain_time
 from fedfleet.core.records import Floats, Ints
@@ -47,7 +47,7 @@ def holdings_figure(before: Ints, after_by_class: Ints) -> str:
     return figure(
         "What each device holds, before and after",
         subtitle,
-        *draw_both(lambda sheet: _strips(before, after, sheet)),
+        lambda sheet: _strips(before, after, sheet),
         finding,
     )
 
@@ -76,37 +76,39 @@ def _strip(counts: Ints, left: float, top: float, width: float, highest: int, ki
     return result
 
 
-def durations_figure(problem: Problem, plan: Ints) -> str:
+def durations_figure(problem: Problem, plan: Ints, title: str = "How long each device takes") -> str:
     """The figure of how long each device takes: two bars, before, and after with the exchange's share apart."""
     work, exchange_seconds = effort(problem), _exchange_times(problem, plan)
-    before, after = work * problem.counts.sum(1), work * plan.sum((0, 1))
+    samples_before, samples_after = problem.counts.sum(1), plan.sum((0, 1))
+    before, after = work * samples_before, work * samples_after
     rows = list[Bar]()
     for v in range(len(before)):
-        rows.append(
+        waiting, training, exchange = float(before[v]), float(after[v]), float(exchange_seconds[v])
+        parts = [Part(training, "a5", title=f"training: {training:,.1f} s")]
+        if exchange > 0:
+            parts.append(Part(exchange, "a2", title=f"exchanging samples: {exchange:,.1f} s"))
+        rows += [
             Bar(
                 f"Device {v}, before",
-                [Part(float(before[v]), "a6", title=f"before: {before[v]:,.1f} s")],
-                plain_time(float(before[v])),
-            )
-        )
-        parts = [Part(float(after[v]), "a5", title=f"training: {after[v]:,.1f} s")]
-        parts += (
-            [Part(float(exchange_seconds[v]), "a2", title=f"exchanging samples: {exchange_seconds[v]:,.1f} s")]
-            if exchange_seconds[v] > 0
-            else []
-        )
-        rows.append(Bar("after", parts, plain_time(float(after[v] + exchange_seconds[v]))))
+                [Part(waiting, "a6", title=f"before: {waiting:,.1f} s")],
+                _bar_text(waiting, samples_before[v]),
+            ),
+            Bar("after", parts, _bar_text(training + exchange, samples_after[v])),
+        ]
     finding = f"The slowest device takes {plain_time(float(before.max()))} before, {plain_time(float((after + exchange_seconds).max()))} after."
     legend = paint_legend([("before", "a6"), ("after: training", "a5"), ("after: exchanging samples", "a2")])
-    wide, slim = draw_both(lambda sheet: bars(rows, sheet, names_left=True))
     return figure(
-        "How long each device takes",
+        title,
         "Training on what it holds, and sending and receiving samples",
-        wide,
-        slim,
+        lambda sheet: bars(rows, sheet, names_left=True),
         finding,
         legend=legend,
+        note=finding,
     )
+
+
+def _bar_text(seconds: float, samples: int) -> str:
+    return f"{plain_time(seconds)}, {samples:,} samples"
 
 
 def _exchange_times(problem: Problem, plan: Ints) -> Floats:

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedfleet.app.pages.charts.axes import Scale, Ticks, foot_axis, share_ticks
 from fedfleet.app.pages.charts.labels import width_of
-from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, draw_both, figure, line, text
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, figure, line, text
 from fedfleet.app.pages.html import details_block, page, table, topline
 from fedfleet.app.pages.time_units import linear_time_ticks
 from fedfleet.app.runs.causes import NAMES
@@ -21,7 +21,7 @@ _WHOLE, _GAIN, _LOSS = "a6", "a4", "a2"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One bar of a waterfall: from where to where, what it says beside it, and its paint."""
+    """One bar of a waterfall: its ends, its label and its paint."""
 
     name: str
     start: float
@@ -52,8 +52,8 @@ def counterfactual_section(answer: dict[str, Any]) -> list[str]:
     return [
         *sections,
         figure(f"Virtual time until {target} accuracy", f"From the run as it was to an ideal fleet: the Shapley value of each cause.{note}",
-               *draw_both(lambda sheet: waterfall(seconds, sheet, lambda high: linear_time_ticks(0.0, high, 4))), steps_sentence(seconds)),
-        figure("Accuracy of the last model", "In the same way.", *draw_both(lambda sheet: waterfall(accuracy, sheet, share_ticks)), steps_sentence(accuracy)),
+               lambda sheet: waterfall(seconds, sheet, lambda high: linear_time_ticks(0.0, high, 4)), steps_sentence(seconds)),
+        figure("Accuracy of the last model", "In the same way.", lambda sheet: waterfall(accuracy, sheet, share_ticks), steps_sentence(accuracy)),
         details_block("All re-simulations", _rows(answer)),
         '<p class="note">Each was simulated with the same seed and the same addressed draws. The reference is an ideal device, the '
         "fleet's fastest, and not the median one. Causes act together: a Shapley value is a cause's effect averaged over all orders "

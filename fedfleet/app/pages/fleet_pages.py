@@ -7,9 +7,8 @@ from functools import partial
 import numpy as np
 
 from fedfleet.app.pages.charts.axes import format_number
-from fedfleet.app.pages.charts.column_chart import Column, Panel, columns, rank_edges
-from fedfleet.app.pages.charts.histogram import histogram
-from fedfleet.app.pages.charts.marks import draw_both, figure
+from fedfleet.app.pages.charts.column_chart import Column, Panel, columns, histogram, rank_edges
+from fedfleet.app.pages.charts.marks import figure
 from fedfleet.app.pages.charts.steps import Line, Plot, steps
 from fedfleet.app.pages.html import page, topline
 from fedfleet.core.fleet import DeviceTable, StateTable, availability, mean_kbps, unshared_devices, unshared_states
@@ -28,11 +27,10 @@ def distribution_figure(title: str, values: Floats, unit: str, *, bins: int = 20
     feet = [_short_number(limits[i]) if i % 5 == 0 else "" for i in range(bins)]
     finding = f"{title}: {_short_number(float(values.min()))} to {_short_number(float(values.max()))} {unit}, {_short_number(float(np.median(values)))} in the middle, of {len(values):,}."
     ranges = "equal ranges, logarithmic" if log else "equal ranges"
-    drawings = draw_both(lambda sheet: histogram(counts.tolist(), sheet, feet, label=f"{unit}, each from"))
     return figure(
         title,
         f"How many fall into each of {bins} {ranges}, {_short_number(limits[0])} to {_short_number(limits[-1])} {unit}",
-        *drawings,
+        lambda sheet: histogram(counts.tolist(), sheet, feet, label=f"{unit}, each from"),
         finding,
     )
 
@@ -55,7 +53,7 @@ def devices_page(table: DeviceTable) -> str:
         f"standard deviation {means.std():.1f}.</p>",
         distribution_figure("How fast clients are on average", means, "Mbit/s"),
         distribution_figure("All measured speeds; each trip of a client uses one of them", unshared_devices(table).down / 1000.0, "Mbit/s"),
-        figure("The share of clients that are slower than a speed", "", *draw_both(lambda sheet: steps([curve], sheet, Plot(time=False, label="mean speed, Mbit/s"))), slow),
+        figure("The share of clients that are slower than a speed", "", lambda sheet: steps([curve], sheet, Plot(time=False, label="mean speed, Mbit/s")), slow),
     ]  # fmt: skip
     return page("FedFleet: devices", body, top=topline("devices of a fleet"))
 
@@ -79,7 +77,7 @@ def states_page(table: StateTable) -> str:
     body = [
         "<h1>Reachability of a fleet</h1>",
         f'<p class="lead">{len(table)} clients with {len(np.unique(table.ids))} different states; on average {100 * share.mean():.1f} % of the time ready.</p>',
-        figure("How many can be reached at each hour", "Share of clients ready", *draw_both(lambda sheet: steps([curve], sheet, Plot(time=False, label="hour of the day"))), daily),
+        figure("How many can be reached at each hour", "Share of clients ready", lambda sheet: steps([curve], sheet, Plot(time=False, label="hour of the day")), daily),
         distribution_figure("How much of the time each client is ready", 100 * share, "%"),
         distribution_figure("How long a client stays ready", lengths, "minutes", log=True),
     ]  # fmt: skip
@@ -123,7 +121,10 @@ def _success_chart(successes: Ints, ideal: float) -> str:
     )
     each = "" if len(means) == len(successes) else f"; a column is {len(successes) // len(means):,} clients"
     finding = f"If all clients were alike and always reachable, each would succeed {ideal:.0f} times; the best does {successes[0]:,} times, {none:,} never."
-    wide, slim = draw_both(
-        lambda sheet: columns([panel], sheet, across=1, height=130, ref=(ideal, "if all were alike"))
+    return figure(
+        "Successes of each client, most first",
+        f"Grey: never{each}",
+        lambda sheet: columns([panel], sheet, across=1, height=130, ref=(ideal, "if all were alike")),
+        finding,
+        note=finding,
     )
-    return figure("Successes of each client, most first", f"Grey: never{each}", wide, slim, finding, note=finding)

@@ -77,7 +77,7 @@ _VERBATIM = re.compile(
 def bind_units(text: str) -> str:
     """Text or HTML in which numbers stay on one line with their units.
 
-    >>> tight('<p title="5 s">After 5 s, <code>5 s</code>').replace("\\u00a0", "~")
+    >>> bind_units('<p title="5 s">After 5 s, <code>5 s</code>').replace("\\u00a0", "~")
     '<p title="5 s">After 5~s, <code>5 s</code>'
     """
     parts = _VERBATIM.split(text)  # text, what stands apart, its name, text, ..
@@ -96,7 +96,7 @@ def topline(what: str, links: Sequence[tuple[str, str]] = ()) -> str:
 
 
 def key_figures(entries: Sequence[tuple[str, str, str]]) -> str:
-    """The key figures: (value, what it is, a gloss for whoever points at it); a value that begins with ! is an alarm."""
+    """The key figures: (value, what it is, a gloss shown on hover); a value that begins with ! is an alarm."""
 
     def term(what: str, gloss: str) -> str:
         return f'<abbr title="{escape(gloss, quote=True)}">{escape(what)}</abbr>' if gloss else escape(what)
@@ -138,6 +138,6 @@ def table(
         return "<tr>" + "".join(cell(i, text, to) for i, text in enumerate(row)) + "</tr>"
 
     ways = links or [""] * len(rows)
-    heads = "".join(f'<th scope="col"{kind(i)}>{escape(said)}</th>' for i, said in enumerate(head))
+    heads = "".join(f'<th scope="col"{kind(i)}>{escape(word)}</th>' for i, word in enumerate(head))
     lines = "".join(line(row, to) for row, to in zip(rows, ways, strict=True))
     return f'<table class="rows"><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>'

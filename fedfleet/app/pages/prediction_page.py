@@ -1,4 +1,4 @@
-"""Pages of predictions: the curve foretold with its band, who will be left out, what cannot be seen; and a sweep's trade-off."""
+"""Pages of predictions: the predicted curve with its band, which clients are excluded, limitations; and a sweep's trade-off."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from fedfleet.app.pages.charts.axes import format_number, share_ticks, ticks
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
 from fedfleet.app.pages.charts.dots import Axis, Point, dots
-from fedfleet.app.pages.charts.marks import Drawing, Sheet, draw_both, figure
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, figure
 from fedfleet.app.pages.charts.steps import Line, Plot, steps
 from fedfleet.app.pages.html import key_figures, page, table, topline
 from fedfleet.app.pages.report.number_words import as_people, per_cent
@@ -18,7 +18,7 @@ from fedfleet.app.terminal.text import percent, span
 def prediction_page(answer: dict[str, Any], name: str) -> str:
     """What a run will come to, as one page: the conclusion in words first."""
     return page(
-        f"{name}, foretold",
+        f"{name}, predicted",
         [
             *_head(answer),
             *([_curve(answer)] if _has_model(answer) else []),
@@ -31,7 +31,7 @@ def prediction_page(answer: dict[str, Any], name: str) -> str:
 
 
 def _has_model(answer: dict[str, Any]) -> bool:
-    """Will there be a model? The first weights are nobody's result."""
+    """Will there be a model? The first weights are no result."""
     return answer["commits"]["high"] > 0
 
 
@@ -43,7 +43,7 @@ def _conclusion(answer: dict[str, Any]) -> str:
             f"ideal fleet would reach {percent(answer['ideal_accuracy'])}."
         )
     return (
-        f"The run will reach about {percent(accuracy['value'])} (nine times of ten between {percent(accuracy['low'])} and "
+        f"The run will reach about {percent(accuracy['value'])} (90 % interval: {100 * accuracy['low']:.1f} to "
         f"{percent(accuracy['high'])}) in {span(answer['virtual_seconds']['value'])} of virtual time, with {commits['value']:.0f} models out of "
         f"{answer['rounds']:.0f} rounds; an ideal fleet would reach {percent(answer['ideal_accuracy'])}."
     )
@@ -55,8 +55,8 @@ def _title(answer: dict[str, Any]) -> str:
     if not _has_model(answer):
         return "No model will be made"
     low, high = (f"{100 * accuracy[end]:.0f}" for end in ("low", "high"))
-    between = f"{high} %" if low == high else f"between {low} and {high} %"
-    return f"About {per_cent(accuracy['value'])} at the end, nine times of ten {between}"
+    interval = f"{high} %" if low == high else f"{low} to {high} %"
+    return f"About {per_cent(accuracy['value'])} at the end, 90 % interval {interval}"
 
 
 def _head(answer: dict[str, Any]) -> list[str]:
@@ -65,9 +65,9 @@ def _head(answer: dict[str, Any]) -> list[str]:
         f"<h1>{escape(_title(answer))}</h1>",
         f'<p class="lead">{escape(_conclusion(answer))}</p>',
         key_figures([
-            (percent(answer["accuracy"]["value"]) if _has_model(answer) else "-", "accuracy at the end", "on the central test set, as foretold"),
+            (percent(answer["accuracy"]["value"]) if _has_model(answer) else "-", "accuracy at the end", "on the central test set, as predicted"),
             (f"{answer['commits']['value']:.0f}", "models made", "commits: rounds that end with a new model"),
-            (f"{failed:.0f}" if failed >= 0.5 or not failed else "under 1", "failed rounds", "too few reports came in time, or too few could be asked"),
+            (f"{failed:.0f}" if failed >= 0.5 or not failed else "under 1", "failed rounds", "too few reports in time, or too few reachable clients"),
             (span(answer["virtual_seconds"]["value"]), "virtual time", "of the simulated fleet, not of this computer"),
             (percent(answer["effective"]), "of samples count", "n_eff: the share of the fleet's samples on which the models really rest"),
         ]),
@@ -77,32 +77,32 @@ def _head(answer: dict[str, Any]) -> list[str]:
 def _curve(answer: dict[str, Any]) -> str:
     curve = answer["curve"]
     predicted_line = Line(
-        "foretold", curve["seconds"], curve["accuracy"], low=curve["low"], high=curve["high"],
-        label_text=f"foretold {percent(curve['accuracy'][-1])}",
+        "predicted", curve["seconds"], curve["accuracy"], low=curve["low"], high=curve["high"],
+        label_text=f"predicted {percent(curve['accuracy'][-1])}",
     )  # fmt: skip
     plot = Plot(refs=[(answer["ideal_accuracy"], "an ideal fleet")], top=1.0)
     return figure(
         "Accuracy on the central test set against virtual time",
-        f"The line is foretold; the band holds nine of ten runs ({answer['band']}).",
-        *draw_both(lambda sheet: steps([predicted_line], sheet, plot)),
+        f"The line is the prediction; the band holds nine of ten runs ({answer['band']}).",
+        lambda sheet: steps([predicted_line], sheet, plot),
         _conclusion(answer),
     )
 
 
 def _participation_section(answer: dict[str, Any]) -> list[str]:
     clock = answer["clock"]
-    finding = f"By label: from {min(clock.values()):.0f} to {max(clock.values()):.0f} commits of an ideal fleet"
+    finding = f"By label: from {min(clock.values()):.0f} to {max(clock.values()):.0f} server updates of an ideal fleet"
     rows = [Bar(f"label {c}", [Part(t, "a1", f"{t:.0f}")]) for c, t in clock.items()]
     failed = [
-        [as_people(reason), f"{n:.0f}" if n >= 0.5 else "now and then"] for reason, n in answer["failed_rounds"].items()
+        [as_people(reason), f"{n:.0f}" if n >= 0.5 else "under 1"] for reason, n in answer["failed_rounds"].items()
     ]
     return [
-        "<h2>Who will be seen, and who left out</h2>",
+        "<h2>Participation and exclusion</h2>",
         f"<p>{escape(as_people(answer['left_out']['sentence']))}</p>",
         figure(
-            "How far each label is learnt",
-            "In commits of an ideal fleet that would have shown the label as much: the class clock.",
-            *draw_both(lambda sheet: bars(rows, sheet, names_left=True)),
+            "How much each label is trained",
+            "In server updates of an ideal fleet that would have trained the label as much: the class clock.",
+            lambda sheet: bars(rows, sheet, names_left=True),
             finding,
         ),
         *([table(["rounds that will fail because", "rounds"], failed, words=[0])] if failed else []),
@@ -112,7 +112,7 @@ def _participation_section(answer: dict[str, Any]) -> list[str]:
 def _limits_section(answer: dict[str, Any]) -> list[str]:
     reference = answer["reference"]
     return [
-        "<h2>What it cannot see</h2>",
+        "<h2>Limitations</h2>",
         "<ul>" + "".join(f"<li>{escape(note[:1].upper() + note[1:])}.</li>" for note in answer["notes"]) + "</ul>",
         f'<p class="note">From {answer["draws"]} draws with other seeds than the run\'s own, and three reference runs on an ideal fleet '
         f"({reference['commits']} commits, {reference['seconds']:.0f} s of real time).</p>",
@@ -165,7 +165,7 @@ def sweep_page(answer: dict[str, Any], name: str) -> str:
         "models made",
         "ends after",
         f"to {percent(answer['target'])}",
-        "in no model",
+        "never took part",
     ]
     cells = [
         [f"{row['value']:g}", percent(row["accuracy"]) if row["commits"] else "no model", f"{row['commits']:.0f}", span(row["virtual_seconds"]),
@@ -177,15 +177,15 @@ def sweep_page(answer: dict[str, Any], name: str) -> str:
         f'<p class="lead">{escape(answer["sentence"])}</p>',
         figure(
             f"Accuracy at the end against {key}",
-            f"A dot is a value, as foretold for the rounds that the spec asks for. Hollow: the target of {percent(answer['target'])} is never reached.",
-            *draw_both(lambda sheet: _dots(answer, f"{key}{unit}", sheet)),
+            f"A dot is a value, as predicted for the rounds that the spec asks for. Hollow: the target of {percent(answer['target'])} is never reached.",
+            lambda sheet: _dots(answer, f"{key}{unit}", sheet),
             answer["sentence"],
         ),
         table(head, cells),
         f'<p class="note">The target is nine tenths of what an ideal fleet reaches. {len(rows)} values in {answer["seconds"]:.2g} s.</p>',
     ]
     return page(
-        f"{name}: {key}, foretold",
+        f"{name}: {key}, predicted",
         body,
         top=topline(f"prediction for {name}, before it is trained"),
         description=answer["sentence"],

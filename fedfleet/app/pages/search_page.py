@@ -1,4 +1,4 @@
-"""The page of a search: the best values and how far to trust them, how it went, what mattered, which values went together."""
+"""The page of a search: the best values, every trial in order, which keys mattered, which values went together."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from typing import Any
 from fedfleet.app.pages.charts.axes import Ticks, axis_end, number_ticks, share_ticks, ticks
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
 from fedfleet.app.pages.charts.dots import Axis, Point, dots
-from fedfleet.app.pages.charts.marks import Drawing, Sheet, draw_both, figure
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, figure
 from fedfleet.app.pages.charts.parallel import Rail, Thread, parallel
-from fedfleet.app.pages.html import bind_units, page, topline, write_page
+from fedfleet.app.pages.html import bind_units, topline, write_page
 from fedfleet.app.pages.report_page import write_report
-from fedfleet.app.pages.sides.comparison_words import count_words
-from fedfleet.app.pages.sides.run_looks import REPORT, link_to
+from fedfleet.app.pages.sides import sections
+from fedfleet.app.pages.sides.comparison_words import capitalise, count_words
+from fedfleet.app.pages.sides.page_runs import REPORT, link_to
 from fedfleet.app.pages.sides.run_rows import Head, html_table
+from fedfleet.app.pages.sides.sections import PageFacts, sections_page
 from fedfleet.app.pages.time_units import linear_time_ticks
 from fedfleet.app.runs import read_finished_run
 from fedfleet.app.studies.tune.aims import Aim
@@ -47,21 +49,20 @@ def report_tuning(folder: Path) -> Path:
 def tuning_page(search: Tuned) -> str:
     """The page of a search, from its answer."""
     head, lead = conclusion(search)
-    body = [
-        f"<h1>{escape(bind_units(head))}</h1>",
-        f'<p class="lead">{escape(bind_units(lead))}</p>',
-        *(f"<p>{escape(bind_units(note[0].upper() + note[1:]))}.</p>" for note in search.notes),
-        *([_history(search)] if _rows_with_value(search) else []),
-        *([_importance(search)] if search.importance else []),
-        *([_slice(search)] if _main_numeric_key(search) and _rows_with_value(search) else []),
-        *([_parallel_figure(search)] if len(search.space) > 1 and _rows_with_value(search) else []),
-        f"<h2>{count_words(len(search.rows), 'trial').capitalize()}</h2>",
-        _table(search),
-    ]
-    top = topline(
-        f"search {search.name}: {count_words(len(search.space), 'key')}, {count_words(len(search.rows), 'trial')}"
+    facts = PageFacts(finding=head, lead=lead)
+    with_value = bool(_rows_with_value(search))
+    page_sections = (
+        sections.conclusion,
+        lambda _: "\n".join(f"<p>{escape(bind_units(capitalise(note)))}.</p>" for note in search.notes),
+        lambda _: _history(search) if with_value else "",
+        lambda _: _importance(search) if search.importance else "",
+        lambda _: _slice(search) if with_value and _main_numeric_key(search) else "",
+        lambda _: _parallel_figure(search) if with_value and len(search.space) > 1 else "",
+        lambda _: f"<h2>{count_words(len(search.rows), 'trial').capitalize()}</h2>{_table(search)}",
     )
-    return page(f"FedFleet search: {search.name}", body, top=top, description=head)
+    keys, trials = count_words(len(search.space), "key"), count_words(len(search.rows), "trial")
+    top = topline(f"search {search.name}: {keys}, {trials}")
+    return sections_page(f"FedFleet search: {search.name}", facts, page_sections, top=top)
 
 
 def conclusion(search: Tuned) -> tuple[str, str]:
@@ -136,15 +137,17 @@ _LEGEND = "Full: trials that ended, the best one large; in the colour of the tex
 def _history(search: Tuned) -> str:
     rows, y = _rows_with_value(search), _aim_axis(search)
     last = max(row.trial for row in search.rows)
-    x = Axis(-0.5, last + 0.5, [(said, at) for said, at in number_ticks(max(last, 1), 6)], "trial")
+    x = Axis(-0.5, last + 0.5, list(number_ticks(max(last, 1), 6)), "trial")
     points = [_point(search, row, float(row.trial)) for row in rows]
     best = search.winner
     label = f"the best: trial {best.trial}" if best else ""
-    wide, slim = draw_both(
-        lambda sheet: dots(points, sheet, x, y, height=210, mark=(float(best.trial), label) if best else None)
-    )
     finding = f"{len(rows)} trials in their order; {label or 'none ended'}."
-    return figure("Every trial, in its order", _LEGEND, wide, slim, finding)
+    return figure(
+        "Every trial, in its order",
+        _LEGEND,
+        lambda sheet: dots(points, sheet, x, y, height=210, mark=(float(best.trial), label) if best else None),
+        finding,
+    )
 
 
 def _point(search: Tuned, row: Row, x: float) -> Point:
@@ -159,11 +162,13 @@ def _title(aim: Aim, row: Row) -> str:
 
 def _importance(search: Tuned) -> str:
     rows = [Bar(key, [Part(value, "a1")], f"{100 * value:.0f} %") for key, value in search.importance.items()]
-    wide, slim = draw_both(lambda sheet: bars(rows, sheet, names_left=True, most=1.0))
     most = next(iter(search.importance))
     how = "The share of the differences between trials that each key explains (fANOVA); trials that were stopped early are not in it."
     return figure(
-        "Which key matters", how, wide, slim, f"{most} matters most, with {100 * search.importance[most]:.0f} %."
+        "Which key matters",
+        how,
+        lambda sheet: bars(rows, sheet, names_left=True, most=1.0),
+        f"{most} matters most, with {100 * search.importance[most]:.0f} %.",
     )
 
 
@@ -179,13 +184,11 @@ def _slice(search: Tuned) -> str:
     rail = _rail(key, search.space[key], [row.values[key] for row in rows])
     x = Axis(rail.low, rail.high, rail.ticks, key + (", logarithmic" if rail.log else ""), rail.log)
     points = [_point(search, row, float(row.values[key])) for row in rows]
-    wide, slim = draw_both(lambda sheet: dots(points, sheet, x, y, height=210))
     best = None if search.winner is None else search.winner.values[key]
     return figure(
         f"{search.aim.description.capitalize()} by {key}",
         _LEGEND,
-        wide,
-        slim,
+        lambda sheet: dots(points, sheet, x, y, height=210),
         f"The best trial has {key} = {short_value(best)}.",
     )
 
@@ -203,10 +206,9 @@ def _parallel_figure(search: Tuned) -> str:
     def draw(sheet: Sheet) -> Drawing:
         return parallel(rails, threads, sheet)
 
-    wide, slim = draw_both(draw)
     how = "Each line is a trial, from its values down to what it reached; in colour the best fifth, the best one thick; grey: the others."
     best = "" if search.winner is None else f"The best trial is number {search.winner.trial}."
-    return figure("Which values go together", how, wide, slim, best)
+    return figure("Which values go together", how, draw, best)
 
 
 def _rank(search: Tuned, row: Row) -> tuple[bool, float]:
@@ -266,7 +268,7 @@ def _table(search: Tuned) -> str:
         *(Head(key) for key in search.space),
         Head(search.aim.description),
         Head("rounds"),
-        Head("what became of it", kind="words"),
+        Head("outcome", kind="words"),
     ]
     return html_table(heads, [_cells(search, row) for row in order])
 

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.pages.html import bind_units, page, topline, write_page
+from fedfleet.app.pages.html import topline, write_page
 from fedfleet.app.pages.report_page import write_report
+from fedfleet.app.pages.sides import sections
 from fedfleet.app.pages.sides.analysis_sections import analysis_section, difference_cell, mean_cell
-from fedfleet.app.pages.sides.arms_as_sides import group_arms, sides_of
-from fedfleet.app.pages.sides.comparison_checks import check_section, commands_for
 from fedfleet.app.pages.sides.comparison_words import (
     capitalise,
     count_words,
     p_value_text,
-    time_range,
     time_text,
     whole_percent,
 )
-from fedfleet.app.pages.sides.curves import accuracy_figure
-from fedfleet.app.pages.sides.run_looks import REPORT, Side, load_page_run
+from fedfleet.app.pages.sides.page_runs import REPORT, Side, group_arms, load_page_run, sides_of
 from fedfleet.app.pages.sides.run_rows import Head, html_table, runs_table, seed_links, time_to
-from fedfleet.app.pages.sides.side_hardness import hardness_section
-from fedfleet.app.pages.sides.side_participation import participation_section
-from fedfleet.app.pages.sides.side_times import cost_section, time_section
-from fedfleet.app.pages.sides.standings import standings_figure
+from fedfleet.app.pages.sides.sections import PageFacts, commands_for, sections_page
 from fedfleet.app.pages.sides.verdicts import GroupVerdicts, caveat, headline, lead, verdict_list
 from fedfleet.app.runs import read_finished_run
 from fedfleet.app.studies.compare.arms import arm_names
@@ -35,8 +30,8 @@ from fedfleet.app.studies.compare.records import Arm
 from fedfleet.app.studies.compare.run_data import read_run
 from fedfleet.app.studies.compare.verdict import verdict
 from fedfleet.app.studies.grid.analysis_results import MEANS
-from fedfleet.app.studies.grid.run_cache import RUNS
 from fedfleet.app.studies.grid.run_study import Studied
+from fedfleet.app.studies.grid.study_runs import RUNS
 from fedfleet.app.terminal.text import join_words
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.store.seals import SEAL
@@ -49,13 +44,13 @@ _MAX_EXPLAINED = 60  # runs whose time is explained
 _MAX_NAMED = 4  # arms without a model that the conclusion names
 
 
-def write_study(studied: Studied) -> Path:
-    """Write report.html into the folder of a study, and the reports of its runs where they are missing."""
-    return report_study(studied.out)
+def write_pages(studied: Studied) -> Studied:
+    """Write report.html into the folder of a study, and the reports of its runs where they are missing; the study that names it."""
+    return replace(studied, page=report_study(studied.out))
 
 
 def report_study(folder: Path) -> Path:
-    """The same from the folder alone, which holds study.json and the runs."""
+    """The pages of a study from its folder, which holds study.json and the runs; a run that has a page keeps it."""
     study, path = _read_study(folder), folder / REPORT
     _write_reports(folder, study["runs"])
     write_page(path, study_page(study, path))
@@ -79,7 +74,7 @@ def _read_study(folder: Path) -> dict[str, Any]:
 
 
 def _missing_keys(study: Mapping[str, Any]) -> list[str]:
-    """What its lists should hold and do not: somebody else wrote the file, or changed it."""
+    """The keys that its lists lack: another program wrote the file, or changed it."""
     lists = {"runs": _RUN_KEYS, "rows": _ROW_KEYS, "analyses": ("kind", "title")}
     missing = [
         f"{name}[{i}].{key}"
@@ -103,34 +98,39 @@ def _write_reports(folder: Path, runs: Sequence[Mapping[str, Any]]) -> None:
 
 
 def study_page(study: Mapping[str, Any], path: Path) -> str:
-    """The page; `path` is where it will lie, beside the runs."""
+    """The page; `path` is where it will lie, in the folder of the runs."""
     study = _with_readable_names(study)
     arms, sides, verdicts = _judge_arms(study, path)
-    failed = [run for run in study["runs"] if run["reason"]]
-    name, seeds = str(study["name"]), len({run["seed"] for run in study["runs"]})
-    title = headline(verdicts) if arms else f"None of {count_words(len(study['runs']), 'run')} made a model"
-    body = [
-        f"<h1>{escape(bind_units(title))}</h1>",
-        f'<p class="lead">{escape(bind_units(lead(verdicts) if arms else str(study["verdict"])))}</p>',
-        *([_failed_note(failed, study["runs"]), verdict_list(verdicts, sides, study["target"]), caveat(verdicts)] if arms else []),
-        accuracy_figure(sides, target=study["target"]),
-        *_equal_time(study, sides),
-        f"<h2>{capitalise(count_words(len(study['rows']), 'arm'))}, {count_words(len(study['runs']), 'run')}</h2>",
-        arms_table(study, sides),
-        *_failures(failed),
-        *(["<h2>Analyses</h2>", *(analysis_section(a, {s.label: s.colour for s in sides} | {s.name: s.colour for s in sides}) for a in study["analyses"])] if study["analyses"] else []),
-        *([f"<h2>What each arm was like</h2>{runs_table(sides, target=study['target'])}"] if sides else []),
-        participation_section(sides),
-        time_section(sides),
-        hardness_section(sides),
-        cost_section(sides),
-        _exports(path.parent),
-        check_section([str(r["arm"]) for r in study["rows"]], _settings(study["rows"]),
-                     [(f"{r['arm']}, seed {r['seed']}", str(r["digest"])) for r in study["runs"] if r["digest"]],
-                     commands_for([path.parent / r["folder"] for r in study["runs"]])),
-    ]  # fmt: skip
-    top = topline(f"study {name}: {count_words(len(study['rows']), 'arm')}, {count_words(seeds, 'seed')}", [])
-    return page(f"FedFleet study: {name}", body, top=top, description=str(study["verdict"]))
+    runs, rows, name = study["runs"], study["rows"], str(study["name"])
+    failed = [run for run in runs if run["reason"]]
+    facts = PageFacts(
+        finding=headline(verdicts) if arms else f"None of {count_words(len(runs), 'run')} made a model",
+        lead=lead(verdicts) if arms else str(study["verdict"]),
+        sides=sides,
+        verdicts=_failed_note(failed, runs) + verdict_list(verdicts, sides, study["target"]) if arms else "",
+        caveat=caveat(verdicts) if arms else "",
+        target=study["target"],
+        equal_time=study["equal_time_seconds"],
+        names=[str(row["arm"]) for row in rows],
+        differs={key: [row["settings"].get(key) for row in rows] for row in rows for key in row["settings"]},
+        digests=[(f"{run['arm']}, seed {run['seed']}", str(run["digest"])) for run in runs if run["digest"]],
+        commands=commands_for([path.parent / run["folder"] for run in runs]),
+    )
+    page_sections = (
+        sections.conclusion,
+        sections.accuracy,
+        sections.equal_time,
+        lambda facts: arms_table(study, facts.sides),
+        lambda _: _failures(failed),
+        lambda facts: _analyses(study, facts.sides),
+        _sides_table,
+        *sections.MEASURED,
+        lambda _: _exports(path.parent),
+        sections.checks,
+    )
+    seeds = len({run["seed"] for run in runs})
+    top = topline(f"study {name}: {count_words(len(rows), 'arm')}, {count_words(seeds, 'seed')}", [])
+    return sections_page(f"FedFleet study: {name}", facts, page_sections, top=top, description=str(study["verdict"]))
 
 
 def _with_readable_names(study: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -200,26 +200,14 @@ def arms_table(study: Mapping[str, Any], sides: Sequence[Side]) -> str:
             *([escape(time_to(side.runs, target)) if side else "-"] if target else []),
             (seed_links(side.runs) if side else "none") + (f" ({row['failed']} of {row['runs']} failed)" if row["failed"] else ""),
         ])  # fmt: skip
-    return html_table(heads, rows)
+    title = f"{count_words(len(study['rows']), 'arm')}, {count_words(len(study['runs']), 'run')}"
+    return f"<h2>{capitalise(title)}</h2>{html_table(heads, rows)}"
 
 
 def _by_arm(study: Mapping[str, Any], sides: Sequence[Side]) -> dict[str, Side]:
     """The side of each arm: sides have other names where arms are grouped, but the same runs."""
     home = {Path(run["folder"]).name: str(run["arm"]) for run in study["runs"]}
     return {home[side.runs[0].out.name]: side for side in sides}
-
-
-def _equal_time(study: Mapping[str, Any], sides: Sequence[Side]) -> list[str]:
-    seconds = study["equal_time_seconds"]
-    if not seconds or not sides:
-        return []
-    ends = [one.end for side in sides for one in side.runs]
-    alike = max(ends) <= 1.05 * seconds
-    title = "Accuracy of the last models" if alike else f"Accuracy at equal virtual time: after {time_text(seconds)}"
-    how = "A small dot is a seed, the large one their mean." + (
-        "" if alike else f" The runs ended after {time_range(ends)}."
-    )
-    return [standings_figure(sides, title, how, at=None if alike else float(seconds))]
 
 
 def _failed_note(failed: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> str:
@@ -231,22 +219,29 @@ def _failed_note(failed: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str
     return f'<p class="aside"><b>Without a model:</b> {escape(text)}</p>'
 
 
-def _failures(failed: Sequence[Mapping[str, Any]]) -> list[str]:
+def _failures(failed: Sequence[Mapping[str, Any]]) -> str:
     if not failed:
-        return []
+        return ""
     by: dict[tuple[str, str], list[str]] = {}
     for run in failed:
         by.setdefault((str(run["arm"]), str(run["reason"])), []).append(str(run["seed"]))
     rows = [[escape(arm), escape(", ".join(seeds)), escape(reason)] for (arm, reason), seeds in by.items()]
-    return ["<h3>Runs that failed</h3>", html_table([Head("arm"), Head("seeds"), Head("reason", kind="words")], rows)]
+    heads = [Head("arm"), Head("seeds"), Head("reason", kind="words")]
+    return f"<h3>Runs that failed</h3>{html_table(heads, rows)}"
+
+
+def _analyses(study: Mapping[str, Any], sides: Sequence[Side]) -> str:
+    colours = {side.label: side.colour for side in sides} | {side.name: side.colour for side in sides}
+    parts = [analysis_section(analysis, colours) for analysis in study["analyses"]]
+    return "<h2>Analyses</h2>" + "".join(parts) if parts else ""
+
+
+def _sides_table(facts: PageFacts) -> str:
+    table = runs_table(facts.sides, target=facts.target)
+    return f"<h2>Participation, time and traffic of each arm</h2>{table}" if facts.sides else ""
 
 
 def _exports(folder: Path) -> str:
     names = [name for name in EXPORTS if (folder / name).is_file()]
     links = ", ".join(f'<a href="{name}">{name}</a>' for name in names)
     return f"<h2>The figures as files</h2><p>{links}</p>" if names else ""
-
-
-def _settings(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    keys = dict.fromkeys(key for row in rows for key in row["settings"])
-    return {key: [row["settings"].get(key) for row in rows] for key in keys}

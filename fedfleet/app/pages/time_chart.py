@@ -11,7 +11,7 @@ import numpy as np
 from fedfleet.app.pages.charts.axes import Scale, Ticks, foot_axis, left_axis, left_axis_width, ticks
 from fedfleet.app.pages.charts.axes import format_number as said_number
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
-from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, draw_both, figure, paint_legend, stack_below, text
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, figure, paint_legend, stack_below, text
 from fedfleet.app.pages.report.number_words import as_people
 from fedfleet.app.pages.time_units import linear_time_ticks
 from fedfleet.app.terminal.text import span
@@ -20,22 +20,22 @@ from fedfleet.measure.attribution.sentences import sentence, share
 
 _MAX_COLUMNS = 120  # columns: more would be thinner than a hair
 _BROADEST = 64.0  # pixels of a column: the few rounds of a short run are no wall
-# (what people call it, its causes, its paint), in the order in which they are drawn.
+# (name, causes, paint), in the order in which they are drawn.
 FAMILIES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("moving the model", ("latency", "download", "upload", "delivery"), "a4"),
     ("training", ("compute",), "a5"),
     ("inside users: planning, exchanging, averaging", ("planning", "exchange", "averaging"), "a2"),
-    ("looking before choosing", ("probes",), "a1"),
+    ("probes before selection", ("probes",), "a1"),
     ("the server's own work", ("server",), "ai"),
-    ("waiting for somebody to be in reach", ("reachability", "slack"), "a6"),
-    ("for nothing: late, failed or unfinished", ("stragglers", "failed", "unfinished"), "late-area"),
+    ("waiting for clients to be reachable", ("reachability", "slack"), "a6"),
+    ("wasted: late, failed or unfinished", ("stragglers", "failed", "unfinished"), "late-area"),
     ("pause between rounds", ("pause",), "aw"),
-    ("nobody knows", ("unknown",), "a6 pale"),
+    ("unknown", ("unknown",), "a6 pale"),
 )
 
 
 def by_family(causes: Mapping[str, float]) -> dict[str, float]:
-    """Seconds by what people call it; families without any are left out.
+    """Seconds by family; families without any are left out.
 
     >>> by_family({"download": 2.0, "upload": 1.0, "pause": 0.5})
     {'moving the model': 3.0, 'pause between rounds': 0.5}
@@ -78,13 +78,8 @@ def attribution_figure(attribution: Attribution, people: str = "people", person:
     )
     caption = as_people(sentence(attribution), people, person)
     caption = caption[:1].upper() + caption[1:]
-    wide, slim = draw_both(
-        lambda sheet: stack_below(
-            bars([run_bar("The whole run", attribution)], sheet, most=1.0), _columns(rows, sheet), gap=10
-        )
-    )
     return figure(
-        "What the server was waiting for", f"The bar is the whole run, a column is {each}; every second is charged to one cause.", wide, slim,
+        "What the server was waiting for", f"The bar is the whole run, a column is {each}; every second is charged to one cause.", lambda sheet: stack_below( bars([run_bar("The whole run", attribution)], sheet, most=1.0), _columns(rows, sheet), gap=10 ),
         caption, legend=family_key([attribution]), note=caption,
     )  # fmt: skip
 

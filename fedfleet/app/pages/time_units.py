@@ -13,9 +13,9 @@ _LADDER = tuple((step * length, step, unit) for unit, length in _UNITS for step 
 
 
 def log_time_ticks(low: float, high: float, most: int = 7) -> list[tuple[str, float]]:
-    """Ticks of a logarithmic axis of time: (what is said, seconds).
+    """Ticks of a logarithmic axis of time: (label, seconds).
 
-    >>> moments(50, 20_000)
+    >>> log_time_ticks(50, 20_000)
     [('1 min', 60.0), ('2 min', 120.0), ('10 min', 600.0), ('20 min', 1200.0), ('1 h', 3600.0), ('2 h', 7200.0)]
     """
     inside = [(_unit_text(step, unit), seconds) for seconds, step, unit in _LADDER if low <= seconds <= high]
@@ -31,7 +31,7 @@ def log_time_ticks(low: float, high: float, most: int = 7) -> list[tuple[str, fl
 def linear_time_ticks(low: float, high: float, most: int = 6) -> list[tuple[str, float]]:
     """Ticks of a linear axis of time at whole multiples of a round step.
 
-    >>> even(0, 140)
+    >>> linear_time_ticks(0, 140)
     [('0', 0.0), ('30 s', 30.0), ('1 min', 60.0), ('1.5 min', 90.0), ('2 min', 120.0)]
     """
     step, each, unit = next((s for s in _LADDER if (high - low) / s[0] <= most), _LADDER[-1])
@@ -53,7 +53,7 @@ def _natural_text(seconds: float) -> str:
 def plain_time(seconds: float) -> str:
     """A length of time in its natural unit.
 
-    >>> plain(0), plain(45.04), plain(90), plain(5400), plain(-90), plain(250_000), plain(3e-11)
+    >>> plain_time(0), plain_time(45.04), plain_time(90), plain_time(5400), plain_time(-90), plain_time(250_000), plain_time(3e-11)
     ('0', '45 s', '1.5 min', '1.5 h', '-1.5 min', '2.9 days', '0')
     """
     if abs(seconds) < 1e-6:  # what is left of differences of sums

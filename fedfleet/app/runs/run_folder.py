@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,21 @@ def make_folder(out: Path) -> None:
             raise PermissionError(f"no permission to write to {out}")
     except OSError as error:
         raise _cannot_write(out, error) from None
+
+
+def claim_folder(out: Path, kind: str, *, marker: str, known: Collection[str]) -> None:
+    """Refuse a folder that holds something else than a study or search; `marker` is its file, and `known` may lie there too."""
+    try:
+        names = {p.name for p in out.iterdir()} if out.is_dir() else set[str]()
+    except OSError as error:
+        raise BadInput(f"--out: cannot read {out}: {error.strerror}; choose another folder") from None
+    if out.exists() and not out.is_dir():
+        raise BadInput(f"--out: {out} is a file; name a folder")
+    # What a kill left half written is nobody's, nor are the files of a database that was open.
+    remains = (f"{marker}-", f"{marker}.part")
+    strange = sorted(n for n in names - {*known} if not n.startswith(remains) and not n.endswith(".part"))
+    if strange and marker not in names:
+        raise BadInput(f"--out: {out} holds something else than a {kind} ({strange[0]}); choose another folder")
 
 
 def write_spec(spec: Spec, out: Path) -> None:

@@ -50,7 +50,7 @@ def test_the_call_and_the_verb_say_the_same(fedfleet, tmp_path, cache, capsys):
     assert timeless(told) == timeless(result.answer())
     assert (result.accuracy.value, result.commits.value) == (told["accuracy"]["value"], 4.0) and result.page == page
     assert result.curve["accuracy"].tolist() == told["curve"]["accuracy"] and result.band == told["band"]
-    drawn = [(tmp_path / name).read_text().partition("What it cannot see")[0] for name in ("call.html", "verb.html")]
+    drawn = [(tmp_path / name).read_text().partition("Limitations")[0] for name in ("call.html", "verb.html")]
     assert drawn[0] == drawn[1] and "before it is trained" in drawn[0]
 
 

@@ -4,17 +4,22 @@ from dataclasses import replace
 
 import pytest
 
-from fedfleet.app.demo import demo_jobs, demo_runs, demo_users
-from fedfleet.app.demo.demo_runs import WAITING, WITH_DEADLINE
+from fedfleet.app.demo import demo_study
+from fedfleet.app.demo.demo_study import WAITING, WITH_DEADLINE
 
 
 @pytest.fixture
 def short(monkeypatch):
-    few = {name: demo_runs.WAYS[name] for name in (WAITING, WITH_DEADLINE, "FedBuff")}
-    ends = {"rounds": 3, "virtual_seconds": 3600.0}
-    monkeypatch.setattr(demo_runs, "WAYS", {n: replace(w, table={**w.table, "stop": ends}) for n, w in few.items()})
-    monkeypatch.setattr(demo_runs, "FLEETS", {"mild": demo_runs.FLEETS["mild"]})
-    monkeypatch.setattr(demo_runs, "SEEDS", (7, 8))
-    monkeypatch.setattr(demo_users, "METHODS", {n: demo_users.METHODS[n] for n in ("FedAvg", "ShuffleFL")})
-    monkeypatch.setattr(demo_users, "MINUTES", 1)
-    monkeypatch.setattr(demo_jobs, "workers", lambda: 1)
+    ways, methods = (WAITING, WITH_DEADLINE, "FedBuff"), ("FedAvg", "ShuffleFL")
+    ends = {"stop.rounds": 3, "stop.virtual_seconds": 3600.0}
+    names = [f"{way}, mild" for way in ways]
+    arms = tuple(replace(a, settings={**a.settings, **ends}) for a in demo_study.STUDY.arms if a.name in names)
+    users = demo_study.USER_STUDY
+    base = {**users.base, "stop": {**users.base["stop"], "virtual_seconds": 60.0}}
+    user_arms = tuple(a for a in users.arms if a.name in methods)
+    monkeypatch.setattr(demo_study, "STUDY", replace(demo_study.STUDY, arms=arms, seeds=(7, 8)))
+    monkeypatch.setattr(demo_study, "USER_STUDY", replace(users, arms=user_arms, seeds=(7, 8), base=base))
+    monkeypatch.setattr(demo_study, "FLEETS", {"mild": demo_study.FLEETS["mild"]})
+    monkeypatch.setattr(demo_study, "WAYS", {way: demo_study.WAYS[way] for way in ways})
+    monkeypatch.setattr(demo_study, "METHODS", {way: demo_study.METHODS[way] for way in methods})
+    monkeypatch.setattr(demo_study, "processor_count", lambda: 1)

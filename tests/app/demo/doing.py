@@ -2,15 +2,14 @@
 
 from itertools import cycle
 
-from fedfleet.app.demo import demo_runs, demo_users
-from fedfleet.app.demo.demo_jobs import USERS
+from fedfleet.app.demo import demo_study
+from fedfleet.app.demo.demo_study import USERS
 from fedfleet.app.studies.compare.run_data import read_run
 
 
 def demo_of(folders):
     """By fleet and way, as many runs as there are seeds."""
     turn = cycle([read_run(folder, folder.name) for folder in folders])
-    places = [(fleet, way) for fleet in demo_runs.FLEETS for way in demo_runs.WAYS] + [
-        (USERS, way) for way in demo_users.METHODS
-    ]
-    return {place: [next(turn) for _ in demo_runs.SEEDS] for place in places}
+    places = [(fleet, way) for fleet in demo_study.FLEETS for way in demo_study.WAYS]
+    places += [(USERS, way) for way in demo_study.METHODS]
+    return {place: [next(turn) for _ in demo_study.STUDY.seeds] for place in places}

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedfleet.app.demo import demo_findings, demo_runs, demo_users
-from fedfleet.app.demo.demo_jobs import USERS
-from fedfleet.app.demo.demo_runs import WAITING, WITH_DEADLINE
+from fedfleet.app.demo import demo_findings, demo_study
+from fedfleet.app.demo.demo_study import USERS, WAITING, WITH_DEADLINE
 from tests.app.pages.sides.arms import compared
 
 HOUR = 3600.0
@@ -29,35 +28,28 @@ def done_of(table):
 
 @pytest.fixture
 def done():
-    table = {(fleet, way): [0.9, 0.91, 0.92] for fleet in demo_runs.FLEETS for way in demo_runs.WAYS}
+    table = {(fleet, way): [0.9, 0.91, 0.92] for fleet in demo_study.FLEETS for way in demo_study.WAYS}
     table |= {("severe", WITH_DEADLINE): [0.5, 0.52, 0.51], ("severe", "FedBuff"): [0.8, 0.83, 0.81]}
-    return done_of(table | {(USERS, way): [0.9, 0.9, 0.9] for way in demo_users.METHODS})
+    return done_of(table | {(USERS, way): [0.9, 0.9, 0.9] for way in demo_study.METHODS})
 
 
-def test_the_headline_says_how_far_ways_are_apart_and_what_is_sure(done):
-    said = demo_findings.headline(done)
-    assert (
-        "0 points apart on the mild fleet and 40 on the severe one" in said
-        and "FedBuff" in said.split("surely better")[1]
-    )
-    same = done | {("severe", way): done["mild", way] for way in demo_runs.WAYS}
-    assert demo_findings.headline(same).endswith(
-        "3 seeds cannot tell which is best"
-    ) and "surely" not in demo_findings.headline(same)
+def test_the_headline_says_how_far_ways_are_apart_and_what_is_significant(done):
+    text = demo_findings.headline(done)
+    assert "0 points apart on the mild fleet and 40 on the severe one" in text
+    rest = text.split("significantly better than 'FedAvg, deadline'")[1]
+    assert "'FedBuff'" in rest and "(severe)" in rest
+    same = done | {("severe", way): done["mild", way] for way in demo_study.WAYS}
+    assert "no statistically significant winner" in demo_findings.headline(same)
 
 
-def test_only_what_is_sure_is_called_so(done):
-    better, worse = demo_findings.sure_differences(done, "severe")
-    assert "FedBuff" in better and worse == [] and demo_findings.sure_differences(done, "mild") == ([], [])
-    said = demo_findings.paragraph(done)
-    assert (
-        "is only" in said
-        and "on the severe fleet" in said.split("is only")[1]
-        and "mild" not in said.split("is only")[1]
-    )
+def test_only_what_is_significant_is_called_so(done):
+    better, worse = demo_findings.significant_differences(done, "severe")
+    assert "FedBuff" in better and worse == [] and demo_findings.significant_differences(done, "mild") == ([], [])
+    rest = demo_findings.paragraph(done).split("Significantly better")[1]
+    assert "'FedBuff'" in rest and "on the severe fleet" in rest and "mild" not in rest
 
 
-def test_what_is_clear_at_one_moment_only_is_not_sure(done):
+def test_what_is_significant_at_one_moment_only_is_not_called_so(done):
     """FedBuff and FedAvg are alike halfway, and clearly apart at the end."""
     half = 1.5 * HOUR
     apart = {
@@ -71,19 +63,17 @@ def test_what_is_clear_at_one_moment_only_is_not_sure(done):
     }
     late = done | {("severe", way): runs for way, runs in apart.items()}
     assert demo_findings.against_deadline(late, "severe")["FedBuff"][1] < 0.05
-    assert "FedBuff" not in demo_findings.sure_differences(late, "severe")[0]
+    assert "FedBuff" not in demo_findings.significant_differences(late, "severe")[0]
 
 
-def test_nothing_sure_is_said_too(done):
-    same = done | {("severe", way): done["mild", way] for way in demo_runs.WAYS}
-    assert "None of this is sure" in demo_findings.paragraph(same)
+def test_nothing_significant_is_said_too(done):
+    same = done | {("severe", way): done["mild", way] for way in demo_study.WAYS}
+    assert "No difference to 'FedAvg, deadline' is statistically significant" in demo_findings.paragraph(same)
 
 
 def test_the_paragraph_has_the_figures_of_the_runs(done):
-    said = demo_findings.paragraph(done)
-    assert (
-        "leaves out 40, 40 and 40 of 100 people" in said and "10.0 days" in said and "(FedAvg, deadline: 51 %)" in said
-    )
+    text = demo_findings.paragraph(done)
+    assert "40, 40 and 40 of 100 clients" in text and "10.0 days" in text and "('FedAvg, deadline': 51 %)" in text
 
 
 def test_a_run_without_a_model_by_then_has_no_standing(done):

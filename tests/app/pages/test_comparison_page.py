@@ -6,11 +6,10 @@ import pytest
 
 from fedfleet.app.pages.comparison_page import comparison_page, write_comparison
 from fedfleet.app.pages.report_page import write_report
-from fedfleet.app.pages.sides.curves import accuracy_figure
+from fedfleet.app.pages.sides.accuracy_figures import accuracy_figure, standings_figure
 from fedfleet.app.pages.sides.run_rows import runs_table
 from fedfleet.app.pages.sides.side_participation import participation_section
 from fedfleet.app.pages.sides.side_times import cost_section, time_section
-from fedfleet.app.pages.sides.standings import standings_figure
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import resolve
 from fedfleet.app.studies.compare.comparison import compare
@@ -46,7 +45,7 @@ def test_every_run_is_linked_and_every_link_leads_somewhere(runs, tmp_path):
 def test_the_page_answers_in_order_without_scripts(runs, tmp_path):
     page = comparison_page(compare(runs), tmp_path / "page.html")
     heads = re.findall(r"<h2>([^<]+)</h2>", page)
-    assert heads[:3] == ["Five runs", "Who took part", "Where the time went"] and heads[-1] == "How to check it"
+    assert heads[:3] == ["Five runs", "Participation", "Where the time went"] and heads[-1] == "How to check it"
     assert "<script" not in page and page.index("<h1>") < page.index("How sure?") < page.index("<svg viewBox")
     assert len(page.encode()) < 1e6
 

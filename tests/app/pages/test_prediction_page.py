@@ -18,7 +18,7 @@ WHOLE = ANSWER | {
 
 def test_the_conclusion_comes_first_and_figures_state_their_finding():
     text = prediction_page(WHOLE, "a <fleet>")
-    assert text.index("The run will reach about 80.0 %") < text.index("<figure>") < text.index("What it cannot see")
+    assert text.index("The run will reach about 80.0 %") < text.index("<figure>") < text.index("Limitations")
     assert "a &lt;fleet&gt;" in text and "<fleet>" not in text and "http" not in text.replace("http://www.w3.org", "")
     assert text.count('role="img"') == 4 and text.count('class="wide"') == text.count('class="slim"') == 2
     assert "rounds that will fail because" in text and "rounds that will fail" not in prediction_page(

@@ -6,11 +6,12 @@ import shutil
 
 import pytest
 
-from fedfleet.app.pages.study_page import _REQUIRED_KEYS, report_study, write_study
-from fedfleet.app.studies.grid.run_study import study
+from fedfleet.app.pages.study_page import _REQUIRED_KEYS, report_study, write_pages
+from fedfleet.app.studies.grid.run_study import load_study, study
 from fedfleet.app.studies.grid.study_file import study_of
 from fedfleet.app.studies.grid.study_jobs import WorkerSettings
 from fedfleet.core.errors import BadInput
+from tests.app.studies.tables import LRS
 
 TABLE = {
     "name": "small<study>",
@@ -43,7 +44,7 @@ def studied(tmp_path_factory):
 
 
 def test_every_run_and_every_table_is_linked(studied):
-    path = write_study(studied)
+    path = write_pages(studied).page
     page = path.read_text()
     links = re.findall(r'href="([^"#]+)"', page)
     assert len({link for link in links if link.startswith("runs/")}) == 4, "two arms made models, with two seeds each"
@@ -52,14 +53,14 @@ def test_every_run_and_every_table_is_linked(studied):
 
 
 def test_arms_that_made_no_model_are_told_with_the_reason(studied):
-    page = write_study(studied).read_text()
+    page = write_pages(studied).page.read_text()
     assert "Runs that failed" in page and "no model was made" in page and "2 of 2 failed" in page
     told = page.index("2 of six runs, of never; the reasons")
     assert page.index("<h1>") < told < page.index("Runs that failed"), "the conclusion says it, the table why"
 
 
 def test_the_conclusion_comes_first_and_analyses_are_there(studied):
-    page = write_study(studied).read_text()
+    page = write_pages(studied).page.read_text()
     assert page.index("<h1>") < page.index("Three arms, six runs") < page.index("Analyses")
     assert (
         "is the baseline" in page
@@ -99,3 +100,12 @@ def test_a_study_that_somebody_changed_is_refused_in_one_sentence(tmp_path, chan
 def test_a_folder_without_a_study_is_told(tmp_path):
     with pytest.raises(BadInput, match=r"study\.json cannot be read"):
         report_study(tmp_path)
+
+
+def test_pages_are_written_once_and_failed_runs_have_none(tmp_path):
+    done = study(load_study({**LRS, "seeds": 1}), tmp_path / "out", worker_settings=WorkerSettings(1))
+    pages = [ran.out / "report.html" for ran in done.cells]
+    pages[0].write_text("mine")
+    result = write_pages(done)
+    assert result.page == tmp_path / "out/report.html" and result.page.is_file()
+    assert pages[0].read_text() == "mine" and pages[1].stat().st_size > 1000

@@ -1,7 +1,7 @@
 """A worker of a study draws the pages of its runs."""
 
 from fedfleet.app.pages import study_page_worker
-from fedfleet.app.studies.grid.expansion import expand_study
+from fedfleet.app.studies.grid.study_runs import expand_study
 from fedfleet.app.studies.grid.study_worker import piece_of
 from tests.app.studies.tables import asked
 

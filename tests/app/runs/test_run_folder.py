@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from fedfleet.app.runs import open_run, read_finished_run
-from fedfleet.app.runs.run_folder import check_same_spec, make_folder, refuse_taken, write_spec
+from fedfleet.app.runs.run_folder import check_same_spec, claim_folder, make_folder, refuse_taken, write_spec
 from fedfleet.app.spec import apply_overrides, resolve
 from fedfleet.core.errors import BadInput, FedFleetError
 from tests.app.specs import TINY
@@ -75,3 +75,16 @@ def test_damaged_measures_are_named(run_copy, text):
     (run_copy / "metrics.json").write_text(text)
     with pytest.raises(FedFleetError, match=r"metrics.json"):
         read_finished_run(run_copy)
+
+
+def test_a_folder_of_a_study_or_search_that_was_killed_early_can_be_used_again(tmp_path):
+    for name in ("runs", "study.toml.part"):  # as a kill leaves it
+        (tmp_path / name).touch()
+    claim_folder(tmp_path, "study", marker="study.toml", known={"runs"})
+    (tmp_path / "tune.db.part-journal").touch()
+    claim_folder(tmp_path, "search", marker="tune.db", known={"runs"})
+    (tmp_path / "thesis.doc").touch()
+    with pytest.raises(BadInput, match=r"something else than a study \((thesis.doc|tune.db.part-journal)\)"):
+        claim_folder(tmp_path, "study", marker="study.toml", known={"runs"})
+    (tmp_path / "study.toml").touch()
+    claim_folder(tmp_path, "study", marker="study.toml", known={"runs"})

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedfleet.app.studies.grid.run_study import load_study, study
 from fedfleet.app.studies.grid.study_jobs import WorkerSettings
-from fedfleet.app.studies.grid.table_files import TABLES
+from fedfleet.app.studies.grid.study_tables import TABLES
 
 ROOT = Path(__file__).parents[3]
 SPEC = """

@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from fedfleet.app.studies.compare.records import ComparedRun
-from fedfleet.app.studies.grid.expansion import expand_study
 from fedfleet.app.studies.grid.quantities import Aims
-from fedfleet.app.studies.grid.run_cache import StudyRun
 from fedfleet.app.studies.grid.study_file import study_of
+from fedfleet.app.studies.grid.study_runs import StudyRun, expand_study
 
 BASE = {
     "task": {"use": "digits_logreg"},

@@ -16,7 +16,7 @@ def test_arms_are_rows_with_units_and_the_verdict_follows():
     assert lines[1].startswith("readiness") and "92.0 % (89.5 to 94.5)" in lines[1] and "10.0 h" in lines[1]
     assert lines[2].startswith("deadline") and "never" in lines[2] and "1.5 kB" in lines[2]
     assert len({len(line) for line in lines[:3]}) == 1, "columns stand below each other"
-    assert "  seed          1, 2, 3" in lines and "The winner is readiness" in text and "note: " in text
+    assert "  seed          1, 2, 3" in lines and "The winner is 'readiness'" in text and "note: " in text
     assert "95 % interval" in lines[3]
 
 
@@ -24,7 +24,7 @@ def test_missing_figures_are_words():
     text = comparison_text(answer_of(comparison([waiting(1, (10.0, 0.5)), hurried(1, end=40.0)])))
     assert "no model" in text and "None" not in text and "interval;" not in text
     bare = comparison_text(answer_of(comparison([waiting(1, end=3.0), hurried(1, end=3.0, first=1.0)])))
-    assert "nothing to judge" in bare and "to a target" in bare
+    assert "nothing to compare" in bare and "to a target" in bare
 
 
 def test_many_and_long_differences_are_cut_and_say_so():

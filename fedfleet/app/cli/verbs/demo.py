@@ -17,18 +17,17 @@ def demo(
 ) -> None:
     """Train on three fleets, from mild to severe, by six methods over three seeds; writes one HTML page. Two to three minutes."""
     from fedfleet.app.demo import demo_findings as found
-    from fedfleet.app.demo.demo_folder import take_demo_folder
-    from fedfleet.app.demo.demo_jobs import run_demo, workers
+    from fedfleet.app.demo.demo_study import run_demo, take_demo_folder
     from fedfleet.app.pages.demo_page import write_demo
     from fedfleet.app.pages.page_writer import write_reports
-    from fedfleet.app.studies.grid.study_jobs import LOG
+    from fedfleet.app.studies.grid.study_jobs import LOG, processor_count
     from fedfleet.app.terminal.text import demo_text
 
     start = time.perf_counter()
     take_demo_folder(out)
     runs_by_way = run_demo(out, quiet=as_json)
     training_seconds = time.perf_counter() - start
-    write_reports([run.out for runs in runs_by_way.values() for run in runs], workers=workers(), log=out / LOG)
+    write_reports([run.out for runs in runs_by_way.values() for run in runs], workers=processor_count(), log=out / LOG)
     report_seconds = time.perf_counter() - start
     page = write_demo(out, runs_by_way)
     json_answer = {

@@ -33,8 +33,8 @@ def study(
     as_json: AsJson = False,
 ) -> None:
     """Run every arm of a study with every seed, and compare them: tables, analyses and one page. What is finished stays."""
+    from fedfleet.app.pages.study_page import write_pages
     from fedfleet.app.pages.study_page_worker import work
-    from fedfleet.app.pages.study_pages import write_pages
     from fedfleet.app.studies.grid.run_study import study as carry_out
     from fedfleet.app.studies.grid.study_jobs import WorkerSettings
 

@@ -10,7 +10,7 @@ from fedfleet.app.pages.charts.labels import width_of
 from fedfleet.app.pages.charts.marks import Sheet, line, text
 from fedfleet.app.pages.time_units import linear_time_ticks, log_time_ticks
 
-Ticks = list[tuple[str, float]]  # (what is said, where)
+Ticks = list[tuple[str, float]]  # (label, value)
 DECADES = 100.0  # a span of time over more than this is drawn on a logarithmic axis
 
 
@@ -48,7 +48,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 def format_number(value: float) -> str:
     """A tick's number without needless digits.
 
-    >>> number(12_000.0), number(0.25), number(3.0)
+    >>> format_number(12_000.0), format_number(0.25), format_number(3.0)
     ('12,000', '0.25', '3')
     """
     return f"{value:,.0f}" if abs(value) >= 10 or value == int(value) else f"{value:g}"
@@ -57,7 +57,7 @@ def format_number(value: float) -> str:
 def axis_end(value: float, count: int = 4) -> float:
     """The round number at which an axis from 0 ends, so that it holds this value.
 
-    >>> above(0.65), above(7), above(0)
+    >>> axis_end(0.65), axis_end(7), axis_end(0)
     (0.8, 8.0, 1.0)
     """
     if value <= 0:
@@ -78,7 +78,7 @@ def number_ticks(high: float, count: int = 4, *, whole_only: bool = True) -> Tic
 def share_ticks(high: float = 1.0, count: int = 4) -> Ticks:
     """Shares of one as per cent; the topmost alone carries the sign.
 
-    >>> shares(0.4, 2)
+    >>> share_ticks(0.4, 2)
     [('0', 0.0), ('20', 0.2), ('40 %', 0.4)]
     """
     result = ticks(0, high, count)
@@ -101,7 +101,9 @@ _LOG_TICKS: Ticks = [
 def time_ticks(x: Scale, sheet: Sheet) -> Ticks:
     """Moments of such a scale."""
     if not x.log:
-        return [(said if at else "start", at) for said, at in linear_time_ticks(x.low, x.high, 4 if sheet.slim else 7)]
+        return [
+            (label if at else "start", at) for label, at in linear_time_ticks(x.low, x.high, 4 if sheet.slim else 7)
+        ]
     result = [(words, at) for words, at in _LOG_TICKS if x.low <= at <= x.high]
     return result if len(result) >= 3 else log_time_ticks(x.low, x.high, 4 if sheet.slim else 8)
 

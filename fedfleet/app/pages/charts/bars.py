@@ -1,4 +1,4 @@
-"""Lying bars: one length or several parts each, hatched where work was thrown away, with words above or beside."""
+"""Lying bars: one length or several parts each, hatched where work was wasted, with words above or at the left."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedfleet.app.pages.charts.labels import cut_names, cut_text, width_of
 from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, text
 
 _BAR = 17.0
-_NAMES = 0.34  # of the sheet: the most that names beside bars may take
+_NAMES = 0.34  # of the sheet: the most that names at the left of bars may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A named bar; `said` stands behind its end, `note` at the right of its name (below the bar on phones).
+    """A named bar; `end_label` stands behind its end, `note` at the right of its name (below the bar on phones).
 
     `colour` of the name: 0 is ink, 1 to 5 that of a series.
     """
@@ -37,7 +37,7 @@ class Bar:
 
 
 def bars(rows: Sequence[Bar], sheet: Sheet, *, names_left: bool = False, most: float | None = None) -> Drawing:
-    """Bars on one scale. `beside`: names stand at the left on wide sheets, else above; `most`: the value that fills the sheet."""
+    """Bars on one scale. `names_left`: names stand at the left on wide sheets, else above; `most`: the value that fills the sheet."""
     longest = most or max((sum(p.value for p in row.parts) for row in rows), default=1.0) or 1.0
     widest = max((width_of(row.name, strong=True) for row in rows), default=0.0) + 14
     left = min(widest, _NAMES * sheet.width) if names_left and not sheet.slim else 0.0

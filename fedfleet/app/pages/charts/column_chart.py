@@ -1,4 +1,4 @@
-"""Standing columns, a person each, as small multiples on one scale; those who are missing are drawn under the axis."""
+"""Columns, one for each client, as small multiples on one scale; those without are drawn under the axis. Histograms."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A panel: people sorted from most to least. `late` and `never` are those at its end of whom nothing counted, and are drawn as a
-    strip under the axis, hatched and grey; `groups` name parts of the axis; `under` are lines of words below, the first strong."""
+    """A panel: clients sorted from most to least. `late` and `never` are those at its end without any, and are drawn as a
+    strip under the axis, hatched and grey; `groups` name parts of the axis; `captions` are lines of words below, the first strong."""
 
     columns: Sequence[Column]
     name: str = ""
@@ -146,9 +146,44 @@ def _captions(panel: Panel, at: float, width: float, base: float) -> tuple[list[
 
 
 def rank_edges(n: int, most: int = MOST) -> Ints:
-    """Where each column begins and the last one ends, if n people share at most so many columns.
+    """Where each column begins and the last one ends, if n clients share at most that many columns.
 
-    >>> ranks(3).tolist(), len(ranks(400)), len(ranks(1_000_000))
+    >>> rank_edges(3).tolist(), len(rank_edges(400)), len(rank_edges(1_000_000))
     ([0, 1, 2, 3], 401, 401)
     """
     return np.arange(n + 1) if n <= most else np.linspace(0, n, most + 1).astype(np.int64)
+
+
+def histogram(
+    counts: Sequence[int],
+    sheet: Sheet,
+    feet: Sequence[str],
+    *,
+    kinds: Sequence[str] = (),
+    label: str = "",
+    height: float = 150.0,
+) -> Drawing:
+    """One column for each count; `feet` stand under them (empty: nothing), `kinds` paint them, `label` names the axis."""
+    y = Scale(0.0, max(counts, default=0) or 1, height + 22, 22)
+    each = sheet.width / max(len(counts), 1)
+    result = [line(0, y.start, sheet.width, y.start, "axis")]
+    right_edge = -1.0
+    for i, count in enumerate(counts):
+        middle = (i + 0.5) * each
+        result.append(
+            box(i * each + 0.06 * each, y(count), 0.88 * each, y.start - y(count), kinds[i] if kinds else "a6")
+        )
+        count_text, wide = f"{count:,}" if count else "", width_of(f"{count:,}")
+        if count_text and middle - wide / 2 > right_edge:
+            result.append(
+                text(middle, y(count) - 6, count_text, "strong" if kinds and kinds[i] != "a6" else "", "middle")
+            )
+            right_edge = middle + wide / 2
+        result.append(_foot(feet[i] if i < len(feet) else "", middle, y.start + 19, sheet))
+    result.append(text(sheet.width, y.start + 37, label, anchor="end"))
+    return Drawing(sheet.width, y.start + 42, result)
+
+
+def _foot(words: str, middle: float, y: float, sheet: Sheet) -> str:
+    half = width_of(words) / 2
+    return text(min(max(middle, half), sheet.width - half), y, words, "", "middle")

@@ -1,4 +1,4 @@
-"""Words beside marks: how wide they are, and where they stand so that no two overlap."""
+"""Labels of marks: how wide they are, and where they stand so that no two overlap."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def width_of(words: str, *, strong: bool = False) -> float:
 
 
 def cut_text(words: str, room: float, *, strong: bool = False) -> str:
-    """The words, or as many of their letters as fit into so many pixels.
+    """The words, or as many of their letters as fit into that many pixels.
 
-    >>> cut("deadline", 200.0), cut("deadline of a minute", 80.0)
+    >>> cut_text("deadline", 200.0), cut_text("deadline of a minute", 80.0)
     ('deadline', 'deadline of ..')
     """
     if width_of(words, strong=strong) <= room:
@@ -39,7 +39,7 @@ def cut_text(words: str, room: float, *, strong: bool = False) -> str:
 def cut_names(names: Sequence[str], room: float, *, strong: bool = False) -> list[str]:
     """Names cut to this room; where two would then read alike, all that are too long lose their middles instead.
 
-    >>> cut_apart(["a deadline of 60 s", "a deadline of 90 s"], 90.0)
+    >>> cut_names(["a deadline of 60 s", "a deadline of 90 s"], 90.0)
     ['a deadl..f 60 s', 'a deadl..f 90 s']
     """
     result = [cut_text(name, room, strong=strong) for name in names]
@@ -62,7 +62,7 @@ def separate(places: Sequence[float], gap: float, low: float, high: float) -> li
 
     Where there is not room enough for all, they stand evenly and closer.
 
-    >>> apart([10.0, 12.0, 50.0], 16, 0, 100)
+    >>> separate([10.0, 12.0, 50.0], 16, 0, 100)
     [3.0, 19.0, 50.0]
     """
     if not places:

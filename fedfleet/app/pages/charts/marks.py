@@ -42,7 +42,7 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 
 
 def box(x: float, y: float, width: float, height: float, kind: str, title: str = "") -> str:
-    """A filled rectangle; kinds: a1 to a6, aw (wash), ai (ink), late-area (hatched: too late or thrown away), pale."""
+    """A filled rectangle; kinds: a1 to a6, aw (wash), ai (ink), late-area (hatched: too late or wasted), pale."""
     where = f'x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{max(height, 0):.1f}" class="{kind}"'
     return f"<rect {where}><title>{escape(title)}</title></rect>" if title else f"<rect {where}/>"
 
@@ -60,26 +60,26 @@ def svg(drawing: Drawing, finding: str) -> str:
     return f'<svg viewBox="{size}" role="img" aria-label="{label}">{"".join(drawing.marks)}</svg>'
 
 
-def figure(
-    title: str, subtitle: str, wide: Drawing, slim: Drawing, finding: str, *, note: str = "", legend: str = ""
-) -> str:
-    """A figure with both drawings: what is drawn, how to read it, and the finding as its words.
+Chart = Callable[[Sheet], Drawing]  # declared once, and drawn on every sheet that a page needs
 
-    `key` is what `key()` gives, for stacked parts only; `note` stands under the picture.
+
+def figure(
+    title: str, subtitle: str, chart: Chart, finding: str, *, sheet: Sheet = WIDE, note: str = "", legend: str = ""
+) -> str:
+    """A chart with what is drawn, how to read it, and the finding in words; `sheet` is that of screens, phones have their own.
+
+    `legend` is what `paint_legend()` gives, for stacked parts only; `note` stands under the picture.
     """
     under = f"<figcaption>{escape(note)}</figcaption>" if note else ""
     how = f'<p class="fs">{escape(subtitle)}</p>' if subtitle else ""
-    return f'<figure><p class="ft">{escape(title)}</p>{how}{legend}{pictures(wide, slim, finding)}{under}</figure>'
+    drawn = pictures(chart, finding, sheet)
+    return f'<figure><p class="ft">{escape(title)}</p>{how}{legend}{drawn}{under}</figure>'
 
 
-def pictures(wide: Drawing, slim: Drawing, finding: str) -> str:
-    """Both drawings, of which a screen shows one."""
-    return f'<div class="wide">{svg(wide, finding)}</div><div class="slim">{svg(slim, finding)}</div>'
-
-
-def draw_both(draw: Callable[[Sheet], Drawing], wide: Sheet = WIDE) -> tuple[Drawing, Drawing]:
-    """The same chart on the wide sheet and on the slim one."""
-    return draw(wide), draw(SLIM)
+def pictures(chart: Chart, finding: str, sheet: Sheet = WIDE) -> str:
+    """A chart on the sheet of a screen and on that of a phone, of which a device shows one."""
+    wide, slim = svg(chart(sheet), finding), svg(chart(SLIM), finding)
+    return f'<div class="wide">{wide}</div><div class="slim">{slim}</div>'
 
 
 def stack_below(*drawings: Drawing, gap: float = 0.0) -> Drawing:

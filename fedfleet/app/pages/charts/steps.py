@@ -32,7 +32,7 @@ MOST = 1500  # points of a line that are drawn
 class Line:
     """A named step line: `y` holds from its `x` to the next; `low` and `high` are the band of its seeds.
 
-    `colour` is 1 to 5; `thin` tells apart what shares a colour, and ends in a hollow dot; `said` is its label (its name if empty).
+    `colour` is 1 to 5; `thin` tells apart what shares a colour, and ends in a hollow dot; `label_text` is its label (its name if empty).
     """
 
     name: str
@@ -110,7 +110,7 @@ def axis_top(lines: Sequence[Line], plot: Plot) -> float:
 
 
 def margins(lines: Sequence[Line], sheet: Sheet, plot: Plot) -> tuple[float, float]:
-    """The room left and right of the plot, for whoever draws something below on the same axis."""
+    """The room left and right of the plot, for drawings below on the same axis."""
     last = plot.last or max((float(one.x[-1]) for one in lines if len(one.x)), default=1.0) or 1.0
     words = max((width_of(one.label, strong=True) for one in lines), default=0.0) + 14
     right = (
@@ -128,7 +128,7 @@ def _shade(plot: Plot, x: Scale, y: Scale) -> list[str]:
 
 
 def _shade_words(plot: Plot, x: Scale, y: Scale) -> list[str]:
-    """What is to be said of the shade, at its foot, on the side that has room; the last line is strong."""
+    """The words of the shade, at its foot, on the side that has room; the last line is strong."""
     if plot.shade is None:
         return []
     wide = max((width_of(phrase, strong=True) for phrase in plot.words), default=0.0)
@@ -136,8 +136,8 @@ def _shade_words(plot: Plot, x: Scale, y: Scale) -> list[str]:
     at, anchor = (before - 8, "end") if before - 8 - wide >= x.start else (after + 8, "start")
     foot, last = y.start - 12, len(plot.words) - 1
     return [
-        text(at, foot - (last - i) * ROW, said, "strong halo" if i == last else "halo", anchor)
-        for i, said in enumerate(plot.words)
+        text(at, foot - (last - i) * ROW, words, "strong halo" if i == last else "halo", anchor)
+        for i, words in enumerate(plot.words)
     ]
 
 
@@ -202,7 +202,7 @@ def _labels_above(lines: Sequence[Line], placements: Sequence[Flag], x: Scale, y
 
 
 def thin_line(one: Line) -> Line:
-    """The line with at most so many points, the first and the last among them."""
+    """The line with at most MOST points, the first and the last among them."""
     n = len(one.x)
     if n <= MOST:
         return one

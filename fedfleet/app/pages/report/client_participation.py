@@ -7,9 +7,8 @@ from html import escape
 import numpy as np
 
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
-from fedfleet.app.pages.charts.column_chart import Column, Group, Panel, columns, rank_edges
-from fedfleet.app.pages.charts.histogram import histogram
-from fedfleet.app.pages.charts.marks import HALF, draw_both, figure
+from fedfleet.app.pages.charts.column_chart import Column, Group, Panel, columns, histogram, rank_edges
+from fedfleet.app.pages.charts.marks import HALF, figure
 from fedfleet.app.pages.report.number_words import count_noun, per_cent, share_name
 from fedfleet.app.pages.report.report_facts import LATE, NEVER, TOOK_PART, Facts
 from fedfleet.core.records import Ints
@@ -112,7 +111,7 @@ def participation_figure(f: Facts) -> str:
     return figure(
         f"How often each {f.person} was asked, and how often its report was used",
         f"{sorted_}{each}. Full: used.{' Hatched: asked, but the report was late or not used.' if wasted.any() else ''}",
-        *draw_both(lambda sheet: columns([panel], sheet, across=1, height=140)), finding,
+        lambda sheet: columns([panel], sheet, across=1, height=140), finding,
     )  # fmt: skip
 
 
@@ -170,8 +169,9 @@ def data_figure(f: Facts) -> str:
     return figure(
         "Whose data the model saw",
         f"Training samples, {total:,} in all",
-        *draw_both(lambda sheet: bars(rows, sheet), HALF),
+        lambda sheet: bars(rows, sheet),
         finding,
+        sheet=HALF,
     )
 
 
@@ -188,5 +188,6 @@ def client_accuracy_figure(f: Facts) -> str:
     finding = f"Of {len(share):,} {f.people}, for {counts[0]:,} the model is right on less than 10 % of their test samples, {counts[-1]:,} in 90 % or more; the mean is {per_cent(mean or 0.0)}, the 10th percentile {per_cent(low or 0.0)}."
     return figure(
         f"Accuracy for each {f.person}", f"Number of {f.people} by accuracy on their own test data",
-        *draw_both(lambda sheet: histogram(counts, sheet, feet, kinds=kinds, label="right on their own test data"), HALF), finding,
+        lambda sheet: histogram(counts, sheet, feet, kinds=kinds, label="right on their own test data"), finding,
+        sheet=HALF,
     )  # fmt: skip

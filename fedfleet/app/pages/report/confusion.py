@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
-from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, draw_both, figure, text
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, figure, text
 from fedfleet.app.pages.html import details_block, table
 from fedfleet.app.pages.report.number_words import per_cent
 from fedfleet.app.pages.report.report_facts import Facts
@@ -39,7 +39,7 @@ def classes_section(f: Facts) -> list[str]:
         figure(
             "How many of each class the model finds",
             "Share of its test samples that are classified correctly (recall)",
-            *draw_both(lambda sheet: bars(recall_bars, sheet, names_left=True, most=1.0)),
+            lambda sheet: bars(recall_bars, sheet, names_left=True, most=1.0),
             summary,
         )
     )
@@ -50,7 +50,7 @@ def classes_section(f: Facts) -> list[str]:
             figure(
                 "Confusion matrix",
                 "Rows: true class; columns: predicted class. Darker: larger share of the row.",
-                *draw_both(lambda sheet: confusion_matrix(confusion, labels, sheet)),
+                lambda sheet: confusion_matrix(confusion, labels, sheet),
                 worst_mistake(confusion, labels),
             )
         )

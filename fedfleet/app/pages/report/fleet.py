@@ -10,7 +10,7 @@ import numpy as np
 from fedfleet.app.pages.charts.axes import Ticks, number_ticks, share_ticks, ticks
 from fedfleet.app.pages.charts.axes import format_number as said_number
 from fedfleet.app.pages.charts.dots import Axis, Point, dots
-from fedfleet.app.pages.charts.marks import draw_both, figure
+from fedfleet.app.pages.charts.marks import figure
 from fedfleet.app.pages.report.conclusion import usual_reachable
 from fedfleet.app.pages.report.number_words import count_noun, duration, per_cent
 from fedfleet.app.pages.report.report_facts import TOOK_PART, Facts
@@ -87,7 +87,7 @@ def _reachability_figure(f: Facts) -> str:
     return figure(
         f"{f.clients:,} devices: link speed and reachability",
         f"Full: took part, larger the more often. Hatched: asked, nothing was used. Grey: never asked.{many_}",
-        *draw_both(lambda sheet: dots(points, sheet, x, y, mark=speed_mark(f))), finding,
+        lambda sheet: dots(points, sheet, x, y, mark=speed_mark(f)), finding,
     )  # fmt: skip
 
 
@@ -241,5 +241,5 @@ def _durations(f: Facts) -> str:
     some = f" {len(chosen):,} of {len(result.clients):,} are drawn." if len(chosen) < len(result.clients) else ""
     return figure(
         "How often work was used, by how long it takes", f"A dot is one {f.person}.{hatched}{some}",
-        *draw_both(lambda sheet: dots(points, sheet, x, y, height=210)), finding, note=finding + unseen,
+        lambda sheet: dots(points, sheet, x, y, height=210), finding, note=finding + unseen,
     )  # fmt: skip

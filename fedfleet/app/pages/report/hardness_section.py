@@ -8,7 +8,7 @@ import numpy as np
 
 from fedfleet.app.fleets.hardness import share_word, wait_word
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
-from fedfleet.app.pages.charts.marks import draw_both, figure
+from fedfleet.app.pages.charts.marks import figure
 from fedfleet.app.pages.report.number_words import duration, per_cent
 from fedfleet.app.pages.report.report_facts import Facts
 from fedfleet.app.pages.time_units import plain_time
@@ -90,7 +90,7 @@ def hardness_section(f: Facts) -> list[str]:
         figure(
             title,
             what,
-            *draw_both(lambda sheet: bars(rows, sheet, most=1.0 if by_share else None)),
+            lambda sheet: bars(rows, sheet, most=1.0 if by_share else None),
             hardness_sentence(f),
             note=note,
         ),

@@ -12,7 +12,6 @@ from fedfleet.app.pages.charts.marks import (
     Drawing,
     Sheet,
     box,
-    draw_both,
     figure,
     line,
     pictures,
@@ -76,16 +75,14 @@ def learning_section(f: Facts) -> list[str]:
         ]
     rounds = rounds_of(f.record.progress)
     summary = finding(f)
-    over_time = pictures(*draw_both(lambda sheet: _over_time(f, rounds, sheet)), summary)
+    over_time = pictures(lambda sheet: _over_time(f, rounds, sheet), summary)
     choices = [(f.clock, over_time)]
     if f.curve.versions.max() > 0:
         by_model = Line(
             "accuracy", f.curve.versions.tolist(), f.curve.accuracy.tolist(), f.colour, label_text=_final_accuracy(f)
         )
         plot = Plot(time=False, label="models made")
-        choices.append(
-            ("models", pictures(*draw_both(lambda sheet: steps([by_model], sheet, plot)), f"By models made: {summary}"))
-        )
+        choices.append(("models", pictures(lambda sheet: steps([by_model], sheet, plot), f"By models made: {summary}")))
     moved = bytes_until(f, f.curve.seconds)
     if moved.max(initial=0.0) > 0:
         unit, length = next((u for u in _UNITS if moved.max() >= u[1]), ("B", 1.0))
@@ -96,7 +93,7 @@ def learning_section(f: Facts) -> list[str]:
         choices.append(
             (
                 "bytes",
-                pictures(*draw_both(lambda sheet: steps([by_bytes], sheet, plot_bytes)), f"By bytes moved: {summary}"),
+                pictures(lambda sheet: steps([by_bytes], sheet, plot_bytes), f"By bytes moved: {summary}"),
             )
         )
     what = (
@@ -213,6 +210,6 @@ def _patience(f: Facts) -> list[str]:
             summary = f"{name} goes from {y[0]:,.0f} to {y[-1]:,.0f} seconds, between {min(y):,.0f} and {max(y):,.0f}."
             result.append(figure(
                 f"How long the policy waits: {name}", "Seconds; longer after silence, shorter after quiet rounds",
-                *draw_both(lambda sheet, one=one, plot=plot: steps([one], sheet, plot)), summary,
+                lambda sheet, one=one, plot=plot: steps([one], sheet, plot), summary,
             ))  # fmt: skip
     return result

@@ -11,7 +11,6 @@ import numpy as np
 from fedfleet.app.pages.charts.axes import Scale, foot_axis
 from fedfleet.app.pages.charts.labels import width_of
 from fedfleet.app.pages.charts.marks import (
-    SLIM,
     WIDE,
     Drawing,
     Sheet,
@@ -109,12 +108,18 @@ def rounds_section(f: Facts) -> list[str]:
         figure(
             f"Each bar is one {f.person}'s task, from the request to the report",
             f"Numbers at the left are {f.people}; hatched: not used; the dotted line is the end of the round.{_pause_note(shown)}{scale}{thinning_note}",
-            side_by_side(*(_drawing(s, f, Sheet(_width(len(shown))), _limit(s, shown, f, alike=alike)) for s in shown)),
-            stack_below(*(_drawing(s, f, SLIM, _limit(s, shown, f, alike=alike)) for s in shown), gap=14),
+            lambda sheet: _rounds_chart(shown, f, sheet, alike=alike),
             finding,
             legend=paint_legend(_legend(shown, f)),
         ),
     ]  # fmt: skip
+
+
+def _rounds_chart(shown: list[ShownRound], f: Facts, sheet: Sheet, *, alike: bool) -> Drawing:
+    """The rounds side by side, or one below the other on phones."""
+    each = sheet if sheet.slim else Sheet(_width(len(shown)))
+    drawings = [_drawing(s, f, each, _limit(s, shown, f, alike=alike)) for s in shown]
+    return stack_below(*drawings, gap=14) if sheet.slim else side_by_side(*drawings)
 
 
 def _pause_note(shown: list[ShownRound]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from fedfleet.app.pages.charts.axes import Scale, Ticks, foot_axis, left_axis, left_axis_width, share_ticks
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
 from fedfleet.app.pages.charts.labels import ROW, width_of
-from fedfleet.app.pages.charts.marks import Drawing, Sheet, dot, draw_both, figure, line, text
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, dot, figure, line, text
 from fedfleet.app.pages.report.number_words import count_noun, duration, next_round_time, per_cent
 from fedfleet.app.pages.report.report_facts import Facts
 from fedfleet.app.pages.time_units import log_time_ticks, plain_time
@@ -86,7 +86,7 @@ def _cause_figure(f: Facts, late: LateTasks) -> str:
     return figure(
         title,
         "From the time that each task would have needed",
-        *draw_both(lambda sheet: bars(cause_bars, sheet)),
+        lambda sheet: bars(cause_bars, sheet),
         finding,
     )
 
@@ -106,7 +106,7 @@ def _return_figure(f: Facts, late: LateTasks) -> str:
     finding = f"Share of the {len(seconds):,} tasks that are back after a given time: {', '.join(parts)}{f'; {never:,} never' if never else ''}."
     return figure(
         "When the work would have come back", f"Share of all {len(seconds):,} tasks back by then, logarithmic; a longer deadline costs time in every round that needs it",
-        *draw_both(lambda sheet: _curve(seconds, marks, sheet, f.colour)), finding,
+        lambda sheet: _curve(seconds, marks, sheet, f.colour), finding,
     )  # fmt: skip
 
 

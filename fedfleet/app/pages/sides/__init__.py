@@ -1,7 +1,8 @@
-"""Parts of pages that show several runs beside each other: comparisons, studies, the demo.
+"""Pages of several runs: comparisons, studies, searches and the demo.
 
-- `looking`: `Look` (one run as pages show it), `look(folder, page)`; `Side` (runs that differ in seeds only, with colour and line).
-- `curves`: `accuracy_figure(sides)`. `standings`: `standings_figure(sides, at)`. `rows`: `runs_table(sides)`.
-- `participation`: `who_took_part(sides)`. `timing`: `where_time_went(sides)`. `costing`: `what_it_cost(sides)`.
-- `words`: sentences that are computed. `checking`: differing keys, digests, commands.
+A page is a list of sections over one `PageFacts` (`sections`): the conclusion, then figures and tables of its sides.
+
+- `page_runs`: `PageRun` (one run as pages show it), `Side` (runs that differ in seeds only, with colour and line), `sides_of(arms)`.
+- `accuracy_figures`, `run_rows`, `side_participation`, `side_times`, `side_hardness`, `analysis_sections`: what sections show.
+- `verdicts`, `comparison_words`: sentences, all of them computed.
 """

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedfleet.app.pages.charts.axes import ticks
 from fedfleet.app.pages.charts.dots import Axis, Point, dots
-from fedfleet.app.pages.charts.marks import draw_both, figure
+from fedfleet.app.pages.charts.marks import figure
 from fedfleet.app.pages.charts.steps import Line, Plot, steps
 from fedfleet.app.pages.sides.comparison_words import capitalise, p_value_text, time_text, whole_percent
 from fedfleet.app.pages.sides.run_rows import Head, html_table
@@ -19,12 +19,12 @@ from fedfleet.measure.statistics.correlation import MIN_CLUSTERS
 
 Answer = Mapping[str, Any]
 _NAMES = {
-    "virtual_seconds": "virtual time", "bytes_up": "sent up", "bytes_down": "sent down", "bytes": "traffic", "commits": "models made",
+    "virtual_seconds": "virtual time", "bytes_up": "sent up", "bytes_down": "sent down", "bytes": "traffic", "commits": "server updates",
     "accuracy_at_equal_time": "accuracy at equal time", "accuracy_bottom10": "accuracy of the worst tenth",
-    "accuracy_clients": "accuracy on people's own data", "time_to_target": "time to the target",
-    "participation.never": "people who never took part", "wasted.share": "device time thrown away", "rounds_failed": "failed rounds",
-    "accuracy_worst10_mean": "mean accuracy of the worst tenth", "accuracy_never": "accuracy for those who never took part",
-    "best_accuracy": "best accuracy", "utilisation.mean": "reports used per person",
+    "accuracy_clients": "accuracy on clients' own data", "time_to_target": "time to the target",
+    "participation.never": "clients that never took part", "wasted.share": "wasted device time", "rounds_failed": "failed rounds",
+    "accuracy_worst10_mean": "mean accuracy of the worst tenth", "accuracy_never": "accuracy for clients that never took part",
+    "best_accuracy": "best accuracy", "utilisation.mean": "reports used per client",
 }  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def _title(answer: Answer) -> str:
 def value_text(name: str, value: float | None) -> str:
     """A quantity in the unit that its name implies.
 
-    >>> said("accuracy", 0.912), said("virtual_seconds", 7200.0), said("bytes_up", 2e9), said("commits", 12.0), said("x", None)
+    >>> value_text("accuracy", 0.912), value_text("virtual_seconds", 7200.0), value_text("bytes_up", 2e9), value_text("commits", 12.0), value_text("x", None)
     ('91.2 %', '2 h', '2.0 GB', '12', '-')
     """
     if value is None:
@@ -91,7 +91,7 @@ def _without_unit(low: str, high: str) -> str:
 def quantity_name(name: str) -> str:
     """A quantity in words, where its name is one of ours.
 
-    >>> named("virtual_seconds"), named("world.data.alpha")
+    >>> quantity_name("virtual_seconds"), quantity_name("world.data.alpha")
     ('virtual time', 'world.data.alpha')
     """
     return _NAMES.get(name, name)
@@ -109,7 +109,7 @@ def _table(answer: Answer) -> str:
     else:
         heads = [Head(key), *(Head(quantity_name(name)) for name in answer["columns"])]
         rows = [[escape(_word(r[key])), *(mean_cell(c, r[c]) for c in answer["columns"])] for r in answer["table"]]
-    return html_table(heads, rows) + '<p class="note">Means over runs; beside them the 95 % interval of the mean.</p>'
+    return html_table(heads, rows) + '<p class="note">Means over runs with the 95 % interval of the mean.</p>'
 
 
 def _correlation_figure(answer: Answer, colours: Mapping[str, int]) -> str:
@@ -122,7 +122,7 @@ def _correlation_figure(answer: Answer, colours: Mapping[str, int]) -> str:
     between = (
         f"no interval{few}"
         if answer["low"] is None
-        else f"95 % interval {answer['low']:.2f} to {answer['high']:.2f}, by redrawing"
+        else f"95 % interval {answer['low']:.2f} to {answer['high']:.2f}, by bootstrap"
     )
     value = "not defined" if answer["r"] is None else f"{answer['r']:.2f}"
     sentence = f"{name} of {quantity_name(x)} and {quantity_name(y)} is {value} ({between}; {whose})."
@@ -131,8 +131,12 @@ def _correlation_figure(answer: Answer, colours: Mapping[str, int]) -> str:
         for p in answer["points"]
     ]  # fmt: skip
     across, up = value_axis(x, [p.x for p in marks]), value_axis(y, [p.y for p in marks])
-    wide, slim = draw_both(lambda sheet: dots(marks, sheet, across, up, height=240.0))
-    return figure(sentence, "A dot is a run, in the colour of its arm.", wide, slim, sentence)
+    return figure(
+        sentence,
+        "A dot is a run, in the colour of its arm.",
+        lambda sheet: dots(marks, sheet, across, up, height=240.0),
+        sentence,
+    )
 
 
 def value_axis(name: str, values: Sequence[float]) -> Axis:
@@ -152,7 +156,7 @@ def value_axis(name: str, values: Sequence[float]) -> Axis:
 def _times_table(answer: Answer, colours: Mapping[str, int]) -> str:
     target = answer["target"]
     if target is None:
-        return "<p>The accuracy to be reached is a share of what an arm had, and that arm has nothing.</p>"
+        return "<p>The target is a share of the accuracy of an arm that has no accuracy.</p>"
     heads = [
         Head("arm"), Head("median", "When half of the runs had got there, by Kaplan and Meier; runs that never did are counted as such."),
         Head("restricted mean", "The mean of whichever came first: the target, or the time that all runs lasted."), Head("reached"),
@@ -178,10 +182,12 @@ def _survival(answer: Answer, colours: Mapping[str, int]) -> str:
     ]  # fmt: skip
     if not lines or max(len(one.x) for one in lines) < 3:
         return ""
-    wide, slim = draw_both(lambda sheet: steps(lines[:8], sheet, Plot(top=1.0, height=180.0)))
     title = f"Share of runs that have reached {whole_percent(answer['target'])}, by virtual time"
     return figure(
-        title, "One minus Kaplan and Meier's curve.", wide, slim, f"{title}: {'; '.join(one.name for one in lines)}."
+        title,
+        "One minus Kaplan and Meier's curve.",
+        lambda sheet: steps(lines[:8], sheet, Plot(top=1.0, height=180.0)),
+        f"{title}: {'; '.join(one.name for one in lines)}.",
     )
 
 
@@ -189,7 +195,7 @@ def _tests_table(answer: Answer) -> str:
     name = str(answer["metric"])
     heads = [
         Head("arm"), Head(f"difference to {answer['baseline']}", "Of the means over common seeds, with its 95 % interval."),
-        Head("p", "How often chance alone would make such a difference."), Head("p, corrected", "Holm's correction for the number of comparisons."),
+        Head("p", "How often chance alone would make such a difference or a larger one."), Head("p, corrected", "Holm's correction for the number of comparisons."),
         Head("in common", "What both arms were run with; where seeds share fleets, data or trainings, the test is of those."),
     ]  # fmt: skip
     rows = [

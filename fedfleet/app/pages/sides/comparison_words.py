@@ -15,7 +15,7 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 def whole_percent(share: float | None) -> str:
     """A share of one as whole per cent, which says all only of all and none only of none.
 
-    >>> points(0.947), points(0.0), points(0.998), points(0.001), points(None)
+    >>> whole_percent(0.947), whole_percent(0.0), whole_percent(0.998), whole_percent(0.001), whole_percent(None)
     ('95 %', '0 %', 'over 99 %', 'under 1 %', '-')
     """
     if share is None:
@@ -28,7 +28,7 @@ def whole_percent(share: float | None) -> str:
 def time_text(seconds: float) -> str:
     """A length of time; from ten of a unit on without decimals.
 
-    >>> time(45.0), time(5000.0), time(14_400.0), time(90_000.0), time(1_806_000.0)
+    >>> time_text(45.0), time_text(5000.0), time_text(14_400.0), time_text(90_000.0), time_text(1_806_000.0)
     ('45 s', '83 min', '4 h', '25 h', '21 days')
     """
     text = span(seconds)
@@ -41,7 +41,7 @@ def time_text(seconds: float) -> str:
 def share_range(shares: Sequence[float]) -> str:
     """The lowest and the highest of some shares.
 
-    >>> spread([0.46, 0.84, 0.55]), spread([0.9]), spread([0.901, 0.902])
+    >>> share_range([0.46, 0.84, 0.55]), share_range([0.9]), share_range([0.901, 0.902])
     ('46 to 84 %', '90 %', '90 %')
     """
     low, high = whole_percent(min(shares)), whole_percent(max(shares))
@@ -51,7 +51,7 @@ def share_range(shares: Sequence[float]) -> str:
 def time_range(seconds: Sequence[float]) -> str:
     """The shortest and the longest of some times.
 
-    >>> times([3600.0, 9000.0]), times([14_400.0, 1_806_000.0])
+    >>> time_range([3600.0, 9000.0]), time_range([14_400.0, 1_806_000.0])
     ('60 min to 2.5 h', '4 h to 21 days')
     """
     low, high = time_text(min(seconds)), time_text(max(seconds))
@@ -64,7 +64,7 @@ def time_range(seconds: Sequence[float]) -> str:
 def count_words(n: int, one: str, many: str = "") -> str:
     """A number with its noun, small ones in words.
 
-    >>> count(3, "seed"), count(1, "seed"), count(24, "run")
+    >>> count_words(3, "seed"), count_words(1, "seed"), count_words(24, "run")
     ('three seeds', 'one seed', '24 runs')
     """
     number = _NUMBERS[n] if n < len(_NUMBERS) else f"{n:,}"
@@ -74,7 +74,7 @@ def count_words(n: int, one: str, many: str = "") -> str:
 def mean_count(value: float) -> str:
     """A mean of counts: whole, or with one decimal where there are few.
 
-    >>> whole(81.0), whole(2.33), whole(26.7)
+    >>> mean_count(81.0), mean_count(2.33), mean_count(26.7)
     ('81', '2.3', '27')
     """
     return f"{value:,.0f}" if value >= 10 or math.isclose(value, round(value)) else f"{value:.1f}"
@@ -83,7 +83,7 @@ def mean_count(value: float) -> str:
 def capitalise(sentence: str) -> str:
     """The sentence with a capital first letter, unless it begins with a key: that is a name, and would be another one.
 
-    >>> capital("on severe none is best"), capital("lr 0.5 is best"), capital("algorithm.lr=1.0 is best"), capital("digits_mlp")
+    >>> capitalise("on severe none is best"), capitalise("lr 0.5 is best"), capitalise("algorithm.lr=1.0 is best"), capitalise("digits_mlp")
     ('On severe none is best', 'lr 0.5 is best', 'algorithm.lr=1.0 is best', 'digits_mlp')
     """
     key = _KEY.match(sentence)
@@ -93,7 +93,7 @@ def capitalise(sentence: str) -> str:
 def p_value_text(p: float | None) -> str:
     """A p value as far as it is worth saying.
 
-    >>> chance(0.0004), chance(0.0312), chance(0.42), chance(None)
+    >>> p_value_text(0.0004), p_value_text(0.0312), p_value_text(0.42), p_value_text(None)
     ('< 0.001', '0.031', '0.42', '-')
     """
     return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.2g}"

@@ -17,13 +17,13 @@ from fedfleet.app.pages.sides.comparison_words import (
     time_text,
     whole_percent,
 )
-from fedfleet.app.pages.sides.run_looks import PageRun, Side, clock_name
+from fedfleet.app.pages.sides.page_runs import PageRun, Side, clock_name
 from fedfleet.app.terminal.text import percent, size
 from fedfleet.measure.statistics.means import mean_of
 from fedfleet.measure.statistics.survival import median_time
 
 _TOTAL = {
-    "virtual time": "Virtual time: computed from links, computing speeds and reachability, not waited for.",
+    "virtual time": "Virtual time: computed from links, computing speeds and reachability.",
     "real time": "Real time: from the start of the server to its end; while it was down, its clock stood still.",
     "time": "Real time of runs that were served, virtual time of the others: the two are not comparable.",
 }
@@ -34,7 +34,7 @@ _IN_A_LINE = 5  # seeds that stay on one line
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The head of a column: its words, a gloss for whoever points at it, and whether it holds words or a drawing."""
+    """The head of a column: its words, a gloss shown on hover, and whether it holds words or a drawing."""
 
     title: str
     gloss: str = ""
@@ -68,14 +68,14 @@ def runs_table(sides: Sequence[Side], *, target: float | None = None) -> str:
     several, time_label = any(len(side.runs) > 1 for side in sides), clock_name(sides)
     heads = [
         Head("run"),
-        Head("accuracy", "Of the last model, on test data that nobody trains on; the mean over seeds, and from lowest to highest."),
+        Head("accuracy", "Of the last model, on test data that no client trains on; the mean over seeds, and from lowest to highest."),
         Head("0 .. 100 %", kind="strip"),
-        Head("worst tenth", "Accuracy of the 10th-percentile person on their own test data: nine in ten fare better."),
-        *([Head(f"time to {whole_percent(target)}", f"{capitalise(time_label)} until the model first had this accuracy; over several seeds the median by Kaplan and Meier, who count runs that never did.")] if target else []),
+        Head("worst tenth", "Accuracy of the 10th-percentile client on its own test data: nine in ten clients do better."),
+        *([Head(f"time to {whole_percent(target)}", f"{capitalise(time_label)} until the model first had this accuracy; over several seeds the Kaplan-Meier median, which counts runs that never did.")] if target else []),
         Head("total time", _TOTAL[time_label]),
-        Head("never took part", "People whose reports entered no model, of all; the mean over seeds."),
+        Head("never took part", "Clients whose reports entered no model, of all; the mean over seeds."),
         Head("reports in time", "Reports that entered a model, of all that were asked for."),
-        Head("traffic", "Bytes to and from devices, those for nothing included; the mean over seeds."),
+        Head("traffic", "Bytes to and from devices, wasted ones included; the mean over seeds."),
         *([Head("seeds", "Each opens the report of its run.", "words")] if several else []),
     ]  # fmt: skip
     return html_table(heads, [_row(side, target, several=several) for side in sides])
@@ -101,7 +101,7 @@ def _row(side: Side, target: float | None, *, several: bool) -> list[str]:
 def accuracy_cell(values: Sequence[float]) -> str:
     """The mean in bold, and the lowest and highest seed."""
     if not values:
-        return "never tried"
+        return "not evaluated"
     mean = mean_of(values, least=0.0, most=1.0)
     if len(values) == 1:
         return f"<b>{percent(mean.value)}</b>"

@@ -1,4 +1,4 @@
-"""How hard each fleet is under the pacing of its own runs: fair work that gets through, time of a round, beside what runs saw."""
+"""How hard each fleet is under the pacing of its own runs: fair work that gets through, time of a round, and what the runs saw."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ import numpy as np
 from fedfleet.app.fleets.hardness import Hardness, hardness, rules_of, share_word
 from fedfleet.app.pages.html import bind_units
 from fedfleet.app.pages.sides.comparison_words import capitalise, count_words, time_text, whole_percent
-from fedfleet.app.pages.sides.run_looks import PageRun, Side
+from fedfleet.app.pages.sides.page_runs import PageRun, Side
 from fedfleet.app.pages.sides.run_rows import Head, html_table
 from fedfleet.app.spec import load_spec
 from fedfleet.core.errors import FedFleetError
 
 _SEEDS = 3  # runs of a side that are measured
 _MOST = 12  # rows of a table: more would keep the reader of the page waiting
-_SHORT = 20  # letters of a name beside which a table has room in half of the page
+_SHORT = 20  # letters of a name with which a table has room in half of the page
 _METRIC_NAMES = {"DevMC": "devices alone", "StatMC": "reachability alone", "InterMC": "both"}
-FAIR = "Each person's reports count up to an equal share of all rounds; everybody, always in time, would come near 100 %, the nearer the more rounds."
+FAIR = "Reports of each client count up to an equal share of all rounds; if all were always in time, this would come near 100 %, the nearer the more rounds."
 
 
 @dataclass(frozen=True, slots=True)
 class SideHardness:
     """One side's fleet: what the metrics come to (DevMC, StatMC, InterMC), the mean over fleets; what its runs saw; raw values.
 
-    `name` tells it from the other rows: that of the group, or of the sides that have this fleet and this pacing.
+    `name` is unique among the rows: that of the group, or of the sides that have this fleet and this pacing.
     """
 
     name: str
@@ -54,8 +54,8 @@ def hardness_section(sides: Sequence[Side]) -> str:
     parts = ["<h2>How hard are these fleets?</h2>" if len(fleets) > 1 else "<h2>How hard is this fleet?</h2>"]
     parts.append(
         "<p>Six <abbr title=\"FLHetBench's Monte-Carlo metrics DevMC, StatMC and InterMC; R with a deadline, T waiting. Point at a figure for "
-        'its raw value.">simulations without training</abbr>, with the deadline, the number of people asked, the work of a task and the '
-        "length of these runs, said in plain units.</p>"
+        'its raw value.">simulations without training</abbr>, with the deadline, cohort size, work of a task and length of these '
+        "runs, in plain units.</p>"
     )
     tables = list[str]()
     if shares:
@@ -70,7 +70,7 @@ def hardness_section(sides: Sequence[Side]) -> str:
     seeds = min(max(len(hard.side.runs) for hard in (*shares, *waits)), _SEEDS)
     means = f" Means over the fleets of {count_words(seeds, 'seed')}." if seeds > 1 else ""
     parts.append(
-        f'<p class="note"><abbr title="{FAIR}">Fair work</abbr>: reports up to an equal share for each person.{means}</p>'
+        f'<p class="note"><abbr title="{FAIR}">Fair work</abbr>: reports up to an equal share for each client.{means}</p>'
     )
     return "".join(parts)
 
@@ -103,10 +103,10 @@ def _pacing(side: Side) -> str:
 
 
 def _joint_name(sides: Sequence[Side], total: int) -> str:
-    """A name for sides that have the same fleet, of so many.
+    """A name for sides that have the same fleet, out of `total`.
 
     >>> three = [Side("a", ()), Side("b", ()), Side("c", ())]
-    >>> _joint(three[:2], 2), _joint(three, 4), _joint(three, 3)
+    >>> _joint_name(three[:2], 2), _joint_name(three, 4), _joint_name(three, 3)
     ('a and b', 'a and 2 more', 'all three arms')
     """
     first, *others = [side.label for side in sides]

@@ -1,4 +1,4 @@
-"""Who took part, side by side on one scale; those who were left out are drawn too."""
+"""Participation of clients, side by side on one scale; those that never took part are drawn too."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 
 from fedfleet.app.pages.charts.column_chart import Column, Panel, columns, rank_edges
 from fedfleet.app.pages.charts.labels import width_of
-from fedfleet.app.pages.charts.marks import draw_both, figure
+from fedfleet.app.pages.charts.marks import figure
 from fedfleet.app.pages.sides.comparison_words import mean_count, whole_percent
-from fedfleet.app.pages.sides.run_looks import Side
+from fedfleet.app.pages.sides.page_runs import Side
+from fedfleet.app.studies.compare.arms import quote
 from fedfleet.core.records import Floats
 
 MOST = 12  # panels
@@ -22,7 +23,7 @@ _ALIKE = 1.1  # sides whose fair shares differ by less have one line for it
 
 
 def participation_section(sides: Sequence[Side]) -> str:
-    """A sentence and the figure; nothing where nobody was asked."""
+    """A sentence and the figure; nothing where no client was selected."""
     asked_sides = [side for side in sides if any(len(one.used) for one in side.runs)]
     if not asked_sides:
         return ""
@@ -33,18 +34,23 @@ def participation_section(sides: Sequence[Side]) -> str:
     panels = [panel(side, unit=each if apart else 1.0) for side, each in zip(shown, fair, strict=True)]
     across = 3 if len(shown) % 3 == 0 or len(shown) > 4 else 2
     alone = any(width_of(side.label, strong=True) > _SLIM for side in shown)
-    wide, slim = draw_both(lambda sheet: columns(panels, sheet, across=1 if sheet.slim and alone else across, ref=ref))
     scale = (
-        "in equal shares of all that were asked for, since these runs asked unlike often"
+        "in equal shares of all reports that were asked for, since these runs selected clients unequally often"
         if apart
         else "all on one scale"
     )
-    how = f"People sorted from most to least; {scale}. Under the axis, hatched: asked, and always too late; grey: never asked."
+    how = f"Clients sorted from most to least; {scale}. Under the axis, hatched: selected, and always too late; grey: never selected."
     seeds = max(len(side.runs) for side in shown)
     how += f" Means over {seeds} seeds, rank by rank." if seeds > 1 else ""
     note = f"The first {MOST} of {len(asked_sides)} are drawn." if len(asked_sides) > MOST else ""
-    body = figure("How many of each person's reports were used", how, wide, slim, _finding(shown), note=note)
-    return f"<h2>Who took part</h2><p>{escape(sentence(shown))}</p>{body}"
+    body = figure(
+        "How many reports of each client were used",
+        how,
+        lambda sheet: columns(panels, sheet, across=1 if sheet.slim and alone else across, ref=ref),
+        _finding(shown),
+        note=note,
+    )
+    return f"<h2>Participation</h2><p>{escape(sentence(shown))}</p>{body}"
 
 
 def _align_groups(sides: Sequence[Side]) -> list[Side]:
@@ -58,12 +64,13 @@ def _align_groups(sides: Sequence[Side]) -> list[Side]:
 
 
 def sentence(sides: Sequence[Side]) -> str:
-    """Where work was most uneven, in one sentence."""
+    """Where participation was most uneven, in one sentence."""
     tops = [(top_tenth(side), side) for side in sides if any(len(one.used) >= 10 for one in side.runs)]
     if not tops:
-        return "A model learns from those whose reports arrive in time."
+        return "A model learns from the clients whose reports arrive in time."
     share, side = max(tops, key=lambda found: found[0])
-    return f"A model learns from those whose reports arrive in time. Under {side.label} a tenth of the people gave {whole_percent(share)} of all reports that were used."
+    who = f"With {quote(side.label)} a tenth of the clients sent {whole_percent(share)} of all reports that were used."
+    return f"A model learns from the clients whose reports arrive in time. {who}"
 
 
 def top_tenth(side: Side) -> float:
@@ -83,11 +90,11 @@ def panel(side: Side, unit: float = 1.0) -> Panel:
     never = fmean(float(((one.used == 0) & (one.late == 0)).sum()) for one in side.runs)
     edges = rank_edges(people, 120)
     bars = [
-        Column(float(counts[a:b].mean()) / unit, title=f"person {a + 1}: {mean_count(float(counts[a]))} reports")
+        Column(float(counts[a:b].mean()) / unit, title=f"client {a + 1}: {mean_count(float(counts[a]))} reports")
         for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
         if counts[a] > 0
     ]
-    # Columns stand for all people of the panel; those with nothing are empty places.
+    # Columns stand for all clients of the panel; those with nothing are empty places.
     bars += [Column(0.0)] * (len(edges) - 1 - len(bars))
     return Panel(
         bars, side.label, side.colour, people=people, late=round(late), never=round(late + never) - round(late),
@@ -97,9 +104,9 @@ def panel(side: Side, unit: float = 1.0) -> Panel:
 
 def _panel_captions(late: float, never: float, people: int) -> list[str]:
     if late + never < 0.05:
-        return ["everyone took part"]
+        return ["all took part"]
     parts = [f"{mean_count(late)} too late"] if late >= 0.05 else []
-    parts += [f"{mean_count(never)} not asked"] if never >= 0.05 else []
+    parts += [f"{mean_count(never)} not selected"] if never >= 0.05 else []
     return [f"{mean_count(late + never)} of {people:,} never took part", ", ".join(parts)]
 
 

@@ -1,4 +1,4 @@
-"""Where the time of each side went, and what device work it took: bars beside each other."""
+"""Where the time of each side went, and what device work it took, as bars."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from statistics import fmean
 from typing import Any
 
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
-from fedfleet.app.pages.charts.marks import draw_both, figure, paint_legend
+from fedfleet.app.pages.charts.marks import figure, paint_legend
 from fedfleet.app.pages.sides.comparison_words import mean_count, time_range, whole_percent
-from fedfleet.app.pages.sides.run_looks import PageRun, Side, clock_name
+from fedfleet.app.pages.sides.page_runs import PageRun, Side, clock_name
+from fedfleet.app.studies.compare.arms import quote
 from fedfleet.app.terminal.text import size
 from fedfleet.measure.attribution.sentences import share
 
 MOST = 18  # bars
 _NAMED = 6  # sides that a sentence names
-_HOURS = 7200.0  # from here on work is told in hours
+_HOURS = 7200.0  # from here on work is in hours
 # What a cause is to a reader who compares: (word, paint, causes).
 FAMILIES: Sequence[tuple[str, str, tuple[str, ...]]] = (
     ("moving the model", "a4", ("latency", "download", "upload", "delivery", "averaging", "exchange")),
     ("training", "a5", ("compute",)),
-    ("waiting for phones out of reach", "a6", ("reachability",)),
-    ("waiting in vain: too late, or the round failed", "late-area", ("stragglers", "failed")),
+    ("waiting for clients out of reach", "a6", ("reachability",)),
+    ("wasted: too late, or the round failed", "late-area", ("stragglers", "failed")),
     ("pause between rounds", "aw", ("pause",)),
     ("other causes", "ai pale", ("probes", "planning", "slack", "server", "unknown", "unfinished")),
 )
@@ -35,7 +36,7 @@ def family_shares(run: PageRun) -> dict[str, float]:
 
 
 def mean_family_shares(side: Side) -> dict[str, float]:
-    """The mean over seeds; nothing where no run tells."""
+    """The mean over seeds; nothing where no run has causes."""
     result = [shares for one in side.runs if (shares := family_shares(one))]
     return {word: fmean(mine[word] for mine in result) for word, _, _ in FAMILIES} if result else {}
 
@@ -52,18 +53,17 @@ def time_section(sides: Sequence[Side]) -> str:
     legend_entries = [
         (word, kind) for word, kind, _ in FAMILIES if any(found[word] > 0.005 for _, found in side_shares)
     ]
-    wide, slim = draw_both(lambda sheet: bars(rows, sheet, names_left=True, most=1.0))
     finding = "; ".join(f"{side.label}: {_share_list(found)}" for side, found in side_shares) + "."
     picture = figure(
         f"Share of {clock_name(sides)}, by what the server was waiting for",
         "Each round is charged to the last report that it used; total time at the right.",
-        wide, slim, finding, legend=paint_legend(legend_entries),
+        lambda sheet: bars(rows, sheet, names_left=True, most=1.0), finding, legend=paint_legend(legend_entries),
     )  # fmt: skip
     return f"<h2>Where the time went</h2><p>{escape(sentence([(s.label, f) for s, f in side_shares]))}</p>{picture}"
 
 
 def sentence(side_shares: Sequence[tuple[str, Mapping[str, float]]]) -> str:
-    """What took most of the time of each, those that agree together."""
+    """What took most of the time of each side, those that agree together."""
     by: dict[str, list[tuple[str, float]]] = {}
     for name, result in side_shares:
         word = max(result, key=lambda w: result[w])
@@ -79,7 +79,7 @@ def sentence(side_shares: Sequence[tuple[str, Mapping[str, float]]]) -> str:
         whose = (
             "everywhere"
             if len(by) == 1 and len(side_shares) > 1
-            else f"under {_name_list([name for name, _ in members])}"
+            else f"with {_name_list([quote(name) for name, _ in members])}"
         )
         parts.append(f"into {word.partition(':')[0]} {whose} ({share_text})")
     return f"Most of the time went {', and '.join(parts)}."
@@ -101,7 +101,7 @@ def _part(word: str, kind: str, value: float) -> Part:
 
 
 def cost_section(sides: Sequence[Side]) -> str:
-    """Hours of device work, used and thrown away; nothing where no work is known."""
+    """Hours of device work, used and wasted; nothing where no work is known."""
     rows, parts = list[Bar](), list[str]()
     works = {
         side.label: tuple(fmean(v) for v in zip(*(device_work(one.metrics) for one in side.runs), strict=True))
@@ -112,7 +112,7 @@ def cost_section(sides: Sequence[Side]) -> str:
         used, lost, moved = works[side.label]
         if used + lost <= 0:
             continue
-        waste_note = f", {_length_text(lost / length)} {unit} thrown away with {size(moved)}" if lost > 0 else ""
+        waste_note = f", {_length_text(lost / length)} {unit} wasted with {size(moved)}" if lost > 0 else ""
         label = f"{f'{_length_text(used / length)} {unit}' if used else 'nothing'} used{waste_note}"
         rows.append(
             Bar(
@@ -126,19 +126,18 @@ def cost_section(sides: Sequence[Side]) -> str:
     if not rows:
         return ""
     slim_rows = [Bar(row.name, row.parts, note=row.end_label, colour=row.colour) for row in rows]
-    wide, slim = draw_both(lambda sheet: bars(slim_rows if sheet.slim else rows, sheet, names_left=True))
     picture = figure(
-        "Device work, used and thrown away",
-        "Time of single phones that load, train and send; time out of reach is not counted. Hatched: its report entered no model.",
-        wide, slim, "; ".join(parts) + ".",
+        "Device work, used and wasted",
+        "Time that devices spend on downloading, training and uploading. Hatched: the report entered no model.",
+        lambda sheet: bars(slim_rows if sheet.slim else rows, sheet, names_left=True), "; ".join(parts) + ".",
     )  # fmt: skip
-    return f"<h2>What it cost</h2>{picture}"
+    return f"<h2>Cost</h2>{picture}"
 
 
 def _length_text(value: float) -> str:
     """A length of time that is not nothing.
 
-    >>> _some(0.01), _some(0.7), _some(12.0)
+    >>> _length_text(0.01), _length_text(0.7), _length_text(12.0)
     ('under 0.1', '0.7', '12')
     """
     return mean_count(value) if value >= 0.05 else "under 0.1"

@@ -8,6 +8,7 @@ from html import escape
 from statistics import fmean
 
 from fedfleet.app.pages.html import bind_units
+from fedfleet.app.pages.sides.accuracy_figures import accuracies_at, highest_sides
 from fedfleet.app.pages.sides.comparison_words import (
     capitalise,
     count_words,
@@ -17,9 +18,9 @@ from fedfleet.app.pages.sides.comparison_words import (
     time_text,
     whole_percent,
 )
-from fedfleet.app.pages.sides.run_looks import Side
+from fedfleet.app.pages.sides.page_runs import Side
 from fedfleet.app.pages.sides.run_rows import time_to
-from fedfleet.app.pages.sides.standings import accuracies_at, highest_sides
+from fedfleet.app.studies.compare.arms import quote
 from fedfleet.app.studies.compare.records import Arm, Moment, Verdict
 from fedfleet.app.terminal.text import join_words
 
@@ -38,12 +39,12 @@ def headline(verdicts: GroupVerdicts) -> str:
         return capitalise(finding(arms, verdict))
     gaps = {group: gap for group, (_, verdict) in verdicts.items() if (gap := accuracy_gap(verdict.at_end)) is not None}
     winners = {group: verdict.winner for group, (_, verdict) in verdicts.items() if verdict.winner}
-    undecided = [group for group in verdicts if group not in winners]
+    undecided = [quote(group) for group in verdicts if group not in winners]
     if not winners:
-        return _widest_gap_sentence(verdicts, gaps) if gaps else "Nothing has been tried yet"
-    parts = [f"on {group} {winner} is best" for group, winner in winners.items()]
+        return _widest_gap_sentence(verdicts, gaps) if gaps else "No model has been evaluated yet"
+    parts = [f"on {quote(group)}, {quote(winner)} is best" for group, winner in winners.items()]
     return capitalise(
-        "; ".join([*parts, *([f"on {join_words(undecided)} none is surely better"] if undecided else [])])
+        "; ".join([*parts, *([f"on {join_words(undecided)} no statistically significant winner"] if undecided else [])])
     )
 
 
@@ -60,12 +61,13 @@ def _widest_gap_sentence(verdicts: GroupVerdicts, gaps: Mapping[str, float]) -> 
     known = sorted((s for s in end.standings if s.mean), key=lambda s: -(s.mean.value if s.mean else 0.0))
     best, worst = known[0], known[-1]
     rest = [gap for g, gap in gaps.items() if g != group]
-    near = f"; elsewhere all end within {max(100 * max(rest), 1):.0f} points of each other" if rest else ""
-    return f"On {group} {best.arm} ends at {_accuracy_text(end, best.arm)} and {worst.arm} at {_accuracy_text(end, worst.arm)}{near}"
+    near = f"; elsewhere all arms end within {max(100 * max(rest), 1):.0f} points of each other" if rest else ""
+    high, low = _accuracy_text(end, best.arm), _accuracy_text(end, worst.arm)
+    return f"On {quote(group)}, {quote(best.arm)} ends at {high} and {quote(worst.arm)} at {low}{near}"
 
 
 def finding(arms: Sequence[Arm], verdict: Verdict) -> str:
-    """What can be said of these arms, in a few words."""
+    """The conclusion on these arms, in a few words."""
     end, equal = verdict.at_end, verdict.at_equal_time
     if len(arms) == 1:
         values = list(end.standings[0].by_seed.values())
@@ -74,23 +76,24 @@ def finding(arms: Sequence[Arm], verdict: Verdict) -> str:
             if len(values) > 1
             else f"one run ends at {share_range(values)}"
             if values
-            else "nothing has been tried yet"
+            else "no model has been evaluated yet"
         )
     if not end.clock and end.leader is not None:
-        return join_words([f"{s.arm} ends at {_accuracy_text(end, s.arm)}" for s in end.standings])
+        return join_words([f"{quote(s.arm)} ends at {_accuracy_text(end, s.arm)}" for s in end.standings])
     if end.leader is None or equal is None:
         return (
             "these runs cannot be compared by accuracy"
             if any(s.mean for s in end.standings)
-            else "nothing has been tried yet"
+            else "no model has been evaluated yet"
         )
     if verdict.winner:
-        return f"{verdict.winner} is best, at the end and after {_moment_text(equal)}"
+        return f"{quote(verdict.winner)} is best, at the end and after {_moment_text(equal)}"
     if _seed_count(end) < 2:
-        return f"{end.leader} ends highest, at {_accuracy_text(end, end.leader)}; one seed does not tell whether it is better"
+        return f"{quote(end.leader)} ends highest, at {_accuracy_text(end, end.leader)}; one seed cannot show that it is better"
     if end.leader != equal.leader and equal.leader is not None:
-        return f"{equal.leader} is ahead after {_moment_text(equal)}, {end.leader} at the end; none is surely better"
-    return f"{end.leader} is ahead with {_accuracy_text(end, end.leader)}, but not surely better"
+        after, at_end = f"after {_moment_text(equal)} {quote(equal.leader)} is best", f"at the end {quote(end.leader)}"
+        return f"{after}, {at_end}; no statistically significant winner"
+    return f"at the end {quote(end.leader)} is best with {_accuracy_text(end, end.leader)}, but not significantly"
 
 
 def _moment_text(result: Moment) -> str:
@@ -117,18 +120,19 @@ def _group_sentence(group: str, verdict: Verdict) -> str:
     """Where the arms of one group stand, at equal time and at the end."""
     equal, end = verdict.at_equal_time, verdict.at_end
     if equal is None and end.leader is not None:
-        return f"On {group}, at the end: {join_words([_arm_standing(end, s.arm) for s in end.standings])}."
+        return f"On {quote(group)}, at the end: {join_words([_arm_standing(end, s.arm) for s in end.standings])}."
     if equal is None:
-        return f"On {group} nothing has been tried yet."
+        return f"On {quote(group)}, no model has been evaluated yet."
     at_equal_time = join_words([_arm_standing(equal, s.arm) for s in equal.standings])
     at_end = join_words([_arm_standing(end, s.arm) for s in end.standings])
     later = f", at the end {at_end}" if at_end != at_equal_time else ""
-    return f"On {group}, after {_moment_text(equal)}: {at_equal_time}{later}."
+    return f"On {quote(group)}, after {_moment_text(equal)}: {at_equal_time}{later}."
 
 
 def _arm_standing(result: Moment, arm: str) -> str:
     entry = next(s for s in result.standings if s.arm == arm)
-    return f"{arm} {whole_percent(entry.mean.value)}" if entry.mean and not entry.nothing else f"{arm} no model yet"
+    text = whole_percent(entry.mean.value) if entry.mean and not entry.nothing else "no model yet"
+    return f"{quote(arm)} {text}"
 
 
 def verdict_list(verdicts: GroupVerdicts, sides: Sequence[Side], target: float | None) -> str:
@@ -136,13 +140,13 @@ def verdict_list(verdicts: GroupVerdicts, sides: Sequence[Side], target: float |
     items = list[str]()
     if len(verdicts) == 1:
         for side in highest_sides(sides, _MOST):
-            items.append(_item(side.colour, _shorten(side.name), side_facts(side, target)))
+            items.append(verdict_item(side.colour, _shorten(side.name), side_facts(side, target)))
     for group, (arms, verdict) in list(verdicts.items())[:_MOST] if len(verdicts) > 1 else ():
         group_sides = [side for side in sides if side.group == group]
         text = " ".join(
             f"{capitalise(side.name)}: {side_facts(side, target)}" for side in highest_sides(group_sides, 3)
         )
-        items.append(_item(group_sides[0].colour, f"{group}: {finding(arms, verdict)}", text))
+        items.append(verdict_item(group_sides[0].colour, f"{group}: {finding(arms, verdict)}", text))
     total, which = (len(sides), "that end highest") if len(verdicts) == 1 else (len(verdicts), "that come first")
     note = f"The {len(items)} of {total} {which}; the table below has all."
     more = f'<p class="note">{note}</p>' if total > len(items) else ""
@@ -153,17 +157,17 @@ def _shorten(name: str) -> str:
     return name if len(name) <= 80 else f"{name[:78]}.."
 
 
-def _item(colour: int, head: str, text: str) -> str:
+def verdict_item(colour: int, head: str, text: str) -> str:
     return f'<li class="c{colour}"><b>{escape(bind_units(capitalise(head)))}</b><span>{escape(bind_units(text))}</span></li>'
 
 
 def side_facts(side: Side, target: float | None) -> str:
-    """What a side reached, in what time, and whom it left out."""
+    """What a side reached, in what time, and how many clients it excluded."""
     values = accuracies_at(side, None)
     if all(one.first is None for one in side.runs):
         return f"No model in {time_range([one.end for one in side.runs])}."
     if not values:
-        return f"No model has been tried in {time_range([one.end for one in side.runs])}."
+        return f"No model was evaluated in {time_range([one.end for one in side.runs])}."
     mean = whole_percent(fmean(values))
     range_note = f" ({share_range(values)} over {count_words(len(values), 'seed')})" if len(values) > 1 else ""
     text = f"{mean}{range_note} after {time_range([one.end for one in side.runs])}"
@@ -171,9 +175,9 @@ def side_facts(side: Side, target: float | None) -> str:
     never = fmean(float((one.used == 0).sum()) for one in side.runs)
     people = len(side.runs[0].used)
     left = (
-        "nobody is left out"
+        "all clients take part"
         if never < 0.05
-        else f"{mean_count(never)} of {people:,} people never {'takes' if mean_count(never) == '1' else 'take'} part"
+        else f"{mean_count(never)} of {people:,} clients never {'takes' if mean_count(never) == '1' else 'take'} part"
     )
     return f"{text}{to}; {left}." if people else f"{text}{to}."
 
@@ -196,9 +200,9 @@ def caveat(verdicts: GroupVerdicts) -> str:
 
 
 def merge_caveats(caveats: Iterable[str]) -> list[str]:
-    """Caveats that differ in their figures only are said once, with the largest.
+    """Caveats that differ in their figures only are merged, with the largest.
 
-    >>> widest(["up to 2.9 points", "up to 5.1 points", "one seed"])
+    >>> merge_caveats(["up to 2.9 points", "up to 5.1 points", "one seed"])
     ['up to 5.1 points', 'one seed']
     """
     result: dict[str, str] = {}

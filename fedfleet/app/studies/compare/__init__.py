@@ -1,4 +1,4 @@
-"""Comparison: what differs between runs, and what can be said of it."""
+"""Comparison: what differs between runs, and the verdict on them."""
 
 from fedfleet.app.studies.compare.comparison import answer_of, compare, comparison
 from fedfleet.app.studies.compare.records import (

@@ -9,7 +9,7 @@ from typing import Any
 from fedfleet.app.studies.compare.records import Arm, ComparedRun, clock_of
 
 _LONGEST = 40  # characters of a value in a name
-_LENGTHY = 60  # characters: specs that differ in so much are told apart by what people called the runs
+_LENGTHY = 60  # characters: specs that differ in more than that are named by the folders of their runs
 _WHOLE = 1e9  # whole numbers below are written without a point: seconds 60
 _ALL = "all runs"
 _RUNTIME_KEY = "runtime.use"  # no key of a spec: whether a run was served or simulated
@@ -87,9 +87,9 @@ def arms(runs: Sequence[ComparedRun]) -> tuple[Arm, ...]:
 
 
 def _folder_names(arms: Sequence[Sequence[str]]) -> list[str]:
-    """What the names of each arm's runs have in common, where that tells arms apart; else nothing.
+    """What the names of each arm's runs have in common, where that is unique; else nothing.
 
-    >>> _by_folder([["slow-0", "slow-1"], ["quick"]]), _by_folder([["a0", "b1"], ["c"]])
+    >>> _folder_names([["slow-0", "slow-1"], ["quick"]]), _folder_names([["a0", "b1"], ["c"]])
     (['slow', 'quick'], [])
     """
     result = [names[0] if len(names) == 1 else _common_prefix(names).rstrip("-_. 0123456789") for names in arms]
@@ -107,7 +107,7 @@ def _common_prefix(names: Sequence[str]) -> str:
 
 
 def arm_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A name for each arm, of as few of its differing keys as tell it from the others; parts come before their numbers.
+    """A name for each arm, of as few of its differing keys as make it unique; parts come before their numbers.
 
     >>> arm_names([{"pace.use": "readiness", "pace.seconds": None}, {"pace.use": "deadline", "pace.seconds": 60.0}])
     ['readiness', 'deadline']
@@ -122,7 +122,7 @@ def arm_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     for key in sorted(rows[0], key=lambda k: not k.endswith(".use")):
         if (count := _distinct_count(rows, [*chosen, key])) > distinct:
             chosen, distinct = [*chosen, key], count
-    for key in [k for k in chosen if not k.endswith(".use")]:  # what a later number tells too need not be said
+    for key in [k for k in chosen if not k.endswith(".use")]:  # a later number may make it unique too
         fewer = [k for k in chosen if k != key]
         chosen = fewer if _distinct_count(rows, fewer) == distinct else chosen
     ends = [key.rsplit(".", 1)[-1] for key in chosen]
@@ -133,6 +133,11 @@ def arm_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     # Long values that are cut may end alike.
     return names if len(set(names)) == len(names) else [f"{name} #{i + 1}" for i, name in enumerate(names)]
+
+
+def quote(name: str) -> str:
+    """The name of an arm in a sentence."""
+    return f"'{name}'"
 
 
 def _distinct_count(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> int:

@@ -11,12 +11,18 @@ from typing import Any
 from fedfleet.app.studies.compare.arms import arms, differing_keys, seed_of
 from fedfleet.app.studies.compare.records import Arm, ComparedRun, Comparison, clock_of
 from fedfleet.app.studies.compare.run_data import accuracy_at, read_runs
-from fedfleet.app.studies.compare.target_times import arm_target_time, choose_target, time_to
-from fedfleet.app.studies.compare.verdict import drop_repeated_runs, equal_time, verdict
+from fedfleet.app.studies.compare.verdict import (
+    arm_target_time,
+    choose_target,
+    drop_repeated_runs,
+    equal_time,
+    time_to,
+    verdict,
+)
 
 
 def compare(folders: Sequence[Path], *, target: float | None = None) -> Comparison:
-    """The runs in these folders side by side; `target`: the accuracy to which times are told."""
+    """The runs in these folders side by side; `target`: the accuracy to which times are measured."""
     return comparison(read_runs(folders), target=target)
 
 

@@ -1,4 +1,4 @@
-"""The records of a comparison: runs, arms, what they reached at two moments, and what can be said of it."""
+"""The records of a comparison: runs, arms, what they reached at two moments, and the verdict."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from fedfleet.measure.statistics.means import Mean
 from fedfleet.measure.statistics.paired_tests import PairedResult
 
 VIRTUAL, REAL = "virtual", "real"
+LEAST_SEEDS = 3  # with two, equal differences by chance look certain
+LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def clock_of(runs: Iterable[ComparedRun]) -> str:
 class Arm:
     """Runs whose specs differ in seeds only. `keys`: the values of the keys in which arms differ; their words are the name.
 
-    `lost` counts further runs of it that made no model or could not be finished: whoever leaves them out flatters the arm.
+    `lost` counts further runs of it that made no model or could not be finished: leaving them out would flatter the arm.
     """
 
     name: str
@@ -83,10 +85,18 @@ class Pair:
     paired: PairedResult | None
     p: float | None
 
+    @property
+    def significant(self) -> bool:
+        """Is the difference one that chance does not explain? One that is the same on all seeds has no interval."""
+        result = self.paired
+        if result is None or result.n < LEAST_SEEDS or self.p is None:
+            return False
+        return (result.difference if result.low is None else result.low) > 0 and self.p < LEVEL
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What can be said of the arms at one moment; `seconds` is None at the end of each, `leader` has the best mean.
+    """The verdict on the arms at one moment; `seconds` is None at the end of each, `leader` has the best mean.
 
     `clock` is what passes in all runs: virtual or real time; empty where some were served and others simulated.
     """

@@ -13,11 +13,23 @@ from typing import Any
 
 from fedfleet.app.studies.compare import verdict_text
 from fedfleet.app.studies.compare.arms import draws_of, seed_of
-from fedfleet.app.studies.compare.records import Arm, ComparedRun, Moment, Pair, Standing, Verdict, clock_of
+from fedfleet.app.studies.compare.records import (
+    LEAST_SEEDS,
+    Arm,
+    ArmTargetTime,
+    ComparedRun,
+    Moment,
+    Pair,
+    Standing,
+    Verdict,
+    clock_of,
+)
 from fedfleet.app.studies.compare.run_data import accuracy_at
-from fedfleet.app.studies.compare.significance import LEAST_SEEDS, is_clear
+from fedfleet.app.terminal.value_checks import number
+from fedfleet.core.errors import BadInput
 from fedfleet.measure.statistics.clusters import Draws, mean_over, paired_test_over
 from fedfleet.measure.statistics.paired_tests import holm
+from fedfleet.measure.statistics.survival import TargetTime, median_time, restricted_mean, target_time
 
 _NORMAL = 1.959964
 _DATA_SETTINGS = (
@@ -30,7 +42,7 @@ _DATA_SETTINGS = (
 
 
 def verdict(arms: Sequence[Arm]) -> Verdict:
-    """What can be said of these arms, in one sentence with its uncertainty."""
+    """The verdict on these arms, in one sentence with its uncertainty."""
     each = [drop_repeated_runs(arm) for arm in arms]
     unlike = unlike_data(each)
     when = equal_time(each)
@@ -112,17 +124,17 @@ def _pairs(leader: Standing, others: Sequence[Standing], draws: Mapping[str, Dra
 
 
 def _leader_wins(leader: Standing, standings: Sequence[Standing], pairs: Sequence[Pair]) -> bool:
-    """Does the leader beat every other arm? One without any model or figure is beaten by all; one that lacks some is not judged."""
+    """Does the leader beat every other arm? One without any model or figure is beaten by all; one that lacks some is not."""
     bare = [s for s in standings if s.nothing and s.mean is None]
     if any(s.missing for s in standings if s not in bare):
         return False
     if leader.nothing or min(len(leader.by_seed), *(s.missing for s in bare), LEAST_SEEDS) < LEAST_SEEDS:
         return False
-    return all(is_clear(pair) for pair in pairs)
+    return all(pair.significant for pair in pairs)
 
 
 def unlike_data(arms: Sequence[Arm]) -> list[str]:
-    """The names of the data if these arms are judged on unlike ones, whose accuracies say nothing of each other; else nothing.
+    """The names of the data if these arms are evaluated on different ones, whose accuracies cannot be compared; else nothing.
 
     Tasks are named data_model: two models on the same data may well be compared. Where the names of tasks differ, the same size of
     the test set must bear that out, and the same share of lucky guesses on those that one seed drew. Runs of one seed have one test
@@ -147,7 +159,7 @@ def _seed_of_data(run: ComparedRun) -> int:
 
 
 def data_name(run: ComparedRun) -> str:
-    """The data on which a run is judged, by name."""
+    """The data on which a run is evaluated, by name."""
     task = run.table["task"]
     if "data" in task:
         return f"own data {task['data']}"
@@ -159,3 +171,37 @@ def data_name(run: ComparedRun) -> str:
     }
     parts = [f"{key} {value}" for key, value in chosen.items() if value]
     return ", ".join([f"synthetic {name}" if task.get("synthetic") else name, *parts])
+
+
+_SHARE, _GRID = 0.9, 20  # of the best accuracy, down to a twentieth
+
+
+def choose_target(arms: Sequence[Arm], standings: Sequence[Standing], requested: float | None) -> float | None:
+    """The accuracy to time: as asked, else what all specs stop at if a run got there, else nine tenths of the best mean at the end,
+    rounded down to 5 %. None if nothing was evaluated."""
+    if requested is not None:
+        requested = number("--target", requested)
+        if not 0 < requested <= 1:
+            raise BadInput(f"--target {requested:g} must be a share above 0 and at most 1, such as 0.8")
+        return requested
+    runs = [run for arm in arms for run in arm.runs]
+    specs = {run.table["stop"].get("target_accuracy") for run in runs}
+    common = specs.pop() if len(specs) == 1 else None
+    if common is not None and any(time_to(run, common).reached for run in runs):
+        return float(common)
+    best = max((s.mean.value for s in standings if s.mean), default=None)
+    return None if best is None else max(1, math.floor(_SHARE * best * _GRID + 1e-9)) / _GRID
+
+
+def arm_target_time(arm: Arm, target: float, horizon: float | None) -> ArmTargetTime:
+    """The times of an arm's runs to the target together; `horizon`: until when every run was watched."""
+    runs = [time_to(run, target) for run in arm.runs]
+    times, reached = [r.seconds for r in runs], [r.reached for r in runs]
+    watched = horizon is not None and horizon > 0 and all(r.reached or r.seconds >= horizon for r in runs)
+    mean = restricted_mean(times, reached, horizon) if watched and horizon else None
+    return ArmTargetTime(arm.name, median_time(times, reached), mean, sum(reached), len(runs))
+
+
+def time_to(run: ComparedRun, target: float) -> TargetTime:
+    """When a run first evaluated at the target or better, or its end without that."""
+    return target_time(run.seconds, run.accuracy, run.end, target)

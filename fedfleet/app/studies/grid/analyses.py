@@ -12,7 +12,7 @@ from fedfleet.app.spec.table_checks import check_table
 from fedfleet.core.errors import BadInput, suggest_name
 
 Kind = Literal["table", "pearson", "spearman", "time_to_accuracy", "paired_test"]
-# What an arm's row has beside the measures of a run.
+# What an arm's row has besides the measures of a run.
 DERIVED = ("accuracy_at_equal_time", "time_to_target", "bytes")
 _NO_NUMBERS = ("warnings", "stopped_by", "curve", "pace_timelines")  # of summary, and not plain lists
 _SHARE = re.compile(r"(?P<share>0?\.\d+|1(?:\.0+)?)\s+of\s+best\s+of\s+(?P<arm>.+)")
@@ -114,7 +114,7 @@ def check_target(value: Any, where: str, arms: Sequence[str]) -> float | str | N
 def parse_target(value: float | str | None) -> float | ShareOfBest | None:
     """What a target means.
 
-    >>> target_of("0.95 of best of baseline")
+    >>> parse_target("0.95 of best of baseline")
     ShareOfBest(share=0.95, arm='baseline')
     """
     if not isinstance(value, str):
@@ -144,7 +144,7 @@ def check_quantity(name: str, where: str, *, also: Sequence[str] = ()) -> None:
 
 
 def check_number(name: str, where: str) -> None:
-    """Refuse a measure that is no number: a text, a list, or a table of which nobody said which entry. What is known only when
+    """Refuse a measure that is no number: a text, a list, or a table without the name of an entry. What is known only when
     runs have ended, such as the reasons why rounds failed, may be named."""
     from fedfleet.measure.summary import summary
 

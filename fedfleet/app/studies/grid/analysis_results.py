@@ -11,8 +11,8 @@ from fedfleet.app.studies.compare.records import Arm as ComparedArm
 from fedfleet.app.studies.compare.verdict import verdict
 from fedfleet.app.studies.grid.analyses import Analysis
 from fedfleet.app.studies.grid.quantities import FLEET, Aims, arms_of, number, quantity, resolve_target, time_to_reach
-from fedfleet.app.studies.grid.run_cache import StudyRun
 from fedfleet.app.studies.grid.study_file import Study
+from fedfleet.app.studies.grid.study_runs import StudyRun
 from fedfleet.core.errors import BadInput
 from fedfleet.measure.statistics.clusters import mean_over, paired_test_over
 from fedfleet.measure.statistics.correlation import Correlation, correlation
@@ -53,7 +53,7 @@ def conclusion(cells: Sequence[StudyRun]) -> str:
     failed = sum(not study_run.good for study_run in cells)
     if failed:
         most = _most_common([ran.reason for ran in cells if ran.reason])
-        left = ", and the differences are among the others" if sentences else ""
+        left = " and are not in the comparison" if sentences else ""
         sentences.append(f"{failed} of {len(cells)} runs made no model{left}; most often: {most}.")
     return " ".join(sentences)
 
@@ -196,7 +196,7 @@ def _correlation(analysis: Analysis, cells: Sequence[StudyRun], aims: Aims, stud
         none = asdict(Correlation(None, None, None, 0, 0, "pearson" if analysis.kind == "pearson" else "spearman"))
         return {"x": x, "y": y, "cluster": cluster, **none, "missing": len(cells), "points": []}
     if cluster is None and 1 < len({ran.cell.spec.fleet_seed for _, _, ran in points}) < len(points):
-        cluster = FLEET  # runs on one fleet resemble each other; where all are on one, they tell of that one
+        cluster = FLEET  # runs on one fleet resemble each other; where all are on one, they describe that one
     groups = None if cluster is None else [repr(quantity(ran, cluster, aims)) for _, _, ran in points]
     xs, ys = [a for a, _, _ in points], [b for _, b, _ in points]
     method = "pearson" if analysis.kind == "pearson" else "spearman"

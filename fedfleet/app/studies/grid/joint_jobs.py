@@ -1,4 +1,4 @@
-"""Runs that advance together in one process: which of a study's runs can, and how they are performed."""
+"""Runs that advance together in one process: which of a study's runs can, how they are performed, and in which form of stacks."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ from fedfleet.core.parts import Executor
 if TYPE_CHECKING:
     from fedfleet.executors.joint_runs import JoinedRun, JointTraining
     from fedfleet.executors.stacked.form_choice import Form
+from typing import TYPE_CHECKING, Any
+
+from fedfleet.core.errors import BadInput
+from fedfleet.store.files import write_atomically
+
+if TYPE_CHECKING:
+    from fedfleet.executors.stacked.form_choice import Form
+
 
 RunListener = Callable[[int, Sequence[Event]], None]
 
@@ -33,7 +41,7 @@ def joint_groups(specs: Sequence[Spec], *, workers: int = 1) -> list[list[int]]:
     """Which of these runs advance together, as places in the input; a run that cannot be joined is a group of its own.
 
     Runs are joined that ask for `run.execute = "stacked"` on the processor and have one task: their seeds, fleets, methods and
-    pacing may differ. Groups are cut so that every one of so many workers has something to do.
+    pacing may differ. Groups are cut so that each of these workers has something to do.
     """
     by_shape: dict[str, list[int]] = {}
     result: list[list[int]] = []
@@ -82,8 +90,8 @@ def perform_together(
 ) -> list[FinishedRun | Exception]:
     """Run specs together, each in its own folder as `perform` would; what went wrong with one is in its place.
 
-    With `resume` a folder that was begun goes on. `watch` hears a run's place in the input and its events, in that run's thread. An
-    interrupt ends all of them, and all can be resumed. New runs take this `form` of stacks, or the one that is fastest here.
+    With `resume` a folder that was begun goes on. `watch` receives a run's place in the input and its events, in that run's thread.
+    An interrupt ends all of them, and all can be resumed. New runs take this `form` of stacks, or the one that is fastest here.
     """
     from fedfleet.executors.joint_runs import JointRunStop, JointTraining
 
@@ -104,7 +112,7 @@ def perform_together(
         except Exception as error:
             result[i] = error
         except JointRunStop:
-            pass  # whoever ended it says why
+            pass  # what ended it is raised elsewhere
         finally:
             meeting.leave(seats[i])
 
@@ -142,3 +150,28 @@ def form_for(spec: Spec) -> Form | None:
     from fedfleet.app.assemble.executor_choice import fastest_form
 
     return fastest_form(spec, build_part("tasks", spec.task)(spec.seed)) if _may_join(spec) else None
+
+
+FORMS_FILE = "forms.json"  # in the folder of a study
+Choose = Callable[[Spec], "Form | None"]
+
+
+def load_forms(folder: Path, specs: Sequence[Spec], choose: Choose = form_for) -> list[list[Any] | None]:
+    """For each run the name of its form and the threads; None where it has none to choose.
+
+    Which form is fastest is measured, and a busy machine may measure otherwise: what was chosen first stays.
+    """
+    path = folder / FORMS_FILE
+    try:
+        known: dict[str, list[Any]] = dict(json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {})
+    except (OSError, ValueError, TypeError) as error:
+        raise BadInput(f"{path} cannot be read ({error}); restore it, or choose another folder with --out") from None
+    result = dict(known)
+    for spec in specs:
+        if spec.run["execute"] == "stacked" and shape_of(spec) not in result:
+            form = choose(spec)
+            if form is not None:
+                result[shape_of(spec)] = [form.name, form.threads]
+    if result != known:
+        write_atomically(path, (json.dumps(result, indent=1) + "\n").encode())
+    return [result.get(shape_of(spec)) if spec.run["execute"] == "stacked" else None for spec in specs]

@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedfleet.app.fleets.hardness import tables_of
+from fedfleet.app.fleets.metrics import measure_metric
 from fedfleet.app.spec import Spec
 from fedfleet.app.studies.compare.run_data import accuracy_at
-from fedfleet.app.studies.compare.target_times import time_to
+from fedfleet.app.studies.compare.verdict import time_to
 from fedfleet.app.studies.grid.analyses import ShareOfBest, parse_target
-from fedfleet.app.studies.grid.run_cache import StudyRun
+from fedfleet.app.studies.grid.study_runs import StudyRun
 from fedfleet.core.errors import BadInput
+from fedfleet.measure.montecarlo.settings import VIT_KB, Settings
 from fedfleet.measure.statistics.survival import TargetTime
 
 FleetMetric = Callable[[Spec, str], float]
@@ -23,7 +26,7 @@ FLEET = "seeds.fleet"
 class Aims:
     """What the runs of a study are measured by together: the virtual time that all of them lasted, and the accuracy to be reached.
 
-    `equal_time` is None where no run made a model, `target` where nobody named one.
+    `equal_time` is None where no run made a model, `target` where none is set.
     """
 
     equal_time: float | None
@@ -112,13 +115,13 @@ _DERIVED: dict[str, Callable[[StudyRun, Aims], float | None]] = {
     "time_to_target": _to_target,
     "bytes": _all_bytes,
 }
-# A part whose seed nobody set is drawn from the run's own.
+# A part without a seed of its own is drawn from the run's own.
 _SEEDS: dict[str, Callable[[Spec], int]] = {
     FLEET: lambda spec: spec.fleet_seed,
     "seeds.data": lambda spec: spec.data_seed,
     "seeds.training": lambda spec: spec.training_seed,
 }
-# What a run without a model has no value of: its first weights are nobody's result.
+# What a run without a model has no value of: its first weights are no result.
 _MODEL_MEASURES = (
     "accuracy", "best_accuracy", "loss", "accuracy_clients", "accuracy_bottom10", "accuracy_worst10_mean", "accuracy_std",
     "accuracy_never", "accuracy_unseen", "accuracy_at_equal_time", "convergence_seconds",
@@ -133,3 +136,29 @@ def _lookup(table: Any, name: str) -> Any:
         return table[name]
     first, _, rest = name.partition(".")
     return _lookup(table.get(first), rest) if rest else None
+
+
+_MOST = 3000  # rounds: more of them change little
+_DEADLINE, _COHORT = 120.0, 10  # where the pacing of a run has none
+
+
+def fleet_metric(spec: Spec, name: str) -> float:
+    """One of the six metrics of the fleet that this spec draws; each task is charged one sample, as FLHetBench does."""
+    pace, size = spec.pace, spec.world["model_bytes"]
+    k, rounds = pace.get("cohort") or _COHORT, min(spec.stop["rounds"], _MOST)
+    settings = Settings(
+        k=k,
+        rounds=rounds,
+        trips=k * rounds,
+        deadline=float(pace.get("seconds") or _DEADLINE),
+        size_kb=size / 1000 if size else VIT_KB,
+    )
+    devices, states, missing = tables_of(spec)
+    if states is None and not name.startswith("Dev"):
+        why = f" ({missing})" if missing else ""
+        raise BadInput(
+            f"measure.{name}: the fleet has no states that could be measured{why}; name world.states, or measure DevMC"
+        )
+    of_devices, of_states = not name.startswith("Stat"), not name.startswith("Dev")
+    result = measure_metric(name, settings, devices if of_devices else None, states if of_states else None, seeds=1)
+    return float(result["value"])

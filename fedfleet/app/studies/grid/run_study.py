@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,19 +11,27 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.runs.custom_task import Resolver
-from fedfleet.app.runs.run_folder import make_folder
+from fedfleet.app.runs.run_folder import claim_folder, make_folder
 from fedfleet.app.studies.compare.comparison import json_value
 from fedfleet.app.studies.grid.analysis_results import arm_rows, check_analyses, conclusion, run_analyses
-from fedfleet.app.studies.grid.expansion import Cell, check_runs, expand_study, resolve_by_name
-from fedfleet.app.studies.grid.fleet_metrics import fleet_metric
-from fedfleet.app.studies.grid.quantities import Aims, FleetMetric, equal_time, resolve_target
-from fedfleet.app.studies.grid.run_cache import RUNS, StudyRun, has_other_model, has_seal, read_study_run, run_folders
-from fedfleet.app.studies.grid.stack_forms import FILE as FORMS
+from fedfleet.app.studies.grid.joint_jobs import FORMS_FILE
+from fedfleet.app.studies.grid.quantities import Aims, FleetMetric, equal_time, fleet_metric, resolve_target
 from fedfleet.app.studies.grid.study_file import Study, read_study, study_of, study_text
-from fedfleet.app.studies.grid.study_jobs import LOG, WorkerSettings, carry_out_runs
+from fedfleet.app.studies.grid.study_jobs import LOG, WorkerSettings, carry_out_runs, processor_count
 from fedfleet.app.studies.grid.study_progress import board, show_board
-from fedfleet.app.studies.grid.study_tables import align_table, results_table
-from fedfleet.app.studies.grid.table_files import TABLES, export, flat_row
+from fedfleet.app.studies.grid.study_runs import (
+    RUNS,
+    Cell,
+    StudyRun,
+    check_runs,
+    expand_study,
+    has_other_model,
+    has_seal,
+    read_study_run,
+    resolve_by_name,
+    run_folders,
+)
+from fedfleet.app.studies.grid.study_tables import TABLES, align_table, export, flat_row, results_table
 from fedfleet.app.terminal.answers import say
 from fedfleet.core.errors import BadInput
 from fedfleet.core.registry import added_here
@@ -41,7 +48,7 @@ class Studied:
 
     `rows` has one row per arm (see `analysing.rows_of`), `analyses` one answer per [[analysis]], `cells` one per run in the order
     of the file. `cached` counts the runs that were finished before. `verdict` is the conclusion in words, `aims` what the runs
-    were measured by together; `notes` say what whoever reads this must know.
+    were measured by together; `notes` are warnings for readers.
     """
 
     study: Study
@@ -62,7 +69,7 @@ class Studied:
 
     @property
     def unfinished(self) -> int:
-        """How many of those could not be finished, so that nobody knows what they would have come to."""
+        """How many of those could not be finished, so that their result is unknown."""
         return sum(one.run is None for one in self.cells)
 
     def table(self) -> list[dict[str, Any]]:
@@ -106,7 +113,7 @@ def load_study(file: str | Path | Mapping[str, Any], scale: str | None = None) -
 
 
 def default_folder(definition: Study) -> Path:
-    """The folder of a study for which nobody named one: below runs/, whatever its name is."""
+    """The folder of a study without --out: below runs/, whatever its name is."""
     name = definition.name if definition.scale is None else f"{definition.name}-{definition.scale}"
     return Path("runs") / (re.sub(r"[/\\]+", "-", name)[:_LONGEST].strip(" .-") or "study")
 
@@ -124,7 +131,7 @@ def study(
 ) -> Studied:
     """Carry out a study of a file or a table: finished runs are read, those that were interrupted go on, the others are begun.
 
-    Everything that can be wrong is told before the first run. `resolving` makes the spec of a table, with the own task where a
+    Everything that can be wrong is reported before the first run. `resolving` makes the spec of a table, with the own task where a
     person gave one; `prepare` is called once the folder is there and nothing has begun; `means` says by what the runs are done.
     """
     definition = file if isinstance(file, Study) else load_study(file, scale)
@@ -139,7 +146,8 @@ def study(
         _check_ray(worker_settings.address, missing)
     for doubt in doubts:
         tell(f"WARNING: {doubt}")
-    _claim_folder(out)
+    claim_folder(out, "study", marker=FILE, known={LOCK, RUNS, FORMS_FILE})
+    make_folder(out / RUNS)
     with hold_lock(out):
         if has_other_model(out, cells):
             tell(
@@ -183,13 +191,13 @@ def _cached_metric(cells: Sequence[Cell]) -> FleetMetric:
 
 
 def _with_workers(worker_settings: WorkerSettings, cells: Sequence[Cell]) -> WorkerSettings:
-    """As many workers as this machine, or our share of it, has room for, where nobody said how many."""
+    """As many workers as this machine, or our share of it, has room for, where no number is given."""
     if worker_settings.workers or worker_settings.ray:
         return worker_settings
     if added_here():
         return replace(worker_settings, workers=1)
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return replace(worker_settings, workers=max(1, cpus // max(cell.spec.run["threads"] for cell in cells)))
+    threads = max(cell.spec.run["threads"] for cell in cells)
+    return replace(worker_settings, workers=max(1, processor_count() // threads))
 
 
 def _finish_runs(
@@ -203,24 +211,9 @@ def _finish_runs(
     return [read_study_run(cell, place, failure or None) for cell, place, failure in ends], len(cached)
 
 
-def _claim_folder(folder: Path) -> None:
-    """Refuse a folder that is not a study's, and make a new one."""
-    try:
-        names = {p.name for p in folder.iterdir()} if folder.is_dir() else set[str]()
-    except OSError as error:
-        raise BadInput(f"--out: cannot read {folder}: {error.strerror}; choose another folder") from None
-    if folder.exists() and not folder.is_dir():
-        raise BadInput(f"--out: {folder} is a file; name a folder")
-    # Files that a kill left half written are nobody's.
-    strange = sorted(name for name in names - {LOCK, RUNS, FORMS} if not name.endswith(".part"))
-    if strange and FILE not in names:
-        raise BadInput(f"--out: {folder} holds something else than a study ({strange[0]}); choose another folder")
-    make_folder(folder / RUNS)
-
-
 def _remove_stale_tables(folder: Path, cells: Sequence[Cell]) -> bool:
-    """Were there tables of an earlier file with other runs? They are taken away: whoever is interrupted now must not find
-    them beside the new file as if they were its own. Their runs stay."""
+    """Were there tables of an earlier file with other runs? They are removed: after an interrupt they must not
+    lie with the new file as if they were its own. Their runs stay."""
     try:
         digests = {
             run["spec_digest"] for run in json.loads((folder / "study.json").read_text(encoding="utf-8"))["runs"]
@@ -229,7 +222,7 @@ def _remove_stale_tables(folder: Path, cells: Sequence[Cell]) -> bool:
         return False
     if digests == {cell.spec.digest for cell in cells}:
         return False
-    for name in ("wall.csv", "report.html", *TABLES):  # the one that tells comes last
+    for name in ("wall.csv", "report.html", *TABLES):  # the file that is looked for comes last
         (folder / name).unlink(missing_ok=True)
     return True
 

@@ -1,11 +1,13 @@
 """The study file: one question as a grid or a list of specs, with seeds, scales and analyses.
 
-base = "spec.toml"             # a spec beside this file, or the spec itself as a table
+base = "spec.toml"             # a spec in the same folder, or the spec itself as a table
 seeds = 5                      # a count, or a list; each arm is run once with each
 baseline = "pace.seconds=60"   # the arm that the others are compared with
 target = 0.8                   # accuracy to be reached: a number, or "0.95 of best of ARM"
 [grid]                         # every combination of these is an arm
 "pace.seconds" = [60.0, 120.0]
+[[grid.world]]                 # a table among the values may have a name, by which its arms are called
+name = "mild"
 [[runs]]                       # or arms by name; with a grid too, each is run at every point of it
 name = "patient"
 pace = { use = "readiness" }
@@ -60,7 +62,7 @@ class Study:
 
 
 def read_study(path: str | Path, *, scale: str | None = None) -> Study:
-    """Read a study file; `base` is looked for beside it."""
+    """Read a study file; `base` is looked for in its folder."""
     path = Path(path)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -227,15 +229,25 @@ def _arms(grid: Sequence[Mapping[str, Any]], runs: Sequence[Arm]) -> list[Arm]:
     result: list[Arm] = []
     for arm in runs or [Arm("")]:
         for point in grid:
-            words = ", ".join(f"{key}={value_text(value)}" for key, value in point.items())
-            result.append(Arm(", ".join(filter(None, (arm.name, words))) or "base", {**arm.settings, **flatten(point)}))
+            words, settings = _point(point)
+            result.append(Arm(", ".join(filter(None, (arm.name, words))) or "base", {**arm.settings, **settings}))
     return result
+
+
+def _point(point: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """What a point of the grid is called, and its settings: a table that has a name is called so."""
+    words, settings = list[str](), dict[str, Any]()
+    for key, value in point.items():
+        named = isinstance(value, Mapping) and "name" in value
+        words.append(_text(value["name"], f"grid.{key}.name") if named else f"{key}={value_text(value)}")
+        settings |= flatten({key: {k: v for k, v in value.items() if k != "name"} if named else value})
+    return ", ".join(words), settings
 
 
 def flatten(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """Nested tables as dotted keys; lists and empty tables are values, and a bare name of a part is its `use`.
 
-    >>> flattened({"pace": {"use": "deadline", "seconds": 60.0}, "stop.rounds": 5, "choose": "oort"})
+    >>> flatten({"pace": {"use": "deadline", "seconds": 60.0}, "stop.rounds": 5, "choose": "oort"})
     {'pace.use': 'deadline', 'pace.seconds': 60.0, 'stop.rounds': 5, 'choose.use': 'oort'}
     """
     result: dict[str, Any] = {}
@@ -252,7 +264,7 @@ def flatten(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 def value_text(value: Any) -> str:
     """A value of a spec in the name of an arm.
 
-    >>> worded({"use": "deadline", "seconds": 60.0}), worded("oort"), worded([0.5, True])
+    >>> value_text({"use": "deadline", "seconds": 60.0}), value_text("oort"), value_text([0.5, True])
     ('deadline(seconds=60.0)', 'oort', '[0.5, true]')
     """
     if isinstance(value, Mapping):

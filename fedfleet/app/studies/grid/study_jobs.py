@@ -11,10 +11,8 @@ from pathlib import Path
 
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import Spec
-from fedfleet.app.studies.grid.expansion import Cell
-from fedfleet.app.studies.grid.joint_jobs import joint_groups
-from fedfleet.app.studies.grid.run_cache import has_seal
-from fedfleet.app.studies.grid.stack_forms import load_forms
+from fedfleet.app.studies.grid.joint_jobs import joint_groups, load_forms
+from fedfleet.app.studies.grid.study_runs import Cell, has_seal
 from fedfleet.app.studies.grid.study_worker import piece_of, progress_listener, work
 from fedfleet.executors.worker_pool import Body, Tell, Work, WorkerMessage, answer_piece, run_in_workers
 
@@ -23,10 +21,15 @@ _NOT_SHARED = "a Ray worker finished it, but not in this folder; give an --out t
 _PACKAGE_ROOT = Path(__file__).parents[4]  # what this package lies in
 
 
+def processor_count() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """By what the runs are done: so many processes (1: this one; 0: as many as there is room for), or a Ray cluster, at an address
-    or started here. `work` is what is done with a group of runs: a function of a module that attends when it is started."""
+    """How runs are performed: in that many processes (1: this one; 0: as many as there is room for), or on a Ray cluster, at an
+    address or started here. `work` is what is done with a group of runs: a function of a module that is run as a worker."""
 
     workers: int
     ray: bool = False
@@ -84,9 +87,9 @@ def carry_out_runs(
 
 @dataclass(frozen=True, slots=True)
 class _Workforce:
-    """Those who do pieces: how many, and what they say of them; the function is what hears those who say it on the way.
+    """Workers that perform pieces: how many, and the function that yields their messages and passes on those of their progress.
 
-    `afar`: they may be on other machines, whose folders are not ours unless someone shares them.
+    `remote`: they may be on other machines, which need not share our folders.
     """
 
     workers: int
@@ -143,7 +146,7 @@ def _run_parts(
     log: Path,
     on_news: NewsListener,
 ) -> list[Sequence[int]]:
-    """Have these groups done; those of several runs that nobody came back from are the answer, and not over yet."""
+    """Perform these groups; the answer are those of several runs whose worker died, which are not over yet."""
     lost_parts: list[Sequence[int]] = []
     if not parts:
         return lost_parts
@@ -170,7 +173,7 @@ def _run_parts(
 
 
 def _forward_message(body: Body, part: Sequence[int], on_news: NewsListener, died: int = 0) -> None:
-    """What a worker said on the way, of the run that it said it of; of all where it only died."""
+    """Pass on a message of a worker to the run that it is about; to all of the piece where the worker died."""
     for i in [part[body["run"]]] if "run" in body else part:
         on_news(RunNews(i, body.get("round", 0), is_over=body.get("over", False), worker_deaths=died))
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from fedfleet.app.studies.grid.expansion import Cell
 from fedfleet.app.studies.grid.study_jobs import NewsListener, RunNews
+from fedfleet.app.studies.grid.study_runs import Cell
 from fedfleet.app.terminal.text import span
 
 _MAX_ROWS = 12  # runs that are listed at once

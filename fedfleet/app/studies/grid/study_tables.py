@@ -1,13 +1,23 @@
-"""The results of a study as a table for people: in a terminal, in Markdown, in LaTeX."""
+"""The results of a study as tables: in a terminal, and as files in CSV, Markdown, LaTeX, Parquet and JSON."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from fedfleet.app.studies.grid.quantities import Aims
+from fedfleet.app.studies.compare.comparison import json_value
+from fedfleet.app.studies.grid.analysis_results import MEANS
+from fedfleet.app.studies.grid.quantities import Aims, quantity
+from fedfleet.app.studies.grid.study_file import Study
+from fedfleet.app.studies.grid.study_runs import RUNS, StudyRun
 from fedfleet.app.terminal.text import percent, size, span
+from fedfleet.core.errors import RunFailed
+from fedfleet.store.files import write_atomically
 
 Row = Mapping[str, Any]
 Table = tuple[list[str], list[list[str]]]
@@ -38,7 +48,7 @@ def results_table(rows: Sequence[Row], baseline: str | None, aims: Aims) -> Tabl
 def mean_text(mean: Mapping[str, Any] | None, unit: Callable[[float], str], *, interval: bool = True) -> str:
     """A mean with its interval, in this unit.
 
-    >>> spread({"value": 0.9, "sd": 0.01, "low": 0.88, "high": 0.92, "n": 5}, percent)
+    >>> mean_text({"value": 0.9, "sd": 0.01, "low": 0.88, "high": 0.92, "n": 5}, percent)
     '90.0 % [88.0 % to 92.0 %]'
     """
     if mean is None:
@@ -78,7 +88,7 @@ def _against(row: Row, baseline: str) -> str:
 def align_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     """A table in a terminal.
 
-    >>> print(aligned(["arm", "runs"], [["lr=0.1", "5"]]))
+    >>> print(align_table(["arm", "runs"], [["lr=0.1", "5"]]))
     arm     runs
     lr=0.1  5
     """
@@ -114,7 +124,7 @@ def markdown(header: Sequence[str], body: Sequence[Sequence[str]], name: str, ve
 def escape_markdown(text: str) -> str:
     """Text in Markdown that stays as it is: what would be a cell, a tag, or emphasis is none.
 
-    >>> print(plainly("a|b <i>*c*</i> d_e"))
+    >>> print(escape_markdown("a|b <i>*c*</i> d_e"))
     a\\|b \\<i>\\*c\\*\\</i> d_e
     """
     return re.sub(r"([\\|<*`~])", r"\\\1", text)
@@ -137,3 +147,157 @@ def latex(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
         r"\bottomrule",
     ]
     return "\n".join([*lines, r"\end{tabular}", ""])
+
+
+Row = Mapping[str, Any]
+# What follows from the journals alone; wall.csv does not.
+TABLES = ("results.csv", "results.md", "results.tex", "results.parquet", "runs.csv", "study.json")
+_PARTS = ("value", "sd", "low", "high")
+_RUN_KEYS = (
+    "accuracy", "accuracy_at_equal_time", "virtual_seconds", "rounds", "commits", "bytes_up", "bytes_down", "time_to_target",
+)  # fmt: skip
+
+
+def export(
+    study: Study,
+    cells: Sequence[StudyRun],
+    rows: Sequence[Row],
+    analyses: Sequence[Row],
+    aims: Aims,
+    verdict: str,
+    out: Path,
+) -> list[str]:
+    """Write every table into the folder; remarks on what could not be written."""
+    flat = [flat_row(row, aims) for row in rows]
+    header, body = results_table(rows, study.baseline, aims)
+    texts = {
+        "results.csv": as_csv(flat),
+        "results.md": markdown(header, body, study.name, verdict),
+        "results.tex": latex(header, body),
+        "runs.csv": as_csv([run_row(study_run, aims) for study_run in cells]),
+        "wall.csv": as_csv([wall_row(ran) for ran in cells]),
+        "study.json": json.dumps(json_value(study_json(study, cells, rows, analyses, aims, verdict)), indent=1) + "\n",
+    }
+    for name, text in texts.items():
+        _write(out / name, text.encode())
+    return _parquet(flat, out / "results.parquet")
+
+
+def flat_row(row: Row, aims: Aims) -> dict[str, Any]:
+    """A row of the results with one plain value in every column."""
+    result: dict[str, Any] = {"arm": row["arm"]}
+    result |= {
+        key: value if isinstance(value, str | int | float) else json.dumps(value)
+        for key, value in row["settings"].items()
+    }
+    result |= {"runs": row["runs"], "failed": row["failed"]}
+    for key in MEANS:
+        result |= _spread(key, row[key])
+    time = row["time_to_target"] or {}
+    result |= {
+        "equal_time_seconds": aims.equal_time,
+        "target": aims.target,
+        "time_to_target_median": time.get("median"),
+    }
+    result |= _spread("time_to_target_restricted_mean", time.get("restricted_mean"))
+    result |= {"reached": time.get("reached"), "never": time.get("never")}
+    pair = row.get("against") or {}
+    return result | {
+        f"against_{key}": pair.get(key) for key in ("baseline", "difference", "low", "high", "p", "p_holm", "n")
+    }
+
+
+def run_row(study_run: StudyRun, aims: Aims) -> dict[str, Any]:
+    """One run in runs.csv."""
+    cell = study_run.cell
+    values = {key: quantity(study_run, key, aims) if study_run.run else None for key in _RUN_KEYS}
+    digest = study_run.run.digest if study_run.run else None
+    return {
+        "arm": cell.arm, "seed": cell.seed, **cell.draws, **values, "folder": _folder(study_run), "digest": digest, "spec_digest":
+        cell.spec.digest, "reason": study_run.reason,
+    }  # fmt: skip
+
+
+def wall_row(study_run: StudyRun) -> dict[str, Any]:
+    """The real time that a run took, as it was when it was run."""
+    seconds = study_run.run.metrics["wall_seconds"] if study_run.run else None
+    return {
+        "arm": study_run.cell.arm,
+        "seed": study_run.cell.seed,
+        **study_run.cell.draws,
+        "folder": _folder(study_run),
+        "wall_seconds": seconds,
+    }
+
+
+def study_json(
+    study: Study, cells: Sequence[StudyRun], rows: Sequence[Row], analyses: Sequence[Row], aims: Aims, verdict: str
+) -> dict[str, Any]:
+    """The study as one JSON object; folders are those below the study's own."""
+    return {
+        "format": "fedfleet/study@1",
+        "name": study.name,
+        "scale": study.scale,
+        "seeds": list(study.seeds),
+        "baseline": study.baseline,
+        "target": aims.target,
+        "equal_time_seconds": aims.equal_time,
+        "verdict": verdict,
+        "rows": list(rows),
+        "analyses": list(analyses),
+        "runs": [run_row(study_run, aims) for study_run in cells],
+    }
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as comma-separated values with a header; numbers in full, what is not known is empty."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _parquet(flat: Sequence[Mapping[str, Any]], path: Path) -> list[str]:
+    """Write the results as Parquet where pyarrow is installed; a column whose values differ in type is text."""
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        return [
+            'results.parquet is not written, because pyarrow is not installed; get it with: pip install "fedfleet[parquet]"'
+        ]
+    columns = {key: [row.get(key) for row in flat] for row in flat for key in row}
+    plain = {key: _same_type(values) for key, values in columns.items()}
+    draft = io.BytesIO()
+    parquet.write_table(arrow.table(plain), draft)
+    _write(path, draft.getvalue())
+    return []
+
+
+def _same_type(values: Sequence[Any]) -> list[Any]:
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) <= 1:
+        return list(values)
+    if kinds <= {int, float}:
+        return [None if value is None else float(value) for value in values]
+    return [None if value is None else str(value) for value in values]
+
+
+def _spread(key: str, mean: Mapping[str, Any] | None) -> dict[str, Any]:
+    names = {"value": key, **{part: f"{key}_{part}" for part in _PARTS[1:]}}
+    return {names[part]: None if mean is None else mean[part] for part in _PARTS}
+
+
+def _folder(study_run: StudyRun) -> str:
+    return f"{RUNS}/{study_run.out.name}"
+
+
+def _write(path: Path, body: bytes) -> None:
+    try:
+        write_atomically(path, body)
+    except RunFailed as error:
+        raise RunFailed(
+            f"{str(error).partition(';')[0]}; free some space, then say the same again: no run is lost"
+        ) from None

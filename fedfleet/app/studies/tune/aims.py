@@ -37,7 +37,7 @@ class Aim:
 
     @property
     def known_early(self) -> bool:
-        """Does an evaluation on the way tell how a run will do? If not, no trial can be stopped early."""
+        """Does an evaluation during a run have this measure? If not, no trial can be stopped early."""
         return self.metric in ("accuracy", "best_accuracy", "loss")
 
     def early_value(self, event: Evaluated) -> float | None:
@@ -99,7 +99,7 @@ class Aim:
 
 
 def aim_of(metric: Any, direction: Any = None) -> Aim:
-    """The aim of this name; what is better is known, or said by `direction`."""
+    """The aim of this name; what is better is known, or given by `direction`."""
     known = summary([])
     first, _, rest = str(metric).partition(".")
     if not isinstance(metric, str) or first not in known or first in _TEXTS:

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.runs.run_folder import make_folder
+from fedfleet.app.runs.run_folder import claim_folder, make_folder
 from fedfleet.app.studies.tune.search_file import Search, grid_points
 from fedfleet.app.studies.tune.search_result import FILE, Row, Tuned, collect_result, trial_rows
 from fedfleet.app.studies.tune.search_store import (
@@ -21,7 +21,7 @@ from fedfleet.app.studies.tune.search_store import (
 )
 from fedfleet.app.studies.tune.search_worker import COMMAND, piece_of
 from fedfleet.app.studies.tune.trial import LOG, TRIALS, run_trial, take_trial
-from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.errors import RunFailed
 from fedfleet.executors.worker_pool import run_in_workers
 from fedfleet.store.files import write_atomically
 from fedfleet.store.lock import LOCK, hold_lock
@@ -34,7 +34,7 @@ RowListener = Callable[[Row], None]
 
 
 def default_folder(name: str) -> Path:
-    """The folder of a search for which nobody named one."""
+    """The folder of a search without --out."""
     return Path("runs") / f"{name}-tune"
 
 
@@ -48,14 +48,15 @@ def tune(
 ) -> Tuned:
     """Carry out a search in a folder: trials that have ended stay, those that were interrupted go on, the others are begun.
 
-    `hear` is told of every trial that ends; `prepare` is called once the folder is there and nothing has begun. With
+    `on_row` receives every trial that ends; `prepare` is called once the folder is there and nothing has begun. With
     one worker the same search gives the same answer, however often it was killed.
     """
     import_optuna()
     if search.sampler == "grid":
         grid_points(search.space)  # before anything is written
     search.spec({}, search.seeds[0])
-    _claim_folder(out)
+    claim_folder(out, "search", marker=DATABASE, known=_OWN_FILES)
+    make_folder(out / TRIALS)
     with hold_lock(out):
         study = open_study(out, search)
         try:
@@ -97,7 +98,7 @@ def _missing_trials(study: Any, search: Search) -> list[tuple[int, int | None]]:
 def _in_processes(
     study: Any, search: Search, out: Path, todo: Sequence[tuple[int, int | None]], workers: int, on_row: RowListener
 ) -> None:
-    """Have trials done by processes that share the database; one whose process died is told as failed."""
+    """Perform trials in processes that share the database; a trial whose process died has failed."""
     pieces = [piece_of(search, out, turn, number) for turn, number in todo]
     python_path = os.pathsep.join(filter(None, (str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH"))))
     message_stream = run_in_workers(
@@ -123,22 +124,6 @@ def _in_processes(
         raise RunFailed(
             f"a trial could not be begun: {reasons[None]}; {out / 'workers.log'} says more, and the others are kept"
         )
-
-
-def _claim_folder(out: Path) -> None:
-    """Refuse a folder that is not a search's, and make a new one."""
-    try:
-        names = {p.name for p in out.iterdir()} if out.is_dir() else set[str]()
-    except OSError as error:
-        raise BadInput(f"--out: cannot read {out}: {error.strerror}; choose another folder") from None
-    if out.exists() and not out.is_dir():
-        raise BadInput(f"--out: {out} is a file; name a folder")
-    strange = sorted(
-        name for name in names - _OWN_FILES if not name.startswith(DATABASE) and not name.endswith(".part")
-    )
-    if strange and DATABASE not in names:
-        raise BadInput(f"--out: {out} holds something else than a search ({strange[0]}); choose another folder")
-    make_folder(out / TRIALS)
 
 
 def _write_result(search: Search, result: Tuned, out: Path) -> None:

@@ -57,7 +57,7 @@ def open_study(out: Path, search: Search) -> Any:
 
 
 def _create_database(path: Path, search: Search) -> None:
-    """A new database, whole or not at all: whoever is killed here leaves nothing that the next one could not begin again."""
+    """A new database, whole or not at all: a process that is killed here leaves nothing in the way of the next one."""
     draft = path.with_name(f"{path.name}.part")
     for leftover in draft.parent.glob(f"{draft.name}*"):
         leftover.unlink()
@@ -70,7 +70,7 @@ def _create_database(path: Path, search: Search) -> None:
         finally:
             close_study(study)
     with closing(sqlite3.connect(draft, timeout=_WAIT)) as db:
-        db.execute("pragma journal_mode=wal")  # whoever reads waits for nobody who writes
+        db.execute("pragma journal_mode=wal")  # readers do not wait for writers
     draft.replace(path)
 
 
@@ -139,7 +139,7 @@ def _fixed_params(search: Search, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pruner(library: Any, search: Search) -> Any:
-    """By the median, nobody is stopped in the first tenth of a run, nor by fewer than four others."""
+    """By the median, no trial is stopped in the first tenth of a run, nor against fewer than four others."""
     if search.pruner == "none" or not search.aim.known_early:
         return library.pruners.NopPruner()
     if search.pruner == "halving":
@@ -158,7 +158,7 @@ def _storage(library: Any, path: Path) -> Any:
 
 
 def _check_database(path: Path, search: Search) -> None:
-    """Refuse a file that is no database, is damaged, is somebody else's, or is of another search."""
+    """Refuse a file that is no database, is damaged, or is of another program or search."""
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=_WAIT)) as db:
             sound = db.execute("pragma quick_check(1)").fetchone()[0]

@@ -36,14 +36,14 @@ class TrialPruned(FedFleetError):
 
 @dataclass(slots=True)
 class TrialProgress:
-    """How far a run of a trial is: rounds so far, and up to which mark it has been judged."""
+    """How far a run of a trial is: rounds so far, and up to which mark it has been compared."""
 
     rounds: int = 0
     mark: int = 0
 
 
 def take_trial(study: Any, search: Search, turn: int, number: int | None = None) -> Any:
-    """The next trial of a study, or again the one of this number that somebody left unfinished."""
+    """The next trial of a study, or again the unfinished one of this number."""
     seed_sampler(study, search, turn)
     with silence_warnings():
         if number is None:
@@ -55,7 +55,7 @@ def take_trial(study: Any, search: Search, turn: int, number: int | None = None)
 
 
 def run_trial(study: Any, search: Search, trial: Any, out: Path) -> None:
-    """Carry out a trial and tell the study how it ended: a value, stopped early, or the reason why it has none."""
+    """Perform a trial and report to the study how it ended: a value, stopped early, or the reason why it has none."""
     states = import_optuna().trial.TrialState
     with silence_warnings(), (out / LOG).open("a", encoding="utf-8") as log, redirect_stderr(log):
         default = trial.user_attrs.get("default", False)
@@ -92,7 +92,7 @@ def _report_value(study: Any, trial: Any, value: float, *, inside: bool, same_as
 
 
 def _same_spec_trial(study: Any, trial: Any, digest: str) -> Any:
-    """An earlier trial of the very same spec, which need not be run again."""
+    """An earlier trial of the same spec, which need not be run again."""
     for other in study.get_trials(deepcopy=False):
         known = other.user_attrs.get("value") is not None and other.number != trial.number
         if known and other.user_attrs.get("digest") == digest:
@@ -141,9 +141,9 @@ def _run_value(aim: Aim, run: FinishedRun) -> float:
 def _pruning_listener(
     aim: Aim, trial: Any, spec: Spec, progress: TrialProgress, earlier_values: Sequence[float], j: int
 ) -> EventListener:
-    """A listener that reports how a run does, so many times on its way, and stops it where others did better by then.
+    """A listener that reports the progress of a run at its marks, and stops it where others did better by then.
 
-    A mark is a twentieth of the rounds that the run may take, so that runs of which some rounds fail are judged at equal moments.
+    A mark is a twentieth of the rounds that the run may take, so that runs of which some rounds fail are compared at equal moments.
     """
     most: int = spec.stop["commits"] or spec.stop["rounds"]
     every = max(1, most // PROGRESS_MARKS)
@@ -154,12 +154,12 @@ def _pruning_listener(
                 progress.rounds = event.round + 1
             elif isinstance(event, Evaluated) and aim.known_early and progress.rounds // every > progress.mark:
                 progress.mark = progress.rounds // every
-                _judge_progress(aim, trial, event, progress, earlier_values, j, most)
+                _compare_progress(aim, trial, event, progress, earlier_values, j, most)
 
     return watch
 
 
-def _judge_progress(
+def _compare_progress(
     aim: Aim, trial: Any, event: Evaluated, progress: TrialProgress, earlier_values: Sequence[float], j: int, most: int
 ) -> None:
     value = aim.early_value(event)
@@ -168,5 +168,5 @@ def _judge_progress(
     trial.report((sum(earlier_values) + value) / (len(earlier_values) + 1), j * PROGRESS_MARKS + progress.mark)
     if trial.should_prune() and progress.rounds < most:
         raise TrialPruned(
-            f"{aim.format_value(value)} after {progress.rounds} of {most} rounds: too little beside the others by then"
+            f"{aim.format_value(value)} after {progress.rounds} of {most} rounds: less than the other trials had by then"
         )

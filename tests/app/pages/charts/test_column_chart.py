@@ -1,11 +1,13 @@
 """Standing columns as small multiples."""
 
+from __future__ import annotations
+
 import re
 
 import pytest
 
-from fedfleet.app.pages.charts.column_chart import MOST, Column, Group, Panel, columns, rank_edges
-from fedfleet.app.pages.charts.marks import SLIM, WIDE
+from fedfleet.app.pages.charts.column_chart import MOST, Column, Group, Panel, columns, histogram, rank_edges
+from fedfleet.app.pages.charts.marks import HALF, SLIM, WIDE
 
 
 def heights(text, kind):
@@ -65,3 +67,16 @@ def test_a_large_fleet_shares_columns():
         and len(rank_edges(10**6)) == MOST + 1
         and rank_edges(10**6)[-1] == 10**6
     )
+
+
+def test_columns_are_as_high_as_their_counts_which_stand_on_top():
+    text = "".join(histogram([2, 0, 8], HALF, ["0 %", "", "100 %"], kinds=["a3", "a6", "a6"], label="right").marks)
+    heights = [float(h) for h in re.findall(r'height="([\d.]+)"', text)]
+    assert heights[0] == pytest.approx(heights[2] / 4) and heights[1] == 0
+    assert ">2<" in text and ">8<" in text and ">0<" not in text and ">right<" in text
+
+
+def test_numbers_that_would_meet_are_left_out():
+    text = "".join(histogram([10_000] * 60, SLIM, []).marks)
+    assert 0 < text.count(">10,000<") < 15
+    assert "nan" not in "".join(histogram([], SLIM, []).marks)

@@ -1,12 +1,12 @@
 """Sheets, marks and figures."""
 
 from fedfleet.app.pages.charts.marks import (
+    HALF,
     SLIM,
     WIDE,
     Drawing,
     box,
     dot,
-    draw_both,
     figure,
     line,
     paint_legend,
@@ -18,10 +18,13 @@ from fedfleet.app.pages.charts.marks import (
 
 
 def test_a_figure_has_both_drawings_and_says_its_finding_in_each():
-    wide, slim = draw_both(lambda sheet: Drawing(sheet.width, 50, [box(0, 0, 5, 5, "a1")]))
-    made = figure("Title <1>", "how & why", wide, slim, 'it "rises"', note="<n>")
+    def chart(sheet):
+        return Drawing(sheet.width, 50, [box(0, 0, 5, 5, "a1")])
+
+    made = figure("Title <1>", "how & why", chart, 'it "rises"', note="<n>")
     assert made.count("<svg") == made.count('aria-label="it &quot;rises&quot;"') == made.count('role="img"') == 2
     assert f'viewBox="0 0 {WIDE.width} 50"' in made and f'viewBox="0 0 {SLIM.width} 50"' in made
+    assert f'viewBox="0 0 {HALF.width} 50"' in figure("t", "", chart, "f", sheet=HALF)
     assert "Title &lt;1&gt;" in made and "how &amp; why" in made and "&lt;n&gt;" in made
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfleet.app.pages.sides.run_looks import PageRun, Side
+from fedfleet.app.pages.sides.page_runs import PageRun, Side
 
 
 def made(

@@ -26,7 +26,7 @@ def test_times_to_a_target_count_those_who_never_got_there():
 
 
 def test_who_was_never_tried_has_no_accuracy():
-    assert accuracy_cell([]) == "never tried" and accuracy_cell([0.5]) == "<b>50.0 %</b>"
+    assert accuracy_cell([]) == "not evaluated" and accuracy_cell([0.5]) == "<b>50.0 %</b>"
     assert "95 % interval of the mean" in accuracy_cell([0.5, 0.7])
     assert strip([0.5, 0.7], 2).count("<circle") == 2
 

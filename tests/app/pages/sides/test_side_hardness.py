@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fedfleet.app.pages.sides.comparison_words import capitalise
-from fedfleet.app.pages.sides.run_looks import load_page_run
+from fedfleet.app.pages.sides.page_runs import load_page_run
 from fedfleet.app.pages.sides.side_hardness import hardness_section, hardness_word, measure_sides, observed_share
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import resolve

@@ -25,7 +25,7 @@ def test_the_contract_and_more(small_runs):
 def test_killed_failed_and_finished_runs_stand_side_by_side(small_runs):
     told = answer_of(compare([small_runs.wait1, small_runs.half, small_runs.bare]))
     notes = " ".join(told["caveats"])
-    assert "not ended" in notes and "half" in notes and "made no model: bare" in notes
+    assert "unfinished" in notes and "half" in notes and "made no model: bare" in notes
     assert told["arms"][-1]["at_end"]["nothing"] and told["runs"][1]["ended"] is False
     assert told["winner"] is None
 

@@ -1,5 +1,7 @@
 """Who wins, and above all when nobody does."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import pytest
@@ -7,8 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.app.studies.compare.arms import arms
-from fedfleet.app.studies.compare.significance import LEAST_SEEDS
-from fedfleet.app.studies.compare.verdict import equal_time, sampling_error, unlike_data, verdict
+from fedfleet.app.studies.compare.records import LEAST_SEEDS
+from fedfleet.app.studies.compare.verdict import (
+    arm_target_time,
+    choose_target,
+    equal_time,
+    moment,
+    sampling_error,
+    time_to,
+    unlike_data,
+    verdict,
+)
+from fedfleet.core.errors import BadInput
 from tests.app.studies.compare.made import hurried, made, waiting
 
 SEEDS = range(1, 6)
@@ -30,7 +42,7 @@ def test_one_seed_describes_and_crowns_nobody():
     result = judged(slow(1), fast(1))
     assert not result.sure and result.winner is None and result.at_end.leader == "readiness"
     assert result.at_end.standings[0].test == pytest.approx(sampling_error(0.81, 400))
-    assert "one common seed is not enough to name a winner" in result.sentence and "81.0 %" in result.sentence
+    assert "one common seed cannot show a winner" in result.sentence and "81.0 %" in result.sentence
 
 
 def test_the_end_and_equal_time_can_have_different_winners_and_then_nobody_wins():
@@ -45,7 +57,8 @@ def test_a_winner_wins_at_both_moments_on_common_seeds():
     assert result.winner == "deadline" == result.at_equal_time.winner and result.sure
     pair = result.at_end.pairs[0]
     assert pair.paired.n == 5 and pair.paired.low > 0 and pair.p < 0.05
-    assert result.sentence.startswith("The winner is deadline: at the end deadline leads readiness by 10.")
+    assert result.sentence.startswith("The winner is 'deadline': ")
+    assert "at the end 'deadline' is best, 10.6 points ahead of 'readiness'" in result.sentence
 
 
 def test_a_large_difference_between_seeds_that_are_not_common_is_no_proof():
@@ -78,13 +91,13 @@ def test_who_has_not_ended_wins_nothing_yet():
     going = [hurried(s, (10.0, 0.7), (20.0, 0.9 + 0.003 * s), ended=s != 3) for s in SEEDS]
     result = judged(*runs, *going)
     assert result.at_equal_time.winner == "deadline" and result.at_end.winner is None and result.winner is None
-    assert any("not ended" in caveat and "deadline-3" in caveat for caveat in result.caveats)
+    assert any("unfinished" in caveat and "deadline-3" in caveat for caveat in result.caveats)
 
 
 def test_an_arm_without_any_model_is_beaten_and_one_of_which_some_failed_is_not_judged():
     good = [waiting(s, (10.0, 0.8 + 0.01 * s)) for s in SEEDS]
     result = judged(*good, *(hurried(s, end=500.0) for s in SEEDS))
-    assert result.winner == "readiness" and "deadline made no model" in result.sentence
+    assert result.winner == "readiness" and "'deadline' made no model" in result.sentence
     assert equal_time(arms(good)) == 10.0 == result.at_equal_time.seconds
     some = judged(*good, hurried(1, end=500.0), *(hurried(s, (10.0, 0.2 + 0.001 * s)) for s in (2, 3, 4, 5)))
     assert some.winner is None and some.at_end.standings[1].missing == 1
@@ -100,7 +113,7 @@ def test_first_weights_are_evaluated_too_and_beat_nobody():
     assert result.winner == "readiness" and result.at_equal_time.seconds == 10.0, (
         "a run that died at once ends no comparison"
     )
-    assert "deadline had no model yet" in result.sentence and result.at_end.standings[1].nothing
+    assert "'deadline' had no model yet" in result.sentence and result.at_end.standings[1].nothing
     assert judged(*bare, *(waiting(s, (0.0, 0.05), end=9.0, first=None) for s in SEEDS)).winner is None
 
 
@@ -108,12 +121,12 @@ def test_before_its_first_model_a_slow_arm_has_nothing():
     result = judged(*(waiting(s, (9000.0, 0.95)) for s in SEEDS), *(hurried(s, (50.0, 0.8 + 0.002 * s)) for s in SEEDS))
     assert result.at_equal_time.winner == "deadline" and result.at_equal_time.standings[0].nothing
     assert result.at_end.winner == "readiness" and result.winner is None
-    assert "readiness had no model yet" in result.sentence
+    assert "'readiness' had no model yet" in result.sentence
 
 
 def test_nothing_evaluated_anywhere_is_nothing_to_judge():
     result = judged(waiting(1, end=5.0), hurried(1, end=5.0, first=2.0))
-    assert result.at_equal_time is None and "nothing to judge" in result.sentence and not result.sure
+    assert result.at_equal_time is None and "nothing to compare" in result.sentence and not result.sure
 
 
 def test_the_same_spec_and_seed_twice_counts_once():
@@ -223,7 +236,7 @@ def test_many_seeds_on_two_fleets_tell_of_two_fleets():
         2,
         "fleets",
     )
-    assert any("runs share fleets, so that 2 fleets count" in c for c in result.caveats)
+    assert any("runs share fleets" in c and "2 fleets" in c for c in result.caveats)
 
 
 @pytest.mark.parametrize(
@@ -246,4 +259,34 @@ def test_other_samples_of_one_task_are_unlike_data(one, other, word):
 def test_real_seconds_and_virtual_ones_are_never_equal():
     runs = [replace(waiting(s, (9.0, 0.9 + s / 100)), served=True) for s in SEEDS]
     result = judged(*runs, *(hurried(s, (9.0, 0.5 + s / 99)) for s in SEEDS))
-    assert result.winner is None and "real and virtual time are not compared, and no winner is named" in result.sentence
+    assert result.winner is None and "real and virtual time cannot be compared" in result.sentence
+
+
+def test_runs_that_never_got_there_are_counted_as_such():
+    runs = [waiting(1, (10.0, 0.2), (20.0, 0.9)), waiting(2, (10.0, 0.2), (40.0, 0.9)), waiting(3, (60.0, 0.3))]
+    result = arm_target_time(arms(runs)[0], 0.8, 30.0)
+    assert (result.median, result.reached, result.runs) == (40.0, 2, 3)
+    assert result.restricted.value == pytest.approx((20 + 30 + 30) / 3)
+    assert arm_target_time(arms(runs)[0], 0.95, 30.0).median is None
+    assert arm_target_time(arms([*runs, waiting(4, end=5.0)])[0], 0.8, 30.0).restricted is None, (
+        "the last was watched for 5 s only"
+    )
+
+
+def test_a_target_is_asked_or_the_specs_or_in_reach():
+    runs = [waiting(1, (10.0, 0.94)), hurried(1, (10.0, 0.5))]
+    groups = arms(runs)
+    standings = moment(groups, None).standings
+    assert choose_target(groups, standings, 0.7) == 0.7
+    assert choose_target(groups, standings, None) == 0.8, "nine tenths of 94 %, down to 5 %"
+    for aim, result in ((0.77, 0.77), (0.95, 0.8)):
+        same = arms([made(s, ((10.0, 0.9),), name=str(s), stop={"target_accuracy": aim}) for s in (1, 2)])
+        assert choose_target(same, standings, None) == result, "one that nobody reached tells nothing apart"
+    assert choose_target(arms([waiting(1, end=1.0)]), (), None) is None
+    for wrong in (0.0, 1.5, -1.0, float("nan")):
+        with pytest.raises(BadInput, match="--target"):
+            choose_target(groups, standings, wrong)
+
+
+def test_the_first_evaluation_there_counts():
+    assert time_to(waiting(1, (1.0, 0.1), (2.0, 0.5), (3.0, 0.4)), 0.5).seconds == 2.0

@@ -1,5 +1,7 @@
 """Runs together in one process: to the last bit as alone, whatever their methods, and resumable whenever they stop."""
 
+from __future__ import annotations
+
 import os
 import signal
 import subprocess
@@ -13,11 +15,13 @@ from fedfleet.app.runs import FinishedRun, perform
 from fedfleet.app.runs.execution import Kernel
 from fedfleet.app.spec import apply_overrides, resolve
 from fedfleet.app.studies.grid import joint_jobs
-from fedfleet.app.studies.grid.joint_jobs import joint_groups, perform_together
+from fedfleet.app.studies.grid.joint_jobs import FORMS_FILE, joint_groups, load_forms, perform_together
+from fedfleet.app.studies.grid.study_runs import expand_study
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import ModelCommitted
 from fedfleet.executors.stacked.form_choice import Form
 from tests.app.specs import TINY
+from tests.app.studies.tables import BASE, asked
 
 
 def spec(*words):
@@ -139,3 +143,35 @@ def test_groups_are_runs_of_one_task_on_the_processor_that_keep_their_bits():
     assert joint_groups([mlp] * 5, workers=2) == [[0, 2, 4], [1, 3]]
     assert joint_groups([mlp] * 3, workers=8) == [[0, 1, 2]], "a group of one is no group"
     assert max(len(group) for group in joint_groups([mlp] * 50)) <= joint_jobs.MOST_TOGETHER
+
+
+def specs(**run):
+    return [cell.spec for cell in expand_study(asked(base={**BASE, "run": run}))]
+
+
+def test_what_was_chosen_first_stays_whatever_is_measured_later(tmp_path):
+    stacked = specs(execute="stacked")
+    asked_of = []
+
+    def choose(name):
+        return lambda spec: asked_of.append(spec) or Form(name, 2, {"x": 0.1})
+
+    assert load_forms(tmp_path, stacked, choose("merged")) == [["merged", 2]] * 4
+    assert len(asked_of) == 1, "runs of one shape are asked about once"
+    assert load_forms(tmp_path, stacked[::-1], choose("loop")) == [["merged", 2]] * 4
+    assert len(asked_of) == 1
+    other = specs(execute="stacked", threads=2)
+    assert load_forms(tmp_path, [*stacked, *other], choose("loop")) == [["merged", 2]] * 4 + [["loop", 2]] * 4
+
+
+def test_runs_that_are_not_stacked_have_none_and_nothing_is_written(tmp_path):
+    assert load_forms(tmp_path, specs(execute="inline")) == [None] * 4
+    assert load_forms(tmp_path, specs(execute="stacked"), lambda spec: None) == [None] * 4
+    assert not (tmp_path / FORMS_FILE).exists()
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "3"])
+def test_a_damaged_file_is_named(tmp_path, text):
+    (tmp_path / FORMS_FILE).write_text(text)
+    with pytest.raises(BadInput, match=r"forms\.json cannot be read"):
+        load_forms(tmp_path, specs(execute="stacked"))

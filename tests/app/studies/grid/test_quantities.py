@@ -1,8 +1,19 @@
 """Quantities are found by name in measures, specs and fleets."""
 
+from __future__ import annotations
+
 import pytest
 
-from fedfleet.app.studies.grid.quantities import arms_of, equal_time, number, quantity, resolve_target, time_to_reach
+from fedfleet.app.spec import resolve
+from fedfleet.app.studies.grid.quantities import (
+    arms_of,
+    equal_time,
+    fleet_metric,
+    number,
+    quantity,
+    resolve_target,
+    time_to_reach,
+)
 from fedfleet.core.errors import BadInput
 from tests.app.studies.tables import aims, asked, ran, with_run
 
@@ -79,3 +90,30 @@ def test_keys_with_a_dot_are_found_and_what_is_no_number_any_more_is_none():
     (one, *_) = ran(study, [0.5] * 4, time_to={"0.5": 12.0, "0.9": None}, loss=float("nan"))
     assert number(one, "time_to.0.5", aims(), "here") == 12.0 and number(one, "time_to.0.9", aims(), "here") is None
     assert number(one, "loss", aims(), "here") is None, "the run diverged, and its study is written all the same"
+
+
+EASY = {"use": "dpgmm", "sigma": 0.1, "mean_mbps": 100.0}
+HARD = {"use": "dpgmm", "sigma": 1.5, "mean_mbps": 20.0}
+
+
+def spec(devices, seconds=120.0, states="always_on"):
+    pace = {"use": "deadline", "cohort": 5, "seconds": seconds}
+    return resolve({"world": {"clients": 30, "devices": devices, "states": states}, "pace": pace})
+
+
+def test_a_harder_fleet_scores_lower_under_the_run_s_own_deadline():
+    easy, hard = fleet_metric(spec(EASY), "DevMC-R"), fleet_metric(spec(HARD), "DevMC-R")
+    assert easy > hard
+    assert fleet_metric(spec(HARD, seconds=1e5), "DevMC-R") > hard
+
+
+def test_states_count_where_there_are_any():
+    some = spec(EASY, states={"use": "dpcsm", "alpha": 100.0, "start_rank": 150})
+    assert 0 <= fleet_metric(some, "StatMC-R") <= 1.5
+    with pytest.raises(BadInput, match=r"measure.StatMC-R: the fleet has no states"):
+        fleet_metric(spec(EASY), "StatMC-R")
+
+
+def test_devices_of_any_recipe_are_measured():
+    near, far = ({"use": "spread", "mbps": 60.0, "link": link} for link in (0.1, 2.0))
+    assert fleet_metric(spec(near), "DevMC-R") > fleet_metric(spec(far), "DevMC-R")

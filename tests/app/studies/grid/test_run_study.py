@@ -5,17 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from fedfleet.app.studies.grid import run_study
 from fedfleet.app.studies.grid.run_study import FILE, default_folder, load_study, study
 from fedfleet.app.studies.grid.study_jobs import WorkerSettings
-from fedfleet.app.studies.grid.table_files import TABLES
+from fedfleet.app.studies.grid.study_tables import TABLES
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.errors import BadInput
 from fedfleet.core.registry import register
 from tests.app.studies.killing import proven
 from tests.app.studies.tables import BASE, LRS, asked
 
-ALONE = {"means": WorkerSettings(1)}
+ALONE = {"worker_settings": WorkerSettings(1)}
 
 
 @pytest.fixture(scope="module")
@@ -80,15 +79,6 @@ def test_a_folder_that_is_not_a_study_is_left_alone(tmp_path):
             study(load_study(LRS), tmp_path / name, **ALONE)
 
 
-def test_a_study_that_was_killed_while_it_wrote_its_file_can_be_begun_again(tmp_path):
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "study.toml.part").write_text("name = ")  # as a kill leaves it
-    run_study._claim_folder(tmp_path)
-    (tmp_path / "thesis.doc").touch()
-    with pytest.raises(BadInput, match=r"something else than a study \(thesis.doc\)"):
-        run_study._claim_folder(tmp_path)
-
-
 def test_the_name_of_the_folder():
     assert str(default_folder(load_study(LRS))) == "runs/study"
     assert str(default_folder(load_study({**LRS, "name": "lrs", "scale": {"quick": {}}}, "quick"))) == "runs/lrs-quick"
@@ -96,7 +86,7 @@ def test_the_name_of_the_folder():
 
 def test_parts_that_only_this_process_has_are_run_here(tmp_path, monkeypatch):
     register("selectors", "mine", lambda: uniform())
-    monkeypatch.setattr("fedfleet.app.studies.grid.study_jobs.crew", None)
+    monkeypatch.setattr("fedfleet.app.studies.grid.study_jobs.run_in_workers", None)
     result = study(load_study({"base": {**BASE, "choose": "mine"}}), tmp_path / "out")
     assert result.failed == 0
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.app.studies.grid.expansion import expand_study
 from fedfleet.app.studies.grid.study_file import flatten, read_study, study_of, study_text
+from fedfleet.app.studies.grid.study_runs import expand_study
 from fedfleet.core.errors import BadInput
 from tests.app.studies.tables import BASE, LRS, asked
 
@@ -35,6 +35,18 @@ def test_named_runs_are_arms_and_are_run_at_every_point_of_a_grid():
     assert [arm.name for arm in both.arms] == [
         "patient, algorithm.lr=0.05", "patient, algorithm.lr=0.1", "strict, algorithm.lr=0.05", "strict, algorithm.lr=0.1",
     ]  # fmt: skip
+
+
+def test_a_table_in_a_grid_may_have_a_name_by_which_its_arms_are_called():
+    worlds = [{"name": "few", "clients": 5}, {"name": "many", "devices": {"use": "spread"}}]
+    result = asked(runs=[{"name": "patient", "pace": "readiness"}], grid={"world": worlds})
+    assert [arm.name for arm in result.arms] == ["patient, few", "patient, many"]
+    assert [dict(arm.settings) for arm in result.arms] == [
+        {"pace.use": "readiness", "world.clients": 5},
+        {"pace.use": "readiness", "world.devices.use": "spread"},
+    ]
+    with pytest.raises(BadInput, match=r"grid\.world\.name must be a name in quotes"):
+        asked(grid={"world": [{"name": 3}]})
 
 
 def test_seeds_are_counted_or_listed_and_those_of_parts_are_repetitions_not_arms():

@@ -1,12 +1,11 @@
-"""Runs are carried out by whatever means there are, with the same journals, and what one cannot do stops no other."""
+"""Runs are carried out in every way there is, with the same journals, and what one cannot do stops no other."""
 
 import pytest
 
 from fedfleet.app.runs import read_finished_run
 from fedfleet.app.studies.grid import study_jobs
-from fedfleet.app.studies.grid.expansion import expand_study
-from fedfleet.app.studies.grid.run_cache import has_seal, run_folders
 from fedfleet.app.studies.grid.study_jobs import RunNews, WorkerSettings, carry_out_runs
+from fedfleet.app.studies.grid.study_runs import expand_study, has_seal, run_folders
 from fedfleet.executors.ray import Cluster
 from fedfleet.executors.worker_pool import WorkerMessage
 from tests.app.studies.tables import BASE, asked
@@ -45,9 +44,9 @@ def test_a_folder_that_is_something_else_fails_alone(tmp_path):
 def test_runs_of_a_group_that_nobody_came_back_from_are_tried_alone(tmp_path, monkeypatch):
     cells = expand_study(asked())
     outs, pieces = run_folders(tmp_path, cells), []
-    monkeypatch.setattr(study_jobs, "groups", lambda specs, workers: [[0, 1], [2, 3]])
+    monkeypatch.setattr(study_jobs, "joint_groups", lambda specs, workers: [[0, 1], [2, 3]])
 
-    def crew(command, given, workers, **_):
+    def worker_messages(command, given, workers, **_):
         assert command[1:] == ("-P", "-m", "fedfleet.app.studies.grid.study_worker")
         for i, piece in enumerate(given):
             pieces.append([run["name"] for run in piece["runs"]])
@@ -59,7 +58,7 @@ def test_runs_of_a_group_that_nobody_came_back_from_are_tried_alone(tmp_path, mo
             else:
                 yield WorkerMessage(i, {"failures": [""]}, ended=True)
 
-    monkeypatch.setattr(study_jobs, "run_in_workers", crew)
+    monkeypatch.setattr(study_jobs, "run_in_workers", worker_messages)
     news = []
     result = carry_out_runs(cells, outs, WorkerSettings(2), log=tmp_path / "log", on_news=news.append)
     assert [len(p) for p in pieces] == [2, 2, 1, 1, 1, 1]
@@ -83,8 +82,8 @@ def test_ray_gets_groups_for_all_its_workers_and_what_it_finished_elsewhere_is_s
     monkeypatch.setattr("fedfleet.executors.ray.connect", connect)
     monkeypatch.setattr("fedfleet.executors.ray_jobs.run_ray_jobs", errands)
     monkeypatch.setattr(study_jobs, "load_forms", lambda folder, specs: [None] * len(specs))
-    means = WorkerSettings(0, ray=True, address="ray://there:1")
-    result = carry_out_runs(cells, run_folders(tmp_path, cells), means, log=tmp_path / "log")
+    settings = WorkerSettings(0, ray=True, address="ray://there:1")
+    result = carry_out_runs(cells, run_folders(tmp_path, cells), settings, log=tmp_path / "log")
     assert len(result) == 4 and all("all machines of the cluster share" in why for why in result)
     there = {"workers": None, "address": "ray://there:1", "threads": 3}
     assert asked_for == {**there, "work": study_jobs.work, "runs": [2, 2], "gpus": 0}

@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from fedfleet.app.studies.grid.expansion import expand_study
 from fedfleet.app.studies.grid.study_jobs import RunNews
 from fedfleet.app.studies.grid.study_progress import Board, board, show_board
+from fedfleet.app.studies.grid.study_runs import expand_study
 from tests.app.studies.tables import asked
 
 

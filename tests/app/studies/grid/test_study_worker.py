@@ -1,7 +1,7 @@
 """A worker performs what it is given as text, and tells how far it is."""
 
 from fedfleet.app.runs import read_finished_run
-from fedfleet.app.studies.grid.expansion import expand_study
+from fedfleet.app.studies.grid.study_runs import expand_study
 from fedfleet.app.studies.grid.study_worker import piece_of, progress_listener, work
 from fedfleet.core.events import ModelCommitted, RoundFailed, RunEnded
 from tests.app.studies.tables import asked

@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from fedfleet.app.runs import read_finished_run
+from fedfleet.app.runs.run_folder import make_folder
 from fedfleet.app.spec import load_spec
 from fedfleet.app.studies.tune import search as search_module
 from fedfleet.app.studies.tune.search import tune
@@ -40,7 +41,7 @@ def test_a_search_killed_twice_ends_as_if_it_had_not_been(undisturbed, tmp_path,
 
     calls, performed = [], trial.perform
 
-    def killed(spec, out, *, resume, own, watch):
+    def killed(spec, out, *, resume, custom_task, watch):
         calls.append(out.name)
 
         def cut(events):
@@ -48,7 +49,7 @@ def test_a_search_killed_twice_ends_as_if_it_had_not_been(undisturbed, tmp_path,
             if len(calls) in (2, 4) and any(type(e).__name__ == "ModelCommitted" for e in events):
                 raise KeyboardInterrupt
 
-        return performed(spec, out, resume=resume, custom_task=own, watch=cut)
+        return performed(spec, out, resume=resume, custom_task=custom_task, watch=cut)
 
     monkeypatch.setattr(trial, "perform", killed)
     search = searched({"trials": 3})
@@ -102,7 +103,7 @@ def test_a_trial_whose_worker_died_has_failed(tmp_path, monkeypatch):
         return study.ask()
 
     out = tmp_path / "out"
-    search_module._claim_folder(out)
+    make_folder(out / "trials")
     study = search_module.open_study(out, search)
     begun(study, search, 0, None)
     search_module._in_processes(study, search, out, [(0, 0), (1, None)], 2, lambda row: None)
@@ -129,11 +130,11 @@ def test_the_best_file_repeats_the_best_trial_on_a_seed_that_was_tried(tmp_path,
 
 
 def test_a_worker_that_cannot_begin_a_trial_is_heard(tmp_path, monkeypatch):
-    def crew(command, pieces, workers, **more):
+    def worker_messages(command, pieces, workers, **more):
         yield WorkerMessage(0, {"trial": 0})
         yield WorkerMessage(0, {}, ended=True, failure="the database is locked")
         yield WorkerMessage(1, {}, ended=True, failure="nobody can write")
 
-    monkeypatch.setattr(search_module, "run_in_workers", crew)
+    monkeypatch.setattr(search_module, "run_in_workers", worker_messages)
     with pytest.raises(RunFailed, match=r"could not be begun: nobody can write"):
         tune(searched({"trials": 2}), tmp_path / "out", workers=2)

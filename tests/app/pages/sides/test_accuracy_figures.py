@@ -1,12 +1,23 @@
 """Accuracy of several sides against time."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.app.pages.sides.curves import accuracy_figure, accuracy_steps, curve
+from fedfleet.app.pages.charts.marks import SLIM, WIDE
+from fedfleet.app.pages.sides.accuracy_figures import (
+    accuracies_at,
+    accuracy_figure,
+    accuracy_steps,
+    curve,
+    highest_sides,
+    standings,
+    standings_figure,
+)
 from tests.app.pages.sides.looks import made, side
 
 accuracies = st.lists(st.floats(0, 1), min_size=1, max_size=8)
@@ -73,3 +84,35 @@ def test_long_names_on_lines_keep_what_tells_them_apart():
     sides = [side(f"fedavg with momentum and a deadline of {s} s", made([0.1, 0.5])) for s in (60, 90)]
     page = accuracy_figure(sides).partition("aria-label")[2]
     assert all(page.count(f"{s} s: 50 %") >= 2 for s in (60, 90)), "wide and slim"
+
+
+def test_the_moment_decides():
+    one = side("a", made([0.1, 0.5, 0.9]))
+    assert accuracies_at(one, None) == [0.9] and accuracies_at(one, 60.0) == [0.5] and accuracies_at(one, 59.0) == []
+
+
+def test_groups_stand_beside_each_other_and_on_phones_below():
+    sides = [side(name, group=group) for group in ("mild", "severe") for name in "ab"]
+    wide, slim = standings(sides, WIDE, None), standings(sides, SLIM, None)
+    assert slim.height > 1.8 * wide.height
+    assert sum(">mild<" in mark for mark in wide.marks) == 1
+    assert sum(">a<" in mark for mark in wide.marks) == 1, "names once, at the left"
+    assert sum(">a<" in mark for mark in slim.marks) == 2
+
+
+def test_seeds_without_a_model_are_said():
+    page = standings_figure(
+        [side("a", made(), made(first=None)), side("b", made(first=None))], "title", "how", at=120.0
+    )
+    assert "90 % in 1 of 2" in page and "no model yet" in page and "b no model yet" in page
+
+
+def test_where_nobody_has_a_model_there_is_no_figure():
+    assert standings_figure([side("a", made(first=None))], "t", "h", at=1.0) == ""
+
+
+def test_where_there_is_no_room_for_all_the_best_are_kept_in_their_order():
+    sides = [side(str(i), made([0.1, v])) for i, v in enumerate((0.2, 0.9, 0.1, 0.5))] + [
+        side("none", made([], end=9.0))
+    ]
+    assert [one.name for one in highest_sides(sides, 2)] == ["1", "3"] and highest_sides(sides, 9) == sides

@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 
-from fedfleet.app.pages.sides.comparison_checks import check_section, commands_for, differences
+from fedfleet.app.pages.sides.sections import check_section, commands_for, differences
 
 
 def test_few_runs_stand_beside_each_other_and_many_as_values():
