@@ -109,7 +109,7 @@ def test_all_five_causes_take_31_runs_and_absent_ones_none(tmp_path, monkeypatch
         )
 
     monkeypatch.setattr(counterfactuals, "map_in_processes", pretended)
-    monkeypatch.setattr(counterfactuals, "present", lambda spec: CAUSES)
+    monkeypatch.setattr(counterfactuals, "present_causes", lambda spec: CAUSES)
     out = made(tmp_path / "run", PLAIN)
     result = counterfactual_answer(out, tell=str)
     assert len(asked[0]) == result["runs"] == 31

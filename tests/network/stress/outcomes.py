@@ -22,7 +22,7 @@ def outcome(stress, *, committed=(5.0, 6.0, 8.0), peak_mb=100.0, raw=None, talli
     """An outcome of these moments."""
     seen = Usage(60.0, peak_mb, 3, {1: 0.5}, {1: 0.2})
     return Outcome(
-        stress.settled(),
+        stress.with_defaults(),
         list(committed),
         tallies or [tally()],
         seen,
