@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 DEVICES, SHORT, LONG = 3, 3, 9
 
 # Loaded by every Python process of the run: counts the calls by file, and keeps the counts on the disk.
-TRACER = '''
+TRACER = """
 import atexit, json, os, sys, threading, time
 _home, _out, _calls = os.environ["TRACE_HOME"], os.environ["TRACE_OUT"], {}
 def _profile(frame, event, arg):
@@ -40,7 +40,7 @@ def _save_often():
         except (OSError, RuntimeError): pass
 threading.setprofile(_profile); sys.setprofile(_profile)
 threading.Thread(target=_save_often, daemon=True).start(); atexit.register(_save)
-'''
+"""
 
 SPEC = f"""seed = 1
 [task]
@@ -89,7 +89,9 @@ def run(tree: Path, served: bool, rounds: int, folder: Path) -> Counter[str]:
     server = subprocess.Popen([*fedfleet, "serve", str(spec), "--out", "out", "--address", address, "--json"], **quiet)
     time.sleep(3)
     devices = [
-        subprocess.Popen([*fedfleet, "device", "--server", address, "--client", str(i), "--store", f"store{i}"], **quiet)
+        subprocess.Popen(
+            [*fedfleet, "device", "--server", address, "--client", str(i), "--store", f"store{i}"], **quiet
+        )
         for i in range(DEVICES)
     ]
     try:

@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 
 import typer
 
+from fedfleet.app.cli.commands import Group, group_command
 from fedfleet.app.cli.verbs import VERBS
 from fedfleet.app.terminal.answers import LOG_LINES, Interrupted, say
-from fedfleet.app.terminal.lazy_commands import Group, group_command
 from fedfleet.core.errors import FedFleetError
 
 FEDFLEET = Group(

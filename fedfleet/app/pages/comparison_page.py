@@ -18,7 +18,7 @@ from fedfleet.app.pages.sides.side_times import cost_section, time_section
 from fedfleet.app.pages.sides.standings import standings_figure
 from fedfleet.app.pages.sides.verdicts import GroupVerdicts, caveat, headline, lead, verdict_list
 from fedfleet.app.studies.compare.arms import seed_of
-from fedfleet.app.studies.compare.records import Comparison
+from fedfleet.app.studies.compare.comparison import Comparison
 from fedfleet.app.studies.compare.verdict import verdict
 from fedfleet.core.errors import BadInput
 

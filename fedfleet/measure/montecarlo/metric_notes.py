@@ -79,7 +79,9 @@ def _one_device(
     )  # by its own trips, one after the other; with states they take longer
     if s is None and spent < _HARMLESS * seconds:
         return []
-    return [(_suspect_text("device", worst, len(rows)), metric_of(replace(d, row_index=worst.rows.astype(np.int32)), s))]
+    return [
+        (_suspect_text("device", worst, len(rows)), metric_of(replace(d, row_index=worst.rows.astype(np.int32)), s))
+    ]
 
 
 def _one_state(

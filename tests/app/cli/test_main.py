@@ -43,10 +43,10 @@ def test_without_words_there_is_help_and_exit_code_2(fedfleet):
     ],
 )
 def test_failures_have_exit_codes(fedfleet, monkeypatch, raised, code, says):
-    def fail(value, as_json, show):
+    def fail(result):
         raise raised
 
-    monkeypatch.setattr("fedfleet.app.cli.verbs.version.answer", fail)
+    monkeypatch.setattr("fedfleet.app.cli.commands.print_answer", fail)
     assert fedfleet("version") == (code, "", says + "\n")
 
 
@@ -90,6 +90,8 @@ def test_light_verbs_load_nothing_heavy(words, tmp_path):
 
 def test_one_verb_loads_no_other():
     code = "import sys; sys.argv = ['fedfleet', 'version']; from fedfleet.app.cli import main as cli\n"
-    code += "try: cli.main()\nexcept SystemExit: pass\nprint([m for m in sys.modules if m.startswith('fedfleet.app.cli.verbs.')])"
+    code += (
+        "try: cli.main()\nexcept SystemExit: pass\nprint([m for m in sys.modules if m.startswith('fedfleet.app.api.')])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "['fedfleet.app.cli.verbs.version']"
+    assert done.stdout.splitlines()[-1] == "['fedfleet.app.api.parts']"

@@ -11,7 +11,7 @@ import fedfleet
 from fedfleet.app.runs import counterfactuals, perform
 from fedfleet.app.runs.causes import CAUSES, without_causes
 from fedfleet.app.runs.counterfactuals import Outcome, build_answer, counterfactual_answer
-from fedfleet.app.runs.verification import verify_run
+from fedfleet.app.runs.folder_seals import verify_run
 from fedfleet.app.spec import apply_overrides, resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.measure.shapley import subsets

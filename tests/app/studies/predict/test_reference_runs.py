@@ -69,7 +69,7 @@ def test_what_they_depend_on_makes_them_anew(foretold, kept, monkeypatch, change
 
 
 def test_a_damaged_file_is_made_again(foretold, tmp_path, monkeypatch):
-    monkeypatch.setattr(made, "_train", lambda *_: replace(foretold.reference, kept=False))
+    monkeypatch.setattr(made, "_train", lambda *_: replace(foretold.reference, cached=False))
     spec, said = resolve(TABLE), []
     first = reference_of(spec, cache=tmp_path, tell=said.append)
     (file,) = tmp_path.iterdir()
