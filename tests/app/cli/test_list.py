@@ -53,3 +53,7 @@ def test_kinds_are_named_where_none_or_a_wrong_one_is_given(fedfleet):
     refused(fedfleet("list"), *KINDS)
     refused(fedfleet("list", "plan"), *KINDS)
     refused(fedfleet("list", "policy"), "did you mean 'policies'", *KINDS)
+
+
+def test_what_people_call_a_kind_leads_to_it(fedfleet):
+    refused(fedfleet("list", "methods"), "fedfleet list algorithms")

@@ -7,7 +7,7 @@ import pytest
 
 from fedfleet.app.cli.verbs import VERBS
 from fedfleet.core.errors import RunFailed
-from tests.app.specs import refused
+from tests.app.specs import refused, written
 
 
 def test_every_verb_has_help(fedfleet):
@@ -26,6 +26,27 @@ def test_words_that_mean_nothing_are_one_sentence(fedfleet):
     refused(fedfleet("sample", "device"), "Did you mean 'devices'", "See: fedfleet sample --help")
     refused(fedfleet("version", "--jsn"), "--json", "See: fedfleet version --help")
     refused(fedfleet("device", "--server", "nowhere"), "HOST:PORT")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--lr", "0.1"), "algorithm.lr=0.1"),
+        (("--rounds", "10"), "stop.rounds=10"),
+        (("--seed", "3"), "seed=3"),
+        (("lr=0.1",), "algorithm.lr"),
+        (("rounds=10",), "stop.rounds"),
+        (("algorithm.lr=-1",), "algorithm.lr = -1: must be greater than 0"),
+        (("world.clients=1e12",), "must be an integer"),
+    ],
+)
+def test_a_key_of_the_spec_is_suggested_in_full(fedfleet, tmp_path, words, says):
+    refused(fedfleet("run", written(tmp_path), *words), says)
+
+
+def test_a_misspelt_file_hears_the_nearest(fedfleet, tmp_path):
+    spec = written(tmp_path)
+    refused(fedfleet("run", spec.with_name(spec.name[:-1])), f"did you mean {spec}")
 
 
 def test_without_words_there_is_help_and_exit_code_2(fedfleet):

@@ -22,3 +22,8 @@ def test_wrong_use_is_one_sentence(fedfleet, tmp_path):
     refused(fedfleet("status", "127.0.0.1:1", "--token", "a", "--token-file", tmp_path), "give one of them")
     code, out, err = fedfleet("status", "127.0.0.1:1")
     assert (code, out) == (1, "") and err.startswith("fedfleet: nobody answers at 127.0.0.1:1") and err.count("\n") == 1
+
+
+def test_the_server_is_named_as_device_names_it(fedfleet):
+    assert fedfleet("status", "--server", "127.0.0.1:1")[0] == fedfleet("status", "127.0.0.1:1")[0] == 1
+    refused(fedfleet("status", "127.0.0.1:1", "--server", "127.0.0.1:2"), "--server")
