@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from docs.python_page import python_page
+from fedfleet.app.cli.commands import group_command
 from fedfleet.app.cli.main import FEDFLEET
 from fedfleet.app.spec.parameter_text import describe, wrapper_parameters
-from fedfleet.app.terminal.lazy_commands import group_command
 from fedfleet.core.registry import KINDS, builder, names
 
 REFERENCE = Path(__file__).parent / "reference"

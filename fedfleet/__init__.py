@@ -14,13 +14,14 @@ __version__ = "0.1.0"
 # module -> the public names that it holds
 _PUBLIC = {
     "fedfleet.app.api.predict": ("predict",),
-    "fedfleet.app.api.results": ("Measured", "Metric", "Predicted", "Range", "Reported", "Swept"),
+    "fedfleet.app.api.measure_result": ("Measured", "Metric"),
+    "fedfleet.app.studies.predict.prediction_result": ("Predicted", "Range", "Swept"),
     "fedfleet.app.api.measure": ("measure",),
-    "fedfleet.app.api.report": ("report",),
+    "fedfleet.app.api.report": ("Reported", "report"),
     "fedfleet.app.api.tune": ("tune",),
     "fedfleet.app.api.study": ("compare", "study"),
     "fedfleet.app.api.run": ("load", "replay", "run"),
-    "fedfleet.app.studies.compare.records": ("Comparison",),
+    "fedfleet.app.studies.compare.comparison": ("Comparison",),
     "fedfleet.app.datasets.user_data": ("OwnData", "data"),
     "fedfleet.app.api.run_result": ("Commit", "Result"),
     "fedfleet.app.studies.grid.run_study": ("Studied",),
@@ -40,16 +41,17 @@ _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 
 if TYPE_CHECKING:
     from fedfleet.app.api.measure import measure
+    from fedfleet.app.api.measure_result import Measured, Metric
     from fedfleet.app.api.predict import predict
-    from fedfleet.app.api.report import report
-    from fedfleet.app.api.results import Measured, Metric, Predicted, Range, Reported, Swept
+    from fedfleet.app.api.report import Reported, report
     from fedfleet.app.api.run import load, replay, run
     from fedfleet.app.api.run_result import Commit, Result
     from fedfleet.app.api.study import compare, study
     from fedfleet.app.api.tune import tune
     from fedfleet.app.datasets.user_data import OwnData, data
-    from fedfleet.app.studies.compare.records import Comparison
+    from fedfleet.app.studies.compare.comparison import Comparison
     from fedfleet.app.studies.grid.run_study import Studied
+    from fedfleet.app.studies.predict.prediction_result import Predicted, Range, Swept
     from fedfleet.app.studies.tune.search_result import Row, Tuned
     from fedfleet.core.aggregation import Fold
     from fedfleet.core.errors import BadInput, Refused, RunFailed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedfleet.app.cli.commands import group_command
 from fedfleet.app.cli.main import FEDFLEET
-from fedfleet.app.terminal.lazy_commands import group_command
 
 
 def check_words(words: list[str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from fedfleet.app.cli.verbs import VERBS
 from fedfleet.core.registry import builder, names
 from tests.docs.numbers import NUMBER, Said, bare, indented, passages, printed, settings, stated, value
 from tests.docs.pages import ROOT, Block, blocks_of
@@ -176,7 +177,7 @@ def default(kind: str, part: str, key: str) -> float:
 
 def option(verb: str, name: str) -> float:
     """The default of a command's option."""
-    return inspect.signature(of(f"fedfleet.app.cli.verbs.{verb}:{verb}")).parameters[name].default
+    return inspect.signature(of(VERBS[verb].call)).parameters[name].default
 
 
 def most(name: str) -> float:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fedfleet.app.runs import perform
+from fedfleet.app.runs.folder_seals import verify_run
 from fedfleet.app.runs.run_audit import replay_run
-from fedfleet.app.runs.verification import verify_run
 from fedfleet.app.spec import resolve
 from fedfleet.core.registry import names
 from tests.app.runs.flipping import killed_run

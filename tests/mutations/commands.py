@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import tomli_w
 
+from fedfleet.app.cli.commands import group_command
 from fedfleet.app.cli.main import FEDFLEET
-from fedfleet.app.terminal.lazy_commands import group_command
 from fedfleet.core.registry import KINDS
 from fedfleet.world.bases import load_devices, load_states
 from fedfleet.world.bases.canonical_files import write_devices, write_states

@@ -2,48 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from fedfleet.app.api.inputs import result_folder
-from fedfleet.app.api.results import Reported
 from fedfleet.core.errors import BadInput
 
 
-def report(of: Any) -> Reported:
-    """Write the page of a run, a study or a search as one HTML file; of a run also while it goes on. `print` shows what it says.
+@dataclass(frozen=True, slots=True, repr=False)
+class Reported:
+    """The page of a run, a study or a search that was written; `print` shows what it says in short."""
+
+    kind: Literal["run", "study", "search"]
+    page: Path
+    text: str
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `fedfleet report --json` answers."""
+        return dict(self.values)
+
+    answer = to_dict  # its name before
+
+    def __repr__(self) -> str:
+        return f"Reported({self.kind}: {self.page})"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def report(of: str | Path | Any) -> Reported:
+    """Write the page of a run, a study or a search as one HTML file, and print what it says; of a run also while it goes on.
 
     Args:
-        of: the folder, or what `run(.., out=..)`, `study` or `tune` gave.
+        of: the folder of a run, of a study or of a search; in Python also what `run(.., out=..)`, `study` or `tune` gave.
     """
+    from fedfleet.app.api.inputs import result_folder
+
     folder = result_folder(of, "report")
     if (folder / "study.json").is_file():
-        return _report_study(folder)
+        from fedfleet.app.pages.study_page import report_study, study_answer
+
+        page = report_study(folder)
+        values = study_answer(folder, page)
+        return Reported("study", page, f"{values['verdict']}\npage: {page}", values)
     if (folder / "tune.json").is_file():
-        return _report_search(folder)
+        from fedfleet.app.pages.search_page import report_tuning
+        from fedfleet.app.studies.tune.search_result import read_search_result
+
+        result, page = read_search_result(folder), report_tuning(folder)
+        return Reported("search", page, str(result), {**result.to_dict(), "report": str(page)})
     for name, file in (("study", "study.toml"), ("search", "tune.db")):
         if (folder / file).is_file():
             raise BadInput(
-                f"the {name} in {folder} has not ended, so there is nothing to report yet; say the same again to go on"
+                f"the {name} in {folder} has not ended, so there is nothing to report yet; run the same command again to resume"
             )
     from fedfleet.app.pages.report_page import report_run
     from fedfleet.app.terminal.text import metrics_text
 
-    json_answer = report_run(folder)
-    return Reported("run", Path(json_answer["report"]), metrics_text(json_answer), json_answer)
-
-
-def _report_study(folder: Path) -> Reported:
-    from fedfleet.app.pages.study_page import report_study, study_answer
-
-    path = report_study(folder)
-    json_answer = study_answer(folder, path)
-    return Reported("study", path, f"{json_answer['verdict']}\npage: {path}", json_answer)
-
-
-def _report_search(folder: Path) -> Reported:
-    from fedfleet.app.pages.search_page import report_tuning
-    from fedfleet.app.studies.tune.search_result import read_search_result, result_text
-
-    tuned, path = read_search_result(folder), report_tuning(folder)
-    return Reported("search", path, result_text(tuned), {**tuned.answer(), "report": str(path)})
+    values = report_run(folder)
+    return Reported("run", Path(values["report"]), metrics_text(values), values)

@@ -6,21 +6,17 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedfleet.app.api.inputs import as_path, shared_resolver, user_inputs
-from fedfleet.app.api.study import MOST_WORKERS, refuse_workers
-from fedfleet.app.pages.search_page import write_tuning
-from fedfleet.app.runs.custom_task import resolve_named_task
-from fedfleet.app.spec import spec_table
-from fedfleet.app.studies.tune.search import RowListener, default_folder
-from fedfleet.app.studies.tune.search import tune as carry_out
-from fedfleet.app.studies.tune.search_file import load_search
-from fedfleet.app.studies.tune.search_result import Row, Tuned
-from fedfleet.app.terminal.value_checks import positive_int
+from fedfleet.app.api.study import refuse_workers
+from fedfleet.app.terminal.value_checks import MOST_WORKERS, Workers, positive_int
 from fedfleet.core.errors import BadInput
 
-OnTrial = Callable[[Row], object]
+if TYPE_CHECKING:
+    from fedfleet.app.studies.tune.search import RowListener
+    from fedfleet.app.studies.tune.search_result import Row, Tuned
+
+OnTrial = Callable[["Row"], object]
 
 
 def tune(
@@ -35,22 +31,24 @@ def tune(
     loss: Callable[[Any, Any], Any] | None = None,
     on_trial: OnTrial | None = None,
     out: str | Path | None = None,
-    workers: int = 1,
+    workers: Workers = 1,
 ) -> Tuned:
-    """Search for the best values of a spec's keys; trials that do badly are stopped early. `print` shows the answer.
+    """Search for the best values of a spec's keys; trials that do badly are stopped early. What has been tried is kept.
 
-    What has been tried is kept in the folder: say the same again to go on after an interruption, with more trials to add some.
+    Run the same again to resume after an interruption, with more trials to add some.
 
     Args:
-        spec: a path or a nested dictionary, with `key=value` overrides, as for `run`; its table `tune` says what may change.
-        space: the keys that may change, instead: `{"algorithm.lr": {"low": 0.01, "high": 1.0, "log": True}}`; or a whole table
-            `tune`, or a file with one.
-        trials: how many, those from before among them; default: what the table says, or 20. The first is the spec as it stands.
+        spec: a spec file whose table 'tune' says what may change; in Python also a nested dictionary.
+        overrides: overrides of the spec, for example stop.rounds=30.
+        space: read the table 'tune' from this file instead; in Python also a table, or the keys that may change:
+            `{"algorithm.lr": {"low": 0.01, "high": 1.0, "log": True}}`.
+        trials: how many trials, those from before among them; default: what the table says, or 20. The first is the spec as it
+            stands.
         sampler: how values are chosen: tpe (the default), random or grid.
-        pruner: which trials are stopped early: by the median (the default), halving or none.
+        pruner: which trials are stopped early: median (the default), halving or none.
         model, data, loss: your own, as for `run`; such trials are done in this process, and the data lie once in the folder.
         on_trial: called with the `Row` of each trial that ends.
-        out: the folder; default: runs/NAME-tune.
+        out: the folder to write; default: runs/NAME-tune.
         workers: in how many processes to try.
 
     >>> import tempfile
@@ -59,6 +57,14 @@ def tune(
     >>> sorted(found.best), len(found.rows), found.page.name
     (['algorithm.lr'], 2, 'report.html')
     """
+    from fedfleet.app.api.inputs import as_path, shared_resolver, user_inputs
+    from fedfleet.app.pages.search_page import write_tuning
+    from fedfleet.app.runs.custom_task import resolve_named_task
+    from fedfleet.app.spec import spec_table
+    from fedfleet.app.studies.tune.search import default_folder
+    from fedfleet.app.studies.tune.search import tune as run_search
+    from fedfleet.app.studies.tune.search_file import load_search
+
     worker_count, notify = positive_int("workers", workers, MOST_WORKERS), _trial_listener(on_trial)
     inputs = user_inputs(model, data, loss)
     name = spec_table(spec, overrides)[1]
@@ -67,12 +73,12 @@ def tune(
     if resolver is not resolve_named_task:
         refuse_workers(worker_count)
     search = load_search(spec, overrides, space, trials=trials, sampler=sampler, pruner=pruner, resolving=resolver)
-    result = carry_out(search, folder, workers=worker_count, on_row=notify, prepare=prepare)
+    result = run_search(search, folder, workers=worker_count, on_row=notify, prepare=prepare)
     return replace(result, page=write_tuning(result))
 
 
 def _trial_listener(on_trial: OnTrial | None) -> RowListener:
-    """A search waits for whoever listens, and no more: one that fails is named in a warning and not called again."""
+    """What is called with each row. A listener that fails is named in a warning and not called again; the search goes on."""
     if on_trial is not None and not callable(on_trial):
         raise BadInput(f"on_trial: {on_trial!r} is not a function; give one that takes a Row")
     callbacks = [on_trial] if on_trial is not None else []

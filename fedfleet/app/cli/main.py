@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 
 import typer
 
+from fedfleet.app.cli.commands import Group, group_command
 from fedfleet.app.cli.verbs import VERBS
 from fedfleet.app.terminal.answers import LOG_LINES, Interrupted, say
-from fedfleet.app.terminal.lazy_commands import Group, group_command
 from fedfleet.core.errors import FedFleetError
 
 FEDFLEET = Group(
@@ -57,10 +57,26 @@ def main() -> NoReturn:
 def _explain(wrong: Any) -> None:
     """Say in one sentence what is wrong with the words of the command line."""
     text, context = wrong.format_message().strip(), getattr(wrong, "ctx", None)
+    name = getattr(wrong, "option_name", "").lstrip("-").replace("-", "_")
     if type(wrong).__name__ == "NoArgsIsHelpError":  # its message is the help itself
         typer.echo(text, err=True)
+    elif type(wrong).__name__ == "NoSuchOption" and (override := _override_for(name, context)):
+        say(f"no such option: {wrong.option_name}; a spec's value is set without dashes, after the spec: {override}")
     else:
         say(f"{text.rstrip('.?')}. See: {context.command_path if context else 'fedfleet'} --help")
+
+
+def _override_for(name: str, context: Any) -> str:
+    """KEY=VALUE for a key of the spec that was typed as an option, with the value that was typed; "" if the verb takes none."""
+    if context is None or not any(parameter.name == "overrides" for parameter in context.command.params):
+        return ""
+    from fedfleet.app.spec.resolution import dotted_key
+
+    name, _, value = name.partition("=")
+    key = dotted_key(name)
+    words = [word.lstrip("-").replace("-", "_") for word in sys.argv]
+    following = sys.argv[words.index(name) + 1 :] if name in words else []
+    return "" if key is None else f"{key}={value or (following[0] if following else 'VALUE')}"
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from fedfleet.app.terminal.text import size
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
@@ -90,3 +92,13 @@ def describe_datasets() -> dict[str, Any]:
             for name, dataset in DATASETS.items()
         ]
     }
+
+
+def datasets_text(answer: dict[str, Any]) -> str:
+    """The datasets that can be fetched."""
+    lines = []
+    for d in answer["datasets"]:
+        total = size(sum(f["bytes"] or 0 for f in d["files"]))
+        more = "" if all(f["bytes"] for f in d["files"]) else " and more"
+        lines += [f"{d['name']:<12} {d['summary']}", f"{'':<12} {len(d['files'])} files, {total}{more}; {d['terms']}"]
+    return "\n".join([*lines, "fetch one with: fedfleet data NAME"])

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.datasets.table_columns import LABELS, RawData, check_column, label_column
-from fedfleet.core.errors import BadInput, suggest_name
+from fedfleet.app.spec.spec_file import nearest_file
+from fedfleet.core.errors import BadInput
 from fedfleet.core.trees import Array
 from fedfleet.tasks.readers.leaf import users_of
 
@@ -22,8 +23,7 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZi
 def from_path(path: Path, inputs: list[str] | None, label: str | None, owner: str | None) -> RawData:
     """The samples of a folder or a file, by what it holds."""
     if not path.exists():
-        neighbours = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise BadInput(f"data: {path} is not there{suggest_name(path.name, neighbours) or f'; give {_KINDS}'}")
+        raise BadInput(f"data: there is no file or folder {path}{nearest_file(path) or f'; give {_KINDS}'}")
     if not path.is_dir():
         return _read_file(path, inputs, label, owner)
     files = sorted(p for p in path.iterdir() if p.suffix in (".npz", ".csv", ".json") and not p.name.startswith("."))
@@ -49,7 +49,7 @@ def _read_file(path: Path, inputs: list[str] | None, label: str | None, owner: s
         return _read_leaf([path])
     if path.suffix == ".npz":
         return _read_arrays(path)
-    raise BadInput(f"data: {path} has an ending that nobody here reads; give {_KINDS}")
+    raise BadInput(f"data: {path} is of an unsupported file type; give {_KINDS}")
 
 
 def _concatenate(path: Path, per_client: Sequence[tuple[str, RawData]]) -> RawData:

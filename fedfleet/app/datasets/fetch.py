@@ -13,6 +13,7 @@ from typing import Any
 
 from fedfleet.app.datasets.catalogue import DATASETS, RemoteFile
 from fedfleet.app.datasets.http_download import TransferBroken, Watch, complete_file, forget
+from fedfleet.app.terminal.text import size
 from fedfleet.core.errors import BadInput, RunFailed, suggest_name
 
 
@@ -30,6 +31,15 @@ def fetch_dataset(name: str, to: Path | None = None, *, quiet: bool = False) -> 
         raise BadInput(f"cannot write to {folder}: {error}; choose another folder with --to") from None
     use = [words.format(at=folder) for words in DATASETS[name].use]
     return {"name": name, "folder": str(folder), "terms": DATASETS[name].terms, "files": files, "use": use}
+
+
+def fetch_text(answer: dict[str, Any]) -> str:
+    """Which files are there now, how they were checked, and how to use them."""
+    lines = []
+    for f in answer["files"]:
+        status = "fetched" if f["fetched_bytes"] else "already there"
+        lines += [f"{f['file']}: {size(f['bytes'])}, {status}, {f['checked']}", f"    sha256 {f['sha256']}"]
+    return "\n".join([*lines, f"terms: {answer['terms']}", *(f"use as {words}" for words in answer["use"])])
 
 
 def fetch_file(file: RemoteFile, target: Path, watch: Watch | None = None) -> dict[str, Any]:

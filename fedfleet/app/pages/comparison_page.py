@@ -11,7 +11,7 @@ from fedfleet.app.pages.sides.page_runs import group_arms, link_to, load_page_ru
 from fedfleet.app.pages.sides.sections import PageFacts, commands_for, ended_together, sections_page
 from fedfleet.app.pages.sides.verdicts import GroupVerdicts, caveat, headline, lead, verdict_list
 from fedfleet.app.studies.compare.arms import seed_of
-from fedfleet.app.studies.compare.records import Comparison
+from fedfleet.app.studies.compare.comparison import Comparison
 from fedfleet.app.studies.compare.verdict import verdict
 from fedfleet.core.errors import BadInput
 

@@ -1,4 +1,4 @@
-"""A run folder as it lies there, and whether its seals hold; nothing is run."""
+"""A run folder as it lies there: whether its seals hold, and whose signature it carries. Nothing is run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from fedfleet.simulation.audit_record import Numbered
 from fedfleet.store import journal as journals
 from fedfleet.store.files import DamagedFile, load_tree
 from fedfleet.store.hash_chain import ChainCheck
+from fedfleet.store.journal_rows import decode
 from fedfleet.store.seals import Seal, first_addition, first_change, identity_change, kind_of, read_seal
+from fedfleet.store.signatures import fingerprint, signer_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +107,51 @@ def stored_model_hash(folder: Path) -> str:
         return content_hash(load_tree(folder / "model.safetensors")[0])
     except DamagedFile as error:
         raise RunFailed(str(error)) from None
+
+
+def verify_run(folder: Path, signer: Path | None = None) -> dict[str, Any]:
+    """What the seals of a run folder prove. No code of the run is executed. `signer` is the public key that must have signed."""
+    run = open_record(folder)
+    check_chain(run)
+    check_files(run)
+    seal = run.seal
+    signed_by = signer_of(seal.message(), seal.signature) if seal is not None and seal.signature else None
+    if signer is not None:
+        _check_signer(folder, signer, signed_by)
+    verified = ["journal", "spec.toml", "executor.json"]
+    if seal is not None:
+        check_model(run, decode(row for _, row in run.rows))
+        verified = ["journal", *(name for name in sorted(seal.files) if name != "run.db")]
+    return {
+        "sealed": seal is not None,
+        "signed_by": signed_by,
+        "verified": verified,
+        "not_verified": ["that it was run as it says: fedfleet replay does"],
+        "digest": run.chain.digest,
+        "out": str(folder),
+    }
+
+
+def _check_signer(folder: Path, signer: Path, signed_by: str | None) -> None:
+    try:
+        expected = fingerprint(signer.read_text(encoding="utf-8"))
+    except (OSError, UnicodeError) as error:
+        raise BadInput(f"--signer: cannot read {signer}: {error}") from None
+    if signed_by is None:
+        raise RunFailed(f"{folder} is not signed; it was to be signed by {expected}")
+    if signed_by != expected:
+        raise RunFailed(f"{folder} is signed by {signed_by}, not by {expected}")
+
+
+def verification_text(answer: dict[str, Any]) -> str:
+    """What the seals of a run prove."""
+    sealed = "sealed" if answer["sealed"] else "not sealed yet: the run has not ended"
+    signed = (
+        f"signed by {answer['signed_by']}"
+        if answer["signed_by"]
+        else "not signed: write access is enough to change it and seal it again"
+    )
+    return (
+        f"{answer['out']} is {sealed}, {signed}\nunchanged: {', '.join(answer['verified'])}\n"
+        f"not verified: {', '.join(answer['not_verified'])}\ndigest {answer['digest'][:16]}"
+    )

@@ -75,6 +75,17 @@ def replay_run(
     }
 
 
+def replay_text(answer: dict[str, Any]) -> str:
+    """What a replay verified, and what it could not."""
+    lines = [
+        f"replayed {answer['rows']} rows with {answer['commits']} models: OK, the replay matches",
+        f"verified: {', '.join(answer['verified'])}",
+        f"not verified: {', '.join(answer['not_verified'])}{'; ' + answer['because'] if answer['because'] else ''}",
+        f"digest {answer['digest'][:16]}{'' if answer['ended'] else '; the run has not ended yet'}",
+    ]
+    return "\n".join(lines)
+
+
 def _audit_run(run: RunRecord, setup: Setup, stored: Conditions, *, quick: bool, missing: str | None) -> Audit:
     plan, world = setup.plan, setup.world
     if quick:

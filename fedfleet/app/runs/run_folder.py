@@ -15,6 +15,7 @@ from fedfleet.app.runs.class_measures import with_class_measures
 from fedfleet.app.runs.folder_seals import require_folder, stored_measures
 from fedfleet.app.runs.privacy_facts import with_privacy
 from fedfleet.app.spec import Spec, load_spec
+from fedfleet.app.terminal.text import failure_lines, joules, percent, size, span
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, RunEnded
 from fedfleet.core.trees import Tree
@@ -46,9 +47,74 @@ class FinishedRun:
     events: list[Event]
     out: Path
 
-    def answer(self) -> dict[str, Any]:
+    @property
+    def remarks(self) -> list[str]:
+        """What the command line says beside the answer."""
+        metrics = self.metrics
+        if metrics["warnings"] or metrics["commits"]:
+            return [f"WARNING: {warning}" for warning in metrics["warnings"]]
+        return [f"no model was made in {metrics['rounds']} rounds; stopped by {metrics.get('stopped_by')}"]
+
+    @property
+    def exit_code(self) -> int:
+        """1 for a run that made no model: it failed, however orderly it ended."""
+        return int(not self.metrics["commits"])
+
+    def to_dict(self) -> dict[str, Any]:
         """The fields that the contract of `fedfleet run` names."""
         return {key: self.metrics[key] for key in (*CONTRACT, *(("privacy",) if "privacy" in self.metrics else ()))}
+
+    answer = to_dict  # its name before
+
+    def __str__(self) -> str:
+        m = self.metrics
+        lines = [
+            f"{m['rounds']} rounds, {m['commits']} commits in {span(m['virtual_seconds'])} of virtual time "
+            f"({m['wall_seconds']:.1f} s of real time), stopped by {m.get('stopped_by')}",
+            f"accuracy {percent(m['accuracy'])} on the central test set; clients {percent(m['accuracy_clients'])}, "
+            f"10th-percentile client {percent(m['accuracy_bottom10'])}, "
+            f"mean of the worst tenth {percent(m.get('accuracy_worst10_mean'))}",
+            *_unseen_lines(m),
+            *failure_lines(m["failed_rounds"]),
+            *_privacy_lines(m.get("privacy")),
+            f"{size(m['bytes_down'])} down, {size(m['bytes_up'])} up",
+            *_energy_lines(m.get("energy")),
+            f"digest {m['digest'][:16]}; see {m['out']}/report.html",
+        ]
+        return "\n".join(lines)
+
+
+def _unseen_lines(metrics: Mapping[str, Any]) -> list[str]:
+    """How the model does for clients that it did not learn from: people held out, clients that never took part.
+
+    >>> _unseen_lines({"accuracy_unseen": 0.5, "accuracy_never": None, "accuracy_took_part": 0.8})
+    ['held-out people, with no data in training: 50.0 %']
+    """
+    new, never, others = (metrics.get(f"accuracy_{name}") for name in ("unseen", "never", "took_part"))
+    result = [] if new is None else [f"held-out people, with no data in training: {percent(new)}"]
+    apart = f"clients that never took part: {percent(never)}, the others: {percent(others)}"
+    return result if never is None else [*result, apart]
+
+
+def _energy_lines(energy: Mapping[str, Any] | None) -> list[str]:
+    """What a run drew from batteries, and how much of it was wasted; nothing if it was not counted.
+
+    >>> _energy_lines({"joules": 5000.0, "useful": 4000.0, "wasted": 1000.0, "probes": 0.0, "grams": None})
+    ['5.0 kJ from batteries, 20.0 % wasted (updates not used)']
+    """
+    if not energy:
+        return []
+    wasted = energy["wasted"] / energy["joules"] if energy["joules"] else 0.0
+    carbon = "" if energy["grams"] is None else f", {energy['grams']:.3g} g of CO2"
+    return [f"{joules(energy['joules'])} from batteries, {percent(wasted)} wasted (updates not used){carbon}"]
+
+
+def _privacy_lines(privacy: Mapping[str, Any] | None) -> list[str]:
+    """The privacy loss of a run, with what is claimed."""
+    if not privacy:
+        return []
+    epsilon = "without a bound" if privacy["epsilon"] is None else f"{privacy['epsilon']:.3g}"
+    return [f"privacy: epsilon {epsilon} at delta {privacy['delta']:g}: {privacy['claim']}"]
 
 
 def refuse_taken(out: Path, *, resume: bool) -> None:

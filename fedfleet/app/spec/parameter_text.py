@@ -73,3 +73,24 @@ def type_text(hint: Any) -> str:
     if args:
         return f"{hint.__origin__.__name__} of {', '.join(type_text(a) for a in args)}"
     return getattr(hint, "__name__", str(hint))
+
+
+def parts_text(answer: dict[str, Any]) -> str:
+    """Parts with their parameters, one block per part."""
+    if not answer["items"]:
+        return f"there are no {answer['kind']} yet"
+    blocks = []
+    for item in answer["items"]:
+        lines = [f"{item['name']}: {item['summary']}"]
+        if not item.get("data_here", True):
+            lines[0] += " (data not here)"
+        blocks += [*lines, *_parameter_lines(item["parameters"])]
+    if "around" in answer:
+        blocks += ["around any of them, as further keys of [algorithm]:", *_parameter_lines(answer["around"])]
+    return "\n".join(blocks)
+
+
+def _parameter_lines(parameters: dict[str, Any]) -> list[str]:
+    """Parameters, a line each."""
+    defaults = {n: "required" if p["required"] else f"default {p['default']}" for n, p in parameters.items()}
+    return [f"    {name:<16} {p['type']:<36} {defaults[name]}" for name, p in parameters.items()]

@@ -13,6 +13,7 @@ from fedfleet.app.spec.table_schemas import override_settings, run_settings, see
 from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.limits import Seed
 from fedfleet.core.records import Stop
+from fedfleet.core.registry import builder, parameters
 
 TUNE = "tune"  # a table of a spec's file that `fedfleet tune` reads
 _DEFAULT_PARTS = {
@@ -42,7 +43,9 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, content_id: str | No
     """
     for key in table:
         if key not in (*TABLES, TUNE):
-            raise BadInput(f"the spec has no table or key {key!r}{suggest_name(key, (*TABLES, TUNE))}")
+            dotted = dotted_key(key)
+            hint = f"; did you mean {dotted}?" if dotted else suggest_name(key, (*TABLES, TUNE))
+            raise BadInput(f"the spec has no table or key {key!r}{hint}")
     custom_table = {"use": "own", "content": content_id} if content_id else _custom_task(table.get("task"))
     parts = {
         key: resolve_part(kind, as_table(table.get(key, {}), key), key, default)
@@ -70,6 +73,22 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, content_id: str | No
         run=check_table(run_settings, as_table(table.get("run", {}), "run"), "run"),
         override=[_override(o, i, parts["algorithm"]) for i, o in enumerate(overrides)],
     )
+
+
+def dotted_key(name: str) -> str | None:
+    """The key that somebody means who leaves its table out; None if no table has it, or if it is a table itself.
+
+    >>> dotted_key("rounds"), dotted_key("lr"), dotted_key("cohort"), dotted_key("clients"), dotted_key("seed"), dotted_key("x")
+    ('stop.rounds', 'algorithm.lr', 'pace.cohort', 'world.clients', 'seed', None)
+    """
+    if name in TABLES:
+        return name if name == "seed" else None
+    schemas = {"stop": Stop, "world": world_settings, "run": run_settings}
+    parts = {key: builder(kind, default) for key, (kind, default) in _DEFAULT_PARTS.items()}
+    for table, schema in {**schemas, **parts}.items():
+        if name in parameters(schema):
+            return f"{table}.{name}"
+    return None
 
 
 def _seeds(table: Mapping[str, Any], seed: int) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -66,14 +67,24 @@ def read_table(path: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        order = "; the spec file comes first, overrides after it" if "=" in path.name else ""
-        raise BadInput(f"there is no spec file {path}{order}") from None
+        cure = "; the spec file comes first, overrides after it" if "=" in path.name else nearest_file(path)
+        raise BadInput(f"there is no spec file {path}{cure}") from None
     except IsADirectoryError:
         raise BadInput(f"{path} is a folder; give a spec file, for example {path / 'spec.toml'}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read the spec {path}: {error}") from None
     except (ValueError, RecursionError) as error:  # also of numbers with thousands of digits
         raise BadInput(f"the spec {path} is not valid TOML: {error}") from None
+
+
+def nearest_file(path: Path) -> str:
+    """A hint with the file or folder beside it whose name is the nearest; nothing if none is near."""
+    try:
+        names = [] if not path.parent.is_dir() else [one.name for one in path.parent.iterdir()]
+    except OSError:
+        names = []
+    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.6)
+    return f"; did you mean {path.parent / close[0]}?" if close else ""
 
 
 def apply_overrides(table: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

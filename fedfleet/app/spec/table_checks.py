@@ -133,9 +133,12 @@ def check_value(hint: Any, value: Any, where: str) -> Any:
         errors = [e for e in error.errors() if e["type"] != "none_required"] or error.errors()
         first, *others = dict.fromkeys(e["msg"] for e in errors)
         message = ", or ".join([first, *(other.removeprefix("Input should be ") for other in others)])
-        message = message.replace(
-            f"greater than or equal to {SMALLEST:.12f}", f"greater than 0, by {SMALLEST:g} at least"
-        )
+        if f"greater than or equal to {SMALLEST:.12f}" in message:
+            too_small = isinstance(value, float) and value > 0
+            message = f"must be at least {SMALLEST:g}" if too_small else "must be greater than 0"
+        elif isinstance(value, float):
+            integer = "must be an integer, written without a point or an exponent"
+            message = message.replace("Input should be a valid integer", integer)
         raise BadInput(f"{where} = {_short(value)}: {message[0].lower()}{message[1:]}") from None
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,17 +17,11 @@ from fedfleet.core.errors import BadInput, FedFleetError
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")
 ]
-SigningKey = Annotated[
-    Path | None,
-    typer.Option(metavar="KEY", help="Sign the finished run with this Ed25519 private key (OpenSSH or PEM)."),
-]
-TrustCode = Annotated[
-    str | None,
-    typer.Option(metavar="HASH", help="Run the code of an own model that lies in the folder, if this is its hash."),
-]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 
 LOG_LINES: ContextVar[bool] = ContextVar("remarks as lines of JSON", default=False)
+# Set while a verb is carried out, so that calls know nothing of the command line.
+AS_JSON: ContextVar[bool] = ContextVar("the answer is printed as JSON, without progress", default=False)
+OPTION_NAMES: ContextVar[Mapping[str, str] | None] = ContextVar("options by the names of parameters", default=None)
 _LONG_WORD = re.compile(r"\S{400,}")
 
 
@@ -36,9 +31,37 @@ class Interrupted(FedFleetError):
     exit_code = 130
 
 
-def answer(value: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], str]) -> None:
-    """Print an answer on standard output, for a program or for a person."""
-    typer.echo(json.dumps(value) if as_json else show(value))
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of a verb that has no record of its own: its JSON object, its text, remarks for standard error, and whether the
+    command fails."""
+
+    values: dict[str, Any]
+    text: str | Callable[[dict[str, Any]], str]
+    remarks: Sequence[str] = ()
+    exit_code: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        return self.values
+
+    def __str__(self) -> str:
+        return self.text if isinstance(self.text, str) else self.text(self.values)
+
+
+def print_answer(result: Any) -> None:
+    """Print a result (a record with `to_dict()`, whose text is what people read) on standard output, and its remarks beside it."""
+    typer.echo(json.dumps(result.to_dict()) if AS_JSON.get() else str(result))
+    exit_code = getattr(result, "exit_code", 0)
+    for remark in getattr(result, "remarks", ()):
+        say(remark, "error" if exit_code else "info")
+    if exit_code:
+        raise typer.Exit(exit_code)
+
+
+def option_name(parameter: str) -> str:
+    """What a refusal calls a parameter: its option where a verb was typed (`--picture`), else its own name (`page`)."""
+    return (OPTION_NAMES.get() or {}).get(parameter, parameter)
 
 
 def say(text: str, level: str = "info") -> None:
@@ -52,7 +75,13 @@ def say(text: str, level: str = "info") -> None:
     typer.echo(f"fedfleet: {' '.join(text.splitlines())}", err=True)
 
 
-def check_writable(option: str, path: Path) -> None:
+def say_unless_json(result: object) -> None:
+    """Print progress on standard error, but not beside JSON."""
+    if not AS_JSON.get():
+        say(str(result))
+
+
+def check_writable(parameter: str, path: Path) -> None:
     """Refuse a file that cannot be written where an option asks for it, before the work is done."""
     try:
         fine = path.absolute().parent.is_dir() and not path.is_dir()
@@ -60,7 +89,8 @@ def check_writable(option: str, path: Path) -> None:
         fine = False
     if not fine:
         raise BadInput(
-            f"{option}: cannot write {path}: there is no such folder, or it is one; give a file in a folder that exists"
+            f"{option_name(parameter)}: cannot write {path}: it is a folder, or its folder does not exist; "
+            "give a file in a folder that exists"
         )
 
 
@@ -70,10 +100,12 @@ def warn(warnings: Iterable[str]) -> None:
         say(f"WARNING: {warning}")
 
 
-def write_page(option: str, path: Path, text: str) -> None:
+def write_page(parameter: str, path: Path, text: str) -> None:
     """Write an HTML page where an option asked for it."""
     try:
         path.write_text(text, encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise BadInput(f"{option}: cannot write {path}: {reason}; give a file in a folder that exists") from None
+        raise BadInput(
+            f"{option_name(parameter)}: cannot write {path}: {reason}; give a file in a folder that exists"
+        ) from None

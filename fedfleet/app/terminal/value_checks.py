@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import Annotated, Any
 
+from annotated_types import Ge, Le
+
+from fedfleet.app.terminal.answers import option_name
 from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.limits import LARGEST, MAX_COUNT, SMALLEST
+
+MOST_WORKERS, MOST_SEEDS = 256, 10_000
+Workers = Annotated[int, Ge(1), Le(MOST_WORKERS)]  # processes
+Seeds = Annotated[int, Ge(1), Le(MOST_SEEDS)]  # simulations
 
 
 def one_of(option: str, value: str, allowed: tuple[str, ...]) -> Any:
     """The value if it is one of these words."""
     if value not in allowed:
-        raise BadInput(f"{option} {value!r} is not known{suggest_name(str(value), allowed)}")
+        raise BadInput(f"{option_name(option)} {value!r} is not known{suggest_name(str(value), allowed)}")
     return value
 
 
@@ -21,7 +28,7 @@ def positive(option: str, value: float) -> float:
     """The value if it is a positive, finite number."""
     value = number(option, value)
     if not (math.isfinite(value) and SMALLEST <= value <= LARGEST):
-        raise BadInput(f"{option} {value:g} must be positive and finite, from {SMALLEST:g} to {LARGEST:g}")
+        raise BadInput(f"{option_name(option)} {value:g} must be positive and finite, from {SMALLEST:g} to {LARGEST:g}")
     return value
 
 
@@ -29,7 +36,7 @@ def not_negative(option: str, value: float) -> float:
     """The value if it is finite and not negative."""
     value = number(option, value)
     if not 0 <= value <= LARGEST:
-        raise BadInput(f"{option} {value:g} must not be negative, and at most {LARGEST:g}")
+        raise BadInput(f"{option_name(option)} {value:g} must not be negative, and at most {LARGEST:g}")
     return value
 
 
@@ -37,18 +44,18 @@ def share(option: str, value: float) -> float:
     """The value if it lies in (0, 1]."""
     value = number(option, value)
     if not SMALLEST <= value <= 1:
-        raise BadInput(f"{option} {value:g} must be above 0 and at most 1")
+        raise BadInput(f"{option_name(option)} {value:g} must be above 0 and at most 1")
     return value
 
 
 def number(option: str, value: Any) -> float:
     """The value if it is a number, of Python or of numpy."""
     if isinstance(value, bool | str | bytes):
-        raise BadInput(f"{option} {value!r} is not a number")
+        raise BadInput(f"{option_name(option)} {value!r} is not a number")
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise BadInput(f"{option} {value!r} is not a number") from None
+        raise BadInput(f"{option_name(option)} {value!r} is not a number") from None
 
 
 def positive_int(option: str, value: Any, most: int = MAX_COUNT) -> int:
@@ -62,5 +69,5 @@ def positive_int(option: str, value: Any, most: int = MAX_COUNT) -> int:
     except TypeError:
         number_given = 0
     if isinstance(value, bool) or not 1 <= number_given <= most:
-        raise BadInput(f"{option} = {value!r}: give a whole number from 1 to {most:,}")
+        raise BadInput(f"{option_name(option)} = {value!r}: give a whole number from 1 to {most:,}")
     return number_given

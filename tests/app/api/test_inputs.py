@@ -46,7 +46,7 @@ def test_nothing_given_leaves_the_task_to_the_spec():
 
 def test_data_are_hashed_once_for_each_seed(monkeypatch):
     calls, real = [], inputs.task_content_id
-    monkeypatch.setattr(inputs, "content", lambda task, seed: calls.append(seed) or real(task, seed))
+    monkeypatch.setattr(inputs, "task_content_id", lambda task, seed: calls.append(seed) or real(task, seed))
     resolving = resolver_for(OWN, "tune")
     specs = [resolving({**SPEC, "seed": seed, "algorithm": {"lr": lr}}, "x")[0] for seed in (1, 2) for lr in (0.1, 0.2)]
     assert calls == [1, 2] and len({spec.digest for spec in specs}) == 4

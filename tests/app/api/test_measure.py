@@ -1,7 +1,7 @@
 """`fedfleet.measure` is `fedfleet measure`, of specs and of files; the package of the same name does not hide it."""
 
-import inspect
 import json
+import re
 import subprocess
 import sys
 
@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import fedfleet as package
+from fedfleet.app.api.measure import measure
+from fedfleet.app.cli.call_options import read_call
 from fedfleet.app.fleets.metrics import settings_of
 from tests.app.specs import fleet
 
@@ -52,29 +54,17 @@ def test_an_own_model_has_a_clock_too():
     assert list(result.clock["classes"]) == ["0", "1", "2"]
 
 
-def test_the_verbs_defaults_are_the_calls():
-    from fedfleet.app.cli.verbs.measure import measure as verb
-
-    said = {name: p.default for name, p in inspect.signature(verb).parameters.items()}
-    names = (
-        "clients_k",
-        "rounds",
-        "trips",
-        "deadline",
-        "ready_share",
-        "t_cost",
-        "semantics",
-        "model_bytes",
-        "samples",
-        "t_break",
-    )
-    assert settings_of({name: said[name] for name in names if said[name] is not None}) == settings_of({})
+def test_the_help_states_the_defaults_that_are_used():
+    stated = {
+        p.name: p.kind(match[1]) for p in read_call(measure) if (match := re.search(r"default: ([\d.]+)\.$", p.help))
+    }
+    assert len(stated) == 7 and settings_of(stated) == settings_of({})
 
 
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({}, "give a devices file"),
+        ({}, "give a spec file .* a devices file"),
         ({"spec": 5}, "of type 'int' is no spec"),
         ({"spec": SPEC, "deadline": 4}, "deadline and a spec were both given"),
         ({"spec": SPEC, "seeds": 0}, "seeds = 0: give a whole number from 1"),

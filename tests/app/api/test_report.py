@@ -5,6 +5,7 @@ import json
 import pytest
 
 import fedfleet as package
+from fedfleet.app.api.report import Reported
 
 
 def test_the_call_and_the_verb_write_the_same(run_copy, tiny_run, fedfleet):
@@ -29,3 +30,9 @@ def test_what_is_no_folder_is_refused(tmp_path):
             package.report(odd)
     with pytest.raises(package.BadInput, match="no run folder"):
         package.report(tmp_path / "none")
+
+
+def test_a_report_is_short(tmp_path):
+    result = Reported("run", tmp_path / "report.html", "rounds 3", {"rounds": 3})
+    assert repr(result) == f"Reported(run: {tmp_path}/report.html)" and str(result) == "rounds 3"
+    assert result.answer() == {"rounds": 3}

@@ -7,7 +7,7 @@ import pytest
 
 from fedfleet.app.cli.verbs import VERBS
 from fedfleet.core.errors import RunFailed
-from tests.app.specs import refused
+from tests.app.specs import refused, written
 
 
 def test_every_verb_has_help(fedfleet):
@@ -28,6 +28,27 @@ def test_words_that_mean_nothing_are_one_sentence(fedfleet):
     refused(fedfleet("device", "--server", "nowhere"), "HOST:PORT")
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--lr", "0.1"), "algorithm.lr=0.1"),
+        (("--rounds", "10"), "stop.rounds=10"),
+        (("--seed", "3"), "seed=3"),
+        (("lr=0.1",), "algorithm.lr"),
+        (("rounds=10",), "stop.rounds"),
+        (("algorithm.lr=-1",), "algorithm.lr = -1: must be greater than 0"),
+        (("world.clients=1e12",), "must be an integer"),
+    ],
+)
+def test_a_key_of_the_spec_is_suggested_in_full(fedfleet, tmp_path, words, says):
+    refused(fedfleet("run", written(tmp_path), *words), says)
+
+
+def test_a_misspelt_file_hears_the_nearest(fedfleet, tmp_path):
+    spec = written(tmp_path)
+    refused(fedfleet("run", spec.with_name(spec.name[:-1])), f"did you mean {spec}")
+
+
 def test_without_words_there_is_help_and_exit_code_2(fedfleet):
     for words in ((), ("sample",), ("bench",)):
         code, out, err = fedfleet(*words)
@@ -43,10 +64,10 @@ def test_without_words_there_is_help_and_exit_code_2(fedfleet):
     ],
 )
 def test_failures_have_exit_codes(fedfleet, monkeypatch, raised, code, says):
-    def fail(value, as_json, show):
+    def fail(result):
         raise raised
 
-    monkeypatch.setattr("fedfleet.app.cli.verbs.version.answer", fail)
+    monkeypatch.setattr("fedfleet.app.cli.commands.print_answer", fail)
     assert fedfleet("version") == (code, "", says + "\n")
 
 
@@ -90,6 +111,8 @@ def test_light_verbs_load_nothing_heavy(words, tmp_path):
 
 def test_one_verb_loads_no_other():
     code = "import sys; sys.argv = ['fedfleet', 'version']; from fedfleet.app.cli import main as cli\n"
-    code += "try: cli.main()\nexcept SystemExit: pass\nprint([m for m in sys.modules if m.startswith('fedfleet.app.cli.verbs.')])"
+    code += (
+        "try: cli.main()\nexcept SystemExit: pass\nprint([m for m in sys.modules if m.startswith('fedfleet.app.api.')])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "['fedfleet.app.cli.verbs.version']"
+    assert done.stdout.splitlines()[-1] == "['fedfleet.app.api.parts']"

@@ -3,7 +3,7 @@
 import re
 from pathlib import PurePosixPath
 
-from fedfleet.app.datasets.catalogue import DATASETS, describe_datasets
+from fedfleet.app.datasets.catalogue import DATASETS, datasets_text, describe_datasets
 
 
 def test_the_table_is_sound():
@@ -23,3 +23,9 @@ def test_the_list_says_where_everything_comes_from():
     assert set(got) == set(DATASETS)
     assert [f["bytes"] for f in got["fedscale"]["files"]] == [39_369_071, 25_640_150]
     assert all(d["terms"] and d["summary"] for d in got.values())
+
+
+def test_a_dataset_of_which_not_all_sizes_are_known_says_so():
+    files = [{"bytes": 2_000_000}, {"bytes": None}]
+    text = datasets_text({"datasets": [{"name": "x", "summary": "an x", "terms": "free", "files": files}]})
+    assert "2 files, 2.0 MB and more; free" in text

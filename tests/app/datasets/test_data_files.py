@@ -79,9 +79,9 @@ def test_mistakes_in_a_folder(tmp_path, files, says):
 def test_mistakes_in_what_is_asked_for(tmp_path):
     written(tmp_path, {"ann.csv": HEAD + "1,2,0", "odd.txt": "", "bad.npz": "no archive"})
     for words, says in (
-        ((tmp_path / "an.csv", {}), "did you mean 'ann.csv'"),
+        ((tmp_path / "an.csv", {}), "/ann.csv?"),
         ((tmp_path / "none" / "x", {}), "give a folder of"),
-        ((tmp_path / "odd.txt", {}), "an ending that nobody here reads"),
+        ((tmp_path / "odd.txt", {}), "unsupported file type"),
         ((tmp_path / "bad.npz", {}), "cannot be read as .npz"),
         ((tmp_path / "ann.csv", {"label": "labl"}), "did you mean 'label'"),
         ((tmp_path / "ann.csv", {"owner": "who"}), "owner='who' is none of the columns a, b, label"),

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from fedfleet.app.cli.verbs.sample import MEANING
+from fedfleet.app.api.sample import MEANING
 from fedfleet.app.fleets.fleet_samples import (
     SAMPLERS,
     find_sampler,

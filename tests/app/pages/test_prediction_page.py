@@ -1,7 +1,7 @@
 """Pages of predictions: the conclusion first, both drawings of every figure, nothing from elsewhere, text escaped."""
 
 from fedfleet.app.pages.prediction_page import prediction_page, sweep_page
-from tests.app.terminal.test_prediction_text import ANSWER
+from tests.app.studies.predict.test_prediction_result import ANSWER
 
 WHOLE = ANSWER | {
     "curve": {

@@ -11,7 +11,7 @@ import fedfleet
 from fedfleet.app.runs import counterfactuals, perform
 from fedfleet.app.runs.causes import CAUSES, without_causes
 from fedfleet.app.runs.counterfactuals import Outcome, build_answer, counterfactual_answer
-from fedfleet.app.runs.verification import verify_run
+from fedfleet.app.runs.folder_seals import verify_run
 from fedfleet.app.spec import apply_overrides, resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.measure.shapley import subsets
@@ -109,7 +109,7 @@ def test_all_five_causes_take_31_runs_and_absent_ones_none(tmp_path, monkeypatch
         )
 
     monkeypatch.setattr(counterfactuals, "map_in_processes", pretended)
-    monkeypatch.setattr(counterfactuals, "present", lambda spec: CAUSES)
+    monkeypatch.setattr(counterfactuals, "present_causes", lambda spec: CAUSES)
     out = made(tmp_path / "run", PLAIN)
     result = counterfactual_answer(out, tell=str)
     assert len(asked[0]) == result["runs"] == 31

@@ -33,7 +33,7 @@ def test_a_person_invites_and_puts_out_while_the_server_runs(tmp_path, server):
     ]
     assert server.holds(2, secret_of(KEY, 2, 1))
     assert end_enrolment(tmp_path, 2) == {"client": 2, "revoked": True}
-    assert server.changed() == [(2, 2)] and not server.holds(2, secret_of(KEY, 2, 1))
+    assert server.take_changes() == [(2, 2)] and not server.holds(2, secret_of(KEY, 2, 1))
     other = invite(tmp_path, 1, 1.0, None, "")
     assert end_token(tmp_path, other["id"])["revoked"] is not None
     answer = server.enrol(EnrolRequest(protocol=PROTOCOL, token=other["token"]), now, "")

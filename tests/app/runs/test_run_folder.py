@@ -1,6 +1,7 @@
 """Folders of runs: never written over, complete only when everything is there, read back as they were."""
 
 import tomllib
+from dataclasses import replace
 
 import pytest
 
@@ -88,3 +89,14 @@ def test_a_folder_of_a_study_or_search_that_was_killed_early_can_be_used_again(t
         claim_folder(tmp_path, "study", marker="study.toml", known={"runs"})
     (tmp_path / "study.toml").touch()
     claim_folder(tmp_path, "study", marker="study.toml", known={"runs"})
+
+
+def test_the_end_of_a_run_as_text(tiny_run):
+    text = str(tiny_run)
+    assert text.startswith("6 rounds, 6 commits in ") and "stopped by rounds" in text
+    assert "10th-percentile client" in text and "mean of the worst tenth" in text and "failed" not in text
+    assert text.endswith(f"see {tiny_run.out}/report.html")
+    failed = replace(tiny_run, metrics={**tiny_run.metrics, "failed_rounds": {"late": 3, "few": 1}})
+    assert "failed rounds: 4 (3 x late; 1 x few)" in str(failed) and failed.exit_code == 0
+    none = replace(tiny_run, metrics={**tiny_run.metrics, "commits": 0, "warnings": []})
+    assert none.exit_code == 1 and "no model" in none.remarks[0]

@@ -10,9 +10,9 @@ from safetensors.numpy import load_file
 
 from fedfleet.app.assemble.client_config import build_client_runtime
 from fedfleet.app.runs import perform
+from fedfleet.app.runs.folder_seals import verify_run
 from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.app.runs.served_run import AccessOptions, serve_run
-from fedfleet.app.runs.verification import verify_run
 from fedfleet.app.spec import load_spec, resolve
 from fedfleet.core.errors import BadInput, FedFleetError, RunFailed
 from fedfleet.core.noise import add_noise

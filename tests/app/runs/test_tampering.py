@@ -9,8 +9,8 @@ import pytest
 import fedfleet
 from fedfleet.app.pages.report_page import report_run
 from fedfleet.app.runs import perform
+from fedfleet.app.runs.folder_seals import verify_run
 from fedfleet.app.runs.run_audit import replay_run
-from fedfleet.app.runs.verification import verify_run
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import FedFleetError
 from fedfleet.store import journal as journals

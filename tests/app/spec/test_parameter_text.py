@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from fedfleet.app.spec.parameter_text import describe, describe_parts, type_text
+from fedfleet.app.spec.parameter_text import describe, describe_parts, parts_text, type_text
 from fedfleet.core.limits import Count, Positive, Share
 from fedfleet.core.registry import builder
 
@@ -42,3 +42,9 @@ def test_what_goes_around_any_algorithm_is_listed_with_them():
     assert set(result) == {"fold", "keep", "fine_tune", "attack", "private", "up", "down", "feedback"}
     assert result["up"]["type"] == "a part of codecs" and not any(p["required"] for p in result.values())
     assert "around" not in describe_parts("codecs")
+
+
+def test_parts_are_listed_with_their_parameters():
+    part = {"name": "x", "summary": "An x.", "parameters": {"n": {"type": "int", "required": True}}}
+    assert parts_text({"kind": "devices", "items": [part]}).splitlines()[1].split() == ["n", "int", "required"]
+    assert parts_text({"kind": "codecs", "items": []}) == "there are no codecs yet"

@@ -3,17 +3,24 @@
 import json
 
 import pytest
+import typer
 
-from fedfleet.app.terminal.answers import LOG_LINES, answer, say, write_page
+from fedfleet.app.terminal.answers import AS_JSON, LOG_LINES, Answer, print_answer, say, write_page
 from fedfleet.core.errors import BadInput
 
 
 def test_one_answer_in_two_forms(capsys):
-    for as_json in (True, False):
-        answer({"rounds": 3}, as_json, lambda a: f"{a['rounds']} rounds")
-    first, second = capsys.readouterr().out.splitlines()
-    assert json.loads(first) == {"rounds": 3}
-    assert second == "3 rounds"
+    result = Answer({"rounds": 3}, lambda a: f"{a['rounds']} rounds", ["no more"])
+    print_answer(result)
+    before = AS_JSON.set(True)
+    print_answer(result)
+    AS_JSON.reset(before)
+    printed = capsys.readouterr()
+    text, values = printed.out.splitlines()
+    assert text == "3 rounds" and json.loads(values) == {"rounds": 3} == result.to_dict()
+    assert printed.err == "fedfleet: no more\n" * 2
+    with pytest.raises(typer.Exit):
+        print_answer(Answer({}, "failed", exit_code=1))
 
 
 def test_remarks_stay_off_standard_output(capsys):

@@ -1,11 +1,10 @@
 """Comparison: what differs between runs, and the verdict on them."""
 
-from fedfleet.app.studies.compare.comparison import answer_of, compare, comparison
+from fedfleet.app.studies.compare.comparison import Comparison, answer_of, compare, comparison
 from fedfleet.app.studies.compare.records import (
     Arm,
     ArmTargetTime,
     ComparedRun,
-    Comparison,
     Moment,
     Pair,
     Standing,

@@ -1,15 +1,16 @@
-"""The comparison of run folders, and what `fedfleet compare --json` answers of it."""
+"""The comparison of run folders: what `fedfleet compare` answers, as JSON and as text."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fedfleet.app.studies.compare.arms import arms, differing_keys, seed_of
-from fedfleet.app.studies.compare.records import Arm, ComparedRun, Comparison, clock_of
+from fedfleet.app.studies.compare.records import Arm, ArmTargetTime, ComparedRun, Verdict, clock_of
 from fedfleet.app.studies.compare.run_data import accuracy_at, read_runs
 from fedfleet.app.studies.compare.verdict import (
     arm_target_time,
@@ -19,6 +20,36 @@ from fedfleet.app.studies.compare.verdict import (
     time_to,
     verdict,
 )
+from fedfleet.app.terminal.text import percent, size, span
+
+_WIDEST = 44  # letters of a name in the table
+_VALUES = 60  # letters of the values of a key
+_KEYS = 12  # keys that are listed; --json has all
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison:
+    """Everything that a page or a table of a comparison shows; `print` shows it in words."""
+
+    runs: tuple[ComparedRun, ...]
+    arms: tuple[Arm, ...]
+    differs: Mapping[str, list[Any]]  # dotted key -> the value of each run, None where it has no such key
+    verdict: Verdict
+    target: float | None
+    times: tuple[ArmTargetTime, ...]  # to the target, an entry for each arm
+    page: Path | None = None
+
+    def __repr__(self) -> str:
+        return f"Comparison({len(self.runs)} runs: {self.verdict.sentence})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `fedfleet compare --json` answers."""
+        return answer_of(self)
+
+    answer = to_dict  # its name before
+
+    def __str__(self) -> str:
+        return comparison_text(self.to_dict())
 
 
 def compare(folders: Sequence[Path], *, target: float | None = None) -> Comparison:
@@ -50,6 +81,7 @@ def answer_of(result: Comparison) -> dict[str, Any]:
         "runs": [_run(run, arm.name, result) for run, arm in _runs_with_arms(result)],
         "at_end": asdict(conclusion.at_end),
         "at_equal_time": None if conclusion.at_equal_time is None else asdict(conclusion.at_equal_time),
+        **({} if result.page is None else {"page": str(result.page)}),
     }
 
 
@@ -106,3 +138,81 @@ def _run(run: ComparedRun, arm: str, result: Comparison) -> dict[str, Any]:
         "tested": run.tested,
         "digest": run.digest,
     }
+
+
+def comparison_text(answer: dict[str, Any]) -> str:
+    """The comparison for people: arms in a table, what differs, the verdict and what to know with it."""
+    return "\n".join([
+        *_table(answer), "", *_differs(answer["differs"]), "",
+        answer["verdict"], *(f"note: {caveat}" for caveat in answer["caveats"]),
+        *([f"page: {answer['page']}"] if "page" in answer else []),
+    ])  # fmt: skip
+
+
+def _table(answer: dict[str, Any]) -> list[str]:
+    """A row for each arm; intervals are of the mean over seeds, 95 %."""
+    when = answer["at_equal_time"]
+    clocks = {arm["clock"] for arm in answer["arms"]}
+    both = len(clocks) > 1
+    heads = [
+        "arm", "seeds", "accuracy at the end", f"at {span(when['seconds'])}" if when else "at equal time",
+        "to a target" if answer["target"] is None else f"time to {percent(answer['target'])}",
+        "time" if both else f"{clocks.pop()} time", "traffic",
+    ]  # fmt: skip
+    rows = [_table_row(arm, both=both) for arm in answer["arms"]]
+    widths = [max(len(line[i]) for line in [heads, *rows]) for i in range(len(heads))]
+    lines = [_line(cells, widths) for cells in [heads, *rows]]
+    over = any(arm["at_end"]["mean"] and arm["at_end"]["mean"]["n"] > 1 for arm in answer["arms"])
+    note = "means over seeds, in brackets their 95 % interval; time to a target: the median (Kaplan-Meier)"
+    return [*lines, *([note] if over else [])]
+
+
+def _table_row(arm: dict[str, Any], *, both: bool) -> list[str]:
+    clock = f" {arm['clock']}" if both else ""
+    name = arm["name"] if len(arm["name"]) <= _WIDEST else f"{arm['name'][: _WIDEST - 2]}.."
+    return [
+        name,
+        str(len(arm["seeds"])),
+        _accuracy_text(arm["at_end"]),
+        _accuracy_text(arm["at_equal_time"]),
+        _time_text(arm["time_to_target"]),
+        f"{span(arm['virtual_seconds'])}{clock}",
+        size(arm["bytes_down"] + arm["bytes_up"]),
+    ]
+
+
+def _line(cells: list[str], widths: list[int]) -> str:
+    return "  ".join([cells[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(cells[1:], widths[1:], strict=True))])
+
+
+def _accuracy_text(accuracy: dict[str, Any] | None) -> str:
+    """An accuracy with its interval; how many runs have none."""
+    if accuracy is None or accuracy["mean"] is None:
+        return "no model" if accuracy is not None and accuracy["nothing"] else "-"
+    mean = accuracy["mean"]
+    between = "" if mean["low"] is None else f" ({100 * mean['low']:.1f} to {100 * mean['high']:.1f})"
+    lacking = ", no model" if accuracy["nothing"] else f", {accuracy['missing']} without" if accuracy["missing"] else ""
+    return f"{percent(mean['value'])}{between}{lacking}"
+
+
+def _time_text(times: dict[str, Any] | None) -> str:
+    if times is None:
+        return "-"
+    if times["median"] is None:
+        return "never" if not times["reached"] else f"{times['reached']} of {times['runs']}"
+    return span(times["median"])
+
+
+def _differs(differs: dict[str, list[Any]]) -> list[str]:
+    """Keys with their different values, each value once."""
+    if not differs:
+        return ["the specs do not differ"]
+    width = max(len(key) for key in list(differs)[:_KEYS])
+    lines = ["what differs:"]
+    for key, values in list(differs.items())[:_KEYS]:
+        each = ", ".join(
+            dict.fromkeys("-" if v is None else v if isinstance(v, str) else json.dumps(v) for v in values)
+        )
+        lines.append(f"  {key:<{width}}  {each if len(each) <= _VALUES else f'{each[: _VALUES - 2]}..'}")
+    more = len(differs) - _KEYS
+    return [*lines, *([f"  and {more} more keys; --json has all"] if more > 0 else [])]

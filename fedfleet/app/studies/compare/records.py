@@ -131,29 +131,3 @@ class ArmTargetTime:
     restricted: Mean | None
     reached: int
     runs: int
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Comparison:
-    """Everything that a page or a table of a comparison shows; `print` shows it in words."""
-
-    runs: tuple[ComparedRun, ...]
-    arms: tuple[Arm, ...]
-    differs: Mapping[str, list[Any]]  # dotted key -> the value of each run, None where it has no such key
-    verdict: Verdict
-    target: float | None
-    times: tuple[ArmTargetTime, ...]  # to the target, an entry for each arm
-
-    def __repr__(self) -> str:
-        return f"Comparison({len(self.runs)} runs: {self.verdict.sentence})"
-
-    def answer(self) -> dict[str, Any]:
-        """What `fedfleet compare --json` answers."""
-        from fedfleet.app.studies.compare.comparison import answer_of
-
-        return answer_of(self)
-
-    def __str__(self) -> str:
-        from fedfleet.app.terminal.comparison_text import comparison_text
-
-        return comparison_text(self.answer())

@@ -89,7 +89,20 @@ class Studied:
             [self.verdict, "", table, *failed, "", f"{len(self.cells)} runs{cached}; tables: {self.out}{page}"]
         )
 
-    def answer(self) -> dict[str, Any]:
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the command line says beside the answer."""
+        if not self.unfinished:
+            return self.notes
+        cure = "correct the cause and run the same command again: only these runs are tried"
+        return (*self.notes, f"{self.unfinished} of {len(self.cells)} runs have no result; {cure}")
+
+    @property
+    def exit_code(self) -> int:
+        """1 if runs are missing, or if none made a model; a single run that ended in order without one is a finding."""
+        return int(bool(self.unfinished) or self.failed == len(self.cells))
+
+    def to_dict(self) -> dict[str, Any]:
         """What `fedfleet study --json` answers."""
         return {
             "runs": len(self.cells),
@@ -105,6 +118,8 @@ class Studied:
             "out": str(self.out),
             "page": None if self.page is None else str(self.page),
         }
+
+    answer = to_dict  # its name before
 
 
 def load_study(file: str | Path | Mapping[str, Any], scale: str | None = None) -> Study:

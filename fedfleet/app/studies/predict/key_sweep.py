@@ -18,6 +18,7 @@ from fedfleet.app.spec.spec_file import apply_overrides
 from fedfleet.app.spec.table_checks import build_part
 from fedfleet.app.studies.predict.participation import predictable_plan
 from fedfleet.app.studies.predict.prediction import Prediction, predict, reference_for
+from fedfleet.app.studies.predict.prediction_result import Swept
 from fedfleet.app.studies.predict.reference_runs import Reference, ideal_spec
 from fedfleet.app.terminal.text import percent, span
 from fedfleet.core.errors import BadInput, FedFleetError
@@ -113,8 +114,8 @@ def predict_sweep(
     resolving: Resolver = resolve_named_task,
     draws: int = 2,
     tell: Callable[[str], None] | None = None,
-) -> dict[str, Any]:
-    """Predict the run of a spec at each value; the same reference runs serve them all. The answer of `predict --sweep`.
+) -> Swept:
+    """Predict the run of a spec at each value; the same reference runs serve them all.
 
     `resolving` makes the spec of a table, with the own task where a person gave one.
     """
@@ -134,19 +135,19 @@ def predict_sweep(
         except FedFleetError as error:
             raise type(error)(f"--sweep {sweep.key}={value}: {error}") from None
         rows.append({"value": value, **_row(result, target)})
-    first = best_value(rows)
-    answer = {
-        "key": sweep.key,
-        "rows": rows,
-        "target": target,
-        "best": first,
-        "seconds": time.perf_counter() - start,
-        "reference": {
+    best = best_value(rows)
+    return Swept(
+        sweep.key,
+        rows,
+        target,
+        best,
+        seconds=time.perf_counter() - start,
+        reference={
             "kept": all(one.cached for one in references),
             "seconds": sum({id(o): o.seconds for o in references}.values()),
         },
-    }
-    return {**answer, "sentence": sentence(answer)}
+        sentence=sentence(sweep.key, rows, target, best),
+    )
 
 
 def _references(
@@ -206,7 +207,7 @@ def _seconds_to_target(accuracy: Floats, times: Floats, target: float) -> float 
     return float(times[at[0]]) if len(at) else None
 
 
-def best_value(rows: list[dict[str, Any]]) -> float | int | None:
+def best_value(rows: list[dict[str, Any]]) -> float | int:
     """The value that reaches the target first; if none does, the shortest of those that come nearest to the best accuracy."""
     rows_at_target = [row for row in rows if row["seconds_to_target"] is not None]
     if rows_at_target:
@@ -217,17 +218,17 @@ def best_value(rows: list[dict[str, Any]]) -> float | int | None:
     return min(near, key=lambda row: row["virtual_seconds"])["value"]
 
 
-def sentence(answer: dict[str, Any]) -> str:
+def sentence(key: str, rows: Sequence[Mapping[str, Any]], target: float, best: float | int) -> str:
     """What the sweep says, in one sentence."""
-    row = next(r for r in answer["rows"] if r["value"] == answer["best"])
+    row = next(r for r in rows if r["value"] == best)
     if not row["commits"]:
-        return f"No value of {answer['key']} makes a model."
+        return f"No value of {key} makes a model."
     if row["seconds_to_target"] is None:
         return (
-            f"No value of {answer['key']} reaches {percent(answer['target'])}; {answer['best']} comes nearest for its time, with "
+            f"No value of {key} reaches {percent(target)}; {best} comes nearest for its time, with "
             f"{percent(row['accuracy'])} after {span(row['virtual_seconds'])}."
         )
     return (
-        f"{answer['key']} = {answer['best']} reaches {percent(answer['target'])} first, after {span(row['seconds_to_target'])} of "
-        f"virtual time, and ends at {percent(row['accuracy'])} after {span(row['virtual_seconds'])}."
+        f"{key} = {best} reaches {percent(target)} first, after {span(row['seconds_to_target'])} of virtual time, and ends at "
+        f"{percent(row['accuracy'])} after {span(row['virtual_seconds'])}."
     )

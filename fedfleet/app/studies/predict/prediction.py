@@ -25,6 +25,7 @@ from fedfleet.app.studies.predict.participation import (
     predictable_plan,
     staleness_factors,
 )
+from fedfleet.app.studies.predict.prediction_result import Predicted, Range
 from fedfleet.app.studies.predict.reference_runs import Reference, cohort_of, reference_of
 from fedfleet.core.parts import Plan, Task
 from fedfleet.core.records import Floats
@@ -167,36 +168,39 @@ def clock_of(spec: Spec, *, task: Task | None = None, draws: int = _DRAWS) -> di
     }
 
 
-def prediction_answer(result: Prediction) -> dict[str, Any]:
-    """The prediction as one JSON object."""
+def summarise(result: Prediction, page: Path | None = None) -> Predicted:
+    """What the draws of a prediction say together."""
     ideal, parts = result.reference.ideal, [draw.part for draw in result.draws]
     curve = curve_of(result)
     clock = np.mean([draw.clock.classes[-1] for draw in result.draws], axis=0)
-    return {
-        "accuracy": {"value": curve["accuracy"][-1], "low": curve["low"][-1], "high": curve["high"][-1]},
-        "ideal_accuracy": float(ideal.accuracy[-1]),
-        "commits": _spread([p.commits for p in parts]),
-        "rounds": float(np.mean([p.rounds for p in parts])),
-        "failed_rounds": _failed_rounds(parts),
-        "virtual_seconds": _spread([p.seconds for p in parts]),
-        "target": _target(result, curve),
-        "curve": curve,
-        "clock": {str(c): float(t) for c, t in enumerate(clock)},
-        "effective": float(np.mean([draw.clock.effective for draw in result.draws])),
-        "noise": ideal.noise,
-        "exponent": ideal.exponent,
-        "cohort": ideal.cohort,
-        "closed_form": closed_form(result.setup, result.fleet.labels, cohort=ideal.cohort, noise=ideal.noise),
-        "left_out": exclusion_summary(result.setup, parts, clock),
-        "draws": len(parts),
-        "reference": {
-            "commits": len(ideal.accuracy) - 1, "seconds": result.reference.seconds, "kept": result.reference.cached,
+    return Predicted(
+        accuracy=Range(curve["accuracy"][-1], curve["low"][-1], curve["high"][-1]),
+        ideal_accuracy=float(ideal.accuracy[-1]),
+        commits=_range([p.commits for p in parts]),
+        rounds=float(np.mean([p.rounds for p in parts])),
+        failed_rounds=_failed_rounds(parts),
+        virtual_seconds=_range([p.seconds for p in parts]),
+        target=_target(result, curve),
+        curve={name: np.array(values) for name, values in curve.items()},
+        clock={str(c): float(t) for c, t in enumerate(clock)},
+        effective=float(np.mean([draw.clock.effective for draw in result.draws])),
+        noise=ideal.noise,
+        exponent=ideal.exponent,
+        cohort=ideal.cohort,
+        closed_form=closed_form(result.setup, result.fleet.labels, cohort=ideal.cohort, noise=ideal.noise),
+        left_out=exclusion_summary(result.setup, parts, clock),
+        draws=len(parts),
+        reference={
+            "commits": len(ideal.accuracy) - 1,
+            "seconds": result.reference.seconds,
+            "kept": result.reference.cached,
             "flat": result.reference.flat,
         },
-        "band": band().note,
-        "notes": list(result.notes),
-        "seconds": result.seconds,
-    }  # fmt: skip
+        band=band().note,
+        notes=result.notes,
+        seconds=result.seconds,
+        page=page,
+    )
 
 
 def _target(result: Prediction, curve: dict[str, list[float]]) -> dict[str, float | None] | None:
@@ -233,8 +237,8 @@ def band_around(known: Band, mean: Floats, sd: Floats, reference: Reference) -> 
     )
 
 
-def _spread(values: Sequence[float]) -> dict[str, float]:
-    return {"value": float(np.mean(values)), "low": float(min(values)), "high": float(max(values))}
+def _range(values: Sequence[float]) -> Range:
+    return Range(float(np.mean(values)), float(min(values)), float(max(values)))
 
 
 def _failed_rounds(parts: Sequence[Participation]) -> dict[str, float]:

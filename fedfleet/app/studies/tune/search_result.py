@@ -104,7 +104,17 @@ class Tuned:
         """How many trials ended so."""
         return sum(row.state == state for row in self.rows)
 
-    def answer(self) -> dict[str, Any]:
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the command line says beside the answer."""
+        return self.notes
+
+    @property
+    def exit_code(self) -> int:
+        """1 for a search of which no trial ended."""
+        return int(self.winner is None)
+
+    def to_dict(self) -> dict[str, Any]:
         """What `fedfleet tune --json` answers."""
         return {
             "best": json_value(self.best),
@@ -121,7 +131,10 @@ class Tuned:
             "importance": dict(self.importance),
             "notes": list(self.notes),
             "out": str(self.out),
+            **({} if self.page is None else {"page": str(self.page)}),
         }
+
+    answer = to_dict  # its name before
 
     def text(self) -> str:
         """Everything, as tune.json holds it."""

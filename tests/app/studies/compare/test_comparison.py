@@ -1,11 +1,12 @@
 """The whole comparison of folders, and its JSON."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from fedfleet.app.studies.compare import answer_of, compare, comparison
-from fedfleet.app.studies.compare.comparison import json_value
+from fedfleet.app.studies.compare.comparison import comparison_text, json_value
 from tests.app.studies.compare.made import hurried, made, waiting
 
 
@@ -65,3 +66,45 @@ def test_values_of_specs_become_json():
         "-inf",
         "x",
     ]
+
+
+def test_arms_are_rows_with_units_and_the_verdict_follows():
+    runs = [waiting(s, (3600.0, 0.5), (36_000.0, 0.9 + s / 100)) for s in (1, 2, 3)]
+    runs += [hurried(s, (600.0, 0.2), (7200.0, 0.4 + s / 90)) for s in (1, 2, 3)]
+    text = comparison_text(answer_of(comparison(runs)))
+    lines = text.splitlines()
+    assert "accuracy at the end" in lines[0] and "at 2.0 h" in lines[0] and "time to 80.0 %" in lines[0]
+    assert lines[1].startswith("readiness") and "92.0 % (89.5 to 94.5)" in lines[1] and "10.0 h" in lines[1]
+    assert lines[2].startswith("deadline") and "never" in lines[2] and "1.5 kB" in lines[2]
+    assert len({len(line) for line in lines[:3]}) == 1, "columns stand below each other"
+    assert "  seed          1, 2, 3" in lines and "The winner is 'readiness'" in text and "note: " in text
+    assert "95 % interval" in lines[3]
+
+
+def test_missing_figures_are_words():
+    text = comparison_text(answer_of(comparison([waiting(1, (10.0, 0.5)), hurried(1, end=40.0)])))
+    assert "no model" in text and "None" not in text and "interval;" not in text
+    bare = comparison_text(answer_of(comparison([waiting(1, end=3.0), hurried(1, end=3.0, first=1.0)])))
+    assert "nothing to compare" in bare and "to a target" in bare
+
+
+def test_many_and_long_differences_are_cut_and_say_so():
+    runs = [made(i, name=str(i), world={f"k{j}": "x" * 90 + str(i) for j in range(20)}) for i in (1, 2)]
+    text = comparison_text(answer_of(comparison(runs)))
+    assert "and 9 more keys; --json has all" in text and max(map(len, text.split("\n\n")[1].splitlines())) < 90
+    assert "do not differ" in comparison_text(answer_of(comparison([made(1, name="a"), made(1, name="b")])))
+
+
+def test_a_page_is_named():
+    answer = answer_of(comparison([waiting(1), hurried(1)])) | {"page": "compare.html"}
+    assert comparison_text(answer).endswith("page: compare.html")
+
+
+def test_times_are_named_by_the_clock_that_showed_them():
+    one, other = waiting(1, (100.0, 0.5), name="a"), replace(waiting(1, (9.0, 0.5), name="b"), served=True)
+    both = comparison_text(answer_of(comparison([one, other]))).splitlines()
+    assert "virtual time" not in both[0] and both[1].startswith("simulated") and "1.7 min virtual" in both[1]
+    assert both[2].startswith("served") and "9 s real" in both[2]
+    assert (
+        "real time" in comparison_text(answer_of(comparison([other, replace(other, name="c", seed=2)]))).splitlines()[0]
+    )

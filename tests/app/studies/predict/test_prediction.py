@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedfleet.app.spec import resolve
-from fedfleet.app.studies.predict.prediction import Band, band, band_around, clock_of, predict, prediction_answer
+from fedfleet.app.studies.predict.prediction import Band, band, band_around, clock_of, predict, summarise
 from tests.app.studies.predict.conftest import TABLE
 
 
@@ -25,7 +25,7 @@ def test_between_known_places_it_is_interpolated():
 
 
 def test_the_answer_is_json_and_agrees_with_itself(foretold):
-    got = json.loads(json.dumps(prediction_answer(foretold)))
+    got = json.loads(json.dumps(summarise(foretold).to_dict()))
     accuracy, curve = got["accuracy"], got["curve"]
     assert 0 <= accuracy["low"] <= accuracy["value"] <= accuracy["high"] <= 1
     assert accuracy["value"] == pytest.approx(np.mean([draw.accuracy[-1] for draw in foretold.draws]))
@@ -56,11 +56,11 @@ def test_more_time_never_hurts_and_an_ideal_fleet_has_its_own_curve(foretold):
 
 
 def test_a_fleet_on_which_nothing_is_learnt_is_foretold_so(foretold):
-    result = prediction_answer(
+    result = summarise(
         predict(resolve(TABLE | {"pace": TABLE["pace"] | {"seconds": 0.001}}), reference=foretold.reference)
     )
-    assert result["commits"]["value"] == 0 and sum(result["failed_rounds"].values()) == 12
-    assert result["accuracy"]["value"] == foretold.reference.ideal.accuracy[0] and result["left_out"]["never"] == 1.0
+    assert result.commits.value == 0 and sum(result.failed_rounds.values()) == 12
+    assert result.accuracy.value == foretold.reference.ideal.accuracy[0] and result.left_out["never"] == 1.0
 
 
 def test_what_it_cannot_see_is_said(foretold):
@@ -75,16 +75,16 @@ def test_what_it_cannot_see_is_said(foretold):
 def test_a_target_is_found_on_the_curve(foretold):
     def when(target):
         spec = resolve(TABLE | {"stop": {"rounds": 12, "target_accuracy": target}})
-        return prediction_answer(predict(spec, reference=foretold.reference))["target"]["seconds"]
+        return summarise(predict(spec, reference=foretold.reference)).target["seconds"]
 
-    assert prediction_answer(foretold)["target"] is None
+    assert summarise(foretold).target is None
     assert when(0.99) is None and 0 < when(0.2) <= when(0.3)
 
 
 def test_long_runs_are_drawn_less_often(foretold):
     result = [predict(resolve(TABLE | {"stop": {"rounds": n}}), reference=foretold.reference) for n in (900, 1500)]
     assert [len(f.draws) for f in result] == [2, 1]
-    low, high = (prediction_answer(result[1])["accuracy"][end] for end in ("low", "high"))
+    low, high = (getattr(summarise(result[1]).accuracy, end) for end in ("low", "high"))
     assert low < high  # one draw has no spread, and still a band
 
 

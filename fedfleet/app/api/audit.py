@@ -1,0 +1,114 @@
+"""`fedfleet explain`, `export`, `replay` and `verify`: what a run folder shows, and whether it is true."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from annotated_types import Ge
+
+from fedfleet.app.terminal.answers import Answer, Interrupted, option_name, warn, write_page
+from fedfleet.app.terminal.value_checks import Workers, share
+from fedfleet.core.errors import BadInput
+
+
+def explain(
+    folder: Path,
+    *,
+    rounds: Annotated[int, Ge(0)] = 0,
+    counterfactuals: bool = False,
+    target: float | None = None,
+    workers: Workers | None = None,
+    cache: Path | None = None,
+    trust_code: str | None = None,
+) -> Answer:
+    """Say where the virtual time of a run went, cause by cause, and which clients it waited for; also while the run is going on.
+
+    Args:
+        folder: the folder of a run.
+        rounds: list the N longest rounds with their causes.
+        counterfactuals: also what the run would have been on a kinder fleet: simulate it again without each set of causes (links,
+            computing, reachability, data, faults).
+        target: with --counterfactuals: the accuracy to be reached; default: the spec's own, else 95 % of the best of the run.
+        workers: with --counterfactuals: in how many processes to simulate; default: 1.
+        cache: with --counterfactuals: where these runs are kept; default: RUN/counterfactuals.
+        trust_code: run the code of an own model that lies in the folder, if this is its hash.
+    """
+    from fedfleet.app.runs.explanation import explain_run, explanation_text
+
+    if not counterfactuals:
+        options = {"target": target, "workers": workers, "cache": cache, "trust_code": trust_code}
+        given = [name for name, value in options.items() if value is not None]
+        if given:
+            raise BadInput(
+                f"{option_name(given[0])} is for simulating the run again; add {option_name('counterfactuals')}, or leave it out"
+            )
+    target_share = None if target is None else share("target", target)
+    result = explain_run(folder, longest=rounds)
+    if counterfactuals:
+        options = {"target": target_share, "workers": workers or 1, "cache": cache, "trust": trust_code}
+        try:
+            result |= _explain_counterfactuals(folder, result, options)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted; what was simulated is kept: run the same command again to resume") from None
+    return Answer(result, explanation_text)
+
+
+def _explain_counterfactuals(folder: Path, result: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """What counterfactuals add to the answer; both parts of it are drawn on a page in the folder."""
+    from fedfleet.app.pages.explanation_page import explain_page
+    from fedfleet.app.pages.time_chart import attribution_figure
+    from fedfleet.app.runs.counterfactuals import counterfactual_answer
+    from fedfleet.app.runs.explanation import attribute_run
+
+    more = counterfactual_answer(folder, **options)
+    page = folder / "explain.html"
+    write_page("explain", page, explain_page(attribution_figure(attribute_run(folder)[0]), more, folder.resolve().name))
+    return {**more, "sentence": f"{result['sentence']} {more['sentence']}", "page": str(page)}
+
+
+def export(folder: Path, *, to: Sequence[str]) -> Answer:
+    """Write a run, finished or not, to TensorBoard, MLflow or a file of JSON lines, from its journal.
+
+    Args:
+        folder: the folder of a run.
+        to: `tensorboard:DIR`, mlflow:URI or jsonl:FILE; may be repeated.
+    """
+    from fedfleet.app.runs import open_run, read_finished_run
+    from fedfleet.app.tracking.run_follower import export_events
+    from fedfleet.app.tracking.sink import sinks_of
+    from fedfleet.store.seals import SEAL
+
+    sinks = sinks_of(to)
+    spec, events, _ = open_run(folder)
+    metrics = read_finished_run(folder).metrics if (folder / SEAL).is_file() else None
+    written = export_events(sinks, spec, folder.resolve().name, events, metrics, lambda message: warn([message]))
+    failed = [sink.name for sink in sinks if sink.name not in written]
+    result = {"run": str(folder), "to": written, "failed": failed}
+    return Answer(result, f"{folder} is in {', '.join(written) or 'none of them'}", exit_code=int(bool(failed)))
+
+
+def replay(folder: Path, *, quick: bool = False, trust_code: str | None = None) -> Answer:
+    """Run a simulation again from its spec and compare every row of its journal; it reports the first mismatch.
+
+    Args:
+        folder: the folder of a run.
+        quick: check seals, chain and decisions only; train nothing again.
+        trust_code: run the code of an own model that lies in the folder, if this is its hash.
+    """
+    from fedfleet.app.runs.run_audit import replay_run, replay_text
+
+    return Answer(replay_run(folder, quick=quick, trust=trust_code), replay_text)
+
+
+def verify(folder: Path, *, signer: Path | None = None) -> Answer:
+    """Check that nothing in a run folder changed since it was sealed, and who signed it; nothing is run.
+
+    Args:
+        folder: the folder of a run.
+        signer: require that the run was signed by this public key (OpenSSH form).
+    """
+    from fedfleet.app.runs.folder_seals import verification_text, verify_run
+
+    return Answer(verify_run(folder, signer), verification_text)

@@ -1,0 +1,200 @@
+"""`fedfleet serve`, `fedfleet device` and `fedfleet status`: a run with real devices over a network."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import Ge, Le
+
+from fedfleet.app.terminal.answers import AS_JSON, Answer, Interrupted, option_name, say
+from fedfleet.app.terminal.value_checks import one_of
+from fedfleet.core.errors import BadInput
+from fedfleet.core.limits import Clients
+
+if TYPE_CHECKING:
+    from fedfleet.network.device.client_runtime import ClientRuntime
+    from fedfleet.network.device.work import Fetch
+
+_ADDRESS = "127.0.0.1:50051"
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_Seconds = Annotated[float, Ge(0.0)]
+
+
+def serve(
+    spec: Path,
+    *overrides: str,
+    out: Path | None = None,
+    resume: bool = False,
+    address: str = _ADDRESS,
+    devices: Clients | None = None,
+    patience: _Seconds = 60.0,
+    lease: Annotated[float, Ge(1.0)] = 600.0,
+    evaluate: str = "server",
+    evaluate_seconds: Annotated[float, Ge(0.1)] = 60.0,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    client_ca: Path | None = None,
+    open_enrolment: bool = False,
+    evidence: str | None = None,
+    transmitters: Annotated[int, Ge(0), Le(64)] = 2,
+    hold: Annotated[int, Ge(0), Le(100_000)] = 4096,
+    keep_reports: bool = False,
+    metrics: str = "",
+    drain_seconds: _Seconds = 20.0,
+    log_level: str = "info",
+    sign: Path | None = None,
+) -> Any:
+    """Serve a run to real devices over gRPC. What it acknowledges is on disk: killed, it goes on with --resume.
+
+    Args:
+        spec: a spec file in TOML; of its world, only the data and the number of clients are used.
+        overrides: overrides of the spec, for example pace.cohort=20.
+        out: the folder to write; default: runs/NAME-wire-DIGEST.
+        resume: go on where a server in this folder was stopped or killed.
+        address: where to listen.
+        devices: the declared fleet: each round waits until that many devices are online; default: the size of the cohort.
+        patience: for how many seconds a round waits for the declared fleet.
+        lease: after how many seconds a task without a report is lost.
+        evaluate: who evaluates models: server, devices, or both.
+        evaluate_seconds: for how many seconds the server waits for devices that evaluate.
+        certificate: the server's certificate (PEM): TLS.
+        key: the private key of --certificate (PEM).
+        client_ca: devices must show a certificate that this one signed.
+        open_enrolment: admit devices without tokens, as on loopback.
+        evidence: a hook that checks what devices show of themselves.
+        transmitters: frontend processes that hold devices' calls (0: this one does).
+        hold: calls that may wait on the line, 21 kB each.
+        keep_reports: spool what devices send until its commit is made.
+        metrics: serve metrics and health over HTTP here, without encryption: /metrics, /healthz, /readyz. Default: nowhere.
+        drain_seconds: after SIGTERM: for how long uploads under way may go on.
+        log_level: what goes to wire/log.jsonl of the run: debug, info, warning or error.
+        sign: sign the finished run with this Ed25519 private key (OpenSSH or PEM).
+    """
+    from fedfleet.app.pages.report_page import write_report
+    from fedfleet.app.runs.served_run import access_options, serve_run
+    from fedfleet.network.server.options import LEVELS, ServeOptions
+    from fedfleet.network.server.serve import ServerStopped
+
+    options = ServeOptions(
+        address=address, devices=devices or 0, patience=patience, lease=lease, evaluate=evaluate,
+        evaluate_seconds=evaluate_seconds, transmitters=transmitters, hold=hold, keep_reports=keep_reports, metrics=metrics,
+        drain_seconds=drain_seconds, log_level=one_of("log_level", log_level, LEVELS), quiet=AS_JSON.get(),
+    )  # fmt: skip
+    access = access_options(certificate, key, client_ca, evidence, open_enrolment=open_enrolment)
+    command = sys.argv[1:] if sys.argv[1:2] == ["serve"] else ()
+    try:
+        finished_run = serve_run(spec, list(overrides), out, options, access, resume=resume, key=sign, command=command)
+    except ServerStopped as reason:
+        raise Interrupted(
+            f"{reason}; what it acknowledged is on disk: resume with the same command and --resume"
+        ) from None
+    write_report(finished_run)
+    return finished_run
+
+
+def device(
+    *,
+    server: str = _ADDRESS,
+    client: Annotated[int, Ge(0), Le(100_000_000)] | None = None,
+    token: str | None = None,
+    token_file: Path | None = None,
+    data: Path | None = None,
+    store: Path | None = None,
+    tls: bool = False,
+    ca: Path | None = None,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    max_bytes: Annotated[int, Ge(1)] = 2 << 30,
+    max_steps: Annotated[int, Ge(1)] = 1_000_000,
+    max_tasks: Annotated[int, Ge(1)] | None = None,
+    max_seconds: _Seconds | None = None,
+    patience: _Seconds = 600.0,
+    evidence: Path | None = None,
+) -> Answer:
+    """Be one device: enrol at a server, then pull tasks, train on samples that stay here, and report until the run is over.
+
+    Args:
+        server: the server's address.
+        client: which client of the fleet to be, from 0; default: as before, or a free one.
+        token: the token that invites this device; also FEDFLEET_TOKEN or --token-file.
+        token_file: a file that holds the token.
+        data: your own samples, which stay here: an .npz with arrays x and y; a .csv with a column called label, one sample a row;
+            or a folder with one sub-folder for each class, called by its number, with .npy files (one sample each) or .csv files
+            (one sample a row). A seeded fifth of them tests. Without it: the shard that the spec deals to this client, for
+            rehearsals.
+        store: the folder for what this device keeps; default: a folder in ~/.local/state/fedfleet.
+        tls: call with TLS, trusting whom the system trusts.
+        ca: call with TLS, trusting this authority (PEM).
+        certificate: this device's own certificate (PEM), if the server wants one.
+        key: the private key of --certificate (PEM).
+        max_bytes: the most bytes of one model or report.
+        max_steps: the most training steps of one task.
+        max_tasks: stop after that many tasks.
+        max_seconds: stop after that many seconds of work.
+        patience: for how many seconds to try a server that went out of reach.
+        evidence: evidence of this device's integrity, if the server asks for it.
+    """
+    for name in _ONE_THREAD:  # before numpy or torch is loaded: results must not depend on the number of threads
+        os.environ[name] = "1"
+    from fedfleet.network.device.caps import Caps
+    from fedfleet.network.device.client_loop import DeviceOptions
+    from fedfleet.network.device.device_process import LocalSetup, Trust, read_token, run_device
+
+    options = DeviceOptions(
+        client=client,
+        token=read_token(token, token_file),
+        evidence=b"" if evidence is None else evidence.read_bytes(),
+        caps=Caps(max_bytes, max_steps, max_tasks, max_seconds),
+        patience=patience,
+    )
+    summary = run_device(
+        server, LocalSetup(store, data, Trust(tls, ca, certificate, key)), options, _build_runtime, say
+    )
+    tasks = f"{summary['tasks']} {'task' if summary['tasks'] == 1 else 'tasks'}"
+    return Answer(summary, f"client {summary['client']} finished {tasks} (end: {summary['reason']})")
+
+
+def _build_runtime(config_bytes: bytes, data_path: Path | None, fetch: Fetch) -> ClientRuntime:
+    # with the first work, and not before: it loads torch
+    from fedfleet.app.assemble.client_config import build_client_runtime
+
+    return build_client_runtime(config_bytes, data_path, fetch)
+
+
+def status(
+    address: str | None = None,
+    *,
+    server: str | None = None,
+    tls: bool = False,
+    ca: Path | None = None,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    token: str | None = None,
+    token_file: Path | None = None,
+) -> Answer:
+    """Ask a running server about its run: round, model, devices, and what it waits for.
+
+    Args:
+        address: where the server listens; default: 127.0.0.1:50051.
+        server: the same, as an option.
+        tls: call with TLS, trusting whom the system trusts.
+        ca: call with TLS, trusting this authority (PEM).
+        certificate: an own certificate (PEM), if the server wants one.
+        key: the private key of --certificate (PEM).
+        token: what the server wants to see beyond the loopback; also --token-file.
+        token_file: a file that holds it: wire/status.token of the run.
+    """
+    from fedfleet.network.device.device_process import read_token
+    from fedfleet.network.operations.status import ask_status, format_status
+    from fedfleet.network.security.tls import ClientFiles
+
+    if address is not None and server is not None:
+        raise BadInput(f"{option_name('server')} and {address} name the server twice; give one of them")
+    private = tls or any(path is not None for path in (ca, certificate, key))
+    files = ClientFiles(ca, certificate, key) if private else None
+    return Answer(
+        ask_status(address or server or _ADDRESS, token=read_token(token, token_file), tls=files), format_status
+    )

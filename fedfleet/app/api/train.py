@@ -1,0 +1,78 @@
+"""`fedfleet run`: train by a spec in virtual time, into a run folder. From Python, `fedfleet.run` does the same and more."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedfleet.app.terminal.answers import AS_JSON, LOG_LINES, Answer, Interrupted, warn
+
+
+def run_spec(
+    spec: Path,
+    *overrides: str,
+    out: Path | None = None,
+    resume: bool = False,
+    check: bool = False,
+    ray_address: str | None = None,
+    trust_code: str | None = None,
+    sign: Path | None = None,
+    track: Sequence[str] = (),
+    log_json: bool = False,
+) -> Any:
+    """Train by a spec in virtual time, and write a run folder with journal, model, metrics and report.
+
+    Args:
+        spec: a spec file in TOML.
+        overrides: overrides of the spec, for example pace.cohort=20.
+        out: the folder to write; default: runs/NAME-DIGEST.
+        resume: go on from the last checkpoint in the folder.
+        check: check the spec and stop.
+        ray_address: train on the Ray cluster at this address.
+        trust_code: run the code of an own model that lies in the folder, if this is its hash.
+        sign: sign the finished run with this Ed25519 private key (OpenSSH or PEM).
+        track: write to tensorboard:DIR, mlflow:URI or jsonl:FILE too; may be repeated.
+        log_json: log every round on standard error as a line of JSON.
+    """
+    from fedfleet.app.spec import load_spec
+
+    LOG_LINES.set(log_json)
+    words = list(overrides)
+    if ray_address is not None:
+        words += ["run.execute=ray", f"run.ray_address={ray_address}"]
+    resolved = load_spec(spec, words)
+    if check:
+        from fedfleet.app.assemble import assemble, feasibility_warnings
+
+        result = {"ok": True, "spec_digest": resolved.digest, "warnings": feasibility_warnings(assemble(resolved))}
+        remarks = [f"WARNING: {warning}" for warning in result["warnings"]]
+        return Answer(result, f"{spec} is valid; its digest is {resolved.digest[:16]}", remarks)
+    from fedfleet.app.pages.report_page import write_report
+    from fedfleet.app.runs import perform
+    from fedfleet.app.runs.run_folder import refuse_absent
+    from fedfleet.app.terminal.progress_bar import progress
+    from fedfleet.app.tracking.jsonlines import json_log
+    from fedfleet.app.tracking.run_follower import follow_run
+    from fedfleet.app.tracking.sink import sinks_of
+
+    sinks = [*sinks_of(track), *([json_log()] if log_json else [])]
+    folder = out or Path("runs") / f"{resolved.name}-{resolved.digest[:10]}"
+    if resume:
+        refuse_absent(folder)
+    try:
+        with (
+            progress(resolved.stop["rounds"], resolved.stop["commits"], quiet=AS_JSON.get() or log_json) as watch,
+            follow_run(sinks, resolved, folder.name, lambda message: warn([message])) as follower,
+        ):
+            on_events = follower.combined_with(watch)
+            finished_run = perform(resolved, folder, resume=resume, watch=on_events, trust=trust_code, key=sign)
+            follower.end(finished_run.metrics)
+    except KeyboardInterrupt:
+        if not (folder / "run.db").is_file():
+            raise Interrupted("interrupted before anything was kept; run the same command again to start") from None
+        command = ["fedfleet", "run", str(spec), *words, "--resume", "--out", str(folder)]
+        raise Interrupted(f"interrupted; resume with: {shlex.join(command)}") from None
+    write_report(finished_run)
+    return finished_run

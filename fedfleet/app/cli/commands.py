@@ -1,0 +1,118 @@
+"""From the table of verbs to commands. A command is made when it is used, so that `fedfleet version` does not pay for `measure`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command, get_group
+
+from fedfleet.app.cli.call_options import command_parameters, flags_of, read_call, split_arguments
+from fedfleet.app.terminal.answers import AS_JSON, OPTION_NAMES, Interrupted, print_answer
+
+Call = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A verb is a Python call: its signature declares the options, its docstring the help, its result is printed.
+
+    `call` is "module:function". `arguments` names the positional parameters with what the usage line shows for them. `options`
+    says how an option is written where its name differs from the parameter's, or what stands for its value: "--out PAGE".
+    `panels` groups options in the help. `supplied` gives parameters that no command line can give. `interrupted` is what is said
+    after Ctrl-C.
+    """
+
+    call: str
+    arguments: Mapping[str, str] = field(default_factory=dict[str, str])
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+    panels: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    supplied: Mapping[str, Callable[[Any], None]] = field(default_factory=dict[str, Callable[[Any], None]])
+    interrupted: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A verb that has verbs of its own: its help text, and its verbs by name."""
+
+    help: str
+    verbs: Mapping[str, Verb | Group]
+
+
+def group_command(name: str, group: Group) -> Any:
+    """The command of a group; it loads each of its verbs when that is needed."""
+
+    class LazyGroup(TyperGroup):
+        def list_commands(self, ctx: Any) -> list[str]:
+            del ctx
+            return list(group.verbs)
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            del ctx
+            if cmd_name not in self.commands and cmd_name in group.verbs:
+                self.commands[cmd_name] = verb_command(cmd_name, group.verbs[cmd_name])
+            return self.commands.get(cmd_name)
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            if args[0] not in group.verbs:  # suggestions come from the commands that are loaded, so load them all
+                for known in group.verbs:
+                    self.get_command(ctx, known)
+            return super().resolve_command(ctx, args)
+
+    return get_group(
+        typer.Typer(
+            name=name, cls=LazyGroup, help=group.help, no_args_is_help=True, add_completion=False,
+            pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
+        )
+    )  # fmt: skip
+
+
+def verb_command(name: str, verb: Verb | Group) -> Any:
+    """The command of a verb; its module is imported now."""
+    if isinstance(verb, Group):
+        return group_command(name, verb)
+    module, _, attribute = verb.call.partition(":")
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(name)(_command_function(verb, getattr(import_module(module), attribute)))
+    return get_command(app)
+
+
+def _command_function(verb: Verb, call: Call) -> Call:
+    """The function that Typer calls: it calls the Python call, under the names of the options, and prints what it gives back."""
+    parameters = read_call(call)
+    flags = flags_of(parameters, verb.options)
+
+    def command(*, as_json: bool, **values: Any) -> None:
+        positional, keywords = split_arguments(call, values)
+        json_before, names_before = AS_JSON.set(as_json), OPTION_NAMES.set(flags)
+        try:
+            result = call(*positional, **keywords, **verb.supplied)
+            if result is not None:
+                print_answer(result)
+        except KeyboardInterrupt:
+            if not verb.interrupted:
+                raise
+            raise Interrupted(verb.interrupted) from None
+        finally:
+            AS_JSON.reset(json_before)
+            OPTION_NAMES.reset(names_before)
+
+    command.__signature__ = command_parameters(parameters, verb)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in command.__signature__.parameters.values()}  # type: ignore[attr-defined]
+    command.__doc__ = help_text(call)
+    return command
+
+
+def help_text(call: Call) -> str:
+    """What a call does, without its Args section and its examples: the paragraphs up to `Args:`.
+
+    >>> help_text(lambda: None)
+    ''
+    """
+    text = (inspect.getdoc(call) or "").partition("\n\nArgs:")[0]
+    return "\n\n".join(part for part in text.split("\n\n") if not part.startswith((">>>", "Args:")))

@@ -1,0 +1,97 @@
+"""The verbs of the command line: each is a Python call. Its signature and docstring are its options and its help."""
+
+from __future__ import annotations
+
+from fedfleet.app.cli.commands import Group, Verb
+from fedfleet.app.terminal.answers import print_answer, say_unless_json
+
+_API = "fedfleet.app.api"
+_RUN = {"folder": "RUN"}
+_WHO, _WAITING, _MACHINE = "Who may come in", "Waiting for devices", "The machine"
+_TLS_FILES = {
+    "certificate": "--certificate FILE",
+    "key": "--key FILE",
+    "token_file": "--token-file FILE",
+    "ca": "--ca FILE",
+}
+_SIGNING = {"trust_code": "--trust-code HASH", "sign": "--sign KEY"}
+
+# In the order of `fedfleet --help`.
+VERBS: dict[str, Verb | Group] = {
+    "demo": Verb(f"{_API}.browser:demo"),
+    "run": Verb(f"{_API}.train:run_spec", {"spec": "SPEC"}, {**_SIGNING, "track": "--track TOOL:WHERE"}),
+    "study": Verb(
+        f"{_API}.study:study",
+        {"file": "FILE"},
+        {"scale": "--scale NAME", "out": "--out DIR"},
+        interrupted="interrupted; what has been run is kept: run the same command again to resume",
+    ),
+    "tune": Verb(
+        f"{_API}.tune:tune",
+        {"spec": "SPEC"},
+        {"space": "--space FILE", "out": "--out DIR"},
+        supplied={"on_trial": say_unless_json},
+        interrupted="interrupted; what has been tried is kept: run the same command again to resume",
+    ),
+    "report": Verb(f"{_API}.report:report", {"of": "RUN|STUDY"}),
+    "compare": Verb(f"{_API}.study:compare", {"runs": "RUN.."}, {"page": "--out PAGE"}),
+    "dashboard": Verb(
+        f"{_API}.browser:dashboard",
+        {"runs": "[RUNS]"},
+        _TLS_FILES,
+        {"Beyond this machine": ("name", "token", "token_file", "certificate", "key")},
+        supplied={"on_ready": print_answer},
+    ),
+    "explain": Verb(f"{_API}.audit:explain", _RUN, {**_SIGNING, "rounds": "--rounds N", "cache": "--cache DIR"}),
+    "export": Verb(f"{_API}.audit:export", _RUN, {"to": "--to TOOL:WHERE"}),
+    "replay": Verb(f"{_API}.audit:replay", _RUN, _SIGNING),
+    "verify": Verb(f"{_API}.audit:verify", _RUN, {"signer": "--signer KEY.pub"}),
+    "list": Verb(f"{_API}.parts:list_parts", {"kind": "KIND"}),
+    "sample": Group(
+        "Make a fleet: draw devices or states from a base with a sampler.",
+        {
+            "devices": Verb(f"{_API}.sample:devices", options={"page": "--picture"}),
+            "states": Verb(f"{_API}.sample:states", options={"page": "--picture"}),
+        },
+    ),
+    "measure": Verb(f"{_API}.measure:measure", {"spec": "[SPEC]"}, {"page": "--picture"}),
+    "predict": Verb(
+        f"{_API}.predict:predict",
+        {"spec": "SPEC"},
+        {"sweep": "--sweep KEY=A..B", "page": "--out PAGE", "cache": "--cache DIR"},
+    ),
+    "shuffle": Verb(f"{_API}.shuffle:shuffle", {"file": "FILE"}, {"page": "--picture"}),
+    "serve": Verb(
+        f"{_API}.serve:serve",
+        {"spec": "SPEC"},
+        {
+            **_TLS_FILES, **_SIGNING, "address": "--address HOST:PORT", "client_ca": "--client-ca FILE",
+            "evidence": "--evidence NAME[:ARG]", "metrics": "--metrics HOST:PORT",
+        },
+        {
+            _WHO: ("certificate", "key", "client_ca", "open_enrolment", "evidence"),
+            _WAITING: ("devices", "patience", "lease", "evaluate", "evaluate_seconds"),
+            _MACHINE: ("transmitters", "hold", "keep_reports", "metrics", "drain_seconds", "log_level"),
+        },
+    ),
+    "device": Verb(
+        f"{_API}.serve:device",
+        options={
+            **_TLS_FILES, "server": "--server HOST:PORT", "data": "--data FILE|FOLDER", "store": "--store DIR",
+            "evidence": "--evidence FILE",
+        },
+    ),
+    "status": Verb(f"{_API}.serve:status", {"address": "[HOST:PORT]"}, {**_TLS_FILES, "server": "--server HOST:PORT"}),
+    "token": Verb(
+        f"{_API}.access:token",
+        _RUN,
+        {"show": "--list", "revoke": "--revoke ID", "revoke_client": "--revoke-client CLIENT"},
+    ),
+    "certificate": Verb(f"{_API}.access:certificate", options={"out": "--out DIR", "client": "--client NAME"}),
+    "stress": Verb(f"{_API}.stress:stress", options={"sweep": "--sweep N,N,.."}),
+    "data": Verb(f"{_API}.parts:fetch_data", {"name": "[NAME]"}),
+    "pretrain": Verb(f"{_API}.speed:pretrain", {"task": "TASK"}),
+    "profile": Verb(f"{_API}.speed:profile", options={"device_id": "--id"}),
+    "bench": Group("Measure speed on this machine.", {"train": Verb(f"{_API}.speed:bench_train")}),
+    "version": Verb(f"{_API}.parts:version"),
+}  # fmt: skip
