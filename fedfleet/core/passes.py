@@ -34,7 +34,7 @@ STATS = ("loss", "samples", "steps", "squared_loss", "update_norm")
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """What a pass carries beside the model: the client's memory by slot, and what else was offered."""
+    """What a pass carries alongside the model: the client's memory by slot, and what else was offered."""
 
     memory: Mapping[str, Tensors]
     given: Tensors
@@ -166,7 +166,7 @@ After = Callable[[Passed], Passed]
 @old_fields(sent="sent_names")
 @dataclass(frozen=True, slots=True)
 class LocalPass:
-    """What one client trains. Kernels only train it; `runtime.executors.client_half` does everything around.
+    """What one client trains. Kernels only train it; `executors.client_half` does everything around.
 
     `train` says which names are trained (the rest stay frozen), `keep` which stay home in the client's memory, `sends` which
     go up (default: every leaf that is not kept; counters and other integers travel as they are), `slots` what else the client

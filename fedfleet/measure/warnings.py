@@ -1,5 +1,4 @@
-"""What a person must hear about a run before its figures: that it learnt nothing, failed often, or refused reports; why, and
-what to do about it."""
+"""Warnings about a run, to read before its figures: it learnt nothing, failed often, or refused reports; with reason and cure."""
 
 from __future__ import annotations
 
@@ -19,18 +18,31 @@ _MIN_GAIN = 0.01  # a run whose accuracy never rose by so much has learnt nothin
 _DEVIATIONS = 2.0  # an accuracy that lies no farther above chance than this many standard deviations could be chance
 
 
+# What journals say, and what people read.
+_REASON_TEXTS = {"no report could be folded": "no usable update"}
+
+
+def reason_text(reason: str) -> str:
+    """The reason of a failed round as people read it; journals keep the words that they were written with.
+
+    >>> reason_text("no report could be folded")
+    'no usable update'
+    """
+    return _REASON_TEXTS.get(reason, reason)
+
+
 def failed_rounds(log: Sequence[Event]) -> dict[str, int]:
     """How many rounds failed, by reason, most frequent first."""
     return dict(Counter(e.reason for e in log if isinstance(e, RoundFailed)).most_common())
 
 
 def chance_level(labels: Ints) -> float | None:
-    """The accuracy of whoever always says the most frequent of these labels: never less than one in so many classes."""
+    """The accuracy of always predicting the most frequent of these labels: never less than 1 over the number of classes."""
     return float(np.unique(labels, return_counts=True)[1].max() / labels.size) if labels.size else None
 
 
 def warnings(log: Sequence[Event], chance: float | None = None) -> list[str]:
-    """One sentence for each thing that would mislead whoever only reads the figures.
+    """One sentence for each thing that would mislead a reader of the figures alone.
 
     `chance` is what guessing would score on the central test set, where that is known: the journal holds no labels.
     """
@@ -60,8 +72,8 @@ def _unfinished_round_warnings(log: Sequence[Event]) -> list[str]:
         )
     else:
         reason = (
-            "as many clients as a round needs were never reachable at once; lower pace.min_clients and pace.min_share, change "
-            "world.states, or raise stop.virtual_seconds"
+            "the clients that a round needs were never reachable at the same time; lower pace.min_clients and pace.min_share, "
+            "change world.states, or raise stop.virtual_seconds"
         )
     return [f"no model was made: the run ended at {clock_text(end.time)} by {end.reason}, and {reason}"]
 
@@ -75,9 +87,8 @@ def _report_warnings(log: Sequence[Event]) -> list[str]:
     sentences: list[str] = []
     if invalid:
         sentences.append(
-            f"{_refusal_text(invalid)}; lower algorithm.lr, look at the data of these clients, or raise "
-            f"algorithm.bound if updates are "
-            "meant to be so large"
+            f"{_refusal_text(invalid)}; lower algorithm.lr (or weaken algorithm.attack, if the spec has one), check the "
+            "data of these clients, or raise algorithm.bound if updates are meant to be that large"
         )
     if too_few:  # nothing was wrong with them
         sentences.append(
@@ -122,6 +133,7 @@ def _learning_warnings(log: Sequence[Event], chance: float | None) -> list[str]:
 def _most_frequent(reasons: dict[str, int]) -> str:
     """The most frequent reason, and how often."""
     reason, times = next(iter(reasons.items()))
+    reason = reason_text(reason)
     if len(reasons) == 1:
         return reason
     return f"most often: {reason}, {times} times" if times > 1 else f"for example: {reason}"

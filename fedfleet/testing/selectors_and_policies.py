@@ -25,7 +25,7 @@ _HORIZON = 30 * 86400.0
 def check_policy(policy: Policy, *, steps: int = 20_000) -> None:
     """A policy closes rounds in every world where clients report, asks and wakes within reason, and is a pure function.
 
-    `steps` is how many events a world may take at most; one in which nobody reports may end before any round does.
+    `steps` is how many events a world may take at most; one in which no client reports may end before any round does.
     """
     assert policy.cohort >= 1, "a policy must say how many it wants at once"
     for trial in trial_worlds(max(2 * policy.cohort, policy.cohort + 20)):
@@ -101,7 +101,7 @@ def _guard(selector: Selector, notes: _PickLog) -> Selector:
 
 
 def _lock(state: State, columns: Roster | Ended) -> None:
-    """Whoever writes into what it was given is told so by numpy."""
+    """Numpy refuses writes into what was given."""
     arrays = [
         getattr(columns, name) for name in ("clients", "keys", "samples", "tasks", "seconds") if hasattr(columns, name)
     ]
@@ -137,7 +137,7 @@ class _TooManyEvents(Exception):
 
 
 def _round_ends(plan: Plan, trial: TrialWorld, most: int) -> list[ModelCommitted | RoundFailed]:
-    """How rounds ended in this world, within so many events; what the engine refuses is a rule that was broken."""
+    """How rounds ended in this world, within that many events; what the engine refuses is a rule that was broken."""
     result: list[ModelCommitted | RoundFailed] = []
     seen = 0
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedfleet.core.attackers import attackers
 from fedfleet.core.limits import Fraction
 from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.records import Ints, Keys
+from fedfleet.core.rng import attackers
 from fedfleet.core.sources import DataSource
 from fedfleet.world.partitions import PartitionRecipe
 

@@ -19,9 +19,8 @@ from fedfleet.core.parts import Plan
 from fedfleet.core.records import Report
 from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree
-from fedfleet.engine.commands import carry_out
+from fedfleet.engine.commands import carry_out, pending_commands
 from fedfleet.engine.coordinator import begin
-from fedfleet.engine.open_commands import pending_commands
 from fedfleet.network.evaluation.evaluators import ThreadEvaluator
 from fedfleet.network.evaluation.results import EvalContext
 from fedfleet.network.frontend.partial_sums import PartialSums, layout_from_json

@@ -5,8 +5,7 @@ import pytest
 
 from fedfleet.app.assemble import assemble, rebuild
 from fedfleet.app.spec import resolve
-from fedfleet.core.attackers import attackers
-from fedfleet.core.rng import client_keys
+from fedfleet.core.rng import attackers, client_keys
 from fedfleet.tasks.digits import digits_logreg
 from fedfleet.world.partitions import dirichlet, make_shards
 from fedfleet.world.poison import label_flip, poison_task

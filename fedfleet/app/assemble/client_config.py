@@ -28,7 +28,7 @@ from fedfleet.core.parts import Algorithm, Dataset, Task
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.rng import client_keys
 from fedfleet.core.trees import Array, Tree, content_hash
-from fedfleet.learn.losses import with_loss
+from fedfleet.learn.objectives import with_loss
 from fedfleet.network.device.client_runtime import ClientRuntime
 from fedfleet.network.device.local_data import ModelInputs, fit_to_model, read_samples, split_rows
 from fedfleet.tasks.backbones import BUILTIN, LITE0

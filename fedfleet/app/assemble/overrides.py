@@ -19,7 +19,7 @@ from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Ints
 from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree, mismatch
-from fedfleet.learn.override import with_variants
+from fedfleet.learn.features import with_variants
 from fedfleet.tasks.narrow_models import shape_at
 
 Facts = Mapping[Any, Any]  # by type, what builders may ask for

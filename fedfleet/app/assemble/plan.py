@@ -20,6 +20,7 @@ from fedfleet.app.assemble.world import devices_for, faults_for, pool_clients, s
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.table_checks import build_part
 from fedfleet.choose.uniform import uniform
+from fedfleet.core.cost import epochs_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.memory_limit import check_memory
 from fedfleet.core.parts import Algorithm, Plan, Policy, Task
@@ -27,11 +28,10 @@ from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import World
-from fedfleet.core.task_cost import epochs_of
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.engine.hierarchy import nest_algorithm
-from fedfleet.learn.losses import with_loss
-from fedfleet.simulation.reachability import remembers
+from fedfleet.learn.objectives import with_loss
+from fedfleet.simulation.rosters import remembers
 from fedfleet.world.downtime import reachable_states
 from fedfleet.world.partitions import make_shards
 from fedfleet.world.poison import poison_task

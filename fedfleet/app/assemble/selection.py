@@ -9,13 +9,12 @@ import numpy as np
 from fedfleet.app.assemble.overrides import facts_for
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.table_checks import build_part
-from fedfleet.core.cost import scale_cost
+from fedfleet.core.cost import cost_of, scale_cost
 from fedfleet.core.errors import BadInput
 from fedfleet.core.part_facts import FleetFacts, RunFacts
 from fedfleet.core.parts import Plan, Task
 from fedfleet.core.records import Floats, Ints, whole_work
 from fedfleet.core.sources import World
-from fedfleet.core.task_cost import cost_of
 
 
 def with_selector(spec: Spec, plan: Plan, world: World, task: Task) -> Plan:

@@ -55,7 +55,11 @@ def failure_lines(failed: dict[str, int]) -> list[str]:
     """How many rounds failed, by reason; nothing if none did."""
     if not failed:
         return []
-    return [f"failed rounds: {sum(failed.values())} ({'; '.join(f'{n} x {reason}' for reason, n in failed.items())})"]
+    from fedfleet.measure.warnings import reason_text
+
+    return [
+        f"failed rounds: {sum(failed.values())} ({'; '.join(f'{n} x {reason_text(reason)}' for reason, n in failed.items())})"
+    ]
 
 
 def privacy_lines(privacy: dict[str, Any] | None) -> list[str]:

@@ -10,8 +10,7 @@ from fedfleet.core.events import CandidatesSeen
 from fedfleet.engine.candidates import clients_asked_this_round
 from fedfleet.engine.state import Phase
 from fedfleet.network.rules.presence import ask_ready, available_clients, patience_end
-from fedfleet.simulation.reachability import unavailable_clients
-from fedfleet.simulation.rosters import roster_of
+from fedfleet.simulation.rosters import roster_of, unavailable_clients
 
 if TYPE_CHECKING:
     from fedfleet.network.server.server_loop import ServerLoop

@@ -15,9 +15,8 @@ import numpy as np
 
 from fedfleet.core.codec import Codec
 from fedfleet.core.events import Event
-from fedfleet.engine.commands import carry_out
+from fedfleet.engine.commands import carry_out, pending_commands
 from fedfleet.engine.coordinator import begin
-from fedfleet.engine.open_commands import pending_commands
 from fedfleet.engine.state import RunState
 from fedfleet.network.frontend.garbage_collector import infrequent_gc
 from fedfleet.network.frontend.partial_sums import fold_layout, layout_to_json

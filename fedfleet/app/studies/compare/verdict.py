@@ -16,8 +16,7 @@ from fedfleet.app.studies.compare.arms import draws_of, seed_of
 from fedfleet.app.studies.compare.records import Arm, ComparedRun, Moment, Pair, Standing, Verdict, clock_of
 from fedfleet.app.studies.compare.run_data import accuracy_at
 from fedfleet.app.studies.compare.significance import LEAST_SEEDS, is_clear
-from fedfleet.measure.statistics.clusters import Draws, mean_over, paired_test_over
-from fedfleet.measure.statistics.paired_tests import holm
+from fedfleet.measure.statistics.paired_tests import Draws, holm, mean_over, paired_test_over
 
 _NORMAL = 1.959964
 _DATA_SETTINGS = (
