@@ -34,7 +34,7 @@ from fedfleet.executors.stacked.form_choice import candidates
 from fedfleet.learn.codecs.quantisation import int4, int8
 from fedfleet.learn.composition import with_pass
 from fedfleet.learn.compression import with_compression
-from fedfleet.learn.objective_terms import with_term
+from fedfleet.learn.objectives import with_term
 from fedfleet.learn.zoo import fedavg
 from fedfleet.tasks.model_parts import model_facts
 from fedfleet.tasks.narrow_models import shape_at

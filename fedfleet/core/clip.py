@@ -1,7 +1,7 @@
 """Clipping: how far an update may go, computed so that every kernel finds the same bits.
 
 A sum of doubles depends on the order of its additions. Here the second half of an array is added to the first, again and again:
-elementwise additions are the same on every machine, so that whoever folds, with numpy or with torch, scales by the same number.
+elementwise additions are the same on every machine, so that folding with numpy and with torch scales by the same number.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from fedfleet.core.records import Context, EvalScore, Ints, ServerState, Wave
 
 @dataclass(frozen=True, slots=True)
 class FindCandidates:
-    """Say who could be asked, as soon as `at_least` so many could be; `wanted` is how many are needed. Answer: CandidatesSeen.
+    """Say who could be asked, as soon as `at_least` clients could be; `wanted` is how many are needed. Answer: CandidatesSeen.
 
     Both numbers may grow until the answer comes: the state of the run says what holds.
     """
@@ -66,7 +66,7 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Say what these ended tasks cost, each sent with its wave and ended after so many seconds. Answer: TasksSpent, at once."""
+    """Say what these ended tasks cost, each sent with its wave and ended after that many seconds. Answer: TasksSpent, at once."""
 
     tasks: tuple[int, ...]
     waves: tuple[Wave, ...]

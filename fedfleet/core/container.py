@@ -50,7 +50,7 @@ def unpack_tree(data: bytes) -> Tree:
 
 
 def view_tree(data: bytes | memoryview) -> Tree:
-    """What `unpack_tree` gives, as views of the very bytes: nothing is copied, and nothing may be changed.
+    """What `unpack_tree` gives, as views of the exact bytes: nothing is copied, and nothing may be changed.
 
     >>> view_tree(pack_tree({"w": np.float32(2.0)}))
     {'w': array(2., dtype=float32)}

@@ -10,7 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedfleet.core.records import Cost, Floats
+from fedfleet.core.parts import Algorithm, Offer
+from fedfleet.core.passes import NO_SETTINGS, BatchPlan, LocalPass
+from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState, Settings
+from fedfleet.core.trees import tree_nbytes
 
 # A training sample costs a forward and a backward pass, taken as three times the forward pass alone.
 TRAINING_PASSES = 3.0
@@ -46,10 +49,115 @@ def stage_seconds(
 def scale_cost(cost: Cost, byte_scale: float, charge: float | None = None) -> Cost:
     """The cost as if the model had its declared size: bytes scale, samples and batches do not.
 
-    With `charge`, every task is charged for so many samples, whatever it trains on; nothing is counted by batches then.
+    With `charge`, every task is charged for that many samples, whatever it trains on; nothing is counted by batches then.
     """
     if charge is not None:
         cost = replace(cost, samples=np.full(len(cost.samples), float(charge)), batches=None)
     if byte_scale == 1.0:
         return cost
     return replace(cost, bytes_down=cost.bytes_down * byte_scale, bytes_up=cost.bytes_up * byte_scale)
+
+
+def cost_of(algorithm: Algorithm, server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
+    """The algorithm's own price, or the one that follows from its parts."""
+    return (
+        derive_cost(algorithm, server, assignments, samples)
+        if algorithm.cost is None
+        else algorithm.cost(server, assignments, samples)
+    )
+
+
+def derive_cost(algorithm: Algorithm, server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
+    """Down: the offer without what stays at home. Up: what the fold takes. Samples and batches: every stage of the chain."""
+    n = len(assignments.clients)
+    done, batches, down = np.zeros(n), np.zeros(n), np.zeros(n)
+    sizes: dict[tuple[int, ...], float] = {}
+    groups: dict[LocalPass, list[int]] = {}
+    groups_by_id: dict[int, list[int]] = {}  # by identity first: a value takes longer to find
+    for i, client in enumerate(assignments.clients.tolist()):
+        settings = settings_at(assignments, i)
+        offer, local = algorithm.offer(server, client, settings), algorithm.local(client, settings)
+        chain = local if isinstance(local, LocalPass) else None
+        encoded_bytes = -1 if offer.nbytes is None else int(offer.nbytes)
+        size_key = (
+            id(offer.params),
+            id(offer.extra) if offer.extra else 0,
+            id(chain.keep) if chain else 0,
+            encoded_bytes,
+        )
+        if size_key not in sizes:
+            sizes[size_key] = _bytes_down(offer, chain)
+        down[i] = sizes[size_key]
+        if chain is None:  # an opaque pass is taken to see its shard once
+            done[i] = np.ceil(assignments.share[i] * samples[i])
+        else:
+            positions = groups_by_id.get(id(chain))
+            if positions is None:
+                positions = groups_by_id[id(chain)] = groups.setdefault(chain, [])
+            positions.append(i)
+    for chain, members in groups.items():
+        at = np.array(members, np.int64)
+        for stage in chain.work():
+            seen, steps = work_of(stage.batches, assignments.steps[at], assignments.share[at], samples[at])
+            done[at] += seen
+            batches[at] += steps
+    up = np.full(n, float(tree_nbytes(algorithm.fold.like(server))))
+    return Cost(done, down, up, batches)
+
+
+def steps_of(algorithm: Algorithm, clients: Ints, samples: Ints) -> Floats:
+    """How many steps the whole work takes each client; NaN where an opaque pass does not say."""
+    result = np.full(len(clients), np.nan)
+    groups: dict[LocalPass, list[int]] = {}
+    for i, client in enumerate(clients.tolist()):
+        local = algorithm.local(client, NO_SETTINGS)
+        if isinstance(local, LocalPass):
+            groups.setdefault(local, []).append(i)
+    for chain, members in groups.items():
+        at = np.array(members, np.int64)
+        whole, all_of_it = np.zeros(len(at), np.int64), np.ones(len(at))
+        result[at] = sum(work_of(stage.batches, whole, all_of_it, samples[at])[1] for stage in chain.work())
+    return result
+
+
+def epochs_of(algorithm: Algorithm, samples: Ints) -> float:
+    """How often a sample is trained on in one task, on average over clients with that many samples each."""
+    everyone = Assignments(np.arange(len(samples)), np.zeros(len(samples), np.int64), np.ones(len(samples)))
+    seen, known = 0.0, 0
+    for i, n in enumerate(samples.tolist()):
+        local = algorithm.local(i, NO_SETTINGS)
+        if isinstance(local, LocalPass):
+            at = np.array([i])
+            own = (everyone.steps[at], everyone.share[at], samples[at])
+            seen += sum(float(work_of(stage.batches, *own)[0][0]) for stage in local.work())
+            known += n
+    return seen / known if known else 1.0
+
+
+def settings_at(assignments: Assignments, i: int) -> Settings:
+    """The settings of one assignment."""
+    return (
+        {name: float(column[i]) for name, column in assignments.settings.items()}
+        if assignments.settings
+        else NO_SETTINGS
+    )
+
+
+def work_of(batches: BatchPlan, asked_steps: Ints, share: Floats, samples: Ints) -> tuple[Floats, Floats]:
+    """How many samples each assignment trains on in one stage, repetitions counted, and in how many batches."""
+    shard = np.ceil(share * samples)
+    per_pass = np.maximum(np.ceil(shard / batches.size), 1.0)
+    steps = np.where(asked_steps > 0, asked_steps, batches.steps or 0)
+    # The last batch of a pass is short, so that whole passes are counted by the shard and only the rest by batches.
+    passes, rest = np.divmod(steps, per_pass)
+    seen = np.where(steps > 0, passes * shard + rest * batches.size, batches.epochs * shard)
+    return seen, np.where(steps > 0, steps, batches.epochs * per_pass).astype(np.float64)
+
+
+def _bytes_down(offer: Offer, chain: LocalPass | None) -> float:
+    if offer.nbytes is not None:
+        return offer.nbytes
+    keep = chain.keep if chain is not None else None
+    return float(
+        tree_nbytes({n: v for n, v in offer.params.items() if keep is None or not keep(n)}) + tree_nbytes(offer.extra)
+    )

@@ -1,4 +1,4 @@
-"""The two ways in which FedFleet says no."""
+"""FedFleet's exceptions: bad input, a failed run, a refused report; and the nearest known name for a hint."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from contextlib import contextmanager
 
 
 class FedFleetError(Exception):
-    """Everything that FedFleet raises on purpose; `exit_code` is what the command line answers."""
+    """The base of all errors that FedFleet raises on purpose; `exit_code` is the exit code of the command line."""
 
     exit_code = 1
 
 
 class BadInput(FedFleetError):
-    """What a person gave cannot be used: one sentence with what, where and the cure."""
+    """Input that cannot be used. The message is one sentence: what is wrong, where, and the cure."""
 
     exit_code = 2
 
 
 class RunFailed(FedFleetError):
-    """A run that began properly cannot go on."""
+    """A run that started properly and cannot continue."""
 
 
 class Refused(Exception):
-    """A report cannot be used; its text is the reason. The report is rejected and the run goes on."""
+    """A report that cannot be used; the message is the reason. The server rejects the report and the run continues."""
 
 
 @contextmanager
 def error_context(part: str) -> Generator[None]:
-    """Errors inside name this part; said once, at the border where it is called. Ours already say what they mean."""
+    """Errors raised inside name this part. FedFleet's own errors pass unchanged, since they already name their cause."""
     try:
         yield
     except FedFleetError:
@@ -39,7 +39,7 @@ def error_context(part: str) -> Generator[None]:
 
 
 def part_error(part: str, wrong: Exception) -> RunFailed:
-    """What to raise for an error inside a part, so that people hear whose it is.
+    """The error to raise for an exception inside a part, so that the message names the part.
 
     >>> part_error("selector 'mine'", KeyError("loss"))
     RunFailed("selector 'mine' failed: KeyError: 'loss'")
@@ -48,7 +48,7 @@ def part_error(part: str, wrong: Exception) -> RunFailed:
 
 
 def suggest_name(word: str, known: Iterable[str]) -> str:
-    """A hint with the closest known name: `; did you mean 'oort'?`, else the list of what there is.
+    """A hint with the closest known name (`; did you mean 'oort'?`), else the list of known names.
 
     >>> suggest_name("fedavgg", ["fedavg", "fedprox"])
     "; did you mean 'fedavg'?"
@@ -57,4 +57,4 @@ def suggest_name(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     if close:
         return f"; did you mean {close[0]!r}?"
-    return f"; there is {', '.join(names)}" if names else ""
+    return f"; known: {', '.join(names)}" if names else ""

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fedfleet.core.model_names import ModelName
 from fedfleet.core.records import ClientScores, Floats, Ints, Rejection, Roster, ServerState, Tally
+from fedfleet.core.trees import ModelName
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class TaskStruck:
 
 @dataclass(frozen=True, slots=True)
 class ReportUnwanted:
-    """Fact: a report came that nobody waits for: `late`, its task had been given up, or `again`, it had come before."""
+    """Fact: a report came that the server does not await: `late`, its task had been given up, or `again`, it had come before."""
 
     time: float
     task: int
@@ -77,8 +77,8 @@ class ReportUnwanted:
 class TasksSpent:
     """Fact: what the tasks that ended in a round really cost, in the order of their ids: columns by name.
 
-    Stages of core.spending in seconds, as far as each was carried out; bytes_down and bytes_up that moved; joules and what else
-    the world's energy source says. A column that is not there is 0; NaN: nobody knows. What a task took beyond its stages it was
+    Stages of core.stages in seconds, as far as each was carried out; bytes_down and bytes_up that moved; joules and what else
+    the world's energy source says. A column that is not there is 0; NaN: unknown. What a task took beyond its stages it was
     out of reach.
     """
 
@@ -123,7 +123,7 @@ class ReportsGathered:
 class Evaluated:
     """Fact: how model `version` does on the central test set, and on the clients' own if that was asked.
 
-    `unseen`: how it does on people whose samples nobody trains on, where there are any.
+    `unseen`: how it does on people whose samples are never trained on, where there are any.
     """
 
     time: float
@@ -228,7 +228,7 @@ class RunEnded:
 
 
 def without_sums(events: Iterable[Event]) -> list[Event]:
-    """The events without the sums that gatherings hold: whoever keeps a whole run in memory has no room for those."""
+    """The events without the sums that gatherings hold: a process that keeps a whole run in memory has no room for those."""
     return [replace(e, aggregate=None) if isinstance(e, ReportsGathered) else e for e in events]
 
 

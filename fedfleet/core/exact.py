@@ -26,7 +26,7 @@ _BLOCK = 1 << 15  # elements per pass: two float64 blocks stay in the second-lev
 _WEIGHT_BITS = 60
 _MIN_WEIGHT = 2.0**-_WEIGHT_BITS  # a weight of less would count as nothing, and nothing has no mean
 _UNITS = 2.0**_WEIGHT_BITS
-_LIMB_BITS = 32  # the low limb of a two-limb leaf carries so many further bits
+_LIMB_BITS = 32  # the low limb of a two-limb leaf carries that many further bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Accumulator:
     """Fixed-point sums by leaf, and the exact total weight as an integer of 2^-60. Working memory: `add` consumes it.
 
     `lacking` is the weight that single leaves did not get, in the same unit; `thin` the weight that single elements did not
-    get, as fixed point of `missing_power` bits. `final_mean` is the mean, from whoever has summed and divided elsewhere (an
+    get, as fixed point of `missing_power` bits. `final_mean` is the mean, from a caller that has summed and divided elsewhere (an
     accelerator); then there are no sums any more.
     """
 
@@ -130,7 +130,7 @@ def add(
 ) -> Accumulator:
     """The sum with one more weighted update; `factor` scales the update and not its weight, `parts` both, leaf by leaf.
 
-    `counted` is the weight in units, from whoever has worked it out already.
+    `counted` is the weight in units, from a caller that has computed it already.
     """
     _check_open(acc)
     for name, scale in scales.items():
@@ -203,7 +203,7 @@ def mean(
 ) -> Tree | None:
     """The weighted mean as float32, or the weighted sum over a fixed denominator; None if nothing was added.
 
-    What nobody gave any weight is zero.
+    An element without any weight is zero.
     """
     if acc.final_mean is not None:
         return acc.final_mean

@@ -1,6 +1,6 @@
 """Number types with their limits, for builders' signatures: the signature is the only schema of a part.
 
-Every number has an upper limit, so that what a spec asks for can be judged before memory is taken: nothing here is infinite,
+Every number has an upper limit, so that what a spec asks for can be checked before memory is taken: nothing here is infinite,
 but for a wait without an end. The reference page of the spec states the general ones.
 """
 

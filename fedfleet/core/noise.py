@@ -40,7 +40,7 @@ class Noise:
 
 
 def seeded_key(seed: int) -> bytes:
-    """The key of a study: whoever knows the seed can take the noise away again."""
+    """The key of a study: anyone who knows the seed can remove the noise."""
     return address(seed, "noise")
 
 
@@ -72,7 +72,7 @@ def normals(key: bytes, name: str, level: int, index: int, count: int) -> NDArra
 
 
 def add_noise(noise: Noise, acc: Folding, key: bytes, commit: int) -> Folding:
-    """The sums with the noise of this commit; consumes them, so that nobody is left with what they were."""
+    """The sums with the noise of this commit; consumes them, so that no caller keeps the sums without it."""
     for name in sorted(acc.sums):
         sums = acc.sums[name].sums
         for leaf, scale in acc.scales.items():

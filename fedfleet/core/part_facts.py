@@ -86,5 +86,5 @@ ModelOf = Callable[
 
 
 def default_model_facts() -> ModelFacts:
-    """The facts of a model that nobody has looked at: what FedFleet's own models call these layers."""
+    """The facts of a model that was not inspected: what FedFleet's own models call these layers."""
     return ModelFacts("head.*", ("*norm*.*",))

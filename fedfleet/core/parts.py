@@ -46,7 +46,7 @@ Pass = LocalPass | OpaquePass | NestedPass
 class Offer:
     """What goes down to a client: the model, and what else its half needs (control variates, masks, codes).
 
-    Both are what arrives. Where a codec makes them small on the way, `nbytes` is what travels, and `encoded()` the very bytes.
+    Both are what arrives. Where a codec makes them small on the way, `nbytes` is what travels, and `encoded()` the exact bytes.
     """
 
     params: Tree
@@ -74,10 +74,10 @@ class Algorithm:
     commit; it raises Refused with the reason if that cannot be done. `cost(server, asked, samples)` is what a wave costs
     before anyone trained; without it the cost follows from the offer, the chain of passes and what the fold takes: whoever
     sends less than that, such as a codec, must say its own. `personal(params, memory)` is the model that a client would
-    use, from the global one and its own memory; `tune(client)` a pass that it makes before it is judged, or None.
+    use, from the global one and its own memory; `tune(client)` a pass that it makes before it is evaluated, or None.
     `adapt(task, seed)` is the task as this method trains it: with prompts, with most weights frozen; compared by value.
     `priced_by_value`: bytes or seconds are known only after the work, so that a simulation must train first.
-    `pooled`: one task a round trains on everybody's data at the server (the centralized bound). `private`: what it promises
+    `pooled`: one task a round trains on all clients' data at the server (the centralized bound). `private`: what it promises
     to those who take part. `tick(server)` is the part of `apply` that does not look at what was learnt, such as counting: audits
     that train nothing follow it, so that whatever decides about offers and costs must be there.
     """
@@ -181,9 +181,9 @@ class Policy:
 
     What it must remember is in the book: `initial` is `Book.kept` at the start, `Decision.keep` replaces it. What can be known of
     its rounds before the run serves to warn of those that can never succeed: with fewer than `least` selected clients, or if
-    nobody reports within `patience` seconds. `doubts` are sentences about its own parameters; `key` is the one that says how many
-    it wants. `holds` is how many reports a commit has at most, where that is not the cohort. `prompt`: it counts reports one by
-    one, and so is asked after each, even where it is woken at the same instant.
+    no client reports within `patience` seconds. `doubts` are sentences about its own parameters; `key` is the one that says
+    how many it wants. `holds` is how many reports a commit has at most, where that is not the cohort. `prompt`: it counts reports
+    one by one, and so is asked after each, even where it is woken at the same instant.
 
     `limit` names the parameter that bounds `patience`, `holds_key` the one that says what it `holds`. `endless`: it waits for a
     report that never comes, however long. `rounds`: it has rounds, which ask a whole cohort at once; without them clients are
@@ -238,11 +238,11 @@ class Loss:
 @dataclass(frozen=True, slots=True)
 class Task:
     """A model on a dataset. `build()` makes the torch module; `init(seed)` its first parameters; `holdout` is central, and
-    `unseen` are the rows of people whom nobody trains on.
+    `unseen` are the rows of people whose samples are never trained on.
 
-    Models are trained and judged by cross-entropy, or by `loss`. `narrow(share)` makes the module with this share of the units of
-    every hidden layer, all of them at 1; a task without it has one size only. `frozen` are weights that nobody trains: `build()`
-    has them inside, held once, `init` leaves them out, and so they are in no offer, update, checkpoint or charged byte.
+    Models are trained and evaluated by cross-entropy, or by `loss`. `narrow(share)` makes the module with this share of the units
+    of every hidden layer, all of them at 1; a task without it has one size only. `frozen` are weights that are never trained:
+    `build()` has them inside, held once, `init` leaves them out, and so they are in no offer, update, checkpoint or charged byte.
     """
 
     name: str
@@ -256,7 +256,7 @@ class Task:
     unseen: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def client_rows(self) -> Ints:
-        """The rows that clients hold: all but those of the central test set and of people whom nobody trains on."""
+        """The rows that clients hold: all but those of the central test set and of people whose samples are never trained on."""
         return np.setdiff1d(np.arange(len(self.dataset.y)), np.concatenate([self.holdout, self.unseen]))
 
     def whole(self, params: Tree) -> Tree:
@@ -301,7 +301,7 @@ class Executor:
     """Carries out jobs, answering in input order: `train(jobs)` streams reports, `evaluate(trials)` gives scores.
 
     `fold(jobs, contexts, fold, server)` trains and adds up in place, for folds that stream. `close()`, where there is one, ends the
-    processes that the executor started; whoever made the executor calls it at the end. `warnings()` is what a person should
+    processes that the executor started; the owner of the executor calls it at the end. `warnings()` is what a person should
     know about how the work went, when it is done. `together`: it is fastest with many jobs at once.
     """
 

@@ -34,7 +34,7 @@ STATS = ("loss", "samples", "steps", "squared_loss", "update_norm")
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """What a pass carries beside the model: the client's memory by slot, and what else was offered."""
+    """What a pass carries alongside the model: the client's memory by slot, and what else was offered."""
 
     memory: Mapping[str, Tensors]
     given: Tensors

@@ -13,8 +13,8 @@ from fedfleet.core.records import Bools, Floats, Ints
 Earliest = Callable[[Bools, int, float, float], float]
 _FIRST_CHANGES, _MAX_CHANGES = 1 << 12, 1 << 18  # changes looked at together, at first and later on
 _CHANGES_PER_TRACE = 16  # and of each trace, on average
-_MAX_STEPS_PER_TRACE = 64  # and of one trace: whoever changes oftener than others is followed in several steps
-_PATIENCE = _FIRST_CHANGES << 3  # when to ask whether so many can come at all
+_MAX_STEPS_PER_TRACE = 64  # and of one trace: a client that changes more often than others is followed in several steps
+_PATIENCE = _FIRST_CHANGES << 3  # when to ask whether enough clients can come at all
 _GRAIN = 1024.0  # periods of whole parts of a second have a common multiple
 _MAX_PERIODS = 64  # periods among which one is looked for
 
@@ -77,7 +77,7 @@ def _first_time_at_count(times: Floats, steps: Ints, count: int, n: int) -> tupl
         return math.inf, count
     order = np.argsort(times, kind="stable")
     times, counts = times[order], count + np.cumsum(steps[order])
-    last = np.append(times[1:] > times[:-1], True)  # whoever comes and goes at one instant counts together
+    last = np.append(times[1:] > times[:-1], True)  # arrivals and departures at one instant count together
     enough = np.flatnonzero(last & (counts >= n))
     return float(times[enough[0]]) if len(enough) else math.inf, int(counts[-1])
 
@@ -97,7 +97,7 @@ def _max_ready_count(t: Traces, rows: Ints, weights: Ints) -> int:
         begins, lengths = np.mod(t.start[rows[owner]] + t.begins[at] - 1.0, period), t.ends[at] - t.begins[at] + 2.0
         lasting = weights[owner][lengths >= period].sum()
         ends, few = np.mod(begins + lengths, period), np.where(lengths < period, weights[owner], 0)
-        order = np.argsort(np.concatenate([begins, ends]), kind="stable")  # at one instant, whoever comes counts first
+        order = np.argsort(np.concatenate([begins, ends]), kind="stable")  # at one instant, arrivals count first
         around = few[ends < begins].sum() + np.cumsum(np.concatenate([few, -few])[order])
         total += int(lasting + around.max(initial=0))
     return total
@@ -118,7 +118,7 @@ def _common_period(periods: Floats) -> float:
 def earliest_by_polling(online: Callable[[float], Bools], seconds: float, *, repeats: float = math.inf) -> Earliest:
     """`earliest` of a source whose answers change at multiples of `seconds` only, by looking at each of them.
 
-    `repeats`: after so long everything begins anew, so that whoever has not come by then never will.
+    `repeats`: after so long everything begins anew, so that a client that has not come by then never will.
 
     >>> shifts = earliest_by_polling(lambda time: np.array([time // 60 % 2 == 1, True]), 60.0, repeats=120.0)
     >>> shifts(np.array([True, True]), 2, 10.0, 1e6), shifts(np.array([True, False]), 2, 10.0, 1e6)

@@ -134,7 +134,7 @@ class Report:
     `bytes_up` and `seconds`, where they are known only after the work, replace what was foreseen. `forwarded` is the exact
     sum of an edge's own reports, of which `update` is the mean: it is merged, so that layers of edges change no bit. `parts`, from
     `accept`, is the share of its weight that leaves or elements get: 0 where the client trained nothing. `spent` says what
-    `seconds` went into (stages of core.spending, and joules), where whoever worked knows better than the world.
+    `seconds` went into (stages of core.stages, and joules), where the worker knows better than the world.
     """
 
     task: int
@@ -169,7 +169,7 @@ class ClientScores:
 
 
 class Tally(NamedTuple):
-    """How many of so many samples a model got right."""
+    """How many of a number of samples a model got right."""
 
     correct: int
     total: int
@@ -246,11 +246,11 @@ class Decision(NamedTuple):
     """What a policy wants now. `commit` folds what has arrived; `abandon` ends the round without a new model, and why.
 
     `wake_at` is restated with every decision: None wants no wake-up. `others`: nobody who was asked in this round is asked
-    again. `drop` gives up the running tasks whose model is at least so many versions old (0: all of them; to allow a
+    again. `drop` gives up the running tasks whose model is at least that many versions old (0: all of them; to allow a
     staleness of s, say s + 1), `drop_before` those that were sent before this time; both happen before this decision commits.
     `keep` replaces the policy's memory; None leaves it as it is. A policy must not ask twice in one instant: when candidates
     were just `answered`, or what it sent was lost at once, it should wake later. `at_least` belongs to `ask`: the answer waits
-    until so many can be reached at once; an ask that grows waits for the most that any of its parts wants.
+    until that many can be reached at once; an ask that grows waits for the most that any of its parts wants.
     """
 
     ask: int = 0

@@ -1,7 +1,7 @@
-"""The registry: names of parts as "module:function" strings, so that listing them imports nothing heavy.
+"""The registry: names of parts as "module:function" strings, so that listing them imports no heavy package.
 
-A builder's signature is the only schema of its parameters. Third parties add parts with entry points in the group
-`fedfleet.KIND`, or at run time with `register`.
+A builder's signature is the only schema of its parameters. Other packages add parts with entry points in the group
+`fedfleet.KIND`; `register` adds one at run time.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ _BUILTIN: dict[str, dict[str, str]] = {
     },
     "codecs": {
         **{f"int{bits}": f"fedfleet.learn.codecs.quantisation:int{bits}" for bits in range(2, 9)},
-        "fp16": "fedfleet.learn.codecs.half_precision:fp16",
-        "bf16": "fedfleet.learn.codecs.half_precision:bf16",
+        "fp16": "fedfleet.learn.codecs.quantisation:fp16",
+        "bf16": "fedfleet.learn.codecs.quantisation:bf16",
         "topk": "fedfleet.learn.codecs.sparsification:topk",
         "randomk": "fedfleet.learn.codecs.sparsification:randomk",
         "sketch": "fedfleet.learn.codecs.count_sketch:sketch",
@@ -84,11 +84,11 @@ _BUILTIN: dict[str, dict[str, str]] = {
     },
     "folds": {
         "mean": "fedfleet.learn.folds:mean",
-        "median": "fedfleet.learn.robust_folds:median",
-        "trimmed_mean": "fedfleet.learn.robust_folds:trimmed_mean",
-        "norm_bound": "fedfleet.learn.robust_folds:norm_bound",
-        "krum": "fedfleet.learn.robust_folds:krum",
-        "multi_krum": "fedfleet.learn.robust_folds:multi_krum",
+        "median": "fedfleet.learn.folds:median",
+        "trimmed_mean": "fedfleet.learn.folds:trimmed_mean",
+        "norm_bound": "fedfleet.learn.folds:norm_bound",
+        "krum": "fedfleet.learn.folds:krum",
+        "multi_krum": "fedfleet.learn.folds:multi_krum",
     },
     "attacks": {
         "sign_flip": "fedfleet.learn.attacks:sign_flip",
@@ -171,24 +171,43 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "vit_tiny": "fedfleet.tasks.photos:vit_tiny",
         "celeba_cnn": "fedfleet.tasks.photos:celeba_cnn",
         "openimage_vit": "fedfleet.tasks.photos:openimage_vit",
-        "covid_cnn": "fedfleet.tasks.xrays:covid_cnn",
-        "pneumonia_cnn": "fedfleet.tasks.xrays:pneumonia_cnn",
-        "covidfl_vit": "fedfleet.tasks.xrays:covidfl_vit",
+        "covid_cnn": "fedfleet.tasks.photos:covid_cnn",
+        "pneumonia_cnn": "fedfleet.tasks.photos:pneumonia_cnn",
+        "covidfl_vit": "fedfleet.tasks.photos:covidfl_vit",
         "transfer": "fedfleet.tasks.transfer:transfer",
         "char_lstm": "fedfleet.tasks.text:char_lstm",
         "shakespeare_lstm": "fedfleet.tasks.text:shakespeare_lstm",
         "twitter_logreg": "fedfleet.tasks.text:twitter_logreg",
-        "har_cnn": "fedfleet.tasks.motion:har_cnn",
-        "wisdm_cnn": "fedfleet.tasks.motion:wisdm_cnn",
-        "phone_watch_cnn": "fedfleet.tasks.motion:phone_watch_cnn",
-        "harbox_mlp": "fedfleet.tasks.motion:harbox_mlp",
-        "harbox_cnn": "fedfleet.tasks.motion:harbox_cnn",
-        "realworld_cnn": "fedfleet.tasks.motion:realworld_cnn",
-        "kws_cnn": "fedfleet.tasks.speech:kws_cnn",
-        "speech_cnn": "fedfleet.tasks.speech:speech_cnn",
+        "har_cnn": "fedfleet.tasks.sensors:har_cnn",
+        "wisdm_cnn": "fedfleet.tasks.sensors:wisdm_cnn",
+        "phone_watch_cnn": "fedfleet.tasks.sensors:phone_watch_cnn",
+        "harbox_mlp": "fedfleet.tasks.sensors:harbox_mlp",
+        "harbox_cnn": "fedfleet.tasks.sensors:harbox_cnn",
+        "realworld_cnn": "fedfleet.tasks.sensors:realworld_cnn",
+        "kws_cnn": "fedfleet.tasks.sensors:kws_cnn",
+        "speech_cnn": "fedfleet.tasks.sensors:speech_cnn",
     },
 }
 KINDS = tuple(_BUILTIN)
+# What one part of a kind is called in a message, where it is not the kind itself.
+_SINGULAR = {
+    "algorithms": "algorithm",
+    "selectors": "selector",
+    "policies": "policy",
+    "codecs": "codec",
+    "folds": "fold",
+    "attacks": "attack",
+    "partitions": "partition",
+    "tasks": "task",
+    "devices": "device source",
+    "states": "state source",
+    "faults": "fault source",
+    "energy": "energy source",
+    "users": "user source",
+    "edges": "edge rule",
+    "privacy": "privacy mechanism",
+    "evidence": "evidence check",
+}
 _added: dict[str, dict[str, Callable[..., Any] | str]] = {kind: {} for kind in KINDS}
 
 
@@ -200,7 +219,7 @@ def register(kind: str, name: str, builder: Callable[..., Any] | str) -> None:
 
 
 def added_here() -> bool:
-    """Were parts registered in this process? Another one does not know them."""
+    """Whether parts were registered in this process; other processes do not know them."""
     return any(_added.values())
 
 
@@ -219,7 +238,7 @@ def builder(kind: str, name: str, where: str = "") -> Callable[..., Any]:
         third = [e for e in entry_points(group=f"fedfleet.{kind}") if e.name == name]
         if not third:
             place = f"{where}: " if where else ""
-            raise BadInput(f"{place}no {kind} part is called {name!r}{suggest_name(name, names(kind))}")
+            raise BadInput(f"{place}unknown {_SINGULAR.get(kind, kind)} {name!r}{suggest_name(name, names(kind))}")
         result = third[0].value
     if not isinstance(result, str):
         return result
@@ -228,9 +247,9 @@ def builder(kind: str, name: str, where: str = "") -> Callable[..., Any]:
         return getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         if module.startswith("fedfleet."):
-            raise  # ours are there; what is missing is said where it is needed
+            raise  # FedFleet's own modules exist; a missing package is reported where it is imported
         raise BadInput(
-            f"the {kind} part {name!r} was registered as {result!r}, which cannot be loaded: {error}"
+            f"the {kind} part {name!r} is registered as {result!r}, which cannot be loaded: {error}"
         ) from None
 
 
@@ -249,11 +268,11 @@ def _check_kind(kind: str) -> None:
     if kind not in _BUILTIN:
         hint = suggest_name(kind, KINDS)
         known = f" The kinds are {', '.join(KINDS)}." if hint.endswith("?") else ""
-        raise BadInput(f"there is no kind of part called {kind!r}{hint}{known}")
+        raise BadInput(f"unknown kind of part {kind!r}{hint}{known}")
 
 
 def _check_builder(name: Any, builder: Any) -> None:
     if not isinstance(name, str) or not name:
-        raise BadInput(f"register: {name!r} is no name; give text, by which a spec can use the part")
+        raise BadInput(f"register: {name!r} is not a name; give a non-empty string, which specs use to name the part")
     if not callable(builder) and not (isinstance(builder, str) and all(builder.partition(":"))):
-        raise BadInput(f'register {name!r}: {builder!r} builds nothing; give a function, or "module:function"')
+        raise BadInput(f'register {name!r}: {builder!r} is not a builder; give a function, or "module:function"')

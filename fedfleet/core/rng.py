@@ -13,6 +13,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from fedfleet.core.records import Bools, Keys
+
 UintArray = NDArray[np.uint64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -99,3 +101,17 @@ def client_keys(names: list[str] | int) -> UintArray:
         return hash_keys(0, "client", np.arange(names, dtype=np.uint64))
     digests = b"".join(hashlib.sha256(name.encode()).digest()[:8] for name in names)
     return np.frombuffer(digests, dtype=np.uint64).copy()
+
+
+def attackers(seed: int, keys: Keys, share: float, clients: int) -> Bools:
+    """Which of these clients attack: those of the smallest hashes, this share of a fleet of so many.
+
+    >>> int(attackers(3, client_keys(50), 0.2, 50).sum())
+    10
+    """
+    wanted = round(share * clients)
+    if not wanted:
+        return np.zeros(len(keys), np.bool_)
+    # A threshold instead of ranks: code that sees only some of the clients gets the same answer.
+    threshold = np.partition(hash_keys(seed, "attackers", client_keys(clients)), wanted - 1)[wanted - 1]
+    return hash_keys(seed, "attackers", keys) <= threshold

@@ -28,7 +28,7 @@ def row_of(row_index: RowNumbers | None, clients: Ints) -> Ints:
 
 
 def rows_of_all(row_index: RowNumbers | None, rows: int) -> RowNumbers:
-    """The row of every client, written out also where each client has its own of so many rows."""
+    """The row of every client, written out also where each client has its own of that many rows."""
     return np.arange(rows, dtype=np.int32) if row_index is None else row_index
 
 

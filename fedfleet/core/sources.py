@@ -30,7 +30,7 @@ class DeviceSource:
 
 @dataclass(frozen=True, slots=True)
 class StateSource:
-    """Who is reachable: `online(t)` for all clients; `finish(clients, start, seconds)` when so many ready seconds passed.
+    """Who is reachable: `online(t)` for all clients; `finish(clients, start, seconds)` when that many ready seconds passed.
 
     `earliest(among, n, start, until)` is the first moment from `start` on, and before `until`, at which `online` says yes for n
     of the clients that the mask `among` names; infinite if there is none. Policies that wait for clients need it.
@@ -104,7 +104,7 @@ class DataSource:
     """Who holds what: `shard(client, split, round)` as row numbers of the dataset; `sizes(round)` of the training shards.
 
     `testers` are the clients with test samples of their own; `holdout` are the rows of the central test set, `unseen` those of
-    people of whom nobody holds anything.
+    people whose samples no client holds.
     """
 
     shard: Callable[[int, Split, int], Ints]

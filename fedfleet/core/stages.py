@@ -100,7 +100,7 @@ def stages_of(devices: DeviceSource, clients: Ints, cost: Cost, start: float, ta
 
 
 def stages_after(stages: StageSeconds, work_seconds: Floats) -> dict[str, Floats]:
-    """How much of each stage is done after so many seconds of work.
+    """How much of each stage is done after that many seconds of work.
 
     >>> stages_after({"download": np.array([4.0]), "compute": np.array([6.0])}, np.array([5.0]))
     {'download': array([4.]), 'compute': array([1.])}
@@ -128,7 +128,7 @@ def seconds_before(stages: StageSeconds, stage: Ints, part: Floats) -> Floats:
 
 
 def fraction_done(stages: StageSeconds, name: str, work_seconds: Floats) -> Floats:
-    """Which part of a stage is done after so many seconds of work: so much of its bytes has moved.
+    """Which part of a stage is done after that many seconds of work: so much of its bytes has moved.
 
     A download that takes no time is done when it is reached, an upload only when everything is.
 

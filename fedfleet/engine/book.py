@@ -32,7 +32,7 @@ _new_tuple = cast(Any, tuple).__new__
 
 
 def facts_allowed(running: int) -> int:
-    """How many facts other than task ends an instant may see, if so many tasks ran when it began."""
+    """How many facts other than task ends an instant may see, if that many tasks ran when it began."""
     return FACTS_PER_INSTANT + FACTS_PER_TASK * running
 
 
@@ -87,7 +87,7 @@ def send_wave(state: RunState, wave: Wave) -> RunState:
 def drop_tasks(
     state: RunState, versions: int | None, before: float | None = None
 ) -> tuple[RunState, TasksDropped | None]:
-    """The state without the running tasks whose model is at least so many versions old, or that were sent before a time;
+    """The state without the running tasks whose model is at least that many versions old, or that were sent before a time;
     and the event that says so."""
     newest = -1 if versions is None else state.book.version - versions
     earliest = -math.inf if before is None else before

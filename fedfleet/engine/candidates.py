@@ -7,12 +7,11 @@ import math
 import numpy as np
 
 from fedfleet.core.commands import Probe, Send
-from fedfleet.core.cost import scale_cost
+from fedfleet.core.cost import cost_of, scale_cost
 from fedfleet.core.errors import RunFailed, error_context
 from fedfleet.core.events import CandidatesSeen, Probed, TasksSent
 from fedfleet.core.parts import Draw, Plan
 from fedfleet.core.records import Assignments, Floats, Ints, Roster, Wave
-from fedfleet.core.task_cost import cost_of
 from fedfleet.engine.book import send_wave, with_book
 from fedfleet.engine.decisions import consult
 from fedfleet.engine.state import Phase, Reaction, RunState, endings
@@ -21,10 +20,10 @@ from fedfleet.engine.state import Phase, Reaction, RunState, endings
 def handle_candidates(plan: Plan, state: RunState, fact: CandidatesSeen) -> Reaction:
     """Look before picking if the selector wants that; else pick."""
     if not state.book.asking or state.probe is not None:
-        raise RunFailed("candidates were reported without being asked for: the runtime is broken")
+        raise RunFailed("candidates were reported without being asked for; please report this internal error")
     state = with_book(state._replace(at_least=0), now=fact.time)
     if state.phase is Phase.ENDING:
-        return Reaction(with_book(state, asking=False))  # asked for before the end; nobody is sent out any more
+        return Reaction(with_book(state, asking=False))  # asked for before the end of the run; no task is sent any more
     roster, choose = fact.roster, plan.choose
     if state.others:
         roster = roster.only(~np.isin(roster.clients, clients_asked_this_round(state)))
@@ -48,13 +47,13 @@ def handle_probe_answer(plan: Plan, state: RunState, fact: Probed) -> Reaction:
     """
     roster, probe = state.roster, state.probe
     if roster is None or probe is None:
-        raise RunFailed("a probe was answered that nobody asked for: the runtime is broken")
+        raise RunFailed("a probe was answered that was never sent; please report this internal error")
     state = with_book(state._replace(roster=None, probe=None), now=fact.time)
     if state.phase is Phase.ENDING:
         return Reaction(with_book(state, asking=False))
     at = places(roster, fact.clients)
     if at is None:
-        raise RunFailed("a probe was answered by clients that are not on the roster: the runtime is broken")
+        raise RunFailed("a probe was answered by clients that are not on the roster; please report this internal error")
     column = np.full(len(roster.clients), np.nan)
     column[at] = fact.values
     return _pick(plan, state, _with_column(roster, fact.stat, column), _draw(plan, state, probe.round))

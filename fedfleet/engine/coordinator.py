@@ -1,8 +1,16 @@
 """The coordinator: `begin(plan)` and `step(plan, state, fact)`, pure functions and the only decision makers.
 
-A round: the policy asks, candidates are seen, the selector picks, tasks go out; as they end the policy is consulted;
-it commits (reports are gathered, folded, applied) or abandons the round; the model is evaluated; a stopping rule may
-end the run; the next round opens. Within one instant tasks end first, then candidates are seen, then timers fire.
+One round, as a caller of `step` sees it: each line begins with a fact, and `->` shows the commands that are returned.
+
+    the policy asks for 20 clients      -> FindCandidates
+    CandidatesSeen(roster)              the selector picks                          -> Send, WakeAt
+    TaskArrived, TaskLost, TimerFired   the policy decides; it closes the round     -> Gather, Forget, Account
+    TasksSpent                          what the ended tasks cost
+    ReportsGathered(aggregate)          the algorithm makes the next model          -> Evaluate
+    Evaluated                           a stopping rule ends the run, or the next round opens
+
+A policy may also abandon a round (`RoundFailed`). Within one instant tasks end first, then candidates are seen, then timers fire.
+`decisions.consult` asks the policy, `candidates.handle_candidates` the selector, `_handle_gathered_reports` makes the model.
 """
 
 from __future__ import annotations
@@ -34,15 +42,14 @@ from fedfleet.core.events import (
     TaskStruck,
     TimerFired,
 )
-from fedfleet.core.model_names import model_name
 from fedfleet.core.parts import Algorithm, Plan
 from fedfleet.core.records import Book, ServerState
-from fedfleet.core.trees import content_hash
+from fedfleet.core.trees import content_hash, model_name
 from fedfleet.engine import stop_rules
 from fedfleet.engine.book import FACTS_PER_INSTANT, INSTANT_SECONDS, end_task, facts_allowed, update_selector, with_book
 from fedfleet.engine.candidates import handle_candidates, handle_probe_answer
+from fedfleet.engine.commands import evaluate_command
 from fedfleet.engine.decisions import consult, open_next_round
-from fedfleet.engine.open_commands import evaluate_command
 from fedfleet.engine.state import Phase, Reaction, RunState, endings, mark_overtaken, next_wake
 
 
@@ -64,10 +71,10 @@ def step(plan: Plan, state: RunState, fact: Fact) -> Reaction:
     """The next state, the outcomes and the commands that follow from one fact."""
     if fact.time < state.book.now:
         raise RunFailed(
-            f"time fell from {state.book.now} to {fact.time} at {type(fact).__name__}: the runtime is broken"
+            f"time fell from {state.book.now} to {fact.time} at {type(fact).__name__}; please report this internal error"
         )
     if state.phase is Phase.DONE:
-        raise RunFailed(f"{type(fact).__name__} after the run had ended: the runtime is broken")
+        raise RunFailed(f"{type(fact).__name__} after the run had ended; please report this internal error")
     if isinstance(fact, (TaskArrived, TaskLost)):
         return _handle_task_end(plan, state, fact)
     if isinstance(fact, (TaskStruck, ReportUnwanted)):
@@ -94,9 +101,11 @@ def _handle_task_end(plan: Plan, state: RunState, fact: TaskArrived | TaskLost) 
     """The hot path: one consultation for every task that ends."""
     wave = state.running.get(fact.task)
     if wave is None:
-        raise RunFailed(f"task {fact.task} of client {fact.client} ended, but it is not running: reported twice?")
+        raise RunFailed(
+            f"task {fact.task} of client {fact.client} ended, but it is not running; its end was reported twice, or never sent"
+        )
     state, now = end_task(state, fact, wave), fact.time
-    # A wake-up is due at this very instant: by then everyone who arrives now is there, and the policy sees them together.
+    # A wake-up is due at this same instant: by then everyone who arrives now is there, and the policy sees them together.
     if now == state.wake and not plan.pace.prompt:
         return Reaction(state)
     return consult(plan, state)
@@ -106,7 +115,7 @@ def _handle_unseen_fact(state: RunState, fact: TaskStruck | ReportUnwanted) -> R
     """What neither a policy nor a selector can know of, or has any use for: it is in the journal, and that is all."""
     if isinstance(fact, TaskStruck) != (fact.task in state.running):
         odd = "is not running" if isinstance(fact, TaskStruck) else "is awaited"
-        raise RunFailed(f"{type(fact).__name__} of task {fact.task}, which {odd}: the runtime is broken")
+        raise RunFailed(f"{type(fact).__name__} of task {fact.task}, which {odd}; please report this internal error")
     if fact.time - state.book.now >= INSTANT_SECONDS:  # time passes, and so what happens next is in another instant
         state = state._replace(room=facts_allowed(state.book.running))
     return Reaction(with_book(state, now=fact.time, answered=False))
@@ -115,7 +124,7 @@ def _handle_unseen_fact(state: RunState, fact: TaskStruck | ReportUnwanted) -> R
 def _charge_selector(plan: Plan, state: RunState, fact: TasksSpent) -> RunState:
     """The selector hears what tasks cost."""
     if not state.unpaid or [e.task for e in endings(state.unpaid[0])] != fact.tasks.tolist():
-        raise RunFailed("it is told what tasks cost of which nobody asked: the runtime is broken")
+        raise RunFailed("the costs of tasks were reported without being asked for; please report this internal error")
     state = with_book(state._replace(unpaid=state.unpaid[1:]), now=fact.time)
     if plan.choose.charge is None:
         return state
@@ -152,7 +161,7 @@ def _wake_commands(state: RunState) -> tuple[WakeAt, ...]:
 
 def _handle_gathered_reports(plan: Plan, state: RunState, fact: ReportsGathered) -> Reaction:
     if state.phase is not Phase.GATHERING:
-        raise RunFailed("reports were gathered that nobody asked for: the runtime is broken")
+        raise RunFailed("reports were gathered without being asked for; please report this internal error")
     state = with_book(state._replace(phase=Phase.OPEN), now=fact.time)
     rejected = tuple(ReportRejected(fact.time, r.task, r.client, r.reason) for r in fact.rejected)
     book, algorithm = state.book, plan.algorithm
@@ -188,7 +197,9 @@ def _handle_evaluation(plan: Plan, state: RunState, fact: Evaluated) -> Reaction
     if state.phase is Phase.ENDING:
         return stop_rules.finish_run(state)
     if state.phase not in (Phase.EVALUATING, Phase.EVALUATING_MIDROUND, Phase.CONSULT_AFTER_EVALUATION):
-        raise RunFailed(f"model {fact.version} was evaluated without being asked for: the runtime is broken")
+        raise RunFailed(
+            f"model {fact.version} was evaluated without being asked for; please report this internal error"
+        )
     midround, consult_after = state.phase is not Phase.EVALUATING, state.phase is Phase.CONSULT_AFTER_EVALUATION
     state = state._replace(phase=Phase.OPEN, progress=stop_rules.update_progress(plan, state.progress, fact))
     reason = stop_rules.goal_reason(plan, state, fact) or ("" if midround else stop_rules.limit_reason(plan, state))
@@ -202,7 +213,7 @@ def _guard_zeno(plan: Plan, state: RunState, fact: Fact) -> RunState:
         return state._replace(room=facts_allowed(state.book.running))
     if state.room <= 0:
         raise RunFailed(
-            f"more than {FACTS_PER_INSTANT} facts at time {fact.time} without time passing, beside those of tasks that "
+            f"more than {FACTS_PER_INSTANT} facts at time {fact.time} without time passing, apart from those of tasks that "
             f"ended: policy {plan.pace.name!r} or selector {plan.choose.name!r} keeps asking"
         )
     return state._replace(room=state.room - 1)

@@ -13,10 +13,10 @@ from fedfleet.core.parts import Plan
 from fedfleet.core.records import FOLDED, Decision
 from fedfleet.engine import stop_rules
 from fedfleet.engine.book import drop_tasks, next_round, update_selector, with_book
-from fedfleet.engine.open_commands import evaluate_command, gather_command, request_account
+from fedfleet.engine.commands import evaluate_command, gather_command, request_account
 from fedfleet.engine.state import Phase, Reaction, RunState, endings, mark_overtaken
 
-# A policy that abandons and asks in turn within one consultation is caught after so many turns.
+# A policy that abandons and asks in turn within one consultation is stopped after this number of turns.
 _MAX_TURNS = 100
 
 
@@ -68,7 +68,7 @@ def _apply_decisions(plan: Plan, state: RunState, decision: Decision) -> Reactio
 
 
 def _pace_events(plan: Plan, state: RunState, keep: tuple[float, ...]) -> list[PaceSet]:
-    """What the policy's memory shows to everybody, where it changes."""
+    """Events for the values of the policy's memory that it publishes, where they change."""
     book = state.book
     return [PaceSet(book.now, name, keep[at]) for name, at in plan.pace.shows if keep[at] != book.kept[at]]
 
@@ -89,7 +89,7 @@ def _check(plan: Plan, state: RunState, decision: Decision) -> None:
 def _ask_and_wake(plan: Plan, state: RunState, decision: Decision) -> tuple[RunState, tuple[Command, ...]]:
     book, commands = state.book, ()
     if decision.ask > 0 and book.asking:  # the answer that is awaited serves both
-        # Whoever is probed has been seen already: such an ask waits for nobody any more.
+        # Probed clients have been seen already: the request waits for no further client.
         least = max(state.at_least, decision.at_least) if state.probe is None else 0
         state = state._replace(others=state.others or decision.others, at_least=least)
         state = with_book(state, wanted=book.wanted + decision.ask)
@@ -104,7 +104,7 @@ def _ask_and_wake(plan: Plan, state: RunState, decision: Decision) -> tuple[RunS
     wake = decision.wake_at if decision.wake_at is not None else math.inf
     if wake == math.inf and not state.book.running and not state.book.asking:
         raise RunFailed(
-            f"policy {plan.pace.name!r} waits for ever at time {book.now}: no task is running, nobody is being asked, "
+            f"policy {plan.pace.name!r} waits forever at time {book.now}: no task is running, no candidates are requested, "
             "and it wants no wake-up"
         )
     wake = min(wake, plan.stop.virtual_seconds)

@@ -10,14 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedfleet.core.cost import TRAINING_PASSES, scale_cost
+from fedfleet.core.cost import TRAINING_PASSES, cost_of, scale_cost
 from fedfleet.core.edges import MAX_SYNCS, Abilities, EdgeFleet, EdgeRule, NestedPass, Turn, Visit
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import Algorithm, Job
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState, Settings, Slots
 from fedfleet.core.stages import STAGES, total
-from fedfleet.core.task_cost import cost_of
 
 EDGE = "edge"  # the slot of an edge's memory
 SLOTS = "slot"  # in an edge's memory: on which of its devices each row of its shard lies
@@ -54,18 +53,18 @@ def nest_algorithm(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Al
         )
     if algorithm.tune is not None:
         raise BadInput(
-            f"edge.use = {rule.name!r}: {algorithm.name!r} lets every device tune the model before it is judged, which edges "
+            f"edge.use = {rule.name!r}: {algorithm.name!r} lets every device tune the model before evaluation, which edges "
             "cannot do yet; leave fine-tuning out, or remove [edge]"
         )
     if any(half.up is not None or half.down is not None for half in halves):
         raise BadInput(
-            f"edge.use = {rule.name!r}: up and down make small what a device and the server exchange, and edges forward exact sums "
+            f"edge.use = {rule.name!r}: up and down compress what a device and the server exchange, and edges forward exact sums "
             "that no codec takes; leave up and down out of [algorithm], or remove [edge]"
         )
     if algorithm.fold.ages:
         raise BadInput(
-            f"edge.use = {rule.name!r}: {algorithm.name!r} weighs reports by how late they are, which the sums of edges do not "
-            "tell; use another algorithm"
+            f"edge.use = {rule.name!r}: {algorithm.name!r} weighs reports by their staleness, which the sums of edges do not "
+            "contain; use another algorithm"
         )
     inside = NestedPass(algorithm, rule, fleet)
 

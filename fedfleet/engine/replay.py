@@ -29,8 +29,8 @@ from fedfleet.core.events import (
 )
 from fedfleet.core.parts import Draw, Plan, State
 from fedfleet.core.records import Assignments, Ints, Keys, Roster
+from fedfleet.engine.commands import pending_commands
 from fedfleet.engine.coordinator import begin, step
-from fedfleet.engine.open_commands import pending_commands
 from fedfleet.engine.state import Reaction, RunState
 
 _FACTS = (
@@ -76,7 +76,7 @@ def replay(
     The journal keeps who was picked, not the roster, so that the pick is read from the record instead of made again.
     `regather` gives the aggregate of a commit: from what was kept, or by training again; `handle_command` sees all other commands,
     each before the fact that answers it. With `start`, the events are those that followed this state. Without `models`, names of
-    models are believed: whoever makes no models cannot know them.
+    models are believed: a replay that makes no models cannot know them.
     """
     log = list(events)
     recorded: Iterator[tuple[int, Outcome]] = ((i, e) for i, e in enumerate(log) if not isinstance(e, _FACTS))

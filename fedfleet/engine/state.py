@@ -65,8 +65,8 @@ class RunState(NamedTuple):
     unpaid: tuple[Ending, ...] = ()  # tasks whose rounds closed, and of which it was asked what they cost
     roster: Roster | None = None  # whom the selector looks at while a probe is out
     probe: Probe | None = None  # the probe that is out
-    others: bool = False  # the ask that is out leaves out whoever was asked in this round
-    at_least: int = 0  # the ask that is out is answered when so many can be asked
+    others: bool = False  # the ask that is out leaves out the clients that were asked in this round
+    at_least: int = 0  # the ask that is out is answered when that many can be asked
     phase: Phase = Phase.OPEN
     next_task: int = 0
     wake: float | None = None

@@ -10,7 +10,7 @@ from fedfleet.core.events import Evaluated, Outcome, RunEnded
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import EvalScore, Score
 from fedfleet.engine.book import drop_tasks
-from fedfleet.engine.open_commands import evaluate_command, request_account
+from fedfleet.engine.commands import evaluate_command, request_account
 from fedfleet.engine.state import Phase, Progress, Reaction, RunState
 
 _ROUNDING = 1e-6  # of an interval between two looks: a multiple of it divided by it is nearly whole
@@ -22,7 +22,7 @@ def limit_reason(plan: Plan, state: RunState) -> str:
     if book.now >= stop.virtual_seconds:
         return "virtual_seconds"
     if stop.commits is not None and book.version >= stop.commits:
-        return "commits"  # before rounds: whoever set both wanted so many models, and has them
+        return "commits"  # before rounds: a spec that sets both wants that many models, and has them
     if book.round >= stop.rounds:
         return "rounds"
     if stop.updates is not None and state.progress.updates >= stop.updates:
@@ -42,7 +42,7 @@ def update_progress(plan: Plan, progress: Progress, fact: Evaluated) -> Progress
 
 
 def evaluation_due(plan: Plan, state: RunState) -> bool:
-    """Is the model looked at now that a round is over? It is after so many commits, if it is new, and after so many rounds."""
+    """Is the model looked at now that a round is over? It is after that many commits, if it is new, and after that many rounds."""
     stop, version = plan.stop, state.book.version
     new = version != state.progress.evaluated and version % stop.evaluate_every == 0
     return new or (stop.evaluate_attempts is not None and state.book.round % stop.evaluate_attempts == 0)

@@ -10,6 +10,7 @@ import numpy as np
 from fedfleet.core import aggregation
 from fedfleet.core.aggregation import TOO_FEW, Fold, Folding
 from fedfleet.core.commands import Evaluate, Gather, Probe
+from fedfleet.core.cost import settings_at
 from fedfleet.core.errors import Refused
 from fedfleet.core.events import Evaluated, ReportsGathered
 from fedfleet.core.noise import add_noise, seeded_key
@@ -30,7 +31,6 @@ from fedfleet.core.records import (
     Wave,
 )
 from fedfleet.core.sources import World
-from fedfleet.core.task_cost import settings_at
 from fedfleet.core.trees import Tree
 from fedfleet.executors.personal_model import personal_model, share_of_rows, tune_models, tuning_job
 from fedfleet.store.client_memory import ClientMemory

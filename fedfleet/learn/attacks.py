@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedfleet.core.attackers import attackers
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Fraction, Positive
 from fedfleet.core.part_facts import RunFacts
 from fedfleet.core.parts import Algorithm
 from fedfleet.core.passes import LocalPass, Passed
+from fedfleet.core.rng import attackers
 from fedfleet.learn.composition import with_pass
 
 
@@ -62,7 +62,7 @@ def with_attack(algorithm: Algorithm, attack: Attack) -> Algorithm:
 
     if algorithm.pooled:
         raise BadInput(
-            f"algorithm.attack: {algorithm.name!r} trains in one place, where nobody can attack; leave `attack` out"
+            f"algorithm.attack: {algorithm.name!r} trains in one place, without clients that could attack; leave `attack` out"
         )
 
     def harm(passed: Passed) -> Passed:
@@ -73,7 +73,7 @@ def with_attack(algorithm: Algorithm, attack: Attack) -> Algorithm:
     def add_attack(inner: LocalPass) -> LocalPass:
         return replace(inner, after=(*inner.after, harm))
 
-    return with_pass(algorithm, "nobody can attack it", add_attack)
+    return with_pass(algorithm, "no attack can be put into it", add_attack)
 
 
 def _spoil_leaf(leaf: Any, attack: Attack, places: list[int]) -> Any:

@@ -13,7 +13,7 @@ from fedfleet.learn.folds import mean
 
 
 def pool_data(algorithm: Algorithm) -> Algorithm:
-    """The upper bound: one trainer holds everybody's training data.
+    """The upper bound: one trainer holds all clients' training data.
 
     One task a round, at the server, at no cost of communication; [choose] and [pace] do not apply.
     """

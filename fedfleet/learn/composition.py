@@ -1,5 +1,5 @@
 """How features are put together: named methods with each parameter declared once, changes to every client's pass, and what
-travels beside the model in both directions."""
+travels alongside the model in both directions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def method(feature: Builder, inner: Builder, **defaults: object) -> Builder:
     ambiguous, but for the facts of the run, which both may ask for.
 
     >>> from fedfleet.learn.fedavg import fedavg
-    >>> from fedfleet.learn.objective_terms import proximal
+    >>> from fedfleet.learn.objectives import proximal
     >>> sorted(set(parameters(method(proximal, fedavg))) - set(parameters(fedavg)))
     ['mu']
     """
@@ -58,7 +58,7 @@ def method(feature: Builder, inner: Builder, **defaults: object) -> Builder:
 
 def with_pass(algorithm: Algorithm, reason: str, change: Callable[[LocalPass], LocalPass]) -> Algorithm:
     """The algorithm whose clients' passes are changed in the same way; `reason` says why an opaque pass will not do."""
-    latest: list[tuple[LocalPass, LocalPass]] = []  # most clients have the very same pass: what it becomes is made once
+    latest: list[tuple[LocalPass, LocalPass]] = []  # most clients have the same pass: its changed form is made once
 
     def local(client: int, settings: Settings) -> LocalPass:
         inner = algorithm.local(client, settings)
@@ -74,7 +74,7 @@ def with_pass(algorithm: Algorithm, reason: str, change: Callable[[LocalPass], L
 
 
 def with_extra(algorithm: Algorithm, extra: Callable[[ServerState], Tree]) -> Algorithm:
-    """The algorithm whose offers carry more beside the model.
+    """The algorithm whose offers carry more alongside the model.
 
     Clients that are offered the same are offered the same object, so that a stack holds it once.
     """

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.codec import Codec
+from fedfleet.core.cost import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Algorithm, Offer
 from fedfleet.core.passes import LocalPass
 from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState, Settings
-from fedfleet.core.task_cost import cost_of
 from fedfleet.core.trees import Tree, content_hash, tree_nbytes
 from fedfleet.learn.codecs.chain import chain
 from fedfleet.learn.codecs.messages import decode, encode, encode_bytes, expected_nbytes, nbytes
 from fedfleet.learn.composition import with_pass
 
-EXTRA = "extra|"  # what goes down beside the model; no module can name a parameter so
+EXTRA = "extra|"  # what goes down alongside the model; no module can name a parameter so
 _VERSIONS = 4  # models whose decoded form is kept: asynchronous tasks still train from older ones
 
 

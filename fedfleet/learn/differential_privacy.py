@@ -2,7 +2,7 @@
 
 One client is protected, with all that it ever sends: what is released hardly depends on whether its updates were real or zero.
 Who takes part is not drawn by a coin for each client, so that no amplification by sampling is claimed; the loss is that of the
-participation that the journal shows (`fedfleet.measure.privacy`). It supposes that nobody is picked by what no noise covers: a
+participation that the journal shows (`fedfleet.measure.privacy`). It supposes that no client is picked by a value without noise: a
 selector that goes by reported losses lets them into the models, and the run says so.
 """
 
@@ -23,7 +23,7 @@ from fedfleet.core.parts import Algorithm, Promise
 from fedfleet.core.passes import LocalPass, Passed
 from fedfleet.core.records import Context
 from fedfleet.learn.composition import with_pass
-from fedfleet.learn.robust_folds import sample_entry
+from fedfleet.learn.folds import sample_entry
 
 Clip = Annotated[float, Ge(SMALLEST), Le(1e4)]  # of an update, as a Euclidean norm
 Multiple = Annotated[float, Ge(1e-3), Le(1e4)]  # of the clipping norm: the standard deviation of the noise
@@ -57,9 +57,9 @@ def gaussian(*, cohort: Count, clip: Clip = 1.0, noise: Multiple = 1.0, delta: D
 def tree(*, cohort: Count, clip: Clip = 1.0, noise: Multiple = 1.0, delta: Delta = 1e-5) -> Privacy:
     """Clipped updates and the noise of a binary tree over all commits: DP-FTRL (Kairouz et al. 2021), by the server.
 
-    The noise in the model after t commits is that of at most log2(t) + 1 nodes, whoever took part when: made for clients that come
-    as they please. One report enters the nodes above its commit, hence more noise is needed for a client that comes once, and
-    far less for one that comes often. The tree is never begun anew.
+    The noise in the model after t commits is that of at most log2(t) + 1 nodes, whichever clients take part when: made for clients
+    that come as they please. One report enters the nodes above its commit, hence more noise is needed for a client that comes once,
+    and far less for one that comes often. The tree is never begun anew.
 
     >>> from fedfleet.learn.fedavg import fedavg
     >>> tree(cohort=20, clip=0.5, noise=4.0).around(fedavg()).fold.noise
@@ -113,7 +113,7 @@ def _with_central_noise(algorithm: Algorithm, noise: Noise, cohort: int, clip: f
         )
     if inner.denominator not in (None, float(cohort)):
         raise BadInput(
-            f"algorithm.private.cohort = {cohort}: {algorithm.name!r} divides by {inner.denominator:g} itself; say the same number"
+            f"algorithm.private.cohort = {cohort}: {algorithm.name!r} divides by {inner.denominator:g} itself; use the same number"
         )
     if not callable(inner.bound) and 64.0 * noise.std > inner.bound * inner.total_weight:
         raise BadInput(

@@ -1,6 +1,6 @@
 """Against client drift: what a client's own data pull it to is taken out of its steps, by a memory on both sides.
 
-Unlike data make clients walk apart within a round. SCAFFOLD estimates each client's gradient and everybody's, and steps along
+Unlike data make clients walk apart within a round. SCAFFOLD estimates each client's gradient and the mean of all, and steps along
 the difference; FedDyn tilts each client's objective so that all of them have the same minimum.
 """
 
@@ -21,7 +21,7 @@ from fedfleet.core.passes import NO_SETTINGS, After, Carry, ConstantTerm, LocalP
 from fedfleet.core.records import ServerState
 from fedfleet.core.trees import Tree
 from fedfleet.learn.composition import split_aggregate, with_extra, with_pass
-from fedfleet.learn.objective_terms import with_term
+from fedfleet.learn.objectives import with_term
 from fedfleet.learn.server_optimisers import with_rule
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
@@ -54,7 +54,7 @@ def column(values: Any, like: Any) -> Any:
 def with_control_variates(
     algorithm: Algorithm, *, strength: Share = 0.25, server_lr: Positive = 1.0, facts: RunFacts
 ) -> Algorithm:
-    """SCAFFOLD: clients step along g - c_k + c, where c_k remembers their own mean gradient and c everybody's.
+    """SCAFFOLD: clients step along g - c_k + c, where c_k remembers their own mean gradient and c the mean of all.
 
     Karimireddy et al. 2020, option II: after K steps of rate r, c_k <- c_k - c + (w_start - w_end) / (K r). The server adds
     server_lr times the mean update to the model, and the sum of all changes of c_k, over the number of clients in the fleet,
@@ -165,7 +165,7 @@ def with_dynamic_regularisation(
     """FedDyn: clients add alpha <w, h_k> + alpha/2 ||w - w_start||^2 to their loss, where h_k is how far they drifted so far.
 
     Acar et al. 2021. After a pass h_k <- h_k + (w_end - w_start), so that -alpha h_k comes to be the client's gradient; the
-    server's model is the mean of the clients' plus H, the mean of h_k over the whole fleet. Where nobody moves any more, the
+    server's model is the mean of the clients' plus H, the mean of h_k over the whole fleet. Where no client moves any more, the
     gradients sum to zero: unlike FedAvg's, the fixed point is the optimum. Reports count alike, as in the paper; with weigh =
     "samples" and few clients a round, H is that weighted mean only on average. `semantics = "released"` takes the mean of h_k over
     those who reported, as FLHetBench's code does. The paper's alpha is 0.01; there two of three runs of wisdm_cnn ended at chance,

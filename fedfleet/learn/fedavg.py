@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from fedfleet.core.aggregation import Aggregate
@@ -42,23 +43,27 @@ def fedavg(
     return Algorithm(
         name="fedavg",
         init=ServerState,
-        offer=whole_model,
+        offer=whole_model(),
         local=lambda client, settings: local,
         fold=mean(bound=bound),
         apply=add_to_model,
     )
 
 
-def whole_model(server: ServerState, client: int, settings: Settings) -> Offer:
-    """Everyone is offered the model as it is, in one and the same offer."""
-    del client, settings
-    offer = _newest_offer[0]
-    if offer.params is not server.params:
-        offer = _newest_offer[0] = Offer(server.params)
+def whole_model() -> Callable[[ServerState, int, Settings], Offer]:
+    """The `offer` of an algorithm that sends every client the model as it is.
+
+    A cohort gets the same object as long as the model is the same, so that it trains from one start in one stack.
+    """
+    newest = [Offer({})]
+
+    def offer(server: ServerState, client: int, settings: Settings) -> Offer:
+        del client, settings
+        if newest[0].params is not server.params:
+            newest[0] = Offer(server.params)
+        return newest[0]
+
     return offer
-
-
-_newest_offer = [Offer({})]  # the newest: a cohort is offered the same model, and then trains from one start
 
 
 def add_to_model(server: ServerState, aggregate: Aggregate) -> ServerState:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.aggregation import Aggregate
+from fedfleet.core.cost import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Share
 from fedfleet.core.part_facts import RunFacts
 from fedfleet.core.parts import Algorithm
 from fedfleet.core.passes import NO_SETTINGS, Batch, Carry, LocalPass, Passed, SecondModel, Tensors
 from fedfleet.core.records import Assignments, Cost, Ints, ServerState
-from fedfleet.core.task_cost import cost_of
 from fedfleet.core.trees import Tree
 from fedfleet.learn.composition import with_extra, with_pass
 

@@ -47,7 +47,7 @@ def with_normalised_updates(algorithm: Algorithm) -> Algorithm:
         )
         return rule.apply(server, model)
 
-    result = with_pass(algorithm, "nobody knows how far its clients walk", _add_division)
+    result = with_pass(algorithm, "how far its clients walk is unknown", _add_division)
     result.local(0, NO_SETTINGS)  # so that what cannot be normalised is refused before anything runs
     return replace(result, name="fednova", fold=replace(algorithm.fold, like=like, intact=_INTACT_REASON), apply=apply)
 

@@ -66,7 +66,7 @@ def with_local_leaves(algorithm: Algorithm, *, keep: str) -> Algorithm:
     if isinstance(local, LocalPass) and local.second is not None and local.second.own is not None:
         raise BadInput(
             f"algorithm.keep: clients of {algorithm.name!r} have a whole model of their own, which would be drawn to leaves that "
-            "nobody trains; leave `keep` out, or use another algorithm"
+            "no client trains; leave `keep` out, or use another algorithm"
         )
     no_match = f"algorithm.keep = {keep!r} matches no leaf of this model"
     return keep_leaves_local(algorithm, Leaves((keep,)), "algorithm.keep", no_match)
@@ -78,7 +78,9 @@ def keep_leaves_local(algorithm: Algorithm, home: Names, where: str, no_match: s
     `where` names the setting that says so, `no_match` the sentence for a model that has no such leaf.
     """
     if algorithm.pooled:
-        raise BadInput(f"{where}: {algorithm.name!r} trains in one place, where nobody has a home; leave it out")
+        raise BadInput(
+            f"{where}: {algorithm.name!r} trains in one place, without clients that could keep leaves; leave it out"
+        )
 
     def like(server: ServerState) -> Tree:
         local_names = {

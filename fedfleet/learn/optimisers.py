@@ -53,7 +53,7 @@ def adam(
         c1, c2 = 1 - b1**t, 1 - b2**t
         new: dict[str, Any] = {}
         for n, p in params.items():
-            # The moments are nobody else's, so they change in place: on an accelerator every pass over memory counts.
+            # The moments belong to this optimiser alone, so they change in place: on an accelerator every pass over memory counts.
             m[n].mul_(b1).add_(grads[n], alpha=1 - b1)
             v[n].mul_(b2).addcmul_(grads[n], grads[n], value=1 - b2)
             step = m[n] / (v[n].sqrt() * c2**-0.5).add_(eps)

@@ -25,10 +25,10 @@ HeadEpochs = Annotated[int, Ge(0), Le(10_000)]
 
 
 def with_fine_tuning(algorithm: Algorithm, *, tune_epochs: Epochs = 5, tune_lr: Positive | None = None) -> Algorithm:
-    """FT: before it is judged, each client trains the model that it would use on its own training data, once more.
+    """FT: before it is evaluated, each client trains the model that it would use on its own training data, once more.
 
     Chen et al. 2023 (FS-REAL): 5 epochs. All leaves, with the optimiser and the batches of the federation and its learning rate
-    unless `tune_lr` is given; w_k = w - lr sum of grad F_k. What is tuned is judged and forgotten: the server never sees it.
+    unless `tune_lr` is given; w_k = w - lr sum of grad F_k. What is tuned is evaluated and forgotten: the server never sees it.
 
     >>> from fedfleet.learn.fedavg import fedavg
     >>> with_fine_tuning(fedavg(lr=0.2, batch=8)).tune(0).batches
@@ -38,7 +38,7 @@ def with_fine_tuning(algorithm: Algorithm, *, tune_epochs: Epochs = 5, tune_lr: 
         raise BadInput(f"{algorithm.name!r} trains in one place, so no client can fine-tune; leave fine-tuning out")
     if algorithm.tune is not None:
         raise BadInput(
-            f"{algorithm.name!r} tunes before it judges already; set algorithm.tune_epochs instead of algorithm.fine_tune"
+            f"{algorithm.name!r} tunes before evaluation already; set algorithm.tune_epochs instead of algorithm.fine_tune"
         )
 
     def tune(client: int) -> LocalPass:
@@ -100,7 +100,7 @@ def train_body_only(
     head: str | None = None,
     model: ModelOf = default_model_facts,
 ) -> Algorithm:
-    """FedBABU: the head stays as it began, for everyone; clients train the body, and tune the whole model to be judged.
+    """FedBABU: the head stays as it began, for everyone; clients train the body, and tune the whole model to be evaluated.
 
     Oh et al. 2022, with 5 epochs of tuning: w_b <- mean of w_b,k after SGD on F_k(w_b, h_0). Everyone makes h_0 from the seed,
     so that it never travels.
@@ -141,7 +141,7 @@ def with_own_model(algorithm: Algorithm, *, lam: NonNegative = 0.1) -> Algorithm
     """Ditto: beside the shared model, trained as ever, each client trains one of its own, near the one it was offered.
 
     Li et al. 2021: v_k <- v_k - lr (grad F_k(v_k) + lam (v_k - w)), with the batches of the algorithm; v_k begins as the first w
-    that the client is offered. A client is judged by v_k, or by w if it never took part.
+    that the client is offered. A client is evaluated by v_k, or by w if it never took part.
 
     >>> from fedfleet.learn.fedavg import fedavg
     >>> with_own_model(fedavg()).local(0, {}).second.own.terms

@@ -17,13 +17,12 @@ from typing import Literal
 import numpy as np
 
 from fedfleet.core.aggregation import Aggregate, Entry
-from fedfleet.core.cost import TRAINING_PASSES
+from fedfleet.core.cost import TRAINING_PASSES, cost_of
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.part_facts import FleetFacts
 from fedfleet.core.parts import Algorithm, Job
 from fedfleet.core.passes import LocalPass, Names
 from fedfleet.core.records import Assignments, Context, Cost, Floats, Ints, Report, ServerState
-from fedfleet.core.task_cost import cost_of
 from fedfleet.core.trees import Tree
 from fedfleet.learn.composition import with_pass
 

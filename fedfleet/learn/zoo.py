@@ -9,8 +9,7 @@ from fedfleet.learn.fedkd import with_distillation
 from fedfleet.learn.fednova import with_normalised_updates
 from fedfleet.learn.fetchsgd import with_sketch
 from fedfleet.learn.gradient_surgery import surgery
-from fedfleet.learn.model_widths import heterofl_widths, ordered_dropout
-from fedfleet.learn.objective_terms import proximal
+from fedfleet.learn.objectives import proximal
 from fedfleet.learn.personalisation import (
     train_body_only,
     train_head_then_body,
@@ -21,6 +20,7 @@ from fedfleet.learn.personalisation import (
 )
 from fedfleet.learn.server_optimisers import with_adagrad, with_adam, with_momentum, with_yogi
 from fedfleet.learn.staleness import with_damping, with_mixing, with_server_step
+from fedfleet.learn.submodels import heterofl_widths, ordered_dropout
 from fedfleet.learn.timelyfl import partial_layers
 
 fedprox = method(proximal, fedavg)

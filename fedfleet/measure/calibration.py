@@ -30,7 +30,7 @@ class ReferenceCurve:
 def calibrate(
     ideal: Ideal, runs: Sequence[ReferenceCurve], labels: Ints, test: Floats, *, exponents: Floats = EXPONENTS
 ) -> Ideal:
-    """The ideal with the noise and the exponent that foretell these runs best; it stays as it is where there are none."""
+    """The ideal with the noise and the exponent that predict these runs best; it stays as it is where there are none."""
     least_error, best_ideal = np.inf, ideal
     fewest_reports = min(
         (float(run.part.reports.mean()) for run in runs if run.part.commits), default=float(ideal.cohort)

@@ -102,7 +102,7 @@ def _cause(event: RoundFailed, current: _Round) -> Cause:
         return Cause.REFUSED
     no_client = current.seen_at is not None and not current.most
     if (no_client or current.seen_at == event.time) and not (current.lost or current.unable):
-        return Cause.FEW  # it saw nobody, or ended in the very moment in which it saw whom it could ask
+        return Cause.FEW  # it saw no client, or ended in the very moment in which it saw whom it could ask
     if current.unable >= max(current.lost, 1):
         return Cause.UNABLE
     return Cause.LOST if current.lost >= max(current.late, 1) else Cause.LATE
@@ -115,7 +115,7 @@ def cure(summary: Failures) -> str:
             reachable = (
                 f"no more than {summary.reachable} {'client was' if summary.reachable == 1 else 'clients were'}"
                 if summary.reachable
-                else "nobody was"
+                else "no client was"
             )
             return f"{reachable} reachable in these rounds before {clock_text(summary.last)}; {WAIT}, or change world.states"
         case Cause.UNABLE:
@@ -137,7 +137,7 @@ def cure(summary: Failures) -> str:
 def _late_cure(summary: Failures) -> str:
     more = 'raise pace.seconds or pace.lease, or wait for clients as long as they need with pace.use = "readiness"'
     if summary.fastest is None:
-        return f"nobody reported within the {summary.waited:,.4g} s after which tasks were given up; {more}"
+        return f"no client reported within the {summary.waited:,.4g} s after which tasks were given up; {more}"
     return (
         f"too few reported within the {summary.waited:,.4g} s after which tasks were given up, the fastest of all after "
         f"{summary.fastest:,.4g} s; {more}"

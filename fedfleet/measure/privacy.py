@@ -15,9 +15,9 @@ from fedfleet.core.records import Floats, Ints
 from fedfleet.measure.tasks import Tasks, task_table
 
 _CLAIM = {
-    "gaussian": "whoever sees all models learns at most this about whether one client's updates were real or zero",
-    "tree": "whoever sees all models learns at most this about whether one client's updates were real or zero",
-    "local": "whoever sees all that one client sent learns at most this about whether its updates were real or zero",
+    "gaussian": "an observer of all models learns at most this about whether one client's updates were real or zero",
+    "tree": "an observer of all models learns at most this about whether one client's updates were real or zero",
+    "local": "an observer of all that one client sent learns at most this about whether its updates were real or zero",
 }
 
 

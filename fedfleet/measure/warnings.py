@@ -1,5 +1,4 @@
-"""Warnings that a reader needs before the figures of a run: it learnt nothing, failed often, or refused reports; why, and what to
-do about it."""
+"""Warnings about a run, to read before its figures: it learnt nothing, failed often, or refused reports; with reason and cure."""
 
 from __future__ import annotations
 
@@ -19,6 +18,19 @@ from fedfleet.measure.run_progress import Log, Progress, read_progress
 ONE_CLASS = "the test set has only one class"
 _MIN_GAIN = 0.01  # a run whose accuracy never rose by so much has learnt nothing
 _DEVIATIONS = 2.0  # an accuracy that lies no farther above chance than this many standard deviations could be chance
+
+
+# What journals say, and what people read.
+_REASON_TEXTS = {"no report could be folded": "no usable update"}
+
+
+def reason_text(reason: str) -> str:
+    """The reason of a failed round as people read it; journals keep the words that they were written with.
+
+    >>> reason_text("no report could be folded")
+    'no usable update'
+    """
+    return _REASON_TEXTS.get(reason, reason)
 
 
 def failed_rounds(log: Log) -> dict[str, int]:
@@ -63,8 +75,8 @@ def _unfinished_round_warnings(log: Sequence[Event]) -> list[str]:
         )
     else:
         reason = (
-            "as many clients as a round needs were never reachable at once; lower pace.min_clients and pace.min_share, change "
-            "world.states, or raise stop.virtual_seconds"
+            "the clients that a round needs were never reachable at the same time; lower pace.min_clients and pace.min_share, "
+            "change world.states, or raise stop.virtual_seconds"
         )
     return [f"no model was made: the run ended at {clock_text(end.time)} by {end.reason}, and {reason}"]
 
@@ -78,9 +90,8 @@ def _report_warnings(log: Sequence[Event]) -> list[str]:
     sentences: list[str] = []
     if invalid:
         sentences.append(
-            f"{_refusal_text(invalid)}; lower algorithm.lr, look at the data of these clients, or raise "
-            f"algorithm.bound if updates are "
-            "meant to be so large"
+            f"{_refusal_text(invalid)}; lower algorithm.lr (or weaken algorithm.attack, if the spec has one), check the "
+            "data of these clients, or raise algorithm.bound if updates are meant to be that large"
         )
     if too_few:  # nothing was wrong with them
         sentences.append(
@@ -127,6 +138,7 @@ def _learning_warnings(run: Progress, chance: float | None) -> list[str]:
 def _most_frequent(reasons: dict[str, int]) -> str:
     """The most frequent reason, and how often."""
     reason, times = next(iter(reasons.items()))
+    reason = reason_text(reason)
     if len(reasons) == 1:
         return reason
     return f"most often: {reason}, {times} times" if times > 1 else f"for example: {reason}"

@@ -1,9 +1,9 @@
-"""Auditing: derive the journal of a run again, and name the first row that lies.
+"""Audit: derive the journal of a run again, and report the first mismatch.
 
 A simulation is run again, in full: its rosters, picks, arrivals, models and scores all follow from its spec. Where nothing can or
 should be trained, the simulation runs on and believes the record in what only training tells; where even times follow from training
 (edges, codecs priced by value) or picks from it (selectors that learn), the coordinator alone is run on the recorded facts. So it
-is with a served run, whose facts nobody can derive: its models are made again from the aggregates that were kept.
+is with a served run, whose facts cannot be derived: its models are made again from the aggregates that were kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fedfleet.core.trees import Tree
 from fedfleet.engine.replay import Contradiction, Regather, replay
 from fedfleet.executors.gather import evaluate
 from fedfleet.simulation.audit_record import Mismatch, Numbered, Record, RecordEnd
-from fedfleet.simulation.probes import probe_outcome
+from fedfleet.simulation.rosters import probe_outcome
 from fedfleet.simulation.simulator import Simulation, drive, new_simulation
 from fedfleet.store.aggregates import load_aggregate
 from fedfleet.store.client_memory import ClientMemory

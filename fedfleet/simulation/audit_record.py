@@ -56,7 +56,7 @@ class Record:
             committed = type(event) is ModelCommitted
             self.commits += committed
             if committed and not self.models:
-                event = replace(event, model_hash="")  # a name that nobody looks at need not be found out
+                event = replace(event, model_hash="")  # a name that is never read need not be found out
             for row in encode(event)[0]:
                 self._compare(row)
 
@@ -90,7 +90,7 @@ class Record:
     # ---- what is believed where nothing is trained ---------------------------------------------------------------
 
     def recorded_gather(self, now: float, ahead: int) -> ReportsGathered:
-        """Which reports could be used, as the record says, so many rows ahead of what was heard."""
+        """Which reports could be used, as the record says, that many rows ahead of what was heard."""
         fact, row = self._recorded_fact(ReportsGathered, Kind.GATHERED, "reports are gathered", ahead)
         next_ = self.position + ahead + 1
         after = [r for _, r in self.rows[next_ : next_ + max(0, int(row[5]))]]
@@ -98,7 +98,7 @@ class Record:
         return replace(fact, time=now, rejected=rejected)
 
     def recorded_evaluation(self, now: float, version: int, ahead: int) -> Evaluated:
-        """How a model did, as the record says, so many rows ahead of what was heard."""
+        """How a model did, as the record says, that many rows ahead of what was heard."""
         fact, _ = self._recorded_fact(Evaluated, Kind.EVALUATED, "a model is evaluated", ahead)
         return replace(fact, time=now, version=version)
 

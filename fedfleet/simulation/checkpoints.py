@@ -34,7 +34,7 @@ _KEPT_FILES = 2  # a torn newest checkpoint still leaves the one before
 
 @dataclass(slots=True)
 class Checkpoints:
-    """Saves a checkpoint every so many commits, after the journal it refers to is on the disk."""
+    """Saves a checkpoint every few commits, after the journal it refers to is on the disk."""
 
     folder: Path
     journal: Journal

@@ -13,18 +13,18 @@ import numpy as np
 
 from fedfleet.core.aggregation import Fold, Folding
 from fedfleet.core.commands import Account, Evaluate, Gather
+from fedfleet.core.cost import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, Event, ReportsGathered, RoundFailed, TaskArrived, TasksSent, TasksSpent
 from fedfleet.core.parts import Offer, Plan
 from fedfleet.core.records import Assignments, Context, Cost, Ints, Report, ServerState, whole_work
 from fedfleet.core.sources import World
-from fedfleet.core.task_cost import cost_of
 from fedfleet.engine.state import open_endings
 from fedfleet.measure.class_clock import Participation
 from fedfleet.simulation.audit import NO_EXECUTOR, without_learning
 from fedfleet.simulation.simulator import Simulation, drive, new_simulation
 
-_NEVER = 1 << 40  # commits between evaluations of which nobody wants any
+_NEVER = 1 << 40  # commits between evaluations that are not wanted
 _STAND_IN = Folding({}, {}, collected=[(Report(0, 0, {}, 1.0, {}), Context(0, 0.0, 0))])
 _NO_OFFER = Offer({})
 _MANY_TRIPS = 64

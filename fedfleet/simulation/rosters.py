@@ -1,19 +1,81 @@
-"""Rosters: who could be asked, with the columns that a selector wants to see before it picks."""
+"""Looking for candidates in a world: when enough clients are reachable, who they are, and what a probe of them answers.
+
+The moment follows from the state and the world alone, however often and from wherever it is looked for: a run that is taken
+up again finds the same one, and so does an audit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from fedfleet.core.cost import scale_cost
-from fedfleet.core.errors import BadInput, suggest_name
-from fedfleet.core.parts import Plan
-from fedfleet.core.records import Assignments, Cost, Floats, Ints, Roster, whole_work
+from fedfleet.core.commands import Probe
+from fedfleet.core.cost import TRAINING_PASSES, cost_of, scale_cost, steps_of
+from fedfleet.core.edges import NestedPass
+from fedfleet.core.errors import BadInput, RunFailed, error_context, suggest_name
+from fedfleet.core.parts import Pass, Plan
+from fedfleet.core.passes import NO_SETTINGS, LocalPass
+from fedfleet.core.records import FOLDED, Assignments, Bools, Cost, Floats, Ints, Roster, whole_work
 from fedfleet.core.sources import World
-from fedfleet.core.stages import stages_of, total
-from fedfleet.core.task_cost import cost_of, steps_of
+from fedfleet.core.stages import STAGES, fraction_done, stages_after, stages_of, total
+from fedfleet.engine.candidates import clients_asked_this_round
 from fedfleet.engine.state import RunState, in_order_of_arrival
+from fedfleet.simulation.trips import ready_seconds
+
+
+class AwaitedMoment(NamedTuple):
+    """A moment that was looked for: what of the state it depends on (None: it has come), and the number of its entry in the
+    queue, which grows from search to search."""
+
+    state: tuple[int, int, bool, int] | None = None
+    number: int = 0
+
+
+def moment_inputs(state: RunState) -> tuple[int, int, bool, int]:
+    """What decides when enough clients are there. While an ask is out no task is sent, so that how many run tells which."""
+    return len(state.running), state.book.round, state.others, state.at_least
+
+
+def unavailable_clients(plan: Plan, state: RunState, busy: Bools) -> Bools:
+    """Who cannot be asked: those at work, and those whose report waits for its commit if it changes what they remember.
+
+    A second task would begin with a memory without the first one's, and only the later of the two would stand: a client's
+    control variate would lack what the server has counted, and what a codec lost would be sent twice.
+    """
+    endings = (*in_order_of_arrival(state.ended), *in_order_of_arrival(state.gathering))
+    reporters = {int(e.wave.assignments.clients[e.task - e.wave.first]) for e in endings if e.fate == FOLDED}
+    waiting = [client for client in reporters if remembers(plan.algorithm.local(client, NO_SETTINGS))]
+    if not waiting:
+        return busy
+    unavailable = busy.copy()
+    unavailable[waiting] = True
+    return unavailable
+
+
+def remembers(half: Pass) -> bool:
+    """Does a client with this half keep anything for the next time?"""
+    return isinstance(half, NestedPass) or (isinstance(half, LocalPass) and half.remembers())
+
+
+def earliest_moment(plan: Plan, world: World, state: RunState, busy: Bools) -> float:
+    """The first moment from now on at which as many clients as the ask wants are reachable and free; infinite if there is none
+    before the run's horizon."""
+    earliest = world.states.earliest
+    if earliest is None:
+        raise RunFailed(
+            f"policy {plan.pace.name!r} wants at least {state.at_least} clients, but the states of this world do not say when so "
+            "many can be reached; give the StateSource an `earliest`, or use a policy that does not wait for clients"
+        )
+    free = ~unavailable_clients(plan, state, busy)
+    if state.others:
+        free[clients_asked_this_round(state)] = False
+    now = state.book.now
+    with error_context(f"the world, asked at time {now} when {state.at_least} clients can be reached,"):
+        return float(earliest(free, state.at_least, now, plan.stop.virtual_seconds))
+
 
 # What a roster can hold: by name, a function of (plan, world, state, clients, samples).
 Column = Callable[[Plan, World, RunState, Ints, Ints], Floats]
@@ -27,7 +89,7 @@ def roster_of(plan: Plan, world: World, state: RunState, clients: Ints) -> Roste
 
 
 def check_sees(plan: Plan) -> None:
-    """Refuse a selector that wants to see what nobody can show it."""
+    """Refuse a selector that wants to see a column that no runtime has."""
     for name in plan.choose.sees:
         if name not in COLUMNS:
             raise BadInput(
@@ -68,7 +130,7 @@ def _latency_seconds(plan: Plan, world: World, state: RunState, clients: Ints, s
 
 
 def _joules(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
-    """What the whole work would draw from these devices: infinite for those that cannot do it, NaN if nobody knows."""
+    """What the whole work would draw from these devices: infinite for those that cannot do it, NaN if unknown."""
     cost, starts = expected_cost(plan, state, clients, samples), np.full(len(clients), state.book.now)
     stages = stages_of(world.devices, clients, cost, state.book.now, np.full(len(clients), state.next_task))
     able = np.isfinite(total(stages))
@@ -135,3 +197,67 @@ COLUMNS: dict[str, Column] = {
     "untold": _ended_tasks,
     "time": _time,
 }
+
+
+ANSWER_BYTES = 8.0  # one number
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeOutcome:
+    """When a probe is over, who has answered by then, and what it cost, as in TasksSpent."""
+
+    ends: float
+    answered: Bools
+    spent: Mapping[str, Floats]
+
+
+def probe_outcome(plan: Plan, world: World, state: RunState, command: Probe) -> ProbeOutcome:
+    """How a probe goes: clients fetch the model, try it on their data (`loss`) or train one batch (`seconds`), and answer.
+
+    It is over when the last one answered, or when its time is up. Faults leave probes alone.
+    """
+    n = len(command.clients)
+    if world.free_probes:
+        return ProbeOutcome(max(command.time, state.book.now), np.ones(n, np.bool_), {})
+    sizes = world.data.sizes(command.round)[command.clients]
+    whole_cost = expected_cost(plan, state._replace(server=command.server), command.clients, sizes)
+    # Trying a sample is the forward pass alone, a third of training it.
+    samples = sizes / TRAINING_PASSES if command.stat == "loss" else np.minimum(_batches(plan, command), sizes)
+    cost = Cost(np.asarray(samples, np.float64), whole_cost.bytes_down, np.full(n, ANSWER_BYTES))
+    trips = np.full(n, state.next_task)
+    stages = stages_of(world.devices, command.clients, cost, command.time, trips)
+    seconds = total(stages)
+    able = np.isfinite(seconds)
+    ends = np.full(n, np.inf)
+    if able.any():
+        ends[able] = world.states.finish(command.clients[able], command.time, seconds[able])
+    limit = command.time + command.within
+    answered = able & (ends <= limit)
+    last = limit if not answered.all() and limit < np.inf else float(ends[answered].max(initial=command.time))
+    worked_seconds = np.where(answered, seconds, 0.0)
+    cut = np.flatnonzero(able & ~answered)  # they worked for it until its time was up
+    if len(cut):
+        stop = np.full(len(cut), limit)
+        worked_seconds[cut] = np.minimum(
+            seconds[cut], ready_seconds(world.states, command.clients[cut], command.time, stop)
+        )
+    tried_stages = {name: np.where(able, took, 0.0) for name, took in stages.items()}
+    spent = stages_after(tried_stages, worked_seconds)
+    spent |= {
+        "bytes_down": np.where(able, cost.bytes_down * fraction_done(tried_stages, "download", worked_seconds), 0.0),
+        "bytes_up": np.where(
+            answered, cost.bytes_up, cost.bytes_up * able * fraction_done(tried_stages, "upload", worked_seconds)
+        ),
+    }
+    if world.energy is not None:
+        starts = np.full(n, command.time)
+        spent |= world.energy.charges(command.clients, {s: spent[s] for s in STAGES if s in spent}, starts)
+    return ProbeOutcome(
+        max(last, state.book.now), answered, {name: values for name, values in spent.items() if values.any()}
+    )
+
+
+def _batches(plan: Plan, command: Probe) -> Floats:
+    """The size of one batch of each client; everything where an opaque pass does not say."""
+    halves = [plan.algorithm.local(client, NO_SETTINGS) for client in command.clients.tolist()]
+    return np.array([h.batches.size if isinstance(h, LocalPass) else np.inf for h in halves], np.float64)

@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -33,22 +33,29 @@ from fedfleet.core.parts import Executor, Plan
 from fedfleet.core.records import Floats, Ints, Report, Roster, Wave
 from fedfleet.core.sources import World
 from fedfleet.engine.book import with_book
-from fedfleet.engine.commands import carry_out
+from fedfleet.engine.commands import carry_out, pending_commands
 from fedfleet.engine.coordinator import begin, step
-from fedfleet.engine.open_commands import pending_commands
 from fedfleet.engine.state import Phase, RunState, next_wake, open_endings
 from fedfleet.executors.gather import evaluate, gather, jobs_for, probe_losses
-from fedfleet.simulation.probes import probe_outcome
-from fedfleet.simulation.reachability import AwaitedMoment, earliest_moment, moment_inputs, unavailable_clients
-from fedfleet.simulation.rosters import check_sees, expected_cost, expected_seconds, roster_of
+from fedfleet.simulation.rosters import (
+    AwaitedMoment,
+    check_sees,
+    earliest_moment,
+    expected_cost,
+    expected_seconds,
+    moment_inputs,
+    probe_outcome,
+    roster_of,
+    unavailable_clients,
+)
 from fedfleet.simulation.trace import tracer
-from fedfleet.simulation.trips import Trip, late_reports, task_costs, trip_of
+from fedfleet.simulation.trips import Arrivals, Trip, late_reports, task_costs, trip_of
 from fedfleet.store.aggregates import keep_aggregate
 from fedfleet.store.client_memory import ClientMemory
 from fedfleet.store.journal import Journal
 from fedfleet.store.noise_source import SEEDED, NoiseSource
 
-# Within one instant tasks end first, then come reports that nobody waits for, candidates are seen, probes answered, timers fire.
+# Within one instant tasks end first; then come reports that the server no longer awaits, candidates, answers to probes, timers.
 TASK_ENDS, LATE_REPORTS, CANDIDATES, PROBES, TIMER = range(5)
 AGAIN = "again"
 _MANY_TRIPS = 64
@@ -58,25 +65,9 @@ Tell = Callable[[Sequence[Event]], None]
 
 
 class Keeper(Protocol):
-    """Whoever keeps checkpoints: told after each settled step, it saves when it thinks that it is time."""
+    """Writes checkpoints: called after each settled step, it decides whether one is due."""
 
     def save_if_due(self, sim: Simulation) -> None: ...
-
-
-@dataclass(slots=True)
-class Arrivals:
-    """The tasks of one wave in the order in which they will end, as plain columns; `position` is the next one.
-
-    `plain`: every report comes, and once.
-    """
-
-    times: list[float]
-    tasks: list[int]
-    clients: list[int]
-    seconds: list[float]
-    bytes_up: list[float]
-    plain: bool = True
-    position: int = 0
 
 
 @dataclass(slots=True)
@@ -98,13 +89,13 @@ class Simulation:
     memory: ClientMemory = field(default_factory=ClientMemory)
     reports: dict[int, Report] = field(default_factory=dict)
     facts: deque[Fact] = field(default_factory=deque)
-    awaited_moment: AwaitedMoment | None = None  # of an ask that waits until enough clients are there
-    moment_count: int = 0  # how often such a moment was looked for, which numbers its entries in the queue
+    # The moment of an ask that waits until enough clients are there.
+    awaited_moment: AwaitedMoment = field(default_factory=AwaitedMoment)
     noising: NoiseSource = SEEDED
-    trips: dict[int, Trip] = field(
-        default_factory=dict
-    )  # by first task, of waves whose tasks are not all accounted for
-    failed_tasks: set[int] = field(default_factory=set)  # tasks that the server waits for in vain
+    # By first task, of waves whose tasks are not all accounted for.
+    trips: dict[int, Trip] = field(default_factory=dict)
+    # Tasks that the server waits for in vain.
+    failed_tasks: set[int] = field(default_factory=set)
 
     def find(self, command: FindCandidates) -> None:
         """Answered when no task ends at this instant any more; how many are wanted may grow until then.
@@ -115,7 +106,7 @@ class Simulation:
             heapq.heappush(self.queue, (self.state.book.now, CANDIDATES, 0, None))
 
     def probe(self, command: Probe) -> None:
-        """Clients answer at once if that is free, else when the last one has, or when nobody waits for it any more."""
+        """Clients answer at once if that is free, else when the last one has, or when the server no longer waits for it."""
         outcome = probe_outcome(self.plan, self.world, self.state, command)
         heapq.heappush(self.queue, (outcome.ends, PROBES, 0, command))
 
@@ -145,9 +136,8 @@ class Simulation:
         reports = None if not self.eager else [self.reports.pop(task) for task in command.tasks]
         now, key = self.state.book.now, self.noising.key
         fact = gather(self.plan, self.world, self.execute, self.memory, command, now, reports, key)
-        if (
-            self.noising.aggregate_folder is not None and fact.aggregate is not None
-        ):  # nobody without the secret can make it again
+        # No one without the secret can make it again.
+        if self.noising.aggregate_folder is not None and fact.aggregate is not None:
             keep_aggregate(self.noising.aggregate_folder, command.version, fact)
         self.facts.append(fact)
 
@@ -219,11 +209,11 @@ def simulate(
 def drive(sim: Simulation, tell: Tell, *, keeper: Keeper | None = None, resume: bool = False) -> Simulation:
     """Let a simulation happen to its end, from its first event unless it resumes (`resume`); `tell` hears of everything."""
     plan, trace = sim.plan, tracer()
-    if trace is not None:
-        tell = _with_trace(tell, trace)
     if not resume:
         first = begin(plan)
         tell(first.outcomes)
+        if trace is not None:
+            trace("event", first.outcomes)
         for command in first.commands:
             carry_out(sim, command)
     while sim.state.phase is not Phase.DONE:
@@ -236,18 +226,11 @@ def drive(sim: Simulation, tell: Tell, *, keeper: Keeper | None = None, resume: 
         sim.state, outcomes, commands = step(plan, sim.state, fact)
         tell((fact, *outcomes))
         if trace is not None:
+            trace("event", (fact, *outcomes))
             trace("command", commands)
         for command in commands:
             carry_out(sim, command)
     return sim
-
-
-def _with_trace(tell: Tell, trace: Callable[[str, Sequence[Any]], None]) -> Tell:
-    def tell_and_trace(events: Sequence[Event]) -> None:
-        tell(events)
-        trace("event", events)
-
-    return tell_and_trace
 
 
 def new_simulation(
@@ -307,9 +290,9 @@ def next_fact(sim: Simulation) -> Fact:
         if isinstance(item, Probe):
             return sim.answer(item, time)
         if kind == CANDIDATES:
-            if number and (sim.awaited_moment is None or number != sim.awaited_moment.number):
+            if number and number != sim.awaited_moment.number:
                 continue  # another moment took its place
-            sim.awaited_moment = None
+            sim.awaited_moment = sim.awaited_moment._replace(state=None)
             return CandidatesSeen(time, candidates(sim, time))
         sim.timers.discard(time)
         if time == next_wake(sim.state):  # else it was replaced
@@ -319,13 +302,12 @@ def next_fact(sim: Simulation) -> Fact:
 def queue_candidates(sim: Simulation) -> None:
     """Queue the moment at which the ask that is out can be answered, unless it is known; if there is none, the horizon comes."""
     needs = moment_inputs(sim.state)
-    if sim.awaited_moment is not None and sim.awaited_moment.state == needs:
+    if sim.awaited_moment.state == needs:
         return
     moment = earliest_moment(sim.plan, sim.world, sim.state, sim.busy)
-    sim.moment_count += 1
-    sim.awaited_moment = AwaitedMoment(needs, sim.moment_count)
+    sim.awaited_moment = AwaitedMoment(needs, sim.awaited_moment.number + 1)
     if moment < math.inf:
-        heapq.heappush(sim.queue, (moment, CANDIDATES, sim.moment_count, None))
+        heapq.heappush(sim.queue, (moment, CANDIDATES, sim.awaited_moment.number, None))
 
 
 def candidates(sim: Simulation, time: float) -> Roster:
@@ -361,7 +343,7 @@ def arrival_fact(sim: Simulation, first: int, index: int, item: Arrivals) -> Fac
     """What the end of a task's way is to the server: its report, the news that there is none, or nothing at all."""
     time, task, client, seconds = item.times[index], item.tasks[index], item.clients[index], item.seconds[index]
     if task not in sim.state.running:
-        return None  # dropped meanwhile
+        return None  # dropped in the meantime
     if item.plain:
         sim.busy[client] = False
         return TaskArrived(time, task, client, seconds, item.bytes_up[index])
@@ -385,12 +367,12 @@ def arrival_fact(sim: Simulation, first: int, index: int, item: Arrivals) -> Fac
 
 
 def queue_late_report(sim: Simulation, report: ReportUnwanted) -> None:
-    """A report that is under way and that nobody will wait for."""
+    """A report that is under way and that the server will not await."""
     heapq.heappush(sim.queue, (report.time, LATE_REPORTS, 2 * report.task + (report.reason == AGAIN), report))
 
 
 def queued_late_reports(sim: Simulation) -> list[ReportUnwanted]:
-    """The reports under way that nobody waits for: a checkpoint has to keep them, since no state knows of them."""
+    """The reports under way that the server does not await: a checkpoint has to keep them, since no state knows of them."""
     return [item for _, kind, _, item in sorted(sim.queue, key=lambda e: e[:3]) if isinstance(item, ReportUnwanted)]
 
 

@@ -25,7 +25,7 @@ class Trip:
     `done` is when the work, up to the last byte of the report, is finished if nothing befalls it, `stops` when the device really
     stops working, `comes` when the report arrives (infinite: never), `again` how many seconds later once more (infinite: never).
     `able`: the device can do the work at all. `lost`: the report is lost, and `noticed`: the server hears of that when it happens.
-    `charges` are costs that whoever worked reported by itself, such as joules, for the whole work.
+    `charges` are costs that the worker reported by itself, such as joules, for the whole work.
     """
 
     stages: StageSeconds
@@ -48,6 +48,22 @@ class Trip:
             return "the device cannot do this work"
         stage = int(self.stage[slot])
         return f"lost in {STAGES[stage]}" if stage >= 0 else "the device went down"
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """The tasks of one wave in the order in which they will end, as plain columns; `position` is the next one.
+
+    `plain`: every report comes, and once.
+    """
+
+    times: list[float]
+    tasks: list[int]
+    clients: list[int]
+    seconds: list[float]
+    bytes_up: list[float]
+    plain: bool = True
+    position: int = 0
 
 
 def trip_of(plan: Plan, world: World, wave: Wave, reports: Mapping[int, Report]) -> Trip:
@@ -159,7 +175,7 @@ def task_costs(world: World, command: Account, now: float, trips: Mapping[int, T
 
 
 def _wave_costs(world: World, wave: Wave, trip: Trip, slots: Ints, took: Floats) -> dict[str, Floats]:
-    """What some tasks of a wave cost that ended after so many seconds.
+    """What some tasks of a wave cost that ended after that many seconds.
 
     Compared are seconds since the wave was sent, never moments: what arrived took just what it was going to take, to the last bit.
     """

@@ -61,7 +61,9 @@ class RecordFile:
             self._file.seek(offset)
             self._file.write(_HEAD.pack(len(data), zlib.crc32(data)) + data)
         except OSError as error:
-            raise RunFailed(f"the clients' memory cannot be written ({error}); free some space, then resume") from error
+            raise RunFailed(
+                f"the clients' memory cannot be written ({error}); check disk space and permissions, then resume"
+            ) from error
         self.size += _HEAD.size + len(data)
         return offset, len(data)
 
@@ -81,7 +83,9 @@ class RecordFile:
             if self.folder is not None:
                 os.fsync(self._file.fileno())
         except OSError as error:
-            raise RunFailed(f"the clients' memory cannot be written ({error}); free some space, then resume") from error
+            raise RunFailed(
+                f"the clients' memory cannot be written ({error}); check disk space and permissions, then resume"
+            ) from error
 
     def close(self) -> None:
         """Let the file go."""
@@ -189,13 +193,13 @@ class ClientMemory:
         return tensors_from(self.file.read(stored.place))
 
     def _spill(self) -> None:
-        """Move what was used least recently to the file until the rest fits; what nobody holds any more just goes."""
+        """Move what was used least recently to the file until the rest fits; what is no longer referenced is dropped."""
         if self.ram_bytes <= self.limit:
             return
         live = {id(stored) for tree in (*self.current.values(), *self.lent.values()) for stored in tree.values()}
         for mark in [mark for mark in self.in_ram if mark not in live]:
             self.ram_bytes -= self.in_ram.pop(mark).nbytes
-        # A little further than it must: whoever is at the limit should not come back with every report.
+        # A little further than it must: else a memory at the limit would spill with every report.
         while self.ram_bytes > 0.9 * self.limit and self.in_ram:
             _, held = self.in_ram.popitem(last=False)
             self._write(held)

@@ -35,7 +35,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         _sync_folder(path.parent)
     except OSError as error:
         draft.unlink(missing_ok=True)
-        raise RunFailed(f"{path} cannot be written ({error}); free some space, then resume") from error
+        raise RunFailed(f"{path} cannot be written ({error}); check disk space and permissions, then resume") from error
 
 
 def save_tree(path: Path, tree: Mapping[str, Array], meta: Mapping[str, Any] | None = None) -> None:

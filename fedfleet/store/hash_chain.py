@@ -63,7 +63,7 @@ def check_chain(identity: str, rows: Iterable[tuple[int, Values]], links: Mappin
         return ChainCheck(chain.rows, chain.digest.hexdigest(), chain.link.hex(), sound, why)
 
     if not all(type(n) is int and type(link) is bytes for n, link in links.items()):
-        return check_with_fault("its links hold what no run writes")
+        return check_with_fault("its links have unexpected content")
     last = max(links, default=0)
     for number, row in rows:
         if number != chain.rows + 1:
@@ -73,7 +73,7 @@ def check_chain(identity: str, rows: Iterable[tuple[int, Values]], links: Mappin
         try:
             chain.add_row(row, digest_bytes(row))
         except (struct.error, TypeError, AttributeError, UnicodeError):
-            return check_with_fault(f"row {number} holds what no run writes")
+            return check_with_fault(f"row {number} has unexpected content")
         if number in links:
             first = chain.linked_rows + 1
             if chain.add_link() != links[number]:

@@ -207,7 +207,9 @@ class Journal:
         self._links.clear()
 
     def _write_error(self, error: sqlite3.Error) -> RunFailed:
-        return RunFailed(f"the journal {self._path} cannot be written ({error}); free some space, then resume")
+        return RunFailed(
+            f"the journal {self._path} cannot be written ({error}); check disk space and permissions, then resume"
+        )
 
 
 def _merge_wal(db: sqlite3.Connection) -> None:
@@ -266,7 +268,9 @@ def reopen(path: Path) -> Journal:
         return Journal(db, path)
     except sqlite3.Error as error:
         db.close()
-        raise RunFailed(f"the journal {path} cannot be written ({error}); free some space, then resume") from error
+        raise RunFailed(
+            f"the journal {path} cannot be written ({error}); check disk space and permissions, then resume"
+        ) from error
 
 
 def _make_schema(db: sqlite3.Connection, identity: str) -> None:
@@ -285,7 +289,7 @@ def _make_schema(db: sqlite3.Connection, identity: str) -> None:
 def _identity(db: sqlite3.Connection) -> str:
     rows = db.execute("SELECT identity FROM about").fetchall()
     if len(rows) != 1 or not isinstance(rows[0][0], str):
-        raise sqlite3.DatabaseError("it does not say whose journal it is")
+        raise sqlite3.DatabaseError("it does not name its run")
     return rows[0][0]
 
 
@@ -307,7 +311,7 @@ def numbered_rows(path: Path) -> list[tuple[int, Values]]:
 
 
 def rows_from(path: Path, number: int, limit: int, kinds: Sequence[int] = ()) -> list[tuple[int, Values]]:
-    """Up to so many rows from this number on, of these kinds or of all, for whoever follows a journal that is being written.
+    """Up to that many rows from this number on, of these kinds or of all, for a reader that follows a journal during the run.
 
     It is opened for reading only and closed at once: the writer is never in anybody's way.
     """
@@ -367,7 +371,7 @@ def digest_of(path: Path) -> str:
         for row in rows_of(path):
             h.update(digest_bytes(row))
     except (struct.error, TypeError, AttributeError) as error:
-        raise UnreadableRow(f"{path} holds a row that no run writes ({error})") from error
+        raise UnreadableRow(f"{path} has an unexpected row ({error})") from error
     return h.hexdigest()
 
 

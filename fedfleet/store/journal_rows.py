@@ -277,7 +277,7 @@ def _name_row_in_errors(number: int) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
-        raise UnreadableRow(f"row {number} of the journal holds what no run writes ({error})") from error
+        raise UnreadableRow(f"row {number} of the journal has unexpected content ({error})") from error
 
 
 def _decode_drops(rows: list[Row]) -> TasksDropped:

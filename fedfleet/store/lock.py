@@ -22,7 +22,7 @@ _CLOCKS_DIFFER_SECONDS = 5.0
 
 @contextmanager
 def hold_lock(folder: Path) -> Iterator[None]:
-    """Hold the folder; whoever else tries is refused with the name and the process id of the holder.
+    """Hold the folder; a second process is refused with the name and the process id of the holder.
 
     A kill or a reboot frees the lock, since the operating system holds it: a file that is left behind locks nothing.
     """
@@ -58,7 +58,7 @@ def _take_lock(folder: Path, path: Path) -> int:
             ) from None
         if _is_at(handle, path):
             break
-        os.close(handle)  # whoever held it before has removed the file since we opened it
+        os.close(handle)  # the holder before has removed the file since we opened it
     try:
         about = {
             "pid": os.getpid(),
@@ -104,7 +104,7 @@ class Holder:
 
 
 def holder_of(folder: Path) -> Holder | None:
-    """Who holds a folder on this machine, without trying the lock: whoever tries it is in the way of a run that begins.
+    """Who holds a folder on this machine, without trying the lock: trying it would block a run that starts.
 
     The process must live, and must have been there when the lock was taken: another may bear its number after a reboot.
     """
@@ -131,7 +131,7 @@ def _start_time(pid: int) -> float | None:
         return None if Path("/proc/self").exists() or not _is_alive(pid) else 0.0
     except (OSError, ValueError, IndexError):
         return 0.0
-    if fields[0] in ("Z", "X"):  # it has ended, and nobody has noticed yet
+    if fields[0] in ("Z", "X"):  # it has ended, and its parent has not collected it yet
         return None
     return time.time() - uptime + int(fields[19]) / os.sysconf("SC_CLK_TCK")
 

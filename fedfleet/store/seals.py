@@ -108,7 +108,7 @@ def read_seal(folder: Path) -> Seal | None:
         texts = [body["digest"], body["link"], *files, *files.values()]
         texts += [] if signature is None else [signature["key"], signature["signature"]]
         if not all(isinstance(t, str) for t in texts) or type(body["rows"]) is not int:
-            raise ValueError("it holds what no run writes")
+            raise ValueError("unexpected content")
         return Seal(body["digest"], body["rows"], body["link"], files, signature)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"{path} is damaged ({error}); the run cannot be checked without it") from None

@@ -93,7 +93,7 @@ def locate(places: Sequence[str], elsewhere: Sequence[str] = ()) -> Path | None:
 
 
 def sample_rows(rows: int, samples: int | None) -> Ints:
-    """Which of so many rows are used: all, or `samples` of them, the same ones every time."""
+    """Which of a number of rows are used: all, or `samples` of them, the same ones every time."""
     if samples is None or samples >= rows:
         return np.arange(rows)
     return np.sort(stream(0, "samples", rows).permutation(rows)[:samples])

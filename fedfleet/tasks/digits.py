@@ -1,4 +1,4 @@
-"""The embedded task: 1,797 real handwritten digits, 8x8 pixels, inside scikit-learn."""
+"""The embedded task: 1,797 real handwritten digits, 8x8 pixels, which ship with scikit-learn."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def digits_logreg() -> TaskRecipe:
     """Logistic regression on handwritten digits (650 parameters)."""
 
     def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
-        from fedfleet.tasks.nets.dense import logistic_regression
+        from fedfleet.tasks.nets.small import logistic_regression
 
         del shape, scale  # it has no hidden units
         return logistic_regression(64, classes)
@@ -51,7 +51,7 @@ def digits_mlp(hidden: Width = 64) -> TaskRecipe:
     """A perceptron with one hidden layer on handwritten digits."""
 
     def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
-        from fedfleet.tasks.nets.dense import perceptron
+        from fedfleet.tasks.nets.small import perceptron
 
         del shape
         return perceptron(64, [units(hidden, scale)], classes)
@@ -63,7 +63,7 @@ def digits_cnn(channels: Width = 8, norm: Literal["none", "batch", "group"] = "n
     """A small convolutional network on handwritten digits, with normalisation after its convolutions if `norm` names one."""
 
     def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
-        from fedfleet.tasks.nets.vision import SmallCnn
+        from fedfleet.tasks.nets.small import SmallCnn
 
         del shape
         return SmallCnn(8, units(channels, scale), classes, norm)

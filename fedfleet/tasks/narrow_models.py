@@ -35,7 +35,7 @@ def at_width(task: Task, width: float) -> Task:
         return replace(task, build=partial(task.narrow, width))
     if width < 1.0:
         raise BadInput(
-            f"task {task.name!r} does not say how its model becomes narrower, so that nobody can train a slice of it; take a "
+            f"task {task.name!r} does not say how its model becomes narrower, so that no client can train a slice of it; use a "
             "named task (fedfleet list tasks), or widths = [1.0]"
         )
     return task
@@ -60,7 +60,7 @@ def shape_at(task: Task, width: float) -> ModelShape:
 
 
 def _leading(whole: int, part: int, blocks: int) -> Ints:
-    """The first places of each of so many equal blocks of an axis."""
+    """The first places of each of that many equal blocks of an axis."""
     return np.arange(whole).reshape(blocks, -1)[:, : part // blocks].reshape(-1)
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Depth, Side, Width
-from fedfleet.tasks.data_files import Source, data_from
+from fedfleet.core.parts import Dataset
+from fedfleet.tasks.data_files import Source, arrays, data_from, number_names, pixels
 from fedfleet.tasks.narrow_models import units
 from fedfleet.tasks.readers import folders, leaf
-from fedfleet.tasks.readers.cifar import read_cifar
+from fedfleet.tasks.readers.binary_images import read_cifar
 from fedfleet.tasks.synthetic import synthetic_data
 from fedfleet.tasks.task import TaskRecipe, fit_task
 
@@ -28,7 +32,7 @@ def cifar_cnn(*, samples: Count | None = None, synthetic: bool = False) -> TaskR
     """pfl-research's benchmark model (1,626,442 parameters) on CIFAR-10."""
 
     def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
-        from fedfleet.tasks.nets.vision import CifarCnn
+        from fedfleet.tasks.nets.small import CifarCnn
 
         return CifarCnn(shape, classes, scale=scale)
 
@@ -64,7 +68,7 @@ def celeba_cnn(*, hidden: Width = 256, samples: Count | None = None, synthetic: 
     """
 
     def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
-        from fedfleet.tasks.nets.vision import TwoConvNet
+        from fedfleet.tasks.nets.small import TwoConvNet
 
         return TwoConvNet(shape, hidden, classes, scale=scale)
 
@@ -104,3 +108,54 @@ def check_side(side: int) -> None:
         raise BadInput(
             f"task.side = {side} cannot be cut into {PATCHES_ACROSS} patches; use a multiple of {PATCHES_ACROSS}"
         )
+
+
+def _read_covid(path: Path, samples: int | None) -> Dataset:
+    del samples
+    x, y, patient = arrays(path, "x", "y", "patient")
+    return Dataset(pixels(x)[:, None], y.astype(np.int64), 3, number_names(patient))
+
+
+def _read_pneumonia(path: Path, samples: int | None) -> Dataset:
+    """MedMNIST's three parts, one after the other; the patients are unknown."""
+    del samples
+    parts = ("train", "val", "test")
+    x = np.concatenate(arrays(path, *(f"{p}_images" for p in parts)))
+    y = np.concatenate(arrays(path, *(f"{p}_labels" for p in parts)))
+    return Dataset(pixels(x)[:, None], y.reshape(-1).astype(np.int64), 2)
+
+
+COVID = Source("covid-chestxray-dataset", ("covid_cxr/xray64.npz",), _read_covid)
+PNEUMONIA = Source("PneumoniaMNIST", ("pneumonia/pneumoniamnist.npz",), _read_pneumonia)
+
+
+def _three_convolutions(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
+    from fedfleet.tasks.nets.small import PoolingCnn
+
+    return PoolingCnn(shape, (16, 32, 64), 64, classes, scale=scale)
+
+
+def covid_cnn(*, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """Three convolutions on chest X-rays of 64x64: covid, other pneumonia or neither; owner = patient."""
+    load = data_from((COVID,), synthetic_data("covid", (1, 64, 64), 3), samples=samples, synthetic=synthetic)
+    return fit_task("covid_cnn", load, _three_convolutions)
+
+
+def pneumonia_cnn(*, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """Three convolutions on children's chest X-rays of 28x28: pneumonia or not; owners are not known."""
+    load = data_from((PNEUMONIA,), synthetic_data("pneumonia", (1, 28, 28), 2), samples=samples, synthetic=synthetic)
+    return fit_task("pneumonia_cnn", load, _three_convolutions)
+
+
+def covidfl_vit(
+    *, side: Side = 32, backbone: str = "", samples: Count | None = None, synthetic: bool = False
+) -> TaskRecipe:
+    """A small vision transformer on COVID-FL's X-rays of twelve hospitals, squeezed to side x side.
+
+    Read from labels.csv with one list per hospital, from clients.csv (client,path,label) or from folders
+    client/label/picture.
+    """
+    check_side(side)
+    source = Source("COVID-FL", folders.places("covid-fl"), partial(folders.read_folder, side=side, channels=3))
+    load = data_from((source,), synthetic_data("covidfl", (3, side, side), 3, 12), samples=samples, synthetic=synthetic)
+    return fit_task("covidfl_vit", load, transformer, backbone=backbone)

@@ -13,8 +13,8 @@ from fedfleet.core.parts import Dataset
 from fedfleet.tasks.data_files import Source, arrays, data_from, number_names, pixels
 from fedfleet.tasks.narrow_models import units
 from fedfleet.tasks.readers import leaf
-from fedfleet.tasks.readers.idx import read_digits
-from fedfleet.tasks.readers.omniglot import read_omniglot
+from fedfleet.tasks.readers.binary_images import read_digits
+from fedfleet.tasks.readers.folders import read_omniglot
 from fedfleet.tasks.synthetic import synthetic_data
 from fedfleet.tasks.task import Net, TaskRecipe, fit_task
 
@@ -49,7 +49,7 @@ FASHION = Source(
 
 def _two_convolutions(hidden: int) -> Net:
     def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
-        from fedfleet.tasks.nets.vision import TwoConvNet
+        from fedfleet.tasks.nets.small import TwoConvNet
 
         return TwoConvNet(shape, hidden, classes, scale=scale)
 
@@ -58,7 +58,7 @@ def _two_convolutions(hidden: int) -> Net:
 
 def _perceptron(hidden: int) -> Net:
     def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
-        from fedfleet.tasks.nets.dense import perceptron
+        from fedfleet.tasks.nets.small import perceptron
 
         return perceptron(int(np.prod(shape)), [units(hidden, scale)] * 2, classes)
 
@@ -110,7 +110,7 @@ def omniglot_cnn(*, hidden: Width = 128, samples: Count | None = None, synthetic
     """Three convolutions on Omniglot's drawings, shrunk to 28x28: a class is a character, an owner a drawer."""
 
     def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
-        from fedfleet.tasks.nets.vision import PoolingCnn
+        from fedfleet.tasks.nets.small import PoolingCnn
 
         return PoolingCnn(shape, (32, 64, 64), hidden, classes, scale=scale)
 
@@ -128,7 +128,7 @@ def logreg(*, samples: Count | None = None, synthetic: bool = False) -> TaskReci
     """Logistic regression 784-10 (7,850 parameters) on MNIST where it is there, else on Fashion-MNIST."""
 
     def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
-        from fedfleet.tasks.nets.dense import logistic_regression
+        from fedfleet.tasks.nets.small import logistic_regression
 
         del scale  # it has no hidden units
         return logistic_regression(int(np.prod(shape)), classes)

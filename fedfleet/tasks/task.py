@@ -32,7 +32,7 @@ class Recipe:
 
 
 TaskRecipe = Callable[[int], Task]
-# A model for samples of this shape and so many classes; if it takes a `scale` too, with that share of its hidden units.
+# A model for samples of this shape and that many classes; if it takes a `scale` too, with that share of its hidden units.
 Net = Callable[..., Any]
 HOLDOUT_SHARE = 0.2
 # PyTorch draws fresh weights from one generator of the process: runs side by side in threads must not draw from each other's.
@@ -50,7 +50,7 @@ def fit_task(
 ) -> TaskRecipe:
     """The same for a model that takes its input shape and number of classes from the data.
 
-    With `test_users` everything of so many seeded owners is held out instead of a fifth of all samples. `backbone` names
+    With `test_users` everything of that many seeded owners is held out instead of a fifth of all samples. `backbone` names
     pretrained weights to begin with, as `backbones` knows them; "": the model begins from the seed alone.
     """
 
@@ -61,7 +61,9 @@ def fit_task(
 
     def task_on_data(seed: int, dataset: Dataset) -> Task:
         require_torch()
-        return build_task(seed, dataset, np.zeros(0, np.int64))  # whoever brings data says itself what it is judged by
+        return build_task(
+            seed, dataset, np.zeros(0, np.int64)
+        )  # the caller that brings data says what it is evaluated on
 
     def build_task(seed: int, dataset: Dataset, test_rows: Ints) -> Task:
         shape, classes = dataset.x.shape[1:], dataset.classes

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import torch
+from torch.func import functional_call
 
-from fedfleet.core.errors import BadInput
-from fedfleet.core.parts import Dataset
+from fedfleet.core.errors import BadInput, error_context
+from fedfleet.core.parts import Dataset, Loss, Task
 from fedfleet.core.records import Ints
-from fedfleet.core.trees import Array
+from fedfleet.core.trees import Array, Tree
 from fedfleet.tasks.task import build_cheaply, require_torch
 
 
@@ -104,7 +107,7 @@ def _check_class(model: Any, name: str) -> None:
     """A class makes models too, if it needs nothing to make one."""
     try:
         inspect.signature(model).bind()
-    except ValueError:  # nobody knows what it needs
+    except ValueError:  # its signature is unknown
         return
     except TypeError as error:
         raise BadInput(
@@ -160,7 +163,7 @@ def _check_parameters(module: Any) -> None:
 
 
 def _refuse_frozen(names: Sequence[str]) -> None:
-    """Every parameter is trained: one that somebody wanted to keep as it is must not change in silence."""
+    """Every parameter is trained: one that the user meant to keep as it is must not change silently."""
     if names:
         others = f" and {len(names) - 1} more are" if names[1:] else " is"
         raise BadInput(
@@ -204,10 +207,65 @@ def _array(values: Any, what: str) -> Array:
     try:
         return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
     except (ValueError, TypeError, RuntimeError) as error:
-        raise BadInput(f"data: the {what} are no array: {_error_line(error)}; give rows of equal length") from None
+        raise BadInput(f"data: the {what} are not an array: {_error_line(error)}; give rows of equal length") from None
 
 
 def _error_line(error: Exception) -> str:
-    """An error of somebody else's code, in one line."""
+    """An error of the user's code, in one line."""
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else 'without a word'}"
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+
+
+_BATCH = 2048
+_SAMPLES = 3
+
+
+def outputs_of(task: Task, params: Tree, rows: Ints) -> Array:
+    """What the model answers to these rows of the dataset, [rows, outputs]; in one thread, so that it is the same every time."""
+    module = task.build().eval()
+    tensors = {n: torch.from_numpy(np.array(v)) for n, v in params.items()}
+    outputs: list[Array] = []
+    with torch.no_grad(), _one_thread():
+        for a in range(0, len(rows), _BATCH):
+            x = torch.from_numpy(task.dataset.x[rows[a : a + _BATCH]])
+            outputs.append(functional_call(module, tensors, (x,)).numpy())
+    return np.concatenate(outputs) if outputs else np.zeros((0, task.dataset.classes), np.float32)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def module_of(task: Task, params: Tree) -> torch.nn.Module:
+    """The task's model with these parameters, for use; what is frozen is inside already."""
+    module = task.build()
+    module.load_state_dict({n: torch.from_numpy(np.array(v)) for n, v in params.items() if n not in task.frozen})
+    return module.eval()
+
+
+def check_loss(function: Callable[[Any, Any], Any], task: Task) -> Loss:
+    """A loss function of the person's own: whether it gives one value per sample or one for all is seen by trying it."""
+    if not callable(function):
+        raise BadInput(f"loss: {function!r} is not a function; give one that takes (outputs, labels)")
+    if isinstance(function, type) and issubclass(function, torch.nn.Module):
+        raise BadInput(f"loss is the class {function.__name__}; give an instance, loss={function.__name__}()")
+    data, n = task.dataset, min(_SAMPLES, len(task.dataset.y))
+    module = task.build().eval()
+    with error_context("your loss function, tried on the first samples,"):
+        outputs = module(torch.from_numpy(data.x[:n]))
+        value = function(outputs, torch.from_numpy(data.y[:n]))
+    shape = tuple(value.shape) if isinstance(value, torch.Tensor) else None
+    if shape not in ((), (n,)):
+        shape_text = type(value).__name__ if shape is None else f"a tensor of shape {shape}"
+        raise BadInput(
+            f"loss: it gave {shape_text} for {n} samples; return a tensor with one value per sample, or their mean"
+        )
+    if not value.requires_grad:
+        raise BadInput("loss: its value does not depend on the outputs, so that nothing can be learnt from it")
+    return Loss(function, joint=shape == ())

@@ -8,8 +8,8 @@ from typing import Any
 from fedfleet.core.limits import Count, Width, Words
 from fedfleet.tasks.data_files import Source, data_from
 from fedfleet.tasks.narrow_models import units
-from fedfleet.tasks.readers import leaf, plays
-from fedfleet.tasks.readers.words import WIDTH
+from fedfleet.tasks.readers import leaf, texts
+from fedfleet.tasks.readers.texts import WIDTH
 from fedfleet.tasks.synthetic import synthetic_data, synthetic_text
 from fedfleet.tasks.task import TaskRecipe, fit_task
 
@@ -51,7 +51,7 @@ def twitter_logreg(*, words: Words = 0, samples: Count | None = None, synthetic:
     """
 
     def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
-        from fedfleet.tasks.nets.dense import logistic_regression
+        from fedfleet.tasks.nets.small import logistic_regression
 
         del scale  # it has no hidden units
         return logistic_regression(shape[0], classes)
@@ -65,7 +65,7 @@ def _roles(stride: int, per_role: int) -> Source:
     return Source(
         "Shakespeare by role",
         ("shakespeare/roles.json.gz",),
-        lambda path, samples: plays.read_roles(path, stride=stride, most=per_role),
+        lambda path, samples: texts.read_roles(path, stride=stride, most=per_role),
     )
 
 
@@ -73,10 +73,10 @@ def _next_character(
     name: str, sources: tuple[Source, ...], hidden: int, samples: int | None, synthetic: bool
 ) -> TaskRecipe:
     def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
-        from fedfleet.tasks.nets.sequence import EMBEDDING, CharLstm
+        from fedfleet.tasks.nets.small import EMBEDDING, CharLstm
 
         del shape  # any length will do
         return CharLstm(classes, embedding=units(EMBEDDING, scale), hidden=units(hidden, scale))
 
-    make_synthetic = synthetic_text("shakespeare", plays.WINDOW, len(plays.LETTERS))
+    make_synthetic = synthetic_text("shakespeare", texts.WINDOW, len(texts.LETTERS))
     return fit_task(name, data_from(sources, make_synthetic, samples=samples, synthetic=synthetic), net)

@@ -8,11 +8,10 @@ from typing import Any, Literal
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Side
 from fedfleet.tasks.data_files import Source, data_from
-from fedfleet.tasks.photos import CIFAR, CIFAR_SHAPE
+from fedfleet.tasks.photos import CIFAR, CIFAR_SHAPE, COVID, PNEUMONIA
 from fedfleet.tasks.small_images import CHARS74K, SHAPE
 from fedfleet.tasks.synthetic import synthetic_data
 from fedfleet.tasks.task import TaskRecipe, fit_task
-from fedfleet.tasks.xrays import COVID, PNEUMONIA
 
 Pictures = Literal["covid", "pneumonia", "chars74k", "cifar"]
 Backbone = Literal["resnet18", "resnet50", "vit_b16", "efficientnet_lite0"]

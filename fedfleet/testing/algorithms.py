@@ -8,11 +8,11 @@ import numpy as np
 
 from fedfleet.core import aggregation
 from fedfleet.core.aggregation import Aggregate, Fold
+from fedfleet.core.cost import cost_of
 from fedfleet.core.parts import Algorithm, Job, Task, Trial
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Context, Report, ServerState, whole_work
 from fedfleet.core.rng import stream
-from fedfleet.core.task_cost import cost_of
 from fedfleet.core.trees import Tree, content_hash
 from fedfleet.executors.gather import admit
 

@@ -25,7 +25,7 @@ _HORIZON = 30 * 86400.0
 def check_policy(policy: Policy, *, steps: int = 20_000) -> None:
     """A policy closes rounds in every world where clients report, asks and wakes within reason, and is a pure function.
 
-    `steps` is how many events a world may take at most; one in which nobody reports may end before any round does.
+    `steps` is how many events a world may take at most; one in which no client reports may end before any round does.
     """
     assert policy.cohort >= 1, "a policy must say how many it wants at once"
     declared = None if policy.round_rules is None else round_policy(policy.name, policy.round_rules)
@@ -113,7 +113,7 @@ def _guard(selector: Selector, notes: _PickLog) -> Selector:
 
 
 def _lock(state: State, columns: Roster | Ended) -> None:
-    """Whoever writes into what it was given is told so by numpy."""
+    """Numpy refuses writes into what was given."""
     arrays = [
         getattr(columns, name) for name in ("clients", "keys", "samples", "tasks", "seconds") if hasattr(columns, name)
     ]
@@ -149,7 +149,7 @@ class _TooManyEvents(Exception):
 
 
 def _round_ends(plan: Plan, trial: TrialWorld, most: int) -> list[ModelCommitted | RoundFailed]:
-    """How rounds ended in this world, within so many events; what the engine refuses is a rule that was broken."""
+    """How rounds ended in this world, within that many events; what the engine refuses is a rule that was broken."""
     result: list[ModelCommitted | RoundFailed] = []
     seen = 0
 

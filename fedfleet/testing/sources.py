@@ -71,7 +71,7 @@ def check_state_source(source: StateSource, clients: int) -> None:
 
 
 def _check_earliest(source: StateSource, earliest: Earliest, among: Bools, n: int) -> None:
-    """The moment is when `online` says yes for so many, it is the first such, and it is the same whoever looks for it when."""
+    """The moment is when `online` says yes for so many, it is the first such, and it is the same from wherever it is searched."""
     start, until = 1000.0, 1000.0 + 10 * 86400.0
     moment = earliest(among, n, start, until)
     assert moment >= start, f"{n} clients are there at {moment}, which is before {start}"

@@ -27,7 +27,7 @@ def idle(*, samples: float = 10.0, model_bytes: float = 1e6) -> Algorithm:
     return Algorithm(
         name="idle",
         init=ServerState,
-        offer=whole_model,
+        offer=whole_model(),
         local=lambda client, settings: local,
         cost=constant_cost(samples, model_bytes),
         fold=mean(),
@@ -58,7 +58,7 @@ def consensus(*, remembers: bool = False, model_bytes: float | None = None) -> A
     return Algorithm(
         name="consensus",
         init=ServerState,
-        offer=whole_model,
+        offer=whole_model(),
         local=lambda client, settings: local,
         cost=cost,
         fold=mean(total_weight=2.0**12),

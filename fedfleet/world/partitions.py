@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedfleet.core.attackers import attackers
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Fraction, Positive
 from fedfleet.core.memory_limit import check_memory
 from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.records import Ints, Keys
-from fedfleet.core.rng import stream
+from fedfleet.core.rng import attackers, stream
 from fedfleet.core.sources import DataSource, Split
 
 # (dataset, rows, clients, generator) -> the client of each row

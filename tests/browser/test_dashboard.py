@@ -113,7 +113,7 @@ def test_a_mistake_shows_beside_its_field_and_a_button_mends_it(look, site):
     page.fill("#f-pace-cohort", "many")
     page.locator("#f-pace-cohort").blur()
     page.wait_for_selector("#m-world-devices-use .fix")
-    assert "no devices part is called 'dpgm'" in page.text_content("#m-world-devices-use")
+    assert "unknown device source 'dpgm'" in page.text_content("#m-world-devices-use")
     assert "valid integer" in page.text_content("#m-pace-cohort")
     assert page.get_attribute("#f-pace-cohort", "aria-invalid") == "true" and page.is_disabled("#start")
     assert sight.faults() == []

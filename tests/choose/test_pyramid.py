@@ -11,13 +11,13 @@ from fedfleet.app.assemble import assemble, open_executor
 from fedfleet.app.spec import resolve
 from fedfleet.choose.oort import oort
 from fedfleet.choose.pyramid import SEES, pyramidfl, step_counts
+from fedfleet.core.cost import work_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import ModelCommitted, TaskArrived, TasksDropped, TasksSent
 from fedfleet.core.parts import Draw
 from fedfleet.core.passes import BatchPlan
 from fedfleet.core.records import FOLDED, Ended, Roster
 from fedfleet.core.rng import client_keys
-from fedfleet.core.task_cost import work_of
 from fedfleet.simulation.simulator import simulate
 from fedfleet.testing import check_selector
 from tests.worlds import only

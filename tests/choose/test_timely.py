@@ -12,12 +12,11 @@ from fedfleet.app.assemble import assemble, open_executor
 from fedfleet.app.spec import resolve
 from fedfleet.choose.timely import SEES, passes, portions, timely, timely_interval
 from fedfleet.choose.uniform import uniform
-from fedfleet.core.cost import scale_cost
+from fedfleet.core.cost import cost_of, scale_cost
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import ModelCommitted, TasksDropped, TasksSent
 from fedfleet.core.parts import Draw
 from fedfleet.core.records import Roster
-from fedfleet.core.task_cost import cost_of
 from fedfleet.engine.coordinator import begin
 from fedfleet.network.server.served_plan import check_servable
 from fedfleet.simulation.rosters import roster_of

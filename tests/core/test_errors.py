@@ -14,7 +14,7 @@ def test_bad_input_and_failed_runs_have_their_own_exit_codes():
 
 def test_the_nearest_name_is_offered_or_else_what_there_is():
     assert suggest_name("oorrt", ["uniform", "oort"]) == "; did you mean 'oort'?"
-    assert suggest_name("zzz", ["b", "a"]) == "; there is a, b"
+    assert suggest_name("zzz", ["b", "a"]) == "; known: a, b"
     assert suggest_name("zzz", []) == ""
 
 

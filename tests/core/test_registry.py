@@ -42,9 +42,7 @@ def test_names_are_sorted():
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_and_the_place():
-    with pytest.raises(
-        BadInput, match=r"^choose.use: no selectors part is called 'unifrom'; did you mean 'uniform'\?$"
-    ):
+    with pytest.raises(BadInput, match=r"^choose.use: unknown selector 'unifrom'; did you mean 'uniform'\?$"):
         registry.builder("selectors", "unifrom", "choose.use")
 
 
@@ -59,7 +57,7 @@ def test_an_unknown_kind_is_refused_with_the_nearest():
 
 
 def test_far_from_everything_all_names_are_listed():
-    assert suggest_name("zzz", ["b", "a"]) == "; there is a, b"
+    assert suggest_name("zzz", ["b", "a"]) == "; known: a, b"
     assert suggest_name("zzz", []) == ""
 
 

@@ -12,9 +12,8 @@ from fedfleet.choose.uniform import uniform
 from fedfleet.core.parts import Policy, Selector
 from fedfleet.core.records import Assignments, Decision, Stop
 from fedfleet.engine.checkpoint import freeze, thaw
-from fedfleet.engine.commands import carry_out
+from fedfleet.engine.commands import carry_out, pending_commands
 from fedfleet.engine.coordinator import begin, step
-from fedfleet.engine.open_commands import pending_commands
 from fedfleet.engine.state import RunState, in_order_of_arrival
 from fedfleet.simulation.simulator import Simulation, new_simulation, next_fact, resume_simulation, simulate
 from fedfleet.store.journal_rows import encode

@@ -83,13 +83,13 @@ def test_a_run_in_which_nothing_can_happen_any_more_fails_at_once():
         return Decision(ask=2) if book.wanted == 0 else Decision()
 
     plan = toy_plan(policy(decide), 4)
-    with pytest.raises(RunFailed, match=r"policy 'stubborn' waits for ever at time 0.0: no task is running"):
+    with pytest.raises(RunFailed, match=r"policy 'stubborn' waits forever at time 0.0: no task is running"):
         after(plan, [EVALUATED, CandidatesSeen(0.0, roster_of())])
 
 
 @pytest.mark.parametrize("never", [None, math.inf])
 def test_a_wake_up_that_never_comes_is_none(never):
-    with pytest.raises(RunFailed, match="waits for ever"):
+    with pytest.raises(RunFailed, match="waits forever"):
         after(toy_plan(policy(lambda book: Decision(wake_at=never)), 4), [EVALUATED])
 
 

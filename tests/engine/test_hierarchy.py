@@ -27,8 +27,8 @@ from fedfleet.engine.hierarchy import (
 )
 from fedfleet.learn.codecs.quantisation import int8
 from fedfleet.learn.compression import with_compression
+from fedfleet.learn.features import with_variants
 from fedfleet.learn.fedavg import fedavg
-from fedfleet.learn.override import with_variants
 from fedfleet.learn.zoo import fedavg_plus, fedbuff, local_only, stale_fedavg
 from fedfleet.testing.toys import consensus
 
@@ -300,11 +300,11 @@ def test_what_devices_keep_for_themselves_cannot_be_nested(algorithm):
 @pytest.mark.parametrize("way", ["up", "down"])
 def test_edges_refuse_codecs_in_one_sentence(way):
     coded = with_variants(fedavg(), ((np.array([1]), with_compression(fedavg(), **{way: [int8()]})),), 2)
-    with pytest.raises(BadInput, match="'nothing': up and down make small what a device and the server exchange"):
+    with pytest.raises(BadInput, match="'nothing': up and down compress what a device and the server exchange"):
         nest_algorithm(coded, no_rule(), TWO.local.fleet)
 
 
 @pytest.mark.parametrize("algorithm", [stale_fedavg(), fedbuff(), fedavg_plus()], ids=lambda a: a.name)
 def test_what_counts_by_its_age_cannot_be_nested(algorithm):
-    with pytest.raises(BadInput, match=f"edge.use = 'nothing': '{algorithm.name}' weighs reports by how late they are"):
+    with pytest.raises(BadInput, match=f"edge.use = 'nothing': '{algorithm.name}' weighs reports by their staleness"):
         nest_algorithm(algorithm, no_rule(), TWO.local.fleet)

@@ -11,8 +11,8 @@ from fedfleet.core.events import CandidatesSeen, Probed, TaskArrived, TasksSent
 from fedfleet.core.parts import Selector
 from fedfleet.core.records import Assignments, Stop
 from fedfleet.core.trees import content_hash
+from fedfleet.engine.commands import pending_commands
 from fedfleet.engine.coordinator import begin, step
-from fedfleet.engine.open_commands import pending_commands
 from fedfleet.engine.replay import replay
 from fedfleet.executors.gather import ClientMemory, gather
 from fedfleet.pace.rounds import readiness

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from fedfleet.core.cost import work_of
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import Job, Offer, Trial
 from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.records import Assignments
-from fedfleet.core.task_cost import work_of
 from fedfleet.core.trees import content_hash
 from fedfleet.executors.client_half import batches, client_errors
 from fedfleet.executors.inline import inline, score, split_second_model, tensors

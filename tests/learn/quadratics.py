@@ -12,7 +12,7 @@ from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DataSource, World
 from fedfleet.executors.inline import inline
-from fedfleet.learn.losses import with_loss
+from fedfleet.learn.objectives import with_loss
 from fedfleet.pace.rounds import readiness
 from fedfleet.simulation.simulator import simulate
 from fedfleet.world.devices import homogeneous

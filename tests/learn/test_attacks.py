@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from fedfleet.core.attackers import attackers
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import ReportRejected, ReportsGathered
 from fedfleet.core.part_facts import RunFacts
 from fedfleet.core.parts import Job
-from fedfleet.core.rng import client_keys
+from fedfleet.core.rng import attackers, client_keys
 from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.learn.attacks import nan, scaled, sign_flip, with_attack

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from fedfleet.core.cost import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, TaskArrived, TasksSent
 from fedfleet.core.records import ServerState, whole_work
-from fedfleet.core.task_cost import cost_of
 from fedfleet.learn.baselines import own_leaves, pool_data, share_nothing
 from fedfleet.learn.fedavg import fedavg
 from fedfleet.learn.zoo import centralized, local_only

@@ -7,14 +7,14 @@ from torch import nn
 from fedfleet.app.assemble import assemble, open_executor
 from fedfleet.app.spec import resolve
 from fedfleet.core.aggregation import Aggregate
+from fedfleet.core.cost import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Trial
 from fedfleet.core.records import ServerState, whole_work
-from fedfleet.core.task_cost import cost_of
 from fedfleet.core.trees import content_hash, tree_nbytes
 from fedfleet.executors.stacked.form_choice import Form
 from fedfleet.learn.bias_prompt import FastWeights
-from fedfleet.learn.override import with_variants
+from fedfleet.learn.features import with_variants
 from fedfleet.learn.zoo import biasprompt, fedavg
 from fedfleet.simulation.simulator import simulate
 from fedfleet.tasks.digits import digits_vit

@@ -14,7 +14,7 @@ from fedfleet.core.records import ServerState
 from fedfleet.core.registry import parameters
 from fedfleet.learn.composition import method, split_aggregate, with_extra, with_pass
 from fedfleet.learn.fedavg import fedavg
-from fedfleet.learn.objective_terms import proximal
+from fedfleet.learn.objectives import proximal
 from fedfleet.learn.zoo import fedprox
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import fedfleet
+from fedfleet.core.cost import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Offer, Plan
 from fedfleet.core.passes import FEEDBACK
 from fedfleet.core.records import ServerState, Stop, whole_work
-from fedfleet.core.task_cost import cost_of
 from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.learn.baselines import share_nothing
@@ -21,9 +21,9 @@ from fedfleet.learn.codecs.quantisation import int2, int4, int8
 from fedfleet.learn.codecs.sparsification import topk
 from fedfleet.learn.composition import with_pass
 from fedfleet.learn.compression import offer_tree, with_compression
+from fedfleet.learn.features import with_variants
 from fedfleet.learn.fedavg import fedavg
 from fedfleet.learn.folds import mean
-from fedfleet.learn.override import with_variants
 from fedfleet.pace.rounds import readiness
 from fedfleet.simulation.simulator import simulate
 from tests.learn.digits import CLIENTS, models, task, trained, uniform, world

@@ -18,7 +18,7 @@ from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.learn.differential_privacy import gaussian, local, tree
 from fedfleet.learn.fedavg import fedavg
-from fedfleet.learn.robust_folds import median, norm_bound, with_fold
+from fedfleet.learn.folds import median, norm_bound, with_fold
 from fedfleet.learn.zoo import centralized
 from tests.learn.digits import models, task, trained
 

@@ -8,11 +8,11 @@ import torch
 
 from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve
+from fedfleet.core.cost import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.part_facts import RunFacts
 from fedfleet.core.passes import Carry
 from fedfleet.core.records import ServerState, whole_work
-from fedfleet.core.task_cost import cost_of
 from fedfleet.executors.inline import inline
 from fedfleet.learn.composition import with_pass
 from fedfleet.learn.drift_correction import column, weights_of, with_control_variates, zero_weights

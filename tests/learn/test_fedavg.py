@@ -5,10 +5,10 @@ import pytest
 
 from fedfleet.core import aggregation
 from fedfleet.core.aggregation import Aggregate
+from fedfleet.core.cost import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated
 from fedfleet.core.records import Context, Report, ServerState, whole_work
-from fedfleet.core.task_cost import cost_of
 from fedfleet.learn.fedavg import add_to_model, fedavg
 from tests.learn.digits import trained
 from tests.worlds import only

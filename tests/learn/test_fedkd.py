@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.aggregation import Aggregate
+from fedfleet.core.cost import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import TaskArrived, TasksSent
 from fedfleet.core.part_facts import RunFacts
 from fedfleet.core.parts import Loss
 from fedfleet.core.passes import Batch, Carry
 from fedfleet.core.records import whole_work
-from fedfleet.core.task_cost import cost_of
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.learn.composition import with_pass
 from fedfleet.learn.fedavg import fedavg
 from fedfleet.learn.fedkd import low_rank, mutual_loss
-from fedfleet.learn.losses import with_loss
+from fedfleet.learn.objectives import with_loss
 from fedfleet.learn.zoo import fedkd
 from tests.learn.digits import task, trained
 from tests.learn.facts import FACTS

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedfleet.core.cost import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Offer
 from fedfleet.core.records import Cost, whole_work
-from fedfleet.core.task_cost import cost_of
 from fedfleet.learn.baselines import own_leaves
 from fedfleet.learn.local_parameters import Leaves, leaf_union, with_local_leaves
 from fedfleet.learn.zoo import centralized, ditto, fedavg, local_only

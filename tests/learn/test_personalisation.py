@@ -19,7 +19,7 @@ from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.learn.composition import with_pass
 from fedfleet.learn.features import with_features
-from fedfleet.learn.losses import with_loss
+from fedfleet.learn.objectives import with_loss
 from fedfleet.learn.personalisation import with_fine_tuning, with_own_model
 from fedfleet.learn.zoo import centralized, ditto, fedavg, fedbabu, fedbn, fedper, fedrep, ft
 from fedfleet.pace.rounds import readiness

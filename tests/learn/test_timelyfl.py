@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfleet.core import aggregation
+from fedfleet.core.cost import cost_of
 from fedfleet.core.parts import Job
 from fedfleet.core.records import Assignments, Context
 from fedfleet.core.rng import stream
-from fedfleet.core.task_cost import cost_of
 from fedfleet.executors.gather import admit
 from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked.executor import stacked_executor

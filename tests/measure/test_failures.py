@@ -37,8 +37,8 @@ def test_a_fleet_that_sleeps_has_too_few_and_the_cure_is_to_wait():
     result = failures(ran(readiness(3), NIGHT, 180))
     assert result.causes == {Cause.FEW: 180}
     assert cure(result) == (
-        'nobody was reachable in these rounds before 01:00 of the first day; let rounds wait for clients with pace.if_few = "wait"'
-        ", or change world.states"
+        "no client was reachable in these rounds before 01:00 of the first day; let rounds wait for clients with pace.if_few = "
+        '"wait", or change world.states'
     )
     assert failures(ran(readiness(3, if_few="wait"), NIGHT)).causes == {}
 
@@ -60,7 +60,9 @@ def test_some_who_are_there_and_are_not_enough_are_counted():
 def test_a_deadline_that_nobody_meets_says_how_long_it_waited():
     result = failures(ran(deadline(3, seconds=5.0), even_fleet(3, 600.0)))
     assert result.causes == {Cause.LATE: 10}
-    assert cure(result).startswith("nobody reported within the 5 s after which tasks were given up; raise pace.seconds")
+    assert cure(result).startswith(
+        "no client reported within the 5 s after which tasks were given up; raise pace.seconds"
+    )
 
 
 def test_a_deadline_that_few_meet_says_how_fast_they_were():

@@ -35,18 +35,18 @@ def test_no_model_is_the_first_thing_to_hear_with_the_reason_and_the_cure():
     log += [CandidatesSeen(3.0, roster_of()), RoundFailed(3.0, 3, "fewer than 2 clients could be selected")]
     assert failed_rounds(log) == {"no report could be folded": 3, "fewer than 2 clients could be selected": 1}
     first, second = warnings(log)
-    assert first == (
-        "no model was made: all 4 rounds failed (most often: no report could be folded, 3 times); their reports could not be used, "
-        "as the next warning says"
-    )
-    assert second.startswith("3 reports of 1 clients were refused (odd); lower algorithm.lr")
+    assert "all 4 rounds failed" in first
+    assert "no usable update, 3 times" in first
+    assert "3 reports of 1 clients" in second
+    assert "(odd)" in second
+    assert all(cure in second for cure in ("algorithm.lr", "algorithm.attack", "algorithm.bound"))
 
 
 def test_many_failures_and_refusals_are_counted():
     log = [committed(1), RoundFailed(2.0, 1, "late"), RoundFailed(3.0, 2, "late"), evaluated(0, 10), evaluated(1, 60)]
     log += [ReportRejected(4.0, i, i % 2, f"client {i % 2}: leaf 'w' is not finite") for i in range(4)]
     first, second = warnings(log)
-    assert first.startswith("2 of 3 rounds failed (late); nobody reported within")
+    assert first.startswith("2 of 3 rounds failed (late); no client reported within")
     assert second.startswith("4 reports of 2 clients were refused (leaf 'w' is not finite); ")
 
 
@@ -104,7 +104,7 @@ def test_a_run_that_ended_before_its_first_round_says_what_it_waited_for():
     log, _ = events_of(toy_plan(readiness(2, if_few="wait"), 2, stop=stop), world_of(asleep))
     (said,) = warnings(log)
     assert said.startswith(
-        "no model was made: the run ended at 02:00 of the first day by virtual_seconds, and as many clients"
+        "no model was made: the run ended at 02:00 of the first day by virtual_seconds, and the clients that a round needs"
     )
     log, _ = events_of(toy_plan(readiness(2), 2, stop=stop), world_of(even_fleet(2, 1e9)))
     assert "its first round was still waiting for reports" in warnings(log)[0]

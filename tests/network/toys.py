@@ -126,7 +126,7 @@ def _pulling(toy: Toy) -> Algorithm:
     return Algorithm(
         name="pulling",
         init=ServerState,
-        offer=whole_model,
+        offer=whole_model(),
         local=lambda client, settings: _local,
         cost=cost,
         fold=fold,

@@ -14,7 +14,7 @@ from fedfleet.core.registry import register
 from fedfleet.core.rng import stream
 from fedfleet.learn.composition import with_pass
 from fedfleet.learn.fedavg import fedavg
-from fedfleet.learn.objective_terms import with_term
+from fedfleet.learn.objectives import with_term
 from fedfleet.store.journal import digest_of
 
 BASE = {

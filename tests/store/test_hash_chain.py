@@ -66,7 +66,7 @@ def test_no_column_of_any_row_can_change(at, column):
         (numbered(ROWS)[:4] + numbered(ROWS)[5:], None, "row 5 is missing"),
         (numbered([*ROWS, ROWS[0]]), None, "row 13 and what follows it have no link"),
         (numbered(ROWS), {}, "row 1 and what follows it have no link"),
-        (numbered([(0.0, "x", *ROWS[0][2:]), *ROWS[1:]]), None, "row 1 holds what no run writes"),
+        (numbered([(0.0, "x", *ROWS[0][2:]), *ROWS[1:]]), None, "row 1 has unexpected content"),
     ],
 )
 def test_what_is_missing_or_too_much_is_named(rows, links, says):

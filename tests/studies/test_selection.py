@@ -48,7 +48,7 @@ def test_one_command_makes_the_table_and_a_second_one_only_reads(tiny, tmp_path,
     table, folders = (tmp_path / "table.csv").read_text(), sorted((tmp_path / "runs").iterdir())
     assert first["runs"] + first["cached"] == 2 == len(folders)
     text = (tmp_path / "table.md").read_text()
-    assert "| nobody | (1) |" in text and "no selectors part is called 'nobody'" in text
+    assert "| nobody | (1) |" in text and "unknown selector 'nobody'" in text
     (folders[0] / "seal.json").unlink()  # as if it had been interrupted
     assert main(["--workers", "1", "--out", str(tmp_path), "--json"]) == 0
     second = json.loads(capsys.readouterr().out)

@@ -11,9 +11,9 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset, Task
 from fedfleet.tasks.digits import digits_logreg, digits_mlp, digits_vit
 from fedfleet.tasks.frozen_weights import freeze
-from fedfleet.tasks.motion import har_cnn
 from fedfleet.tasks.nets.attention import vit_b16
 from fedfleet.tasks.prompts import Border, add_prompts, fast_weights, head_path
+from fedfleet.tasks.sensors import har_cnn
 from fedfleet.tasks.task import first_parameters
 from tests.executors.cohorts import convolutions, small_task
 

@@ -5,8 +5,8 @@ import pytest
 
 from fedfleet.core.registry import builder
 from fedfleet.tasks.data_files import locate
-from fedfleet.tasks.motion import PHONE_WATCH
 from fedfleet.tasks.readers.wearables import read_phone_watch
+from fedfleet.tasks.sensors import PHONE_WATCH
 from tests.real import ROOT
 
 # name -> folder, samples, shape, classes, owners

@@ -7,7 +7,9 @@ from torch import nn
 
 import fedfleet
 from fedfleet.core.errors import BadInput
-from fedfleet.tasks.task_checks import check_fit, checked_build, checked_data, needs_two_samples
+from fedfleet.tasks import task_checks
+from fedfleet.tasks.digits import digits_logreg
+from fedfleet.tasks.task_checks import check_fit, check_loss, checked_build, checked_data, needs_two_samples, outputs_of
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 5)), np.arange(60) % 3
@@ -119,3 +121,30 @@ def test_what_needs_two_samples_is_found():
     assert not needs_two_samples(lambda: nn.Linear(5, 4), x)
     pictures = np.zeros((3, 1, 4, 4), np.float32)
     assert not needs_two_samples(lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)), pictures)
+
+
+TASK = digits_logreg()(0)
+
+
+def test_outputs_are_those_of_the_model(monkeypatch):
+    params, rows = TASK.init(3), TASK.holdout[:50]
+    monkeypatch.setattr(task_checks, "_BATCH", 7)
+    module = TASK.build()
+    module.load_state_dict({n: torch.from_numpy(v) for n, v in params.items()})
+    wanted = module(torch.from_numpy(TASK.dataset.x[rows])).detach().numpy()
+    np.testing.assert_allclose(outputs_of(TASK, params, rows), wanted, rtol=1e-5, atol=1e-6)
+    assert outputs_of(TASK, params, rows[:0]).shape == (0, 10)
+
+
+def test_what_a_loss_gives_is_seen_by_trying():
+    each = check_loss(lambda o, t: torch.nn.functional.cross_entropy(o, t, reduction="none"), TASK)
+    assert not each.joint
+    assert check_loss(torch.nn.functional.cross_entropy, TASK).joint
+    with pytest.raises(BadInput, match="not a function"):
+        check_loss("hinge", TASK)
+    with pytest.raises(BadInput, match=r"the class CrossEntropyLoss; give an instance, loss=CrossEntropyLoss\(\)"):
+        check_loss(torch.nn.CrossEntropyLoss, TASK)
+    with pytest.raises(BadInput, match=r"shape \(3, 10\) for 3 samples; return a tensor with one value per sample"):
+        check_loss(lambda o, t: o, TASK)
+    with pytest.raises(BadInput, match=r"shape \(3, 1\)"):  # beside weights of shape (3,) it would become (3, 3)
+        check_loss(lambda o, t: o[:, :1], TASK)

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from fedfleet.tasks.readers.plays import LETTERS
+from fedfleet.tasks.readers.texts import LETTERS
 from fedfleet.tasks.text import char_lstm, shakespeare_lstm, twitter_logreg
 from tests.tasks.files import leaf, written
 

@@ -9,8 +9,7 @@ from fedfleet import testing
 from fedfleet.core.errors import BadInput
 from fedfleet.core.registry import builder, names
 from fedfleet.learn.codecs.chain import chain
-from fedfleet.learn.codecs.half_precision import fp16
-from fedfleet.learn.codecs.quantisation import int8
+from fedfleet.learn.codecs.quantisation import fp16, int8
 from tests.learn.codecs.codecs import CHAINS, SETTINGS, codec
 
 

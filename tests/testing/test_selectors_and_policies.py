@@ -72,7 +72,7 @@ BAD_POLICIES = {
     "asks in reply to candidates": (policy(lambda book: Decision(ask=3)), "in reply to candidates"),
     "wakes in the past": (policy(lambda book: Decision(wake_at=book.now - 1)), "which is not after"),
     "wakes at once": (policy(lambda book: Decision(wake_at=math.nextafter(book.now, math.inf))), "keeps asking"),
-    "waits for ever": (policy(asks_once(lambda book: NOTHING)), "does it wait for ever|waits for ever"),
+    "waits for ever": (policy(asks_once(lambda book: NOTHING)), "does it wait for ever|waits forever"),
     "wakes for ever": (policy(lambda book: Decision(wake_at=book.now + 1)), "does it wait for ever"),
     "commits nothing": (policy(asks_once(lambda book: Decision(commit=True))), "nothing has arrived"),
     "abandons every round": (

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedfleet.core.cost import cost_of
 from fedfleet.core.parts import Job, Offer, Trial
 from fedfleet.core.records import ServerState, whole_work
-from fedfleet.core.task_cost import cost_of
 from fedfleet.core.trees import content_hash
 from fedfleet.pace.rounds import readiness
 from fedfleet.testing.toys import consensus, consensus_start, constant_cost, idle, no_data, opaque_executor

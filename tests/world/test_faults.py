@@ -104,7 +104,7 @@ def test_who_is_away_for_one_reason_is_away():
         ({"use": "crashes", "rate": -0.1}, "world.faults.rate"),
         ({"use": "slowed", "factor": 0.5}, "world.faults.factor"),
         ([{"use": "delayed", "share": 2.0}], r"world.faults.faults\[0\].share"),
-        ("losy", "no faults part is called 'losy'; did you mean 'lossy'"),
+        ("losy", "unknown fault source 'losy'; did you mean 'lossy'"),
     ],
 )
 def test_rates_over_one_and_the_like_are_bad_input(faults, why):

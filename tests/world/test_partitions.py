@@ -7,10 +7,9 @@ import pytest
 
 from fedfleet.app.assemble import assemble, rebuild
 from fedfleet.app.spec import resolve
-from fedfleet.core.attackers import attackers
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset, Task
-from fedfleet.core.rng import client_keys, stream
+from fedfleet.core.rng import attackers, client_keys, stream
 from fedfleet.tasks.digits import digits_logreg
 from fedfleet.world.partitions import by_label, by_owner, dirichlet, iid, label_flip, make_shards, poison_task
 

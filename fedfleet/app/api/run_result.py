@@ -41,7 +41,7 @@ class Result:
 
     def module(self) -> Any:
         """The trained model as a PyTorch module, ready to be asked: frozen weights and prompts inside."""
-        from fedfleet.tasks.output_checks import module_of
+        from fedfleet.tasks.task_checks import module_of
 
         task = self._task()
         if task is None:

@@ -44,8 +44,8 @@ def study(
         ray_address: run on the Ray cluster at this address; the folder must be one that it shares.
     """
     from fedfleet.app.api.inputs import as_path, shared_resolver, user_inputs
-    from fedfleet.app.pages.study_page_worker import work
     from fedfleet.app.pages.study_page import write_pages
+    from fedfleet.app.pages.study_page_worker import work
     from fedfleet.app.spec import plain_table
     from fedfleet.app.studies.grid.run_study import default_folder, load_study
     from fedfleet.app.studies.grid.run_study import study as run_study

@@ -23,8 +23,8 @@ from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Ints
 from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree, mismatch
-from fedfleet.learn.losses import with_loss
-from fedfleet.learn.override import with_variants
+from fedfleet.learn.features import with_variants
+from fedfleet.learn.objectives import with_loss
 from fedfleet.tasks.narrow_models import shape_at
 
 Facts = Mapping[Any, Any]  # by type, what builders may ask for

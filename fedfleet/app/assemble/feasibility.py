@@ -7,12 +7,11 @@ import math
 import numpy as np
 
 from fedfleet.app.assemble.setup import Setup
-from fedfleet.core.cost import scale_cost
+from fedfleet.core.cost import cost_of, scale_cost
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Plan, Policy
 from fedfleet.core.records import Book, Ints, whole_work
 from fedfleet.core.sources import World
-from fedfleet.core.task_cost import cost_of
 from fedfleet.core.trees import tree_nbytes
 
 _TRIPS = 8  # links vary from trip to trip

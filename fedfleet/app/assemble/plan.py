@@ -29,14 +29,13 @@ from fedfleet.app.assemble.world import devices_for, faults_for, pool_clients, s
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.table_checks import build_part
 from fedfleet.choose.uniform import uniform
-from fedfleet.core.cost import scale_cost
+from fedfleet.core.cost import cost_of, epochs_of, scale_cost
 from fedfleet.core.errors import BadInput
 from fedfleet.core.part_facts import FleetFacts, RunFacts
 from fedfleet.core.parts import Plan, Policy, Task
 from fedfleet.core.records import Floats, Ints, Stop, whole_work
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import World
-from fedfleet.core.task_cost import cost_of, epochs_of
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.engine.hierarchy import nest_algorithm
 from fedfleet.world.downtime import reachable_states

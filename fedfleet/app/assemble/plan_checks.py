@@ -16,7 +16,7 @@ from fedfleet.core.passes import NO_SETTINGS, BatchPlan, LocalPass
 from fedfleet.core.records import Ints, Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import World
-from fedfleet.simulation.reachability import remembers
+from fedfleet.simulation.rosters import remembers
 from fedfleet.tasks.task_checks import needs_two_samples
 
 # What a client costs while a world is made; and as one of a user's devices, whose samples are listed one by one.

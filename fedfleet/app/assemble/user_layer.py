@@ -142,7 +142,7 @@ def edge_rule(table: Table, task: Task, epochs: float, seed: int) -> EdgeRule:
         return np.bincount(labels[rows], minlength=classes) / len(rows)
 
     def features() -> Floats:
-        from fedfleet.tasks.class_features import class_features
+        from fedfleet.tasks.model_parts import class_features
 
         return class_features(task, task.init(seed), rows)
 

@@ -27,7 +27,7 @@ def with_class_measures(measures: dict[str, Any], task: Task, params: Tree) -> d
     labels, classes = task.dataset.y[task.holdout], task.dataset.classes
     if classes > MOST_CLASSES or labels.ndim != 1 or not len(labels):
         return {**measures, **dict.fromkeys(CLASS_KEYS)}
-    from fedfleet.tasks.output_checks import outputs_of
+    from fedfleet.tasks.task_checks import outputs_of
 
     answers = outputs_of(task, params, task.holdout)
     if answers.ndim != 2 or answers.shape[1] != classes:

@@ -163,7 +163,7 @@ def with_user_metrics(custom_task: CustomTask | None, params: Tree, measures: di
     """
     if custom_task is None or not custom_task.metrics:
         return measures
-    from fedfleet.tasks.output_checks import outputs_of
+    from fedfleet.tasks.task_checks import outputs_of
 
     outputs, labels = (
         outputs_of(custom_task.task, params, custom_task.task.holdout),
@@ -247,7 +247,7 @@ def _check_same(inputs: UserInputs, manifest: TaskManifest, out: Path) -> None:
 def _with_loss(task: Task, loss: Any) -> Task:
     if loss is None:
         return task
-    from fedfleet.tasks.output_checks import check_loss
+    from fedfleet.tasks.task_checks import check_loss
 
     return replace(task, loss=check_loss(loss, task))
 

@@ -12,13 +12,12 @@ import numpy as np
 from fedfleet.app.assemble import Setup, assemble
 from fedfleet.app.runs.custom_task import load_custom_task
 from fedfleet.app.spec import Spec
-from fedfleet.core.cost import scale_cost
+from fedfleet.core.cost import cost_of, scale_cost
 from fedfleet.core.errors import FedFleetError
 from fedfleet.core.events import CandidatesSeen, Event, TasksSent
 from fedfleet.core.records import DROPPED, Assignments, Cost, Floats, Ints, Wave
 from fedfleet.core.sources import World
 from fedfleet.core.stages import stages_of
-from fedfleet.core.task_cost import cost_of
 from fedfleet.measure.tasks import Tasks
 from fedfleet.simulation.trips import ready_seconds, trip_of
 

@@ -28,7 +28,7 @@ def sketch(*, rows: Rows = 5, share: Share = 0.2, top: Share = 0.02, seed: Seed 
     """A count sketch of all numbers together, of which the largest estimates arrive, and zero elsewhere.
 
     `share` is the size of the sketch against the numbers that go in; `top` the share of them that is estimated on arrival (1: all);
-    `seed` picks the hashes, the same for everybody. Meant with `feedback = true`.
+    `seed` picks the hashes, the same for all clients. Meant with `feedback = true`.
     """
 
     def squeeze(stack: Stack, where: Any) -> Stack:

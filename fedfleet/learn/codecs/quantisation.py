@@ -1,4 +1,4 @@
-"""Integers of 2 to 8 bits instead of floats, packed side by side, with a scale for every channel.
+"""Fewer bits a number: integers of 2 to 8 bits with stochastic rounding, and floats of 16 bits.
 
 Jacob et al. 2018 (symmetric, per channel); Alistarh et al. 2017 for stochastic rounding. With L = 2^(b-1) - 1 and
 s = max|x| / L over a channel, what travels is q = round(x / s) in -L .. L, and x' = q s. A channel is what one entry of the leading
@@ -17,7 +17,7 @@ import numpy as np
 
 from fedfleet.core.codec import Codec, Stack
 from fedfleet.core.trees import Array, Tree
-from fedfleet.learn.codecs.tensor_hash import uniforms
+from fedfleet.learn.codecs.messages import uniforms
 
 Rounding = Literal["nearest", "stochastic"]
 CODES, SCALES = "|codes", "|scales"
@@ -144,7 +144,7 @@ def _error_bounds(tree: Tree, bits: int, rounding: Rounding) -> Tree:
 
 
 def _pack_bits(levels: Array, bits: int) -> Array:
-    """Integers of so many bits as bytes: eight of them are `bits` bytes."""
+    """Integers of that many bits as bytes: eight of them are `bits` bytes."""
     n = len(levels)
     unsigned = np.zeros(-(-n // 8) * 8, np.uint64)
     unsigned[:n] = (levels.astype(np.int16) + (2 ** (bits - 1) - 1)).astype(np.uint64)
@@ -170,3 +170,41 @@ def _unpack_bits(tree: Tree, like: Tree, bits: int) -> Tree:
     mask = np.uint64(2**bits - 1)
     levels = np.stack([(words >> np.uint64(bits * i)) & mask for i in range(8)], 1).reshape(-1)[:n]
     return {**tree, CODES: (levels.astype(np.int16) - (2 ** (bits - 1) - 1)).astype(np.int8)}
+
+
+def fp16() -> Codec:
+    """IEEE half precision: 11 bits of precision; beyond 65,504 numbers become infinite, and such a report is refused."""
+    import torch
+
+    return _half(
+        "fp16", torch.float16, lambda v: np.where(np.abs(v) >= 65520.0, np.inf, np.abs(v) * 2.0**-11 + 2.0**-25)
+    )
+
+
+def bf16() -> Codec:
+    """Brain floats: 8 bits of precision and the whole range of float32, as integers of 16 bits."""
+    import torch
+
+    # Above the largest such float, halfway to where the next would be, rounding gives infinity.
+    return _half("bf16", torch.bfloat16, lambda v: np.where(np.abs(v) > 3.3895e38, np.inf, np.abs(v) * 2.0**-8 + 1e-40))
+
+
+def _half(name: str, kind: Any, error: Any) -> Codec:
+    import torch
+
+    def squeeze(stack: Stack, where: Any) -> Stack:
+        del where
+        # Numpy has no brain floats: they travel as the integers that their bits are.
+        return {n: v.to(kind) if kind is torch.float16 else v.to(kind).view(torch.int16) for n, v in stack.items()}
+
+    def expand(stack: Stack, like: Tree) -> Stack:
+        return {n: stack[n].view(kind).to(torch.float32) for n in like}
+
+    def through(stack: Stack, where: Any) -> Stack:
+        del where
+        return {n: v.to(kind).to(torch.float32) for n, v in stack.items()}
+
+    def within(tree: Tree) -> Tree:
+        return {n: error(v.astype(np.float64)) if v.dtype == np.float32 else np.zeros(v.shape) for n, v in tree.items()}
+
+    return Codec(name, (), "round", within, squeeze=squeeze, expand=expand, through=through)

@@ -14,7 +14,7 @@ import numpy as np
 from fedfleet.core.codec import Codec, Stack
 from fedfleet.core.limits import Share
 from fedfleet.core.trees import Tree
-from fedfleet.learn.codecs.tensor_hash import CHUNK_ELEMENTS, draws
+from fedfleet.learn.codecs.messages import CHUNK_ELEMENTS, draws
 
 AT, ADDRESS = "|at", "|address"
 

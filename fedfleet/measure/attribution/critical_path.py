@@ -95,7 +95,7 @@ def attribution(log: Sequence[Event], progress: Progress | None = None) -> Attri
 
 def without_evaluations(log: Sequence[Event]) -> Sequence[Event]:
     """The events without looks at the model in the middle of a round: a wake-up of which only an evaluation follows, both in no
-    time. They decide nothing, and nobody waited for them."""
+    time. They decide nothing, and no one waited for them."""
     evaluations = [
         i
         for i, (a, b) in enumerate(pairwise(log))

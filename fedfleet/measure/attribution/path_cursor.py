@@ -12,7 +12,7 @@ from fedfleet.measure.attribution.causes import REACHABILITY, UNKNOWN, Blame, Cu
 
 # How many seconds of work a client's task had done by a time: (client, when it was sent, time).
 Progress = Callable[[int, float, float], float]
-Stages = Mapping[str, float]  # of one task; NaN: nobody knows
+Stages = Mapping[str, float]  # of one task; NaN: unknown
 _ROUNDINGS = 64  # roundings of a time, beyond which a difference is one
 _DELIVERY = STAGES[-1]
 
@@ -47,7 +47,7 @@ class PathCursor:
             self.at = target
 
     def walk_task(self, task: PathTask) -> None:
-        """The time since this task was sent went into its stages; what they leave it was out of reach, or nobody knows."""
+        """The time since this task was sent went into its stages; what they leave it was out of reach, or is unknown."""
         low = min(max(task.sent, self.floor), self.at)
         clients = (task.client,)
         stages = task.stages

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fedfleet.measure.attribution.causes import FAILED, UNKNOWN, Attribution
 
-# What each cause is to whoever reads "61 % of the time was ..".
+# Each cause as the end of the sentence "61 % of the time was ..".
 MEANINGS: Mapping[str, str] = {
     "pause": "the pause between rounds",
     "reachability": "waiting until clients could be reached",
@@ -20,7 +20,7 @@ MEANINGS: Mapping[str, str] = {
     "upload": "waiting for uploads",
     "delivery": "waiting for reports that were delivered late",
     "stragglers": "waiting for tasks whose work was not used",
-    "slack": "waiting though nobody was at work",
+    "slack": "waiting while no client was training",
     "failed": "lost in rounds that failed",
     "server": "the server's own work",
     "unknown": "not accounted for by the devices",
@@ -33,7 +33,7 @@ _MOST = 0.5  # of a cause: how much is "most of it"
 def sentence(attribution: Attribution) -> str:
     """The largest cause, and who was behind it; the second too if that is not most of the time.
 
-    If nobody knows where most of it went, the sentence says so first, and then the largest cause that is known.
+    If the cause of most of it is unknown, the sentence says so first, and then the largest cause that is known.
     """
     total = attribution.virtual_seconds
     if total <= 0:
@@ -104,7 +104,7 @@ def clients_text(who: Mapping[int, float], seconds: float) -> str:
         sum_seconds += who[ranked[count]]
         count += 1
     if sum_seconds <= _MOST * seconds:
-        return ""  # most of it was for nobody in particular
+        return ""  # no few clients account for most of it
     if count > _MAX_CLIENTS:
         return f"spread over {len(who):,} clients"
     names = ", ".join(str(c) for c in ranked[:count])

@@ -1,5 +1,5 @@
 # pyright: basic
-"""The fast simulation: numba on interval arithmetic, with a ready set that changes only when somebody's state does.
+"""The fast simulation: numba on interval arithmetic, with a ready set that changes only when a client's state does.
 
 Each client sits in a ring of time buckets at the moment of its next change, so that a round costs what happens in it,
 not the number of clients. Random numbers are one splitmix64 sequence, drawn in an order that `literal` repeats.
@@ -120,7 +120,7 @@ def simulate(
     """One simulated training: successes per client and the virtual time at the end.
 
     Client c has the device device_of[c] and follows the trace trace_of[c]. The time is infinite if trips are counted and
-    nobody is ready for more than `most_empty` rounds in a row. Whoever sets stop[0] ends it at once, with whatever it has.
+    no client is ready for more than `most_empty` rounds in a row. Whoever sets stop[0] ends it at once, with whatever it has.
     """
     successes = np.zeros(n, np.int64)
     chosen = np.empty(max(k, 1), np.int64)

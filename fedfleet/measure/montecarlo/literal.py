@@ -41,7 +41,7 @@ def simulate(
 ) -> tuple[list[int], float]:
     """One simulated training: successes per client and the virtual time at the end.
 
-    That time is infinite if trips are counted and nobody is ever ready when a round begins.
+    That time is infinite if trips are counted and no client is ever ready when a round begins.
     """
     n = settings.clients(devices, states)
     draws, successes = Draws(seed), [0] * n

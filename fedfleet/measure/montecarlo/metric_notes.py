@@ -19,7 +19,7 @@ from fedfleet.measure.montecarlo.metrics import MetricValue, measure, parts_of
 from fedfleet.measure.montecarlo.settings import Settings
 
 _HALF = 0.5
-_SEEDS = 3  # on so many of the seeds suspects are tried
+_SEEDS = 3  # the number of seeds on which suspects are tried
 _HARMLESS = 0.25  # a device whose trips take a smaller share of the time, end to end, cannot be half of it
 
 MetricOf = Callable[[DeviceTable | None, StateTable | None], float]  # the metric of a changed fleet
@@ -134,7 +134,7 @@ def trip_seconds(settings: Settings, d: DeviceTable) -> Floats:
 def waiting(s: StateTable, seconds: float) -> Floats:
     """How much waiting each row's state causes: sum_i min(seconds, length_i) gap_i / period over its sessions.
 
-    Work of so many seconds that begins near the end of a session waits for the next one.
+    Work of that many seconds that begins near the end of a session waits for the next one.
     """
     t = s.traces
     owner = np.repeat(np.arange(len(t.start)), np.diff(t.offsets))

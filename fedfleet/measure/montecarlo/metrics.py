@@ -24,7 +24,7 @@ from fedfleet.core.fleet import DeviceTable, StateTable
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.row_map import rows_of_all
 from fedfleet.measure.montecarlo.settings import Settings
-from fedfleet.measure.seeds import interval95
+from fedfleet.measure.statistics.means import interval95
 
 NAMES = ("DevMC-R", "DevMC-T", "StatMC-R", "StatMC-T", "InterMC-R", "InterMC-T")
 _MOST_SEEDS = 10_000
@@ -72,7 +72,7 @@ def simulate(
     by_deadline: bool,
     stop: Stop = _NO_STOP,
 ) -> tuple[Ints, float]:
-    """One fast simulation: successes per client, virtual time at the end (infinite: nobody is ever ready again)."""
+    """One fast simulation: successes per client, virtual time at the end (infinite: no client is ever ready again)."""
     n = settings.clients(devices, states)
     d, s = devices, states.traces if states is not None else None
     compute = settings.compute_seconds(1.0) * d.seconds_per_sample if d is not None else _NO_FLOATS
@@ -132,7 +132,7 @@ def one_value(
         return float(np.mean([ratio(settings, successes) for successes, _ in runs]))
     if any(math.isinf(seconds) for _, seconds in runs):
         raise BadInput(
-            f"{name}: rounds begin every {settings.t_break:g} s, and nobody is ever ready at such a moment "
+            f"{name}: rounds begin every {settings.t_break:g} s, and no client is ever ready at such a moment "
             f"({settings.most_empty_rounds(s):,} were tried); "
             "give another t_break, or states that are ready for longer"
         )

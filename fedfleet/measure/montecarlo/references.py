@@ -2,7 +2,7 @@
 
 R metrics grow with the logarithm of the reports that were possible, so that values of short and long runs must not be compared as
 they are. What can be compared is the share of fair work behind them: reports in time, none counted beyond an equal share each, over
-as many as there would be if everybody were always in time.
+as many as there would be if every client were always in time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def fair_work(metric: float, ideal: float) -> float:
 
 
 def ideal_fair_work(k: int, rounds: int, clients: int) -> float:
-    """The share of fair work of an ideal fleet, everybody always in time, if chance chooses k of its clients each round: some are
+    """The share of fair work of an ideal fleet, all clients always in time, if chance chooses k of its clients each round: some are
     asked more often than others, and what lies beyond an equal share does not count. E min(S, m) / m, S binomial with mean m.
 
     >>> ideal_fair_work(10, 5, 10), round(ideal_fair_work(20, 3000, 100), 3), round(ideal_fair_work(10, 20, 100), 2)

@@ -18,8 +18,7 @@ import numpy as np
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Floats
 from fedfleet.core.rng import stream
-from fedfleet.measure.statistics.means import finite_values
-from fedfleet.measure.statistics.student import quantile
+from fedfleet.measure.statistics.means import finite_values, quantile
 
 Method = Literal["pearson", "spearman"]
 _MIN_POINTS = 3  # two points always lie on a line
@@ -29,7 +28,7 @@ _BATCH = 1 << 20  # weights in memory at once
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """r over n points in so many clusters, with the 95 % percentile interval; None where it is not defined."""
+    """r over n points in that many clusters, with the 95 % percentile interval; None where it is not defined."""
 
     r: float | None
     low: float | None
@@ -58,7 +57,7 @@ def correlation(
     (0.965, 4, 4)
     """
     if method not in ("pearson", "spearman"):
-        raise BadInput(f"there is no correlation {method!r}; there is pearson, spearman")
+        raise BadInput(f"unknown correlation {method!r}; use pearson or spearman")
     if not len(x) == len(y) == (len(x) if clusters is None else len(clusters)):
         raise BadInput("a correlation needs as many x as y, and a cluster for each of them")
     if draws < 1:

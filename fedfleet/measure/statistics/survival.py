@@ -1,7 +1,7 @@
 """Times to accuracy of which some were not reached: Kaplan and Meier's curve, its median, and the restricted mean.
 
 A run that ended before it reached the target says only "later than this". Leaving it out, or counting its end as the time, would
-flatter whoever fails. E. L. Kaplan, P. Meier: Nonparametric estimation from incomplete observations, 1958.
+favour arms that fail. E. L. Kaplan, P. Meier: Nonparametric estimation from incomplete observations, 1958.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Floats
-from fedfleet.measure.statistics.means import Mean, finite_values
-from fedfleet.measure.statistics.student import quantile
+from fedfleet.measure.statistics.means import Mean, finite_values, quantile
 
 _HALF = 0.5 + 1e-12  # a product of fractions that is a half in truth
 
@@ -82,7 +81,7 @@ def restricted_mean(times: Sequence[float], reached: Sequence[bool], horizon: fl
 
     Its variance is Greenwood's, sum over steps of (area from there to the horizon)^2 d / (n (n - d)), times n / (n - 1): where
     every run was watched until it arrived or to the horizon, mean and interval are those of the plain mean of min(time, horizon).
-    If nobody arrived, or there is one run, there is no interval. A horizon at which nobody is watched any more is refused.
+    If nobody arrived, or there is one run, there is no interval. A horizon at which no run is observed any more is refused.
 
     >>> found = restricted_mean([10.0, 30.0, 50.0], [True, True, False], horizon=40.0)
     >>> round(found.value, 3), found.n

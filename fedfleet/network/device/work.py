@@ -29,7 +29,7 @@ from fedfleet.network.device.transfer import TooLate, fetch_blob
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import crc32c
 from fedfleet.network.security.sanitiser import MOST_STATS
-from fedfleet.simulation.reachability import remembers
+from fedfleet.simulation.rosters import remembers
 
 Fetch = Callable[[str], Tree]
 

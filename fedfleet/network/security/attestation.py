@@ -1,4 +1,4 @@
-"""A hook for attestation: what a device shows at enrolment to prove that it is what it says, judged by a registered name.
+"""A hook for attestation: what a device shows at enrolment to prove that it is what it says, checked by a registered function.
 
 A hook is a function of the evidence and the request; it answers None, or why the device is not admitted. It is named on the
 server's command line (`--evidence NAME[:ARGUMENT]`) and comes from an installed package: from the entry point group
@@ -63,7 +63,7 @@ def read_secret(path: Path) -> bytes:
     except OSError as error:
         raise BadInput(f"the secret in {path} cannot be read ({error.strerror})") from None
     if stat.S_IMODE(mode) & 0o077:
-        raise BadInput(f"the secret in {path} can be read by others; if nobody did, say: chmod 600 {path}")
+        raise BadInput(f"the secret in {path} can be read by other users; if none of them did, run: chmod 600 {path}")
     if len(data) < _LEAST_BYTES:
         raise BadInput(f"the secret in {path} is shorter than {_LEAST_BYTES} bytes, which can be guessed")
     return data

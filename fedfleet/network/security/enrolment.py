@@ -83,7 +83,7 @@ class Registry:
         return self.enrol_all([(request, peer)], now)[0]
 
     def enrol_all(self, requests: Sequence[tuple[EnrolRequest, str]], now: float) -> list[Admission | Refusal]:
-        """Admit devices in this order, in one transaction; what is answered is on the disk. If it cannot be, nobody is admitted."""
+        """Admit devices in this order, in one transaction, on the disk before the answer. If that fails, no device is admitted."""
         refusals = [self._refusal_reason(request, now) for request, _ in requests]
         try:
             with transaction(self._db, self._path):
@@ -153,7 +153,7 @@ class Registry:
             return (None if self._earlier_enrolment(request) else token_refusal(token, now)), token
         if not self.terms.open:
             return (
-                "this server admits devices with a token only; ask whoever keeps it for one, and give it with --token",
+                "this server admits devices with a token only; ask its operator for one, and give it with --token",
                 None,
             )
         return None, None

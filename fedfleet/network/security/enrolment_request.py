@@ -58,7 +58,7 @@ def unfit_reason(request: EnrolRequest, terms: Terms) -> str | None:
 
 
 def evidence_refusal(evidence: Evidence, request: EnrolRequest) -> str | None:
-    """What the hook has against a device; a hook that fails admits nobody."""
+    """What the hook has against a device; a hook that fails admits no device."""
     try:
         why = evidence(request.evidence, request)
     except Exception as error:

@@ -91,7 +91,7 @@ def transaction(db: sqlite3.Connection, path: Path | str = "the store of devices
             raise
     except sqlite3.Error as error:
         raise RunFailed(
-            f"{path} cannot be written ({error}); see that there is space on the disk, then try again"
+            f"{path} cannot be written ({error}); check disk space and permissions, then try again"
         ) from None
 
 

@@ -1,7 +1,7 @@
 """What must be unguessable, derived from one key of the run by HMAC-SHA-256: nothing else has to be remembered.
 
 Every use has a label of its own, so that a value which is shown for one purpose is worth nothing for another. A nonce proves that
-whoever hands in a report was given its task; a secret proves that a caller is the device which enrolled; the signature of a sheet
+the sender of a report was given its task; a secret proves that a caller is the device which enrolled; the signature of a sheet
 proves to a device that it comes from the server that it enrolled at. Values are compared in constant time.
 """
 
@@ -57,7 +57,7 @@ def run_key(path: Path) -> RunKey:
     finally:
         os.close(handle)
     if stat.S_IMODE(info.st_mode) & 0o077:
-        raise BadInput(f"the key of the run can be read by others; if nobody did, say: chmod 600 {path}")
+        raise BadInput(f"the key of the run can be read by other users; if none of them did, run: chmod 600 {path}")
     if len(data) != KEY_BYTES:
         raise BadInput(f"{path} is not the key of a run: it has not {KEY_BYTES} bytes; restore it from a backup")
     return RunKey(data)
@@ -118,7 +118,7 @@ def check_signature(secret: bytes, config: bytes, signature: bytes) -> bool:
 
 
 def status_token(key: RunKey) -> str:
-    """What whoever keeps the server shows to see its status from another machine."""
+    """What the operator of the server shows to see its status from another machine."""
     return hmac.digest(key.data, _STATUS, "sha256").hex()
 
 

@@ -73,7 +73,7 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_open(address: str, tls: bool) -> None:
-    """Refuse to listen beyond this machine without TLS: secrets and updates would cross the network for everybody to read."""
+    """Refuse to listen beyond this machine without TLS: secrets and updates would cross the network in plain text."""
     host, _ = split_address(address, any_port=True)
     if not tls and not is_loopback(host):
         raise BadInput(
@@ -83,7 +83,7 @@ def refuse_open(address: str, tls: bool) -> None:
 
 
 def refuse_plain(address: str, tls: bool) -> None:
-    """Refuse to call another machine without TLS: the device's secret would cross the network for everybody to read."""
+    """Refuse to call another machine without TLS: the device's secret would cross the network in plain text."""
     host, _ = split_address(address)
     if not tls and not is_loopback(host):
         raise BadInput(
@@ -138,7 +138,9 @@ def _check_pair(certificate: Path, key: Path) -> None:
     for path in (certificate, key):
         _read(path)
     if stat.S_IMODE(key.stat().st_mode) & 0o007:
-        raise BadInput(f"the key {key} can be read by everybody on this machine; if nobody did, say: chmod 600 {key}")
+        raise BadInput(
+            f"the key {key} can be read by other users of this machine; if none of them did, run: chmod 600 {key}"
+        )
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: b"")
     except ssl.SSLError as error:

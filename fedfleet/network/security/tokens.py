@@ -1,4 +1,4 @@
-"""Tokens invite devices: made by whoever keeps the server, good for some uses and some time, revocable; only their hash is stored.
+"""Tokens invite devices: made by the operator of the server, valid for some uses and time, revocable; only their hash is stored.
 
 They live in the run's `store` beside the enrolments, so that the command line can make and revoke them while a server runs.
 """
@@ -23,7 +23,7 @@ _COLUMNS = "id, uses, used, made, expires, client, note, revoked"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is known of a token; not the token itself, which nobody but its bearer has. Times are Unix seconds."""
+    """What is known of a token; not the token itself, which only its bearer has. Times are Unix seconds."""
 
     id: str
     uses: int
@@ -68,7 +68,7 @@ def all_tokens(db: sqlite3.Connection) -> list[Token]:
 
 
 def token_of(db: sqlite3.Connection, text: str) -> Token | None:
-    """What is known of this token; None: nobody made it. Found by its hash, so that timing tells nothing of those that exist."""
+    """What is known of this token; None: unknown. Found by its hash, so that timing tells nothing of those that exist."""
     if len(text) > _LONGEST_TOKEN:
         return None
     row = db.execute(f"SELECT {_COLUMNS} FROM tokens WHERE hash = ?", (_hash(text),)).fetchone()
@@ -93,13 +93,13 @@ def revoke_token(db: sqlite3.Connection, token: str, now: float) -> Token:
 def token_refusal(token: Token | None, now: float) -> str | None:
     """Why a token cannot be used now; None: it can."""
     if token is None:
-        return "the token is not one of this run; ask whoever keeps the server for another"
+        return "the token is not one of this run; ask the operator of the server for another"
     if token.revoked is not None:
-        return "the token was revoked; ask whoever keeps the server for another"
+        return "the token was revoked; ask the operator of the server for another"
     if token.expires is not None and now >= token.expires:
-        return "the token has expired; ask whoever keeps the server for another"
+        return "the token has expired; ask the operator of the server for another"
     if token.used >= token.uses:
-        return "the token was used up; ask whoever keeps the server for another"
+        return "the token was used up; ask the operator of the server for another"
     return None
 
 

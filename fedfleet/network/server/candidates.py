@@ -13,8 +13,7 @@ from fedfleet.engine.state import Phase, RunState
 from fedfleet.network.rules.presence import Presence, ask_ready, available_clients, patience_end
 from fedfleet.network.server.effects import Effects, Note, React
 from fedfleet.network.server.options import ServeOptions
-from fedfleet.simulation.reachability import unavailable_clients
-from fedfleet.simulation.rosters import roster_of
+from fedfleet.simulation.rosters import roster_of, unavailable_clients
 
 
 class Candidates:

@@ -30,9 +30,8 @@ from fedfleet.core.commands import (
     WakeAt,
 )
 from fedfleet.core.events import Fact, ReportsGathered, RoundFailed, TaskArrived, TaskLost, TimerFired
-from fedfleet.engine.commands import carry_out
+from fedfleet.engine.commands import carry_out, pending_commands
 from fedfleet.engine.coordinator import begin
-from fedfleet.engine.open_commands import pending_commands
 from fedfleet.engine.state import Phase, RunState
 from fedfleet.network.evaluation.by_devices import is_eval_task
 from fedfleet.network.operations.metrics import Figures, status_json

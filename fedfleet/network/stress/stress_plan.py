@@ -106,7 +106,7 @@ def _idle_algorithm() -> Algorithm:
     return Algorithm(
         name="stress",
         init=ServerState,
-        offer=whole_model,
+        offer=whole_model(),
         local=lambda client, settings: local,
         fold=mean(),
         apply=add_to_model,

@@ -105,7 +105,7 @@ class Vit(nn.Module):
         return self.head(self.norm(x[:, 0]))
 
     def set_prompts(self, length: int) -> None:
-        """Give every layer prompts of so many tokens."""
+        """Give every layer prompts of that many tokens."""
         width = self.head.in_features
         self.prompts = nn.ModuleList(DeepPrompt(length, width, first=i == 0) for i in range(len(self.layers)))
 

@@ -13,8 +13,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset
 from fedfleet.tasks.data_files import locate, number_names, sample_rows
 from fedfleet.tasks.readers.pictures import find_picture, fit_picture, read_pictures
-from fedfleet.tasks.readers.plays import as_numbers
-from fedfleet.tasks.readers.words import sentence_vectors
+from fedfleet.tasks.readers.texts import as_numbers, sentence_vectors
 
 CELEBA_SIDE = 84
 GLOVE = ("glove/glove.6B.50d.txt", "sent140/glove.6B.50d.txt", "twitter/glove.6B.50d.txt", "glove.6B.50d.txt")

@@ -40,7 +40,7 @@ def decode(data: bytes) -> Array:
         return array
     if data.startswith(b"\xff\xd8"):
         return _jpeg(data)
-    raise ValueError("it is neither PNG nor NPY nor JPEG")
+    raise ValueError("unsupported format; use PNG, NPY or JPEG")
 
 
 def fit_picture(picture: Array, side: int, channels: int) -> Array:

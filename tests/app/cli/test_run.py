@@ -85,7 +85,9 @@ def test_check_and_run_warn_of_what_can_never_happen(fedfleet, tmp_path):
     assert code == 1
     assert err.startswith(f"fedfleet: WARNING: {said}\n"), "told before the run"
     (after,) = json.loads(out)["warnings"]
-    assert "no model was made: all 6 rounds failed (0 of at least 1 reports arrived); nobody reported within" in after
+    assert (
+        "no model was made: all 6 rounds failed (0 of at least 1 reports arrived); no client reported within" in after
+    )
     assert f"WARNING: {after}" in err
     page = html.unescape((tmp_path / "out/report.html").read_text())
     assert bind_units(as_people(after)) in page, "on the page in its words"
@@ -98,7 +100,7 @@ def test_a_fleet_that_sleeps_is_explained_and_cured_by_waiting(fedfleet, tmp_pat
     code, out, err = fedfleet("run", written(tmp_path), *words, "--out", tmp_path / "burnt")
     assert code == 1
     assert "failed rounds: 180 (180 x fewer than 2 clients could be selected)" in out
-    assert "nobody was reachable in these rounds before 01:00 of the first day" in err
+    assert "no client was reachable in these rounds before 01:00 of the first day" in err
     assert 'pace.if_few = "wait"' in err
     page = (tmp_path / "burnt/report.html").read_text()
     assert "<h2>Failed rounds</h2>" in page and "before 01:00 of the first day" in page

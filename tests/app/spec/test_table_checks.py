@@ -97,7 +97,7 @@ def test_codecs_are_lists_of_parts_of_every_algorithm():
     assert build_part("algorithms", table).local(0, {}).up.name == "topk+int8"
     for given_, said in (
         ({"up": "int8"}, "algorithm.up: 'int8' is not a list of codecs"),
-        ({"up": ["int9"]}, r"algorithm.up\[0\].use: no codecs part is called 'int9'; did you mean 'int"),
+        ({"up": ["int9"]}, r"algorithm.up\[0\].use: unknown codec 'int9'; did you mean 'int"),
         (
             {"down": [{"use": "topk", "share": 2.0}]},
             r"algorithm.down\[0\].share = 2.0: input should be less than or equal to 1",

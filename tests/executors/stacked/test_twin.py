@@ -15,7 +15,7 @@ from fedfleet.executors.stacked.twin import CannotStack, make_twin, reused_leave
 from fedfleet.learn.zoo import fedavg
 from fedfleet.tasks.digits import digits_vit
 from fedfleet.tasks.frozen_weights import freeze
-from fedfleet.tasks.motion import har_cnn
+from fedfleet.tasks.sensors import har_cnn
 from fedfleet.tasks.text import char_lstm
 from tests.executors.cohorts import (
     Odd,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fedfleet.core.container import pack_tree
 from fedfleet.core.errors import BadInput, Refused
+from fedfleet.learn.codecs import messages
 from fedfleet.learn.codecs.chain import chain
 from fedfleet.learn.codecs.lossless import gzip
 from fedfleet.learn.codecs.low_rank import lowrank
@@ -27,6 +28,27 @@ from fedfleet.learn.codecs.messages import (
 from fedfleet.learn.codecs.quantisation import int4, int8
 from fedfleet.learn.codecs.sparsification import randomk, topk
 from tests.learn.codecs.codecs import HERE, codec, leaves, travelled
+
+
+def drawn(where, leaf, n):
+    return torch.cat([bits for _, bits in messages.draws(torch.tensor(where), leaf, n)])
+
+
+def test_draws_depend_on_address_leaf_and_element_alone(monkeypatch):
+    whole = drawn([3, -7, 9], 2, 50)
+    assert torch.equal(whole[1], drawn([-7], 2, 50)[0]) and torch.equal(whole[:, :20], drawn([3, -7, 9], 2, 20))
+    assert not torch.equal(whole, drawn([3, -7, 9], 3, 50))
+    monkeypatch.setattr(messages, "CHUNK_ELEMENTS", 60)
+    assert torch.equal(whole, drawn([3, -7, 9], 2, 50))
+
+
+def test_draws_are_uniform():
+    each = torch.cat([u for _, u in messages.uniforms(torch.arange(100), 0, 1000)]).numpy().ravel()
+    assert each.min() >= 0.0 and each.max() < 1.0
+    counts = np.histogram(each, 20, (0, 1))[0]
+    assert np.square(counts - 5000).sum() / 5000 < 45  # chi squared with 19 degrees of freedom: one in a thousand
+    assert int(drawn([5], 0, 100).min()) >= 0
+
 
 NAMES = st.text("abc.", min_size=1, max_size=4)
 

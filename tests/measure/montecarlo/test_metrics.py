@@ -137,7 +137,7 @@ def test_a_fleet_that_rounds_never_meet_is_refused_instead_of_waited_for():
     odd = StateTable(np.array(["a", "b"]), traces_of([((10.0, 11.0),), ((30.0, 32.0),)], [20.0, 40.0]))
     asked = Settings(k=1, rounds=50, trips=10)
     for semantics in ("paper", "released"):
-        with pytest.raises(BadInput, match="StatMC-T: rounds begin every 20 s, and nobody is ever ready"):
+        with pytest.raises(BadInput, match="StatMC-T: rounds begin every 20 s, and no client is ever ready"):
             measure("StatMC-T", replace(asked, semantics=semantics), None, odd)
     assert measure("StatMC-R", asked, None, odd).value == 0.0
     assert literal.simulate(asked, None, odd, seed=0, t_cost=1.0, by_deadline=False) == ([0, 0], math.inf)

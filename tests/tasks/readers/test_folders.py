@@ -1,11 +1,13 @@
 """Pictures in folders, tables and lists of clients."""
 
+import zipfile
+
 import numpy as np
 import pytest
 
 from fedfleet.core.errors import BadInput
-from fedfleet.tasks.photos import openimage_vit
-from fedfleet.tasks.xrays import covidfl_vit
+from fedfleet.tasks.photos import covidfl_vit, openimage_vit
+from fedfleet.tasks.small_images import omniglot_cnn
 from tests.tasks.files import png, written
 
 
@@ -60,3 +62,22 @@ def test_a_table_without_its_columns_is_refused(data):
     written(data / "openimage" / "clients.csv", "who,what\n1,2\n")
     with pytest.raises(BadInput, match="must name the columns client, path and label"):
         openimage_vit()(0)
+
+
+def test_omniglot_counts_shared_drawings_once(data):
+    def archive(name, alphabets):
+        (data / "omniglot").mkdir(exist_ok=True)
+        with zipfile.ZipFile(data / "omniglot" / name, "w") as file:
+            for alphabet in alphabets:
+                for c in (1, 2):
+                    for drawer in (1, 2, 3):
+                        ink = np.ones((105, 105), int)
+                        ink[:, : 35 * drawer] = 0
+                        file.writestr(f"{name[:-4]}/{alphabet}/character0{c}/00_0{drawer}.png", png(ink, depth=1))
+
+    archive("images_background_small1.zip", ["Greek", "Latin"])
+    archive("images_background_small2.zip", ["Greek", "Korean"])
+    result = omniglot_cnn()(0).dataset
+    assert result.x.shape == (18, 1, 28, 28) and result.classes == 6
+    assert sorted(np.bincount(result.owner)) == [6, 6, 6]
+    assert np.allclose(result.x.mean((1, 2, 3)), (result.owner + 1) / 3, atol=0.01)  # ink is 1

@@ -5,7 +5,7 @@ import pytest
 
 from fedfleet.core.errors import BadInput
 from fedfleet.tasks.photos import celeba_cnn
-from fedfleet.tasks.readers.plays import LETTERS, as_numbers
+from fedfleet.tasks.readers.texts import LETTERS, as_numbers
 from fedfleet.tasks.small_images import femnist_cnn
 from fedfleet.tasks.text import char_lstm
 from tests.tasks.files import leaf, png, written

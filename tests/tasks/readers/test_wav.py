@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedfleet.tasks.readers.wav import BANDS, FLOOR, log_mel, read_wav
-from fedfleet.tasks.speech import kws_cnn
+from fedfleet.tasks.sensors import kws_cnn
 from tests.tasks.files import wav
 
 RNG = np.random.default_rng(2)

@@ -27,8 +27,7 @@ from fedfleet.app.studies.compare.records import (
 from fedfleet.app.studies.compare.run_data import accuracy_at
 from fedfleet.app.terminal.value_checks import number
 from fedfleet.core.errors import BadInput
-from fedfleet.measure.statistics.clusters import Draws, mean_over, paired_test_over
-from fedfleet.measure.statistics.paired_tests import holm
+from fedfleet.measure.statistics.paired_tests import Draws, holm, mean_over, paired_test_over
 from fedfleet.measure.statistics.survival import TargetTime, median_time, restricted_mean, target_time
 
 _NORMAL = 1.959964

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fedfleet.app.studies.compare.arms import draws_of, quote, seed_of
 from fedfleet.app.studies.compare.records import Arm, Moment, Pair, Standing, clock_of
 from fedfleet.app.terminal.text import join_words, percent, span
-from fedfleet.measure.statistics.clusters import shared_parts
+from fedfleet.measure.statistics.paired_tests import shared_parts
 
 _NAMED = 4  # arms that are named in a sentence
 _NO_LEAD = 0.0005  # a smaller difference is 0.0 points

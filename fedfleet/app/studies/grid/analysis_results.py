@@ -14,9 +14,8 @@ from fedfleet.app.studies.grid.quantities import FLEET, Aims, arms_of, number, q
 from fedfleet.app.studies.grid.study_file import Study
 from fedfleet.app.studies.grid.study_runs import StudyRun
 from fedfleet.core.errors import BadInput
-from fedfleet.measure.statistics.clusters import mean_over, paired_test_over
 from fedfleet.measure.statistics.correlation import Correlation, correlation
-from fedfleet.measure.statistics.paired_tests import holm
+from fedfleet.measure.statistics.paired_tests import holm, mean_over, paired_test_over
 from fedfleet.measure.statistics.survival import kaplan_meier, median_time, restricted_mean
 
 Row = dict[str, Any]

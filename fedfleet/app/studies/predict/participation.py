@@ -12,13 +12,12 @@ import numpy as np
 from fedfleet.app.assemble import Setup
 from fedfleet.app.terminal.text import percent, span
 from fedfleet.choose.uniform import uniform
-from fedfleet.core.cost import scale_cost
+from fedfleet.core.cost import cost_of, scale_cost
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Plan, stateless
 from fedfleet.core.records import Bools, Context, Cost, Floats, Ints, whole_work
 from fedfleet.core.round_rules import RoundRules
 from fedfleet.core.sources import World
-from fedfleet.core.task_cost import cost_of
 from fedfleet.measure.class_clock import Participation, always_on_clock
 from fedfleet.measure.round_model import walk_rounds
 from fedfleet.simulation.dry_run import dry_run

@@ -1,4 +1,4 @@
-"""Tasks on motion sensors: what is a person doing?"""
+"""Tasks on sensors of phones and watches: motion, and spoken words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from fedfleet.core.limits import Count, Natural, Width
 from fedfleet.tasks.data_files import Source, data_from
 from fedfleet.tasks.narrow_models import units
-from fedfleet.tasks.readers import realworld, wearables
+from fedfleet.tasks.readers import wav, wearables
 from fedfleet.tasks.synthetic import synthetic_data
 from fedfleet.tasks.task import Net, TaskRecipe, fit_task
 
@@ -27,13 +27,13 @@ HARBOX = Source(
 REALWORLD = Source(
     "RealWorld",
     tuple(f"{d}/proband*/data/acc_*" for d in ("realworld", "realworld2016_dataset")),
-    lambda path, samples: realworld.read_realworld(path).dataset,
+    lambda path, samples: wearables.read_realworld(path).dataset,
 )
 
 
 def _windows(hidden: int) -> Net:
     def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
-        from fedfleet.tasks.nets.sequence import WindowCnn
+        from fedfleet.tasks.nets.small import WindowCnn
 
         return WindowCnn(shape, hidden, classes, scale=scale)
 
@@ -69,7 +69,7 @@ def harbox_mlp(
     """
 
     def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
-        from fedfleet.tasks.nets.dense import perceptron
+        from fedfleet.tasks.nets.small import perceptron
 
         return perceptron(int(np.prod(shape)), [units(hidden, scale)], classes)
 
@@ -95,3 +95,35 @@ def realworld_cnn(
     """
     load = data_from((REALWORLD,), synthetic_data("realworld", (6, 100), 8, 45), samples=samples, synthetic=synthetic)
     return fit_task("realworld_cnn", load, _windows(hidden), test_users=test_users)
+
+
+SHAPE = (1, wav.FRAMES, wav.BANDS)
+COMMANDS = Source(
+    "Speech Commands (WAV folders)",
+    tuple(f"{d}/*/*_nohash_*.wav" for d in ("speech_commands", "speech_commands_v0.02", "speech_commands/v0.02")),
+    wav.read_commands,
+)
+SPECTROGRAMS = Source("Speech Commands (log-mel)", ("speech_commands/logmel49x40_u8.npz",), wav.read_spectrograms)
+
+
+def _net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
+    from fedfleet.tasks.nets.small import PoolingCnn
+
+    return PoolingCnn(shape, (16, 32, 64), 64, classes, scale=scale)
+
+
+def kws_cnn(*, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """Three convolutions on 49x40 log-mel energies of spoken words, by speaker.
+
+    All words of Speech Commands from its WAV folders where they are, else the prepared twelve classes.
+    """
+    load = data_from(
+        (COMMANDS, SPECTROGRAMS), synthetic_data("speech", SHAPE, 12), samples=samples, synthetic=synthetic
+    )
+    return fit_task("kws_cnn", load, _net)
+
+
+def speech_cnn(*, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """Three convolutions on the prepared twelve classes of Speech Commands, 239 speakers."""
+    load = data_from((SPECTROGRAMS,), synthetic_data("speech", SHAPE, 12, 239), samples=samples, synthetic=synthetic)
+    return fit_task("speech_cnn", load, _net)

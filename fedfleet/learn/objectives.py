@@ -1,4 +1,4 @@
-"""A loss of one's own instead of cross-entropy, as a function from algorithm to algorithm."""
+"""The local objective: gradient terms, and a loss of the user's own, as functions from algorithm to algorithm."""
 
 from __future__ import annotations
 
@@ -7,9 +7,28 @@ from dataclasses import replace
 from typing import Any
 
 from fedfleet.core.errors import BadInput, error_context
+from fedfleet.core.limits import NonNegative
 from fedfleet.core.parts import Algorithm, Loss
-from fedfleet.core.passes import NO_SETTINGS, Batch, Carry, LocalPass, Tensors
+from fedfleet.core.passes import NO_SETTINGS, Batch, Carry, GradientTerm, LocalPass, ProximalTerm, Tensors
 from fedfleet.learn.composition import with_pass
+
+
+def proximal(algorithm: Algorithm, *, mu: NonNegative = 0.01) -> Algorithm:
+    """FedProx: keep clients near the model they were offered, by adding mu/2 ||w - w_start||^2 to the local loss.
+
+    Li et al. 2020. The squared norm, as printed there; some published code leaves the square out.
+    """
+    return replace(with_term(algorithm, ProximalTerm(mu)), name="fedprox")
+
+
+def with_term(algorithm: Algorithm, term: GradientTerm) -> Algorithm:
+    """The algorithm whose clients add one more term to their gradient, in every stage of their pass."""
+
+    def add_term(inner: LocalPass) -> LocalPass:
+        then = None if inner.then is None else add_term(inner.then)
+        return replace(inner, terms=(*inner.terms, term), then=then)
+
+    return with_pass(algorithm, "no term can be added to it", add_term)
 
 
 def with_loss(algorithm: Algorithm, loss: Loss) -> Algorithm:

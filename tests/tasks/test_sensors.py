@@ -4,8 +4,18 @@ import numpy as np
 import pytest
 
 from fedfleet.core.errors import BadInput
-from fedfleet.tasks.motion import har_cnn, harbox_mlp, phone_watch_cnn, realworld_cnn, wisdm_cnn
 from fedfleet.tasks.readers.wearables import GRAVITY
+from fedfleet.tasks.sensors import (
+    SHAPE,
+    har_cnn,
+    harbox_mlp,
+    kws_cnn,
+    phone_watch_cnn,
+    realworld_cnn,
+    speech_cnn,
+    wisdm_cnn,
+)
+from tests.tasks.files import wav
 
 
 @pytest.fixture
@@ -65,3 +75,34 @@ def test_whole_users_are_held_out():
 def test_somebody_must_be_left_to_train():
     with pytest.raises(BadInput, match=r"task\.test_users = 200: the data has 121 users"):
         harbox_mlp(test_users=200, synthetic=True, samples=300)(0)
+
+
+def put_spectrograms(data):
+    folder = data / "speech_commands"
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez(
+        folder / "logmel49x40_u8.npz", x=np.arange(4 * 49 * 40, dtype=np.uint32).reshape(4, 49, 40).astype(np.uint8),
+        scale=np.array([-10.0, 5.0]), y=np.array([0, 1, 2, 2]), classes=np.array(["yes", "no", "silence"]),
+        speaker=np.array(["bo", "al", "", ""]),
+    )  # fmt: skip
+
+
+def test_prepared_spectrograms(data):
+    put_spectrograms(data)
+    result = speech_cnn()(0).dataset
+    assert result.x.shape == (4, *SHAPE) and result.classes == 3
+    assert result.owner.tolist() == [1, 0, 0, 1], "silence belongs to the speakers in turn"
+    assert np.array_equal(kws_cnn()(0).dataset.x, result.x), "where there are no WAV folders"
+
+
+def test_wav_folders_go_first(data):
+    put_spectrograms(data)
+    wav(data / "speech_commands" / "go" / "al_nohash_0.wav", np.zeros(16_000))
+    wav(data / "speech_commands" / "up" / "bo_nohash_0.wav", np.full(16_000, 0.1))
+    assert kws_cnn()(0).dataset.classes == 2
+    assert speech_cnn()(0).dataset.classes == 3
+
+
+def test_without_data_both_places_are_named(data):
+    with pytest.raises(BadInput, match=r"WAV folders.*log-mel"):
+        kws_cnn()(0)
