@@ -22,7 +22,7 @@ import grpc
 from google_crc32c import extend as extended
 
 from fedfleet.core.errors import Refused
-from fedfleet.network.frontend.garbage_collector import infrequent_gc
+from fedfleet.network.operations.process_memory import infrequent_gc
 from fedfleet.network.protocol.fleet_pb2 import Answer, Caller, CheckIn, FetchRequest, Receipt, Report, Work
 from fedfleet.network.protocol.frames import CHUNK, INLINE_BYTES, crc32c, decode_frame, encode_frame, method_path
 from fedfleet.network.security.secrets import run_key, secret_of
