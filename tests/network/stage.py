@@ -19,8 +19,8 @@ from fedfleet.network.frontend.service import FleetService
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import crc32c, decode_frame, encode_frame
+from fedfleet.network.protocol.process_link import write_blob
 from fedfleet.network.security.secrets import RunKey, nonce_of, secret_of
-from fedfleet.network.server.blobs import write_blob
 from fedfleet.network.server.options import FrontendConfig
 from tests.network.frontend.test_partial_sums import SERVER, fold_of, model
 

@@ -33,11 +33,10 @@ from fedfleet.network.operations.process_memory import infrequent_gc
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import INLINE_BYTES
-from fedfleet.network.protocol.process_link import Link, connect_link
+from fedfleet.network.protocol.process_link import Blob, Link, connect_link, map_blob
 from fedfleet.network.rules.pace_steering import return_delays
 from fedfleet.network.rules.peer_limits import Limits, PeerLimiter
 from fedfleet.network.security.secrets import RunKey, nonce_of
-from fedfleet.network.server.blobs import Blob, map_blob
 from fedfleet.network.server.options import FrontendConfig, config_from_bytes
 
 _NO_MODEL_SECONDS = 1.0

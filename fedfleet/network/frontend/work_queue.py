@@ -14,7 +14,7 @@ from fedfleet.core.records import Bools, Floats, Ints
 from fedfleet.core.trees import Array
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.server.blobs import Blob
+from fedfleet.network.protocol.process_link import Blob
 
 _NO_TASK = -1
 Waiters = dict[int, "asyncio.Future[None]"]  # by client: its call that is held

@@ -22,7 +22,7 @@ from fedfleet.network.operations.drain import Drain, OpenWork, advance, signal_s
 from fedfleet.network.operations.drain import DrainPhase as DrainPhase
 from fedfleet.network.operations.monitor import Monitor
 from fedfleet.network.operations.process_memory import infrequent_gc
-from fedfleet.network.server.blobs import make_shared_folder, remove_folder
+from fedfleet.network.protocol.process_link import make_shared_folder, remove_folder
 from fedfleet.network.server.journaled_run import EventListener
 from fedfleet.network.server.options import FrontendConfig, ServeOptions
 from fedfleet.network.server.recovery import RecoveredRun

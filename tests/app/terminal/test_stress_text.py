@@ -1,7 +1,7 @@
 from fedfleet.app.terminal.stress_text import stress_text
-from fedfleet.network.stress.ablation import run_ablation
 from fedfleet.network.stress.stress_plan import Dummy
 from fedfleet.network.stress.stress_run import Stress, answer_of
+from fedfleet.network.stress.stress_series import run_ablation
 from tests.network.stress.outcomes import outcome, tally
 
 ASKED = Stress(Dummy(15, 400, 3), transmitters=2)

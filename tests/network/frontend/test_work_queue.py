@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fedfleet.network.frontend.work_queue import WorkQueue, blob_name, hold_call, wake, work_message
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.server.blobs import Blob
+from fedfleet.network.protocol.process_link import Blob
 
 BLOB = Blob("ab", "/nowhere", 4, 7)
 

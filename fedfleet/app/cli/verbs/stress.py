@@ -43,10 +43,9 @@ def stress(
     """
     from fedfleet.app.terminal.stress_text import stress_text
     from fedfleet.app.terminal.value_checks import one_of
-    from fedfleet.network.stress.ablation import run_ablation
-    from fedfleet.network.stress.load_sweep import run_sweep, sizes_of
     from fedfleet.network.stress.stress_plan import Dummy
     from fedfleet.network.stress.stress_run import Stress
+    from fedfleet.network.stress.stress_series import run_ablation, run_sweep, sizes_of
 
     dummy = Dummy(clients, payload_bytes, rounds, one_of("--mode", mode, ("sync", "fedbuff")))
     stress_options = Stress(
