@@ -15,8 +15,8 @@ import numpy as np
 
 from fedfleet.network.rules.checkins import Intervals, encode_block
 from fedfleet.network.rules.peer_limits import Limits, PeerLimiter
-from fedfleet.network.rules.presence import Presence
 from fedfleet.network.rules.task_table import Claim, TaskTable
+from fedfleet.network.server.candidates import Presence
 
 CLAIMS, PEERS = 100_000, 50_000
 

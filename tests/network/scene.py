@@ -20,8 +20,7 @@ from fedfleet.core.records import Report
 from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree
 from fedfleet.engine.coordinator import begin
-from fedfleet.network.evaluation.evaluators import ThreadEvaluator
-from fedfleet.network.evaluation.results import EvalContext
+from fedfleet.network.evaluation.evaluators import EvalContext, ThreadEvaluator
 from fedfleet.network.frontend.partial_sums import PartialSums, layout_from_json
 from fedfleet.network.frontend.report_log import LogEntry, entry_to_bytes
 from fedfleet.network.protocol import inside_pb2 as inside

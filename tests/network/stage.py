@@ -14,13 +14,13 @@ import numpy as np
 from fedfleet.core.container import pack_tree
 from fedfleet.core.trees import Tree
 from fedfleet.network.frontend.frontend import Frontend
-from fedfleet.network.frontend.handlers import Handlers
 from fedfleet.network.frontend.partial_sums import fold_layout, layout_to_json
+from fedfleet.network.frontend.service import FleetService
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import crc32c, decode_frame, encode_frame
+from fedfleet.network.protocol.process_link import write_blob
 from fedfleet.network.security.secrets import RunKey, nonce_of, secret_of
-from fedfleet.network.server.blobs import write_blob
 from fedfleet.network.server.options import FrontendConfig
 from tests.network.frontend.test_partial_sums import SERVER, fold_of, model
 
@@ -67,7 +67,7 @@ class Stage:
     """A transmitter, what it said, and its door."""
 
     transmitter: Frontend
-    handlers: Handlers
+    handlers: FleetService
     said: list[inside.ToProcessor] = field(default_factory=list[inside.ToProcessor])
     orders: int = 0
 
@@ -177,8 +177,8 @@ def perform(folder: Path, act: Callable[[Stage], Coroutine[Any, Any, None]], **c
 
     async def played() -> None:
         transmitter = Frontend(start_in(folder, **changes))
-        stage = Stage(transmitter, Handlers(transmitter))
-        transmitter.link = stage  # type: ignore[assignment]
+        stage = Stage(transmitter, FleetService(transmitter))
+        transmitter.uplink.link = stage  # type: ignore[assignment]
         committing = asyncio.create_task(transmitter.group_commit.run())
         committing.add_done_callback(transmitter._on_task_done)
         try:

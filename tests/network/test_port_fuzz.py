@@ -37,7 +37,7 @@ def at_the_door(folder, seed, calls, **options):
         grown = family_mb(place.server.pid) - before
         assert place.server.poll() is None, place.said
         assert place.transmitters() == pids, "a transmitter died and was replaced"
-        assert all("transmitter" in command_of(pid) for pid in pids)
+        assert all("network.frontend" in command_of(pid) for pid in pids)
         _still_serves(place)
         assert "Traceback" not in place.said, place.said[-3000:]
         assert place.said.isascii() and "\x1b" not in place.said

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.core.errors import FedFleetError
-from fedfleet.network.evaluation.evaluators import ThreadEvaluator
-from fedfleet.network.evaluation.results import EvalContext
+from fedfleet.network.evaluation.evaluators import EvalContext, ThreadEvaluator
 from fedfleet.network.security.enrolment import Registry, Terms
 from fedfleet.network.security.secrets import run_key
 from fedfleet.network.server.options import ServeOptions

@@ -54,8 +54,9 @@ def stress(
         ablation: also without the server's mechanisms, adding one at a time.
         sweep: these numbers of clients instead, one after another.
     """
-    from fedfleet.network.stress.ablation import run_ablation
-    from fedfleet.network.stress.load_sweep import run_sweep, sizes_of
+    from fedfleet.network.stress.stress_series import run_ablation
+    from fedfleet.network.stress.stress_series import run_sweep
+    from fedfleet.network.stress.stress_series import sizes_of
     from fedfleet.network.stress.stress_plan import Dummy
     from fedfleet.network.stress.stress_run import Stress
 

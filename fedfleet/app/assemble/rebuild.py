@@ -12,7 +12,7 @@ from fedfleet.app.spec import apply_overrides, resolve
 from fedfleet.core.parts import Algorithm, Executor
 
 if TYPE_CHECKING:
-    from fedfleet.network.evaluation.results import EvalContext
+    from fedfleet.network.evaluation.evaluators import EvalContext
 
 
 def rebuild(text: str) -> Setup:
@@ -41,7 +41,7 @@ def rebuild_eval_context(facts: Mapping[str, Any]) -> EvalContext:
     Models are judged by the kernel that the spec names, as a simulation would judge them.
     """
     from fedfleet.executors.stacked.form_choice import Form
-    from fedfleet.network.evaluation.results import EvalContext
+    from fedfleet.network.evaluation.evaluators import EvalContext
 
     table = tomllib.loads(facts["spec"])
     run = resolve(table).run

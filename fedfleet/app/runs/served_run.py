@@ -37,11 +37,11 @@ from fedfleet.app.spec import Spec, load_spec, resolve
 from fedfleet.app.terminal.answers import say, warn
 from fedfleet.core.errors import BadInput
 from fedfleet.network.evaluation.evaluators import ProcessEvaluator
+from fedfleet.network.protocol.process_link import make_shared_folder, remove_folder
 from fedfleet.network.security.enrolment import Registry
 from fedfleet.network.security.enrolment_request import Terms
 from fedfleet.network.security.secrets import run_key
 from fedfleet.network.security.tls import ServerFiles, is_loopback, refuse_open
-from fedfleet.network.server.blobs import make_shared_folder, remove_folder
 from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.recovery import RecoveredRun, recover
 from fedfleet.network.server.serve import ListeningServer, make_private, remove_reports, serve

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedfleet.core.events import Evaluated, Probed
 from fedfleet.core.records import ClientScores, Floats, Ints, Score, ServerState
-from fedfleet.network.evaluation.results import EvalResult
+from fedfleet.network.evaluation.evaluators import EvalResult
 from fedfleet.store.notes import devices_note
 
 FIRST_EVAL_TASK = 1 << 40  # tasks of judging have numbers from here on, which no task of training reaches

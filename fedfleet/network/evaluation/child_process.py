@@ -18,7 +18,7 @@ from typing import Any
 
 from fedfleet.core.container import unpack_tree
 from fedfleet.core.errors import BadInput
-from fedfleet.network.evaluation.results import (
+from fedfleet.network.evaluation.evaluators import (
     LENGTHS,
     EvalContext,
     Head,

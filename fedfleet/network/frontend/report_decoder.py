@@ -1,4 +1,4 @@
-"""Taking a report in: what came is decoded and checked, before anybody is asked whether it is wanted."""
+"""Decodes and validates a report, before the server is asked whether it is wanted."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ from fedfleet.core.codec import Codec
 from fedfleet.core.container import view_tree_and_array
 from fedfleet.core.errors import Refused
 from fedfleet.core.registry import builder
+from fedfleet.core.stages import STAGES
 from fedfleet.core.trees import Array, Tree, tree_nbytes
-from fedfleet.network.frontend.partial_sums import FoldLayout, refusal
+from fedfleet.network.frontend.partial_sums import FoldLayout, layout_from_json, refusal
+from fedfleet.network.protocol import fleet_pb2 as pb
+from fedfleet.network.protocol import inside_pb2 as inside
+from fedfleet.network.security.sanitiser import clean_stats, printable
+from fedfleet.network.server.options import FrontendConfig
 
 
 class DecodedReport(NamedTuple):
-    """What a report says: its update, and how many bytes that is; or why it cannot be folded.
+    """A report's update, and how many bytes that is; or why it cannot be folded.
 
-    `whole` is the update as one array, leaf after leaf by name, where it came so.
+    `flat_update` is the update as one array, leaf after leaf by name, where it came so.
     """
 
     tree: Tree
@@ -34,7 +39,7 @@ def codec_recipe(codec: Codec) -> list[dict[str, Any]]:
 
 
 def codec_from(recipe: Sequence[dict[str, Any]]) -> Codec:
-    """The inverse of `recipe_of`."""
+    """The inverse of `codec_recipe`."""
     from fedfleet.learn.codecs.chain import chain
 
     parts = [builder("codecs", part["use"])(**{n: v for n, v in part.items() if n != "use"}) for part in recipe]
@@ -43,10 +48,39 @@ def codec_from(recipe: Sequence[dict[str, Any]]) -> Codec:
     return codec
 
 
+class ReportDecoder:
+    """Knows what reports must look like, and in which code each client sends them."""
+
+    def __init__(self, config: FrontendConfig) -> None:
+        self._config = config
+        self.layout = layout_from_json(config.sheet)
+        self._codecs: list[Codec | None] = [None, *map(codec_from, config.codecs)]
+        self._codec_of = {client: codec_index for client, codec_index in config.codec_of}  # noqa: C416 - lists, as JSON has them
+
+    def decode(self, client: int, head: pb.Report, payload: memoryview) -> tuple[inside.Claim, DecodedReport]:
+        """What a report claims to be, and what is in it.
+
+        Also of a task that is not queued here: it may have been granted, lost with its frontend, and be welcome again.
+        """
+        stats = clean_stats(head.stats, self._config.stats).kept
+        stage_seconds = clean_stats(head.spent, STAGES).kept
+        claim = inside.Claim(
+            client=client, task=head.task, nonce=head.nonce, nbytes=head.nbytes, crc32c=head.crc32c, weight=head.weight,
+            names=[*stats, *stage_seconds], values=[*stats.values(), *stage_seconds.values()], stats=len(stats),
+            declined=printable(head.declined), kind=head.kind, correct=head.correct, total=head.total, loss=head.loss,
+        )  # fmt: skip
+        if head.kind != pb.TRAIN or head.declined:
+            return claim, EMPTY_REPORT
+        codec = self._codecs[self._codec_of.get(client, 0)]
+        report = decode_report(self.layout, codec, payload, head.weight, check=self._config.stream)
+        claim.fault, claim.decoded_nbytes = printable(report.fault), report.nbytes
+        return claim, report
+
+
 def decode_report(
     layout: FoldLayout, codec: Codec | None, payload: memoryview, weight: float, *, check: bool = True
 ) -> DecodedReport:
-    """Decode a report and check it as a fold would; without `looks`, whoever folds will (it decodes by itself)."""
+    """Decode a report and check it as a fold would; without `check` that is left to the fold, which decodes by itself."""
     if not check:
         return DecodedReport({}, len(payload))
     try:

@@ -1,9 +1,10 @@
-"""The work that a transmitter hands out: waves as columns, and which task each client has to do."""
+"""The work that a frontend hands out: waves as columns, which task each client has to do, and calls that wait for work."""
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,14 +14,15 @@ from fedfleet.core.records import Bools, Floats, Ints
 from fedfleet.core.trees import Array
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.server.blobs import Blob
+from fedfleet.network.protocol.process_link import Blob
 
 _NO_TASK = -1
+Waiters = dict[int, "asyncio.Future[None]"]  # by client: its call that is held
 
 
 @dataclass(slots=True)
 class SentWave:
-    """A wave at a transmitter: the message, its columns, which of its tasks are still wanted, and how many."""
+    """A wave at a frontend: the message, its columns, which of its tasks are still wanted, and how many."""
 
     message: inside.Wave
     clients: Array
@@ -145,3 +147,37 @@ def work_message(
     if frozen is not None:
         work.frozen.CopyFrom(pb.Blob(name=frozen.name, nbytes=frozen.nbytes, crc32c=frozen.crc32c))
     return work
+
+
+async def hold_call(waiters: Waiters, client: int, seconds: float, on_gone: Callable[[int], None]) -> None:
+    """Hold this client's call for `seconds` at most; `on_gone` is called for a device that hung up.
+
+    Of two calls of one client the earlier ends: its device has lost that connection. A timer of its own costs half of `wait_for`.
+    """
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+    wake(waiters, client)
+    waiters[client] = waiter
+    timer = loop.call_later(seconds, _release, waiter)
+    try:
+        await waiter
+    except asyncio.CancelledError:
+        if waiters.get(client) is waiter:
+            on_gone(client)
+        raise
+    finally:
+        timer.cancel()
+        if waiters.get(client) is waiter:
+            del waiters[client]
+
+
+def wake(waiters: Waiters, client: int) -> None:
+    """End the wait of this client's call, if there is one."""
+    waiter = waiters.pop(client, None)
+    if waiter is not None:
+        _release(waiter)
+
+
+def _release(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,29 +1,84 @@
-"""The log of a server: one JSON object a line in a private, rotated file, and plain lines for people on standard error.
+"""Keeps secrets out of what people read, and writes the log of a server: one JSON object a line in a private, rotated file, and
+plain lines for people on standard error.
 
 Every entry has time, level, run, process and text, and device, task and round where they are known. Texts are constant sentences,
-and what varies is a fact beside them: so entries can be counted, and a flood of one sentence is cut off. Secrets are never
-written. Whoever logs does not wait for the disk: a thread writes.
-"""
+and what varies is a fact of its own: so entries can be counted, and a flood of one sentence is cut off. Secrets are never
+written: not by the names of facts, not as known values, not as what looks like one. Logging does not wait for the disk: a thread
+writes."""
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
+import math
 import os
 import queue
+import re
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from logging.handlers import QueueHandler, QueueListener, RotatingFileHandler
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from fedfleet.network.operations.redaction import MOST_TEXT, clean_facts, spellings, without_secrets
-from fedfleet.network.security.sanitiser import printable as printable
+from fedfleet.network.security.sanitiser import printable
 from fedfleet.network.server.options import Level
+
+HIDDEN = "(hidden)"
+MOST_TEXT = 300  # characters
+# Facts whose value nobody may read, whatever it is; and those that are long and random and meant to be read.
+_SECRET_NAMES = re.compile(r"secret|token|nonce|passw|key|evidence|authoriz|signature|credential", re.I)
+_HASH_NAMES = frozenset({"blob", "digest", "frozen", "hash", "model"})
+_LABELLED_SECRET = re.compile(r"(?i)\b((?:secret|token|nonce|password|key|authorization)\s*[=:]\s*|bearer\s+)[^\s,;)]+")
+_LONG_WORD = re.compile(r"[A-Za-z0-9_+=-]{24,}")
+
+
+def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
+    """Text without what looks like a secret: known ones, `token=..`, and long words as only machines make them up.
+
+    >>> without_secrets("token=abc was refused; so was 9f86d081884c7d659a2feaa0c55ad015")
+    'token=(hidden) was refused; so was (hidden)'
+    """
+    for value in secrets:
+        text = text.replace(value, HIDDEN)
+    return _LONG_WORD.sub(_hide_if_random, _LABELLED_SECRET.sub(rf"\g<1>{HIDDEN}", text))
+
+
+def clean_fact(name: str, value: object, secrets: Iterable[str] = ()) -> str | int | float | bool | None:
+    """A named fact as it may be written: numbers as they are, text cleaned, bytes and objects by their kind only."""
+    if _SECRET_NAMES.search(name):
+        return HIDDEN
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, str):
+        return printable(value if name in _HASH_NAMES else without_secrets(value, secrets), MOST_TEXT)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return f"{len(value)} bytes"
+    return f"a {type(value).__name__}"
+
+
+def clean_facts(named: Mapping[str, object], secrets: Iterable[str] = ()) -> dict[str, str | int | float | bool | None]:
+    """All facts of an entry."""
+    return {name: clean_fact(name, value, secrets) for name, value in named.items()}
+
+
+def spellings(secret: bytes) -> tuple[str, ...]:
+    """How a secret could turn up in text."""
+    forms = [secret.hex(), base64.b64encode(secret).decode(), base64.urlsafe_b64encode(secret).decode(), repr(secret)]
+    return tuple({form.rstrip("=") for form in forms})
+
+
+def _hide_if_random(word: re.Match[str]) -> str:
+    text = word[0]
+    looks_random = any(c.isdigit() for c in text) or (text != text.lower() and text != text.upper())
+    return HIDDEN if looks_random else text
+
 
 _LEVELS: dict[Level, int] = {
     "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR,

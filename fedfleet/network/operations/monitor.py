@@ -19,8 +19,7 @@ from fedfleet.core.events import Event, ModelCommitted, ReportRejected, RoundFai
 from fedfleet.engine.state import Phase
 from fedfleet.measure.run_progress import Progress
 from fedfleet.network.operations.counters import sum_totals
-from fedfleet.network.operations.health import HealthBoard, mark_turn
-from fedfleet.network.operations.http_endpoints import Endpoints, pages_of
+from fedfleet.network.operations.http_endpoints import Endpoints, HealthBoard, mark_turn, pages_of
 from fedfleet.network.operations.live_line import LiveLine
 from fedfleet.network.operations.logs import RunLog
 from fedfleet.network.operations.metrics import (

@@ -23,9 +23,9 @@ from fedfleet.engine.coordinator import make_model
 from fedfleet.executors.gather import finish_gather, fold_in_order, stat_columns
 from fedfleet.network.frontend.spool import read_spool
 from fedfleet.network.protocol import inside_pb2 as inside
+from fedfleet.network.protocol.process_link import Blob
 from fedfleet.network.rules.task_table import Phase
 from fedfleet.network.server.admission import Admission
-from fedfleet.network.server.blobs import Blob
 from fedfleet.network.server.effects import CommitJob, Effects, StartCommit, Tell
 from fedfleet.network.server.offers import Offers
 from fedfleet.network.server.served_plan import ServedRun, client_codecs

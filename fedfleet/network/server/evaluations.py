@@ -13,7 +13,7 @@ from fedfleet.core.records import Ints, ServerState
 from fedfleet.executors.gather import known_evaluation
 from fedfleet.network.evaluation import by_devices
 from fedfleet.network.evaluation.by_devices import Answer, AnswerVerdict, EvalMode, EvalRequest, RequestKind, share_of
-from fedfleet.network.evaluation.results import EvalResult
+from fedfleet.network.evaluation.evaluators import EvalResult
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.server.candidates import Candidates

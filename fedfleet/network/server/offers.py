@@ -16,7 +16,7 @@ from fedfleet.core.records import Floats, Ints, ServerState, Wave
 from fedfleet.engine.state import RunState
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import offer_to_bytes
-from fedfleet.network.server.blobs import Blob, drop_blob, write_blob
+from fedfleet.network.protocol.process_link import Blob, drop_blob, write_blob
 from fedfleet.network.server.durable_records import ClientState
 from fedfleet.network.server.effects import Effects, Tell
 from fedfleet.network.server.options import ServeOptions

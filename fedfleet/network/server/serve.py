@@ -15,14 +15,14 @@ from fedfleet.core.codec import Codec
 from fedfleet.core.events import Event
 from fedfleet.engine.coordinator import begin
 from fedfleet.engine.state import RunState
-from fedfleet.network.frontend.garbage_collector import infrequent_gc
 from fedfleet.network.frontend.partial_sums import fold_layout, layout_to_json
 from fedfleet.network.frontend.report_decoder import codec_recipe
 from fedfleet.network.operations.counters import INFLIGHT_BYTES
 from fedfleet.network.operations.drain import Drain, OpenWork, advance, signal_stop, status_text
 from fedfleet.network.operations.drain import DrainPhase as DrainPhase
 from fedfleet.network.operations.monitor import Monitor
-from fedfleet.network.server.blobs import make_shared_folder, remove_folder
+from fedfleet.network.operations.process_memory import infrequent_gc
+from fedfleet.network.protocol.process_link import make_shared_folder, remove_folder
 from fedfleet.network.server.journaled_run import EventListener
 from fedfleet.network.server.options import FrontendConfig, ServeOptions
 from fedfleet.network.server.recovery import RecoveredRun

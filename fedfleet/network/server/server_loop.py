@@ -36,9 +36,9 @@ from fedfleet.engine.state import Phase, RunState
 from fedfleet.network.evaluation.by_devices import is_eval_task
 from fedfleet.network.operations.metrics import Figures, status_json
 from fedfleet.network.protocol import inside_pb2 as inside
+from fedfleet.network.protocol.process_link import Blob
 from fedfleet.network.rules.pace_steering import PaceSteering
 from fedfleet.network.server.admission import Admission, uncommitted_arrivals
-from fedfleet.network.server.blobs import Blob
 from fedfleet.network.server.candidates import Candidates
 from fedfleet.network.server.checkpoint_writer import CheckpointWriter
 from fedfleet.network.server.commit import Commits

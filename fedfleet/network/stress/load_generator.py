@@ -22,7 +22,7 @@ import grpc
 from google_crc32c import extend as extended
 
 from fedfleet.core.errors import Refused
-from fedfleet.network.frontend.garbage_collector import infrequent_gc
+from fedfleet.network.operations.process_memory import infrequent_gc
 from fedfleet.network.protocol.fleet_pb2 import Answer, Caller, CheckIn, FetchRequest, Receipt, Report, Work
 from fedfleet.network.protocol.frames import CHUNK, INLINE_BYTES, crc32c, decode_frame, encode_frame, method_path
 from fedfleet.network.security.secrets import run_key, secret_of
@@ -105,6 +105,26 @@ class DueQueue:
                     handle.cancel()
 
 
+class Payload:
+    """The update that all clients hand in: whole, its checksum, and in chunks."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.data = dummy_update(nbytes)
+        self.crc32c = crc32c(self.data)
+        self.chunks = [self.data[i : i + CHUNK] for i in range(0, len(self.data), CHUNK)]
+
+
+class Line:
+    """A channel to the server, and the calls over it."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+        self.check = channel.unary_unary(method_path("Check"))
+        self.hand = channel.unary_unary(method_path("Hand"))
+        self.stream = channel.stream_unary(method_path("HandStream"))
+        self.fetch = channel.unary_stream(method_path("Fetch"))
+
+
 class Generator:
     """All clients of one process; a class, since it holds channels."""
 
@@ -113,25 +133,19 @@ class Generator:
         self._secret, self._due = secret, DueQueue()
         self._calls = asyncio.Semaphore(load.in_flight + load.waiting)
         self._payloads = asyncio.Semaphore(load.in_flight)
-        self._update = dummy_update(load.payload_bytes)
-        self._crc = crc32c(self._update)
-        self._chunks = [self._update[i : i + CHUNK] for i in range(0, len(self._update), CHUNK)]
+        self._payload = Payload(load.payload_bytes)
         self._held_calls = 0  # calls that the server may hold now
         self._checked_models: set[str] = set()  # models whose bytes were checked
         self._turns: set[asyncio.Task[None]] = set()
-        self._open()
+        target = Target(load.address, load.ca)
+        self._lines = [Line(channel_to(target)) for _ in range(load.channels)]
 
-    def _open(self) -> None:
-        target = Target(self.load.address, self.load.ca)
-        self._channels = [channel_to(target) for _ in range(self.load.channels)]
-        self._check = [channel.unary_unary(method_path("Check")) for channel in self._channels]
-        self._hand = [channel.unary_unary(method_path("Hand")) for channel in self._channels]
-        self._stream = [channel.stream_unary(method_path("HandStream")) for channel in self._channels]
-        self._fetch = [channel.unary_stream(method_path("Fetch")) for channel in self._channels]
+    def _line(self, client: int) -> Line:
+        return self._lines[client % len(self._lines)]
 
     async def ready(self) -> None:
         """Wait until all channels are connected."""
-        await asyncio.gather(*(channel.channel_ready() for channel in self._channels))
+        await asyncio.gather(*(line.channel.channel_ready() for line in self._lines))
 
     async def run(self) -> None:
         """Be all clients until the run is over."""
@@ -149,7 +163,7 @@ class Generator:
 
     async def close(self) -> None:
         """Hang up."""
-        await asyncio.gather(*(channel.close() for channel in self._channels))
+        await asyncio.gather(*(line.channel.close() for line in self._lines))
 
     async def _run_turns(self) -> None:
         while True:
@@ -203,7 +217,7 @@ class Generator:
         hold = self._held_calls < self.load.waiting
         self._held_calls += hold
         try:
-            call = self._check[caller.client % len(self._check)]
+            call = self._line(caller.client).check
             reply = await call(CheckIn(caller=caller, hold=hold).SerializeToString())
         finally:
             self._held_calls -= hold
@@ -229,7 +243,7 @@ class Generator:
         for attempt in range(_TRIES):
             nbytes, crc, check = 0, 0, work.model.name not in self._checked_models
             try:
-                async for chunk in self._fetch[caller.client % len(self._fetch)](ask):
+                async for chunk in self._line(caller.client).fetch(ask):
                     nbytes += len(chunk)
                     crc = extended(crc, chunk) if check else 0
             except grpc.aio.AioRpcError as error:
@@ -245,7 +259,12 @@ class Generator:
     async def _hand_in(self, caller: Caller, work: Work) -> tuple[Answer, memoryview]:
         """Hand in until it is safe or not wanted: what comes next, and the payload that came with it."""
         report = Report(
-            caller=caller, task=work.task, nonce=work.nonce, nbytes=len(self._update), crc32c=self._crc, weight=1.0
+            caller=caller,
+            task=work.task,
+            nonce=work.nonce,
+            nbytes=len(self._payload.data),
+            crc32c=self._payload.crc32c,
+            weight=1.0,
         )
         start = perf_counter()
         for attempt in range(_TRIES):
@@ -265,13 +284,13 @@ class Generator:
         return Answer(), memoryview(b"")
 
     async def _send(self, client: int, report: Report) -> bytes:
-        if len(self._update) <= INLINE_BYTES:
-            return await self._hand[client % len(self._hand)](encode_frame(report, self._update))
-        return await self._stream[client % len(self._stream)](self._pieces(report))
+        if len(self._payload.data) <= INLINE_BYTES:
+            return await self._line(client).hand(encode_frame(report, self._payload.data))
+        return await self._line(client).stream(self._pieces(report))
 
     async def _pieces(self, report: Report) -> AsyncIterator[bytes]:
         yield encode_frame(report)
-        for chunk in self._chunks:
+        for chunk in self._payload.chunks:
             yield chunk
 
     def _count_failure(self, error: grpc.aio.AioRpcError) -> None:

@@ -22,7 +22,7 @@ from fedfleet.core.records import Ints, Score
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DataSource, World
 from fedfleet.core.trees import Tree
-from fedfleet.network.evaluation.results import EvalResult
+from fedfleet.network.evaluation.evaluators import EvalResult
 from fedfleet.network.security.enrolment import Registry
 from fedfleet.network.security.enrolment_request import Terms
 from fedfleet.network.security.secrets import run_key

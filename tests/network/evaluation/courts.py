@@ -13,7 +13,7 @@ from fedfleet.core.parts import Executor, Plan
 from fedfleet.core.records import Score, Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DataSource, World
-from fedfleet.network.evaluation.results import EvalContext
+from fedfleet.network.evaluation.evaluators import EvalContext
 from fedfleet.pace.rounds import readiness
 from fedfleet.testing.toys import consensus, consensus_start, opaque_executor
 from fedfleet.world.devices import homogeneous

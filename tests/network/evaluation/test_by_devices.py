@@ -32,7 +32,7 @@ from fedfleet.network.evaluation.by_devices import (
     response_summary,
     share_of,
 )
-from fedfleet.network.evaluation.results import EvalResult
+from fedfleet.network.evaluation.evaluators import EvalResult
 from fedfleet.network.protocol import fleet_pb2
 
 SERVER = ServerState({})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedfleet.core.container import pack_tree
-from fedfleet.network.evaluation.results import LENGTHS, decode_head, decode_result, encode_message, evaluate_model
+from fedfleet.network.evaluation.evaluators import LENGTHS, decode_head, decode_result, encode_message, evaluate_model
 from tests.network.evaluation.courts import court
 
 ROOT = Path(__file__).parents[3]

@@ -41,10 +41,10 @@ def test_claims_that_come_fast_gather_for_longer_and_a_single_one_goes_at_once(t
             stage.hand(client, client)
         await until(lambda: len(stage.said) == 2)
         assert len(stage.said[1].claims) == 2 and asyncio.get_running_loop().time() - began >= 0.004
-        second = stage.transmitter._sent_at
+        second = stage.transmitter.uplink.sent_at
         stage.hand(3, 3)
         await until(lambda: len(stage.said) == 3)
-        assert stage.transmitter._sent_at - second >= 0.0099
+        assert stage.transmitter.uplink.sent_at - second >= 0.0099
 
     perform(tmp_path, act)
 
@@ -72,9 +72,9 @@ def test_beside_sums_a_spool_does_not_say_what_is_safe(tmp_path: Path) -> None:
     async def first(stage: Stage) -> None:
         await granted(stage, 1, 1)
         late = summing.LogEntry(9, 3, 9, 0.0, 1.0, 1.0, "", 0, 0, (), (), 0)
-        assert stage.transmitter.spool is not None
-        stage.transmitter.spool.add(0, late, b"late")
-        stage.transmitter.spool.sync()
+        assert stage.transmitter.group_commit.spool is not None
+        stage.transmitter.group_commit.spool.add(0, late, b"late")
+        stage.transmitter.group_commit.spool.sync()
 
     async def second(stage: Stage) -> None:
         (result,) = stage.transmitter.ready_message().found
@@ -125,7 +125,7 @@ def test_a_device_that_hung_up_before_its_grant_counts_all_the_same(tmp_path: Pa
         assert stage.transmitter.limiter.bytes_in_flight == 0
         stage.grant(claim)
         await until(lambda: [t for m in stage.said for t in m.safe] == [5])
-        assert stage.transmitter.state.claims == {}
+        assert stage.transmitter.uplink.claims == {}
 
     perform(tmp_path, act)
 
@@ -133,7 +133,7 @@ def test_a_device_that_hung_up_before_its_grant_counts_all_the_same(tmp_path: Pa
 def test_a_grant_that_nobody_waits_for_is_passed_over(tmp_path: Path) -> None:
     async def act(stage: Stage) -> None:
         stage.tell(grants=[inside.Grant(number=77, granted=True, weight=1.0, factor=1.0)])
-        assert stage.transmitter.sums is not None and stage.transmitter.sums.count(0) == 0
+        assert stage.transmitter.group_commit.sums is not None and stage.transmitter.group_commit.sums.count(0) == 0
 
     perform(tmp_path, act)
 
@@ -180,13 +180,13 @@ def test_withdrawn_with_a_new_wave_in_one_message(tmp_path: Path) -> None:
 def test_who_hung_up_and_is_here_again_is_here(tmp_path: Path) -> None:
     async def act(stage: Stage) -> None:
         of = stage.transmitter
-        of.record_call(1, 0.0)
-        of.record_departure(1)
-        of.record_call(1, 0.0)
-        of.record_departure(2)
-        of.record_call(3, 0.0)
-        of.record_departure(3)
-        of.record_departure(3)
+        of.uplink.record_call(1, 0.0)
+        of.uplink.record_departure(1)
+        of.uplink.record_call(1, 0.0)
+        of.uplink.record_departure(2)
+        of.uplink.record_call(3, 0.0)
+        of.uplink.record_departure(3)
+        of.uplink.record_departure(3)
         await until(lambda: stage.said)
         (message,) = stage.said
         assert sorted(message.gone) == [2, 3] and list(message.heard) == [1, 1, 3]
@@ -233,7 +233,7 @@ def test_one_that_cannot_begin_says_why_and_lets_go(tmp_path: Path) -> None:
         link = await connect_link(ours, Link(inside.ToProcessor, lambda message: None, lost.set))
         running = asyncio.create_task(run_frontend(theirs))
         link.send(inside.ToTransmitter(start=config_to_bytes(start_in(tmp_path, address="127.0.0.1:0"))))
-        with pytest.raises(RunFailed, match="see to the disk"):
+        with pytest.raises(RunFailed, match="check disk space"):
             await asyncio.wait_for(running, 5)
         await asyncio.wait_for(lost.wait(), 5)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.network.frontend.work_queue import WorkQueue, blob_name, work_message
+from fedfleet.network.frontend.work_queue import WorkQueue, blob_name, hold_call, wake, work_message
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.server.blobs import Blob
+from fedfleet.network.protocol.process_link import Blob
 
 BLOB = Blob("ab", "/nowhere", 4, 7)
 
@@ -98,3 +101,61 @@ def test_work_says_what_the_columns_say() -> None:
     plain.add(wave(0, 1))
     bare = work_message(plain.next_item(1), b"n", BLOB, None, 0.0, inline=False)  # type: ignore[arg-type]
     assert (bare.steps, bare.share, bare.memory_task, bare.HasField("frozen")) == (0, 1.0, -1, False)
+
+
+def held(play):
+    """What a play on a line leaves: who waits still, and who was said to be gone."""
+
+    async def run():
+        waiters, gone = {}, []
+        await asyncio.wait_for(play(waiters, gone), 5)
+        return waiters, gone
+
+    return asyncio.run(run())
+
+
+def test_who_is_woken_goes_on():
+    async def play(waiters, gone):
+        call = asyncio.create_task(hold_call(waiters, 7, 60.0, gone.append))
+        await asyncio.sleep(0)
+        assert list(waiters) == [7]
+        wake(waiters, 8)
+        await asyncio.sleep(0)
+        assert not call.done()
+        wake(waiters, 7)
+        await call
+
+    assert held(play) == ({}, [])
+
+
+def test_time_ends_the_wait():
+    async def play(waiters, gone):
+        await hold_call(waiters, 7, 0.01, gone.append)
+
+    assert held(play) == ({}, [])
+
+
+def test_who_hangs_up_is_gone():
+    async def play(waiters, gone):
+        call = asyncio.create_task(hold_call(waiters, 7, 60.0, gone.append))
+        await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    assert held(play) == ({}, [7])
+
+
+def test_a_second_call_of_a_client_takes_the_line_over():
+    async def play(waiters, gone):
+        first = asyncio.create_task(hold_call(waiters, 7, 60.0, gone.append))
+        await asyncio.sleep(0)
+        second = asyncio.create_task(hold_call(waiters, 7, 60.0, gone.append))
+        await asyncio.sleep(0)
+        first.cancel()  # its end says nothing about the device, which is on the other
+        await asyncio.gather(first, return_exceptions=True)
+        assert (list(waiters), gone) == ([7], [])
+        wake(waiters, 7)
+        await second
+
+    assert held(play) == ({}, [])

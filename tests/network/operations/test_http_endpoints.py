@@ -1,6 +1,7 @@
 """The HTTP server: three pages, bounded in every direction, and it says nothing that it was told."""
 
 import http.client
+import os
 import socket
 import time
 from dataclasses import replace
@@ -11,8 +12,19 @@ from hypothesis import strategies as st
 
 from fedfleet.core.errors import BadInput
 from fedfleet.network.operations import http_endpoints
-from fedfleet.network.operations.health import HealthBoard, mark_turn
-from fedfleet.network.operations.http_endpoints import MOST_CONNECTIONS, Endpoints, Page, answer_request, pages_of
+from fedfleet.network.operations.http_endpoints import (
+    MOST_CONNECTIONS,
+    STUCK_SECONDS,
+    Endpoints,
+    HealthBoard,
+    Page,
+    answer_request,
+    dead_reason,
+    disk_check,
+    mark_turn,
+    pages_of,
+    unready_reason,
+)
 from fedfleet.network.operations.metrics import Figures
 
 PAGES = {"/metrics": lambda: Page(200, b"some 1\n"), "/healthz": lambda: Page(503, b"no\n")}
@@ -161,3 +173,49 @@ def test_closing_frees_the_port_and_the_thread(board, tmp_path):
     assert _closed(held)
     held.close()
     Endpoints(made.address, PAGES).close()
+
+
+UP = Figures("demo", transmitters=2, transmitters_up=2)
+
+
+def board_of(**changes):
+    return HealthBoard(replace(UP, **changes), turned_at=100.0, listening=True)
+
+
+def test_a_loop_that_does_not_turn_is_dead():
+    assert dead_reason(board_of(), 100.0 + STUCK_SECONDS) == ""
+    assert "not turned" in dead_reason(board_of(), 100.1 + STUCK_SECONDS)
+    assert "not turned" in unready_reason(board_of(), 106.0, writable=True)
+
+
+def test_turning_brings_it_back():
+    stuck = board_of()
+    mark_turn(stuck, replace(UP, round=3))
+    assert stuck.turned_at != 100.0 and stuck.figures.round == 3
+    mark_turn(stuck)
+    assert stuck.figures.round == 3
+
+
+def test_readiness_needs_everything():
+    assert unready_reason(board_of(), 100.0, writable=True) == ""
+    assert "written" in unready_reason(board_of(), 100.0, writable=False)
+    assert "1 of 2" in unready_reason(board_of(transmitters_up=1), 100.0, writable=True)
+    assert "stopping" in unready_reason(board_of(draining=True), 100.0, writable=True)
+    deaf = board_of()
+    deaf.listening = False
+    assert "listen" in unready_reason(deaf, 100.0, writable=True)
+
+
+def test_a_folder_is_tried_by_writing(tmp_path):
+    assert disk_check(tmp_path)()
+    assert list(tmp_path.iterdir()) == []
+    assert not disk_check(tmp_path / "none")()
+
+
+def test_a_full_disk_is_noticed_and_the_answer_is_remembered_for_a_moment(tmp_path, monkeypatch):
+    check = disk_check(tmp_path, every=3600)
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda handle, data: real(handle, data[:10]))
+    assert not check()
+    monkeypatch.setattr(os, "write", real)
+    assert not check() and disk_check(tmp_path)()

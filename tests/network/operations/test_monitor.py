@@ -10,12 +10,11 @@ import urllib.error
 import urllib.request
 from types import SimpleNamespace
 
-import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fedfleet.core.events import ModelCommitted
-from fedfleet.network.frontend.handlers import Handlers
+from fedfleet.network.frontend.service import FleetService, NotPermitted
 from fedfleet.network.operations.monitor import STATUS_FILE
 from fedfleet.network.operations.status import ask_status
 from fedfleet.network.protocol.fleet_pb2 import StatusReply, StatusRequest
@@ -117,13 +116,6 @@ def test_a_port_for_metrics_that_is_taken_is_one_sentence(tmp_path):
         assert place.said.count("\n") == 1 and "cannot listen at" in place.said
 
 
-class Line:
-    """As much of a call's context as a method needs that refuses."""
-
-    async def abort(self, code, details):
-        raise PermissionError(code, details)
-
-
 @pytest.mark.parametrize(
     ("address", "token", "told"),
     [
@@ -137,11 +129,12 @@ def test_beyond_the_loopback_the_status_is_for_the_keeper(address, token, told):
     async def answer(fill):
         return SimpleNamespace(json="{}")
 
-    frontend = SimpleNamespace(config=SimpleNamespace(address=address), key=RunKey(bytes(32)), ask_server=answer)
-    call = Handlers.status(SimpleNamespace(_frontend=frontend), StatusRequest(token=token).SerializeToString(), Line())
+    uplink = SimpleNamespace(ask_server=answer)
+    frontend = SimpleNamespace(config=SimpleNamespace(address=address), key=RunKey(bytes(32)), uplink=uplink)
+    request = StatusRequest(token=token).SerializeToString()
+    call = FleetService.status(SimpleNamespace(frontend=frontend), request, None)
     if told:
         assert StatusReply.FromString(asyncio.run(call)).json == "{}"
     else:
-        with pytest.raises(PermissionError) as refused:
+        with pytest.raises(NotPermitted):
             asyncio.run(call)
-        assert refused.value.args[0] is grpc.StatusCode.PERMISSION_DENIED

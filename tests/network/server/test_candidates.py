@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
 from fedfleet.core.events import CandidatesSeen
+from fedfleet.network.server.candidates import Presence, Ready, ask_ready, available_clients, patience_end
 from tests.network.scene import Scene, play
 from tests.network.toys import Toy
 
@@ -70,3 +76,86 @@ def test_who_was_told_to_come_back_is_there_until_then_and_a_little_longer(tmp_p
         assert len(scene.running) == 4
 
     play(tmp_path, TOY, act, patience=600.0)
+
+
+seconds = st.floats(0, 1000)
+
+
+def ints(*values):
+    return np.array(values, np.int64)
+
+
+def test_nobody_is_there_who_never_called():
+    there = Presence(3)
+    assert not there.present(0.0).any()
+    assert there.last_call(1) is None
+
+
+def test_a_device_is_expected_until_it_should_be_back_and_some_grace_longer():
+    there = Presence(2, grace=5.0, hold=30.0)
+    there.record_calls(ints(0, 1), np.array([20.0, 0.0]), 100.0)
+    assert there.present(125.0).tolist() == [True, True]
+    assert there.present(125.1).tolist() == [False, True]
+    assert there.present(135.0).tolist() == [False, True]
+    assert there.present(135.1).tolist() == [False, False]
+    assert there.last_call(0) == 100.0
+
+
+def test_who_hangs_up_is_gone_until_it_calls_again():
+    there = Presence(1)
+    there.record_calls(ints(0), np.array([100.0]), 0.0)
+    there.record_departures(ints(0))
+    assert not there.present(0.0)[0]
+    assert there.last_call(0) == 0.0
+    there.record_calls(ints(0), np.array([0.0]), 1.0)
+    assert there.present(1.0)[0]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["line", "later", "gone"]), st.integers(0, 3), st.floats(0, 5))), seconds)
+def test_nobody_on_the_line_is_forgotten_and_nobody_else_stays(steps, back):
+    """Against a literal list of what each client last did."""
+    there, now, last = Presence(4, grace=2.0, hold=3.0), 0.0, {}
+    for what, client, wait in steps:
+        now += wait
+        if what == "gone":
+            there.record_departures(ints(client))
+        else:
+            there.record_calls(ints(client), np.array([0.0 if what == "line" else back + 0.5]), now)
+        last[client] = (what, now)
+        for other, (did, at) in last.items():
+            until = {"gone": -math.inf, "line": at + 3.0, "later": at + (back + 0.5)}[did] + 2.0
+            assert there.present(now)[other] == (now <= until)
+
+
+def test_who_can_be_asked():
+    there, busy = np.array([1, 1, 0, 1], bool), np.array([0, 1, 0, 0], bool)
+    assert available_clients(there, busy).tolist() == [0, 3]
+    assert available_clients(there, busy, np.array([1, 1, 1, 0], bool)).tolist() == [0]
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20), st.integers(0, 5), seconds, seconds, seconds)
+def test_an_ask_is_never_answered_short_before_patience_ends(present, busy, declared, least, asked_at, wait, patience):
+    now = asked_at + wait
+    answer = ask_ready(
+        present=present,
+        busy=busy,
+        declared=declared,
+        at_least=least,
+        asked_at=asked_at,
+        now=now,
+        patience=patience,
+    )
+    again = patience_end(asked_at=asked_at, now=now, patience=patience)
+    if answer is None:
+        assert present < max(1, least) or (present + busy < declared and again is not None and again > now)
+    else:
+        assert present >= max(1, least)
+        assert answer.short == max(0, declared - present - busy)
+        assert answer.short == 0 or now >= asked_at + patience
+
+
+def test_boundless_patience_never_looks_again_by_itself():
+    assert patience_end(asked_at=0.0, now=1e9, patience=math.inf) is None
+    said = {"present": 9, "busy": 0, "declared": 10, "at_least": 1, "asked_at": 0.0, "patience": math.inf}
+    assert ask_ready(**said, now=1e9) is None
+    assert ask_ready(**said | {"present": 10}, now=0.0) == Ready(0)

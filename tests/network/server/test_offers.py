@@ -9,7 +9,7 @@ import numpy as np
 from fedfleet.core.records import ServerState
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import offer_from_bytes
-from fedfleet.network.server.blobs import map_blob
+from fedfleet.network.protocol.process_link import map_blob
 from tests.network.scene import Scene, play
 from tests.network.server.test_commit import all_granted, committed, opened
 from tests.network.server.test_server_loop import tasks_in

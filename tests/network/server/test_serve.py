@@ -10,8 +10,7 @@ import pytest
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.trees import content_hash
-from fedfleet.network.evaluation.evaluators import ThreadEvaluator
-from fedfleet.network.evaluation.results import EvalContext
+from fedfleet.network.evaluation.evaluators import EvalContext, ThreadEvaluator
 from fedfleet.network.rules.task_table import Phase
 from fedfleet.network.security.enrolment import Registry, Terms
 from fedfleet.network.security.secrets import run_key

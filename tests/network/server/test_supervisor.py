@@ -95,7 +95,7 @@ def test_one_that_cannot_go_on_ends_the_run_and_is_not_started_again(tmp_path: P
 
     played(act)
     said = capfd.readouterr().err
-    assert "see to the disk, then resume" in said and "Traceback" not in said
+    assert "check disk space" in said and "Traceback" not in said
 
 
 def test_one_in_this_process_that_cannot_go_on_ends_the_run_with_its_sentence(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_one_in_this_process_that_cannot_go_on_ends_the_run_with_its_sentence(tm
         )
         await tending.start(0)
         await until(lambda: watched.failed)
-        assert isinstance(watched.failed[0], RunFailed) and "see to the disk" in str(watched.failed[0])
+        assert isinstance(watched.failed[0], RunFailed) and "check disk space" in str(watched.failed[0])
         assert watched.died == []
         await tending.close()
 

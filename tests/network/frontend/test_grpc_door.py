@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from fedfleet.core.errors import Refused
-from fedfleet.network.frontend.grpc_server import method_handlers
-from fedfleet.network.frontend.handlers import RateLimited, Unauthenticated
+from fedfleet.network.frontend.grpc_door import method_handlers
+from fedfleet.network.frontend.service import RateLimited, Unauthenticated
 from fedfleet.network.protocol import fleet_pb2 as pb
 from tests.network.stage import Call, Stage, perform
 
@@ -24,14 +24,14 @@ from tests.network.stage import Call, Stage, perform
     ],
 )
 def test_what_is_foreign_or_strange_becomes_a_status_and_is_counted(
-    raised: Exception, code: grpc.StatusCode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    raised: Exception, code: grpc.StatusCode, tmp_path: Path
 ) -> None:
     async def act(stage: Stage) -> None:
         async def leave(data: bytes, context: Any) -> bytes:
             raise raised
 
-        monkeypatch.setattr(stage.handlers, "leave", leave)
-        method, call = method_handlers(stage.handlers, stage.transmitter)["Leave"], Call()
+        stage.handlers.methods["Leave"] = leave
+        method, call = method_handlers(stage.handlers)["Leave"], Call()
         with pytest.raises(grpc.aio.AbortError):
             await method.unary_unary(b"", call)
         assert call.status is code
@@ -42,7 +42,7 @@ def test_what_is_foreign_or_strange_becomes_a_status_and_is_counted(
 
 def test_a_fetch_by_a_stranger_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
     async def act(stage: Stage) -> None:
-        method, call = method_handlers(stage.handlers, stage.transmitter)["Fetch"], Call()
+        method, call = method_handlers(stage.handlers)["Fetch"], Call()
         request = pb.FetchRequest(caller=pb.Caller(client=1), name="a model").SerializeToString()
         with pytest.raises(grpc.aio.AbortError):
             assert [chunk async for chunk in method.unary_stream(request, call)] == []

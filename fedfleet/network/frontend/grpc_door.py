@@ -1,0 +1,86 @@
+"""The gRPC door of a frontend: it listens, and hands calls and their metadata to the service."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from fedfleet.core.errors import BadInput
+from fedfleet.network.frontend.service import CallRefused, FleetService
+from fedfleet.network.protocol.frames import CHANNEL_OPTIONS, INLINE_BYTES, MAX_HEAD_BYTES, SERVICE
+
+Context = grpc.aio.ServicerContext[Any, Any]
+_PENDING = 200_000  # calls that may wait for their handlers: a burst must not lose any
+_STREAMS = 4096  # calls at once on one connection
+
+
+def method_handlers(service: FleetService) -> dict[str, Any]:
+    """The methods of the service by name, as gRPC calls them; a refusal becomes the status of its code."""
+
+    def unary(method: str) -> Any:
+        async def call(data: bytes, context: Context) -> bytes:
+            try:
+                return await service.answer(method, data, context)
+            except CallRefused as error:
+                await context.abort(grpc.StatusCode[error.code], str(error))
+
+        return grpc.unary_unary_rpc_method_handler(call)  # type: ignore[arg-type]
+
+    async def fetch(data: bytes, context: Context) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in service.fetch(data, context):
+                yield chunk
+        except CallRefused as error:
+            await context.abort(grpc.StatusCode[error.code], str(error))
+
+    async def receive_stream(requests: AsyncIterator[bytes], context: Context) -> bytes:
+        try:
+            return await service.receive_stream(requests, context)
+        except CallRefused as error:
+            await context.abort(grpc.StatusCode[error.code], str(error))
+
+    return {
+        **{method: unary(method) for method in service.methods},
+        "Fetch": grpc.unary_stream_rpc_method_handler(fetch),
+        "HandStream": grpc.stream_unary_rpc_method_handler(receive_stream),  # type: ignore[arg-type]
+    }
+
+
+@asynccontextmanager
+async def serve_grpc(service: FleetService) -> AsyncIterator[None]:
+    """Answer devices at the shared port; on the way out calls in flight get a moment to end."""
+    options = (
+        *CHANNEL_OPTIONS,
+        ("grpc.max_receive_message_length", INLINE_BYTES + 2 * MAX_HEAD_BYTES),
+        ("grpc.so_reuseport", 1),
+        ("grpc.max_concurrent_streams", _STREAMS),
+        ("grpc.server.max_pending_requests", _PENDING),
+        ("grpc.server.max_pending_requests_hard_limit", _PENDING),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+        ("grpc.keepalive_time_ms", 60_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+    )
+    server = grpc.aio.server(options=options)
+    handlers = grpc.method_handlers_generic_handler(SERVICE, method_handlers(service))
+    server.add_generic_rpc_handlers((handlers,))
+    config, credentials = service.frontend.config, None
+    if config.tls:
+        from fedfleet.network.security.tls import ServerFiles, server_credentials
+
+        credentials = server_credentials(ServerFiles(**{name: Path(path) for name, path in config.tls.items()}))
+    address = config.address
+    bound = server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
+    if not bound:
+        raise BadInput(
+            f"cannot listen on {address}: the port is taken or the host is not here; name another with --address"
+        )
+    await server.start()
+    try:
+        yield
+    finally:
+        await server.stop(grace=1.0)

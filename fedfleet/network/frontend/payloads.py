@@ -1,0 +1,177 @@
+"""Large payloads on their way: room for models that go out, buffers for reports that come in chunks, uploads that broke.
+
+Fresh memory costs more than what is written to it: a page that is touched for the first time takes the system a microsecond or
+more, and a report of 13 MB has three thousand of them. So buffers and chunks are used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from fedfleet.network.protocol import fleet_pb2 as pb
+from fedfleet.network.protocol.frames import CHUNK
+
+_MAX_MODELS = 2  # whose chunks are kept: the one that is handed out, and the one before
+
+
+class DownloadGate:
+    """Lets models of `max_bytes` in all pass at once; one that is alone may pass however large it is.
+
+    Without it the beginning of a round would answer every held call at once, each with a copy of the model of its own.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.nbytes = 0
+
+    async def acquire(self, nbytes: int, call: Any) -> None:
+        """Wait for room for an answer of so many bytes, which is given back when the call ends (`add_done_callback`)."""
+        reserved = [0]
+
+        def release(*_: object) -> None:
+            self._release(reserved[0])
+            reserved[0] = -1
+
+        call.add_done_callback(release)
+        if self._queue or not self._fits(nbytes):
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._queue.append((nbytes, turn))
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._release(nbytes)
+                raise
+        else:
+            self.nbytes += nbytes
+        if reserved[0] < 0:  # the call has ended while it waited
+            self._release(nbytes)
+        else:
+            reserved[0] = nbytes
+
+    def _fits(self, nbytes: int) -> bool:
+        return not self.nbytes or self.nbytes + nbytes <= self._max_bytes
+
+    def _release(self, nbytes: int) -> None:
+        self.nbytes -= max(nbytes, 0)
+        while self._queue and (self._queue[0][1].done() or self._fits(self._queue[0][0])):
+            wanted, turn = self._queue.popleft()
+            if not turn.done():
+                self.nbytes += wanted
+                turn.set_result(None)
+
+
+class ChunkCache:
+    """The chunks of models as messages carry them, made once for all devices; only of models of up to `max_bytes`."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes, self._chunks = max_bytes, dict[str, dict[int, bytes]]()
+
+    def chunk_at(self, name: str, data: memoryview, offset: int) -> bytes:
+        """The chunk of the model of this name, which lies at `data`, from this offset on."""
+        if len(data) > self._max_bytes or offset % CHUNK:
+            return bytes(data[offset : offset + CHUNK])
+        if name not in self._chunks:
+            while len(self._chunks) >= _MAX_MODELS:
+                del self._chunks[next(iter(self._chunks))]
+            self._chunks[name] = {}
+        chunks = self._chunks[name]
+        if offset not in chunks:
+            chunks[offset] = bytes(data[offset : offset + CHUNK])
+        return chunks[offset]
+
+
+class BufferPool:
+    """Buffers of `max_bytes` in all, to be taken and given back."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes, self._spare, self.nbytes = max_bytes, list[bytearray](), 0
+
+    def acquire(self, nbytes: int) -> bytearray:
+        """A buffer of this size, with anything in it."""
+        for i, buffer in enumerate(self._spare):
+            if len(buffer) == nbytes:
+                del self._spare[i]
+                self.nbytes -= nbytes
+                return buffer
+        return bytearray(nbytes)
+
+    def release(self, buffer: bytearray) -> None:
+        """It is not needed any more; a buffer of which there is still a view is left alone."""
+        try:
+            buffer.append(0)  # refused while there is a view of it
+            del buffer[-1]
+        except BufferError:
+            return
+        while self._spare and self.nbytes + len(buffer) > self._max_bytes:
+            self.nbytes -= len(self._spare.pop(0))  # of a size that is not asked for any more, perhaps
+        if len(buffer) <= self._max_bytes:
+            self._spare.append(buffer)
+            self.nbytes += len(buffer)
+
+
+class PartialUploads:
+    """The beginnings of reports, in a folder that all frontends of the server share: `max_bytes` in all; the oldest goes first."""
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self._folder, self._max_bytes, self.buffers = folder, max_bytes, BufferPool(max_bytes)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def _path(self, task: int, crc: int, nbytes: int) -> Path:
+        return self._folder / f"{task}-{crc:08x}-{nbytes}"
+
+    def stored_bytes(self, task: int, crc: int, nbytes: int) -> int:
+        """How many bytes of this report are here."""
+        try:
+            return min(self._path(task, crc, nbytes).stat().st_size, nbytes)
+        except OSError:
+            return 0
+
+    def start_upload(self, head: pb.Report) -> tuple[bytearray, int]:
+        """Room for a whole report, filled with what is here of it if it is to be resumed; and how much that is."""
+        buffer = self.buffers.acquire(head.nbytes)
+        if not head.offset:
+            return buffer, 0
+        try:
+            data = self._path(head.task, head.crc32c, head.nbytes).read_bytes()[: head.nbytes]
+        except OSError:
+            return buffer, 0
+        buffer[: len(data)] = data
+        return buffer, len(data)
+
+    def keep(self, head: pb.Report, data: memoryview) -> None:
+        """The line broke: keep what came, if it is more than what is here."""
+        if len(data) <= self.stored_bytes(head.task, head.crc32c, head.nbytes) or len(data) > self._max_bytes:
+            return
+        with suppress(OSError):
+            path = self._path(head.task, head.crc32c, head.nbytes)
+            draft = path.with_name(path.name + ".part")
+            draft.write_bytes(data)
+            draft.replace(path)
+            self._make_room()
+
+    def forget(self, head: pb.Report) -> None:
+        """It came whole."""
+        self._path(head.task, head.crc32c, head.nbytes).unlink(missing_ok=True)
+
+    def _make_room(self) -> None:
+        files = sorted(_files_by_age(self._folder.iterdir()))
+        total = sum(size for _, size, _ in files)
+        for _, size, path in files:
+            if total <= self._max_bytes:
+                return
+            path.unlink(missing_ok=True)
+            total -= size
+
+
+def _files_by_age(paths: Iterable[Path]) -> Iterable[tuple[int, int, Path]]:
+    for path in paths:
+        with suppress(OSError):
+            stat = path.stat()
+            yield stat.st_mtime_ns, stat.st_size, path
