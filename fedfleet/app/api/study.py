@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from fedfleet.app.api.inputs import as_path, result_folder, shared_resolver, user_inputs
 from fedfleet.app.api.run_result import Result
-from fedfleet.app.pages.study_page_worker import work
+from fedfleet.app.pages.page_writer import run_and_write
 from fedfleet.app.pages.study_pages import write_pages
 from fedfleet.app.spec import plain_table
 from fedfleet.app.studies.compare import Comparison
@@ -58,7 +58,9 @@ def study(
     inputs = user_inputs(model, data, loss, metrics)
     if inputs.model is None and inputs.data is None and inputs.loss is None and not inputs.metrics:
         return write_pages(
-            carry_out(study_plan, folder, worker_settings=WorkerSettings(worker_count or 0, work=work), quiet=False)
+            carry_out(
+                study_plan, folder, worker_settings=WorkerSettings(worker_count or 0, work=run_and_write), quiet=False
+            )
         )
     resolver, prepare = shared_resolver(inputs, folder, "study")
     refuse_workers(worker_count)

@@ -33,12 +33,12 @@ def study(
     as_json: AsJson = False,
 ) -> None:
     """Run every arm of a study with every seed, and compare them: tables, analyses and one page. What is finished stays."""
-    from fedfleet.app.pages.study_page_worker import work
+    from fedfleet.app.pages.page_writer import run_and_write
     from fedfleet.app.pages.study_pages import write_pages
     from fedfleet.app.studies.grid.run_study import study as carry_out
     from fedfleet.app.studies.grid.study_jobs import WorkerSettings
 
-    means = WorkerSettings(workers or 0, ray=ray or ray_address is not None, address=ray_address, work=work)
+    means = WorkerSettings(workers or 0, ray=ray or ray_address is not None, address=ray_address, work=run_and_write)
     try:
         done = write_pages(carry_out(file, out, scale=scale, worker_settings=means, quiet=as_json))
     except KeyboardInterrupt:

@@ -7,6 +7,7 @@ from fedfleet.app.studies.grid import study_jobs
 from fedfleet.app.studies.grid.expansion import expand_study
 from fedfleet.app.studies.grid.run_cache import has_seal, run_folders
 from fedfleet.app.studies.grid.study_jobs import RunNews, WorkerSettings, carry_out_runs
+from fedfleet.app.studies.grid.study_worker import work
 from fedfleet.executors.ray import Cluster
 from fedfleet.executors.worker_pool import WorkerMessage
 from tests.app.studies.tables import BASE, asked
@@ -45,10 +46,10 @@ def test_a_folder_that_is_something_else_fails_alone(tmp_path):
 def test_runs_of_a_group_that_nobody_came_back_from_are_tried_alone(tmp_path, monkeypatch):
     cells = expand_study(asked())
     outs, pieces = run_folders(tmp_path, cells), []
-    monkeypatch.setattr(study_jobs, "groups", lambda specs, workers: [[0, 1], [2, 3]])
+    monkeypatch.setattr(study_jobs, "joint_groups", lambda specs, workers: [[0, 1], [2, 3]])
 
-    def crew(command, given, workers, **_):
-        assert command[1:] == ("-P", "-m", "fedfleet.app.studies.grid.study_worker")
+    def crew(job, given, workers, **_):
+        assert job is work
         for i, piece in enumerate(given):
             pieces.append([run["name"] for run in piece["runs"]])
             several = len(piece["runs"]) > 1
