@@ -19,10 +19,14 @@ from fedfleet.engine.state import RunState, in_order_of_arrival
 
 
 class AwaitedMoment(NamedTuple):
-    """A moment that was looked for: what of the state it depends on, and the number of its entry in the queue."""
+    """A moment that was looked for: what of the state it depends on (None: no ask waits), and the number of its entry in the
+    queue, which counts how often a moment was looked for."""
 
-    state: tuple[int, int, bool, int]
+    state: tuple[int, int, bool, int] | None
     number: int
+
+
+NO_MOMENT = AwaitedMoment(None, 0)
 
 
 def moment_inputs(state: RunState) -> tuple[int, int, bool, int]:

@@ -39,7 +39,13 @@ from fedfleet.engine.open_commands import pending_commands
 from fedfleet.engine.state import Phase, RunState, next_wake, open_endings
 from fedfleet.executors.gather import evaluate, gather, jobs_for, probe_losses
 from fedfleet.simulation.probes import probe_outcome
-from fedfleet.simulation.reachability import AwaitedMoment, earliest_moment, moment_inputs, unavailable_clients
+from fedfleet.simulation.reachability import (
+    NO_MOMENT,
+    AwaitedMoment,
+    earliest_moment,
+    moment_inputs,
+    unavailable_clients,
+)
 from fedfleet.simulation.rosters import check_sees, expected_cost, expected_seconds, roster_of
 from fedfleet.simulation.trace import tracer
 from fedfleet.simulation.trips import Trip, late_reports, task_costs, trip_of
@@ -98,13 +104,13 @@ class Simulation:
     memory: ClientMemory = field(default_factory=ClientMemory)
     reports: dict[int, Report] = field(default_factory=dict)
     facts: deque[Fact] = field(default_factory=deque)
-    awaited_moment: AwaitedMoment | None = None  # of an ask that waits until enough clients are there
-    moment_count: int = 0  # how often such a moment was looked for, which numbers its entries in the queue
+    # Of an ask that waits until enough clients are there.
+    awaited_moment: AwaitedMoment = NO_MOMENT
     noising: NoiseSource = SEEDED
-    trips: dict[int, Trip] = field(
-        default_factory=dict
-    )  # by first task, of waves whose tasks are not all accounted for
-    failed_tasks: set[int] = field(default_factory=set)  # tasks that the server waits for in vain
+    # By first task, of waves whose tasks are not all accounted for.
+    trips: dict[int, Trip] = field(default_factory=dict)
+    # Tasks that the server waits for in vain.
+    failed_tasks: set[int] = field(default_factory=set)
 
     def find(self, command: FindCandidates) -> None:
         """Answered when no task ends at this instant any more; how many are wanted may grow until then.
@@ -307,9 +313,9 @@ def next_fact(sim: Simulation) -> Fact:
         if isinstance(item, Probe):
             return sim.answer(item, time)
         if kind == CANDIDATES:
-            if number and (sim.awaited_moment is None or number != sim.awaited_moment.number):
+            if number and (sim.awaited_moment.state is None or number != sim.awaited_moment.number):
                 continue  # another moment took its place
-            sim.awaited_moment = None
+            sim.awaited_moment = sim.awaited_moment._replace(state=None)
             return CandidatesSeen(time, candidates(sim, time))
         sim.timers.discard(time)
         if time == next_wake(sim.state):  # else it was replaced
@@ -319,13 +325,12 @@ def next_fact(sim: Simulation) -> Fact:
 def queue_candidates(sim: Simulation) -> None:
     """Queue the moment at which the ask that is out can be answered, unless it is known; if there is none, the horizon comes."""
     needs = moment_inputs(sim.state)
-    if sim.awaited_moment is not None and sim.awaited_moment.state == needs:
+    if sim.awaited_moment.state == needs:
         return
     moment = earliest_moment(sim.plan, sim.world, sim.state, sim.busy)
-    sim.moment_count += 1
-    sim.awaited_moment = AwaitedMoment(needs, sim.moment_count)
+    sim.awaited_moment = AwaitedMoment(needs, sim.awaited_moment.number + 1)
     if moment < math.inf:
-        heapq.heappush(sim.queue, (moment, CANDIDATES, sim.moment_count, None))
+        heapq.heappush(sim.queue, (moment, CANDIDATES, sim.awaited_moment.number, None))
 
 
 def candidates(sim: Simulation, time: float) -> Roster:

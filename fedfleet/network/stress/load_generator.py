@@ -105,6 +105,18 @@ class DueQueue:
                     handle.cancel()
 
 
+class Channels:
+    """The channels of a generator and their methods; clients share them."""
+
+    def __init__(self, load: Load) -> None:
+        target = Target(load.address, load.ca)
+        self.all = [channel_to(target) for _ in range(load.channels)]
+        self.check = [channel.unary_unary(method_path("Check")) for channel in self.all]
+        self.hand = [channel.unary_unary(method_path("Hand")) for channel in self.all]
+        self.stream = [channel.stream_unary(method_path("HandStream")) for channel in self.all]
+        self.fetch = [channel.unary_stream(method_path("Fetch")) for channel in self.all]
+
+
 class Generator:
     """All clients of one process; a class, since it holds channels."""
 
@@ -119,19 +131,11 @@ class Generator:
         self._held_calls = 0  # calls that the server may hold now
         self._checked_models: set[str] = set()  # models whose bytes were checked
         self._turns: set[asyncio.Task[None]] = set()
-        self._open()
-
-    def _open(self) -> None:
-        target = Target(self.load.address, self.load.ca)
-        self._channels = [channel_to(target) for _ in range(self.load.channels)]
-        self._check = [channel.unary_unary(method_path("Check")) for channel in self._channels]
-        self._hand = [channel.unary_unary(method_path("Hand")) for channel in self._channels]
-        self._stream = [channel.stream_unary(method_path("HandStream")) for channel in self._channels]
-        self._fetch = [channel.unary_stream(method_path("Fetch")) for channel in self._channels]
+        self._rpc = Channels(load)
 
     async def ready(self) -> None:
         """Wait until all channels are connected."""
-        await asyncio.gather(*(channel.channel_ready() for channel in self._channels))
+        await asyncio.gather(*(channel.channel_ready() for channel in self._rpc.all))
 
     async def run(self) -> None:
         """Be all clients until the run is over."""
@@ -149,7 +153,7 @@ class Generator:
 
     async def close(self) -> None:
         """Hang up."""
-        await asyncio.gather(*(channel.close() for channel in self._channels))
+        await asyncio.gather(*(channel.close() for channel in self._rpc.all))
 
     async def _run_turns(self) -> None:
         while True:
@@ -203,7 +207,7 @@ class Generator:
         hold = self._held_calls < self.load.waiting
         self._held_calls += hold
         try:
-            call = self._check[caller.client % len(self._check)]
+            call = self._rpc.check[caller.client % len(self._rpc.all)]
             reply = await call(CheckIn(caller=caller, hold=hold).SerializeToString())
         finally:
             self._held_calls -= hold
@@ -229,7 +233,7 @@ class Generator:
         for attempt in range(_TRIES):
             nbytes, crc, check = 0, 0, work.model.name not in self._checked_models
             try:
-                async for chunk in self._fetch[caller.client % len(self._fetch)](ask):
+                async for chunk in self._rpc.fetch[caller.client % len(self._rpc.all)](ask):
                     nbytes += len(chunk)
                     crc = extended(crc, chunk) if check else 0
             except grpc.aio.AioRpcError as error:
@@ -266,8 +270,8 @@ class Generator:
 
     async def _send(self, client: int, report: Report) -> bytes:
         if len(self._update) <= INLINE_BYTES:
-            return await self._hand[client % len(self._hand)](encode_frame(report, self._update))
-        return await self._stream[client % len(self._stream)](self._pieces(report))
+            return await self._rpc.hand[client % len(self._rpc.all)](encode_frame(report, self._update))
+        return await self._rpc.stream[client % len(self._rpc.all)](self._pieces(report))
 
     async def _pieces(self, report: Report) -> AsyncIterator[bytes]:
         yield encode_frame(report)
