@@ -22,11 +22,11 @@ from typing import Any
 import grpc
 import numpy as np
 
+from fedfleet.executors.child_process import Child
 from fedfleet.network.protocol.fleet_pb2 import Caller, CheckIn
 from fedfleet.network.protocol.frames import method_path
 from fedfleet.network.security.secrets import run_key, secret_of
 from fedfleet.network.stress.channels import Target, channel_to
-from fedfleet.network.stress.child_processes import Child
 from fedfleet.network.stress.load_generator import load_json
 from fedfleet.network.stress.stress_plan import Dummy
 from fedfleet.network.stress.stress_run import Keys, Stress, loads_of, server_settings

@@ -267,7 +267,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--band", type=Path, help="write the error band to this file")
     parser.add_argument("--publish", action="store_true", help="write studies/predict.json and studies/predict.md")
     asked = parser.parse_args(argv)
-    from fedfleet.executors.process_map import map_in_processes
+    from fedfleet.executors.worker_pool import map_in_processes
 
     pieces = [
         Piece(asked.split, task, i, asked.out)

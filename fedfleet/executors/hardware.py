@@ -1,6 +1,8 @@
-"""What this machine can train on."""
+"""What this machine can train on, and its name."""
 
 from __future__ import annotations
+
+import platform
 
 from fedfleet.core.errors import BadInput
 
@@ -20,3 +22,15 @@ def has_cuda() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+def hardware_name(device: str) -> str:
+    """The name of a GPU ("none" if there is none), or the machine and the widest vectors that torch uses on it.
+
+    It decides which kernels are chosen, and so the last bits.
+    """
+    import torch
+
+    if device == "cuda":
+        return torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"

@@ -1,41 +1,44 @@
-"""A crew: long-lived worker processes that take pieces of work; one that dies loses nothing but time.
+"""Work in several processes: a pool of workers that exchange JSON, and a map over pickled pieces.
 
-A worker is a command that calls `attend`. It gets pieces as lines of JSON on its standard input and answers on its standard output;
-whatever else it prints goes to the log. When the process that started it is gone, its input ends, and it ends too.
+A worker is this module run with the name of a function. It gets pieces and answers as `child_process` says, and what it prints
+goes to the log. A piece whose worker dies is given to another, so that a death costs only time.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import queue
-import selectors
-import signal
-import subprocess
 import sys
 import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from fedfleet.core.errors import FedFleetError, RunFailed
+from fedfleet.executors.child_process import Body, Child, block_interrupts, last_line
 
-Body = dict[str, Any]
+A = TypeVar("A")
+R = TypeVar("R")
 Tell = Callable[[Body], None]
+# A function of a module: from a piece, and what sends messages on the way, to an answer.
 Work = Callable[[Body, Tell], Body]
-TRIES = 3  # how often a piece, or the start of a worker, may end in a death
-_PATIENCE = 5.0  # seconds that a worker has to end by itself
+# How often a piece, or the start of a worker, may end in a death.
+TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerMessage:
-    """What a worker said about a piece: on the way, or at its end. `failure` is why a piece has no answer; "": it has.
+    """What a worker sent about a piece: on the way, or at its end. `failure` is why a piece has no answer; "": it has.
 
-    `died` counts the workers that a piece has cost so far.
+    `deaths` counts the workers that a piece has cost so far.
     """
 
     piece: int
@@ -45,15 +48,13 @@ class WorkerMessage:
     deaths: int = 0
 
 
-# ---- the process that has the work ----------------------------------------------------------------------------------
+# ---- the pool -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Worker:
-    """One worker: its process, what it has said but not finished saying, the piece it has, and whether it is there yet."""
+    """The piece that a worker has, and whether it has started."""
 
-    process: subprocess.Popen[bytes]
-    text: bytes = b""
     piece: int | None = None
     ready: bool = False
 
@@ -62,110 +63,78 @@ class _Worker:
 class _WorkerPool:
     """The workers, the pieces that wait, and how many workers each piece has cost. It has processes to end: `close` does."""
 
-    command: Sequence[str]
+    work: Work
     pieces: Sequence[Mapping[str, Any]]
     log: Path
-    env: Mapping[str, str] | None
     waiting: deque[int]
     deaths: dict[int, int] = field(default_factory=dict[int, int])
     failed_starts: int = 0
-    selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    workers: dict[Child, _Worker] = field(default_factory=dict[Child, _Worker])
+    inbox: queue.SimpleQueue[tuple[Child, bytes]] = field(default_factory=queue.SimpleQueue)
 
     def close(self) -> None:
-        """End every worker: its input ends, and after a while it is killed."""
-        workers: list[_Worker] = [key.data for key in self.selector.get_map().values()]
-        for worker in workers:
-            _close_input(worker)
-        for worker in workers:
-            try:
-                worker.process.wait(_PATIENCE)
-            except subprocess.TimeoutExpired:
-                worker.process.kill()
-                worker.process.wait()
-            _output(worker).close()
-        self.selector.close()
+        """End every worker."""
+        for child in self.workers:
+            child.ask_to_end()
+        for child in self.workers:
+            child.close()
 
 
 def run_in_workers(
-    command: Sequence[str],
-    pieces: Sequence[Mapping[str, Any]],
-    workers: int,
-    *,
-    log: Path,
-    env: Mapping[str, str] | None = None,
+    work: Work, pieces: Sequence[Mapping[str, Any]], workers: int, *, log: Path
 ) -> Generator[WorkerMessage]:
-    """Have all pieces done by so many processes of this command; what they say, as it comes, with one end for every piece.
+    """Have all pieces done by that many processes; their messages as they come, with one end for every piece.
 
-    A piece whose worker dies is given to another, three times at most. Whoever stops listening ends the workers.
+    A piece whose worker dies is given to another, three times at most. Closing the generator ends the workers.
     """
-    pool = _WorkerPool(command, pieces, log, env, deque(range(len(pieces))))
+    pool = _WorkerPool(work, pieces, log, deque(range(len(pieces))))
     open_pieces = len(pieces)
     try:
         for _ in range(min(workers, open_pieces)):
             _start_worker(pool)
         while open_pieces:
-            for key, _ in pool.selector.select():
-                for message in _read_messages(pool, key.data):
-                    open_pieces -= message.ended
-                    yield message
+            child, line = pool.inbox.get()
+            for message in _read_message(pool, child, line) if line else _handle_death(pool, child):
+                open_pieces -= message.ended
+                yield message
     finally:
         pool.close()
 
 
 def _start_worker(pool: _WorkerPool) -> None:
-    with pool.log.open("ab") as log, block_interrupts():
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(pool.command, stdin=pipe, stdout=pipe, stderr=log, bufsize=0, env=pool.env)
-    worker = _Worker(process)
-    pool.selector.register(_output(worker), selectors.EVENT_READ, worker)
+    function = f"{pool.work.__module__}:{pool.work.__qualname__}"
+    with block_interrupts():
+        child = Child(__name__, arguments=[function], inbox=pool.inbox, log=pool.log.open("ab"))
+    pool.workers[child] = _Worker()
 
 
-class block_interrupts:  # noqa: N801
-    """What is started inside never hears Ctrl-C, which a terminal sends to the whole group: only the one who asked ends it."""
-
-    def __enter__(self) -> None:
-        self.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-
-    def __exit__(self, *_: object) -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
-
-
-def _read_messages(pool: _WorkerPool, worker: _Worker) -> Iterator[WorkerMessage]:
-    data = os.read(_output(worker).fileno(), 1 << 16)
-    if not data:
-        yield from _handle_death(pool, worker)
-        return
-    *lines, worker.text = (worker.text + data).split(b"\n")
-    for line in lines:
-        body: Body = json.loads(line)
-        piece, ended, failure = worker.piece, body.pop("ended", False), body.pop("failure", "")
-        if not worker.ready:
-            worker.ready = True
-        elif piece is not None:
-            yield WorkerMessage(piece, body, ended, failure, pool.deaths.get(piece, 0))
-        if ended or piece is None:
-            _send_next_piece(pool, worker)
+def _read_message(pool: _WorkerPool, child: Child, line: bytes) -> Iterator[WorkerMessage]:
+    worker, body = pool.workers[child], json.loads(line)
+    piece, ended, failure = worker.piece, body.pop("ended", False), body.pop("failure", "")
+    if not worker.ready:
+        worker.ready = True
+    elif piece is not None:
+        yield WorkerMessage(piece, body, ended, failure, pool.deaths.get(piece, 0))
+    if ended or piece is None:
+        _send_next_piece(pool, child)
 
 
-def _send_next_piece(pool: _WorkerPool, worker: _Worker) -> None:
-    """Give a worker the next piece; one for whom there is none stays, in case that another dies."""
-    worker.piece = pool.waiting.popleft() if pool.waiting else None
-    if worker.piece is not None:
-        assert worker.process.stdin is not None
-        with suppress(OSError):  # it has died, and its output will say so
-            worker.process.stdin.write(json.dumps(pool.pieces[worker.piece]).encode() + b"\n")
+def _send_next_piece(pool: _WorkerPool, child: Child) -> None:
+    """Give a worker the next piece; a worker for which there is none stays, in case another dies."""
+    piece = pool.workers[child].piece = pool.waiting.popleft() if pool.waiting else None
+    if piece is not None:
+        child.tell(dict(pool.pieces[piece]))
 
 
-def _handle_death(pool: _WorkerPool, worker: _Worker) -> Iterator[WorkerMessage]:
+def _handle_death(pool: _WorkerPool, child: Child) -> Iterator[WorkerMessage]:
     """A worker died: its piece goes to another, or is given up."""
-    pool.selector.unregister(_output(worker))
-    _close_input(worker)
-    _output(worker).close()
-    cause = _exit_text(worker.process.wait())
+    worker, cause = pool.workers.pop(child), child.exit_text()
+    child.close()
     if not worker.ready:
         pool.failed_starts += 1
         if pool.failed_starts >= TRIES:
-            raise RunFailed(f"no worker could be started: {cause}; {_last_log_line(pool.log)}")
+            output = last_line(pool.log.read_text(encoding="utf-8", errors="replace")) or f"{pool.log} is empty"
+            raise RunFailed(f"no worker could be started: {cause}; {output}")
     piece = worker.piece
     if piece is not None:
         deaths = pool.deaths[piece] = pool.deaths.get(piece, 0) + 1
@@ -178,48 +147,24 @@ def _handle_death(pool: _WorkerPool, worker: _Worker) -> Iterator[WorkerMessage]
             pool.waiting.appendleft(piece)
             yield WorkerMessage(piece, {}, deaths=deaths)
     if pool.waiting:
-        idle = [key.data for key in pool.selector.get_map().values() if key.data.ready and key.data.piece is None]
-        if idle:
-            _send_next_piece(pool, idle[0])
-        else:
+        idle = next((child for child, other in pool.workers.items() if other.ready and other.piece is None), None)
+        if idle is None:
             _start_worker(pool)
-
-
-def _close_input(worker: _Worker) -> None:
-    assert worker.process.stdin is not None
-    with suppress(OSError):
-        worker.process.stdin.close()
-
-
-def _output(worker: _Worker) -> Any:
-    assert worker.process.stdout is not None
-    return worker.process.stdout
-
-
-def _exit_text(code: int) -> str:
-    """How a process ended, in words.
-
-    >>> _death(-9), _death(1)
-    ('killed by SIGKILL', 'exit code 1')
-    """
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-
-
-def _last_log_line(log: Path) -> str:
-    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return lines[-1].strip() if lines else f"{log} is empty"
+        else:
+            _send_next_piece(pool, idle)
 
 
 # ---- the worker -----------------------------------------------------------------------------------------------------
 
 
 def run_worker(work: Work) -> NoReturn:
-    """Be a worker: do every piece that comes, one after the other, until there is nobody any more who gives one.
+    """Be a worker: do every piece that comes, one after the other, until the pool is gone.
 
-    `work` may tell something on the way. What it cannot do is its answer; any other error is too, and its trace is in the log.
+    `work` may send messages on the way. A refusal is an answer; so is any other error, and its traceback is in the log.
     """
     out = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # what anybody prints is no answer
+    # What the work prints goes to the log: standard output carries answers only.
+    os.dup2(2, 1)
     pieces: queue.SimpleQueue[Body] = queue.SimpleQueue()
     threading.Thread(target=_read_pieces, args=(pieces,), daemon=True).start()
 
@@ -232,7 +177,7 @@ def run_worker(work: Work) -> NoReturn:
 
 
 def answer_piece(work: Work, piece: Body, tell: Tell) -> Body:
-    """What a piece gives; what cannot be done is the answer too, under `failure`."""
+    """The answer to a piece; why it could not be done is an answer too, under `failure`."""
     try:
         return work(piece, tell)
     except FedFleetError as error:
@@ -243,7 +188,45 @@ def answer_piece(work: Work, piece: Body, tell: Tell) -> Body:
 
 
 def _read_pieces(pieces: queue.SimpleQueue[Body]) -> None:
-    """Read pieces as they come. When the input ends, so does the worker, whatever it is doing: nobody waits for it any more."""
+    """Read pieces as they come. When the input ends, so does the worker, whatever it is doing: the pool is gone."""
     for line in sys.stdin.buffer:
         pieces.put(json.loads(line))
     os._exit(0)
+
+
+# ---- pickled pieces -------------------------------------------------------------------------------------------------
+
+
+def map_in_processes(work: Callable[[A], R], pieces: Sequence[A], workers: int) -> Iterator[tuple[A, R]]:
+    """Each piece with its result, in the order in which they are done; one worker works here, in order.
+
+    `work` is a function of a module, and pieces and results can be pickled. The first failure stops what has not begun; Ctrl-C,
+    which is for this process alone, stops everything.
+    """
+    if min(workers, len(pieces)) <= 1:
+        yield from ((piece, work(piece)) for piece in pieces)
+        return
+    # Started afresh: a copy of this process would share its locks and threads.
+    pool = ProcessPoolExecutor(min(workers, len(pieces)), multiprocessing.get_context("spawn"))
+    others = {child.pid for child in multiprocessing.active_children()}
+    try:
+        with block_interrupts():  # a process that still imports, or waits for work, would answer with a traceback
+            futures = {pool.submit(work, piece): piece for piece in pieces}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    except (KeyboardInterrupt, GeneratorExit):  # the caller does not want the rest
+        for child in multiprocessing.active_children():
+            if child.pid not in others:
+                child.terminate()
+        raise
+    except BrokenProcessPool:
+        raise RunFailed(
+            "a worker died, perhaps for lack of memory; what it had finished is kept: try again with fewer --workers"
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+if __name__ == "__main__":
+    _module, _, _function = sys.argv[1].partition(":")
+    run_worker(getattr(import_module(_module), _function))

@@ -1,10 +1,10 @@
-"""A GPU that is not here is refused."""
+"""A GPU that is not here is refused; what computes has a name."""
 
 import pytest
 import torch
 
 from fedfleet.core.errors import BadInput
-from fedfleet.executors.hardware import require_cuda
+from fedfleet.executors.hardware import hardware_name, require_cuda
 
 
 def test_cuda_must_be_there(monkeypatch):
@@ -13,3 +13,8 @@ def test_cuda_must_be_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(BadInput, match="there is no CUDA device here; use cpu"):
         require_cuda()
+
+
+def test_a_processor_has_a_name_and_an_absent_accelerator_none():
+    assert hardware_name("cpu") == hardware_name("cpu") and " " in hardware_name("cpu")
+    assert (hardware_name("cuda") == "none") == (not torch.cuda.is_available())

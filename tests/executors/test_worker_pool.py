@@ -1,4 +1,4 @@
-"""A crew does every piece once, whatever happens to its workers."""
+"""A pool does every piece once, whatever happens to its workers; pickled pieces are mapped over processes."""
 
 import os
 import signal
@@ -9,17 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fedfleet.core.errors import RunFailed
-from fedfleet.executors.worker_pool import TRIES, run_in_workers
+from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.executors.worker_pool import TRIES, map_in_processes, run_in_workers
 
-WORKER = """
-import os, signal, sys, time
-from pathlib import Path
-from fedfleet.core.errors import BadInput
-from fedfleet.executors.worker_pool import run_worker
 
 def work(piece, tell):
-    print("prattle")
+    """What the pieces of these tests ask for."""
+    sys.stdout.write("prattle\n")
     tell({"pid": os.getpid(), "at": piece["n"]})
     if piece.get("refuse"):
         raise BadInput("no, thank you")
@@ -34,13 +30,9 @@ def work(piece, tell):
     time.sleep(piece.get("sleep", 0))
     return {"twice": 2 * piece["n"]}
 
-run_worker(work)
-"""
-COMMAND = [sys.executable, "-c", WORKER]
 
-
-def ends(log, pieces, workers=2, command=COMMAND):
-    said = list(run_in_workers(command, pieces, workers, log=log))
+def ends(log, pieces, workers=2):
+    said = list(run_in_workers(work, pieces, workers, log=log))
     result = {s.piece: s for s in said if s.ended}
     assert sorted(s.piece for s in said if s.ended) == list(range(len(pieces)))
     return result, said
@@ -71,14 +63,17 @@ def test_the_piece_of_a_dead_worker_is_taken_up_again_and_at_last_given_up(tmp_p
 
 
 def test_a_worker_that_cannot_start_is_said_with_its_last_words(tmp_path):
-    with pytest.raises(RunFailed, match=r"no worker could be started: exit code 1; RuntimeError: no room"):
-        list(
-            run_in_workers([sys.executable, "-c", "raise RuntimeError('no room')"], [{"n": 0}], 1, log=tmp_path / "log")
-        )
+    def absent(piece, tell): ...
+
+    absent.__module__ = "tests.executors.no_such_module"
+    with pytest.raises(
+        RunFailed, match=r"no worker could be started: exit code 1; ModuleNotFoundError: .*no_such_module"
+    ):
+        list(run_in_workers(absent, [{"n": 0}], 1, log=tmp_path / "log"))
 
 
 def test_whoever_stops_listening_ends_the_workers(tmp_path):
-    listening = run_in_workers(COMMAND, [{"n": 0, "sleep": 60}], 1, log=tmp_path / "log")
+    listening = run_in_workers(work, [{"n": 0, "sleep": 60}], 1, log=tmp_path / "log")
     pid = next(listening).body["pid"]
     before = time.monotonic()
     listening.close()
@@ -86,11 +81,12 @@ def test_whoever_stops_listening_ends_the_workers(tmp_path):
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_a_worker_ends_when_its_crew_is_killed(tmp_path):
+def test_a_worker_ends_when_its_pool_is_killed(tmp_path):
     code = (
         "import sys\nfrom pathlib import Path\nfrom fedfleet.executors.worker_pool import run_in_workers\n"
+        "from tests.executors.test_worker_pool import work\n"
         f"log = Path({str(tmp_path / 'log')!r})\n"
-        f"for said in run_in_workers([sys.executable, '-c', {WORKER!r}], [{{'n': 0, 'sleep': 60}}], 1, log=log):\n"
+        f"for said in run_in_workers(work, [{{'n': 0, 'sleep': 60}}], 1, log=log):\n"
         "    print(said.body['pid'], flush=True)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
@@ -103,3 +99,53 @@ def test_a_worker_ends_when_its_crew_is_killed(tmp_path):
             return
         time.sleep(0.05)
     raise AssertionError(f"worker {pid} lives on")
+
+
+# ---- pickled pieces -------------------------------------------------------------------------------------------------
+
+
+def squared(n):
+    return n * n, os.getpid()
+
+
+def refused(n):
+    raise BadInput(f"{n} is refused")
+
+
+def vanished(n):
+    os._exit(n)
+
+
+def slept(seconds):
+    time.sleep(seconds)
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_one_worker_works_here_and_in_order():
+    assert list(map_in_processes(squared, [3, 1, 2], 1)) == [(n, (n * n, os.getpid())) for n in (3, 1, 2)]
+    assert list(map_in_processes(squared, [], 4)) == []
+
+
+def test_several_work_elsewhere():
+    result = dict(map_in_processes(squared, [1, 2, 3], 2))
+    assert {n: square for n, (square, _) in result.items()} == {1: 1, 2: 4, 3: 9}
+    assert os.getpid() not in {process for _, process in result.values()}
+
+
+def test_a_refusal_arrives_as_it_was_said():
+    with pytest.raises(BadInput, match="is refused"):
+        list(map_in_processes(refused, [1, 2], 2))
+
+
+def test_a_worker_that_dies_is_told():
+    with pytest.raises(RunFailed, match="fewer --workers"):
+        list(map_in_processes(vanished, [3, 4], 2))
+
+
+def test_an_interrupt_is_for_the_one_who_asked_and_waits_for_nobody():
+    began, results = time.monotonic(), map_in_processes(slept, [0, 60], 2)
+    assert next(results) == (0, True)  # deaf to Ctrl-C, which a terminal sends to all
+    with pytest.raises(KeyboardInterrupt):
+        results.throw(KeyboardInterrupt)
+    assert time.monotonic() - began < 30
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])

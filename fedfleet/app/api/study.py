@@ -44,8 +44,8 @@ def study(
         ray_address: run on the Ray cluster at this address; the folder must be one that it shares.
     """
     from fedfleet.app.api.inputs import as_path, shared_resolver, user_inputs
+    from fedfleet.app.pages.page_writer import run_and_write
     from fedfleet.app.pages.study_page import write_pages
-    from fedfleet.app.pages.study_page_worker import work
     from fedfleet.app.spec import plain_table
     from fedfleet.app.studies.grid.run_study import default_folder, load_study
     from fedfleet.app.studies.grid.run_study import study as run_study
@@ -62,7 +62,9 @@ def study(
     folder = default_folder(study_plan) if out_folder is None else out_folder
     inputs, quiet = user_inputs(model, data, loss, metrics), AS_JSON.get()
     if inputs.model is None and inputs.data is None and inputs.loss is None and not inputs.metrics:
-        settings = WorkerSettings(worker_count or 0, ray=ray or ray_address is not None, address=ray_address, work=work)
+        settings = WorkerSettings(
+            worker_count or 0, ray=ray or ray_address is not None, address=ray_address, work=run_and_write
+        )
         return write_pages(run_study(study_plan, folder, worker_settings=settings, quiet=quiet))
     resolver, prepare = shared_resolver(inputs, folder, "study")
     refuse_workers(worker_count)

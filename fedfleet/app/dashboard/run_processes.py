@@ -14,6 +14,7 @@ from pathlib import Path
 from fedfleet.app.dashboard.run_watcher import FINISHED, RUNNING, RunSummary
 from fedfleet.app.dashboard.served_runs import resume_command
 from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.executors.child_process import package_env
 
 STATE_FOLDER = ".dashboard"  # in the folder of the runs: specs that were asked for, and what the runs printed
 MAX_RUNS = 16  # runs that one dashboard has going
@@ -122,14 +123,12 @@ class Starter:
 
     def _launch(self, name: str, folder: Path, arguments: Sequence[str]) -> StartedRun:
         log = self._state_folder() / f"{name.replace('/', '+')}.log"
-        home = str(Path(__file__).parents[3])
-        paths = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
         try:
             with log.open("wb") as out:
                 process = subprocess.Popen(
                     [sys.executable, "-c", _COMMAND, *arguments],
                     stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
-                    env={**os.environ, "PYTHONPATH": paths, "NO_COLOR": "1"},
+                    env={**package_env(), "NO_COLOR": "1"},
                 )  # fmt: skip
         except OSError as error:
             raise RunFailed(f"the run could not be started: {error}") from None

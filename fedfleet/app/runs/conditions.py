@@ -17,7 +17,7 @@ from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.runs.privacy_facts import noise_source
 from fedfleet.app.spec import Spec
 from fedfleet.core.errors import BadInput
-from fedfleet.executors.processor_name import hardware_name
+from fedfleet.executors.hardware import hardware_name
 from fedfleet.store.files import write_atomically
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from fedfleet.app.spec import Spec, resolve
 from fedfleet.app.terminal.answers import say
 from fedfleet.app.terminal.text import join_words, percent, span
 from fedfleet.core.errors import BadInput, FedFleetError
-from fedfleet.executors.process_map import map_in_processes
+from fedfleet.executors.worker_pool import map_in_processes
 from fedfleet.measure.accuracy import learning_curve, time_to_accuracy
 from fedfleet.measure.shapley import shapley, subsets
 from fedfleet.store import journal as journals

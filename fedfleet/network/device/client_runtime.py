@@ -71,7 +71,7 @@ class LocalResult:
 def train_task(runtime: ClientRuntime, assignment: Assignment, model: bytes, memory: Slots) -> LocalResult:
     """Do one task's work. What the server sent is `Refused` if it does not fit."""
     half, seed = runtime.local_pass(assignment.settings), runtime.seed if assignment.seed is None else assignment.seed
-    codec_is_used = isinstance(half, LocalPass) and half.up is not None
+    coded = half if isinstance(half, LocalPass) and half.up is not None else None
     job = Job(
         assignment.task,
         runtime.client,
@@ -79,7 +79,7 @@ def train_task(runtime: ClientRuntime, assignment: Assignment, model: bytes, mem
         seed,
         decode_offer(runtime, assignment, half, model),
         # The codec is applied below, because the bytes themselves are needed and not only what arrives of them.
-        replace(half, up=None, feedback=False) if codec_is_used else half,
+        half if coded is None else replace(coded, up=None, feedback=False),
         rows_of(runtime, assignment),
         assignment.steps,
         memory,
@@ -87,10 +87,10 @@ def train_task(runtime: ClientRuntime, assignment: Assignment, model: bytes, mem
         assignment.round,
     )
     report = next(iter(runtime.execute.train([job])))
-    if codec_is_used:
-        payload, new_memory = encode_update(half, job, report)
-    else:
+    if coded is None:
         payload, new_memory = pack_tree(report.update) if report.update else b"", report.memory
+    else:
+        payload, new_memory = encode_update(coded, job, report)
     return LocalResult(payload, report.weight, report.stats, new_memory)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.executors.worker_pool import block_interrupts
+from fedfleet.executors.child_process import block_interrupts
 from fedfleet.network.frontend.frontend import FAILURE_EXIT_CODE, run_frontend
 from fedfleet.network.operations.counters import Totals, end_process, update_process
 from fedfleet.network.protocol import inside_pb2 as inside

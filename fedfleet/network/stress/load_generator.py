@@ -22,12 +22,12 @@ import grpc
 from google_crc32c import extend as extended
 
 from fedfleet.core.errors import Refused
+from fedfleet.executors.child_process import read_message, send_message
 from fedfleet.network.operations.process_memory import infrequent_gc
 from fedfleet.network.protocol.fleet_pb2 import Answer, Caller, CheckIn, FetchRequest, Receipt, Report, Work
 from fedfleet.network.protocol.frames import CHUNK, INLINE_BYTES, crc32c, decode_frame, encode_frame, method_path
 from fedfleet.network.security.secrets import run_key, secret_of
 from fedfleet.network.stress.channels import Target, channel_to
-from fedfleet.network.stress.child_processes import read_message, send_message
 from fedfleet.network.stress.latency_histogram import Latency
 from fedfleet.network.stress.stress_plan import dummy_update
 

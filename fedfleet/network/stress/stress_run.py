@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.executors.child_process import Child
 from fedfleet.network.protocol.frames import INLINE_BYTES
 from fedfleet.network.security.certificates import CertificateRequest, make_certificates, utc_now
-from fedfleet.network.stress.child_processes import Child
 from fedfleet.network.stress.latency_histogram import merge
 from fedfleet.network.stress.load_generator import Load, load_json
 from fedfleet.network.stress.memory_meter import Usage, UsageSampler

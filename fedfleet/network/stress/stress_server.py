@@ -22,6 +22,7 @@ from fedfleet.core.records import Ints, Score
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DataSource, World
 from fedfleet.core.trees import Tree
+from fedfleet.executors.child_process import read_message, send_message
 from fedfleet.network.evaluation.evaluators import EvalResult
 from fedfleet.network.security.enrolment import Registry
 from fedfleet.network.security.enrolment_request import Terms
@@ -30,7 +31,6 @@ from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.serve import ListeningServer, ServerStopped, serve
 from fedfleet.network.server.served_plan import ServedRun
 from fedfleet.network.server.server_loop import ServerLoop
-from fedfleet.network.stress.child_processes import read_message, send_message
 from fedfleet.network.stress.stress_plan import SAMPLES, Dummy, dummy_plan
 from fedfleet.store import journal as journals
 from fedfleet.world.devices import homogeneous

@@ -4,8 +4,12 @@ import shutil
 
 import pytest
 
-from fedfleet.app.pages.page_writer import work, write_reports
+from fedfleet.app.pages import page_writer
+from fedfleet.app.pages.page_writer import write_piece, write_reports
+from fedfleet.app.studies.grid.study_runs import expand_study
+from fedfleet.app.studies.grid.study_worker import piece_of
 from fedfleet.core.errors import RunFailed
+from tests.app.studies.tables import asked
 
 
 def copies(run, folder, n):
@@ -17,7 +21,7 @@ def copies(run, folder, n):
 
 def test_a_piece_of_work_is_its_folders(run_copy, tmp_path):
     (run_copy / "report.html").unlink()
-    assert work({"folders": [str(run_copy)]}, lambda said: None) == {}
+    assert write_piece({"folders": [str(run_copy)]}, lambda said: None) == {}
     assert "<h1>" in (run_copy / "report.html").read_text()
 
 
@@ -35,3 +39,23 @@ def test_few_reports_need_no_process(tiny_run, tmp_path):
     folders = copies(tiny_run.out, tmp_path, 2)
     write_reports(folders, workers=2, log=tmp_path / "log")
     assert all((out / "report.html").is_file() for out in folders) and not (tmp_path / "log").exists()
+
+
+def test_every_finished_run_has_its_page_and_a_page_that_fails_costs_no_run(tmp_path, monkeypatch, capsys):
+    cells = expand_study(asked())[:3]
+    outs = [tmp_path / name for name in "abc"]
+    outs[1].write_text("a file")
+    drawn = page_writer.write_report
+
+    def write_report(done):
+        if done.out == outs[2]:
+            raise KeyError("no ink")
+        return drawn(done)
+
+    monkeypatch.setattr(page_writer, "write_report", write_report)
+    first, second, third = page_writer.run_and_write(piece_of([c.spec for c in cells], outs), lambda body: None)[
+        "failures"
+    ]
+    assert (first, third) == ("", "") and "is a file" in second
+    assert (outs[0] / "report.html").is_file() and not (outs[2] / "report.html").exists()
+    assert "no ink" in capsys.readouterr().err

@@ -4,8 +4,8 @@ import asyncio
 import time
 from pathlib import Path
 
+from fedfleet.executors.child_process import read_message, send_message
 from fedfleet.network.security.secrets import run_key
-from fedfleet.network.stress.child_processes import read_message, send_message
 from fedfleet.network.stress.stress_plan import Dummy
 from tests.network.stress.echo import Echo
 

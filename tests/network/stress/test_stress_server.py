@@ -1,5 +1,5 @@
 from fedfleet.core.events import ModelCommitted
-from fedfleet.network.stress.child_processes import Child
+from fedfleet.executors.child_process import Child
 from fedfleet.network.stress.stress_plan import SAMPLES, Dummy
 from fedfleet.network.stress.stress_run import Stress, answer_of, run_stress
 from fedfleet.network.stress.stress_server import dummy_world

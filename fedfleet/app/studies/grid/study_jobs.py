@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, redirect_stderr
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from fedfleet.executors.worker_pool import Body, Tell, Work, WorkerMessage, answ
 
 LOG = "workers.log"
 _NOT_SHARED = "a Ray worker finished it, but not in this folder; give an --out that all machines of the cluster share"
-_PACKAGE_ROOT = Path(__file__).parents[4]  # what this package lies in
 
 
 def processor_count() -> int:
@@ -28,8 +26,8 @@ def processor_count() -> int:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """How runs are performed: in that many processes (1: this one; 0: as many as there is room for), or on a Ray cluster, at an
-    address or started here. `work` is what is done with a group of runs: a function of a module that is run as a worker."""
+    """By what the runs are done: so many processes (1: this one; 0: as many as there is room for), or a Ray cluster, at an address
+    or started here. `work` is what is done with a group of runs: a function of a module."""
 
     workers: int
     ray: bool = False
@@ -117,13 +115,9 @@ def _open_workforce(worker_settings: WorkerSettings, specs: Sequence[Spec], log:
         finally:
             cluster.close()
     elif worker_settings.workers > 1:
-        # Wherever we were found, a worker finds us too; and -P, so that no module of the folder we are in hides one of ours.
-        command = (sys.executable, "-P", "-m", worker_settings.work.__module__)
-        python_path = os.pathsep.join(filter(None, (str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH"))))
-        env = {**os.environ, "PYTHONPATH": python_path}
         yield _Workforce(
             worker_settings.workers,
-            lambda pieces, _: run_in_workers(command, pieces, worker_settings.workers, log=log, env=env),
+            lambda pieces, _: run_in_workers(worker_settings.work, pieces, worker_settings.workers, log=log),
         )
     else:
         yield _Workforce(1, lambda pieces, passed_on: _run_in_process(pieces, worker_settings.work, log, passed_on))

@@ -1,4 +1,4 @@
-"""A worker of a study, `python -m fedfleet.app.studies.grid.study_worker`: it performs runs, given as specs and folders."""
+"""What a worker of a study does: it performs runs, given as specs and folders."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from fedfleet.app.spec import Spec, resolve
 from fedfleet.app.studies.grid.joint_jobs import perform_together
 from fedfleet.core.errors import FedFleetError
 from fedfleet.core.events import Event, ModelCommitted, RoundFailed, RunEnded
-from fedfleet.executors.worker_pool import run_worker
 
 if TYPE_CHECKING:
     from fedfleet.executors.stacked.form_choice import Form
 
-_EVERY = 0.25  # seconds between two words about the same run
+_EVERY = 0.25  # seconds between two messages about the same run
 
 
 def piece_of(specs: Sequence[Spec], outs: Sequence[Path], form: Sequence[Any] | None = None) -> dict[str, Any]:
@@ -31,7 +30,7 @@ def piece_of(specs: Sequence[Spec], outs: Sequence[Path], form: Sequence[Any] | 
 
 
 def work(piece: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Perform the runs of a piece, and tell on the way how far they are; the answer says why each failed, "" if it did not."""
+    """Perform the runs of a piece, and report progress on the way; the answer says why each failed, "" if it did not."""
     specs = [resolve(tomllib.loads(run["text"]), run["name"]) for run in piece["runs"]]
     outs = [Path(run["out"]) for run in piece["runs"]]
     result = perform_together(specs, outs, watch=progress_listener(tell), resume=True, form=_form(piece["form"]))
@@ -65,7 +64,3 @@ def progress_listener(tell: Callable[[dict[str, Any]], None]) -> Callable[[int, 
                     tell({"run": i, "round": event.round + 1})
 
     return watch
-
-
-if __name__ == "__main__":
-    run_worker(work)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedfleet.app.runs.run_folder import claim_folder, make_folder
-from fedfleet.app.studies.tune.search_file import Search, grid_points
+from fedfleet.app.studies.tune.search_file import Search, grid_points, search_of
 from fedfleet.app.studies.tune.search_result import FILE, Row, Tuned, collect_result, trial_rows
 from fedfleet.app.studies.tune.search_store import (
     DATABASE,
@@ -19,7 +20,6 @@ from fedfleet.app.studies.tune.search_store import (
     open_study,
     silence_warnings,
 )
-from fedfleet.app.studies.tune.search_worker import COMMAND, piece_of
 from fedfleet.app.studies.tune.trial import LOG, TRIALS, run_trial, take_trial
 from fedfleet.core.errors import RunFailed
 from fedfleet.executors.worker_pool import run_in_workers
@@ -28,7 +28,6 @@ from fedfleet.store.lock import LOCK, hold_lock
 
 BEST = "best.toml"
 _OWN_FILES = {DATABASE, TRIALS, LOG, FILE, BEST, LOCK, "report.html", "workers.log"}
-_PACKAGE_ROOT = Path(__file__).parents[4]  # what this package lies in
 
 RowListener = Callable[[Row], None]
 
@@ -100,10 +99,7 @@ def _in_processes(
 ) -> None:
     """Perform trials in processes that share the database; a trial whose process died has failed."""
     pieces = [piece_of(search, out, turn, number) for turn, number in todo]
-    python_path = os.pathsep.join(filter(None, (str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH"))))
-    message_stream = run_in_workers(
-        COMMAND, pieces, workers, log=out / "workers.log", env={**os.environ, "PYTHONPATH": python_path}
-    )
+    message_stream = run_in_workers(run_piece, pieces, workers, log=out / "workers.log")
     trial_of_piece, reasons = dict[int, int](), dict[int | None, str]()
     with closing(message_stream) as messages:  # pyright: ignore[reportArgumentType]
         for message in messages:
@@ -124,6 +120,33 @@ def _in_processes(
         raise RunFailed(
             f"a trial could not be begun: {reasons[None]}; {out / 'workers.log'} says more, and the others are kept"
         )
+
+
+def piece_of(search: Search, out: Path, turn: int, number: int | None = None) -> dict[str, Any]:
+    """One trial as a worker gets it: the search as it was declared, and which of its trials is resumed, if any."""
+    options = {"sampler": search.sampler, "pruner": search.pruner, "trials": search.trials}
+    table = json.dumps({**search.base, "tune": search.declared})
+    return {
+        "table": table,
+        "name": search.name,
+        "asked": options,
+        "out": str(out.resolve()),
+        "turn": turn,
+        "trial": number,
+    }
+
+
+def run_piece(piece: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Carry out one trial in a worker; its result is in the study."""
+    search, out = replace(search_of(json.loads(piece["table"]), piece["name"]), **piece["asked"]), Path(piece["out"])
+    study = open_study(out, search)
+    try:
+        trial = take_trial(study, search, piece["turn"], piece["trial"])
+        tell({"trial": trial.number})
+        run_trial(study, search, trial, out)
+        return {"trial": trial.number}
+    finally:
+        close_study(study)
 
 
 def _write_result(search: Search, result: Tuned, out: Path) -> None:

@@ -6,6 +6,7 @@ from fedfleet.app.runs import read_finished_run
 from fedfleet.app.studies.grid import study_jobs
 from fedfleet.app.studies.grid.study_jobs import RunNews, WorkerSettings, carry_out_runs
 from fedfleet.app.studies.grid.study_runs import expand_study, has_seal, run_folders
+from fedfleet.app.studies.grid.study_worker import work
 from fedfleet.executors.ray import Cluster
 from fedfleet.executors.worker_pool import WorkerMessage
 from tests.app.studies.tables import BASE, asked
@@ -46,8 +47,8 @@ def test_runs_of_a_group_that_nobody_came_back_from_are_tried_alone(tmp_path, mo
     outs, pieces = run_folders(tmp_path, cells), []
     monkeypatch.setattr(study_jobs, "joint_groups", lambda specs, workers: [[0, 1], [2, 3]])
 
-    def worker_messages(command, given, workers, **_):
-        assert command[1:] == ("-P", "-m", "fedfleet.app.studies.grid.study_worker")
+    def worker_messages(job, given, workers, **_):
+        assert job is work
         for i, piece in enumerate(given):
             pieces.append([run["name"] for run in piece["runs"]])
             several = len(piece["runs"]) > 1

@@ -9,7 +9,8 @@ from fedfleet.app.runs import read_finished_run
 from fedfleet.app.runs.run_folder import make_folder
 from fedfleet.app.spec import load_spec
 from fedfleet.app.studies.tune import search as search_module
-from fedfleet.app.studies.tune.search import tune
+from fedfleet.app.studies.tune.search import piece_of, run_piece, tune
+from fedfleet.app.studies.tune.search_store import open_study
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.executors.worker_pool import WorkerMessage
 from tests.app.studies.tune.searches import SPACE, searched
@@ -138,3 +139,14 @@ def test_a_worker_that_cannot_begin_a_trial_is_heard(tmp_path, monkeypatch):
     monkeypatch.setattr(search_module, "run_in_workers", worker_messages)
     with pytest.raises(RunFailed, match=r"could not be begun: nobody can write"):
         tune(searched({"trials": 2}), tmp_path / "out", workers=2)
+
+
+def test_a_piece_is_one_trial_and_begun_ones_go_on(tmp_path):
+    search, told = searched({"pruner": "none"}), []
+    piece = json.loads(json.dumps(piece_of(search, tmp_path, 0)))
+    assert run_piece(piece, told.append) == {"trial": 0} and told == [{"trial": 0}]
+    study = open_study(tmp_path, search)
+    study.ask()  # and its worker died
+    assert run_piece(piece_of(search, tmp_path, 1, 1), told.append) == {"trial": 1}
+    states = [t.state.name for t in open_study(tmp_path, search).get_trials()]
+    assert states == ["COMPLETE", "COMPLETE"]

@@ -2,7 +2,7 @@
 
 import sys
 
-from fedfleet.network.stress.child_processes import read_message, send_message
+from fedfleet.executors.child_process import read_message, send_message
 
 while told := read_message():
     if "fail" in told:

@@ -1,9 +1,9 @@
 import pytest
 
 from fedfleet.core.errors import RunFailed
-from fedfleet.network.stress.child_processes import Child
+from fedfleet.executors.child_process import Child
 
-PARROT = "tests.network.stress.parrot"
+PARROT = "tests.executors.parrot"
 
 
 def test_a_child_answers_and_ends_when_nothing_more_comes():
