@@ -31,7 +31,7 @@ def curve_table(log: Log, most: int = MOST_POINTS) -> dict[str, list[float] | li
     table: dict[str, Any] = {
         "seconds": curve.seconds[points].tolist(),
         "commits": curve.versions[points].astype(np.int64).tolist(),
-        "rounds": [evaluations[i].rounds for i in points.tolist()],
+        "rounds": np.array([e.rounds for e in evaluations], np.int64)[points].tolist(),
         "bytes": bytes_moved,
         "accuracy": curve.accuracy[points].tolist(),
         "loss": [value if math.isfinite(value) else None for value in curve.loss[points].tolist()],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ RUNNING, ARRIVED = -1, -2
 BYTES = ("bytes_down", "bytes_up")
 # What a row of each column holds until an event says otherwise; 0 for the others.
 _EMPTY = {"ended": np.nan, "seconds": np.nan, "fate": RUNNING}
-_DTYPES = {
+_DTYPES: dict[str, Any] = {
     "clients": np.int64, "rounds": np.int64, "versions": np.int64, "folded_into": np.int64,
     "fate": np.int8, "late": np.bool_, "again": np.bool_,
 }  # fmt: skip
@@ -136,7 +137,7 @@ class TaskColumns:
 
     def table(self) -> Tasks:
         """The tasks so far, as a copy. The journal ends here: what has arrived and was not gathered is wasted."""
-        columns = {f.name: getattr(self.columns, f.name)[: self.count].copy() for f in fields(Tasks)}
+        columns: dict[str, Any] = {f.name: getattr(self.columns, f.name)[: self.count].copy() for f in fields(Tasks)}
         columns["fate"][columns["fate"] == ARRIVED] = WASTED
         return Tasks(**columns)
 
@@ -155,9 +156,10 @@ class TaskColumns:
         size = len(self.accounted)
         if self.count > size:
             room = _room(max(size, self.count - size, 64))
-            self.columns = Tasks(
-                *(np.concatenate([getattr(part, f.name) for part in (self.columns, room)]) for f in fields(Tasks))
-            )
+            grown: dict[str, Any] = {
+                f.name: np.concatenate([getattr(self.columns, f.name), getattr(room, f.name)]) for f in fields(Tasks)
+            }
+            self.columns = Tasks(**grown)
             self.accounted = np.concatenate([self.accounted, room.late])
             self.spent = {name: np.concatenate([column, room.ended]) for name, column in self.spent.items()}
         return slice(first, self.count)
@@ -197,7 +199,10 @@ class TaskColumns:
 
 def _room(rows: int) -> Tasks:
     """Columns of tasks of which nothing is known yet."""
-    return Tasks(*(np.full(rows, _EMPTY.get(f.name, 0), _DTYPES.get(f.name, np.float64)) for f in fields(Tasks)))
+    columns: dict[str, Any] = {
+        f.name: np.full(rows, _EMPTY.get(f.name, 0), _DTYPES.get(f.name, np.float64)) for f in fields(Tasks)
+    }
+    return Tasks(**columns)
 
 
 def task_table(log: Iterable[Event]) -> Tasks:

@@ -47,7 +47,7 @@ def test_the_commands_of_a_page_do_as_it_says(page, tmp_path):
         never = json.loads((root / "runs/hurried/metrics.json").read_text())["participation"]["never"]
         assert f"{never} of 100 people never took part" in page.read_text()
         report = (root / "runs/hurried/report.html").read_text()  # of which tutorial.md shows a picture
-        assert "the model learnt from 57 people, who hold 56 % of the data" in report
+        assert "the model learnt from 57 clients that hold 56 % of the data" in report
 
 
 @pytest.mark.soak

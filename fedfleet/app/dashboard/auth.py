@@ -65,7 +65,7 @@ def check_access(host: str, *, read_token: str, tls: bool) -> None:
             [*([] if read_token else ["--token-file"]), *([] if tls else ["--certificate with --key"])]
         )
         raise BadInput(
-            f"--host {host}: beyond this machine the dashboard needs {missing}, so that nobody else reads or starts runs; "
+            f"--host {host}: beyond this machine the dashboard needs {missing}, so that only permitted people read or start runs; "
             "fedfleet certificate makes certificates"
         )
 

@@ -37,7 +37,7 @@ class Field:
 FIELDS = (
     Field("seed", "decides fleet, data and training", number=True),
     Field("task.use", "a model on a dataset", "tasks"),
-    Field("world.clients", "people, one device each", number=True),
+    Field("world.clients", "clients, one device each", number=True),
     Field("world.devices.use", "how fast they are", "devices"),
     Field("world.states.use", "when they can be reached", "states"),
     Field("world.data.use", "who holds what", "partitions"),
@@ -45,7 +45,7 @@ FIELDS = (
     Field("algorithm.lr", "learning rate", number=True),
     Field("choose.use", "who is asked", "selectors"),
     Field("pace.use", "how long a round waits", "policies"),
-    Field("pace.cohort", "people asked in a round", number=True),
+    Field("pace.cohort", "clients asked in a round", number=True),
     Field("pace.seconds", "how long a round stays open, in seconds", number=True),
     Field("stop.rounds", "rounds at most", number=True),
 )
@@ -152,7 +152,7 @@ def _set_part(table: dict[str, Any], part: list[str], name: str) -> None:
 def fill_form(table: Mapping[str, Any], name: str) -> dict[str, str]:
     """The form as it would ask for a run again: fields from its spec, and what has no field as TOML.
 
-    The names of parts stand in both: whoever chooses another part in its field leaves the settings of the first behind.
+    The names of parts stand in both: another part in its field does not keep the settings of the first.
     """
     import tomli_w
 

@@ -248,7 +248,7 @@ def _action_buttons(run: RunSummary) -> str:
 
 
 def _resume_hint(run: RunSummary) -> str:
-    """A server is started where its devices look for it, with its certificates: by whoever started it, not from a page."""
+    """A server is started where its devices look for it, with its certificates: by its operator, not from a page."""
     if not run.served or run.status != STOPPED:
         return ""
     return (

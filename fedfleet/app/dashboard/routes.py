@@ -311,7 +311,7 @@ async def _login(site: Site, request: Request) -> Response:
 
 async def _check_login(site: Site, request: Request) -> Response:
     if not is_read_token(site.access, (await _read_form(request)).get("token", "")):
-        await asyncio.sleep(0.5)  # whoever guesses shall have time
+        await asyncio.sleep(0.5)  # guessing a token takes time
         return HTMLResponse(login_page(rejected=True), 403)
     return RedirectResponse("/", 303, headers={"set-cookie": cookie(site.access)})
 

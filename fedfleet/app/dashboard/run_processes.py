@@ -84,7 +84,7 @@ class Starter:
         except ProcessLookupError:
             raise BadInput(f"{run.name} has just ended") from None
         except PermissionError:
-            raise BadInput(f"{run.name} is run by somebody else (process {pid}), who has to stop it") from None
+            raise BadInput(f"{run.name} belongs to another user (process {pid}); that user has to stop it") from None
 
     def wait_for_start(self, run: StartedRun, seconds: float) -> str:
         """Wait until a run has its folder or has ended; what it said if it was refused, "" if all is well."""

@@ -24,7 +24,7 @@ class Certificate:
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens here; if somebody else does, one sentence says so."""
+    """A socket that listens here; if another program does, one sentence says so."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         server_socket = socket.socket(family, kind)

@@ -30,7 +30,7 @@ class RunFollower:
                 self._call_all(lambda sink, point=point: sink.write(point))
 
     def combined_with(self, other: Watch | None) -> Watch | None:
-        """A listener for both; None where nobody listens, since every event of a run would pass through it."""
+        """A listener for both; None where nothing listens, since every event of a run would pass through it."""
         if not self._active:
             return other
 

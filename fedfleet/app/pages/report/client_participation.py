@@ -32,7 +32,7 @@ def participation_section(f: Facts) -> list[str]:
 
 
 def busiest_sentence(f: Facts) -> str:
-    """How few gave how much; nothing if nobody did."""
+    """Which share of the reports the busiest clients gave; nothing if no report was used."""
     total = int(f.used.sum())
     if not total or f.participants < 2:
         return ""

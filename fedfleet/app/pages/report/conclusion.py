@@ -147,7 +147,7 @@ def _late_clause(f: Facts) -> str:
 
 
 def _waiting_clause(f: Facts) -> str:
-    """Waiting for somebody to come into reach, where that is most of the time."""
+    """Waiting for reachable clients, where that is most of the time."""
     attribution = f.attribution
     if attribution is None or attribution.causes[REACHABILITY] < _MOST * attribution.virtual_seconds:
         return ""

@@ -21,7 +21,7 @@ def classes_section(f: Facts) -> list[str]:
     classes: Sequence[dict[str, Any]] = f.metrics.get("classes") or []
     if (
         not classes or not f.metrics["commits"] or f.personal
-    ):  # of the first weights, and of a model that nobody uses, it says nothing
+    ):  # it says nothing of the first weights, or of a model that no client uses
         return []
     ranked = sorted(classes, key=lambda c: c["recall"] if c["recall"] is not None else 2.0)
     worst, best = ranked[0], [c for c in ranked if c["recall"] is not None][-1]

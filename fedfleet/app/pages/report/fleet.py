@@ -1,4 +1,4 @@
-"""The fleet: link speed and reachability of its devices, or how long their tasks take where nobody knows more."""
+"""The fleet: link speed and reachability of its devices, or how long their tasks take where nothing else is known."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KINDS = ("", "late-area", "a6")
 
 
 def fleet_section(f: Facts) -> list[str]:
-    """The section; nothing where there is one place, or where nobody has ended a task and no world can tell."""
+    """The section; nothing for one place, or where no task has ended and the world is unknown."""
     if f.clients < 2:
         return []
     figures = [part for part in (_reachability_figure(f), _durations(f)) if part][:1]
@@ -208,7 +208,7 @@ def _durations(f: Facts) -> str:
     low, high = float(result.seconds.min()), float(result.seconds.max())
     if high < _ALIKE * low and not result.lower_bound.any():
         took = plain_time(low) if plain_time(low) == plain_time(high) else f"{plain_time(low)} to {plain_time(high)}"
-        return f"<p>A task took {took}, whoever of {len(result.clients):,} {f.people} it was.</p>"
+        return f"<p>A task took {took} on each of {len(result.clients):,} {f.people}.</p>"
     if result.lower_bound.all():
         ended = plain_time(low) if plain_time(low) == plain_time(high) else f"{plain_time(low)} to {plain_time(high)}"
         return f"<p>No task came back; those of {count_noun(len(result.clients), f.person, f.people)} ended after {ended} at the latest.</p>"

@@ -54,7 +54,7 @@ def hardness_sentence(f: Facts) -> str:
 
 
 def hardness_section(f: Facts) -> list[str]:
-    """The section: verdict, bars, and what cannot be measured and why; nothing where nobody tried."""
+    """The section: verdict, bars, and what cannot be measured and why; nothing where nothing was measured."""
     h = f.hardness
     if h is None:
         return []

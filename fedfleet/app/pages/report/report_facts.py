@@ -101,7 +101,7 @@ class Facts:
 
     @property
     def personal(self) -> bool:
-        """Whether parts of the model stay with each person, so that the server's model alone is nobody's."""
+        """Whether parts of the model stay with each client, so that no client uses the server's model alone."""
         return any("read accuracy_clients" in w for w in self.metrics["warnings"])
 
     @property

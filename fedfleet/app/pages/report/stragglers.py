@@ -16,7 +16,7 @@ from fedfleet.app.pages.time_units import log_time_ticks, plain_time
 from fedfleet.core.records import Floats, Ints
 
 _ENOUGH = 0.8  # of the late reports: what a longer deadline should bring in
-_FARTHEST = 10.0  # times the deadline: beyond that nobody would wait
+_FARTHEST = 10.0  # times the deadline: a longer wait is not proposed
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def lateness_causes(late: LateTasks, deadline: float) -> list[tuple[str, int, in
 
 
 def late_section(f: Facts) -> list[str]:
-    """Both figures, for runs with a deadline that somebody missed."""
+    """Both figures, for runs with a deadline that tasks missed."""
     late = find_late_tasks(f)
     if late is None or f.deadline is None:
         return []
