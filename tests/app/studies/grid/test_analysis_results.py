@@ -140,9 +140,7 @@ def test_the_conclusion_names_a_winner_only_with_seeds_enough_and_says_what_fail
     assert clear.startswith(f"The winner is '{B}': ")
     assert "The winner is" not in conclusion(ran(asked(seeds=1), [0.5, 0.8]))
     some = conclusion(ran(three, [0.5, 0.52, 0.51, 0.8, None, 0.81]))
-    assert some.endswith(
-        "1 of 6 runs made no model and are not in the comparison; most often: out of luck."
-    )
+    assert some.endswith("1 of 6 runs made no model and are not in the comparison; most often: out of luck.")
     assert conclusion(ran(three, [None] * 6)) == "6 of 6 runs made no model; most often: out of luck."
 
 
