@@ -25,7 +25,7 @@ from fedfleet.app.pages.sides.run_rows import Head, html_table, runs_table, seed
 from fedfleet.app.pages.sides.sections import PageFacts, commands_for, sections_page
 from fedfleet.app.pages.sides.verdicts import GroupVerdicts, caveat, headline, lead, verdict_list
 from fedfleet.app.runs import read_finished_run
-from fedfleet.app.studies.compare.arms import arm_names
+from fedfleet.app.studies.compare.arms import arm_names, quote
 from fedfleet.app.studies.compare.records import Arm
 from fedfleet.app.studies.compare.run_data import read_run
 from fedfleet.app.studies.compare.verdict import verdict
@@ -214,7 +214,7 @@ def _failed_note(failed: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str
     """What a conclusion that speaks of the others must not keep to itself."""
     if not failed:
         return ""
-    arms = list(dict.fromkeys(str(run["arm"]) for run in failed))
+    arms = list(dict.fromkeys(quote(str(run["arm"])) for run in failed))
     text = f"{len(failed)} of {count_words(len(runs), 'run')}, of {join_words(arms, _MAX_NAMED)}; the reasons are below the table."
     return f'<p class="aside"><b>Without a model:</b> {escape(text)}</p>'
 

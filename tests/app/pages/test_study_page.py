@@ -55,7 +55,7 @@ def test_every_run_and_every_table_is_linked(studied):
 def test_arms_that_made_no_model_are_told_with_the_reason(studied):
     page = write_pages(studied).page.read_text()
     assert "Runs that failed" in page and "no model was made" in page and "2 of 2 failed" in page
-    told = page.index("2 of six runs, of never; the reasons")
+    told = page.index("2 of six runs, of &#x27;never&#x27;; the reasons")
     assert page.index("<h1>") < told < page.index("Runs that failed"), "the conclusion says it, the table why"
 
 

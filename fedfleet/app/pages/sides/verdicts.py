@@ -143,10 +143,8 @@ def verdict_list(verdicts: GroupVerdicts, sides: Sequence[Side], target: float |
             items.append(verdict_item(side.colour, _shorten(side.name), side_facts(side, target)))
     for group, (arms, verdict) in list(verdicts.items())[:_MOST] if len(verdicts) > 1 else ():
         group_sides = [side for side in sides if side.group == group]
-        text = " ".join(
-            f"{capitalise(side.name)}: {side_facts(side, target)}" for side in highest_sides(group_sides, 3)
-        )
-        items.append(verdict_item(group_sides[0].colour, f"{group}: {finding(arms, verdict)}", text))
+        text = " ".join(f"{quote(side.name)}: {side_facts(side, target)}" for side in highest_sides(group_sides, 3))
+        items.append(verdict_item(group_sides[0].colour, f"{quote(group)}: {finding(arms, verdict)}", text))
     total, which = (len(sides), "that end highest") if len(verdicts) == 1 else (len(verdicts), "that come first")
     note = f"The {len(items)} of {total} {which}; the table below has all."
     more = f'<p class="note">{note}</p>' if total > len(items) else ""

@@ -149,7 +149,6 @@ def latex(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     return "\n".join([*lines, r"\end{tabular}", ""])
 
 
-Row = Mapping[str, Any]
 # What follows from the journals alone; wall.csv does not.
 TABLES = ("results.csv", "results.md", "results.tex", "results.parquet", "runs.csv", "study.json")
 _PARTS = ("value", "sd", "low", "high")
