@@ -131,7 +131,6 @@ ONLY_TYPES = {
     "core/parts",  # the types of parts
     "core/records",  # the records that travel between parts
     "core/sources",  # the types of what a world is made of
-    "app/spec/table_schemas",  # the schema of a spec's tables
 }
 
 

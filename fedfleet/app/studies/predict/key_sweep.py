@@ -41,7 +41,7 @@ class Sweep:
 def parse_sweep(word: str) -> Sweep:
     """`key=a..b` (12 values, evenly spaced on a logarithmic scale), `key=a..b:n`, or `key=a,b,c`.
 
-    >>> sweep_of("pace.seconds=30,60")
+    >>> parse_sweep("pace.seconds=30,60")
     Sweep(key='pace.seconds', values=(30, 60))
     """
     key, equals, text = word.partition("=")

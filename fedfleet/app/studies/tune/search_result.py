@@ -289,7 +289,7 @@ def _default_comparison(result: Tuned, best: Row) -> str:
 def short_value(value: Any) -> str:
     """A value with no more digits than anybody would type.
 
-    >>> short(0.12345678), short("oort"), short(32)
+    >>> short_value(0.12345678), short_value("oort"), short_value(32)
     ('0.1235', 'oort', '32')
     """
     return f"{value:.4g}" if isinstance(value, float) else value_text(value)
