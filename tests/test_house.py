@@ -163,7 +163,6 @@ ONLY_TYPES = {
     "fedfleet.core.parts",  # the types of parts
     "fedfleet.core.records",  # the records that travel between parts
     "fedfleet.core.sources",  # the types of what a world is made of
-    "fedfleet.app.spec.table_schemas",  # the schema of a spec's tables
 }
 
 

@@ -9,7 +9,7 @@ from fedfleet.app.pages.explanation_page import explain_page
 from fedfleet.app.pages.fleet_pages import devices_page, states_page, successes_page
 from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.shuffle import problem_from
-from tests.app.cli.test_shuffle import USER
+from tests.app.api.test_shuffle import USER
 from tests.app.pages.test_explanation_page import FOUND
 from tests.app.specs import fleet
 

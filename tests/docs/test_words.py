@@ -5,7 +5,7 @@ import re
 from dataclasses import fields
 
 from docs.make_reference import PAGES as MADE
-from fedfleet.app.spec import table_schemas
+from fedfleet.app.spec import resolution
 from fedfleet.core.records import Stop
 from tests.docs.numbers import indented
 from tests.docs.pages import PAGES, ROOT, name_of
@@ -17,10 +17,10 @@ BY_HAND = {page: text for page, text in TEXTS.items() if page not in MADE and pa
 # Options of other programs that pages speak of: tensorboard, docker, helm, our own benchmarks.
 FOREIGN = {"--logdir", "--build-arg", "--build", "--show", "--write"}
 KEYS = {
-    "world": {*inspect.signature(table_schemas.world_settings).parameters}
+    "world": {*inspect.signature(resolution.world_settings).parameters}
     | {"devices", "states", "data", "faults", "energy", "users"},
-    "run": {*inspect.signature(table_schemas.run_settings).parameters},
-    "seeds": {*inspect.signature(table_schemas.seed_settings).parameters},
+    "run": {*inspect.signature(resolution.run_settings).parameters},
+    "seeds": {*inspect.signature(resolution.seed_settings).parameters},
     "stop": {field.name for field in fields(Stop)},
 }
 

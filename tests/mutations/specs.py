@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.spec.table_schemas import run_settings, world_settings
+from fedfleet.app.spec.resolution import run_settings, world_settings
 from fedfleet.core.records import Stop
 from fedfleet.core.registry import builder, names
 from studies.user_layer import ALL, Cell, spec_of

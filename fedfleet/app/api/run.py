@@ -13,9 +13,8 @@ from fedfleet.app.api.run_result import CommitNotifier, OnCommit, Result
 from fedfleet.app.assemble import Setup, assemble, chance_of, feasibility_warnings, metric_warnings, open_executor
 from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.runs import FinishedRun, perform, read_finished_run, stored_weights
-from fedfleet.app.runs.class_measures import with_class_measures
 from fedfleet.app.runs.custom_task import CustomTask, load_custom_task, with_user_metrics
-from fedfleet.app.runs.privacy_facts import noise_source, with_privacy
+from fedfleet.app.runs.extra_measures import noise_source, with_class_measures, with_privacy
 from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.app.spec import Spec
 from fedfleet.core.errors import BadInput, FedFleetError

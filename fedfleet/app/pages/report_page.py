@@ -26,10 +26,9 @@ from fedfleet.app.pages.report.rounds import failed_section, rounds_section
 from fedfleet.app.pages.report.stragglers import late_section
 from fedfleet.app.pages.time_chart import attribution_figure
 from fedfleet.app.runs import FinishedRun, open_run, stored_chance, stored_user_metrics, stored_warnings
-from fedfleet.app.runs.class_measures import stored_class_measures
 from fedfleet.app.runs.explanation import attribute_events
+from fedfleet.app.runs.extra_measures import stored_class_measures, stored_privacy
 from fedfleet.app.runs.hindsight import Hindsight, hindsight
-from fedfleet.app.runs.privacy_facts import stored_privacy
 from fedfleet.app.spec import Spec
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.assemble.executor_choice import fastest_form
 from fedfleet.app.assemble.setup import Setup
-from fedfleet.app.runs.privacy_facts import noise_source
+from fedfleet.app.runs.extra_measures import noise_source
 from fedfleet.app.spec import Spec
 from fedfleet.core.errors import BadInput
 from fedfleet.executors.hardware import hardware_name

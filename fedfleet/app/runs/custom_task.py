@@ -25,8 +25,16 @@ from fedfleet.app.runs.custom_task_folder import (
     load_weights,
     write_task_folder,
 )
-from fedfleet.app.runs.user_code import Entry, load_object, sha256
-from fedfleet.app.runs.user_objects import function_entry, matches_entry, model_entry, model_factory, rebuild_object
+from fedfleet.app.runs.user_code import (
+    Entry,
+    function_entry,
+    load_object,
+    matches_entry,
+    model_entry,
+    model_factory,
+    rebuild_object,
+    sha256,
+)
 from fedfleet.app.spec import Spec, resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset, Loss, Task

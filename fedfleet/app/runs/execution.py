@@ -21,8 +21,8 @@ from fedfleet.app.runs.conditions import (
     write_conditions,
 )
 from fedfleet.app.runs.custom_task import CustomTask, load_custom_task, save_custom_task, with_user_metrics
+from fedfleet.app.runs.extra_measures import noise_source, noising_of
 from fedfleet.app.runs.folder_seals import check_chain, check_files, open_record
-from fedfleet.app.runs.privacy_facts import noise_source, noising_of
 from fedfleet.app.runs.run_folder import (
     FinishedRun,
     JournalEnd,

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble, chance_of, metric_warnings, open_executor
-from fedfleet.app.runs.class_measures import CLASS_KEYS, with_class_measures
 from fedfleet.app.runs.conditions import (
     Conditions,
     missing_condition,
@@ -18,8 +17,8 @@ from fedfleet.app.runs.conditions import (
     stored_conditions,
 )
 from fedfleet.app.runs.custom_task import UserInputs, load_custom_task
+from fedfleet.app.runs.extra_measures import CLASS_KEYS, secret_missing, with_class_measures, with_privacy
 from fedfleet.app.runs.folder_seals import RunRecord, check_chain, check_files, check_model, open_record
-from fedfleet.app.runs.privacy_facts import secret_missing, with_privacy
 from fedfleet.app.runs.run_folder import FROZEN, journal_measures, stored_user_metrics, stored_weights
 from fedfleet.app.spec import load_spec
 from fedfleet.core.errors import RunFailed

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.assemble import Setup, chance_of, metric_warnings
-from fedfleet.app.runs.class_measures import with_class_measures
+from fedfleet.app.runs.extra_measures import with_class_measures, with_privacy
 from fedfleet.app.runs.folder_seals import require_folder, stored_measures
-from fedfleet.app.runs.privacy_facts import with_privacy
 from fedfleet.app.spec import Spec, load_spec
 from fedfleet.app.terminal.text import failure_lines, joules, percent, size, span
 from fedfleet.core.errors import BadInput, RunFailed

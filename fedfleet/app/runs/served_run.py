@@ -21,7 +21,7 @@ from fedfleet.app.runs.conditions import (
     stored_conditions,
     write_conditions,
 )
-from fedfleet.app.runs.privacy_facts import noise_source, noising_of, require_secret
+from fedfleet.app.runs.extra_measures import noise_source, noising_of, require_secret
 from fedfleet.app.runs.run_folder import (
     FinishedRun,
     JournalEnd,

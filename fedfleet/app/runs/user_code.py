@@ -6,10 +6,12 @@ Describing runs nothing but what the person gave. Finding again runs code, and i
 from __future__ import annotations
 
 import ast
+import copy
 import hashlib
 import inspect
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from importlib import import_module
@@ -18,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from fedfleet.core.errors import BadInput, error_context
+from fedfleet.core.errors import BadInput, FedFleetError, error_context
 
 SCRIPT = "__main__"
 
@@ -161,3 +163,76 @@ def _is_plain_json(value: Any) -> bool:
         return json.loads(json.dumps(value, allow_nan=False)) == value
     except (TypeError, ValueError, RecursionError):
         return False
+
+
+def model_entry(model: Any, sample: Any) -> tuple[Entry, str]:
+    """How a model is made again; whatever is noted has been tried."""
+    from fedfleet.tasks import layers
+
+    is_object = hasattr(model, "state_dict") and not isinstance(model, type)
+    example: Any = model if is_object else model()
+    layer_table = layers.describe_model(example)
+    if layer_table is not None:
+        return Entry("layers", "layers of PyTorch", layer_table), ""
+    entry, text = describe_object(type(model) if is_object else model, call=True)
+    if entry.by == "code" and (is_object or entry.module == SCRIPT):
+        try:
+            same = layers.same_model(example, load_object(entry, text), sample)
+        except FedFleetError:
+            same = False
+        if not same:
+            cure = f"functools.partial({type(example).__name__}, ..)" if is_object else "a function from a module"
+            return manual_entry(
+                f"{type(example).__name__}, which cannot be made again from its name alone (give {cure})"
+            )
+    return entry, text
+
+
+def function_entry(function: Any) -> tuple[Entry, str]:
+    """How a loss or a metric is found again."""
+    from fedfleet.tasks import layers
+
+    layer_table = layers.describe_loss(function)
+    if layer_table is not None:
+        return Entry("layers", "a loss of PyTorch", layer_table), ""
+    if isinstance(function, partial) or hasattr(function, "__qualname__"):
+        entry, text = describe_object(function, call=False)
+    elif getattr(function, "__dict__", None):
+        return manual_entry(f"an object of {type(function).__name__} with settings of its own")
+    else:
+        entry, text = describe_object(type(function), call=True)
+    if entry.by == "code" and entry.module == SCRIPT:
+        try:
+            load_object(entry, text)
+        except FedFleetError as error:
+            return manual_entry(f"{entry.name}, whose source does not run alone ({error})")
+    return entry, text
+
+
+def rebuild_object(entry: Entry, text: str) -> Any:
+    """What an entry says: this runs the code of an entry by code."""
+    from fedfleet.tasks import layers
+
+    return layers.build_from(entry.layers) if entry.by == "layers" else load_object(entry, text)
+
+
+def model_factory(model: Any) -> Callable[[], Any]:
+    """A function that makes this model; a given module itself is never changed."""
+    return partial(copy.deepcopy, model) if hasattr(model, "state_dict") and not isinstance(model, type) else model
+
+
+def matches_entry(stored: Entry, thing: Any) -> bool:
+    """Is this what an entry was made of, as far as text and layers can tell?"""
+    from fedfleet.tasks import layers
+
+    is_object = hasattr(thing, "state_dict") and not isinstance(thing, type)
+    if stored.by == "layers":
+        expected = layers.build_from(stored.layers)
+        if not hasattr(expected, "state_dict"):
+            return layers.describe_loss(thing) == stored.layers
+        return repr(thing if is_object else thing()) == repr(expected)
+    has_name = isinstance(thing, partial) or hasattr(thing, "__qualname__")
+    entry, _ = describe_object(thing if has_name else type(thing), call=stored.call)
+    if stored.by == "hand" or entry.by == "hand" or not entry.own or not stored.own:
+        return True  # nothing is known that could be compared
+    return (entry.own, entry.args, entry.kwargs) == (stored.own, stored.args, stored.kwargs)

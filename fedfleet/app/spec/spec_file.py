@@ -22,7 +22,7 @@ def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
 def spec_table(spec: Any, overrides: Sequence[Any] = ()) -> tuple[dict[str, Any], str]:
     """A spec as a person gives it in Python, by its file or as a nested table, with overrides; and the name of its runs.
 
-    >>> given_table({"stop": {"rounds": 9}}, ["stop.rounds=2"])
+    >>> spec_table({"stop": {"rounds": 9}}, ["stop.rounds=2"])
     ({'stop': {'rounds': 2}}, 'run')
     """
     for override in overrides:
@@ -42,7 +42,7 @@ def plain_table(table: Mapping[Any, Any], where: str = "") -> dict[str, Any]:
     """A table as a file could hold it: numbers and arrays of numpy become Python's, tuples lists, paths text.
 
     >>> import numpy
-    >>> plain({"seed": numpy.int64(3), "world": {"split": (6, 2, 2)}})
+    >>> plain_table({"seed": numpy.int64(3), "world": {"split": (6, 2, 2)}})
     {'seed': 3, 'world': {'split': [6, 2, 2]}}
     """
     for key in table:
@@ -96,9 +96,9 @@ def apply_overrides(table: dict[str, Any], overrides: Sequence[str]) -> dict[str
 
 
 def set_values(table: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The table with values set under dotted keys, by the rules of `with_words`.
+    """The table with values set under dotted keys, by the rules of `apply_overrides`.
 
-    >>> with_values({"pace": {"use": "readiness", "cohort": 4}}, {"pace.use": "deadline", "pace.seconds": 60.0})
+    >>> set_values({"pace": {"use": "readiness", "cohort": 4}}, {"pace.use": "deadline", "pace.seconds": 60.0})
     {'pace': {'use': 'deadline', 'seconds': 60.0}}
     """
     return _apply_settings(table, ((key, _path(key, key), value) for key, value in values.items()))

@@ -27,7 +27,7 @@ def failure_lines(failed: Mapping[str, float]) -> list[str]:
 def join_words(words: Sequence[str], most: int | None = None) -> str:
     """Words as a list in a sentence; of more than `most` the first so many, and how many more.
 
-    >>> listed([]), listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"]), listed(["a", "b", "c"], most=2)
+    >>> join_words([]), join_words(["a"]), join_words(["a", "b"]), join_words(["a", "b", "c"]), join_words(["a", "b", "c"], most=2)
     ('', 'a', 'a and b', 'a, b and c', 'a, b and 1 more')
     """
     if most is not None and len(words) > most:

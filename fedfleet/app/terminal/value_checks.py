@@ -61,7 +61,7 @@ def number(option: str, value: Any) -> float:
 def positive_int(option: str, value: Any, most: int = MAX_COUNT) -> int:
     """How many of something, from 1 on; numpy's whole numbers are numbers too.
 
-    >>> counted("--workers", 3)
+    >>> positive_int("--workers", 3)
     3
     """
     try:

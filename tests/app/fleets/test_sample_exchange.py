@@ -8,7 +8,7 @@ import pytest
 from fedfleet.app.fleets.sample_exchange import exchange_text, gap, read_problem, solve_file
 from fedfleet.core.errors import BadInput
 from fedfleet.shuffle import score
-from tests.app.cli.test_shuffle import USER
+from tests.app.api.test_shuffle import USER
 
 
 def problem(folder):

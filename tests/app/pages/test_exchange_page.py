@@ -5,7 +5,7 @@ import numpy as np
 from fedfleet.app.fleets.sample_exchange import solve_file
 from fedfleet.app.pages.exchange_page import durations_figure, holdings_figure, user_page
 from fedfleet.shuffle import identity, problem_from
-from tests.app.cli.test_shuffle import USER
+from tests.app.api.test_shuffle import USER
 
 
 def test_what_devices_hold_is_drawn_before_and_after():

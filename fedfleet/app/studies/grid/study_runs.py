@@ -11,7 +11,7 @@ from typing import Any
 
 from fedfleet.app.assemble import assemble, feasibility_warnings
 from fedfleet.app.runs.custom_task import CustomTask, Resolver, resolve_named_task
-from fedfleet.app.runs.privacy_facts import noise_source
+from fedfleet.app.runs.extra_measures import noise_source
 from fedfleet.app.spec import Spec, set_values
 from fedfleet.app.studies.compare.records import ComparedRun
 from fedfleet.app.studies.compare.run_data import read_run

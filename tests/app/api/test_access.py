@@ -1,11 +1,14 @@
 """`fedfleet token`: invite, list, put out, on the folder of a served run."""
 
 import json
+import stat
+from pathlib import Path
 
 import pytest
 
 from fedfleet.app.api.access import invitation_text, token_list_text
 from fedfleet.network.security.enrolment_store import open_store
+from fedfleet.network.security.tls import ClientFiles, ServerFiles, client_credentials, server_credentials
 from fedfleet.network.security.tokens import token_of
 from tests.app.specs import refused, written
 
@@ -94,3 +97,30 @@ def test_an_endless_token_an_empty_list_and_a_long_one():
     assert token_list_text({"tokens": [], "devices": []}) == "no tokens\nno devices"
     said = token_list_text({"tokens": [], "devices": [DEVICE] * 60}).splitlines()
     assert len(said) == 52 and said[-1].startswith("and 10 more devices")
+
+
+def test_what_it_makes_can_be_used(fedfleet, tmp_path):
+    out = tmp_path / "certificates"
+    words = ("--host", "localhost", "--host", "10.0.0.7", "--days", 30, "--client", "phone")
+    made = json.loads(fedfleet("certificate", "--out", out, *words, "--json")[1])
+    assert set(made) == {"ca", "certificate", "key", "clients", "written"} and len(made["written"]) == 6
+    server_credentials(ServerFiles(Path(made["certificate"]), Path(made["key"]), Path(made["ca"])))
+    client_credentials(ClientFiles(Path(made["ca"]), *map(Path, made["clients"]["phone"].values())))
+    assert stat.S_IMODE((out / "phone.key").stat().st_mode) == 0o600
+
+
+def test_it_says_how_to_go_on_and_keeps_what_is_there(fedfleet, tmp_path):
+    code, said, err = fedfleet("certificate", "--out", tmp_path)
+    assert (code, err) == (0, "")
+    assert "4 files written" in said and "fedfleet serve SPEC --certificate" in said and "--ca" in said
+    assert "0 files written" in fedfleet("certificate", "--out", tmp_path)[1]
+    assert "2 files written" in fedfleet("certificate", "--out", tmp_path, "--renew")[1]
+
+
+def test_wrong_use_of_certificate_is_refused(fedfleet, tmp_path):
+    refused(fedfleet("certificate"), "--out")
+    refused(fedfleet("certificate", "--out", tmp_path, "--host", "a b"), "--host")
+    refused(fedfleet("certificate", "--out", tmp_path, "--client", "../x"), "cannot name")
+    refused(fedfleet("certificate", "--out", tmp_path, "--days", 0), "--days")
+    (tmp_path / "file").write_text("")
+    refused(fedfleet("certificate", "--out", tmp_path / "file"), "file")
