@@ -1,4 +1,4 @@
-"""Rules that can never hold: told before a run instead of after it. What nobody could mean is refused."""
+"""What a run can never do, found before it starts: a warning where it can run all the same, a refusal where it cannot."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def feasibility_warnings(setup: Setup) -> list[str]:
 
 
 def hopeless_trips(plan: Plan, world: World) -> list[str]:
-    """Whether nobody can report in time, or at all. What values decide about times is not known before the run."""
+    """Whether no client can report in time, or at all. Times that depend on trained values are not known before the run."""
     if plan.algorithm.priced_by_value:
         return []
     n, patience = plan.clients, plan.pace.patience
@@ -51,7 +51,8 @@ def hopeless_trips(plan: Plan, world: World) -> list[str]:
         return []
     return [
         f"no client can report within {patience:,.4g} s: of {_TRIPS} trips simulated on each of {len(sample):,} devices the "
-        f"fastest takes {fastest:,.4g} s; raise pace.{plan.pace.limit} above that, or lower the work in [algorithm] or world.model_bytes"
+        f"fastest takes {fastest:,.4g} s; raise pace.{plan.pace.limit} above that, or lower the work in [algorithm] or "
+        "world.model_bytes"
     ]
 
 
@@ -113,9 +114,9 @@ def check_silence(plan: Plan, world: World) -> None:
 
 
 def waits_for_ever(pace: Policy, clients: int) -> bool:
-    """Does a policy go on waiting, whatever time passes, when everyone whom it asks is silent?
+    """Does a policy go on waiting, whatever time passes, when no client answers?
 
-    Its decisions tell: it is given whom it asks for, as far as there are clients left that it does not wait for, nobody reports,
+    Its decisions show it: it gets the clients that it asks for, as long as there are idle ones, no client reports,
     and it is woken whenever it wants to be. It does not wait for ever if it gives tasks up, or if rounds go by nonetheless.
     """
     book, missing = Book(kept=pace.initial), 0

@@ -45,7 +45,7 @@ def facts_for(spec: Spec, task: Task, world: World, byte_scale: float) -> Facts:
 def with_overrides(algorithm: Algorithm, spec: Spec, world: World, facts: Facts, params: Tree) -> Algorithm:
     """The algorithm with the settings that [[override]] gives to some clients or kinds of device.
 
-    Whoever is named by several has the settings of all; where two change the same setting the later one counts.
+    A client that several tables name has the settings of all; where two change the same setting the later one counts.
     """
     if not spec.override:
         return algorithm
