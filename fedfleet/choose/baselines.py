@@ -1,4 +1,4 @@
-"""Bounds to compare with: everyone in turn, whoever contributed least, whoever is fastest."""
+"""Bounds to compare with: everyone in turn, the clients that contributed least, the fastest clients."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from fedfleet.core.records import FOLDED, Assignments, Bools, Ended, Floats, Int
 from fedfleet.core.trees import Array
 
 _ASKED, _GIVEN = "asked", "contributions"
-_UNTOLD = "untold"  # so that whoever came back and was not yet learnt of is not taken for idle
+_UNTOLD = "untold"  # so that a client that came back and is not yet learnt of is not taken for idle
 
 
 def round_robin() -> Selector:
-    """Everyone in turn: whoever was asked least often, and chance among those.
+    """Everyone in turn: the clients that were asked least often, and chance among those.
 
     With everyone reachable all are asked once before anyone is asked twice, under any policy. A task counts however it ended.
     """
@@ -43,10 +43,10 @@ def round_robin() -> Selector:
 
 
 def fair(selector: Selector | None = None, *, cap: Annotated[float, Ge(1), Le(1e6)] | None = None) -> Selector:
-    """Whoever contributed least; around another selector: whoever contributed more than `cap` times the mean is left out.
+    """The clients that contributed least; around a selector: those with more than `cap` times the mean are left out.
 
     A contribution is a report that was folded. The mean is over the whole fleet, and `cap` times the mean is rounded up, as
-    contributions are whole. With both, the least of those below the cap; fewer than wanted may be left, or nobody.
+    contributions are whole. With both, the least of those below the cap; fewer than wanted may be left, or none.
     """
     if selector is not None and cap is None:
         raise BadInput(
@@ -74,7 +74,7 @@ def fair(selector: Selector | None = None, *, cap: Annotated[float, Ge(1), Le(1e
 
 
 def fastest() -> Selector:
-    """Whoever is foreseen to take the shortest time; whoever cannot do the work comes last."""
+    """The clients with the shortest predicted time; those that cannot do the work come last."""
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         del state

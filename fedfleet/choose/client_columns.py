@@ -26,7 +26,7 @@ _MIN_LOG_ROWS, _LOG_FRACTION = 1024, 256
 
 
 def ledger(clients: int, kinds: Mapping[str, type[Any]]) -> dict[str, Array]:
-    """Columns of zeros, by name and kind of number. Pages that nobody writes to take no memory.
+    """Columns of zeros, by name and kind of number. Pages without writes take no memory.
 
     >>> state = write_rows(ledger(5, {"times": np.uint16}), np.array([1, 3]), {"times": np.array([7, 9])})
     >>> look_up(state, "times", np.array([0, 1, 3])), full_column(state, "times")
@@ -87,7 +87,7 @@ def write_rows(state: State, clients: Ints, rows: Mapping[str, NDArray[Any]]) ->
 
 
 # ---- durations ----------------------------------------------------------------------------------------------------
-# How long clients take: what was seen, as far as it was seen to its end, else what is foreseen.
+# How long clients take: what was seen, as far as it was seen to its end, else what is predicted.
 #
 # A task that was given up or lost took at least as long as it ran: it never makes a client look faster.
 
@@ -102,7 +102,7 @@ def empty_durations(clients: int) -> dict[str, Array]:
 
 
 def update_durations(state: State, ended: Ended) -> dict[str, Array]:
-    """The columns after these tasks ended. Whoever cannot do the work at all takes for ever."""
+    """The columns after these tasks ended. A client that cannot do the work takes for ever."""
     seconds, censored = state[SECONDS].copy(), state[CENSORED].copy()
     cut = (ended.fate == LOST) | (ended.fate == DROPPED)
     whole = ~cut | np.isnan(ended.seconds)
@@ -116,7 +116,7 @@ def update_durations(state: State, ended: Ended) -> dict[str, Array]:
 
 
 def predicted_seconds(roster: Roster) -> Floats:
-    """The seconds of a trip, without unavailable time; infinite for whoever cannot make it. For a selector that sees SEES."""
+    """The seconds of a trip, without unavailable time; infinite for a client that cannot make it. For a selector that sees SEES."""
     compute, transfer, latency = (roster.stats[name] for name in SEES)
     with np.errstate(invalid="ignore"):  # infinite less infinite, for devices that cannot do it
         total = compute + (transfer - latency)  # each of the two holds the latency once
@@ -124,7 +124,7 @@ def predicted_seconds(roster: Roster) -> Floats:
 
 
 def expected_seconds(state: State, roster: Roster) -> Floats:
-    """What a task of each candidate should take: as the last one that was seen to its end, else as foreseen, and no less than
+    """What a task of each candidate should take: as the last one that was seen to its end, else as predicted, and no less than
     one that was cut off had taken."""
     known, predicted = state[SECONDS][roster.clients], predicted_seconds(roster)
     open_ended = state[CENSORED][roster.clients]

@@ -104,9 +104,9 @@ def explore(
 ) -> Selector:
     """A share of each pick goes to clients that were never tried, drawn evenly; `selector` picks the rest (default: uniform).
 
-    In round r the share is max(floor, share decay^r). Fractions of a pick are rounded at random. Whoever ended a task, in whatever
-    way, has been tried. When too few untried candidates are there, the others fill their places; with share = 0 nothing changes.
-    How much work explorers get is the selector's affair too: it is shown them alone.
+    In round r the share is max(floor, share decay^r). Fractions of a pick are rounded at random. A client that ended a task, in
+    whatever way, has been tried. When too few untried candidates are there, the others fill their places; with share = 0 nothing
+    changes. How much work explorers get is the selector's affair too: it is shown them alone.
     """
     inner = uniform() if selector is None else selector
 
@@ -143,7 +143,7 @@ def explore(
         chosen = explorers(state, roster, n, draw)
         places, left = n - int(chosen.sum()), roster.only(~chosen)
         probed, stat = tracking.probe(state, left, min(places, len(left.clients)), draw)
-        return probed if places else probed[:0], stat  # whoever explores is asked whatever a look would say
+        return probed if places else probed[:0], stat  # explorers are asked whatever a probe would say
 
     return replace(tracking, name=f"explore({inner.name})", pick=pick, probe=None if tracking.probe is None else probe)
 
@@ -152,7 +152,7 @@ def per_user(selector: Selector | None = None, *, most: Count = 1) -> Selector:
     """At most so many devices of one user are at work at once; `selector` picks among them (default: uniform).
 
     Whom the selector named first stays; in place of those that are too many it picks again, among users that have room. Devices
-    that belong to nobody are not counted. In edge runs users themselves are the clients, and nothing changes.
+    that belong to no user are not counted. In edge runs users themselves are the clients, and nothing changes.
     """
     inner = uniform() if selector is None else selector
 
@@ -176,7 +176,7 @@ def per_user(selector: Selector | None = None, *, most: Count = 1) -> Selector:
             n -= int(stay.sum())
             if stay.all() or not n:
                 return merge_picks(picks)
-            # Whoever was turned away has a user without room, so that each turn leaves fewer users.
+            # A client that was turned away has a user without room, so that each turn leaves fewer users.
             taken = np.bincount(user[at[stay & (user[at] >= 0)]], minlength=int(user.max()) + 1)
             room = np.where(user < 0, room, room - taken[user])
             left = left & (room > 0)
@@ -238,7 +238,7 @@ def only(
         members = np.intersect1d(members, inner.members)
         if not len(members):
             raise BadInput(
-                f"choose: only names nobody whom {inner.name!r} inside it may ask; let the two name clients in common"
+                f"choose: only and {inner.name!r} inside it have no client in common; name at least one in both"
             )
 
     def is_member(state: State, roster: Roster) -> Bools:

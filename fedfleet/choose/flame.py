@@ -34,7 +34,7 @@ def flame(
     """FLAME: high losses and many samples first, slow devices and drained batteries last; the devices of one user together.
 
     Cho, Mathur, Kawsar, IMWUT 6(3), 2022. Utility = loss sqrt(samples) x time x energy: the loss is the last
-    reported one, 10 before; time = 1 up to `seconds`, then alpha seconds / t, where t was seen or else is foreseen; energy =
+    reported one, 10 before; time = 1 up to `seconds`, then alpha seconds / t, where t was seen or else is predicted; energy =
     ln(budget / drain), 0 from there on: such a device is dead and never asked. by = "best": the top K, in which every user has
     its `devices` best, at the cost of the tail; "average": user after user, by the mean of its `devices` best.
 
@@ -153,7 +153,7 @@ def _best_devices(worth: Floats, user: Ints, roster: Roster, n: int, draw: Draw,
 
 
 def _best_users(worth: Floats, user: Ints, roster: Roster, n: int, draw: Draw, devices: int) -> Ints:
-    """Users by the mean of their best `devices`, each with these; then whoever is left, by utility."""
+    """Users by the mean of their best `devices`, each with these; then the remaining clients, by utility."""
     own = _owners(user)
     mean, there = _means(worth, own, devices)
     keys = np.full(len(mean), np.iinfo(np.uint64).max, np.uint64)

@@ -1,4 +1,4 @@
-"""Oort: clients that teach much and take little time, with a share of places for those of whom nothing is known."""
+"""Oort: clients that teach much and take little time, with a share of places for clients that are still unknown."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ def oort(
     many that have most (slow ones penalised alike); the others are drawn by score from all above `cut_off` times the score
     of the last that would be in. Every `pacer_step` rounds, if the utility of those who were picked by score changed by less
     than 10 % from one such span to the next, the `preferred` quantile grows by `pacer_delta` (0: never); if fivefold, it falls.
-    Whoever had more than `blacklist` tasks (0: no matter) is left out, up to 30 % of those in reach. Over-commitment is a matter
+    A client with more than `blacklist` tasks (0: no limit) is left out, up to 30 % of those in reach. Over-commitment is a matter
     of pace: pace.use = "overcommit".
 
     `decay`, `clip` and `cut_off` are those of the paper's text; the released code has 0.95, 0.98, 0.7. The pacer is the released
     one, which moves a quantile, not seconds. Fractions of a place are rounded at random. A task that was dropped or lost says
-    only how long its client takes at least; a device that cannot do the work is asked when nobody else is left. Who was asked
+    only how long its client takes at least; a device that cannot do the work is asked when no other is left. Who was asked
     f times and never reported is a newcomer still, worth 1 / (1 + f) of its samples.
     """
     rules = _Rules(
@@ -163,7 +163,7 @@ def _choose_clients(context: _PickContext, n: int) -> Ints:
     known, new = np.flatnonzero(willing & reported), np.flatnonzero(willing & ~reported)
     by_score = _places_by_score(context, n, len(known), len(new))
     parts = [_pick_by_score(context, known, by_score), _pick_newcomers(context, new, min(n - by_score, len(new)))]
-    for spare in (able & ~willing, ~able):  # nobody else is left
+    for spare in (able & ~willing, ~able):  # no other client is left
         short = n - sum(len(part) for part in parts)
         if short > 0:
             at = np.flatnonzero(spare)

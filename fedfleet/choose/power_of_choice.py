@@ -22,8 +22,8 @@ def power_of_choice(
 
     Cho, Wang, Joshi, "Towards understanding biased client selection in federated learning", AISTATS 2022: pi_pow-d. Probing costs
     the d candidates a download and a forward pass over their data, unless world.free_probes; who has not answered after
-    `probe_seconds` comes last. losses = "stale" (the paper's pi_rpow-d) probes nobody: it goes by the loss that a client reported
-    last, and those that never did come first. With d as large as the pick nobody is probed: the draw decides.
+    `probe_seconds` comes last. losses = "stale" (the paper's pi_rpow-d) probes no client: it goes by the loss that a client
+    reported last, and those that never did come first. With d as large as the pick no client is probed: the draw decides.
     """
 
     def draw_candidates(roster: Roster, n: int, draw: Draw) -> Ints:

@@ -20,7 +20,7 @@ from fedfleet.core.records import FOLDED, Assignments, Ended, Floats, Ints, Rost
 from fedfleet.core.rng import hash_keys
 
 SEES = ("compute_seconds", "transfer_seconds", "latency_seconds", "step_seconds", "batch_seconds", "steps")
-_FAINTEST = 1e-30  # of a gradient that is known: 0 means that nobody has told
+_FAINTEST = 1e-30  # of a gradient that is known: 0 means that none is known
 _SLACK = 1e-9  # of a step, so that a sum in another order is not late by its last bit
 
 
@@ -41,8 +41,8 @@ def pyramidfl(
     out. A client that would be done t seconds before the round ends makes up to floor(`slack` t / time of a step) steps
     more than the whole work, `most` times the whole work at most. The round ends with the ceil(`wait_for` n)-th fastest
     (1 / factor under overcommit), and after `seconds` at the latest (under a deadline). `low` = `high` = 0 and `slack` = 0
-    leave both out. Times are foreseen without unavailable time, and cautiously: a step counts as a full batch, and without
-    variation from trip to trip nobody who makes more steps ends after the round.
+    leave both out. Times are predicted without unavailable time, and cautiously: a step counts as a full batch, and without
+    variation from trip to trip no client that makes more steps ends after the round.
 
     The released code drops tensors of the update instead, each with that chance, and takes all communication to be shorter by
     that; here it is the data, which any algorithm understands. It thinks in rounds: under asynchronous pacing it is refused.

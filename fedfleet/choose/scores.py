@@ -66,7 +66,7 @@ def preferred_seconds(seconds: Singles, share: float) -> float:
 
 
 def penalise_slow(score: Singles, seconds: Singles, preferred: float, penalty: float) -> Singles:
-    """Scores times (T / t)^penalty where a client's trip takes t, longer than the preferred T; 0 seconds: nobody knows.
+    """Scores times (T / t)^penalty where a client's trip takes t, longer than the preferred T; 0 seconds: not known.
 
     >>> penalise_slow(np.ones(3, np.float32), np.array([0, 5, 40], np.float32), 10.0, 2.0).tolist()
     [1.0, 1.0, 0.0625]

@@ -35,10 +35,10 @@ def tifl(
     """Clients are put into tiers by their speed; each round draws a tier and picks evenly within it.
 
     TiFL (Chai et al., HPDC 2020). Tiers hold equally many clients, fastest first; equally fast ones are in the same. They are made
-    from foreseen trips and made anew `every` so many rounds, with the durations seen by then: of tasks that were cut off a lower
+    from predicted trips and made anew `every` so many rounds, with the durations seen by then: of tasks that were cut off a lower
     bound. `static`: tier i is drawn with probability `shares[i]` (default: all alike). `adaptive`: `every` so many rounds, if the
     tier of the last round did not improve, tiers are ranked by how they do and the worst is drawn most often, the best not at all;
-    a tier has `credits` rounds (default: twice its share of those planned), and whoever has none left is not drawn while another
+    a tier has `credits` rounds (default: twice its share of those planned), and a tier with none left is not drawn while another
     has. TiFL ranks by accuracy on test data of each tier; here the mean loss of the tier's reports stands in for it.
 
     A tier with too few candidates is filled up from the next faster ones, then from slower ones. It needs rounds.
@@ -116,7 +116,7 @@ def ranked_odds(loss: Floats, credits: Floats) -> Floats:
 
 
 def _tiers_here(state: State, roster: Roster, tiers: int, draw: Draw) -> Ints:
-    """The tier of each candidate; those of whom nothing is known are in one by chance, always the same."""
+    """The tier of each candidate; unknown clients are in one by chance, always the same."""
     own = state[_TIER][roster.clients].astype(np.int64)
     unknown = np.flatnonzero(own < 0)
     if len(unknown):

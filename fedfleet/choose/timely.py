@@ -16,7 +16,7 @@ from fedfleet.core.records import Assignments, Bools, Floats, Ints, Roster
 
 PORTION = "portion"
 SEES = ("compute_seconds", "transfer_seconds", "upload_seconds", "latency_seconds")
-_SLACK = 1e-9  # of an interval: whoever needs exactly that is in time, however its seconds are added up
+_SLACK = 1e-9  # of an interval: a client that needs exactly that is in time, however its seconds are added up
 
 
 def timely(selector: Selector | None = None, *, seconds: Positive = 120.0, least: Share = 0.05) -> Selector:
@@ -56,12 +56,12 @@ def timely_interval(
     """TimelyFL's interval: reports are due when the `k`-th fastest would be done, and each client gets work to fit that.
 
     Zhang et al. 2023, with speeds taken as known. Of those that `selector` picks (default: uniform), with t_cmp and t_com the
-    foreseen seconds of the algorithm's work and of its transfers, T is the k-th smallest t_cmp + t_com. Who is faster makes
+    predicted seconds of the algorithm's work and of its transfers, T is the k-th smallest t_cmp + t_com. Who is faster makes
     max(floor((T - t_com) / t_cmp), 1) times the local steps, `most_passes` at most; who is slower gets the portion
     T / (t_cmp + t_com) of the model, which algorithm.use = "timelyfl" trains. That supposes that everything shrinks with it;
     download and forward pass do not, so that portion = "in_time" takes the largest that fits instead, and leaves out who would
     have less than `least`.
-    Reports are due after T, which pace.use = "deadline" goes by. With k at the cohort nobody has less than the whole model.
+    Reports are due after T, which pace.use = "deadline" goes by. With k at the cohort every client has the whole model.
     """
     inner = uniform() if selector is None else selector
 
@@ -100,7 +100,7 @@ def _columns(roster: Roster) -> list[Floats]:
 
 
 def _work_seconds(compute: Floats, transfer: Floats, upload: Floats, latency: Floats) -> Floats:
-    """The foreseen seconds of the whole work: two of these columns hold the latency of a trip, which passes once."""
+    """The predicted seconds of the whole work: two of these columns hold the latency of a trip, which passes once."""
     del upload
     with np.errstate(invalid="ignore"):  # a device that cannot do it at all takes for ever
         return compute + transfer - latency

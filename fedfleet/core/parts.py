@@ -167,11 +167,11 @@ class Selector:
 
     @property
     def unpredictable(self) -> str:
-        """Why nobody can know its choices before training, as the end of a sentence; "" where they follow from fleet and time."""
+        """Why its choices cannot be known before training, as the end of a sentence; "" where they follow from fleet and time."""
         if self.by_reports:
-            return "chooses by what trained reports say, which nobody knows before training"
+            return "chooses by what trained reports say, which is not known before training"
         if self.by_reports is None and (self.learn is not None or self.probe is not None):
-            return "does not say whether it goes by trained reports (Selector.by_reports), which nobody knows before training"
+            return "does not say whether it goes by trained reports (Selector.by_reports), which are not known before training"
         return ""
 
 

@@ -98,7 +98,7 @@ def _end_times(world: World, clients: Ints, cost: Cost, start: float, first: int
 def _close_round(rules: RoundRules, ends: Floats, start: float) -> tuple[float, Ints]:
     """When a round closes, and the places of those who are in it by then.
 
-    It closes with the report that is enough, when nobody works any more, or at its deadline, whichever is first.
+    It closes with the report that is enough, when no task runs any more, or at its deadline, whichever is first.
     """
     order = np.argsort(ends, kind="stable")
     able = int(np.isfinite(ends).sum())

@@ -11,7 +11,7 @@ from fedfleet.core.parts import Policy
 from fedfleet.core.records import NOTHING, Book, Decision
 
 _SWEEPS = 8  # how often, within a lease, tasks are looked at that may have outlived theirs
-_TRIES = 20  # a round has failed that sent so many times what it needs, or asked so often in vain, with nobody at work
+_TRIES = 20  # a round has failed that sent so many times what it needs, or asked so often in vain, with no task running
 _DOUBLINGS = 6.0  # of the pause between asks in vain
 
 
@@ -19,7 +19,7 @@ _DOUBLINGS = 6.0  # of the pause between asks in vain
 class Places:
     """So many tasks at work at any time; the numbers of `buffered`. Its memory are three floats of a policy's.
 
-    When candidates were last seen, when leases were last looked at, and whether too few were found: if nobody was at work either,
+    When candidates were last seen, when leases were last looked at, and whether too few were found: if no task was running either,
     how many times in a row.
     """
 
@@ -54,7 +54,8 @@ class Places:
             return Decision(wake_at=wake, drop_before=book.now - self.lease, keep=(answered_at, book.now, short))
         if room <= 0 or (room < self.batch and book.running and not coming):
             return NOTHING if memory is None and until is None else Decision(wake_at=until, keep=memory)
-        # Who is in reach, and whom a selector would have, may differ for a night: it looks less and less often, and not for ever.
+        # Which clients are in reach, and which a selector accepts, may differ for a night: it looks less and less often, but not
+        # for ever.
         pause = self.refill * 2.0 ** min(max(short - 1.0, 0.0), _DOUBLINGS)
         start = max(answered_at, book.sent_at) + pause
         if book.now < start and not coming:  # an ask that is out can grow at any time
@@ -73,13 +74,13 @@ def buffered(
 ) -> Policy:
     """FedBuff's pacing: keep `concurrency` tasks running, and commit whenever `k` reports have come.
 
-    Nguyen et al. 2022. Whoever reported or was lost is replaced when `refill` seconds have passed since the last broadcast, and not
-    before `batch` places are free: asking looks at the whole fleet, so that replacing many at once is much faster. With too few
-    clients in reach it asks again as soon as one is there. Tasks that would be folded more than `max_staleness` versions
-    late are given up at the commit that makes them so (default: none are), and those that have run for `lease` seconds
-    within the next eighth of that. A round that has sent twenty times what it needs, with nobody left at work, fails. While
-    nobody works and the selector wants nobody who is in reach, the pause doubles from ask to ask, up to 64 `refill`s, and after
-    as many asks in a row the round fails too.
+    Nguyen et al. 2022. A client that reported or was lost is replaced when `refill` seconds have passed since the last broadcast,
+    and not before `batch` places are free: asking looks at the whole fleet, so that replacing many at once is much faster. With
+    too few clients in reach it asks again as soon as one is there. Tasks that would be folded more than `max_staleness` versions
+    late are given up at the commit that makes them so (default: none are), and those that have run for `lease` seconds within the
+    next eighth of that. A round that has sent twenty times what it needs, with no task left running, fails. While no task runs and
+    the selector accepts no client in reach, the pause doubles from ask to ask, up to 64 `refill`s, and after as many asks in a row
+    the round fails too.
 
     >>> buffered(k=2, concurrency=5).decide(Book(now=1.0, kept=(0.0, 0.0, 0.0))).ask
     5
@@ -121,7 +122,7 @@ def semi_async(
 ) -> Policy:
     """Commit every `period` seconds what has arrived by then, and keep `concurrency` tasks running all the time.
 
-    Between a buffer, which waits for a number of reports, and a deadline, which drops whoever is late: reports are folded up to
+    Between a buffer, which waits for a number of reports, and a deadline, which drops late reports: reports are folded up to
     `max_staleness` versions late, and tasks that would be later are given up at the commit that makes them so. A period in which
     nothing arrived is a round that failed. A task is given up too when it has run for `lease` seconds (default: as many periods
     as a report may be late, and one more), so that silent clients do not hold their places for ever. `refill` and `batch`

@@ -16,7 +16,7 @@ from fedfleet.core.records import Book, Decision
 def first_of(first: Policy, second: Policy) -> Policy:
     """Both policies see the same round, and whichever wants to close it first does; each keeps its own memory.
 
-    At one instant a commit goes before a failure, and `first` before `second`. Whoever did not close the round was not asked:
+    At one instant a commit goes before a failure, and `first` before `second`. A policy that did not close the round was not asked:
     its memory stays as it was. While the round is open as many are asked as either wants, not as both together, and what either
     gives up is given up. Who counts reports one by one (`buffered`) sees all of an instant at once, where the other is woken then.
 
@@ -134,7 +134,7 @@ def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1), Le(1000)] = 1.
         ask_memory = _current_memory(_AskMemory(*book.kept[:_OWN]), book)
         wanted, seen = int(ask_memory.wanted), int(ask_memory.seen)
         selected = seen + min(book.selected - int(ask_memory.selected), wanted - seen)
-        if not wanted:  # whoever asked, it was not the inner policy
+        if not wanted:  # another policy asked, not the inner one
             wanted, selected = book.wanted, book.selected
         inner = policy.decide(book._replace(wanted=wanted, selected=selected, kept=book.kept[_OWN:]))
         if inner.ask and book.asking:

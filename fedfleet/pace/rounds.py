@@ -2,12 +2,12 @@
 
 Both follow FLHetBench: t_break passes before each round; fewer than `min_clients` selected, or fewer than
 `min_share` of the cohort successful, fails the round (supplement, section III): it counts, and the model stays. So a fleet
-in which nobody can be reached for an hour burns a round every t_break; with `if_few = "wait"`, which is not the paper's, a
+in which no client can be reached for an hour burns a round every t_break; with `if_few = "wait"`, which is not the paper's, a
 round begins when as many can be reached at once as it needs to succeed.
 
-With `max_staleness` above 0 nobody who is late is dropped at once: their reports are folded by whichever later round they reach,
+With `max_staleness` above 0 no late client is dropped at once: its report is folded by whichever later round it reaches,
 as long as no more than so many models were made meanwhile, and count in its success as in FLHetBench. Until then they are busy.
-A round still ends by its own clients, and one that failed makes nobody staler.
+A round still ends by its own clients, and one that failed makes no report staler.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def readiness(
 
     A share of the selected that is less than `min_share` of the cohort is enough for success too. `if_few` says what becomes of
     a round for which too few clients can be reached: it fails, or it waits for them. Reports that come up to
-    `max_staleness` versions late are folded by a later round; what is older is dropped. Whoever has not reported `lease` seconds
-    after the last broadcast is given up, and the round is closed with what is there: without a lease it waits for as long as it
-    takes, and so for ever if a report is lost on its way.
+    `max_staleness` versions late are folded by a later round; what is older is dropped. A client that has not reported `lease`
+    seconds after the last broadcast is given up, and the round is closed with what is there: without a lease it waits for as long
+    as it takes, and so for ever if a report is lost on its way.
 
     >>> readiness(3).decide(Book(now=20.0)).ask
     3

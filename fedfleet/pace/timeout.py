@@ -1,9 +1,9 @@
-"""Rounds that broadcast again: whoever answers too late is joined by others, and the wait adapts (AIMD).
+"""Rounds that broadcast again: clients that answer too late are joined by others, and the wait adapts (AIMD).
 
 FS-REAL's budget t_o (Chen et al. 2023): a round that lacks reports when t_o has passed is broadcast to other devices and t_o
 doubles; after k quiet rounds in a row t_o falls by a step. The released code looks at the clock only when a report comes, throws
 that report away and may ask the same devices again, and as printed t_o never recovers from a long silence. What is made sound
-here: the timer fires though everybody is silent; nobody is asked twice in a round; t_o stays below a ceiling and does not
+here: the timer fires though all are silent; no client is asked twice in a round; t_o stays below a ceiling and does not
 double unless somebody was waited for and somebody new was reached; rebroadcasts come to an end; what comes late counts.
 """
 
@@ -84,13 +84,13 @@ def timeout(
 ) -> Policy:
     """Commit when `goal` reports are there; if they are not t_o seconds after a broadcast, ask others too, and wait longer.
 
-    FS-REAL's pacing. t_o begins with `seconds`. A rebroadcast goes to at most `cohort` others, nobody of whom was asked in this
-    round, and doubles t_o up to the `ceiling` (default: 8 times `seconds`); not if it reached nobody, nor if those before it did.
-    After `most` rebroadcasts the round commits what is there, if that is `min_share` of the goal, or fails. After `quiet_rounds`
-    rounds in a row in which t_o did not run out it falls by `step`, down to the `floor`, and the count starts again. The goal is
-    two thirds of the cohort by default: the paper asks 1.5 times as many as it needs. Reports that come after t_o count as long
-    as the round is open; later ones are folded by a later round, up to `max_staleness` versions late, or dropped. With too few in
-    reach a round broadcasts to whoever is there, or, by `if_few`, waits for as many as can succeed.
+    FS-REAL's pacing. t_o begins with `seconds`. A rebroadcast goes to at most `cohort` others, none of which was asked in this
+    round, and doubles t_o up to the `ceiling` (default: 8 times `seconds`); not if it reached no client, nor if those before it
+    did. After `most` rebroadcasts the round commits what is there, if that is `min_share` of the goal, or fails. After
+    `quiet_rounds` rounds in a row in which t_o did not run out it falls by `step`, down to the `floor`, and the count starts
+    again. The goal is two thirds of the cohort by default: the paper asks 1.5 times as many as it needs. Reports that come after
+    t_o count as long as the round is open; later ones are folded by a later round, up to `max_staleness` versions late, or
+    dropped. With too few in reach a round broadcasts to those that are, or, by `if_few`, waits for as many as can succeed.
 
     >>> policy = timeout(3, seconds=60.0)
     >>> policy.decide(Book(now=20.0, kept=policy.initial)).ask
@@ -101,7 +101,9 @@ def timeout(
     _check(cohort, enough, floor, seconds, top)
     rules, need = _Rules(quiet_rounds, step, floor, top), max(1, math.ceil(min_share * enough - 1e-9))
     at_least = need if if_few == "wait" else 0
-    drop = max_staleness + 1 if max_staleness else 0  # of a round that fails: without a new model nobody becomes staler
+    drop = (
+        max_staleness + 1 if max_staleness else 0
+    )  # of a round that fails: without a new model no report becomes staler
 
     def decide(book: Book) -> Decision:
         memory = rules.note_answer(rules.begin_round(_Memory(*book.kept), book), book)

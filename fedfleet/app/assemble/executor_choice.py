@@ -42,7 +42,7 @@ def check_executor(spec: Spec) -> None:
 
 
 def _check_cuda(run: Table) -> None:
-    """Refuse a GPU that is not there, or that nobody would use."""
+    """Refuse a GPU that is not there, or that no executor would use."""
     if run["ray_address"] is None:  # the machines of a cluster may have what this one lacks
         from fedfleet.executors.hardware import require_cuda
 

@@ -1,4 +1,4 @@
-"""Rules that can never hold: told before a run instead of after it. What nobody could mean is refused."""
+"""What a run can never do, found before it starts: a warning where it can run all the same, a refusal where it cannot."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def feasibility_warnings(setup: Setup) -> list[str]:
 
 
 def hopeless_trips(plan: Plan, world: World) -> list[str]:
-    """Whether nobody can report in time, or at all. What values decide about times is not known before the run."""
+    """Whether no client can report in time, or at all. Times that depend on trained values are not known before the run."""
     if plan.algorithm.priced_by_value:
         return []
     n, patience = plan.clients, plan.pace.patience
@@ -110,9 +110,9 @@ def check_silence(plan: Plan, world: World) -> None:
 
 
 def waits_for_ever(pace: Policy, clients: int) -> bool:
-    """Does a policy go on waiting, whatever time passes, when everyone whom it asks is silent?
+    """Does a policy go on waiting, whatever time passes, when no client answers?
 
-    Its decisions tell: it is given whom it asks for, as far as there are clients left that it does not wait for, nobody reports,
+    Its decisions show it: it gets the clients that it asks for, as long as there are idle ones, no client reports,
     and it is woken whenever it wants to be. It does not wait for ever if it gives tasks up, or if rounds go by nonetheless.
     """
     book, missing = Book(kept=pace.initial), 0

@@ -1,4 +1,4 @@
-"""What nobody trains on: the central test set in a size of its own, and people who are held out altogether."""
+"""Held-out data: the central test set in a size of its own, and people on whose data no client trains."""
 
 from __future__ import annotations
 

@@ -71,6 +71,6 @@ def pool_clients(plan: Plan, world: World) -> tuple[Plan, World]:
 
     data = DataSource(shard, lambda round: np.array([len(everything)]), inner.testers, inner.holdout, inner.unseen)
     devices = DeviceSource(lambda clients, cost, start, tasks: np.zeros(len(clients)), ["server"])
-    # There is nobody to choose among any more.
+    # Only one client is left to choose.
     pooled_plan = replace(plan, clients=1, choose=uniform(), pace=readiness(1, min_clients=1), byte_scale=0.0)
     return pooled_plan, World(keys, devices, always_on()(keys, plan.seed), data)

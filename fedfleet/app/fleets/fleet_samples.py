@@ -27,7 +27,7 @@ from fedfleet.world.samplers.pool72 import allocate, configurations, pool72
 from fedfleet.world.states import dpcsm
 
 _CLIENT_BYTES = 100  # while it is drawn
-Warn = Callable[[str], None]  # takes a sentence that whoever asked must hear
+Warn = Callable[[str], None]  # takes a warning for the caller
 
 
 def _ignore(text: str) -> None:

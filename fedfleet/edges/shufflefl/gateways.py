@@ -106,7 +106,7 @@ def exact_seconds(classes: int, devices: int, samples: int = 400) -> float:
 
     Fitted to the processor seconds of `solve(problem, quick=True)` on one server core, with 5 to 80 classes, 2 to 7
     devices and 128 to 4778 samples: within a factor of 1.4 of each mean of five users, but for those with few samples of many
-    classes, for whom a plan is searched up to three times as long. A formula instead of a clock, since simulated time must be
+    classes, for which a plan is searched up to three times as long. A formula instead of a clock, since simulated time must be
     the same on every machine.
     """
     if devices <= 1:

@@ -17,7 +17,7 @@ from fedfleet.core.parts import Task
 from fedfleet.measure.montecarlo.references import PUBLISHED, placement_text
 
 METRIC_WORDS = {"Dev": "devices alone", "Stat": "reachability alone", "Inter": "devices and reachability together"}
-# By the word for the label that comes off worst.
+# By the word for the most under-represented label.
 _LABEL_LOSS = {
     "easy": "Its labels lose little", "tight": "Its labels lose something", "hard": "A label loses much",
     "very hard": "A label loses most",
@@ -135,11 +135,11 @@ def _wait_sentence(name: str, measure: Measure, hard: Hardness) -> str:
 
 
 def _clock_sentence(clock: dict[str, Any]) -> str:
-    """The label that comes off worst decides: a mean over labels hides the one that is never learnt."""
+    """The most under-represented label decides: a mean over labels hides the one that is never learnt."""
     classes, rounds = clock["classes"], max(round(clock["rounds_done"]), 1)
     worst, best = min(classes, key=lambda c: classes[c]), max(classes, key=lambda c: classes[c])
     return (
-        f"{_LABEL_LOSS[share_word(classes[worst] / rounds)]} here: after {rounds} rounds label {worst}, which comes "
-        f"off worst, has been learnt from as much as in {classes[worst]:.3g} rounds of an ideal fleet (label {best}: "
+        f"{_LABEL_LOSS[share_word(classes[worst] / rounds)]} here: label {worst} is under-represented most; "
+        f"{rounds} rounds train it as much as {classes[worst]:.3g} rounds of an ideal fleet (label {best}: "
         f"{classes[best]:.3g})."
     )

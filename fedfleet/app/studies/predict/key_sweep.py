@@ -212,7 +212,7 @@ def best_value(rows: list[dict[str, Any]]) -> float | int:
     rows_at_target = [row for row in rows if row["seconds_to_target"] is not None]
     if rows_at_target:
         return min(rows_at_target, key=lambda row: row["seconds_to_target"])["value"]
-    rows_with_model = [row for row in rows if row["commits"]] or rows  # the first weights are nobody's result
+    rows_with_model = [row for row in rows if row["commits"]] or rows  # the first weights are no result
     top = max(row["accuracy"] for row in rows_with_model)
     near = [row for row in rows_with_model if row["accuracy"] >= top - _NEAR]
     return min(near, key=lambda row: row["virtual_seconds"])["value"]

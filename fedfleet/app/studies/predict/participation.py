@@ -43,7 +43,7 @@ def fleet_of(setup: Setup) -> Fleet:
 
 
 def other_seeds(seed: int, draws: int) -> list[int]:
-    """Seeds that the run itself does not have: what is foreseen must hold for a fleet whose luck nobody knows."""
+    """Seeds that the run itself does not have: a prediction must hold for a fleet whose luck is not known."""
     return [seed + _SEED_STEP * (i + 1) for i in range(draws)]
 
 
@@ -61,7 +61,7 @@ def expected_participation(setup: Setup, seeds: Sequence[int]) -> tuple[list[Par
 
 
 def predictable_plan(setup: Setup) -> tuple[Plan, list[str]]:
-    """The plan as far as it can be foreseen, and what was replaced; refused where nothing could be said."""
+    """The plan as far as it can be predicted, and what was replaced; refused where no prediction is possible."""
     plan, notes = setup.plan, list[str]()
     if plan.algorithm.pooled:
         raise BadInput(f"predict: {plan.algorithm.name!r} trains in one place, so there is no fleet to take part")
@@ -83,7 +83,7 @@ def predictable_plan(setup: Setup) -> tuple[Plan, list[str]]:
 def staleness_factors(plan: Plan, part: Participation) -> Floats | None:
     """By how much each report is shortened for being late, by the algorithm's own rule (FedBuff's 1 / sqrt(1 + tau)).
 
-    None: nobody is late, or the rule does not shorten what is late.
+    None: no report is late, or the rule does not shorten what is late.
     """
     fold = plan.algorithm.fold
     if not fold.ages or not part.staleness.any():
@@ -196,7 +196,7 @@ def exclusion_summary(setup: Setup, parts: Sequence[Participation], clock: Float
 
 
 def _group_medians(values: Floats, excluded: Bools) -> dict[str, float | None]:
-    """The median of those who are left out and of the others; None where there is nobody, or no number."""
+    """The median of those who are left out and of the others; None where there is no client, or no number."""
     middle = [float(np.median(values[some])) if some.any() else math.nan for some in (excluded, ~excluded)]
     return dict(zip(("left_out", "others"), (m if math.isfinite(m) else None for m in middle), strict=True))
 

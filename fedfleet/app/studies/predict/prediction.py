@@ -73,7 +73,7 @@ _NINETY = 1.64  # standard deviations, between which nine of ten lie
 
 @dataclass(frozen=True, slots=True)
 class PredictedDraw:
-    """One draw of a run: who is in its models, its clock, and the accuracy foretold after each commit."""
+    """One draw of a run: who is in its models, its clock, and the predicted accuracy after each commit."""
 
     part: Participation
     clock: Clock
@@ -82,7 +82,7 @@ class PredictedDraw:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a run will come to: all of its draws, and what they were foretold from."""
+    """What a run will come to: all of its draws, and what they were predicted from."""
 
     setup: Setup
     fleet: Fleet
@@ -105,11 +105,11 @@ def predict(
 ) -> Prediction:
     """Predict the run of a spec. `setup` and `reference` are made unless they are given; `own`: the task that a person gave.
 
-    Choices are drawn anew with seeds that the run itself does not have, so that nothing is foretold that is not known of the fleet;
+    Choices are drawn anew with seeds that the run itself does not have, so that no prediction uses what is not known of the fleet;
     `seeds` names others.
     """
     setup = assemble(spec, own.task if own else None) if setup is None else setup
-    predictable_plan(setup)  # what cannot be foreseen is refused before anything is trained
+    predictable_plan(setup)  # what cannot be predicted is refused before anything is trained
     reference = reference_for(spec, own, cache=cache, tell=tell) if reference is None else reference
     start = time.perf_counter()
     fleet = fleet_of(setup)
@@ -213,7 +213,7 @@ def _target(result: Prediction, curve: dict[str, list[float]]) -> dict[str, floa
 
 
 def curve_of(result: Prediction) -> dict[str, list[float]]:
-    """The accuracy foretold at evenly spaced moments up to the last end of a draw, with its band."""
+    """The predicted accuracy at evenly spaced moments up to the last end of a draw, with its band."""
     end = max(draw.part.seconds for draw in result.draws)
     times = np.linspace(0.0, end, _POINTS)
     places = [np.searchsorted(draw.part.times, times, side="right") for draw in result.draws]
@@ -227,7 +227,7 @@ def curve_of(result: Prediction) -> dict[str, list[float]]:
 
 
 def band_around(known: Band, mean: Floats, sd: Floats, reference: Reference) -> tuple[Floats, Floats]:
-    """The band around foretold accuracies: errors of held-out fleets at the same progress, the spread of the draws, and luck."""
+    """The band around predicted accuracies: errors of held-out fleets at the same progress, the spread of the draws, and luck."""
     curve = reference.ideal.accuracy
     gain = max(float(curve[-1] - curve[0]), 1e-9)
     below, above = known.margins_at((mean - curve[0]) / gain)

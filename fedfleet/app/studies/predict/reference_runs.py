@@ -79,7 +79,7 @@ def reference_of(
 ) -> Reference:
     """The reference runs of a spec: those that are kept, else trained now.
 
-    `code` tells apart own tasks of equal data and first weights; None: nobody can tell, so that nothing is kept.
+    `code` tells apart own tasks of equal data and first weights; None: they cannot be told apart, so that nothing is kept.
     """
     cohort, rounds = cohort_of(spec), min(spec.stop["rounds"], MOST)
     ideal = ideal_spec(spec, cohort, rounds)
