@@ -17,10 +17,10 @@ PLACES = (0.0, 0.5, 0.75, 0.88, 0.96, 1.0)  # borders of progress, from the untr
 RECORD = Path(__file__).with_name("predict.json")
 INTRODUCTION = """# Predicted, then trained
 
-What `fedfleet predict` foretells of fleets, and what training on them then gave: `python -m studies.predict --split SPLIT --publish` repeats it.
+The accuracy that `fedfleet predict` predicts for fleets, and the accuracy of training on them: `python -m studies.predict --split SPLIT --publish` repeats it.
 100 clients, cohorts of 20, FedAvg under a deadline, as many bytes as ViT-B/16; every fleet has devices, states and a deadline of its own.
-r is Pearson's over fleets, between what is foretold and the accuracy of the last model, with a 95 % bootstrap interval over
-fleet draws; it is foretold with other draws of who is chosen than the run's own; *own choices*: with those of the run, which a simulation could know.
+r is Pearson's over fleets, between the prediction and the accuracy of the last model, with a 95 % bootstrap interval over
+fleet draws; the prediction uses other draws of the selection than the run's own; *own choices*: with those of the run, which a simulation could know.
 InterMC-R is measured with the run's own cohort, rounds, deadline and work. *Bias* is predicted minus trained, in points. *In the band*: the
 share of runs that ended inside the band of `fedfleet predict`, which is made for nine of ten. Fleets for which fewer than 5 commits are foreseen
 were drawn again. How a prediction is made: [prediction](../docs/explanation/prediction.md).

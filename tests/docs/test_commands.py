@@ -45,7 +45,7 @@ def test_the_commands_of_a_page_do_as_it_says(page, tmp_path):
     assert run_page(blocks(page), root, tmp_path / "said", soak=False, seconds=240) == []
     if name_of(page) == "README.md":  # its story
         never = json.loads((root / "runs/hurried/metrics.json").read_text())["participation"]["never"]
-        assert f"{never} of 100 people never took part" in page.read_text()
+        assert f"{never} of 100 clients never took part" in page.read_text()
         report = (root / "runs/hurried/report.html").read_text()  # of which tutorial.md shows a picture
         assert "the model learnt from 57 clients that hold 56 % of the data" in report
 
