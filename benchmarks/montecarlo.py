@@ -24,7 +24,7 @@ RELEASED_SECONDS = {
 
 
 def cases() -> None:
-    from fedfleet.measure.montecarlo import literal
+    from fedfleet.measure.montecarlo import reference_simulation
     from fedfleet.measure.montecarlo.metrics import NAMES, measure, parts_of, simulate
     from fedfleet.measure.montecarlo.settings import Settings
     from fedfleet.world.bases import load_devices, load_states
@@ -43,7 +43,7 @@ def cases() -> None:
     for name in ("DevMC-R", "StatMC-R", "InterMC-T"):
         parts, by_deadline = parts_of(name, devices, states), name.endswith("-R")
         start = time.perf_counter()
-        literal.simulate(short, *parts, seed=0, t_cost=60.0, by_deadline=by_deadline)
+        reference_simulation.simulate(short, *parts, seed=0, t_cost=60.0, by_deadline=by_deadline)
         slow = time.perf_counter() - start
         start = time.perf_counter()
         for _ in range(10):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedfleet.core.intervals import Traces
 from fedfleet.core.records import Floats, Ints
-from fedfleet.core.row_map import Names, RowNumbers, compact_rows
+from fedfleet.core.shared_rows import Names, RowNumbers, compact_rows
 
 
 @dataclass(frozen=True, slots=True)

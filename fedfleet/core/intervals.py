@@ -13,7 +13,7 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Bools, Floats, Ints
-from fedfleet.core.row_map import RowNumbers, row_of
+from fedfleet.core.shared_rows import RowNumbers, row_of
 
 
 @dataclass(frozen=True, slots=True)

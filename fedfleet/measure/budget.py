@@ -56,10 +56,6 @@ def cost_to_reach(curve: CostCurve, target: float) -> float | None:
     return float(curve.cost[reached[0]]) if len(reached) else None
 
 
-# Earlier names of both.
-priced, cost_to = cost_curve, cost_to_reach
-
-
 def budgets(log: Log) -> dict[str, list[dict[str, Any]]]:
     """The best accuracy under quarters of what the run cost in all, for each price that is known."""
     result: dict[str, list[dict[str, Any]]] = {}

@@ -30,9 +30,9 @@ from fedfleet.simulation.rosters import probe_outcome
 from fedfleet.simulation.simulator import Simulation, drive, new_simulation
 from fedfleet.store.aggregates import load_aggregate
 from fedfleet.store.client_memory import ClientMemory
+from fedfleet.store.journal_notes import evaluated_by_devices
 from fedfleet.store.journal_rows import Kind, Row, decode_with_numbers, spans
 from fedfleet.store.noise_source import NoiseSource
-from fedfleet.store.notes import evaluated_by_devices
 
 TRAINED = ("models", "scores", "losses")
 WORLD = ("rosters", "picks", "arrivals")

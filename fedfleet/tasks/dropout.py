@@ -14,7 +14,7 @@ from torch import nn
 
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import Seeds, UintArray, hash_keys
-from fedfleet.tasks.accelerated import kernels_for
+from fedfleet.tasks.kernel_choice import kernels_for
 
 # splitmix64's constants as signed integers: torch has no unsigned ones, and products wrap around all the same.
 _GOLDEN, _M1, _M2 = -7046029254386353131, -4658895280553007687, -7723592293110705685

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedfleet.core.codec import Codec, is_coded
-from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import Refused
 from fedfleet.core.rng import stream
+from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.core.trees import Tree, content_hash, mismatch
 from fedfleet.learn.codecs.messages import decode, decode_bytes, encode, encode_bytes, nbytes, round_trip_trees
 

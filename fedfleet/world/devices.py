@@ -16,7 +16,7 @@ from fedfleet.core.fleet import DeviceTable, take_devices
 from fedfleet.core.limits import Kinds, NonNegative, Positive, Ratio
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import normals, uniforms
-from fedfleet.core.row_map import SharedNames, row_of, rows_of_all
+from fedfleet.core.shared_rows import SharedNames, row_of, rows_of_all
 from fedfleet.core.sources import DeviceSource
 from fedfleet.core.stages import StageSeconds, source_from_stages, stages_of
 from fedfleet.world.bases import load_devices

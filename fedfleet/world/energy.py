@@ -15,7 +15,7 @@ import numpy as np
 from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.limits import NonNegative
 from fedfleet.core.records import Floats, Ints, Keys
-from fedfleet.core.row_map import SharedNames
+from fedfleet.core.shared_rows import SharedNames
 from fedfleet.core.sources import DeviceSource, EnergySource
 from fedfleet.core.stages import StageSeconds
 from fedfleet.world.bases.file_checks import read_json

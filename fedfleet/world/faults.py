@@ -176,7 +176,6 @@ def no_slowdown(clients: Ints, start: float, tasks: Ints) -> Floats:
 
 
 # The names that sources of faults outside this package were written with.
-at_full_speed, unharmed = no_slowdown, no_faults
 
 
 def _draw_nothing(clients: Ints, start: float, ends: Floats, tasks: Ints) -> FaultDraws:

@@ -84,13 +84,13 @@ def test_a_run_that_goes_on_advances_on_the_page(look, site):
 
     def run():
         with pytest.raises(KeyboardInterrupt):
-            perform(resolve({**TABLE, "stop": {"rounds": 5000}}, "live"), site.site.watch.root / "live", watch=slow)
+            perform(resolve({**TABLE, "stop": {"rounds": 5000}}, "live"), site.site.watcher.root / "live", watch=slow)
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
         until = time.monotonic() + 30
-        while not (site.site.watch.root / "live" / "run.db").exists() and time.monotonic() < until:
+        while not (site.site.watcher.root / "live" / "run.db").exists() and time.monotonic() < until:
             time.sleep(0.05)
         sight = look(f"{site.address}/runs/live")
         sight.page.wait_for_selector("#say b", timeout=30_000)
@@ -144,7 +144,7 @@ def test_a_run_is_started_from_the_page(look, site):
     page.click("#start")
     page.wait_for_url("**/runs/from-page", timeout=60_000)
     page.wait_for_selector("#state .finished", timeout=60_000)
-    assert json.loads((site.site.watch.root / "from-page" / "metrics.json").read_text())["rounds"] == 3
+    assert json.loads((site.site.watcher.root / "from-page" / "metrics.json").read_text())["rounds"] == 3
 
 
 def test_runs_are_found_and_compared_by_ticking(look, site):

@@ -29,7 +29,7 @@ def site(tmp_path_factory):
 
 @pytest.mark.parametrize(("width", "dark"), SIGHTS)
 def test_a_served_run_has_no_faults_in_any_light_or_width(look, site, width, dark):
-    told(site.site.watch.root / "going", [1, 1, 1, 1, 0, 0, 1, 0], STATUS)  # a server says so once a second
+    told(site.site.watcher.root / "going", [1, 1, 1, 1, 0, 0, 1, 0], STATUS)  # a server says so once a second
     sight = look(f"{site.address}/runs/going", width=width, dark=dark, settle=0.5)
     sight.page.wait_for_selector("#devices[data-dots]")
     assert sight.faults() == []
@@ -40,7 +40,7 @@ def test_a_served_run_has_no_faults_in_any_light_or_width(look, site, width, dar
 
 
 def test_a_device_is_followed_while_it_goes_and_comes(look, site):
-    folder = told(site.site.watch.root / "going", [1, 1, 1, 1, 0, 0, 1, 0], STATUS)
+    folder = told(site.site.watcher.root / "going", [1, 1, 1, 1, 0, 0, 1, 0], STATUS)
     page = look(f"{site.address}/runs/going", settle=0.5).page
     page.fill("#who", "7")
     page.click("text=Show its history")

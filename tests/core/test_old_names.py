@@ -57,7 +57,7 @@ def test_names_of_today_and_of_nobody_are_not_touched():
 @pytest.mark.parametrize(
     ("module", "old", "new"),
     [
-        ("fedfleet.core.container", "unpacked", "unpack_tree"),
+        ("fedfleet.core.tensor_format", "unpacked", "unpack_tree"),
         ("fedfleet.core.passes", "Drift", "ConstantTerm"),
         ("fedfleet.core.passes", "Pull", "ProximalTerm"),
         ("fedfleet.core.sources", "Mishaps", "FaultDraws"),

@@ -27,6 +27,7 @@ from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import Offer, Trial
 from fedfleet.core.registry import names
 from fedfleet.executors import ray as ours
+from fedfleet.executors import ray_cluster
 from fedfleet.executors.inline import inline
 from fedfleet.executors.worker_jobs import Recipe
 from fedfleet.simulation.simulator import simulate
@@ -334,9 +335,9 @@ def test_a_cluster_on_the_loopback_device_is_not_sought_in_the_network():
         there = f"127.0.0.1:{server.getsockname()[1]}"
         away = SimpleNamespace(util=SimpleNamespace(get_node_ip_address=lambda: "127.0.0.2"))
         with pytest.raises(BadInput, match=r"loopback device only.*127\.0\.0\.2; set RAY_"):
-            ours._check_loopback(away, there)
+            ray_cluster._check_loopback(away, there)
         same = SimpleNamespace(util=SimpleNamespace(get_node_ip_address=lambda: "127.0.0.1"))
-        ours._check_loopback(same, there)
+        ray_cluster._check_loopback(same, there)
 
 
 def test_an_own_model_is_refused():

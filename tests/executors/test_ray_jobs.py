@@ -165,7 +165,7 @@ def test_a_worker_with_another_torch_refuses():
 
 def test_a_head_that_is_gone_is_said_after_some_looks(monkeypatch):
     looks = iter(["", "refused", "", "refused", "refused", "refused"])
-    monkeypatch.setattr(ours, "_unreachable_reason", lambda address: next(looks))
+    monkeypatch.setattr(ours, "unreachable_reason", lambda address: next(looks))
     with pytest.raises(RunFailed, match=r"10\.0\.0\.5:6379 does not answer any more"):
         list(run_ray_jobs(cluster(cancelled=[], keeps=False, head="10.0.0.5:6379"), work, [{"n": 0}]))
     assert not list(looks)

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.container import pack_tree
 from fedfleet.core.events import Event, TaskArrived
 from fedfleet.core.records import Report
+from fedfleet.core.tensor_format import pack_tree
 from fedfleet.network.protocol import fleet_pb2 as fleet
 from tests.network.harness import Ground, ground, wait_for
 from tests.network.proving import Receipt, complaints, models_again

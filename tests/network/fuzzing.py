@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import Message
 
-from fedfleet.core.container import pack_tree, unpack_tree, view_tree
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.records import ServerState
 from fedfleet.core.registry import builder, names
+from fedfleet.core.tensor_format import pack_tree, unpack_tree, view_tree
 from fedfleet.core.trees import Tree, content_hash, mismatch
 from fedfleet.learn.codecs.chain import chain
 from fedfleet.learn.codecs.lossless import BYTES

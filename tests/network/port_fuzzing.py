@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from fedfleet.core.container import pack_tree
+from fedfleet.core.tensor_format import pack_tree
 from fedfleet.network.protocol import fleet_pb2 as fleet
 from fedfleet.network.protocol.frames import PROTOCOL, crc32c, encode_frame, method_path
 from tests.network.mutating import mutated

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from fedfleet.core.container import pack_tree
+from fedfleet.core.tensor_format import pack_tree
 from fedfleet.core.trees import Tree
 from fedfleet.network.frontend.frontend import Frontend
 from fedfleet.network.frontend.partial_sums import fold_layout, layout_to_json

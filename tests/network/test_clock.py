@@ -16,9 +16,12 @@ WIRE = Path(fedfleet.network.__file__).parent
 # Where people or certificates mean the calendar: dates of log lines, how long a token or a certificate holds.
 CALENDAR = {
     "operations/logs.py", "security/tokens.py", "security/tls.py", "security/certificates.py",
-    "server/dispatch.py",  # a token holds until a date
-    "server/evaluations.py",  # numbers of judging begin with the date, so that those of an earlier start are not among them
-    "device/client_loop.py", "device/transfer.py",  # a lease outlives the device's process, as only the calendar does
+    # A token holds until a date.
+    "server/membership.py",
+    # Numbers of evaluation tasks begin with the date, so that those of an earlier start are not among them.
+    "server/evaluations.py",
+    # A lease outlives the device's process, as only the calendar does.
+    "device/client_loop.py", "device/transfer.py",
 }  # fmt: skip
 JUMPING = """
 import time

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedfleet.core.container import pack_tree, view_tree
 from fedfleet.core.errors import Refused
 from fedfleet.core.parts import Offer
+from fedfleet.core.tensor_format import pack_tree, view_tree
 from fedfleet.learn.codecs.lossless import BYTES, deflate, gzip
 from fedfleet.learn.codecs.messages import decode_bytes
 from fedfleet.network.protocol import fleet_pb2

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedfleet.core.container import pack_tree
 from fedfleet.core.events import (
     ModelCommitted,
     ReportRejected,
@@ -17,6 +16,7 @@ from fedfleet.core.events import (
     TasksSent,
     without_sums,
 )
+from fedfleet.core.tensor_format import pack_tree
 from tests.network.proving import Receipt, complaints, models_again
 from tests.network.toys import Toy, plan_of, worked, world_for
 from tests.worlds import events_of, only

@@ -8,9 +8,9 @@ import grpc
 import numpy as np
 import pytest
 
-from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import Refused
 from fedfleet.core.records import Report
+from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.network.protocol import fleet_pb2 as fleet
 from fedfleet.network.protocol.frames import crc32c, decode_frame, encode_frame, method_path
 from tests.network.crowd import crowd

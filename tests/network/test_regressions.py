@@ -15,8 +15,8 @@ import grpc
 import numpy as np
 import pytest
 
-from fedfleet.core.container import pack_tree
 from fedfleet.core.events import ReportRejected, ReportsGathered
+from fedfleet.core.tensor_format import pack_tree
 from tests.network.bench import UNTIL_STOPPED, bench
 from tests.network.crowd import crowd
 from tests.network.harness import ROOT, children, ground

@@ -14,12 +14,12 @@ import numpy as np
 
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.aggregation import Aggregate
-from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.events import ModelCommitted
 from fedfleet.core.parts import Algorithm, Dataset, Job, Offer, Plan, Policy
 from fedfleet.core.records import Assignments, Cost, Ints, Report, ServerState, Stop
 from fedfleet.core.rng import client_keys, uniforms
 from fedfleet.core.sources import Split, World
+from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.core.trees import Tree, tree_nbytes
 from fedfleet.learn.fedavg import add_to_model, whole_model
 from fedfleet.learn.folds import mean

@@ -175,7 +175,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files.os, "fsync", full)
-    with pytest.raises(RunFailed, match="free some space"):
+    with pytest.raises(RunFailed, match="check disk space"):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert {p.name for p in tmp_path.iterdir()} == {"model"}

@@ -31,7 +31,7 @@ def check_executor(spec: Spec) -> None:
         return
     if spec.edge is not None:
         raise BadInput('run.execute = "ray" cannot run the devices behind an [edge] yet; use inline or stacked')
-    from fedfleet.executors.ray import require_ray
+    from fedfleet.executors.ray_cluster import require_ray
 
     require_ray(spec.run["ray_address"])
     if spec.has_custom_task:

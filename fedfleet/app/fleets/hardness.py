@@ -22,7 +22,7 @@ from fedfleet.core.sources import DeviceSource
 from fedfleet.core.stages import declared_table, stages_of
 from fedfleet.measure.montecarlo.metric_notes import notes, trip_seconds
 from fedfleet.measure.montecarlo.metrics import NAMES, available_metrics, measure
-from fedfleet.measure.montecarlo.references import fair_work, ideal_fair_work
+from fedfleet.measure.montecarlo.published_values import fair_work, ideal_fair_work
 from fedfleet.measure.montecarlo.settings import Settings
 
 MOST = 20_000  # clients of a fleet that is measured for a page

@@ -14,7 +14,7 @@ from fedfleet.core.fleet import DeviceTable, StateTable, availability, mean_kbps
 from fedfleet.measure.distances import js_distance, ks_distance
 from fedfleet.measure.montecarlo.metric_notes import notes
 from fedfleet.measure.montecarlo.metrics import NAMES, available_metrics, measure, per_state, state_scores
-from fedfleet.measure.montecarlo.references import fair_work
+from fedfleet.measure.montecarlo.published_values import fair_work
 from fedfleet.measure.montecarlo.settings import VIT_KB, Settings
 from fedfleet.world.bases import load_devices, load_states
 from fedfleet.world.bases.canonical_files import write_devices, write_states

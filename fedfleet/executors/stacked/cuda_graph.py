@@ -9,8 +9,8 @@ import torch
 
 from fedfleet.core.passes import Carry
 from fedfleet.executors.stacked.schedule import Schedule
+from fedfleet.executors.stacked.stacked_model import Tensors, Twin
 from fedfleet.executors.stacked.stage import StageEnd, StageRun, Work, can_fuse, stage_tallies, step_addresses
-from fedfleet.executors.stacked.twin import Tensors, Twin
 
 MAX_LAP_STEPS = 16  # steps in one recording at most: enough to forget the launches, few enough to record quickly
 MAX_WHOLE_STEPS = 32  # steps of a pass that is recorded whole, because something lasts from step to step

@@ -17,7 +17,7 @@ from fedfleet.core.aggregation import Entry, Fold, Folding, entry_refusal, merge
 from fedfleet.core.clip import clip_factor, pairwise_sum, slack
 from fedfleet.core.errors import Refused
 from fedfleet.core.trees import Array, Tree
-from fedfleet.tasks.accelerated import kernels_for
+from fedfleet.tasks.kernel_choice import kernels_for
 
 Tensors = Mapping[str, torch.Tensor]
 

@@ -10,7 +10,7 @@ from torch.func import functional_call
 
 from fedfleet.core.parts import Loss, Trial
 from fedfleet.core.records import Score
-from fedfleet.executors.stacked.twin import Twin
+from fedfleet.executors.stacked.stacked_model import Twin
 
 BATCH = 4096
 

@@ -37,8 +37,8 @@ from fedfleet.executors.stacked.evaluation import score_trials
 from fedfleet.executors.stacked.lean_loop import train_in_loop, use_one_kernel_thread
 from fedfleet.executors.stacked.placement import Place, open_place, stage_data
 from fedfleet.executors.stacked.schedule import Schedule, chunks, plan_stage
+from fedfleet.executors.stacked.stacked_model import Twin
 from fedfleet.executors.stacked.stage import StageEnd, Work, train_stage
-from fedfleet.executors.stacked.twin import Twin
 from fedfleet.executors.tensor_stacks import TORCH, Tensors, device_slots, stack_carry, stack_trees
 from fedfleet.tasks.narrow_models import at_width
 

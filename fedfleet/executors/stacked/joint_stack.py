@@ -23,7 +23,7 @@ from fedfleet.executors.stacked.lean_loop import use_one_kernel_thread
 from fedfleet.executors.stacked.numerics import Layout, layout_of, trial_passes
 from fedfleet.executors.stacked.placement import Place
 from fedfleet.executors.stacked.schedule import chunks, step_counts
-from fedfleet.executors.stacked.twin import Twin
+from fedfleet.executors.stacked.stacked_model import Twin
 from fedfleet.executors.tensor_stacks import Tensors
 
 # Clients of one tall stack: their weights should stay near the cache, and what is saved by more is little.

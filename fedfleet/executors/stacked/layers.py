@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
 from fedfleet.executors.stacked.linear_layers import Stack
-from fedfleet.tasks.accelerated import kernels_for
+from fedfleet.tasks.kernel_choice import kernels_for
 
 Pair = tuple[int, int]
 

@@ -22,7 +22,7 @@ from fedfleet.core.passes import BatchPlan, LocalPass, ProximalTerm
 from fedfleet.executors.client_half import PreparedJob, Tallies, TrainedStack, batches, client_errors
 from fedfleet.executors.inline import train_second_model, train_stages
 from fedfleet.executors.stacked.linear_layers import FusedStep, PastSteps
-from fedfleet.executors.stacked.twin import reused_leaves
+from fedfleet.executors.stacked.stacked_model import reused_leaves
 from fedfleet.executors.tensor_stacks import TORCH, stack_carry
 from fedfleet.tasks.dropout import AddressedDropout, addresses
 

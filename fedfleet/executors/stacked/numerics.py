@@ -22,8 +22,8 @@ from fedfleet.executors.stacked.executor import train_stack
 from fedfleet.executors.stacked.linear_layers import Linear, keeps_past
 from fedfleet.executors.stacked.placement import Place, open_place
 from fedfleet.executors.stacked.schedule import batch_width, step_counts
+from fedfleet.executors.stacked.stacked_model import Twin
 from fedfleet.executors.stacked.stage import trainable
-from fedfleet.executors.stacked.twin import Twin
 from fedfleet.learn.optimisers import sgd
 
 _TRIAL_SIZES = (1, 2, 5, 33)  # stacks that are tried beside the tallest

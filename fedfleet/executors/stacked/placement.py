@@ -13,7 +13,7 @@ from fedfleet.executors.allocation import keep_large_blocks
 from fedfleet.executors.hardware import require_cuda
 from fedfleet.executors.stacked.cuda_graph import CudaGraphs
 from fedfleet.executors.stacked.schedule import Schedule
-from fedfleet.executors.stacked.twin import CannotStack, Tensors, Twin, make_twin
+from fedfleet.executors.stacked.stacked_model import CannotStack, Tensors, Twin, make_twin
 from fedfleet.tasks.narrow_models import at_width
 
 

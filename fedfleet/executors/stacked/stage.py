@@ -14,7 +14,7 @@ from fedfleet.executors.client_half import STAGE_STRIDE, Tallies
 from fedfleet.executors.inline import split_second_model
 from fedfleet.executors.stacked.fused_step import Move, fused_rule
 from fedfleet.executors.stacked.schedule import Schedule, seeds_of
-from fedfleet.executors.stacked.twin import Tensors, Twin
+from fedfleet.executors.stacked.stacked_model import Tensors, Twin
 from fedfleet.tasks.dropout import addresses
 
 

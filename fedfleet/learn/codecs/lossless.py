@@ -15,8 +15,8 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from fedfleet.core.codec import Codec, no_error
-from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import BadInput, Refused
+from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.core.trees import Array, Tree, tree_nbytes
 
 BYTES = "|bytes"

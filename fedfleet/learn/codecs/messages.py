@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.codec import Codec, Stack, is_coded
-from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.rng import UintArray, hash_keys
+from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.core.trees import Array, Tree, mismatch
 
 _GOLDEN = -7046029254386353131  # splitmix64's step as a signed integer, as in tasks.dropout

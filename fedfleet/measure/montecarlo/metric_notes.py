@@ -14,7 +14,7 @@ import numpy as np
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, StateTable
 from fedfleet.core.records import Floats, Ints
-from fedfleet.core.row_map import Names, rows_of_all
+from fedfleet.core.shared_rows import Names, rows_of_all
 from fedfleet.measure.montecarlo.metrics import MetricValue, measure, parts_of
 from fedfleet.measure.montecarlo.settings import Settings
 

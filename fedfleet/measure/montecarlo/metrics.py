@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, StateTable
 from fedfleet.core.records import Floats, Ints
-from fedfleet.core.row_map import rows_of_all
+from fedfleet.core.shared_rows import rows_of_all
 from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.measure.statistics.means import interval95
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Algorithm, Executor, Job, Offer, Pass, Task, Trial
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Ints, Score, ServerState, Settings, Slots
+from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.core.trees import Tree
 from fedfleet.executors.client_half import encode_update
 from fedfleet.executors.personal_model import personal_model, share_of_rows, tune_models, tuning_job

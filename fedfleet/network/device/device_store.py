@@ -123,7 +123,7 @@ class DeviceStore:
         """Keep what the client will remember if the report of this task is folded."""
         import numpy as np
 
-        from fedfleet.core.container import pack_tree
+        from fedfleet.core.tensor_format import pack_tree
 
         flat = {f"{slot}|{name}": leaf for slot, tree in slots.items() for name, leaf in tree.items()}
         names: Any = np.frombuffer(json.dumps(list(slots)).encode(), np.uint8)
@@ -232,7 +232,7 @@ def _memory_name(task: int, data: bytes) -> str:
 
 
 def _slots(data: bytes) -> Slots:
-    from fedfleet.core.container import unpack_tree
+    from fedfleet.core.tensor_format import unpack_tree
 
     tree = unpack_tree(data)
     slots: dict[str, dict[str, Any]] = {slot: {} for slot in json.loads(tree.pop(_SLOTS).tobytes())}

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfleet.core.container import unpack_tree
 from fedfleet.core.errors import FedFleetError, Refused
 from fedfleet.core.records import Score
+from fedfleet.core.tensor_format import unpack_tree
 from fedfleet.core.trees import Tree
 from fedfleet.network.device.caps import Caps, steps_of, too_large, too_long
 from fedfleet.network.device.client_runtime import (

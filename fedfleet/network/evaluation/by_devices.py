@@ -17,7 +17,7 @@ import numpy as np
 from fedfleet.core.events import Evaluated, Probed
 from fedfleet.core.records import ClientScores, Floats, Ints, Score, ServerState
 from fedfleet.network.evaluation.evaluators import EvalResult
-from fedfleet.store.notes import devices_note
+from fedfleet.store.journal_notes import devices_note
 
 FIRST_EVAL_TASK = 1 << 40  # tasks of judging have numbers from here on, which no task of training reaches
 _TASK_BITS = 20  # bits: so many tasks of judging can be handed out a second

@@ -16,8 +16,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from fedfleet.core.container import unpack_tree
 from fedfleet.core.errors import BadInput
+from fedfleet.core.tensor_format import unpack_tree
 from fedfleet.network.evaluation.evaluators import (
     LENGTHS,
     EvalContext,

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedfleet.core.commands import Evaluate
-from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import Executor, Plan
 from fedfleet.core.records import ClientScores, Score, ServerState, Tally
 from fedfleet.core.sources import World
+from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.core.trees import Tree
 from fedfleet.executors.gather import evaluate
 from fedfleet.store.client_memory import ClientMemory

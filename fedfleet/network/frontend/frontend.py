@@ -200,7 +200,7 @@ class Frontend:
             ), b""
         blob, data = entry
         if not self.config.encode_once:  # what a server pays that encodes its model for every device
-            from fedfleet.core.container import pack_tree, unpack_tree
+            from fedfleet.core.tensor_format import pack_tree, unpack_tree
 
             data = memoryview(pack_tree(unpack_tree(bytes(data))))
         inline = blob.nbytes <= INLINE_BYTES

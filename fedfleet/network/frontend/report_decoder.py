@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fedfleet.core.codec import Codec
-from fedfleet.core.container import view_tree_and_array
 from fedfleet.core.errors import Refused
 from fedfleet.core.registry import builder
 from fedfleet.core.stages import STAGES
+from fedfleet.core.tensor_format import view_tree_and_array
 from fedfleet.core.trees import Array, Tree, tree_nbytes
 from fedfleet.network.frontend.partial_sums import FoldLayout, layout_from_json, refusal
 from fedfleet.network.protocol import fleet_pb2 as pb

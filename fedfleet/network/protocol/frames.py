@@ -84,7 +84,7 @@ def parse_message(data: bytes | memoryview, kind: type[Head]) -> Head:
 
 def offer_to_bytes(offer: Offer) -> bytes:
     """An offer as it travels: the model's leaves under their own names, what else goes down behind a mark; or in its code."""
-    from fedfleet.core.container import pack_tree
+    from fedfleet.core.tensor_format import pack_tree
     from fedfleet.learn.compression import offer_tree
 
     return pack_tree(offer_tree(offer)) if offer.encoded is None else offer.encoded()
@@ -92,8 +92,8 @@ def offer_to_bytes(offer: Offer) -> bytes:
 
 def offer_from_bytes(data: bytes, codec: Codec | None = None, like: Tree | None = None) -> Offer:
     """The inverse of `offer_to_bytes`, by the codec in which the model comes; `like` is such a model."""
-    from fedfleet.core.container import unpack_tree
     from fedfleet.core.parts import Offer
+    from fedfleet.core.tensor_format import unpack_tree
     from fedfleet.learn.codecs.messages import decode_bytes
     from fedfleet.learn.compression import EXTRA
 

@@ -13,11 +13,11 @@ import numpy as np
 from fedfleet.core import aggregation
 from fedfleet.core.codec import Codec
 from fedfleet.core.commands import Gather
-from fedfleet.core.container import unpack_tree
 from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.core.events import ReportsGathered
 from fedfleet.core.parts import FoldResult, Plan
 from fedfleet.core.records import Rejection, Report
+from fedfleet.core.tensor_format import unpack_tree
 from fedfleet.core.trees import Tree
 from fedfleet.engine.coordinator import make_model
 from fedfleet.executors.gather import finish_gather, fold_in_order, stat_columns

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfleet.core.container import pack_tree
 from fedfleet.core.cost import settings_at
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Offer
 from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Floats, Ints, ServerState, Wave
+from fedfleet.core.tensor_format import pack_tree
 from fedfleet.engine.state import RunState
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import offer_to_bytes

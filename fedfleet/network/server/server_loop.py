@@ -62,7 +62,7 @@ from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.recovery import RecoveredRun
 from fedfleet.network.server.served_plan import ServedRun, adds_on_arrival
 from fedfleet.network.server.supervisor import Supervisor
-from fedfleet.network.server.turns import Turns
+from fedfleet.network.server.turn_scheduler import Turns
 
 
 class ServerLoop:

@@ -12,10 +12,10 @@ from typing import Literal
 import numpy as np
 
 from fedfleet.choose.uniform import uniform
-from fedfleet.core.container import pack_tree
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Algorithm, Dataset, Job, Plan
 from fedfleet.core.records import Assignments, Cost, Ints, Report, ServerState, Stop
+from fedfleet.core.tensor_format import pack_tree
 from fedfleet.core.trees import Tree
 from fedfleet.learn.fedavg import add_to_model, whole_model
 from fedfleet.learn.folds import mean

@@ -12,7 +12,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, mean_kbps, take_devices, unshared_devices
 from fedfleet.core.records import Floats
 from fedfleet.core.rng import stream
-from fedfleet.core.row_map import compact_rows
+from fedfleet.core.shared_rows import compact_rows
 
 _SPEEDS_PER_KIND = 25  # speeds per kind in paper semantics: normal quantiles, scaled to unit variance
 _SLOWEST_KBPS = 1.0

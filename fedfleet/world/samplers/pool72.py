@@ -13,7 +13,7 @@ from fedfleet.core.fleet import DeviceTable, device_table, take_devices
 from fedfleet.core.limits import NonNegative, Positive
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import uniforms
-from fedfleet.core.row_map import SharedNames
+from fedfleet.core.shared_rows import SharedNames
 from fedfleet.core.sources import DeviceSource
 from fedfleet.core.stages import StageSeconds, source_from_stages
 from fedfleet.world.devices import best_table, table_devices

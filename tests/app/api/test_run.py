@@ -215,7 +215,7 @@ def test_mistakes_are_one_sentence(spec, words, more, says):
 
 
 def test_a_part_that_cannot_be_built_is_said_when_it_is_registered_or_used(monkeypatch):
-    with pytest.raises(BadInput, match="5 builds nothing"):
+    with pytest.raises(BadInput, match="5 is not a builder"):
         fedfleet.register("selectors", "mine", 5)
     with pytest.raises(BadInput, match="is not a name"):
         fedfleet.register("selectors", "", print)

@@ -160,7 +160,7 @@ def test_a_study_of_which_no_run_made_a_model_has_failed(fedfleet, file, tmp_pat
     )
     code, out, err = fedfleet("study", file, "--out", tmp_path / "out", "--workers", 1)
     assert code == 1
-    assert "1 of 1 runs made no model" in out and "WARNING: nobody can report" in err
+    assert "1 of 1 runs made no model" in out and "WARNING: no client can report" in err
 
 
 def test_a_run_that_could_not_be_finished_is_a_failure_and_is_tried_again(fedfleet, file, tmp_path, monkeypatch):

@@ -10,12 +10,12 @@ from fedfleet.app.assemble.client_config import build_client_runtime, client_con
 from fedfleet.app.spec import resolve
 from fedfleet.core import registry
 from fedfleet.core.aggregation import finish
-from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.parts import Job, Trial
 from fedfleet.core.passes import LocalPass
 from fedfleet.core.records import Context, Cost, Wave, whole_work
 from fedfleet.core.registry import names
+from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.core.trees import mismatch
 from fedfleet.executors.gather import fold_reports, jobs_for, model_of, models_of
 from fedfleet.executors.inline import inline

@@ -79,7 +79,7 @@ def test_a_task_may_be_given_instead_of_named():
     [
         ({"use": "fednova"}, r"edge: 'fednova' sends something else than updates of the model \(walked/steps\)"),
         ({"use": "fetchsgd"}, r"edge: 'fetchsgd' sends something else than updates of the model \(sketch\)"),
-        ({"use": "ft"}, r"edge.use = 'hierfl': 'ft' lets every device tune the model before it is judged"),
+        ({"use": "ft"}, r"edge.use = 'hierfl': 'ft' lets every device tune the model"),
         ({"use": "fedavg", "fine_tune": 2}, "'fedavg' lets every device tune"),
     ],
 )

@@ -18,8 +18,8 @@ from fedfleet.executors.stacked.cuda_graph import (
 )
 from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.schedule import plan_stage
+from fedfleet.executors.stacked.stacked_model import make_twin
 from fedfleet.executors.stacked.stage import Work
-from fedfleet.executors.stacked.twin import make_twin
 from fedfleet.executors.tensor_stacks import stack_carry, stack_trees
 from fedfleet.learn.optimisers import adam, sgd
 from fedfleet.learn.zoo import fedavg

@@ -8,7 +8,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from fedfleet.executors.stacked.layers import BatchNorm, gather_patches
 from fedfleet.executors.stacked.linear_layers import Stack
-from fedfleet.executors.stacked.twin import make_twin
+from fedfleet.executors.stacked.stacked_model import make_twin
 from fedfleet.tasks.nets.attention import Positions
 
 CLIENTS, BATCH = 3, 4

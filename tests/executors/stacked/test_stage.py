@@ -12,8 +12,8 @@ from fedfleet.executors.client_half import prepare_job
 from fedfleet.executors.inline import inline, train_stages
 from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.schedule import plan_stage
+from fedfleet.executors.stacked.stacked_model import make_twin
 from fedfleet.executors.stacked.stage import Work, can_fuse, shares_weights, train_stage, trainable
-from fedfleet.executors.stacked.twin import make_twin
 from fedfleet.executors.tensor_stacks import stack_carry, stack_trees
 from fedfleet.learn.optimisers import adam, sgd
 from fedfleet.testing.passes import distillation_loss, smoothed_loss

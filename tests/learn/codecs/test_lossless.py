@@ -7,8 +7,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import BadInput, Refused
+from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.learn.codecs.lossless import BYTES, deflate, gzip, zstd
 from fedfleet.learn.codecs.messages import decode, encode, encode_bytes
 

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.core.container import pack_tree
 from fedfleet.core.errors import BadInput, Refused
+from fedfleet.core.tensor_format import pack_tree
 from fedfleet.learn.codecs import messages
 from fedfleet.learn.codecs.chain import chain
 from fedfleet.learn.codecs.lossless import gzip

@@ -12,7 +12,7 @@ from fedfleet.core.fleet import (
     unshared_devices,
     unshared_states,
 )
-from fedfleet.measure.montecarlo import literal
+from fedfleet.measure.montecarlo import reference_simulation
 from fedfleet.measure.montecarlo.metrics import simulate
 from fedfleet.measure.montecarlo.settings import Settings
 from tests.worlds import spans_within, traces_of
@@ -50,7 +50,7 @@ def test_fast_and_literal_agree_on_the_same_draws(fleet, part, semantics, by_dea
     k = 1 + seed % len(devices)
     asked = Settings(k, 30, 60, 60.0, 0.8, semantics=semantics, samples=2.0)
     fast, t_fast = simulate(asked, d, s, seed=seed, t_cost=t_cost, by_deadline=by_deadline)
-    slow, t_slow = literal.simulate(asked, d, s, seed=seed, t_cost=t_cost, by_deadline=by_deadline)
+    slow, t_slow = reference_simulation.simulate(asked, d, s, seed=seed, t_cost=t_cost, by_deadline=by_deadline)
     assert fast.tolist() == slow
     assert t_fast == t_slow
     if shared:
@@ -68,6 +68,6 @@ def test_many_clients_take_the_other_ways_of_choosing():
         asked = Settings(k, 120, 3000, 40.0, 0.8)
         for by_deadline in (True, False):
             fast = simulate(asked, None, states, seed=k, t_cost=33.0, by_deadline=by_deadline)
-            slow = literal.simulate(asked, None, states, seed=k, t_cost=33.0, by_deadline=by_deadline)
+            slow = reference_simulation.simulate(asked, None, states, seed=k, t_cost=33.0, by_deadline=by_deadline)
             assert fast[0].tolist() == slow[0]
             assert fast[1] == slow[1]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedfleet.core.fleet import StateTable, device_table, take_devices
-from fedfleet.measure.montecarlo import literal
+from fedfleet.measure.montecarlo import reference_simulation
 from fedfleet.measure.montecarlo.metric_notes import notes, suspect, trip_seconds, waiting
 from fedfleet.measure.montecarlo.metrics import measure
 from fedfleet.measure.montecarlo.settings import Settings
@@ -82,9 +82,9 @@ def test_a_fleet_in_which_nobody_would_be_left_is_no_error():
 
 def test_the_mean_trip_is_that_of_the_simulation():
     own_up = device_table(["a", "b"], [[2e4, 6e4], [1e4]], [0.5, 0.2], [[1e4, 3e4], []])
-    settings, draws = Settings(samples=10.0), literal.Draws(1)
+    settings, draws = Settings(samples=10.0), reference_simulation.Draws(1)
     for c, hoped in enumerate(trip_seconds(settings, own_up)):
-        seen = [literal._device_cost(settings, own_up, c, draws) for _ in range(4000)]
+        seen = [reference_simulation._device_cost(settings, own_up, c, draws) for _ in range(4000)]
         assert np.mean(seen) == pytest.approx(hoped, rel=0.03)
 
 

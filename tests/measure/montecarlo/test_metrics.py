@@ -12,7 +12,7 @@ from fedfleet.core.fleet import (
     device_table,
     take_states,
 )
-from fedfleet.measure.montecarlo import literal
+from fedfleet.measure.montecarlo import reference_simulation
 from fedfleet.measure.montecarlo.metrics import (
     NAMES,
     available_metrics,
@@ -140,7 +140,7 @@ def test_a_fleet_that_rounds_never_meet_is_refused_instead_of_waited_for():
         with pytest.raises(BadInput, match="StatMC-T: rounds begin every 20 s, and no client is ever ready"):
             measure("StatMC-T", replace(asked, semantics=semantics), None, odd)
     assert measure("StatMC-R", asked, None, odd).value == 0.0
-    assert literal.simulate(asked, None, odd, seed=0, t_cost=1.0, by_deadline=False) == ([0, 0], math.inf)
+    assert reference_simulation.simulate(asked, None, odd, seed=0, t_cost=1.0, by_deadline=False) == ([0, 0], math.inf)
     assert math.isfinite(measure("StatMC-T", replace(asked, t_break_asked=7.0), None, odd).value)
 
 
@@ -165,7 +165,7 @@ def test_rounds_that_take_ages_end_where_the_literal_version_ends():
         asked = Settings(k=2, rounds=6, trips=8, semantics=semantics)
         for by_deadline in (True, False):
             fast = simulate(asked, devices, states, seed=3, t_cost=1.0, by_deadline=by_deadline)
-            slow = literal.simulate(asked, devices, states, seed=3, t_cost=1.0, by_deadline=by_deadline)
+            slow = reference_simulation.simulate(asked, devices, states, seed=3, t_cost=1.0, by_deadline=by_deadline)
             assert fast[0].tolist() == slow[0] and fast[1] == pytest.approx(slow[1])
 
 

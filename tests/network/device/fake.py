@@ -8,8 +8,8 @@ from concurrent import futures
 import grpc
 import numpy as np
 
-from fedfleet.core.container import pack_tree
 from fedfleet.core.parts import Algorithm
+from fedfleet.core.tensor_format import pack_tree
 from fedfleet.network.device.client_loop import Device, DeviceOptions
 from fedfleet.network.device.device_store import DeviceStore
 from fedfleet.network.device.server_calls import Connection, RetryPolicy

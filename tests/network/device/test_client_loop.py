@@ -8,8 +8,8 @@ import grpc
 import numpy as np
 import pytest
 
-from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import BadInput, Refused, RunFailed
+from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.network.device.caps import Caps
 from fedfleet.network.device.client_loop import Stopped
 from fedfleet.network.device.device_store import DeviceStore

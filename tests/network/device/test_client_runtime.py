@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import RunFailed
+from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.network.device.client_runtime import Assignment, model_of, rows_of, train_task
 from tests.network.device.fake import toy_kit
 

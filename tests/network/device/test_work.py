@@ -5,8 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from fedfleet.core.container import pack_tree
 from fedfleet.core.errors import Refused, RunFailed
+from fedfleet.core.tensor_format import pack_tree
 from fedfleet.network.device.caps import Caps
 from fedfleet.network.device.device_store import DeviceStore
 from fedfleet.network.device.server_calls import Connection

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedfleet.core.container import pack_tree
+from fedfleet.core.tensor_format import pack_tree
 from fedfleet.network.evaluation.evaluators import LENGTHS, decode_head, decode_result, encode_message, evaluate_model
 from tests.network.evaluation.courts import court
 

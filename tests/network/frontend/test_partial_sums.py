@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from fedfleet.core import aggregation, exact
 from fedfleet.core.aggregation import Entry, Fold
-from fedfleet.core.container import pack_tree, view_tree_and_array
 from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.core.records import Context, Report, ServerState
+from fedfleet.core.tensor_format import pack_tree, view_tree_and_array
 from fedfleet.core.trees import Tree, content_hash
 from fedfleet.network.frontend import partial_sums, snapshots, sum_kernel
 from fedfleet.network.frontend.partial_sums import (
@@ -356,7 +356,7 @@ while True:
 def killed(folder: Path, seed: int, first: int, seconds: float) -> list[int]:
     """What a process said was safe until it was killed."""
     command = [sys.executable, "-c", CHILD, str(folder), str(seed), str(first)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[4]) as child:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]) as child:
         assert child.stdout is not None and select.select([child.stdout], [], [], 60)[0]
         assert child.stdout.readline() == b"ready\n"
         time.sleep(seconds)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedfleet.core.container import pack_tree
 from fedfleet.core.registry import builder
+from fedfleet.core.tensor_format import pack_tree
 from fedfleet.learn.codecs.chain import chain
 from fedfleet.network.frontend.partial_sums import fold_layout
 from fedfleet.network.frontend.report_decoder import codec_from, codec_recipe, decode_report

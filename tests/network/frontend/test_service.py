@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedfleet.core.container import pack_tree
+from fedfleet.core.tensor_format import pack_tree
 from fedfleet.network.evaluation.by_devices import FIRST_EVAL_TASK
 from fedfleet.network.frontend import service as door
 from fedfleet.network.frontend.service import NotFound, NotPermitted, RateLimited, Unauthenticated

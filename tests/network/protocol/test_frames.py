@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.core.container import pack_tree, unpack_tree
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.parts import Offer
+from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.core.trees import content_hash
 from fedfleet.network.protocol.frames import (
     offer_from_bytes,

@@ -55,7 +55,7 @@ def test_hooks_are_found_by_name_and_never_elsewhere(file):
 def test_secrets_that_are_none_are_refused(tmp_path, file):
     assert read_secret(file) == SECRET
     file.chmod(0o640)
-    with pytest.raises(BadInput, match="read by others"):
+    with pytest.raises(BadInput, match="read by other users"):
         read_secret(file)
     file.chmod(0o600)
     file.write_bytes(b"short\n")

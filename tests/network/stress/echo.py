@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import grpc
 
-from fedfleet.core.container import pack_tree
+from fedfleet.core.tensor_format import pack_tree
 from fedfleet.network.protocol.fleet_pb2 import Answer, Blob, CheckIn, FetchRequest, Later, Over, Receipt, Report, Work
 from fedfleet.network.protocol.frames import (
     CHUNK,

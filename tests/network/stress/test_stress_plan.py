@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from fedfleet.core.container import unpack_tree
 from fedfleet.core.errors import BadInput
+from fedfleet.core.tensor_format import unpack_tree
 from fedfleet.network.stress.stress_plan import STEP, Dummy, dummy_params, dummy_plan, dummy_update
 
 

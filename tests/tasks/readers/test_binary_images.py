@@ -54,7 +54,7 @@ def test_damaged_idx_files_are_named(data):
     labels.write_bytes(labels.read_bytes()[:-1])
     with pytest.raises(BadInput, match=r"Fashion-MNIST cannot be read from .*2 bytes instead of 3"):
         read(FASHION, data / "fashion-mnist" / "train-images-idx3-ubyte")
-    with pytest.raises(ValueError, match="no IDX file"):
+    with pytest.raises(ValueError, match="not an IDX file"):
         read_idx(written(data / "other", b"hello"))
 
 

@@ -35,7 +35,7 @@ def test_npy_pictures_and_foreign_files(tmp_path):
     assert decode(file.getvalue()).shape == (4, 5, 1)
     bad = io.BytesIO()
     np.save(bad, np.zeros((4, 5), np.float64))
-    for data, why in ((bad.getvalue(), "uint8"), (b"hello", "neither PNG")):
+    for data, why in ((bad.getvalue(), "uint8"), (b"hello", "use PNG")):
         path = written(tmp_path / "a.png", data)
         with pytest.raises(BadInput, match=why):
             read_pictures([path], 4, 1)

@@ -188,7 +188,7 @@ def study(
 
 def _check_ray(address: str | None, missing: Sequence[Cell]) -> None:
     """Refuse a cluster that is not there, and runs that would wait on it for ever: for processors that they occupy themselves."""
-    from fedfleet.executors.ray import require_ray
+    from fedfleet.executors.ray_cluster import require_ray
 
     inside = [cell.title for cell in missing if cell.spec.run["execute"] == "ray"]
     if inside:

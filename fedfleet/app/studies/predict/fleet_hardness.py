@@ -14,7 +14,7 @@ from fedfleet.app.terminal.text import percent, span
 from fedfleet.core.errors import FedFleetError
 from fedfleet.core.limits import MAX_CLIENTS
 from fedfleet.core.parts import Task
-from fedfleet.measure.montecarlo.references import PUBLISHED, placement_text
+from fedfleet.measure.montecarlo.published_values import PUBLISHED, placement_text
 
 METRIC_WORDS = {"Dev": "devices alone", "Stat": "reachability alone", "Inter": "devices and reachability together"}
 # By the word for the most under-represented label.

@@ -169,9 +169,9 @@ def test_a_selector_that_gives_equal_chances_has_the_closed_form(foretold, kept)
         for setup in (setup_of(choose={"use": "lottery", "fair": fair}) for fair in (True, False))
     ]
     assert forms[0] is not None and forms[1] is None
-    rows = predict_sweep(TABLE | {"choose": "lottery"}, "small", parse_sweep("pace.seconds=15,40"), cache=kept)["rows"]
+    rows = predict_sweep(TABLE | {"choose": "lottery"}, "small", parse_sweep("pace.seconds=15,40"), cache=kept).rows
     assert [row["commits"] for row in rows] == [
-        row["commits"] for row in predict_sweep(TABLE, "small", parse_sweep("pace.seconds=15,40"), cache=kept)["rows"]
+        row["commits"] for row in predict_sweep(TABLE, "small", parse_sweep("pace.seconds=15,40"), cache=kept).rows
     ]
 
 

@@ -6,7 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.fleet import StateTable, device_table, take_states
-from fedfleet.measure.montecarlo.literal import Draws, choose, is_ready, quantile, seconds_until_done, simulate
+from fedfleet.measure.montecarlo.reference_simulation import (
+    Draws,
+    choose,
+    is_ready,
+    quantile,
+    seconds_until_done,
+    simulate,
+)
 from fedfleet.measure.montecarlo.settings import Settings
 from tests.worlds import traces_of
 

@@ -1,6 +1,6 @@
 """Notes that programs read are found again, in the words of today and of earlier versions."""
 
-from fedfleet.store.notes import devices_note, evaluated_by_devices
+from fedfleet.store.journal_notes import devices_note, evaluated_by_devices
 
 
 def test_versions_that_devices_evaluated_are_found():

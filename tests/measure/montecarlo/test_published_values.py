@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.measure.montecarlo.references import PUBLISHED, fair_work, ideal_fair_work, placement_text
+from fedfleet.measure.montecarlo.published_values import PUBLISHED, fair_work, ideal_fair_work, placement_text
 
 
 @given(st.floats(0, 1), st.floats(10, 1e6))

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.core.row_map import SharedNames, compact_rows, row_of, rows_of_all
+from fedfleet.core.shared_rows import SharedNames, compact_rows, row_of, rows_of_all
 
 laws = settings(deadline=None, derandomize=True, max_examples=100)
 

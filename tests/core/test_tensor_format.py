@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedfleet.core.container import pack_tree, unpack_tree, view_tree, view_tree_and_array
 from fedfleet.core.errors import Refused
+from fedfleet.core.tensor_format import pack_tree, unpack_tree, view_tree, view_tree_and_array
 from fedfleet.core.trees import content_hash
 
 KINDS = (

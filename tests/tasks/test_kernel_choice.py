@@ -5,21 +5,21 @@ import sys
 import pytest
 import torch
 
-from fedfleet.tasks import accelerated
+from fedfleet.tasks import kernel_choice
 
 
 def test_tensors_of_the_cpu_have_no_kernels():
-    assert accelerated.kernels_for(torch.zeros(1)) is None
+    assert kernel_choice.kernels_for(torch.zeros(1)) is None
 
 
 def test_without_triton_there_are_no_kernels(monkeypatch):
     monkeypatch.setitem(sys.modules, "fedfleet.tasks.kernels", None)  # what an import that fails looks like
-    accelerated._kernels.cache_clear()
-    assert accelerated._kernels() is None
-    accelerated._kernels.cache_clear()
+    kernel_choice._kernels.cache_clear()
+    assert kernel_choice._kernels() is None
+    kernel_choice._kernels.cache_clear()
 
 
 def test_with_triton_the_kernels_are_found():
     pytest.importorskip("triton", reason="Triton comes with CUDA builds of torch")
-    result = accelerated._kernels()
+    result = kernel_choice._kernels()
     assert result is not None and callable(result.masked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from fedfleet.core.fleet import DeviceTable, StateTable
-from fedfleet.core.row_map import RowNumbers
+from fedfleet.core.shared_rows import RowNumbers
 from fedfleet.measure.montecarlo.settings import Settings
 
 _MASK = 0xFFFFFFFFFFFFFFFF
