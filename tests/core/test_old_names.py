@@ -32,7 +32,8 @@ def test_every_old_module_is_found_with_what_it_held(old):
 def test_a_warning_names_the_line_that_imports():
     sys.modules.pop("fedfleet.learn.averaging", None)
     with pytest.warns(DeprecationWarning, match="fedfleet.learn.averaging is now fedfleet.learn.fedavg") as caught:
-        from fedfleet.learn.fedavg import fedavg
+        # By its name as a text: tools that follow imports know today's names only.
+        fedavg = __import__("fedfleet.learn.averaging", fromlist=["fedavg"]).fedavg
     assert caught[0].filename == __file__
     assert fedavg().name == "fedavg"
 

@@ -57,7 +57,7 @@ def read_samples(path: Path) -> tuple[Array, Ints]:
 def split_counts(samples: int) -> tuple[int, int]:
     """How many of so many samples are trained on, and how many test.
 
-    >>> counts(100), counts(2)
+    >>> split_counts(100), split_counts(2)
     ((80, 20), (1, 1))
     """
     test = max(1, round(_TEST_SHARE * samples))

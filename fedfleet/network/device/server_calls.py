@@ -75,7 +75,7 @@ class RetryPolicy:
     def pauses(self, first: float = FIRST_PAUSE, longest: float = LONGEST_PAUSE) -> Iterator[float]:
         """One pause after the other, each between half of its length and the whole of it.
 
-        >>> [round(p, 2) for p, _ in zip(Patience(chance=lambda: 0.0).pauses(), range(8))]
+        >>> [round(p, 2) for p, _ in zip(RetryPolicy(chance=lambda: 0.0).pauses(), range(8))]
         [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0]
         """
         pause = first

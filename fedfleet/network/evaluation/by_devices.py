@@ -102,7 +102,7 @@ def first_eval_task(wall_seconds: float) -> int:
 
     Tasks of a start never overtake the clock: a million a second are not handed out.
 
-    >>> first_of_start(1) - first_of_start(0)
+    >>> first_eval_task(1) - first_eval_task(0)
     1048576
     """
     return FIRST_EVAL_TASK + (int(wall_seconds) << _TASK_BITS)
@@ -182,7 +182,7 @@ def probe_fact(request: EvalRequest, stat: str, now: float) -> Probed:
 def response_summary(request: EvalRequest) -> str:
     """One sentence about who answered, for the journal and people.
 
-    >>> remark(Asked(Kind.EVALUATE, np.arange(3), 1.0, ServerState({}), version=4))
+    >>> response_summary(EvalRequest(RequestKind.EVALUATE, np.arange(3), 1.0, ServerState({}), version=4))
     'version 4 was evaluated by 0 of 3 devices: 0 declined, 3 did not answer'
     """
     responses = response_counts(request)

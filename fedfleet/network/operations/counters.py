@@ -67,8 +67,8 @@ class Totals:
 def update_process(totals: Totals, place: int, life: int, counters: Mapping[str, float]) -> Totals:
     """A process at this place told its counters; another life than before, or a count that fell, is one that began anew.
 
-    >>> one = heard(Totals(), 0, 1, {"strikes": 3})
-    >>> summed(heard(one, 0, 2, {"strikes": 1}))
+    >>> one = update_process(Totals(), 0, 1, {"strikes": 3})
+    >>> sum_totals(update_process(one, 0, 2, {"strikes": 1}))
     {'strikes': 4.0}
     """
     before = totals.living.get(place, ProcessCounters(life))

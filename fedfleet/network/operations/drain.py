@@ -45,8 +45,8 @@ class Drain:
 def signal_stop(drain: Drain, now: float) -> Drain:
     """A signal to stop: the first begins the drain, the second ends it at once.
 
-    >>> once = signalled(Drain(), 100.0)
-    >>> once.phase.name, once.until, signalled(once, 101.0).phase.name
+    >>> once = signal_stop(Drain(), 100.0)
+    >>> once.phase.name, once.until, signal_stop(once, 101.0).phase.name
     ('RECEIVING', 115.0, 'CLOSING')
     """
     if drain.phase is DrainPhase.SERVING:

@@ -206,7 +206,7 @@ class Endpoints:
 def answer_request(head: bytes, pages: Pages) -> bytes:
     """The bytes of the answer to a request; of what stands in the request nothing is in it.
 
-    >>> answered(b"POST /metrics HTTP/1.1\\r\\n\\r\\n", {"/metrics": lambda: Page(200, b"")}).split(b"\\r\\n")[0]
+    >>> answer_request(b"POST /metrics HTTP/1.1\\r\\n\\r\\n", {"/metrics": lambda: Page(200, b"")}).split(b"\\r\\n")[0]
     b'HTTP/1.1 405 Method Not Allowed'
     """
     words = head.split(b"\r\n", 1)[0].split(b" ")

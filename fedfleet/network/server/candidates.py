@@ -55,7 +55,7 @@ class Presence:
 def available_clients(present: Bools, busy: Bools, members: Bools | None = None) -> Ints:
     """Who could be asked: present, without a task, and a member where membership is limited.
 
-    >>> askable(np.array([True, True, False]), np.array([False, True, False]))
+    >>> available_clients(np.array([True, True, False]), np.array([False, True, False]))
     array([0])
     """
     idle = present & ~busy
@@ -91,7 +91,7 @@ def ask_ready(
 def patience_end(*, asked_at: float, now: float, patience: float) -> float | None:
     """The moment at which patience ends; None: it has ended, or never will: then only a call can change the answer.
 
-    >>> look_again(asked_at=5.0, now=6.0, patience=60.0)
+    >>> patience_end(asked_at=5.0, now=6.0, patience=60.0)
     65.0
     """
     ends = asked_at + patience

@@ -220,5 +220,5 @@ def test_a_part_that_cannot_be_built_is_said_when_it_is_registered_or_used(monke
     with pytest.raises(BadInput, match="is not a name"):
         fedfleet.register("selectors", "", print)
     monkeypatch.setitem(registry._added["selectors"], "lost", "no_such_module:lost")
-    with pytest.raises(BadInput, match="'lost' was registered as 'no_such_module:lost', which cannot be loaded"):
+    with pytest.raises(BadInput, match="'lost' is registered as 'no_such_module:lost', which cannot be loaded"):
         fedfleet.run(SPEC, "choose.use=lost")

@@ -205,7 +205,7 @@ def test_an_interrupt_says_how_to_go_on(fedfleet, file, tmp_path, monkeypatch):
 
 
 def test_ray_that_is_missing_is_named_with_its_extra(fedfleet, file, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedfleet.executors.ray.find_spec", lambda name: None)
+    monkeypatch.setattr("fedfleet.executors.ray_cluster.find_spec", lambda name: None)
     refused(fedfleet("study", file, "--out", tmp_path / "out", "--ray"), 'pip install "fedfleet[ray]"')
     assert not (tmp_path / "out").exists()
 
