@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup browser demo test soak lint bench peers docs pictures proto clean
+.PHONY: setup browser demo quick test soak lint bench peers docs pictures proto clean
 setup: $(READY)
 
 # Stale means: the declared dependencies are newer than the last successful installation.
@@ -21,6 +21,10 @@ demo: setup
 browser:
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { echo "installing chromium for the tests of pages"; \
 	  { apt-get update && apt-get install -y --no-install-recommends chromium; } >/dev/null 2>&1 || echo "no chromium here: the tests of pages will be skipped"; }
+
+# What is not marked slow: most modules have a test in it. About a minute.
+quick: setup
+	@$(BIN)/python -m pytest -n 2 --dist worksteal --quick
 
 test: setup browser
 	@$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/executors/test_ray.py

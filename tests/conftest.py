@@ -1,6 +1,7 @@
 """What one test registers, no other sees; and interrupts reach the processes that tests start."""
 
 import os
+import re
 import signal
 
 import pytest
@@ -8,6 +9,8 @@ from hypothesis import HealthCheck, settings
 
 import fedfleet.network  # noqa: F401  # before a test loads gRPC, since only then can it be told to refuse TLS 1.2
 from fedfleet.core import registry
+
+_SLOW_FILE = re.compile(r"^pytestmark = .*mark\.slow", re.M)
 
 # Laws are tried on the same examples every time, and a busy machine proves nothing against them.
 settings.register_profile("house", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -18,13 +21,27 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--quick", action="store_true", help="leave out what is marked slow, whole files without reading them"
+    )
+
+
+def pytest_ignore_collect(collection_path, config):
+    """With --quick, a file that is marked slow as a whole is not even imported."""
+    if config.getoption("--quick") and collection_path.suffix == ".py":
+        return bool(_SLOW_FILE.search(collection_path.read_text(encoding="utf-8"))) or None
+    return None
+
+
 def pytest_collection_modifyitems(config, items):
     """Tests that are marked for the soak run there, beside those of tests/soak; a sample of each kind runs always."""
     if os.environ.get("FEDFLEET_SOAK"):
         return
-    left = [item for item in items if item.get_closest_marker("soak")]
+    left_out = ("soak", "slow") if config.getoption("--quick") else ("soak",)
+    left = [item for item in items if any(item.get_closest_marker(name) for name in left_out)]
     config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if not item.get_closest_marker("soak")]
+    items[:] = [item for item in items if not any(item.get_closest_marker(name) for name in left_out)]
 
 
 @pytest.fixture(autouse=True)

@@ -31,6 +31,7 @@ def blocks(language):
     return result
 
 
+@pytest.mark.slow
 def test_imports_point_one_way():
     done = subprocess.run(
         [Path(sys.executable).with_name("lint-imports"), "--no-logo"], cwd=ROOT, capture_output=True, text=True
@@ -38,11 +39,13 @@ def test_imports_point_one_way():
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", blocks("python"))
 def test_python_in_the_documentation_runs(code):
     exec(compile(code, "<documentation>", "exec"), {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", blocks("toml"))
 def test_specs_in_the_documentation_are_valid(text):
     assemble(resolve(tomllib.loads(text)))
@@ -52,6 +55,7 @@ def test_specs_in_the_documentation_are_valid(text):
 SHORT = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.name != "newcomer.py"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SHORT, ids=lambda p: p.name)
 def test_examples_run(path):
     done = subprocess.run([sys.executable, path], cwd=ROOT, capture_output=True, text=True)
@@ -59,6 +63,7 @@ def test_examples_run(path):
     assert done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda p: p.name)
 def test_example_specs_are_valid(path):
     assemble(resolve(tomllib.loads(path.read_text())))
@@ -68,6 +73,7 @@ def test_the_readme_shows_the_example_that_is_there():
     assert (ROOT / "examples/first.toml").read_text() in (ROOT / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_reference_is_up_to_date():
     from docs.make_reference import PAGES as MADE
 
@@ -97,6 +103,7 @@ def test_links_in_the_documentation_lead_somewhere():
             assert (path.parent / target).exists(), f"{path}: {target}"
 
 
+@pytest.mark.slow
 def test_docstring_examples():
     for module in pkgutil.walk_packages(fedfleet.__path__, "fedfleet."):
         if module.name == "fedfleet.tasks.kernels" and find_spec("triton") is None:

@@ -23,6 +23,8 @@ from tests.app.pages.sides.looks import side
 from tests.app.pages.test_comparison_page import runs
 from tests.app.pages.test_study_page import TABLE
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["runs"]
 SIGHTS = [(1100, False), (1100, True), (390, False), (390, True)]
 

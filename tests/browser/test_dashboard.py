@@ -11,6 +11,8 @@ from fedfleet.app.spec import resolve
 from fedfleet.core.events import RunBegan
 from tests.app.dashboard.runs import END, STORY, Answers, folder_of, sent
 
+pytestmark = pytest.mark.slow
+
 TABLE = {"task": {"use": "digits_logreg"}, "world": {"clients": 12}, "pace": {"cohort": 4}, "stop": {"rounds": 4}}
 
 

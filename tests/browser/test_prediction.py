@@ -5,6 +5,8 @@ import pytest
 from fedfleet.app.pages.prediction_page import prediction_page, sweep_page
 from tests.app.pages.test_prediction_page import WHOLE
 
+pytestmark = pytest.mark.slow
+
 ROW = {"accuracy": 0.1, "commits": 0.0, "virtual_seconds": 600.0, "seconds_to_target": None, "never": 1.0}
 SWEEP = {
     "key": "pace.seconds",

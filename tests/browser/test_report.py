@@ -6,6 +6,8 @@ from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import resolve
 
+pytestmark = pytest.mark.slow
+
 SPEC = {
     "seed": 5,
     "task": "digits_logreg",

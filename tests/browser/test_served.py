@@ -13,6 +13,8 @@ from tests.browser.test_comparison import SIGHTS
 from tests.network.fleets import METHODS, fleet
 from tests.network.harness import PATIENT
 
+pytestmark = pytest.mark.slow
+
 STATUS = {"devices_online": 5, "running": 1, "waiting_for": "1 report: of client 5", "draining": False}
 
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 GOOD = "<!doctype html><meta charset=utf-8><title>t</title><body style='background:#fff;color:#222'><p>words</p><svg role=img aria-label=a viewBox='0 0 100 20' style='width:100px'><rect width=100 height=20 fill='#222'/><text x=5 y=15 font-size=12 fill='#fff'>in</text></svg>"
 BAD = {
     "contrast": "<p style='color:#bbb'>pale</p>",

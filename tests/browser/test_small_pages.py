@@ -13,6 +13,8 @@ from tests.app.api.test_shuffle import USER
 from tests.app.pages.test_explanation_page import FOUND
 from tests.app.specs import fleet
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):

@@ -1,8 +1,12 @@
 """The page of a search in a browser, in light and dark, wide and on a phone."""
 
+import pytest
+
 from fedfleet.app.pages.search_page import write_tuning
 from tests.app.studies.tune.test_search_result import made, row
 from tests.browser.test_comparison import lines, seen
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_search(look, tmp_path):

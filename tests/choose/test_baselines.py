@@ -19,6 +19,8 @@ from fedfleet.testing import check_selector
 from tests.choose.rosters import ended, roster
 from tests.worlds import even_fleet, events_of, fleets, only, paces, toy_plan, world_of
 
+pytestmark = pytest.mark.slow
+
 law = settings(deadline=None, derandomize=True, max_examples=25)
 
 

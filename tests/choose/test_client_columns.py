@@ -1,6 +1,7 @@
 """Columns over all clients: writing a few rows changes those alone; durations are what was seen to its end, else foreseen."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,8 @@ from fedfleet.choose.client_columns import (
 )
 from fedfleet.core.records import DROPPED, FOLDED, LOST, REJECTED, WASTED
 from tests.choose.rosters import ended, roster
+
+pytestmark = pytest.mark.slow
 
 KINDS = {"count": np.uint16, "value": np.float32}
 some_clients = st.lists(st.integers(0, 29), unique=True, max_size=12).map(lambda c: np.array(sorted(c), np.int64))

@@ -30,6 +30,8 @@ from tests.choose.rosters import ended, roster
 from tests.worlds import events_of, fleets, paces, toy_plan, world_of
 from tests.worlds import only as events_of_kind
 
+pytestmark = pytest.mark.slow
+
 
 def counting(name):
     """A selector that counts what it hears, in columns of its own."""

@@ -16,6 +16,8 @@ from fedfleet.core.rng import stream
 from fedfleet.testing import check_selector
 from tests.choose.rosters import ended, roster
 
+pytestmark = pytest.mark.slow
+
 
 def chosen(selector, state, there, n):
     return selector.pick(state, there, n, Draw(1, 0)).clients.tolist()

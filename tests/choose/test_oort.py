@@ -15,6 +15,8 @@ from fedfleet.core.records import DROPPED, FATES, FOLDED, LOST, REJECTED, WASTED
 from fedfleet.core.rng import client_keys, stream
 from fedfleet.testing import check_selector
 
+pytestmark = pytest.mark.slow
+
 ALL_BY_SCORE = {"explore": 0.0, "floor": 0.0, "cut_off": 0.0, "uncertainty": 0.0, "clip": 1.0}
 
 

@@ -16,6 +16,8 @@ from fedfleet.testing import check_selector
 from tests.choose.rosters import ended, roster
 from tests.worlds import only
 
+pytestmark = pytest.mark.slow
+
 
 def test_with_d_as_large_as_the_pick_it_is_a_draw_by_samples():
     part, there = power_of_choice(1), roster(3, samples=[10, 20, 50], loss=np.nan)

@@ -22,6 +22,8 @@ from fedfleet.simulation.simulator import simulate
 from fedfleet.testing import check_selector
 from tests.worlds import only
 
+pytestmark = pytest.mark.slow
+
 law = settings(deadline=None, derandomize=True, max_examples=200)
 OFF = {"low": 0.0, "high": 0.0, "slack": 0.0}
 SPEC = {

@@ -24,6 +24,8 @@ from fedfleet.choose.scores import (
 from fedfleet.core.parts import Draw
 from fedfleet.core.rng import client_keys, hash_keys, stream
 
+pytestmark = pytest.mark.slow
+
 law = settings(deadline=None, derandomize=True, max_examples=200)
 utilities = st.lists(st.floats(0, 1e6, width=32), min_size=1, max_size=40).map(lambda v: np.array(v, np.float32))
 

@@ -16,6 +16,8 @@ from fedfleet.core.rng import client_keys
 from fedfleet.testing import check_selector
 from tests.choose.rosters import ended, roster
 
+pytestmark = pytest.mark.slow
+
 
 def known(*seconds):
     """Facts of a fleet whose trips are foreseen to take so long."""

@@ -12,6 +12,8 @@ from fedfleet.core import exact
 from fedfleet.core.rng import stream
 from fedfleet.core.trees import content_hash
 
+pytestmark = pytest.mark.slow
+
 TOTAL = 2.0**24
 BOUND = 2.0**10
 

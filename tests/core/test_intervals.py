@@ -9,6 +9,8 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.intervals import finish_after, ready_seconds, ready_until
 from tests.worlds import spans_within, traces_of
 
+pytestmark = pytest.mark.slow
+
 laws = settings(deadline=None, derandomize=True, max_examples=150)
 
 

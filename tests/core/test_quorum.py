@@ -12,6 +12,8 @@ from fedfleet.core.quorum import earliest_by_polling
 from fedfleet.world.states import interval_states
 from tests.worlds import spans_within, traces_of
 
+pytestmark = pytest.mark.slow
+
 laws = settings(deadline=None, derandomize=True, max_examples=200)
 UNTIL = 5000
 

@@ -10,6 +10,8 @@ import pytest
 
 from fedfleet.tasks.digits import digits_logreg
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SPEC = """
 seed = 7

@@ -15,6 +15,8 @@ from tests.docs.pages import PAGES, blocks, commands_of, is_run, name_of
 from tests.docs.running import fresh_copy, run_page
 from tests.docs.tables import faults
 
+pytestmark = pytest.mark.slow
+
 # A line that a reader would paste into a terminal.
 PASTED = re.compile(r"^\s*(\$ |\.venv/bin/|fedfleet [a-z]|make [a-z]|pip install|python |docker |helm )", re.M)
 QUICK = [page for page in PAGES if any(is_run(block, soak=False) for block in blocks(page))]

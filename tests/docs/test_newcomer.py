@@ -11,6 +11,8 @@ from torch import nn
 import fedfleet
 from tests.docs.pages import ROOT
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = (ROOT / "examples/newcomer.py").read_text()
 PAGE = (ROOT / "docs/how-to/five-minutes.md").read_text()
 RNG = np.random.default_rng(0)

@@ -7,6 +7,8 @@ import pytest
 from tests.docs.pages import ROOT, blocks_of
 from tests.docs.running import fresh_copy, run_page, says
 
+pytestmark = pytest.mark.slow
+
 
 def console(text, mark=""):
     return f"{mark}```console\n{text}\n```\n"

@@ -1,12 +1,15 @@
 """HierFL: who takes part in an average at the edge, and for how many steps."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.rng import client_keys
 from fedfleet.edges.hierfl import draw_devices, hierfl
 from tests.edges.test_fedgs import visit
+
+pytestmark = pytest.mark.slow
 
 LAWS = settings(deadline=None, derandomize=True, max_examples=80)
 some_sizes = st.lists(st.integers(0, 30), min_size=1, max_size=12).filter(any)

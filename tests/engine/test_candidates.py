@@ -25,6 +25,8 @@ from fedfleet.pace.rounds import readiness
 from fedfleet.testing.toys import idle
 from tests.worlds import buffered, even_fleet, events_of, kinds_of, only, roster_of, toy_plan, world_of
 
+pytestmark = pytest.mark.slow
+
 EVALUATED = Evaluated(0.0, 0, 1, 10, 0.0)
 SENT = [EVALUATED, TimerFired(20.0), CandidatesSeen(20.0, roster_of(0, 1, 2, 3))]
 

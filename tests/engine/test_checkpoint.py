@@ -20,6 +20,8 @@ from fedfleet.store.journal_rows import encode
 from fedfleet.testing.toys import opaque_executor
 from tests.worlds import buffered, fleets, kinds_of, paces, toy_plan, world_of
 
+pytestmark = pytest.mark.slow
+
 
 def settling():
     """A selector that probes, sees, sets and remembers: nothing of it may be lost."""

@@ -34,6 +34,8 @@ from fedfleet.simulation.simulator import simulate
 from fedfleet.testing.toys import opaque_executor
 from tests.worlds import buffered, even_fleet, events_of, fleets, only, paces, plain, toy_plan, world_of
 
+pytestmark = pytest.mark.slow
+
 HORIZON = 300.0
 POLICIES = st.one_of(
     paces().map(lambda pace: pace.policy()),

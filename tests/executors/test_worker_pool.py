@@ -12,6 +12,8 @@ import pytest
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.executors.worker_pool import TRIES, map_in_processes, run_in_workers
 
+pytestmark = pytest.mark.slow
+
 
 def work(piece, tell):
     """What the pieces of these tests ask for."""

@@ -17,6 +17,8 @@ from fedfleet.core.registry import names
 from tests.app.runs.flipping import killed_run
 from tests.testing.registered import fitting_task
 
+pytestmark = pytest.mark.slow
+
 BASE = {
     "seed": 4,
     "task": "digits_logreg",

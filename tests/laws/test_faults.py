@@ -16,6 +16,8 @@ from fedfleet.core.rng import stream
 from tests.faulty import Wrong, check_case, policy_of, world_of
 from tests.worlds import doubled, events_of, fleets, paces, plain, renamed, toy_plan
 
+pytestmark = pytest.mark.slow
+
 law = settings(deadline=None, derandomize=True, max_examples=40)
 SAMPLE, MOST = 12, 60
 KINDS = {"arrived", "lost", "late", "dropped", "running at the end", "again", "resumed"}

@@ -46,6 +46,8 @@ from tests.worlds import (
     world_of,
 )
 
+pytestmark = pytest.mark.slow
+
 law = settings(deadline=None, derandomize=True, max_examples=80)  # the soak has hundreds of worlds
 horizons = st.one_of(st.just(1e7), st.integers(5, 400).map(float))
 

@@ -8,6 +8,8 @@ from tests.app.specs import TINY, fleet, refused, written
 from tests.mutations.commands import Case, make_case, options
 from tests.mutations.running import called_apart, called_here, complaint, finished_run
 
+pytestmark = pytest.mark.slow
+
 SAMPLE = range(3000, 3060)
 
 

@@ -18,6 +18,8 @@ from fedfleet.testing.toys import consensus, opaque_executor
 from tests.testing.registered import built
 from tests.worlds import doubled, events_of, fleets, paces, plain, renamed, toy_plan, world_of
 
+pytestmark = pytest.mark.slow
+
 law = settings(deadline=None, derandomize=True, max_examples=8)
 
 # What to give selectors so that a short run in a small world meets all of their rules, by name, as functions of the scale of time

@@ -13,6 +13,8 @@ from fedfleet.network.frontend.report_log import LogEntry
 from fedfleet.network.server.served_plan import check_servable
 from tests.app.assemble.test_client_config import made
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", names("algorithms"))
 def test_streamed_sums_are_those_of_the_fold(name):

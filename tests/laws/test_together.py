@@ -28,6 +28,8 @@ from fedfleet.simulation.simulator import simulate
 from fedfleet.store import journal as journals
 from tests.faulty import OneCheckpoint, check_fates, rows_of
 
+pytestmark = pytest.mark.slow
+
 FAIR = {"use": "fair", "cap": 2.0, "selector": "oort"}
 TIMELY = {"use": "timely", "seconds": 60.0, "least": 0.001}
 SELECTORS = {

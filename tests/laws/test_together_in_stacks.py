@@ -17,6 +17,8 @@ from fedfleet.simulation.dry_run import dry_run
 from tests.laws.test_audits import CHOSEN, LIGHT_WORK, SELECTORS, paced
 from tests.testing.registered import fitting_task
 
+pytestmark = pytest.mark.slow
+
 FORM = Form("merged", 1)
 BASE = {
     "task": "digits_logreg",

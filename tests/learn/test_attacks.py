@@ -16,6 +16,8 @@ from fedfleet.testing.toys import consensus
 from tests.learn.digits import CLIENTS, models, task, trained
 from tests.worlds import only
 
+pytestmark = pytest.mark.slow
+
 FACTS = RunFacts(CLIENTS, 3, 5)
 SHARE, SEED = 0.25, 3
 KEYS = client_keys(CLIENTS)

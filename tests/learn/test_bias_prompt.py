@@ -20,6 +20,8 @@ from fedfleet.simulation.simulator import simulate
 from fedfleet.tasks.digits import digits_vit
 from tests.executors.cohorts import compare, compare_jobs, convolutions, jobs_of, small_task, smooth
 
+pytestmark = pytest.mark.slow
+
 TINY = {"width": 12, "heads": 2, "depth": 2, "backbone": ""}
 SMALL = {"lr": 0.05, "batch": 4, "epochs": 1, "prompt_length": 3}
 SPEC = {

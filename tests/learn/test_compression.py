@@ -28,6 +28,8 @@ from fedfleet.pace.rounds import readiness
 from fedfleet.simulation.simulator import simulate
 from tests.learn.digits import CLIENTS, models, task, trained, uniform, world
 
+pytestmark = pytest.mark.slow
+
 BODY = np.random.default_rng(0).normal(size=(20, 50)).astype(np.float32)
 SERVER = ServerState({"body": BODY, "head": np.ones(40, np.float32)})
 ONE = whole_work(np.array([0]))

@@ -24,6 +24,8 @@ from tests.learn.digits import CLIENTS, models, task, trained
 from tests.learn.facts import FACTS
 from tests.learn.quadratics import optimum, settled
 
+pytestmark = pytest.mark.slow
+
 UNLIKE = ((1, 0, 4), (2, 3, 4), (1, -5, 4))  # (root of the curvature, minimum, samples)
 THREE = RunFacts(clients=3, seed=0, rounds=100)
 

@@ -28,6 +28,8 @@ from tests.learn.digits import CLIENTS, models, task, trained
 from tests.testing.registered import FITTING, assembled, built
 from tests.worlds import only
 
+pytestmark = pytest.mark.slow
+
 CODED = {"up": ["int4"], "down": ["bf16"], "feedback": True}
 
 

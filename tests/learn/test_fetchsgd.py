@@ -16,6 +16,8 @@ from tests.learn.digits import task, trained
 from tests.learn.facts import FACTS
 from tests.worlds import only
 
+pytestmark = pytest.mark.slow
+
 SIZE = 650  # weights of the logistic regression on digits
 
 

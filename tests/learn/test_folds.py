@@ -19,6 +19,8 @@ from fedfleet.learn.folds import combine_updates, krum, mean, median, multi_krum
 from fedfleet.learn.zoo import fedavg, fedprox
 from tests.learn.digits import models, trained
 
+pytestmark = pytest.mark.slow
+
 NOW = Context(0, 1.0, 0)
 
 

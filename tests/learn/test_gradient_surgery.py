@@ -16,6 +16,8 @@ from fedfleet.learn.staleness import staleness_weight
 from fedfleet.learn.zoo import fedavg_plus
 from tests.learn.digits import models, trained
 
+pytestmark = pytest.mark.slow
+
 law = settings(deadline=None, derandomize=True, max_examples=150)
 ROOT = staleness_weight("polynomial", 0.5, 4)
 numbers = st.floats(-8, 8, width=32)

@@ -21,6 +21,8 @@ from fedfleet.tasks.digits import digits_mlp
 from fedfleet.testing.toys import consensus
 from tests.learn.digits import FORMS, models, task, trained
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("options", [{}, {"momentum": 0.9, "weight_decay": 0.01}, {"optimiser": "adamw", "lr": 0.01}])
 @pytest.mark.parametrize("execute", FORMS)

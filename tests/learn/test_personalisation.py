@@ -31,6 +31,8 @@ from fedfleet.world.partitions import dirichlet, make_shards
 from fedfleet.world.states import always_on
 from tests.worlds import only
 
+pytestmark = pytest.mark.slow
+
 CLIENTS = 8
 HEAD, BODY = ("3.weight", "3.bias"), ("1.weight", "1.bias")
 EXECUTORS = {"inline": inline, "merged": stacked_executor, "loop": lambda task: stacked_executor(task, form="loop")}

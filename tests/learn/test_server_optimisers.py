@@ -14,6 +14,8 @@ from fedfleet.learn.zoo import fedadagrad, fedadam, fedavgm, fedyogi, scaffold
 from tests.learn.digits import FORMS, models, trained
 from tests.learn.facts import FACTS
 
+pytestmark = pytest.mark.slow
+
 ADAPTIVE = {"fedadagrad": with_adagrad, "fedadam": with_adam, "fedyogi": with_yogi}
 changes = hnp.arrays(np.float32, (5,), elements=st.floats(-2, 2, width=32))
 

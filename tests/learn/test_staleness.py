@@ -28,6 +28,8 @@ from fedfleet.world.states import always_on
 from tests.learn.digits import models, task
 from tests.worlds import devices_of, even_fleet
 
+pytestmark = pytest.mark.slow
+
 law = settings(deadline=None, derandomize=True, max_examples=60)
 POLICIES = st.sampled_from(["polynomial", "constant", "hinge"])
 

@@ -26,6 +26,8 @@ from fedfleet.tasks.narrow_models import at_width
 from fedfleet.testing import check_algorithm
 from tests.learn.unlike import FORMS, applied, executor, facts, hashes, jobs_of, model, reports_like, task
 
+pytestmark = pytest.mark.slow
+
 WIDTHS = [1.0, 0.5, 0.25]
 SHAPES = {"1.weight": (8, 64), "1.bias": (8,), "3.weight": (10, 8), "3.bias": (10,)}
 

@@ -12,6 +12,8 @@ from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.learn import zoo
 from tests.testing.registered import assembled, facts_for
 
+pytestmark = pytest.mark.slow
+
 _SLICES = "slices of different widths have no common statistics of batches, and say so"
 NO_STATISTICS = {"heterofl": _SLICES, "fjord": _SLICES}
 

@@ -27,6 +27,8 @@ from fedfleet.measure.class_clock import (
 from fedfleet.measure.round_model import walk_rounds
 from tests.worlds import even_fleet, world_of
 
+pytestmark = pytest.mark.slow
+
 LABELS = np.array([[4, 0, 1], [2, 2, 2], [0, 6, 3], [1, 1, 8]])
 TEST = np.array([0.5, 0.3, 0.2])
 CURVE = 0.9 - 0.8 * 0.95 ** np.arange(200)

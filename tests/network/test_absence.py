@@ -15,6 +15,8 @@ from tests.network.puppet import Puppet, Status, puppets
 from tests.network.toys import Toy, plan_of, reference, worked
 from tests.worlds import only
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_fleet_that_is_all_there_gives_the_models_of_the_simulation(tmp_path):
     toy = Toy(clients=5, cohort=3, rounds=4)

@@ -4,6 +4,8 @@ import ast
 import os
 from pathlib import Path
 
+import pytest
+
 import fedfleet.network
 from fedfleet.core.events import ModelCommitted
 from tests.network.crowd import crowd
@@ -11,6 +13,8 @@ from tests.network.harness import ground
 from tests.network.proving import complaints
 from tests.network.toys import Toy, reference
 from tests.worlds import only
+
+pytestmark = pytest.mark.slow
 
 WIRE = Path(fedfleet.network.__file__).parent
 # Where people or certificates mean the calendar: dates of log lines, how long a token or a certificate holds.

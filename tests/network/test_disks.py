@@ -10,6 +10,8 @@ from tests.network.proving import complaints, models_again
 from tests.network.toys import Toy, plan_of, reference
 from tests.simulation.disks import mount, resize, unmount
 
+pytestmark = pytest.mark.slow
+
 TOY = Toy(clients=4, rounds=12, width=4096)
 
 SOAK = pytest.mark.soak

@@ -15,6 +15,8 @@ from tests.network.bench import UNTIL_STOPPED, bench, tree
 from tests.network.puppet import Puppet, Status, in_chunks
 from tests.network.toys import Toy
 
+pytestmark = pytest.mark.slow
+
 TOY = Toy(clients=64, buffer=1, rounds=UNTIL_STOPPED, width=16)
 
 

@@ -19,6 +19,8 @@ from fedfleet.network.protocol import fleet_pb2
 from fedfleet.network.protocol.frames import MAX_HEAD_BYTES, decode_frame, offer_to_bytes
 from tests.network.fuzzing import LIKE, SLOW, Target, run, targets, tried
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 MESSAGES = 20_000
 

@@ -13,6 +13,8 @@ from tests.network.harness import wait_for
 from tests.network.puppet import Puppet, Status
 from tests.network.toys import Toy
 
+pytestmark = pytest.mark.slow
+
 TOY = Toy(clients=16, buffer=1, rounds=UNTIL_STOPPED)
 
 

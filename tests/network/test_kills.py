@@ -8,6 +8,8 @@ import pytest
 from tests.network.killing import KILLS, kill_and_prove
 from tests.network.toys import Toy
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KILLS)

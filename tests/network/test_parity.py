@@ -6,6 +6,8 @@ from fedfleet.app.runs.run_audit import replay_run
 from tests.network.fleets import METHODS, fleet
 from tests.network.harness import PATIENT
 
+pytestmark = pytest.mark.slow
+
 
 def served_as_simulated(folder, algorithm, clients, cohort=None, processes=1, rounds=2):
     with fleet(folder, algorithm, clients=clients, cohort=cohort, rounds=rounds) as made:

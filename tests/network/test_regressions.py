@@ -23,6 +23,8 @@ from tests.network.harness import ROOT, children, ground
 from tests.network.puppet import Puppet, Status, in_chunks
 from tests.network.toys import Toy
 
+pytestmark = pytest.mark.slow
+
 TOY = Toy(clients=8, buffer=1, rounds=UNTIL_STOPPED)
 TRIED_ELSEWHERE = {
     "a device that takes a task and vanishes hangs the round for ever": (

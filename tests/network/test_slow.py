@@ -5,12 +5,16 @@ How long they take is measured by benchmarks/receiving.py.
 
 import time
 
+import pytest
+
 from fedfleet.core.events import ModelCommitted, ReportsGathered
 from tests.network.bench import UNTIL_STOPPED, bench
 from tests.network.harness import wait_for
 from tests.network.puppet import PAUSE, Status
 from tests.network.toys import Toy
 from tests.worlds import only
+
+pytestmark = pytest.mark.slow
 
 
 def test_receipts_come_while_a_model_is_being_made(tmp_path):

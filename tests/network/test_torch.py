@@ -13,6 +13,8 @@ from tests.network.harness import PATIENT, ROOT, wait_for
 from tests.network.proving import complaints
 from tests.worlds import only
 
+pytestmark = pytest.mark.slow
+
 WAITS = ("--devices", "4", "--patience", "120")
 
 

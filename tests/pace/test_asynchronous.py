@@ -29,6 +29,8 @@ from fedfleet.pace.asynchronous import buffered, semi_async
 from fedfleet.pace.rounds import readiness
 from tests.worlds import even_fleet, events_of, fleets, only, toy_plan, world_of
 
+pytestmark = pytest.mark.slow
+
 law = settings(deadline=None, derandomize=True, max_examples=40)
 
 

@@ -16,6 +16,8 @@ from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.pace.timeout import timeout
 from tests.worlds import even_fleet, events_of, fleets, only, plain, toy_plan, world_of
 
+pytestmark = pytest.mark.slow
+
 
 def run(policy, fleet, rounds=5):
     plan = toy_plan(policy, len(fleet), stop=Stop(rounds=rounds, virtual_seconds=1e5))

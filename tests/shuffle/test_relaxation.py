@@ -15,6 +15,8 @@ from fedfleet.shuffle.relaxation import relaxed_paths, solve_relaxed
 from fedfleet.shuffle.slsqp import solve_slsqp
 from tests.shuffle.users import user, users
 
+pytestmark = pytest.mark.slow
+
 
 @settings(deadline=None, derandomize=True, max_examples=25)
 @given(users())

@@ -15,6 +15,8 @@ from fedfleet.shuffle.problem import problem_from, score
 from fedfleet.shuffle.solve import solve, solve_many
 from tests.shuffle.users import user, users
 
+pytestmark = pytest.mark.slow
+
 
 def check(problem, solution):
     """What holds for every solution."""

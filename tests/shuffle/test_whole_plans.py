@@ -21,6 +21,8 @@ from fedfleet.shuffle.whole_plans import (
 )  # fmt: skip
 from tests.shuffle.users import batch_at, user
 
+pytestmark = pytest.mark.slow
+
 PROBLEM = user(9, 6, 3, 40)
 
 

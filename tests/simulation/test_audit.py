@@ -20,6 +20,8 @@ from fedfleet.store.journal_rows import COLUMNS, Kind, Row, encode
 from fedfleet.testing.toys import consensus, opaque_executor
 from tests.worlds import commits_at, even_fleet, events_of, fleets, paces, toy_plan, world_of
 
+pytestmark = pytest.mark.slow
+
 
 def numbered(log):
     """Events as the numbered rows that the journal gives back: NaN is nothing there."""

@@ -18,6 +18,8 @@ from fedfleet.store.files import write_atomically
 from fedfleet.testing.toys import consensus, opaque_executor
 from tests.worlds import buffered, commits_at, even_fleet, fleets, paces, toy_plan, world_of
 
+pytestmark = pytest.mark.slow
+
 
 def counting_selector():
     """A selector with state: it prefers those whom it has seen least."""

@@ -9,6 +9,8 @@ from tests.app.runs.flipping import killed_run
 from tests.app.runs.tampering import SPEC
 from tests.simulation.crowds import check_crowd
 
+pytestmark = pytest.mark.slow
+
 LONGER = {**SPEC, "stop": {"rounds": 30}}
 
 

@@ -7,6 +7,8 @@ from fedfleet.store.journal import digest_of
 from tests.simulation.disks import FULL, attempt
 from tests.simulation.killing import controlled
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.slow
 def test_files_that_cannot_grow_stop_a_run_in_one_sentence_and_it_goes_on_later(tmp_path):

@@ -4,6 +4,8 @@ import pytest
 
 from tests.simulation.killing import SCENARIOS, kill_and_resume
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -37,6 +37,8 @@ from tests.worlds import (
     world_of,
 )
 
+pytestmark = pytest.mark.slow
+
 law = settings(deadline=None, derandomize=True, max_examples=120)
 
 

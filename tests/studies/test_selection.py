@@ -11,6 +11,8 @@ from studies import selection
 from studies.selection import FLEETS, POLICIES, SCALES, SELECTORS, Case, Fleet, grid, main, outcome_of, spec_of
 from tests.real import needs_data
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_grid_has_every_pair_on_every_fleet_for_every_seed():
     quick, full = grid("quick"), grid("full")

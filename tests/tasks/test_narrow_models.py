@@ -19,6 +19,8 @@ from fedfleet.tasks.nets.attention import Attention
 from fedfleet.tasks.task import make_task
 from tests.tasks.test_nets import _one_thread  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.slow
+
 TASKS = names("tasks")
 
 

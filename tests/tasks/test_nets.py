@@ -8,6 +8,8 @@ from fedfleet.core.registry import builder, names, parameters
 from fedfleet.tasks.dropout import AddressedDropout
 from fedfleet.tasks.nets.attention import ClassToken, Positions
 
+pytestmark = pytest.mark.slow
+
 LEAVES = (
     nn.Linear,
     nn.Conv1d,

@@ -9,6 +9,8 @@ from fedfleet.tasks.readers.wearables import read_phone_watch
 from fedfleet.tasks.sensors import PHONE_WATCH
 from tests.real import ROOT
 
+pytestmark = pytest.mark.slow
+
 # name -> folder, samples, shape, classes, owners
 SETS = {
     "chars74k_cnn": ("chars74k", 3410, (1, 28, 28), 62, 55),

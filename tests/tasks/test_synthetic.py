@@ -7,6 +7,8 @@ from fedfleet.core.registry import builder
 from fedfleet.tasks.synthetic import SAMPLES, synthetic_data, synthetic_text
 from tests.tasks.test_nets import MADE_UP
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", MADE_UP)
 def test_made_up_data(name, tmp_path, monkeypatch):

@@ -16,6 +16,8 @@ from fedfleet.executors.inline import inline
 from fedfleet.learn.optimisers import sgd
 from fedfleet.tasks.task import first_parameters, hold_out
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", ["femnist_cnn", "cifar_cnn", "har_cnn", "kws_cnn", "vit_tiny", "char_lstm", "mlp"])
 def test_local_training_repeats_to_the_bit_and_learns(name):

@@ -15,6 +15,8 @@ from fedfleet.testing.toys import consensus, consensus_start, opaque_executor
 from tests.testing.models import TASKS
 from tests.testing.registered import assembled, built
 
+pytestmark = pytest.mark.slow
+
 SERVER = ServerState({"a": np.zeros(3, np.float32)})
 
 

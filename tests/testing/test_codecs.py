@@ -12,6 +12,8 @@ from fedfleet.learn.codecs.chain import chain
 from fedfleet.learn.codecs.quantisation import fp16, int8
 from tests.learn.codecs.codecs import CHAINS, SETTINGS, codec
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("name", "settings"), SETTINGS, ids=str)
 def test_codecs(name, settings):

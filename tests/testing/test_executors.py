@@ -15,6 +15,8 @@ from fedfleet.testing import check_executor, check_kinks
 from fedfleet.testing.passes import AXES, SINGLES, cases
 from tests.testing.models import TASKS, convolutional, dense, small_task
 
+pytestmark = pytest.mark.slow
+
 CELLS = int(np.prod([len(v) for v in AXES.values()])) + len(SINGLES)
 
 

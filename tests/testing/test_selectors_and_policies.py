@@ -15,6 +15,8 @@ from fedfleet.testing import check_policy, check_selector
 from tests.testing.registered import built
 from tests.worlds import buffered, commits_at
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", names("selectors"))
 def test_selectors(name):

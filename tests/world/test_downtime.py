@@ -14,6 +14,8 @@ from fedfleet.world.downtime import crashes, outages, reachable_states
 from fedfleet.world.faults import lossy
 from fedfleet.world.states import always_on, daily
 
+pytestmark = pytest.mark.slow
+
 KEYS = client_keys(200)
 EVERYONE = np.arange(200)
 

@@ -13,6 +13,8 @@ from fedfleet.core.rng import client_keys, uniforms
 from fedfleet.world.states import always_on, daily, interval_states, state_file
 from tests.worlds import spans_within, traces_of
 
+pytestmark = pytest.mark.slow
+
 KEYS = client_keys(400)
 DAY = 86400.0
 

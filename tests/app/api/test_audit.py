@@ -9,6 +9,8 @@ import pytest
 from tests.app.specs import refused, written
 from tests.store.test_signatures import key_file
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_program_gets_the_contract(tiny_run, fedfleet):
     code, out, _ = fedfleet("explain", tiny_run.out, "--json")

@@ -7,10 +7,14 @@ import subprocess
 import sys
 import urllib.request
 
+import pytest
+
 from fedfleet.app.dashboard.web_server import bind_socket
 from tests.app.dashboard.runs import folder_of
 from tests.app.demo.conftest import short
 from tests.app.specs import refused
+
+pytestmark = pytest.mark.slow
 
 
 def test_it_opens_and_closes(tmp_path):

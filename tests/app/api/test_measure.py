@@ -15,6 +15,8 @@ from fedfleet.app.cli.call_options import read_call
 from fedfleet.app.fleets.metrics import settings_of
 from tests.app.specs import fleet, refused
 
+pytestmark = pytest.mark.slow
+
 SPEC = {
     "task": "digits_logreg",
     "world": {"clients": 12, "model_bytes": 1e7, "devices": "spread"},

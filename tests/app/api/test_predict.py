@@ -9,6 +9,8 @@ import torch
 import fedfleet as package
 from tests.app.specs import TINY, refused, written
 
+pytestmark = pytest.mark.slow
+
 OWN = {"seed": 2, "world": {"clients": 6}, "pace": {"cohort": 3}, "stop": {"rounds": 3}}
 X = np.random.default_rng(0).normal(size=(120, 4))
 Y = (X.sum(1) > 0).astype(int)

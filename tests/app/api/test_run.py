@@ -13,6 +13,8 @@ from fedfleet.core.part_facts import RunFacts
 from fedfleet.learn.zoo import fedavg
 from tests.app.specs import written
 
+pytestmark = pytest.mark.slow
+
 SPEC = {"seed": 2, "world": {"clients": 6}, "pace": {"cohort": 3}, "stop": {"rounds": 5}}
 
 

@@ -8,6 +8,8 @@ import pytest
 import fedfleet
 from fedfleet.core.trees import content_hash
 
+pytestmark = pytest.mark.slow
+
 SPEC = {"seed": 2, "task": "digits_logreg", "world": {"clients": 6}, "pace": {"cohort": 3}, "stop": {"rounds": 5}}
 
 

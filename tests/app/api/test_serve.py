@@ -23,6 +23,8 @@ from tests.app.specs import refused, written
 from tests.network.device.fake import Fake
 from tests.network.operations.test_status import GOOD, answering
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_server_and_its_devices_finish_a_run_with_a_report(tmp_path):
     command = [sys.executable, "-m", "fedfleet.app.cli.main"]

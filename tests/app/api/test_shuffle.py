@@ -9,6 +9,8 @@ import pytest
 from fedfleet.shuffle import problem_from, score
 from tests.app.specs import refused
 
+pytestmark = pytest.mark.slow
+
 USER = {
     "counts": [[30, 0, 5], [2, 40, 1], [10, 10, 60]], "seconds_per_sample": [0.02, 0.1, 0.05],
     "up_bps": [1e7, 5e6, 2e7], "down_bps": [2e7, 1e7, 4e7], "bits_per_sample": 6272, "epochs": 5, "alpha": 20.0,

@@ -2,9 +2,13 @@
 
 import json
 
+import pytest
+
 from fedfleet.tasks.glyphs import glyphs
 from fedfleet.world.bases import load_devices
 from tests.app.specs import refused
+
+pytestmark = pytest.mark.slow
 
 SMALL = ("--task", "mlp", "--cohort", 3, "--steps", 2, "--batch", 4)
 

@@ -11,6 +11,8 @@ from fedfleet.network.stress.stress_series import run_ablation
 from tests.app.specs import refused
 from tests.network.stress.outcomes import outcome, tally
 
+pytestmark = pytest.mark.slow
+
 CONTRACT = {
     "round_seconds", "updates_per_second", "raw_grpc_updates_per_second", "peak_rss_mb", "clients", "payload_bytes",
 }  # fmt: skip

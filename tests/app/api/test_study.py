@@ -15,6 +15,8 @@ from fedfleet.core.errors import BadInput
 from fedfleet.store.seals import SEAL
 from tests.app.specs import TINY, refused, written
 
+pytestmark = pytest.mark.slow
+
 
 def test_results_and_folders_can_be_compared(tmp_path):
     spec = {"task": {"use": "digits_logreg"}, "world": {"clients": 4}, "pace": {"cohort": 2}, "stop": {"rounds": 1}}

@@ -16,6 +16,8 @@ from fedfleet.app.pages.html import bind_units
 from fedfleet.app.pages.report.number_words import as_people
 from tests.app.specs import TINY, refused, written
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):

@@ -9,6 +9,8 @@ import torch
 import fedfleet as package
 from tests.app.specs import TINY, refused, written
 
+pytestmark = pytest.mark.slow
+
 SPACE = {"algorithm.lr": {"low": 0.05, "high": 1.0, "log": True}}
 TUNE = '\n[tune]\ntrials = 2\n[tune.space]\n"algorithm.lr" = { low = 0.05, high = 1.0, log = true }\n'
 OWN = {"seed": 2, "world": {"clients": 6}, "pace": {"cohort": 3}, "stop": {"rounds": 1}}

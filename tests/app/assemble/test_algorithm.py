@@ -16,6 +16,8 @@ from fedfleet.measure.summary import summary
 from fedfleet.simulation.simulator import simulate
 from tests.testing.registered import fitting_task
 
+pytestmark = pytest.mark.slow
+
 
 def test_overrides_reach_the_clients_they_name():
     kinds = {"devices": {"use": "spread"}}

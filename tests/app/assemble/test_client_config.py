@@ -25,6 +25,8 @@ from fedfleet.network.protocol.frames import offer_to_bytes
 from fedfleet.store.client_memory import ClientMemory
 from tests.testing.registered import fitting_task
 
+pytestmark = pytest.mark.slow
+
 CLIENT = 2
 
 

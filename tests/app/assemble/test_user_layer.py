@@ -20,6 +20,8 @@ from fedfleet.simulation.simulator import simulate
 from tests.app.specs import refused, written
 from tests.app.users import BITS, SPEC, Watched, flat, spec_with
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def shuffled():

@@ -9,6 +9,8 @@ from fedfleet.app.cli.verbs import VERBS
 from fedfleet.core.errors import RunFailed
 from tests.app.specs import refused, written
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_verb_has_help(fedfleet):
     code, out, _ = fedfleet("--help")

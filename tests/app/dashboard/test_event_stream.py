@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import numpy as np
+import pytest
 
 from fedfleet.app.dashboard.event_stream import PageState, SideInfo, page_updates, stream
 from fedfleet.app.dashboard.run_view import device_states
@@ -11,6 +12,8 @@ from fedfleet.app.dashboard.run_watcher import RunWatcher
 from fedfleet.core.events import RunBegan
 from fedfleet.measure.run_record import read_record
 from tests.app.dashboard.runs import END, STORY, folder_of, sent, writing
+
+pytestmark = pytest.mark.slow
 
 
 def nothing(_):

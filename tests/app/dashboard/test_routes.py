@@ -10,6 +10,8 @@ import pytest
 from fedfleet.app.dashboard.auth import TOKEN_HEADER
 from tests.app.dashboard.runs import END, STORY, Answers, folder_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):

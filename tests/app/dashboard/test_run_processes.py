@@ -14,6 +14,8 @@ from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput, RunFailed
 from tests.app.dashboard.runs import END, STORY, folder_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def starter(tmp_path):

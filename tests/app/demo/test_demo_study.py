@@ -21,6 +21,8 @@ from fedfleet.app.demo.demo_study import (
 )
 from fedfleet.core.errors import BadInput, RunFailed
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def specs(tmp_path_factory):

@@ -16,6 +16,8 @@ from fedfleet.app.studies.compare.comparison import compare
 from fedfleet.core.errors import BadInput
 from tests.app.pages.sides.looks import made, side
 
+pytestmark = pytest.mark.slow
+
 BASE = {"task": {"use": "digits_logreg"}, "stop": {"rounds": 3}}
 
 

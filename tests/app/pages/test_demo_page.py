@@ -2,12 +2,16 @@
 
 from html import escape
 
+import pytest
+
 from fedfleet.app.demo import demo_findings
 from fedfleet.app.demo.demo_study import FLEETS, METHODS, USERS, WAYS
 from fedfleet.app.pages.demo_page import demo_page, exchange_of_one_user, fleet_sides, users_section, users_sentence
 from tests.app.demo.doing import demo_of
 from tests.app.pages.sides.arms import compared
 from tests.app.pages.sides.looks import made, side
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_page_answers_first_and_shows_everything(tiny_run):

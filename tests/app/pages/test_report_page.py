@@ -28,6 +28,8 @@ from fedfleet.measure.summary import summary
 from fedfleet.store import journal as journals
 from tests.app.runs import owned
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_report_begins_with_a_conclusion_and_ends_with_how_to_check_it(tiny_run):
     page = (tiny_run.out / "report.html").read_text()

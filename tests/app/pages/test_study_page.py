@@ -13,6 +13,8 @@ from fedfleet.app.studies.grid.study_jobs import WorkerSettings
 from fedfleet.core.errors import BadInput
 from tests.app.studies.tables import LRS
 
+pytestmark = pytest.mark.slow
+
 TABLE = {
     "name": "small<study>",
     "baseline": "waiting",

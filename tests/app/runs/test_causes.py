@@ -19,6 +19,8 @@ from fedfleet.store import journal as journals
 from tests.app.specs import TINY
 from tests.app.users import SPEC as USERS
 
+pytestmark = pytest.mark.slow
+
 PLAIN = TINY.replace("dirichlet", "iid").replace(", alpha = 0.5", "").replace("spread", "homogeneous")
 JITTER = 'world.devices={use="spread", link=0.0, compute=0.0, jitter=0.5}'
 DAILY = 'world.states={use="daily", ready=0.5}'

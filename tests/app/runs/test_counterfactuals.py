@@ -20,6 +20,8 @@ from tests.app.runs.owned import SPEC, Net
 from tests.app.specs import TINY
 from tests.app.users import SPEC as USERS
 
+pytestmark = pytest.mark.slow
+
 PLAIN = TINY.replace("dirichlet", "iid").replace(", alpha = 0.5", "").replace("spread", "homogeneous")
 SEVERE = (
     'world.devices={use="dpgmm", sigma=2.0}', 'world.states={use="daily", ready=0.2}', "world.model_bytes=20000000",

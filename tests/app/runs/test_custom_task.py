@@ -24,6 +24,8 @@ from tests.app.runs.owned import Net, blobs, breaks, focal, row, share_right, sm
 from tests.app.runs.owning import believes, spec_for, trust_of, unfinished
 from tests.app.specs import refused
 
+pytestmark = pytest.mark.slow
+
 EXECUTORS = ("inline", "stacked")
 
 

@@ -21,6 +21,8 @@ from tests.app.users import SPEC, Watched, alphas_of, spec_with
 from tests.simulation.test_checkpoints import Every
 from tests.worlds import commits_at
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_same_spec_gives_the_same_run_and_another_edge_another(edge_run):
     again = run(tomllib.loads(SPEC))

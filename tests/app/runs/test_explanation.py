@@ -27,6 +27,8 @@ from fedfleet.store import journal as journals
 from tests.app.runs.test_served_run import ROUNDS, served
 from tests.app.specs import TINY, written
 
+pytestmark = pytest.mark.slow
+
 ASYNC = TINY.replace('use = "readiness"\ncohort = 4', 'use = "buffered"\nk = 2\nconcurrency = 4')
 ASYNC = ASYNC.replace(
     'devices = { use = "spread" }', 'devices = { use = "spread" }\nstates = { use = "daily", ready = 0.5 }'

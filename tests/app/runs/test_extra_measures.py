@@ -22,6 +22,8 @@ from fedfleet.store.noise_source import VARIABLE, key_for
 from tests.app.runs.flipping import killed_run
 from tests.app.runs.tampering import reseal
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("dp_accounting")
 SECRET = bytes(range(7, 207, 5))
 

@@ -21,6 +21,8 @@ from tests.app.runs.tampering import tampered
 from tests.app.runs.test_served_run import served
 from tests.app.specs import written
 
+pytestmark = pytest.mark.slow
+
 SIZE = {"width": 8, "heads": 2, "depth": 1}
 
 

@@ -12,6 +12,8 @@ from fedfleet.core.errors import BadInput, RunFailed
 from tests.app.runs.owning import trust_of, unfinished
 from tests.app.runs.tampering import reseal
 
+pytestmark = pytest.mark.slow
+
 
 def spoilt(path):
     """One bit in the middle of a file, turned."""

@@ -12,6 +12,8 @@ from tests.app.runs.tampering import reseal
 from tests.app.users import Watched, alphas_of, spec_with
 from tests.simulation.test_audit import numbered
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_run_is_rebuilt_from_its_journal(tiny_run):
     got = replay_run(tiny_run.out)

@@ -10,6 +10,8 @@ from fedfleet.app.spec import resolve
 from fedfleet.core.events import Evaluated, ModelCommitted, RoundFailed, TasksSent
 from tests.app.runs.test_served_run import served
 
+pytestmark = pytest.mark.slow
+
 CLIENTS = 3
 BASE = {
     "seed": 7,

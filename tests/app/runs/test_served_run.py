@@ -27,6 +27,8 @@ from tests.app.runs.tampering import LIES, sql, tampered
 from tests.app.specs import TINY, written
 from tests.store.test_signatures import key_file
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = TINY.replace("clients = 12", "clients = 2").replace("cohort = 4", "cohort = 2\nt_break = 0.01")
 ROUNDS = ROUNDS.replace("rounds = 6", "rounds = 2")
 

@@ -17,6 +17,8 @@ from fedfleet.store import journal as journals
 from tests.app.runs.flipping import flip, sealed_files
 from tests.app.runs.tampering import LIES, SPEC, UNSEALED, tampered, text
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory):

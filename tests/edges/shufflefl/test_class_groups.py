@@ -12,6 +12,8 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.rng import stream
 from fedfleet.edges.shufflefl.class_groups import group_count, group_counts, merge_classes, renumber, ungroup
 
+pytestmark = pytest.mark.slow
+
 LAWS = settings(deadline=None, derandomize=True, max_examples=50)
 
 

@@ -16,6 +16,8 @@ from fedfleet.engine.hierarchy import make_visits, turn_cost, turn_seconds
 from fedfleet.shuffle.problem import effort, latencies, link, problem_from
 from tests.engine.test_hierarchy import edge_job
 
+pytestmark = pytest.mark.slow
+
 LAWS = settings(deadline=None, derandomize=True, max_examples=60)
 FEW = settings(deadline=None, derandomize=True, max_examples=12)
 BITS, EPOCHS = 2e5, 5.0

@@ -19,6 +19,8 @@ from fedfleet.edges.shufflefl.scale_factor import (
     slowdown_factor,
 )
 
+pytestmark = pytest.mark.slow
+
 LAWS = settings(deadline=None, derandomize=True, max_examples=60)
 positive = st.floats(1e-3, 1e6)
 histories = st.builds(History, positive, positive, positive, st.integers(1, 10**6), st.integers(0, 10**6))

@@ -42,6 +42,8 @@ from tests.executors.cohorts import (
     smooth,
 )
 
+pytestmark = pytest.mark.slow
+
 # Deep networks have so many kinks that fp32 itself, literal or not, lies a percent from the truth: see the next test.
 TASKS = ("femnist_cnn", "cifar_cnn", "mlp", "logreg", "char_lstm", "har_cnn", "kws_cnn", "vit_tiny")
 

@@ -15,6 +15,8 @@ from fedfleet.executors.stacked.placement import open_place
 from fedfleet.executors.stacked.schedule import plan_stage, sample_counts
 from fedfleet.tasks.digits import digits_logreg, digits_mlp
 
+pytestmark = pytest.mark.slow
+
 METHODS = {
     "fedavg": {"use": "fedavg"},
     "fedprox": {"use": "fedprox", "mu": 0.1},

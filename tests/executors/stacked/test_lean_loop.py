@@ -24,6 +24,8 @@ from fedfleet.learn.optimisers import adam, sgd
 from fedfleet.learn.zoo import fedavg, fedprox
 from tests.executors.cohorts import Twice, compare, dense, jobs_of, jobs_with, small_task, smooth
 
+pytestmark = pytest.mark.slow
+
 PLAIN = LocalPass(sgd(weight_decay=0.1), BatchPlan(4, 2))
 
 

@@ -3,12 +3,15 @@
 import sqlite3
 
 import numpy as np
+import pytest
 
 import fedfleet
 from fedfleet.app.runs import perform
 from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.app.spec import resolve
 from fedfleet.simulation.checkpoints import checkpoint_files
+
+pytestmark = pytest.mark.slow
 
 SPEC = {
     "seed": 3,

@@ -14,6 +14,8 @@ from fedfleet.learn.optimisers import sgd
 from fedfleet.learn.zoo import fedavg
 from tests.executors.cohorts import convolutions, jobs_of, small_task
 
+pytestmark = pytest.mark.slow
+
 
 def jobs_with(sizes, plan, steps=None):
     local, first, result = LocalPass(sgd(), plan), 0, []

@@ -29,6 +29,8 @@ from fedfleet.learn.codecs.quantisation import int4, int8
 from fedfleet.learn.codecs.sparsification import randomk, topk
 from tests.learn.codecs.codecs import HERE, codec, leaves, travelled
 
+pytestmark = pytest.mark.slow
+
 
 def drawn(where, leaf, n):
     return torch.cat([bits for _, bits in messages.draws(torch.tensor(where), leaf, n)])

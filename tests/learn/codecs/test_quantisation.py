@@ -13,6 +13,8 @@ from fedfleet.learn.codecs.messages import encode, encode_bytes, nbytes, round_t
 from fedfleet.learn.codecs.quantisation import _pack_bits, _unpack_bits, bf16, channels, fp16, int2, int4, int8
 from tests.learn.codecs.codecs import femnist_like, travelled
 
+pytestmark = pytest.mark.slow
+
 BITS = range(2, 9)
 
 

@@ -47,6 +47,8 @@ from tests.worlds import (
     world_of,
 )
 
+pytestmark = pytest.mark.slow
+
 law = settings(deadline=None, derandomize=True, max_examples=40)
 horizons = st.one_of(st.just(2000.0), st.integers(5, 400).map(float))
 choosers = st.sampled_from([None, prober(), prober(9.0)])

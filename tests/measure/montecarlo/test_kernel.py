@@ -1,6 +1,7 @@
 """The fast simulation gives what the literal one gives, draw by draw."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,8 @@ from fedfleet.measure.montecarlo import reference_simulation
 from fedfleet.measure.montecarlo.metrics import simulate
 from fedfleet.measure.montecarlo.settings import Settings
 from tests.worlds import spans_within, traces_of
+
+pytestmark = pytest.mark.slow
 
 
 @st.composite

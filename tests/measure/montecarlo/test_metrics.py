@@ -28,6 +28,8 @@ from fedfleet.world.bases import load_devices, load_states
 from tests.real import device_case, needs_data, state_case
 from tests.worlds import traces_of
 
+pytestmark = pytest.mark.slow
+
 # The table of what the released program gives: case -> DevMC-R, DevMC-T, StatMC-R, StatMC-R at the deadline, StatMC-T.
 RELEASED = {
     1: (0.8300, 7.884, 0.80604, 0.7523, 212.0),

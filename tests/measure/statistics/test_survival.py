@@ -11,6 +11,8 @@ from fedfleet.core.errors import BadInput
 from fedfleet.measure.statistics.means import mean_of
 from fedfleet.measure.statistics.survival import TargetTime, kaplan_meier, median_time, restricted_mean, target_time
 
+pytestmark = pytest.mark.slow
+
 # Freireich's trial of 6-MP, the example of every textbook: weeks of remission of 21 patients, a plus where it had not ended.
 WEEKS = [6, 6, 6, 6, 7, 9, 10, 10, 11, 13, 16, 17, 19, 20, 22, 23, 25, 32, 32, 34, 35]
 ENDED = [1, 1, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0]

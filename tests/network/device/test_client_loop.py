@@ -17,6 +17,8 @@ from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import INLINE_BYTES, crc32c
 from tests.network.device.fake import attended, device, toy_kit
 
+pytestmark = pytest.mark.slow
+
 W = {"w": np.arange(3, dtype=np.float32)}
 LARGE = {"w": np.arange(3 * INLINE_BYTES // 4, dtype=np.float32)}  # 3 MiB
 

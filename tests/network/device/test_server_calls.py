@@ -18,6 +18,8 @@ from fedfleet.network.protocol import fleet_pb2 as pb
 from tests.network.cutting import line as far
 from tests.network.device.fake import Fake
 
+pytestmark = pytest.mark.slow
+
 CHECK = pb.CheckIn(caller=pb.Caller(client=4, secret=b"s" * 32))
 
 

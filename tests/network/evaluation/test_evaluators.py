@@ -36,6 +36,8 @@ from fedfleet.store.client_memory import ClientMemory
 from tests.network.evaluation import courts
 from tests.network.evaluation.courts import court
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 MODEL = {"w": np.array([0.1, 2.5, 1e-8, 7.0], np.float32)}
 

@@ -34,6 +34,8 @@ from fedfleet.network.frontend.partial_sums import (
     refusal,
 )
 
+pytestmark = pytest.mark.slow
+
 SERVER = ServerState({})
 
 

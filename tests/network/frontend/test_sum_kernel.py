@@ -14,6 +14,8 @@ from fedfleet.core import clip, exact
 from fedfleet.network.frontend import sum_kernel
 from fedfleet.network.frontend.sum_kernel import COMPILE_MIN_ELEMENTS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _always_compiled() -> Any:

@@ -27,6 +27,8 @@ from fedfleet.network.operations.http_endpoints import (
 )
 from fedfleet.network.operations.metrics import Figures
 
+pytestmark = pytest.mark.slow
+
 PAGES = {"/metrics": lambda: Page(200, b"some 1\n"), "/healthz": lambda: Page(503, b"no\n")}
 
 

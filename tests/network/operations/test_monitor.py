@@ -23,6 +23,8 @@ from tests.network.crowd import crowd
 from tests.network.harness import ground, wait_for
 from tests.network.toys import Toy
 
+pytestmark = pytest.mark.slow
+
 TOY = Toy(clients=2, rounds=500)
 
 

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from fedfleet.network.rules.peer_limits import Bucket, Limits, PeerLimiter, Rate, level, take
 
+pytestmark = pytest.mark.slow
+
 some = st.floats(0, 10)
 
 

@@ -22,6 +22,8 @@ from fedfleet.network.security.enrolment_store import all_enrolments, open_store
 from fedfleet.network.security.secrets import RunKey, secret_of
 from fedfleet.network.security.tokens import TokenRequest, all_tokens, make_token, revoke_token, token_of
 
+pytestmark = pytest.mark.slow
+
 KEY = RunKey(bytes(range(32)))
 
 

@@ -30,6 +30,8 @@ from tests.network.scene import Scene, play, same_sums, summed
 from tests.network.server.test_commit import committed, opened
 from tests.network.toys import Toy, plan_of
 
+pytestmark = pytest.mark.slow
+
 TOY = Toy(clients=4, rounds=2)
 
 

@@ -25,6 +25,8 @@ from tests.network.scene import Scene, play
 from tests.network.server.test_commit import opened
 from tests.network.toys import Toy, plan_of, reference, world_for
 
+pytestmark = pytest.mark.slow
+
 TOY = Toy(clients=3, rounds=2)
 
 

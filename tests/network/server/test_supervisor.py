@@ -18,6 +18,8 @@ from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.server.supervisor import Supervisor, frontend_configs, frontend_count, reserve_port
 from tests.network.stage import start_in, until
 
+pytestmark = pytest.mark.slow
+
 
 class Watched:
     """What a processor would hear."""

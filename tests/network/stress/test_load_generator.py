@@ -6,6 +6,8 @@ from fedfleet.network.protocol.frames import INLINE_BYTES
 from fedfleet.network.stress.load_generator import DueQueue, Generator, Load, tally_json
 from tests.network.stress.echo import Echo
 
+pytestmark = pytest.mark.slow
+
 
 def served(clients, rounds, nbytes=400, *, in_flight=8, waiting=8, generators=1, **how):
     """What an echo and its generators saw of a whole run."""

@@ -7,6 +7,8 @@ from fedfleet.network.stress.stress_plan import Dummy
 from fedfleet.network.stress.stress_run import Stress, answer_of, run_stress, sum_counts
 from tests.network.stress.outcomes import outcome, tally
 
+pytestmark = pytest.mark.slow
+
 ECHO = "tests.network.stress.echo_host"
 CONTRACT = {
     "round_seconds", "updates_per_second", "raw_grpc_updates_per_second", "peak_rss_mb", "clients", "payload_bytes",

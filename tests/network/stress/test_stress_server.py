@@ -1,9 +1,13 @@
+import pytest
+
 from fedfleet.core.events import ModelCommitted
 from fedfleet.executors.child_process import Child
 from fedfleet.network.stress.stress_plan import SAMPLES, Dummy
 from fedfleet.network.stress.stress_run import Stress, answer_of, run_stress
 from fedfleet.network.stress.stress_server import dummy_world
 from fedfleet.store import journal
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_real_server_takes_every_report():

@@ -20,6 +20,8 @@ from fedfleet.core.fleet import availability, mean_kbps
 from fedfleet.world.bases import builtin, load_devices, load_states
 from tests.real import DEVICE_BASE, ROOT, STATE_BASE, needs_data
 
+pytestmark = pytest.mark.slow
+
 TABLE = Path(builtin.__file__).with_name("builtin.json")
 OTHER_SEEDS = range(2000, 2010)  # not the shipped ones, nor those of the fit
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from fedfleet.core.errors import BadInput
 from fedfleet.world.bases.file_checks import join_spans, numbers, phases, read_json, state_table
 
+pytestmark = pytest.mark.slow
+
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=8)
 
 

@@ -11,6 +11,8 @@ from fedfleet.world.bases import load_devices, load_states
 from fedfleet.world.bases.flame import DAY, PERIODS, states_and_left_out
 from tests.real import ROOT
 
+pytestmark = pytest.mark.slow
+
 FILE = ROOT / "mobile" / "flame_avail_300.json"
 needs_flame = pytest.mark.skipif(not FILE.is_file(), reason=f"Flame's traces are not in {ROOT} ($FEDFLEET_DATA)")
 TRAIN, EVAL, AWAY = "AVL_TRAIN", "AVL_EVAL", "UN_AVL"

@@ -12,6 +12,8 @@ from fedfleet.world.bases import load_devices, load_states
 from fedfleet.world.bases.flhetbench import VIT_SECONDS
 from tests.real import DEVICE_BASE, STATE_BASE, device_case, needs_data, state_case
 
+pytestmark = pytest.mark.slow
+
 
 @needs_data
 def test_flhetbench_files():

@@ -23,6 +23,8 @@ from fedfleet.executors.stacked.form_choice import Form
 from tests.app.specs import TINY
 from tests.app.studies.tables import BASE, asked
 
+pytestmark = pytest.mark.slow
+
 
 def spec(*words):
     table = apply_overrides(tomllib.loads(TINY), ["run.execute=stacked", "stop.rounds=4", *words])

@@ -14,6 +14,8 @@ from fedfleet.core.registry import register
 from tests.app.studies.killing import proven
 from tests.app.studies.tables import BASE, LRS, asked
 
+pytestmark = pytest.mark.slow
+
 ALONE = {"worker_settings": WorkerSettings(1)}
 
 

@@ -7,6 +7,8 @@ from fedfleet.app.spec import resolve
 from fedfleet.app.studies.predict.fleet_hardness import measure_spec, undisturbed_seconds, verdict
 from fedfleet.measure.montecarlo.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 WORLD = {"clients": 20, "devices": {"use": "spread", "link": 1.0}, "states": {"use": "daily", "sessions": 24}}
 SPEC = {
     "task": {"use": "digits_logreg"},

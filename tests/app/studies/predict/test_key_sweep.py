@@ -8,6 +8,8 @@ from fedfleet.app.studies.predict.prediction import predict
 from fedfleet.core.errors import BadInput
 from tests.app.studies.predict.conftest import TABLE
 
+pytestmark = pytest.mark.slow
+
 
 def test_words_become_values():
     assert parse_sweep("pace.seconds=30..600").values[0] == 30 and parse_sweep("pace.seconds=30..600").values[-1] == 600

@@ -10,6 +10,8 @@ from fedfleet.app.spec import resolve
 from fedfleet.app.studies.predict.prediction import Band, band, band_around, clock_of, predict, summarise
 from tests.app.studies.predict.conftest import TABLE
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_band_is_whole():
     result = band()

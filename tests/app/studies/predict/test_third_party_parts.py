@@ -28,6 +28,8 @@ from fedfleet.testing import check_policy, check_selector, check_state_source
 from fedfleet.world.states import daily
 from tests.app.studies.predict.conftest import TABLE
 
+pytestmark = pytest.mark.slow
+
 MEASURED = TABLE | {"world": {**TABLE["world"], "states": {"use": "daily", "sessions": 24}}}
 
 

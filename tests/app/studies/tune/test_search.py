@@ -15,6 +15,8 @@ from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.executors.worker_pool import WorkerMessage
 from tests.app.studies.tune.searches import SPACE, searched
 
+pytestmark = pytest.mark.slow
+
 
 def kept(out):
     """What a search has found, without where it lies."""

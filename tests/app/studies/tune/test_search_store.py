@@ -18,6 +18,8 @@ from fedfleet.app.studies.tune.search_store import (
 from fedfleet.core.errors import BadInput
 from tests.app.studies.tune.searches import SPACE, searched
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_spec_as_it_stands_comes_first_and_what_is_drawn_lies_on_the_axes(tmp_path):
     search = searched()

@@ -10,6 +10,8 @@ from fedfleet.app.studies.tune.search_store import open_study
 from fedfleet.app.studies.tune.trial import PRUNED_FILE, TRIALS, run_trial, take_trial
 from tests.app.studies.tune.searches import searched, table
 
+pytestmark = pytest.mark.slow
+
 
 def tried(search, out, turns=1):
     study = open_study(out, search)
