@@ -50,7 +50,8 @@ def fair(selector: Selector | None = None, *, cap: Annotated[float, Ge(1), Le(1e
     """
     if selector is not None and cap is None:
         raise BadInput(
-            "choose.cap: fair around a selector needs a limit; set cap = 2 to leave out clients with more than twice the mean"
+            "choose.cap: fair with a selector inside needs a limit; "
+            "set for example cap = 2, which leaves out clients with more than twice the mean"
         )
     if selector is None:
         tracking = Selector(

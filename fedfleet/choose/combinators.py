@@ -228,17 +228,17 @@ def only(
     ]
     members = np.unique(np.concatenate(named))
     if not len(members):
-        raise BadInput("choose: only names no client; name clients with ids = [..], kinds = [..] or tags = [..]")
+        raise BadInput("choose: only does not name any client; give ids = [..], kinds = [..] or tags = [..]")
     clients = len(fleet.keys)
     if clients and members[-1] >= clients:
         raise BadInput(
-            f"choose.ids: there is no client {members[-1]} in a fleet of {clients}; they are 0 to {clients - 1}"
+            f"choose.ids: there is no client {members[-1]} in a fleet of {clients}; clients are numbered 0 to {clients - 1}"
         )
     if inner.members is not None:
         members = np.intersect1d(members, inner.members)
         if not len(members):
             raise BadInput(
-                f"choose: only and {inner.name!r} inside it have no client in common; name at least one in both"
+                f"choose: only and {inner.name!r} inside it have no client in common; name at least one client in both"
             )
 
     def is_member(state: State, roster: Roster) -> Bools:

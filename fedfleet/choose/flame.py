@@ -44,7 +44,7 @@ def flame(
     """
     if energy and budget <= joules:
         raise BadInput(
-            f"choose.budget: {budget:g} J is less than one task draws (choose.joules = {joules:g}); raise it"
+            f"choose.budget: {budget:g} J is less than the energy of one task (choose.joules = {joules:g}); raise it"
         )
 
     def initial(clients: int) -> State:

@@ -195,7 +195,7 @@ def merge(a: Accumulator, b: Accumulator) -> Accumulator:
 
 def _check_open(*accs: Accumulator) -> None:
     if any(acc.final_mean is not None for acc in accs):
-        raise RunFailed("a sum that was divided already cannot be added to; fold without closing it")
+        raise RunFailed("cannot add to a sum that was already divided; fold without closing it")
 
 
 def mean(

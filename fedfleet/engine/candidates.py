@@ -20,7 +20,7 @@ from fedfleet.engine.state import Phase, Reaction, RunState, endings
 def handle_candidates(plan: Plan, state: RunState, fact: CandidatesSeen) -> Reaction:
     """Look before picking if the selector wants that; else pick."""
     if not state.book.asking or state.probe is not None:
-        raise RunFailed("candidates were reported without being asked for; please report this internal error")
+        raise RunFailed("internal error: unexpected candidates were reported; please report this")
     state = with_book(state._replace(at_least=0), now=fact.time)
     if state.phase is Phase.ENDING:
         return Reaction(with_book(state, asking=False))  # asked for before the end of the run; no task is sent any more
@@ -47,13 +47,15 @@ def handle_probe_answer(plan: Plan, state: RunState, fact: Probed) -> Reaction:
     """
     roster, probe = state.roster, state.probe
     if roster is None or probe is None:
-        raise RunFailed("a probe was answered that was never sent; please report this internal error")
+        raise RunFailed("internal error: a probe was answered that was never sent; please report this")
     state = with_book(state._replace(roster=None, probe=None), now=fact.time)
     if state.phase is Phase.ENDING:
         return Reaction(with_book(state, asking=False))
     at = places(roster, fact.clients)
     if at is None:
-        raise RunFailed("a probe was answered by clients that are not on the roster; please report this internal error")
+        raise RunFailed(
+            "internal error: a probe was answered by clients that are not on the roster; please report this"
+        )
     column = np.full(len(roster.clients), np.nan)
     column[at] = fact.values
     return _pick(plan, state, _with_column(roster, fact.stat, column), _draw(plan, state, probe.round))
@@ -87,17 +89,22 @@ def _check_pick(plan: Plan, roster: Roster, assignments: Assignments, wanted: in
     n, name = len(assignments.clients), plan.choose.name
     at = places(roster, assignments.clients)
     if at is None or n > wanted or len(np.unique(assignments.clients)) != n:
-        raise RunFailed(f"selector {name!r} picked {n} of {wanted} wanted, a client twice, or one not on the roster")
+        raise RunFailed(
+            f"selector {name!r} picked {n} clients where {wanted} were wanted: too many, "
+            "the same client twice, or a client that is not on the roster"
+        )
     columns = {"steps": assignments.steps, "share": assignments.share, **assignments.settings}
     short = [column for column, values in columns.items() if len(values) != n]
     if short:
         raise RunFailed(f"selector {name!r} picked {n} clients, but its column {short[0]!r} has another length")
     if (assignments.steps < 0).any() or not ((assignments.share > 0) & (assignments.share <= 1)).all():
         raise RunFailed(
-            f"selector {name!r} asks for work that is not possible: steps from 0, share above 0 and up to 1"
+            f"selector {name!r} asks for impossible work: give steps of 0 or more, and a share above 0 and at most 1"
         )
     if assignments.due is not None and not 0 < assignments.due < math.inf:
-        raise RunFailed(f"selector {name!r} says that reports are due {assignments.due} seconds after sending")
+        raise RunFailed(
+            f"selector {name!r} says that reports are due {assignments.due} seconds after sending; give a finite number above 0"
+        )
     return at
 
 

@@ -71,10 +71,12 @@ def step(plan: Plan, state: RunState, fact: Fact) -> Reaction:
     """The next state, the outcomes and the commands that follow from one fact."""
     if fact.time < state.book.now:
         raise RunFailed(
-            f"time fell from {state.book.now} to {fact.time} at {type(fact).__name__}; please report this internal error"
+            f"internal error: time fell from {state.book.now} to {fact.time} at {type(fact).__name__}; please report this"
         )
     if state.phase is Phase.DONE:
-        raise RunFailed(f"{type(fact).__name__} after the run had ended; please report this internal error")
+        raise RunFailed(
+            f"internal error: a fact {type(fact).__name__} came after the end of the run; please report this"
+        )
     if isinstance(fact, (TaskArrived, TaskLost)):
         return _handle_task_end(plan, state, fact)
     if isinstance(fact, (TaskStruck, ReportUnwanted)):
@@ -102,7 +104,8 @@ def _handle_task_end(plan: Plan, state: RunState, fact: TaskArrived | TaskLost) 
     wave = state.running.get(fact.task)
     if wave is None:
         raise RunFailed(
-            f"task {fact.task} of client {fact.client} ended, but it is not running; its end was reported twice, or never sent"
+            f"task {fact.task} of client {fact.client} ended, but it is not running; "
+            "its end was reported twice, or the task was never sent"
         )
     state, now = end_task(state, fact, wave), fact.time
     # A wake-up is due at this same instant: by then everyone who arrives now is there, and the policy sees them together.
@@ -114,8 +117,10 @@ def _handle_task_end(plan: Plan, state: RunState, fact: TaskArrived | TaskLost) 
 def _handle_unseen_fact(state: RunState, fact: TaskStruck | ReportUnwanted) -> Reaction:
     """What neither a policy nor a selector can know of, or has any use for: it is in the journal, and that is all."""
     if isinstance(fact, TaskStruck) != (fact.task in state.running):
-        odd = "is not running" if isinstance(fact, TaskStruck) else "is awaited"
-        raise RunFailed(f"{type(fact).__name__} of task {fact.task}, which {odd}; please report this internal error")
+        odd = "is not running" if isinstance(fact, TaskStruck) else "is still running"
+        raise RunFailed(
+            f"internal error: a fact {type(fact).__name__} came for task {fact.task}, which {odd}; please report this"
+        )
     if fact.time - state.book.now >= INSTANT_SECONDS:  # time passes, and so what happens next is in another instant
         state = state._replace(room=facts_allowed(state.book.running))
     return Reaction(with_book(state, now=fact.time, answered=False))
@@ -124,7 +129,7 @@ def _handle_unseen_fact(state: RunState, fact: TaskStruck | ReportUnwanted) -> R
 def _charge_selector(plan: Plan, state: RunState, fact: TasksSpent) -> RunState:
     """The selector hears what tasks cost."""
     if not state.unpaid or [e.task for e in endings(state.unpaid[0])] != fact.tasks.tolist():
-        raise RunFailed("the costs of tasks were reported without being asked for; please report this internal error")
+        raise RunFailed("internal error: unexpected costs of tasks were reported; please report this")
     state = with_book(state._replace(unpaid=state.unpaid[1:]), now=fact.time)
     if plan.choose.charge is None:
         return state
@@ -161,7 +166,7 @@ def _wake_commands(state: RunState) -> tuple[WakeAt, ...]:
 
 def _handle_gathered_reports(plan: Plan, state: RunState, fact: ReportsGathered) -> Reaction:
     if state.phase is not Phase.GATHERING:
-        raise RunFailed("reports were gathered without being asked for; please report this internal error")
+        raise RunFailed("internal error: reports were gathered unexpectedly; please report this")
     state = with_book(state._replace(phase=Phase.OPEN), now=fact.time)
     rejected = tuple(ReportRejected(fact.time, r.task, r.client, r.reason) for r in fact.rejected)
     book, algorithm = state.book, plan.algorithm
@@ -197,9 +202,7 @@ def _handle_evaluation(plan: Plan, state: RunState, fact: Evaluated) -> Reaction
     if state.phase is Phase.ENDING:
         return stop_rules.finish_run(state)
     if state.phase not in (Phase.EVALUATING, Phase.EVALUATING_MIDROUND, Phase.CONSULT_AFTER_EVALUATION):
-        raise RunFailed(
-            f"model {fact.version} was evaluated without being asked for; please report this internal error"
-        )
+        raise RunFailed(f"internal error: model {fact.version} was evaluated unexpectedly; please report this")
     midround, consult_after = state.phase is not Phase.EVALUATING, state.phase is Phase.CONSULT_AFTER_EVALUATION
     state = state._replace(phase=Phase.OPEN, progress=stop_rules.update_progress(plan, state.progress, fact))
     reason = stop_rules.goal_reason(plan, state, fact) or ("" if midround else stop_rules.limit_reason(plan, state))
@@ -213,7 +216,7 @@ def _guard_zeno(plan: Plan, state: RunState, fact: Fact) -> RunState:
         return state._replace(room=facts_allowed(state.book.running))
     if state.room <= 0:
         raise RunFailed(
-            f"more than {FACTS_PER_INSTANT} facts at time {fact.time} without time passing, apart from those of tasks that "
-            f"ended: policy {plan.pace.name!r} or selector {plan.choose.name!r} keeps asking"
+            f"the run is stuck at time {fact.time}: more than {FACTS_PER_INSTANT} facts came without time passing (facts of ended "
+            f"tasks are not counted), because policy {plan.pace.name!r} or selector {plan.choose.name!r} keeps asking"
         )
     return state._replace(room=state.room - 1)

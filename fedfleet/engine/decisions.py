@@ -96,7 +96,8 @@ def _ask_and_wake(plan: Plan, state: RunState, decision: Decision) -> tuple[RunS
     elif decision.ask > 0:
         if book.answered:
             raise RunFailed(
-                f"policy {plan.pace.name!r} asks for candidates in reply to candidates at time {book.now}; let it wake later"
+                f"policy {plan.pace.name!r} asks for candidates again as soon as it has received some, "
+                f"at time {book.now}; let it wake later"
             )
         state = state._replace(others=decision.others, at_least=decision.at_least)
         state = with_book(state, asking=True, wanted=book.selected + decision.ask)

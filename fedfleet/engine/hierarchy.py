@@ -29,12 +29,12 @@ def nest_algorithm(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Al
     """
     if not algorithm.fold.streams:
         raise BadInput(
-            f"edge.use = {rule.name!r}: the fold of {algorithm.name!r} collects whole reports, and edges forward sums; use the "
+            f"edge.use = {rule.name!r}: the fold of {algorithm.name!r} collects whole reports, but edges forward sums; use the "
             "mean or norm_bound as algorithm.fold, or remove [edge]"
         )
     if algorithm.private is not None:
         raise BadInput(
-            f"edge.use = {rule.name!r}: an edge weighs as many devices as it has, so that no noise could cover it; leave "
+            f"edge.use = {rule.name!r}: the report of an edge has the weight of all its devices, so noise cannot hide it; leave "
             "algorithm.private out, or remove [edge]"
         )
     passes = (
@@ -58,8 +58,8 @@ def nest_algorithm(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Al
         )
     if any(half.up is not None or half.down is not None for half in halves):
         raise BadInput(
-            f"edge.use = {rule.name!r}: up and down compress what a device and the server exchange, and edges forward exact sums "
-            "that no codec takes; leave up and down out of [algorithm], or remove [edge]"
+            f"edge.use = {rule.name!r}: up and down compress what a device and the server exchange, but edges forward exact sums "
+            "that no codec can compress; leave up and down out of [algorithm], or remove [edge]"
         )
     if algorithm.fold.ages:
         raise BadInput(
@@ -92,7 +92,8 @@ def make_visits(jobs: Sequence[Job]) -> list[Visit]:
         slots = memory[SLOTS] if SLOTS in memory else fleet.first_slots(job.client)
         if len(slots) != len(job.rows):
             raise RunFailed(
-                f"edge {job.client}: {len(job.rows)} samples were asked for of {len(slots)}; edges train on all they hold"
+                f"edge {job.client}: the task asks for {len(job.rows)} of {len(slots)} samples, "
+                "but edges train on all that they hold"
             )
         rows = tuple(job.rows[slots == k] for k in range(len(devices)))
         abilities = fleet.abilities(devices, job.time, job.task)
@@ -106,13 +107,15 @@ def check_turn(visit: Visit, turn: Turn) -> None:
     """A turn must keep every sample on exactly one device, and must name what exists."""
     before, after = np.sort(np.concatenate(visit.rows)), np.sort(np.concatenate(turn.rows))
     if len(turn.rows) != len(visit.devices) or not np.array_equal(before, after):
-        raise RunFailed(f"edge {visit.edge}: its rule lost or doubled samples while it moved them")
+        raise RunFailed(f"edge {visit.edge}: its rule lost or duplicated samples when it moved them")
     if not 0 < len(turn.syncs) <= MAX_SYNCS:
-        raise RunFailed(f"edge {visit.edge}: a turn has 1 to {MAX_SYNCS} averages, not {len(turn.syncs)}")
+        raise RunFailed(f"edge {visit.edge}: a turn must have 1 to {MAX_SYNCS} averages, not {len(turn.syncs)}")
     for sync in turn.syncs:
         odd = len(np.unique(sync.slots)) != len(sync.slots) or not np.isin(sync.slots, range(len(visit.devices))).all()
         if odd or len(sync.rows) != len(sync.slots):
-            raise RunFailed(f"edge {visit.edge}: an average of its rule names a device twice, or one that is not there")
+            raise RunFailed(
+                f"edge {visit.edge}: an average of its rule names a device twice, or one that the edge does not have"
+            )
 
 
 def turn_cost(job: Job, visit: Visit, turn: Turn) -> dict[str, float]:

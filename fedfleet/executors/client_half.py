@@ -226,7 +226,7 @@ def owed_before(jobs: Sequence[Job], update: Stack, arrays: ArrayLibrary) -> dic
         odd_job = next((job for job, v in zip(jobs, owed, strict=True) if v.shape != shape), None)
         if odd_job is not None:
             raise RunFailed(
-                f"client {odd_job.client}, task {odd_job.task}: leaf {name!r} has another shape than what its codec lost "
+                f"client {odd_job.client}, task {odd_job.task}: leaf {name!r} has another shape than the error that its codec left "
                 "before; leave feedback out where a client's updates change their shape"
             )
         result[name] = arrays.stack_leaf(owed, next(iter(update.values())))

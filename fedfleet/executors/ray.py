@@ -139,7 +139,9 @@ def chunk_answers(cluster: Cluster, remote: Any, recipe: Recipe, chunk: SentChun
         return [result for retry in retries for result in chunk_answers(cluster, remote, recipe, retry)]
     except cluster.ray.exceptions.RayError as error:
         last = str(error).strip().splitlines()[-1]
-        raise RunFailed(f"{first}: Ray could not have it done, is this fedfleet installed there? {last}") from error
+        raise RunFailed(
+            f"{first}: Ray could not run it; check that the same fedfleet is installed on the workers: {last}"
+        ) from error
     if answer.failure:
         failure = RunFailed(answer.failure)
         failure.add_note(f"on the worker:\n{answer.trace}")
@@ -154,7 +156,7 @@ def wait_for_any(cluster: Cluster, promises: Sequence[Any]) -> list[Any]:
         missed = missed + 1 if cluster.head and unreachable_reason(cluster.head) else 0
         if missed == _MISSES:
             raise RunFailed(
-                f"the head of the Ray cluster at {cluster.head} does not answer any more; what was written is kept, and goes on "
+                f"the head of the Ray cluster at {cluster.head} does not answer any more; what was written is kept: resume "
                 "with a cluster that works"
             )
     return ready

@@ -34,10 +34,10 @@ class Cluster:
 def require_ray(address: str | None) -> None:
     """Say how to get Ray where it is missing; see that someone answers at the address, where Ray would try for minutes."""
     if find_spec("ray") is None:
-        raise BadInput('Ray was asked for, and is not installed; get it with: pip install "fedfleet[ray]"')
+        raise BadInput('Ray is not installed; install it with: pip install "fedfleet[ray]"')
     reason = unreachable_reason(address or "")
     if reason:
-        raise BadInput(f"ray_address = {address!r}: nobody answers there ({reason})")
+        raise BadInput(f"ray_address = {address!r}: no server answers there ({reason})")
 
 
 def unreachable_reason(address: str) -> str:
@@ -104,7 +104,7 @@ def _join_cluster(ray: Any, address: str) -> Callable[[], None]:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise BadInput(f"ray_address = {address!r}: there is no Ray cluster that lets us in: {reason}") from error
+        raise BadInput(f"ray_address = {address!r}: cannot connect to a Ray cluster there: {reason}") from error
     finally:
         if brief:
             del os.environ[_WAIT_VARIABLE]

@@ -95,7 +95,7 @@ def run_piece(work: Work, piece: Body, expected: Versions, mailbox: Any, place: 
         try:
             check_versions(expected)
         except RunFailed as error:
-            raise RunFailed(f"a Ray worker cannot do it: {error}") from None
+            raise RunFailed(f"a Ray worker cannot run this job: {error}") from None
         return work(piece, tell)
 
     return answer_piece(checked_work, piece, partial(mailbox.put.remote, place))

@@ -42,7 +42,7 @@ def check_versions(expected: tuple[tuple[str, str], ...]) -> None:
     for (name, wanted_version), (_, own_version) in zip(expected, versions(), strict=True):
         if wanted_version != own_version:
             raise RunFailed(
-                f"it has {name} {own_version}, and the run began with {wanted_version}; install the same everywhere"
+                f"it has {name} {own_version}, but the run began with {wanted_version}; install the same version everywhere"
             )
 
 

@@ -221,7 +221,7 @@ def map_in_processes(work: Callable[[A], R], pieces: Sequence[A], workers: int) 
         raise
     except BrokenProcessPool:
         raise RunFailed(
-            "a worker died, perhaps for lack of memory; what it had finished is kept: try again with fewer --workers"
+            "a worker process died, perhaps for lack of memory; finished work is kept: try again with fewer --workers"
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

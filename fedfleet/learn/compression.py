@@ -42,11 +42,12 @@ def with_compression(
     up_codec, down_codec = chain(up, "up"), chain(down, "down")
     if feedback and up_codec is None:
         raise BadInput(
-            'feedback = true returns what "up" loses, and nothing is lost; add up = ["int4"], or leave feedback out'
+            'feedback = true sends later what "up" loses, but this "up" loses nothing; add up = ["int4"], or leave feedback out'
         )
     if up_codec is not None and algorithm.priced_by_value:
         raise BadInput(
-            f"up: {algorithm.name!r} makes its updates small itself, and a codec would send the whole matrices again; leave up out "
+            f"up: {algorithm.name!r} already makes its updates small, and a codec "
+            "would send the whole matrices again; leave up out "
             "(down may stay)"
         )
     changed = with_pass(

@@ -103,12 +103,12 @@ def _with_central_noise(algorithm: Algorithm, noise: Noise, cohort: int, clip: f
     inner = algorithm.fold
     if not inner.streams:
         raise BadInput(
-            f"algorithm.private: noise goes into sums, and the fold of {algorithm.name!r} collects whole reports; use the mean or "
+            f"algorithm.private: noise goes into sums, but the fold of {algorithm.name!r} collects whole reports; use the mean or "
             'norm_bound, or private = { use = "local" }'
         )
     if sample_entry(inner).sum:
         raise BadInput(
-            f"algorithm.private: {algorithm.name!r} adds up several sums, and noise covers one; leave `private` out, or use "
+            f"algorithm.private: {algorithm.name!r} adds up several sums, but noise covers only one; leave `private` out, or use "
             "another algorithm"
         )
     if inner.denominator not in (None, float(cohort)):
@@ -125,7 +125,7 @@ def _with_central_noise(algorithm: Algorithm, noise: Noise, cohort: int, clip: f
         del weight  # a claim
         entry = inner.enter(1.0, stats, context)
         if entry.sum:
-            raise Refused("a private fold has one sum, and this report would enter another")
+            raise Refused("a private algorithm adds all reports into one sum, but this report belongs to another sum")
         return entry._replace(weight=min(entry.weight, 1.0))
 
     limit = clip if inner.clip is None else min(clip, inner.clip)
@@ -137,7 +137,7 @@ def _with_central_noise(algorithm: Algorithm, noise: Noise, cohort: int, clip: f
 def _check_clients(algorithm: Algorithm) -> None:
     if algorithm.pooled:
         raise BadInput(
-            f"algorithm.private: {algorithm.name!r} trains in one place, so that there is no client to protect; leave `private` out"
+            f"algorithm.private: {algorithm.name!r} trains in one place, so there is no client to protect; leave `private` out"
         )
     if algorithm.private is not None:
         raise BadInput(f"algorithm.private: {algorithm.name!r} is private already; leave `private` out")

@@ -109,7 +109,7 @@ def _add_controls(local: LocalPass, name: str, strength: float) -> LocalPass:
     linear = local.optimiser.linear
     if linear is None or linear.momentum or local.then is not None:
         raise BadInput(
-            f"scaffold needs plain steps around {name}, for only then the way walked is the mean gradient; "
+            f"scaffold needs plain steps around {name}, because only then the distance trained is the mean gradient; "
             'set optimiser = "sgd" and momentum = 0'
         )
     return replace(local, slots=(*local.slots, _CONTROL), after=(*local.after, _move_controls(strength)))

@@ -64,7 +64,7 @@ def with_distillation(
 
 def _add_teacher(local: LocalPass) -> LocalPass:
     if local.objective is not None or local.second is not None:
-        raise BadInput("fedkd trains by an objective of its own beside a second model; use it around plain training")
+        raise BadInput("fedkd trains with its own objective and a second model; use it around plain training")
     return replace(local, objective=mutual_loss, second=_TEACHER, after=(*local.after, shrink))
 
 

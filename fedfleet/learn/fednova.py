@@ -18,7 +18,7 @@ from fedfleet.learn.drift_correction import column, weights_of
 from fedfleet.learn.server_optimisers import with_rule
 
 _PREFIX = "walked/"
-_INTACT_REASON = "sends beside each update how far it walked"
+_INTACT_REASON = "sends with each update how far its training went"
 
 
 def with_normalised_updates(algorithm: Algorithm) -> Algorithm:
@@ -55,7 +55,9 @@ def with_normalised_updates(algorithm: Algorithm) -> Algorithm:
 def _add_division(local: LocalPass) -> LocalPass:
     linear = local.optimiser.linear
     if linear is None or local.then is not None:
-        raise BadInput('fednova needs one pass of SGD, for it must know how far steps go; set optimiser = "sgd"')
+        raise BadInput(
+            'fednova needs one pass of SGD, because it must know how far the steps go; set optimiser = "sgd"'
+        )
     pull = sum(term.mu for term in local.terms if isinstance(term, ProximalTerm))
     return replace(local, after=(*local.after, _division_hook(linear.momentum, pull)))
 

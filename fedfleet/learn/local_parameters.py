@@ -65,7 +65,8 @@ def with_local_leaves(algorithm: Algorithm, *, keep: str) -> Algorithm:
     local = algorithm.local(0, NO_SETTINGS)
     if isinstance(local, LocalPass) and local.second is not None and local.second.own is not None:
         raise BadInput(
-            f"algorithm.keep: clients of {algorithm.name!r} have a whole model of their own, which would be drawn to leaves that "
+            f"algorithm.keep: clients of {algorithm.name!r} have a whole model of their own, "
+            "which would be pulled towards leaves that "
             "no client trains; leave `keep` out, or use another algorithm"
         )
     no_match = f"algorithm.keep = {keep!r} matches no leaf of this model"
@@ -95,7 +96,7 @@ def keep_leaves_local(algorithm: Algorithm, home: Names, where: str, no_match: s
         whole = algorithm.fold.like(server)
         if whole and whole.keys().isdisjoint(params):
             raise BadInput(
-                f"{where}: {algorithm.name!r} sends one code of its whole update, from which nothing can be left out; leave it "
+                f"{where}: {algorithm.name!r} sends its whole update as one code, so no leaf can be left out of it; leave it "
                 "out, or use another algorithm"
             )
         if params.keys().isdisjoint(like(server)):

@@ -45,7 +45,7 @@ def with_loss(algorithm: Algorithm, loss: Loss) -> Algorithm:
     def set_objective(inner: LocalPass) -> LocalPass:
         if inner.objective is not None:
             raise BadInput(
-                f"loss: {algorithm.name!r} trains by an objective of its own, so that it cannot take yours; leave `loss` out, "
+                f"loss: {algorithm.name!r} trains with its own objective, so it cannot use yours; leave `loss` out, "
                 "or use another algorithm"
             )
         second = inner.second

@@ -151,7 +151,7 @@ def with_own_model(algorithm: Algorithm, *, lam: NonNegative = 0.1) -> Algorithm
     def add_own_model(inner: LocalPass) -> LocalPass:
         if inner.second is not None:
             raise BadInput(
-                f"{algorithm.name!r} has a second model already, so that it cannot have Ditto's; use ditto alone"
+                f"{algorithm.name!r} already has a second model, so Ditto cannot add another; use ditto alone"
             )
         own_pass = LocalPass(
             inner.optimiser,

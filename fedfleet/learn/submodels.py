@@ -125,11 +125,13 @@ def _narrow_hook(cuts: Cuts, changes: bool) -> Before:
         local, cut = job.local, _matching_cut(cuts(), job.offer.params)
         assert isinstance(local, LocalPass)
         if cut is None:
-            raise RunFailed(f"client {job.client}, task {job.task}: its offer has the shapes of no width of the model")
+            raise RunFailed(
+                f"client {job.client}, task {job.task}: the shapes of its offer match no width of the model"
+            )
         if cut.width < 1.0 and (local.keep is not None or (changes and local.remembers())):
             raise BadInput(
-                "algorithm: clients with slices of the model cannot keep leaves or models of their own at home, since those have "
-                "not the shapes of the server's; leave out what is kept, or take widths = [1.0]"
+                "algorithm: clients with slices of the model cannot keep leaves or models of their own, because those do not have "
+                "the shapes of the server's; leave out what is kept, or set widths = [1.0]"
             )
         return replace(job, local=replace(local, width=cut.width))
 
@@ -249,7 +251,8 @@ def _cuts(widths: list[float], fleet: FleetFacts) -> Cuts:
     def all_cuts() -> tuple[Cut, ...]:
         if fleet.model is None:
             raise BadInput(
-                "algorithm: how the model is sliced follows from its task, which is known in a run; give fleet=FleetFacts(model=..)"
+                "algorithm: slicing the model needs its task, which only a run knows; "
+                "outside a run, give fleet=FleetFacts(model=..)"
             )
         whole = fleet.model(1.0)
         return tuple(cut_of(fleet.model(w), whole, w) for w in (*widths, 1.0))

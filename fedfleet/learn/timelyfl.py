@@ -104,7 +104,8 @@ def partial_layers(
         assert isinstance(local, LocalPass)
         if local.keep is not None:
             raise BadInput(
-                "algorithm: timelyfl sends whole layers from the output on, and some of them would stay at home; leave out what is "
+                "algorithm: timelyfl sends the last layers of the model, each of them complete, "
+                "but parts of them would stay on the device; leave out what is "
                 "kept, or use another algorithm"
             )
         names = result.leaf_names(int(result.count_within(np.array([job.settings.get(PORTION, 1.0)]))[0]))
@@ -163,7 +164,9 @@ def _fill_layers(layers: Layers, like: Tree, report: Report) -> Report:
     names = {n for n in like if n in report.update}
     count = max((k for k, layer in enumerate(layers.names, start=1) if not names.isdisjoint(layer)), default=0)
     if names != layers.leaf_names(count) & like.keys() or not names:
-        raise Refused("it does not hold whole layers from the output on")
+        raise Refused(
+            "it must hold one or more of the last layers of the model, up to the output, each of them complete"
+        )
     missing = [n for n in like if n not in names]
     update = {n: report.update[n] if n in report.update else np.zeros_like(v) for n, v in like.items()}
     others = {n: v for n, v in report.update.items() if n not in like}
@@ -191,6 +194,6 @@ def _count_old_model(algorithm: Algorithm) -> Algorithm:
         mean = {n: v / (1 + sent[n]) for n, v in aggregate.mean.items() if n != _SENT}
         return algorithm.apply(server, replace(aggregate, mean=mean))
 
-    reason = "counts beside each update which layers it holds"
+    reason = "counts for each update which layers it holds"
     fold = replace(inner, like=like, enter=enter, denominator=1.0, intact=reason)
     return replace(algorithm, fold=fold, accept=accept, apply=apply)

@@ -91,7 +91,7 @@ def _counts(value: Any) -> Ints:
             f"shuffle: {len(rows)} devices with {len(rows[0])} classes have more than {MOST_MOVES:,} possible moves; merge some"
         )
     if not rows or not rows[0]:
-        raise BadInput("shuffle: counts names no device or no class; give one list of class counts per device")
+        raise BadInput("shuffle: counts has no devices or no classes; give one list of class counts per device")
     for v, row in enumerate(rows):
         if len(row) != len(rows[0]):
             raise BadInput(

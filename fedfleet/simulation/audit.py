@@ -100,7 +100,7 @@ def audit_served_run(
         gather_count += 1
         aggregate = load_aggregate(plan, folder, command.server, gather_count - 1, fact.time)
         if spans(aggregate.tasks) != spans(fact.tasks):
-            raise RunFailed("the kept aggregate is of other reports")
+            raise RunFailed("the kept aggregate does not hold the reports of the journal")
         return aggregate
 
     result = _replay_facts(plan, world, _read_log(rows), regather, execute, models=True, by_devices=by_devices)
@@ -126,7 +126,7 @@ def audit_from_aggregates(
             return recorded
         aggregate = load_aggregate(plan, folder, command.server, command.version, fact.time)
         if spans(aggregate.tasks) != spans(fact.tasks):
-            raise RunFailed("the kept aggregate is of other reports")
+            raise RunFailed("the kept aggregate does not hold the reports of the journal")
         return aggregate
 
     result = _replay_facts(plan, world, log, regather, evaluator, models=True)

@@ -66,7 +66,7 @@ def earliest_moment(plan: Plan, world: World, state: RunState, busy: Bools) -> f
     earliest = world.states.earliest
     if earliest is None:
         raise RunFailed(
-            f"policy {plan.pace.name!r} wants at least {state.at_least} clients, but the states of this world do not say when so "
+            f"policy {plan.pace.name!r} wants at least {state.at_least} clients, but the states of this world do not say when that "
             "many can be reached; give the StateSource an `earliest`, or use a policy that does not wait for clients"
         )
     free = ~unavailable_clients(plan, state, busy)
@@ -93,7 +93,7 @@ def check_sees(plan: Plan) -> None:
     for name in plan.choose.sees:
         if name not in COLUMNS:
             raise BadInput(
-                f"selector {plan.choose.name!r} wants to see {name!r} of clients{suggest_name(name, COLUMNS)}"
+                f"selector {plan.choose.name!r} asks for an unknown column {name!r} of clients{suggest_name(name, COLUMNS)}"
             )
 
 

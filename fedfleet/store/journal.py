@@ -247,7 +247,7 @@ def create(path: Path, identity: str = "", rows: Iterable[Values] = (), links: I
             (path.parent / name).unlink(missing_ok=True)
         draft.replace(path)
     except (sqlite3.Error, OSError) as error:
-        raise BadInput(f"the journal {path} cannot be made ({error}); choose a folder that can be written") from None
+        raise BadInput(f"the journal {path} cannot be created ({error}); choose a folder that can be written") from None
     return reopen(path)
 
 

@@ -51,10 +51,13 @@ def key_for(source: Mapping[str, str]) -> bytes | None:
     if source.get("from") != SECRET:
         return None
     if secret_file() is None:
-        raise BadInput(f"the noise of this run comes from a secret; name the file that holds it with {VARIABLE}=FILE")
+        raise BadInput(
+            f"the noise of this run comes from a secret; "
+            f"set the environment variable {VARIABLE} to the path of the file that holds it"
+        )
     key = _derive_key(_read_secret(), source["salt"])
     if not hmac.compare_digest(_key_mark(key), source["mark"]):
-        raise BadInput(f"{VARIABLE}: {secret_file()} does not hold the secret of this run; name the file that does")
+        raise BadInput(f"{VARIABLE}: {secret_file()} does not hold the secret of this run; give the file that does")
     return key
 
 
@@ -64,10 +67,11 @@ def _read_secret() -> bytes:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise BadInput(f"{VARIABLE}: cannot read {path} ({error.strerror}); name a file with random bytes") from None
+        raise BadInput(f"{VARIABLE}: cannot read {path} ({error.strerror}); give a file with random bytes") from None
     if len(data) < _LEAST or len(set(data)) < _LEAST // 4:
         raise BadInput(
-            f"{VARIABLE}: {path} holds no secret of at least {_LEAST} random bytes; make one with: head -c 32 /dev/urandom > {path}"
+            f"{VARIABLE}: {path} does not hold a secret of at least {_LEAST} random bytes; "
+            f"make one with: head -c 32 /dev/urandom > {path}"
         )
     return data
 

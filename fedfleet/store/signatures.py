@@ -29,7 +29,7 @@ def load_private_key(path: Path) -> Any:
     try:
         key = reader(data, None)
     except (ValueError, TypeError) as error:
-        raise BadInput(f"--sign: {path} is no private key that can be used without a passphrase ({error})") from None
+        raise BadInput(f"--sign: {path} cannot be used as a private key without a passphrase ({error})") from None
     if not isinstance(key, keys.Ed25519PrivateKey):
         raise BadInput(
             f"--sign: {path} is not an Ed25519 key; make one with: ssh-keygen -t ed25519 -N '' -f {path}.new"
@@ -49,7 +49,7 @@ def signer_of(message: bytes, signature: Mapping[str, str]) -> str:
         key.verify(base64.b64decode(signature["signature"], validate=True), message)
     except InvalidSignature:
         raise BadInput(
-            "the signature does not fit the seal: one of them was changed, or it was signed with another key"
+            "the signature does not match the seal: one of them was changed, or it was signed with another key"
         ) from None
     except (ValueError, TypeError, binascii.Error) as error:
         raise BadInput(f"the signature of the seal cannot be read: {error}") from None
@@ -61,7 +61,7 @@ def fingerprint(public: str) -> str:
     try:
         blob = base64.b64decode(public.split()[1], validate=True)
     except (IndexError, binascii.Error, ValueError):
-        raise BadInput("that is not a public key in OpenSSH's form: ssh-ed25519 AAAA..") from None
+        raise BadInput("this is not a public key in OpenSSH's form: ssh-ed25519 AAAA..") from None
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
 

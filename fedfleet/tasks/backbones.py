@@ -75,8 +75,9 @@ def read(path: Path) -> Tree:
     except Exception as error:  # whatever a foreign file makes its reader say
         reason = (str(error).strip().splitlines() or ["without a word"])[0]
         raise BadInput(
-            f"task.backbone: {path} holds no weights that can be read ({type(error).__name__}: {reason}); give a safetensors file, "
-            "or a PyTorch state of tensors alone"
+            f"task.backbone: {path} does not hold weights that can be read ({type(error).__name__}: {reason}); "
+            "give a safetensors file, "
+            "or a PyTorch state dict that holds only tensors"
         ) from None
 
 
@@ -104,12 +105,15 @@ def fit_weights(tree: Tree, like: Mapping[str, Array], where: str) -> Tree:
         if name.startswith("head.") and (name not in like or like[name].shape != value.shape):
             continue
         if name not in like:
-            raise BadInput(f"{where}: it holds weights for {name!r}, which this model has not; it is of another model")
+            raise BadInput(
+                f"{where}: it holds weights for {name!r}, which this model does not have; it belongs to another model"
+            )
         if name == "positions.table" and value.shape != like[name].shape:
             value = _resize_positions(value, len(like[name]))
         if value.shape != like[name].shape:
             raise BadInput(
-                f"{where}: {name!r} has shape {value.shape} there and {like[name].shape} here; it is of a model of another size, "
+                f"{where}: {name!r} has shape {value.shape} there and {like[name].shape} in this model; "
+                "it belongs to a model of another size, "
                 "or for other pictures"
             )
         result[name] = np.ascontiguousarray(value, like[name].dtype)
@@ -118,7 +122,7 @@ def fit_weights(tree: Tree, like: Mapping[str, Array], where: str) -> Tree:
     ]
     if missing:
         raise BadInput(
-            f"{where}: it holds no weights for {missing[0]!r} and {len(missing) - 1} more; it is of another model"
+            f"{where}: it has no weights for {missing[0]!r} and {len(missing) - 1} more; it belongs to another model"
         )
     return result
 

@@ -53,7 +53,7 @@ def freeze(task: Task, travels: Names, seed: int) -> Task:
     inner, whole = task, task.init(seed)
     fixed = {n: v for n, v in whole.items() if not travels(n)}
     if len(fixed) == len(whole):
-        raise BadInput(f"{task.name}: all of its weights would be frozen, so that there is nothing to train")
+        raise BadInput(f"{task.name}: all of its weights would be frozen, so there is nothing to train")
 
     def build() -> Any:
         return freeze_module(inner.build(), fixed)
@@ -91,7 +91,7 @@ def replace_frozen(task: Task, fixed: Tree) -> Task:
     """The task with other frozen weights of the same names, shapes and types, such as those that came from elsewhere."""
     problem = mismatch(fixed, task.frozen) if fixed or task.frozen else None
     if problem is not None:
-        raise Refused(f"these are no frozen weights of {task.name!r}: {problem}")
+        raise Refused(f"these are not the frozen weights of {task.name!r}: {problem}")
     inner = task.build
 
     def build() -> Any:

@@ -70,8 +70,8 @@ def build_from(description: Description, depth: int = 0) -> Any:
         if use in _LAYERS | _LOSSES and all(map(_is_plain, rest.values())) and not set(rest) & set(_SKIPPED):
             return getattr(nn, str(use))(**{k: tuple(v) if isinstance(v, list) else v for k, v in rest.items()})
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise BadInput(f"the description of a layer {str(use)[:40]!r} cannot be followed: {error}") from None
-    raise BadInput(f"there is no layer {str(use)[:40]!r} that can be made from a description")
+        raise BadInput(f"cannot build a layer {str(use)[:40]!r} from its description: {error}") from None
+    raise BadInput(f"a layer {str(use)[:40]!r} cannot be built from a description")
 
 
 def build_matching(description: Description, weights: Mapping[str, Any]) -> Any:

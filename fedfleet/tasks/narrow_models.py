@@ -35,7 +35,7 @@ def at_width(task: Task, width: float) -> Task:
         return replace(task, build=partial(task.narrow, width))
     if width < 1.0:
         raise BadInput(
-            f"task {task.name!r} does not say how its model becomes narrower, so that no client can train a slice of it; use a "
+            f"task {task.name!r} does not say how its model becomes narrower, so no client can train a slice of it; use a "
             "named task (fedfleet list tasks), or widths = [1.0]"
         )
     return task
@@ -50,8 +50,8 @@ def shape_at(task: Task, width: float) -> ModelShape:
     for name, value in module.state_dict().items():
         if name.rpartition(".")[2] in _STATISTICS and tuple(value.shape) != full[name]:
             raise BadInput(
-                f"task {task.name!r}: {name!r} is a running statistic of batches, of which slices of different widths have no "
-                "common mean; use GroupNorm or LayerNorm instead of BatchNorm"
+                f"task {task.name!r}: {name!r} is a running statistic of batches, which slices of different widths cannot "
+                "average; use GroupNorm or LayerNorm instead of BatchNorm"
             )
         sizes = zip(full[name], value.shape, blocks.get(name) or (1,) * value.ndim, strict=True)
         places[name] = tuple(_leading(whole_axis, axis, cut) for whole_axis, axis, cut in sizes)

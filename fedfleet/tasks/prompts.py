@@ -69,7 +69,7 @@ def add_prompts(task: Task, length: int, share: float) -> Task:
         return _change_model(task, lambda module: _set_prompts(module, length), lambda tree: tree)
     if task.dataset.x.dtype.kind != "f" or len(shape) not in (2, 3) or min(shape[1:]) < 3:
         raise BadInput(
-            f"{inner.name}: prompts go into a vision transformer, or around pictures and windows of 3 or more points, and this "
+            f"{inner.name}: prompts go into a vision transformer, or around pictures and windows of 3 or more points, but this "
             f"model takes {task.dataset.x.dtype} of shape {shape}; use a task on pictures, or another algorithm"
         )
     return _change_model(

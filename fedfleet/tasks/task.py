@@ -132,7 +132,7 @@ def hold_out(dataset: Dataset, seed: int, users: int) -> Ints:
     people = np.unique(owner)
     if users >= len(people):
         raise BadInput(
-            f"task.test_users = {users}: the data has {len(people)} users, and someone must be left to train; use fewer, "
+            f"task.test_users = {users}: the data has {len(people)} users, and at least one must be left to train; use fewer, "
             "or 0 to hold out a fifth of all samples"
         )
     return np.flatnonzero(np.isin(owner, rng.permutation(people)[:users]))

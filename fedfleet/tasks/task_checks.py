@@ -80,7 +80,9 @@ def checked_owners(values: Any, samples: int) -> Ints:
         raise BadInput(f"data: {samples} inputs need as many owners, one each; got an array of shape {owner.shape}")
     if owner.dtype.kind == "f" and not np.isfinite(owner).all():
         row = int(np.argmin(np.isfinite(owner)))
-        raise BadInput(f"data: the owner in row {row} is {owner[row]}; say who made each sample, by name or number")
+        raise BadInput(
+            f"data: the owner in row {row} is {owner[row]}; give the owner of each sample, by name or number"
+        )
     try:
         return np.unique(owner, return_inverse=True)[1].astype(np.int64)
     except TypeError:
@@ -111,7 +113,7 @@ def _check_class(model: Any, name: str) -> None:
         return
     except TypeError as error:
         raise BadInput(
-            f"model is the class {name}, which is no model without its arguments ({error}); give an instance, model={name}(..)"
+            f"model is the class {name}, which cannot make a model without arguments ({error}); give an instance, model={name}(..)"
         ) from None
 
 
@@ -130,7 +132,7 @@ def check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool = True
         raise BadInput(f"model: the function that makes it gives a {type(module).__name__}, not a PyTorch module")
     if isinstance(module, torch.jit.ScriptModule):
         raise BadInput(
-            "model: it is a TorchScript module, whose weights cannot be replaced; give the module it was made of"
+            "model: it is a TorchScript module, whose weights cannot be replaced; give the module that it was made from"
         )
     _check_parameters(module)
     shape = tuple(dataset.x.shape[1:])
@@ -158,7 +160,7 @@ def _check_parameters(module: Any) -> None:
         if value.dtype != torch.float32:
             raise BadInput(f"model: parameter {name!r} is {value.dtype}; train in float32, with model.float()")
         if not bool(torch.isfinite(value).all()):
-            raise BadInput(f"model: parameter {name!r} holds values that are not finite; initialise it anew")
+            raise BadInput(f"model: parameter {name!r} holds values that are not finite; initialise it again")
     _refuse_frozen([name for name, value in parameters if not value.requires_grad])
 
 

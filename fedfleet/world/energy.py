@@ -138,9 +138,7 @@ def carbon(
     charger and the energy of networks and servers are not in it.
     """
     if swing > base:
-        raise BadInput(
-            f"world.energy.swing = {swing:g}: it is larger than base = {base:g}, so that grams would be negative"
-        )
+        raise BadInput(f"world.energy.swing = {swing:g}: it is larger than base = {base:g}, so grams would be negative")
     if hours is not None and not hours:
         raise BadInput("world.energy.hours: the list is empty; leave it out, or list grams per kWh over the day")
 

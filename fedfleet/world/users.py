@@ -36,7 +36,7 @@ def households(
     """
     if len(devices) != 2 or devices[0] > devices[1]:
         raise BadInput(
-            f"world.users.devices = {devices}: give the fewest and the most devices of a user, for example [2, 5]"
+            f"world.users.devices = {devices}: give the smallest and the largest number of devices of a user, for example [2, 5]"
         )
 
     def assign(n: int, seed: int) -> UserSource:

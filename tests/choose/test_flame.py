@@ -152,5 +152,7 @@ def test_it_is_a_selector_as_others_are(part):
 
 
 def test_a_budget_that_no_task_fits_into_is_refused():
-    with pytest.raises(BadInput, match=r"choose.budget: 50 J is less than one task draws \(choose.joules = 60\)"):
+    with pytest.raises(
+        BadInput, match=r"choose.budget: 50 J is less than the energy of one task \(choose.joules = 60\)"
+    ):
         assemble(resolve({"choose": {"use": "flame", "energy": True, "budget": 50.0}}))

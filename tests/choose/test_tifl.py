@@ -155,8 +155,8 @@ def test_it_is_a_selector_as_others_are_and_needs_rounds(part):
     ("settings", "says"),
     [
         ({"tiers": 9}, "choose.tiers: 9 tiers cannot be made of 8 clients; lower choose.tiers"),
-        ({"tiers": 2, "shares": [1.0]}, r"choose.shares: \[1.0\] must be 2 numbers"),
-        ({"tiers": 2, "shares": [0.0, 0.0]}, "of which one is above 0"),
+        ({"tiers": 2, "shares": [1.0]}, r"choose.shares = \[1.0\]: give 2 numbers"),
+        ({"tiers": 2, "shares": [0.0, 0.0]}, "at least one of them above 0"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(settings, says):

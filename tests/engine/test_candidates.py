@@ -50,11 +50,16 @@ def selector(pick, **parts):
 
 @pytest.mark.parametrize(
     ("clients", "why"),
-    [([1, 1], "picked 2 of 2"), ([1, 9], "picked 2 of 2"), ([-1, 1], "picked 2 of 2"), ([0, 1, 2], "picked 3 of 2")],
+    [
+        ([1, 1], "picked 2 clients where 2"),
+        ([1, 9], "picked 2 clients where 2"),
+        ([-1, 1], "picked 2 clients where 2"),
+        ([0, 1, 2], "picked 3 clients where 2"),
+    ],
 )
 def test_a_selector_picks_from_the_roster_once_and_not_too_many(clients, why):
     plan = toy_plan(readiness(2), 10, choose=selector(lambda state, roster, n, draw: whole_work(np.array(clients))))
-    with pytest.raises(RunFailed, match=f"selector 'greedy' {why} wanted, a client twice, or one not on the roster"):
+    with pytest.raises(RunFailed, match=f"selector 'greedy' {why} .*wanted.* not on the roster"):
         after(plan, SENT)
 
 
@@ -105,8 +110,8 @@ def test_an_error_inside_a_selector_names_it():
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (Assignments(np.array([0]), np.array([-1]), np.ones(1)), "work that is not possible"),
-        (Assignments(np.array([0]), np.array([0]), np.zeros(1)), "work that is not possible"),
+        (Assignments(np.array([0]), np.array([-1]), np.ones(1)), "impossible work"),
+        (Assignments(np.array([0]), np.array([0]), np.zeros(1)), "impossible work"),
         (Assignments(np.array([0]), np.array([0]), np.ones(2)), "'share' has another length"),
         (Assignments(np.array([0]), np.array([0]), np.ones(1), {"part": np.ones(3)}), "'part' has another length"),
         (Assignments(np.array([0]), np.array([0]), np.ones(1), {}, -1.0), "due -1.0 seconds after sending"),

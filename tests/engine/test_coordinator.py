@@ -293,7 +293,7 @@ def test_nothing_happens_after_the_end():
     plan = toy_plan(readiness(2), 4, stop=Stop(virtual_seconds=20.0))
     state, outcomes = after(plan, [SENT[0], TimerFired(20.0), Evaluated(20.0, 0, 1, 10, 0.0)])
     assert outcomes[-1].reason == "virtual_seconds"
-    with pytest.raises(RunFailed, match="TimerFired after the run had ended; please report"):
+    with pytest.raises(RunFailed, match=r"internal error: .*TimerFired .*; please report"):
         step(plan, state, TimerFired(30.0))
 
 
@@ -315,15 +315,15 @@ def test_a_task_that_was_never_sent_cannot_end():
 @pytest.mark.parametrize(
     ("fact", "why"),
     [
-        (CandidatesSeen(20.0, roster_of(0)), "candidates were reported without being asked for"),
-        (ReportsGathered(20.0, None, np.zeros(0, np.int64), {}), "reports were gathered without being asked for"),
+        (CandidatesSeen(20.0, roster_of(0)), "internal error: unexpected candidates"),
+        (ReportsGathered(20.0, None, np.zeros(0, np.int64), {}), "internal error: reports were gathered"),
         (Probed(20.0, "loss", np.array([0]), np.array([1.0])), "a probe was answered that was never sent"),
     ],
 )
 def test_answers_need_questions(fact, why):
     plan = toy_plan(readiness(2), 4)
     state, _ = after(plan, SENT)
-    with pytest.raises(RunFailed, match=f"{why}; please report"):
+    with pytest.raises(RunFailed, match=f"{why}.*; please report"):
         step(plan, state, fact)
 
 
@@ -338,7 +338,7 @@ def test_zeno_is_noticed():
         seen += 1
     assert seen == FACTS_PER_INSTANT
     with pytest.raises(
-        RunFailed, match=r"more than 1000 facts at time 0.0 .*: policy 'readiness' or selector 'uniform'"
+        RunFailed, match=r"at time 0.0: more than 1000 facts .* policy 'readiness' or selector 'uniform'"
     ):
         step(plan, state, CandidatesSeen(0.0, roster_of()))
 

@@ -40,7 +40,7 @@ def policy(decide, cohort=2):
 def test_candidates_may_not_be_asked_for_in_reply_to_candidates():
     plan = toy_plan(policy(lambda book: Decision(ask=2)), 4)
     state, _ = after(plan, [EVALUATED])
-    with pytest.raises(RunFailed, match="policy 'stubborn' asks for candidates in reply to candidates"):
+    with pytest.raises(RunFailed, match="policy 'stubborn' asks for candidates again"):
         step(plan, state, CandidatesSeen(0.0, roster_of()))
 
 
@@ -98,7 +98,7 @@ def test_who_wakes_at_the_next_moment_that_a_clock_can_show_is_caught():
     with pytest.raises(RunFailed, match=r"more than 1000 facts .* policy 'stubborn'"):
         events_of(plan, world_of(even_fleet(4)))
     late = toy_plan(policy(lambda book: Decision(wake_at=max(1e8, math.nextafter(book.now, math.inf)))), 4, stop=Stop())
-    with pytest.raises(RunFailed, match="more than 1000 facts at time 1000"):
+    with pytest.raises(RunFailed, match=r"at time 1000.*: more than 1000 facts"):
         events_of(late, world_of(even_fleet(4)))
 
 

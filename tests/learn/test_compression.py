@@ -180,12 +180,12 @@ def test_overridden_clients_send_in_their_own_code():
 
 
 def test_feedback_without_loss_is_refused():
-    with pytest.raises(BadInput, match=r"feedback = true returns what \"up\" loses, and nothing is lost; add up"):
+    with pytest.raises(BadInput, match=r"feedback = true .* \"up\" loses, .*; add up"):
         with_compression(fedavg(), feedback=True)
 
 
 def test_the_direction_is_named():
-    with pytest.raises(BadInput, match=r"^down: 'gzip' cannot stand before 'int8'"):
+    with pytest.raises(BadInput, match=r"^down: 'gzip' cannot come before 'int8'"):
         with_compression(fedavg(), down=[gzip(), int8()])
 
 

@@ -96,11 +96,11 @@ DENIED = {
     **{(name, "median"): r"algorithm.fold: .* weighs reports by how late" for name in LATE},
     **{(name, "median"): r"algorithm.fold: .* by who trained it" for name in ("heterofl", "fjord", "timelyfl")},
     **{(name, way): r"remembers the same updates" for name in ("scaffold", "feddyn") for way in CHANGING},
-    **{("fednova", way): r"how far it walked" for way in CHANGING},
-    ("fedavg_plus", "noise"): r"algorithm.private: .* several sums, and noise covers one",
-    ("fetchsgd", "keep"): r"algorithm.keep: 'fetchsgd' sends one code of its whole update",
-    ("timelyfl", "keep"): r"timelyfl sends whole layers",
-    ("fedkd", "up"): r"up: 'fedkd' makes its updates small itself",
+    **{("fednova", way): r"how far its training went" for way in CHANGING},
+    ("fedavg_plus", "noise"): r"algorithm.private: .* several sums, but noise covers only one",
+    ("fetchsgd", "keep"): r"algorithm.keep: 'fetchsgd' sends its whole update as one code",
+    ("timelyfl", "keep"): r"timelyfl sends the last layers",
+    ("fedkd", "up"): r"up: 'fedkd' already makes its updates small",
     ("centralized", "attack"): r"algorithm.attack: 'centralized' trains in one place",
 }  # fmt: skip
 AROUND = {

@@ -115,7 +115,7 @@ def test_two_models_cost_twice_the_samples():
 
 
 def test_it_takes_no_loss_of_somebodys_own():
-    with pytest.raises(BadInput, match="objective of its own"):
+    with pytest.raises(BadInput, match="its own objective"):
         with_loss(fedkd(facts=FACTS), Loss(lambda outputs, labels: outputs))
 
 

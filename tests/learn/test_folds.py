@@ -253,7 +253,7 @@ def test_a_buffer_that_is_too_small_is_refused_before_the_run():
 def test_edges_forward_sums_so_a_fold_that_collects_is_refused():
     users = {"world": {"clients": 12, "users": {"use": "groups", "count": 3}}, "edge": "hierfl", "pace": {"cohort": 2}}
     with pytest.raises(
-        BadInput, match=r"edge.use = 'hierfl': the fold of 'fedavg' collects whole reports, and edges forward sums"
+        BadInput, match=r"edge.use = 'hierfl': the fold of 'fedavg' collects whole reports, but edges forward sums"
     ):
         assemble(resolve({**spec("median"), **users}))
     assemble(resolve({**spec("norm_bound"), **users}))

@@ -150,7 +150,7 @@ def test_models_are_judged_by_the_same_loss(name):
 
 def test_an_algorithm_with_an_objective_of_its_own_refuses():
     algorithm = with_loss(fedavg(), LOSSES["each"])
-    with pytest.raises(BadInput, match="objective of its own"):
+    with pytest.raises(BadInput, match="its own objective"):
         with_loss(algorithm, LOSSES["each"])
 
 

@@ -278,5 +278,5 @@ def test_ditto_is_judged_by_its_own_models():
 
 
 def test_one_second_model_is_enough():
-    with pytest.raises(BadInput, match="has a second model already"):
+    with pytest.raises(BadInput, match="already has a second model"):
         with_own_model(ditto()).local(0, {})

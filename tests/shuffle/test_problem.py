@@ -31,7 +31,7 @@ GOOD = {
         ({"counts": [[4, "2"], [1, 7]]}, "device 0, class 1"),
         ({"counts": [[4, 0], [1]]}, "device 1 has 1 classes"),
         ({"counts": []}, "no device"),
-        ({"counts": [[], []]}, "no device or no class"),
+        ({"counts": [[], []]}, "no devices or no classes"),
         ({"counts": 7}, "one list of class counts per device"),
         ({"counts": [[0, 0], [0, 0]]}, "no device holds any sample"),
         ({"up_bps": [1e6, 0.0]}, "up_bps of device 1"),

@@ -341,7 +341,9 @@ def test_users_reach_selectors():
 
 
 def test_an_unknown_column_is_one_sentence():
-    with pytest.raises(BadInput, match="selector 'seeing' wants to see 'users' of clients; did you mean 'user'"):
+    with pytest.raises(
+        BadInput, match="selector 'seeing' asks for an unknown column 'users' of clients; did you mean 'user'"
+    ):
         events_of(plan_seeing("users"), world_of(even_fleet(4)))
 
 

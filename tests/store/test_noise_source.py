@@ -41,7 +41,7 @@ def test_another_secret_is_recognised(secret):
 def test_a_secret_that_is_not_named_is_asked_for(secret, monkeypatch):
     source = new_source()
     monkeypatch.delenv(VARIABLE)
-    with pytest.raises(BadInput, match=f"name the file that holds it with {VARIABLE}=FILE"):
+    with pytest.raises(BadInput, match=f"set the environment variable {VARIABLE} to the path"):
         key_for(source)
 
 

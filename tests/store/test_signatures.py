@@ -25,10 +25,10 @@ def key_file(folder, form="ssh", key=None, name="key"):
 def test_a_signature_tells_who_signed_and_fits_one_message(tmp_path, form):
     made = sign(b"message", key_file(tmp_path, form))
     assert signer_of(b"message", made) == fingerprint((tmp_path / "key.pub").read_text())
-    with pytest.raises(BadInput, match="does not fit the seal"):
+    with pytest.raises(BadInput, match="does not match the seal"):
         signer_of(b"another", made)
     other = sign(b"message", key_file(tmp_path, form, name="other"))
-    with pytest.raises(BadInput, match="does not fit the seal"):
+    with pytest.raises(BadInput, match="does not match the seal"):
         signer_of(b"message", {**made, "signature": other["signature"]})
 
 
@@ -42,7 +42,7 @@ def test_keys_that_cannot_sign_are_refused(tmp_path):
     with pytest.raises(BadInput, match="cannot read the key"):
         load_private_key(tmp_path / "none")
     (tmp_path / "text").write_text("not a key")
-    with pytest.raises(BadInput, match="no private key"):
+    with pytest.raises(BadInput, match="cannot be used as a private key"):
         load_private_key(tmp_path / "text")
     with pytest.raises(BadInput, match="not an Ed25519 key; make one with: ssh-keygen"):
         load_private_key(key_file(tmp_path, "pem", ec.generate_private_key(ec.SECP256R1())))

@@ -136,7 +136,7 @@ def test_positions_are_stretched_to_another_square():
             lambda t: {**t, "patches.weight": np.zeros((6, 1, 2, 2))},
             r"'patches.weight' has shape \(6, 1, 2, 2\) there and",
         ),
-        (lambda t: {**t, "layers.2.norm1.bias": np.zeros(6)}, "'layers.2.norm1.bias', which this model has not"),
+        (lambda t: {**t, "layers.2.norm1.bias": np.zeros(6)}, "'layers.2.norm1.bias', which this model does not have"),
         (lambda t: {n: v for n, v in t.items() if not n.startswith("layers.1.")}, "no weights for 'layers.1"),
         (lambda t: {**t, "positions.table": np.zeros((9, 6))}, r"'positions.table' has shape \(9, 6\)"),
     ],
@@ -151,8 +151,8 @@ def test_files_that_hold_no_weights(tmp_path):
     (tmp_path / "odd.pth").write_bytes(b"no weights")
     torch.save({"a": object}, tmp_path / "code.pth")
     for file, said in (
-        ("odd.pth", "no weights that can be read"),
-        ("code.pth", "no weights that can"),
+        ("odd.pth", "does not hold weights that can be read"),
+        ("code.pth", "does not hold weights that can"),
         ("none", "no file"),
     ):
         with pytest.raises(BadInput, match=said):

@@ -105,5 +105,5 @@ def test_frozen_weights_can_be_replaced_by_others_of_the_same_form():
     built = dict(changed.build().named_buffers())
     assert all(np.array_equal(built[n].numpy(), v) for n, v in others.items())
     assert [n for n, _ in changed.build().named_parameters()] == ["3.weight", "3.bias"]
-    with pytest.raises(Refused, match="no frozen weights of 'digits_mlp'"):
+    with pytest.raises(Refused, match="not the frozen weights of 'digits_mlp'"):
         replace_frozen(task, {"1.weight": others["1.weight"]})

@@ -64,7 +64,7 @@ def test_groups_are_even(count, more):
 
 def test_ranges_and_counts_that_cannot_be_are_refused():
     for devices in ([5, 2], [2], [2, 3, 4]):
-        with pytest.raises(BadInput, match="fewest and the most devices"):
+        with pytest.raises(BadInput, match="smallest and the largest number of devices"):
             households(devices)
     with pytest.raises(BadInput, match="5 groups are more than the 4 devices"):
         groups(5).assign(4, 0)

@@ -63,8 +63,8 @@ def _check_order(codecs: Sequence[Codec], where: str) -> None:
         if before > after:
             kind = "bytes" if first.level == "compress" else "rounded ones"
             raise BadInput(
-                f"{where}: {first.name!r} cannot stand before {second.name!r}, which needs numbers and would get {kind}; turn them "
-                "round"
+                f"{where}: {first.name!r} cannot come before {second.name!r}, which needs numbers but would get {kind}; swap "
+                "them"
             )
         if second.squeeze is not None and not first.sized:
             raise BadInput(

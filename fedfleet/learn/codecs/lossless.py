@@ -45,7 +45,7 @@ def zstd(*, effort: ZstdEffort = 3, shuffle: bool = False) -> Codec:
         zstandard: Any = import_module("zstandard")
     except ImportError:
         raise BadInput(
-            'the codec zstd needs the package zstandard, which is not installed; get it with: pip install "fedfleet[zstd]"'
+            'the codec zstd needs the package zstandard, which is not installed; install it with: pip install "fedfleet[zstd]"'
         ) from None
 
     def expand(data: bytes, limit: int) -> bytes:

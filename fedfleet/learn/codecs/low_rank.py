@@ -30,7 +30,7 @@ def lowrank(*, rank: Count | None = None, energy: Energy | None = None) -> Codec
     only gzip, deflate or zstd can follow.
     """
     if (rank is None) == (energy is None):
-        raise BadInput("codec 'lowrank' needs rank or energy, one of the two; say rank = 8, or energy = 0.95")
+        raise BadInput("codec 'lowrank' needs either rank or energy; give rank = 8, or energy = 0.95")
     codec = Codec("lowrank", (("rank", rank), ("energy", energy)), "select", _error_bounds, expand=_expand,
                   squeeze=lambda stack, where: _squeeze(stack, rank, energy))  # fmt: skip
     if energy is None:

@@ -176,7 +176,7 @@ def check_accepts(codec: Codec, like: Tree) -> None:
     if codec.squeeze is not None and like and not any(map(is_coded, like.values())):
         name, leaf = next(iter(like.items()))
         raise BadInput(
-            f"codec {codec.name!r} changes float32 numbers, and none travel here (leaf {name!r} is {leaf.dtype}); use gzip, "
+            f"codec {codec.name!r} changes float32 numbers, but none are sent here (leaf {name!r} is {leaf.dtype}); use gzip, "
             "deflate or zstd instead"
         )
 

@@ -59,7 +59,7 @@ def correlation(
     if method not in ("pearson", "spearman"):
         raise BadInput(f"unknown correlation {method!r}; use pearson or spearman")
     if not len(x) == len(y) == (len(x) if clusters is None else len(clusters)):
-        raise BadInput("a correlation needs as many x as y, and a cluster for each of them")
+        raise BadInput("a correlation needs the same number of x and y values, and one cluster for each pair")
     if draws < 1:
         raise BadInput(f"draws {draws} must be at least 1")
     xs, ys = (np.array(finite_values(v, "a correlation"), np.float64) for v in (x, y))

@@ -77,10 +77,10 @@ def finite_values(values: Sequence[float], what: str) -> list[float]:
     """The values as numbers; none at all, or one that is not finite, has no statistic."""
     numbers = [float(v) for v in values]
     if not numbers:
-        raise BadInput(f"{what} needs at least one value, and there is none")
+        raise BadInput(f"{what} needs at least one value, but got none")
     not_finite = [v for v in numbers if not math.isfinite(v)]
     if not_finite:
-        raise BadInput(f"{what} needs finite values, and one of them is {not_finite[0]}; leave it out or find out why")
+        raise BadInput(f"{what} needs finite values, but one of them is {not_finite[0]}; leave it out or find out why")
     return numbers
 
 

@@ -49,7 +49,9 @@ def paired_test(a: Sequence[float], b: Sequence[float], *, grain: float = 0.0) -
     (0.2, 0.02, 3)
     """
     if len(a) != len(b):
-        raise BadInput(f"a paired comparison needs a value of both for every seed; there are {len(a)} and {len(b)}")
+        raise BadInput(
+            f"a paired comparison needs one value of each side for every seed; there are {len(a)} and {len(b)}"
+        )
     gaps = list(np.subtract(finite_values(a, "a paired comparison"), finite_values(b, "a paired comparison")).tolist())
     mean = mean_of(gaps)
     if mean.sd is None:

@@ -93,7 +93,7 @@ def restricted_mean(times: Sequence[float], reached: Sequence[bool], horizon: fl
     steps = [s for s in kaplan_meier(times, reached) if s.seconds <= horizon]
     latest = max(r.seconds for r in observations)
     if latest < horizon and (not steps or steps[-1].waiting > 0):
-        raise BadInput(f"horizon {horizon:g} s lies beyond {latest:g} s, when the last run was seen; give at most that")
+        raise BadInput(f"horizon {horizon:g} s is later than the last observation, {latest:g} s; give at most that")
     n, starts = len(observations), [0.0, *(s.seconds for s in steps)]
     heights = [1.0, *(s.waiting for s in steps)]
     widths = np.diff([*starts, horizon])
@@ -114,8 +114,10 @@ def restricted_mean(times: Sequence[float], reached: Sequence[bool], horizon: fl
 
 def _observations(times: Sequence[float], reached: Sequence[bool]) -> list[TargetTime]:
     if len(times) != len(reached):
-        raise BadInput(f"{len(times)} times need as many words on whether they were reached; there are {len(reached)}")
+        raise BadInput(
+            f"{len(times)} times need the same number of flags that say whether they were reached; there are {len(reached)}"
+        )
     values = finite_values(times, "a time to accuracy")
     if min(values) < 0:
-        raise BadInput(f"a time to accuracy is not negative, and one is {min(values):g} s")
+        raise BadInput(f"a time to accuracy cannot be negative, but one is {min(values):g} s")
     return [TargetTime(seconds, bool(there)) for seconds, there in zip(values, reached, strict=True)]

@@ -146,12 +146,12 @@ class Device:
             raise BadInput(f"the server at {self.connection.server} refuses: {error}") from None
         except Refused as error:
             raise BadInput(
-                f"at {self.connection.server} something answers that is no FedFleet server ({printable(str(error))})"
+                f"what answers at {self.connection.server} is not a FedFleet server ({printable(str(error))})"
             ) from None
         if not check_signature(reply.secret, reply.sheet, reply.signature):
             raise BadInput(
-                f"the sheet of the server at {self.connection.server} is not signed for this device; it may "
-                f"have been changed on its way"
+                f"the settings from the server at {self.connection.server} are not signed for this device; they may "
+                f"have been changed on the way"
             )
         self._identity = Identity(self.connection.server, reply.run, reply.client, reply.secret)
         self.store.set_identity(self._identity)
@@ -214,7 +214,7 @@ class Device:
                 continue
             except Refused as error:
                 raise RunFailed(
-                    f"the server at {self.connection.server} answers what nobody can read: {printable(str(error))}"
+                    f"the server at {self.connection.server} sent an answer that cannot be read: {printable(str(error))}"
                 ) from None
             held_seconds = answer.work.held_seconds if answer.HasField("work") else 0.0
             return answer, model, time.monotonic() - began - held_seconds
@@ -241,7 +241,7 @@ class Device:
             result = self._decline(work, str(error))
             if self._failed >= _MAX_FAILURES:
                 raise RunFailed(
-                    f"{self._failed} tasks in a row could not be done here; the last one: {error}"
+                    f"{self._failed} tasks in a row failed on this device; the last error: {error}"
                 ) from None
             return result
         self._failed = 0
@@ -259,7 +259,7 @@ class Device:
                 self._runtime = self._make_runtime(self._config, fetch=fetch)
             except Refused as error:
                 raise BadInput(
-                    f"the server at {self.connection.server} cannot be served: {printable(str(error))}"
+                    f"this device cannot work for the server at {self.connection.server}: {printable(str(error))}"
                 ) from None
         return self._runtime
 
@@ -290,7 +290,7 @@ class Device:
             return self._send_report(head, payload, until, retried=True)
         except Refused as error:
             raise RunFailed(
-                f"the server at {self.connection.server} answers what nobody can read: {printable(str(error))}"
+                f"the server at {self.connection.server} sent an answer that cannot be read: {printable(str(error))}"
             ) from None
         self.store.drop_report()
         self._current_work = None

@@ -98,7 +98,7 @@ def rows_of(runtime: ClientRuntime, assignment: Assignment) -> Ints:
     """The rows that a task trains on: the first `share` of what this client holds in this round."""
     rows = runtime.train if assignment.rows is None else assignment.rows
     if len(rows) and (int(rows.max()) >= len(runtime.task.dataset.y) or int(rows.min()) < 0):
-        raise RunFailed(f"task {assignment.task} asks for rows that are not in the data here")
+        raise RunFailed(f"task {assignment.task} asks for rows that the data of this device does not have")
     return share_of_rows(rows, assignment.share)
 
 

@@ -124,7 +124,7 @@ def stop_on_sigterm() -> Iterator[None]:
 def read_token(token: str | None, file: Path | None) -> str:
     """The token that a person gives: as a word, or in a file, where no list of processes shows it."""
     if token is not None and file is not None:
-        raise BadInput("--token and --token-file: give one of them")
+        raise BadInput("--token and --token-file: give only one of them")
     if file is None:
         return token or os.environ.get("FEDFLEET_TOKEN", "")
     try:

@@ -42,7 +42,7 @@ class ModelInputs:
 def read_samples(path: Path) -> tuple[Array, Ints]:
     """The samples of a file or folder, one row each, and their labels; what is wrong there is said in one sentence."""
     if not path.exists():
-        raise BadInput(f"--data: {path} is not there; give {ACCEPTED_FORMATS}")
+        raise BadInput(f"--data: {path} does not exist; give {ACCEPTED_FORMATS}")
     try:
         x, y = _folder(path) if path.is_dir() else _file(path)
     except _UNREADABLE as error:
@@ -50,7 +50,7 @@ def read_samples(path: Path) -> tuple[Array, Ints]:
             f"--data: {path} cannot be read ({type(error).__name__}: {error}); give {ACCEPTED_FORMATS}"
         ) from None
     if x.ndim < 2 or len(x) < 2 or x.dtype.kind not in "fiub":
-        raise BadInput(f"--data: {path} holds {x.dtype} of shape {x.shape}; give two samples or more, one row each")
+        raise BadInput(f"--data: {path} holds {x.dtype} of shape {x.shape}; give at least two samples, one row each")
     return x, _labels(y, len(x), path)
 
 
@@ -76,12 +76,12 @@ def fit_to_model(x: Array, y: Ints, inputs: ModelInputs, path: Path) -> Array:
     if int(y.max()) >= inputs.classes:
         row = int(np.argmax(y))
         raise BadInput(
-            f"--data: {path}: sample {row} is of class {y[row]}, and this run tells {inputs.classes} classes apart, 0 to "
+            f"--data: {path}: sample {row} is of class {y[row]}, but this run has {inputs.classes} classes, 0 to "
             f"{inputs.classes - 1}; number the classes as the run does"
         )
     if x.shape[1:] != inputs.shape and math.prod(x.shape[1:]) != math.prod(inputs.shape):
         raise BadInput(
-            f"--data: {path}: each sample has the shape {x.shape[1:]}, and this run's model takes {inputs.shape}; bring them into "
+            f"--data: {path}: each sample has the shape {x.shape[1:]}, but this run's model takes {inputs.shape}; convert them to "
             "that shape"
         )
     return _cast(x, np.dtype(inputs.kind), path).reshape(len(x), *inputs.shape)
@@ -108,7 +108,7 @@ def _file(path: Path) -> tuple[Array, Any]:
             return file["x"], file["y"]
     if path.suffix == ".csv":
         return _table(path)
-    raise BadInput(f"--data: {path} has an ending that nobody here reads; give {ACCEPTED_FORMATS}")
+    raise BadInput(f"--data: {path} is of a file type that cannot be read; give {ACCEPTED_FORMATS}")
 
 
 def _table(path: Path) -> tuple[Array, Any]:
@@ -117,7 +117,9 @@ def _table(path: Path) -> tuple[Array, Any]:
     names = [name.strip().lower() for name in rows[0]] if rows else []
     label_column = next((names.index(word) for word in _LABELS if word in names), None)
     if label_column is None:
-        raise BadInput(f"--data: {path} has no column called label; name the column with the class numbers so")
+        raise BadInput(
+            f"--data: {path} has no column called label; give this name to the column with the class numbers"
+        )
     body = [row for row in rows[1:] if row]
     labels = [float(row[label_column]) for row in body]
     return np.array([_numbers(row[:label_column] + row[label_column + 1 :]) for row in body], np.float32), np.array(
@@ -130,7 +132,9 @@ def _folder(path: Path) -> tuple[Array, Any]:
     for inner in sorted(p for p in path.iterdir() if p.is_dir()):
         number = re.match(r"\d+", inner.name)
         if number is None:
-            raise BadInput(f"--data: {inner} does not begin with the number of a class; call it such as 3 or 3-bicycle")
+            raise BadInput(
+                f"--data: {inner} does not begin with the number of a class; name it for example 3 or 3-bicycle"
+            )
         for file in sorted(inner.iterdir()):
             samples = _samples(file)
             stacked_samples += samples

@@ -171,7 +171,7 @@ class Connection:
             return NotFound(details)
         if code is grpc.StatusCode.UNIMPLEMENTED:
             return BadInput(
-                f"at {self.server} something answers that is no FedFleet server, or one of another version ({details}); check the "
+                f"what answers at {self.server} is not a FedFleet server, or has another version ({details}); check the "
                 "address, and install the same version on both sides"
             )
         if code in _OUT_OF_REACH:
@@ -179,7 +179,7 @@ class Connection:
                 return BadInput(
                     f"the server at {self.server} and this device cannot agree on TLS ({details}); give --ca "
                     f"with the authority that "
-                    "signed the server's certificate, and the name that stands in it as the address"
+                    "signed the server's certificate, and use the host name in that certificate as the address"
                 )
             return Unreachable(f"{code.name}: {details}" if details else code.name)
         return RunFailed(f"the server at {self.server} failed: {code.name}: {details}")

@@ -184,8 +184,8 @@ class ProcessEvaluator:
                 await self._drop_process(kill=True)
                 raise
         raise RunFailed(
-            f"the process that judges models died {MAX_TRIES} times over version {head['version']} ({reason}); "
-            "give the server more memory, or let devices judge with --evaluate devices, then resume"
+            f"the process that evaluates models died {MAX_TRIES} times on version {head['version']} ({reason}); "
+            "give the server more memory, or let devices evaluate with --evaluate devices, then resume"
         )
 
     async def _request(self, connection: Connection, head: Head) -> EvalResult:
@@ -218,7 +218,7 @@ class ProcessEvaluator:
         except OSError as error:
             own_end.close()
             raise RunFailed(
-                f"the process that judges models cannot be started ({error}); free memory or space, then resume"
+                f"the process that evaluates models cannot be started ({error}); free memory or space, then resume"
             ) from error
         reader, writer = await asyncio.open_connection(sock=own_end)
         writer.write(encode_message(self.facts))
@@ -259,7 +259,7 @@ def _write_model(path: Path, params: Tree) -> None:
             file.write(pack_tree(params))
     except OSError as error:
         raise RunFailed(
-            f"a model cannot be laid down in {path.parent} to be judged ({error}); free some space, then resume"
+            f"a model cannot be written to {path.parent} for its evaluation ({error}); free some space, then resume"
         ) from error
 
 
@@ -280,4 +280,4 @@ async def _read_answer(connection: Connection, number: int) -> tuple[Head, bytes
 def _failure(head: Head) -> BadInput | RunFailed:
     if head["input"]:
         return BadInput(head["failed"])
-    return RunFailed(f"judging a model failed: {head['kind']}: {head['failed']}")
+    return RunFailed(f"evaluating a model failed: {head['kind']}: {head['failed']}")

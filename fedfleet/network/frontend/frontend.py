@@ -73,7 +73,7 @@ class Frontend:
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             except OSError as error:
                 raise RunFailed(
-                    f"{folder} cannot be made ({error.strerror}); check disk space and permissions, then resume"
+                    f"{folder} cannot be created ({error.strerror}); check disk space and permissions, then resume"
                 ) from error
         sums = PartialSums(self.decoder.layout, folder) if config.stream else None
         spool = Spool(Path(config.folder), lasting=config.durable) if config.spool else None

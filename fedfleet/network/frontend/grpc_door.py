@@ -77,7 +77,8 @@ async def serve_grpc(service: FleetService) -> AsyncIterator[None]:
     bound = server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
     if not bound:
         raise BadInput(
-            f"cannot listen on {address}: the port is taken or the host is not here; name another with --address"
+            f"cannot listen on {address}: the port is in use, or the host is not on this machine; "
+            "give another address with --address"
         )
     await server.start()
     try:

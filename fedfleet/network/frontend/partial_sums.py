@@ -191,7 +191,9 @@ class PartialSums:
         """
         layout, target = self._layout, self._buckets.get(bucket) or _Bucket()
         if entry.task in target.tasks:
-            raise RunFailed(f"task {entry.task} is in bucket {bucket} already: it was granted twice")
+            raise RunFailed(
+                f"internal error: task {entry.task} was accepted twice: bucket {bucket} has it already; please report this"
+            )
         record = b""
         if self._store is not None:
             entry_data = entry_to_bytes(entry)

@@ -84,9 +84,9 @@ def entry_from_bytes(data: Bytes) -> LogEntry:
             texts.append(data[at : at + size].decode())
             at += size
     except (struct.error, UnicodeDecodeError) as error:
-        raise Refused(f"these bytes are no entry ({error})") from None
+        raise Refused(f"these bytes are not a log entry ({error})") from None
     if at != len(data) or len(sizes) != n + 1 or n > MAX_NAMES or stats > n:
-        raise Refused("these bytes are no entry: their lengths do not add up")
+        raise Refused("these bytes are not a log entry: their lengths do not add up")
     return LogEntry(task, client, order, time, weight, factor, texts[0], crc, nbytes, tuple(texts[1:]), values, stats)
 
 

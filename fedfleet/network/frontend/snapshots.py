@@ -107,7 +107,7 @@ class SnapshotStore:
             self.loaded = self._load()
         except OSError as error:
             raise RunFailed(
-                f"the sums in {folder} cannot be opened ({error.strerror}); see to the disk, then resume"
+                f"the sums in {folder} cannot be opened ({error.strerror}); check disk space and permissions, then resume"
             ) from error
 
     def write(self, number: int, suffix: bytes, start: int, position: LogPosition, images: Sequence[SumImage]) -> None:
@@ -128,8 +128,8 @@ class SnapshotStore:
                 self._remove(before=self._oldest_segment)
         except OSError as error:
             raise RunFailed(
-                f"the sums cannot be written to {self.folder} ({error.strerror}); the snapshot before this one is whole: "
-                "make room there, then resume"
+                f"the sums cannot be written to {self.folder} ({error.strerror}); the previous snapshot is intact: "
+                "free some space there, then resume"
             ) from error
 
     def close(self) -> None:

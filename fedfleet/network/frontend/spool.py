@@ -67,7 +67,7 @@ class Spool:
                     self._folder_unsynced = False
             except OSError as error:
                 raise RunFailed(
-                    f"reports cannot be kept in {self.folder} ({error.strerror}); make room there, then resume"
+                    f"reports cannot be written to {self.folder} ({error.strerror}); free some space there, then resume"
                 ) from error
             with self._list_lock:
                 del self._waiting[: len(batch)]

@@ -55,7 +55,7 @@ def unready_reason(board: HealthBoard, now: float, *, writable: bool) -> str:
     if not board.listening:
         return "it does not listen yet"
     if figures.transmitters_up < figures.transmitters:
-        return f"{figures.transmitters_up} of {figures.transmitters} transmitters are up"
+        return f"{figures.transmitters_up} of {figures.transmitters} frontends are up"
     return "" if writable else "its folder cannot be written"
 
 

@@ -76,10 +76,11 @@ def _to_error(address: str, error: grpc.RpcError, *, secure: bool) -> RunFailed:
             cure = "or it shows another certificate" if secure else "or it wants TLS: then give --ca FILE"
             return RunFailed(f"no answer from {address}; no server runs there, {cure}")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
-            return RunFailed(f"{address} did not answer in time; it may be overloaded or no FedFleet server")
+            return RunFailed(f"{address} did not answer in time; it may be overloaded, or it is not a FedFleet server")
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
             return RunFailed(
-                f"{address} does not give its status to every caller; show the token in its wire/status.token: --token-file FILE"
+                f"{address} gives its status only to callers with a token; "
+                "give the file wire/status.token of its run: --token-file FILE"
             )
         case grpc.StatusCode.UNIMPLEMENTED:
             return RunFailed(f"{address} answers, but not as a FedFleet server of this version; is it another program?")

@@ -111,5 +111,5 @@ def split_address(text: str, *, any_port: bool = False) -> tuple[str, int]:
     match = _ADDRESS.fullmatch(text)
     port = int(match["port"]) if match else -1
     if match is None or not (0 if any_port else 1) <= port <= 65535:
-        raise BadInput(f"the address {text!r} is not HOST:PORT; write such as 127.0.0.1:50051")
+        raise BadInput(f"the address {text!r} is not HOST:PORT; write for example 127.0.0.1:50051")
     return match["host"], port

@@ -299,9 +299,9 @@ class TaskTable:
             granted_elsewhere = at[(held & ~np.isin(owner[at], (frontend, NO_FRONTEND))) | (phases == Phase.RELEASED)]
             if len(granted_elsewhere):
                 raise RunFailed(
-                    f"the report of task {first + int(granted_elsewhere[0])} is on the disk of transmitter "
-                    f"{frontend}, which is not "
-                    "the one that it was granted to; stop the server and start it with --resume"
+                    f"the report of task {first + int(granted_elsewhere[0])} is on the disk of frontend "
+                    f"{frontend}, but another frontend "
+                    "accepted it; stop the server and start it with --resume"
                 )
             owner[at[held]] = frontend
             self._columns.move_many(page, at[held], Phase.SAFE)

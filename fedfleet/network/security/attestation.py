@@ -65,5 +65,7 @@ def read_secret(path: Path) -> bytes:
     if stat.S_IMODE(mode) & 0o077:
         raise BadInput(f"the secret in {path} can be read by other users; if none of them did, run: chmod 600 {path}")
     if len(data) < _LEAST_BYTES:
-        raise BadInput(f"the secret in {path} is shorter than {_LEAST_BYTES} bytes, which can be guessed")
+        raise BadInput(
+            f"the secret in {path} is shorter than {_LEAST_BYTES} bytes, so it can be guessed; use a longer one"
+        )
     return data

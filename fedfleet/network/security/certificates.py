@@ -45,11 +45,13 @@ def make_certificates(folder: Path, request: CertificateRequest, now: datetime) 
     lib = _library()
     names = [_san(lib, host) for host in request.hosts]
     if bad := [name for name in request.clients if not _NAME.fullmatch(name) or name in ("ca", "server")]:
-        raise BadInput(f"{bad[0]!r} cannot name a device's certificate; use letters, digits, '-', '_' and '.'")
+        raise BadInput(
+            f"{bad[0]!r} cannot be the name of a device's certificate; use letters, digits, '-', '_' and '.'"
+        )
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(f"the folder {folder} cannot be made ({error.strerror}); choose another with --out") from None
+        raise BadInput(f"the folder {folder} cannot be created ({error.strerror}); choose another with --out") from None
     written: list[Path] = []
     authority = _authority(lib, folder, now, written)
 
@@ -99,7 +101,7 @@ def _san(lib: _Library, host: str) -> Any:
     except ValueError:
         pass
     if not re.fullmatch(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?", host):
-        raise BadInput(f"--host {host!r} is neither the name of a host nor an address")
+        raise BadInput(f"--host {host!r} is neither a host name nor an address")
     return lib.x509.DNSName(host)
 
 
@@ -111,7 +113,7 @@ def _authority(lib: _Library, folder: Path, now: datetime, written: list[Path]) 
             key = lib.serialization.load_pem_private_key(paths[1].read_bytes(), None)
         except (OSError, ValueError, TypeError):
             raise BadInput(
-                f"{paths[0]} and {paths[1]} are not an authority that can sign; choose another folder"
+                f"{paths[0]} and {paths[1]} are not a certificate authority that can sign; choose another folder"
             ) from None
         if certificate.not_valid_after_utc <= now:
             raise BadInput(f"the authority {paths[0]} has expired; choose another folder, and give devices the new one")

@@ -54,9 +54,9 @@ def open_store(path: Path) -> sqlite3.Connection:
         db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         _prepare(db, path)
     except OSError as error:
-        raise RunFailed(f"{path} cannot be opened ({error.strerror}); devices are enrolled in it") from None
+        raise RunFailed(f"{path} cannot be opened ({error.strerror}); it holds the enrolled devices") from None
     except sqlite3.Error as error:
-        raise RunFailed(f"{path} is not a store of devices that can be used ({error})") from None
+        raise RunFailed(f"{path} is not a usable store of devices ({error})") from None
     return db
 
 
@@ -111,4 +111,6 @@ def revoke_client(db: sqlite3.Connection, client: int, now: float) -> None:
     """Put the device of a client out, also while a server runs on the store."""
     with transaction(db):
         if not end_enrolment(db, client, now):
-            raise BadInput(f"no device is enrolled as client {client}; fedfleet token RUN --list shows who is")
+            raise BadInput(
+                f"no device is enrolled as client {client}; fedfleet token RUN --list shows the enrolled devices"
+            )

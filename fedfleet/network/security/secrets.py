@@ -39,7 +39,7 @@ class RunKey:
 
     def __post_init__(self) -> None:
         if len(self.data) != KEY_BYTES:
-            raise BadInput(f"the key of a run has {KEY_BYTES} bytes, this one has {len(self.data)}")
+            raise BadInput(f"the key of a run has {KEY_BYTES} bytes, but this one has {len(self.data)}")
 
 
 def run_key(path: Path) -> RunKey:
@@ -59,7 +59,7 @@ def run_key(path: Path) -> RunKey:
     if stat.S_IMODE(info.st_mode) & 0o077:
         raise BadInput(f"the key of the run can be read by other users; if none of them did, run: chmod 600 {path}")
     if len(data) != KEY_BYTES:
-        raise BadInput(f"{path} is not the key of a run: it has not {KEY_BYTES} bytes; restore it from a backup")
+        raise BadInput(f"{path} is not the key of a run: it does not have {KEY_BYTES} bytes; restore it from a backup")
     return RunKey(data)
 
 

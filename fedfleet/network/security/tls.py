@@ -77,7 +77,7 @@ def refuse_open(address: str, tls: bool) -> None:
     host, _ = split_address(address, any_port=True)
     if not tls and not is_loopback(host):
         raise BadInput(
-            f"listening on {address} without TLS would show secrets and updates to the network; give --certificate and --key "
+            f"listening on {address} without TLS would expose secrets and updates to the network; give --certificate and --key "
             f"({_MAKE}), or listen on 127.0.0.1"
         )
 
@@ -87,14 +87,16 @@ def refuse_plain(address: str, tls: bool) -> None:
     host, _ = split_address(address)
     if not tls and not is_loopback(host):
         raise BadInput(
-            f"calling {address} without TLS would show the device's secret to the network; give --ca FILE with the server's "
+            f"calling {address} without TLS would expose the device's secret to the network; give --ca FILE with the server's "
             "authority, or --tls if the system knows it"
         )
 
 
 def _check_version() -> None:
     if not ONLY_TLS_1_3:
-        raise RunFailed("gRPC was loaded before fedfleet.network, and would accept TLS 1.2; import that first")
+        raise RunFailed(
+            "gRPC was loaded before fedfleet.network, and would accept TLS 1.2; import fedfleet.network first"
+        )
 
 
 def _server_configuration(files: ServerFiles) -> grpc.ServerCertificateConfiguration:
@@ -156,7 +158,7 @@ def _roots(path: Path | None) -> bytes | None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=_read(path).decode("ascii"))
     except (ssl.SSLError, ValueError):
-        raise BadInput(f"{path} holds no certificates of an authority in PEM") from None
+        raise BadInput(f"{path} does not hold the certificates of an authority in PEM") from None
     return _read(path)
 
 

@@ -74,7 +74,7 @@ class Offers:
             if blob.name not in indices:
                 if len(indices) >= _MAX_BLOBS:
                     raise RunFailed(
-                        f"a wave of more than {_MAX_BLOBS} different offers cannot be sent; ask fewer clients"
+                        f"cannot send a wave with more than {_MAX_BLOBS} different offers; select fewer clients"
                     )
                 indices[blob.name] = len(indices)
                 self.register_version(blob, wave.version)

@@ -55,12 +55,12 @@ def check_servable(plan: Plan, devices: int) -> None:
     promise = plan.algorithm.private
     if promise is not None and promise.mechanism == "local":
         raise BadInput(
-            "algorithm.private: local noise would be drawn from the seed, which the server knows, so that it protects no one on a "
+            "algorithm.private: local noise comes from the seed, which the server knows, so it protects no client on a "
             "real network yet; use gaussian or tree, or simulate it with fedfleet run"
         )
     if plan.algorithm.pooled:
         raise BadInput(
-            f"algorithm {plan.algorithm.name!r} trains on all clients' data in one place, which no device can; simulate it"
+            f"algorithm {plan.algorithm.name!r} trains on all clients' data in one place, which devices cannot do; simulate it"
         )
     check_sees(plan)
     unknown = [name for name in plan.choose.sees if name.endswith("_seconds") or name == "joules"]
@@ -71,7 +71,7 @@ def check_servable(plan: Plan, devices: int) -> None:
         )
     if not 1 <= devices <= plan.clients:
         raise BadInput(
-            f"--devices: cannot wait for {devices} devices in a fleet of {plan.clients} clients; say 1 to {plan.clients}"
+            f"--devices: cannot wait for {devices} devices in a fleet of {plan.clients} clients; give 1 to {plan.clients}"
         )
 
 

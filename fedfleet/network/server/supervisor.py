@@ -93,7 +93,7 @@ class Supervisor:
         if frontend.task is not None and frontend.task.done() and frontend.task.exception() is not None:
             self._on_failure(RunFailed(str(frontend.task.exception())))
         elif code == FAILURE_EXIT_CODE:  # a full disk, say: it would fail again
-            self._on_failure(RunFailed(f"frontend {index} failed; it said why above"))
+            self._on_failure(RunFailed(f"frontend {index} failed; see the reason above"))
         elif frontend.deaths > _MAX_DEATHS:
             self._on_failure(RunFailed(f"frontend {index} died {frontend.deaths} times; see its last lines above"))
         else:
@@ -199,7 +199,8 @@ def reserve_port(address: str) -> tuple[socket.socket, str]:
         reservation.bind(bound)
     except OSError:
         raise BadInput(
-            f"cannot listen on {address}: the port is taken or the host is not here; name another with --address"
+            f"cannot listen on {address}: the port is in use, or the host is not on this machine; "
+            "give another address with --address"
         ) from None
     return reservation, f"{host}:{reservation.getsockname()[1]}"
 

@@ -231,10 +231,10 @@ class Generator:
         if not work.inline:
             return
         if len(payload) != work.model.nbytes:
-            raise Refused(f"task {work.task} came with {len(payload)} bytes of a model of {work.model.nbytes}")
+            raise Refused(f"task {work.task} arrived with {len(payload)} of {work.model.nbytes} bytes of its model")
         if work.model.name not in self._checked_models:
             if crc32c(bytes(payload)) != work.model.crc32c:
-                raise Refused(f"the model of task {work.task} came damaged")
+                raise Refused(f"the model of task {work.task} arrived damaged")
             self._checked_models.add(work.model.name)
 
     async def _fetch_model(self, caller: Caller, work: Work) -> None:
@@ -251,7 +251,9 @@ class Generator:
                 await asyncio.sleep(_pause(attempt))
                 continue
             if nbytes != work.model.nbytes or (check and crc != work.model.crc32c):
-                raise Refused(f"the model of task {work.task} came damaged, or {nbytes} bytes of {work.model.nbytes}")
+                raise Refused(
+                    f"the model of task {work.task} arrived damaged, or only {nbytes} of its {work.model.nbytes} bytes"
+                )
             self._checked_models.add(work.model.name)
             self.tally.fetched_bytes += nbytes
             return

@@ -69,7 +69,7 @@ def check_bytes(nbytes: int) -> None:
     """Refuse a payload that cannot be made of floats."""
     if nbytes < _LEAST_BYTES or nbytes % 4:
         raise BadInput(
-            f"--payload-bytes: {nbytes} bytes are no float32 tensors; give a multiple of 4, {_LEAST_BYTES} at least"
+            f"--payload-bytes: {nbytes} bytes cannot be filled with float32 numbers; give a multiple of 4, at least {_LEAST_BYTES}"
         )
 
 

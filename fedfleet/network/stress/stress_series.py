@@ -44,7 +44,7 @@ def sizes_of(text: str) -> list[int]:
     """
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() and int(word) > 0 for word in words):
-        raise BadInput(f"--sweep: {text!r} is no list of numbers of clients; write such as 100,1000,10000")
+        raise BadInput(f"--sweep: {text!r} is not a list of numbers of clients; write for example 100,1000,10000")
     return sorted({int(word) for word in words})
 
 

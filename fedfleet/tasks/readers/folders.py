@@ -77,7 +77,7 @@ def _picture(folder: Path, name: str) -> Path:
     bases = (folder, folder / "train", folder.parent, folder.parent / "train")
     path = find_picture(bases, name)
     if path is None:
-        raise BadInput(f"the picture {name} is in none of {', '.join(str(b) for b in bases)}")
+        raise BadInput(f"the picture {name} was not found in any of {', '.join(str(b) for b in bases)}")
     return path
 
 

@@ -153,7 +153,7 @@ def _group_lines(path: str, what: str) -> list[list[Line]]:
             raise BadInput(_cell_error(path, line, "id", message))
         lines.append(line)
     if not groups:
-        raise BadInput(f"{path} has a line of names and nothing below it; give at least one of {what}")
+        raise BadInput(f"{path} has a line of column names and no rows below it; give at least one of {what}")
     return list(groups.values())
 
 
@@ -163,7 +163,8 @@ def _lines(path: str, what: str) -> Iterable[Line]:
     for number, cells in rows[1:]:
         if len(cells) != len(names):
             raise BadInput(
-                f"{path}: line {number} has {len(cells)} cells and the first line has {len(names)} names; give as many, and "
+                f"{path}: line {number} has {len(cells)} cells and the first line has {len(names)} names; "
+                "give the same number, and "
                 "write numbers with a decimal point"
             )
         line: Line = {"line": number}
@@ -204,13 +205,13 @@ def _names(path: str, rows: list[tuple[int, list[str]]], what: str) -> list[str]
     for name in names:
         if name not in _COLUMNS[what]:
             raise BadInput(
-                f"{path}: there is no column {name!r} in a sheet of {what}{suggest_name(name, _COLUMNS[what])}"
+                f"{path}: there is no column {name!r} in a table of {what}{suggest_name(name, _COLUMNS[what])}"
             )
         if names.count(name) > 1:
-            raise BadInput(f"{path}: the column {name} is there twice; leave one of them out")
+            raise BadInput(f"{path}: the column {name} appears twice; leave one of them out")
     for name in _NEEDED[what]:
         if name not in names:
-            raise BadInput(f"{path}: the column {name} is missing; a sheet of {what} has {', '.join(_NEEDED[what])}")
+            raise BadInput(f"{path}: the column {name} is missing; a table of {what} has {', '.join(_NEEDED[what])}")
     return names
 
 

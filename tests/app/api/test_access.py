@@ -120,7 +120,7 @@ def test_it_says_how_to_go_on_and_keeps_what_is_there(fedfleet, tmp_path):
 def test_wrong_use_of_certificate_is_refused(fedfleet, tmp_path):
     refused(fedfleet("certificate"), "--out")
     refused(fedfleet("certificate", "--out", tmp_path, "--host", "a b"), "--host")
-    refused(fedfleet("certificate", "--out", tmp_path, "--client", "../x"), "cannot name")
+    refused(fedfleet("certificate", "--out", tmp_path, "--client", "../x"), "name of a device's certificate")
     refused(fedfleet("certificate", "--out", tmp_path, "--days", 0), "--days")
     (tmp_path / "file").write_text("")
     refused(fedfleet("certificate", "--out", tmp_path / "file"), "file")

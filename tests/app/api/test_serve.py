@@ -193,14 +193,15 @@ def test_own_samples_are_announced_and_stay_at_home(fake, start, tmp_path):
 def test_wrong_use_is_answered_in_one_sentence(fedfleet, fake, tmp_path, monkeypatch):
     store = ("--store", tmp_path / "s")
     refused(fedfleet("device", "--server", "nowhere", *store), "HOST:PORT")
-    refused(fedfleet("device", "--server", "example.org:5", *store), "without TLS would show the device's secret")
+    refused(fedfleet("device", "--server", "example.org:5", *store), "without TLS would expose the device's secret")
     refused(
         fedfleet("device", "--server", "127.0.0.1:1", "--patience", 0.1, *store), "no server answers at 127.0.0.1:1"
     )
     refused(fedfleet("device", "--server", fake.address, "--token", "bad", *store), "the token is unknown")
-    refused(fedfleet("device", "--server", fake.address, "--data", tmp_path / "none", *store), "is not there")
+    refused(fedfleet("device", "--server", fake.address, "--data", tmp_path / "none", *store), "does not exist")
     refused(
-        fedfleet("device", "--server", fake.address, "--token", "x", "--token-file", "y", *store), "give one of them"
+        fedfleet("device", "--server", fake.address, "--token", "x", "--token-file", "y", *store),
+        "--token and --token-file",
     )
     refused(fedfleet("device", "--server", fake.address, "--token-file", tmp_path / "no", *store), "cannot be read")
     refused(fedfleet("device", "--server", fake.address, "--key", tmp_path / "no", *store), "--certificate")
@@ -242,7 +243,7 @@ def test_the_contract(fedfleet):
 def test_wrong_use_is_one_sentence(fedfleet, tmp_path):
     refused(fedfleet("status", "nowhere"), "HOST:PORT")
     refused(fedfleet("status", "127.0.0.1:1", "--ca", tmp_path / "none"), "none")
-    refused(fedfleet("status", "127.0.0.1:1", "--token", "a", "--token-file", tmp_path), "give one of them")
+    refused(fedfleet("status", "127.0.0.1:1", "--token", "a", "--token-file", tmp_path), "--token and --token-file")
     code, out, err = fedfleet("status", "127.0.0.1:1")
     assert (code, out) == (1, "") and err.startswith("fedfleet: ") and "127.0.0.1:1;" in err and err.count("\n") == 1
 

@@ -134,7 +134,7 @@ def test_odd_users_are_solved_and_drawn(shuffle, tmp_path, changes):
         ({"counts": [[30, 0, 5], [2, 4.5, 1], [1, 1, 6]]}, ("device 1, class 1", "4.5")),
         ({"counts": [[30, 0, 5], [2, 40], [1, 1, 6]]}, ("device 1 has 2 classes", "device 0 has 3")),
         ({"counts": [[0, 0, 0]] * 3}, ("no device holds any sample",)),
-        ({"counts": []}, ("names no device",)),
+        ({"counts": []}, ("counts", "no devices")),
         ({"counts": 7}, ("counts must be a list",)),
         ({"up_bps": [1e7, 0, 2e7]}, ("up_bps of device 1", "above 0")),
         ({"down_bps": [1e7, 1e7, float("nan")]}, ("down_bps of device 2", "nan")),

@@ -103,7 +103,7 @@ def test_codecs_of_some_clients():
     assert [p.up and p.up.name for p in result] == ["int8", "int4+gzip", None, "int8"]
     assert [p.feedback for p in result] == [False, True, False, False] and algorithm.priced_by_value
     wrong = [{"clients": [1], "algorithm": {"up": ["gzip", "int8"]}}]
-    with pytest.raises(BadInput, match=r"override\[0\].algorithm: up: 'gzip' cannot stand before 'int8'"):
+    with pytest.raises(BadInput, match=r"override\[0\].algorithm: up: 'gzip' cannot come before 'int8'"):
         assemble(resolve({**spec, "override": wrong}))
 
 

@@ -44,9 +44,7 @@ FJORD = {"task": "digits_mlp", "world": {"clients": 20}, "pace": {"cohort": 4}}
 
 @pytest.mark.parametrize("around", [{"feedback": True, "up": ["int4"]}, {"keep": "3.*"}])
 def test_slices_of_changing_width_cannot_be_remembered(around):
-    with pytest.raises(
-        BadInput, match="clients with slices of the model cannot keep leaves or models of their own at home"
-    ):
+    with pytest.raises(BadInput, match="clients with slices of the model cannot keep leaves or models of their own"):
         assemble(resolve({**FJORD, "algorithm": {"use": "fjord", **around}}))
 
 

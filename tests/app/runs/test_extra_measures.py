@@ -181,7 +181,10 @@ def test_two_runs_of_one_secret_draw_other_noise(secret, tmp_path):
 
 def test_a_server_needs_a_secret_and_local_noise_is_not_served(tmp_path, monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
-    for use, why in (("gaussian", f"needs a secret; name its file with {VARIABLE}"), ("local", "protects no one")):
+    for use, why in (
+        ("gaussian", f"needs a secret; name its file with {VARIABLE}"),
+        ("local", "algorithm.private.*use gaussian or tree"),
+    ):
         path = tmp_path / f"{use}.toml"
         path.write_text(resolve(spec(use)).toml())
         with pytest.raises(BadInput, match=why):
@@ -191,7 +194,7 @@ def test_a_server_needs_a_secret_and_local_noise_is_not_served(tmp_path, monkeyp
 
 def test_a_bad_secret_leaves_no_folder(secret, tmp_path):
     secret.write_bytes(b"short")
-    with pytest.raises(BadInput, match="holds no secret"):
+    with pytest.raises(BadInput, match="does not hold a secret"):
         perform(resolve(spec()), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

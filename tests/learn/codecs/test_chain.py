@@ -45,13 +45,13 @@ def test_sizes_add_up_as_what_is_sent():
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (("gzip", "int8"), "up: 'gzip' cannot stand before 'int8', which needs numbers and would get bytes; turn them round"),
-        (("int8", "topk"), "up: 'int8' cannot stand before 'topk', which needs numbers and would get rounded ones"),
+        (("gzip", "int8"), "up: 'gzip' cannot come before 'int8', which needs numbers but would get bytes; swap them"),
+        (("int8", "topk"), "up: 'int8' cannot come before 'topk', which needs numbers but would get rounded ones"),
         (("int8", "int4"), "up: 'int8' and 'int4' cannot follow each other: both round numbers; leave one out"),
         (("fp16", "int4"), "up: 'fp16' and 'int4' cannot follow each other: both round numbers; leave one out"),
         (("topk", "randomk"), "up: 'topk' and 'randomk' cannot follow each other: both select numbers; leave one out"),
         (("gzip", "deflate"), "up: 'gzip' and 'deflate' cannot follow each other: both compress bytes; leave one out"),
-        (("topk", "gzip", "int8"), "up: 'gzip' cannot stand before 'int8'"),
+        (("topk", "gzip", "int8"), "up: 'gzip' cannot come before 'int8'"),
     ],
 )  # fmt: skip
 def test_what_cannot_follow_is_refused_by_both_names(names, said):

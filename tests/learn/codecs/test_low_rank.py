@@ -52,5 +52,5 @@ def test_convolutions_are_matrices_of_their_leading_axis_and_what_is_small_stays
 
 @pytest.mark.parametrize("given_", [{}, {"rank": 3, "energy": 0.5}])
 def test_rank_or_energy_must_be_said(given_):
-    with pytest.raises(BadInput, match="codec 'lowrank' needs rank or energy, one of the two"):
+    with pytest.raises(BadInput, match="codec 'lowrank' needs either rank or energy"):
         lowrank(**given_)

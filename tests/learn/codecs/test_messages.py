@@ -101,9 +101,7 @@ def test_nothing_to_say_takes_no_bytes():
 def test_integers_alone_are_no_work_for_a_codec_of_numbers():
     counters = {"steps": np.arange(3)}
     for act in (lambda c: encode(c, counters), lambda c: nbytes(c, counters), lambda c: layout(c, counters)):
-        with pytest.raises(
-            BadInput, match=r"codec 'int8' changes float32 numbers, and none travel here \(leaf 'steps' is int64\)"
-        ):
+        with pytest.raises(BadInput, match=r"codec 'int8' changes float32 numbers, .*\(leaf 'steps' is int64\)"):
             act(int8())
     assert travelled(gzip(), counters)["steps"].tolist() == [0, 1, 2]
 

@@ -104,7 +104,7 @@ def test_what_does_not_vary_or_has_too_few_clusters_has_no_interval():
 @pytest.mark.parametrize(
     ("x", "y", "more", "word"),
     [
-        ([1.0], [1.0, 2.0], {}, "as many"),
+        ([1.0], [1.0, 2.0], {}, "the same number of x and y"),
         ([], [], {}, "none"),
         ([1.0, 2.0], [1.0, 2.0], {"clusters": ["a"]}, "cluster"),
         ([1.0, float("nan")], [1.0, 2.0], {}, "nan"),

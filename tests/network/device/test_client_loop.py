@@ -257,7 +257,7 @@ def test_training_that_fails_is_declined_and_after_three_in_a_row_the_device_giv
     assert attended(fake, tmp_path / "s").declined == 2
     for _ in range(5):
         fake.give(W, settings={"fail": 1.0})
-    with pytest.raises(RunFailed, match=r"3 tasks in a row could not be done here.*cannot be trained"):
+    with pytest.raises(RunFailed, match=r"3 tasks in a row failed on this device.*cannot be trained"):
         attended(fake, tmp_path / "s")
     assert fake.left == 1
 
@@ -291,7 +291,7 @@ def test_wrong_use_is_answered_in_one_sentence(fake, tmp_path):
     with pytest.raises(BadInput, match=r"refuses: the token is unknown\\x1b\[2J; ask for a new one"):
         attended(fake, tmp_path / "s", token="bad")
     fake.failures.append(("Enrol", grpc.StatusCode.UNIMPLEMENTED))
-    with pytest.raises(BadInput, match="no FedFleet server, or one of another version"):
+    with pytest.raises(BadInput, match="not a FedFleet server, or has another version"):
         attended(fake, tmp_path / "s")
     fake.stop()
     with pytest.raises(BadInput, match="no server answers at"):

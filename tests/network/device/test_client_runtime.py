@@ -17,7 +17,7 @@ def test_a_task_trains_on_its_share_of_the_rows_of_its_round():
     assert rows_of(kit, Assignment(0, share=0.5)).tolist() == [0, 1, 2]
     assert rows_of(kit, Assignment(0, rows=np.array([7, 8]), share=0.5)).tolist() == [7]
     for odd in ([9], [-1]):
-        with pytest.raises(RunFailed, match="rows that are not in the data here"):
+        with pytest.raises(RunFailed, match="rows that the data of this device does not have"):
             rows_of(kit, Assignment(0, rows=np.array(odd)))
 
 

@@ -58,12 +58,12 @@ def test_the_split_is_seeded_whole_and_of_the_announced_size():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda p: p / "none", "is not there"),
+        (lambda p: p / "none", "does not exist"),
         (lambda p: npz(p / "a.npz", x=np.zeros((3, 4))), "cannot be read"),
         (lambda p: npz(p / "a.npz", x=np.zeros((3, 4)), y=[0, 1]), "one label for each"),
         (lambda p: npz(p / "a.npz", x=np.zeros((3, 4)), y=[0, 1, -1]), "numbers of classes"),
         (lambda p: npz(p / "a.npz", x=np.zeros((3, 4)), y=[0, 1, 0.5]), "numbers of classes"),
-        (lambda p: npz(p / "a.npz", x=np.zeros((1, 4)), y=[0]), "two samples or more"),
+        (lambda p: npz(p / "a.npz", x=np.zeros((1, 4)), y=[0]), "at least two samples"),
         (lambda p: npz(p / "a.npz", x=np.array([object()] * 2), y=[0, 1]), "cannot be read"),
     ],
 )
@@ -79,7 +79,7 @@ def test_what_cannot_be_used_is_said_in_one_sentence(tmp_path, make, said):
         ("a.csv", "", "no column called label"),
         ("a.csv", "label,x\n1,hello\n", "cannot be read"),
         ("a.csv", "label,x,z\n1,2,3\n0,2\n", "cannot be read"),
-        ("a.txt", "label", "ending that nobody here reads"),
+        ("a.txt", "label", "file type that cannot be read"),
     ],
 )
 def test_tables_that_cannot_be_used(tmp_path, name, text, said):
@@ -98,9 +98,9 @@ def test_folders_that_cannot_be_used(tmp_path):
 
 def test_samples_that_do_not_fit_the_model(tmp_path):
     x, y = np.zeros((2, 4), np.float32), np.array([0, 1])
-    with pytest.raises(BadInput, match=r"sample 1 is of class 7, and this run tells 3 classes apart"):
+    with pytest.raises(BadInput, match=r"sample 1 is of class 7, but this run has 3 classes"):
         fit_to_model(x, np.array([0, 7]), PICTURES, tmp_path)
-    with pytest.raises(BadInput, match=r"shape \(5,\), and this run's model takes \(1, 2, 2\)"):
+    with pytest.raises(BadInput, match=r"shape \(5,\), but this run's model takes \(1, 2, 2\)"):
         fit_to_model(np.zeros((2, 5)), y, PICTURES, tmp_path)
     with pytest.raises(BadInput, match="sample 1 holds values that are not finite"):
         fit_to_model(np.array([[0.0] * 4, [1e300] * 4]), y, PICTURES, tmp_path)

@@ -149,7 +149,7 @@ def test_a_judge_that_always_dies_ends_the_run_with_its_last_words(tmp_path):
     count = tmp_path / "count"
     count.touch()
     facts = {"count": str(count), "deaths": 99}
-    with pytest.raises(RunFailed, match=r"died 3 times over version 7 \(signal SIGKILL: no memory left\).*resume"):
+    with pytest.raises(RunFailed, match=r"died 3 times on version 7 \(signal SIGKILL: no memory left\).*resume"):
         judging(lambda judge: judge.evaluate(7, MODEL, False), facts, tmp_path, "dying")
     assert count.stat().st_size == 3
     assert [p.name for p in tmp_path.iterdir()] == ["count"]
@@ -253,7 +253,7 @@ def test_a_full_folder_is_one_sentence(tmp_path):
         judge.folder = tmp_path / "not there"
         return await judge.evaluate(1, MODEL, False)
 
-    with pytest.raises(RunFailed, match=r"cannot be laid down in .*free some space"):
+    with pytest.raises(RunFailed, match=r"cannot be written to .*free some space"):
         judging(work, {}, tmp_path, "court")
 
 

@@ -219,7 +219,7 @@ def test_a_report_that_is_granted_twice_is_never_counted_twice(tmp_path: Path) -
         await granted(stage, 1, 1)
         stage.hand(1, 1)
         (claim,) = await stage.claims()
-        with pytest.raises(RunFailed, match="granted twice"):
+        with pytest.raises(RunFailed, match="accepted twice"):
             stage.grant(claim)
 
     perform(tmp_path, act)

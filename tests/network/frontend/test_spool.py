@@ -120,7 +120,7 @@ def test_a_full_disk_is_one_sentence_and_can_be_tried_again(tmp_path: Path) -> N
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
-        with pytest.raises(RunFailed, match="make room"):
+        with pytest.raises(RunFailed, match="free some space"):
             spool.sync()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -192,7 +192,7 @@ def test_facts_with_secret_names_are_hidden(name):
 
 
 def test_what_people_need_stays():
-    text = "the folder /data/runs/digits-wire/wire/t0 of transmitter 1 cannot be written; free some space"
+    text = "the folder /data/runs/digits-wire/wire/t0 of frontend 1 cannot be written; free some space"
     assert without_secrets(text) == text
     assert clean_facts({"device": 3, "share": 0.5, "ok": True, "model": "ab" * 32, "none": None}) == {
         "device": 3, "share": 0.5, "ok": True, "model": "ab" * 32, "none": None,

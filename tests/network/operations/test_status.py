@@ -67,7 +67,7 @@ def test_nobody_there_is_one_sentence():
 
 def test_somebody_silent_is_one_sentence():
     silent = socket.create_server(("127.0.0.1", 0))
-    with silent, pytest.raises(RunFailed, match=r"did not answer in time|nobody answers"):
+    with silent, pytest.raises(RunFailed, match="did not answer in time"):
         ask_status(f"127.0.0.1:{silent.getsockname()[1]}", seconds=0.5)
 
 

@@ -240,7 +240,7 @@ def test_a_server_that_was_killed_waits_for_its_disks():
 def test_a_report_on_two_disks_ends_the_run():
     made = table(7)
     made.decide(claim(transmitter=1), 1.0)
-    with pytest.raises(RunFailed, match="task 0 is on the disk of transmitter 0"):
+    with pytest.raises(RunFailed, match="task 0 is on the disk of frontend 0"):
         made.release(0, [0])
 
 

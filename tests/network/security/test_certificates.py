@@ -75,7 +75,7 @@ def test_hosts_that_are_none_are_refused(tmp_path, host):
 
 @pytest.mark.parametrize("name", ["", "ca", "server", "../x", "a/b", ".x", "x" * 64, "a\n"])
 def test_names_that_are_no_files_are_refused(tmp_path, name):
-    with pytest.raises(BadInput, match="cannot name"):
+    with pytest.raises(BadInput, match="name of a device's certificate"):
         make_certificates(tmp_path / "new", CertificateRequest(clients=[name]), NOW)
 
 
@@ -84,10 +84,10 @@ def test_an_authority_that_cannot_sign_is_refused(tmp_path):
     with pytest.raises(BadInput, match="expired"):
         make_certificates(tmp_path, CertificateRequest(clients=["a"]), NOW + timedelta(days=4000))
     made.ca.write_text("no certificate")
-    with pytest.raises(BadInput, match="not an authority"):
+    with pytest.raises(BadInput, match="not a certificate authority"):
         make_certificates(tmp_path, CertificateRequest(clients=["a"]), NOW)
     (tmp_path / "ca.key").unlink()
-    with pytest.raises(BadInput, match="not an authority"):
+    with pytest.raises(BadInput, match="not a certificate authority"):
         make_certificates(tmp_path, CertificateRequest(clients=["a"]), NOW)
 
 

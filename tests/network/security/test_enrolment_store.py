@@ -76,7 +76,7 @@ def test_only_who_is_there_can_be_put_out(db):
 
 def test_files_of_others_are_refused(tmp_path):
     (tmp_path / "text").write_bytes(b"not a database, and long enough to be looked at" * 50)
-    with pytest.raises(RunFailed, match="not a store"):
+    with pytest.raises(RunFailed, match="not a usable store"):
         open_store(tmp_path / "text")
     with pytest.raises(RunFailed, match="cannot be opened"):
         open_store(tmp_path / "none" / "devices.db")

@@ -200,14 +200,14 @@ def test_files_that_cannot_be_used_are_refused_in_words(ours, strangers, tmp_pat
     wrong(text, ours.key, "cannot be used")
     wrong(ours.certificate, text, "cannot be used")
     wrong(ours.certificate, ours.ca.with_name("ca.key"), "cannot be used")
-    wrong(ours.certificate, ours.key, "no certificates of an authority", text)
+    wrong(ours.certificate, ours.key, "does not hold the certificates of an authority", text)
     loose = tmp_path / "loose.key"
     loose.write_bytes(ours.key.read_bytes())
     loose.chmod(0o644)
     wrong(ours.certificate, loose, "chmod 600")
     with pytest.raises(BadInput, match="--certificate and --key"):
         client_credentials(ClientFiles(ours.ca, ours.certificate))
-    with pytest.raises(BadInput, match="no certificates of an authority"):
+    with pytest.raises(BadInput, match="does not hold the certificates of an authority"):
         client_credentials(ClientFiles(text))
 
 

@@ -116,7 +116,7 @@ def test_an_evaluation_that_ends_with_a_lease_never_lets_time_fall(tmp_path: Pat
         before = processor.now()
         scene.pass_by(31.0)
         processor.run._facts.append(Evaluated(before, 9, 0, 0, 0.0))  # heard of late; none is awaited
-        with pytest.raises(RunFailed, match="without being asked"):  # not that time fell
+        with pytest.raises(RunFailed, match="internal error: model 9"):  # not that time fell
             await scene.turn()
 
     play(tmp_path, TOY, act, lease=30.0)

@@ -32,7 +32,7 @@ def test_pictures_listed_in_a_table(data):
     assert np.allclose(result.x[:, 1, 4, 4] * 255, 10 * np.arange(6), atol=0.01)
     assert result.owner.tolist() == [0, 1] * 3 and result.y.tolist() == [0, 1, 2] * 2
     (data / "openimage" / "train" / "3.png").unlink()
-    with pytest.raises(BadInput, match=r"the picture 3\.png is in none of"):
+    with pytest.raises(BadInput, match=r"the picture 3\.png was not found in any of"):
         openimage_vit(side=8)(0)
     with pytest.raises(BadInput, match=r"task\.side"):
         openimage_vit(side=12)

@@ -94,10 +94,10 @@ D, S = "id,down_kbps,seconds_per_sample", "id,start,end,ready_from,ready_to"
     ("text", "says"),
     [
         ("", "its first line names the columns"),
-        (D, "nothing below it"),
+        (D, "no rows below it"),
         ("id,down_kbps\na,1", "the column seconds_per_sample is missing"),
         ("id,down_kpbs,seconds_per_sample\na,1,1", "did you mean 'down_kbps'"),
-        ("id,id,down_kbps,seconds_per_sample\na,a,1,1", "id is there twice"),
+        ("id,id,down_kbps,seconds_per_sample\na,a,1,1", "id appears twice"),
         (f"{D}\na,1000,0.1\nb,fast,0.1", "line 3, column down_kbps: 'fast' is not a number"),
         (f"{D}\na,1000,0,1", "line 2 has 4 cells and the first line has 3 names"),
         (f"{D}\na,-1,0.1", "line 2, column down_kbps: -1.0 is not positive"),
