@@ -125,7 +125,7 @@ def _with_central_noise(algorithm: Algorithm, noise: Noise, cohort: int, clip: f
         del weight  # a claim
         entry = inner.enter(1.0, stats, context)
         if entry.sum:
-            raise Refused("a private algorithm adds all reports into one sum, but this report belongs to another sum")
+            raise Refused("a private fold has one sum, and this report would enter another")
         return entry._replace(weight=min(entry.weight, 1.0))
 
     limit = clip if inner.clip is None else min(clip, inner.clip)

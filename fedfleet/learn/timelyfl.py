@@ -164,9 +164,7 @@ def _fill_layers(layers: Layers, like: Tree, report: Report) -> Report:
     names = {n for n in like if n in report.update}
     count = max((k for k, layer in enumerate(layers.names, start=1) if not names.isdisjoint(layer)), default=0)
     if names != layers.leaf_names(count) & like.keys() or not names:
-        raise Refused(
-            "it must hold one or more of the last layers of the model, up to the output, each of them complete"
-        )
+        raise Refused("it does not hold whole layers from the output on")
     missing = [n for n in like if n not in names]
     update = {n: report.update[n] if n in report.update else np.zeros_like(v) for n, v in like.items()}
     others = {n: v for n, v in report.update.items() if n not in like}

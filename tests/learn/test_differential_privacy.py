@@ -63,7 +63,7 @@ def test_a_private_fold_has_one_sum():
     private = gaussian(cohort=1).around(named)
     report = Report(0, 0, {"w": np.zeros(6, np.float32)}, 1.0, {})
     why = aggregation.check_and_add(private.fold, aggregation.zero(private.fold, SERVER), report, Context(1, 0.0, 0))
-    assert why == "a private algorithm adds all reports into one sum, but this report belongs to another sum"
+    assert why == "a private fold has one sum, and this report would enter another"
 
 
 def test_noise_and_promise_follow_from_the_parameters():
