@@ -57,7 +57,7 @@ def zstd(*, effort: ZstdEffort = 3, shuffle: bool = False) -> Codec:
         except zstandard.ZstdError as error:
             raise Refused(f"its bytes are not zstd's ({error})") from None
         if size not in (-1, len(content)):
-            raise Refused("its length is wrong: bytes are missing, or too many")
+            raise Refused("its bytes are not all there, or too many")
         return content
 
     def compress(data: bytes) -> bytes:
@@ -83,7 +83,7 @@ def _inflater(window_bits: int) -> Callable[[bytes, int], bytes]:
         except zlib.error as error:
             raise Refused(f"its bytes are not compressed as they should be ({error})") from None
         if len(content) <= limit and (not decompressor.eof or decompressor.unused_data):
-            raise Refused("its length is wrong: bytes are missing, or too many")
+            raise Refused("its bytes are not all there, or too many")
         return content
 
     return expand
