@@ -179,7 +179,7 @@ def test_two_runs_of_one_secret_draw_other_noise(secret, tmp_path):
 
 def test_a_server_needs_a_secret_and_local_noise_is_not_served(tmp_path, monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
-    for use, why in (("gaussian", f"needs a secret; name its file with {VARIABLE}"), ("local", "protects no one")):
+    for use, why in (("gaussian", f"needs a secret; .*{VARIABLE}"), ("local", "protects no one")):
         path = tmp_path / f"{use}.toml"
         path.write_text(resolve(spec(use)).toml())
         with pytest.raises(BadInput, match=why):
