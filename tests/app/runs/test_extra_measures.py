@@ -210,7 +210,7 @@ def test_results_by_class_that_lie_are_found_out(run_copy, quick):
     said["confusion"][0][0] += 1
     path.write_text(json.dumps(said, indent=1) + "\n")
     reseal(run_copy)
-    with pytest.raises(RunFailed, match=r"metrics.json lies: confusion is .* follows from the model"):
+    with pytest.raises(RunFailed, match=r"metrics.json is wrong: confusion is .* follows from the model"):
         replay_run(run_copy, quick=quick)
 
 

@@ -166,8 +166,8 @@ def study(
     with hold_lock(out):
         if has_other_model(out, cells):
             tell(
-                f"the runs in {out} had other data or other initial weights, so all runs start again; a model of your own that is made "
-                "after torch.manual_seed, or by a function given as model, has the same initial weights each time"
+                f"the runs in {out} had other data or other initial weights, so all runs start again; a model of your own "
+                "that is made after torch.manual_seed, or by a function given as model, has the same initial weights each time"
             )
         if _remove_stale_tables(out, cells):
             tell(
