@@ -188,9 +188,7 @@ def test_in_a_run_nobody_who_makes_more_steps_ends_after_the_round(name):
 
 
 def test_it_fits_no_policy_without_rounds():
-    with pytest.raises(
-        BadInput, match=r"'pyramidfl\(oort\)' picks a whole round at once, and 'buffered' has no rounds"
-    ):
+    with pytest.raises(BadInput, match=r"'pyramidfl\(oort\)' .*'buffered' has no rounds"):
         assemble(resolve({**SPEC, "pace": {"use": "buffered", "k": 2, "concurrency": 4}}))
     assemble(resolve({**SPEC, "choose": "oort", "pace": {"use": "buffered", "k": 2, "concurrency": 4}}))
 

@@ -102,4 +102,4 @@ def dashboard(
     values = {"address": access.address, "runs": str(root)}
     text = f"{root}: open {access.address} (Ctrl-C closes it)"
     serve(root, access, listener, tls, lambda: on_ready(Answer(values, text)))
-    say("the dashboard is closed; runs that it started go on")
+    say("the dashboard is closed; the runs that it started continue")

@@ -58,9 +58,8 @@ def resolve_inputs(
         resolved, custom_task = resolver_for(inputs, "train", copy_data=copy_data)(table, name)
         if stored_spec is not None and stored_spec.task["content"] != resolved.task["content"]:
             raise BadInput(
-                f"model or data are not those of the run in {resume_folder}: its data or its first weights are "
-                f"others; give the same "
-                "again, or leave out what the folder keeps"
+                f"model or data differ from those of the run in {resume_folder}: its data or its initial weights "
+                "are different; give the same model and data, or leave out what the folder stores"
             )
         return resolved, custom_task
     assert resume_folder is not None
@@ -78,11 +77,13 @@ def resolver_for(inputs: UserInputs, verb: str, *, copy_data: bool = False, file
     """
     if inputs.model is None and inputs.data is None:
         if inputs.loss is not None or inputs.metrics:
-            raise BadInput("loss and metrics go with a model and data of your own; give these too, or leave them out")
+            raise BadInput(
+                "loss and metrics need a model and data of your own; give model and data too, or leave out loss and metrics"
+            )
         return resolve_named_task
     if inputs.model is None or inputs.data is None:
         raise BadInput(
-            f"give both model and data to {verb} your own model, or neither to {verb} the task that the spec names"
+            f"to {verb} your own model, give both model and data; to {verb} the task that the spec names, give neither"
         )
     file = file or (str(Path(inputs.data).resolve()) if isinstance(inputs.data, str | Path) else "")
     tasks_by_seeds = dict[tuple[int, int], tuple[str, CustomTask]]()  # hashing the data takes longer than all else
@@ -147,10 +148,10 @@ def as_path(name: str, value: Any) -> Path:
 def result_folder(source: Any, verb: str) -> Path:
     """The folder of what a call gave, or of what a person names by its path."""
     if isinstance(source, Result) and source.out is None:
-        raise BadInput(f"a result was kept in no folder; run it with out=.., then {verb} it")
+        raise BadInput(f"this result was not saved in a folder; run it with out=.., then {verb} it")
     path = getattr(source, "out", source)
     if not isinstance(path, str | Path) or not str(path):
-        raise BadInput(f"{verb}: {source!r} is no folder; give its path, or what a call with out=.. gave")
+        raise BadInput(f"{verb}: {source!r} is not a folder; give the path of one, or the result of a call with out=..")
     return Path(path).expanduser()
 
 
@@ -158,7 +159,7 @@ def _refuse_named_task(table: Mapping[str, Any]) -> None:
     task = table.get("task")
     if task is not None and not (isinstance(task, Mapping) and task.get("use") == "own"):
         raise BadInput(
-            "the spec names a task, and model and data are of your own; leave [task] out, or the model and the data"
+            "the spec names a task, but model and data were given too; leave out [task], or leave out model and data"
         )
 
 

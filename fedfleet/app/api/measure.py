@@ -94,7 +94,7 @@ def measure(
         resolved, custom_task = resolver_for(user_inputs(model, data, None), "measure")(*spec_table(spec, overrides))
         return make_measured(measure_spec(resolved, seeds=seed_count, task=custom_task.task if custom_task else None))
     if overrides or model is not None or data is not None:
-        raise BadInput("overrides, model and data go with a spec; give a spec, or leave them out")
+        raise BadInput("overrides, model and data need a spec; give a spec, or leave them out")
     if devices is None and states is None:
         raise BadInput(
             f"nothing to measure: give a spec file (fedfleet measure spec.toml), or a devices file, a states file or both "
@@ -130,7 +130,7 @@ def _refuse_both(options: Mapping[str, Any]) -> None:
             continue
         if name in _ONLY_WITH_FILES:
             raise BadInput(
-                f"{option_name(name)} goes with files of devices and states, not with a spec; leave one of the two out"
+                f"{option_name(name)} applies to files of devices and states, not to a spec; leave one of the two out"
             )
         raise BadInput(
             f"{option_name(name)} and a spec were both given, and the spec sets it already; "

@@ -70,7 +70,7 @@ def run(
     """
     folder = None if out is None else as_path("out", out)
     if resume and folder is None:
-        raise BadInput("resume: say which run to go on with, by its folder: out=..")
+        raise BadInput("resume needs the folder of the run to continue; give it with out=..")
     notifier = CommitNotifier(_callbacks(on_commit))
     inputs = user_inputs(model, data, loss, metrics)
     resolved, custom_task = resolve_inputs(

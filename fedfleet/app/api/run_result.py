@@ -85,7 +85,7 @@ OnCommit = Callable[[Commit], object]
 @dataclass(slots=True)
 class CommitNotifier:
     """Tells callbacks of each commit, once it is known whether the model was evaluated. A run waits for them, and no more:
-    one that fails is named in a warning and not called again, and the run goes on."""
+    one that fails is named in a warning and not called again, and the run continues."""
 
     callbacks: list[OnCommit]
     pending: tuple[ModelCommitted, Tree] | None = None
@@ -118,6 +118,6 @@ class CommitNotifier:
                 name = getattr(callback, "__name__", type(callback).__name__)
                 warnings.warn(
                     f"on_commit: {name} failed at version {commit.version} ({type(error).__name__}: {error}); it is not called "
-                    "again, and the run goes on",
+                    "again, and the run continues",
                     stacklevel=2,
                 )

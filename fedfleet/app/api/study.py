@@ -69,7 +69,7 @@ def study(
     resolver, prepare = shared_resolver(inputs, folder, "study")
     refuse_workers(worker_count)
     if ray or ray_address is not None:
-        raise BadInput("ray: a model of your own lives in this process, and its runs are done here; leave ray out")
+        raise BadInput("ray: a model of your own exists only in this process, so its runs must run here; leave ray out")
     return write_pages(
         run_study(
             study_plan, folder, worker_settings=WorkerSettings(1), quiet=quiet, resolving=resolver, prepare=prepare
@@ -81,8 +81,8 @@ def refuse_workers(workers: int | None) -> None:
     """Refuse other processes for what only this one has."""
     if workers is not None and workers > 1:
         raise BadInput(
-            f"{option_name('workers')} = {workers}: a model of your own lives in this process, and its runs are done here, one "
-            "after the other; leave workers out"
+            f"{option_name('workers')} = {workers}: a model of your own exists only in this process, so its runs "
+            "run here, one after the other; leave workers out"
         )
 
 

@@ -91,8 +91,8 @@ def _trial_listener(on_trial: OnTrial | None) -> RowListener:
                 callbacks.remove(callback)
                 name = getattr(callback, "__name__", type(callback).__name__)
                 warnings.warn(
-                    f"on_trial: {name} failed at trial {row.trial} ({type(error).__name__}: {error}); it is not called again, and "
-                    "the search goes on",
+                    f"on_trial: {name} failed at trial {row.trial} ({type(error).__name__}: {error}); it is not "
+                    "called again, and the search continues",
                     stacklevel=2,
                 )
 

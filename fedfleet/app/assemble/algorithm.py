@@ -128,7 +128,7 @@ def _members(spec: Spec, i: int, kinds: np.ndarray) -> Ints:
         own = np.flatnonzero(kinds == kind)
         if not len(own):
             raise BadInput(
-                f"override[{i}].kinds: no device is of kind {kind!r}{suggest_name(kind, set(kinds.tolist()))}"
+                f"override[{i}].kinds: the fleet has no device of kind {kind!r}{suggest_name(kind, set(kinds.tolist()))}"
             )
         result.append(own)
     return np.unique(np.concatenate(result))
@@ -152,8 +152,8 @@ def _check_leaves(algorithm: Algorithm, variant: Algorithm, params: Tree, where:
     odd = mismatch(variant_leaves, base_leaves) if variant_leaves or base_leaves else None
     if odd is not None:
         raise BadInput(
-            f"{where}: these clients would send other leaves than the rest ({odd}), and one fold takes the same from all; set what "
-            "is kept at home in [algorithm], for all clients"
+            f"{where}: these clients would send different leaves than the others ({odd}), but one fold needs the "
+            "same leaves from all; set in [algorithm] which leaves stay on the device, for all clients"
         )
 
 

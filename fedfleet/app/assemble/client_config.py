@@ -83,11 +83,11 @@ def client_configs(setup: Setup) -> Callable[[int, bool], bytes]:
 def check_sendable(setup: Setup) -> None:
     """Refuse a run that cannot be described to devices."""
     if setup.spec.edge is not None:
-        raise BadInput("edge: devices behind edges cannot be served over the network yet; remove [edge]")
+        raise BadInput("edge: a server cannot work with devices behind edges over the network yet; remove [edge]")
     if setup.spec.has_custom_task:
         raise BadInput(
-            'task.use = "own": devices get names and never code, so that your own model object cannot be sent to them; register it '
-            "as a task of a package that is installed on them too"
+            'task.use = "own": devices receive names, never code, so your own model object cannot be sent to them; '
+            "register it as a task of a package that is also installed on the devices"
         )
 
 
@@ -180,10 +180,10 @@ def _parse_config(config_bytes: bytes) -> Table:
         raise Refused(f"{_UNREADABLE}: its format is not {FORMAT}; install the same version on both sides")
     for name, kind in _KINDS.items():
         if not isinstance(config.get(name), kind) or isinstance(config.get(name), bool):
-            raise Refused(f"{_UNREADABLE}: {name!r} is missing or of another kind")
+            raise Refused(f"{_UNREADABLE}: {name!r} is missing or has another type")
     for name, (least, most) in _RANGES.items():
         if not least <= config[name] <= most:
-            raise Refused(f"{_UNREADABLE}: {name!r} is not in {least} to {most}")
+            raise Refused(f"{_UNREADABLE}: {name!r} is not between {least} and {most}")
     return config
 
 
@@ -205,13 +205,13 @@ def _with_data(config: Table, recipe: Any, data_path: Path | None, key: int) -> 
     input_info, data, seed = config["inputs"], config["data"], config["data_seed"]
     if data["use"] == "own":
         if data_path is None:
-            raise BadInput("this client was enrolled with its own samples; say where they are with --data FILE|FOLDER")
+            raise BadInput("this client was enrolled with its own samples; give their path with --data FILE|FOLDER")
         x, y = read_samples(data_path)
         inputs = ModelInputs(tuple(input_info["shape"]), input_info["kind"], input_info["classes"])
         dataset = Dataset(fit_to_model(x, y, inputs, data_path), y, inputs.classes)
         return _task_on_data(recipe, seed, dataset), *split_rows(len(y), seed, key)
     if data_path is not None:
-        raise BadInput("--data: the server gives this client a shard of its own data; leave --data out, or enrol anew")
+        raise BadInput("--data: the server gives this client a shard of its own data; leave --data out, or enrol again")
     task: Task = recipe(seed)
     train, test = (np.array(data[name], np.int64) for name in ("train", "test"))
     odd = [rows for rows in (train, test) if len(rows) and not 0 <= rows.min() <= rows.max() < len(task.dataset.y)]
@@ -221,8 +221,8 @@ def _with_data(config: Table, recipe: Any, data_path: Path | None, key: int) -> 
         task = replace(task, dataset=replace(task.dataset, y=labels))
     if odd or checksum(task.dataset, train, test) != data["check"]:
         raise BadInput(
-            f"task {task.name!r}: the data here are not those of the run, so that this client would train on other samples; bring "
-            "the same data to this machine, or your own with --data"
+            f"task {task.name!r}: the data on this machine differ from those of the run, so this client would "
+            "train on other samples; copy the same data to this machine, or give your own with --data"
         )
     return task, train, test
 
@@ -256,10 +256,12 @@ def _with_frozen_weights(task: Task, wanted: str, fetch: Fetch | None) -> Task:
     if task.frozen_name == wanted:
         return task
     if fetch is None or not wanted:
-        raise BadInput("the frozen weights here are not those of the run; install the same version on both sides")
+        raise BadInput(
+            "the frozen weights on this machine differ from those of the run; install the same version on both sides"
+        )
     from fedfleet.tasks.frozen_weights import replace_frozen
 
     weights = fetch(wanted)
     if content_hash(weights) != wanted:
-        raise Refused("the frozen weights that came are not those that the configuration names")
+        raise Refused("the received frozen weights are not those that the configuration names")
     return replace_frozen(task, weights)

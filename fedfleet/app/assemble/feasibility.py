@@ -169,8 +169,8 @@ def memory_warnings(plan: Plan, world: World, frozen: float = 0.0) -> list[str]:
         return []
     if small.all():
         raise BadInput(
-            f"the model takes {size:,.4g} MB, and no device of the fleet has more memory than {np.max(memory):,.4g} MB; lower "
-            "world.model_bytes, choose a smaller model, or other devices in world.devices"
+            f"the model takes {size:,.4g} MB, but the largest memory of any device is {np.max(memory):,.4g} MB; lower "
+            "world.model_bytes, choose a smaller model, or choose other devices in world.devices"
         )
     kinds = list(dict.fromkeys(str(world.devices.kinds[c]) for c in np.flatnonzero(~small)[:_CLIENTS_AT_ONCE].tolist()))
     kind_names = ", ".join(kinds[:_KINDS_SHOWN]) + (" and others" if len(kinds) > _KINDS_SHOWN else "")

@@ -36,7 +36,7 @@ def with_holdout(task: Task, spec: Spec) -> Task:
     size = max(1, round(wanted * n)) if isinstance(wanted, float) else int(wanted)
     if size >= n:
         raise BadInput(
-            f"world.holdout = {wanted}: the data has {n} samples, and some must be left to train; hold out fewer"
+            f"world.holdout = {wanted}: the data has {n} samples, but some must be left for training; hold out fewer"
         )
     return replace(task, holdout=np.sort(stream(spec.data_seed, "holdout").permutation(n)[:size]))
 
@@ -52,7 +52,7 @@ def with_unseen(task: Task, wanted: float | int | Sequence[int] | None, seed: in
     owner = task.dataset.owner
     if owner is None:
         raise BadInput(
-            f"world.unseen: the data of {task.name!r} do not say who made each sample, so no person can be held out; use data "
+            f"world.unseen: the data of {task.name!r} do not name the owner of each sample, so people cannot be held out; use data "
             "with owners, or world.holdout for samples instead of people"
         )
     people = np.unique(owner)
@@ -61,7 +61,7 @@ def with_unseen(task: Task, wanted: float | int | Sequence[int] | None, seed: in
     new_task = replace(task, unseen=unseen, holdout=np.setdiff1d(task.holdout, unseen))
     if len(chosen) >= len(people) or not len(new_task.client_rows()):
         raise BadInput(
-            f"world.unseen: it holds out {len(chosen)} of {len(people)} people, and no one is left to train; hold out fewer"
+            f"world.unseen: it holds out {len(chosen)} of {len(people)} people, and training needs at least one; hold out fewer"
         )
     if not len(new_task.holdout):
         raise BadInput(

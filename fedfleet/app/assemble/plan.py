@@ -51,8 +51,9 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     check_cohort(pace, spec.world["clients"], "clients")
     if task is None and spec.has_custom_task:
         raise BadInput(
-            'task.use = "own": the model and the data of this spec are not in it but in the folder of its run; go on there with '
-            "--resume --out FOLDER, or give model= and data= in Python, as in fedfleet.run(.., model=.., data=..)"
+            'task.use = "own": this spec does not contain its model and data; they are in the folder of its run. '
+            "Continue that run with --resume --out FOLDER, or give model= and data= in Python, as in "
+            "fedfleet.run(.., model=.., data=..)"
         )
     built_task: Task = task if task is not None else build_part("tasks", spec.task)(spec.data_seed)
     held_out = apply_holdouts(spec, built_task)
@@ -148,7 +149,7 @@ def _users_as_clients(spec: Spec, plan: Plan, world: World, task: Task, househol
     extra_leaves = plan.algorithm.fold.like(plan.algorithm.init(plan.params)).keys() - plan.params.keys()
     if extra_leaves:
         raise BadInput(
-            f"edge: {plan.algorithm.name!r} sends something else than updates of the model "
+            f"edge: {plan.algorithm.name!r} sends other values than updates of the model "
             f"({min(extra_leaves)}), which edges cannot "
             "average; use another algorithm, or remove [edge]"
         )

@@ -33,8 +33,7 @@ def check_pace(table: Mapping[str, Any], where: str) -> None:
     for (key, policy), (other_key, other_policy) in combinations(inner.items(), 2):
         if policy == other_policy:
             raise BadInput(
-                f"{where}: {key} and {other_key} are the same policy {policy['use']!r}, and one is enough; let "
-                f"them differ, or name one"
+                f"{where}: {key} and {other_key} are the same policy {policy['use']!r}; use two different policies, or only one"
             )
     for key, value in inner.items():
         check_pace(value, f"{where}.{key}")
@@ -46,8 +45,8 @@ def check_fold_minimum(plan: Plan) -> None:
     cohort, key = (plan.pace.cohort, plan.pace.key) if holds is None else (holds, plan.pace.holds_key)
     if cohort < least:
         raise BadInput(
-            f"algorithm.fold: it needs {least} reports, and a round of {plan.pace.name!r} has {cohort} at most; raise pace.{key}, "
-            "or lower what the fold asks for"
+            f"algorithm.fold: it needs {least} reports, but a round of {plan.pace.name!r} has at most {cohort}; raise pace.{key}, "
+            "or lower the number that the fold needs"
         )
 
 
@@ -59,8 +58,8 @@ def check_report_capacity(plan: Plan) -> None:
     if any(remembers(plan.algorithm.local(client, NO_SETTINGS)) for client in range(plan.clients)):
         key = f"pace.{plan.pace.holds_key}"
         raise BadInput(
-            f"{key} = {holds}: clients of {plan.algorithm.name!r} have memory, so that each has one report in a commit, and there "
-            f"are {plan.clients} clients; lower {key} or raise world.clients"
+            f"{key} = {holds}: clients of {plan.algorithm.name!r} keep memory, so each client can have one report "
+            f"in a commit, but there are only {plan.clients} clients; lower {key} or raise world.clients"
         )
 
 
@@ -68,8 +67,8 @@ def check_whole_work(plan: Plan) -> None:
     """Refuse a selector that sets the amount of work for edges, which train on all that they hold by their own rule."""
     if plan.choose.tailors:
         raise BadInput(
-            f"choose: {plan.choose.name!r} gives each client work of its own (data, steps, a part of the model), and edges do all "
-            "of theirs; use another selector, or remove [edge]"
+            f"choose: {plan.choose.name!r} gives each client its own amount of work (data, steps, a part of the "
+            "model), but behind edges every client does all of its work; use another selector, or remove [edge]"
         )
 
 
@@ -78,11 +77,13 @@ def check_charge(spec: Spec, plan: Plan) -> None:
     if plan.charge is None:
         return
     if spec.edge is not None:
-        raise BadInput("world.charge: edges plan by what training really costs; remove [edge], or world.charge")
+        raise BadInput(
+            "world.charge: edges plan with the real cost of training, not with a flat charge; remove [edge] or world.charge"
+        )
     if plan.choose.tailors:
         raise BadInput(
-            f"world.charge: {plan.choose.name!r} gives each client the work that it has time for, and with a flat charge any work "
-            "takes the same time; use another selector, or remove world.charge"
+            f"world.charge: {plan.choose.name!r} gives each client the work that it has time for, but with a flat "
+            "charge any work takes the same time; use another selector, or remove world.charge"
         )
 
 
@@ -90,8 +91,8 @@ def check_rounds(plan: Plan) -> None:
     """Refuse a selector that picks whole rounds under a policy that has none."""
     if plan.choose.by_round and not plan.pace.rounds:
         raise BadInput(
-            f"choose: {plan.choose.name!r} picks a whole round at once, and {plan.pace.name!r} has no rounds but replaces clients "
-            'one by one; use another selector, or a policy with rounds such as pace.use = "readiness"'
+            f"choose: {plan.choose.name!r} selects the clients of a whole round at once, but {plan.pace.name!r} has no rounds: "
+            'it replaces clients one by one; use another selector, or a policy with rounds such as pace.use = "readiness"'
         )
 
 
@@ -99,7 +100,7 @@ def check_stop(stop: Stop) -> None:
     """Refuse more models than rounds."""
     if stop.commits is not None and stop.commits > stop.rounds:
         raise BadInput(
-            f"stop.commits: {stop.commits} models can never be made in stop.rounds = {stop.rounds} rounds; raise stop.rounds, "
+            f"stop.commits: {stop.commits} models need more than stop.rounds = {stop.rounds} rounds; raise stop.rounds, "
             "which counts attempts"
         )
 
@@ -115,7 +116,7 @@ def check_cohort(pace: Policy, clients: int, what: str) -> None:
     """Refuse a cohort that is larger than the fleet."""
     if pace.cohort > clients:
         raise BadInput(
-            f"pace: {pace.name!r} wants {pace.cohort} clients at once, which is larger than the fleet of {clients} {what}; "
+            f"pace: {pace.name!r} needs {pace.cohort} clients at once, more than the fleet of {clients} {what}; "
             f"lower pace.{pace.key} or raise world.clients"
         )
 
@@ -133,8 +134,9 @@ def check_batches(task: Task, plan: Plan, world: World) -> None:
         for stage in local.work() if isinstance(local, LocalPass) else ():
             if leaves_batch_of_one(stage.batches, samples):
                 raise BadInput(
-                    f"the model normalises batches, which takes two samples at least, and client {client} with {samples} "
-                    f"training samples in batches of {stage.batches.size} would be left with one; {_cure(sizes)}"
+                    f"batch normalisation needs at least two samples in a batch, but client {client} has "
+                    f"{samples} training samples in batches of {stage.batches.size}, so its last batch would have one; "
+                    f"{_cure(sizes)}"
                 )
 
 

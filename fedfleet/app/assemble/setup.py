@@ -79,5 +79,6 @@ def check_pin(text: str, task: Task) -> None:
     pin = re.match(rf"{_PIN}\w+\n", text)
     if pin is not None and pin_frozen_weights("", task) != pin[0]:
         raise BadInput(
-            "task.backbone: the frozen weights here are not those of the run; bring the same file of weights to this machine"
+            "task.backbone: the frozen weights on this machine differ from those of the run; copy the weights "
+            "file of the run to this machine"
         )

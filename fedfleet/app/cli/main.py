@@ -43,7 +43,7 @@ def main() -> NoReturn:
         sys.exit(2 if error.errno in _BAD_NAMES else 1)
     except MemoryError:
         say(
-            "this machine has not enough memory for that; ask for fewer clients, a smaller model or smaller batches",
+            "this machine does not have enough memory for this; ask for fewer clients, a smaller model or smaller batches",
             "error",
         )
         sys.exit(1)

@@ -58,15 +58,15 @@ def check_access(host: str, *, read_token: str, tls: bool) -> None:
     """Refuse to listen beyond the loopback without a token for reading and TLS."""
     if read_token and len(read_token) < MIN_TOKEN_LENGTH:
         raise BadInput(
-            f"--token: it has {len(read_token)} characters and could be guessed; give {MIN_TOKEN_LENGTH} at least"
+            f"--token: it has {len(read_token)} characters and could be guessed; give at least {MIN_TOKEN_LENGTH}"
         )
     if not is_loopback(host) and not (read_token and tls):
         missing = " and ".join(
             [*([] if read_token else ["--token-file"]), *([] if tls else ["--certificate with --key"])]
         )
         raise BadInput(
-            f"--host {host}: beyond this machine the dashboard needs {missing}, so that only permitted people read or start runs; "
-            "fedfleet certificate makes certificates"
+            f"--host {host}: for other machines the dashboard needs {missing}, so that only permitted people read "
+            "or start runs; make certificates with fedfleet certificate"
         )
 
 

@@ -124,7 +124,7 @@ def _check_name(name: str, root: Path) -> dict[str, Mistake]:
 def _spec_table(entries: Mapping[str, str], skipped: Sequence[str] = ()) -> dict[str, Any]:
     """The free text with the fields on top of it, without the parts that are set aside."""
     if len(entries[TOML]) > _LONGEST:
-        raise BadInput(f"the text has {len(entries[TOML]):,} characters; {_LONGEST:,} are read at most")
+        raise BadInput(f"the text has {len(entries[TOML]):,} characters; the limit is {_LONGEST:,}")
     try:
         free = tomllib.loads(entries[TOML].replace("\r\n", "\n"))
     except (ValueError, RecursionError) as error:

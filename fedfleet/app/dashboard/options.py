@@ -38,6 +38,6 @@ def certificate_from(certificate: Path | None, key: Path | None) -> Certificate 
     except (OSError, ssl.SSLError) as error:
         reason = getattr(error, "strerror", None) or error
         raise BadInput(
-            f"--certificate {certificate} --key {key}: {reason}; fedfleet certificate makes a pair that fits"
+            f"--certificate {certificate} --key {key}: {reason}; make a matching pair with fedfleet certificate"
         ) from None
     return Certificate(certificate, key)

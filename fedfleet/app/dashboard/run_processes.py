@@ -61,7 +61,7 @@ class Starter:
     def resume(self, run: RunSummary) -> StartedRun:
         """Go on with a run that was stopped."""
         if run.served:
-            raise BadInput(f"{run.name} was served to devices; go on with: {resume_command(run.folder)}")
+            raise BadInput(f"{run.name} was served to devices; resume it with: {resume_command(run.folder)}")
         if run.status in (RUNNING, FINISHED):
             raise BadInput(f"{run.name} is {run.status}; there is nothing to resume")
         self._check_free(run.name)
@@ -78,7 +78,7 @@ class Starter:
         if pid is None:
             raise BadInput(f"{run.name} is not running on this machine; there is nothing to stop")
         if pid == os.getpid():
-            raise BadInput(f"{run.name} is written by this process; it cannot stop itself")
+            raise BadInput(f"{run.name} runs in this process, which cannot stop itself")
         try:
             os.kill(pid, signal.SIGTERM if run.served else signal.SIGINT)
         except ProcessLookupError:
@@ -107,7 +107,7 @@ class Starter:
             folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise BadInput(
-                f"cannot write to {self.root}: {error.strerror}; runs are started only where they can be kept"
+                f"cannot write to {self.root}: {error.strerror}; a run needs a folder that it can write"
             ) from None
         return folder
 
@@ -116,10 +116,10 @@ class Starter:
         running = [run for run in self.started.values() if run.is_running]
         if len(running) >= MAX_RUNS:
             raise BadInput(
-                f"{MAX_RUNS} runs that were started here are still going; stop one, or wait until one has ended"
+                f"{MAX_RUNS} runs that were started here are still running; stop one, or wait until one ends"
             )
         if any(run.name == name for run in running):
-            raise BadInput(f"{name} is being started already")
+            raise BadInput(f"{name} is already starting")
 
     def _launch(self, name: str, folder: Path, arguments: Sequence[str]) -> StartedRun:
         log = self._state_folder() / f"{name.replace('/', '+')}.log"

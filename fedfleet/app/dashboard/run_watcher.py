@@ -216,7 +216,7 @@ class RunWatcher:
         if cached is None or cached[0] != mark:
             table = read_table(folder / "spec.toml")
             if not isinstance(table.get("stop", {}), Mapping):
-                raise BadInput(f"{folder / 'spec.toml'} is not the spec of a run: its stop is no table")
+                raise BadInput(f"{folder / 'spec.toml'} is not the spec of a run: its stop is not a table")
             cached = self._tables[name] = (mark, table, dict(flat(table)))
         return cached[1], cached[2]
 
@@ -277,7 +277,7 @@ def folder_of_runs(path: Path) -> Path:
     try:
         exists = path.is_dir()
     except OSError as error:
-        raise BadInput(f"cannot look into {path}: {error.strerror}") from None
+        raise BadInput(f"cannot read {path}: {error.strerror}") from None
     if not exists:
         problem = (
             "is a file; name its folder" if path.exists() else "is not there; start a run first (fedfleet run SPEC)"

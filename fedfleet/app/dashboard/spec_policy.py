@@ -23,15 +23,18 @@ def refuse_foreign(table: Mapping[str, Any], root: Path, base_folder: Path) -> N
     """
     for key, value in _strings(table):
         if key == "task.use" and value == "own":
-            raise BadInput("task.use: a run from the page uses a registered task; own models are run from Python")
+            raise BadInput(
+                "task.use: a run that is started on this page must use a registered task; run a model of your own from Python"
+            )
         if key in _REMOTE_KEYS or (key == "run.execute" and value == "ray"):
             raise BadInput(
-                f"{key}: a cluster is not used from the page; start this run with: fedfleet run SPEC --ray-address .."
+                f"{key}: a run that is started on this page cannot use a cluster; start this run with: fedfleet "
+                "run SPEC --ray-address .."
             )
         if _is_file(key, value, base_folder) and not _is_inside(value, root, base_folder):
             raise BadInput(
-                f"{key}: {value!r} is a file outside the folder of the runs, which the page may not read; "
-                "put it there and name it by its whole path, or start this run with: fedfleet run SPEC"
+                f"{key}: {value!r} is outside the folder of the runs, and this page may read files only there; "
+                "copy the file there and give its full path, or start this run with: fedfleet run SPEC"
             )
 
 

@@ -31,11 +31,11 @@ def from_path(path: Path, inputs: list[str] | None, label: str | None, owner: st
     if not files:
         raise BadInput(f"data: {path} holds no .npz, .csv or .json file; give {_KINDS}")
     if len(kinds) > 1:
-        raise BadInput(f"data: {path} holds {' and '.join(kinds)} files together; keep one kind there")
+        raise BadInput(f"data: {path} contains {' and '.join(kinds)} files; keep only one kind there")
     if kinds == [".json"]:
         return _read_leaf(files)
     if owner is not None:
-        raise BadInput("data: owner= goes with a single table; in a folder the owners are the names of the files")
+        raise BadInput("data: owner= is for a single table; in a folder, the names of the files are the owners")
     per_client = [
         (p.stem, _read_arrays(p) if p.suffix == ".npz" else _read_table(p, inputs, label, None)) for p in files
     ]
@@ -59,7 +59,8 @@ def _concatenate(path: Path, per_client: Sequence[tuple[str, RawData]]) -> RawDa
         own_shape = np.shape(samples.x)[1:]
         if own_shape != shape:
             raise BadInput(
-                f"data: inputs of {name} in {path} have the shape {own_shape} and those of {first} {shape}; make all alike"
+                f"data: inputs of {name} in {path} have the shape {own_shape}, but those of {first} {shape}; give "
+                "all inputs the same shape"
             )
         if samples.columns != columns:
             odd = next((n for n in samples.columns if n not in columns), samples.columns[0])
@@ -69,7 +70,8 @@ def _concatenate(path: Path, per_client: Sequence[tuple[str, RawData]]) -> RawDa
     if len(set(are_names.values())) > 1:
         odd = next(name for name in are_names if are_names[name] != are_names[first])
         raise BadInput(
-            f"data: the labels of {odd} and of {first} are names here and numbers there; give all as one or the other"
+            f"data: the labels of {odd} and of {first} differ: some are names, some are numbers; use names in all "
+            "files, or numbers in all files"
         )
     owner = [name for name, got in per_client for _ in range(len(got.x))]
     return RawData(
@@ -113,18 +115,19 @@ def _read_leaf(files: Sequence[Path]) -> RawData:
                 owners += [user] * len(samples["y"])
         except (*_UNREADABLE, RecursionError, AttributeError) as error:
             shape = '{"user_data": {USER: {"x": [..], "y": [..]}}}'
-            raise BadInput(f"data: {path} cannot be read: {error}; LEAF's files hold {shape}") from None
+            raise BadInput(f"data: {path} cannot be read: {error}; LEAF files contain {shape}") from None
     if not x:
         raise BadInput(
-            f"data: {files[0].parent} holds no samples; LEAF's files hold inputs x and labels y for each user"
+            f"data: {files[0].parent} holds no samples; LEAF files contain inputs x and labels y for each user"
         )
     if isinstance(x[0], str):
-        raise BadInput(f"data: the inputs in {files[0]} are text; turn them into numbers first")
+        raise BadInput(f"data: the inputs in {files[0]} are text; convert them into numbers first")
     lengths = [np.size(row) for row in x]
     odd = next((i for i, n in enumerate(lengths) if n != lengths[0]), None)
     if odd is not None:
         raise BadInput(
-            f"data: an input of user {owners[odd]} has {lengths[odd]} numbers and the first one {lengths[0]}; make all alike"
+            f"data: an input of user {owners[odd]} has {lengths[odd]} numbers, but the first input has "
+            f"{lengths[0]}; give all inputs the same length"
         )
     rows = np.asarray(x)
     return RawData(rows[:, None] if rows.ndim == 1 else rows, y, owners)
@@ -138,12 +141,12 @@ def _read_table(path: Path, inputs: list[str] | None, label: str | None, owner: 
         check_column(names, name, "owner" if name == owner else "input")
     used = [i for i, n in enumerate(names) if (n in inputs if inputs else n not in (y_name, owner))]
     if not used:
-        raise BadInput(f"data: {path} has the column {y_name} alone; inputs stand in columns before the label")
+        raise BadInput(f"data: {path} has only the column {y_name}; put the inputs in columns before the label")
     x = _floats(path, names, lines, numbers, used)
     y = [line[names.index(y_name)].strip() for line in lines]
     empty = next((i for i, cell in enumerate(y) if not cell), None)
     if empty is not None:
-        raise BadInput(f"data: {path}: line {numbers[empty]} has no {y_name}; fill it in, or drop the line")
+        raise BadInput(f"data: {path}: line {numbers[empty]} has no {y_name}; fill it in, or delete the line")
     people = None if owner is None else [line[names.index(owner)].strip() for line in lines]
     return RawData(x, _as_numbers(y), people, (), tuple(names[i] for i in used))
 
@@ -158,19 +161,20 @@ def _read_cells(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
             rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(
-            f"data: {path} cannot be read as CSV: {error}; save it in UTF-8 with one sample a line"
+            f"data: {path} cannot be read as CSV: {error}; save it in UTF-8 with one sample per line"
         ) from None
     if not rows:
-        raise BadInput(f"data: {path} is empty; give one sample a line, or drop the file")
+        raise BadInput(f"data: {path} is empty; give one sample per line, or delete the file")
     has_header = _has_header(path, rows[0][1], rows[1][1] if len(rows) > 1 else None)
     names = [cell.strip() for cell in rows[0][1]] if has_header else [str(i) for i in range(len(rows[0][1]))]
     body = rows[1:] if has_header else rows
     if not body:
-        raise BadInput(f"data: {path} has a line of names and no sample; give one sample a line, or drop the file")
+        raise BadInput(f"data: {path} has a header line but no sample; give one sample per line, or delete the file")
     for number, row in body:
         if len(row) != len(names):
             raise BadInput(
-                f"data: {path}: line {number} has {len(row)} cells and the first line {len(names)}; give as many in each"
+                f"data: {path}: line {number} has {len(row)} cells, but the first line has {len(names)}; give "
+                "every line the same number"
             )
     return names, [row for _, row in body], [number for number, _ in body]
 
@@ -185,8 +189,8 @@ def _has_header(path: Path, first: list[str], second: list[str] | None) -> bool:
         return not numeric[-1] and (first[-1].strip().lower() in LABELS or numbers_below)
     odd = first[numeric.index(False)]
     raise BadInput(
-        f"data: {path}: the first line has numbers and also {odd[:40]!r}, so that it is neither a line of names nor a sample; "
-        "put a line with the names of the columns on top"
+        f"data: {path}: the first line has numbers and also {odd[:40]!r}, so it is neither a header nor a sample; "
+        "start the file with a line of column names"
     )
 
 
@@ -199,7 +203,7 @@ def _floats(path: Path, names: list[str], lines: list[list[str]], numbers: list[
                 if not _is_number(line[i]):
                     where = f"line {number}, column {names[i]}: {line[i][:40]!r}"
                     raise BadInput(
-                        f"data: {path}: {where} is no number; correct it, or choose columns with input=[..]"
+                        f"data: {path}: {where} is not a number; correct it, or choose columns with input=[..]"
                     ) from None
         raise
 

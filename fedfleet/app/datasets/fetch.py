@@ -55,7 +55,7 @@ def fetch_file(file: RemoteFile, target: Path, watch: Watch | None = None) -> di
     digest = _sha256(part)
     if why := _mismatch(file, part, digest):
         forget(part)  # nothing to resume: these bytes are wrong
-        raise RunFailed(f"{file.url} is not the expected file: {why}; nothing of it was kept")
+        raise RunFailed(f"{file.url} is not the expected file: {why}; the download was not kept")
     part.replace(target)
     forget(part)
     return _report(file, target, digest, fetched=fetched)

@@ -37,7 +37,7 @@ def complete_file(file: RemoteFile, part: Path, watch: Watch | None) -> int:
         if answer.status != 206:  # servers may send the whole file instead
             offset = 0
         elif not answer.headers.get("Content-Range", "").startswith(f"bytes {offset}-"):
-            raise RunFailed(f"{file.url} sent another part of the file than was asked for")
+            raise RunFailed(f"{file.url} sent a different part of the file than requested")
         length = answer.headers.get("Content-Length", "")
         total = offset + int(length) if length.isdecimal() else None
         if total is not None and total != (file.size or total):

@@ -70,7 +70,7 @@ def check_column(names: Sequence[str], column: str, what: str) -> None:
     """Refuse a column that is not there."""
     if column not in names:
         raise BadInput(
-            f"data: {what}={column!r} is none of the columns {', '.join(names)}{suggest_name(column, names)}"
+            f"data: {what}={column!r} is not one of the columns {', '.join(names)}{suggest_name(column, names)}"
         )
 
 
@@ -81,7 +81,7 @@ def as_array(column: Any, name: str) -> Array:
         raise BadInput(f"data: the column {name!r} is empty; give at least one sample")
     if isinstance(values[0], str | bytes):
         raise BadInput(
-            f"data: the inputs in column {name!r} are text; turn them into numbers first, or name another with input=.."
+            f"data: the inputs in column {name!r} are text; convert them into numbers first, or name another with input=.."
         )
     picture = hasattr(values[0], "getbands")  # pictures of PIL, which datasets decode to
     rows = (
@@ -93,7 +93,8 @@ def as_array(column: Any, name: str) -> Array:
     odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
     if odd is not None:
         raise BadInput(
-            f"data: column {name!r}: sample {odd} has the shape {shapes[odd]} and sample 0 {shapes[0]}; make all of them alike"
+            f"data: column {name!r}: sample {odd} has the shape {shapes[odd]}, but sample 0 has {shapes[0]}; give "
+            "all samples the same shape"
         )
     x = np.asarray(rows)
     if not picture:
@@ -103,16 +104,16 @@ def as_array(column: Any, name: str) -> Array:
 
 def _row(value: Any, i: int, name: str) -> Array:
     if value is None:
-        raise BadInput(f"data: column {name!r}: sample {i} is empty; fill or drop it")
+        raise BadInput(f"data: column {name!r}: sample {i} is empty; fill it in or delete it")
     try:
         row = np.asarray(value)
     except ValueError:
         raise BadInput(
-            f"data: column {name!r}: sample {i} has rows of different length; make all of them alike"
+            f"data: column {name!r}: sample {i} has rows of different length; give all rows the same length"
         ) from None
     if row.dtype.kind not in "fiub":
         raise BadInput(
-            f"data: column {name!r}: sample {i} is no array of numbers but {str(value)[:40]!r}; turn it into numbers first"
+            f"data: column {name!r}: sample {i} is not an array of numbers but {str(value)[:40]!r}; convert it into numbers first"
         )
     return row
 
@@ -124,13 +125,13 @@ def _keys(source: Any) -> dict[str, Any]:
     if isinstance(names, Mapping):
         first = next(iter(names), "train")
         raise BadInput(
-            f"data: this holds the splits {', '.join(map(str, names))}; give one of them, such as dataset[{first!r}]"
+            f"data: this contains the splits {', '.join(map(str, names))}; give one of them, such as dataset[{first!r}]"
         )
     if names is None or not hasattr(source, "__len__"):
         kind = type(source).__name__
         raise BadInput(
-            f"data: {kind} cannot be read; give a folder, a file, a table with columns that is whole in memory (not streaming), or "
-            "arrays to run itself: data=(inputs, labels)"
+            f"data: {kind} cannot be read; give a folder, a file, a table with columns that is completely in "
+            "memory (not streaming), or give arrays to fedfleet.run: data=(inputs, labels)"
         )
     return {str(name): name for name in names}
 
@@ -156,7 +157,7 @@ def _is_number(column: Any) -> bool:
 def _flat_column(column: Array, name: str) -> Array:
     if column.ndim != 1:
         raise BadInput(
-            f"data: the column {name!r} holds arrays of shape {column.shape[1:]}; give it alone, as input={name!r}"
+            f"data: the column {name!r} contains arrays of shape {column.shape[1:]}; give it as the only input: input={name!r}"
         )
     return column
 
@@ -165,7 +166,9 @@ def _owners(column: Any, name: str) -> list[Any]:
     people = list(column)
     empty = next((i for i, who in enumerate(people) if who is None or who != who), None)
     if empty is not None:
-        raise BadInput(f"data: column {name!r}: nobody is named for sample {empty}; say who made each, or drop it")
+        raise BadInput(
+            f"data: column {name!r}: sample {empty} has no owner; name the owner of each sample, or delete the sample"
+        )
     return people
 
 

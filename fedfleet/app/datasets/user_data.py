@@ -109,7 +109,7 @@ def _number_labels(raw_labels: Any) -> tuple[Array, tuple[str, ...]]:
     if y.dtype.kind == "O":
         odd = next((i for i, v in enumerate(y.ravel().tolist()) if not isinstance(v, str)), 0)
         raise BadInput(
-            f"data: label {odd} is {y.ravel()[odd]!r}, and others are names; give all of them as names or as numbers"
+            f"data: label {odd} is {y.ravel()[odd]!r}, but others are names; give all labels as names, or all as numbers"
         )
     if y.dtype.kind == "b":
         return y.astype(np.int64), ()
@@ -117,8 +117,8 @@ def _number_labels(raw_labels: Any) -> tuple[Array, tuple[str, ...]]:
         wrong = np.flatnonzero(~(np.isfinite(y) & (y == np.rint(y))))
         if len(wrong):
             raise BadInput(
-                f"data: label {wrong[0]} is {y[wrong[0]]}, and labels are whole numbers or names of classes; drop the samples "
-                "without one, or name another column with label=.."
+                f"data: label {wrong[0]} is {y[wrong[0]]}, but labels must be whole numbers or names of classes; "
+                "delete the samples without a label, or name another column with label=.."
             )
         return y.astype(np.int64), ()
     return y, ()

@@ -72,7 +72,7 @@ def _data(task: Task, on: str, seed: int) -> Dataset:
 
         if len(shape) != 3:
             raise BadInput(
-                f"--on glyphs: {task.name} takes samples of shape {shape}, no pictures; name another task's data"
+                f"--on glyphs: {task.name} takes samples of shape {shape}, not pictures; name the data of another task"
             )
         return glyphs(shape)
     from fedfleet.tasks.pretraining import common_rows
@@ -81,7 +81,7 @@ def _data(task: Task, on: str, seed: int) -> Dataset:
     shared = common_rows(task.dataset, data)
     if shared:
         raise BadInput(
-            f"--on {on}: {shared} of its samples are samples of {task.name} too, and a backbone must not have seen what it will be "
-            "judged by; choose other data"
+            f"--on {on}: {shared} of its samples are also samples of {task.name}, but a backbone must not train "
+            "on the data that will evaluate it; choose other data"
         )
     return data

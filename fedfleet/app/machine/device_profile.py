@@ -66,7 +66,7 @@ def link_speed(server: str) -> tuple[list[float], list[float] | None]:
                 size = len(reply.read(_PROBE_BYTES))
             if size == 0:
                 raise RunFailed(
-                    f"{url} sends an empty answer, so its speed cannot be measured; name a larger file there"
+                    f"{url} sends an empty answer, so its speed cannot be measured; give the address of a larger file"
                 )
             down.append(size * 8 / 1000 / (time.perf_counter() - start))
     except (OSError, ValueError, http.client.HTTPException) as error:

@@ -60,7 +60,7 @@ def write_page(path: Path, text: str) -> None:
         draft.replace(path)
     except OSError as error:
         raise BadInput(
-            f"cannot write {path}: {error.strerror or error}; free some space, or mend who may write there"
+            f"cannot write {path}: {error.strerror or error}; free some space, or allow writing there"
         ) from None
     finally:
         with suppress(OSError):

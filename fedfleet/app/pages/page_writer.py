@@ -25,7 +25,7 @@ def write_reports(folders: Sequence[Path], *, workers: int, log: Path) -> None:
     ends = [message for message in run_in_workers(write_piece, pieces, workers, log=log) if message.ended]
     for message in ends:
         if message.failure:
-            raise RunFailed(f"a report could not be written: {message.failure}; {log} says more")
+            raise RunFailed(f"a report could not be written: {message.failure}; for details see {log}")
 
 
 def write_piece(piece: Body, tell: Tell) -> Body:

@@ -50,7 +50,7 @@ def write_report(run: FinishedRun) -> Path:
         write_page(path, text)
     except BadInput as error:
         raise RunFailed(
-            f"the run is finished, but {error}, then: {shlex.join(['fedfleet', 'report', str(run.out)])}"
+            f"the run is finished, but its report is missing: {error}; then run: {shlex.join(['fedfleet', 'report', str(run.out)])}"
         ) from None
     return path
 

@@ -100,7 +100,7 @@ def stored_conditions(folder: Path) -> Conditions:
         return result
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(
-            f"{path} is missing or damaged ({error}); without it nobody knows how the run computed"
+            f"{path} is missing or damaged ({error}); without it, it is unknown how the run computed"
         ) from None
 
 
@@ -146,8 +146,8 @@ def refuse_other_machine(folder: Path, stored: Conditions) -> None:
     missing = missing_condition(stored)
     if missing is not None:
         raise BadInput(
-            f"{folder} was begun with {missing}: going on here could change its bits; "
-            "resume it where that is, or begin again in another folder with --out"
+            f"{folder} was started with {missing}: resuming it here could change its bits; resume it where that "
+            "is available, or start again in another folder with --out"
         )
 
 
@@ -155,8 +155,8 @@ def refuse_other_weights(folder: Path, stored: Conditions, setup: Setup) -> None
     """Refuse to go on from, or to audit by, other frozen weights than the run began with."""
     if stored.frozen != setup.task.frozen_name:
         raise BadInput(
-            f"{folder} was begun with other frozen weights than task.backbone gives here (hash {stored.frozen[:16] or 'none'}); "
-            "bring that file of weights back, or begin again in another folder with --out"
+            f"{folder} was started with other frozen weights than task.backbone gives here (hash {stored.frozen[:16] or 'none'}); "
+            "restore that weights file, or start again in another folder with --out"
         )
 
 

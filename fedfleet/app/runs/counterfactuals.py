@@ -94,7 +94,7 @@ def check_removable(finished_run: FinishedRun, trust: str | None = None) -> None
     """Refuse runs from which nothing can be removed: they need a fleet, and a task that can be trained again here."""
     custom_task = load_custom_task(finished_run.out, finished_run.spec, trust, need_metrics=False)
     if custom_task is not None and custom_task.unusable_reason:
-        raise BadInput(f"--counterfactuals train the run's own model again, and {custom_task.unusable_reason}")
+        raise BadInput(f"--counterfactuals train the run's own model again, but {custom_task.unusable_reason}")
     algorithm = assemble(finished_run.spec, custom_task.task if custom_task else None).plan.algorithm
     if algorithm.pooled:
         raise BadInput(
@@ -120,7 +120,7 @@ def outcome(finished_run: FinishedRun, target: float) -> Outcome:
     curve = learning_curve(finished_run.events)
     if not len(curve.accuracy):
         raise BadInput(
-            f"{finished_run.out} was never tried on the test set, so nothing can be said of its accuracy; lower stop.evaluate_every"
+            f"{finished_run.out} was never evaluated on the test set, so its accuracy is unknown; lower stop.evaluate_every"
         )
     reached = time_to_accuracy(finished_run.events, target)
     return Outcome(float(finished_run.metrics["virtual_seconds"]), reached, float(curve.accuracy[-1]))
@@ -130,7 +130,7 @@ def _load_simulated(folder: Path) -> FinishedRun:
     finished_run = read_finished_run(folder)
     if kind_of(journals.identity_of(folder / "run.db")) != "simulated":
         raise BadInput(
-            f"--counterfactuals: {folder} was served over a network, and reality has no second try; only simulations can be "
+            f"--counterfactuals: {folder} was served over a network, which cannot be repeated; only simulations can be "
             "repeated with a cause removed"
         )
     return finished_run

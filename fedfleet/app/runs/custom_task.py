@@ -245,10 +245,10 @@ def _check_same(inputs: UserInputs, manifest: TaskManifest, out: Path) -> None:
             continue
         entry = manifest.entries().get(role)
         if entry is None:
-            raise BadInput(f"the run in {out} was begun without a {role}; leave it out, or choose another folder")
+            raise BadInput(f"the run in {out} was started without a {role}; leave it out, or choose another folder")
         if not matches_entry(entry, thing):
             raise BadInput(
-                f"the {role} is not that of the run in {out}: it has changed since; restore it, or choose another folder"
+                f"the {role} differs from that of the run in {out}: it has changed since; restore it, or choose another folder"
             )
 
 

@@ -107,7 +107,8 @@ def load_manifest(out: Path) -> TaskManifest:
         return TypeAdapter(TaskManifest).validate_json(body)
     except FileNotFoundError:
         raise BadInput(
-            f"{out} holds a run of somebody's own model, but {path} is missing; go on from Python, with the model and the data: "
+            f"{out} contains a run of a model that was given in Python, but {path} is missing; resume it from "
+            "Python, with the model and the data: "
             f"fedfleet.run('{out}/spec.toml', model=.., data=.., out='{out}', resume=True)"
         ) from None
     except (ValueError, KeyError, TypeError, RecursionError, ValidationError):
@@ -200,7 +201,7 @@ def read_arrays(path: str | Path, most: int | None = None) -> list[Array]:
             tree = load_file(path)
         else:
             if most is not None and sum(i.file_size for i in zipfile.ZipFile(path).infolist()) > most:
-                raise RunFailed(f"{path} holds more than the data of the run")
+                raise RunFailed(f"{path} contains more than the data of the run")
             with np.load(path, allow_pickle=False) as file:
                 tree = {name: file[name] for name in ("x", "y", "owner") if name in file.files}
         return [tree["x"], tree["y"], *([tree["owner"]] if "owner" in tree else [])]
@@ -254,4 +255,4 @@ def _read_bounded(path: Path, most: int) -> bytes:
 
 
 def _changed_error(path: Path) -> RunFailed:
-    return RunFailed(f"{path} is missing or is not what the run was begun with; restore it, or begin a new run")
+    return RunFailed(f"{path} is missing or has changed since the run started; restore it, or start a new run")

@@ -157,7 +157,7 @@ def _resume(
         return _begin(_assemble_setup(spec, custom_task), custom_task, out, listeners, key, kernel)
     wrong = identity_change(out, journals.identity_of(out / "run.db"))
     if wrong is not None:
-        raise BadInput(f"{out}: {wrong}; put it back, or begin again in another folder")
+        raise BadInput(f"{out}: {wrong}; restore it, or start again in another folder")
     stored = stored_conditions(out)
     refuse_other_machine(out, stored)
     spec, remarks = adopt_conditions(spec, stored)

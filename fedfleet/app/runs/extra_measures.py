@@ -49,8 +49,8 @@ def require_secret(algorithm: Algorithm) -> None:
     """Refuse to serve a private run whose noise every device could take away again."""
     if algorithm.fold.noise is not None and secret_file() is None:
         raise BadInput(
-            f"algorithm.private: devices know the seed, so the noise of a served run needs a secret; name its file with "
-            f"{VARIABLE}=FILE"
+            "algorithm.private: devices know the seed, so the noise of a served run needs a secret; set the "
+            f"environment variable {VARIABLE} to the path of the file that holds it"
         )
 
 

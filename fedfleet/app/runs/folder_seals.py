@@ -96,7 +96,7 @@ def check_model(run: RunRecord, events: Iterable[Event]) -> str:
     result = stored_model_hash(run.folder)
     if not names or result != names[-1]:
         raise RunFailed(
-            f"{run.folder}/model.safetensors is not the model that the journal leads to; the file or the journal was changed"
+            f"{run.folder}/model.safetensors is not the last model in the journal; the file or the journal was changed"
         )
     return result
 
@@ -138,7 +138,7 @@ def _check_signer(folder: Path, signer: Path, signed_by: str | None) -> None:
     except (OSError, UnicodeError) as error:
         raise BadInput(f"--signer: cannot read {signer}: {error}") from None
     if signed_by is None:
-        raise RunFailed(f"{folder} is not signed; it was to be signed by {expected}")
+        raise RunFailed(f"{folder} is not signed, but must be signed by {expected}")
     if signed_by != expected:
         raise RunFailed(f"{folder} is signed by {signed_by}, not by {expected}")
 

@@ -50,7 +50,7 @@ def check_one_request(making: Mapping[str, Any], others: Mapping[str, Any]) -> N
     requests = [name for name, value in others.items() if value is not None]
     conflicts = requests[1:] or [name for name, value in making.items() if value is not None]
     if requests and conflicts:
-        raise BadInput(f"{requests[0]} and {conflicts[0]} ask for different things; say one at a time")
+        raise BadInput(f"{requests[0]} and {conflicts[0]} cannot be used together; give one at a time")
 
 
 @contextmanager

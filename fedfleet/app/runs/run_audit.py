@@ -127,10 +127,10 @@ def _check_end(run: RunRecord, setup: Setup, kept: Conditions, params: Tree | No
     events = list(decode(row for _, row in run.rows))
     model_hash = check_model(run, events)
     if params is not None and model_hash != content_hash(params):
-        raise RunFailed(f"{run.folder}/model.safetensors is not the model that training again leads to")
+        raise RunFailed(f"{run.folder}/model.safetensors differs from the model that results from training again")
     weights = stored_weights(run.folder)
     if any(not np.array_equal(weights.get(name, ()), value) for name, value in setup.task.frozen.items()):
-        raise RunFailed(f"{run.folder}/{FROZEN} does not hold the frozen weights of the run; the file was changed")
+        raise RunFailed(f"{run.folder}/{FROZEN} does not contain the frozen weights of the run; the file was changed")
     derived = journal_measures(setup.spec, events, run.chain.digest, chance_of(setup.task), metric_warnings(setup))
     derived = with_privacy(derived, setup.plan, kept.noise, events)
     if tries:
@@ -153,7 +153,7 @@ def _check_metrics(folder: Path, derived: dict[str, Any]) -> None:
     if differing is not None:
         source = "the model" if differing in CLASS_KEYS else "the journal"
         raise RunFailed(
-            f"{path} lies: {differing} is {stored.get(differing)!r}, but {derived[differing]!r} follows from {source}"
+            f"{path} is wrong: {differing} is {stored.get(differing)!r}, but {derived[differing]!r} follows from {source}"
         )
     if extra is not None:
-        raise RunFailed(f"{path} lies: {extra} is no measure of a run")
+        raise RunFailed(f"{path} is wrong: {extra} is not a measure of a run")

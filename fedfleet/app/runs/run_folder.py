@@ -135,7 +135,7 @@ def refuse_absent(out: Path) -> None:
     """Refuse to resume in a folder that does not exist: a wrong letter must not start a run afresh."""
     if not out.exists():
         raise BadInput(
-            f"--resume: there is no folder {out}; name the folder of the run, or start anew without --resume"
+            f"--resume: there is no folder {out}; name the folder of the run, or start a new run without --resume"
         )
 
 
@@ -161,7 +161,7 @@ def claim_folder(out: Path, kind: str, *, marker: str, known: Collection[str]) -
     remains = (f"{marker}-", f"{marker}.part")
     strange = sorted(n for n in names - {*known} if not n.startswith(remains) and not n.endswith(".part"))
     if strange and marker not in names:
-        raise BadInput(f"--out: {out} holds something else than a {kind} ({strange[0]}); choose another folder")
+        raise BadInput(f"--out: {out} contains something other than a {kind} ({strange[0]}); choose another folder")
 
 
 def write_spec(spec: Spec, out: Path) -> None:
@@ -211,7 +211,7 @@ def complete_run(
     chain = journals.check_journal(out / "run.db")
     if chain.fault is not None or JournalEnd(chain.digest, chain.rows, chain.link) != journal_end:
         raise RunFailed(
-            f"the journal {out}/run.db on the disk is not the one that was written "
+            f"the journal {out}/run.db on the disk differs from the one that was written "
             f"({chain.fault or 'its digest, rows or last link differ'}): the disk failed, or another program wrote to it; "
             "resume the run"
         )

@@ -115,7 +115,7 @@ def serve_run(
     spec = load_spec(spec_path, words)
     setup = assemble(spec)
     if options.evaluate not in ("server", "devices", "both"):
-        raise BadInput(f"--evaluate: {options.evaluate!r} judges nothing; say server, devices or both")
+        raise BadInput(f"--evaluate: {options.evaluate!r} is not known; give server, devices or both")
     if not options.devices:
         options = replace(options, devices=setup.plan.pace.cohort)
     options = replace(options, checkpoint_every=spec.run["checkpoint_every"])
@@ -187,7 +187,7 @@ def _open_journal(setup: Setup, folder: Path) -> tuple[Journal, RecoveredRun | N
     if not path.is_file():
         return journals.create(path, identity(folder, SERVED)), None
     if kind_of(journals.identity_of(path)) != SERVED:
-        raise BadInput(f"{folder} holds a simulation, which no devices were part of; go on with: fedfleet run --resume")
+        raise BadInput(f"{folder} contains a simulation, not a served run; resume it with: fedfleet run --resume")
     journal, recovery = recover(setup.plan, setup.world, folder)
     book = recovery.state.book
     for damage in recovery.damages:

@@ -56,7 +56,9 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, content_id: str | No
     world = _world(as_table(table.get("world", {}), "world"))
     edge = resolve_part("edges", as_table(table["edge"], "edge"), "edge") if "edge" in table else None
     if edge and "users" not in world:
-        raise BadInput('edge: [edge] needs to know whose device is whose; add world.users = { use = "households" }')
+        raise BadInput(
+            'edge: [edge] needs to know which devices belong to which user; add world.users = { use = "households" }'
+        )
     overrides = table.get("override", [])
     if not isinstance(overrides, list):
         raise BadInput("override must be a list of tables: write [[override]], with two brackets")
@@ -136,7 +138,7 @@ def _override(table: Any, i: int, algorithm: Table) -> Table:
         entries = {**entries, "algorithm": {"use": entries["algorithm"]}}
     settings = check_table(override_settings, entries, where)
     if not settings["clients"] and not settings["kinds"]:
-        raise BadInput(f"{where} names neither clients nor kinds; name the ones it applies to")
+        raise BadInput(f"{where} names neither clients nor kinds; name those to which it applies")
     if not settings["algorithm"]:
         raise BadInput(f"{where} changes nothing; give it a setting, for example algorithm.lr = 0.01")
     change_algorithm(algorithm, settings["algorithm"], f"{where}.algorithm")

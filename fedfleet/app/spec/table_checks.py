@@ -39,7 +39,7 @@ def resolve_part(kind: str, table: Mapping[str, Any], where: str, default: str |
     """A part's table with its name and all of its parameters, checked; nested parts likewise."""
     name = table.get("use", default)
     if not isinstance(name, str):
-        raise BadInput(f'{where}: say which part to use with use = "NAME"')
+        raise BadInput(f'{where}: choose the part with use = "NAME"')
     build = builder_of(kind, name, f"{where}.use")
     rest = {k: v for k, v in table.items() if k != "use"}
     return {"use": name, **check_table(build, rest, where, also=("use",))}
@@ -128,7 +128,7 @@ def check_value(hint: Any, value: Any, where: str) -> Any:
         )  # minus zero is zero, whatever numpy thinks of its sign
     except ValidationError as error:
         if isinstance(value, float) and value != value:  # NaN: every limit would be named as one that it misses
-            raise BadInput(f"{where} = nan: that is no number; write one") from None
+            raise BadInput(f"{where} = nan is not a number; write a number") from None
         # For an optional value, that it is not None helps nobody.
         errors = [e for e in error.errors() if e["type"] != "none_required"] or error.errors()
         first, *others = dict.fromkeys(e["msg"] for e in errors)

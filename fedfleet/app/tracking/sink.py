@@ -36,7 +36,7 @@ def _sink(word: str) -> Sink:
     kind, colon, where = word.partition(":")
     if not colon or not where:
         raise BadInput(
-            f"{word!r} does not say where to write; say for example tensorboard:DIR, mlflow:URI or jsonl:FILE"
+            f"{word!r} does not say where to write; write for example tensorboard:DIR, mlflow:URI or jsonl:FILE"
         )
     makers = {"tensorboard": _tensorboard, "mlflow": _mlflow, "jsonl": _jsonl}
     if kind not in makers:

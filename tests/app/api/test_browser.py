@@ -29,7 +29,7 @@ def test_it_opens_and_closes(tmp_path):
             assert stream.readline().startswith(b"data:")
             process.send_signal(signal.SIGINT)
             assert process.wait(20) == 0
-        assert process.stderr.read().strip() == "fedfleet: the dashboard is closed; runs that it started go on"
+        assert process.stderr.read().strip() == "fedfleet: the dashboard is closed; the runs that it started continue"
     finally:
         process.kill()
         process.wait()

@@ -28,17 +28,17 @@ def test_paths_are_text_or_paths():
 def test_results_stand_for_their_folders():
     kept = Result({}, {}, [], Path("runs/a"))
     assert result_folder(kept, "report") == result_folder("runs/a", "report") == Path("runs/a")
-    with pytest.raises(BadInput, match=r"kept in no folder; run it with out=\.\., then report it"):
+    with pytest.raises(BadInput, match=r"not saved in a folder; run it with out=\.\., then report it"):
         result_folder(Result({}, {}, [], None), "report")
-    with pytest.raises(BadInput, match="compare: 5 is no folder"):
+    with pytest.raises(BadInput, match="compare: 5 is not a folder"):
         result_folder(5, "compare")
 
 
 def test_nothing_given_leaves_the_task_to_the_spec():
     assert resolver_for(user_inputs(None, None, None), "train") is resolve_named_task
-    with pytest.raises(BadInput, match="give both model and data to predict your own model"):
+    with pytest.raises(BadInput, match="to predict your own model, give both model and data"):
         resolver_for(user_inputs(torch.nn.Linear(3, 2), None, None), "predict")
-    with pytest.raises(BadInput, match="loss and metrics go with"):
+    with pytest.raises(BadInput, match="loss and metrics need"):
         resolver_for(user_inputs(None, None, print), "train")
     with pytest.raises(BadInput, match=r"metrics: .* is not a dictionary"):
         user_inputs(None, None, None, [print])

@@ -93,7 +93,7 @@ def test_an_own_model_is_foretold_by_its_own_reference_runs(cache, capsys):
         (OWN, {"sweep": {"choose.use": ["oort"]}}, "'oort' is not a number"),
         (OWN, {"page": "nowhere/page.html"}, "page: cannot write"),
         (OWN, {"cache": 3}, "cache = 3: give a path"),
-        (OWN, {"model": Net}, "give both model and data to predict"),
+        (OWN, {"model": Net}, "to predict your own model, give both"),
         ({"task": "digits_logreg"}, {"model": Net, "data": (X, Y)}, "the spec names a task"),
     ],
 )

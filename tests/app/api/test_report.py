@@ -27,7 +27,7 @@ def test_what_has_not_ended_is_said(tmp_path, file, what):
 
 def test_what_is_no_folder_is_refused(tmp_path):
     for odd in (5, None, ""):
-        with pytest.raises(package.BadInput, match="is no folder"):
+        with pytest.raises(package.BadInput, match="is not a folder"):
             package.report(odd)
     with pytest.raises(package.BadInput, match="no run folder"):
         package.report(tmp_path / "none")

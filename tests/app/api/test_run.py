@@ -65,8 +65,8 @@ def test_own_owners_become_clients():
         ({"model": torch.nn.Linear(5, 2), "data": (np.zeros((3, 5)), np.zeros(4, int))}, "as many labels"),
         ({"model": torch.nn.Linear(5, 2), "data": (np.zeros((3, 5)), np.zeros(3))}, "integers"),
         ({"model": torch.nn.Linear(5, 2), "data": (1,)}, "inputs, labels"),
-        ({"loss": torch.nn.functional.cross_entropy}, "loss and metrics go with a model"),
-        ({"resume": True}, "by its folder"),
+        ({"loss": torch.nn.functional.cross_entropy}, "loss and metrics need a model"),
+        ({"resume": True}, "needs the folder"),
         ({"model": torch.nn.Linear(5, 2), "data": "nowhere.npz"}, "cannot read arrays x and y"),
     ],
 )

@@ -62,6 +62,6 @@ def test_bad_input_of_pretrain(fedfleet, tmp_path):
     refused(fedfleet("pretrain", "digits_vitt", "--out", file), "did you mean 'digits_vit'")
     refused(fedfleet("pretrain", *SMALL_BACKBONE, "--out", tmp_path / "no" / "b"), "--out", "folder that exists")
     refused(fedfleet("pretrain", *SMALL_BACKBONE, "--out", file, "--device", "gpu"), "--device")
-    refused(fedfleet("pretrain", *SMALL_BACKBONE, "--out", file, "--on", "digits_cnn"), "--on digits_cnn", "too")
+    refused(fedfleet("pretrain", *SMALL_BACKBONE, "--out", file, "--on", "digits_cnn"), "--on digits_cnn", "also")
     refused(fedfleet("pretrain", *SMALL_BACKBONE, "--out", file, "--on", "mnist"), "--on")
     assert not file.exists()

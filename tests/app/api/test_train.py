@@ -73,7 +73,7 @@ def test_check_validates_only(fedfleet, tmp_path):
     assert list(answer) == ["ok", "spec_digest", "warnings"]
     assert (answer["ok"], answer["warnings"]) == (True, [])
     assert not (tmp_path / "runs").exists()
-    refused(fedfleet("run", written(tmp_path), "pace.cohort=99", "--check"), "larger than the fleet")
+    refused(fedfleet("run", written(tmp_path), "pace.cohort=99", "--check"), "more than the fleet")
 
 
 def test_check_and_run_warn_of_what_can_never_happen(fedfleet, tmp_path):
@@ -133,7 +133,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(fedfleet, tmp_path):
     refused(fedfleet("run", spec, "pace.cohrt=5", "--out", out), "did you mean 'cohort'")
     refused(fedfleet("run", spec, "pace.cohort=many", "--out", out), "pace.cohort")
     refused(fedfleet("run", spec, "pace.t_break=-3.0", "--out", out), "greater than 0")
-    refused(fedfleet("run", spec, "pace.cohort=13", "--out", out), "larger than the fleet")
+    refused(fedfleet("run", spec, "pace.cohort=13", "--out", out), "more than the fleet")
     refused(fedfleet("run", tmp_path / "none.toml"), "none.toml")
     refused(
         fedfleet("run", spec, "world.states.use=state_file", "world.states.path=none.json", "--out", out), "none.json"

@@ -62,7 +62,7 @@ def test_an_own_model_is_searched_and_goes_on(tmp_path):
     assert alone.metrics["accuracy"] == result.value
     assert f"fedfleet.run('{tmp_path / 'out'}/best.toml', model=.., data=..)" in str(result)
     with pytest.raises(
-        package.BadInput, match=r"another space \(of the spec, of the data, or .*first weights.*manual_seed"
+        package.BadInput, match=r"another space \(of the spec, of the data, or .*initial weights.*manual_seed"
     ):
         package.tune(OWN, **given, data=(X + 1, Y), trials=2)
     assert package.report(result).kind == "search"
@@ -83,8 +83,8 @@ def test_an_own_model_is_searched_and_goes_on(tmp_path):
         ({"workers": 0}, "workers = 0"),
         ({"on_trial": 3}, "on_trial: 3 is not a function"),
         ({"out": ""}, "out = ''"),
-        ({"model": torch.nn.Linear(4, 2)}, "give both model and data to tune"),
-        ({"model": torch.nn.Linear(4, 2), "data": (X, Y), "workers": 2}, "lives in this process"),
+        ({"model": torch.nn.Linear(4, 2)}, "to tune your own model, give both"),
+        ({"model": torch.nn.Linear(4, 2), "data": (X, Y), "workers": 2}, "only in this process"),
     ],
 )
 def test_mistakes_are_one_sentence(tmp_path, asked, says):

@@ -119,9 +119,9 @@ ONE_FOR_ALL = {
     "leaves kept at home": (
         "fedavg",
         {"keep": "3.*"},
-        r"would send other leaves than the rest \(leaf '3.bias' is missing\)",
+        r"would send different leaves than the others \(leaf '3.bias' is missing\)",
     ),
-    "another head": ("fedper", {"head": "1.*"}, "would send other leaves than the rest"),
+    "another head": ("fedper", {"head": "1.*"}, "would send different leaves than the others"),
     "a pattern of nothing": (
         "fedper",
         {"head": "9.*"},

@@ -182,7 +182,7 @@ def test_paths_stay_with_the_server(tmp_path):
     setup = made("biasprompt", task={**task, "backbone": str(weights)})
     sheet = client_config_for(setup, 0)
     assert b"weights" not in sheet and str(tmp_path).encode() not in sheet
-    with pytest.raises(BadInput, match="frozen weights here are not those"):
+    with pytest.raises(BadInput, match="frozen weights on this machine differ"):
         build_client_runtime(sheet)
     with pytest.raises(Refused, match="not those that the configuration names"):
         build_client_runtime(sheet, fetch=lambda name: first.task.frozen)
@@ -213,7 +213,7 @@ def test_own_samples_replace_the_shard_and_need_none_of_the_runs_data(tmp_path, 
     (want,) = inline(kit.task).train([job])
     assert same_tree(unpack_tree(got.payload), want.update)
     assert got.weight == 40.0
-    with pytest.raises(BadInput, match="say where they are with --data"):
+    with pytest.raises(BadInput, match="give their path with --data"):
         build_client_runtime(sheet)
     with pytest.raises(BadInput, match="gives this client a shard"):
         build_client_runtime(client_config_for(setup, 1), tmp_path / "mine.npz")
@@ -222,10 +222,10 @@ def test_own_samples_replace_the_shard_and_need_none_of_the_runs_data(tmp_path, 
 def test_other_data_than_the_runs_are_noticed():
     sheet = json.loads(client_config_for(made(), 1))
     sheet["data"]["check"] ^= 1
-    with pytest.raises(BadInput, match="the data here are not those of the run"):
+    with pytest.raises(BadInput, match=r"the data on this machine differ .*--data"):
         build_client_runtime(json.dumps(sheet).encode())
     sheet["data"]["train"][0] = 10**9
-    with pytest.raises(BadInput, match="the data here are not those of the run"):
+    with pytest.raises(BadInput, match=r"the data on this machine differ .*--data"):
         build_client_runtime(json.dumps(sheet).encode())
 
 

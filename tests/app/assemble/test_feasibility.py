@@ -135,9 +135,7 @@ def with_memory(*megabytes):
 
 def test_a_model_that_fits_no_device_is_refused():
     plan = replace(toy_plan(readiness(2), 3), byte_scale=2.0**20 * 600 / 16)  # the toy has 16 bytes
-    with pytest.raises(
-        BadInput, match="the model takes 600 MB, and no device of the fleet has more memory than 512 MB"
-    ):
+    with pytest.raises(BadInput, match=r"the model takes 600 MB, .* 512 MB"):
         memory_warnings(plan, with_memory(256.0, 512.0, 256.0))
     assert memory_warnings(plan, with_memory(256.0, np.nan, 256.0)) != [], "unknown memory may be enough"
     assert memory_warnings(plan, with_memory(600.0, 700.0, 800.0)) == []
@@ -188,7 +186,7 @@ def test_a_model_larger_than_every_device_is_refused_and_than_some_is_doubted():
     between = float(memory.min() + memory.max()) / 2 * 2**20
     (some,) = doubted(world={"clients": 20, "devices": pool, "model_bytes": between}, pace={"cohort": 5})
     assert "more than the memory of" in some
-    with pytest.raises(BadInput, match="no device of the fleet has more memory"):
+    with pytest.raises(BadInput, match="the largest memory of any device is"):
         doubted(world={"clients": 20, "devices": pool, "model_bytes": 1e15})
 
 
@@ -205,7 +203,7 @@ def test_slices_of_a_model_that_is_too_large_are_not_doubted():
 
 
 def test_more_models_than_rounds_are_refused():
-    with pytest.raises(BadInput, match=r"stop.commits: 9 models can never be made in stop.rounds = 8 rounds"):
+    with pytest.raises(BadInput, match=r"stop.commits: 9 models .* stop.rounds = 8 rounds; raise stop.rounds"):
         assemble(resolve({**SPEC, "stop": {"rounds": 8, "commits": 9}}))
     assert assemble(resolve({**SPEC, "stop": {"rounds": 9, "commits": 9}})).plan.stop.commits == 9
 

@@ -80,7 +80,7 @@ def test_people_are_drawn_from_the_seed_of_the_data():
 @pytest.mark.parametrize(
     ("world", "why"),
     [
-        ({"holdout": 300}, r"world.holdout = 300: the data has 300 samples, and some must be left to train"),
+        ({"holdout": 300}, r"world.holdout = 300: the data has 300 samples, .*hold out fewer"),
         ({"unseen": 10}, r"world.unseen: it holds out 10 of 10 people"),
         ({"unseen": [3, 77]}, r"world.unseen: there is no person 77; .* 0 to 9"),
         ({"unseen": []}, r"world.unseen: it names no person"),
@@ -92,7 +92,7 @@ def test_what_cannot_be_is_told_in_one_sentence(world, why):
 
 
 def test_data_without_owners_have_nobody_to_hold_out():
-    with pytest.raises(BadInput, match=r"'toy' do not say who made each sample.*world.holdout"):
+    with pytest.raises(BadInput, match=r"'toy' do not name the owner of each sample.*world.holdout"):
         held(task_of(replace(DATA, owner=None)), unseen=0.2)
 
 

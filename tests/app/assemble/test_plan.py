@@ -16,18 +16,18 @@ from fedfleet.core.trees import tree_nbytes
 @pytest.mark.parametrize(
     ("table", "says"),
     [
-        ({"pace": {"cohort": 101}}, "larger than the fleet of 100"),
+        ({"pace": {"cohort": 101}}, "more than the fleet of 100"),
         (
             {"pace": {"use": "buffered", "concurrency": 101}},
-            "larger than the fleet of 100 clients; lower pace.concurrency",
+            "more than the fleet of 100 clients; lower pace.concurrency",
         ),
         (
             {"pace": {"use": "buffered"}, "choose": "pyramidfl"},
-            "'buffered' has no rounds but replaces clients one by one",
+            "'buffered' has no rounds",
         ),
         (
             {"pace": {"use": "first_of", "first": "deadline", "second": {"use": "deadline", "cohort": 20}}},
-            "pace: first and second are the same policy 'deadline', and one is enough",
+            "pace: first and second are the same policy 'deadline'",
         ),
         (
             {"pace": {"use": "overcommit", "policy": {"use": "first_of", "first": "timeout", "second": "timeout"}}},
@@ -37,18 +37,18 @@ from fedfleet.core.trees import tree_nbytes
             {"pace": {"use": "overcommit", "policy": {"use": "overcommit", "policy": "readiness"}}},
             "'overcommit.readiness.' already asks .* multiply the two factors",
         ),
-        ({"pace": {"use": "timeout", "cohort": 101}}, "larger than the fleet of 100 clients; lower pace.cohort"),
+        ({"pace": {"use": "timeout", "cohort": 101}}, "more than the fleet of 100 clients; lower pace.cohort"),
         ({"world": {"clients": 400}}, "use fewer clients"),
         ({"world": {"data": {"use": "by_owner"}}}, "does not say; use dirichlet"),
         ({"world": {"devices": {"use": "device_file", "path": "none.json"}}}, "no file none.json"),
         ({"world": {"charge": 1}, "choose": "pyramidfl"}, "with a flat charge any work takes the same time"),
         (
             {"world": {"charge": 1, "users": "households"}, "edge": "shufflefl"},
-            "edges plan by what training really costs",
+            "world.charge: edges plan",
         ),
-        ({"world": {"unseen": 0.1}}, "do not say who made each sample"),
+        ({"world": {"unseen": 0.1}}, "do not name the owner of each sample"),
         ({"override": [{"clients": [100], "algorithm": {"lr": 0.1}}]}, "no client 100"),
-        ({"override": [{"kinds": ["b"], "algorithm": {"lr": 0.1}}]}, "no device is of kind 'b'"),
+        ({"override": [{"kinds": ["b"], "algorithm": {"lr": 0.1}}]}, "the fleet has no device of kind 'b'"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(table, says):
@@ -77,8 +77,8 @@ def test_a_task_may_be_given_instead_of_named():
 @pytest.mark.parametrize(
     ("algorithm", "says"),
     [
-        ({"use": "fednova"}, r"edge: 'fednova' sends something else than updates of the model \(walked/steps\)"),
-        ({"use": "fetchsgd"}, r"edge: 'fetchsgd' sends something else than updates of the model \(sketch\)"),
+        ({"use": "fednova"}, r"edge: 'fednova' sends other values than updates of the model \(walked/steps\)"),
+        ({"use": "fetchsgd"}, r"edge: 'fetchsgd' sends other values than updates of the model \(sketch\)"),
         ({"use": "ft"}, r"edge.use = 'hierfl': 'ft' lets every device tune the model"),
         ({"use": "fedavg", "fine_tune": 2}, "'fedavg' lets every device tune"),
     ],
@@ -131,7 +131,7 @@ def test_of_users_where_there_are_edges():
 @pytest.mark.parametrize("name", ["pyramidfl", "timely", "timely_interval"])
 def test_edges_cannot_be_given_work_of_their_own(name):
     choose = {"use": "per_user", "selector": {"use": "explore", "selector": name}}
-    with pytest.raises(BadInput, match=r"gives each client work of its own .* and edges do all of theirs"):
+    with pytest.raises(BadInput, match=r"gives each client its own amount of work .*remove \[edge\]"):
         told(edge="hierfl", choose=choose)
 
 

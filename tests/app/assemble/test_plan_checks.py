@@ -20,16 +20,14 @@ def normalised():
 
 
 def test_a_last_batch_of_one_is_refused_with_a_batch_that_works():
-    with pytest.raises(
-        BadInput, match="client 1 with 17 training samples in batches of 16 would be left with one"
-    ) as told:
+    with pytest.raises(BadInput, match="client 1 has 17 training samples in batches of 16") as told:
         fedfleet.run(SPEC, "algorithm.batch=16", model=normalised(), data=DATA)
     size = int(str(told.value).split("set algorithm.batch to ")[1].split(",")[0])
     assert fedfleet.run(SPEC, f"algorithm.batch={size}", model=normalised(), data=DATA).metrics["commits"] == 2
 
 
 def test_batches_of_one_are_always_refused_and_other_models_never():
-    with pytest.raises(BadInput, match="batches of 1 would be left with one"):
+    with pytest.raises(BadInput, match="batches of 1,"):
         fedfleet.run(SPEC, "algorithm.batch=1", model=normalised(), data=DATA)
     assert fedfleet.run(SPEC, "algorithm.batch=1", model=nn.Linear(5, 3), data=DATA).metrics["commits"] == 2
 

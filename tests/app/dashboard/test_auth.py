@@ -75,7 +75,7 @@ def test_beyond_this_machine_reading_needs_the_token():
 def test_it_does_not_listen_elsewhere_unprotected():
     check_access("127.0.0.1", read_token="", tls=False)
     for reading, tls in (("", False), ("", True), ("x" * 16, False)):
-        with pytest.raises(BadInput, match=r"--host 0\.0\.0\.0: beyond this machine"):
+        with pytest.raises(BadInput, match=r"--host 0.0.0.0: .*needs"):
             check_access("0.0.0.0", read_token=reading, tls=tls)
     check_access("0.0.0.0", read_token="x" * 16, tls=True)
     with pytest.raises(BadInput, match="could be guessed"):

@@ -43,7 +43,7 @@ def test_several_mistakes_each_beside_its_field(tmp_path):
     ("sentence", "at"),
     [
         (
-            "pace: 'deadline' wants 400 clients at once, which is larger than the fleet; lower pace.cohort or raise world.clients",
+            "pace: 'deadline' needs 400 clients at once, more than the fleet; lower pace.cohort or raise world.clients",
             "pace.cohort",
         ),
         ("pace has no key 'seconds'; did you mean 'cohort'?", "pace.seconds"),

@@ -26,5 +26,5 @@ def test_certificates(tmp_path):
         certificate_from(tmp_path, None)
     (tmp_path / "a.pem").write_text("nothing")
     for name in ("a.pem", "none.pem"):
-        with pytest.raises(BadInput, match="fedfleet certificate makes"):
+        with pytest.raises(BadInput, match="with fedfleet certificate"):
             certificate_from(tmp_path / name, tmp_path / name)

@@ -102,7 +102,7 @@ def test_what_cannot_be_resumed_is_said(starter, tmp_path):
     result = RunWatcher(tmp_path).refresh()
     with pytest.raises(BadInput, match="is finished"):
         starter.resume(result["done"])
-    with pytest.raises(BadInput, match=r"go on with: fedfleet serve .*spec.toml --out .* --resume"):
+    with pytest.raises(BadInput, match=r"resume it with: fedfleet serve .*spec.toml --out .* --resume"):
         starter.resume(result["wired"])
 
 
@@ -133,7 +133,7 @@ def test_a_second_start_of_a_name_leaves_the_spec_of_the_first_alone(starter, tm
     (tmp_path / STATE_FOLDER).mkdir()
     spec = tmp_path / STATE_FOLDER / "mine.toml"
     spec.write_text("seed = 1\n")  # which the first has not read yet
-    with pytest.raises(BadInput, match="being started already"):
+    with pytest.raises(BadInput, match="already starting"):
         starter.start("mine", "seed = 2\n")
     assert spec.read_text() == "seed = 1\n"
 

@@ -49,17 +49,17 @@ def test_leaf_in_one_file_and_arrays_with_owners(tmp_path):
     ("files", "says"),
     [
         ({}, "holds no .npz, .csv or .json file"),
-        ({"a.csv": HEAD + "1,2,0", "b.json": "{}"}, ".csv and .json files together"),
+        ({"a.csv": HEAD + "1,2,0", "b.json": "{}"}, "contains .csv and .json files"),
         ({"a.csv": ""}, "a.csv is empty"),
-        ({"a.csv": HEAD}, "a line of names and no sample"),
-        ({"a.csv": HEAD + "1,2,0\n1,x,0"}, "a.csv: line 3, column b: 'x' is no number"),
-        ({"a.csv": HEAD + "1,2"}, "a.csv: line 2 has 2 cells and the first line 3"),
+        ({"a.csv": HEAD}, "a header line but no sample"),
+        ({"a.csv": HEAD + "1,2,0\n1,x,0"}, "a.csv: line 3, column b: 'x' is not a number"),
+        ({"a.csv": HEAD + "1,2"}, "a.csv: line 2 has 2 cells, but the first line has 3"),
         ({"a.csv": HEAD + "1,2,"}, "a.csv: line 2 has no label"),
-        ({"a.csv": "label\n1"}, "has the column label alone"),
+        ({"a.csv": "label\n1"}, "has only the column label"),
         ({"a.csv": "1,bob,0\n2,ann,1"}, "the first line has numbers and also 'bob'"),
         ({"a.csv": HEAD + "1,2,0", "b.csv": "a,label\n1,0"}, "inputs of b in"),
         ({"a.csv": HEAD + "1,2,0", "b.csv": "b,a,label\n1,2,0"}, "in another order"),
-        ({"a.csv": HEAD + "1,2,0", "b.csv": HEAD + "1,2,walk"}, "names here and numbers there"),
+        ({"a.csv": HEAD + "1,2,0", "b.csv": HEAD + "1,2,walk"}, "use names in all files"),
         ({"a.npz": {"x": np.zeros((2, 3))}}, "has no array y (x)"),
         ({"a.npz": {"x": np.zeros((2, 3)), "y": [0]}}, "give one row and one label for each sample"),
         ({"a.json": "{}"}, "has no user_data"),
@@ -84,12 +84,12 @@ def test_mistakes_in_what_is_asked_for(tmp_path):
         ((tmp_path / "odd.txt", {}), "unsupported file type"),
         ((tmp_path / "bad.npz", {}), "cannot be read as .npz"),
         ((tmp_path / "ann.csv", {"label": "labl"}), "did you mean 'label'"),
-        ((tmp_path / "ann.csv", {"owner": "who"}), "owner='who' is none of the columns a, b, label"),
-        ((tmp_path / "ann.csv", {"input": ["c"]}), "input='c' is none of"),
+        ((tmp_path / "ann.csv", {"owner": "who"}), "owner='who' is not one of the columns a, b, label"),
+        ((tmp_path / "ann.csv", {"input": ["c"]}), "input='c' is not one of"),
     ):
         with pytest.raises(BadInput) as wrong:
             data(words[0], **words[1])
         assert says in str(wrong.value)
     (tmp_path / "bad.npz").unlink()
-    with pytest.raises(BadInput, match="owners are the names of the files"):
+    with pytest.raises(BadInput, match="names of the files are the owners"):
         data(tmp_path, owner="a")

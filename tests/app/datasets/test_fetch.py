@@ -26,7 +26,7 @@ def test_a_file_arrives_whole_and_checked(shelf, target):
 def test_a_wrong_hash_is_refused_and_nothing_kept(shelf, target):
     with pytest.raises(RunFailed, match=f"SHA-256 is {SHA} instead of 0000") as told:
         fetch_file(known(shelf, sha256="0" * 64), target)
-    assert "nothing of it was kept" in str(told.value) and "resume" not in str(told.value)
+    assert "the download was not kept" in str(told.value) and "resume" not in str(told.value)
     assert beside(target) == []
 
 

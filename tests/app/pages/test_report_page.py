@@ -71,7 +71,7 @@ def test_a_report_that_finds_no_room_says_how_to_have_it_later(tiny_run, monkeyp
 
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(
-        RunFailed, match=r"is finished, but cannot write .*report.html: No space.*, then: fedfleet report "
+        RunFailed, match=r"is finished, but .*cannot write .*report.html: No space.*; then run: fedfleet report "
     ):
         write_report(tiny_run)
 

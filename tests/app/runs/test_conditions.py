@@ -68,7 +68,7 @@ def test_a_run_is_not_resumed_with_other_versions(tmp_path, monkeypatch):
     killed_run(SPEC, tmp_path / "out", 3)
     monkeypatch.setattr("fedfleet.app.runs.conditions._versions", lambda: {"numpy": "0.1"})
     before = identity(tmp_path / "out")
-    with pytest.raises(BadInput, match=r"was begun with numpy .* going on here could change its bits"):
+    with pytest.raises(BadInput, match=r"was started with numpy .* could change its bits"):
         perform(spec_with(), tmp_path / "out", resume=True)
     assert identity(tmp_path / "out") == before
 

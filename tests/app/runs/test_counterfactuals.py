@@ -180,7 +180,7 @@ def test_own_models_of_plain_layers_are_trained_again(tmp_path):
 
 @pytest.mark.parametrize(("model", "mention"), [(Net, "--trust-code"), (lambda: Net(3), "trust|Python")])
 def test_own_code_is_not_run_unasked(tmp_path, model, mention):
-    with pytest.raises(BadInput, match=f"--counterfactuals train the run's own model again, and .*({mention})"):
+    with pytest.raises(BadInput, match=f"--counterfactuals train the run's own model again, but .*({mention})"):
         counterfactual_answer(owned(tmp_path / "run", model), tell=str)
 
 
@@ -189,7 +189,7 @@ def test_what_has_no_fleet_is_refused(tmp_path, monkeypatch, tiny):
     with pytest.raises(BadInput, match="trains in one place"):
         counterfactual_answer(out, tell=str)
     monkeypatch.setattr(counterfactuals, "kind_of", lambda begun: "served")
-    with pytest.raises(BadInput, match="reality has no second try"):
+    with pytest.raises(BadInput, match="served over a network"):
         counterfactual_answer(tiny, tell=str)
 
 

@@ -99,11 +99,11 @@ def other(outputs, labels):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"model": torch.nn.Linear(5, 2), "data": blobs()}, "not those of the run"),
-        ({"model": row, "data": (blobs()[0] + 1, blobs()[1])}, "not those of the run"),
+        ({"model": torch.nn.Linear(5, 2), "data": blobs()}, "differ from those of the run"),
+        ({"model": row, "data": (blobs()[0] + 1, blobs()[1])}, "differ from those of the run"),
         ({"data": (blobs()[0] + 1, blobs()[1])}, "not the inputs of the run"),
-        ({"model": Net, "loss": other}, "loss is not that of the run"),
-        ({"model": Net, "loss": focal, "metrics": {"unheard": share_right}}, "begun without a metric 'unheard'"),
+        ({"model": Net, "loss": other}, "loss differs from that of the run"),
+        ({"model": Net, "loss": focal, "metrics": {"unheard": share_right}}, "started without a metric 'unheard'"),
     ],
 )
 def test_what_is_not_that_of_the_run_is_refused(coded, tmp_path, given, says):
@@ -116,7 +116,7 @@ def test_layers_that_were_exchanged_are_refused(plain, tmp_path):
     folder = unfinished(plain, tmp_path / "run")
     model = row()
     model[1] = torch.nn.Tanh()
-    with pytest.raises(BadInput, match="model is not that of the run"):
+    with pytest.raises(BadInput, match="model differs from that of the run"):
         ff.run(folder / "spec.toml", model=model, out=folder, resume=True)
 
 
@@ -153,7 +153,7 @@ def test_data_may_be_referred_to(kind, tmp_path, fedfleet):
     assert replay_run(done.out)["ok"]
     np.savez(tmp_path / "arrays.npz", x=x + 1, y=y, owner=owner)
     if kind == "npz":
-        with pytest.raises(RunFailed, match="not what the run was begun with"):
+        with pytest.raises(RunFailed, match="has changed since the run started"):
             replay_run(done.out)
     file.unlink()
     believes(fedfleet("replay", done.out, "--json"), "is not there", "data=..")

@@ -64,7 +64,7 @@ def test_a_signed_run_says_who_signed_it_and_no_forger_can(tmp_path):
     with pytest.raises(RunFailed, match=r"is signed by .* not by"):
         verify_run(done.out, tmp_path / f"{other.name}.pub")
     forged = tampered(done.out, tmp_path / "forged", LIES["a better accuracy"], sealed=True)
-    with pytest.raises(RunFailed, match="is not signed; it was to be signed by"):
+    with pytest.raises(RunFailed, match="is not signed, but must be signed by"):
         verify_run(forged, tmp_path / "key.pub")
 
 

@@ -100,7 +100,7 @@ def test_nonsense_that_was_sealed_again_is_one_sentence(plain, tmp_path, forge):
     old = load_spec(folder / "spec.toml").task["content"]
     (folder / "spec.toml").write_text((folder / "spec.toml").read_text().replace(old, content))
     reseal(folder)
-    with pytest.raises(RunFailed, match="is not what the run was begun with"):
+    with pytest.raises(RunFailed, match="has changed since the run started"):
         replay_run(folder)
 
 
@@ -109,7 +109,7 @@ def test_a_manifest_that_is_none_is_refused_in_one_sentence(plain, tmp_path, bod
     folder = shutil.copytree(plain.out, tmp_path / "run")
     (folder / "own/own.json").write_bytes(body)
     reseal(folder)
-    with pytest.raises(RunFailed, match=r"own\.json is missing or is not what"):
+    with pytest.raises(RunFailed, match=r"own\.json is missing or has changed"):
         replay_run(folder)
 
 

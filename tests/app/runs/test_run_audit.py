@@ -29,7 +29,7 @@ def test_a_model_that_was_exchanged_is_found_out(run_copy):
     with pytest.raises(RunFailed, match=r"model.safetensors was changed after it was sealed"):
         replay_run(run_copy)
     reseal(run_copy)
-    with pytest.raises(RunFailed, match="not the model that the journal leads to"):
+    with pytest.raises(RunFailed, match="not the last model in the journal"):
         replay_run(run_copy)
 
 

@@ -85,7 +85,7 @@ def test_a_folder_of_a_study_or_search_that_was_killed_early_can_be_used_again(t
     (tmp_path / "tune.db.part-journal").touch()
     claim_folder(tmp_path, "search", marker="tune.db", known={"runs"})
     (tmp_path / "thesis.doc").touch()
-    with pytest.raises(BadInput, match=r"something else than a study \((thesis.doc|tune.db.part-journal)\)"):
+    with pytest.raises(BadInput, match=r"something other than a study \((thesis.doc|tune.db.part-journal)\)"):
         claim_folder(tmp_path, "study", marker="study.toml", known={"runs"})
     (tmp_path / "study.toml").touch()
     claim_folder(tmp_path, "study", marker="study.toml", known={"runs"})

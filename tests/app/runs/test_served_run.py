@@ -176,5 +176,5 @@ def test_a_run_that_is_over_is_answered_again_and_a_simulation_is_not_taken_up(t
         serve_run(spec, [], tmp_path / "out", options, AccessOptions())
     perform(load_spec(spec, []), tmp_path / "simulated")
     (tmp_path / "simulated" / "seal.json").unlink()
-    with pytest.raises(BadInput, match="holds a simulation"):
+    with pytest.raises(BadInput, match="contains a simulation"):
         serve_run(spec, [], tmp_path / "simulated", options, AccessOptions(), resume=True)

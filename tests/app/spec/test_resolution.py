@@ -44,7 +44,7 @@ def test_an_empty_spec_has_every_default():
         ({"override": [{"clients": [1], "algorithm": {"use": "fedprox"}}]}, "not the algorithm itself"),
         ({"run": {"execute": "stakced"}}, "run.execute"),
         ({"edge": "hierfl"}, "world.users"),
-        ({"world": {"users": {}}}, "world.users: say which part"),
+        ({"world": {"users": {}}}, "world.users: choose the part"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_one_sentence(table, says):

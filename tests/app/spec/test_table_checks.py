@@ -30,7 +30,7 @@ def test_defaults_are_filled_in_and_functions_left_out():
     ("table", "says"),
     [
         ({}, "part needs the key 'size'"),
-        ({"size": float("nan")}, r"part.size = nan: that is no number"),
+        ({"size": float("nan")}, r"part.size = nan is not a number"),
         ({"size": 0}, r"part.size = 0: input should be greater than or equal to 1"),
         ({"size": 1, "sped": 3.0}, "did you mean 'speed'"),
         ({"size": 1, "mode": "c"}, "part.mode = 'c': input should be 'a' or 'b'"),

@@ -37,7 +37,7 @@ def read_runs(folders: Sequence[Path]) -> tuple[ComparedRun, ...]:
             raise BadInput(f"{out} is given twice; name every run once")
     if len(result) < 2:
         what = f"{result[0]} is one" if result else "none was named"
-        raise BadInput(f"a comparison needs at least two runs, and {what}; name another folder of a run beside it")
+        raise BadInput(f"a comparison needs at least two runs, and {what}; name one more folder of a run")
     return tuple(read_run(out, name) for out, name in zip(result, short_names(result), strict=True))
 
 

@@ -85,7 +85,7 @@ def check_analysis(table: Mapping[str, Any], where: str, arms: Sequence[str]) ->
             check_number(name, f"{where}.{key}")
     baseline = result.get("baseline")
     if baseline is not None and baseline not in arms:
-        raise BadInput(f"{where}.baseline: {baseline!r} is no arm of this study{suggest_name(baseline, arms)}")
+        raise BadInput(f"{where}.baseline: {baseline!r} is not an arm of this study{suggest_name(baseline, arms)}")
     if "target" in result:
         check_target(result["target"], f"{where}.target", arms)
     title = table.get("title", "")
@@ -105,7 +105,7 @@ def check_target(value: Any, where: str, arms: Sequence[str]) -> float | str | N
         if isinstance(target, ShareOfBest):
             if target.arm != "baseline" and target.arm not in arms:
                 raise BadInput(
-                    f"{where}: {target.arm!r} is no arm of this study{suggest_name(target.arm, ('baseline', *arms))}"
+                    f"{where}: {target.arm!r} is not an arm of this study{suggest_name(target.arm, ('baseline', *arms))}"
                 )
             return value
     raise BadInput(f'{where} = {value!r}: write an accuracy between 0 and 1, or "0.95 of best of baseline"')
@@ -138,7 +138,7 @@ def check_quantity(name: str, where: str, *, also: Sequence[str] = ()) -> None:
     if not known:
         keys = [f"{table}." for table in TABLES]
         raise BadInput(
-            f"{where}: {name!r} is no measure of a run, no key of its spec, and no "
+            f"{where}: {name!r} is neither a measure of a run, nor a key of its spec, nor "
             f"measure.NAME{suggest_name(name, (*measures, *keys))}"
         )
 
@@ -154,9 +154,11 @@ def check_number(name: str, where: str) -> None:
         return
     result = known[first]
     if first in _NO_NUMBERS or isinstance(result, list):
-        raise BadInput(f"{where}: {name!r} is no number of a run; name a measure that is one, such as accuracy")
+        raise BadInput(f"{where}: {name!r} is not a number; name a measure that is a number, such as accuracy")
     if isinstance(result, Mapping) and result and rest not in _entries(result):
-        raise BadInput(f"{where}: say which of {first}, as in {first}.NAME{suggest_name(rest, _entries(result))}")
+        raise BadInput(
+            f"{where}: {first} has several values; choose one with {first}.NAME{suggest_name(rest, _entries(result))}"
+        )
     if isinstance(result, float | int) and rest:
         raise BadInput(f"{where}: {first!r} is a number and has no {rest!r}; write {first!r} alone")
 

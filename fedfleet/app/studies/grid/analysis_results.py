@@ -82,9 +82,7 @@ def check_analyses(study: Study, cells: Sequence[StudyRun], aims: Aims) -> None:
                 if not _is_run_measure(name):
                     result = [number(study_run, name, aims, f"{where}.{key}") for study_run in cells]
                     if all(value is None for value in result):
-                        raise BadInput(
-                            f"{where}.{key}: no spec of this study has the key {name!r}, or none as a number"
-                        )
+                        raise BadInput(f"{where}.{key}: no spec of this study has the key {name!r} with a number")
         for name in (s.get("rows"), s.get("across"), s.get("cluster")):
             if (
                 name is not None

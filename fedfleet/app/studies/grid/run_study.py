@@ -166,8 +166,8 @@ def study(
     with hold_lock(out):
         if has_other_model(out, cells):
             tell(
-                f"the runs in {out} had other data or other first weights, so all begin anew; an own model that is made after "
-                "torch.manual_seed, or by a function given as model, has the same each time"
+                f"the runs in {out} had other data or other initial weights, so all runs start again; a model of your own "
+                "that is made after torch.manual_seed, or by a function given as model, has the same initial weights each time"
             )
         if _remove_stale_tables(out, cells):
             tell(
@@ -193,7 +193,7 @@ def _check_ray(address: str | None, missing: Sequence[Cell]) -> None:
     inside = [cell.title for cell in missing if cell.spec.run["execute"] == "ray"]
     if inside:
         raise BadInput(
-            f'the run {inside[0]!r}: run.execute = "ray" sends parts of a run to Ray, and --ray whole runs; use one of them'
+            f'the run {inside[0]!r}: run.execute = "ray" sends parts of a run to Ray, but --ray sends whole runs; use one of them'
         )
     require_ray(address)
 

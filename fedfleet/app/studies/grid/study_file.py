@@ -95,7 +95,7 @@ def study_of(
     baseline = table.get("baseline")
     names = [arm.name for arm in arms]
     if baseline is not None and baseline not in names:
-        raise BadInput(f"baseline = {baseline!r} is no arm of this study{suggest_name(str(baseline), names)}")
+        raise BadInput(f"baseline = {baseline!r} is not an arm of this study{suggest_name(str(baseline), names)}")
     target = check_target(table.get("target", _stop(base).get("target_accuracy")), "target", names)
     analyses = tuple(_analyses(table.get("analysis", []), names))
     _check_answerable(target, baseline, analyses)
@@ -161,7 +161,7 @@ def _apply_scale(
         own = flatten(_mapping(table.get("grid", {}), "grid", "[grid]"))
         for key in flatten(_mapping(body.get("grid", {}), f"scale.{name}.grid", f"[scale.{name}.grid]")):
             if key not in own:
-                raise BadInput(f"scale.{name}.grid has {key!r}, which [grid] has not{suggest_name(key, own)}")
+                raise BadInput(f"scale.{name}.grid has {key!r}, which [grid] does not have{suggest_name(key, own)}")
     if scale is None:
         return table, base
     if scale not in scales:
@@ -185,10 +185,10 @@ def _grid(setting: Any) -> tuple[list[dict[str, Any]], tuple[dict[str, int], ...
     for key, values in grid.items():
         first = key.partition(".")[0]
         if key == "seed":
-            raise BadInput("grid: seeds are no arms; write seeds = [..] above [grid]")
+            raise BadInput("grid: seeds are not arms; write seeds = [..] above [grid]")
         if first == "run":
             raise BadInput(
-                f"grid: {key!r} says how to run, not what, so it makes no arm; set it in the base or with --workers"
+                f"grid: {key!r} sets how to run, not what to run, so it cannot make arms; set it in the base or with --workers"
             )
         if first not in TABLES and first != "seeds":
             raise BadInput(f"grid: no spec has a key {key!r}{suggest_name(first, TABLES)}")
@@ -217,7 +217,9 @@ def _runs(setting: Any) -> list[Arm]:
         for key in settings:
             first = key.partition(".")[0]
             if first not in TABLES or first in ("seed", "run"):
-                raise BadInput(f"{where} ({name}): no arm has a key {key!r}{suggest_name(first, (*TABLES, 'name'))}")
+                raise BadInput(
+                    f"{where} ({name}): an arm cannot set the key {key!r}{suggest_name(first, (*TABLES, 'name'))}"
+                )
         if name in [arm.name for arm in result]:
             raise BadInput(f"{where}: there is already a run called {name!r}")
         result.append(Arm(name, settings))
@@ -286,7 +288,7 @@ def _seeds(setting: Any, base: Mapping[str, Any]) -> tuple[int, ...]:
     listed: list[Any] = list(setting) if isinstance(setting, list) else []
     if not listed or any(type(seed) is not int or seed < 0 for seed in listed) or len({*listed}) < len(listed):
         raise BadInput(
-            f"seeds = {setting!r}: give how many, or a list of different whole numbers, for example [0, 1, 2]"
+            f"seeds = {setting!r}: give the number of seeds, or a list of different whole numbers, for example [0, 1, 2]"
         )
     return tuple(listed)
 
@@ -333,5 +335,5 @@ def _text(setting: Any, where: str) -> str:
     if not isinstance(setting, str) or not setting.strip():
         raise BadInput(f"{where} must be a name in quotes")
     if not setting.isprintable():
-        raise BadInput(f"{where} = {setting!r} has a line break or another sign that cannot be printed; leave it out")
+        raise BadInput(f"{where} = {setting!r} has a line break or another character that cannot be printed; remove it")
     return setting

@@ -298,5 +298,5 @@ def _write(path: Path, body: bytes) -> None:
         write_atomically(path, body)
     except RunFailed as error:
         raise RunFailed(
-            f"{str(error).partition(';')[0]}; free some space, then say the same again: no run is lost"
+            f"{str(error).partition(';')[0]}; free some space, then run the same command again: no run is lost"
         ) from None

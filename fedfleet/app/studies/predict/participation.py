@@ -64,10 +64,10 @@ def predictable_plan(setup: Setup) -> tuple[Plan, list[str]]:
     """The plan as far as it can be predicted, and what was replaced; refused where no prediction is possible."""
     plan, notes = setup.plan, list[str]()
     if plan.algorithm.pooled:
-        raise BadInput(f"predict: {plan.algorithm.name!r} trains in one place, so there is no fleet to take part")
+        raise BadInput(f"predict: {plan.algorithm.name!r} trains in one place, so there is no participation to predict")
     if setup.spec.edge is not None:
         raise BadInput(
-            "predict: how long an [edge] takes follows from its own training, which cannot be predicted; remove [edge]"
+            "predict: the time of an [edge] depends on its own training, which cannot be predicted; remove [edge]"
         )
     if plan.choose.unpredictable:
         notes.append(f"{plan.choose.name} {plan.choose.unpredictable}; the prediction uses a uniform choice instead")

@@ -108,7 +108,7 @@ def aim_of(metric: Any, direction: Any = None) -> Aim:
         )
     inside = known[first]
     if isinstance(inside, Mapping) and rest not in inside:
-        raise BadInput(f"tune.metric = {metric!r}: say which of {first}{suggest_name(rest, map(str, inside))}")
+        raise BadInput(f"tune.metric = {metric!r}: choose one value of {first}{suggest_name(rest, map(str, inside))}")
     if direction is not None and direction not in _DIRECTIONS:
         raise BadInput(f"tune.direction: there is no {direction!r}{suggest_name(str(direction), _DIRECTIONS)}")
     higher = (first in _HIGHER or first.startswith("accuracy")) and first != "accuracy_std"

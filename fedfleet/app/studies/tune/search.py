@@ -118,7 +118,7 @@ def _in_processes(
             study.tell(trial, state=state.FAIL)
     if None in reasons:
         raise RunFailed(
-            f"a trial could not be begun: {reasons[None]}; {out / 'workers.log'} says more, and the others are kept"
+            f"a trial could not start: {reasons[None]}; for details see {out / 'workers.log'}; the other trials are kept"
         )
 
 

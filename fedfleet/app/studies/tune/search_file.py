@@ -197,10 +197,10 @@ def _axis(key: str, setting: Any) -> Axis:
     where = f'tune.space."{key}"'
     if key.partition(".")[0] in ("seed", "seeds", "run"):
         meaning = "how to run" if key.startswith("run") else "which dice are thrown"
-        raise BadInput(f"{where} says {meaning}, not what is learnt, so no search may change it; leave it out")
+        raise BadInput(f"{where} sets {meaning}, not what is learnt, so a search cannot change it; leave it out")
     if isinstance(setting, list):
         if not setting or any(value in setting[:i] for i, value in enumerate(setting)):
-            raise BadInput(f"{where} = {setting!r}: give a list of different values, at least one")
+            raise BadInput(f"{where} = {setting!r}: give a list of one or more different values")
         return Axis(key, values=tuple(setting))
     if not isinstance(setting, Mapping) or not {"low", "high"} <= setting.keys():
         raise BadInput(
@@ -218,11 +218,11 @@ def _between(key: str, limits: Mapping[str, Any], where: str) -> Axis:
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
             raise BadInput(f"{where}: {number!r} is not a number")
     if not isinstance(log, bool):
-        raise BadInput(f"{where}.log = {log!r}: say true or false")
+        raise BadInput(f"{where}.log = {log!r}: write true or false")
     if not low < high:
         raise BadInput(f"{where}: low = {low} must be less than high = {high}")
     if log and (low <= 0 or step is not None):
-        raise BadInput(f"{where}: with log = true, low must be more than 0, and there is no step")
+        raise BadInput(f"{where}: with log = true, low must be more than 0, and step cannot be set")
     if step is not None and not 0 < step <= high - low:
         raise BadInput(f"{where}.step = {step}: must be more than 0 and at most high - low")
     whole = type(low) is int and type(high) is int and (step is None or type(step) is int)
@@ -254,7 +254,7 @@ def _seeds(setting: Any, spec_seed: int) -> tuple[int, ...]:
     listed: list[Any] = list(setting) if isinstance(setting, list) else []
     if not listed or any(type(s) is not int or s < 0 for s in listed) or len({*listed}) < len(listed):
         raise BadInput(
-            f"tune.seeds = {setting!r}: give how many, or a list of different whole numbers, for example [0, 1, 2]"
+            f"tune.seeds = {setting!r}: give the number of seeds, or a list of different whole numbers, for example [0, 1, 2]"
         )
     return tuple(listed)
 

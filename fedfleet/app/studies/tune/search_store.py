@@ -21,8 +21,8 @@ _STUDY = "fedfleet tune"
 _SEARCH = "search"
 _OTHER_SPEC = {
     False: "of the spec",
-    True: "of the spec, of the data, or of the model's first weights, which are others each time that it is made unless "
-    "torch.manual_seed comes before, or unless a function is given that makes it",
+    True: "of the spec, of the data, or of the model's initial weights, which differ each time that it is made; "
+    "call torch.manual_seed before, or give a function that makes it",
 }
 _WAIT = 120.0  # seconds that a worker waits for another to have written
 
@@ -169,7 +169,7 @@ def _check_database(path: Path, search: Search) -> None:
             f"{path} is damaged or not the database of a search ({error}); choose another folder with --out"
         ) from None
     if sound != "ok":
-        raise BadInput(f"{path} is damaged ({sound}); choose another folder with --out, or move it away to begin again")
+        raise BadInput(f"{path} is damaged ({sound}); choose another folder with --out, or move it away to start again")
     if names and names != [_STUDY]:
         raise BadInput(
             f"{path} is a database of another program's search ({names[0]!r}); choose another folder with --out"

@@ -76,7 +76,7 @@ def test_a_folder_that_is_not_a_study_is_left_alone(tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full/thesis.doc").touch()
     (tmp_path / "file").touch()
-    for name, said in (("full", "holds something else than a study"), ("file", "is a file")):
+    for name, said in (("full", "something other than a study"), ("file", "is a file")):
         with pytest.raises(BadInput, match=said):
             study(load_study(LRS), tmp_path / name, **ALONE)
 

@@ -44,7 +44,7 @@ def test_keys_of_the_world_are_swept_too(foretold, kept):
 
 @pytest.mark.parametrize(
     ("word", "said"),
-    [("pace.secnds=1,2", "secnds"), ("pace.cohort=2,99", "larger than the fleet"), ("pace.seconds=-1,2", "seconds=-1")],
+    [("pace.secnds=1,2", "secnds"), ("pace.cohort=2,99", "more than the fleet"), ("pace.seconds=-1,2", "seconds=-1")],
 )
 def test_a_value_that_cannot_be_is_one_sentence(foretold, kept, word, said):
     with pytest.raises(BadInput, match=said):

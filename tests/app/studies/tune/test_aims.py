@@ -21,8 +21,8 @@ def test_what_is_better_is_known_unless_it_is_said():
     [
         ("acc", None, "did you mean 'accuracy'"),
         ("curve", None, "no measure 'curve'"),
-        ("time_to", None, "say which of time_to"),
-        ("time_to.0.99", None, "say which of time_to"),
+        ("time_to", None, "choose one value of time_to"),
+        ("time_to.0.99", None, "choose one value of time_to"),
         (3, None, "no measure 3"),
         ("accuracy", "up", "direction"),
     ],

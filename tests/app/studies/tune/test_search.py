@@ -89,7 +89,7 @@ def test_where_no_trial_ends_there_is_no_best(tmp_path):
 
 def test_folders_that_are_no_searches(tmp_path):
     (tmp_path / "stranger").touch()
-    with pytest.raises(BadInput, match="holds something else than a search"):
+    with pytest.raises(BadInput, match="something other than a search"):
         tune(searched(), tmp_path)
     with pytest.raises(BadInput, match="is a file"):
         tune(searched(), tmp_path / "stranger")
@@ -139,7 +139,7 @@ def test_a_worker_that_cannot_begin_a_trial_is_heard(tmp_path, monkeypatch):
         yield WorkerMessage(1, {}, ended=True, failure="nobody can write")
 
     monkeypatch.setattr(search_module, "run_in_workers", worker_messages)
-    with pytest.raises(RunFailed, match=r"could not be begun: nobody can write"):
+    with pytest.raises(RunFailed, match=r"could not start: nobody can write"):
         tune(searched({"trials": 2}), tmp_path / "out", workers=2)
 
 

@@ -60,7 +60,7 @@ def test_a_space_may_stand_in_a_file_of_its_own_and_the_command_line_has_the_las
         ({"sampler": "tpee"}, "did you mean 'tpe'"),
         ({"pruner": "medain"}, "did you mean 'median'"),
         ({"metric": "acuracy"}, "did you mean 'accuracy'"),
-        ({"seeds": []}, "give how many"),
+        ({"seeds": []}, "give the number of seeds"),
         ({"algorithm.lr": [0.1]}, r"go into \[tune.space\]"),
         ({"trails": 3}, "did you mean 'trials'"),
     ],
