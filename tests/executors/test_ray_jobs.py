@@ -158,7 +158,7 @@ def test_whoever_stops_listening_calls_off_the_rest():
 def test_a_worker_with_another_torch_refuses():
     others = tuple((name, "0.0" if name == "torch" else its) for name, its in versions())
     assert (
-        "a Ray worker cannot do it: it has torch"
+        "a Ray worker cannot run this job: it has torch"
         in run_piece(work, {"n": 0}, others, FakeMailbox(broken=False), 0)["failure"]
     )
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from unittest import mock
 
 import torch
+import torch._dynamo  # loaded before any alarm: interrupted in the middle, this import would stay half done
 
 from fedfleet.app.cli import main
 from fedfleet.app.pages.report_page import write_report
