@@ -1,6 +1,6 @@
 """Fleets as tables: devices and states in columns. Read by the world, measured by the metrics.
 
-Row i is client i's, unless clients share rows (`core.row_map`): then client c has row `row_index[c]`, and the length of a table
+Row i is client i's, unless clients share rows (`core.shared_rows`): then client c has row `row_index[c]`, and the length of a table
 is its number of clients, not of its rows.
 """
 

@@ -48,7 +48,7 @@ _FROM = f"SELECT seq, {', '.join(COLUMNS)} FROM events WHERE seq >= ?"
 class Journal:
     """An open journal. It is a resource: close it. `digest` and `position` cover everything appended so far.
 
-    Rows reach the disk together with the links that seal them (`runtime.chain`): one per batch, and one per commit. A batch is
+    Rows reach the disk together with the links that seal them (`store.hash_chain`): one per batch, and one per commit. A batch is
     full after 8192 rows or after a second.
     Naming a large model takes milliseconds, in which the run can go on: one thread beside it finds the name out, and what
     was appended behind it waits in order. Whoever needs the rows (`flush`, `digest`, `position`, `close`) waits too.

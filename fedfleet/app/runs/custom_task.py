@@ -133,7 +133,7 @@ def load_custom_task(
     """The own task of a run's folder; None if the run has none.
 
     What is `given` is taken as it is, the rest from the folder: data and PyTorch's own layers always, code only if `trust` is its
-    hash. All that is there is checked against its hash, trusted or not. The metrics are needed only for `judging`.
+    hash. All that is there is checked against its hash, trusted or not. The metrics are needed only with `need_metrics`.
     """
     if not is_custom_task(spec):
         return None

@@ -218,7 +218,7 @@ def peaks_and_squares(end: torch.Tensor, start: torch.Tensor | None) -> tuple[to
 
 
 def squares(end: torch.Tensor, start: torch.Tensor | None) -> torch.Tensor:
-    """The sum of squares of each client's change, added up in the order that `core.clipping` fixes."""
+    """The sum of squares of each client's change, added up in the order that `core.clip` fixes."""
     change = (end if start is None else end - start).reshape(len(end), -1)
     return pairwise_sum(change.double().square())
 

@@ -1,6 +1,6 @@
-"""The partial sums of one transmitter: reports are added as they are granted, in any order, and kept so that a kill loses none.
+"""The partial sums of one frontend: reports are added as they are granted, in any order, and kept so that a kill loses none.
 
-A bucket holds all reports between two commits. Its sums have the bits that `core.folding` would give, so that the processor can
+A bucket holds all reports between two commits. Its sums have the bits that `core.aggregation` would give, so that the server loop can
 merge what several transmitters have; `freeze` copies them in a moment, and `Frozen.write` makes them last in a thread.
 """
 
@@ -41,7 +41,7 @@ _MAX_SPARES = 4  # arrays of discarded buckets that are kept for the next: fresh
 
 @dataclass(frozen=True, slots=True)
 class FoldLayout:
-    """What a transmitter has to know of a fold: names, shapes, types and scales of the sums. `like` has no values."""
+    """What a frontend has to know of a fold: names, shapes, types and scales of the sums. `like` has no values."""
 
     like: Tree
     scales: dict[str, exact.Scale]

@@ -88,7 +88,7 @@ def sync_folder(folder: Path) -> None:
 
 
 class SnapshotStore:
-    """The files of one transmitter's sums. `write` runs in one thread at a time.
+    """The files of one frontend's sums. `write` runs in one thread at a time.
 
     `size` is how many int64 an image has, `sheet` the checksum of what the sums are of: those of another model are not taken.
     """

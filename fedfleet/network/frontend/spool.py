@@ -19,7 +19,7 @@ _SUFFIX = ".spool"
 
 
 class Spool:
-    """The spool of one transmitter. All but `sync` belongs to one thread; `damages` says what was lost at the start.
+    """The spool of one frontend. All but `sync` belongs to one thread; `damages` says what was lost at the start.
 
     A payload stays in memory until `sync` has returned. Without `lasting` files are written and not synced: they survive no more
     than this process.

@@ -1,6 +1,6 @@
 """The loops in which a server spends its time: checking a report and adding it to the exact sums, compiled where numba is.
 
-Each gives the very bits of its counterpart in `core.exact` and `core.clipping`, which serve where numba is missing and where a
+Each gives the very bits of its counterpart in `core.exact` and `core.clip`, which serve where numba is missing and where a
 model is so small that loading numba would not pay. The loops below are ordinary Python; they are compiled at their first use,
 kept in a cache on disk, and run without the interpreter's lock.
 """

@@ -1,6 +1,6 @@
 """How a server stops: no new work, uploads in flight end, everything is snapshot, then it closes; all within bounded seconds.
 
-Pure: the processor keeps a `Drain`, tells it what is left at every turn of its loop, and does what the phase says. Whatever it
+Pure: the server loop keeps a `Drain`, tells it what is left at every turn of its loop, and does what the phase says. Whatever it
 leaves out costs devices a retry and no report: what was acknowledged is on disk already, and what was not they send again.
 """
 

@@ -26,7 +26,7 @@ STUCK_SECONDS = 5.0  # a loop that has not turned for so long is stuck
 
 @dataclass(slots=True)
 class HealthBoard:
-    """What the processor last said of itself. It writes whole values, another thread reads them."""
+    """What the server loop last said of itself. It writes whole values, another thread reads them."""
 
     figures: Figures
     turned_at: float = field(default_factory=time.monotonic)  # when the loop last turned

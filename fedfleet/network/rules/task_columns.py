@@ -24,8 +24,8 @@ class Phase(IntEnum):
 
     NEVER = 0  # sent, or so long ago that it was forgotten
     OPEN = 1  # no report was granted
-    GRANTED = 2  # a transmitter holds its report in memory
-    RELEASED = 3  # its transmitter died before the report was on disk
+    GRANTED = 2  # a frontend holds its report in memory
+    RELEASED = 3  # its frontend died before the report was on disk
     SAFE = 4  # its report is on disk
     FOLDED = 5
     REJECTED = 6  # when it was gathered

@@ -1,6 +1,6 @@
 """Tasks that were sent, and what becomes of each report that claims to be of one.
 
-    open -> granted -> safe -> folded | rejected      granted, safe -> released (its transmitter died) -> granted
+    open -> granted -> safe -> folded | rejected      granted, safe -> released (its frontend died) -> granted
     open -> refused (three strikes, the same faulty bytes twice, a lease that ended after a strike)
     open -> lost (its lease ended, its device declined)       any that lives -> withdrawn
 
@@ -46,7 +46,7 @@ class VerdictKind(Enum):
     """What is answered to a claim."""
 
     GRANT = auto()  # fold it: this is the arrival
-    REGRANT = auto()  # fold it: it arrived before, and was lost with its transmitter
+    REGRANT = auto()  # fold it: it arrived before, and was lost with its frontend
     RETRY = auto()  # a fault, and tries are left
     REFUSE = auto()  # it counts as arrived and is rejected
     SAFE = auto()  # it is on disk already
@@ -119,7 +119,7 @@ class TaskTable:
     ) -> None:
         """Tasks of a server that was killed, in the phase in which the journal left them.
 
-        What had arrived is GRANTED, by NOBODY who is known: it is answered with BUSY until a transmitter says with
+        What had arrived is GRANTED, by no frontend that is known: it is answered with BUSY until a frontend says with
         `release` that its disk holds it; when all have spoken, `release(NOBODY, ())` frees the rest.
         """
         has_arrived = phase in (Phase.GRANTED, Phase.RELEASED, Phase.SAFE, Phase.FOLDED, Phase.REJECTED, Phase.REFUSED)
@@ -176,7 +176,7 @@ class TaskTable:
         self._columns.move_all(tasks, (Phase.GRANTED,), Phase.SAFE)
 
     def release(self, frontend: int, stored_tasks: Collection[int]) -> list[int]:
-        """A transmitter died and its disk holds the reports `found`; those of its tasks that it lacks may be granted again.
+        """A frontend died and its disk holds the reports `found`; those of its tasks that it lacks may be granted again.
 
         Found ones are safe. Also a task that was safe is released if the disk lacks it: then a disk lost what it had kept.
         """
@@ -289,7 +289,7 @@ class TaskTable:
         return ExpiredTask(task, f"{reason}, and no better one came within its lease", True, 0)
 
     def _adopt(self, frontend: int, stored_tasks: Collection[int]) -> None:
-        """What a transmitter's disk holds is safe there, be it granted to it or to nobody who is known."""
+        """What a frontend's disk holds is safe there, whichever frontend it was granted to."""
         for first, page, at in self._columns.spans(stored_tasks):
             phases, owner = page.phases()[at], page.column("frontend") if page.live else None
             if owner is None:

@@ -49,7 +49,7 @@ class ServeOptions:
 
 @dataclass(frozen=True, slots=True)
 class FrontendConfig:
-    """What a transmitter has to know before it listens; the first message that it gets.
+    """What a frontend has to know before it listens; the first message that it gets.
 
     `sheet` says what reports must look like (see sums), `codecs` in which codes they may come, `codec_of` which client uses which
     (none: plain tensors). `spool` and `stream` say where granted reports go. Statistics are taken if they have one of the names in
@@ -79,7 +79,7 @@ class FrontendConfig:
 
 
 def config_to_bytes(config: FrontendConfig) -> bytes:
-    """The first message to a transmitter."""
+    """The first message to a frontend."""
     return json.dumps(asdict(config)).encode()
 
 

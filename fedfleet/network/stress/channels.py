@@ -13,7 +13,7 @@ from fedfleet.network.security.tls import ClientFiles, ServerFiles, client_crede
 
 _SIZES = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 SERVER = (*_SIZES, ("grpc.so_reuseport", 1))
-# A pool of its own: else all channels to one address would share one connection, and so one transmitter.
+# A pool of its own: else all channels to one address would share one connection, and so one frontend.
 CHANNEL = (*CHANNEL_OPTIONS, ("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1))
 
 

@@ -66,8 +66,8 @@ def serve_dummy(settings: dict[str, Any]) -> None:
     path, committed, sent = folder / "wire" / "run.key", list[float](), list[tuple[int, float]]()
     key = run_key(path)
 
-    def listening(processor: ServerLoop, at: ListeningServer) -> None:
-        clock = time.monotonic() - processor.now()  # of the run's first moment
+    def listening(server: ServerLoop, at: ListeningServer) -> None:
+        clock = time.monotonic() - server.now()  # of the run's first moment
         send_message({"address": at.address, "key": str(path), "clock": clock})
 
     def watch(events: Sequence[Event]) -> None:

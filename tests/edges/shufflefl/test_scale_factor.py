@@ -122,7 +122,7 @@ def test_memory_keeps_a_history(history):
 
 def test_the_engines_seconds_replace_those_of_the_plan():
     planned = history_to_memory(History(float("nan"), 0.1, 1e6, 40, 7))
-    kept = {**planned, "seconds": np.array([12.5])}  # what engine.nested.memory_after does
+    kept = {**planned, "seconds": np.array([12.5])}  # what engine.hierarchy.memory_after does
     assert history_from_memory(kept) == History(12.5, 0.1, 1e6, 40, 7)
 
 

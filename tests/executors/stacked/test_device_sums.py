@@ -1,4 +1,4 @@
-"""Sums where the updates lie have the integers of core.folding: every field of a fold, every refusal, in the same words."""
+"""Sums where the updates lie have the integers of core.aggregation: every field of a fold, every refusal, in the same words."""
 
 from dataclasses import replace
 
