@@ -1,7 +1,7 @@
 """The partial sums of one frontend: reports are added as they are granted, in any order, and kept so that a kill loses none.
 
-A bucket holds all reports between two commits. Its sums have the bits that `core.aggregation` would give, so that the server loop can
-merge what several transmitters have; `freeze` copies them in a moment, and `Frozen.write` makes them last in a thread.
+A bucket holds all reports between two commits. Its sums have the bits that `core.aggregation` would give, so the server loop can
+merge those of several frontends. `freeze` copies them in a moment, and `FrozenSums.write` makes them durable in a thread.
 """
 
 from __future__ import annotations
