@@ -53,9 +53,8 @@ def run_spec(
     from fedfleet.app.runs import perform
     from fedfleet.app.runs.run_folder import refuse_absent
     from fedfleet.app.terminal.progress_bar import progress
-    from fedfleet.app.tracking.jsonlines import json_log
     from fedfleet.app.tracking.run_follower import follow_run
-    from fedfleet.app.tracking.sink import sinks_of
+    from fedfleet.app.tracking.sink import json_log, sinks_of
 
     sinks = [*sinks_of(track), *([json_log()] if log_json else [])]
     folder = out or Path("runs") / f"{resolved.name}-{resolved.digest[:10]}"

@@ -9,7 +9,6 @@ import numpy as np
 from fedfleet.app.assemble.algorithm import build_algorithm, facts_for, with_overrides, with_task_loss
 from fedfleet.app.assemble.executor_choice import check_executor, make_executor
 from fedfleet.app.assemble.feasibility import check_silence, memory_warnings
-from fedfleet.app.assemble.holdout import apply_holdouts
 from fedfleet.app.assemble.plan_checks import (
     check_batches,
     check_charge,
@@ -25,7 +24,7 @@ from fedfleet.app.assemble.plan_checks import (
 )
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.assemble.user_layer import Households, assign_households, edge_fleet, edge_rule, user_world
-from fedfleet.app.assemble.world import devices_for, faults_for, pool_clients, states_for, world_extras
+from fedfleet.app.assemble.world import apply_holdouts, devices_for, faults_for, pool_clients, states_for, world_extras
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.table_checks import build_part
 from fedfleet.choose.uniform import uniform

@@ -1,10 +1,14 @@
 """Sinks are named by words; what cannot be is refused before the run."""
 
+import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from fedfleet.app.tracking.sink import numbers_in, sinks_of
+from fedfleet.app.tracking.points import Point
+from fedfleet.app.tracking.run_follower import export_events
+from fedfleet.app.tracking.sink import json_log, jsonlines, numbers_in, sinks_of, to_client
 from fedfleet.core.errors import BadInput
 
 
@@ -39,3 +43,108 @@ def test_the_extra_that_brings_a_tool_is_named(monkeypatch, word, module):
 
 def test_only_finite_numbers_are_measures():
     assert numbers_in({"a": float("nan"), "b": True, "c": {"d": 1, "e": "x"}}) == {"c.d": 1.0}
+
+
+def test_event_files_hold_curves_the_spec_and_the_end(tiny_run, tmp_path):
+    loading = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
+    word = f"tensorboard:{tmp_path}"
+    assert export_events(sinks_of([word]), tiny_run.spec, "mine", tiny_run.events, tiny_run.metrics, pytest.fail) == [
+        word
+    ]
+    (path,) = (tmp_path / "mine").iterdir()
+    events = list(loading.LegacyEventFileLoader(str(path)).Load())
+    values = [(v.tag, e.step, e.wall_time, v) for e in events for v in e.summary.value]
+    curve = [(step, wall, v.simple_value) for tag, step, wall, v in values if tag == "learning/accuracy"]
+    seconds, accuracy = tiny_run.metrics["curve"]["seconds"], tiny_run.metrics["curve"]["accuracy"]
+    assert [a for _, _, a in curve] == pytest.approx(accuracy)
+    assert [wall - curve[0][1] for _, wall, _ in curve] == pytest.approx(seconds, abs=1e-3)  # relative time is virtual
+    assert curve[-1][0] == tiny_run.metrics["rounds"]
+    ends = {tag: v.simple_value for tag, _, _, v in values if tag.startswith("end/")}
+    assert ends["end/accuracy"] == pytest.approx(tiny_run.metrics["accuracy"])
+    assert any(tag == "spec" and b"digits_logreg" in v.tensor.string_val[0] for tag, _, _, v in values)
+
+
+class Client:
+    """A client that remembers."""
+
+    def __init__(self):
+        self.params, self.metrics, self.ended, self.homes = {}, [], None, []
+
+    def get_experiment_by_name(self, name):
+        return None
+
+    def create_experiment(self, name):
+        self.homes.append(name)
+        return "7"
+
+    def create_run(self, home, *, run_name, tags):
+        self.named = (home, run_name, tags)
+        return SimpleNamespace(info=SimpleNamespace(run_id="r"))
+
+    def log_batch(self, run, metrics=(), params=()):
+        assert len(params) <= 100 and len(metrics) <= 1000
+        self.metrics += metrics
+        self.params |= dict(params)
+
+    def set_terminated(self, run, status):
+        self.ended = status
+
+
+def test_settings_are_parameters_and_points_are_metrics(tiny_run):
+    client = Client()
+    sink = to_client("mlflow:x", lambda: client, lambda *m: m, lambda *p: p)
+    export_events([sink], tiny_run.spec, "mine", tiny_run.events, tiny_run.metrics, pytest.fail)
+    assert client.homes == [tiny_run.spec.name] and client.named[:2] == ("7", "mine") and client.ended == "FINISHED"
+    assert client.params["algorithm.lr"] == "0.1" and client.params["pace.use"] == "readiness"
+    curve = [(value, at, step) for key, value, at, step in client.metrics if key == "accuracy"]
+    assert [value for value, _, _ in curve] == tiny_run.metrics["curve"]["accuracy"]
+    assert curve[-1][2] == tiny_run.metrics["rounds"]
+    assert curve[-1][1] - curve[0][1] == pytest.approx(1000 * tiny_run.metrics["virtual_seconds"], abs=2)
+    assert ("end.accuracy", tiny_run.metrics["accuracy"]) in [(key, value) for key, value, _, _ in client.metrics]
+
+
+def test_a_run_that_stopped_is_killed_there_too(tiny_run):
+    client = Client()
+    sink = to_client("mlflow:x", lambda: client, lambda *m: m, lambda *p: p)
+    export_events([sink], tiny_run.spec, "mine", tiny_run.events[:3], None, pytest.fail)
+    assert client.ended == "KILLED"
+
+
+@pytest.mark.soak
+def test_the_real_client(tiny_run, tmp_path):
+    tracking = pytest.importorskip("mlflow.tracking")
+    word = f"mlflow:sqlite:///{tmp_path}/mlflow.db"
+    assert export_events(sinks_of([word]), tiny_run.spec, "mine", tiny_run.events, tiny_run.metrics, pytest.fail) == [
+        word
+    ]
+    client = tracking.MlflowClient(tracking_uri=word.removeprefix("mlflow:"))
+    (run,) = client.search_runs([client.get_experiment_by_name(tiny_run.spec.name).experiment_id])
+    assert run.data.metrics["accuracy"] == tiny_run.metrics["accuracy"] and run.info.status == "FINISHED"
+    assert run.data.params["algorithm.use"] == "fedavg"
+
+
+def strict(line):
+    return json.loads(line, parse_constant=lambda word: 1 / 0)
+
+
+def test_a_file_of_lines_that_grows(tiny_run, tmp_path):
+    path = tmp_path / "deep" / "log.jsonl"
+    for _ in range(2):
+        sink = jsonlines(str(path))
+        sink.begin(tiny_run.spec, "mine")
+        sink.write(Point("round", 1, 2.5, {"loss": float("nan")}))
+        assert len(path.read_text().splitlines()) in (2, 5)  # seen while the run goes on
+        sink.end(tiny_run.metrics)
+    result = [strict(line) for line in path.read_text().splitlines()]
+    assert result[:3] == result[3:]
+    assert result[0]["run"] == "mine" and result[1]["loss"] is None
+    assert result[2]["accuracy"] == tiny_run.metrics["accuracy"]
+
+
+def test_the_log_is_standard_error(tiny_run, capsys):
+    sink = json_log()
+    sink.begin(tiny_run.spec, "mine")
+    sink.end(None)
+    out, err = capsys.readouterr()
+    assert out == "" and [strict(line)["event"] for line in err.splitlines()] == ["begun", "stopped"]
+    assert all(strict(line)["level"] == "info" for line in err.splitlines())
