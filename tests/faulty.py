@@ -30,8 +30,9 @@ from fedfleet.core.registry import builder, parameters
 from fedfleet.core.rng import client_keys, stream
 from fedfleet.core.sources import FaultSource, World
 from fedfleet.core.stages import STAGES, StageSeconds, source_from_stages
+from fedfleet.measure.costs import traffic, wasted_work
+from fedfleet.measure.run_record import read_record
 from fedfleet.measure.tasks import RUNNING, task_table
-from fedfleet.measure.traffic import extra_traffic, traffic, wasted_work
 from fedfleet.pace.rounds import deadline
 from fedfleet.simulation.audit import audit_by_rerun, audit_decisions
 from fedfleet.simulation.checkpoints import Checkpoints, restore
@@ -270,8 +271,8 @@ def check_sums(log: list[Event]) -> None:
                 assert up[i] == sizes[task] == MODEL_BYTES and down[i] == MODEL_BYTES
             elif task in struck:
                 assert up[i] < MODEL_BYTES
-    more = extra_traffic(log)
-    moved = traffic(tasks, log[-1].time, more)
+    record = read_record(log)
+    moved = traffic(tasks, log[-1].time, record.probes, record.duplicate_bytes)
     again = sum(e.bytes_up for e in log if isinstance(e, ReportUnwanted) and e.reason == "again")
     assert math.isclose(moved.bytes_up, sum(float(e.spent.get("bytes_up", np.zeros(1)).sum()) for e in spent) + again)
     assert math.isclose(moved.bytes_down, sum(float(e.spent.get("bytes_down", np.zeros(1)).sum()) for e in spent))

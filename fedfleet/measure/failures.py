@@ -1,24 +1,10 @@
-"""Why rounds failed: told from what the journal says of each, with the cure."""
+"""Why rounds failed: each by what went wrong while it was open, and the cure."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-
-from fedfleet.core.events import (
-    CandidatesSeen,
-    Event,
-    ModelCommitted,
-    ReportRejected,
-    RoundFailed,
-    TaskArrived,
-    TaskLost,
-    TasksDropped,
-    TaskStruck,
-)
 
 WAIT = 'let rounds wait for clients with pace.if_few = "wait"'
 
@@ -34,8 +20,8 @@ class Cause(Enum):
 
 
 @dataclass(slots=True)
-class _Round:
-    """What has happened since the last round closed."""
+class Troubles:
+    """What has gone wrong since the last round closed."""
 
     seen_at: float | None = None
     most: int = 0  # clients that could be asked
@@ -47,7 +33,7 @@ class _Round:
 
 @dataclass(slots=True)
 class Failures:
-    """The failed rounds of a run: how many by cause, and what the journal knows beside."""
+    """The failed rounds of a run: how many by cause, and what else is known of them; `open` collects for the round that is open."""
 
     causes: Counter[Cause] = field(default_factory=Counter[Cause])
     reachable: int = 0  # the most clients that could be asked for in a round that had too few
@@ -56,56 +42,36 @@ class Failures:
     unable: Counter[str] = field(default_factory=Counter[str])
     lost: Counter[str] = field(default_factory=Counter[str])  # by where it happened
     last: float = 0.0  # when the last round failed
+    given_up: float = 0.0  # the longest that a task ran of those that were given up last
+    open: Troubles = field(default_factory=Troubles)
+
+    def lose(self, reason: str, *, able: bool) -> None:
+        """A task will not come back: it was lost on the way, or its device is not `able` to do it."""
+        self.open.lost += able
+        self.open.unable += not able
+        (self.lost if able else self.unable)[reason] += 1
+
+    def fail(self, time: float, online: int) -> None:
+        """The round failed at once, lost its tasks, refused its reports, or gave up waiting; so many were `online` last."""
+        cause = _cause(self.open, time)
+        self.causes[cause] += 1
+        self.last = time
+        if cause is Cause.FEW:
+            self.reachable = max(self.reachable, online)
+        elif cause is Cause.LATE:
+            self.waited = max(self.waited, self.given_up)
+        self.open = Troubles()
 
 
-def failures(log: Sequence[Event]) -> Failures:
-    """Look at each failed round: it failed at once, lost its tasks, refused its reports, or gave up waiting."""
-    summary, current, reachable, given_up = Failures(), _Round(), 0, 0.0
-    lost_tasks: set[int] = set()
-    for event in log:
-        match event:
-            case CandidatesSeen():
-                current.seen_at, reachable = event.time, len(event.roster.clients)
-                current.most = max(current.most, reachable)
-            case TaskLost() if math.isnan(event.seconds):
-                current.unable += 1
-                summary.unable[event.reason] += 1
-            case TaskLost() | TaskStruck():
-                current.lost += 1
-                summary.lost[event.reason] += 1
-                lost_tasks.add(event.task)
-            case ReportRejected():
-                current.refused += 1
-            case TaskArrived():
-                summary.fastest = event.seconds if summary.fastest is None else min(summary.fastest, event.seconds)
-            case TasksDropped():
-                given_up = float(event.seconds.max(initial=0.0))
-                current.late += len(set(event.tasks.tolist()) - lost_tasks)
-            case RoundFailed():
-                cause = _cause(event, current)
-                summary.causes[cause] += 1
-                summary.last = event.time
-                if cause is Cause.FEW:
-                    summary.reachable = max(summary.reachable, reachable)
-                elif cause is Cause.LATE:
-                    summary.waited = max(summary.waited, given_up)
-                current = _Round()
-            case ModelCommitted():
-                current = _Round()
-            case _:
-                pass
-    return summary
-
-
-def _cause(event: RoundFailed, current: _Round) -> Cause:
-    if current.refused:
+def _cause(round_: Troubles, failed_at: float) -> Cause:
+    if round_.refused:
         return Cause.REFUSED
-    no_client = current.seen_at is not None and not current.most
-    if (no_client or current.seen_at == event.time) and not (current.lost or current.unable):
+    no_client = round_.seen_at is not None and not round_.most
+    if (no_client or round_.seen_at == failed_at) and not (round_.lost or round_.unable):
         return Cause.FEW  # it saw no client, or ended in the very moment in which it saw whom it could ask
-    if current.unable >= max(current.lost, 1):
+    if round_.unable >= max(round_.lost, 1):
         return Cause.UNABLE
-    return Cause.LOST if current.lost >= max(current.late, 1) else Cause.LATE
+    return Cause.LOST if round_.lost >= max(round_.late, 1) else Cause.LATE
 
 
 def cure(summary: Failures) -> str:

@@ -45,7 +45,7 @@ class Round:
     `asked` counts the tasks that were sent in it, in `waves`; `first` is the id of the first of them, and `due` is after how many
     seconds they are given up. `used` reports became part of its model. `reachable` is the most clients that could be asked, -1 if
     it never looked. Bytes are those that tasks were to load and that reports brought while it was open; `lost` counts tasks
-    that were reported as lost while it was open. `outcome`: COMMITTED, FAILED for the `reason`, or OPEN.
+    that were reported as lost while it was open. `outcome`: COMMITTED with the model `version`, FAILED for the `reason`, or OPEN.
     """
 
     number: int = -1
@@ -62,6 +62,7 @@ class Round:
     lost: int = 0
     closed: float = math.nan
     outcome: int = OPEN
+    version: int | None = None
     reason: str = ""
 
 
@@ -97,7 +98,8 @@ class Progress:
 
     `rounds` are those in which a client was asked or that have ended; `current` collects for the one that is open. `newest` is the
     evaluation of the newest model. `counts` holds tasks that are `running`, reports that have `arrived` and are not folded
-    yet, and FATES; `costs` the joules and bytes of tasks whose round has ended, of probes, and of reports that came twice.
+    yet, and FATES; `costs` the joules, bytes and grams of CO2 of tasks whose round has ended, of probes, and of reports that
+    came twice.
     """
 
     began: RunBegan | None = None
@@ -111,7 +113,7 @@ class Progress:
     commits: int = 0
     committed_at: float | None = None
     counts: Counter[str] = field(default_factory=Counter[str])
-    costs: dict[str, float] = field(default_factory=lambda: {"joules": 0.0, "bytes": 0.0})
+    costs: dict[str, float] = field(default_factory=lambda: {"joules": 0.0, "bytes": 0.0, "grams": 0.0})
     ended: str | None = None
 
     @property
@@ -202,6 +204,7 @@ class Progress:
             case TasksSpent() | Probed():
                 self.costs["joules"] += _sum(event.spent, ("joules",))
                 self.costs["bytes"] += _sum(event.spent, BYTES)
+                self.costs["grams"] += _sum(event.spent, ("grams",))
             case ReportUnwanted():
                 counts[event.reason] += 1
                 if event.reason == "again":
@@ -213,7 +216,7 @@ class Progress:
                 counts["folded"] += event.folded
                 # What came while these were folded waits for the next model.
                 counts["arrived"] -= event.folded
-                current.used = event.folded
+                current.used, current.version = event.folded, event.version
                 self._close(event, current, COMMITTED)
             case RoundFailed():
                 self._waste_arrivals()

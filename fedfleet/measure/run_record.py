@@ -1,11 +1,13 @@
 """The record of a run: its progress and what became of every task, followed event by event or read from a whole journal.
 
-Events are folded here and nowhere else: rounds and evaluations in `run_progress`, tasks and their costs in `tasks`. Reports, the
-dashboard, the tables of a result and all measures read this record, live or at the end.
+Events are folded here and nowhere else: rounds and evaluations in `run_progress`, tasks and their costs in `tasks`, what went wrong
+and what belongs to no task in this module. Reports, the dashboard, the tables of a result and all measures read this record, live
+or at the end; only the critical path of a round (`attribution`) goes back through the events themselves.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,13 +15,20 @@ from dataclasses import dataclass, field
 from fedfleet.core.events import (
     CandidatesSeen,
     Event,
+    ModelCommitted,
+    PaceSet,
+    Probed,
     ReportRejected,
+    ReportUnwanted,
     RoundFailed,
+    TaskArrived,
     TaskLost,
     TasksDropped,
     TaskStruck,
 )
-from fedfleet.core.records import DROPPED
+from fedfleet.core.records import DROPPED, LOST
+from fedfleet.measure.costs import ProbeTotals
+from fedfleet.measure.failures import Failures, Troubles
 from fedfleet.measure.run_progress import Progress
 from fedfleet.measure.tasks import TaskColumns
 
@@ -39,31 +48,63 @@ class Fault:
 
 @dataclass(slots=True)
 class RunRecord:
-    """A run so far: `progress` by rounds and evaluations, `tasks` one by one, the latest `faults`, and how many clients could be
-    asked when the server last looked (`online`)."""
+    """A run so far: `progress` by rounds and evaluations, `tasks` one by one, the latest `faults`, why rounds failed, and how many
+    clients could be asked when the server last looked (`online`).
+
+    `refused` are the client and the reason of each report that was refused. `probes` and `duplicate_bytes` (of reports that came
+    once more) are costs that belong to no task. `waits` is what a policy shows of its memory, by name: the moments at which it
+    changed, and the seconds that held from then on.
+    """
 
     progress: Progress = field(default_factory=Progress)
     tasks: TaskColumns = field(default_factory=TaskColumns)
     faults: deque[Fault] = field(default_factory=lambda: deque[Fault](maxlen=_FAULTS))
+    failures: Failures = field(default_factory=Failures)
+    refused: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    probes: ProbeTotals = field(default_factory=ProbeTotals)
+    duplicate_bytes: float = 0.0
+    waits: dict[str, list[list[float]]] = field(default_factory=dict[str, list[list[float]]])
     online: int | None = None
 
     def on(self, event: Event) -> None:
         """Take the next event."""
         self.progress.on(event)
         self.tasks.on(event)
+        failures = self.failures
         match event:
+            case TaskArrived():
+                if failures.fastest is None or event.seconds < failures.fastest:
+                    failures.fastest = event.seconds
             case TaskLost() | TaskStruck():
+                failures.lose(event.reason, able=isinstance(event, TaskStruck) or not math.isnan(event.seconds))
                 self._add_fault(event.task, "lost", event.reason)
             case TasksDropped():
                 tasks = self.tasks.known(event.tasks)
-                for task in tasks[self.tasks.columns.fate[tasks] == DROPPED][-_FAULTS:].tolist():
+                fates = self.tasks.columns.fate[tasks]
+                # Those of which the world knows that they were lost are not late, although the server waited for them.
+                failures.open.late += len(event.tasks) - int((fates == LOST).sum())
+                failures.given_up = float(event.seconds.max(initial=0.0))
+                for task in tasks[fates == DROPPED][-_FAULTS:].tolist():
                     self._add_fault(task, "late")
             case ReportRejected():
+                failures.open.refused += 1
+                self.refused.append((event.client, event.reason))
                 self._add_fault(event.task, "refused", event.reason)
-            case RoundFailed():
-                self.faults.append(Fault(event.round, None, "failed", event.reason))
+            case ReportUnwanted():
+                if event.reason == "again":
+                    self.duplicate_bytes += event.bytes_up
             case CandidatesSeen():
                 self.online = len(event.roster.clients)
+                failures.open.seen_at, failures.open.most = event.time, max(failures.open.most, self.online)
+            case Probed():
+                self.probes.add(event)
+            case PaceSet():
+                self.waits.setdefault(event.name, []).append([event.time, event.seconds])
+            case ModelCommitted():
+                failures.open = Troubles()
+            case RoundFailed():
+                failures.fail(event.time, self.online or 0)
+                self.faults.append(Fault(event.round, None, "failed", event.reason))
             case _:
                 pass
 

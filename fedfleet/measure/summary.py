@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from fedfleet.core.events import Event, PaceSet
+from fedfleet.core.events import Event
 from fedfleet.measure.accuracy import (
     accuracy_by_participation,
     client_accuracy,
     convergence_time,
+    curve_table,
     learning_curve,
+    times_to,
     unseen_accuracy,
 )
 from fedfleet.measure.budget import budgets, targets
-from fedfleet.measure.curve import curve_table, times_to
-from fedfleet.measure.device_work import by_fate, probe_costs, stage_seconds
-from fedfleet.measure.energy import energy
+from fedfleet.measure.costs import by_fate, energy, probe_costs, stage_seconds, traffic, wasted_work
 from fedfleet.measure.participation import contributions, participation_fairness, staleness_histogram, utilisation
 from fedfleet.measure.run_progress import FAILED, Log, read_progress
 from fedfleet.measure.run_record import RunRecord, read_record
-from fedfleet.measure.traffic import extra_traffic, traffic, wasted_work
 from fedfleet.measure.warnings import warnings
 
 
@@ -38,17 +37,17 @@ def summary(
     curve = learning_curve(run)
     of_clients = client_accuracy(run)
     converged = convergence_time(run)
-    traffic_totals = traffic(tasks, seconds, extra_traffic(log))
+    traffic_totals = traffic(tasks, seconds, record.probes, record.duplicate_bytes)
     took_part = contributions(tasks, clients)
     fairness = participation_fairness(took_part)
     by_participation = accuracy_by_participation(run, took_part)
-    energy_used = energy(log, tasks, spent)
+    energy_used = energy(tasks, spent, record.probes, run.costs["grams"])
     return {
         "rounds": run.closed_count,
         "commits": run.commits,
         "rounds_failed": run.failed_rounds,
         "failed_rounds": run.failure_reasons,
-        "warnings": [*warnings(log, chance, run), *caveats],
+        "warnings": [*warnings(record, chance), *caveats],
         "stopped_by": run.ended,
         "accuracy": float(curve.accuracy[-1]) if len(curve.accuracy) else None,
         "best_accuracy": float(curve.accuracy.max()) if len(curve.accuracy) else None,
@@ -71,13 +70,13 @@ def summary(
         "wasted": asdict(wasted_work(tasks)),
         "fates": by_fate(tasks, spent),
         "stage_seconds": stage_seconds(spent),
-        "probes": asdict(probe_costs(log)),
+        "probes": asdict(probe_costs(record.probes)),
         "energy": None if energy_used is None else asdict(energy_used),
         "budgets": budgets(run),
         "targets": targets(run),
         "rebroadcasts": rebroadcasts(run),
         "abandoned_rounds": abandoned_rounds(run),
-        "pace_timelines": timelines(log),
+        "pace_timelines": record.waits,
         "staleness": staleness_histogram(tasks).tolist(),
         "participation": asdict(fairness),
         "reports_rejected": run.counts["rejected"],
@@ -94,16 +93,3 @@ def rebroadcasts(log: Log) -> int:
 def abandoned_rounds(log: Log) -> int:
     """Rounds that failed after tasks had been sent in them."""
     return sum(r.outcome == FAILED and r.waves > 0 for r in read_progress(log).rounds)
-
-
-def timelines(log: Iterable[Event]) -> dict[str, list[list[float]]]:
-    """What a policy shows of its memory, by name: the moments at which it changed, and the seconds that held from then on.
-
-    >>> timelines([PaceSet(0.0, "t_o", 60.0), PaceSet(80.0, "t_o", 120.0)])
-    {'t_o': [[0.0, 60.0], [80.0, 120.0]]}
-    """
-    result: dict[str, list[list[float]]] = {}
-    for event in log:
-        if isinstance(event, PaceSet):
-            result.setdefault(event.name, []).append([event.time, event.seconds])
-    return result

@@ -85,13 +85,16 @@ class Spending:
 class TaskColumns:
     """All tasks so far, as columns with room to grow; `on` takes the next event.
 
-    `accounted` marks tasks whose costs are known and `spent` holds these costs by name; `reasons` says why tasks were lost or
-    refused. `arrived` are the reports that wait for a model, `gathered` those of the model that is being made.
+    `accounted` marks tasks whose costs are known, `staged` those of them whose seconds are told by stage, and `spent` holds these
+    costs by name; `reasons` says why tasks were lost or refused. `broadcasts` are the first tasks of each time that clients were
+    asked. `arrived` are the reports that wait for a model, `gathered` those of the model that is being made.
     """
 
     count: int = 0
     columns: Tasks = field(default_factory=lambda: _room(0))
     accounted: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
+    staged: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
+    broadcasts: list[int] = field(default_factory=list[int])
     spent: dict[str, Floats] = field(default_factory=dict[str, Floats])
     reasons: dict[int, str] = field(default_factory=dict[int, str])
     arrived: set[int] = field(default_factory=set[int])
@@ -117,7 +120,7 @@ class TaskColumns:
             case ReportUnwanted() if event.task < self.count:
                 (self.columns.late if event.reason == "late" else self.columns.again)[event.task] = True
             case TasksSpent():
-                self.spend(event)
+                self._spend(event)
             case ReportsGathered():
                 self.gathered = self.known(event.tasks)
                 self.arrived.difference_update(self.gathered.tolist())
@@ -150,7 +153,7 @@ class TaskColumns:
         """Those of these tasks that are here."""
         return tasks[tasks < self.count]
 
-    def add_rows(self, more: int) -> slice:
+    def _add_rows(self, more: int) -> slice:
         """Room for more tasks; returns where they are."""
         first, self.count = self.count, self.count + more
         size = len(self.accounted)
@@ -161,14 +164,16 @@ class TaskColumns:
             }
             self.columns = Tasks(**grown)
             self.accounted = np.concatenate([self.accounted, room.late])
+            self.staged = np.concatenate([self.staged, room.late])
             self.spent = {name: np.concatenate([column, room.ended]) for name, column in self.spent.items()}
         return slice(first, self.count)
 
-    def spend(self, event: TasksSpent) -> None:
+    def _spend(self, event: TasksSpent) -> None:
         """What tasks really cost. Bytes that nobody knows stay as they were foreseen, or as they arrived."""
         known = event.tasks < self.count
         tasks = event.tasks[known]
         self.accounted[tasks] = True
+        self.staged[tasks] = any(stage in event.spent for stage in STAGES)
         for name in event.spent:
             if name not in self.spent:
                 self.spent[name] = np.where(self.accounted, 0.0, np.nan)
@@ -179,7 +184,9 @@ class TaskColumns:
             column[tasks] = np.where(np.isnan(moved), column[tasks], moved)
 
     def _send(self, event: TasksSent) -> None:
-        rows, columns = self.add_rows(len(event.clients)), self.columns
+        rows, columns = self._add_rows(len(event.clients)), self.columns
+        if len(event.clients):
+            self.broadcasts.append(rows.start)
         columns.clients[rows], columns.samples[rows], columns.bytes_down[rows] = (
             event.clients, event.samples, event.bytes_down,
         )  # fmt: skip

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedfleet.core.aggregation import TOO_FEW
-from fedfleet.core.events import CandidatesSeen, Event, ReportRejected, RunEnded
+from fedfleet.core.events import Event
 from fedfleet.core.records import Ints
 from fedfleet.measure.accuracy import client_accuracy, learning_curve
-from fedfleet.measure.failures import clock_text, cure, failures
+from fedfleet.measure.failures import clock_text, cure
 from fedfleet.measure.run_progress import Log, Progress, read_progress
+from fedfleet.measure.run_record import RunRecord, read_record
 
 ONE_CLASS = "the test set has only one class"
 _MIN_GAIN = 0.01  # a run whose accuracy never rose by so much has learnt nothing
@@ -43,33 +44,37 @@ def chance_level(labels: Ints) -> float | None:
     return float(np.unique(labels, return_counts=True)[1].max() / labels.size) if labels.size else None
 
 
-def warnings(log: Sequence[Event], chance: float | None = None, progress: Progress | None = None) -> list[str]:
+def warnings(log: Sequence[Event] | RunRecord, chance: float | None = None) -> list[str]:
     """One sentence for each thing that would mislead a reader who only looks at the figures.
 
-    `chance` is what guessing would score on the central test set, where that is known: the journal holds no labels. `progress` is
-    that of the log, where it has been read already.
+    `chance` is what guessing would score on the central test set, where that is known: the journal holds no labels.
     """
-    run = read_progress(log) if progress is None else progress
-    return [*_round_warnings(log, run), *_report_warnings(log), *_learning_warnings(run, chance)]
+    record = log if isinstance(log, RunRecord) else read_record(log)
+    return [
+        *_round_warnings(record),
+        *_report_warnings(record.refused),
+        *_learning_warnings(record.progress, chance),
+    ]
 
 
-def _round_warnings(log: Sequence[Event], run: Progress) -> list[str]:
-    commits, failed, rounds = run.commits, run.failure_reasons, run.closed_count
+def _round_warnings(record: RunRecord) -> list[str]:
+    run = record.progress
+    failed, rounds = run.failure_reasons, run.closed_count
     if not rounds:
-        return _unfinished_round_warnings(log)
-    if not commits:
-        return [f"no model was made: all {rounds} rounds failed ({_most_frequent(failed)}); {cure(failures(log))}"]
+        return _unfinished_round_warnings(record)
+    if not run.commits:
+        return [f"no model was made: all {rounds} rounds failed ({_most_frequent(failed)}); {cure(record.failures)}"]
     if sum(failed.values()) * 2 > rounds:
-        return [f"{sum(failed.values())} of {rounds} rounds failed ({_most_frequent(failed)}); {cure(failures(log))}"]
+        return [f"{sum(failed.values())} of {rounds} rounds failed ({_most_frequent(failed)}); {cure(record.failures)}"]
     return []
 
 
-def _unfinished_round_warnings(log: Sequence[Event]) -> list[str]:
+def _unfinished_round_warnings(record: RunRecord) -> list[str]:
     """A run that ended before its first round did."""
-    end = log[-1] if log else None
-    if not isinstance(end, RunEnded) or end.reason == "target_accuracy":
+    run = record.progress
+    if run.ended is None or run.ended == "target_accuracy":
         return []  # it still goes on, or had nothing to do
-    if any(isinstance(e, CandidatesSeen) for e in log):
+    if record.online is not None:
         reason = (
             'its first round was still waiting for reports; use pace.use = "deadline", or raise stop.virtual_seconds'
         )
@@ -78,15 +83,12 @@ def _unfinished_round_warnings(log: Sequence[Event]) -> list[str]:
             "the clients that a round needs were never reachable at the same time; lower pace.min_clients and pace.min_share, "
             "change world.states, or raise stop.virtual_seconds"
         )
-    return [f"no model was made: the run ended at {clock_text(end.time)} by {end.reason}, and {reason}"]
+    return [f"no model was made: the run ended at {clock_text(run.time)} by {run.ended}, and {reason}"]
 
 
-def _report_warnings(log: Sequence[Event]) -> list[str]:
-    refused = [e for e in log if isinstance(e, ReportRejected)]
-    if not refused:
-        return []
-    too_few = [e for e in refused if TOO_FEW in e.reason]
-    invalid = [e for e in refused if TOO_FEW not in e.reason]
+def _report_warnings(refused: Sequence[tuple[int, str]]) -> list[str]:
+    too_few = [one for one in refused if TOO_FEW in one[1]]
+    invalid = [one for one in refused if TOO_FEW not in one[1]]
     sentences: list[str] = []
     if invalid:
         sentences.append(
@@ -101,9 +103,9 @@ def _report_warnings(log: Sequence[Event]) -> list[str]:
     return sentences
 
 
-def _refusal_text(refused: Sequence[ReportRejected]) -> str:
-    reasons = Counter(e.reason.partition(": ")[2] or e.reason for e in refused)
-    clients = len({e.client for e in refused})
+def _refusal_text(refused: Sequence[tuple[int, str]]) -> str:
+    reasons = Counter(reason.partition(": ")[2] or reason for _, reason in refused)
+    clients = len({client for client, _ in refused})
     return f"{len(refused)} reports of {clients} clients were refused ({_most_frequent(dict(reasons.most_common()))})"
 
 

@@ -25,8 +25,8 @@ from fedfleet.core.events import (
 from fedfleet.core.records import Stop
 from fedfleet.core.registry import _BUILTIN
 from fedfleet.core.sources import FaultDraws, FaultSource
-from fedfleet.measure.device_work import by_fate, spending
-from fedfleet.measure.energy import energy
+from fedfleet.measure.costs import by_fate, energy
+from fedfleet.measure.run_record import read_record
 from fedfleet.measure.tasks import RUNNING, task_table
 from fedfleet.pace.combinators import overcommit
 from fedfleet.pace.rounds import deadline, readiness
@@ -324,10 +324,12 @@ def test_every_task_that_ended_is_charged_once_and_joules_add_up(fleet, pace, ho
     told, tasks = only(TasksSpent, events), task_table(events)
     charged = [task for e in told for task in e.tasks.tolist()]
     assert sorted(charged) == np.flatnonzero(tasks.fate != RUNNING).tolist()
-    got = energy(events, tasks, spending(events, len(tasks.fate)))
+    record = read_record(events)
+    spent = record.tasks.spending()
+    got = energy(tasks, spent, record.probes, record.progress.costs["grams"])
     each = sum(float(e.spent["joules"].sum()) for e in told if "joules" in e.spent)
     assert (0.0 if got is None else got.useful + got.wasted) == pytest.approx(each)
-    fates = by_fate(tasks, spending(events, len(tasks.fate)))
+    fates = by_fate(tasks, spent)
     elapsed = np.nansum(tasks.seconds)
     assert sum(r["worked_seconds"] + r["waited_seconds"] for r in fates.values()) == pytest.approx(elapsed)
 

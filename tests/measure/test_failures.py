@@ -14,14 +14,20 @@ from fedfleet.core.events import (
     TaskStruck,
 )
 from fedfleet.core.records import Stop
-from fedfleet.measure.failures import Cause, clock_text, cure, failures
+from fedfleet.measure.failures import Cause, clock_text, cure
+from fedfleet.measure.run_record import read_record
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.pace.timeout import timeout
 from fedfleet.world.faults import lossy
 from tests.faulty import world_of as faulty_world
+from tests.measure.journals import sent
 from tests.worlds import Fleet, even_fleet, events_of, roster_of, toy_plan, world_of
 
 NIGHT = Fleet(even_fleet(3).keys, (8.0,) * 3, (86400.0,) * 3, (((40_000.0, 60_000.0),),) * 3)
+
+
+def failures(log):
+    return read_record(log).failures
 
 
 def ran(pace, fleet, rounds=10):
@@ -90,9 +96,10 @@ def test_tasks_that_are_lost_on_the_way_are_the_cause_whether_the_server_knows_o
 
 
 def test_a_few_lost_among_many_who_were_late_are_not_the_cause():
-    log = [TaskStruck(2.0, 0, 0, 2.0, "lost in upload"), dropped(9.0, 9.0, 9.0, 9.0), RoundFailed(9.0, 0, "late")]
-    assert failures(log).causes == {Cause.LATE: 1}
-    assert failures([log[0], dropped(9.0, 9.0, 9.0), log[2]]).causes == {Cause.LOST: 1}
+    log = [sent(0.0, 0, 0, 0, 0, 1, 2), TaskStruck(2.0, 0, 0, 2.0, "lost in upload")]
+    end = RoundFailed(9.0, 0, "late")
+    assert failures([*log, dropped(9.0, 9.0, 9.0, 9.0), end]).causes == {Cause.LATE: 1}
+    assert failures([*log, dropped(9.0, 9.0, 9.0), end]).causes == {Cause.LOST: 1}
 
 
 def test_refused_reports_are_the_cause_although_they_arrived():

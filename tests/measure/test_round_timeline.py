@@ -16,7 +16,7 @@ from fedfleet.core.events import (
     TaskStruck,
 )
 from fedfleet.measure.round_timeline import describe_round, notable_rounds
-from fedfleet.measure.tasks import task_table
+from fedfleet.measure.run_record import read_record
 
 
 def sent(time, round_, first, clients):
@@ -24,6 +24,11 @@ def sent(time, round_, first, clients):
     return TasksSent(
         time, round_, 0, first, np.array(clients), np.zeros(n, np.int64), np.ones(n), np.ones(n), np.ones(n)
     )
+
+
+def described(events, number, **how):
+    record = read_record(events)
+    return describe_round(record, record.tasks.table(), number, **how)
 
 
 def gathered(time, *tasks):
@@ -58,16 +63,16 @@ def log():
 
 
 def test_the_usual_round_is_of_median_length_and_the_worst_one_failed():
-    assert notable_rounds(log()) == {"usual": 2, "worst": 1}
-    assert notable_rounds(log()[:9]) == {"usual": 0}, "one round is not shown twice"
-    assert notable_rounds([]) == {}
+    assert notable_rounds(read_record(log())) == {"usual": 2, "worst": 1}
+    assert notable_rounds(read_record(log()[:9])) == {"usual": 0}, "one round is not shown twice"
+    assert notable_rounds(read_record([])) == {}
     failed = [RunBegan(0.0, 1, 2, "", ""), RoundFailed(5.0, 0, "few"), RoundFailed(9.0, 1, "few")]
-    assert notable_rounds(failed) == {}, "nobody was asked: there is nothing to see"
+    assert notable_rounds(read_record(failed)) == {}, "nobody was asked: there is nothing to see"
 
 
 def test_a_round_says_who_was_asked_when_and_what_became_of_them():
     events = log()
-    result = describe_round(events, task_table(events), 0)
+    result = described(events, 0)
     assert (result.opened, result.closed, result.seconds, result.version, result.reason) == (0.0, 30.0, 30.0, 1, "")
     assert result.asked == ((10.0, 2), (20.0, 1)) and not result.refills
     assert result.fates == {"folded": 2, "dropped": 1}
@@ -82,7 +87,7 @@ def test_a_round_says_who_was_asked_when_and_what_became_of_them():
 
 def test_why_a_task_came_to_nothing_is_told():
     events = log()
-    result = describe_round(events, task_table(events), 1)
+    result = described(events, 1)
     assert (result.opened, result.closed, result.version, result.reason) == (30.0, 60.0, None, "nobody reported")
     said = {s.client: s.why for s in result.spans}
     assert "lost in upload" in said[6] and "came too late" in said[7]
@@ -95,9 +100,8 @@ def test_asking_because_others_ended_is_no_rebroadcast():
         TaskArrived(9.0, 2, 3, 4.0, 1.0), sent(9.0, 1, 4, [1]), TaskArrived(12.0, 3, 4, 5.0, 1.0), gathered(12.0, 2, 3),
         ModelCommitted(12.0, 1, 2, "b", 2),
     ]  # fmt: skip
-    tasks = task_table(events)
-    assert describe_round(events, tasks, 0).refills and describe_round(events, tasks, 1).refills
-    second = describe_round(events, tasks, 1)
+    assert described(events, 0).refills and described(events, 1).refills
+    second = described(events, 1)
     assert second.fates == {"folded": 2, "running": 1}, "what ended in it, and what was sent in it and goes on"
     assert [s.client for s in second.spans] == [3, 4, 1]
 
@@ -105,6 +109,6 @@ def test_asking_because_others_ended_is_no_rebroadcast():
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_of_many_tasks_a_few_are_looked_at_the_first_and_the_last_among_them(most):
     events = log()
-    result = describe_round(events, task_table(events), 0, most=most)
+    result = described(events, 0, most=most)
     assert len(result.spans) == most and result.spans[0].client == 3 and sum(result.fates.values()) == 3
     assert most == 1 or result.spans[-1].client == 4

@@ -1,17 +1,32 @@
 """The record of a run is the same whether it is followed or read, and its figures are those that one counts by hand."""
 
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from fedfleet.core.events import Evaluated, ModelCommitted, RoundFailed, TaskArrived, TasksSent, TasksSpent
+from fedfleet.core.events import (
+    Evaluated,
+    ModelCommitted,
+    Probed,
+    ReportRejected,
+    RoundFailed,
+    TaskArrived,
+    TasksSent,
+    TasksSpent,
+)
 from fedfleet.core.records import DROPPED, FOLDED, LOST, Stop
+from fedfleet.measure.costs import energy
+from fedfleet.measure.round_timeline import describe_round, notable_rounds
 from fedfleet.measure.run_record import RunRecord, read_record
-from fedfleet.measure.tasks import RUNNING, Tasks, task_table
+from fedfleet.measure.tasks import BYTES, RUNNING, Tasks, task_table
+from fedfleet.world.energy import phones
 from tests.faulty import world_of
 from tests.laws.test_faults import wrongs
+from tests.measure import plain_folds as plain
 from tests.measure.journals import LOG
 from tests.worlds import events_of, fleets, only, paces, toy_plan
 
@@ -68,6 +83,43 @@ def test_it_counts_what_is_there(fleet, pace, wrong):
     assert np.isnan(table.ended[table.fate == RUNNING]).all() and not np.isnan(table.ended[table.fate == DROPPED]).any()
     accounted = record.tasks.spending().accounted
     assert accounted.sum() == sum(len(e.tasks) for e in only(TasksSpent, events))
+
+
+@law
+@given(fleets(), paces(), wrongs, st.sampled_from([0.0, 0.5]))
+def test_it_says_what_folds_of_their_own_say(fleet, pace, wrong, tail):
+    stop, world = Stop(rounds=4, virtual_seconds=4096.0), world_of(fleet, wrong.recipe())
+    world = replace(world, energy=phones(tail=tail)(world.devices, world.keys, 0))
+    events = events_of(toy_plan(pace.policy(), len(fleet), stop=stop), world)[0]
+    probe = Probed(0.0, "loss", np.arange(2), np.array([1.0, np.nan]), {"joules": np.ones(2), "compute": np.ones(2)})
+    for log in (events, [events[0], probe, *events[1:]], events[: len(events) // 2]):
+        compare_with_plain_folds(log)
+
+
+def compare_with_plain_folds(log):
+    record = read_record(log)
+    f, run, tasks, probes = record.failures, record.progress, record.tasks.table(), record.probes
+    told = (f.causes, f.reachable, f.waited, f.fastest, f.unable, f.lost, f.last)
+    assert told == plain.failures_of(log)
+    assert (probes.asked, probes.answered, probes.worked_seconds) == plain.probes_of(log)
+    for name in ("joules", *BYTES):
+        assert probes.total(name) == (plain.column_sum(log, name, Probed) or 0.0)
+    joules, grams = (plain.column_sum(log, name, Probed, TasksSpent) for name in ("joules", "grams"))
+    used = energy(tasks, record.tasks.spending(), probes, run.costs["grams"])
+    assert (used is None) == (joules is None)
+    assert used is None or (used.joules == pytest.approx(joules) and used.grams == grams)
+    assert record.duplicate_bytes == plain.duplicate_bytes_of(log) and record.waits == plain.waits_of(log)
+    assert record.refused == [(e.client, e.reason) for e in only(ReportRejected, log)]
+    assert notable_rounds(record) == plain.notable_of(log)
+    for round_ in run.closed_rounds:
+        taken = describe_round(record, tasks, round_.number, most=len(tasks.fate) + 1)
+        assert taken.asked == plain.broadcasts_of(log, round_.number)
+        closing = next(e for e in log if isinstance(e, ModelCommitted | RoundFailed) and e.round == round_.number)
+        assert (taken.version, taken.reason) == (getattr(closing, "version", None), getattr(closing, "reason", ""))
+        for span in taken.spans:
+            assert span.spent == plain.stages_of(log, span.task)
+            reason = plain.reason_of(log, span.task)
+            assert reason is None or span.fate == "folded" or span.why.endswith(reason)
 
 
 def test_a_journal_that_was_cut_is_read_as_far_as_it_goes():

@@ -4,7 +4,7 @@ import numpy as np
 
 from fedfleet.measure.run_tables import client_columns, round_columns
 from tests.measure.journals import LOG, TASKS
-from tests.measure.test_device_work import COSTS
+from tests.measure.test_costs import COSTS
 
 
 def same(column, *values):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fedfleet.core.events import Evaluated, RoundFailed, TaskLost
 from fedfleet.measure.summary import abandoned_rounds, rebroadcasts, summary
 from tests.measure.journals import LOG, sent
-from tests.measure.test_device_work import COSTS
+from tests.measure.test_costs import COSTS
 
 
 def test_the_summary_says_it_all():

@@ -14,8 +14,9 @@ from fedfleet.core.rng import hash_keys
 from fedfleet.core.sources import World
 from fedfleet.core.stages import source_from_stages
 from fedfleet.engine.coordinator import begin
+from fedfleet.measure.costs import traffic
+from fedfleet.measure.run_record import read_record
 from fedfleet.measure.tasks import task_table
-from fedfleet.measure.traffic import extra_traffic, traffic
 from fedfleet.pace.asynchronous import buffered
 from fedfleet.pace.rounds import readiness
 from fedfleet.simulation.audit import audit_by_rerun, audit_decisions
@@ -114,7 +115,7 @@ def test_looking_takes_time_in_a_run_and_its_bytes_are_waste():
     for log, late in ((paid, True), (free, False)):
         seen, told, sent = (only(kind, log)[0].time for kind in (CandidatesSeen, Probed, TasksSent))
         assert (told > seen) == late and sent == told
-    costs = [traffic(task_table(log), 1.0, extra_traffic(log)) for log in (paid, free)]
+    costs = [traffic(task_table(log), 1.0, read_record(log).probes) for log in (paid, free)]
     assert costs[1].wasted_down == 0.0 and costs[0].wasted_down == 3 * 4 * BYTES
     assert costs[0].wasted_up == 3 * 4 * ANSWER_BYTES
     assert costs[0].bytes_down == 3 * 4 * BYTES + 3 * 2 * BYTES

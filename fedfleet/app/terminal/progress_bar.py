@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from fedfleet.core.events import Evaluated, Event, ModelCommitted, RoundFailed
+from fedfleet.core.events import Event
+from fedfleet.measure.run_progress import Progress as RunProgress
 
 
 @contextmanager
@@ -31,17 +32,15 @@ def progress(rounds: int, commits: int | None = None, *, quiet: bool = False, la
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=rounds if commits is None else commits, note="", failed="")
-        failed = 0
+        run = RunProgress()
 
         def watch(events: Sequence[Event]) -> None:
-            nonlocal failed
             for event in events:
-                if isinstance(event, RoundFailed):
-                    failed += 1
-                    bar.update(task, failed=f"{failed} failed")
-                if isinstance(event, ModelCommitted) or (isinstance(event, RoundFailed) and commits is None):
-                    bar.advance(task)
-                elif isinstance(event, Evaluated) and event.total:
-                    bar.update(task, note=f"accuracy {event.correct / event.total:.3f} at {event.time:,.0f} s")
+                run.on(event)
+            done = run.closed_count if commits is None else run.commits
+            failed = f"{run.failed_rounds} failed" if run.failed_rounds else ""
+            tried = next((e for e in reversed(run.evaluations) if e.total), None)
+            note = "" if tried is None else f"accuracy {tried.accuracy:.3f} at {tried.time:,.0f} s"
+            bar.update(task, completed=done, failed=failed, note=note)
 
         yield watch

@@ -11,7 +11,7 @@ from fedfleet.app.pages.report.stragglers import deadline_to_try, find_late_task
 from fedfleet.app.terminal.text import size, span
 from fedfleet.measure.attribution.causes import FAILED, PAUSE, REACHABILITY, UNKNOWN
 from fedfleet.measure.attribution.sentences import sentence, share
-from fedfleet.measure.failures import cure, failures
+from fedfleet.measure.failures import cure
 from fedfleet.measure.warnings import ONE_CLASS
 
 _FEW = 0.9  # of all: where fewer take part, the title says how many
@@ -242,7 +242,7 @@ def _cure(f: Facts) -> str:
         or any("rounds failed" in w for w in m["warnings"])
     ):
         return ""  # a warning says it already
-    advice = as_people(cure(failures(f.events)), f.people, f.person)
+    advice = as_people(cure(f.record.failures), f.people, f.person)
     return f"{advice[0].upper()}{advice[1:]}."
 
 

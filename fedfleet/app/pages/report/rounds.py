@@ -75,7 +75,7 @@ class ShownRound:
 def shown_rounds(f: Facts) -> list[ShownRound]:
     """The best (most of those asked were used, then the shortest), the usual (of median length, then of median use) and the worst,
     as far as they differ."""
-    chosen, rounds = notable_rounds(f.events), rounds_of(f.record.progress)
+    chosen, rounds = notable_rounds(f.record), rounds_of(f.record.progress)
     successful = np.flatnonzero(~rounds.failed & (rounds.asked > 0))
     if len(successful) > 2:
         length = np.diff(np.array(rounds.closed), prepend=0.0)[successful].round(6)
@@ -84,7 +84,7 @@ def shown_rounds(f: Facts) -> list[ShownRound]:
         best = int(rounds.number[successful[np.lexsort((successful, length, -share))[0]]])
         worst = {word: number for word, number in chosen.items() if word == "worst" and number not in (usual, best)}
         chosen = {"usual": usual, **worst} if usual == best else {"best": best, "usual": usual, **worst}
-    return [ShownRound(word, describe_round(f.events, f.tasks, number, most=MOST)) for word, number in chosen.items()]
+    return [ShownRound(word, describe_round(f.record, f.tasks, number, most=MOST)) for word, number in chosen.items()]
 
 
 def rounds_section(f: Facts) -> list[str]:

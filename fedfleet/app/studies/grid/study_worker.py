@@ -12,7 +12,8 @@ from fedfleet.app.runs.run_folder import FinishedRun
 from fedfleet.app.spec import Spec, resolve
 from fedfleet.app.studies.grid.joint_jobs import perform_together
 from fedfleet.core.errors import FedFleetError
-from fedfleet.core.events import Event, ModelCommitted, RoundFailed, RunEnded
+from fedfleet.core.events import Event
+from fedfleet.measure.run_progress import Progress
 
 if TYPE_CHECKING:
     from fedfleet.executors.stacked.form_choice import Form
@@ -51,16 +52,19 @@ def _reason(error: Exception) -> str:
 
 def progress_listener(tell: Callable[[dict[str, Any]], None]) -> Callable[[int, Sequence[Event]], None]:
     """A listener that tells in which round each run is, now and then, and when it has ended."""
+    runs: dict[int, Progress] = {}
     last_sent: dict[int, float] = {}
 
     def watch(i: int, events: Sequence[Event]) -> None:
+        run = runs.setdefault(i, Progress())
+        closed, ended = run.closed_count, run.ended
         for event in events:
-            if isinstance(event, RunEnded):
-                tell({"run": i, "over": True})
-            elif isinstance(event, ModelCommitted | RoundFailed):
-                now = time.monotonic()
-                if now - last_sent.get(i, -_EVERY) >= _EVERY:
-                    last_sent[i] = now
-                    tell({"run": i, "round": event.round + 1})
+            run.on(event)
+        now = time.monotonic()
+        if run.closed_count > closed and now - last_sent.get(i, -_EVERY) >= _EVERY:
+            last_sent[i] = now
+            tell({"run": i, "round": run.round})
+        if run.ended != ended:
+            tell({"run": i, "over": True})
 
     return watch
