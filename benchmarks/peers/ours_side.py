@@ -22,7 +22,7 @@ from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.records import Context
 from fedfleet.core.rng import orders
 from fedfleet.core.trees import Tree
-from fedfleet.executors.naive import naive_loop
+from fedfleet.executors.bench import naive_loop
 from fedfleet.executors.stacked.executor import stacked_executor, train_cohort
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.learn.optimisers import sgd

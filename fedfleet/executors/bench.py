@@ -14,11 +14,12 @@ import torch
 from fedfleet.core.parts import Algorithm, Job, Offer, Task
 from fedfleet.core.passes import NO_SETTINGS, BatchPlan, LocalPass
 from fedfleet.core.records import Context, Report
+from fedfleet.executors.client_half import batches
 from fedfleet.executors.inline import inline
-from fedfleet.executors.naive import naive_loop
 from fedfleet.executors.stacked.executor import stacked_executor, train_cohort
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.learn.optimisers import sgd
+from fedfleet.tasks.dropout import AddressedDropout, addresses
 
 LR = 0.01
 
@@ -53,6 +54,34 @@ class Bench:
     tf32: bool = False
     form: str = "merged"
     repeats: int = 5
+
+
+def naive_loop(
+    task: Task, jobs: Sequence[Job], x: torch.Tensor, y: torch.Tensor, *, lr: float
+) -> list[dict[str, torch.Tensor]]:
+    """The loop that everybody writes: one torch module, its state reloaded for each client, a torch optimiser.
+
+    It gives back the parameters of each client, on the device where the data is.
+    """
+    module = task.build().to(x.device)
+    module.train()
+    dropouts = [m for m in module.modules() if isinstance(m, AddressedDropout)]
+    start: dict[str, Any] = {n: torch.from_numpy(np.array(v)).to(x.device) for n, v in jobs[0].offer.params.items()}
+    models = []
+    for job in jobs:
+        assert isinstance(job.local, LocalPass)
+        module.load_state_dict(start)
+        optimiser = torch.optim.SGD(module.parameters(), lr=lr)
+        for t, rows in enumerate(batches(job.local.batches, job)):
+            for leaf in dropouts:
+                place = addresses(job.seed, np.array([job.key], np.uint64), np.array([job.task]), t)
+                leaf.address = torch.from_numpy(place).to(x.device)
+            batch = torch.from_numpy(rows).to(x.device)
+            optimiser.zero_grad()
+            torch.nn.functional.cross_entropy(module(x[batch]), y[batch]).backward()
+            optimiser.step()
+        models.append({n: v.detach().clone() for n, v in module.state_dict().items()})
+    return models
 
 
 def compare(bench: Bench) -> BenchResult:

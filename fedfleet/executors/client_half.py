@@ -4,13 +4,12 @@ Everything that a pass asks for besides training happens here, for every kernel 
 home, fresh memory, the learning rate, batches, what goes up and in which codec, error feedback, the weight, the statistics. A
 kernel gets clients with equal passes and returns where they ended, as stacks; inline is a stack of one, and so is a device.
 
-Nothing here imports torch. A kernel says with its stacks which array library made them (`ArrayLibrary`).
+Nothing here imports torch. A kernel says with its stacks which array library made them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -24,29 +23,11 @@ from fedfleet.core.passes import FEEDBACK, KEPT, NO_MEMORY, SECOND, BatchPlan, C
 from fedfleet.core.records import Ints, Report, Slots
 from fedfleet.core.rng import orders
 from fedfleet.core.trees import Tree
+from fedfleet.executors.array_library import NUMPY, ArrayLibrary, Stack
 from fedfleet.learn.codecs.messages import addresses, decode_bytes, encode_bytes, nbytes
-
-# Arrays of one library by name, with a leading client axis.
-Stack = Mapping[str, Any]
 
 # The epochs of one stage of a pass; later stages walk through orders of their own.
 STAGE_STRIDE = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayLibrary:
-    """What the client's half needs from the library whose arrays a kernel returns, as functions on leaves and stacks."""
-
-    is_floating: Callable[[Any], bool]
-    dtype: Callable[[Any], np.dtype[Any]]
-    to_numpy: Callable[[Any], np.ndarray]
-    # (one value per client, a leaf of the stack) -> a leaf beside it
-    stack_leaf: Callable[[list[Any], Any], Any]
-    # (stack, clients) -> the Euclidean norm of each client's update
-    norms: Callable[[Stack, int], np.ndarray]
-    # (codec, stack, one address per client) -> the stack as it arrives
-    round_trip: Callable[[Codec, Stack, np.ndarray], dict[str, Any]]
-    no_grad: Callable[[], AbstractContextManager[Any]] = nullcontext
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,34 +255,6 @@ def stats_of(prepared: PreparedJob, tallies: Tallies, c: int, norm: float) -> di
 def weight_of(job: Job, local: LocalPass) -> float:
     """What a report of this job weighs in the mean."""
     return float(len(job.rows)) if local.weigh == "samples" else 1.0
-
-
-# ---- arrays of numpy ----------------------------------------------------------------------------------------------
-
-
-def _norms(update: Stack, clients: int) -> np.ndarray:
-    total = np.zeros(clients)
-    for leaf in (update[name] for name in sorted(update)):
-        if leaf.dtype.kind == "f":
-            total += np.square(leaf.reshape(clients, -1), dtype=np.float64).sum(1)
-    return np.sqrt(total)
-
-
-def _round_trip(codec: Codec, stack: Stack, where: np.ndarray) -> dict[str, Any]:
-    trees = [{n: v[c] for n, v in stack.items()} for c in range(len(where))]
-    messages = [encode_bytes(codec, tree, int(a)) for tree, a in zip(trees, where, strict=True)]
-    arrived = [decode_bytes(codec, data, tree) for data, tree in zip(messages, trees, strict=True)]
-    return {n: np.stack([tree[n] for tree in arrived]) for n in stack}
-
-
-NUMPY = ArrayLibrary(
-    is_floating=lambda leaf: leaf.dtype.kind == "f",
-    dtype=lambda leaf: leaf.dtype,
-    to_numpy=np.asarray,
-    stack_leaf=lambda values, like: np.stack([np.asarray(v) for v in values]),
-    norms=_norms,
-    round_trip=_round_trip,
-)
 
 
 # ---- how jobs are trained -----------------------------------------------------------------------------------------

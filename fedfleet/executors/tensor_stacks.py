@@ -12,7 +12,8 @@ import torch
 from fedfleet.core.passes import Carry
 from fedfleet.core.records import Slots
 from fedfleet.core.trees import Tree
-from fedfleet.executors.client_half import ArrayLibrary, PreparedJob
+from fedfleet.executors.array_library import ArrayLibrary
+from fedfleet.executors.client_half import PreparedJob
 from fedfleet.learn.codecs.messages import round_trip
 
 Tensors = dict[str, torch.Tensor]

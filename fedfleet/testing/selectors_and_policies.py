@@ -15,8 +15,7 @@ from fedfleet.core.parts import Draw, Plan, Policy, Selector, State
 from fedfleet.core.records import Assignments, Book, Decision, Ended, Ints, Roster, Stop
 from fedfleet.pace.rounds import deadline, readiness, round_policy
 from fedfleet.simulation.simulator import simulate
-from fedfleet.testing.toys import consensus, consensus_start, opaque_executor
-from fedfleet.testing.worlds import TrialWorld, trial_worlds
+from fedfleet.testing.toys import TrialWorld, consensus, consensus_start, opaque_executor, trial_worlds
 
 _SEED = 11
 _HORIZON = 30 * 86400.0

@@ -5,14 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from fedfleet.core.passes import LocalPass
+from fedfleet.core.passes import BatchPlan, LocalPass
+from fedfleet.core.trees import content_hash
 from fedfleet.executors import bench as benches
-from fedfleet.executors.bench import Bench, algorithm_jobs, compare, compare_algorithm, fold_work, time_work
+from fedfleet.executors.bench import Bench, algorithm_jobs, compare, compare_algorithm, fold_work, naive_loop, time_work
+from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked.executor import fold_jobs, stacked_executor
 from fedfleet.executors.stacked.placement import open_place
+from fedfleet.learn.optimisers import sgd
 from fedfleet.learn.zoo import fedavg, fedprox, local_only
-from tests.executors.cohorts import dense, small_task, smooth
+from fedfleet.tasks.dropout import AddressedDropout
+from tests.executors.cohorts import convolutions, dense, jobs_with, small_task, smooth
 
 
 def bench(build=None, **options):
@@ -90,3 +95,29 @@ def test_where_nothing_is_added_up_in_place_there_is_no_such_round():
     assert fold_work(execute, decoding, given.task, jobs) is None
     collecting = replace(fedavg(), fold=replace(fedavg().fold, combine=lambda reports: None))
     assert fold_work(execute, collecting, given.task, jobs) is None
+
+
+def agrees(build):
+    task = small_task(build)
+    jobs = jobs_with(task, LocalPass(sgd(), BatchPlan(4, 2), rate=0.05), (9, 20, 6))
+    before = content_hash(jobs[0].offer.params)
+    x, y = torch.from_numpy(task.dataset.x), torch.from_numpy(task.dataset.y)
+    for result, report, job in zip(naive_loop(task, jobs, x, y, lr=0.05), inline(task).train(jobs), jobs, strict=True):
+        for name, value in result.items():
+            start = job.offer.params[name] if value.is_floating_point() else 0
+            assert np.allclose(value.numpy(), start + report.update[name], atol=1e-5), name
+    assert content_hash(jobs[0].offer.params) == before
+
+
+def test_plain_sgd_is_the_literal_pass():
+    agrees(smooth())
+
+
+def test_running_statistics_begin_anew_for_each_client():
+    agrees(convolutions(lambda: nn.BatchNorm2d(6)))
+
+
+def test_dropout_drops_the_same_units():
+    agrees(
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(144, 20), nn.Tanh(), AddressedDropout(0.5, 0), nn.Linear(20, 5))
+    )

@@ -13,8 +13,8 @@ from fedfleet.core.equality import same
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Job, Offer
 from fedfleet.core.passes import BatchPlan, Carry, LocalPass, SecondModel, Slot
+from fedfleet.executors.array_library import NUMPY
 from fedfleet.executors.client_half import (
-    NUMPY,
     Tallies,
     TrainedStack,
     batches,
@@ -437,7 +437,8 @@ def test_the_clients_half_needs_no_torch():
         from fedfleet.core.parts import Algorithm, Executor, Job, Offer
         from fedfleet.core.passes import BatchPlan, LocalPass, Optimiser
         from fedfleet.executors import gather, worker_jobs
-        from fedfleet.executors.client_half import NUMPY, Tallies, TrainedStack, batches, encode_update, prepare_job, reports
+        from fedfleet.executors.array_library import NUMPY
+        from fedfleet.executors.client_half import Tallies, TrainedStack, batches, encode_update, prepare_job, reports
         from fedfleet.executors.personal_model import tune_models, tuning_job
         from fedfleet.learn.codecs.lossless import gzip
 

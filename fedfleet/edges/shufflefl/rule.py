@@ -15,7 +15,7 @@ from fedfleet.core.part_facts import FactsOf, TaskFacts
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.rng import stream
 from fedfleet.edges.shufflefl import gateways, scale_factor
-from fedfleet.edges.shufflefl.class_groups import group_counts, merge_classes, ungroup
+from fedfleet.edges.shufflefl.gateways import group_counts, merge_classes, ungroup
 from fedfleet.shuffle.plans import identity, largest_remainder, proportional
 from fedfleet.shuffle.problem import PlanScore, Problem, link, problem_from, score
 from fedfleet.shuffle.solve import solve_many
