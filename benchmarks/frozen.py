@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedfleet.core.parts import Algorithm, Job, Offer, Task
 from fedfleet.core.trees import tree_nbytes
-from fedfleet.executors.stacked.executor import train_cohort
+from fedfleet.executors.stacked.cohort import train_cohort
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.learn.zoo import biasprompt
 from fedfleet.tasks.photos import vit_tiny

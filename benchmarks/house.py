@@ -2,6 +2,10 @@
 
 It reads the source alone and imports nothing of it, so that any revision of the repository can be measured with today's rules.
 Files that an update crosses are counted by running one: `python -m benchmarks.update_path`.
+
+A module that one other module imports, in the same package, is perhaps a piece of it that was cut off. It is not where that other
+module is a table of parts: one that declares no function and no class, and only gives names to what it imports, as `learn.zoo` does
+with one module for each method. Such entries are counted apart (`table_entries_with_one_importer_beside_them`).
 """
 
 from __future__ import annotations
@@ -103,6 +107,12 @@ def is_stateful(node: ast.ClassDef) -> bool:
     )
 
 
+def is_table(tree: ast.Module) -> bool:
+    """Does a module only give names to what it imports? Then each module that it imports is an entry, and no piece of it."""
+    declared = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return not any(isinstance(node, declared) for node in ast.walk(tree))
+
+
 def _head(module: str) -> str:
     """The word of a module's name that says what it is: the last one."""
     return module.split(".")[-1].split("_")[-1]
@@ -137,6 +147,7 @@ def measures(folder: Path) -> dict[str, list[str] | int | float]:
         for name in named
         if len(importers[name]) == 1 and next(iter(importers[name])).rpartition(".")[0] == name.rpartition(".")[0]
     ]
+    entries = [line for line in one_importer if is_table(trees[modules[line.partition(" <- ")[2]]])]
     prefixes = {
         path: Counter(line.rstrip().endswith("# fmt: skip") for line in path.read_text().splitlines()) for path in files
     }
@@ -149,7 +160,8 @@ def measures(folder: Path) -> dict[str, list[str] | int | float]:
         "modules_gerund_or_participle": [n for n in named if is_gerund(_head(n)) or is_participle(_head(n))],
         "names_used_twice_in_a_package": [" ".join(v) for v in homes.values() if len(v) > 1],
         "functions_bare_participle": [where for name, where in functions if "_" not in name.strip("_") and is_participle(name.strip("_"))],
-        "modules_with_one_importer_beside_them": one_importer,
+        "modules_with_one_importer_beside_them": [line for line in one_importer if line not in entries],
+        "table_entries_with_one_importer_beside_them": entries,
         "classes_over_15_fields": [f"{where} {n}" for n, where in sorted(classes, reverse=True) if n > 15],
         "fields_of_largest_object": max(classes)[0],
         "largest_object": max(classes)[1],

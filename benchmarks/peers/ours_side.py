@@ -23,7 +23,8 @@ from fedfleet.core.records import Context
 from fedfleet.core.rng import orders
 from fedfleet.core.trees import Tree
 from fedfleet.executors.bench import naive_loop
-from fedfleet.executors.stacked.executor import stacked_executor, train_cohort
+from fedfleet.executors.stacked.cohort import train_cohort
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.learn.optimisers import sgd
 from fedfleet.learn.zoo import fedavg

@@ -16,7 +16,8 @@ from fedfleet.core.passes import NO_SETTINGS, BatchPlan, LocalPass
 from fedfleet.core.records import Context, Report
 from fedfleet.executors.client_half import batches
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import stacked_executor, train_cohort
+from fedfleet.executors.stacked.cohort import train_cohort
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.learn.optimisers import sgd
 from fedfleet.tasks.dropout import AddressedDropout, addresses

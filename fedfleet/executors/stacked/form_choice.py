@@ -9,7 +9,7 @@ import numpy as np
 
 from fedfleet.core.parts import Job, Offer, Task
 from fedfleet.core.passes import BatchPlan, LocalPass
-from fedfleet.executors.stacked.executor import train_cohort
+from fedfleet.executors.stacked.cohort import train_cohort
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.learn.optimisers import sgd
 

@@ -18,7 +18,7 @@ import torch
 from fedfleet.core.parts import Job
 from fedfleet.core.passes import Carry
 from fedfleet.executors.client_half import PreparedJob, Tallies, TrainedStack, client_errors, group_by_pass, prepare_job
-from fedfleet.executors.stacked.executor import refusal_reason, train_stack
+from fedfleet.executors.stacked.cohort import refusal_reason, train_stack
 from fedfleet.executors.stacked.lean_loop import use_one_kernel_thread
 from fedfleet.executors.stacked.numerics import Layout, layout_of, trial_passes
 from fedfleet.executors.stacked.placement import Place

@@ -18,7 +18,7 @@ from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
 from fedfleet.executors.client_half import PreparedJob, TrainedStack, prepare_job
-from fedfleet.executors.stacked.executor import train_stack
+from fedfleet.executors.stacked.cohort import train_stack
 from fedfleet.executors.stacked.linear_layers import Linear, keeps_past
 from fedfleet.executors.stacked.placement import Place, open_place
 from fedfleet.executors.stacked.schedule import batch_width, step_counts

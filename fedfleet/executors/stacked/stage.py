@@ -307,10 +307,7 @@ class StageRun:
         own, other = split_second_model(self.params)
         if self.fused:
             own = {n: v.detach() for n, v in self.twin.read(list(own)).items()}
-        self.params = {
-            **{n: v.detach() for n, v in own.items()},
-            **{f"{SECOND}/{n}": v.detach() for n, v in other.items()},
-        }
+        self.params = {n: v.detach() for n, v in own.items()} | {f"{SECOND}/{n}": v.detach() for n, v in other.items()}
 
 
 def _is_common(stack: torch.Tensor) -> bool:

@@ -18,7 +18,8 @@ from fedfleet.core.registry import builder
 from fedfleet.core.trees import content_hash
 from fedfleet.executors.gather import fold_in_order
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.executor import fold_jobs, refusal_reason, stacked_executor, train_cohort
+from fedfleet.executors.stacked.cohort import refusal_reason, train_cohort
+from fedfleet.executors.stacked.executor import fold_jobs, stacked_executor
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.learn.codecs.chain import chain
 from fedfleet.learn.codecs.lossless import gzip

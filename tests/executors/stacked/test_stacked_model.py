@@ -9,7 +9,8 @@ from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedfleet.executors.client_half import prepare_job
-from fedfleet.executors.stacked.executor import stacked_executor, train_stack
+from fedfleet.executors.stacked.cohort import train_stack
+from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.executors.stacked.stacked_model import CannotStack, make_twin, reused_leaves
 from fedfleet.learn.zoo import fedavg

@@ -1,0 +1,194 @@
+"""The clients of a cohort in stacks: which go together, how each stack is trained, and where its clients end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedfleet.core.errors import RunFailed
+from fedfleet.core.parts import Job
+from fedfleet.core.passes import SECOND, Carry, LocalPass
+from fedfleet.executors.client_half import (
+    PreparedJob,
+    Tallies,
+    TrainedStack,
+    client_errors,
+    group_by_pass,
+    prepare_job,
+    second_model_stages,
+)
+from fedfleet.executors.stacked.lean_loop import train_in_loop, use_one_kernel_thread
+from fedfleet.executors.stacked.placement import Place, stage_data
+from fedfleet.executors.stacked.schedule import Schedule, chunks, plan_stage
+from fedfleet.executors.stacked.stacked_model import Twin
+from fedfleet.executors.stacked.stage import StageEnd, Work, train_stage
+from fedfleet.executors.tensor_stacks import TORCH, Tensors, stack_carry, stack_trees
+from fedfleet.tasks.narrow_models import at_width
+
+
+def refusal_reason(local: Any) -> str | None:
+    """Why stacks cannot train this pass; None if they can."""
+    return None if isinstance(local, LocalPass) else "their pass is an opaque function"
+
+
+def train_stacks(place: Place, jobs: Sequence[Job]) -> Iterator[tuple[list[int], list[PreparedJob], TrainedStack]]:
+    """The jobs that can be stacked, in stacks, trained, in an order that depends on the jobs alone."""
+    stackable = [i for i, job in enumerate(jobs) if not refusal_reason(job.local)]
+    ready = []
+    for i in stackable:
+        with client_errors(jobs[i]):
+            ready.append(prepare_job(jobs[i]))
+    for local, members in group_by_pass(ready):
+        if not place.twins:
+            task = at_width(place.task, local.width)
+            trained = train_in_loop(task, [ready[j] for j in members], place.x, place.y, place.threads)
+            yield from (([stackable[j]], [ready[j]], one) for j, one in zip(members, trained, strict=True))
+            continue
+        stacks = _train_in_threads if place.device.type == "cpu" else _train_in_turn
+        for places, trained in stacks(place, ready, members):
+            yield [stackable[j] for j in places], [ready[j] for j in places], trained
+
+
+def _train_in_threads(
+    place: Place, ready: list[PreparedJob], members: list[int]
+) -> Iterator[tuple[list[int], TrainedStack]]:
+    """On a CPU: one stack per thread at a time, each thread with a twin of its own and one kernel thread."""
+    most = max(1, min(place.max_clients, -(-len(members) // place.threads)))
+    free: SimpleQueue[Twin] = SimpleQueue()
+    for twin in place.twins_at(ready[members[0]].local.width):
+        free.put(twin)
+
+    def train_part(part: list[int]) -> tuple[list[int], TrainedStack]:
+        twin = free.get()
+        try:
+            return part, train_stack(place, twin, [ready[j] for j in part])
+        finally:
+            free.put(twin)
+
+    parts = list(chunks(ready, members, most))
+    if place.threads == 1 or len(parts) == 1:
+        yield from map(train_part, parts)
+        return
+    with ThreadPoolExecutor(place.threads, initializer=use_one_kernel_thread) as pool:
+        yield from pool.map(train_part, parts)
+
+
+def _train_in_turn(
+    place: Place, ready: list[PreparedJob], members: list[int]
+) -> Iterator[tuple[list[int], TrainedStack]]:
+    """On an accelerator: one stack after the other, smaller ones when memory runs out."""
+    waiting, twin = list(chunks(ready, members, place.max_clients)), place.twins_at(ready[members[0]].local.width)[0]
+    while waiting:
+        part = waiting.pop(0)
+        try:
+            yield part, train_stack(place, twin, [ready[j] for j in part])
+        except torch.OutOfMemoryError:
+            if len(part) == 1:
+                client = ready[part[0]].job.client
+                raise RunFailed(f"client {client} alone does not fit into the memory of {place.device}") from None
+            torch.cuda.empty_cache()
+            place.max_clients = max(1, len(part) // 2)
+            waiting = [part[: place.max_clients], part[place.max_clients :], *waiting]
+
+
+def train_stack(place: Place, twin: Twin, group: list[PreparedJob]) -> TrainedStack:
+    """All stages of a stack, each from where the one before ended."""
+    start = _start_stack(place, group)
+    carry = stack_carry(group, place.device)
+    second, second_stages = dict(carry.memory.get(SECOND, {})), second_model_stages(group[0].local)
+    others = {slot: tree for slot, tree in carry.memory.items() if slot != SECOND}
+    visible_carry = Carry(others if second_stages else carry.memory, carry.given)
+    current, side_model = start, {} if second_stages else second
+    tallies: Tallies | None = None
+    for number, _ in enumerate(group[0].local.stages()):
+        stage_end = _train_one_stage(place, twin, group, number, (current, start, visible_carry, side_model))
+        current, side_model = stage_end.end, stage_end.second
+        tallies = stage_end.tallies if tallies is None else tallies.add(stage_end.tallies)
+    for number, _ in second_stages:
+        second = _train_one_stage(place, twin, group, number, (second, start, visible_carry, {})).end
+    assert tallies is not None
+    return TrainedStack(TORCH, start, current, tallies, carry, second if second_stages else side_model)
+
+
+def _train_one_stage(
+    place: Place, twin: Twin, group: list[PreparedJob], number: int, position: tuple[Tensors, Tensors, Carry, Tensors]
+) -> StageEnd:
+    """One stage of a stack, numbered in the whole work of its clients, from where they stand."""
+    stages = [next(islice(prepared.local.work(), number, None)) for prepared in group]
+    rates = np.array([begun.rate(stage) for begun, stage in zip(group, stages, strict=True)])
+    plan = plan_stage([begun.job for begun in group], stages[0].batches, number)
+    place.real += int(plan.sizes.sum())
+    place.computed += plan.sample_slots
+    stage_plan, x, y = stage_data(place, plan)
+    work = _sort_clients(Work(stages[0], stage_plan, *position, rates), plan)
+    try:
+        replayed = place.graphs.train(twin, work, x, y) if place.graphs is not None else None
+        return _restore_order(replayed or train_stage(twin, work, x, y), plan)
+    except ValueError as error:  # a batch that a layer cannot take
+        smallest = _smallest_job(plan)
+        raise RunFailed(f"client {smallest.client}, task {smallest.task}: local training failed: {error}") from error
+
+
+def _smallest_job(plan: Schedule) -> Job:
+    """Whose batch is the smallest."""
+    large = np.iinfo(np.int64).max
+    return plan.jobs[int(np.where(plan.sizes > 0, plan.sizes, large).min(0).argmin())]
+
+
+def _sort_clients(work: Work, plan: Schedule) -> Work:
+    """The work with its clients in the order of the schedule."""
+    if plan.sorted_already:
+        return work
+    order = torch.from_numpy(plan.order).to(next(iter(work.begin.values())).device)
+    move = lambda tree: {n: v if v.stride(0) == 0 else v[order] for n, v in tree.items()}  # noqa: E731
+    carry = Carry({slot: move(tree) for slot, tree in work.carried.memory.items()}, move(work.carried.given))
+    begin = move(work.begin)
+    anchor = begin if work.anchor is work.begin else move(work.anchor)
+    return Work(work.stage, work.schedule, begin, anchor, carry, move(work.second), work.rates[plan.order])
+
+
+def _restore_order(stage_end: StageEnd, plan: Schedule) -> StageEnd:
+    """The clients in the order in which they were given."""
+    if plan.sorted_already:
+        return stage_end
+    inverse = np.argsort(plan.order)
+    index = torch.from_numpy(inverse).to(next(iter(stage_end.end.values())).device)
+    move = lambda tree: {n: v if v.stride(0) == 0 else v[index] for n, v in tree.items()}  # noqa: E731
+    t = stage_end.tallies
+    return StageEnd(
+        move(stage_end.end),
+        move(stage_end.second),
+        Tallies(t.loss[inverse], t.squared[inverse], t.samples[inverse], t.steps[inverse]),
+    )
+
+
+def _start_stack(place: Place, group: Sequence[PreparedJob]) -> Tensors:
+    """What each client begins with, [clients, ..]; a model that all share is uploaded once and seen by each."""
+    first = group[0].start
+    if any(prepared.start is not first for prepared in group):
+        return stack_trees([begun.start for begun in group], place.device)
+    uploaded = place.uploaded  # read once: other threads upload too
+    if uploaded is None or uploaded[0] is not first:
+        uploaded = first, {n: torch.from_numpy(np.asarray(v)).to(place.device, copy=True) for n, v in first.items()}
+        place.uploaded = uploaded
+    return {n: v.unsqueeze(0).expand(len(group), *v.shape) for n, v in uploaded[1].items()}
+
+
+def train_cohort(place: Place, jobs: Sequence[Job]) -> list[Tensors]:
+    """Train jobs and leave each client's parameters where they are: what the benchmark times."""
+    models: dict[int, Tensors] = {}
+    for places, group, trained in train_stacks(place, jobs):
+        for c, (i, prepared) in enumerate(zip(places, group, strict=True)):
+            if trained.update is None:
+                models[i] = {n: v[c] for n, v in trained.end.items()}
+            else:
+                models[i] = {
+                    n: torch.from_numpy(np.asarray(v)) + trained.update[n][c] for n, v in prepared.start.items()
+                }
+    return [models[i] for i in range(len(jobs))]
