@@ -50,11 +50,7 @@ def warnings(log: Sequence[Event] | RunRecord, chance: float | None = None) -> l
     `chance` is what guessing would score on the central test set, where that is known: the journal holds no labels.
     """
     record = log if isinstance(log, RunRecord) else read_record(log)
-    return [
-        *_round_warnings(record),
-        *_report_warnings(record.refused),
-        *_learning_warnings(record.progress, chance),
-    ]
+    return [*_round_warnings(record), *_report_warnings(record.refused), *_learning_warnings(record.progress, chance)]
 
 
 def _round_warnings(record: RunRecord) -> list[str]:

@@ -20,4 +20,4 @@ __all__ = [
     "solve_many",
     "solve_relaxed",
     "solve_slsqp",
-]  # fmt: skip
+]

@@ -142,7 +142,7 @@ def dpcsm(
         scores = score(states, deadline, clients_k, rounds, semantics)
         table = sample_dpcsm(
             states, len(keys), scores, alpha=alpha, start_rank=start_rank, semantics=semantics, seed=seed
-        )  # fmt: skip
+        )
         return replace(table_states(table, len(keys)), warnings=tuple(warnings(alpha, semantics=semantics)))
 
     return recipe

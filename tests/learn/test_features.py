@@ -102,7 +102,7 @@ DENIED = {
     ("timelyfl", "keep"): r"timelyfl sends the last layers",
     ("fedkd", "up"): r"up: 'fedkd' already makes its updates small",
     ("centralized", "attack"): r"algorithm.attack: 'centralized' trains in one place",
-}  # fmt: skip
+}
 AROUND = {
     "median": {"fold": "median"},
     "bound": {"fold": "norm_bound"},

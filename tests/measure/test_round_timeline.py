@@ -59,7 +59,7 @@ def log():
         TaskArrived(65.0, 5, 8, 3.0, 5.0),
         gathered(65.0, 5),
         ModelCommitted(65.0, 2, 2, "b", 1),
-    ]  # fmt: skip
+    ]
 
 
 def test_the_usual_round_is_of_median_length_and_the_worst_one_failed():

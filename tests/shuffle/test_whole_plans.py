@@ -18,7 +18,7 @@ from fedfleet.shuffle.whole_plans import (
     improve_and_bound,
     patience,
     shake,
-)  # fmt: skip
+)
 from tests.shuffle.users import batch_at, user
 
 pytestmark = pytest.mark.slow

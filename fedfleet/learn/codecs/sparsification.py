@@ -83,9 +83,7 @@ def randomk(*, share: Share = 0.05, unbiased: bool = False) -> Codec:
         return {n: v * scale(v.size) for n, v in _magnitudes(tree).items()}
 
     settings = (("share", share), ("unbiased", unbiased))
-    return Codec(
-        "randomk", settings, "select", within, addressed=True, squeeze=squeeze, expand=expand, through=through
-    )  # fmt: skip
+    return Codec("randomk", settings, "select", within, addressed=True, squeeze=squeeze, expand=expand, through=through)
 
 
 def count(size: int, share: float) -> int:

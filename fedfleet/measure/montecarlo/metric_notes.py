@@ -102,9 +102,7 @@ def _speed_floor(d: DeviceTable, s: StateTable | None, metric_of: MetricOf) -> l
     devices = len(np.unique(d.ids[owner[d.down == lowest]]))
     if devices < 2 or lowest == middle:
         return []
-    lifted = replace(
-        d, down=np.where(d.down == lowest, middle, d.down), up=np.where(d.up == lowest, middle, d.up)
-    )  # fmt: skip
+    lifted = replace(d, down=np.where(d.down == lowest, middle, d.down), up=np.where(d.up == lowest, middle, d.up))
     share = 100 * float((speeds == lowest).mean())
     text = f"the floor under speeds, {lowest:g} kbit/s, at which {share:.2g} % of them lie ({devices} devices),"
     return [(text, metric_of(lifted, s))]

@@ -53,7 +53,7 @@ def test_sizes_add_up_as_what_is_sent():
         (("gzip", "deflate"), "up: 'gzip' and 'deflate' cannot follow each other: both compress bytes; leave one out"),
         (("topk", "gzip", "int8"), "up: 'gzip' cannot come before 'int8'"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_follow_is_refused_by_both_names(names, said):
     with pytest.raises(BadInput) as refused:
         of(*names)

@@ -7,23 +7,21 @@ import numpy as np
 import pytest
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.fleet import (
-    StateTable,
-    device_table,
-    take_devices,
-    take_states,
-    unshared_devices,
-    unshared_states,
-)
+from fedfleet.core.fleet import StateTable, device_table, take_devices, take_states, unshared_devices, unshared_states
 from fedfleet.world.bases import load_devices, load_states
 from fedfleet.world.bases.canonical_files import devices_npz, write_devices, write_states
 from tests.worlds import traces_of
 
 DEVICES = device_table(
-    ["a", "b", "c"], [[1e4, 2e4], [5e3], [7e3, 8e3, 9e3]], [0.1, 0.2, 0.3], [[], [4e3], []],
-    np.array([[0.0, 0.0], [0.02, 0.08], [0.0, 0.0]]), np.array([4.0, np.nan, 2.0]), np.array([1024.0, np.nan, np.nan]),
+    ["a", "b", "c"],
+    [[1e4, 2e4], [5e3], [7e3, 8e3, 9e3]],
+    [0.1, 0.2, 0.3],
+    [[], [4e3], []],
+    np.array([[0.0, 0.0], [0.02, 0.08], [0.0, 0.0]]),
+    np.array([4.0, np.nan, 2.0]),
+    np.array([1024.0, np.nan, np.nan]),
     np.array([0.0, 0.5, 0.0]),
-)  # fmt: skip
+)
 
 
 STATES = StateTable(

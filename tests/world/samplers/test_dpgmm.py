@@ -68,9 +68,7 @@ def test_beyond_that_it_has_the_variance_of_truncated_means(sigma):
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.floats(0.0, 1.0), st.floats(1e-3, 1e3), st.floats(-3.0, 3.0), st.floats(1.0, 1e5), st.floats(-3.0, 3.0)
-)  # fmt: skip
+@given(st.floats(0.0, 1.0), st.floats(1e-3, 1e3), st.floats(-3.0, 3.0), st.floats(1.0, 1e5), st.floats(-3.0, 3.0))
 def test_truncated_normals_are_those_of_scipy(where, wide, low, width, z):
     high = low + width
     mu, sd = low + where * width, wide * width
