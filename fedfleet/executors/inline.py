@@ -25,7 +25,7 @@ from fedfleet.executors.client_half import (
     reports,
     second_model_stages,
 )
-from fedfleet.executors.tensor_stacks import TORCH, Tensors
+from fedfleet.executors.tensor_stacks import TORCH, Tensors, stack_of_one
 from fedfleet.tasks.dropout import addresses, dropout_names
 from fedfleet.tasks.narrow_models import at_width
 
@@ -87,14 +87,14 @@ def train_stages(module: Any, prepared: PreparedJob, x: torch.Tensor, y: torch.T
         state, second, tally = stage_run.train(state, second)
         tallies = tally if tallies is None else tallies.add(tally)
     assert tallies is not None
-    stack = Carry({slot: _stack_of_one(tree) for slot, tree in carry.memory.items()}, _stack_of_one(carry.given))
+    stack = Carry({slot: stack_of_one(tree) for slot, tree in carry.memory.items()}, stack_of_one(carry.given))
     return TrainedStack(
         TORCH,
-        _stack_of_one(start),
-        _stack_of_one(state),
+        stack_of_one(start),
+        stack_of_one(state),
         tallies,
         stack,
-        train_second_model(module, prepared, x, y) if second_stages else _stack_of_one(second),
+        train_second_model(module, prepared, x, y) if second_stages else stack_of_one(second),
     )
 
 
@@ -105,7 +105,7 @@ def train_second_model(module: Any, prepared: PreparedJob, x: torch.Tensor, y: t
     carry = Carry(others, tensors(prepared.extra))
     for number, stage in second_model_stages(prepared.local):
         state, _, _ = _Stage(module, prepared, stage, start, carry, x, y, number).train(state, {})
-    return _stack_of_one(state)
+    return stack_of_one(state)
 
 
 class _Stage:
@@ -197,10 +197,6 @@ def split_second_model(params: Tensors) -> tuple[Tensors, Tensors]:
     prefix = f"{SECOND}/"
     own = {n: v for n, v in params.items() if not n.startswith(prefix)}
     return own, {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
-
-
-def _stack_of_one(tree: Any) -> Tensors:
-    return {n: v.detach().unsqueeze(0) for n, v in tree.items()}
 
 
 def score(

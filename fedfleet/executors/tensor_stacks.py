@@ -28,6 +28,11 @@ def stack_trees(trees: Sequence[Tree], device: torch.device) -> Tensors:
     return {n: _stack_leaves([tree[n] for tree in trees], device) for n in first}
 
 
+def stack_of_one(tree: Mapping[str, torch.Tensor]) -> Tensors:
+    """One client's tensors as a stack."""
+    return {n: v.detach().unsqueeze(0) for n, v in tree.items()}
+
+
 def stack_carry(group: Sequence[PreparedJob], device: torch.device) -> Carry:
     """Memory and what else was offered, as stacks."""
     slots = group[0].memory
@@ -50,10 +55,6 @@ def _stack_leaves(values: list[Any], device: torch.device) -> torch.Tensor:
 
 def _numpy_dtype(leaf: torch.Tensor) -> np.dtype[Any]:
     return np.asarray(torch.empty(0, dtype=leaf.dtype)).dtype
-
-
-def _to_numpy(value: torch.Tensor) -> np.ndarray:
-    return value.detach().cpu().numpy()
 
 
 class DeviceLeaf:
@@ -107,7 +108,7 @@ def norms_of(update: Mapping[str, torch.Tensor], clients: int) -> np.ndarray:
 TORCH = ArrayLibrary(
     is_floating=torch.Tensor.is_floating_point,
     dtype=_numpy_dtype,
-    to_numpy=_to_numpy,
+    to_numpy=lambda value: value.detach().cpu().numpy(),
     stack_leaf=lambda values, like: _stack_leaves(values, like.device),
     norms=norms_of,
     round_trip=round_trip,

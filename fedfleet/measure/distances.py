@@ -1,4 +1,4 @@
-"""The classical ways to compare fleets, to set beside the Monte-Carlo metrics: standard deviation, KS and JS distance."""
+"""The classical ways to compare fleets, to set beside the Monte-Carlo metrics: KS and JS distance."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ import math
 import numpy as np
 
 from fedfleet.core.records import Floats
-
-
-def standard_deviation(values: Floats) -> float:
-    """The standard deviation of a whole population (ddof 0)."""
-    return float(np.std(values))
 
 
 def ks_distance(a: Floats, b: Floats) -> float:

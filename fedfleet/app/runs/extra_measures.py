@@ -11,7 +11,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event
 from fedfleet.core.parts import Algorithm, Plan, Task
 from fedfleet.core.trees import Tree
-from fedfleet.measure.class_counts import MOST_CLASSES, class_results, confusion_matrix
+from fedfleet.measure.accuracy import MOST_CLASSES, class_results, confusion_matrix
 from fedfleet.measure.privacy import privacy_loss, require_accountant
 from fedfleet.store.noise_source import SECRET, SEED, SEEDED, VARIABLE, NoiseSource, key_for, new_source, secret_file
 

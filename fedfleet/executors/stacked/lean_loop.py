@@ -23,7 +23,7 @@ from fedfleet.executors.client_half import PreparedJob, Tallies, TrainedStack, b
 from fedfleet.executors.inline import train_second_model, train_stages
 from fedfleet.executors.stacked.linear_layers import FusedStep, PastSteps
 from fedfleet.executors.stacked.stacked_model import reused_leaves
-from fedfleet.executors.tensor_stacks import TORCH, stack_carry
+from fedfleet.executors.tensor_stacks import TORCH, stack_carry, stack_of_one
 from fedfleet.tasks.dropout import AddressedDropout, addresses
 
 # Below this many weights a linear layer's gradient is too small to be worth avoiding.
@@ -245,7 +245,7 @@ def train_lean(lean_module: LeanModule, prepared: PreparedJob, x: torch.Tensor, 
     carry = stack_carry([prepared], torch.device("cpu"))
     with torch.no_grad():
         return TrainedStack(
-            TORCH, _stack_of_one(start), {}, tally, carry, update=_stack_of_one(_update(lean_module, start))
+            TORCH, stack_of_one(start), {}, tally, carry, update=stack_of_one(_update(lean_module, start))
         )
 
 
@@ -265,10 +265,6 @@ def _update(lean_module: LeanModule, start: dict[str, torch.Tensor]) -> dict[str
             else state[name].clone()
         )
     return result
-
-
-def _stack_of_one(tree: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {n: v.detach().unsqueeze(0) for n, v in tree.items()}
 
 
 def samples_of(plan: BatchPlan, job: Job) -> int:

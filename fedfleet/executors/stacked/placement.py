@@ -9,8 +9,7 @@ import torch
 
 from fedfleet.core.parts import Task
 from fedfleet.core.trees import Tree
-from fedfleet.executors.allocation import keep_large_blocks
-from fedfleet.executors.hardware import require_cuda
+from fedfleet.executors.hardware import keep_large_blocks, require_cuda
 from fedfleet.executors.stacked.cuda_graph import CudaGraphs
 from fedfleet.executors.stacked.schedule import Schedule
 from fedfleet.executors.stacked.stacked_model import CannotStack, Tensors, Twin, make_twin
