@@ -16,8 +16,6 @@ from fedfleet.core.records import Ints
 from fedfleet.core.trees import Array
 from fedfleet.tasks.task_checks import checked_inputs, checked_labels
 
-ARRAYS = (".npz", ".safetensors")  # files that `run` reads itself, and refers to where it copies nothing
-
 
 @dataclass(frozen=True, slots=True)
 class OwnData(Sequence[Any]):
