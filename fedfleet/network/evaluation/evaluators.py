@@ -1,7 +1,13 @@
 """Evaluates models without delaying reports: in a process of its own, or in a thread for plans without torch.
 
 A message between the two processes is a head in JSON and a payload in safetensors format, each after its length: nothing that is
-read can be code."""
+read can be code.
+
+The process that judges models: `python -m fedfleet.network.evaluation.evaluators DESCRIPTOR MODULE:FUNCTION`.
+
+The first message says what to judge with (`function(facts)` builds it), every other one names a file with a model. The process
+ends when the socket closes, also in the midst of its work, and so never outlives the server.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +18,13 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any, Protocol
 
 from fedfleet.core.commands import Evaluate
@@ -201,7 +210,7 @@ class ProcessEvaluator:
         command = (
             sys.executable,
             "-m",
-            "fedfleet.network.evaluation.child_process",
+            "fedfleet.network.evaluation.evaluators",
             str(child_end.fileno()),
             self.builder,
         )
@@ -281,3 +290,71 @@ def _failure(head: Head) -> BadInput | RunFailed:
     if head["input"]:
         return BadInput(head["failed"])
     return RunFailed(f"evaluating a model failed: {head['kind']}: {head['failed']}")
+
+
+_NICENESS = 5  # receiving reports comes before judging models, where both want the same core
+
+
+def main(descriptor: int, builder: str) -> None:
+    """Judge until the socket closes."""
+    connection = socket.socket(fileno=descriptor)
+    questions = SimpleQueue[Head]()
+    Thread(target=_listen, args=(connection, questions), daemon=True).start()
+    os.nice(_NICENESS)
+    try:
+        context = _build(builder, questions.get())
+    except Exception as error:
+        _fail(connection, -1, error)
+        return
+    connection.sendall(encode_message({"number": -1}))
+    while True:
+        _answer(connection, context, questions.get())
+
+
+def _listen(connection: socket.socket, questions: SimpleQueue[Head]) -> None:
+    """Pass questions on; end the process, whatever it is doing, when nobody is there any more."""
+    try:
+        while True:
+            head_size, payload_size = LENGTHS.unpack(_read(connection, LENGTHS.size))
+            question = decode_head(_read(connection, head_size))
+            _read(connection, payload_size)
+            questions.put(question)
+    except (OSError, EOFError):
+        os._exit(0)
+
+
+def _read(connection: socket.socket, length: int) -> bytes:
+    data = bytearray()
+    while len(data) < length:
+        piece = connection.recv(min(length - len(data), 1 << 20))
+        if not piece:
+            raise EOFError
+        data += piece
+    return bytes(data)
+
+
+def _build(builder: str, facts: Head) -> EvalContext:
+    module, _, name = builder.partition(":")
+    build: Callable[[Head], EvalContext] = getattr(import_module(module), name)
+    return build(facts)
+
+
+def _answer(connection: socket.socket, context: EvalContext, head: Head) -> None:
+    number = int(head["number"])
+    try:
+        params = unpack_tree(Path(head["path"]).read_bytes())
+        result = evaluate_model(context, int(head["version"]), params, bool(head["clients"]))
+    except Exception as error:
+        _fail(connection, number, error)
+    else:
+        connection.sendall(encode_result(number, result))
+
+
+def _fail(connection: socket.socket, number: int, wrong: Exception) -> None:
+    """Say why; the other side raises it as what it was: a mistake of a person, or of the run."""
+    facts: dict[str, Any] = {"number": number, "failed": str(wrong) or type(wrong).__name__}
+    connection.sendall(encode_message({**facts, "input": isinstance(wrong, BadInput), "kind": type(wrong).__name__}))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

@@ -26,8 +26,8 @@ from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.rules import task_table
 from fedfleet.network.rules.task_table import NO_FRONTEND, TaskTable, VerdictKind
-from fedfleet.network.server.durable_records import Rejections
-from fedfleet.network.server.effects import Effects, Note, React, ReportMeta, Tell, TellNow, tell_withdrawn
+from fedfleet.network.server.recovery import Rejections
+from fedfleet.network.server.turns import Effects, Note, React, ReportMeta, Tell, TellNow, tell_withdrawn
 
 _STATUS = {
     VerdictKind.GRANT: pb.Receipt.SAFE,

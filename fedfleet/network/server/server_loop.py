@@ -33,18 +33,24 @@ from fedfleet.core.events import Fact, ReportsGathered, RoundFailed, TaskArrived
 from fedfleet.engine.commands import carry_out, pending_commands
 from fedfleet.engine.coordinator import begin
 from fedfleet.engine.state import Phase, RunState
-from fedfleet.network.evaluation.by_devices import is_eval_task
 from fedfleet.network.operations.metrics import Figures, status_json
 from fedfleet.network.protocol import inside_pb2 as inside
+from fedfleet.network.protocol.frames import is_eval_task
 from fedfleet.network.protocol.process_link import Blob
 from fedfleet.network.rules.pace_steering import PaceSteering
 from fedfleet.network.server.admission import Admission, uncommitted_arrivals
-from fedfleet.network.server.candidates import Candidates
-from fedfleet.network.server.checkpoint_writer import CheckpointWriter
+from fedfleet.network.server.candidates import Candidates, Membership
 from fedfleet.network.server.commit import Commits
-from fedfleet.network.server.effects import (
+from fedfleet.network.server.evaluations import Evaluations
+from fedfleet.network.server.offers import Offers
+from fedfleet.network.server.options import ServeOptions
+from fedfleet.network.server.recovery import CheckpointWriter, RecoveredRun
+from fedfleet.network.server.served_plan import ServedRun, adds_on_arrival
+from fedfleet.network.server.supervisor import Supervisor
+from fedfleet.network.server.turns import (
     CommitJob,
     Effects,
+    JournaledRun,
     Note,
     React,
     ReactLater,
@@ -52,17 +58,9 @@ from fedfleet.network.server.effects import (
     StartEvaluation,
     Tell,
     TellNow,
+    Turns,
     tell_withdrawn,
 )
-from fedfleet.network.server.evaluations import Evaluations
-from fedfleet.network.server.journaled_run import JournaledRun
-from fedfleet.network.server.membership import Membership
-from fedfleet.network.server.offers import Offers
-from fedfleet.network.server.options import ServeOptions
-from fedfleet.network.server.recovery import RecoveredRun
-from fedfleet.network.server.served_plan import ServedRun, adds_on_arrival
-from fedfleet.network.server.supervisor import Supervisor
-from fedfleet.network.server.turn_scheduler import Turns
 
 
 class ServerLoop:
@@ -76,7 +74,7 @@ class ServerLoop:
         """`shared` is the folder for bytes that all processes of the server read."""
         plan, streams = served.plan, adds_on_arrival(served.plan, options)
         self.served, self.options, self.end_reason = served, options, ""
-        self.run = JournaledRun(plan, served.journal, state, served.on_events)
+        self.run = JournaledRun(plan, served.journal, state, [served.on_events] if served.on_events else [])
         self.turns = Turns(self._turn, state.book.now)
         self.candidates = Candidates(plan, served.world, options)
         self.admission = Admission(plan, served.folder / "wire", streams=streams, lease=options.lease)
