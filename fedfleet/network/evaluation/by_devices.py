@@ -18,7 +18,7 @@ from fedfleet.core.events import Evaluated, Probed
 from fedfleet.core.records import ClientScores, Floats, Ints, Score, ServerState
 from fedfleet.network.evaluation.evaluators import EvalResult
 from fedfleet.network.protocol.frames import FIRST_EVAL_TASK
-from fedfleet.store.journal_notes import devices_note
+from fedfleet.store.row_text import devices_note
 
 _TASK_BITS = 20  # bits: so many tasks of judging can be handed out a second
 _MAX_SAMPLES = 2**53  # of samples: beyond, sums of floats would not be whole numbers
