@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import struct
@@ -36,7 +35,15 @@ from fedfleet.core.events import (
     TimerFired,
 )
 from fedfleet.core.records import Ints, Roster, Tally
-from fedfleet.store.row_text import decode_columns, decode_scores, encode_columns, encode_scores, read_spans, spans
+from fedfleet.store.row_text import (
+    decode_columns,
+    decode_scores,
+    encode_columns,
+    encode_scores,
+    read_spans,
+    roster_hash,
+    spans,
+)
 
 
 class Row(NamedTuple):
@@ -98,13 +105,16 @@ _PACKED = np.dtype(
 _ARRIVED = Kind.ARRIVED
 
 
-def digest_bytes(row: Values) -> bytes:
-    """The bytes of a row that enter the digest."""
+def pack_row(row: Values) -> bytes:
+    """A row as bytes, without its note."""
     time, kind, round_, version, task, client, a, b, body, _ = row
-    if kind == Kind.NOTE:
-        return b""
     text = b"" if body is None else body.encode()
     return _PACK(time, kind, round_, version, task, client, _number(a), _number(b), len(text)) + text
+
+
+def digest_bytes(row: Values) -> bytes:
+    """The bytes of a row that enter the digest."""
+    return b"" if row[1] == Kind.NOTE else pack_row(row)
 
 
 KIND_NAMES = {
@@ -117,20 +127,6 @@ def describe_row(row: Values) -> str:
     kind = KIND_NAMES.get(row[1], f"of the unknown kind {row[1]!r}")
     about = [f"{name} {value}" for name, value in (("task", row[4]), ("client", row[5])) if value]
     return " ".join([f"{kind} at time {row[0]}", *about])
-
-
-def undigested_bytes(row: Values) -> bytes:
-    """The bytes of a row that the digest leaves out, for the chain: its note, and of a remark everything."""
-    note = row[9]
-    if note is None and row[1] != Kind.NOTE:
-        return b""
-    text = b"" if note is None else note.encode()
-    if row[1] != Kind.NOTE:
-        return len(text).to_bytes(8, "little") + text
-    time, kind, round_, version, task, client, a, b, body, _ = row
-    body_bytes = b"" if body is None else body.encode()
-    head = _PACK(time, kind, round_, version, task, client, _number(a), _number(b), len(body_bytes))
-    return head + body_bytes + len(text).to_bytes(8, "little") + text
 
 
 def _number(value: float | None) -> float:
@@ -344,13 +340,6 @@ def _decode_one(row: Row) -> Event:
 
 def _ints(values: list[int]) -> Ints:
     return np.array(values, np.int64)
-
-
-def roster_hash(roster: Roster) -> str:
-    """A short name for a roster, which itself is not kept."""
-    h = hashlib.sha256(roster.clients.tobytes())
-    h.update(roster.samples.tobytes())
-    return h.hexdigest()[:16]
 
 
 def _unknown_roster(n: int) -> Roster:

@@ -1,8 +1,9 @@
-"""The text in journal rows that programs read again: columns, runs of task ids, scores, and notes about evaluations."""
+"""The text in journal rows that programs read again: columns, runs of task ids, names of rosters, scores, notes."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.records import ClientScores, Floats, Ints
+from fedfleet.core.records import ClientScores, Floats, Ints, Roster
 
 # Journals of earlier versions say "judged".
 _BY_DEVICES = re.compile(r"version (\d+) was (?:evaluated|judged) by \d+ of \d+ devices: ")
@@ -61,6 +62,13 @@ def read_spans(text: str) -> Ints:
     return np.concatenate([np.arange(int(a), int(b or a) + 1) for a, _, b in runs] or [np.zeros(0, np.int64)]).astype(
         np.int64
     )
+
+
+def roster_hash(roster: Roster) -> str:
+    """A short name for a roster, which itself is not kept."""
+    h = hashlib.sha256(roster.clients.tobytes())
+    h.update(roster.samples.tobytes())
+    return h.hexdigest()[:16]
 
 
 def encode_scores(scores: ClientScores | None) -> str | None:

@@ -1,12 +1,9 @@
 """Evaluates models without delaying reports: in a process of its own, or in a thread for plans without torch.
 
-A message between the two processes is a head in JSON and a payload in safetensors format, each after its length: nothing that is
-read can be code.
-
-The process that judges models: `python -m fedfleet.network.evaluation.evaluators DESCRIPTOR MODULE:FUNCTION`.
-
-The first message says what to judge with (`function(facts)` builds it), every other one names a file with a model. The process
-ends when the socket closes, also in the midst of its work, and so never outlives the server.
+The process: `python -m fedfleet.network.evaluation.evaluators DESCRIPTOR MODULE:FUNCTION`. The first message says what to evaluate
+with (`function(facts)` builds it), every other one names a file with a model. It ends when the socket closes, also in the midst of
+its work, and so never outlives the server. A message is a head in JSON and a payload in safetensors format, each after its length:
+nothing that is read can be code.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -207,13 +204,8 @@ class ProcessEvaluator:
 
     async def _start_process(self) -> Connection:
         own_end, child_end = socket.socketpair()
-        command = (
-            sys.executable,
-            "-m",
-            "fedfleet.network.evaluation.evaluators",
-            str(child_end.fileno()),
-            self.builder,
-        )
+        module = "fedfleet.network.evaluation.evaluators"
+        command = (sys.executable, "-m", module, str(child_end.fileno()), self.builder)
         try:
             with child_end, self._log_path().open("wb") as log:
                 process = await asyncio.create_subprocess_exec(
@@ -302,7 +294,8 @@ def main(descriptor: int, builder: str) -> None:
     Thread(target=_listen, args=(connection, questions), daemon=True).start()
     os.nice(_NICENESS)
     try:
-        context = _build(builder, questions.get())
+        module, _, name = builder.partition(":")
+        context: EvalContext = getattr(import_module(module), name)(questions.get())
     except Exception as error:
         _fail(connection, -1, error)
         return
@@ -331,12 +324,6 @@ def _read(connection: socket.socket, length: int) -> bytes:
             raise EOFError
         data += piece
     return bytes(data)
-
-
-def _build(builder: str, facts: Head) -> EvalContext:
-    module, _, name = builder.partition(":")
-    build: Callable[[Head], EvalContext] = getattr(import_module(module), name)
-    return build(facts)
 
 
 def _answer(connection: socket.socket, context: EvalContext, head: Head) -> None:

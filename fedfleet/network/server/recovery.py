@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from fedfleet.core.trees import Array
 from fedfleet.engine.checkpoint import freeze, thaw
 from fedfleet.engine.coordinator import begin
 from fedfleet.engine.replay import replay
-from fedfleet.engine.state import RunState
+from fedfleet.engine.state import RunState, uncommitted_arrivals
 from fedfleet.network.rules.checkins import CheckinWriter, Intervals, OpenIntervals, join_intervals
 from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.served_plan import ServedRun
@@ -37,6 +37,9 @@ from fedfleet.store.aggregates import load_aggregate
 from fedfleet.store.files import DamagedFile, load_tree, save_tree
 from fedfleet.store.journal import Journal
 from fedfleet.store.journal_rows import decode
+
+if TYPE_CHECKING:
+    from fedfleet.network.server.server_loop import ServerLoop
 
 _KEEP_CHECKPOINTS = 2
 _CHECKIN_WRITE_SECONDS = 30.0
@@ -151,6 +154,21 @@ def recover(plan: Plan, world: World, folder: Path) -> tuple[Journal, RecoveredR
     journal.truncate(start.position)
     damages.append(f"the run goes on from {f'row {start.position}' if start.position else 'its beginning'}")
     return journal, _replay_from(plan, world, folder, start, [], tuple(damages))
+
+
+def restore(server: ServerLoop, recovery: RecoveredRun) -> None:
+    """What a killed server knew: which tasks ran, which reports arrived and must be on a disk, which were rejected."""
+    state, now = recovery.state, recovery.state.book.now
+    server.offers.client_state.restore(recovery.memory_task)
+    server.checkpoint_writer.resume_from(state.book.version)
+    for damage in recovery.damages:
+        server.run.note(damage)
+    for wave in {wave.first: wave for wave in state.running.values()}.values():
+        tasks = np.array(sorted(t for t, w in state.running.items() if w.first == wave.first), np.int64)
+        clients = wave.assignments.clients[tasks - wave.first]
+        server.admission.restore_running(tasks, clients, server.offers.heaviest(wave)[tasks - wave.first], now)
+        server.candidates.on_sent(clients)
+    server.admission.restore_arrived(uncommitted_arrivals(state), state.next_task, now)
 
 
 def _replay_starts(plan: Plan, folder: Path, links: Mapping[int, str], damages: list[str]) -> list[_ReplayStart]:

@@ -23,7 +23,7 @@ from fedfleet.network.operations.monitor import Monitor
 from fedfleet.network.operations.process_memory import infrequent_gc
 from fedfleet.network.protocol.process_link import make_shared_folder, remove_folder
 from fedfleet.network.server.options import FrontendConfig, ServeOptions
-from fedfleet.network.server.recovery import RecoveredRun
+from fedfleet.network.server.recovery import RecoveredRun, restore
 from fedfleet.network.server.served_plan import ServedRun, check_servable, client_codecs, max_report_bytes, stat_names
 from fedfleet.network.server.server_loop import ServerLoop
 from fedfleet.network.server.supervisor import Supervisor, frontend_configs, frontend_count, reserve_port
@@ -82,7 +82,7 @@ async def _serve(
         server.figures, server.run.log = lambda: monitor.figures(server), monitor.log.say
         server.run.listeners.append(monitor.on_events)
         if recovery is not None:
-            server.restore(recovery)
+            restore(server, recovery)
         count = frontend_count(options.transmitters, wire)
         config = frontend_config(served, options, server.admission.streams, address, shared, tls)
         supervisor = Supervisor(
