@@ -325,24 +325,22 @@ def arrival_fact(sim: Simulation, first: int, index: int, item: Arrivals) -> Fac
     time, task, client, seconds = item.times[index], item.tasks[index], item.clients[index], item.seconds[index]
     if task not in sim.state.running:
         return None  # dropped in the meantime
-    if item.plain:
-        sim.busy[client] = False
-        return TaskArrived(time, task, client, seconds, item.bytes_up[index])
-    trip, slot = sim.trips[first], task - first
-    if trip.lost[slot]:
-        if trip.noticed[slot]:
-            sim.busy[client] = False
-            sim.reports.pop(task, None)
-            sim.memory.release_task(task)
-            return TaskLost(time, task, client, seconds if trip.able[slot] else math.nan, trip.reason(slot))
-        if task in sim.failed_tasks:
-            return None
-        sim.failed_tasks.add(task)
-        return TaskStruck(time, task, client, seconds, trip.reason(slot))
+    if not item.plain:
+        trip, slot = sim.trips[first], task - first
+        if trip.lost[slot]:
+            if trip.noticed[slot]:
+                sim.busy[client] = False
+                sim.reports.pop(task, None)
+                sim.memory.release_task(task)
+                return TaskLost(time, task, client, seconds if trip.able[slot] else math.nan, trip.reason(slot))
+            if task in sim.failed_tasks:
+                return None
+            sim.failed_tasks.add(task)
+            return TaskStruck(time, task, client, seconds, trip.reason(slot))
+        if trip.again[slot] < math.inf:
+            late = ReportUnwanted(time + float(trip.again[slot]), task, client, item.bytes_up[index], AGAIN)
+            queue_late_report(sim, late)
     sim.busy[client] = False
-    if trip.again[slot] < math.inf:
-        late = ReportUnwanted(time + float(trip.again[slot]), task, client, item.bytes_up[index], AGAIN)
-        queue_late_report(sim, late)
     return TaskArrived(time, task, client, seconds, item.bytes_up[index])
 
 

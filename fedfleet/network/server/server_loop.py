@@ -97,9 +97,8 @@ class ServerLoop:
         """Begin the run, or go on with what a killed server still waited for."""
         commands = pending_commands(self.served.plan, self.state)
         if not resume:
-            first = begin(self.served.plan)
-            self.run.record_events(first.outcomes)
-            commands = first.commands
+            _, outcomes, commands = begin(self.served.plan)
+            self.run.record_events(outcomes)
         for command in commands:
             carry_out(self, command)
         self.turns.schedule()
@@ -214,8 +213,7 @@ class ServerLoop:
         for claim in message.claims:
             self._on_claim(index, claim)
         if message.enrolling:
-            next_task = self.state.next_task
-            self._carry_out(self.membership.on_requests(index, message.enrolling, next_task, self.run.log))
+            self._carry_out(self.membership.on_requests(index, message.enrolling, self.state.next_task, self.run.log))
         for question in message.asking:
             status = inside.Told(number=question.number, json=status_json(self.figures()))
             self.supervisor.tell(inside.ToTransmitter(told=[status]), index)
