@@ -1,6 +1,6 @@
-"""What work takes on this device: wall and processor seconds, peak memory, bytes.
+"""One piece of work on a device: from what the server asks for to the report that goes up, and what that took of the device.
 
-One piece of work on a device: from what the server asks for to the report that goes up. Torch is loaded here, and not before.
+Torch is loaded here, and not before.
 """
 
 from __future__ import annotations

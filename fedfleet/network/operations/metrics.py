@@ -1,12 +1,9 @@
-"""What the processes of a server count, and its sum, which never falls although processes die and begin again at 0.
+"""What a server counts, all its figures in one record, and the same as metrics in the text format of Prometheus.
 
-A transmitter counts in a mapping and sends it now and then (`ToProcessor.counters`): everything since it was started, or only what
+A frontend counts in a mapping and sends it now and then (`ToProcessor.counters`): everything since it was started, or only what
 changed. Names are paths: `calls/Hand/OK`, `bytes_up`, `strikes`, `receive_seconds_bucket/0.05`. LEVELS are no counts: they rise and
-fall, and go with their process.
-
-All figures of a server in one record, and the same as metrics in the text format of Prometheus.
-
-The server loop makes a record now and then, and every request gets the newest one. So an answer costs the loop nothing.
+fall, and go with their process. The sum over processes never falls, although they die and begin again at 0. The server loop makes
+a record of figures now and then, and every request gets the newest one. So an answer costs the loop nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +12,14 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedfleet.core.errors import BadInput
-from fedfleet.measure.run_progress import Progress
 from fedfleet.network.operations.process_memory import ProcessMemory
 from fedfleet.network.protocol.frames import PROTOCOL
+
+if TYPE_CHECKING:  # frontends count too, and have no use for the run's progress
+    from fedfleet.measure.run_progress import Progress
 
 # The methods and codes of the service; anything else that somebody calls is `other`, so that nobody can make up labels.
 METHODS = ("Enrol", "Check", "Fetch", "Hand", "HandStream", "Held", "Leave", "Status")

@@ -1,7 +1,4 @@
-"""One line on the terminal that says how a served run stands; where there is no terminal, a plain line now and then.
-
-Everything that people see of a server while it serves: figures, the live line, the endpoints, the log.
-"""
+"""Everything that people see of a server while it serves: figures, the line on the terminal, the endpoints, the log."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""One stress run: a server with its own processes, load generators, and raw gRPC of the same bytes before and after.
+"""Stress runs: a server with its own processes, load generators, and raw gRPC of the same bytes before and after.
 
 Rounds are timed by the server's own journal. The first is listed and left out of the rates, as in FS-REAL's protocol: in it
-channels open, kernels are compiled and everyone enrols.
-
-Series of stress runs: one more mechanism of the server at every step, or from few clients to many.
+channels open, kernels are compiled and everyone enrols. A series of runs adds one more mechanism of the server at every step, or
+goes from few clients to many.
 """
 
 from __future__ import annotations
