@@ -89,11 +89,11 @@ def test_every_measure_of_a_run_is_in_the_reference():
 
 
 def test_every_kind_of_journal_row_is_in_the_reference():
-    from fedfleet.store.journal import _FORMAT
+    from fedfleet.store.journal_file import FORMAT
     from fedfleet.store.journal_rows import KIND_NAMES
 
     said = (ROOT / "docs/reference/journal.md").read_text()
-    assert f"format {_FORMAT}." in said
+    assert f"format {FORMAT}." in said
     assert [number for number in KIND_NAMES if f"\n| {number} | " not in said] == []
 
 

@@ -6,10 +6,14 @@ comes from the state source, t_break from the pacing policy: neither belongs to 
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fedfleet.core.commands import Account
+from fedfleet.core.events import TasksSpent
 from fedfleet.core.parts import Algorithm, Offer
 from fedfleet.core.passes import NO_SETTINGS, BatchPlan, LocalPass
 from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState, Settings
@@ -161,3 +165,34 @@ def _bytes_down(offer: Offer, chain: LocalPass | None) -> float:
     return float(
         tree_nbytes({n: v for n, v in offer.params.items() if keep is None or not keep(n)}) + tree_nbytes(offer.extra)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedCost:
+    """What is known of a task's cost: the bytes of its report, and what its device measured, by stage."""
+
+    bytes_up: float
+    spent: Mapping[str, float]
+
+
+_NOT_REPORTED = ReportedCost(math.nan, {})
+_MEASURED_STAGES = ("download", "compute")  # whose length a device can measure
+
+
+def tasks_spent(command: Account, costs: list[ReportedCost | None], now: float) -> TasksSpent:
+    """What ended tasks cost, as far as it is known; a device that reports more seconds than passed is not believed.
+
+    How long an upload takes only its two ends together could measure, so that it stays unknown.
+    """
+    n = len(command.tasks)
+    spent = {name: np.full(n, np.nan) for name in (*_MEASURED_STAGES, "upload", "bytes_down", "bytes_up")}
+    clients = np.zeros(n, np.int64)
+    for i, (task, wave, seconds) in enumerate(zip(command.tasks, command.waves, command.seconds, strict=True)):
+        slot, cost = task - wave.first, costs[i] or _NOT_REPORTED
+        clients[i], spent["bytes_up"][i] = wave.assignments.clients[slot], cost.bytes_up
+        if not math.isnan(cost.bytes_up):
+            spent["bytes_down"][i] = wave.cost.bytes_down[slot]
+        if all(v >= 0 for v in cost.spent.values()) and sum(cost.spent.values()) <= seconds:
+            for name in _MEASURED_STAGES:
+                spent[name][i] = cost.spent.get(name, math.nan)
+    return TasksSpent(now, np.array(command.tasks, np.int64), clients, spent)

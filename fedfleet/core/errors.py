@@ -1,10 +1,16 @@
-"""FedFleet's exceptions: bad input, a failed run, a refused report; and the nearest known name for a hint."""
+"""FedFleet's exceptions: bad input, a failed run, a refused report; and what their sentences quote.
+
+That is the nearest known name for a hint, and foreign text as it may be shown.
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+
+MAX_TEXT_LENGTH = 200  # characters of foreign text that are shown
+_CUT = ".."
 
 
 class FedFleetError(Exception):
@@ -58,3 +64,23 @@ def suggest_name(word: str, known: Iterable[str]) -> str:
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; known: {', '.join(names)}" if names else ""
+
+
+def printable(text: str | bytes, longest: int = MAX_TEXT_LENGTH) -> str:
+    r"""Foreign text as it may be shown: one line of printable characters, no longer than `longest`.
+
+    What could move a cursor, start a line, hide or turn text around (controls, format and direction marks, lone surrogates,
+    separators, private characters) becomes an escape, and what is too long is cut.
+
+    >>> printable("phone\n\x1b[2J of \u202eecila")
+    'phone\\n\\x1b[2J of \\u202eecila'
+    """
+    cut = text[: longest + 1]  # before anything is done with it, however long it is
+    line = cut.decode("utf-8", "backslashreplace") if isinstance(cut, bytes) else cut
+    if not (line.isprintable() and "\\" not in line):
+        line = "".join(c if c.isprintable() and c != "\\" else _escape(c) for c in line)
+    return line if len(line) <= longest and len(text) <= longest else line[: longest - len(_CUT)] + _CUT
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")

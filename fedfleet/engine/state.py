@@ -11,7 +11,7 @@ from immutables import Map
 from fedfleet.core.commands import Command, Probe
 from fedfleet.core.events import Outcome
 from fedfleet.core.parts import State
-from fedfleet.core.records import FATES, Book, EvalScore, Roster, ServerState, Wave
+from fedfleet.core.records import FATES, FOLDED, Book, EvalScore, Roster, ServerState, Wave
 
 
 class Phase(Enum):
@@ -115,3 +115,9 @@ def open_endings(state: RunState) -> list[Ending]:
     """Ended tasks with which something is still to be done: fold their reports, or say what they cost; some may be there twice."""
     chains = (state.ended, state.gathering, *state.unpaid)
     return [ending for chain in chains for ending in in_order_of_arrival(chain)]
+
+
+def uncommitted_arrivals(state: RunState) -> list[Ending]:
+    """Tasks whose reports arrived and are not committed."""
+    chains = (state.ended, state.gathering)
+    return [e for chain in chains for e in in_order_of_arrival(chain) if e.fate == FOLDED]

@@ -26,13 +26,13 @@ from fedfleet.core.trees import Tree
 from fedfleet.engine.replay import Contradiction, Regather, replay
 from fedfleet.executors.gather import evaluate
 from fedfleet.simulation.audit_record import Mismatch, Numbered, Record, RecordEnd
-from fedfleet.simulation.rosters import probe_outcome
+from fedfleet.simulation.probes import probe_outcome
 from fedfleet.simulation.simulator import Simulation, drive, new_simulation
 from fedfleet.store.aggregates import load_aggregate
 from fedfleet.store.client_memory import ClientMemory
-from fedfleet.store.journal_notes import evaluated_by_devices
-from fedfleet.store.journal_rows import Kind, Row, decode_with_numbers, spans
+from fedfleet.store.journal_rows import Kind, Row, decode_with_numbers
 from fedfleet.store.noise_source import NoiseSource
+from fedfleet.store.row_text import evaluated_by_devices, spans
 
 TRAINED = ("models", "scores", "losses")
 WORLD = ("rosters", "picks", "arrivals")

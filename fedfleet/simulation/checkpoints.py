@@ -20,7 +20,6 @@ from fedfleet.engine.state import RunState, open_endings
 from fedfleet.simulation.simulator import (
     Simulation,
     queue_late_report,
-    queued_late_reports,
     resume_simulation,
     train_now,
 )
@@ -51,7 +50,7 @@ class Checkpoints:
         meta, arrays = freeze(sim.state)
         memory_meta, columns = sim.memory.save()
         arrays |= columns
-        late_reports = [[r.time, r.task, r.client, r.bytes_up, r.reason] for r in queued_late_reports(sim)]
+        late_reports = [[r.time, r.task, r.client, r.bytes_up, r.reason] for r in _queued_late_reports(sim)]
         all_meta = {
             "state": meta,
             "strays": late_reports,
@@ -158,3 +157,8 @@ def _retrain_reports(sim: Simulation, wave: Wave, slots: list[int]) -> None:
     train_now(sim, wave, range(len(wave)) if edges else slots)
     for slot in set(range(len(wave))) - set(slots):
         sim.reports.pop(wave.first + slot, None)
+
+
+def _queued_late_reports(sim: Simulation) -> list[ReportUnwanted]:
+    """The reports under way that the server does not await: no state knows of them."""
+    return [item for _, kind, _, item in sorted(sim.queue, key=lambda e: e[:3]) if isinstance(item, ReportUnwanted)]

@@ -19,15 +19,14 @@ from fedfleet.core.events import Evaluated, Event, ReportsGathered, RoundFailed,
 from fedfleet.core.parts import Offer, Plan
 from fedfleet.core.records import Assignments, Context, Cost, Ints, Report, ServerState, whole_work
 from fedfleet.core.sources import World
-from fedfleet.engine.state import open_endings
 from fedfleet.measure.class_clock import Participation
 from fedfleet.simulation.audit import NO_EXECUTOR, without_learning
 from fedfleet.simulation.simulator import Simulation, drive, new_simulation
+from fedfleet.simulation.trips import open_trips
 
 _NEVER = 1 << 40  # commits between evaluations that are not wanted
 _STAND_IN = Folding({}, {}, collected=[(Report(0, 0, {}, 1.0, {}), Context(0, 0.0, 0))])
 _NO_OFFER = Offer({})
-_MANY_TRIPS = 64
 
 
 @dataclass(slots=True)
@@ -83,9 +82,7 @@ class DrySimulation(Simulation):
         ]
         tasks: Ints = np.array(command.tasks, np.int64)
         self.facts.append(TasksSpent(self.state.book.now, tasks, np.array(clients, np.int64), {}))
-        if len(self.trips) > _MANY_TRIPS:
-            live_waves = {w.first for w in (*self.state.running.values(), *(e.wave for e in open_endings(self.state)))}
-            self.trips = {first: trip for first, trip in self.trips.items() if first in live_waves}
+        self.trips = open_trips(self.trips, self.state)
 
 
 def dry_run(plan: Plan, world: World, *, seed: int | None = None) -> Participation:

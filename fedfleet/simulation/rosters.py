@@ -1,4 +1,4 @@
-"""Looking for candidates in a world: when enough clients are reachable, who they are, and what a probe of them answers.
+"""Looking for candidates in a world: when enough clients are reachable, and who they are.
 
 The moment follows from the state and the world alone, however often and from wherever it is looked for: a run that is taken
 up again finds the same one, and so does an audit.
@@ -6,24 +6,21 @@ up again finds the same one, and so does an audit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from fedfleet.core.commands import Probe
-from fedfleet.core.cost import TRAINING_PASSES, cost_of, scale_cost, steps_of
+from fedfleet.core.cost import cost_of, scale_cost, steps_of
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import BadInput, RunFailed, error_context, suggest_name
 from fedfleet.core.parts import Pass, Plan
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import FOLDED, Assignments, Bools, Cost, Floats, Ints, Roster, whole_work
 from fedfleet.core.sources import World
-from fedfleet.core.stages import STAGES, fraction_done, stages_after, stages_of, total
+from fedfleet.core.stages import stages_of, total
 from fedfleet.engine.candidates import clients_asked_this_round
 from fedfleet.engine.state import RunState, in_order_of_arrival
-from fedfleet.simulation.trips import ready_seconds
 
 
 class AwaitedMoment(NamedTuple):
@@ -197,67 +194,3 @@ COLUMNS: dict[str, Column] = {
     "untold": _ended_tasks,
     "time": _time,
 }
-
-
-ANSWER_BYTES = 8.0  # one number
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeOutcome:
-    """When a probe is over, who has answered by then, and what it cost, as in TasksSpent."""
-
-    ends: float
-    answered: Bools
-    spent: Mapping[str, Floats]
-
-
-def probe_outcome(plan: Plan, world: World, state: RunState, command: Probe) -> ProbeOutcome:
-    """How a probe goes: clients fetch the model, try it on their data (`loss`) or train one batch (`seconds`), and answer.
-
-    It is over when the last one answered, or when its time is up. Faults leave probes alone.
-    """
-    n = len(command.clients)
-    if world.free_probes:
-        return ProbeOutcome(max(command.time, state.book.now), np.ones(n, np.bool_), {})
-    sizes = world.data.sizes(command.round)[command.clients]
-    whole_cost = expected_cost(plan, state._replace(server=command.server), command.clients, sizes)
-    # Trying a sample is the forward pass alone, a third of training it.
-    samples = sizes / TRAINING_PASSES if command.stat == "loss" else np.minimum(_batches(plan, command), sizes)
-    cost = Cost(np.asarray(samples, np.float64), whole_cost.bytes_down, np.full(n, ANSWER_BYTES))
-    trips = np.full(n, state.next_task)
-    stages = stages_of(world.devices, command.clients, cost, command.time, trips)
-    seconds = total(stages)
-    able = np.isfinite(seconds)
-    ends = np.full(n, np.inf)
-    if able.any():
-        ends[able] = world.states.finish(command.clients[able], command.time, seconds[able])
-    limit = command.time + command.within
-    answered = able & (ends <= limit)
-    last = limit if not answered.all() and limit < np.inf else float(ends[answered].max(initial=command.time))
-    worked_seconds = np.where(answered, seconds, 0.0)
-    cut = np.flatnonzero(able & ~answered)  # they worked for it until its time was up
-    if len(cut):
-        stop = np.full(len(cut), limit)
-        worked_seconds[cut] = np.minimum(
-            seconds[cut], ready_seconds(world.states, command.clients[cut], command.time, stop)
-        )
-    tried_stages = {name: np.where(able, took, 0.0) for name, took in stages.items()}
-    spent = stages_after(tried_stages, worked_seconds)
-    spent |= {
-        "bytes_down": np.where(able, cost.bytes_down * fraction_done(tried_stages, "download", worked_seconds), 0.0),
-        "bytes_up": np.where(
-            answered, cost.bytes_up, cost.bytes_up * able * fraction_done(tried_stages, "upload", worked_seconds)
-        ),
-    }
-    if world.energy is not None:
-        starts = np.full(n, command.time)
-        spent |= world.energy.charges(command.clients, {s: spent[s] for s in STAGES if s in spent}, starts)
-    return ProbeOutcome(
-        max(last, state.book.now), answered, {name: values for name, values in spent.items() if values.any()}
-    )
-
-
-def _batches(plan: Plan, command: Probe) -> Floats:
-    """The size of one batch of each client; everything where an opaque pass does not say."""
-    halves = [plan.algorithm.local(client, NO_SETTINGS) for client in command.clients.tolist()]
-    return np.array([h.batches.size if isinstance(h, LocalPass) else np.inf for h in halves], np.float64)

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from fedfleet.core.commands import Account, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
-from fedfleet.core.errors import RunFailed, error_context
+from fedfleet.core.errors import error_context
 from fedfleet.core.events import (
     CandidatesSeen,
     Event,
@@ -30,26 +30,24 @@ from fedfleet.core.events import (
     TimerFired,
 )
 from fedfleet.core.parts import Executor, Plan
-from fedfleet.core.records import Floats, Ints, Report, Roster, Wave
+from fedfleet.core.records import Report, Roster, Wave
 from fedfleet.core.sources import World
 from fedfleet.engine.book import with_book
 from fedfleet.engine.commands import carry_out, pending_commands
 from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.state import Phase, RunState, next_wake, open_endings
-from fedfleet.executors.gather import evaluate, gather, jobs_for, probe_losses
+from fedfleet.executors.gather import evaluate, gather, jobs_for
+from fedfleet.simulation.probes import probe_answer, probe_outcome
 from fedfleet.simulation.rosters import (
     AwaitedMoment,
     check_sees,
     earliest_moment,
-    expected_cost,
-    expected_seconds,
     moment_inputs,
-    probe_outcome,
     roster_of,
     unavailable_clients,
 )
 from fedfleet.simulation.trace import tracer
-from fedfleet.simulation.trips import Arrivals, Trip, late_reports, task_costs, trip_of
+from fedfleet.simulation.trips import AGAIN, Arrivals, Trip, arrivals_of, late_reports, open_trips, task_costs, trip_of
 from fedfleet.store.aggregates import keep_aggregate
 from fedfleet.store.client_memory import ClientMemory
 from fedfleet.store.journal import Journal
@@ -57,11 +55,9 @@ from fedfleet.store.noise_source import SEEDED, NoiseSource
 
 # Within one instant tasks end first; then come reports that the server no longer awaits, candidates, answers to probes, timers.
 TASK_ENDS, LATE_REPORTS, CANDIDATES, PROBES, TIMER = range(5)
-AGAIN = "again"
-_MANY_TRIPS = 64
-
 
 Tell = Callable[[Sequence[Event]], None]
+Hear = Callable[["Simulation", Sequence[Event]], None]
 
 
 class Keeper(Protocol):
@@ -112,9 +108,7 @@ class Simulation:
 
     def answer(self, command: Probe, time: float) -> Probed:
         """What the clients of a probe say."""
-        outcome = probe_outcome(self.plan, self.world, self.state, command)
-        values = np.where(outcome.answered, probe_values(self, command), np.nan)
-        return Probed(time, command.stat, command.clients, values, outcome.spent)
+        return probe_answer(self.plan, self.world, self.state, self.execute, self.memory, command, time)
 
     def send(self, command: Send) -> None:
         """Settle when each task of a wave will be back; train at once if values decide the price."""
@@ -155,9 +149,7 @@ class Simulation:
     def account(self, command: Account) -> None:
         """Say what ended tasks cost."""
         self.facts.append(task_costs(self.world, command, self.state.book.now, self.trips))
-        if len(self.trips) > _MANY_TRIPS:
-            live_waves = {w.first for w in (*self.state.running.values(), *(e.wave for e in open_endings(self.state)))}
-            self.trips = {first: trip for first, trip in self.trips.items() if first in live_waves}
+        self.trips = open_trips(self.trips, self.state)
 
     def evaluate(self, command: Evaluate) -> None:
         """Evaluations take no virtual time."""
@@ -168,9 +160,6 @@ class Simulation:
         """Nothing that is still queued will happen."""
         del command
         self.queue.clear()
-
-
-Hear = Callable[[Simulation, Sequence[Event]], None]
 
 
 def simulate(
@@ -245,10 +234,8 @@ def new_simulation(
     """A simulation before its first event."""
     check_sees(plan)
     eager = eager or plan.algorithm.priced_by_value
-    no_client_busy, memory = np.zeros(len(world.keys), np.bool_), memory or ClientMemory()
-    return Simulation(
-        plan, world, execute, eager, begin(plan).state, busy=no_client_busy, memory=memory, noising=noising
-    )
+    state, busy = begin(plan).state, np.zeros(len(world.keys), np.bool_)
+    return Simulation(plan, world, execute, eager, state, busy=busy, memory=memory or ClientMemory(), noising=noising)
 
 
 def resume_simulation(sim: Simulation) -> Simulation:
@@ -256,9 +243,8 @@ def resume_simulation(sim: Simulation) -> Simulation:
 
     Who is busy, when tasks end and which answers are awaited follow from the state; reports in hand must be held already.
     """
-    for wave in {
-        w.first: w for w in (*sim.state.running.values(), *(e.wave for e in open_endings(sim.state)))
-    }.values():
+    waves = (*sim.state.running.values(), *(e.wave for e in open_endings(sim.state)))
+    for wave in {w.first: w for w in waves}.values():
         queue_arrivals(sim, wave)
     for task, wave in sim.state.running.items():
         sim.busy[wave.assignments.clients[task - wave.first]] = True
@@ -328,14 +314,9 @@ def train_now(sim: Simulation, wave: Wave, slots: Iterable[int]) -> None:
 
 def queue_arrivals(sim: Simulation, wave: Wave) -> None:
     """Put a wave's arrivals into the queue: a pure function of wave, world and held reports, so a resume can repeat it."""
-    tasks: Ints = np.arange(wave.first, wave.first + len(wave))
     with error_context(f"the world, asked how long tasks {wave.first} to {wave.first + len(wave) - 1} take,"):
         trip = sim.trips[wave.first] = trip_of(sim.plan, sim.world, wave, sim.reports)
-    ends = np.where(trip.lost, trip.stops, trip.comes)
-    order = np.argsort(ends, kind="stable")
-    columns = (ends, tasks, wave.assignments.clients, ends - wave.time, trip.cost.bytes_up)
-    plain = not trip.lost.any() and bool(np.isinf(trip.again).all())
-    arrivals = Arrivals(*(column[order].tolist() for column in columns), plain=plain)
+    arrivals = arrivals_of(trip, wave)
     heapq.heappush(sim.queue, (arrivals.times[0], TASK_ENDS, wave.first, arrivals))
 
 
@@ -344,47 +325,25 @@ def arrival_fact(sim: Simulation, first: int, index: int, item: Arrivals) -> Fac
     time, task, client, seconds = item.times[index], item.tasks[index], item.clients[index], item.seconds[index]
     if task not in sim.state.running:
         return None  # dropped in the meantime
-    if item.plain:
-        sim.busy[client] = False
-        return TaskArrived(time, task, client, seconds, item.bytes_up[index])
-    trip, slot = sim.trips[first], task - first
-    if trip.lost[slot]:
-        if trip.noticed[slot]:
-            sim.busy[client] = False
-            sim.reports.pop(task, None)
-            sim.memory.release_task(task)
-            return TaskLost(time, task, client, seconds if trip.able[slot] else math.nan, trip.reason(slot))
-        if task in sim.failed_tasks:
-            return None
-        sim.failed_tasks.add(task)
-        return TaskStruck(time, task, client, seconds, trip.reason(slot))
+    if not item.plain:
+        trip, slot = sim.trips[first], task - first
+        if trip.lost[slot]:
+            if trip.noticed[slot]:
+                sim.busy[client] = False
+                sim.reports.pop(task, None)
+                sim.memory.release_task(task)
+                return TaskLost(time, task, client, seconds if trip.able[slot] else math.nan, trip.reason(slot))
+            if task in sim.failed_tasks:
+                return None
+            sim.failed_tasks.add(task)
+            return TaskStruck(time, task, client, seconds, trip.reason(slot))
+        if trip.again[slot] < math.inf:
+            late = ReportUnwanted(time + float(trip.again[slot]), task, client, item.bytes_up[index], AGAIN)
+            queue_late_report(sim, late)
     sim.busy[client] = False
-    if trip.again[slot] < math.inf:
-        queue_late_report(
-            sim, ReportUnwanted(time + float(trip.again[slot]), task, client, item.bytes_up[index], AGAIN)
-        )
     return TaskArrived(time, task, client, seconds, item.bytes_up[index])
 
 
 def queue_late_report(sim: Simulation, report: ReportUnwanted) -> None:
     """A report that is under way and that the server will not await."""
     heapq.heappush(sim.queue, (report.time, LATE_REPORTS, 2 * report.task + (report.reason == AGAIN), report))
-
-
-def queued_late_reports(sim: Simulation) -> list[ReportUnwanted]:
-    """The reports under way that the server does not await: a checkpoint has to keep them, since no state knows of them."""
-    return [item for _, kind, _, item in sorted(sim.queue, key=lambda e: e[:3]) if isinstance(item, ReportUnwanted)]
-
-
-def probe_values(sim: Simulation, command: Probe) -> Floats:
-    """What clients answer when they are asked for one number."""
-    plan, world, state = sim.plan, sim.world, sim.state
-    match command.stat:
-        case "loss":
-            return probe_losses(plan, world, sim.execute, sim.memory, command, command.round)
-        case "seconds":
-            sizes = world.data.sizes(command.round)[command.clients]
-            cost = expected_cost(plan, state, command.clients, sizes)
-            return expected_seconds(world, state, command.clients, cost)
-        case other:
-            raise RunFailed(f"selector {plan.choose.name!r} probes for {other!r}; clients can answer loss or seconds")

@@ -13,8 +13,10 @@ from fedfleet.core.parts import Plan
 from fedfleet.core.records import Bools, Cost, Floats, Ints, Report, Wave
 from fedfleet.core.sources import StateSource, World
 from fedfleet.core.stages import STAGES, StageSeconds, fraction_done, seconds_before, stages_after, stages_of, total
+from fedfleet.engine.state import RunState, open_endings
 
-LATE = "late"
+LATE, AGAIN = "late", "again"
+_MANY_TRIPS = 64  # below which it is not worth looking through them
 _HALVINGS = 64
 
 
@@ -64,6 +66,16 @@ class Arrivals:
     bytes_up: list[float]
     plain: bool = True
     position: int = 0
+
+
+def arrivals_of(trip: Trip, wave: Wave) -> Arrivals:
+    """The ends of a wave's tasks, in their order."""
+    ends = np.where(trip.lost, trip.stops, trip.comes)
+    order = np.argsort(ends, kind="stable")
+    tasks = np.arange(wave.first, wave.first + len(wave))
+    columns = (ends, tasks, wave.assignments.clients, ends - wave.time, trip.cost.bytes_up)
+    plain = not trip.lost.any() and bool(np.isinf(trip.again).all())
+    return Arrivals(*(column[order].tolist() for column in columns), plain=plain)
 
 
 def trip_of(plan: Plan, world: World, wave: Wave, reports: Mapping[int, Report]) -> Trip:
@@ -202,6 +214,14 @@ def _wave_costs(world: World, wave: Wave, trip: Trip, slots: Ints, took: Floats)
     result |= {name: values[slots] * share for name, values in trip.charges.items()}
     late = np.where(complete, np.maximum(np.minimum(took, comes) - needs, 0.0), 0.0)
     return {**result, "delivery": late} if late.any() else result
+
+
+def open_trips(trips: dict[int, Trip], state: RunState) -> dict[int, Trip]:
+    """The trips of waves whose tasks are not all accounted for, once there are many trips."""
+    if len(trips) <= _MANY_TRIPS:
+        return trips
+    live_waves = {w.first for w in (*state.running.values(), *(e.wave for e in open_endings(state)))}
+    return {first: trip for first, trip in trips.items() if first in live_waves}
 
 
 def ready_seconds(states: StateSource, clients: Ints, start: float, stop: Floats) -> Floats:

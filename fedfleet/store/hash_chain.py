@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fedfleet.store.journal_rows import Values, digest_bytes, undigested_bytes
+from fedfleet.store.journal_rows import Kind, Values, digest_bytes, pack_row
 
 _FORMAT = b"fedfleet/journal@3"
 
@@ -32,7 +32,7 @@ class Chain:
         """Add a row; `data` are its digested bytes."""
         self.rows += 1
         self.digest.update(data)
-        extra = undigested_bytes(row)
+        extra = _undigested_bytes(row)
         if extra:
             self._side_digest.update(self.rows.to_bytes(8, "little") + extra)
 
@@ -82,3 +82,12 @@ def check_chain(identity: str, rows: Iterable[tuple[int, Values]], links: Mappin
     if chain.rows < last:
         return check_with_fault(f"the rows after {chain.rows} are missing, up to row {last}")
     return ChainCheck(chain.rows, chain.digest.hexdigest(), chain.link.hex(), sound)
+
+
+def _undigested_bytes(row: Values) -> bytes:
+    """The bytes of a row that the digest leaves out, for the chain: its note, and of a remark everything."""
+    note, is_remark = row[9], row[1] == Kind.NOTE
+    if note is None and not is_remark:
+        return b""
+    text = b"" if note is None else note.encode()
+    return (pack_row(row) if is_remark else b"") + len(text).to_bytes(8, "little") + text

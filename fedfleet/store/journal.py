@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sqlite3
 import struct
 import sys
@@ -11,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -19,6 +17,7 @@ from pathlib import Path
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, ModelCommitted, TaskArrived
 from fedfleet.store.hash_chain import Chain, ChainCheck, check_chain
+from fedfleet.store.journal_file import identity_in, make_schema, merge_wal, open_file, reader
 from fedfleet.store.journal_rows import (
     COLUMNS,
     Kind,
@@ -31,13 +30,10 @@ from fedfleet.store.journal_rows import (
     encode_arrival,
 )
 
-_APPLICATION = 0x46454446  # "FEDF": how we know our own files
-_FORMAT = 4
 _BATCH = 8192
 _BATCH_SECONDS = (
     1.0  # rows are on the disk after so long at the latest, if anything follows them: people watch a run by its journal
 )
-_TRIES, _PAUSE_SECONDS = 40, 0.025  # of making one file of it at the end, beside readers who come and go
 _INSERT = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM events ORDER BY seq"
 _LINKS = "SELECT seq, link FROM links ORDER BY seq"
@@ -59,7 +55,7 @@ class Journal:
         self._path = path
         self._rows: list[Values] = []
         self._links: list[tuple[int, bytes]] = []
-        self._chain = Chain(_identity(connection))
+        self._chain = Chain(identity_in(connection))
         self._waiting: deque[Event | str] = deque()  # events, and remarks, behind a name that is not known yet
         self._pending_name: Future[str] | None = None
         self._thread: ThreadPoolExecutor | None = None
@@ -119,7 +115,7 @@ class Journal:
             with self._db:
                 self._db.execute("DELETE FROM events WHERE seq > ?", (position,))
                 self._db.execute("DELETE FROM links WHERE seq > ?", (position,))
-            chain, links = Chain(_identity(self._db)), {seq for seq, _ in self._db.execute(_LINKS)}
+            chain, links = Chain(identity_in(self._db)), {seq for seq, _ in self._db.execute(_LINKS)}
             for row in self._db.execute(_SELECT):
                 chain.add_row(row, digest_bytes(row))
                 if chain.rows in links:
@@ -139,7 +135,7 @@ class Journal:
         finally:
             if self._thread is not None:
                 self._thread.shutdown()
-            _merge_wal(self._db)
+            merge_wal(self._db)
             self._db.close()
 
     def _write(self, event: Event) -> None:
@@ -212,21 +208,10 @@ class Journal:
         )
 
 
-def _merge_wal(db: sqlite3.Connection) -> None:
-    """Fold what was written beside the file into it. Readers may be in the way for a moment; from one who stays it is left so."""
-    with suppress(sqlite3.Error):
-        db.execute("PRAGMA busy_timeout = 0")
-    for _ in range(_TRIES):
-        with suppress(sqlite3.Error):
-            db.execute("PRAGMA journal_mode = DELETE")
-            return
-        time.sleep(_PAUSE_SECONDS)
-
-
 def memory_journal() -> Journal:
     """A journal that lives as long as the process, for its digest."""
     db = sqlite3.connect(":memory:")
-    _make_schema(db, "")
+    make_schema(db, "")
     return Journal(db, Path(":memory:"))
 
 
@@ -240,7 +225,7 @@ def create(path: Path, identity: str = "", rows: Iterable[Values] = (), links: I
     try:
         draft.unlink(missing_ok=True)
         db = sqlite3.connect(draft)
-        _make_schema(db, identity)
+        make_schema(db, identity)
         _fill(db, Chain(identity), rows, set(links))
         db.close()
         for name in wal_files:  # they belonged to the journal that this one replaces
@@ -262,7 +247,7 @@ def _fill(db: sqlite3.Connection, chain: Chain, rows: Iterable[Values], links: s
 
 def reopen(path: Path) -> Journal:
     """An existing journal, to go on writing; truncate it to the checkpoint first."""
-    db = _open(path, "rw")
+    db = open_file(path, "rw")
     try:
         db.execute("PRAGMA journal_mode = WAL")
         return Journal(db, path)
@@ -273,26 +258,6 @@ def reopen(path: Path) -> Journal:
         ) from error
 
 
-def _make_schema(db: sqlite3.Connection, identity: str) -> None:
-    with db:
-        db.execute(f"PRAGMA application_id = {_APPLICATION}")
-        db.execute(f"PRAGMA user_version = {_FORMAT}")
-        db.execute(
-            "CREATE TABLE events (seq INTEGER PRIMARY KEY, time REAL, kind INTEGER, round INTEGER, version INTEGER, "
-            "task INTEGER, client INTEGER, a REAL, b REAL, body TEXT, note TEXT)"
-        )
-        db.execute("CREATE TABLE links (seq INTEGER PRIMARY KEY, link BLOB)")
-        db.execute("CREATE TABLE about (identity TEXT)")
-        db.execute("INSERT INTO about VALUES (?)", (identity,))
-
-
-def _identity(db: sqlite3.Connection) -> str:
-    rows = db.execute("SELECT identity FROM about").fetchall()
-    if len(rows) != 1 or not isinstance(rows[0][0], str):
-        raise sqlite3.DatabaseError("it does not name its run")
-    return rows[0][0]
-
-
 def read(path: Path) -> Iterator[Event]:
     """The events of a journal, also while a run is still writing it."""
     return decode(rows_of(path))
@@ -300,13 +265,13 @@ def read(path: Path) -> Iterator[Event]:
 
 def rows_of(path: Path) -> Iterator[Values]:
     """The raw rows of a journal."""
-    with _reader(path) as db:
+    with reader(path) as db:
         yield from db.execute(_SELECT)
 
 
 def numbered_rows(path: Path) -> list[tuple[int, Values]]:
     """The rows of a journal with their numbers, as far as they can be read: `check_journal` says whether that is all."""
-    with _reader(path) as db:
+    with reader(path) as db:
         return list(_sound_rows(db, []))
 
 
@@ -316,30 +281,30 @@ def rows_from(path: Path, number: int, limit: int, kinds: Sequence[int] = ()) ->
     It is opened for reading only and closed at once: the writer is never in anybody's way.
     """
     condition = f" AND (kind IN ({', '.join(map(str, kinds))}) OR seq = ?)" if kinds else ""
-    with _reader(path, "ro") as db:
+    with reader(path, "ro") as db:
         rows = db.execute(f"{_FROM}{condition} ORDER BY seq LIMIT ?", (number, *((number,) if kinds else ()), limit))
         return [(row[0], row[1:]) for row in rows]
 
 
 def check_journal(path: Path) -> ChainCheck:
     """How far the stored rows hold against their links; damage of the file itself is a fault like any other."""
-    with _reader(path) as db:
+    with reader(path) as db:
         db.execute("BEGIN")  # rows and links of one moment, also while a run is writing
         fault: list[str] = []
-        result = check_chain(_identity(db), _sound_rows(db, fault), dict(db.execute(_LINKS)))
+        result = check_chain(identity_in(db), _sound_rows(db, fault), dict(db.execute(_LINKS)))
         return replace(result, fault=f"it is damaged after row {result.rows}: {fault[0]}") if fault else result
 
 
 def identity_of(path: Path) -> str:
     """What the chain of a stored journal begins with."""
-    with _reader(path) as db:
-        return _identity(db)
+    with reader(path) as db:
+        return identity_in(db)
 
 
 def salvage(path: Path, position: int, links: Iterable[int]) -> Journal:
     """A damaged journal written anew up to where it is sound, ready to go on."""
-    with _reader(path) as db:
-        identity = _identity(db)
+    with reader(path) as db:
+        identity = identity_in(db)
         rows = list(islice(db.execute(_SELECT), position)) if position else []
     return create(path, identity, rows, (n for n in links if n <= position))
 
@@ -350,18 +315,6 @@ def _sound_rows(db: sqlite3.Connection, fault: list[str]) -> Iterator[tuple[int,
             yield number, tuple(row)  # pyright: ignore[reportReturnType]
     except (sqlite3.Error, UnicodeError) as error:
         fault.append(str(error))
-
-
-@contextmanager
-def _reader(path: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
-    # A reader that may write tidies the WAL files away behind it; on read-only ground nothing can change under us.
-    db = _open(path, mode if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK) else "ro&immutable=1")
-    try:
-        yield db
-    except (sqlite3.Error, UnicodeError) as error:
-        raise BadInput(f"{path} is damaged: {error}") from None
-    finally:
-        db.close()
 
 
 def digest_of(path: Path) -> str:
@@ -378,19 +331,3 @@ def digest_of(path: Path) -> str:
 def remarks_of(path: Path) -> list[str]:
     """The remarks for people in a stored journal, in the order in which they were made."""
     return [row.note for row in map(Row._make, rows_of(path)) if row.kind == Kind.NOTE and row.note]
-
-
-def _open(path: Path, mode: str) -> sqlite3.Connection:
-    if not path.is_file():
-        raise BadInput(f"there is no journal at {path}; name the folder of a run")
-    try:
-        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True)
-        (application,) = db.execute("PRAGMA application_id").fetchone()
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-    except sqlite3.Error as error:
-        raise BadInput(f"{path} is not a FedFleet journal or is damaged: {error}") from None
-    if application != _APPLICATION or version != _FORMAT:
-        db.close()
-        what = "was not written by FedFleet" if application != _APPLICATION else f"has format {version}, not {_FORMAT}"
-        raise BadInput(f"{path} {what}; name the folder of a run made by this version")
-    return db

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import struct
@@ -35,8 +34,16 @@ from fedfleet.core.events import (
     TaskStruck,
     TimerFired,
 )
-from fedfleet.core.records import ClientScores, Ints, Roster, Tally
-from fedfleet.store.column_text import decode_columns, encode_columns
+from fedfleet.core.records import Ints, Roster, Tally
+from fedfleet.store.row_text import (
+    decode_columns,
+    decode_scores,
+    encode_columns,
+    encode_scores,
+    read_spans,
+    roster_hash,
+    spans,
+)
 
 
 class Row(NamedTuple):
@@ -98,13 +105,16 @@ _PACKED = np.dtype(
 _ARRIVED = Kind.ARRIVED
 
 
-def digest_bytes(row: Values) -> bytes:
-    """The bytes of a row that enter the digest."""
+def pack_row(row: Values) -> bytes:
+    """A row as bytes, without its note."""
     time, kind, round_, version, task, client, a, b, body, _ = row
-    if kind == Kind.NOTE:
-        return b""
     text = b"" if body is None else body.encode()
     return _PACK(time, kind, round_, version, task, client, _number(a), _number(b), len(text)) + text
+
+
+def digest_bytes(row: Values) -> bytes:
+    """The bytes of a row that enter the digest."""
+    return b"" if row[1] == Kind.NOTE else pack_row(row)
 
 
 KIND_NAMES = {
@@ -117,20 +127,6 @@ def describe_row(row: Values) -> str:
     kind = KIND_NAMES.get(row[1], f"of the unknown kind {row[1]!r}")
     about = [f"{name} {value}" for name, value in (("task", row[4]), ("client", row[5])) if value]
     return " ".join([f"{kind} at time {row[0]}", *about])
-
-
-def undigested_bytes(row: Values) -> bytes:
-    """The bytes of a row that the digest leaves out, for the chain: its note, and of a remark everything."""
-    note = row[9]
-    if note is None and row[1] != Kind.NOTE:
-        return b""
-    text = b"" if note is None else note.encode()
-    if row[1] != Kind.NOTE:
-        return len(text).to_bytes(8, "little") + text
-    time, kind, round_, version, task, client, a, b, body, _ = row
-    body_bytes = b"" if body is None else body.encode()
-    head = _PACK(time, kind, round_, version, task, client, _number(a), _number(b), len(body_bytes))
-    return head + body_bytes + len(text).to_bytes(8, "little") + text
 
 
 def _number(value: float | None) -> float:
@@ -197,7 +193,7 @@ def _encode_one(event: Event) -> Row:
             correct, total = event.unseen or (0, 0)
             return Row(
                 t, Kind.EVALUATED, version=event.version, task=correct, client=total, a=event.correct, b=event.total,
-                body=_scores(event.clients), note=repr(event.loss),
+                body=encode_scores(event.clients), note=repr(event.loss),
             )  # fmt: skip
         case ReportRejected():
             return Row(t, Kind.REJECTED, task=event.task, client=event.client, body=event.reason)
@@ -325,7 +321,7 @@ def _decode_one(row: Row) -> Event:
             means = json.loads(row.note or "{}")
             return ReportsGathered(t, None, read_spans(text), {n: np.array([v]) for n, v in means.items()})
         case Kind.EVALUATED:
-            scores, loss = _read_scores(row.body), float(row.note or "nan")
+            scores, loss = decode_scores(row.body), float(row.note or "nan")
             unseen = Tally(row.task, row.client) if row.client else None
             return Evaluated(t, row.version, int(row.a or 0), int(row.b or 0), loss, scores, unseen)
         case Kind.REJECTED:
@@ -346,43 +342,7 @@ def _ints(values: list[int]) -> Ints:
     return np.array(values, np.int64)
 
 
-def spans(tasks: Ints) -> str:
-    """Ascending task ids as runs: `0-19 25 30-31`."""
-    if not len(tasks):
-        return ""
-    breaks = np.flatnonzero(np.diff(tasks) != 1)
-    firsts = tasks[np.concatenate([[0], breaks + 1])].tolist()
-    lasts = tasks[np.concatenate([breaks, [len(tasks) - 1]])].tolist()
-    return " ".join(f"{a}-{b}" if b > a else str(a) for a, b in zip(firsts, lasts, strict=True))
-
-
-def read_spans(text: str) -> Ints:
-    """The inverse of `spans`."""
-    runs = [span.partition("-") for span in text.split()]
-    return np.concatenate([np.arange(int(a), int(b or a) + 1) for a, _, b in runs] or [np.zeros(0, np.int64)]).astype(
-        np.int64
-    )
-
-
-def roster_hash(roster: Roster) -> str:
-    """A short name for a roster, which itself is not kept."""
-    h = hashlib.sha256(roster.clients.tobytes())
-    h.update(roster.samples.tobytes())
-    return h.hexdigest()[:16]
-
-
 def _unknown_roster(n: int) -> Roster:
     """A roster of which only the size is known, as the journal keeps it."""
     empty = np.full(n, -1, np.int64)
     return Roster(empty, np.zeros(n, np.uint64), np.zeros(n, np.int64))
-
-
-def _scores(scores: ClientScores | None) -> str | None:
-    if scores is None:
-        return None
-    columns = [scores.clients.tolist(), scores.correct.tolist(), scores.total.tolist()]
-    return json.dumps(columns, separators=(",", ":"))
-
-
-def _read_scores(body: str | None) -> ClientScores | None:
-    return None if body is None else ClientScores(*(np.array(c, np.int64) for c in json.loads(body)))

@@ -1,8 +1,22 @@
-"""The two ways of saying no, and the hint with the nearest name."""
+"""The two ways of saying no, the hint with the nearest name, and foreign text, which can do nothing to a terminal or a log."""
+
+import json
+import unicodedata
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fedfleet.core.errors import BadInput, FedFleetError, RunFailed, error_context, part_error, suggest_name
+from fedfleet.core.errors import (
+    MAX_TEXT_LENGTH,
+    BadInput,
+    FedFleetError,
+    RunFailed,
+    error_context,
+    part_error,
+    printable,
+    suggest_name,
+)
 
 
 def test_bad_input_and_failed_runs_have_their_own_exit_codes():
@@ -36,3 +50,50 @@ def test_our_own_errors_pass_as_they_are():
 def test_an_interrupt_is_nobodys_fault():
     with pytest.raises(KeyboardInterrupt), error_context("selector 'mine'"):
         raise KeyboardInterrupt
+
+
+texts = st.text(st.characters(), max_size=300)
+
+
+@given(st.one_of(texts, st.binary(max_size=300)), st.integers(10, 250))
+def test_any_text_becomes_one_short_printable_line(text, longest):
+    said = printable(text, longest)
+    assert len(said) <= longest
+    assert said.isprintable() and len(said.splitlines()) <= 1
+    assert not {unicodedata.category(c) for c in said} & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+    said.encode()  # no lone surrogates
+    assert json.loads(json.dumps(said)) == said
+
+
+@given(st.text(st.characters(categories=["L", "N", "P", "S"], exclude_characters="\\"), max_size=MAX_TEXT_LENGTH))
+def test_plain_text_stays_as_it_is(text):
+    assert printable(text) == text
+
+
+@given(texts.filter(lambda t: len(t) < 15), texts.filter(lambda t: len(t) < 15))
+def test_different_short_texts_stay_different(one, other):
+    assert (printable(one) == printable(other)) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a\nb\r\n", r"a\nb\r\n"),
+        ("\x1b[31mred", r"\x1b[31mred"),
+        ("\u202egnp.exe", r"\u202egnp.exe"),
+        ("\u2066\u2069\u200b\ufeff", r"\u2066\u2069\u200b\ufeff"),
+        ("\u2028", r"\u2028"),
+        ("\ud800", r"\ud800"),
+        ("\\n", r"\\n"),
+        (b"\xff\x00ok", r"\\xff\x00ok"),
+        ("höchstes 日本", "höchstes 日本"),
+    ],
+)
+def test_what_could_do_harm_is_escaped(text, said):
+    assert printable(text) == said
+
+
+def test_long_text_is_cut_before_anything_else_is_done_with_it():
+    said = printable("x" * 50_000_000)
+    assert len(said) == MAX_TEXT_LENGTH and said.endswith("x..")
+    assert len(printable("\n" * 500)) == MAX_TEXT_LENGTH

@@ -27,7 +27,7 @@ from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.security.enrolment import Registry, Terms
 from fedfleet.network.security.secrets import run_key
 from fedfleet.network.server.options import FrontendConfig, ServeOptions
-from fedfleet.network.server.recovery import RecoveredRun, recover
+from fedfleet.network.server.recovery import RecoveredRun, recover, restore
 from fedfleet.network.server.serve import frontend_config
 from fedfleet.network.server.served_plan import ServedRun
 from fedfleet.network.server.server_loop import ServerLoop
@@ -274,7 +274,7 @@ async def _played(
     state = back.state if back else begin(plan).state
     processor = ServerLoop(served, serve, state, shared, gatherings=back.gatherings if back else 0)
     if back is not None:
-        processor.restore(back)
+        restore(processor, back)
     start = frontend_config(served, serve, processor.admission.streams, "127.0.0.1:1", shared, {})
     desk = FakeSupervisor(frontend_configs(start, transmitters, str(folder / "wire")))
     processor.attach(desk)

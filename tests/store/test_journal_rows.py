@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from fedfleet.core.events import CandidatesSeen, Evaluated, PaceSet, Probed, ReportsGathered, TaskLost, TasksSent
 from fedfleet.core.records import ClientScores, Stop, Tally
 from fedfleet.store import journal as journals
-from fedfleet.store.journal_rows import Kind, Row, decode, digest_bytes, encode, read_spans, spans
+from fedfleet.store.journal_rows import Kind, Row, decode, digest_bytes, encode
+from fedfleet.store.row_text import read_spans, spans
 from tests.worlds import commits_at, even_fleet, events_of, fleets, paces, toy_plan, world_of
 
 

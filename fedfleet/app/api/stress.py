@@ -55,8 +55,7 @@ def stress(
         sweep: these numbers of clients instead, one after another.
     """
     from fedfleet.network.stress.stress_plan import Dummy
-    from fedfleet.network.stress.stress_run import Stress
-    from fedfleet.network.stress.stress_series import run_ablation, run_sweep, sizes_of
+    from fedfleet.network.stress.stress_run import Stress, run_ablation, run_sweep, sizes_of
 
     dummy = Dummy(clients, payload_bytes, rounds, one_of("mode", mode, ("sync", "fedbuff")))
     options = Stress(dummy, -1 if transmitters is None else transmitters, generators, in_flight or 0, durable, tls=tls)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import grpc
 
-from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.errors import BadInput, RunFailed, printable
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import (
     CHANNEL_OPTIONS,
@@ -22,7 +22,6 @@ from fedfleet.network.protocol.frames import (
     parse_message,
     split_address,
 )
-from fedfleet.network.security.sanitiser import printable
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 CALL_SECONDS = 120.0  # a check-in may be held for a while

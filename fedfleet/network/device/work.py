@@ -1,8 +1,13 @@
-"""One piece of work on a device: from what the server asks for to the report that goes up. Torch is loaded here, and not before."""
+"""One piece of work on a device: from what the server asks for to the report that goes up, and what that took of the device.
+
+Torch is loaded here, and not before.
+"""
 
 from __future__ import annotations
 
 import math
+import resource
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,13 +28,47 @@ from fedfleet.network.device.client_runtime import (
     train_task,
 )
 from fedfleet.network.device.device_store import DamagedMemory, DeviceStore
-from fedfleet.network.device.resource_usage import mark, usage_since
 from fedfleet.network.device.server_calls import Connection, NotFound, RetryPolicy
 from fedfleet.network.device.transfer import TooLate, fetch_blob
 from fedfleet.network.protocol import fleet_pb2 as pb
-from fedfleet.network.protocol.frames import crc32c
-from fedfleet.network.security.sanitiser import MOST_STATS
+from fedfleet.network.protocol.frames import MOST_STATS, crc32c
 from fedfleet.simulation.rosters import remembers
+
+_UNIT = 1 if sys.platform == "darwin" else 1024  # of the peak that the system tells
+
+
+@dataclass(frozen=True, slots=True)
+class UsageMark:
+    """A moment of a device's work: clocks and counters as they stood then."""
+
+    wall: float
+    cpu: float
+    down: int
+    up: int
+
+
+def mark(connection: Connection) -> UsageMark:
+    """Now."""
+    return UsageMark(time.monotonic(), time.process_time(), connection.bytes_down, connection.bytes_up)
+
+
+def peak_bytes() -> int:
+    """The most memory that this process ever held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
+
+
+def usage_since(start: UsageMark, connection: Connection, samples: int, nbytes: int, downloaded: int) -> pb.Resources:
+    """What was used since a mark; `nbytes` of a report that is still to go up are counted with it, `downloaded` came before."""
+    now = mark(connection)
+    return pb.Resources(
+        wall_seconds=now.wall - start.wall,
+        cpu_seconds=max(now.cpu - start.cpu, 0.0),
+        peak_memory_bytes=peak_bytes(),
+        bytes_down=now.down - start.down + downloaded,
+        bytes_up=now.up - start.up + nbytes,
+        samples=samples,
+    )
+
 
 Fetch = Callable[[str], Tree]
 

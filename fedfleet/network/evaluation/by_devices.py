@@ -17,9 +17,9 @@ import numpy as np
 from fedfleet.core.events import Evaluated, Probed
 from fedfleet.core.records import ClientScores, Floats, Ints, Score, ServerState
 from fedfleet.network.evaluation.evaluators import EvalResult
-from fedfleet.store.journal_notes import devices_note
+from fedfleet.network.protocol.frames import FIRST_EVAL_TASK
+from fedfleet.store.row_text import devices_note
 
-FIRST_EVAL_TASK = 1 << 40  # tasks of judging have numbers from here on, which no task of training reaches
 _TASK_BITS = 20  # bits: so many tasks of judging can be handed out a second
 _MAX_SAMPLES = 2**53  # of samples: beyond, sums of floats would not be whole numbers
 
@@ -106,11 +106,6 @@ def first_eval_task(wall_seconds: float) -> int:
     1048576
     """
     return FIRST_EVAL_TASK + (int(wall_seconds) << _TASK_BITS)
-
-
-def is_eval_task(task: int) -> bool:
-    """Is this a task of judging, and none of training?"""
-    return task >= FIRST_EVAL_TASK
 
 
 def owns_task(request: EvalRequest, task: int) -> bool:

@@ -1,7 +1,10 @@
 """Evaluates models without delaying reports: in a process of its own, or in a thread for plans without torch.
 
-A message between the two processes is a head in JSON and a payload in safetensors format, each after its length: nothing that is
-read can be code."""
+The process: `python -m fedfleet.network.evaluation.evaluators DESCRIPTOR MODULE:FUNCTION`. The first message says what to evaluate
+with (`function(facts)` builds it), every other one names a file with a model. It ends when the socket closes, also in the midst of
+its work, and so never outlives the server. A message is a head in JSON and a payload in safetensors format, each after its length:
+nothing that is read can be code.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any, Protocol
 
 from fedfleet.core.commands import Evaluate
@@ -198,13 +204,8 @@ class ProcessEvaluator:
 
     async def _start_process(self) -> Connection:
         own_end, child_end = socket.socketpair()
-        command = (
-            sys.executable,
-            "-m",
-            "fedfleet.network.evaluation.child_process",
-            str(child_end.fileno()),
-            self.builder,
-        )
+        module = "fedfleet.network.evaluation.evaluators"
+        command = (sys.executable, "-m", module, str(child_end.fileno()), self.builder)
         try:
             with child_end, self._log_path().open("wb") as log:
                 process = await asyncio.create_subprocess_exec(
@@ -281,3 +282,66 @@ def _failure(head: Head) -> BadInput | RunFailed:
     if head["input"]:
         return BadInput(head["failed"])
     return RunFailed(f"evaluating a model failed: {head['kind']}: {head['failed']}")
+
+
+_NICENESS = 5  # receiving reports comes before judging models, where both want the same core
+
+
+def main(descriptor: int, builder: str) -> None:
+    """Judge until the socket closes."""
+    connection = socket.socket(fileno=descriptor)
+    questions = SimpleQueue[Head]()
+    Thread(target=_listen, args=(connection, questions), daemon=True).start()
+    os.nice(_NICENESS)
+    try:
+        module, _, name = builder.partition(":")
+        context: EvalContext = getattr(import_module(module), name)(questions.get())
+    except Exception as error:
+        _fail(connection, -1, error)
+        return
+    connection.sendall(encode_message({"number": -1}))
+    while True:
+        _answer(connection, context, questions.get())
+
+
+def _listen(connection: socket.socket, questions: SimpleQueue[Head]) -> None:
+    """Pass questions on; end the process, whatever it is doing, when nobody is there any more."""
+    try:
+        while True:
+            head_size, payload_size = LENGTHS.unpack(_read(connection, LENGTHS.size))
+            question = decode_head(_read(connection, head_size))
+            _read(connection, payload_size)
+            questions.put(question)
+    except (OSError, EOFError):
+        os._exit(0)
+
+
+def _read(connection: socket.socket, length: int) -> bytes:
+    data = bytearray()
+    while len(data) < length:
+        piece = connection.recv(min(length - len(data), 1 << 20))
+        if not piece:
+            raise EOFError
+        data += piece
+    return bytes(data)
+
+
+def _answer(connection: socket.socket, context: EvalContext, head: Head) -> None:
+    number = int(head["number"])
+    try:
+        params = unpack_tree(Path(head["path"]).read_bytes())
+        result = evaluate_model(context, int(head["version"]), params, bool(head["clients"]))
+    except Exception as error:
+        _fail(connection, number, error)
+    else:
+        connection.sendall(encode_result(number, result))
+
+
+def _fail(connection: socket.socket, number: int, wrong: Exception) -> None:
+    """Say why; the other side raises it as what it was: a mistake of a person, or of the run."""
+    facts: dict[str, Any] = {"number": number, "failed": str(wrong) or type(wrong).__name__}
+    connection.sendall(encode_message({**facts, "input": isinstance(wrong, BadInput), "kind": type(wrong).__name__}))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

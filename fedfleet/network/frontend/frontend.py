@@ -21,14 +21,11 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.errors import FedFleetError, RunFailed
-from fedfleet.network.frontend.group_commit import GroupCommit
+from fedfleet.network.frontend.claims import ReportDecoder, Uplink
 from fedfleet.network.frontend.partial_sums import PartialSums
-from fedfleet.network.frontend.payloads import DownloadGate
-from fedfleet.network.frontend.report_decoder import ReportDecoder
-from fedfleet.network.frontend.report_log import LogEntry, entry_to_bytes
+from fedfleet.network.frontend.report_log import GroupCommit, LogEntry, entry_to_bytes
 from fedfleet.network.frontend.spool import Spool
-from fedfleet.network.frontend.uplink import Uplink
-from fedfleet.network.frontend.work_queue import Waiters, WorkQueue, blob_name, wake, work_message
+from fedfleet.network.frontend.work_queue import DownloadGate, Waiters, WorkQueue, blob_name, wake, work_message
 from fedfleet.network.operations.process_memory import infrequent_gc
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside

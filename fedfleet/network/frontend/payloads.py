@@ -1,4 +1,4 @@
-"""Large payloads on their way: room for models that go out, buffers for reports that come in chunks, uploads that broke.
+"""Payloads in chunks: those of large models that go out, buffers for reports that come in, uploads that broke.
 
 Fresh memory costs more than what is written to it: a page that is touched for the first time takes the system a microsecond or
 more, and a report of 13 MB has three thousand of them. So buffers and chunks are used again.
@@ -6,65 +6,14 @@ more, and a report of 13 MB has three thousand of them. So buffers and chunks ar
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import CHUNK
 
 _MAX_MODELS = 2  # whose chunks are kept: the one that is handed out, and the one before
-
-
-class DownloadGate:
-    """Lets models of `max_bytes` in all pass at once; one that is alone may pass however large it is.
-
-    Without it the beginning of a round would answer every held call at once, each with a copy of the model of its own.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self.nbytes = 0
-
-    async def acquire(self, nbytes: int, call: Any) -> None:
-        """Wait for room for an answer of so many bytes, which is given back when the call ends (`add_done_callback`)."""
-        reserved = [0]
-
-        def release(*_: object) -> None:
-            self._release(reserved[0])
-            reserved[0] = -1
-
-        call.add_done_callback(release)
-        if self._queue or not self._fits(nbytes):
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._queue.append((nbytes, turn))
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._release(nbytes)
-                raise
-        else:
-            self.nbytes += nbytes
-        if reserved[0] < 0:  # the call has ended while it waited
-            self._release(nbytes)
-        else:
-            reserved[0] = nbytes
-
-    def _fits(self, nbytes: int) -> bool:
-        return not self.nbytes or self.nbytes + nbytes <= self._max_bytes
-
-    def _release(self, nbytes: int) -> None:
-        self.nbytes -= max(nbytes, 0)
-        while self._queue and (self._queue[0][1].done() or self._fits(self._queue[0][0])):
-            wanted, turn = self._queue.popleft()
-            if not turn.done():
-                self.nbytes += wanted
-                turn.set_result(None)
 
 
 class ChunkCache:

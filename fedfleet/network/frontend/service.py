@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedfleet.core.errors import Refused
-from fedfleet.network.evaluation.by_devices import is_eval_task
+from fedfleet.core.errors import Refused, printable
 from fedfleet.network.frontend.frontend import Frontend
 from fedfleet.network.frontend.payloads import ChunkCache, PartialUploads
 from fedfleet.network.frontend.work_queue import hold_call
-from fedfleet.network.operations.counters import count_call, count_report
+from fedfleet.network.operations.metrics import count_call, count_report
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import (
@@ -26,10 +25,10 @@ from fedfleet.network.protocol.frames import (
     crc32c,
     decode_frame,
     encode_frame,
+    is_eval_task,
     parse_message,
     split_address,
 )
-from fedfleet.network.security.sanitiser import printable
 from fedfleet.network.security.secrets import check_nonce, check_secret, check_status_token
 from fedfleet.network.security.tls import is_loopback
 

@@ -1,12 +1,13 @@
-"""The work that a frontend hands out: waves as columns, which task each client has to do, and calls that wait for work."""
+"""The work that a frontend hands out: waves as columns, the task of each client, calls that wait for work, room for models."""
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right, insort
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -181,3 +182,51 @@ def wake(waiters: Waiters, client: int) -> None:
 def _release(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
+
+
+class DownloadGate:
+    """Lets models of `max_bytes` in all pass at once; one that is alone may pass however large it is.
+
+    Without it the beginning of a round would answer every held call at once, each with a copy of the model of its own.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.nbytes = 0
+
+    async def acquire(self, nbytes: int, call: Any) -> None:
+        """Wait for room for an answer of so many bytes, which is given back when the call ends (`add_done_callback`)."""
+        reserved = [0]
+
+        def release(*_: object) -> None:
+            self._release(reserved[0])
+            reserved[0] = -1
+
+        call.add_done_callback(release)
+        if self._queue or not self._fits(nbytes):
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._queue.append((nbytes, turn))
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._release(nbytes)
+                raise
+        else:
+            self.nbytes += nbytes
+        if reserved[0] < 0:  # the call has ended while it waited
+            self._release(nbytes)
+        else:
+            reserved[0] = nbytes
+
+    def _fits(self, nbytes: int) -> bool:
+        return not self.nbytes or self.nbytes + nbytes <= self._max_bytes
+
+    def _release(self, nbytes: int) -> None:
+        self.nbytes -= max(nbytes, 0)
+        while self._queue and (self._queue[0][1].done() or self._fits(self._queue[0][0])):
+            wanted, turn = self._queue.popleft()
+            if not turn.done():
+                self.nbytes += wanted
+                turn.set_result(None)

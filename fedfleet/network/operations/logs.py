@@ -25,7 +25,7 @@ from logging.handlers import QueueHandler, QueueListener, RotatingFileHandler
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from fedfleet.network.security.sanitiser import printable
+from fedfleet.core.errors import printable
 from fedfleet.network.server.options import Level
 
 HIDDEN = "(hidden)"

@@ -8,10 +8,10 @@ from typing import Any
 import grpc
 
 from fedfleet.core.errors import Refused, RunFailed
+from fedfleet.core.errors import printable as printable
 from fedfleet.network.operations.metrics import activity_text
 from fedfleet.network.protocol.fleet_pb2 import StatusReply, StatusRequest
 from fedfleet.network.protocol.frames import CHANNEL_OPTIONS, method_path, parse_message
-from fedfleet.network.security.sanitiser import printable as printable
 from fedfleet.network.security.tls import ClientFiles, client_credentials, refuse_plain
 
 CONTRACT = ("run", "round", "version", "devices_online", "running", "waiting_for", "uptime_seconds")
@@ -50,7 +50,7 @@ def parse_status(address: str, reply: bytes) -> dict[str, Any]:
 
 def format_status(status: dict[str, Any]) -> str:
     """The answer for people."""
-    from fedfleet.network.operations.live_line import duration_text
+    from fedfleet.network.operations.monitor import duration_text
 
     uptime = status["uptime_seconds"]
     lines = [

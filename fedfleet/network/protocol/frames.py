@@ -25,6 +25,8 @@ PROTOCOL = 3
 CHUNK = 1 << 20  # bytes of a streamed chunk at most
 INLINE_BYTES = 1 << 20  # a payload of at most so many bytes travels in one message, a larger one in chunks
 MAX_HEAD_BYTES = 1 << 16
+MOST_STATS = 16  # statistics of a report
+FIRST_EVAL_TASK = 1 << 40  # tasks of evaluating have numbers from here on, which no task of training reaches
 _LENGTH = struct.Struct("<I")
 # A name, an IPv4 address, or an IPv6 address in brackets; then the port.
 _ADDRESS = re.compile(r"(?P<host>[^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
@@ -40,6 +42,11 @@ SERVICE = "fedfleet.wire.Fleet"
 def method_path(method: str) -> str:
     """The full name of a method of the service, as gRPC wants it."""
     return f"/{SERVICE}/{method}"
+
+
+def is_eval_task(task: int) -> bool:
+    """Is this the number of a task of evaluating?"""
+    return task >= FIRST_EVAL_TASK
 
 
 def crc32c(data: bytes | bytearray | memoryview) -> int:

@@ -65,7 +65,6 @@ class Claim(NamedTuple):
 
     task: int
     client: int
-    nonce_ok: bool
     crc32c: int
     nbytes: int
     weight: float
@@ -151,7 +150,7 @@ class TaskTable:
     def decide(self, claim: Claim, now: float) -> Verdict:
         """What becomes of a report, now."""
         place = self._columns.find(claim.task)
-        if not claim.nonce_ok or not 0 <= claim.task < self._columns.next:
+        if not 0 <= claim.task < self._columns.next:
             return Verdict(STRANGER, "this is not a task that was given to you")
         if place is None or phase_of(place[0].mark[place[1]]) == Phase.NEVER:
             return Verdict(LATE, f"task {claim.task} ended so long ago that nothing is known of it")

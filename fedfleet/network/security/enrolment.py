@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfleet.core.errors import RunFailed
+from fedfleet.core.errors import RunFailed, printable
 from fedfleet.network.protocol.fleet_pb2 import EnrolRequest
 from fedfleet.network.security.enrolment_request import (
     Admission,
@@ -35,7 +35,6 @@ from fedfleet.network.security.enrolment_request import (
     unfit_reason,
 )
 from fedfleet.network.security.enrolment_store import end_enrolment, open_store, revoke_client, transaction
-from fedfleet.network.security.sanitiser import printable
 from fedfleet.network.security.secrets import RunKey, check_secret
 from fedfleet.network.security.tokens import Token, token_of, token_refusal, use_token
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from fedfleet.core.errors import printable
 from fedfleet.network.protocol.fleet_pb2 import EnrolRequest
 from fedfleet.network.protocol.frames import PROTOCOL
-from fedfleet.network.security.sanitiser import printable
 
 Evidence = Callable[[bytes, EnrolRequest], str | None]
 _SHORTEST_ATTEMPT, _LONGEST_ATTEMPT = 16, 64

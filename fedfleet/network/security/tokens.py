@@ -10,9 +10,8 @@ import secrets
 import sqlite3
 from dataclasses import dataclass
 
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, printable
 from fedfleet.network.security.enrolment_store import transaction
-from fedfleet.network.security.sanitiser import printable
 
 _PREFIX = "fft_"  # lets scanners for leaked secrets, and people, know one
 _TOKEN_BYTES = 24

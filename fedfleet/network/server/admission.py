@@ -6,9 +6,7 @@ here as well.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +14,19 @@ import numpy as np
 from fedfleet.core import exact
 from fedfleet.core.aggregation import Entry, entry_refusal
 from fedfleet.core.commands import Account, Gather
+from fedfleet.core.cost import ReportedCost, tasks_spent
 from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.core.events import ReportsGathered, ReportUnwanted, TaskArrived, TaskLost, TasksSpent
 from fedfleet.core.parts import Plan
-from fedfleet.core.records import FOLDED, Context, Floats, Ints, Wave
-from fedfleet.engine.state import Ending, Phase, RunState, in_order_of_arrival
+from fedfleet.core.records import Context, Floats, Ints, Wave
+from fedfleet.engine.state import Ending, Phase, RunState, in_order_of_arrival, uncommitted_arrivals
 from fedfleet.network.frontend.report_log import LogEntry, entry_from_bytes
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.rules import task_table
 from fedfleet.network.rules.task_table import NO_FRONTEND, TaskTable, VerdictKind
-from fedfleet.network.server.durable_records import Rejections
-from fedfleet.network.server.effects import Effects, Note, React, ReportMeta, Tell, TellNow, tell_withdrawn
+from fedfleet.network.server.recovery import Rejections
+from fedfleet.network.server.turns import Effects, Note, React, ReportMeta, Tell, TellNow, tell_withdrawn
 
 _STATUS = {
     VerdictKind.GRANT: pb.Receipt.SAFE,
@@ -41,18 +40,6 @@ _STATUS = {
     VerdictKind.DECLINED: pb.Receipt.UNWANTED,
     VerdictKind.STRANGER: pb.Receipt.REFUSED,
 }
-_STAGES = ("download", "compute")  # whose length a device can measure
-
-
-@dataclass(frozen=True, slots=True)
-class ReportedCost:
-    """What is known of a task's cost: the bytes of its report, and what its device measured, by stage."""
-
-    bytes_up: float
-    spent: Mapping[str, float]
-
-
-_NOT_REPORTED = ReportedCost(math.nan, {})
 
 
 class Admission:
@@ -77,7 +64,7 @@ class Admission:
         task = claim.task
         verdict = self.tasks.decide(
             task_table.Claim(
-                task, claim.client, True, claim.crc32c, claim.nbytes, claim.weight, claim.fault, claim.declined, index
+                task, claim.client, claim.crc32c, claim.nbytes, claim.weight, claim.fault, claim.declined, index
             ),
             now,
         )
@@ -160,7 +147,7 @@ class Admission:
 
     def on_time(self, state: RunState, now: float) -> Effects:
         """Leases that are over: a task of which nothing came is lost, a faulty report counts as arrived and is rejected."""
-        due = self.next_expiry()
+        due = self.tasks.next_expiry()
         if due is None or due > now:
             return []
         lost, rejected = self.tasks.expire(now)
@@ -169,10 +156,6 @@ class Admission:
         for end in rejected:
             effects += self._reject(end.task, end.reason, end.nbytes, state, now)
         return [*effects, tell_withdrawn([*lost, *(end.task for end in rejected)])]
-
-    def next_expiry(self) -> float | None:
-        """When the next lease may end."""
-        return self.tasks.next_expiry()
 
     # ---- what the coordinator decided --------------------------------------------------------------------------------
 
@@ -305,7 +288,7 @@ class Admission:
             if entry.task in state.running:
                 self.tasks.decide(
                     task_table.Claim(
-                        entry.task, entry.client, True, entry.crc32c, entry.nbytes, entry.weight, frontend=index
+                        entry.task, entry.client, entry.crc32c, entry.nbytes, entry.weight, frontend=index
                     ),
                     now,
                 )
@@ -338,12 +321,6 @@ def current_bucket(state: RunState) -> int:
     return state.book.round + (state.phase is Phase.GATHERING)
 
 
-def uncommitted_arrivals(state: RunState) -> list[Ending]:
-    """Tasks whose reports arrived and are not committed."""
-    chains = (state.ended, state.gathering)
-    return [e for chain in chains for e in in_order_of_arrival(chain) if e.fate == FOLDED]
-
-
 def _find_ending(state: RunState, task: int) -> tuple[Ending, int]:
     """How a task ended whose report arrived, and the bucket that it belongs to."""
     for chain, bucket in ((state.gathering, state.book.round), (state.ended, current_bucket(state))):
@@ -357,22 +334,3 @@ def will_commit(plan: Plan, command: Gather, refusals: Mapping[int, str]) -> boo
     """Is it certain that this gathering makes a model? Only for folds that stream: what they refuse is known beforehand."""
     remaining = sum(task not in refusals for task in command.tasks)
     return remaining >= max(1, plan.algorithm.fold.least)
-
-
-def tasks_spent(command: Account, costs: list[ReportedCost | None], now: float) -> TasksSpent:
-    """What ended tasks cost, as far as it is known; a device that reports more seconds than passed is not believed.
-
-    How long an upload takes only its two ends together could measure, so that it stays unknown.
-    """
-    n = len(command.tasks)
-    spent = {name: np.full(n, np.nan) for name in (*_STAGES, "upload", "bytes_down", "bytes_up")}
-    clients = np.zeros(n, np.int64)
-    for i, (task, wave, seconds) in enumerate(zip(command.tasks, command.waves, command.seconds, strict=True)):
-        slot, cost = task - wave.first, costs[i] or _NOT_REPORTED
-        clients[i], spent["bytes_up"][i] = wave.assignments.clients[slot], cost.bytes_up
-        if not math.isnan(cost.bytes_up):
-            spent["bytes_down"][i] = wave.cost.bytes_down[slot]
-        if all(v >= 0 for v in cost.spent.values()) and sum(cost.spent.values()) <= seconds:
-            for name in _STAGES:
-                spent[name][i] = cost.spent.get(name, math.nan)
-    return TasksSpent(now, np.array(command.tasks, np.int64), clients, spent)

@@ -26,9 +26,9 @@ from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.process_link import Blob
 from fedfleet.network.rules.task_table import Phase
 from fedfleet.network.server.admission import Admission
-from fedfleet.network.server.effects import CommitJob, Effects, StartCommit, Tell
 from fedfleet.network.server.offers import Offers
 from fedfleet.network.server.served_plan import ServedRun, client_codecs
+from fedfleet.network.server.turns import CommitJob, Effects, StartCommit, Tell
 from fedfleet.store.aggregates import keep_aggregate
 from fedfleet.store.client_memory import ClientMemory
 from fedfleet.store.files import load_tree

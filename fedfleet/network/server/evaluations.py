@@ -17,10 +17,10 @@ from fedfleet.network.evaluation.evaluators import EvalResult
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.server.candidates import Candidates
-from fedfleet.network.server.effects import Effects, Note, ReactLater, StartEvaluation, Tell, tell_withdrawn
 from fedfleet.network.server.offers import Offers
 from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.served_plan import ServedRun
+from fedfleet.network.server.turns import Effects, Note, ReactLater, StartEvaluation, Tell, tell_withdrawn
 
 _STATUS = {
     AnswerVerdict.ACCEPTED: pb.Receipt.SAFE,

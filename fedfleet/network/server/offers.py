@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Set
 from pathlib import Path
 
@@ -9,18 +10,19 @@ import numpy as np
 
 from fedfleet.core.cost import settings_at
 from fedfleet.core.errors import RunFailed
-from fedfleet.core.parts import Offer
-from fedfleet.core.passes import NO_SETTINGS
+from fedfleet.core.parts import Offer, Pass, Plan
+from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Floats, Ints, ServerState, Wave
 from fedfleet.core.tensor_format import pack_tree
 from fedfleet.engine.state import RunState
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import offer_to_bytes
 from fedfleet.network.protocol.process_link import Blob, drop_blob, write_blob
-from fedfleet.network.server.durable_records import ClientState
-from fedfleet.network.server.effects import Effects, Tell
+from fedfleet.network.security.enrolment import Registry
 from fedfleet.network.server.options import ServeOptions
-from fedfleet.network.server.served_plan import ServedRun, heaviest_reports
+from fedfleet.network.server.recovery import ClientState
+from fedfleet.network.server.served_plan import ServedRun
+from fedfleet.network.server.turns import Effects, Tell
 
 _MAX_BLOBS = 1 << 16  # different offers of one wave: more cannot be numbered
 OfferKey = tuple[int, ...]
@@ -139,3 +141,22 @@ class Offers:
 
 def _blob_message(blob: Blob) -> inside.NewBlob:
     return inside.NewBlob(name=blob.name, path=blob.path, nbytes=blob.nbytes, crc32c=blob.crc32c)
+
+
+def heaviest_reports(plan: Plan, registry: Registry, clients: Ints, share: Floats, sizes: Ints) -> Floats:
+    """The most that an honest report of each of these tasks can weigh.
+
+    Without this limit one device could claim so much weight that the fold's total overflows and the run fails.
+    """
+    samples = registry.max_weight(clients, sizes.astype(np.float64))
+    limit = plan.algorithm.fold.total_weight
+    return np.array([
+        min(_max_weight(plan.algorithm.local(client, NO_SETTINGS), math.ceil(part * sample_count)), limit)
+        for client, part, sample_count in zip(clients.tolist(), share.tolist(), samples.tolist(), strict=True)
+    ])  # fmt: skip
+
+
+def _max_weight(local: Pass, samples: int) -> float:
+    if not isinstance(local, LocalPass):
+        return math.inf  # an opaque pass may weigh its reports as it likes
+    return float(samples) if local.weigh == "samples" else 1.0

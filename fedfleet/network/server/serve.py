@@ -6,26 +6,24 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedfleet.core.codec import Codec
-from fedfleet.core.events import Event
 from fedfleet.engine.coordinator import begin
 from fedfleet.engine.state import RunState
+from fedfleet.network.frontend.claims import codec_recipe
 from fedfleet.network.frontend.partial_sums import fold_layout, layout_to_json
-from fedfleet.network.frontend.report_decoder import codec_recipe
-from fedfleet.network.operations.counters import INFLIGHT_BYTES
 from fedfleet.network.operations.drain import Drain, OpenWork, advance, signal_stop, status_text
 from fedfleet.network.operations.drain import DrainPhase as DrainPhase
+from fedfleet.network.operations.metrics import INFLIGHT_BYTES
 from fedfleet.network.operations.monitor import Monitor
 from fedfleet.network.operations.process_memory import infrequent_gc
 from fedfleet.network.protocol.process_link import make_shared_folder, remove_folder
-from fedfleet.network.server.journaled_run import EventListener
 from fedfleet.network.server.options import FrontendConfig, ServeOptions
-from fedfleet.network.server.recovery import RecoveredRun
+from fedfleet.network.server.recovery import RecoveredRun, restore
 from fedfleet.network.server.served_plan import ServedRun, check_servable, client_codecs, max_report_bytes, stat_names
 from fedfleet.network.server.server_loop import ServerLoop
 from fedfleet.network.server.supervisor import Supervisor, frontend_configs, frontend_count, reserve_port
@@ -82,9 +80,9 @@ async def _serve(
         server = ServerLoop(served, options, state, shared, gatherings=recovery.gatherings if recovery else 0)
         server.offers.write_frozen()
         server.figures, server.run.log = lambda: monitor.figures(server), monitor.log.say
-        server.run.on_events = _combine_listeners(served.on_events, monitor.on_events)
+        server.run.listeners.append(monitor.on_events)
         if recovery is not None:
-            server.restore(recovery)
+            restore(server, recovery)
         count = frontend_count(options.transmitters, wire)
         config = frontend_config(served, options, server.admission.streams, address, shared, tls)
         supervisor = Supervisor(
@@ -202,15 +200,6 @@ async def _drain_and_stop(server: ServerLoop, monitor: Monitor, number: int) -> 
         monitor.refresh(server)
         await asyncio.sleep(0.1)
     server.turns.fail(ServerStopped(number))
-
-
-def _combine_listeners(first: EventListener | None, second: EventListener) -> EventListener:
-    def listener(events: Sequence[Event]) -> None:
-        if first is not None:
-            first(events)
-        second(events)
-
-    return listener
 
 
 def make_private(folder: Path) -> None:

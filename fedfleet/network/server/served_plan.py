@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from fedfleet.core.codec import Codec
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event
-from fedfleet.core.parts import Pass, Plan
+from fedfleet.core.parts import Plan
 from fedfleet.core.passes import NO_SETTINGS, STATS, LocalPass
-from fedfleet.core.records import Floats, Ints
 from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree, tree_nbytes
 from fedfleet.network.evaluation.evaluators import Evaluator
@@ -103,22 +99,3 @@ def client_codecs(plan: Plan) -> dict[int, Codec]:
         if isinstance(local_pass, LocalPass) and local_pass.up is not None:
             codecs[client] = local_pass.up
     return codecs
-
-
-def heaviest_reports(plan: Plan, registry: Registry, clients: Ints, share: Floats, sizes: Ints) -> Floats:
-    """The most that an honest report of each of these tasks can weigh.
-
-    Without this limit one device could claim so much weight that the fold's total overflows and the run fails.
-    """
-    samples = registry.max_weight(clients, sizes.astype(np.float64))
-    limit = plan.algorithm.fold.total_weight
-    return np.array([
-        min(_max_weight(plan.algorithm.local(client, NO_SETTINGS), math.ceil(part * sample_count)), limit)
-        for client, part, sample_count in zip(clients.tolist(), share.tolist(), samples.tolist(), strict=True)
-    ])  # fmt: skip
-
-
-def _max_weight(local: Pass, samples: int) -> float:
-    if not isinstance(local, LocalPass):
-        return math.inf  # an opaque pass may weigh its reports as it likes
-    return float(samples) if local.weigh == "samples" else 1.0

@@ -10,41 +10,36 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
 import numpy as np
 
-from fedfleet.core.commands import (
-    Account,
-    Command,
-    Evaluate,
-    FindCandidates,
-    Finish,
-    Forget,
-    Gather,
-    Probe,
-    Send,
-    WakeAt,
-)
+from fedfleet.core.commands import Account, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
 from fedfleet.core.events import Fact, ReportsGathered, RoundFailed, TaskArrived, TaskLost, TimerFired
 from fedfleet.engine.commands import carry_out, pending_commands
 from fedfleet.engine.coordinator import begin
 from fedfleet.engine.state import Phase, RunState
-from fedfleet.network.evaluation.by_devices import is_eval_task
 from fedfleet.network.operations.metrics import Figures, status_json
 from fedfleet.network.protocol import inside_pb2 as inside
+from fedfleet.network.protocol.frames import is_eval_task
 from fedfleet.network.protocol.process_link import Blob
 from fedfleet.network.rules.pace_steering import PaceSteering
-from fedfleet.network.server.admission import Admission, uncommitted_arrivals
-from fedfleet.network.server.candidates import Candidates
-from fedfleet.network.server.checkpoint_writer import CheckpointWriter
+from fedfleet.network.server.admission import Admission
+from fedfleet.network.server.candidates import Candidates, Membership
 from fedfleet.network.server.commit import Commits
-from fedfleet.network.server.effects import (
+from fedfleet.network.server.evaluations import Evaluations
+from fedfleet.network.server.offers import Offers
+from fedfleet.network.server.options import ServeOptions
+from fedfleet.network.server.recovery import CheckpointWriter
+from fedfleet.network.server.served_plan import ServedRun, adds_on_arrival
+from fedfleet.network.server.supervisor import Supervisor
+from fedfleet.network.server.turns import (
     CommitJob,
     Effects,
+    JournaledRun,
     Note,
     React,
     ReactLater,
@@ -52,17 +47,9 @@ from fedfleet.network.server.effects import (
     StartEvaluation,
     Tell,
     TellNow,
+    Turns,
     tell_withdrawn,
 )
-from fedfleet.network.server.evaluations import Evaluations
-from fedfleet.network.server.journaled_run import JournaledRun
-from fedfleet.network.server.membership import Membership
-from fedfleet.network.server.offers import Offers
-from fedfleet.network.server.options import ServeOptions
-from fedfleet.network.server.recovery import RecoveredRun
-from fedfleet.network.server.served_plan import ServedRun, adds_on_arrival
-from fedfleet.network.server.supervisor import Supervisor
-from fedfleet.network.server.turn_scheduler import Turns
 
 
 class ServerLoop:
@@ -76,7 +63,7 @@ class ServerLoop:
         """`shared` is the folder for bytes that all processes of the server read."""
         plan, streams = served.plan, adds_on_arrival(served.plan, options)
         self.served, self.options, self.end_reason = served, options, ""
-        self.run = JournaledRun(plan, served.journal, state, served.on_events)
+        self.run = JournaledRun(plan, served.journal, state, [served.on_events] if served.on_events else [])
         self.turns = Turns(self._turn, state.book.now)
         self.candidates = Candidates(plan, served.world, options)
         self.admission = Admission(plan, served.folder / "wire", streams=streams, lease=options.lease)
@@ -101,20 +88,6 @@ class ServerLoop:
         """Is an ask for candidates out?"""
         return self.state.book.asking and self.state.probe is None and not self.end_reason
 
-    def restore(self, recovery: RecoveredRun) -> None:
-        """What a killed server knew: which tasks ran, which reports arrived and must be on a disk, which were rejected."""
-        state, now = recovery.state, recovery.state.book.now
-        self.offers.client_state.restore(recovery.memory_task)
-        self.checkpoint_writer.resume_from(state.book.version)
-        for damage in recovery.damages:
-            self.run.note(damage)
-        for wave in {wave.first: wave for wave in state.running.values()}.values():
-            tasks = np.array(sorted(t for t, w in state.running.items() if w.first == wave.first), np.int64)
-            clients = wave.assignments.clients[tasks - wave.first]
-            self.admission.restore_running(tasks, clients, self.offers.heaviest(wave)[tasks - wave.first], now)
-            self.candidates.on_sent(clients)
-        self.admission.restore_arrived(uncommitted_arrivals(state), state.next_task, now)
-
     def attach(self, supervisor: Supervisor) -> asyncio.Future[None]:
         """These are the frontends; the result is there when the run is over."""
         self.supervisor, self.turns.done = supervisor, asyncio.get_running_loop().create_future()
@@ -124,10 +97,10 @@ class ServerLoop:
         """Begin the run, or go on with what a killed server still waited for."""
         commands = pending_commands(self.served.plan, self.state)
         if not resume:
-            first = begin(self.served.plan)
-            self.run.record_events(first.outcomes)
-            commands = first.commands
-        self._carry_out_commands(commands)
+            _, outcomes, commands = begin(self.served.plan)
+            self.run.record_events(outcomes)
+        for command in commands:
+            carry_out(self, command)
         self.turns.schedule()
 
     # ---- a turn ------------------------------------------------------------------------------------------------------
@@ -144,7 +117,7 @@ class ServerLoop:
         self.supervisor.send()
         now = self.now()
         patience = self.candidates.deadline(now) if self.is_asking() else None
-        moments = (self.run.wake_at, self.admission.next_expiry(), self.evaluations.deadline(), patience)
+        moments = (self.run.wake_at, self.admission.tasks.next_expiry(), self.evaluations.deadline(), patience)
         self.turns.schedule_in(min([m - now for m in moments if m is not None and m < math.inf], default=math.inf))
 
     def _look_at_clock(self) -> None:
@@ -206,9 +179,6 @@ class ServerLoop:
         for outcome in outcomes:
             if isinstance(outcome, RoundFailed):  # more than one, where a policy abandons round after round
                 self._end_bucket(outcome.round)
-        self._carry_out_commands(commands)
-
-    def _carry_out_commands(self, commands: Sequence[Command]) -> None:
         for command in commands:
             carry_out(self, command)
 
@@ -243,8 +213,7 @@ class ServerLoop:
         for claim in message.claims:
             self._on_claim(index, claim)
         if message.enrolling:
-            next_task = self.state.next_task
-            self._carry_out(self.membership.on_requests(index, message.enrolling, next_task, self.run.log))
+            self._carry_out(self.membership.on_requests(index, message.enrolling, self.state.next_task, self.run.log))
         for question in message.asking:
             status = inside.Told(number=question.number, json=status_json(self.figures()))
             self.supervisor.tell(inside.ToTransmitter(told=[status]), index)
@@ -252,10 +221,9 @@ class ServerLoop:
             folders, bucket = self.supervisor.folders(), self.state.book.round
             self._carry_out(self.commits.on_closed(index, part, self.admission, bucket, folders))
         self.admission.strikes += len(message.strikes)
+        what = "an upload was damaged or wrongly addressed"
         for strike in message.strikes:
-            self.run.log(
-                "warning", "an upload was damaged or wrongly addressed", device=strike.client, reason=strike.reason
-            )
+            self.run.log("warning", what, device=strike.client, reason=strike.reason)
 
     def _on_claim(self, index: int, claim: inside.Claim) -> None:
         now = self.now()
@@ -358,8 +326,8 @@ class ServerLoop:
 
     def evaluate(self, command: Evaluate) -> None:
         """Evaluate the model in the background."""
-        any_sent = self.state.next_task > 0
-        self._carry_out(self.evaluations.on_evaluate(command, self.state.book.round, self.now(), any_sent=any_sent))
+        round, any_sent = self.state.book.round, self.state.next_task > 0
+        self._carry_out(self.evaluations.on_evaluate(command, round, self.now(), any_sent=any_sent))
 
     def finish(self, command: Finish) -> None:
         """Devices are told that the run is over."""
@@ -370,9 +338,8 @@ class ServerLoop:
     async def _farewell(self) -> None:
         """Devices that are expected back soon have a moment to call and be told."""
         until = time.monotonic() + self.options.farewell_seconds
-        while time.monotonic() < until:
-            if self.supervisor.counted("told_over") >= self.candidates.present(self.now()).sum():
-                break
+        told, present = self.supervisor.counted, self.candidates.present
+        while time.monotonic() < until and told("told_over") < present(self.now()).sum():
             await asyncio.sleep(0.1)
         self.turns.finish()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.executors.child_process import block_interrupts
 from fedfleet.network.frontend.frontend import FAILURE_EXIT_CODE, run_frontend
-from fedfleet.network.operations.counters import Totals, end_process, update_process
+from fedfleet.network.operations.metrics import Totals, end_process, update_process
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import split_address
 from fedfleet.network.protocol.process_link import Link, connect_link

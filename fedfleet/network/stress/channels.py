@@ -1,4 +1,4 @@
-"""How a stress run's processes reach each other: the options of channels and servers, with or without TLS."""
+"""How a stress run's processes reach each other: channels and the calls over them, with or without TLS."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from fedfleet.network.protocol.frames import CHANNEL_OPTIONS
+from fedfleet.network.protocol.frames import CHANNEL_OPTIONS, method_path
 from fedfleet.network.security.tls import ClientFiles, ServerFiles, client_credentials, server_credentials
 
 _SIZES = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
@@ -34,3 +34,14 @@ def channel_to(target: Target, options: Sequence[tuple[str, Any]] = CHANNEL) -> 
 def credentials_for(certificate: str, key: str) -> grpc.ServerCredentials | None:
     """What a server shows; None without TLS."""
     return server_credentials(ServerFiles(Path(certificate), Path(key))) if certificate else None
+
+
+class Line:
+    """A channel to the server, and the calls over it."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+        self.check = channel.unary_unary(method_path("Check"))
+        self.hand = channel.unary_unary(method_path("Hand"))
+        self.stream = channel.stream_unary(method_path("HandStream"))
+        self.fetch = channel.unary_stream(method_path("Fetch"))

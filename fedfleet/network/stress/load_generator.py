@@ -25,10 +25,10 @@ from fedfleet.core.errors import Refused
 from fedfleet.executors.child_process import read_message, send_message
 from fedfleet.network.operations.process_memory import infrequent_gc
 from fedfleet.network.protocol.fleet_pb2 import Answer, Caller, CheckIn, FetchRequest, Receipt, Report, Work
-from fedfleet.network.protocol.frames import CHUNK, INLINE_BYTES, crc32c, decode_frame, encode_frame, method_path
+from fedfleet.network.protocol.frames import CHUNK, INLINE_BYTES, crc32c, decode_frame, encode_frame
 from fedfleet.network.security.secrets import run_key, secret_of
-from fedfleet.network.stress.channels import Target, channel_to
-from fedfleet.network.stress.latency_histogram import Latency
+from fedfleet.network.stress.channels import Line, Target, channel_to
+from fedfleet.network.stress.meters import Latency
 from fedfleet.network.stress.stress_plan import dummy_update
 
 _RETRY_SECONDS = 0.2  # seconds before a call that failed is tried again, at first
@@ -112,17 +112,6 @@ class Payload:
         self.data = dummy_update(nbytes)
         self.crc32c = crc32c(self.data)
         self.chunks = [self.data[i : i + CHUNK] for i in range(0, len(self.data), CHUNK)]
-
-
-class Line:
-    """A channel to the server, and the calls over it."""
-
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self.channel = channel
-        self.check = channel.unary_unary(method_path("Check"))
-        self.hand = channel.unary_unary(method_path("Hand"))
-        self.stream = channel.stream_unary(method_path("HandStream"))
-        self.fetch = channel.unary_stream(method_path("Fetch"))
 
 
 class Generator:

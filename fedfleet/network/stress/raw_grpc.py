@@ -21,7 +21,7 @@ from fedfleet.executors.child_process import Child, read_message, send_message
 from fedfleet.network.operations.process_memory import infrequent_gc
 from fedfleet.network.protocol.frames import CHUNK
 from fedfleet.network.stress.channels import CHANNEL, SERVER, Target, channel_to, credentials_for
-from fedfleet.network.stress.memory_meter import cpu_seconds
+from fedfleet.network.stress.meters import cpu_seconds
 
 Form = Literal["unary", "stream"]
 _SERVICE = "fedfleet.raw.Raw"

@@ -1,13 +1,15 @@
-"""One stress run: a server with its own processes, load generators, and raw gRPC of the same bytes before and after.
+"""Stress runs: a server with its own processes, load generators, and raw gRPC of the same bytes before and after.
 
 Rounds are timed by the server's own journal. The first is listed and left out of the rates, as in FS-REAL's protocol: in it
-channels open, kernels are compiled and everyone enrols.
+channels open, kernels are compiled and everyone enrols. A series of runs adds one more mechanism of the server at every step, or
+goes from few clients to many.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,9 +19,8 @@ from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.executors.child_process import Child
 from fedfleet.network.protocol.frames import INLINE_BYTES
 from fedfleet.network.security.certificates import CertificateRequest, make_certificates, utc_now
-from fedfleet.network.stress.latency_histogram import merge
 from fedfleet.network.stress.load_generator import Load, load_json
-from fedfleet.network.stress.memory_meter import Usage, UsageSampler
+from fedfleet.network.stress.meters import Usage, UsageSampler, merge
 from fedfleet.network.stress.raw_grpc import Raw, RawRate, raw_rates
 from fedfleet.network.stress.stress_plan import Dummy, check_bytes
 
@@ -234,3 +235,63 @@ def answer_of(outcome: Outcome) -> dict[str, Any]:
         "receipts": receipts,
         "failed_calls": sum_counts(tally["failures"] for tally in tallies),
     }  # fmt: skip
+
+
+# Each step keeps what the steps before it have changed. FS-REAL's own order (section 5.5 of our notes on it).
+STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("one process", {"transmitters": 0, "encode_once": False, "streaming": False, "durable": False}),
+    ("+ process split", {"transmitters": 1}),
+    ("+ pools", {"transmitters": 2}),
+    ("+ encode once", {"encode_once": True}),
+    ("+ streaming fold", {"streaming": True}),
+    ("+ durability", {"durable": True}),
+)
+_COLUMNS = ("round_seconds", "updates_per_second", "peak_rss_mb", "cpu_ms_per_update", "failed_calls")
+
+
+def steps_of(stress: Stress) -> Iterator[tuple[str, Stress]]:
+    """The same run step by step; where raw gRPC is measured anyway, the steps need not."""
+    step = replace(stress, raw=False)
+    for name, change in STEPS:
+        step = replace(step, **change)
+        yield name, step
+
+
+def run_ablation(stress: Stress, run: Callable[[Stress], Outcome] = run_stress) -> Iterator[dict[str, Any]]:
+    """Each step's figures, as they come."""
+    for name, step in steps_of(stress):
+        answer = answer_of(run(step))
+        yield {"step": name, **{key: answer[key] for key in _COLUMNS}}
+
+
+def sizes_of(text: str) -> list[int]:
+    """Numbers of clients, smallest first.
+
+    >>> sizes_of("1000,100")
+    [100, 1000]
+    """
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise BadInput(f"--sweep: {text!r} is not a list of numbers of clients; write for example 100,1000,10000")
+    return sorted({int(word) for word in words})
+
+
+def run_sweep(
+    stress: Stress, sizes: Sequence[int], run: Callable[[Stress], Outcome] = run_stress
+) -> Iterator[dict[str, Any]]:
+    """The answer for each number of clients, with the bytes of memory for each client more than in the first."""
+    first: dict[str, Any] | None = None
+    for clients in sizes:
+        answer = answer_of(run(replace(stress, dummy=replace(stress.dummy, clients=clients))))
+        first = first or answer
+        yield {**answer, "bytes_per_client": per_client(first, answer)}
+
+
+def per_client(first: dict[str, Any], last: dict[str, Any]) -> float | None:
+    """How many bytes of peak memory each further client costs.
+
+    >>> per_client({"clients": 100, "peak_rss_mb": 50.0}, {"clients": 1100, "peak_rss_mb": 51.0})
+    1000.0
+    """
+    more = last["clients"] - first["clients"]
+    return round((last["peak_rss_mb"] - first["peak_rss_mb"]) * 1e6 / more, 1) if more else None

@@ -6,8 +6,7 @@ import pytest
 
 from fedfleet.app.api.stress import stress_text
 from fedfleet.network.stress.stress_plan import Dummy
-from fedfleet.network.stress.stress_run import Stress, answer_of
-from fedfleet.network.stress.stress_series import run_ablation
+from fedfleet.network.stress.stress_run import Stress, answer_of, run_ablation
 from tests.app.specs import refused
 from tests.network.stress.outcomes import outcome, tally
 

@@ -20,6 +20,7 @@ from fedfleet.app.dashboard.run_watcher import (
 from fedfleet.core.errors import BadInput
 from fedfleet.measure.run_record import read_record
 from fedfleet.store import journal as journals
+from fedfleet.store.journal_file import reader
 from fedfleet.store.journal_rows import decode
 from fedfleet.store.lock import hold_lock
 from tests.app.dashboard.runs import END, STORY, folder_of
@@ -119,7 +120,7 @@ def test_one_run_can_be_watched_alone(tmp_path):
 def test_a_reader_opens_nothing_for_writing(tmp_path):
     folder = folder_of(tmp_path, "a")
     before = (folder / "run.db").read_bytes()
-    with pytest.raises(BadInput, match="readonly"), journals._reader(folder / "run.db", "ro") as db:
+    with pytest.raises(BadInput, match="readonly"), reader(folder / "run.db", "ro") as db:
         db.execute("DELETE FROM events")
     assert (folder / "run.db").read_bytes() == before
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from fedfleet.core.records import ClientScores, Score, ServerState, Tally
 from fedfleet.network.evaluation.by_devices import (
-    FIRST_EVAL_TASK,
     Answer,
     AnswerVerdict,
     EvalRequest,
@@ -21,7 +20,6 @@ from fedfleet.network.evaluation.by_devices import (
     client_scores,
     evaluation_fact,
     first_eval_task,
-    is_eval_task,
     is_finished,
     overall_score,
     owns_task,
@@ -34,6 +32,7 @@ from fedfleet.network.evaluation.by_devices import (
 )
 from fedfleet.network.evaluation.evaluators import EvalResult
 from fedfleet.network.protocol import fleet_pb2
+from fedfleet.network.protocol.frames import FIRST_EVAL_TASK, is_eval_task
 
 SERVER = ServerState({})
 CLIENTS = np.array([7, 3, 11, 0], np.int64)

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from fedfleet.core.tensor_format import pack_tree
-from fedfleet.network.evaluation.by_devices import FIRST_EVAL_TASK
 from fedfleet.network.frontend import service as door
 from fedfleet.network.frontend.service import NotFound, NotPermitted, RateLimited, Unauthenticated
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.protocol.frames import encode_frame
+from fedfleet.network.protocol.frames import FIRST_EVAL_TASK, encode_frame
 from fedfleet.network.security.secrets import nonce_of
 from tests.network.stage import KEY, Call, Stage, model, perform, until
 

@@ -1,27 +1,97 @@
-"""A real server as its keeper sees it: figures, health, log, status, and how it stops; also when a transmitter is killed."""
+"""The live line, on a terminal and off it.
+
+A real server as its keeper sees it: figures, health, log, status, and how it stops; also when a transmitter is killed.
+"""
 
 import asyncio
 import base64
+import io
 import json
 import signal
 import socket
 import stat
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from fedfleet.core.events import ModelCommitted
 from fedfleet.network.frontend.service import FleetService, NotPermitted
-from fedfleet.network.operations.monitor import STATUS_FILE
+from fedfleet.network.operations.metrics import Figures
+from fedfleet.network.operations.monitor import QUIET_SECONDS, STATUS_FILE, LiveLine, duration_text, line_of
 from fedfleet.network.operations.status import ask_status
 from fedfleet.network.protocol.fleet_pb2 import StatusReply, StatusRequest
 from fedfleet.network.security.secrets import RunKey, status_token
 from tests.network.crowd import crowd
 from tests.network.harness import ground, wait_for
 from tests.network.toys import Toy
+
+BEGUN = Figures("demo", devices_online=2, declared=5, waiting_for="devices: 2 of 5 are here")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_the_line_says_who_is_there_and_whom_it_waits_for():
+    assert line_of(BEGUN) == "2 of 5 devices | round 0 | 0 s | waiting for devices: 2 of 5 are here"
+    busy = replace(BEGUN, round=3, version=3, running=2, arrived=4, lost=1, failed_rounds=2, accuracy=0.5)
+    assert "round 3 | 4 of 6 reports, 1 lost | model 3, accuracy 0.500 | 2 failed" in line_of(busy)
+    assert "waiting for" not in line_of(replace(BEGUN, draining=True, waiting_for="stopping"))
+
+
+@given(st.text(max_size=300))
+def test_it_stays_one_line_whatever_it_waits_for(text):
+    told = line_of(replace(BEGUN, waiting_for=text))
+    assert told.isprintable() and len(told) < 260
+
+
+@given(st.floats(0, 1e8))
+def test_time_is_short(seconds):
+    assert len(duration_text(seconds)) < 14
+
+
+def test_without_a_terminal_it_speaks_when_something_happened():
+    out = io.StringIO()
+    line = LiveLine(out)
+    for i in range(100):
+        line.show(replace(BEGUN, run_seconds=i / 2), i / 2)
+    assert out.getvalue().count("\n") == 1
+    line.show(replace(BEGUN, round=1, running=3), 51.0)
+    line.show(replace(BEGUN, round=1, running=2, arrived=1, waiting_for="client 1"), 52.0)
+    assert out.getvalue().count("\n") == 2
+    line.show(replace(BEGUN, round=1, running=2, arrived=1), 51.0 + QUIET_SECONDS)
+    assert out.getvalue().count("\n") == 3
+    line.close()
+    line.show(replace(BEGUN, round=9), 999.0)
+    assert out.getvalue().count("\n") == 3, "it speaks after it was closed"
+
+
+def test_on_a_terminal_it_shows_one_line_and_takes_it_away(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    line = LiveLine(out)
+    line.show(BEGUN, 0.0)
+    line._live.refresh()
+    line.close()
+    assert "2 of 5 devices" in out.getvalue() and out.getvalue().rstrip().endswith(
+        ("\x1b[2K", "\x1b[?25h", "\x1b[1A\x1b[2K")
+    )
+
+
+def test_quiet_is_quiet():
+    out = Terminal()
+    line = LiveLine(out, quiet=True)
+    line.show(BEGUN, 0.0)
+    line.close()
+    assert out.getvalue() == ""
+
 
 pytestmark = pytest.mark.slow
 

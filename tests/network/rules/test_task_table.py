@@ -20,8 +20,8 @@ def table(*clients, heaviest=10.0, until=100.0, first=0):
     return made
 
 
-def claim(task=0, client=7, *, nonce_ok=True, crc=1, weight=5.0, fault="", declined="", transmitter=0):
-    return Claim(task, client, nonce_ok, crc, 100, weight, fault, declined, transmitter)
+def claim(task=0, client=7, *, crc=1, weight=5.0, fault="", declined="", transmitter=0):
+    return Claim(task, client, crc, 100, weight, fault, declined, transmitter)
 
 
 def test_a_good_report_is_granted_once_then_busy_then_safe():
@@ -46,7 +46,7 @@ def test_what_was_gathered_and_rejected_came_before():
     assert made.decide(claim(), 2.0).kind == VerdictKind.DUPLICATE
 
 
-@pytest.mark.parametrize("wrong", [{"nonce_ok": False}, {"client": 8}, {"task": 1}, {"task": -1}, {"task": 2**63}])
+@pytest.mark.parametrize("wrong", [{"client": 8}, {"task": 1}, {"task": -1}, {"task": 2**63}])
 def test_a_stranger_costs_the_task_nothing(wrong):
     made = table(7)
     for _ in range(5):
@@ -307,12 +307,11 @@ class Model(RuleBasedStateMachine):
             return
         task = pick % len(self.tasks)
         it = self.tasks[task]
-        client = it.client + (stranger == 1)
+        client = it.client + (stranger <= 1)
         verdict = self.made.decide(
             claim(
                 task,
                 client,
-                nonce_ok=stranger != 0,
                 crc=crc,
                 weight=99.0 if fault == "weight" else 1.0,
                 fault="bad" if fault == "bad" else "",

@@ -15,17 +15,19 @@ from hypothesis import strategies as st
 
 from fedfleet.core.aggregation import Entry
 from fedfleet.core.commands import Account
+from fedfleet.core.cost import ReportedCost, tasks_spent
 from fedfleet.core.errors import Refused
 from fedfleet.core.events import ReportRejected, ReportUnwanted, TaskArrived, TaskLost
 from fedfleet.core.parts import Plan
 from fedfleet.engine.coordinator import begin
 from fedfleet.engine.state import Phase as RunPhase
-from fedfleet.network.evaluation.by_devices import FIRST_EVAL_TASK
+from fedfleet.engine.state import uncommitted_arrivals
 from fedfleet.network.frontend.partial_sums import PartialSums, layout_from_json
 from fedfleet.network.protocol import fleet_pb2 as pb
+from fedfleet.network.protocol.frames import FIRST_EVAL_TASK
 from fedfleet.network.server import commit
-from fedfleet.network.server.admission import ReportedCost, current_bucket, tasks_spent, uncommitted_arrivals
-from fedfleet.network.server.effects import CommitJob
+from fedfleet.network.server.admission import current_bucket
+from fedfleet.network.server.turns import CommitJob
 from tests.network.scene import Scene, play, same_sums, summed
 from tests.network.server.test_commit import committed, opened
 from tests.network.toys import Toy, plan_of

@@ -22,7 +22,7 @@ from fedfleet.network.rules.task_table import Phase
 from fedfleet.network.server import commit
 from fedfleet.network.server.admission import will_commit
 from fedfleet.network.server.commit import make_commit
-from fedfleet.network.server.effects import CommitJob, ReportMeta
+from fedfleet.network.server.turns import CommitJob, ReportMeta
 from fedfleet.store.aggregates import load_aggregate
 from fedfleet.store.files import save_tree
 from fedfleet.store.noise_source import SEEDED

@@ -19,8 +19,8 @@ from fedfleet.network.rules.pace_steering import PaceSteering
 from fedfleet.network.server.admission import Admission
 from fedfleet.network.server.candidates import Candidates
 from fedfleet.network.server.commit import Commits
-from fedfleet.network.server.effects import CommitJob, Effects, Note, React, StartCommit, Tell
 from fedfleet.network.server.options import ServeOptions
+from fedfleet.network.server.turns import CommitJob, Effects, Note, React, StartCommit, Tell
 from tests.network.toys import Toy, plan_of, world_for
 
 TOY = Toy(clients=3, rounds=2)

@@ -12,11 +12,11 @@ from fedfleet.core.commands import Evaluate, Probe
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import Evaluated, ModelCommitted
 from fedfleet.core.records import EvalScore, Score, Tally
-from fedfleet.network.evaluation.by_devices import is_eval_task
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.server.effects import Effects, ReactLater
+from fedfleet.network.protocol.frames import is_eval_task
 from fedfleet.network.server.evaluations import Evaluations
+from fedfleet.network.server.turns import Effects, ReactLater
 from tests.network.scene import Scene, play
 from tests.network.server.test_commit import all_granted, opened
 from tests.network.server.test_server_loop import tasks_in

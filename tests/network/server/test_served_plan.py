@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Promise
-from fedfleet.network.security.enrolment import Registry, Terms
-from fedfleet.network.security.secrets import run_key
 from fedfleet.network.server.served_plan import (
     check_servable,
     client_codecs,
-    heaviest_reports,
     max_report_bytes,
     stat_names,
 )
@@ -54,10 +49,3 @@ def test_a_selector_that_foresees_is_refused() -> None:
 def test_a_report_has_room_for_twice_the_model() -> None:
     assert max_report_bytes(PLAN) >= 2 * 16
     assert max_report_bytes(plan_of(Toy(width=1 << 20))) - max_report_bytes(PLAN) == 2 * 4 * ((1 << 20) - 4)
-
-
-def test_an_opaque_pass_may_weigh_its_reports_as_it_likes_up_to_what_the_fold_bears(tmp_path: Path) -> None:
-    registry = Registry(tmp_path / "d.db", run_key(tmp_path / "run.key"), Terms(4, open=True))
-    most = heaviest_reports(PLAN, registry, np.arange(3), np.ones(3), np.array([10, 20, 30]))
-    assert most.tolist() == [PLAN.algorithm.fold.total_weight] * 3
-    registry.close()

@@ -1,6 +1,6 @@
 """Stress runs that nobody carried out."""
 
-from fedfleet.network.stress.memory_meter import Usage
+from fedfleet.network.stress.meters import Usage
 from fedfleet.network.stress.raw_grpc import RawRate
 from fedfleet.network.stress.stress_run import Outcome
 

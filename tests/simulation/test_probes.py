@@ -22,7 +22,7 @@ from fedfleet.pace.rounds import readiness
 from fedfleet.simulation.audit import audit_by_rerun, audit_decisions
 from fedfleet.simulation.audit_record import Mismatch
 from fedfleet.simulation.checkpoints import Checkpoints, restore
-from fedfleet.simulation.rosters import ANSWER_BYTES, probe_outcome
+from fedfleet.simulation.probes import ANSWER_BYTES, probe_outcome
 from fedfleet.simulation.simulator import simulate
 from fedfleet.store import journal as journals
 from fedfleet.store.journal_rows import Kind

@@ -1,0 +1,104 @@
+"""The text in journal rows that programs read again: columns, runs of task ids, names of rosters, scores, notes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedfleet.core.records import ClientScores, Floats, Ints, Roster
+
+# Journals of earlier versions say "judged".
+_BY_DEVICES = re.compile(r"version (\d+) was (?:evaluated|judged) by \d+ of \d+ devices: ")
+
+
+def encode_columns(columns: Mapping[str, Floats]) -> dict[str, Any]:
+    """Columns by name as JSON holds them: one number where all entries are alike, else the bytes; columns of zeros are left out.
+
+    >>> encode_columns({"a": np.array([2.0, 2.0]), "b": np.zeros(2), "c": np.array([1.0, 2.0])})
+    {'a': 2.0, 'c': 'AAAAAAAA8D8AAAAAAAAAQA=='}
+    """
+    encoded: dict[str, Any] = {}
+    for name, column in columns.items():
+        if len(column) and (column[0] != column[0] or (column != column[0]).any()):
+            encoded[name] = base64.b64encode(np.ascontiguousarray(column, "<f8").tobytes()).decode()
+        elif len(column) and column[0] != 0:
+            encoded[name] = float(column[0])
+    return encoded
+
+
+def decode_columns(encoded: Mapping[str, Any], n: int) -> dict[str, Floats]:
+    """The inverse of `encode_columns`, for columns of n entries."""
+    columns: dict[str, Floats] = {}
+    for name, value in encoded.items():
+        if isinstance(value, str):
+            column = np.frombuffer(base64.b64decode(value, validate=True), "<f8").astype(np.float64)
+        else:
+            column = np.full(n, float(value))
+        if len(column) != n:
+            raise ValueError(f"column {name!r} has {len(column)} entries, not {n}")
+        columns[name] = column
+    return columns
+
+
+def spans(tasks: Ints) -> str:
+    """Ascending task ids as runs: `0-19 25 30-31`."""
+    if not len(tasks):
+        return ""
+    breaks = np.flatnonzero(np.diff(tasks) != 1)
+    firsts = tasks[np.concatenate([[0], breaks + 1])].tolist()
+    lasts = tasks[np.concatenate([breaks, [len(tasks) - 1]])].tolist()
+    return " ".join(f"{a}-{b}" if b > a else str(a) for a, b in zip(firsts, lasts, strict=True))
+
+
+def read_spans(text: str) -> Ints:
+    """The inverse of `spans`."""
+    runs = [span.partition("-") for span in text.split()]
+    return np.concatenate([np.arange(int(a), int(b or a) + 1) for a, _, b in runs] or [np.zeros(0, np.int64)]).astype(
+        np.int64
+    )
+
+
+def roster_hash(roster: Roster) -> str:
+    """A short name for a roster, which itself is not kept."""
+    h = hashlib.sha256(roster.clients.tobytes())
+    h.update(roster.samples.tobytes())
+    return h.hexdigest()[:16]
+
+
+def encode_scores(scores: ClientScores | None) -> str | None:
+    """How clients did, as JSON: who, how many right, of how many."""
+    if scores is None:
+        return None
+    columns = [scores.clients.tolist(), scores.correct.tolist(), scores.total.tolist()]
+    return json.dumps(columns, separators=(",", ":"))
+
+
+def decode_scores(body: str | None) -> ClientScores | None:
+    """The inverse of `encode_scores`."""
+    return None if body is None else ClientScores(*(np.array(c, np.int64) for c in json.loads(body)))
+
+
+def devices_note(what: str, version: int, answered: int, asked: int, declined: int, silent: int) -> str:
+    """One sentence about the devices that were asked to evaluate a model, or for its loss.
+
+    >>> devices_note("evaluated", 4, 0, 3, 0, 3)
+    'version 4 was evaluated by 0 of 3 devices: 0 declined, 3 did not answer'
+    """
+    return (
+        f"version {version} was {what} by {answered} of {asked} devices: {declined} declined, {silent} did not answer"
+    )
+
+
+def evaluated_by_devices(notes: Iterable[str]) -> frozenset[int]:
+    """The versions that devices evaluated: their scores cannot be derived again.
+
+    >>> sorted(evaluated_by_devices([devices_note("evaluated", 4, 2, 3, 0, 1), "patience ended"]))
+    [4]
+    """
+    return frozenset(int(match[1]) for match in map(_BY_DEVICES.match, notes) if match is not None)
