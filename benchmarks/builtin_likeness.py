@@ -37,9 +37,7 @@ def hourly(table: StateTable) -> Floats:
     owner = np.repeat(np.arange(len(table)), np.diff(t.offsets))
 
     def seconds(begins: Floats, ends: Floats, whose: Ints, hour: int) -> Floats:
-        until = [
-            np.floor(x / 86400.0) * 3600.0 + np.clip(x % 86400.0 - hour * 3600.0, 0.0, 3600.0) for x in (begins, ends)
-        ]
+        until = [np.floor(x / 86400.0) * 3600.0 + np.clip(x % 86400.0 - hour * 3600.0, 0.0, 3600.0) for x in (begins, ends)]
         return np.bincount(whose, until[1] - until[0], len(table)).astype(np.float64)
 
     begins, ends = t.begins + t.start[owner], t.ends + t.start[owner]
@@ -139,9 +137,7 @@ def device_rows(real: dict[str, float], ours: dict[str, float]) -> Iterator[Row]
             yield Row(what, value, ours[what], 0.5, False)
 
 
-def state_values(
-    states: StateTable, devices: DeviceTable, semantics: Semantics, seeds: int
-) -> dict[tuple[Any, ...], Floats]:
+def state_values(states: StateTable, devices: DeviceTable, semantics: Semantics, seeds: int) -> dict[tuple[Any, ...], Floats]:
     """StatMC-R, StatMC-T and InterMC-R of each kind of sample, averaged over samples: DPCSM, and 100 drawn uniformly."""
     asked = Settings(semantics=semantics)
     warm_up(asked, dpgmm(devices, 50, 0.7, 0), take_states(states, np.arange(100)))
@@ -152,9 +148,7 @@ def state_values(
         return np.array([one_value(name, asked, d, sample, seed) for name in ("StatMC-R", "StatMC-T", "InterMC-R")])
 
     def sticks(alpha: int, rank: int, seed: int) -> Floats:
-        return values(
-            sample_dpcsm(states, 100, order, alpha=alpha, start_rank=rank, semantics=semantics, seed=seed), seed
-        )
+        return values(sample_dpcsm(states, 100, order, alpha=alpha, start_rank=rank, semantics=semantics, seed=seed), seed)
 
     def uniform(seed: int) -> Floats:
         return values(take_states(states, stream(seed, "fit").choice(len(states), 100, replace=False)), seed)

@@ -53,9 +53,7 @@ def main() -> None:
     log: list[Evaluated] = []
     journal = journals.memory_journal()
     start = time.perf_counter()
-    execute = (
-        inline(made) if asked.execute == "inline" else stacked_executor(made, device=asked.device, tf32=asked.tf32)
-    )
+    execute = inline(made) if asked.execute == "inline" else stacked_executor(made, device=asked.device, tf32=asked.tf32)
     simulate(
         plan,
         world,

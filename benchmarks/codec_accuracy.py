@@ -89,13 +89,9 @@ def main() -> None:
             "ci95": half,
             "fewer_bytes": ratio,
         }
-        print(
-            f"{name:<34} accuracy {answer[name]['accuracy']:.4f}, {off:+.2f} +- {half:.2f} points, {ratio:.2f}x fewer bytes"
-        )
+        print(f"{name:<34} accuracy {answer[name]['accuracy']:.4f}, {off:+.2f} +- {half:.2f} points, {ratio:.2f}x fewer bytes")
     if asked.json is not None:
-        asked.json.write_text(
-            json.dumps({"asked": {k: str(v) for k, v in vars(asked).items()}, "arms": answer}, indent=1)
-        )
+        asked.json.write_text(json.dumps({"asked": {k: str(v) for k, v in vars(asked).items()}, "arms": answer}, indent=1))
 
 
 if __name__ == "__main__":

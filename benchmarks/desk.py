@@ -57,9 +57,7 @@ def of_others(clients: int) -> dict[str, float]:
         door.admit_call(peer, 0.0)
     found = {"bytes of a peer": tracemalloc.get_traced_memory()[0] / PEERS}
     tracemalloc.stop()
-    found["calls let in a second"] = CLAIMS / seconds(
-        lambda: [door.admit_call(i % PEERS, 1.0 + i) for i in range(CLAIMS)]
-    )
+    found["calls let in a second"] = CLAIMS / seconds(lambda: [door.admit_call(i % PEERS, 1.0 + i) for i in range(CLAIMS)])
     there, rng = Presence(clients), np.random.default_rng(0)
     found["ms to see who is present"] = 1e3 * seconds(lambda: there.present(1.0))
     starts = rng.uniform(0, 3600, clients)

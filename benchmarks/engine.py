@@ -71,9 +71,7 @@ def pace_of(setting: str, cohort: int) -> Policy:
 
     if setting == "trickle":
         return buffered(k=cohort // 10, concurrency=cohort, batch=cohort // 20)
-    return (
-        deadline(cohort, seconds=120) if setting == "spread" else overcommit(deadline(cohort, seconds=120), factor=1.3)
-    )
+    return deadline(cohort, seconds=120) if setting == "spread" else overcommit(deadline(cohort, seconds=120), factor=1.3)
 
 
 def measure(setting: str, clients: int, cohort: int, rounds: int, choose: str) -> dict[str, float]:

@@ -137,9 +137,7 @@ def fit_states(table: StateTable) -> dict[str, Any]:
         "log_rate_given_share": given(share, rate, 10),
         "log_rate": [round(float(v), 6) for v in log_rate],
         **parts,
-        "days_start_share": [
-            [int(d), int(s), round(n / len(table), 4)] for (d, s), n in zip(cells.T, counts, strict=True)
-        ],
+        "days_start_share": [[int(d), int(s), round(n / len(table), 4)] for (d, s), n in zip(cells.T, counts, strict=True)],
         "start_hours": [round(h / hours.sum(), 4) for h in hours.tolist()],
     }
 
@@ -176,9 +174,7 @@ def refine(p: dict[str, Any], table: StateTable) -> None:
         put(v)
         rings = [builtin.draw_rings(p, 700, seed) for seed in REFINING]
         found = [features(Sessions(r.owner, r.lengths, r.gaps)) for r in rings]
-        return sum(
-            float(np.mean((np.mean(f, axis=0) - g) ** 2)) for f, g in zip(zip(*found, strict=True), goal, strict=True)
-        )
+        return sum(float(np.mean((np.mean(f, axis=0) - g) ** 2)) for f, g in zip(zip(*found, strict=True), goal, strict=True))
 
     first = np.array([np.log(4e4), np.log(2e5), 1.1, 1.1, np.log(6.0)])
     corners = np.vstack([first, first + np.diag([0.5, 0.5, 0.1, 0.1, 0.4])])

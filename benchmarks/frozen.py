@@ -69,9 +69,7 @@ def main() -> None:
     asked.add_argument("--clients", type=int, nargs=2, default=[10, 100])
     few, many = asked.parse_args().clients
     print("vit_tiny, one stack, one step, living tensors at the most, MB")
-    print(
-        f"| method | travels | frozen | {few} clients | {many} clients | one more adds a sample | and apart from samples |"
-    )
+    print(f"| method | travels | frozen | {few} clients | {many} clients | one more adds a sample | and apart from samples |")
     for method in (biasprompt(), biasprompt(momentum=0.9), biasprompt(optimiser="adam")):
         assert method.adapt is not None
         task = method.adapt(vit_tiny(synthetic=True, samples=500)(0), 0)

@@ -90,11 +90,7 @@ def fields_of(node: ast.ClassDef) -> int:
     """How many fields an object of a class has: declared in its body, or given to `self` by its methods."""
     names = {n.target.id for n in node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
     for part in ast.walk(node):
-        if (
-            isinstance(part, ast.Attribute)
-            and isinstance(part.ctx, ast.Store)
-            and getattr(part.value, "id", "") == "self"
-        ):
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store) and getattr(part.value, "id", "") == "self":
             names.add(part.attr)
     return len(names)
 
@@ -148,9 +144,7 @@ def measures(folder: Path) -> dict[str, list[str] | int | float]:
         if len(importers[name]) == 1 and next(iter(importers[name])).rpartition(".")[0] == name.rpartition(".")[0]
     ]
     entries = [line for line in one_importer if is_table(trees[modules[line.partition(" <- ")[2]]])]
-    prefixes = {
-        path: Counter(line.rstrip().endswith("# fmt: skip") for line in path.read_text().splitlines()) for path in files
-    }
+    prefixes = {path: Counter(line.rstrip().endswith("# fmt: skip") for line in path.read_text().splitlines()) for path in files}
     return {
         "files": len(files),
         "lines": sum(lengths),
@@ -178,9 +172,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         tree = ROOT
         if asked.at:
-            archive = subprocess.run(
-                ["git", "archive", asked.at, "fedfleet"], cwd=ROOT, capture_output=True, check=True
-            )
+            archive = subprocess.run(["git", "archive", asked.at, "fedfleet"], cwd=ROOT, capture_output=True, check=True)
             packed = Path(folder) / "tree.tar"
             packed.write_bytes(archive.stdout)
             with tarfile.open(packed) as tar:

@@ -71,9 +71,7 @@ def side_by_side(tables: list[dict[str, Any]], folder: str, *, together: bool, w
         shares = [tables[k::workers] for k in range(workers)]
         ran = list(pool.map(_performed, shares, [folder] * workers, [together] * workers))
         wall = time.perf_counter() - begun
-    digests = {
-        t["seed"]: d for share, (found, _) in zip(shares, ran, strict=True) for t, d in zip(share, found, strict=True)
-    }
+    digests = {t["seed"]: d for share, (found, _) in zip(shares, ran, strict=True) for t, d in zip(share, found, strict=True)}
     return ([digests[t["seed"]] for t in tables], sum(cpu for _, cpu in ran)), wall
 
 
@@ -111,9 +109,7 @@ def main() -> None:
         shutil.rmtree(folder)
         seen[name] = digests, cpu, wall
         base = [seen[first] for first in list(arms)[:2] if first in seen]
-        ratios = ", ".join(
-            f"{b[1] / cpu:.2f}x / {b[2] / wall:.2f}x of {n.split(',')[0]}" for n, b in zip(arms, base, strict=False)
-        )
+        ratios = ", ".join(f"{b[1] / cpu:.2f}x / {b[2] / wall:.2f}x of {n.split(',')[0]}" for n, b in zip(arms, base, strict=False))
         print(f"{name:<30} processor {cpu:7.2f} s  wall {wall:7.2f} s   (processor / wall: {ratios})", flush=True)
     alike = {tuple(digests) for name, (digests, _, _) in seen.items() if not name.startswith("inline")}
     print(f"digests of {asked.runs} stacked runs equal in every arm: {len(alike) == 1}")

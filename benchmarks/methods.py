@@ -231,9 +231,7 @@ def main() -> None:
         )
     if asked.jax:
         seconds = jax_round(bench, asked.repeats, asked.tf32)
-        print(
-            f"{'jax vmap':<12} {1000 * seconds:8.1f} ms a round, {seconds / base:5.2f}x fedavg (same work, compiled whole)"
-        )
+        print(f"{'jax vmap':<12} {1000 * seconds:8.1f} ms a round, {seconds / base:5.2f}x fedavg (same work, compiled whole)")
 
 
 def _on_cpu(bench: Bench, chosen: dict[str, Algorithm]) -> None:

@@ -49,9 +49,7 @@ def cases() -> None:
         for _ in range(10):
             simulate(short, *parts, seed=0, t_cost=60.0, by_deadline=by_deadline)
         fast = (time.perf_counter() - start) / 10
-        print(
-            f"one simulation of {name}, case 4, 300 rounds: literal {slow:.3f} s, fast {1e3 * fast:.2f} ms, {slow / fast:.0f}x"
-        )
+        print(f"one simulation of {name}, case 4, 300 rounds: literal {slow:.3f} s, fast {1e3 * fast:.2f} ms, {slow / fast:.0f}x")
 
 
 def large(clients: int) -> None:
@@ -77,16 +75,12 @@ def large(clients: int) -> None:
     successes, _ = simulate(asked, d, s, seed=0, t_cost=0.0, by_deadline=True)
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        f"{clients:,} clients, k = 1000, InterMC-R {ratio(asked, successes):.4f}: kernel {seconds:.2f} s, peak {peak:.0f} MB"
-    )
+    print(f"{clients:,} clients, k = 1000, InterMC-R {ratio(asked, successes):.4f}: kernel {seconds:.2f} s, peak {peak:.0f} MB")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--large", action="store_true", help="also 100,000 and 1,000,000 clients, each in its own process"
-    )
+    parser.add_argument("--large", action="store_true", help="also 100,000 and 1,000,000 clients, each in its own process")
     parser.add_argument("--one", type=int)
     asked = parser.parse_args()
     if not DATA.is_dir():

@@ -97,8 +97,7 @@ def main() -> None:
         print(f"{'fold':<14}{'clean':>8}{'attacked':>10}{'kept':>8}")
         for fold in chosen.folds:
             clean, hit = (
-                statistics.fmean(accuracy(task, fold, data, s, attack=a) for s in range(chosen.seeds))
-                for a in (False, True)
+                statistics.fmean(accuracy(task, fold, data, s, attack=a) for s in range(chosen.seeds)) for a in (False, True)
             )
             print(f"{fold:<14}{100 * clean:>7.1f}%{100 * hit:>9.1f}%{100 * hit / clean:>7.1f}%", flush=True)
 

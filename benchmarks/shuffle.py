@@ -78,9 +78,7 @@ def relaxed(cap: float) -> None:
     generator = np.random.default_rng(0)
     for row, (c, v, n) in enumerate(RELAXED):
         alpha, bits = (
-            (1.0, 2e5)
-            if row % 3 == 0
-            else (generator.choice([0.03, 0.1, 0.3, 1.0, 3.0]), generator.choice([2e4, 2e5, 2e6]))
+            (1.0, 2e5) if row % 3 == 0 else (generator.choice([0.03, 0.1, 0.3, 1.0, 3.0]), generator.choice([2e4, 2e5, 2e6]))
         )
         problem = instance(row + 1, c, v, n, bits=float(bits), alpha=float(alpha))
         solve_relaxed(problem, certificate=False)
@@ -120,9 +118,7 @@ def restarts(cap: float) -> None:
 
 
 def whole() -> None:
-    print(
-        "c  V  N     relaxed   quick (s)            full (s)             full over relaxed   integer bound gap   empty devices"
-    )
+    print("c  V  N     relaxed   quick (s)            full (s)             full over relaxed   integer bound gap   empty devices")
     for c, v, n in WHOLE:
         for seed in (1, 2, 3):
             problem = instance(seed, c, v, n)

@@ -100,10 +100,7 @@ def compare(place: Path, asked: argparse.Namespace) -> None:
         go(out)
         found[way] = time.perf_counter() - start, _digests(files[how], out)
         _say(way, how, found)
-    joined = [
-        len(g)
-        for g in joint_groups([c.spec for c in expand_study(load_study(files["stacked"]))], workers=asked.workers)
-    ]
+    joined = [len(g) for g in joint_groups([c.spec for c in expand_study(load_study(files["stacked"]))], workers=asked.workers)]
     print(f"groups that advance together: {joined}")
 
 
@@ -113,9 +110,7 @@ def _say(way: str, how: str, found: dict[str, tuple[float, list[str]]]) -> None:
     stacked = found.get("stacked, one after the other", (float("nan"), []))[0]
     same = digests == found[f"{how}, one after the other"][1]
     ratios = f"{inline / seconds:.2f}x inline, {stacked / seconds:.2f}x stacked"
-    print(
-        f"{way:<46} {seconds:7.1f} s   {ratios}; digests {'equal' if same else 'DIFFER'} (to {how} alone)", flush=True
-    )
+    print(f"{way:<46} {seconds:7.1f} s   {ratios}; digests {'equal' if same else 'DIFFER'} (to {how} alone)", flush=True)
 
 
 def _file(place: Path, how: str, asked: argparse.Namespace) -> Path:

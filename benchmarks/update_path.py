@@ -89,9 +89,7 @@ def run(tree: Path, served: bool, rounds: int, folder: Path) -> Counter[str]:
     server = subprocess.Popen([*fedfleet, "serve", str(spec), "--out", "out", "--address", address, "--json"], **quiet)
     time.sleep(3)
     devices = [
-        subprocess.Popen(
-            [*fedfleet, "device", "--server", address, "--client", str(i), "--store", f"store{i}"], **quiet
-        )
+        subprocess.Popen([*fedfleet, "device", "--server", address, "--client", str(i), "--store", f"store{i}"], **quiet)
         for i in range(DEVICES)
     ]
     try:

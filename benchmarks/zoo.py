@@ -140,10 +140,7 @@ def main() -> None:
     for name in _ONE_THREAD:
         os.environ.setdefault(name, "1")
     wanted = [
-        (t, m, s, asked.device)
-        for s in range(asked.seeds)
-        for t in asked.tasks
-        for m in asked.methods or names("algorithms")
+        (t, m, s, asked.device) for s in range(asked.seeds) for t in asked.tasks for m in asked.methods or names("algorithms")
     ]
     rows: list[dict[str, Any]] = []
     with ProcessPoolExecutor(asked.workers, get_context("spawn")) as pool:
@@ -155,9 +152,7 @@ def main() -> None:
                 flush=True,
             )
             if asked.out:
-                asked.out.write_text(
-                    json.dumps(rows, default=lambda x: None if isinstance(x, float) and math.isnan(x) else str(x))
-                )
+                asked.out.write_text(json.dumps(rows, default=lambda x: None if isinstance(x, float) and math.isnan(x) else str(x)))
     rows.sort(key=lambda r: (asked.tasks.index(r["task"]), r["method"], r["seed"]))
     print(table(rows))
 

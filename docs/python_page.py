@@ -23,9 +23,7 @@ def python_page() -> str:
     kinds = {
         "Calls": [n for n in public if not inspect.isclass(found[n])],
         "Errors": [n for n in public if inspect.isclass(found[n]) and issubclass(found[n], Exception)],
-        "What they give and take": [
-            n for n in public if inspect.isclass(found[n]) and not issubclass(found[n], Exception)
-        ],
+        "What they give and take": [n for n in public if inspect.isclass(found[n]) and not issubclass(found[n], Exception)],
     }
     for title, names_of_kind in kinds.items():
         lines += ["", f"## {title}"]

@@ -36,7 +36,7 @@ _PUBLIC = {
     "fedfleet.core.aggregation": ("Fold",),
     "fedfleet.core.part_facts": ("RunFacts",),
     "fedfleet.core.records": ("Assignments", "Book", "Cost", "Decision", "Ended", "Report", "Roster", "ServerState", "whole_work"),
-}  # fmt: skip
+}
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 
 if TYPE_CHECKING:
@@ -58,17 +58,7 @@ if TYPE_CHECKING:
     from fedfleet.core.part_facts import RunFacts
     from fedfleet.core.parts import Algorithm, Dataset, Draw, Offer, Policy, Selector, Task
     from fedfleet.core.passes import BatchPlan, LocalPass, Optimiser, Passed, Slot
-    from fedfleet.core.records import (
-        Assignments,
-        Book,
-        Cost,
-        Decision,
-        Ended,
-        Report,
-        Roster,
-        ServerState,
-        whole_work,
-    )
+    from fedfleet.core.records import Assignments, Book, Cost, Decision, Ended, Report, Roster, ServerState, whole_work
     from fedfleet.core.registry import register
     from fedfleet.core.sources import DataSource, DeviceSource, StateSource
     from fedfleet.simulation.simulator import simulate

@@ -76,9 +76,7 @@ def cell_of(pair: tuple[str, str, str, str], got: Sequence[Outcome], *, target: 
     late = sum(g.seconds_to_target is None or g.seconds_to_target > horizon for g in got)
     ends = [g.accuracy or 0.0 for g in got]
     commits = statistics.fmean(g.commits for g in got)
-    return Cell(
-        *pair, len(got), target, horizon, interval(times, 0.0, horizon), late, interval(ends, 0.0, 1.0), commits, ""
-    )
+    return Cell(*pair, len(got), target, horizon, interval(times, 0.0, horizon), late, interval(ends, 0.0, 1.0), commits, "")
 
 
 def verdict(cells: Sequence[Cell], *, by_time: bool) -> str:
@@ -140,9 +138,7 @@ def _said(cell: Cell, reasons: dict[str, int], *, by_time: bool) -> str:
         return f"({reasons.setdefault(cell.reason, len(reasons) + 1)})"
     if by_time and cell.late == cell.seeds:
         return f"never{MARK}{cell.late}"
-    value, low, high = (
-        f"{v * scale:.{0 if by_time and cell.horizon > 6000 else 1}f}" for v in (mean.value, mean.low, mean.high)
-    )
+    value, low, high = (f"{v * scale:.{0 if by_time and cell.horizon > 6000 else 1}f}" for v in (mean.value, mean.low, mean.high))
     return f"{value} ({low} to {high})" + (f" {MARK}{cell.late}" if by_time and cell.late else "")
 
 

@@ -31,9 +31,7 @@ from studies.predicted import band_of, failing, groups, markdown, publish, summa
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core for each worker
 
 CLIENTS, COHORT, VIT = 100, 20, 343_200_776
-FEWEST = (
-    5  # fleets for which fewer commits are foreseen are drawn again: of those everybody knows that nothing is learnt
-)
+FEWEST = 5  # fleets for which fewer commits are foreseen are drawn again: of those everybody knows that nothing is learnt
 TRIES = 40
 DATA: dict[str, dict[str, Any]] = {
     "iid": {"use": "iid"},
@@ -149,9 +147,7 @@ def tried(piece: Piece) -> dict[str, Any]:
         raise SystemExit(f"{piece.file.stem}: no fleet in {TRIES} tries makes {FEWEST} commits")
     found = predict(spec, setup=setup, cache=piece.out / "reference")
     warm = predict(spec, setup=setup, reference=found.reference)  # how long it takes when everything has been loaded
-    own = predict(
-        spec, setup=setup, reference=found.reference, seeds=[spec.training_seed]
-    )  # as if its choices were known
+    own = predict(spec, setup=setup, reference=found.reference, seeds=[spec.training_seed])  # as if its choices were known
     row = {"name": piece.file.stem, "task": piece.task, "data": list(DATA)[piece.index % len(DATA)], "attempt": attempt, "table": table,
            **_predicted(found), **_before(found, piece), "own": float(own.draws[0].accuracy[-1]), "seconds": warm.seconds, **_trained(setup), **_metrics(setup)}  # fmt: skip
     piece.file.parent.mkdir(parents=True, exist_ok=True)
@@ -281,9 +277,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     found = {name: summary(some) for name, some in groups(rows).items()}
     asked.out.mkdir(parents=True, exist_ok=True)
-    (asked.out / f"predict-{asked.split}.json").write_text(
-        json.dumps({"split": asked.split, "summaries": found, "fleets": rows})
-    )
+    (asked.out / f"predict-{asked.split}.json").write_text(json.dumps({"split": asked.split, "summaries": found, "fleets": rows}))
     text = markdown(asked.split, found, failing(rows))
     if asked.publish:
         publish(asked.split, found, rows)

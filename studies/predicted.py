@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-TAIL = (
-    3.0  # percent beyond each end of the band, which shall hold nine of ten: few fleets show too little of their tails
-)
+TAIL = 3.0  # percent beyond each end of the band, which shall hold nine of ten: few fleets show too little of their tails
 PLACES = (0.0, 0.5, 0.75, 0.88, 0.96, 1.0)  # borders of progress, from the untrained to the ideal model
 RECORD = Path(__file__).with_name("predict.json")
 INTRODUCTION = """# Predicted, then trained

@@ -116,9 +116,7 @@ class Case:
 def grid(scale: str) -> list[Case]:
     """All runs of a scale, seed by seed: whoever stops it early has all pairs with fewer seeds."""
     tasks, fleets, seeds = SCALES[scale]
-    return [
-        Case(t, f, c, p, s) for s, t, f, p, c in itertools.product(range(seeds), tasks, fleets, POLICIES, SELECTORS)
-    ]
+    return [Case(t, f, c, p, s) for s, t, f, p, c in itertools.product(range(seeds), tasks, fleets, POLICIES, SELECTORS)]
 
 
 def spec_of(case: Case) -> dict[str, Any]:
@@ -169,9 +167,7 @@ def outcome_of(case: Case, out: Path) -> Outcome:
         return Outcome(failed=str(wrong))
     events = done.events
     took = 0.0 if cached else time.perf_counter() - start
-    return Outcome(
-        final_accuracy(events), time_to_accuracy(events, TASKS[case.task]["target"]), done.metrics["commits"], took
-    )
+    return Outcome(final_accuracy(events), time_to_accuracy(events, TASKS[case.task]["target"]), done.metrics["commits"], took)
 
 
 def outcomes(cases: Sequence[Case], out: Path, workers: int) -> Iterator[tuple[Case, Outcome]]:
@@ -231,19 +227,13 @@ def main(words: Sequence[str] | None = None) -> int:
     for case, got in outcomes(cases, asked.out, asked.workers):
         found.append((case, got))
         said = got.refused or got.failed or f"accuracy {got.accuracy}"
-        print(
-            f"{len(found)}/{len(cases)} {', '.join(case.pair)}, seed {case.seed}: {said}", file=sys.stderr, flush=True
-        )
+        print(f"{len(found)}/{len(cases)} {', '.join(case.pair)}, seed {case.seed}: {said}", file=sys.stderr, flush=True)
     cells = summed_up(found)
     text = markdown(cells, seeds=SCALES[asked.scale][2], seconds=time.perf_counter() - start)
     (asked.out / "table.md").write_text(text)
     (asked.out / "table.csv").write_text(comma_separated(cells))
-    runs, cached = (
-        sum(1 for _, g in found if not g.refused and not g.failed and (g.seconds == 0) is old) for old in (False, True)
-    )
-    print(
-        json.dumps({"runs": runs, "cached": cached, "cells": len(cells), "out": str(asked.out)}) if asked.json else text
-    )
+    runs, cached = (sum(1 for _, g in found if not g.refused and not g.failed and (g.seconds == 0) is old) for old in (False, True))
+    print(json.dumps({"runs": runs, "cached": cached, "cells": len(cells), "out": str(asked.out)}) if asked.json else text)
     return 1 if any(got.failed for _, got in found) else 0
 
 

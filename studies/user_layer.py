@@ -123,9 +123,7 @@ def spec_of(cell: Cell) -> dict[str, Any]:
     users = users or (50 if a_user < 5 else 30)
     clients, cohort = round(users * a_user), max(2, round(A_FIFTH * users))
     edge, flat, grouped = ALL[cell.arm], ALL[cell.arm] is None, cell.arm == "fedgs"
-    owners = (
-        {"use": "groups", "count": 10, "mu": 0.5} if grouped else {"use": "households", "devices": between, "mu": 0.5}
-    )
+    owners = {"use": "groups", "count": 10, "mu": 0.5} if grouped else {"use": "households", "devices": between, "mu": 0.5}
     world: dict[str, Any] = {
         "clients": clients, "devices": SPREAD, "data": dealt, "users": owners,
         "split": [1, 0, 0], "min_samples": 3,
@@ -158,17 +156,13 @@ def curve_of(cell: Cell, out: Path) -> Curve:
     if kept.is_file():
         return Curve(**json.loads(kept.read_text())["curve"])
     start = time.perf_counter()
-    done = perform(
-        resolve(spec_of(cell), cell.name), out / "runs" / cell.name, resume=(out / "runs" / cell.name).is_dir()
-    )
+    done = perform(resolve(spec_of(cell), cell.name), out / "runs" / cell.name, resume=(out / "runs" / cell.name).is_dir())
     made = {e.version: e.round + 1 for e in done.events if isinstance(e, ModelCommitted)}
     seen = [e for e in done.events if isinstance(e, Evaluated) and e.total]
     curve = Curve([made.get(e.version, 0) for e in seen], [e.time for e in seen], [e.correct / e.total for e in seen])
     took = time.perf_counter() - start
     kept.write_text(
-        json.dumps(
-            {"cell": asdict(cell), "curve": asdict(curve), "wall_seconds": took, "digest": done.metrics["digest"]}
-        )
+        json.dumps({"cell": asdict(cell), "curve": asdict(curve), "wall_seconds": took, "digest": done.metrics["digest"]})
     )
     return curve
 

@@ -22,9 +22,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_addoption(parser):
-    parser.addoption(
-        "--quick", action="store_true", help="leave out what is marked slow, whole files without reading them"
-    )
+    parser.addoption("--quick", action="store_true", help="leave out what is marked slow, whole files without reading them")
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -108,9 +108,7 @@ def random_fleet(rng: np.random.Generator) -> Fleet:
     periods = [float(p) for p in rng.integers(40, 200, n)]
     ready = [((0.0, p),) for p in periods]
     if rng.random() < 0.5:
-        ready = [
-            ((float(a), float(a) + float(int(0.6 * p))),) for p in periods for a in [rng.integers(0, int(0.4 * p))]
-        ]
+        ready = [((float(a), float(a) + float(int(0.6 * p))),) for p in periods for a in [rng.integers(0, int(0.4 * p))]]
     return Fleet(client_keys(n), tuple(seconds), tuple(periods), tuple(ready))
 
 

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(os.environ.get("FEDFLEET_DATA", Path(__file__).parents[2] / "shared" / "data"))
-needs_data = pytest.mark.skipif(
-    not (ROOT / "flhetbench").is_dir(), reason=f"the real traces are not in {ROOT} ($FEDFLEET_DATA)"
-)
+needs_data = pytest.mark.skipif(not (ROOT / "flhetbench").is_dir(), reason=f"the real traces are not in {ROOT} ($FEDFLEET_DATA)")
 DEVICE_BASE = f"flhetbench:{ROOT}/flhetbench/device/base_union_168devices.json"
 STATE_BASE = f"flhetbench:{ROOT}/flhetbench/state/cached_timers.json"
 

@@ -33,9 +33,7 @@ def blocks(language):
 
 @pytest.mark.slow
 def test_imports_point_one_way():
-    done = subprocess.run(
-        [Path(sys.executable).with_name("lint-imports"), "--no-logo"], cwd=ROOT, capture_output=True, text=True
-    )
+    done = subprocess.run([Path(sys.executable).with_name("lint-imports"), "--no-logo"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
@@ -182,8 +180,6 @@ def test_every_module_is_tested_where_one_looks_for_it():
             continue
         folder = ROOT / "tests" / path.relative_to(ROOT / "fedfleet").parent
         tests = [f for f in (*folder.glob("test_*.py"), folder.parent / f"test_{folder.name}.py") if f.is_file()]
-        if not any(
-            f.stem == f"test_{path.stem}" or name in imports_of(ast.parse(f.read_text()), {name}) for f in tests
-        ):
+        if not any(f.stem == f"test_{path.stem}" or name in imports_of(ast.parse(f.read_text()), {name}) for f in tests):
             missing.append(name)
     assert missing == [], "a test file in the same folder imports it, or has its name"

@@ -61,9 +61,7 @@ def even_fleet(clients: int, seconds: float | Sequence[float] = 8.0) -> Fleet:
 def doubled(fleet: Fleet) -> Fleet:
     """The same fleet with every duration and interval twice as long."""
     ready = tuple(tuple((2 * a, 2 * b) for a, b in spans) for spans in fleet.ready)
-    return replace(
-        fleet, seconds=tuple(2 * s for s in fleet.seconds), periods=tuple(2 * p for p in fleet.periods), ready=ready
-    )
+    return replace(fleet, seconds=tuple(2 * s for s in fleet.seconds), periods=tuple(2 * p for p in fleet.periods), ready=ready)
 
 
 def renamed(fleet: Fleet, order: Sequence[int]) -> Fleet:
@@ -166,9 +164,7 @@ class Pace:
             self.cohort, seconds=seconds, quiet_rounds=1 + self.min_clients, step=seconds / 4, floor=seconds / 2,
             ceiling=4 * seconds, most=self.min_clients, **patient,
         )  # fmt: skip
-        waits = readiness(
-            self.cohort, ready_share=self.ready_share, lease=2 * seconds if self.min_clients else math.inf, **common
-        )
+        waits = readiness(self.cohort, ready_share=self.ready_share, lease=2 * seconds if self.min_clients else math.inf, **common)
         match self.kind:
             case "readiness":
                 return waits
@@ -236,9 +232,7 @@ def buffered(enough: int, concurrency: int, *, batch: int = 1, pause: float = 1.
         missing = concurrency - book.running - coming
         if book.answered or (book.lost and book.now == book.sent_at):
             return Decision(wake_at=book.now + pause) if missing else NOTHING
-        return (
-            Decision(ask=missing, at_least=at_least) if missing >= batch or (missing and not book.running) else NOTHING
-        )
+        return Decision(ask=missing, at_least=at_least) if missing >= batch or (missing and not book.running) else NOTHING
 
     return Policy("buffered", decide, concurrency)
 
@@ -256,9 +250,7 @@ def toy_plan(
     seed: int = 3,
 ) -> Plan:
     """A plan for the consensus toy."""
-    return Plan(
-        seed, algorithm or consensus(), choose or uniform(), pace, stop or Stop(rounds=4), consensus_start(), clients
-    )
+    return Plan(seed, algorithm or consensus(), choose or uniform(), pace, stop or Stop(rounds=4), consensus_start(), clients)
 
 
 def events_of(plan: Plan, world: World, *, eager: bool = False) -> tuple[list[Event], Simulation]:

@@ -52,9 +52,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exit like any other: what runs is ended first
     rows: list[dict[str, Any]] = []
     for task in asked.tasks:
-        work = Work(
-            task, asked.cohort, asked.steps, asked.batch, asked.lr, asked.warm, asked.rounds, asked.device, asked.tf32
-        )
+        work = Work(task, asked.cohort, asked.steps, asked.batch, asked.lr, asked.warm, asked.rounds, asked.device, asked.tf32)
         found = one_task(work, asked)
         rows += found
         if not asked.json:
@@ -81,9 +79,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--without", nargs="*", default=[], choices=SYSTEMS, metavar="SYSTEM")
     parser.add_argument("--peer-python", default=str(ROOT / ".venv-peers/bin/python"), help="the peers' Python")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds that one configuration may take")
-    parser.add_argument(
-        "--json", action="store_true", help="one JSON object on standard output, and nothing else there"
-    )
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output, and nothing else there")
     asked = parser.parse_args()
     if asked.warm < 1 or asked.rounds < 3:
         parser.error("--warm must be at least 1 and --rounds at least 3")
@@ -108,9 +104,7 @@ def one_task(work: Work, asked: argparse.Namespace) -> list[dict[str, Any]]:
         trained = [o for o in done if o.entry.system == OURS and o.seconds]
         if trained and EXACT not in asked.without:
             done.append(one(exactly(min(trained, key=lambda o: median(o.seconds)).entry)))
-    best = {
-        s: min([median(o.seconds) for o in done if o.entry.system == s and o.seconds], default=0.0) for s in SYSTEMS
-    }
+    best = {s: min([median(o.seconds) for o in done if o.entry.system == s and o.seconds], default=0.0) for s in SYSTEMS}
     reference = next((o.model for o in done if o.entry.system == REFERENCE and o.seconds), {})
     return [described(work, outcome, best, reference, start) for outcome in done]
 

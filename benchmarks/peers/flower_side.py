@@ -56,9 +56,7 @@ def message_apps(work: Work, first: State, stamps: list[float], checked: State) 
 
     @client.train()
     def train(message, context):
-        state, samples = train_client(
-            message.content["arrays"].to_torch_state_dict(), int(context.node_config["partition-id"])
-        )
+        state, samples = train_client(message.content["arrays"].to_torch_state_dict(), int(context.node_config["partition-id"]))
         content = {"arrays": ArrayRecord(state), "metrics": MetricRecord({"num-examples": samples})}
         return Message(content=RecordDict(content), reply_to=message)
 

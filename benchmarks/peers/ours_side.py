@@ -66,9 +66,7 @@ def loop(work: Work, task: Task, asked: dict[str, Any]) -> Round:
 
 def train(work: Work, task: Task, asked: dict[str, Any]) -> Round:
     """What `bench train` times, and a mean."""
-    where = open_place(
-        task, device=work.device, threads=asked["threads"], form=asked["form"], tf32=work.tf32, graphs=True
-    )
+    where = open_place(task, device=work.device, threads=asked["threads"], form=asked["form"], tf32=work.tf32, graphs=True)
     jobs = our_jobs(work, LocalPass(sgd(), BatchPlan(work.batch, steps=work.steps), rate=work.lr))
     return lambda params: mean(train_cohort(where, jobs(params)))
 

@@ -80,11 +80,7 @@ def report(work: Any, model: bytes, x: Any, y: Any, sheet: dict[str, Any]) -> tu
     """The report of one piece of work; of a kind or method that is not known here, why it is declined."""
     head, how, test = pb.Report(task=work.task, nonce=work.nonce, kind=work.kind), sheet["algorithm"], len(x) // 5
     leaves = load(model)
-    plain = (
-        how["use"] == "fedavg"
-        and how["optimiser"] == "sgd"
-        and not (how["momentum"] or how["weight_decay"] or how.get("up"))
-    )
+    plain = how["use"] == "fedavg" and how["optimiser"] == "sgd" and not (how["momentum"] or how["weight_decay"] or how.get("up"))
     if not plain or sorted(leaf.ndim for leaf in leaves.values()) != [1, 2] or work.steps or work.share < 1.0:
         head.declined = "this device knows plain fedavg on a logistic regression only"
         return head, b""
@@ -107,9 +103,7 @@ def report(work: Any, model: bytes, x: Any, y: Any, sheet: dict[str, Any]) -> tu
 
 def take_part(server: Server, x: Any, y: Any) -> str:
     """Enrol, then work until the run is over; the reason why it is."""
-    asked = pb.EnrolRequest(
-        protocol=3, samples=len(x) - len(x) // 5, test_samples=len(x) // 5, data="own", attempt=os.urandom(16)
-    )
+    asked = pb.EnrolRequest(protocol=3, samples=len(x) - len(x) // 5, test_samples=len(x) // 5, data="own", attempt=os.urandom(16))
     told = pb.EnrolReply.FromString(server.call("Enrol", asked.SerializeToString()))
     signature = hmac.digest(told.secret, b"fedfleet sheet 1\0" + told.sheet, "sha256")
     if not hmac.compare_digest(signature, told.signature):
@@ -123,9 +117,7 @@ def take_part(server: Server, x: Any, y: Any) -> str:
             return answer.over.reason
         if what != "work":
             time.sleep(answer.later.seconds)
-            answer, model = opened(
-                server.call("Check", pb.CheckIn(caller=me, hold=True).SerializeToString()), pb.Answer
-            )
+            answer, model = opened(server.call("Check", pb.CheckIn(caller=me, hold=True).SerializeToString()), pb.Answer)
             continue
         work = answer.work
         if not work.inline or google_crc32c.value(model) != work.model.crc32c:

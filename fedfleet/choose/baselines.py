@@ -33,12 +33,7 @@ def round_robin() -> Selector:
         return {_ASKED: _add_counts(state[_ASKED], ended.clients)}
 
     return Selector(
-        "round_robin",
-        pick,
-        learn,
-        initial=lambda clients: {_ASKED: _zeros(clients)},
-        sees=(_UNTOLD,),
-        by_reports=False,
+        "round_robin", pick, learn, initial=lambda clients: {_ASKED: _zeros(clients)}, sees=(_UNTOLD,), by_reports=False
     )
 
 

@@ -35,8 +35,7 @@ def add_state(
     def learnt(state: State, ended: Ended, now: float) -> State:
         inner_state = _inner_state(state)
         return _join_states(
-            learn(_outer_state(state), ended),
-            inner_state if inner.learn is None else inner.learn(inner_state, ended, now),
+            learn(_outer_state(state), ended), inner_state if inner.learn is None else inner.learn(inner_state, ended, now)
         )
 
     def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
@@ -99,9 +98,7 @@ def _outer_state(state: State) -> State:
 _TRIED = "tried"
 
 
-def explore(
-    selector: Selector | None = None, *, share: Fraction = 0.1, decay: Fraction = 1.0, floor: Fraction = 0.0
-) -> Selector:
+def explore(selector: Selector | None = None, *, share: Fraction = 0.1, decay: Fraction = 1.0, floor: Fraction = 0.0) -> Selector:
     """A share of each pick goes to clients that were never tried, drawn evenly; `selector` picks the rest (default: uniform).
 
     In round r the share is max(floor, share decay^r). Fractions of a pick are rounded at random. A client that ended a task, in
@@ -134,9 +131,7 @@ def explore(
             return tracking.pick(state, roster, n, draw)
         assignments = tracking.pick(state, roster.only(chosen), int(chosen.sum()), draw)
         left = roster.only(~chosen)
-        return merge_picks(
-            [assignments, tracking.pick(state, left, min(n - len(assignments.clients), len(left.clients)), draw)]
-        )
+        return merge_picks([assignments, tracking.pick(state, left, min(n - len(assignments.clients), len(left.clients)), draw)])
 
     def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
         assert tracking.probe is not None
@@ -221,11 +216,7 @@ def only(
     In edge runs clients are users, whose kind says how many devices they have, and so are the numbers under a tag.
     """
     inner = uniform() if selector is None else selector
-    named = [
-        np.array(ids, np.int64),
-        *(_clients_of_kind(k, fleet) for k in kinds),
-        *(_clients_with_tag(t, fleet) for t in tags),
-    ]
+    named = [np.array(ids, np.int64), *(_clients_of_kind(k, fleet) for k in kinds), *(_clients_with_tag(t, fleet) for t in tags)]
     members = np.unique(np.concatenate(named))
     if not len(members):
         raise BadInput("choose: only does not name any client; give ids = [..], kinds = [..] or tags = [..]")
@@ -237,9 +228,7 @@ def only(
     if inner.members is not None:
         members = np.intersect1d(members, inner.members)
         if not len(members):
-            raise BadInput(
-                f"choose: only and {inner.name!r} inside it have no client in common; name at least one client in both"
-            )
+            raise BadInput(f"choose: only and {inner.name!r} inside it have no client in common; name at least one client in both")
 
     def is_member(state: State, roster: Roster) -> Bools:
         del state

@@ -43,9 +43,7 @@ def flame(
     the whole run, as in FLAME; with `recharge` = 86400 it is full again every day.
     """
     if energy and budget <= joules:
-        raise BadInput(
-            f"choose.budget: {budget:g} J is less than the energy of one task (choose.joules = {joules:g}); raise it"
-        )
+        raise BadInput(f"choose.budget: {budget:g} J is less than the energy of one task (choose.joules = {joules:g}); raise it")
 
     def initial(clients: int) -> State:
         result = {"loss": np.full(clients, _FIRST_LOSS), **empty_durations(clients)}
@@ -76,9 +74,7 @@ def flame(
         return whole_work(roster.clients[chosen])
 
     sees = (*SEES, "user", *(("time",) if energy else ()))
-    return Selector(
-        "flame", pick, learn, initial=initial, sees=sees, charge=charge if energy else None, by_reports=True
-    )
+    return Selector("flame", pick, learn, initial=initial, sees=sees, charge=charge if energy else None, by_reports=True)
 
 
 def time_factor(t: Floats, seconds: float, alpha: float) -> Floats:

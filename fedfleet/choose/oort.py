@@ -23,19 +23,7 @@ from fedfleet.choose.scores import (
 from fedfleet.choose.uniform import smallest
 from fedfleet.core.limits import Count, Fraction, Natural, NonNegative, Share
 from fedfleet.core.parts import Draw, Selector, State
-from fedfleet.core.records import (
-    DROPPED,
-    FOLDED,
-    LOST,
-    Assignments,
-    Bools,
-    Ended,
-    Floats,
-    Ints,
-    Keys,
-    Roster,
-    whole_work,
-)
+from fedfleet.core.records import DROPPED, FOLDED, LOST, Assignments, Bools, Ended, Floats, Ints, Keys, Roster, whole_work
 from fedfleet.core.rng import hash_keys, uniforms
 
 # What is known of each client: utility and the round of the report that told it (0: none did), seconds of its last trip or how long
@@ -97,18 +85,7 @@ def oort(
     f times and never reported is a newcomer still, worth 1 / (1 + f) of its samples.
     """
     rules = _Rules(
-        explore,
-        decay,
-        floor,
-        window,
-        cut_off,
-        clip,
-        uncertainty,
-        penalty,
-        preferred,
-        pacer_step,
-        pacer_delta,
-        blacklist,
+        explore, decay, floor, window, cut_off, clip, uncertainty, penalty, preferred, pacer_step, pacer_delta, blacklist
     )
 
     def initial(clients: int) -> State:
@@ -116,9 +93,7 @@ def oort(
         return {**ledger(clients, _COLUMNS), **own, "history": np.full(2 * pacer_step, np.nan)}
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        return whole_work(
-            roster.clients[_choose_clients(_pick_context(rules, state, roster, draw), min(n, len(roster.clients)))]
-        )
+        return whole_work(roster.clients[_choose_clients(_pick_context(rules, state, roster, draw), min(n, len(roster.clients)))])
 
     def learn(state: State, ended: Ended, now: float) -> State:
         del now
@@ -255,9 +230,7 @@ def _utilities(ended: Ended) -> Floats:
     loss = ended.stats.get("loss", none)
     with np.errstate(over="ignore"):
         squared = ended.stats["squared_loss"] if "squared_loss" in ended.stats else loss * loss
-    return statistical_utility(
-        ended.stats.get("samples", np.ones(len(none))), np.where(ended.fate == FOLDED, squared, np.nan)
-    )
+    return statistical_utility(ended.stats.get("samples", np.ones(len(none))), np.where(ended.fate == FOLDED, squared, np.nan))
 
 
 def _update_preferred(rules: _Rules, preferred: float, rounds: int, history: NDArray[np.float64]) -> float:

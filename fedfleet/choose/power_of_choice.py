@@ -15,9 +15,7 @@ from fedfleet.core.rng import hash_keys
 _LOSS = "loss"
 
 
-def power_of_choice(
-    d: Count = 30, *, losses: Literal["probed", "stale"] = "probed", probe_seconds: Waiting = 120.0
-) -> Selector:
+def power_of_choice(d: Count = 30, *, losses: Literal["probed", "stale"] = "probed", probe_seconds: Waiting = 120.0) -> Selector:
     """Of d candidates, drawn in proportion to their samples, those on whose data the model has the highest loss.
 
     Cho, Wang, Joshi, "Towards understanding biased client selection in federated learning", AISTATS 2022: pi_pow-d. Probing costs

@@ -65,9 +65,7 @@ def pyramidfl(
         columns = {name: roster.stats[name][at] for name in SEES}
         more = step_counts(columns, 1.0 - left, wait_for=wait_for, seconds=seconds, slack=slack, most=most)
         return replace(
-            assignments,
-            share=assignments.share * (1.0 - left),
-            steps=np.where(assignments.steps > 0, assignments.steps, more),
+            assignments, share=assignments.share * (1.0 - left), steps=np.where(assignments.steps > 0, assignments.steps, more)
         )
 
     return replace(tracking, name=f"pyramidfl({inner.name})", pick=pick, by_round=True, tailors=True, by_reports=True)

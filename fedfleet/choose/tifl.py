@@ -46,9 +46,7 @@ def tifl(
     if run.clients and tiers > run.clients:
         raise BadInput(f"choose.tiers: {tiers} tiers cannot be made of {run.clients} clients; lower choose.tiers")
     if shares and (len(shares) != tiers or sum(shares) <= 0):
-        raise BadInput(
-            f"choose.shares = {shares}: give {tiers} numbers, one for each tier, at least one of them above 0"
-        )
+        raise BadInput(f"choose.shares = {shares}: give {tiers} numbers, one for each tier, at least one of them above 0")
     weights = np.array(shares, np.float64) / sum(shares) if shares else np.full(tiers, 1.0 / tiers)
     budget = float(credits or max(1, math.ceil(2 * run.rounds / tiers)))
 

@@ -37,9 +37,7 @@ def timely(selector: Selector | None = None, *, seconds: Positive = 120.0, least
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         assignments = filtered.pick(state, roster, n, draw)
-        own_portions = portions(*_columns(roster), seconds=seconds)[
-            np.searchsorted(roster.clients, assignments.clients)
-        ]
+        own_portions = portions(*_columns(roster), seconds=seconds)[np.searchsorted(roster.clients, assignments.clients)]
         return replace(assignments, settings={**assignments.settings, PORTION: own_portions})
 
     return replace(filtered, pick=pick, sees=tuple(dict.fromkeys((*inner.sees, *SEES))), tailors=True)
@@ -85,10 +83,7 @@ def timely_interval(
         steps = np.where(many & np.isfinite(usual), times * np.nan_to_num(usual), assignments.steps).astype(np.int64)
         own_portions = _portions_by_rule(portion, *columns, seconds=seconds)
         result = replace(
-            assignments,
-            steps=steps,
-            settings={**assignments.settings, PORTION: own_portions},
-            due=seconds * (1.0 + _SLACK),
+            assignments, steps=steps, settings={**assignments.settings, PORTION: own_portions}, due=seconds * (1.0 + _SLACK)
         )
         return result.only(np.flatnonzero(own_portions >= (least if portion == "in_time" else 0.0)))
 
@@ -136,9 +131,7 @@ def portions(compute: Floats, transfer: Floats, upload: Floats, latency: Floats,
     >>> portions(*(np.array([v]) for v in (60.0, 30.0, 20.0, 0.0)), seconds=60.0)
     array([0.5])
     """
-    with np.errstate(
-        divide="ignore", invalid="ignore", over="ignore"
-    ):  # a device that cannot do it at all takes for ever
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # a device that cannot do it at all takes for ever
         work, up = compute - latency, upload - latency
         always = transfer - up + work / TRAINING_PASSES
         less = up + work * (1.0 - 1.0 / TRAINING_PASSES)

@@ -142,9 +142,7 @@ def refusal(fold: Fold, acc: Folding, report: Report, context: Context) -> str |
         if report.parts:
             return "it trained only a part of the model, which a fold that collects cannot weigh; use the mean"
         odd = mismatch(report.update, acc.like) if acc.like or report.update else None
-        return odd or next(
-            (f"leaf {n!r} is not finite" for n in acc.scales if not np.isfinite(report.update[n]).all()), None
-        )
+        return odd or next((f"leaf {n!r} is not finite" for n in acc.scales if not np.isfinite(report.update[n]).all()), None)
     why = exact.refusal(report.update, report.weight, acc.like, acc.scales, fold.total_weight)
     return why or entry_refusal(fold, fold.enter(report.weight, report.stats, context))
 
@@ -224,9 +222,7 @@ def merge(fold: Fold, a: Folding, b: Folding) -> Folding:
     for name, other in b.sums.items():
         current = a.sums.get(name)
         if current is not None and current.weight + other.weight > fold.total_weight * 2.0**60:
-            raise Refused(
-                f"with it the weights of one commit would exceed {fold.total_weight:g}; raise the fold's total_weight"
-            )
+            raise Refused(f"with it the weights of one commit would exceed {fold.total_weight:g}; raise the fold's total_weight")
     for name, other in b.sums.items():
         a.sums[name] = exact.merge(a.sums[name], other) if name in a.sums else exact.merge(sum_for(a, name), other)
     a.collected += b.collected
@@ -271,9 +267,7 @@ def finish(fold: Fold, acc: Folding) -> Aggregate | None:
 
 def save(acc: Folding) -> Tree:
     """A fold under way as one tree, so that it can be kept, or forwarded by an edge."""
-    tree: Tree = {
-        f"{name}|{leaf}": value for name, part in acc.sums.items() for leaf, value in exact.save(part).items()
-    }
+    tree: Tree = {f"{name}|{leaf}": value for name, part in acc.sums.items() for leaf, value in exact.save(part).items()}
     for report, context in acc.collected:
         head = [report.task, report.client, context.staleness], [report.weight, context.seconds]
         tree[f"report|{report.task}|ids"], tree[f"report|{report.task}|floats"] = np.array(head[0]), np.array(head[1])

@@ -83,12 +83,7 @@ def derive_cost(algorithm: Algorithm, server: ServerState, assignments: Assignme
         offer, local = algorithm.offer(server, client, settings), algorithm.local(client, settings)
         chain = local if isinstance(local, LocalPass) else None
         encoded_bytes = -1 if offer.nbytes is None else int(offer.nbytes)
-        size_key = (
-            id(offer.params),
-            id(offer.extra) if offer.extra else 0,
-            id(chain.keep) if chain else 0,
-            encoded_bytes,
-        )
+        size_key = (id(offer.params), id(offer.extra) if offer.extra else 0, id(chain.keep) if chain else 0, encoded_bytes)
         if size_key not in sizes:
             sizes[size_key] = _bytes_down(offer, chain)
         down[i] = sizes[size_key]
@@ -140,11 +135,7 @@ def epochs_of(algorithm: Algorithm, samples: Ints) -> float:
 
 def settings_at(assignments: Assignments, i: int) -> Settings:
     """The settings of one assignment."""
-    return (
-        {name: float(column[i]) for name, column in assignments.settings.items()}
-        if assignments.settings
-        else NO_SETTINGS
-    )
+    return {name: float(column[i]) for name, column in assignments.settings.items()} if assignments.settings else NO_SETTINGS
 
 
 def work_of(batches: BatchPlan, asked_steps: Ints, share: Floats, samples: Ints) -> tuple[Floats, Floats]:
@@ -162,9 +153,7 @@ def _bytes_down(offer: Offer, chain: LocalPass | None) -> float:
     if offer.nbytes is not None:
         return offer.nbytes
     keep = chain.keep if chain is not None else None
-    return float(
-        tree_nbytes({n: v for n, v in offer.params.items() if keep is None or not keep(n)}) + tree_nbytes(offer.extra)
-    )
+    return float(tree_nbytes({n: v for n, v in offer.params.items() if keep is None or not keep(n)}) + tree_nbytes(offer.extra))
 
 
 @dataclass(frozen=True, slots=True)

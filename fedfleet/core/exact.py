@@ -160,9 +160,7 @@ def add(
     return acc
 
 
-def add_missing_weight(
-    acc: Accumulator, name: str, weight: float, part: Any, shape: tuple[int, ...], total_weight: float
-) -> None:
+def add_missing_weight(acc: Accumulator, name: str, weight: float, part: Any, shape: tuple[int, ...], total_weight: float) -> None:
     """Note what this leaf, or each of its elements, did not get of a report's weight."""
     if isinstance(part, float):
         acc.lacking[name] = acc.lacking.get(name, 0) + weight_units(weight * (1.0 - part))
@@ -229,15 +227,11 @@ def divisor(acc: Accumulator, scale: Scale, name: str = "", denominator: float |
     return math.ldexp(math.ldexp(float(acc.weight - acc.lacking.get(name, 0)), -_WEIGHT_BITS), scale.power)
 
 
-def _elementwise_mean(
-    acc: Accumulator, name: str, value: NDArray[Any], scale: Scale, total_weight: float
-) -> NDArray[np.float32]:
+def _elementwise_mean(acc: Accumulator, name: str, value: NDArray[Any], scale: Scale, total_weight: float) -> NDArray[np.float32]:
     """The mean of a leaf whose elements have denominators of their own."""
     missing = np.ldexp(acc.thin[name].astype(np.float64), -missing_power(total_weight))
     whole = divisor(acc, scale, name) - np.ldexp(missing, scale.power)
-    least = math.ldexp(
-        1.0, scale.power - missing_power(total_weight) + 10
-    )  # below that there is rounding, and no weight
+    least = math.ldexp(1.0, scale.power - missing_power(total_weight) + 10)  # below that there is rounding, and no weight
     safe = np.where(whole > least, whole, np.inf)
     return np.asarray(value / safe, np.float32)
 
@@ -259,9 +253,7 @@ def save(acc: Accumulator) -> Tree:
     _check_open(acc)
     head = {"weight": _int_to_words(acc.weight), "count": np.array([acc.count], np.int64)}
     sums = {f"sum/{n}": v for n, v in acc.sums.items()} | {f"fine/{n}": v for n, v in acc.fine.items()}
-    missing = {f"lacking/{n}": _int_to_words(v) for n, v in acc.lacking.items()} | {
-        f"thin/{n}": v for n, v in acc.thin.items()
-    }
+    missing = {f"lacking/{n}": _int_to_words(v) for n, v in acc.lacking.items()} | {f"thin/{n}": v for n, v in acc.thin.items()}
     return head | sums | missing
 
 

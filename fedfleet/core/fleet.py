@@ -128,9 +128,7 @@ def unshared_devices(table: DeviceTable) -> DeviceTable:
 
 def unshared_states(table: StateTable) -> StateTable:
     """The same fleet with one row for each client."""
-    return (
-        table if table.traces.row_index is None else _state_rows(table, table.traces.row_index.astype(np.int64), None)
-    )
+    return table if table.traces.row_index is None else _state_rows(table, table.traces.row_index.astype(np.int64), None)
 
 
 def client_ids(table: DeviceTable | StateTable) -> Names:

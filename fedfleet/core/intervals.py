@@ -45,14 +45,8 @@ def traces(start: Floats, period: Floats, offsets: Ints, begins: Floats, ends: F
         (~((period > 0) & np.isfinite(period)), "its period is not positive and finite"),
         (counts == 0, "it is never ready"),
         (_any_per_owner(owner, ~(lengths > 0), len(start)), "an interval does not end after it begins"),
-        (
-            _any_per_owner(owner, (begins < 0) | (ends > period[owner]), len(start)),
-            "an interval lies outside its period",
-        ),
-        (
-            _any_per_owner(owner[1:], (owner[1:] == owner[:-1]) & (begins[1:] < ends[:-1]), len(start)),
-            "intervals overlap",
-        ),
+        (_any_per_owner(owner, (begins < 0) | (ends > period[owner]), len(start)), "an interval lies outside its period"),
+        (_any_per_owner(owner[1:], (owner[1:] == owner[:-1]) & (begins[1:] < ends[:-1]), len(start)), "intervals overlap"),
     )
     for wrong, why in problems:
         if wrong.any():

@@ -78,9 +78,7 @@ def add_noise(noise: Noise, acc: Folding, key: bytes, commit: int) -> Folding:
         for leaf, scale in acc.scales.items():
             std = math.ldexp(noise.std, scale.power)
             if std > _MOST:
-                raise RunFailed(
-                    f"noise of {noise.std:g} does not fit into the sum of leaf {leaf!r}; raise algorithm.bound"
-                )
+                raise RunFailed(f"noise of {noise.std:g} does not fit into the sum of leaf {leaf!r}; raise algorithm.bound")
             for sign, level, index in terms(noise.kind, commit):
                 draws = normals(key, f"{name}|{leaf}", level, index, sums[leaf].size)
                 # Each node is rounded by itself: what is taken out again is exactly what was put in.

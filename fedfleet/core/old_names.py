@@ -110,9 +110,7 @@ class OldModules:
         place = new_place(old)
         if not place:
             return
-        warnings.warn(
-            f"the module {old} is now {place}; the old name goes with the next release", DeprecationWarning, 2
-        )
+        warnings.warn(f"the module {old} is now {place}; the old name goes with the next release", DeprecationWarning, 2)
         new = import_module(place)
         names = {name: name for name in vars(new) if not name.startswith("__")} | OLD_SYMBOLS.get(old, {})
         vars(module).update({name: getattr(new, today) for name, today in names.items()})

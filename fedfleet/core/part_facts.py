@@ -80,9 +80,7 @@ class FleetFacts:
 
 
 FactsOf = Callable[[], TaskFacts]
-ModelOf = Callable[
-    [], ModelFacts
-]  # a builder's parameter of this type gets the facts of the model that it is built for
+ModelOf = Callable[[], ModelFacts]  # a builder's parameter of this type gets the facts of the model that it is built for
 
 
 def default_model_facts() -> ModelFacts:

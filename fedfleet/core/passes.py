@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from fedfleet.core.parts import Job
 
 Names = Callable[[str], bool]
-Tensors = Mapping[
-    str, Any
-]  # of one client, or of a stack of clients with a leading axis: terms and optimisers treat both alike
+Tensors = Mapping[str, Any]  # of one client, or of a stack of clients with a leading axis: terms and optimisers treat both alike
 
 # The slots of a client's memory that the client's half itself uses; hooks and methods name slots of their own.
 KEPT, SECOND, FEEDBACK = "kept", "second", "feedback"
@@ -229,6 +227,4 @@ NO_MEMORY: Slots = {}
 
 
 if not TYPE_CHECKING:
-    __getattr__ = old_symbols(
-        __name__, Carried="Carry", Pull="ProximalTerm", Drift="ConstantTerm", Second="SecondModel"
-    )
+    __getattr__ = old_symbols(__name__, Carried="Carry", Pull="ProximalTerm", Drift="ConstantTerm", Second="SecondModel")

@@ -33,9 +33,7 @@ def first_time_ready(
     if int(weights.sum()) < n:
         return math.inf
     until = min(until, start + _common_period(t.period[rows]))
-    changes_per_second = float(
-        (2 * (t.offsets[rows + 1] - t.offsets[rows]) / t.period[rows]).sum()
-    )  # changes, of all together
+    changes_per_second = float((2 * (t.offsets[rows + 1] - t.offsets[rows]) / t.period[rows]).sum())  # changes, of all together
     times, steps, batch = np.zeros(0), np.zeros(0, np.int64), _FIRST_CHANGES
     while changes.min() < until:
         limit = min(until, float(changes.min()) + min(batch, _CHANGES_PER_TRACE * len(rows)) / changes_per_second)
@@ -52,9 +50,7 @@ def first_time_ready(
     return math.inf
 
 
-def _advance_traces(
-    t: Traces, rows: Ints, weights: Ints, ready: Bools, changes: Floats, limit: float
-) -> tuple[Floats, Ints]:
+def _advance_traces(t: Traces, rows: Ints, weights: Ints, ready: Bools, changes: Floats, limit: float) -> tuple[Floats, Ints]:
     """The next changes of the traces that change up to `limit`, and what each adds to the count; `ready` and `changes` move on."""
     times: list[Floats] = []
     steps: list[Ints] = []

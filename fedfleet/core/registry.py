@@ -139,10 +139,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "by_owner": "fedfleet.world.partitions:by_owner",
         "label_flip": "fedfleet.world.partitions:label_flip",
     },
-    "users": {
-        "households": "fedfleet.world.users:households",
-        "groups": "fedfleet.world.users:groups",
-    },
+    "users": {"households": "fedfleet.world.users:households", "groups": "fedfleet.world.users:groups"},
     "edges": {
         "hierfl": "fedfleet.edges.hierfl:hierfl",
         "fedgs": "fedfleet.edges.fedgs:fedgs",
@@ -248,9 +245,7 @@ def builder(kind: str, name: str, where: str = "") -> Callable[..., Any]:
     except (ImportError, AttributeError) as error:
         if module.startswith("fedfleet."):
             raise  # FedFleet's own modules exist; a missing package is reported where it is imported
-        raise BadInput(
-            f"the {kind} part {name!r} is registered as {result!r}, which cannot be loaded: {error}"
-        ) from None
+        raise BadInput(f"the {kind} part {name!r} is registered as {result!r}, which cannot be loaded: {error}") from None
 
 
 def parameters(build: Callable[..., Any]) -> dict[str, tuple[Any, inspect.Parameter]]:

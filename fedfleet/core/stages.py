@@ -88,15 +88,10 @@ def stages_of(devices: DeviceSource, clients: Ints, cost: Cost, start: float, ta
     }
     idle = devices.seconds(clients, Cost(none, none, none), start, tasks)
     with np.errstate(invalid="ignore"):  # infinite less infinite, for devices that cannot do it
-        result = {
-            name: np.maximum(devices.seconds(clients, part, start, tasks) - idle, 0.0) for name, part in parts.items()
-        }
+        result = {name: np.maximum(devices.seconds(clients, part, start, tasks) - idle, 0.0) for name, part in parts.items()}
         rest = whole - total(result)
     lost = ~np.isfinite(whole)
-    return {
-        "latency": np.where(lost, np.inf, np.maximum(rest, 0.0)),
-        **{n: np.where(lost, 0.0, v) for n, v in result.items()},
-    }
+    return {"latency": np.where(lost, np.inf, np.maximum(rest, 0.0)), **{n: np.where(lost, 0.0, v) for n, v in result.items()}}
 
 
 def stages_after(stages: StageSeconds, work_seconds: Floats) -> dict[str, Floats]:

@@ -97,9 +97,7 @@ def _layout(header: bytes, body_bytes: int) -> tuple[tuple[_LeafLayout, ...], np
     position = 0
     for kind, shape, start, end in sorted(places.values(), key=lambda p: (p[2], p[3])):
         if start != position or end - start != kind.itemsize * math.prod(shape):
-            raise Refused(
-                "its tensors are not in safetensors form (they overlap, leave gaps, or are not of their size)"
-            )
+            raise Refused("its tensors are not in safetensors form (they overlap, leave gaps, or are not of their size)")
         position = end
     if position != body_bytes:
         raise Refused("its tensors are not in safetensors form (there is more than they take)")
@@ -118,9 +116,7 @@ def _leaf_layout(name: str, entry: Any, body_bytes: int) -> tuple[np.dtype[Any],
         kind, shape, (start, end) = np.dtype(_TYPES[entry["dtype"]]), tuple(entry["shape"]), entry["data_offsets"]
         whole = all(type(n) is int and n >= 0 for n in (*shape, start, end)) and max(start, end) <= body_bytes
     except (KeyError, ValueError, TypeError) as error:
-        raise Refused(
-            f"its tensors have a type or shape that cannot be read ({type(error).__name__} in {name[:80]!r})"
-        ) from None
+        raise Refused(f"its tensors have a type or shape that cannot be read ({type(error).__name__} in {name[:80]!r})") from None
     # Of an empty leaf the other dimensions say nothing, and yet numpy multiplies them.
     if not whole or start > end or len(shape) > 32 or math.prod(n or 1 for n in shape) > 2**40:
         raise Refused(f"its tensors have a type or shape that cannot be read (leaf {name[:80]!r})")

@@ -84,11 +84,7 @@ def _turn(visit: Visit, settings: _Settings, labels: LabelsOf, shares: Floats) -
             draw_next(k)
     memory = {EPOCH: epoch, CURSOR: cursor}
     return Turn(
-        visit.rows,
-        tuple(planned_syncs),
-        weight=float(settings.per_sync),
-        memory=memory,
-        stats={"label_distance": distance},
+        visit.rows, tuple(planned_syncs), weight=float(settings.per_sync), memory=memory, stats={"label_distance": distance}
     )
 
 
@@ -109,14 +105,10 @@ def choose_devices(visit: Visit, histograms: Ints, shares: Floats, per_sync: int
     held = np.flatnonzero(sizes > 0)
     if per_sync >= len(held):
         return held
-    random_devices = np.argsort(uniforms(visit.seed, "fedgs", visit.keys[held], visit.task, sync), kind="stable")[
-        :random
-    ]
+    random_devices = np.argsort(uniforms(visit.seed, "fedgs", visit.keys[held], visit.task, sync), kind="stable")[:random]
     others = np.delete(held, random_devices)
     target = sizes[held].mean() * per_sync * shares - histograms[held[random_devices]].sum(0)
-    return np.sort(
-        np.concatenate([held[random_devices], others[match_devices(histograms[others], target, per_sync - random)]])
-    )
+    return np.sort(np.concatenate([held[random_devices], others[match_devices(histograms[others], target, per_sync - random)]]))
 
 
 def match_devices(histograms: Ints | Floats, target: Floats, wanted: int) -> Bools:

@@ -84,9 +84,7 @@ def send_wave(state: RunState, wave: Wave) -> RunState:
     )
 
 
-def drop_tasks(
-    state: RunState, versions: int | None, before: float | None = None
-) -> tuple[RunState, TasksDropped | None]:
+def drop_tasks(state: RunState, versions: int | None, before: float | None = None) -> tuple[RunState, TasksDropped | None]:
     """The state without the running tasks whose model is at least that many versions old, or that were sent before a time;
     and the event that says so."""
     newest = -1 if versions is None else state.book.version - versions

@@ -53,9 +53,7 @@ def handle_probe_answer(plan: Plan, state: RunState, fact: Probed) -> Reaction:
         return Reaction(with_book(state, asking=False))
     at = places(roster, fact.clients)
     if at is None:
-        raise RunFailed(
-            "internal error: a probe was answered by clients that are not on the roster; please report this"
-        )
+        raise RunFailed("internal error: a probe was answered by clients that are not on the roster; please report this")
     column = np.full(len(roster.clients), np.nan)
     column[at] = fact.values
     return _pick(plan, state, _with_column(roster, fact.stat, column), _draw(plan, state, probe.round))
@@ -72,9 +70,7 @@ def _pick(plan: Plan, state: RunState, roster: Roster, draw: Draw | None = None)
         return consult(plan, state)
     at = _check_pick(plan, roster, assignments, wanted)
     with error_context(f"algorithm {plan.algorithm.name!r}, reckoning what {len(at)} tasks cost,"):
-        cost = scale_cost(
-            cost_of(plan.algorithm, state.server, assignments, roster.samples[at]), plan.byte_scale, plan.charge
-        )
+        cost = scale_cost(cost_of(plan.algorithm, state.server, assignments, roster.samples[at]), plan.byte_scale, plan.charge)
     wave = Wave(state.next_task, book.round, book.version, book.now, assignments, roster.keys[at], cost, state.server)
     sent = TasksSent(
         book.now, book.round, book.version, wave.first, assignments.clients, assignments.steps, assignments.share, cost.samples,
@@ -98,9 +94,7 @@ def _check_pick(plan: Plan, roster: Roster, assignments: Assignments, wanted: in
     if short:
         raise RunFailed(f"selector {name!r} picked {n} clients, but its column {short[0]!r} has another length")
     if (assignments.steps < 0).any() or not ((assignments.share > 0) & (assignments.share <= 1)).all():
-        raise RunFailed(
-            f"selector {name!r} asks for impossible work: give steps of 0 or more, and a share above 0 and at most 1"
-        )
+        raise RunFailed(f"selector {name!r} asks for impossible work: give steps of 0 or more, and a share above 0 and at most 1")
     if assignments.due is not None and not 0 < assignments.due < math.inf:
         raise RunFailed(
             f"selector {name!r} says that reports are due {assignments.due} seconds after sending; give a finite number above 0"

@@ -42,9 +42,7 @@ def freeze(state: RunState) -> Frozen:
         "phase": state.phase.value,
         "progress": asdict(state.progress),
         "server": order[id(state.server)],
-        "waves": [
-            [w.first, w.round, w.version, w.time, w.assignments.due, order[id(w.server)]] for w in waves.values()
-        ],
+        "waves": [[w.first, w.round, w.version, w.time, w.assignments.due, order[id(w.server)]] for w in waves.values()],
         "running": {str(first): sorted(t for t, w in state.running.items() if w.first == first) for first in waves},
         "ended": _ending_rows(state.ended),
         "gathering": _ending_rows(state.gathering),

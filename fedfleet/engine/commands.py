@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, assert_never
 
-from fedfleet.core.commands import (
-    Account,
-    Command,
-    Evaluate,
-    FindCandidates,
-    Finish,
-    Forget,
-    Gather,
-    Probe,
-    Send,
-    WakeAt,
-)
+from fedfleet.core.commands import Account, Command, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
 from fedfleet.core.cost import settings_at
 from fedfleet.core.parts import Plan
 from fedfleet.core.passes import NO_SETTINGS

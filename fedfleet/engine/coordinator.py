@@ -74,9 +74,7 @@ def step(plan: Plan, state: RunState, fact: Fact) -> Reaction:
             f"internal error: time fell from {state.book.now} to {fact.time} at {type(fact).__name__}; please report this"
         )
     if state.phase is Phase.DONE:
-        raise RunFailed(
-            f"internal error: a fact {type(fact).__name__} came after the end of the run; please report this"
-        )
+        raise RunFailed(f"internal error: a fact {type(fact).__name__} came after the end of the run; please report this")
     if isinstance(fact, (TaskArrived, TaskLost)):
         return _handle_task_end(plan, state, fact)
     if isinstance(fact, (TaskStruck, ReportUnwanted)):
@@ -118,9 +116,7 @@ def _handle_unseen_fact(state: RunState, fact: TaskStruck | ReportUnwanted) -> R
     """What neither a policy nor a selector can know of, or has any use for: it is in the journal, and that is all."""
     if isinstance(fact, TaskStruck) != (fact.task in state.running):
         odd = "is not running" if isinstance(fact, TaskStruck) else "is still running"
-        raise RunFailed(
-            f"internal error: a fact {type(fact).__name__} came for task {fact.task}, which {odd}; please report this"
-        )
+        raise RunFailed(f"internal error: a fact {type(fact).__name__} came for task {fact.task}, which {odd}; please report this")
     if fact.time - state.book.now >= INSTANT_SECONDS:  # time passes, and so what happens next is in another instant
         state = state._replace(room=facts_allowed(state.book.running))
     return Reaction(with_book(state, now=fact.time, answered=False))
@@ -142,9 +138,7 @@ def _handle_timer(plan: Plan, state: RunState, fact: TimerFired) -> Reaction:
         return _start_midround_evaluation(plan, state, fact)
     state = with_book(state._replace(wake=None), now=fact.time, answered=False)
     wake_commands = _wake_commands(state)
-    if (
-        state.phase is not Phase.OPEN
-    ):  # what is awaited will look at the clock when it comes, and for a look that is due then
+    if state.phase is not Phase.OPEN:  # what is awaited will look at the clock when it comes, and for a look that is due then
         later = state.look is not None and state.look > fact.time
         return Reaction(mark_overtaken(state), (), wake_commands if later else ())
     over = fact.time >= plan.stop.virtual_seconds
@@ -170,9 +164,7 @@ def _handle_gathered_reports(plan: Plan, state: RunState, fact: ReportsGathered)
     state = with_book(state._replace(phase=Phase.OPEN), now=fact.time)
     rejected = tuple(ReportRejected(fact.time, r.task, r.client, r.reason) for r in fact.rejected)
     book, algorithm = state.book, plan.algorithm
-    with error_context(
-        f"algorithm {algorithm.name!r}, making model {book.version + 1} from {len(fact.tasks)} reports,"
-    ):
+    with error_context(f"algorithm {algorithm.name!r}, making model {book.version + 1} from {len(fact.tasks)} reports,"):
         new_model = fact.made or make_model(algorithm, state.server, fact)
     if new_model is None:
         failed = RoundFailed(fact.time, book.round, "no report could be folded")

@@ -62,9 +62,7 @@ def _apply_decisions(plan: Plan, state: RunState, decision: Decision) -> Reactio
             return Reaction(state, outcomes, commands)
         with error_context(_policy_context(plan, state)):
             decision = plan.pace.decide(state.book)
-    raise RunFailed(
-        f"policy {plan.pace.name!r} abandons round after round at time {state.book.now} without letting time pass"
-    )
+    raise RunFailed(f"policy {plan.pace.name!r} abandons round after round at time {state.book.now} without letting time pass")
 
 
 def _pace_events(plan: Plan, state: RunState, keep: tuple[float, ...]) -> list[PaceSet]:

@@ -37,9 +37,7 @@ def nest_algorithm(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Al
             f"edge.use = {rule.name!r}: the report of an edge has the weight of all its devices, so noise cannot hide it; leave "
             "algorithm.private out, or remove [edge]"
         )
-    passes = (
-        algorithm.local(device, NO_SETTINGS) for device in range(len(fleet.keys))
-    )  # overrides may change some of them
+    passes = (algorithm.local(device, NO_SETTINGS) for device in range(len(fleet.keys)))  # overrides may change some of them
     halves = [half for half in passes if isinstance(half, LocalPass)]
     if algorithm.accept is not None:
         raise BadInput(
@@ -69,9 +67,7 @@ def nest_algorithm(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Al
     inside = NestedPass(algorithm, rule, fleet)
 
     def cost(server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
-        one = cost_of(
-            algorithm, server, assignments, samples
-        )  # edge and server exchange one model, as client and server do
+        one = cost_of(algorithm, server, assignments, samples)  # edge and server exchange one model, as client and server do
         return Cost(samples.astype(np.float64), one.bytes_down, one.bytes_up)
 
     def local(client: int, settings: Settings) -> NestedPass:
@@ -97,9 +93,7 @@ def make_visits(jobs: Sequence[Job]) -> list[Visit]:
             )
         rows = tuple(job.rows[slots == k] for k in range(len(devices)))
         abilities = fleet.abilities(devices, job.time, job.task)
-        result.append(
-            Visit(job.client, job.task, job.round, job.seed, devices, fleet.keys[devices], abilities, rows, memory)
-        )
+        result.append(Visit(job.client, job.task, job.round, job.seed, devices, fleet.keys[devices], abilities, rows, memory))
     return result
 
 
@@ -113,9 +107,7 @@ def check_turn(visit: Visit, turn: Turn) -> None:
     for sync in turn.syncs:
         odd = len(np.unique(sync.slots)) != len(sync.slots) or not np.isin(sync.slots, range(len(visit.devices))).all()
         if odd or len(sync.rows) != len(sync.slots):
-            raise RunFailed(
-                f"edge {visit.edge}: an average of its rule names a device twice, or one that the edge does not have"
-            )
+            raise RunFailed(f"edge {visit.edge}: an average of its rule names a device twice, or one that the edge does not have")
 
 
 def turn_cost(job: Job, visit: Visit, turn: Turn) -> dict[str, float]:
@@ -130,9 +122,7 @@ def turn_cost(job: Job, visit: Visit, turn: Turn) -> dict[str, float]:
     abilities, server, scale = visit.abilities, ServerState(job.offer.params), inside.fleet.byte_scale
     nothing = np.zeros(len(visit.devices))
     exchange = nothing if turn.exchange is None else turn.exchange
-    model_cost = scale_cost(
-        cost_of(inside.algorithm, server, _make_assignments(visit.devices[:1], 0), np.array([1])), scale
-    )
+    model_cost = scale_cost(cost_of(inside.algorithm, server, _make_assignments(visit.devices[:1], 0), np.array([1])), scale)
     up, down, trip = inside.fleet.backhaul(visit.edge, abilities)
     result: dict[str, float] = {
         "latency": trip, "download": float(model_cost.bytes_down[0]) * 8.0 / down, "planning": turn.planning,

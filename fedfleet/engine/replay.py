@@ -126,19 +126,13 @@ def _as_contradiction(at: int, event: Event) -> Generator[None]:
 def _is_probe_unanswered(log: list[Event], i: int) -> bool:
     """Were candidates seen, and a probe sent to some of them that the log does not answer any more?"""
     candidates, after = log[i], log[i + 1] if i + 1 < len(log) else None
-    if (
-        not isinstance(candidates, CandidatesSeen)
-        or not len(candidates.roster.clients)
-        or isinstance(after, TasksSent | Probed)
-    ):
+    if not isinstance(candidates, CandidatesSeen) or not len(candidates.roster.clients) or isinstance(after, TasksSent | Probed):
         return False
     answered = any(isinstance(log[k], CandidatesSeen | Probed | TasksSent) for k in range(i + 1, len(log)))
     return not answered and (after is None or isinstance(after, _FACTS))
 
 
-def _script_candidates(
-    plan: Plan, log: list[Event], i: int, keys: Keys, sizes: Ints
-) -> tuple[CandidatesSeen | Probed, Plan]:
+def _script_candidates(plan: Plan, log: list[Event], i: int, keys: Keys, sizes: Ints) -> tuple[CandidatesSeen | Probed, Plan]:
     """Candidates and a selector that lead to the recorded probe and pick, and to no others."""
     fact, none = log[i], np.zeros(0, np.int64)
     assert isinstance(fact, CandidatesSeen | Probed)
@@ -177,13 +171,10 @@ def _recheck(outcomes: tuple[Outcome, ...], recorded: Iterator[tuple[int, Outcom
         at, other = next(recorded, (-1, None))
         if other is None:
             raise Contradiction(
-                -1,
-                f"{type(outcome).__name__} at time {outcome.time} follows from the facts, but the journal ends before",
+                -1, f"{type(outcome).__name__} at time {outcome.time} follows from the facts, but the journal ends before"
             )
         if not _same_outcome(outcome, other, models):
-            raise Contradiction(
-                at, f"the journal says {_describe(other)}, but {_describe(outcome)} follows from its facts"
-            )
+            raise Contradiction(at, f"the journal says {_describe(other)}, but {_describe(outcome)} follows from its facts")
     return len(outcomes)
 
 
@@ -205,7 +196,5 @@ def _equal(x: object, y: object) -> bool:
 
 
 def _describe(event: Event) -> str:
-    values = {
-        f.name: getattr(event, f.name) for f in fields(event) if not isinstance(getattr(event, f.name), np.ndarray)
-    }
+    values = {f.name: getattr(event, f.name) for f in fields(event) if not isinstance(getattr(event, f.name), np.ndarray)}
     return f"{type(event).__name__}({', '.join(f'{n}={v!r}' for n, v in values.items())})"

@@ -57,9 +57,7 @@ class Bench:
     repeats: int = 5
 
 
-def naive_loop(
-    task: Task, jobs: Sequence[Job], x: torch.Tensor, y: torch.Tensor, *, lr: float
-) -> list[dict[str, torch.Tensor]]:
+def naive_loop(task: Task, jobs: Sequence[Job], x: torch.Tensor, y: torch.Tensor, *, lr: float) -> list[dict[str, torch.Tensor]]:
     """The loop that everybody writes: one torch module, its state reloaded for each client, a torch optimiser.
 
     It gives back the parameters of each client, on the device where the data is.
@@ -117,9 +115,7 @@ def compare_algorithm(bench: Bench, algorithm: Algorithm) -> BenchResult:
     work = fold_work(execute, algorithm, task, jobs) or (lambda: list(execute.train(jobs)))
     work()
     stacked_seconds, _ = time_work(work, device, bench.repeats)
-    models = [
-        [_model(job, r) for job, r in zip(jobs, cohort_reports, strict=True)] for cohort_reports in (reference, ends)
-    ]
+    models = [[_model(job, r) for job, r in zip(jobs, cohort_reports, strict=True)] for cohort_reports in (reference, ends)]
     worst, share, odd = _differences(*models)
     return BenchResult(naive_seconds, stacked_seconds, worst, share, odd, execute.name, _peak_gpu_mb(device))
 
@@ -144,8 +140,7 @@ def fold_work(execute: Any, algorithm: Algorithm, task: Task, jobs: Sequence[Job
 
     def one_round() -> Any:
         round_jobs = [
-            Job(j.task, j.client, j.key, j.seed, j.offer, j.local, j.rows, j.steps, memory.get(j.client, {}))
-            for j in jobs
+            Job(j.task, j.client, j.key, j.seed, j.offer, j.local, j.rows, j.steps, memory.get(j.client, {})) for j in jobs
         ]
         folded = execute.fold(round_jobs, contexts, algorithm.fold, server)
         memory.update(folded.memory)

@@ -93,9 +93,7 @@ class Child:
         try:
             _, line = self.inbox.get(timeout=seconds)
         except Empty:
-            raise RunFailed(
-                f"the {self.name} process gave no answer in {seconds:.0f} s; {self._last_output()}"
-            ) from None
+            raise RunFailed(f"the {self.name} process gave no answer in {seconds:.0f} s; {self._last_output()}") from None
         if not line:
             raise RunFailed(f"the {self.name} process ended ({self.exit_text()}); {self._last_output()}")
         return json.loads(line)

@@ -60,9 +60,7 @@ class Tallies:
 
     def add(self, other: Tallies) -> Tallies:
         """The counts of two stages together."""
-        return Tallies(
-            self.loss + other.loss, self.squared + other.squared, self.samples + other.samples, self.steps + other.steps
-        )
+        return Tallies(self.loss + other.loss, self.squared + other.squared, self.samples + other.samples, self.steps + other.steps)
 
 
 @dataclass(slots=True)
@@ -232,9 +230,7 @@ def _upload_bytes(codec: Codec, update: Stack, codec_addresses: np.ndarray, arra
         return np.full(len(codec_addresses), fixed_size)
     host = {n: arrays.to_numpy(v) for n, v in update.items()}
     messages = ({n: v[c] for n, v in host.items()} for c in range(len(codec_addresses)))
-    return np.array(
-        [len(encode_bytes(codec, m, int(a))) for m, a in zip(messages, codec_addresses, strict=True)], float
-    )
+    return np.array([len(encode_bytes(codec, m, int(a))) for m, a in zip(messages, codec_addresses, strict=True)], float)
 
 
 # ---- statistics ---------------------------------------------------------------------------------------------------

@@ -121,15 +121,11 @@ def _report(edge: _EdgeTurn) -> Report:
     if edge.acc is None:  # nothing that could be used: the server refuses it by name, and knows the reason
         assert edge.bad_report is not None
         bad_report = edge.bad_report
-        return Report(
-            job.task, job.client, bad_report.update, bad_report.weight, stats, memory, seconds=seconds, spent=costs
-        )
+        return Report(job.task, job.client, bad_report.update, bad_report.weight, stats, memory, seconds=seconds, spent=costs)
     weight = edge.weight if turn.weight is None else turn.weight
     total = aggregation.finish(fold, edge.acc)
     assert total is not None
     update = total.mean if single_sync else difference(edge.model, job.offer.params)
     exact_sum = edge.acc if single_sync and turn.weight is None else None
     update = {**edge.counters, **update}
-    return Report(
-        job.task, job.client, update, weight, stats, memory, seconds=seconds, forwarded=exact_sum, spent=costs
-    )
+    return Report(job.task, job.client, update, weight, stats, memory, seconds=seconds, forwarded=exact_sum, spent=costs)

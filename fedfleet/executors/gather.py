@@ -50,9 +50,7 @@ def jobs_for(plan: Plan, world: World, memory: ClientMemory, tasks: Iterable[int
             rows = share_of_rows(data.shard(client, "train", wave.round), share)
             offer, local = algorithm.offer(wave.server, client, settings), algorithm.local(client, settings)
             client_slots = memory.slots_of_task(task) if memory.lent else NO_MEMORY
-            jobs.append(
-                Job(task, client, key, seed, offer, local, rows, steps, client_slots, settings, wave.round, wave.time)
-            )
+            jobs.append(Job(task, client, key, seed, offer, local, rows, steps, client_slots, settings, wave.round, wave.time))
     return jobs
 
 
@@ -127,12 +125,7 @@ def fold_reports(
 
 
 def finish_gather(
-    plan: Plan,
-    memory: ClientMemory,
-    contexts: Sequence[Context],
-    folded: FoldResult,
-    now: float,
-    noise_address: NoiseAddress,
+    plan: Plan, memory: ClientMemory, contexts: Sequence[Context], folded: FoldResult, now: float, noise_address: NoiseAddress
 ) -> ReportsGathered:
     """The fact that follows from a finished fold; the clients in it remember what their reports say.
 
@@ -146,9 +139,7 @@ def finish_gather(
         add_noise(fold.noise, folded.accumulator, seeded_key(plan.seed) if key is None else key, version)
     for client, slots in folded.memory.items():
         memory.advance(client, slots)
-    return ReportsGathered(
-        now, folded.accumulator if len(folded.tasks) else None, folded.tasks, folded.stats, folded.rejected
-    )
+    return ReportsGathered(now, folded.accumulator if len(folded.tasks) else None, folded.tasks, folded.stats, folded.rejected)
 
 
 def _require_enough(fold: Fold, contexts: Sequence[Context], folded: FoldResult) -> FoldResult:
@@ -164,11 +155,7 @@ def _require_enough(fold: Fold, contexts: Sequence[Context], folded: FoldResult)
 
 
 def fold_in_order(
-    fold: Fold,
-    server: ServerState,
-    reports: Iterable[Report],
-    contexts: Iterable[Context],
-    accept: Accept | None = None,
+    fold: Fold, server: ServerState, reports: Iterable[Report], contexts: Iterable[Context], accept: Accept | None = None
 ) -> FoldResult:
     """Check and add reports one by one; those that cannot be used are named with the reason."""
     acc = aggregation.zero(fold, server)
@@ -198,9 +185,7 @@ def stat_columns(stats: Sequence[Mapping[str, float]]) -> dict[str, Floats]:
     return {name: np.array([result.get(name, math.nan) for result in stats]) for name in names}
 
 
-def evaluate(
-    plan: Plan, world: World, execute: Executor, memory: ClientMemory, command: Evaluate, now: float
-) -> Evaluated:
+def evaluate(plan: Plan, world: World, execute: Executor, memory: ClientMemory, command: Evaluate, now: float) -> Evaluated:
     """The model on the central test set and on people held out, and on all clients' own test shards if that is asked."""
     if command.known is not None:
         return known_evaluation(command.version, command.known, now)
@@ -221,9 +206,7 @@ def known_evaluation(version: int, known: EvalScore, now: float) -> Evaluated:
 _PERSONAL_BATCH = 256  # personal models that lie in memory together
 
 
-def client_scores(
-    plan: Plan, world: World, execute: Executor, memory: ClientMemory, server: ServerState
-) -> ClientScores:
+def client_scores(plan: Plan, world: World, execute: Executor, memory: ClientMemory, server: ServerState) -> ClientScores:
     """Each client's own test shard, with the model that this client would use."""
     data, clients, scores = world.data, world.data.testers.tolist(), list[Score]()
     shared_model = plan.algorithm.personal is None and plan.algorithm.tune is None
@@ -236,14 +219,10 @@ def client_scores(
     return ClientScores(data.testers, correct, np.array([s.total for s in scores], np.int64))
 
 
-def probe_losses(
-    plan: Plan, world: World, execute: Executor, memory: ClientMemory, command: Probe, round: int
-) -> Floats:
+def probe_losses(plan: Plan, world: World, execute: Executor, memory: ClientMemory, command: Probe, round: int) -> Floats:
     """The loss of the model on each named client's training shard."""
     clients = command.clients.tolist()
-    trials = [
-        Trial(model_of(plan, memory, command.server.params, c), world.data.shard(c, "train", round)) for c in clients
-    ]
+    trials = [Trial(model_of(plan, memory, command.server.params, c), world.data.shard(c, "train", round)) for c in clients]
     return np.array([s.loss for s in execute.evaluate(trials)])
 
 

@@ -112,15 +112,7 @@ class _Stage:
     """One stage of one client's pass, literally."""
 
     def __init__(
-        self,
-        module: Any,
-        prepared: PreparedJob,
-        stage: LocalPass,
-        start: Tensors,
-        carry: Carry,
-        x: Any,
-        y: Any,
-        number: int,
+        self, module: Any, prepared: PreparedJob, stage: LocalPass, start: Tensors, carry: Carry, x: Any, y: Any, number: int
     ) -> None:
         self.module, self.prepared, self.stage, self.number = module, prepared, stage, number
         self.start, self.carry, self.x, self.y = start, carry, x, y
@@ -146,8 +138,7 @@ class _Stage:
             gradients = torch.autograd.grad(total, list(params.values()), allow_unused=True)
             with torch.no_grad():
                 grads: Tensors = {
-                    n: torch.zeros_like(p) if g is None else g
-                    for (n, p), g in zip(params.items(), gradients, strict=True)
+                    n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(params.items(), gradients, strict=True)
                 }
                 for term in stage.terms:
                     for name, extra in term(own, self.start, self.carry).items():
@@ -199,9 +190,7 @@ def split_second_model(params: Tensors) -> tuple[Tensors, Tensors]:
     return own, {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
 
 
-def score(
-    module: Any, params: Tensors, x: torch.Tensor, y: torch.Tensor, rows: Ints, custom_loss: Loss | None = None
-) -> Score:
+def score(module: Any, params: Tensors, x: torch.Tensor, y: torch.Tensor, rows: Ints, custom_loss: Loss | None = None) -> Score:
     """Correct answers, number of samples and mean loss on these rows."""
     correct, loss = 0, 0.0
     with torch.no_grad():

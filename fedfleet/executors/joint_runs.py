@@ -128,9 +128,7 @@ class JointTraining:
                 self.change.wait()
 
 
-def joint_executor(
-    task: Task, training: JointTraining, run: JoinedRun, *, threads: int = 1, form: str = "merged"
-) -> Executor:
+def joint_executor(task: Task, training: JointTraining, run: JoinedRun, *, threads: int = 1, form: str = "merged") -> Executor:
     """The stacked executor of one run on a CPU, which trains at a meeting; one whose work cannot be joined trains alone."""
     inline(task)  # it settles the kernels of this process: deterministic ones
     place = open_place(task, device="cpu", threads=threads, form=form, tf32=False, graphs=False)

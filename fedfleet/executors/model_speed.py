@@ -35,9 +35,7 @@ def time_model(task: Task, *, batch: int, iterations: int, warm_up: int, side: i
     try:
         module(x[:1])
     except RuntimeError as error:
-        raise BadInput(
-            f"--side {side}: the model of {task.name} cannot take such images ({str(error).splitlines()[0]})"
-        ) from None
+        raise BadInput(f"--side {side}: the model of {task.name} cannot take such images ({str(error).splitlines()[0]})") from None
     optimiser = torch.optim.SGD(module.parameters(), lr=0.01)
 
     def infer() -> None:
@@ -49,9 +47,7 @@ def time_model(task: Task, *, batch: int, iterations: int, warm_up: int, side: i
         torch.nn.functional.cross_entropy(module(x), y).backward()
         optimiser.step()
 
-    return ModelTimes(
-        _time_calls(infer, iterations, warm_up), _time_calls(train, iterations, warm_up), torch.get_num_threads()
-    )
+    return ModelTimes(_time_calls(infer, iterations, warm_up), _time_calls(train, iterations, warm_up), torch.get_num_threads())
 
 
 def _time_calls(work: Callable[[], None], iterations: int, warm_up: int) -> list[float]:

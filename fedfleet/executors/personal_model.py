@@ -41,9 +41,7 @@ def tuning_job(algorithm: Algorithm, client: int, key: int, seed: int, model: Tr
 def tune_models(execute: Executor, models: Sequence[Tree], jobs: Sequence[Job | None]) -> list[Tree]:
     """The models after their tuning jobs, trained together; a model without a job stays as it is."""
     reports = iter(execute.train([job for job in jobs if job is not None]) if any(jobs) else ())
-    return [
-        model if job is None else _moved(model, next(reports).update) for model, job in zip(models, jobs, strict=True)
-    ]
+    return [model if job is None else _moved(model, next(reports).update) for model, job in zip(models, jobs, strict=True)]
 
 
 def _moved(model: Tree, update: Tree) -> Tree:

@@ -84,11 +84,7 @@ def ray_executor(
 
 
 def run_chunks(
-    cluster: Cluster,
-    remote: Any,
-    recipe: Recipe,
-    parcels: Sequence[Parcel | TrialParcel],
-    trees: Sequence[Tree | Offer],
+    cluster: Cluster, remote: Any, recipe: Recipe, parcels: Sequence[Parcel | TrialParcel], trees: Sequence[Tree | Offer]
 ) -> Iterator[Any]:
     """Have all parcels done, and give their answers in input order as the chunks come back.
 
@@ -133,8 +129,7 @@ def chunk_answers(cluster: Cluster, remote: Any, recipe: Recipe, chunk: SentChun
                 f"{first}: its Ray worker died {RETRIES + 1} times ({type(error).__name__}); does it fit into memory?"
             ) from error
         retries = [
-            send_chunk(remote, recipe, [parcel], [i], chunk.trees)
-            for parcel, i in zip(chunk.parcels, chunk.indices, strict=True)
+            send_chunk(remote, recipe, [parcel], [i], chunk.trees) for parcel, i in zip(chunk.parcels, chunk.indices, strict=True)
         ]
         return [result for retry in retries for result in chunk_answers(cluster, remote, recipe, retry)]
     except cluster.ray.exceptions.RayError as error:
@@ -168,9 +163,7 @@ def worker_death_errors(ray: Any) -> tuple[type[Exception], ...]:
     return errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError
 
 
-def tree_references(
-    cluster: Cluster, trees: Sequence[Tree | Offer]
-) -> Callable[[Sequence[int]], tuple[list[int], list[Any]]]:
+def tree_references(cluster: Cluster, trees: Sequence[Tree | Offer]) -> Callable[[Sequence[int]], tuple[list[int], list[Any]]]:
     """Puts each distinct tree into the object store once, when it is first wanted, and lets go of it after its last use.
 
     The answer for some parcels: for each the place of its tree in the list of references that follows. Trees with the same

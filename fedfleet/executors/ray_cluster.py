@@ -71,11 +71,7 @@ def connect(workers: int | None, address: str | None, threads: int) -> Cluster:
 
     close: Callable[[], None] = _keep_open
     if not ray.is_initialized():
-        close = (
-            _join_cluster(ray, address)
-            if address
-            else _start_cluster(ray, workers or _default_workers(threads), threads)
-        )
+        close = _join_cluster(ray, address) if address else _start_cluster(ray, workers or _default_workers(threads), threads)
     try:
         if workers is None:
             workers = max(1, int(ray.cluster_resources().get("CPU", 1)) // threads)
@@ -148,9 +144,7 @@ def _start_cluster(ray: Any, workers: int, threads: int) -> Callable[[], None]:
             ray.shutdown()
         _set_worker_logs(ray, True)
         shutil.rmtree(folder, ignore_errors=True)
-        if (
-            os.environ.get(_LOOPBACK_VARIABLE) == "0"
-        ):  # else it would be inherited by processes that join a real cluster
+        if os.environ.get(_LOOPBACK_VARIABLE) == "0":  # else it would be inherited by processes that join a real cluster
             del os.environ[_LOOPBACK_VARIABLE]
 
     try:
@@ -184,9 +178,7 @@ def _set_worker_logs(ray: Any, may: bool) -> None:
     ray._private.worker._worker_logs_enabled = may
 
 
-_LOOPBACK_VARIABLE = (
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # at 0 Ray listens on the loopback device only, on every system
-)
+_LOOPBACK_VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # at 0 Ray listens on the loopback device only, on every system
 _TOKEN_VARIABLES = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 
 

@@ -15,9 +15,7 @@ from fedfleet.executors.worker_pool import Body, Tell, Work, WorkerMessage, answ
 Versions = tuple[tuple[str, str], ...]
 
 
-def run_ray_jobs(
-    cluster: Cluster, work: Work, pieces: Sequence[Mapping[str, Any]], *, gpus: float = 0
-) -> Generator[WorkerMessage]:
+def run_ray_jobs(cluster: Cluster, work: Work, pieces: Sequence[Mapping[str, Any]], *, gpus: float = 0) -> Generator[WorkerMessage]:
     """Have all pieces done by Ray, and give what is said of them on the way, and the end of each; `work` is a function of a module.
 
     Ray begins a piece again whose worker died, a few times; then it is given up, and the others go on. `gpus` is what each piece
@@ -82,9 +80,7 @@ def _end_message(ray: Any, promise: Any, piece: int) -> WorkerMessage:
         return WorkerMessage(piece, {}, ended=True, failure=why, deaths=times)
     except ray.exceptions.RayError as error:
         last = str(error).strip().splitlines()[-1]
-        return WorkerMessage(
-            piece, {}, ended=True, failure=f"Ray could not have it done, is this fedfleet installed there? {last}"
-        )
+        return WorkerMessage(piece, {}, ended=True, failure=f"Ray could not have it done, is this fedfleet installed there? {last}")
     return WorkerMessage(piece, body, ended=True, failure=body.pop("failure", ""))
 
 

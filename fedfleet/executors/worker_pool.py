@@ -80,9 +80,7 @@ class _WorkerPool:
             child.close()
 
 
-def run_in_workers(
-    work: Work, pieces: Sequence[Mapping[str, Any]], workers: int, *, log: Path
-) -> Generator[WorkerMessage]:
+def run_in_workers(work: Work, pieces: Sequence[Mapping[str, Any]], workers: int, *, log: Path) -> Generator[WorkerMessage]:
     """Have all pieces done by that many processes; their messages as they come, with one end for every piece.
 
     A piece whose worker dies is given to another, three times at most. Closing the generator ends the workers.
@@ -139,9 +137,7 @@ def _handle_death(pool: _WorkerPool, child: Child) -> Iterator[WorkerMessage]:
     if piece is not None:
         deaths = pool.deaths[piece] = pool.deaths.get(piece, 0) + 1
         if deaths >= TRIES:
-            why = (
-                f"its worker died {deaths} times ({cause}), perhaps for lack of memory; try again with fewer --workers"
-            )
+            why = f"its worker died {deaths} times ({cause}), perhaps for lack of memory; try again with fewer --workers"
             yield WorkerMessage(piece, {}, ended=True, failure=why, deaths=deaths)
         else:
             pool.waiting.appendleft(piece)

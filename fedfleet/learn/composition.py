@@ -30,9 +30,7 @@ def method(feature: Builder, inner: Builder, **defaults: object) -> Builder:
     >>> sorted(set(parameters(method(proximal, fedavg))) - set(parameters(fedavg)))
     ['mu']
     """
-    inner_params = {
-        n: (hint, p.replace(default=defaults.get(n, p.default))) for n, (hint, p) in parameters(inner).items()
-    }
+    inner_params = {n: (hint, p.replace(default=defaults.get(n, p.default))) for n, (hint, p) in parameters(inner).items()}
     own_params = dict(list(parameters(feature).items())[1:])  # the first is the algorithm itself
     clash = {n for n in inner_params.keys() & own_params.keys() if own_params[n][0] is not RunFacts}
     if defaults.keys() - inner_params.keys():

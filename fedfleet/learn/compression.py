@@ -51,9 +51,7 @@ def with_compression(
             "(down may stay)"
         )
     changed = with_pass(
-        algorithm,
-        "what it sends and gets cannot be encoded",
-        lambda p: replace(p, up=up_codec, down=down_codec, feedback=feedback),
+        algorithm, "what it sends and gets cannot be encoded", lambda p: replace(p, up=up_codec, down=down_codec, feedback=feedback)
     )
     if down_codec is not None:
         changed = replace(changed, offer=_offer(algorithm, down_codec))
@@ -92,10 +90,7 @@ def _offer(algorithm: Algorithm, codec: Codec) -> Any:
         if key not in known:
             while len(known) >= _VERSIONS:
                 del known[next(iter(known))]
-            known[key] = (
-                inner,
-                _decoded_offer(inner, codec, keep),
-            )  # the offer is held too, so that no other can take its ids
+            known[key] = (inner, _decoded_offer(inner, codec, keep))  # the offer is held too, so that no other can take its ids
         return known[key][1]
 
     return offer

@@ -48,9 +48,7 @@ def gaussian(*, cohort: Count, clip: Clip = 1.0, noise: Multiple = 1.0, delta: D
     Noise(std=0.8, kind='fresh')
     """
     return Privacy(
-        lambda algorithm: _with_central_noise(
-            algorithm, Noise(clip * noise), cohort, clip, Promise("gaussian", noise, delta)
-        )
+        lambda algorithm: _with_central_noise(algorithm, Noise(clip * noise), cohort, clip, Promise("gaussian", noise, delta))
     )
 
 
@@ -66,9 +64,7 @@ def tree(*, cohort: Count, clip: Clip = 1.0, noise: Multiple = 1.0, delta: Delta
     Noise(std=2.0, kind='tree')
     """
     tree_noise = Noise(clip * noise, "tree")
-    return Privacy(
-        lambda algorithm: _with_central_noise(algorithm, tree_noise, cohort, clip, Promise("tree", noise, delta))
-    )
+    return Privacy(lambda algorithm: _with_central_noise(algorithm, tree_noise, cohort, clip, Promise("tree", noise, delta)))
 
 
 def local(*, clip: Clip = 1.0, noise: Multiple = 1.0, delta: Delta = 1e-5) -> Privacy:

@@ -31,11 +31,7 @@ _INTACT_REASON = "remembers the same updates at the server and at the clients"
 
 def weights_of(model: Tree) -> Tree:
     """The leaves that gradients move: no counters, and no running statistics of normalising layers."""
-    return {
-        n: v
-        for n, v in model.items()
-        if np.issubdtype(v.dtype, np.floating) and n.rpartition(".")[2] not in _STATISTICS
-    }
+    return {n: v for n, v in model.items() if np.issubdtype(v.dtype, np.floating) and n.rpartition(".")[2] not in _STATISTICS}
 
 
 def zero_weights(model: Tree) -> Tree:
@@ -51,9 +47,7 @@ def column(values: Any, like: Any) -> Any:
 # ---- SCAFFOLD ---------------------------------------------------------------------------------------------------
 
 
-def with_control_variates(
-    algorithm: Algorithm, *, strength: Share = 0.25, server_lr: Positive = 1.0, facts: RunFacts
-) -> Algorithm:
+def with_control_variates(algorithm: Algorithm, *, strength: Share = 0.25, server_lr: Positive = 1.0, facts: RunFacts) -> Algorithm:
     """SCAFFOLD: clients step along g - c_k + c, where c_k remembers their own mean gradient and c the mean of all.
 
     Karimireddy et al. 2020, option II: after K steps of rate r, c_k <- c_k - c + (w_start - w_end) / (K r). The server adds
@@ -82,9 +76,7 @@ def with_control_variates(
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
         model, change = split_aggregate(aggregate, _PREFIX)
         new_state = with_server_lr.apply(server, model)
-        share = (
-            aggregate.weight / facts.clients
-        )  # reports carry their change over their weight, so that this is the sum
+        share = aggregate.weight / facts.clients  # reports carry their change over their weight, so that this is the sum
         control = {_PREFIX + n: server.extra[_PREFIX + n] + share * v for n, v in change.items()}
         return replace(new_state, extra={**new_state.extra, **control})
 
@@ -156,11 +148,7 @@ _CONTROL = Slot("control", zero_weights)
 
 
 def with_dynamic_regularisation(
-    algorithm: Algorithm,
-    *,
-    alpha: Positive = 0.3,
-    semantics: Literal["paper", "released"] = "paper",
-    facts: RunFacts,
+    algorithm: Algorithm, *, alpha: Positive = 0.3, semantics: Literal["paper", "released"] = "paper", facts: RunFacts
 ) -> Algorithm:
     """FedDyn: clients add alpha <w, h_k> + alpha/2 ||w - w_start||^2 to their loss, where h_k is how far they drifted so far.
 
@@ -186,9 +174,7 @@ def with_dynamic_regularisation(
     def fleet_mean(server: ServerState, mean: Tree, count: int) -> tuple[Tree, Tree]:
         changes = weights_of(mean)
         drift = {n: server.extra.get(f"drift/{n}", 0.0) + (count / facts.clients) * d for n, d in changes.items()}
-        return {f"drift/{n}": v for n, v in drift.items()}, {
-            n: d + drift[n] if n in drift else d for n, d in mean.items()
-        }
+        return {f"drift/{n}": v for n, v in drift.items()}, {n: d + drift[n] if n in drift else d for n, d in mean.items()}
 
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
         rule = with_rule(algorithm, lambda state, mean: fleet_mean(state, mean, aggregate.count))

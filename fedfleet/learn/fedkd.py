@@ -22,9 +22,7 @@ from fedfleet.learn.composition import with_extra, with_pass
 _COMMITS = "fedkd/commits"
 
 
-def with_distillation(
-    algorithm: Algorithm, *, energy_first: Share = 0.95, energy_last: Share = 0.98, facts: RunFacts
-) -> Algorithm:
+def with_distillation(algorithm: Algorithm, *, energy_first: Share = 0.95, energy_last: Share = 0.98, facts: RunFacts) -> Algorithm:
     """FedKD: each client trains a teacher of its own and the shared student together, and sends the student's update by SVD.
 
     Wu et al. 2022. The loss is CE_t + CE_s + (KL(s||t) + KL(t||s)) / (CE_t + CE_s), all of them means over the batch; the teacher
@@ -71,9 +69,7 @@ def _add_teacher(local: LocalPass) -> LocalPass:
 _TEACHER = SecondModel(lambda model: {n: v.copy() for n, v in model.items()})
 
 
-def mutual_loss(
-    forward: Callable[[Tensors, Any], Any], params: Tensors, second: Tensors, carried: Carry, batch: Batch
-) -> Any:
+def mutual_loss(forward: Callable[[Tensors, Any], Any], params: Tensors, second: Tensors, carried: Carry, batch: Batch) -> Any:
     """Both models learn from the labels, and from each other the more, the surer they are.
 
     The denominator is a mean over the batch: of single samples it comes near zero, and training diverges.
@@ -113,12 +109,8 @@ def low_rank(stack: Any, energy: Any) -> tuple[Any, Any]:
     rows, width = tall.shape[1:]
     short = tall if rows <= width else tall.transpose(1, 2)
     gram = short @ short.transpose(1, 2)
-    finite = (
-        gram.isfinite().all(2).all(1)
-    )  # a client that diverged is refused when its report is folded; the others go on
-    values, vectors = torch.linalg.eigh(
-        torch.where(finite.reshape(-1, 1, 1), gram, torch.zeros_like(gram))
-    )  # ascending
+    finite = gram.isfinite().all(2).all(1)  # a client that diverged is refused when its report is folded; the others go on
+    values, vectors = torch.linalg.eigh(torch.where(finite.reshape(-1, 1, 1), gram, torch.zeros_like(gram)))  # ascending
     energy_sums = values.double().clamp(min=0.0).flip(1).cumsum(1)
     rank = ((energy_sums < energy.double() * energy_sums[:, -1:]).sum(1) + 1).clamp(max=min(rows, width))
     numbers = rank * (rows + width)

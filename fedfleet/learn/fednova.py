@@ -42,9 +42,7 @@ def with_normalised_updates(algorithm: Algorithm) -> Algorithm:
         model, lengths = split_aggregate(aggregate, _PREFIX)
         length = lengths["steps"]
         weights = weights_of(model.mean)
-        rule = with_rule(
-            algorithm, lambda state, mean: ({}, {n: length * v if n in weights else v for n, v in mean.items()})
-        )
+        rule = with_rule(algorithm, lambda state, mean: ({}, {n: length * v if n in weights else v for n, v in mean.items()}))
         return rule.apply(server, model)
 
     result = with_pass(algorithm, "how far its clients walk is unknown", _add_division)
@@ -55,9 +53,7 @@ def with_normalised_updates(algorithm: Algorithm) -> Algorithm:
 def _add_division(local: LocalPass) -> LocalPass:
     linear = local.optimiser.linear
     if linear is None or local.then is not None:
-        raise BadInput(
-            'fednova needs one pass of SGD, because it must know how far the steps go; set optimiser = "sgd"'
-        )
+        raise BadInput('fednova needs one pass of SGD, because it must know how far the steps go; set optimiser = "sgd"')
     pull = sum(term.mu for term in local.terms if isinstance(term, ProximalTerm))
     return replace(local, after=(*local.after, _division_hook(linear.momentum, pull)))
 

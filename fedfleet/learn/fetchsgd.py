@@ -138,9 +138,7 @@ class Table:
         """[n, size] -> [n, rows, columns], of numpy's arrays or torch's; linear."""
         order, signs = self._on_device_of(flat)
         deals = order.shape[1] // self.columns
-        sums = [
-            (flat[:, o] * s).reshape(len(flat), deals, self.columns).sum(1) for o, s in zip(order, signs, strict=True)
-        ]
+        sums = [(flat[:, o] * s).reshape(len(flat), deals, self.columns).sum(1) for o, s in zip(order, signs, strict=True)]
         if isinstance(flat, np.ndarray):
             return np.stack(sums, 1)
         import torch
@@ -158,9 +156,7 @@ class Table:
         if flat.device not in self.device_copies:
             import torch
 
-            self.device_copies[flat.device] = tuple(
-                torch.from_numpy(v).to(flat.device) for v in (self.order, self.signs)
-            )
+            self.device_copies[flat.device] = tuple(torch.from_numpy(v).to(flat.device) for v in (self.order, self.signs))
         order, signs = self.device_copies[flat.device]
         return order, signs.to(flat.dtype)
 

@@ -117,15 +117,11 @@ def with_fold(algorithm: Algorithm, fold: Fold) -> Algorithm:
     A fold that collects can only stand in for a plain mean; one that streams goes around every fold that streams.
     """
     inner = algorithm.fold
-    reason = (
-        _why_not_plain(inner) if not fold.streams else None if inner.streams else "combines reports in a way of its own"
-    )
+    reason = _why_not_plain(inner) if not fold.streams else None if inner.streams else "combines reports in a way of its own"
     if reason is None and (fold.clip is not None or not fold.streams):
         reason = inner.intact
     if reason is not None:
-        raise BadInput(
-            f"algorithm.fold: {algorithm.name!r} {reason}, which no other fold can stand in for; leave `fold` out"
-        )
+        raise BadInput(f"algorithm.fold: {algorithm.name!r} {reason}, which no other fold can stand in for; leave `fold` out")
     new_fold = replace(inner, combine=fold.combine, clip=fold.clip, least=max(inner.least, fold.least))
     if fold.streams and fold.clip is None:  # the mean itself: what it was given counts
         new_fold = replace(new_fold, bound=fold.bound, total_weight=fold.total_weight)
@@ -213,8 +209,6 @@ def combine_updates(fold: Fold, updates: list[list[float]]) -> list[float]:
     server = ServerState({"w": np.zeros(len(updates[0]), np.float32)})
     acc = aggregation.zero(fold, server)
     for i, update in enumerate(updates):
-        aggregation.add(
-            fold, acc, Report(i, i, {"w": np.array(update, np.float32)}, 1.0, {}), Context(0, 0.0, i, task=i)
-        )
+        aggregation.add(fold, acc, Report(i, i, {"w": np.array(update, np.float32)}, 1.0, {}), Context(0, 0.0, i, task=i))
     aggregate = aggregation.finish(fold, acc)
     return [] if aggregate is None else [round(v, 6) for v in aggregate.mean["w"].tolist()]

@@ -52,18 +52,12 @@ def surgery(
     def init(params: Tree) -> ServerState:
         server = algorithm.init(params)
         zeros = {
-            _PREFIX + n: np.zeros_like(v)
-            for n, v in algorithm.fold.like(server).items()
-            if np.issubdtype(v.dtype, np.floating)
+            _PREFIX + n: np.zeros_like(v) for n, v in algorithm.fold.like(server).items() if np.issubdtype(v.dtype, np.floating)
         }
         return ServerState(server.params, {**server.extra, **zeros})
 
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
-        home = (
-            server.params.keys() - {n for m in aggregate.sums.values() for n in m.tree}
-            if aggregate.sums
-            else set[str]()
-        )
+        home = server.params.keys() - {n for m in aggregate.sums.values() for n in m.tree} if aggregate.sums else set[str]()
         names = [n.removeprefix(_PREFIX) for n in server.extra if n.startswith(_PREFIX)]
         before = {n: server.extra[_PREFIX + n] for n in names if n not in home}
         velocity = next_velocity(before, aggregate.sums.get("0"), server_momentum)
@@ -115,9 +109,7 @@ def without_conflict(change: Tree, direction: Tree) -> Tree:
     if along >= 0.0 or square == 0.0:
         return change
     remainder = {n: v - along / square * direction[n].astype(np.float64) for n, v in change.items()}
-    if dot(remainder, remainder) <= _ROUNDING**2 * dot(
-        change, change
-    ):  # the change went straight back: what is left is rounding
+    if dot(remainder, remainder) <= _ROUNDING**2 * dot(change, change):  # the change went straight back: what is left is rounding
         return {n: np.zeros_like(v) for n, v in remainder.items()}
     return remainder
 

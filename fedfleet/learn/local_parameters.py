@@ -79,14 +79,10 @@ def keep_leaves_local(algorithm: Algorithm, home: Names, where: str, no_match: s
     `where` names the setting that says so, `no_match` the sentence for a model that has no such leaf.
     """
     if algorithm.pooled:
-        raise BadInput(
-            f"{where}: {algorithm.name!r} trains in one place, without clients that could keep leaves; leave it out"
-        )
+        raise BadInput(f"{where}: {algorithm.name!r} trains in one place, without clients that could keep leaves; leave it out")
 
     def like(server: ServerState) -> Tree:
-        local_names = {
-            n for n in server.params if home(n)
-        }  # of the model only: what goes up beside it has names of its own
+        local_names = {n for n in server.params if home(n)}  # of the model only: what goes up beside it has names of its own
         return {n: v for n, v in algorithm.fold.like(server).items() if n not in local_names}
 
     def init(params: Tree) -> ServerState:
@@ -106,17 +102,11 @@ def keep_leaves_local(algorithm: Algorithm, home: Names, where: str, no_match: s
             )
         return server
 
-    result = with_pass(
-        algorithm, f"{where} cannot keep parts of it at home", lambda inner: _add_kept_leaves(inner, home)
-    )
+    result = with_pass(algorithm, f"{where} cannot keep parts of it at home", lambda inner: _add_kept_leaves(inner, home))
     result.local(0, NO_SETTINGS)  # so that it is refused before anything is written
     cost = None if algorithm.cost is None else _cost_without(algorithm, algorithm.cost, home)
     return replace(
-        result,
-        init=init,
-        fold=replace(algorithm.fold, like=like),
-        personal=_personal_model(algorithm.personal),
-        cost=cost,
+        result, init=init, fold=replace(algorithm.fold, like=like), personal=_personal_model(algorithm.personal), cost=cost
     )
 
 

@@ -34,9 +34,7 @@ def with_term(algorithm: Algorithm, term: GradientTerm) -> Algorithm:
 def with_loss(algorithm: Algorithm, loss: Loss) -> Algorithm:
     """The algorithm whose clients train by this loss, in every stage of their pass and when they tune."""
 
-    def objective(
-        forward: Callable[[Tensors, Any], Any], params: Tensors, second: Tensors, carried: Carry, batch: Batch
-    ) -> Any:
+    def objective(forward: Callable[[Tensors, Any], Any], params: Tensors, second: Tensors, carried: Carry, batch: Batch) -> Any:
         del second, carried
         outputs = forward(params, batch.x)
         with error_context("your loss function"):
@@ -51,9 +49,7 @@ def with_loss(algorithm: Algorithm, loss: Loss) -> Algorithm:
         second = inner.second
         if second is not None and second.own is not None:
             second = replace(second, own=set_objective(second.own))
-        return replace(
-            inner, objective=objective, second=second, then=None if inner.then is None else set_objective(inner.then)
-        )
+        return replace(inner, objective=objective, second=second, then=None if inner.then is None else set_objective(inner.then))
 
     result = with_pass(algorithm, "it cannot take a loss of your own; leave `loss` out", set_objective)
     result.local(0, NO_SETTINGS)  # so that it is refused before anything is written

@@ -33,11 +33,7 @@ def sgd(*, momentum: float = 0.0, weight_decay: float = 0.0) -> Optimiser:
 
 @cache
 def adam(
-    *,
-    betas: tuple[float, float] = (0.9, 0.999),
-    eps: float = 1e-8,
-    weight_decay: float = 0.0,
-    decoupled: bool = False,
+    *, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0, decoupled: bool = False
 ) -> Optimiser:
     """Adam with bias correction; `decoupled` takes weight decay out of the gradient (AdamW)."""
     b1, b2 = betas

@@ -131,8 +131,7 @@ def with_own_norms(algorithm: Algorithm, *, model: ModelOf = default_model_facts
     [False, True]
     """
     no_match = (
-        "fedbn: this model has no layer that normalises, such as BatchNorm; "
-        "use fedavg, or a model that has, such as resnet18_gn"
+        "fedbn: this model has no layer that normalises, such as BatchNorm; use fedavg, or a model that has, such as resnet18_gn"
     )
     return replace(keep_leaves_local(algorithm, Leaves(model().norms), "fedbn", no_match), name="fedbn")
 
@@ -150,17 +149,9 @@ def with_own_model(algorithm: Algorithm, *, lam: NonNegative = 0.1) -> Algorithm
 
     def add_own_model(inner: LocalPass) -> LocalPass:
         if inner.second is not None:
-            raise BadInput(
-                f"{algorithm.name!r} already has a second model, so Ditto cannot add another; use ditto alone"
-            )
+            raise BadInput(f"{algorithm.name!r} already has a second model, so Ditto cannot add another; use ditto alone")
         own_pass = LocalPass(
-            inner.optimiser,
-            inner.batches,
-            inner.rate,
-            (ProximalTerm(lam),),
-            inner.objective,
-            inner.train,
-            weigh=inner.weigh,
+            inner.optimiser, inner.batches, inner.rate, (ProximalTerm(lam),), inner.objective, inner.train, weigh=inner.weigh
         )
         return replace(inner, second=SecondModel(_same_model, own_pass))
 

@@ -40,9 +40,7 @@ def with_momentum(algorithm: Algorithm, *, server_momentum: Fraction = 0.9, serv
     return replace(with_rule(algorithm, velocity), name="fedavgm")
 
 
-def with_adagrad(
-    algorithm: Algorithm, *, server_lr: Positive = 0.03, beta1: Fraction = 0.0, tau: Positive = 1e-3
-) -> Algorithm:
+def with_adagrad(algorithm: Algorithm, *, server_lr: Positive = 0.03, beta1: Fraction = 0.0, tau: Positive = 1e-3) -> Algorithm:
     """FedAdagrad: the server scales each coordinate by all that it has seen, w <- w + server_lr m / (sqrt(v) + tau).
 
     Reddi et al. 2021. d is the mean update, m <- beta1 m + (1 - beta1) d; v <- v + d^2, from tau^2 on. `tau` is how small an update
@@ -59,12 +57,7 @@ def with_adagrad(
 
 
 def with_adam(
-    algorithm: Algorithm,
-    *,
-    server_lr: Positive = 0.01,
-    beta1: Fraction = 0.9,
-    beta2: Fraction = 0.99,
-    tau: Positive = 1e-3,
+    algorithm: Algorithm, *, server_lr: Positive = 0.01, beta1: Fraction = 0.9, beta2: Fraction = 0.99, tau: Positive = 1e-3
 ) -> Algorithm:
     """FedAdam: the server scales each coordinate by its recent size, v <- beta2 v + (1 - beta2) d^2; then as FedAdagrad.
 
@@ -84,12 +77,7 @@ def with_adam(
 
 
 def with_yogi(
-    algorithm: Algorithm,
-    *,
-    server_lr: Positive = 0.01,
-    beta1: Fraction = 0.9,
-    beta2: Fraction = 0.99,
-    tau: Positive = 1e-3,
+    algorithm: Algorithm, *, server_lr: Positive = 0.01, beta1: Fraction = 0.9, beta2: Fraction = 0.99, tau: Positive = 1e-3
 ) -> Algorithm:
     """FedYogi: as FedAdam, but what is remembered of sizes moves by steps, v <- v - (1 - beta2) d^2 sign(v - d^2).
 

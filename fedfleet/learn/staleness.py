@@ -45,12 +45,7 @@ def staleness_weight(damping: Damping, a: float, b: int) -> Weight:
 
 
 def with_damping(
-    algorithm: Algorithm,
-    *,
-    damping: Damping = "polynomial",
-    a: Exponent = 0.5,
-    b: Natural = 4,
-    average: Average = "normalised",
+    algorithm: Algorithm, *, damping: Damping = "polynomial", a: Exponent = 0.5, b: Natural = 4, average: Average = "normalised"
 ) -> Algorithm:
     """Staleness-aware FedAvg: the mean of the updates in which a report that is tau versions late weighs s(tau) as much.
 
@@ -72,9 +67,7 @@ def with_damping(
             return entry._replace(factor=entry.factor * factor)
         return entry._replace(weight=entry.weight * factor)
 
-    return replace(
-        algorithm, name="stale_fedavg", fold=change_entries(algorithm, "late reports cannot be damped", change)
-    )
+    return replace(algorithm, name="stale_fedavg", fold=change_entries(algorithm, "late reports cannot be damped", change))
 
 
 def with_server_step(
@@ -129,9 +122,7 @@ def with_mixing(
 
     def accept(server: ServerState, report: Report, context: Context) -> Report:
         decoded = report if algorithm.accept is None else algorithm.accept(server, report, context)
-        like = algorithm.fold.like(
-            server
-        )  # or a leaf that is too small would be stretched; what is missing the fold itself sees
+        like = algorithm.fold.like(server)  # or a leaf that is too small would be stretched; what is missing the fold itself sees
         problem = mismatch(decoded.update, {n: v for n, v in like.items() if n in decoded.update})
         if problem is not None:
             raise Refused(problem)
@@ -143,18 +134,14 @@ def with_mixing(
 
 def _relative_to_now(update: Tree, start: Tree, now: Tree) -> Tree:
     """The way from the present model to where a client ended, given the way from its start."""
-    return {
-        n: v + (start[n] - now[n]) if n in now and np.issubdtype(v.dtype, np.floating) else v for n, v in update.items()
-    }
+    return {n: v + (start[n] - now[n]) if n in now and np.issubdtype(v.dtype, np.floating) else v for n, v in update.items()}
 
 
 def change_entries(algorithm: Algorithm, reason: str, change: Callable[[Entry, Context], Entry]) -> Fold:
     """The algorithm's fold in which every report enters otherwise; `reason` says what a fold that collects prevents."""
     inner = algorithm.fold
     if not inner.streams:
-        raise BadInput(
-            f"{algorithm.name} has a fold that collects whole reports, so {reason}; use one that adds them up"
-        )
+        raise BadInput(f"{algorithm.name} has a fold that collects whole reports, so {reason}; use one that adds them up")
 
     def enter(weight: float, stats: Mapping[str, float], context: Context) -> Entry:
         return change(inner.enter(weight, stats, context), context)

@@ -111,9 +111,7 @@ def cut_off(params: Tree, widest: Cut) -> Tree:
     result = dict(params)
     for name, inside in widest.parts.items():
         if inside.ndim > 1:
-            reachable = (
-                inside.reshape(len(inside), -1).any(1).reshape(-1, *(1,) * (inside.ndim - 1))
-            )  # weights into the slice
+            reachable = inside.reshape(len(inside), -1).any(1).reshape(-1, *(1,) * (inside.ndim - 1))  # weights into the slice
             result[name] = np.where(reachable & ~inside, np.zeros((), params[name].dtype), params[name])
     return result
 
@@ -125,9 +123,7 @@ def _narrow_hook(cuts: Cuts, changes: bool) -> Before:
         local, cut = job.local, _matching_cut(cuts(), job.offer.params)
         assert isinstance(local, LocalPass)
         if cut is None:
-            raise RunFailed(
-                f"client {job.client}, task {job.task}: the shapes of its offer match no width of the model"
-            )
+            raise RunFailed(f"client {job.client}, task {job.task}: the shapes of its offer match no width of the model")
         if cut.width < 1.0 and (local.keep is not None or (changes and local.remembers())):
             raise BadInput(
                 "algorithm: clients with slices of the model cannot keep leaves or models of their own, because those do not have "

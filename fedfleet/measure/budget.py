@@ -79,9 +79,7 @@ def _curves(log: Log) -> dict[str, CostCurve]:
     """Accuracy against seconds, and against what else is counted in this journal."""
     progress = read_progress(log)
     result = {what: cost_curve(progress, what) for what in ("seconds", "joules", "bytes")}
-    return {
-        what: curve for what, curve in result.items() if len(curve.cost) and (what == "seconds" or curve.cost[-1] > 0)
-    }
+    return {what: curve for what, curve in result.items() if len(curve.cost) and (what == "seconds" or curve.cost[-1] > 0)}
 
 
 if not TYPE_CHECKING:

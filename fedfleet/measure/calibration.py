@@ -27,14 +27,10 @@ class ReferenceCurve:
     accuracy: Floats
 
 
-def calibrate(
-    ideal: Ideal, runs: Sequence[ReferenceCurve], labels: Ints, test: Floats, *, exponents: Floats = EXPONENTS
-) -> Ideal:
+def calibrate(ideal: Ideal, runs: Sequence[ReferenceCurve], labels: Ints, test: Floats, *, exponents: Floats = EXPONENTS) -> Ideal:
     """The ideal with the noise and the exponent that predict these runs best; it stays as it is where there are none."""
     least_error, best_ideal = np.inf, ideal
-    fewest_reports = min(
-        (float(run.part.reports.mean()) for run in runs if run.part.commits), default=float(ideal.cohort)
-    )
+    fewest_reports = min((float(run.part.reports.mean()) for run in runs if run.part.commits), default=float(ideal.cohort))
     for noise in noises(fewest_reports, ideal.cohort):
         clocks = [class_clock(run.part, labels, cohort=ideal.cohort, noise=noise) for run in runs]
         for exponent in exponents.tolist():

@@ -234,9 +234,7 @@ def always_on_clock(
     class_counts = success @ counts
     mixed = class_counts / max(class_counts.sum(), 1e-300)
     worth = float(np.sum((chance * evidence(m, cohort, noise))[enough]))
-    return rounds * float(chance[enough].sum()), rounds * worth * np.divide(
-        mixed, prior, out=np.zeros_like(mixed), where=prior > 0
-    )
+    return rounds * float(chance[enough].sum()), rounds * worth * np.divide(mixed, prior, out=np.zeros_like(mixed), where=prior > 0)
 
 
 def _binomial(n: int, p: float) -> Floats:

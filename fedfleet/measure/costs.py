@@ -69,9 +69,7 @@ class Traffic:
     wasted_up: float
 
 
-def traffic(
-    tasks: Tasks, virtual_seconds: float, probes: ProbeTotals | None = None, duplicate_bytes: float = 0.0
-) -> Traffic:
+def traffic(tasks: Tasks, virtual_seconds: float, probes: ProbeTotals | None = None, duplicate_bytes: float = 0.0) -> Traffic:
     """What moved for tasks, as far as each came, for probes, and for reports that came once more.
 
     What entered no model was for nothing, and so was looking around. A report that came late is no duplicate: its bytes are

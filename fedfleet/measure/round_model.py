@@ -72,9 +72,7 @@ def _stop_reached(stop: Stop, now: float, rounds: int, commits: int, tasks: int)
     """Has a countable limit been reached?"""
     if now >= stop.virtual_seconds or rounds >= stop.rounds:
         return True
-    return (stop.commits is not None and commits >= stop.commits) or (
-        stop.updates is not None and tasks >= stop.updates
-    )
+    return (stop.commits is not None and commits >= stop.commits) or (stop.updates is not None and tasks >= stop.updates)
 
 
 def _pick_clients(choose: Selector, world: World, cohort: int, time: float, draw: Draw) -> Assignments:

@@ -48,9 +48,7 @@ def round_columns(log: Sequence[Event] | RunRecord) -> Columns:
     }
 
 
-def client_columns(
-    log: Sequence[Event] | RunRecord, *, kinds: Sequence[str] | None = None, samples: Ints | None = None
-) -> Columns:
+def client_columns(log: Sequence[Event] | RunRecord, *, kinds: Sequence[str] | None = None, samples: Ints | None = None) -> Columns:
     """One row per client: how often it was asked (`picked`) and what became of that, how long it worked, what it moved.
 
     `seconds` are those between asking it and the end of its tasks, `worked` those of them in which it worked, `joules` what that

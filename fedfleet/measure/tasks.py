@@ -187,9 +187,7 @@ class TaskColumns:
         rows, columns = self._add_rows(len(event.clients)), self.columns
         if len(event.clients):
             self.broadcasts.append(rows.start)
-        columns.clients[rows], columns.samples[rows], columns.bytes_down[rows] = (
-            event.clients, event.samples, event.bytes_down,
-        )  # fmt: skip
+        columns.clients[rows], columns.samples[rows], columns.bytes_down[rows] = (event.clients, event.samples, event.bytes_down)
         columns.rounds[rows], columns.versions[rows], columns.sent[rows] = event.round, event.version, event.time
 
     def _end(self, event: TaskArrived | TaskLost | TaskStruck, fate: int) -> None:
@@ -206,9 +204,7 @@ class TaskColumns:
 
 def _room(rows: int) -> Tasks:
     """Columns of tasks of which nothing is known yet."""
-    columns: dict[str, Any] = {
-        f.name: np.full(rows, _EMPTY.get(f.name, 0), _DTYPES.get(f.name, np.float64)) for f in fields(Tasks)
-    }
+    columns: dict[str, Any] = {f.name: np.full(rows, _EMPTY.get(f.name, 0), _DTYPES.get(f.name, np.float64)) for f in fields(Tasks)}
     return Tasks(**columns)
 
 

@@ -71,9 +71,7 @@ def _unfinished_round_warnings(record: RunRecord) -> list[str]:
     if run.ended is None or run.ended == "target_accuracy":
         return []  # it still goes on, or had nothing to do
     if record.online is not None:
-        reason = (
-            'its first round was still waiting for reports; use pace.use = "deadline", or raise stop.virtual_seconds'
-        )
+        reason = 'its first round was still waiting for reports; use pace.use = "deadline", or raise stop.virtual_seconds'
     else:
         reason = (
             "the clients that a round needs were never reachable at the same time; lower pace.min_clients and pace.min_share, "

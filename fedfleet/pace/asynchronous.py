@@ -86,9 +86,7 @@ def buffered(
     5
     """
     if batch > concurrency:
-        raise BadInput(
-            f"batch: {batch} places are never free with concurrency = {concurrency}; lower batch or raise concurrency"
-        )
+        raise BadInput(f"batch: {batch} places are never free with concurrency = {concurrency}; lower batch or raise concurrency")
     places, enough = Places(concurrency, lease, refill, batch), _TRIES * max(k, concurrency)
     commit = Decision(commit=True, drop=max_staleness)  # what runs now will be one version older when it is made
 
@@ -133,9 +131,7 @@ def semi_async(
     (5, True)
     """
     if batch > concurrency:
-        raise BadInput(
-            f"batch: {batch} places are never free with concurrency = {concurrency}; lower batch or raise concurrency"
-        )
+        raise BadInput(f"batch: {batch} places are never free with concurrency = {concurrency}; lower batch or raise concurrency")
     longest = period * (max_staleness + 1) if lease is None else lease
     places, empty = Places(concurrency, longest, refill, batch), "nothing arrived in a whole period"
 

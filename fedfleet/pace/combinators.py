@@ -38,9 +38,7 @@ def first_of(first: Policy, second: Policy) -> Policy:
         a, b = first.decide(book._replace(kept=own_memory)), second.decide(book._replace(kept=other_memory))
         chosen = _closing_decision(a, b)
         if chosen is None:
-            keep = (
-                None if a.keep is b.keep is None else (*_memory_after(a, own_memory), *_memory_after(b, other_memory))
-            )
+            keep = None if a.keep is b.keep is None else (*_memory_after(a, own_memory), *_memory_after(b, other_memory))
             return _merge_decisions(a, b)._replace(keep=keep)
         after = (
             *_memory_after(a if _closes_round(a) else None, own_memory),
@@ -63,9 +61,7 @@ def first_of(first: Policy, second: Policy) -> Policy:
         holds_key=f"{fuller[0]}.{fuller[1].key if fuller[1].holds is None else fuller[1].holds_key}",
         endless=first.endless and second.endless,
         rounds=first.rounds and second.rounds,
-        shows=tuple(
-            (f"{who}.{n}" if n in both else n, at) for who, shows in shows_by_policy.items() for n, at in shows
-        ),
+        shows=tuple((f"{who}.{n}" if n in both else n, at) for who, shows in shows_by_policy.items() for n, at in shows),
         wraps=(*first.wraps, *second.wraps),
     )
 

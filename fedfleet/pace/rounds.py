@@ -114,9 +114,7 @@ def round_policy(name: str, rules: RoundRules) -> Policy:
             return _wait_until(end)
         need = rules.need(book.wanted, selected)
         if book.arrived < need:
-            return _close_round(
-                rules, book, Decision(abandon=f"{book.arrived} of at least {need} reports arrived", drop=drop)
-            )
+            return _close_round(rules, book, Decision(abandon=f"{book.arrived} of at least {need} reports arrived", drop=drop))
         return _close_round(rules, book, commit)
 
     longest = min(seconds, rules.lease)

@@ -101,9 +101,7 @@ def timeout(
     _check(cohort, enough, floor, seconds, top)
     rules, need = _Rules(quiet_rounds, step, floor, top), max(1, math.ceil(min_share * enough - 1e-9))
     at_least = need if if_few == "wait" else 0
-    drop = (
-        max_staleness + 1 if max_staleness else 0
-    )  # of a round that fails: without a new model no report becomes staler
+    drop = max_staleness + 1 if max_staleness else 0  # of a round that fails: without a new model no report becomes staler
 
     def decide(book: Book) -> Decision:
         memory = rules.note_answer(rules.begin_round(_Memory(*book.kept), book), book)
@@ -137,12 +135,8 @@ def timeout(
 def _check(cohort: int, goal: int, floor: float, seconds: float, ceiling: float) -> None:
     """Refuse numbers that contradict each other."""
     if goal > cohort:
-        raise BadInput(
-            f"goal: {goal} reports never come from one broadcast to {cohort} clients; lower goal or raise cohort"
-        )
+        raise BadInput(f"goal: {goal} reports never come from one broadcast to {cohort} clients; lower goal or raise cohort")
     if seconds < floor:
         raise BadInput(f"floor: {floor:g} s is more than seconds = {seconds:g}, with which t_o begins; lower floor")
     if seconds > ceiling:
-        raise BadInput(
-            f"ceiling: {ceiling:g} s is less than seconds = {seconds:g}, with which t_o begins; raise ceiling"
-        )
+        raise BadInput(f"ceiling: {ceiling:g} s is less than seconds = {seconds:g}, with which t_o begins; raise ceiling")

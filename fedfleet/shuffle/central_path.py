@@ -7,15 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedfleet.shuffle.divergence import Floats
-from fedfleet.shuffle.newton_step import (
-    NewtonStep,
-    Point,
-    barrier_value,
-    is_inside,
-    newton_step,
-    point_at,
-    time_weights,
-)
+from fedfleet.shuffle.newton_step import NewtonStep, Point, barrier_value, is_inside, newton_step, point_at, time_weights
 from fedfleet.shuffle.problem_batch import RelaxedProblems, relaxed_value, rescale_time, start_point, take_problems
 
 CENTRED_DECREMENT = 1.0  # a decrement below which the path may be followed further
@@ -83,9 +75,7 @@ def follow_path(
     return replace(_path_end(stack, *final), steps=steps, work=work)
 
 
-def _mu_range(
-    stack: RelaxedProblems, plan: Floats, first: float | Floats | None, gap: float | Floats
-) -> tuple[Floats, Floats]:
+def _mu_range(stack: RelaxedProblems, plan: Floats, first: float | Floats | None, gap: float | Floats) -> tuple[Floats, Floats]:
     """mu at both ends of the paths: gaps divided by the number of barriers."""
     if first is None:
         first = np.maximum(relaxed_value(stack, plan) / stack.unit, 1.0)

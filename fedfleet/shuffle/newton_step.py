@@ -260,9 +260,7 @@ def _time_curvature(stack: RelaxedProblems, latency: Floats, mu: Floats, beta: F
     return slope + soft.centred / (v * s) * (1.0 / m - drift / around), hessian
 
 
-def _step_in_t(
-    stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats, pull: Floats, stiff: Floats
-) -> tuple[Floats, Floats]:
+def _step_in_t(stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats, pull: Floats, stiff: Floats) -> tuple[Floats, Floats]:
     """dt and the derivative of Phi in t. Where the bilinear t N makes the Schur complement small or negative, a positive
     value is taken in its place, so that the step still descends."""
     load = stack.open * at.mass / at.slack
@@ -276,9 +274,7 @@ def _step_in_t(
     return np.where(free, -(slope - pull) / schur, 0.0), np.where(free, slope, 0.0)
 
 
-def _expand(
-    stack: RelaxedProblems, at: Point, gram: _Gram, solved: Floats, basis: Floats, eta: Floats, beta: Floats
-) -> Floats:
+def _expand(stack: RelaxedProblems, at: Point, gram: _Gram, solved: Floats, basis: Floats, eta: Floats, beta: Floats) -> Floats:
     """From coefficients of the global vectors back to a plan whose rows sum to nothing."""
     b, c, v = at.x.shape
     own = (basis * eta[:, : 3 * v].reshape(b, 3, 1, v)).sum(1)  # [B, c, V]

@@ -33,9 +33,7 @@ def objectives(batch: PlanBatch) -> Floats:
 
 def take_plans(batch: PlanBatch, index: NDArray[np.integer] | NDArray[np.bool_]) -> PlanBatch:
     """Some of the plans."""
-    return replace(
-        batch, plan=batch.plan[index], links=batch.links[index], effort=batch.effort[index], alpha=batch.alpha[index]
-    )
+    return replace(batch, plan=batch.plan[index], links=batch.links[index], effort=batch.effort[index], alpha=batch.alpha[index])
 
 
 def sample_costs(batch: PlanBatch) -> Floats:

@@ -56,10 +56,7 @@ def problem_from(data: Mapping[str, Any]) -> Problem:
     seconds, up, down = (_positive_list(k, data[k], devices) for k in ("seconds_per_sample", "up_bps", "down_bps"))
     bits = _number("bits_per_sample", data["bits_per_sample"], above=0.0)
     epochs = _number("epochs", data.get("epochs", 5), above=0.0)
-    balance, root = (
-        _flag("time_balance", data.get("time_balance", True)),
-        _flag("js_root", data.get("js_root", False)),
-    )
+    balance, root = (_flag("time_balance", data.get("time_balance", True)), _flag("js_root", data.get("js_root", False)))
     alpha = _alpha(data["alpha"], counts, 3.0 * epochs * seconds, root=root)
     return Problem(counts, seconds, up, down, bits, epochs, alpha, balance, root)
 
@@ -94,9 +91,7 @@ def _counts(value: Any) -> Ints:
         raise BadInput("shuffle: counts has no devices or no classes; give one list of class counts per device")
     for v, row in enumerate(rows):
         if len(row) != len(rows[0]):
-            raise BadInput(
-                f"shuffle: counts of device {v} has {len(row)} classes but device 0 has {len(rows[0])}; make them equal"
-            )
+            raise BadInput(f"shuffle: counts of device {v} has {len(row)} classes but device 0 has {len(rows[0])}; make them equal")
         for i, n in enumerate(row):
             # Compared first, since no float can say whether an integer beyond its range is finite.
             number = isinstance(n, (int, float)) and not isinstance(n, bool)
@@ -106,9 +101,7 @@ def _counts(value: Any) -> Ints:
     if counts.sum() == 0:
         raise BadInput("shuffle: no device holds any sample; give at least one positive count")
     if counts.sum() > MOST_SAMPLES:
-        raise BadInput(
-            f"shuffle: {counts.sum():,} samples are more than one user's {MOST_SAMPLES:,}; count them in bundles"
-        )
+        raise BadInput(f"shuffle: {counts.sum():,} samples are more than one user's {MOST_SAMPLES:,}; count them in bundles")
     return counts
 
 
@@ -118,9 +111,7 @@ def _positive_list(key: str, value: Any, devices: int) -> Floats:
     if not isinstance(values, (list, tuple)):
         raise BadInput(f"shuffle: {key} must be a list with one number per device")
     if len(values) != devices:
-        raise BadInput(
-            f"shuffle: {key} has {len(values)} entries but counts has {devices} devices; give one per device"
-        )
+        raise BadInput(f"shuffle: {key} has {len(values)} entries but counts has {devices} devices; give one per device")
     return np.array([_number(f"{key} of device {v}", x, above=0.0) for v, x in enumerate(values)], float)
 
 

@@ -18,14 +18,7 @@ from fedfleet.shuffle.divergence import LARGEST, Floats
 from fedfleet.shuffle.newton_step import point_at
 from fedfleet.shuffle.plans import identity, proportional
 from fedfleet.shuffle.problem import Problem, score
-from fedfleet.shuffle.problem_batch import (
-    RelaxedProblems,
-    price,
-    relaxed_problems,
-    relaxed_value,
-    start_point,
-    take_problems,
-)
+from fedfleet.shuffle.problem_batch import RelaxedProblems, price, relaxed_problems, relaxed_value, start_point, take_problems
 
 _CUT_GAP = 1e-4  # where multipliers are still exact in double precision
 _PLAN_GAP = 5e-6
@@ -119,8 +112,7 @@ def _pins(knots: Floats, weak: NDArray[np.bool_]) -> Floats:
     """Where new cuts are wanted: up to three inside each run of knots that no cut lifts above the target."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], weak.astype(int), [0]])))
     pins = [
-        knots[a + np.unique(np.linspace(0, z - a - 1, 5).astype(int)[1:4])]
-        for a, z in zip(edges[::2], edges[1::2], strict=True)
+        knots[a + np.unique(np.linspace(0, z - a - 1, 5).astype(int)[1:4])] for a, z in zip(edges[::2], edges[1::2], strict=True)
     ]
     return np.concatenate(pins) if pins else np.empty(0)
 

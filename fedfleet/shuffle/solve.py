@@ -119,9 +119,7 @@ def _solve_batch(problems: list[Problem]) -> list[Solution]:
     solutions: list[Solution] = []
     for k, (p, real, result, cost) in enumerate(zip(problems, plans, whole, value.tolist(), strict=True)):
         best, relaxed = best_plan(p, real)
-        plan = _improve(p, take_problems(stack, np.array([k])), WholePlan(result, cost, None), relaxed).plan.transpose(
-            1, 0, 2
-        )
+        plan = _improve(p, take_problems(stack, np.array([k])), WholePlan(result, cost, None), relaxed).plan.transpose(1, 0, 2)
         solutions.append(Solution(plan, score(p, plan), relaxed, None, None, best))
     return solutions
 

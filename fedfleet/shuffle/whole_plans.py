@@ -72,9 +72,7 @@ def from_simple(problem: Problem, result: WholePlan, *, last: int = 3, steps: in
     return other if other.objective < result.objective else result
 
 
-def from_cases(
-    problem: Problem, stack: RelaxedProblems, result: WholePlan, *, cases: int = 4, steps: int = 64
-) -> WholePlan:
+def from_cases(problem: Problem, stack: RelaxedProblems, result: WholePlan, *, cases: int = 4, steps: int = 64) -> WholePlan:
     """The better of a plan and what some cases, spread over all and solved roughly, round to."""
     every = all_cases(problem)
     some = [every[int(k)] for k in np.unique(np.linspace(0, len(every) - 1, cases).astype(int))]
@@ -138,9 +136,7 @@ class _Search:
     tried: float
 
 
-def _round(
-    problem: Problem, stack: RelaxedProblems, cases: list[Case], order: list[int], weakest: Floats, now: _Search
-) -> _Search:
+def _round(problem: Problem, stack: RelaxedProblems, cases: list[Case], order: list[int], weakest: Floats, now: _Search) -> _Search:
     """Cuts and plans from the weakest cases that are new, cuts at the weakest t of those that are not."""
     fresh = _pick_cases([k for k in order if k not in now.solved])
     stale = [k for k in order[:_PER_ROUND] if k in now.solved]

@@ -57,13 +57,7 @@ class Audit:
 
 
 def audit_by_rerun(
-    plan: Plan,
-    world: World,
-    execute: Executor,
-    rows: Sequence[Numbered],
-    *,
-    eager: bool = False,
-    key: bytes | None = None,
+    plan: Plan, world: World, execute: Executor, rows: Sequence[Numbered], *, eager: bool = False, key: bytes | None = None
 ) -> Audit:
     """Everything derived from the plan and its world: simulate, and compare row by row. `key` is that of a secret run's noise."""
     record = Record(rows, models=True)
@@ -83,17 +77,13 @@ def audit_decisions(plan: Plan, world: World, rows: Sequence[Numbered]) -> Audit
     return Audit(record.events, record.commits, ("decisions", *WORLD), TRAINED)
 
 
-def audit_served_run(
-    plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path
-) -> Audit:
+def audit_served_run(plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path) -> Audit:
     """The decisions of a served run, and its models from the aggregates that were kept; its facts are believed.
 
     Without an executor the scores of the models are believed too, and those that devices gave in any case.
     """
     gather_count = 0
-    by_devices = evaluated_by_devices(
-        row.note for row in (Row._make(r) for _, r in rows) if row.kind == Kind.NOTE and row.note
-    )
+    by_devices = evaluated_by_devices(row.note for row in (Row._make(r) for _, r in rows) if row.kind == Kind.NOTE and row.note)
 
     def regather(command: Gather, fact: ReportsGathered) -> ReportsGathered:
         nonlocal gather_count
@@ -109,9 +99,7 @@ def audit_served_run(
     return replace(result, verified=("decisions", *trained), believed=("aggregates", "losses", *WORLD, *scores))
 
 
-def audit_from_aggregates(
-    plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path
-) -> Audit:
+def audit_from_aggregates(plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path) -> Audit:
     """A simulation whose noise comes from a secret that is not here: its models from the noised aggregates that were kept.
 
     What clients keep at home is not known then, so that the scores of personal models are believed.
@@ -244,11 +232,7 @@ def _replay_facts(
     except Contradiction as error:
         raise Mismatch(log.numbers[error.at] if error.at >= 0 else 0, str(error)) from error
     return Audit(
-        len(log.events),
-        result.commits,
-        ("decisions",),
-        (*TRAINED, *WORLD),
-        result.state.server.params if models else None,
+        len(log.events), result.commits, ("decisions",), (*TRAINED, *WORLD), result.state.server.params if models else None
     )
 
 
@@ -262,9 +246,7 @@ def _check_score(number: int, recorded: Evaluated, derived: Evaluated) -> None:
     """Compare what a model was said to score with what it scores."""
     for name in ("version", "correct", "total", "unseen"):
         if getattr(recorded, name) != getattr(derived, name):
-            raise Mismatch(
-                number, f"{name} is {getattr(recorded, name)}, but {getattr(derived, name)} follows from the model"
-            )
+            raise Mismatch(number, f"{name} is {getattr(recorded, name)}, but {getattr(derived, name)} follows from the model")
     derived_scores, recorded_scores = (
         None if e.clients is None else [c.tolist() for c in astuple(e.clients)] for e in (derived, recorded)
     )

@@ -69,9 +69,7 @@ class Record:
     def _compare(self, row: Values) -> None:
         if self.position == len(self.rows):
             if self._complete:
-                raise Mismatch(
-                    0, f"the journal ends before a row that says {describe_row(row)}, which follows from the run"
-                )
+                raise Mismatch(0, f"the journal ends before a row that says {describe_row(row)}, which follows from the run")
             raise RecordEnd
         number, stored = self.rows[self.position]
         self.position += 1
@@ -83,8 +81,7 @@ class Record:
         if column is not None:
             stored_text, derived_text = (_short(getattr(Row._make(r), column)) for r in (stored, row))
             raise Mismatch(
-                number,
-                f"in the row {describe_row(stored)!r}, {column} is {stored_text}, but {derived_text} follows from the run",
+                number, f"in the row {describe_row(stored)!r}, {column} is {stored_text}, but {derived_text} follows from the run"
             )
 
     # ---- what is believed where nothing is trained ---------------------------------------------------------------

@@ -17,12 +17,7 @@ from fedfleet.core.records import Wave
 from fedfleet.core.sources import World
 from fedfleet.engine.checkpoint import freeze, thaw
 from fedfleet.engine.state import RunState, open_endings
-from fedfleet.simulation.simulator import (
-    Simulation,
-    queue_late_report,
-    resume_simulation,
-    train_now,
-)
+from fedfleet.simulation.simulator import Simulation, queue_late_report, resume_simulation, train_now
 from fedfleet.store.client_memory import DEFAULT_LIMIT, ClientMemory
 from fedfleet.store.files import DamagedFile, load_tree, meta_of, save_tree
 from fedfleet.store.journal import Journal
@@ -122,14 +117,7 @@ def restore(
 
 
 def _rebuild_simulation(
-    memory: ClientMemory,
-    plan: Plan,
-    world: World,
-    execute: Executor,
-    state: RunState,
-    *,
-    eager: bool,
-    noising: NoiseSource,
+    memory: ClientMemory, plan: Plan, world: World, execute: Executor, state: RunState, *, eager: bool, noising: NoiseSource
 ) -> Simulation:
     busy = np.zeros(len(world.keys), np.bool_)
     eager = eager or plan.algorithm.priced_by_value

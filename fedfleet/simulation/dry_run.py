@@ -77,9 +77,7 @@ class DrySimulation(Simulation):
         if self.plan.choose.charge is not None or self.world.faults is not None:
             Simulation.account(self, command)
             return
-        clients = [
-            wave.assignments.clients[task - wave.first] for task, wave in zip(command.tasks, command.waves, strict=True)
-        ]
+        clients = [wave.assignments.clients[task - wave.first] for task, wave in zip(command.tasks, command.waves, strict=True)]
         tasks: Ints = np.array(command.tasks, np.int64)
         self.facts.append(TasksSpent(self.state.book.now, tasks, np.array(clients, np.int64), {}))
         self.trips = open_trips(self.trips, self.state)

@@ -61,23 +61,17 @@ def probe_outcome(plan: Plan, world: World, state: RunState, command: Probe) -> 
     cut = np.flatnonzero(able & ~answered)  # they worked for it until its time was up
     if len(cut):
         stop = np.full(len(cut), limit)
-        worked_seconds[cut] = np.minimum(
-            seconds[cut], ready_seconds(world.states, command.clients[cut], command.time, stop)
-        )
+        worked_seconds[cut] = np.minimum(seconds[cut], ready_seconds(world.states, command.clients[cut], command.time, stop))
     tried_stages = {name: np.where(able, took, 0.0) for name, took in stages.items()}
     spent = stages_after(tried_stages, worked_seconds)
     spent |= {
         "bytes_down": np.where(able, cost.bytes_down * fraction_done(tried_stages, "download", worked_seconds), 0.0),
-        "bytes_up": np.where(
-            answered, cost.bytes_up, cost.bytes_up * able * fraction_done(tried_stages, "upload", worked_seconds)
-        ),
+        "bytes_up": np.where(answered, cost.bytes_up, cost.bytes_up * able * fraction_done(tried_stages, "upload", worked_seconds)),
     }
     if world.energy is not None:
         starts = np.full(n, command.time)
         spent |= world.energy.charges(command.clients, {s: spent[s] for s in STAGES if s in spent}, starts)
-    return ProbeOutcome(
-        max(last, state.book.now), answered, {name: values for name, values in spent.items() if values.any()}
-    )
+    return ProbeOutcome(max(last, state.book.now), answered, {name: values for name, values in spent.items() if values.any()})
 
 
 def _batches(plan: Plan, command: Probe) -> Floats:

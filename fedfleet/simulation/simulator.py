@@ -18,17 +18,7 @@ import numpy as np
 
 from fedfleet.core.commands import Account, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
 from fedfleet.core.errors import error_context
-from fedfleet.core.events import (
-    CandidatesSeen,
-    Event,
-    Fact,
-    Probed,
-    ReportUnwanted,
-    TaskArrived,
-    TaskLost,
-    TaskStruck,
-    TimerFired,
-)
+from fedfleet.core.events import CandidatesSeen, Event, Fact, Probed, ReportUnwanted, TaskArrived, TaskLost, TaskStruck, TimerFired
 from fedfleet.core.parts import Executor, Plan
 from fedfleet.core.records import Report, Roster, Wave
 from fedfleet.core.sources import World
@@ -38,14 +28,7 @@ from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.state import Phase, RunState, next_wake, open_endings
 from fedfleet.executors.gather import evaluate, gather, jobs_for
 from fedfleet.simulation.probes import probe_answer, probe_outcome
-from fedfleet.simulation.rosters import (
-    AwaitedMoment,
-    check_sees,
-    earliest_moment,
-    moment_inputs,
-    roster_of,
-    unavailable_clients,
-)
+from fedfleet.simulation.rosters import AwaitedMoment, check_sees, earliest_moment, moment_inputs, roster_of, unavailable_clients
 from fedfleet.simulation.trace import tracer
 from fedfleet.simulation.trips import AGAIN, Arrivals, Trip, arrivals_of, late_reports, open_trips, task_costs, trip_of
 from fedfleet.store.aggregates import keep_aggregate

@@ -108,9 +108,7 @@ def _with_faults(world: World, wave: Wave, trip: Trip, tasks: Ints) -> Trip:
     in_stage = able & (draws.stage >= 0)
     fault_time = np.full(len(wave), np.inf)
     if in_stage.any():
-        work = seconds_before(
-            {n: s[in_stage] for n, s in trip.stages.items()}, draws.stage[in_stage], draws.part[in_stage]
-        )
+        work = seconds_before({n: s[in_stage] for n, s in trip.stages.items()}, draws.stage[in_stage], draws.part[in_stage])
         fault_time[in_stage] = world.states.finish(clients[in_stage], wave.time, work)
     crashed = draws.crash < fault_time
     fault_time = np.where(crashed, draws.crash, fault_time)
@@ -146,9 +144,7 @@ def price(plan: Plan, wave: Wave, reports: Mapping[int, Report]) -> Cost:
     return Cost(wave.cost.samples, wave.cost.bytes_down, up, wave.cost.batches)
 
 
-def _apply_reported_costs(
-    stages: StageSeconds, reports: Sequence[Report | None]
-) -> tuple[StageSeconds, dict[str, Floats]]:
+def _apply_reported_costs(stages: StageSeconds, reports: Sequence[Report | None]) -> tuple[StageSeconds, dict[str, Floats]]:
     """The stages as the reports say, where they say anything; and the costs beside time that they name."""
     reported = [(i, r) for i, r in enumerate(reports) if r is not None and r.seconds is not None]
     result = {name: took.copy() for name, took in stages.items()}

@@ -32,8 +32,7 @@ def load_aggregate(plan: Plan, folder: Path, server: ServerState, number: int, n
         tasks = np.array(meta["tasks"], np.int64)
         rejected = tuple(Rejection(task, client, reason) for task, client, reason in meta["rejected"])
         tree, stats = (
-            {n.removeprefix(prefix): v for n, v in named.items() if n.startswith(prefix)}
-            for prefix in (_AGGREGATE, _STATS)
+            {n.removeprefix(prefix): v for n, v in named.items() if n.startswith(prefix)} for prefix in (_AGGREGATE, _STATS)
         )
         sums = aggregation.load(plan.algorithm.fold, server, tree) if len(tasks) else None
     except (DamagedFile, ValueError, KeyError, TypeError, IndexError) as error:

@@ -111,12 +111,8 @@ class ClientMemory:
     compact_from: int = _COMPACT_FROM
     current: dict[int, dict[str, StoredSlot]] = field(default_factory=dict)
     lent: dict[int, dict[str, StoredSlot]] = field(default_factory=dict)
-    open_tasks: dict[int, set[int]] = field(
-        default_factory=dict
-    )  # by the first task of a wave: those that have not ended
-    wave_of: dict[int, tuple[int, int]] = field(
-        default_factory=dict
-    )  # of such a task: first task and length of its wave
+    open_tasks: dict[int, set[int]] = field(default_factory=dict)  # by the first task of a wave: those that have not ended
+    wave_of: dict[int, tuple[int, int]] = field(default_factory=dict)  # of such a task: first task and length of its wave
     in_ram: OrderedDict[int, StoredSlot] = field(default_factory=OrderedDict)  # by id, least recently used first
     ram_bytes: int = 0
     file: RecordFile | None = None
@@ -259,9 +255,7 @@ class ClientMemory:
                 path.unlink()
 
     def _live_slots(self) -> list[StoredSlot]:
-        return list(
-            {id(h): h for tree in (*self.current.values(), *self.lent.values()) for h in tree.values()}.values()
-        )
+        return list({id(h): h for tree in (*self.current.values(), *self.lent.values()) for h in tree.values()}.values())
 
     def _compact(self) -> None:
         """Start the next generation when more than half of the file is dead."""

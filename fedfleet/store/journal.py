@@ -18,17 +18,7 @@ from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, ModelCommitted, TaskArrived
 from fedfleet.store.hash_chain import Chain, ChainCheck, check_chain
 from fedfleet.store.journal_file import identity_in, make_schema, merge_wal, open_file, reader
-from fedfleet.store.journal_rows import (
-    COLUMNS,
-    Kind,
-    Row,
-    UnreadableRow,
-    Values,
-    decode,
-    digest_bytes,
-    encode,
-    encode_arrival,
-)
+from fedfleet.store.journal_rows import COLUMNS, Kind, Row, UnreadableRow, Values, decode, digest_bytes, encode, encode_arrival
 
 _BATCH = 8192
 _BATCH_SECONDS = (
@@ -203,9 +193,7 @@ class Journal:
         self._links.clear()
 
     def _write_error(self, error: sqlite3.Error) -> RunFailed:
-        return RunFailed(
-            f"the journal {self._path} cannot be written ({error}); check disk space and permissions, then resume"
-        )
+        return RunFailed(f"the journal {self._path} cannot be written ({error}); check disk space and permissions, then resume")
 
 
 def memory_journal() -> Journal:
@@ -253,9 +241,7 @@ def reopen(path: Path) -> Journal:
         return Journal(db, path)
     except sqlite3.Error as error:
         db.close()
-        raise RunFailed(
-            f"the journal {path} cannot be written ({error}); check disk space and permissions, then resume"
-        ) from error
+        raise RunFailed(f"the journal {path} cannot be written ({error}); check disk space and permissions, then resume") from error
 
 
 def read(path: Path) -> Iterator[Event]:

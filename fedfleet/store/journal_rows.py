@@ -35,15 +35,7 @@ from fedfleet.core.events import (
     TimerFired,
 )
 from fedfleet.core.records import Ints, Roster, Tally
-from fedfleet.store.row_text import (
-    decode_columns,
-    decode_scores,
-    encode_columns,
-    encode_scores,
-    read_spans,
-    roster_hash,
-    spans,
-)
+from fedfleet.store.row_text import decode_columns, decode_scores, encode_columns, encode_scores, read_spans, roster_hash, spans
 
 
 class Row(NamedTuple):
@@ -117,9 +109,7 @@ def digest_bytes(row: Values) -> bytes:
     return b"" if row[1] == Kind.NOTE else pack_row(row)
 
 
-KIND_NAMES = {
-    number: name.lower() for name, number in vars(Kind).items() if not name.startswith("_") and isinstance(number, int)
-}
+KIND_NAMES = {number: name.lower() for name, number in vars(Kind).items() if not name.startswith("_") and isinstance(number, int)}
 
 
 def describe_row(row: Values) -> str:
@@ -175,20 +165,15 @@ def _encode_one(event: Event) -> Row:
         case ReportUnwanted():
             return Row(t, Kind.UNWANTED, task=event.task, client=event.client, b=event.bytes_up, body=event.reason)
         case TasksSpent():
-            costs = {
-                "tasks": spans(event.tasks),
-                "clients": event.clients.tolist(),
-                "spent": encode_columns(event.spent),
-            }
+            costs = {"tasks": spans(event.tasks), "clients": event.clients.tolist(), "spent": encode_columns(event.spent)}
             return Row(t, Kind.SPENT, task=len(event.tasks), body=json.dumps(costs))
         case TimerFired():
             return Row(t, Kind.TIMER)
         case ReportsGathered():
             means = {name: float(np.mean(v)) for name, v in event.stats.items() if len(v)}
             return Row(
-                t, Kind.GATHERED, task=len(event.tasks), client=len(event.rejected),
-                body=spans(event.tasks), note=json.dumps(means),
-            )  # fmt: skip
+                t, Kind.GATHERED, task=len(event.tasks), client=len(event.rejected), body=spans(event.tasks), note=json.dumps(means)
+            )
         case Evaluated():
             correct, total = event.unseen or (0, 0)
             return Row(
@@ -219,9 +204,7 @@ def _encode_sent(e: TasksSent) -> tuple[list[Values], bytes]:
         return _encode_many(e.time, Kind.SENT, e.round, e.version, tasks, e.clients, e.samples, e.bytes_down)
     columns = (tasks, e.clients, e.samples, e.bytes_down, e.steps, e.share)
     rows: list[Values] = []
-    for i, (task, client, samples, down, steps, share) in enumerate(
-        zip(*(column.tolist() for column in columns), strict=True)
-    ):
+    for i, (task, client, samples, down, steps, share) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
         work: dict[str, Any] = {"steps": steps, "share": share}
         if e.due is not None:
             work["due"] = e.due

@@ -40,9 +40,7 @@ def _take_lock(folder: Path, path: Path) -> int:
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise BadInput(
-                f"the folder {folder} cannot be written ({error.strerror}); choose another with --out"
-            ) from None
+            raise BadInput(f"the folder {folder} cannot be written ({error.strerror}); choose another with --out") from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -59,9 +59,7 @@ def spans(tasks: Ints) -> str:
 def read_spans(text: str) -> Ints:
     """The inverse of `spans`."""
     runs = [span.partition("-") for span in text.split()]
-    return np.concatenate([np.arange(int(a), int(b or a) + 1) for a, _, b in runs] or [np.zeros(0, np.int64)]).astype(
-        np.int64
-    )
+    return np.concatenate([np.arange(int(a), int(b or a) + 1) for a, _, b in runs] or [np.zeros(0, np.int64)]).astype(np.int64)
 
 
 def roster_hash(roster: Roster) -> str:
@@ -90,9 +88,7 @@ def devices_note(what: str, version: int, answered: int, asked: int, declined: i
     >>> devices_note("evaluated", 4, 0, 3, 0, 3)
     'version 4 was evaluated by 0 of 3 devices: 0 declined, 3 did not answer'
     """
-    return (
-        f"version {version} was {what} by {answered} of {asked} devices: {declined} declined, {silent} did not answer"
-    )
+    return f"version {version} was {what} by {answered} of {asked} devices: {declined} declined, {silent} did not answer"
 
 
 def evaluated_by_devices(notes: Iterable[str]) -> frozenset[int]:

@@ -35,13 +35,7 @@ class Seal:
 
     def body(self) -> dict[str, Any]:
         """Everything but the signature."""
-        return {
-            "format": _FORMAT,
-            "digest": self.digest,
-            "rows": self.rows,
-            "link": self.link,
-            "files": dict(self.files),
-        }
+        return {"format": _FORMAT, "digest": self.digest, "rows": self.rows, "link": self.link, "files": dict(self.files)}
 
     def message(self) -> bytes:
         """What a signature is made over."""

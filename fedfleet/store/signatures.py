@@ -31,9 +31,7 @@ def load_private_key(path: Path) -> Any:
     except (ValueError, TypeError) as error:
         raise BadInput(f"--sign: {path} cannot be used as a private key without a passphrase ({error})") from None
     if not isinstance(key, keys.Ed25519PrivateKey):
-        raise BadInput(
-            f"--sign: {path} is not an Ed25519 key; make one with: ssh-keygen -t ed25519 -N '' -f {path}.new"
-        )
+        raise BadInput(f"--sign: {path} is not an Ed25519 key; make one with: ssh-keygen -t ed25519 -N '' -f {path}.new")
     return key
 
 

@@ -105,9 +105,7 @@ def fit_weights(tree: Tree, like: Mapping[str, Array], where: str) -> Tree:
         if name.startswith("head.") and (name not in like or like[name].shape != value.shape):
             continue
         if name not in like:
-            raise BadInput(
-                f"{where}: it holds weights for {name!r}, which this model does not have; it belongs to another model"
-            )
+            raise BadInput(f"{where}: it holds weights for {name!r}, which this model does not have; it belongs to another model")
         if name == "positions.table" and value.shape != like[name].shape:
             value = _resize_positions(value, len(like[name]))
         if value.shape != like[name].shape:
@@ -117,13 +115,9 @@ def fit_weights(tree: Tree, like: Mapping[str, Array], where: str) -> Tree:
                 "or for other pictures"
             )
         result[name] = np.ascontiguousarray(value, like[name].dtype)
-    missing = [
-        n for n in like if n not in result and not n.startswith("head.") and not n.endswith("num_batches_tracked")
-    ]
+    missing = [n for n in like if n not in result and not n.startswith("head.") and not n.endswith("num_batches_tracked")]
     if missing:
-        raise BadInput(
-            f"{where}: it has no weights for {missing[0]!r} and {len(missing) - 1} more; it belongs to another model"
-        )
+        raise BadInput(f"{where}: it has no weights for {missing[0]!r} and {len(missing) - 1} more; it belongs to another model")
     return result
 
 
@@ -148,9 +142,7 @@ def _locate(which: str, name: str) -> Path:
         spec = importlib.util.find_spec(_PACKAGE)  # located, not imported: it is only a place
         places = [Path(at) / "models" for at in (spec.submodule_search_locations or ())] if spec else []
         path = next((p for place in places for p in sorted(place.glob("*.pth"))), Path())
-        return _require_file(
-            path, f"task.backbone = {LITE0!r}: its weights are not installed; install fedfleet[backbones]"
-        )
+        return _require_file(path, f"task.backbone = {LITE0!r}: its weights are not installed; install fedfleet[backbones]")
     return _require_file(Path(which), f"task.backbone: there is no file {which}; give the path of a file of weights")
 
 

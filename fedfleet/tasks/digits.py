@@ -23,16 +23,12 @@ def digits() -> Dataset:
     """The digits as float32 images in [0, 1], one channel."""
     # The file is read where it lies: importing scikit-learn for it takes a second.
     spec = importlib.util.find_spec("sklearn")
-    places = (
-        [Path(at) / "datasets/data/digits.csv.gz" for at in (spec.submodule_search_locations or ())] if spec else []
-    )
+    places = [Path(at) / "datasets/data/digits.csv.gz" for at in (spec.submodule_search_locations or ())] if spec else []
     path = next((p for p in places if p.is_file()), None)
     if path is None:
         raise BadInput("the digits dataset ships with scikit-learn, which is not installed; install fedfleet[train]")
     rows = np.array([line.split(b",") for line in gzip.decompress(path.read_bytes()).split()], np.float64)
-    return Dataset(
-        (rows[:, :64] / 16.0).astype(np.float32).reshape(-1, 1, 8, 8), rows[:, 64].astype(np.int64), classes=10
-    )
+    return Dataset((rows[:, :64] / 16.0).astype(np.float32).reshape(-1, 1, 8, 8), rows[:, 64].astype(np.int64), classes=10)
 
 
 def digits_logreg() -> TaskRecipe:

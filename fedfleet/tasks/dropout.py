@@ -48,9 +48,7 @@ class AddressedDropout(nn.Module):
             return x
         if kernels_for(x) is not None:
             return _DropoutFunction.apply(x, self.address, self._offset, self.p)
-        return apply_dropout(
-            x, self.address, _element_hashes(x.numel() // self.address.numel(), x.device), self._offset, self.p
-        )
+        return apply_dropout(x, self.address, _element_hashes(x.numel() // self.address.numel(), x.device), self._offset, self.p)
 
 
 class _DropoutFunction(torch.autograd.Function):

@@ -51,9 +51,7 @@ def _letter(rng: np.random.Generator) -> Floats:
     return points
 
 
-def _write_letters(
-    rng: np.random.Generator, alphabet: list[Floats], y: Ints, places: int
-) -> Iterator[tuple[Ints, Floats, Floats]]:
+def _write_letters(rng: np.random.Generator, alphabet: list[Floats], y: Ints, places: int) -> Iterator[tuple[Ints, Floats, Floats]]:
     """Letters of one kind at a time, bent, turned, zoomed and shifted: rows, points [n, curves, points, 2], pens [n]."""
     along = np.linspace(0.0, 1.0, _POINTS)[:, None]
     blend = np.concatenate([(1 - along) ** 2, 2 * along * (1 - along), along**2], 1)  # a quadratic curve
@@ -75,9 +73,7 @@ def _draw_ink(curves: Floats, pen: Floats, height: int, width: int) -> Floats:
     """Ink in [0, 1] at each place: full within the pen's width of a line, fading over half a pixel."""
     rows, columns = np.meshgrid((np.arange(height) + 0.5) / height, (np.arange(width) + 0.5) / width, indexing="ij")
     at = np.stack([columns.ravel(), rows.ravel()], 1).astype(np.float32)
-    begin, end = (
-        curves[:, :, part].reshape(len(curves), -1, 2).astype(np.float32) for part in (slice(-1), slice(1, None))
-    )
+    begin, end = (curves[:, :, part].reshape(len(curves), -1, 2).astype(np.float32) for part in (slice(-1), slice(1, None)))
     along = end - begin
     length = np.maximum((along**2).sum(2), 1e-12)[:, :, None]
     offset = at - begin[:, :, None]  # [n, lines, places, 2]

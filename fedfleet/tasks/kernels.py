@@ -130,17 +130,13 @@ def gather_patches(x: torch.Tensor, kernel: Pair, stride: Pair, dilation: Pair, 
     return out
 
 
-def scatter_patches(
-    grad: torch.Tensor, size: Pair, kernel: Pair, stride: Pair, dilation: Pair, padding: Pair
-) -> torch.Tensor:
+def scatter_patches(grad: torch.Tensor, size: Pair, kernel: Pair, stride: Pair, dilation: Pair, padding: Pair) -> torch.Tensor:
     """The transpose of `gather_patches`: every place of the input collects what its patches received."""
     c = grad.shape[1] // (kernel[0] * kernel[1])
     oh, ow = output_size(size, kernel, stride, dilation, padding)
     out = grad.new_empty(len(grad), c, *size)
     sizes = (*size, *kernel, oh, ow, *stride, *dilation, *padding)
-    _scatter[(triton.cdiv(out.numel(), _BLOCK),)](
-        grad.contiguous(), out, out.numel(), *sizes, _index_type(out, grad), _BLOCK
-    )
+    _scatter[(triton.cdiv(out.numel(), _BLOCK),)](grad.contiguous(), out, out.numel(), *sizes, _index_type(out, grad), _BLOCK)
     return out
 
 
@@ -152,8 +148,7 @@ def _index_type(*tensors: torch.Tensor) -> tl.dtype:
 def output_size(size: Pair, kernel: Pair, stride: Pair, dilation: Pair, padding: Pair) -> Pair:
     """Height and width of a convolution's output."""
     high, wide = (
-        (n + 2 * p - d * (k - 1) - 1) // s + 1
-        for n, k, s, d, p in zip(size, kernel, stride, dilation, padding, strict=True)
+        (n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, d, p in zip(size, kernel, stride, dilation, padding, strict=True)
     )
     return high, wide
 
@@ -185,9 +180,7 @@ def add_exactly(total: torch.Tensor, end: torch.Tensor, start: torch.Tensor | No
     start_rows = end if start is None else _rows(start)
     grid = (triton.cdiv(n, _BLOCK),)
     # Without fusion: the product must be rounded before it is added to anything.
-    _sum[grid](
-        end.contiguous(), start_rows, factor, total, n, row, len(end), start is not None, _BLOCK, enable_fp_fusion=False
-    )
+    _sum[grid](end.contiguous(), start_rows, factor, total, n, row, len(end), start is not None, _BLOCK, enable_fp_fusion=False)
 
 
 def _rows(start: torch.Tensor) -> torch.Tensor:

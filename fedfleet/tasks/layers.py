@@ -24,13 +24,7 @@ _LAYERS = frozenset({
 })  # fmt: skip
 _LOSSES = frozenset({"CrossEntropyLoss", "NLLLoss", "MultiMarginLoss"})
 _FUNCTIONS = frozenset({"cross_entropy", "nll_loss", "multi_margin_loss"})
-_SKIPPED = (
-    "self",
-    "device",
-    "dtype",
-    "size_average",
-    "reduce",
-)  # where it lies is the executor's; the last two are gone
+_SKIPPED = ("self", "device", "dtype", "size_average", "reduce")  # where it lies is the executor's; the last two are gone
 _MAX_DEPTH = 32
 
 

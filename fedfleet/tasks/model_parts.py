@@ -25,9 +25,7 @@ def class_features(task: Task, params: Tree, rows: Ints) -> Floats:
     module.eval()
     last = [leaf for leaf in module.modules() if isinstance(leaf, nn.Linear)]
     if not last:
-        raise BadInput(
-            f"{task.name}: classes are merged by what enters the last linear layer, and this model has no linear layer"
-        )
+        raise BadInput(f"{task.name}: classes are merged by what enters the last linear layer, and this model has no linear layer")
     captured: list[torch.Tensor] = []
     hook = last[-1].register_forward_hook(lambda leaf, inputs, out: captured.append(inputs[0]))
     means: list[Floats] = []

@@ -77,9 +77,7 @@ def celeba_cnn(*, hidden: Width = 256, samples: Count | None = None, synthetic: 
     return fit_task("celeba_cnn", load, net)
 
 
-def openimage_vit(
-    *, side: Side = 32, backbone: str = "", samples: Count | None = None, synthetic: bool = False
-) -> TaskRecipe:
+def openimage_vit(*, side: Side = 32, backbone: str = "", samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """A small vision transformer on FedScale's OpenImage, by author, pictures squeezed to side x side.
 
     Read from client_data_mapping/train.csv, from clients.csv (client,path,label) or from folders client/label/picture.
@@ -105,9 +103,7 @@ def transformer(
 def check_side(side: int) -> None:
     """Pictures are cut into eight patches across."""
     if side % PATCHES_ACROSS:
-        raise BadInput(
-            f"task.side = {side} cannot be cut into {PATCHES_ACROSS} patches; use a multiple of {PATCHES_ACROSS}"
-        )
+        raise BadInput(f"task.side = {side} cannot be cut into {PATCHES_ACROSS} patches; use a multiple of {PATCHES_ACROSS}")
 
 
 def _read_covid(path: Path, samples: int | None) -> Dataset:
@@ -147,9 +143,7 @@ def pneumonia_cnn(*, samples: Count | None = None, synthetic: bool = False) -> T
     return fit_task("pneumonia_cnn", load, _three_convolutions)
 
 
-def covidfl_vit(
-    *, side: Side = 32, backbone: str = "", samples: Count | None = None, synthetic: bool = False
-) -> TaskRecipe:
+def covidfl_vit(*, side: Side = 32, backbone: str = "", samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """A small vision transformer on COVID-FL's X-rays of twelve hospitals, squeezed to side x side.
 
     Read from labels.csv with one list per hospital, from clients.csv (client,path,label) or from folders

@@ -24,13 +24,7 @@ _EVAL_BATCH = 1024
 
 
 def pretrain(
-    task: Task,
-    data: Dataset,
-    *,
-    epochs: int,
-    seed: int,
-    device: str,
-    on_epoch: Callable[[int, float], None] | None = None,
+    task: Task, data: Dataset, *, epochs: int, seed: int, device: str, on_epoch: Callable[[int, float], None] | None = None
 ) -> tuple[Tree, float]:
     """The weights of the task's model after these epochs on these data, and how many of a held-out fifth it gets right.
 

@@ -15,9 +15,7 @@ from fedfleet.tasks.task import Net, TaskRecipe, fit_task
 
 WISDM = Source("WISDM", ("wisdm51/windows200x3.npz",), lambda path, samples: wearables.read_wisdm(path))
 PHONE_WATCH = Source(
-    "GeoTecINIT's phone and watch",
-    ("sp_sw_har/windows128x6.npz",),
-    lambda path, samples: wearables.read_phone_watch(path).dataset,
+    "GeoTecINIT's phone and watch", ("sp_sw_har/windows128x6.npz",), lambda path, samples: wearables.read_phone_watch(path).dataset
 )
 HARBOX = Source(
     "HARBox",
@@ -54,9 +52,7 @@ def wisdm_cnn(*, hidden: Width = 128, samples: Count | None = None, synthetic: b
 
 def phone_watch_cnn(*, hidden: Width = 128, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """Two convolutions along time on windows [6, 128] of the phone and the watch of 23 users: five activities."""
-    load = data_from(
-        (PHONE_WATCH,), synthetic_data("phone_watch", (6, 128), 5, 23), samples=samples, synthetic=synthetic
-    )
+    load = data_from((PHONE_WATCH,), synthetic_data("phone_watch", (6, 128), 5, 23), samples=samples, synthetic=synthetic)
     return fit_task("phone_watch_cnn", load, _windows(hidden))
 
 
@@ -117,9 +113,7 @@ def kws_cnn(*, samples: Count | None = None, synthetic: bool = False) -> TaskRec
 
     All words of Speech Commands from its WAV folders where they are, else the prepared twelve classes.
     """
-    load = data_from(
-        (COMMANDS, SPECTROGRAMS), synthetic_data("speech", SHAPE, 12), samples=samples, synthetic=synthetic
-    )
+    load = data_from((COMMANDS, SPECTROGRAMS), synthetic_data("speech", SHAPE, 12), samples=samples, synthetic=synthetic)
     return fit_task("kws_cnn", load, _net)
 
 

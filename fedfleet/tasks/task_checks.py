@@ -80,9 +80,7 @@ def checked_owners(values: Any, samples: int) -> Ints:
         raise BadInput(f"data: {samples} inputs need as many owners, one each; got an array of shape {owner.shape}")
     if owner.dtype.kind == "f" and not np.isfinite(owner).all():
         row = int(np.argmin(np.isfinite(owner)))
-        raise BadInput(
-            f"data: the owner in row {row} is {owner[row]}; give the owner of each sample, by name or number"
-        )
+        raise BadInput(f"data: the owner in row {row} is {owner[row]}; give the owner of each sample, by name or number")
     try:
         return np.unique(owner, return_inverse=True)[1].astype(np.int64)
     except TypeError:
@@ -131,9 +129,7 @@ def check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool = True
     if not isinstance(module, torch.nn.Module):
         raise BadInput(f"model: the function that makes it gives a {type(module).__name__}, not a PyTorch module")
     if isinstance(module, torch.jit.ScriptModule):
-        raise BadInput(
-            "model: it is a TorchScript module, whose weights cannot be replaced; give the module that it was made from"
-        )
+        raise BadInput("model: it is a TorchScript module, whose weights cannot be replaced; give the module that it was made from")
     _check_parameters(module)
     shape = tuple(dataset.x.shape[1:])
     try:
@@ -265,9 +261,7 @@ def check_loss(function: Callable[[Any, Any], Any], task: Task) -> Loss:
     shape = tuple(value.shape) if isinstance(value, torch.Tensor) else None
     if shape not in ((), (n,)):
         shape_text = type(value).__name__ if shape is None else f"a tensor of shape {shape}"
-        raise BadInput(
-            f"loss: it gave {shape_text} for {n} samples; return a tensor with one value per sample, or their mean"
-        )
+        raise BadInput(f"loss: it gave {shape_text} for {n} samples; return a tensor with one value per sample, or their mean")
     if not value.requires_grad:
         raise BadInput("loss: its value does not depend on the outputs, so that nothing can be learnt from it")
     return Loss(function, joint=shape == ())

@@ -17,12 +17,7 @@ LEAF_PLAYS = Source("LEAF's Shakespeare", leaf.places("leaf_shakespeare", "shake
 
 
 def char_lstm(
-    *,
-    hidden: Width = 256,
-    stride: Count = 40,
-    per_role: Count = 400,
-    samples: Count | None = None,
-    synthetic: bool = False,
+    *, hidden: Width = 256, stride: Count = 40, per_role: Count = 400, samples: Count | None = None, synthetic: bool = False
 ) -> TaskRecipe:
     """LEAF's next-character LSTM (819,920 parameters) on Shakespeare's roles, 80 characters at a time.
 
@@ -33,12 +28,7 @@ def char_lstm(
 
 
 def shakespeare_lstm(
-    *,
-    hidden: Width = 256,
-    stride: Count = 40,
-    per_role: Count = 400,
-    samples: Count | None = None,
-    synthetic: bool = False,
+    *, hidden: Width = 256, stride: Count = 40, per_role: Count = 400, samples: Count | None = None, synthetic: bool = False
 ) -> TaskRecipe:
     """The same LSTM on the texts of Shakespeare's roles: a window every `stride` characters, at most `per_role` a role."""
     return _next_character("shakespeare_lstm", (_roles(stride, per_role),), hidden, samples, synthetic)
@@ -69,9 +59,7 @@ def _roles(stride: int, per_role: int) -> Source:
     )
 
 
-def _next_character(
-    name: str, sources: tuple[Source, ...], hidden: int, samples: int | None, synthetic: bool
-) -> TaskRecipe:
+def _next_character(name: str, sources: tuple[Source, ...], hidden: int, samples: int | None, synthetic: bool) -> TaskRecipe:
     def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
         from fedfleet.tasks.nets.small import EMBEDDING, CharLstm
 

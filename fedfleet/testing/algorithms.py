@@ -49,9 +49,7 @@ def check_fold(fold: Fold, server: ServerState, reports: list[Report] | None = N
     assert _hash(aggregation.finish(fold, fold_all(pairs[::-1]))) == whole, "the order of arrival must not change a bit"
     half = len(pairs) // 2
     merged = aggregation.merge(fold, fold_all(pairs[:half]), fold_all(pairs[half:]))
-    assert _hash(aggregation.finish(fold, merged)) == whole, (
-        "merging two chunks must equal folding their reports one by one"
-    )
+    assert _hash(aggregation.finish(fold, merged)) == whole, "merging two chunks must equal folding their reports one by one"
     kept = aggregation.load(fold, server, aggregation.save(fold_all(pairs)))
     assert _hash(aggregation.finish(fold, kept)) == whole, "an accumulator must survive being saved and loaded"
 
@@ -63,9 +61,7 @@ def check_algorithm(algorithm: Algorithm, task: Task, execute) -> None:
     sizes = np.array([20, 11, 1])
     cost = cost_of(algorithm, server, whole_work(clients), sizes)
     for column in (cost.samples, cost.bytes_down, cost.bytes_up):
-        assert len(column) == 3 and np.isfinite(column).all() and (column >= 0).all(), (
-            "a cost must be finite, one per task"
-        )
+        assert len(column) == 3 and np.isfinite(column).all() and (column >= 0).all(), "a cost must be finite, one per task"
     rows = [np.arange(20), np.arange(20, 31), np.arange(31, 32)]
     jobs = [_job(algorithm, server, int(c), rows[i]) for i, c in enumerate(clients)]
     before = content_hash(server.params)
@@ -73,9 +69,7 @@ def check_algorithm(algorithm: Algorithm, task: Task, execute) -> None:
     assert content_hash(server.params) == before, "training must not change the model that was offered"
     for a, b, job in zip(first, again, jobs, strict=True):
         assert (a.task, a.client) == (job.task, job.client), "reports must come in the order of the jobs"
-        assert content_hash(a.update) == content_hash(b.update), (
-            "a client's update must not depend on who trains before it"
-        )
+        assert content_hash(a.update) == content_hash(b.update), "a client's update must not depend on who trains before it"
     acc = aggregation.zero(algorithm.fold, server)
     for report in first:
         reason = admit(algorithm.fold, server, acc, report, Context(0, 1.0, report.client), algorithm.accept)

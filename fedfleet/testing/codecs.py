@@ -43,25 +43,18 @@ def trees() -> Iterator[tuple[str, Tree]]:
     yield "zeros", {**like, **others}
     yield "equal numbers", {**{n: np.full_like(v, -0.5) for n, v in like.items()}, **others}
     yield "few numbers", {**{n: np.where(np.abs(v) > 0.02, v, np.float32(0)) for n, v in noise.items()}, **others}
-    yield (
-        "far apart",
-        {**{n: v * np.float32(10) ** np.clip(np.round(v * 1000), -30, 30) for n, v in noise.items()}, **others},
-    )
+    yield ("far apart", {**{n: v * np.float32(10) ** np.clip(np.round(v * 1000), -30, 30) for n, v in noise.items()}, **others})
 
 
 def _check_one(codec: Codec, tree: Tree, address: int, what: str) -> None:
     where = f"{codec.name} on {what}"
     encoded = encode(codec, tree, address)
     data = encode_bytes(codec, tree, address)
-    assert data == pack_tree(encoded) == encode_bytes(codec, tree, address), (
-        f"{where}: the same tree must give the same bytes"
-    )
+    assert data == pack_tree(encoded) == encode_bytes(codec, tree, address), f"{where}: the same tree must give the same bytes"
     assert nbytes(codec, tree) in (None, float(len(data))), f"{where}: it says another number of bytes than it sends"
     assert codec.sized == (nbytes(codec, tree) is not None), f"{where}: a codec of fixed size must say that size"
     decoded = decode(codec, encoded, tree)
-    assert content_hash(decoded) == content_hash(decode_bytes(codec, data, tree)), (
-        f"{where}: bytes and trees must agree"
-    )
+    assert content_hash(decoded) == content_hash(decode_bytes(codec, data, tree)), f"{where}: bytes and trees must agree"
     assert mismatch(decoded, tree) is None and list(decoded) == list(tree), f"{where}: {mismatch(decoded, tree)}"
     bounds = codec.within(tree)
     for name, leaf in tree.items():

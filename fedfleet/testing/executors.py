@@ -31,12 +31,7 @@ class ExecutorCheck:
 
 
 def check_executor(
-    execute: Executor,
-    task: Task,
-    *,
-    same_bits: bool = False,
-    tolerance: float = TOLERANCE,
-    only: Iterable[Case] | None = None,
+    execute: Executor, task: Task, *, same_bits: bool = False, tolerance: float = TOLERANCE, only: Iterable[Case] | None = None
 ) -> ExecutorCheck:
     """Every cell of the matrix of passes against `inline`: updates, memory, weights, statistics, order; and sums in place.
 
@@ -64,16 +59,12 @@ def check_kinks(execute: Executor, task: Task, jobs: Sequence[Job]) -> tuple[flo
     Gives both distances.
     """
     double = replace(
-        task,
-        dataset=replace(task.dataset, x=task.dataset.x.astype(np.float64)),
-        init=lambda seed: _double_tree(task.init(seed)),
+        task, dataset=replace(task.dataset, x=task.dataset.x.astype(np.float64)), init=lambda seed: _double_tree(task.init(seed))
     )
     double_jobs = [replace(job, offer=replace(job.offer, params=_double_tree(job.offer.params))) for job in jobs]
     exact = list(inline(double).train(double_jobs))
     distances = [
-        max(
-            _gap(a.update, b.update, _double_tree(j.offer.params)) for a, b, j in zip(exact, reports, jobs, strict=True)
-        )
+        max(_gap(a.update, b.update, _double_tree(j.offer.params)) for a, b, j in zip(exact, reports, jobs, strict=True))
         for reports in (list(inline(task).train(jobs)), list(execute.train(jobs)))
     ]
     assert distances[1] <= max(2.0 * distances[0], ROUNDING), (
@@ -98,9 +89,7 @@ def _compare(name: str, job: Job, a: Report, b: Report, same_bits: bool) -> floa
     worst = 0.0
     for one, other in trees:
         assert one.keys() == other.keys(), f"{name}: sends or keeps {sorted(other)}, not {sorted(one)}"
-        assert all(one[n].dtype == other[n].dtype and one[n].shape == other[n].shape for n in one), (
-            f"{name}: another type"
-        )
+        assert all(one[n].dtype == other[n].dtype and one[n].shape == other[n].shape for n in one), f"{name}: another type"
         if same_bits:
             assert content_hash(one) == content_hash(other), f"{name}: the bits differ"
         worst = max(worst, _gap(one, other, job.offer.params))
@@ -134,21 +123,13 @@ def _check_folding(execute: Executor, task: Task, case: Case, reports: Sequence[
         folded = execute.fold(case.jobs, contexts, fold, server)
         expected, actual = aggregation.finish(fold, acc), aggregation.finish(fold, folded.accumulator)
         assert expected is not None and actual is not None
-        assert _bits(actual) == _bits(expected), (
-            f"{execute.name}, {case.name}: {rule} in place differs from folding the reports"
-        )
-        assert folded.tasks.tolist() == [r.task for r in reports], (
-            f"{execute.name}, {case.name}: other tasks were folded"
-        )
+        assert _bits(actual) == _bits(expected), f"{execute.name}, {case.name}: {rule} in place differs from folding the reports"
+        assert folded.tasks.tolist() == [r.task for r in reports], f"{execute.name}, {case.name}: other tasks were folded"
         memories = {r.client: r.memory for r in reports if r.memory is not None}
-        assert folded.memory.keys() == memories.keys(), (
-            f"{execute.name}, {case.name}: memory of other clients came back"
-        )
+        assert folded.memory.keys() == memories.keys(), f"{execute.name}, {case.name}: memory of other clients came back"
         for client, slots in memories.items():
             memory = {slot: {n: np.asarray(v) for n, v in tree.items()} for slot, tree in folded.memory[client].items()}
-            assert all(content_hash(memory[s]) == content_hash(t) for s, t in slots.items()), (
-                f"{case.name}: other memory"
-            )
+            assert all(content_hash(memory[s]) == content_hash(t) for s, t in slots.items()), f"{case.name}: other memory"
 
 
 def folds(names: Sequence[str]) -> dict[str, Fold]:

@@ -14,18 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.parts import Dataset, Job, Offer, Pass, Task
-from fedfleet.core.passes import (
-    Batch,
-    Carry,
-    ConstantTerm,
-    LocalPass,
-    Passed,
-    ProximalTerm,
-    SecondModel,
-    Slot,
-    Tensors,
-    zeros_like,
-)
+from fedfleet.core.passes import Batch, Carry, ConstantTerm, LocalPass, Passed, ProximalTerm, SecondModel, Slot, Tensors, zeros_like
 from fedfleet.core.records import Report, Slots
 from fedfleet.core.rng import stream
 from fedfleet.core.trees import Tree
@@ -73,11 +62,7 @@ def cases(task: Task) -> Iterator[Case]:
     cells = list(product(*AXES.values()))
     for number, cell in enumerate(cells):
         chosen = dict(zip(AXES, cell, strict=True))
-        shown = [
-            f"{axis}={value}" if axis == "terms" else axis
-            for axis, value in chosen.items()
-            if value not in (False, "none")
-        ]
+        shown = [f"{axis}={value}" if axis == "terms" else axis for axis, value in chosen.items() if value not in (False, "none")]
         yield Case("+".join(shown) or "plain", _jobs(task, number, chosen, names))
     for number, single in enumerate(SINGLES, start=len(cells)):
         yield Case(single, _jobs(task, number, {"single": single, "ragged": True}, names))
@@ -236,9 +221,7 @@ def _remember(passed: Passed) -> Passed:
 def _opaque(job: Job, dataset: Dataset) -> Report:
     """A client that only knows how to nudge the model, and says what every pass says."""
     del dataset
-    update = {
-        n: (0.01 * v).astype(v.dtype) if np.issubdtype(v.dtype, np.floating) else v for n, v in job.offer.params.items()
-    }
+    update = {n: (0.01 * v).astype(v.dtype) if np.issubdtype(v.dtype, np.floating) else v for n, v in job.offer.params.items()}
     stats = {"loss": 1.0, "samples": float(len(job.rows)), "steps": 1.0, "squared_loss": 1.0, "update_norm": 0.0}
     return Report(job.task, job.client, update, float(len(job.rows)), stats)
 

@@ -66,9 +66,7 @@ def check_selector(selector: Selector, *, clients: int = 50, rounds: int = 12) -
                 assert commits, f"no round could be committed where {trial.name}: {ends[:1]}"
             for again, first in notes.picks[::-1]:
                 repeated = again()
-                same = all(
-                    np.array_equal(getattr(repeated, n), getattr(first, n)) for n in ("clients", "steps", "share")
-                )
+                same = all(np.array_equal(getattr(repeated, n), getattr(first, n)) for n in ("clients", "steps", "share"))
                 assert same and repeated.due == first.due, (
                     "the same state, roster and address must give the same pick, in whatever order it is asked"
                 )
@@ -113,9 +111,7 @@ def _guard(selector: Selector, notes: _PickLog) -> Selector:
 
 def _lock(state: State, columns: Roster | Ended) -> None:
     """Numpy refuses writes into what was given."""
-    arrays = [
-        getattr(columns, name) for name in ("clients", "keys", "samples", "tasks", "seconds") if hasattr(columns, name)
-    ]
+    arrays = [getattr(columns, name) for name in ("clients", "keys", "samples", "tasks", "seconds") if hasattr(columns, name)]
     for array in (*state.values(), *arrays, *columns.stats.values()):
         array.setflags(write=False)
 
@@ -126,9 +122,7 @@ def _check_state(state: Any) -> None:
     )
 
 
-def _record_decisions(
-    decide: Callable[[Book], Decision], decisions: list[tuple[Book, Decision]]
-) -> Callable[[Book], Decision]:
+def _record_decisions(decide: Callable[[Book], Decision], decisions: list[tuple[Book, Decision]]) -> Callable[[Book], Decision]:
     def decide_and_record(book: Book) -> Decision:
         decision = decide(book)
         assert decision == decide(book), "the same book must give the same decision"

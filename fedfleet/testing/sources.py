@@ -21,9 +21,7 @@ def check_device_source(source: DeviceSource, clients: int) -> None:
     """Time is positive, grows with the work, and is a pure function of client, cost, start and task."""
     assert len(source.kinds) == clients, "every client needs a kind"
     everyone, tasks = np.arange(clients), np.arange(100, 100 + clients)
-    small, large = (
-        Cost(np.full(clients, s), np.full(clients, b), np.full(clients, b)) for s, b in ((1.0, 1e5), (10.0, 1e6))
-    )
+    small, large = (Cost(np.full(clients, s), np.full(clients, b), np.full(clients, b)) for s, b in ((1.0, 1e5), (10.0, 1e6)))
     first = source.seconds(everyone, small, 0.0, tasks)
     assert first.shape == (clients,) and (first >= 0).all(), "seconds must be one number per client, not negative"
     assert np.array_equal(first, source.seconds(everyone, small, 0.0, tasks)), "asked twice, answered differently"
@@ -41,17 +39,13 @@ def check_state_source(source: StateSource, clients: int) -> None:
     for answer in answers:
         assert answer.shape == (clients,), "online must answer for every client"
     for t, answer in list(zip(times, answers, strict=True))[::-40]:
-        assert np.array_equal(source.online(float(t)), answer), (
-            "asked again, or with the clock set back, it answers differently"
-        )
+        assert np.array_equal(source.online(float(t)), answer), "asked again, or with the clock set back, it answers differently"
     table = None if source.table is None else source.table()
     if table is not None:
         assert len(table) == clients, "its table must have one row for each client"
         by_table = interval_states(table.traces)
         for t, answer in zip(times, answers, strict=True):
-            assert np.array_equal(by_table.online(float(t)), answer), (
-                f"at {t:,.0f} s its table says otherwise than online"
-            )
+            assert np.array_equal(by_table.online(float(t)), answer), f"at {t:,.0f} s its table says otherwise than online"
     work = np.full(clients, 100.0)
     ends = source.finish(everyone, 50.0, work)
     assert (ends >= 150.0 - 1e-9).all() and np.isfinite(ends).all(), (
@@ -78,9 +72,7 @@ def _check_earliest(source: StateSource, earliest: Earliest, among: Bools, n: in
     if np.count_nonzero(among) < n:
         assert moment == math.inf, f"{n} clients are there at {moment}, of {np.count_nonzero(among)} that may come"
     times = np.linspace(start, min(moment, until), 150, endpoint=moment == math.inf)
-    missed = [
-        float(t) for t in times if np.count_nonzero(source.online(float(t)) & among) >= n and t < min(moment, until)
-    ]
+    missed = [float(t) for t in times if np.count_nonzero(source.online(float(t)) & among) >= n and t < min(moment, until)]
     assert not missed, f"{n} clients are there at {missed[0]} already, and not first at {moment}"
     if moment < math.inf:
         count = np.count_nonzero(source.online(moment) & among)
@@ -93,9 +85,7 @@ def _check_earliest(source: StateSource, earliest: Earliest, among: Bools, n: in
 def check_energy_source(source: EnergySource, clients: int) -> None:
     """No work draws nothing, more work no less; charges are finite, one per task, and follow from client, work and start alone."""
     everyone, starts = np.arange(clients), np.linspace(0.0, 3 * 86400.0, clients)
-    work: StageSeconds = {
-        stage: 1.0 + ((everyone + 3 * place) % 7).astype(np.float64) for place, stage in enumerate(STAGES)
-    }
+    work: StageSeconds = {stage: 1.0 + ((everyone + 3 * place) % 7).astype(np.float64) for place, stage in enumerate(STAGES)}
     first = {name: values.copy() for name, values in source.charges(everyone, work, starts).items()}
     again = source.charges(everyone, work, starts)
     some = source.charges(everyone[::2], {stage: took[::2] for stage, took in work.items()}, starts[::2])
@@ -126,10 +116,7 @@ def check_fault_source(source: FaultSource, clients: int) -> None:
         )
         faults = source.draw(everyone, start, ends, tasks)
         _check_fault_draws(source, faults, start, ends)
-        again, part = (
-            source.draw(everyone, start, ends, tasks),
-            source.draw(everyone[::2], start, ends[::2], tasks[::2]),
-        )
+        again, part = (source.draw(everyone, start, ends, tasks), source.draw(everyone[::2], start, ends[::2], tasks[::2]))
         for name in ("stage", "part", "crash", "noticed", "late", "again"):
             column = getattr(faults, name)
             assert np.array_equal(column, getattr(again, name)), f"{name}: asked twice, answered differently"
@@ -148,9 +135,7 @@ def _check_fault_draws(source: FaultSource, faults: FaultDraws, start: float, en
     down = faults.crash < ends
     assert (faults.crash >= start).all(), "a task cannot be struck before it is sent"
     silent = down | ((faults.stage >= 0) & ~faults.noticed)
-    assert source.silences or not silent.any(), (
-        "tasks are lost without a word, and the source does not say that it silences"
-    )
+    assert source.silences or not silent.any(), "tasks are lost without a word, and the source does not say that it silences"
     for client in np.flatnonzero(down).tolist() if source.away is not None else ():
         assert source.away is not None and source.away(float(faults.crash[client]))[client], (
             "who goes down must be away at that moment"
@@ -192,9 +177,7 @@ def check_partition(make: Callable[[], PartitionRecipe], task: Task, *, clients:
     again = make_shards(make(), task, keys, 3)
     renamed = make_shards(make(), task, keys[::-1].copy(), 3)
     for c in range(clients):
-        assert np.array_equal(source.shard(c, "train", 0), again.shard(c, "train", 0)), (
-            "the same seed must deal the same"
-        )
+        assert np.array_equal(source.shard(c, "train", 0), again.shard(c, "train", 0)), "the same seed must deal the same"
         there = np.sort(np.concatenate([renamed.shard(clients - 1 - c, s, 0) for s in ("train", "valid", "test")]))
         here = np.sort(np.concatenate([source.shard(c, s, 0) for s in ("train", "valid", "test")]))
         assert np.array_equal(there, here), "a renamed client must keep its data"

@@ -60,9 +60,7 @@ def consensus(*, remembers: bool = False, model_bytes: float | None = None) -> A
         return Report(job.task, job.client, update, 1.0, {"loss": float(count[0])}, remembered)
 
     def cost(server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
-        size = np.full(
-            len(assignments.clients), float(tree_nbytes(server.params)) if model_bytes is None else model_bytes
-        )
+        size = np.full(len(assignments.clients), float(tree_nbytes(server.params)) if model_bytes is None else model_bytes)
         return Cost(np.asarray(assignments.share * samples, np.float64), size, size)
 
     return Algorithm(
@@ -138,9 +136,7 @@ def trial_worlds(clients: int) -> tuple[TrialWorld, ...]:
         TrialWorld("nobody ever reports", _world(np.full(clients, 1e15)), answers=False),
         TrialWorld("nobody is online", _world(ragged, there=False), answers=False),
         TrialWorld("there is one client", _world(ragged[:1]), answers=False),
-        TrialWorld(
-            "reports come late and twice, from slow devices", _with_faults(_world(ragged), _late_faults()), answers=True
-        ),
+        TrialWorld("reports come late and twice, from slow devices", _with_faults(_world(ragged), _late_faults()), answers=True),
         TrialWorld("tasks are lost and clients go down", _with_faults(_world(ragged), _silent_faults()), answers=False),
     )
 
@@ -151,9 +147,7 @@ def _late_faults() -> FaultRecipe:
 
 def _silent_faults() -> FaultRecipe:
     noticed_losses = lossy(download=0.1, compute=0.1, upload=0.1, noticed=True)
-    return all_of(
-        [lossy(), noticed_losses, crashes(rate=0.2, seconds=120.0, period=600.0), outages(rate=0.3, seconds=300.0)]
-    )
+    return all_of([lossy(), noticed_losses, crashes(rate=0.2, seconds=120.0, period=600.0), outages(rate=0.3, seconds=300.0)])
 
 
 def _with_faults(world: World, faults: FaultRecipe) -> World:

@@ -122,9 +122,8 @@ def fixed_devices(
             factor = np.exp(jitter * normals(seed, "jitter", keys[clients], tasks))
         none = np.zeros(len(clients))
         return stage_seconds(
-            cost, down[clients] * factor, up[clients] * factor, per_sample[clients], none,
-            seconds_per_batch=per_batch[clients],
-        )  # fmt: skip
+            cost, down[clients] * factor, up[clients] * factor, per_sample[clients], none, seconds_per_batch=per_batch[clients]
+        )
 
     def best() -> DeviceSource:
         link, work = fastest(1.0 / down + 1.0 / up, down), fastest(batch_seconds(per_sample, per_batch), per_sample)
@@ -154,9 +153,7 @@ def device_file(path: str) -> DeviceRecipe:
     def recipe(keys: Keys, seed: int) -> DeviceSource:
         rows = load_devices(path)
         if len(rows) < len(keys):
-            raise BadInput(
-                f"{path} has {len(rows)} devices for {len(keys)} clients; lower world.clients or add devices"
-            )
+            raise BadInput(f"{path} has {len(rows)} devices for {len(keys)} clients; lower world.clients or add devices")
         return table_devices(rows, keys, seed)
 
     return recipe

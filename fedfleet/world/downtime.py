@@ -37,9 +37,7 @@ def crashes(*, rate: Fraction = 0.02, seconds: Positive = 600.0, period: Positiv
     return recipe
 
 
-def outages(
-    *, rate: Fraction = 0.05, seconds: Positive = 1800.0, period: Positive = 21600.0, groups: Count = 10
-) -> FaultRecipe:
+def outages(*, rate: Fraction = 0.05, seconds: Positive = 1800.0, period: Positive = 21600.0, groups: Count = 10) -> FaultRecipe:
     """All clients of a group go down together, and return `seconds` later: in any `period` with the chance `rate`.
 
     Clients are dealt to `groups` by their keys: a network, a region, a carrier. Tasks that run there are lost without a word.
@@ -55,9 +53,7 @@ def outages(
 
 def _check(name: str, seconds: float, period: float) -> None:
     if seconds > period:
-        raise BadInput(
-            f"{name}: seconds = {seconds:g} does not fit into period = {period:g}; raise period or lower seconds"
-        )
+        raise BadInput(f"{name}: seconds = {seconds:g} does not fit into period = {period:g}; raise period or lower seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +92,7 @@ class _Windows:
 
 def _source(windows: _Windows, units: Keys, unit_of: Ints | None) -> FaultSource:
     """The faults of clients that belong to units; without `unit_of`, client i is unit i."""
-    known: tuple[int, Floats] = (
-        -1,
-        np.zeros(0),
-    )  # the newest window, since the same one is asked about again and again
+    known: tuple[int, Floats] = (-1, np.zeros(0))  # the newest window, since the same one is asked about again and again
 
     def begins(time: float) -> Floats:
         nonlocal known
@@ -135,9 +128,7 @@ def reachable_states(states: StateSource, faults: FaultSource | None) -> StateSo
     def online(time: float) -> Bools:
         return states.online(time) & ~away(time)
 
-    earliest = (
-        None if states.earliest is None or back is None else _earliest_reachable(states.earliest, online, away, back)
-    )
+    earliest = None if states.earliest is None or back is None else _earliest_reachable(states.earliest, online, away, back)
     return StateSource(online, states.finish, earliest, states.worked, warnings=states.warnings)
 
 

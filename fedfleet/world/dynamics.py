@@ -13,9 +13,7 @@ from fedfleet.core.stages import StageSeconds, best_devices, source_from_stages,
 from fedfleet.world.devices import DeviceRecipe
 
 
-def mobile(
-    devices: DeviceRecipe, *, sd: NonNegative = 0.2, load: Fraction = 0.5, period: Positive = 3600.0
-) -> DeviceRecipe:
+def mobile(devices: DeviceRecipe, *, sd: NonNegative = 0.2, load: Fraction = 0.5, period: Positive = 3600.0) -> DeviceRecipe:
     """ShuffleFL's dynamics: bandwidth times omega at every trip, computing time times a coefficient that changes by the hour.
 
     omega of Eq. (15), read as 1 if x <= 0, else min(x, 2), with x ~ N(1, sd). The Tracer dataset of the paper is not public,

@@ -115,9 +115,7 @@ def energy_file(path: str, *, link: Link = "wifi") -> EnergyRecipe:
     if not isinstance(table, dict):
         raise BadInput(f'{path} is not an energy file; it needs "format": "{FORMAT}" and "watts": {{KIND: {{..}}}}')
     for kind, kind_watts in table.items():
-        fine = isinstance(kind_watts, dict) and all(
-            type(v) in (int, float) and 0 <= v < np.inf for v in kind_watts.values()
-        )
+        fine = isinstance(kind_watts, dict) and all(type(v) in (int, float) and 0 <= v < np.inf for v in kind_watts.values())
         if not fine:
             raise BadInput(f"{path}: the watts of {kind!r} must be finite numbers by name, not negative")
     return per_kind(watts=table, link=link)

@@ -22,9 +22,7 @@ from fedfleet.core.stages import COMPUTE, DOWNLOAD, STAGES, UPLOAD
 FaultRecipe = Callable[[Keys, int], FaultSource]
 
 
-def lossy(
-    *, download: Fraction = 0.02, compute: Fraction = 0.05, upload: Fraction = 0.02, noticed: bool = False
-) -> FaultRecipe:
+def lossy(*, download: Fraction = 0.02, compute: Fraction = 0.05, upload: Fraction = 0.02, noticed: bool = False) -> FaultRecipe:
     """Tasks are lost on the way: each with these chances while it downloads, computes or uploads.
 
     Where in the stage is drawn evenly; bytes and seconds up to there were spent. The first stage that strikes counts. `noticed`:
@@ -39,10 +37,7 @@ def lossy(
             for place, chance in reversed(chances):
                 stage[uniforms(seed, f"lost/{STAGES[place]}", own_keys, tasks) < chance] = place
             return no_faults(
-                len(clients),
-                stage=stage,
-                part=uniforms(seed, "lost/part", own_keys, tasks),
-                noticed=np.full(len(clients), noticed),
+                len(clients), stage=stage, part=uniforms(seed, "lost/part", own_keys, tasks), noticed=np.full(len(clients), noticed)
             )
 
         silent = not noticed and any(chance > 0 for _, chance in chances)

@@ -55,9 +55,7 @@ def differences(devices: DeviceSource, keys: Keys) -> frozenset[str]:
     for trip in range(_TRIPS):
         own, better = (stages_of(d, everyone, _unit_cost(n), 0.0, np.full(n, trip)) for d in (devices, ideal))
         for name, kept in _STAGES.items():
-            result |= {
-                name for stage in kept if stage in own and stage in better and not _same(own[stage], better[stage])
-            }
+            result |= {name for stage in kept if stage in own and stage in better and not _same(own[stage], better[stage])}
     return frozenset(result)
 
 

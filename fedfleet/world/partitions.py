@@ -92,13 +92,7 @@ def by_owner() -> PartitionRecipe:
 
 
 def make_shards(
-    deal: PartitionRecipe,
-    task: Task,
-    keys: Keys,
-    seed: int,
-    *,
-    split: tuple[int, int, int] = (6, 2, 2),
-    min_samples: int = 5,
+    deal: PartitionRecipe, task: Task, keys: Keys, seed: int, *, split: tuple[int, int, int] = (6, 2, 2), min_samples: int = 5
 ) -> DataSource:
     """Deal what is not held out to clients, see that each has `min_samples`, and split each shard: train, valid, test."""
     n, dataset = len(keys), task.dataset

@@ -42,20 +42,12 @@ def always_on() -> StateRecipe:
             del clients
             return np.maximum(until - start, 0.0)
 
-        return StateSource(
-            lambda t: everyone, lambda clients, start, seconds: start + seconds, earliest, work_seconds, always=True
-        )
+        return StateSource(lambda t: everyone, lambda clients, start, seconds: start + seconds, earliest, work_seconds, always=True)
 
     return recipe
 
 
-def daily(
-    *,
-    ready: Share = 0.3,
-    sessions: Sessions = 3,
-    swing: NonNegative = 0.5,
-    day: Positive = 86400.0,
-) -> StateRecipe:
+def daily(*, ready: Share = 0.3, sessions: Sessions = 3, swing: NonNegative = 0.5, day: Positive = 86400.0) -> StateRecipe:
     """Each client is ready for a share of each day, in some sessions that lean towards the night.
 
     `ready` is the mean share (each client's own varies by up to half of that, as far as 1 allows), `sessions` how
@@ -72,9 +64,7 @@ def daily(
 def daily_traces(keys: Keys, seed: int, *, ready: float, sessions: int, swing: float, day: float) -> Traces:
     """The sessions of `daily`, for whoever measures them."""
     n = len(keys)
-    check_memory(
-        _SESSION_BYTES * n * sessions, f"world.states: {sessions} sessions of {n} clients", "lower one of the two"
-    )
+    check_memory(_SESSION_BYTES * n * sessions, f"world.states: {sessions} sessions of {n} clients", "lower one of the two")
     width = min(0.5 * ready, 1.0 - ready)
     share = np.clip(ready + width * (2.0 * uniforms(seed, "ready", keys) - 1.0), 1e-4, 1.0)
     index = np.arange(sessions)
@@ -111,9 +101,7 @@ def state_file(path: str) -> StateRecipe:
         del seed
         states = load_states(path)
         if len(states) < len(keys):
-            raise BadInput(
-                f"{path} has {len(states)} states for {len(keys)} clients; lower world.clients or add states"
-            )
+            raise BadInput(f"{path} has {len(states)} states for {len(keys)} clients; lower world.clients or add states")
         return table_states(states, len(keys))
 
     return recipe
@@ -140,9 +128,7 @@ def dpcsm(
     def recipe(keys: Keys, seed: int) -> StateSource:
         states = load_states(base)
         scores = score(states, deadline, clients_k, rounds, semantics)
-        table = sample_dpcsm(
-            states, len(keys), scores, alpha=alpha, start_rank=start_rank, semantics=semantics, seed=seed
-        )
+        table = sample_dpcsm(states, len(keys), scores, alpha=alpha, start_rank=start_rank, semantics=semantics, seed=seed)
         return replace(table_states(table, len(keys)), warnings=tuple(warnings(alpha, semantics=semantics)))
 
     return recipe

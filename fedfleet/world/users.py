@@ -58,9 +58,7 @@ def groups(count: Count = 10, *, mu: Positive = 0.5) -> UserRecipe:
     def assign(n: int, seed: int) -> UserSource:
         del seed
         if count > n:
-            raise BadInput(
-                f"world.users.count: {count} groups are more than the {n} devices of world.clients; give fewer groups"
-            )
+            raise BadInput(f"world.users.count: {count} groups are more than the {n} devices of world.clients; give fewer groups")
         return UserSource(np.sort(np.arange(n) % count))
 
     return UserRecipe(assign, mu)

@@ -33,9 +33,7 @@ def fleet(folder, n=30):
         {"id": f"d{i % 7}", "down_kbps": [20000 + 1000 * (i % 7), 50000], "up_kbps": None, "seconds_per_sample": 0.05}
         for i in range(n)
     ]
-    states = [
-        {"id": f"s{i % 5}", "start": 0, "end": 86400, "ready": [[i % 5 * 100, 40000 + i % 5 * 100]]} for i in range(n)
-    ]
+    states = [{"id": f"s{i % 5}", "start": 0, "end": 86400, "ready": [[i % 5 * 100, 40000 + i % 5 * 100]]} for i in range(n)]
     for name, rows in (("devices", devices), ("states", states)):
         (folder / f"{name}.json").write_text(json.dumps({"format": f"fedfleet/{name}@1", name: rows}))
     return folder / "devices.json", folder / "states.json"

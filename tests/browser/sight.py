@@ -67,9 +67,7 @@ class Sight:
         """Open an address (a file's path will do) and wait until it has loaded, and `settle` seconds more."""
         to = address if "://" in address else f"file://{address}"
         seen = cls(context.new_page(), to)
-        seen.page.on(
-            "console", lambda said: seen.errors.append(said.text) if said.type in ("error", "warning") else None
-        )
+        seen.page.on("console", lambda said: seen.errors.append(said.text) if said.type in ("error", "warning") else None)
         seen.page.on("pageerror", lambda wrong: seen.errors.append(str(wrong)))
         seen.page.on("request", lambda asked: seen.asked.append(asked.url))
         seen.page.goto(to, wait_until="load")

@@ -44,14 +44,10 @@ def test_it_has_no_faults_in_any_light_or_width(look, site, width, dark):
     assert "60 % now" in sight.page.get_attribute("#curve canvas", "aria-label")
 
 
-@pytest.mark.parametrize(
-    "name", ["", "runs/odd", "runs/none", "runs/real-0", "runs/%3Cscript%3Ewindow.evil%20=%201%3C"]
-)
+@pytest.mark.parametrize("name", ["", "runs/odd", "runs/none", "runs/real-0", "runs/%3Cscript%3Ewindow.evil%20=%201%3C"])
 def test_other_pages_have_none_either(look, site, name):
     sight = look(f"{site.address}/{name}", width=390, settle=0.5)
-    sight.errors = [
-        said for said in sight.errors if "404" not in said
-    ]  # that there is no such run is no fault of the page
+    sight.errors = [said for said in sight.errors if "404" not in said]  # that there is no such run is no fault of the page
     assert sight.faults() == []
     assert sight.page.evaluate("() => window.evil === undefined")
 

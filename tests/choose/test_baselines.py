@@ -25,9 +25,7 @@ law = settings(deadline=None, derandomize=True, max_examples=25)
 
 
 def run(fleet, policy, choose, rounds=8):
-    return events_of(
-        toy_plan(policy, len(fleet), choose=choose, stop=Stop(rounds=rounds, virtual_seconds=1e6)), world_of(fleet)
-    )[0]
+    return events_of(toy_plan(policy, len(fleet), choose=choose, stop=Stop(rounds=rounds, virtual_seconds=1e6)), world_of(fleet))[0]
 
 
 def asked_with_candidates(events):
@@ -42,9 +40,7 @@ def asked_with_candidates(events):
 
 @pytest.mark.parametrize("cohort", [1, 3, 4])
 def test_everyone_is_served_once_before_anyone_twice(cohort):
-    events = run(
-        even_fleet(12, [float(3 + c) for c in range(12)]), readiness(cohort, min_clients=1), round_robin(), 24 // cohort
-    )
+    events = run(even_fleet(12, [float(3 + c) for c in range(12)]), readiness(cohort, min_clients=1), round_robin(), 24 // cohort)
     order = [c for sent in only(TasksSent, events) for c in sent.clients.tolist()]
     assert [sorted(order[:12]), sorted(order[12:])] == [list(range(12))] * 2
 

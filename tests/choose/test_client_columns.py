@@ -41,9 +41,7 @@ def test_it_is_a_column_that_can_be_written_to(writes, reads, least):
             for name, values in rows.items():
                 plain[name][clients] = values
         for name in KINDS:
-            assert (
-                np.array_equal(full_column(state, name), plain[name]) and full_column(state, name).dtype == KINDS[name]
-            )
+            assert np.array_equal(full_column(state, name), plain[name]) and full_column(state, name).dtype == KINDS[name]
             for clients in (*reads, np.arange(30)):
                 assert np.array_equal(look_up(state, name, clients), plain[name][clients])
     finally:

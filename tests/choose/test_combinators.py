@@ -126,9 +126,7 @@ def test_a_share_of_each_pick_goes_to_the_never_tried_rounded_at_random():
 def test_explorers_are_drawn_evenly():
     part = explore(fastest(), share=0.5)
     state, there = tried(part, range(10), 20), roster(20, seconds=np.arange(20.0) + 1)
-    counts = np.bincount(
-        np.concatenate([part.pick(state, there, 4, Draw(2, r)).clients for r in range(1500)]), minlength=20
-    )[10:]
+    counts = np.bincount(np.concatenate([part.pick(state, there, 4, Draw(2, r)).clients for r in range(1500)]), minlength=20)[10:]
     assert ((counts - 300) ** 2 / 300).sum() / 0.8 < 28  # 9 degrees of freedom
 
 
@@ -202,8 +200,7 @@ def test_a_device_for_each_user_changes_nothing():
     there = roster(30, user=np.arange(30)[::-1])
     for inner in (uniform(), fastest()):
         assert (
-            per_user(inner).pick({}, there, 9, Draw(1, 2)).clients.tolist()
-            == inner.pick({}, there, 9, Draw(1, 2)).clients.tolist()
+            per_user(inner).pick({}, there, 9, Draw(1, 2)).clients.tolist() == inner.pick({}, there, 9, Draw(1, 2)).clients.tolist()
         )
 
 

@@ -114,9 +114,7 @@ def test_a_drained_device_comes_after_a_fresh_one():
     part = flame(energy=True)
     state = part.charge(part.initial(2), spent([0], joules=[900.0], compute=[1.0]))
     assert chosen(part, state, roster(2), 1) == [1]
-    assert chosen(flame(), flame().initial(2), roster(2, samples=[11, 10]), 1) == [0], (
-        "without energy it would be the first"
-    )
+    assert chosen(flame(), flame().initial(2), roster(2, samples=[11, 10]), 1) == [0], "without energy it would be the first"
 
 
 def test_where_the_world_knows_no_joules_a_task_that_began_counts_sixty():
@@ -135,9 +133,7 @@ def test_with_recharge_the_budget_is_full_again_the_next_day():
     state = part.charge(state, spent([0], time=90_000.0, joules=[30.0], compute=[1.0]))
     assert state["drained"].tolist() == [30.0]
     for_ever = flame(energy=True, budget=200.0)
-    assert (
-        chosen(for_ever, for_ever.charge(for_ever.initial(1), spent([0], joules=[150.0])), roster(1, time=1e9), 1) == []
-    )
+    assert chosen(for_ever, for_ever.charge(for_ever.initial(1), spent([0], joules=[150.0])), roster(1, time=1e9), 1) == []
 
 
 def test_a_recharge_shorter_than_any_moment_breaks_nothing():
@@ -152,7 +148,5 @@ def test_it_is_a_selector_as_others_are(part):
 
 
 def test_a_budget_that_no_task_fits_into_is_refused():
-    with pytest.raises(
-        BadInput, match=r"choose.budget: 50 J is less than the energy of one task \(choose.joules = 60\)"
-    ):
+    with pytest.raises(BadInput, match=r"choose.budget: 50 J is less than the energy of one task \(choose.joules = 60\)"):
         assemble(resolve({"choose": {"use": "flame", "energy": True, "budget": 50.0}}))

@@ -53,9 +53,7 @@ def test_without_penalty_durations_do_not_matter():
             taught(choose, 60, ended(some, squared=1.0 + some, seconds=seconds), ended(some, fate=DROPPED, seconds=9.0))
             for seconds in (10.0, np.linspace(1.0, 900.0, 30))
         )
-        picks = [
-            [choose.pick(s, roster(60), 20, Draw(1, r)).clients.tolist() for r in range(20)] for s in (quick, slow)
-        ]
+        picks = [[choose.pick(s, roster(60), 20, Draw(1, r)).clients.tolist() for r in range(20)] for s in (quick, slow)]
         assert (picks[0] == picks[1]) is same
 
 
@@ -122,9 +120,7 @@ def test_each_side_fills_what_the_other_cannot():
 
 def test_a_dropped_task_never_makes_a_client_look_faster():
     choose = oort()
-    state = taught(
-        choose, 3, ended([0, 1], seconds=100.0), ended([0, 1, 2], seconds=np.array([30.0, 300.0, 30.0]), fate=DROPPED)
-    )
+    state = taught(choose, 3, ended([0, 1], seconds=100.0), ended([0, 1, 2], seconds=np.array([30.0, 300.0, 30.0]), fate=DROPPED))
     assert full_column(state, "seconds").tolist() == [100.0, 300.0, 30.0]
     state = choose.learn(state, ended([1, 2], seconds=20.0, fate=np.array([WASTED, LOST])), 0.0)
     assert full_column(state, "seconds").tolist() == [100.0, 20.0, 30.0], "who reports again is as fast as that"
@@ -170,9 +166,7 @@ def test_the_pacer_is_patient_when_utility_stands_still_and_impatient_when_it_le
     flat = taught(choose, 4, *[ended(range(4))] * 7)
     assert flat["preferred"].tolist() == [0.4]
     assert taught(choose, 4, *[ended(range(4))] * 40)["preferred"].tolist() == [1.0]
-    leaps = taught(
-        oort(preferred=0.7, pacer_step=3, pacer_delta=0.3), 4, *[ended(range(4), squared=100.0**r) for r in range(6)]
-    )
+    leaps = taught(oort(preferred=0.7, pacer_step=3, pacer_delta=0.3), 4, *[ended(range(4), squared=100.0**r) for r in range(6)])
     assert leaps["preferred"] == pytest.approx([0.4])
     grows = taught(choose, 4, *[ended(range(4), squared=1.5**r) for r in range(12)])
     assert grows["preferred"].tolist() == [0.1]
@@ -225,9 +219,7 @@ def test_the_choice_follows_the_keys_and_not_the_index():
     choose, order = oort(explore=0.4, blacklist=1), stream(0, "names").permutation(40)
     new = np.argsort(order)  # where each old client stands now
     lesson = ended(range(25), squared=np.arange(25.0), seconds=10.0 + np.arange(25) % 4)
-    before, after = (
-        taught(choose, 40, *[replace(lesson, clients=who[:25])] * 2, ended(who[:3])) for who in (np.arange(40), new)
-    )
+    before, after = (taught(choose, 40, *[replace(lesson, clients=who[:25])] * 2, ended(who[:3])) for who in (np.arange(40), new))
     sizes = 5 + np.arange(40) % 3
     renamed = Roster(np.arange(40), client_keys(40)[order], sizes[order])
     for r in range(10):

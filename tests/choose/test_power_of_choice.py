@@ -74,9 +74,7 @@ def test_stale_losses_need_no_probe_and_the_unknown_come_first():
     assert part.learn(state, ended([0]), 0.0) is state, "tasks without statistics say nothing"
 
 
-@pytest.mark.parametrize(
-    "part", [power_of_choice(), power_of_choice(9, losses="stale"), power_of_choice(20, probe_seconds=5.0)]
-)
+@pytest.mark.parametrize("part", [power_of_choice(), power_of_choice(9, losses="stale"), power_of_choice(20, probe_seconds=5.0)])
 def test_it_is_a_selector_as_others_are(part):
     check_selector(part)
 

@@ -39,9 +39,7 @@ SPEC = {
 
 def roster(n):
     stats = dict(zip(SEES, (np.array([9.0]), *np.array([[3.0], [1.0], [2.0], [1.0], [8.0]])), strict=True))
-    return Roster(
-        np.arange(n), client_keys(n), np.full(n, 10), {name: np.repeat(column, n) for name, column in stats.items()}
-    )
+    return Roster(np.arange(n), client_keys(n), np.full(n, 10), {name: np.repeat(column, n) for name, column in stats.items()})
 
 
 def lesson(clients, norms):
@@ -85,9 +83,7 @@ def cohorts(draw):
     def column(strategy):
         return np.array(draw(st.lists(strategy, min_size=n, max_size=n)), np.float64)
 
-    batches = BatchPlan(
-        draw(st.integers(1, 20)), draw(st.integers(1, 4)), draw(st.sampled_from([None, None, 1, 7, 30]))
-    )
+    batches = BatchPlan(draw(st.integers(1, 20)), draw(st.integers(1, 4)), draw(st.sampled_from([None, None, 1, 7, 30])))
     share = column(st.sampled_from([1.0, 1.0, 0.9, 0.55, 0.2]))
     speeds = (column(st.floats(0.01, 2.0)), column(st.sampled_from([0.0, 0.0, 0.3, 2.0])), column(st.floats(0.0, 50.0)))
     return batches, column(st.integers(1, 60)).astype(np.int64), share, *speeds
@@ -103,15 +99,11 @@ def foreseen(batches, samples, per_sample, per_batch, transfer, latency=0.25):
     whole = seconds_of(batches, 0, 1.0, samples, per_sample, per_batch, latency)
     step = seconds_of(batches, 1, 1.0, samples, per_sample, per_batch, latency)
     steps = work_of(batches, np.zeros(len(samples), np.int64), np.ones(len(samples)), samples)[1]
-    return dict(
-        zip(SEES, (whole, transfer, np.full(len(samples), latency), step, per_batch + latency, steps), strict=True)
-    )
+    return dict(zip(SEES, (whole, transfer, np.full(len(samples), latency), step, per_batch + latency, steps), strict=True))
 
 
 @law
-@given(
-    cohorts(), st.sampled_from([1.0, 1.0, 0.77, 0.5]), st.sampled_from([math.inf, 40.0]), st.sampled_from([1.0, 0.5])
-)
+@given(cohorts(), st.sampled_from([1.0, 1.0, 0.77, 0.5]), st.sampled_from([math.inf, 40.0]), st.sampled_from([1.0, 0.5]))
 def test_nobody_who_makes_more_steps_ends_after_the_round(cohort, wait_for, seconds, slack):
     batches, samples, share, per_sample, per_batch, transfer = cohort
     columns = foreseen(batches, samples, per_sample, per_batch, transfer)

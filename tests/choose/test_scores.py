@@ -144,9 +144,7 @@ def test_it_equals_a_full_sort(values, n):
 
 def test_many_candidates_of_one_score_are_drawn_evenly():
     keys = client_keys(20)
-    counts = np.bincount(
-        np.concatenate([best(np.zeros(20), keys, 5, Draw(1, r), "x") for r in range(2000)]), minlength=20
-    )
+    counts = np.bincount(np.concatenate([best(np.zeros(20), keys, 5, Draw(1, r), "x") for r in range(2000)]), minlength=20)
     assert 4 < ((counts - 500) ** 2 / 500).sum() / 0.75 < 50  # 19 degrees of freedom
 
 

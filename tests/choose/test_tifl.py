@@ -77,9 +77,7 @@ def test_picks_of_one_round_come_from_one_tier():
     part = tifl(5, fleet=TWENTY)
     state = part.initial(20)
     for r in range(20):
-        tiers = {
-            state["tier"][c] for first in (0, 2) for c in part.pick(state, roster(20), 2, Draw(2, r, first)).clients
-        }
+        tiers = {state["tier"][c] for first in (0, 2) for c in part.pick(state, roster(20), 2, Draw(2, r, first)).clients}
         assert len(tiers) == 1
 
 

@@ -56,9 +56,7 @@ def test_the_portion_is_the_largest_that_is_in_time(compute, down, up, latency, 
 
 def roster(*totals):
     n = len(totals)
-    stats = dict(
-        zip(SEES, (np.array(totals) / 2, np.array(totals) / 2, np.array(totals) / 4, np.zeros(n)), strict=True)
-    )
+    stats = dict(zip(SEES, (np.array(totals) / 2, np.array(totals) / 2, np.array(totals) / 4, np.zeros(n)), strict=True))
     return Roster(np.arange(0, 3 * n, 3), np.arange(n, dtype=np.uint64), np.full(n, 10), stats)
 
 
@@ -132,9 +130,7 @@ def test_the_interval_is_the_kth_smallest_time_and_work_fits_it():
     assert dict(zip(asked.clients.tolist(), asked.settings["portion"], strict=True)) == {0: 1.0, 3: 0.5, 9: 1.0}
     assert asked.due == pytest.approx(20.0) and asked.due > 20.0
     fits = timely_interval(k=2, portion="in_time").pick({}, given_, 4, Draw(1, 0))
-    assert dict(zip(fits.clients.tolist(), fits.settings["portion"], strict=True)) == pytest.approx(
-        {0: 1.0, 3: 1 / 7, 9: 1.0}
-    )
+    assert dict(zip(fits.clients.tolist(), fits.settings["portion"], strict=True)) == pytest.approx({0: 1.0, 3: 1 / 7, 9: 1.0})
     few = timely_interval(k=2, portion="in_time", least=0.2).pick({}, given_, 4, Draw(1, 0))
     assert sorted(few.clients.tolist()) == [0, 9] and few.due == asked.due
     assert timely_interval(k=2, most_passes=2).pick({}, given_, 4, Draw(1, 0)).steps.max() == 14

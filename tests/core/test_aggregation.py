@@ -70,9 +70,7 @@ def test_what_a_report_did_not_train_weighs_nothing_whatever_the_fold_gives():
 
 def test_a_fold_that_collects_says_that_it_cannot_weigh_parts():
     fold = replace(MEAN, combine=lambda collected: collected[0][0].update)
-    why = aggregation.check_and_add(
-        fold, aggregation.zero(fold, SERVER), replace(report(0, 1.0), parts={"w": 0.0}), context(0)
-    )
+    why = aggregation.check_and_add(fold, aggregation.zero(fold, SERVER), replace(report(0, 1.0), parts={"w": 0.0}), context(0))
     assert why is not None and "a fold that collects cannot weigh" in why
 
 
@@ -129,9 +127,7 @@ RULES = {
     "mean": MEAN,
     "factor": replace(MEAN, enter=lambda w, s, c: Entry(w, factor=1 / (1 + c.staleness))),
     "named": replace(MEAN, enter=lambda w, s, c: Entry(w, sum=str(c.staleness))),
-    "parts": replace(
-        MEAN, enter=lambda w, s, c: Entry(w, parts={"w": float(c.task % 2), "v": np.eye(2) * (c.task % 3) / 2})
-    ),
+    "parts": replace(MEAN, enter=lambda w, s, c: Entry(w, parts={"w": float(c.task % 2), "v": np.eye(2) * (c.task % 3) / 2})),
     "fine": replace(MEAN, fine=lambda name: name == "v"),
     "fixed": replace(MEAN, denominator=3.0),
 }
@@ -156,9 +152,7 @@ def test_no_order_chunking_or_forwarding_changes_a_bit(rule, given_reports, rand
     random.shuffle(shuffled)
     assert bits(fold, folded(fold, shuffled)) == whole
     cut = random.randrange(1, len(pairs))
-    parts = [
-        aggregation.load(fold, SERVER, aggregation.save(folded(fold, p))) for p in (shuffled[:cut], shuffled[cut:])
-    ]
+    parts = [aggregation.load(fold, SERVER, aggregation.save(folded(fold, p))) for p in (shuffled[:cut], shuffled[cut:])]
     edges = [Report(i, i, {}, 1.0, {}, forwarded=p) for i, p in enumerate(parts)]
     assert bits(fold, folded(fold, [(e, context(0)) for e in edges])) == whole
 
@@ -186,9 +180,7 @@ def test_forwarded_sums_that_no_honest_reports_could_make_are_refused():
     assert why == "leaf 'w' of its sums reaches further than reports of weight 2 can"
     heavy = folded(MEAN, [(report(0, 3.0, 2.0), context(0))])
     heavy.sums[""].weight = 1 << 90
-    assert "is not in [0, 1.67772e+07]" in aggregation.refusal(
-        MEAN, acc, Report(0, 0, {}, 1.0, {}, forwarded=heavy), context(0)
-    )
+    assert "is not in [0, 1.67772e+07]" in aggregation.refusal(MEAN, acc, Report(0, 0, {}, 1.0, {}, forwarded=heavy), context(0))
     other = aggregation.zero(MEAN, ServerState({"w": np.zeros(2, np.float32)}))
     assert "another shape" in aggregation.refusal(MEAN, acc, Report(0, 0, {}, 1.0, {}, forwarded=other), context(0))
 
@@ -215,9 +207,7 @@ def test_a_clip_scales_long_updates_down_and_leaves_short_ones_alone():
 
 
 @settings(deadline=None, derandomize=True, max_examples=30)
-@given(
-    st.lists(st.tuples(st.floats(-900, 900, width=32), st.floats(0.1, 9)), min_size=1, max_size=6), st.floats(0.01, 50)
-)
+@given(st.lists(st.tuples(st.floats(-900, 900, width=32), st.floats(0.1, 9)), min_size=1, max_size=6), st.floats(0.01, 50))
 def test_a_clipped_fold_streams_in_any_order(given_, clip):
     fold = replace(MEAN, clip=clip)
     pairs = [(report(i, value, weight), context(i)) for i, (value, weight) in enumerate(given_)]

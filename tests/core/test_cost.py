@@ -23,9 +23,7 @@ def seconds_of(*args, **kwargs):
 
 def test_transfer_training_and_latency_add_up():
     cost = Cost(np.array([10.0, 0.0]), np.array([1e6, 1e6]), np.array([5e5, 0.0]))
-    result = seconds_of(
-        cost, np.array([8000.0, 1000.0]), np.array([4000.0, 1.0]), np.array([0.1, 9.0]), np.array([0.25, 0.0])
-    )
+    result = seconds_of(cost, np.array([8000.0, 1000.0]), np.array([4000.0, 1.0]), np.array([0.1, 9.0]), np.array([0.25, 0.0]))
     # 8e6 bit at 8 Mbit/s, 4e6 bit at 4 Mbit/s, three passes over ten samples of 0.1 s, and the latency.
     assert np.allclose(result, [1.0 + 1.0 + 3.0 + 0.25, 8.0], rtol=1e-15)
     assert result.dtype == np.float64
@@ -104,9 +102,7 @@ def test_what_else_is_offered_is_charged():
 
 
 def test_partial_work_and_own_settings_are_charged_client_by_client():
-    asked = Assignments(
-        np.arange(3), np.array([0, 3, 0]), np.array([1.0, 1.0, 0.5]), {"portion": np.array([0.1, 0.2, 0.3])}
-    )
+    asked = Assignments(np.arange(3), np.array([0, 3, 0]), np.array([1.0, 1.0, 0.5]), {"portion": np.array([0.1, 0.2, 0.3])})
     cost = cost_of(fedavg(epochs=1, batch=8), SERVER, asked, SIZES)
     assert cost.samples.tolist() == [10.0, 20.0, 17.0]
     assert cost.batches.tolist() == [2.0, 3.0, 3.0]

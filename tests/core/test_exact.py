@@ -36,8 +36,7 @@ def bits(acc, scales):
 
 def thousand(rng):
     updates = [
-        {"w": rng.normal(0, 3, (7, 5)).astype(np.float32), "b": rng.normal(0, 1e-3, 3).astype(np.float32)}
-        for _ in range(1000)
+        {"w": rng.normal(0, 3, (7, 5)).astype(np.float32), "b": rng.normal(0, 1e-3, 3).astype(np.float32)} for _ in range(1000)
     ]
     return updates, rng.uniform(0.01, 30.0, 1000).tolist()
 
@@ -127,10 +126,7 @@ def test_two_limbs_are_closer_to_the_exact_mean_than_one():
     updates = [{"v": rng.normal(0, 1e-9, 16).astype(np.float32)} for _ in range(50)]
     weights = rng.uniform(0.5, 2.0, 50).tolist()
     total = sum(map(Fraction, weights))
-    true = [
-        sum(Fraction(w) * Fraction(float(u["v"][i])) for u, w in zip(updates, weights, strict=True)) / total
-        for i in range(16)
-    ]
+    true = [sum(Fraction(w) * Fraction(float(u["v"][i])) for u, w in zip(updates, weights, strict=True)) / total for i in range(16)]
 
     def error(two_limbs):
         scales = {"v": exact.scale_for(1.0, TOTAL, two_limbs=two_limbs)}

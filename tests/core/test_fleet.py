@@ -85,12 +85,8 @@ def test_sharing_traces_changes_no_answer(clients, time, work):
     assert np.array_equal(availability(shared), availability(alone))
     for result in (shared.traces, alone.traces):
         assert np.array_equal(phase_of(result, everyone, time), phase_of(STATES.traces, clients, time))
-        assert np.array_equal(
-            finish_after(result, everyone, time, seconds), finish_after(STATES.traces, clients, time, seconds)
-        )
-        for mine, theirs in zip(
-            ready_until(result, everyone, time), ready_until(STATES.traces, clients, time), strict=True
-        ):
+        assert np.array_equal(finish_after(result, everyone, time, seconds), finish_after(STATES.traces, clients, time, seconds))
+        for mine, theirs in zip(ready_until(result, everyone, time), ready_until(STATES.traces, clients, time), strict=True):
             assert np.array_equal(mine, theirs)
 
 

@@ -51,9 +51,7 @@ def test_quarters_of_seconds_are_as_exact_as_seconds(fleet, time, data):
     work = data.draw(st.lists(st.integers(0, 30), min_size=len(spans), max_size=len(spans)))
     t = traces_of([tuple((a / 4, b / 4) for a, b in own) for own in spans], np.array(periods) / 4, np.array(starts) / 4)
     result = finish_after(t, np.arange(len(spans)), time / 4, np.array(work) / 4)
-    assert (result * 4).tolist() == [
-        walked(*each, time, w) for *each, w in zip(spans, periods, starts, work, strict=True)
-    ]
+    assert (result * 4).tolist() == [walked(*each, time, w) for *each, w in zip(spans, periods, starts, work, strict=True)]
 
 
 @laws
@@ -80,13 +78,9 @@ def test_doubling_all_times_doubles_all_answers(fleet, time, work):
         np.array(starts) / 3,
     )
     who = np.arange(len(spans))
-    one, two = (
-        traces_of([tuple((a * k, b * k) for a, b in own) for own in spans], periods * k, starts * k) for k in (1, 2)
-    )
+    one, two = (traces_of([tuple((a * k, b * k) for a, b in own) for own in spans], periods * k, starts * k) for k in (1, 2))
     seconds = np.full(len(who), work / 7)
-    assert np.array_equal(
-        2 * finish_after(one, who, time / 3, seconds), finish_after(two, who, 2 * time / 3, 2 * seconds)
-    )
+    assert np.array_equal(2 * finish_after(one, who, time / 3, seconds), finish_after(two, who, 2 * time / 3, 2 * seconds))
     assert np.array_equal(2 * ready_until(one, who, time / 3)[1], ready_until(two, who, 2 * time / 3)[1])
 
 
@@ -115,9 +109,7 @@ def test_work_of_no_length_is_done_at_once():
 def test_an_answer_does_not_depend_on_who_else_is_asked():
     spans = [((0.1, 0.4),), ((0.2, 0.5), (0.7, 0.9)), ((0.0, 1.0),)]
     together, alone = traces_of(spans, [1.0, 1.1, 1.3]), traces_of(spans[1:2], [1.1])
-    assert finish_after(together, np.array([1]), 3.3, np.array([2.2])) == finish_after(
-        alone, np.array([0]), 3.3, np.array([2.2])
-    )
+    assert finish_after(together, np.array([1]), 3.3, np.array([2.2])) == finish_after(alone, np.array([0]), 3.3, np.array([2.2]))
 
 
 @pytest.mark.parametrize(

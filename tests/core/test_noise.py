@@ -31,9 +31,7 @@ def test_draws_are_normal_independent_and_addressed():
     assert abs((np.abs(drawn) < 1.0).mean() - math.erf(1 / math.sqrt(2))) < 0.01
     assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 0.02
     assert np.array_equal(drawn[:1000], normals(KEY, "w", 0, 1, 1000)), "a shorter draw is its beginning"
-    others = [
-        normals(*a, 1000) for a in ((KEY, "w", 0, 2), (KEY, "w", 1, 1), (KEY, "v", 0, 1), (seeded_key(4), "w", 0, 1))
-    ]
+    others = [normals(*a, 1000) for a in ((KEY, "w", 0, 2), (KEY, "w", 1, 1), (KEY, "v", 0, 1), (seeded_key(4), "w", 0, 1))]
     assert all(abs(np.corrcoef(drawn[:1000], other)[0, 1]) < 0.15 for other in others)
 
 

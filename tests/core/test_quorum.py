@@ -31,8 +31,7 @@ def scanned(world, among, n, start, until):
 
     def ready(time):
         return [
-            any(a <= (time - begin) % period < b for a, b in own)
-            for own, period, begin in zip(spans, periods, starts, strict=True)
+            any(a <= (time - begin) % period < b for a, b in own) for own, period, begin in zip(spans, periods, starts, strict=True)
         ]
 
     for time in (start, *range(math.floor(start) + 1, math.ceil(until))):
@@ -134,9 +133,7 @@ def test_nobody_is_found_at_the_horizon_or_after_it():
     assert source.earliest(~one, 1, 0.0, 1e9) == math.inf
 
 
-@pytest.mark.parametrize(
-    ("start", "n", "expected"), [(0.0, 1, 0.0), (5.0, 2, 60.0), (60.0, 2, 60.0), (70.0, 3, math.inf)]
-)
+@pytest.mark.parametrize(("start", "n", "expected"), [(0.0, 1, 0.0), (5.0, 2, 60.0), (60.0, 2, 60.0), (70.0, 3, math.inf)])
 def test_looking_every_so_often(start, n, expected):
     def online(time):
         return np.array([True, time // 60 % 2 == 1, False])

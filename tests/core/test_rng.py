@@ -14,9 +14,7 @@ def test_same_address_same_draw():
     assert np.array_equal(stream(7, "select", 3).random(5), stream(7, "select", 3).random(5))
 
 
-@pytest.mark.parametrize(
-    "other", [(8, "select", 3), (7, "selecu", 3), (7, "select", 4), (7, "select"), (7, "select", 3, 0)]
-)
+@pytest.mark.parametrize("other", [(8, "select", 3), (7, "selecu", 3), (7, "select", 4), (7, "select"), (7, "select", 3, 0)])
 def test_another_address_gives_another_draw(other):
     assert not np.array_equal(stream(7, "select", 3).random(5), stream(*other).random(5))
     assert address(7, "select", 3) != address(*other)

@@ -7,9 +7,7 @@ import pytest
 from fedfleet.core.round_rules import RoundRules
 
 
-@pytest.mark.parametrize(
-    ("share", "selected", "ready"), [(1.0, 7, 7), (0.14, 50, 7), (0.5, 5, 3), (0.25, 1, 1), (1.0, 0, 0)]
-)
+@pytest.mark.parametrize(("share", "selected", "ready"), [(1.0, 7, 7), (0.14, 50, 7), (0.5, 5, 3), (0.25, 1, 1), (1.0, 0, 0)])
 def test_a_share_of_the_selected_ends_the_wait(share, selected, ready):
     assert RoundRules(50, share).ready(selected) == ready
 
@@ -35,6 +33,5 @@ def test_a_deadline_that_never_comes_is_a_deadline_all_the_same():
 def test_rounds_are_independent_unless_something_outlasts_them():
     assert RoundRules(3).independent
     assert not any(
-        rules.independent
-        for rules in (RoundRules(3, max_staleness=1), RoundRules(3, wait_if_few=True), RoundRules(3, lease=9.0))
+        rules.independent for rules in (RoundRules(3, max_staleness=1), RoundRules(3, wait_if_few=True), RoundRules(3, lease=9.0))
     )

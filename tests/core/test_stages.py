@@ -86,14 +86,10 @@ def test_work_passes_through_the_stages_in_order(first, second):
     for a, b in pairwise(STAGES):
         if a in result and b in result:
             begun = result[b] > 0
-            assert np.allclose(result[a][begun], TRIP[a][begun], atol=1e-12), (
-                "a stage begins when the one before is over"
-            )
+            assert np.allclose(result[a][begun], TRIP[a][begun], atol=1e-12), "a stage begins when the one before is over"
 
 
-@pytest.mark.parametrize(
-    ("stage", "part", "expected"), [(DOWNLOAD, 0.5, 2.0), (COMPUTE, 0.0, 3.0), (UPLOAD, 1.0, 11.0)]
-)
+@pytest.mark.parametrize(("stage", "part", "expected"), [(DOWNLOAD, 0.5, 2.0), (COMPUTE, 0.0, 3.0), (UPLOAD, 1.0, 11.0)])
 def test_when_a_part_of_a_stage_is_done(stage, part, expected):
     result = seconds_before(TRIP, np.array([stage, stage]), np.array([part, part]))
     assert result[0] == expected

@@ -30,9 +30,7 @@ LEAVES = st.sampled_from(KINDS).flatmap(
 )
 
 
-TREES = st.dictionaries(
-    st.text(st.characters(codec="ascii", exclude_categories=["C"]), min_size=1, max_size=6), LEAVES, max_size=4
-)
+TREES = st.dictionaries(st.text(st.characters(codec="ascii", exclude_categories=["C"]), min_size=1, max_size=6), LEAVES, max_size=4)
 
 
 @given(TREES)

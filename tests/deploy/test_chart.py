@@ -93,9 +93,9 @@ def test_nothing_runs_as_root_or_writes_outside_its_volumes():
 
 
 def test_the_server_is_started_as_its_command_line_allows():
-    container = rendered(tls__clientCa="CA", server__extraArgs=["--keep-reports"])["StatefulSet"]["spec"]["template"][
-        "spec"
-    ]["containers"][0]
+    container = rendered(tls__clientCa="CA", server__extraArgs=["--keep-reports"])["StatefulSet"]["spec"]["template"]["spec"][
+        "containers"
+    ][0]
     told = check_words(container["args"])
     assert told["resume"] and str(told["out"]) == "/data/run" and told["devices"] == 3 and told["keep_reports"]
     assert told["address"] == "0.0.0.0:50051" and str(told["client_ca"]).endswith("client-ca.crt")

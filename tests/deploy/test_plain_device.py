@@ -35,9 +35,7 @@ def test_a_device_that_follows_the_page_alone_takes_part(tmp_path):
     (tmp_path / "spec.toml").write_text(SPEC)
     address, data = f"127.0.0.1:{free_port()}", digits_logreg()(7).dataset
     words = ["serve", "spec.toml", "--out", "served", "--address", address, "--evaluate", "devices", "--json"]
-    running = [
-        subprocess.Popen([sys.executable, "-m", "fedfleet.app.cli.main", *words], cwd=tmp_path, stdout=subprocess.PIPE)
-    ]
+    running = [subprocess.Popen([sys.executable, "-m", "fedfleet.app.cli.main", *words], cwd=tmp_path, stdout=subprocess.PIPE)]
     try:
         for client in range(2):
             rows = slice(300 * client, 300 * client + 300)

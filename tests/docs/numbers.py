@@ -100,9 +100,7 @@ def stated(text: str) -> list[Said]:
         if passage.startswith("|"):
             result += _of_cells(bare(passage))
         else:
-            result += [
-                said for one in re.split(r"(?<=[.;!?])\s+(?=[^a-z]|$)", bare(passage)) for said in _of_sentence(one)
-            ]
+            result += [said for one in re.split(r"(?<=[.;!?])\s+(?=[^a-z]|$)", bare(passage)) for said in _of_sentence(one)]
     shown = [b.text for b in blocks_of(text, "") if b.language in ("text", "") and not b.mark]
     for line in [*code, *"".join(shown).splitlines()]:
         result += [said for _, said in _with_unit(line.strip())]
@@ -149,6 +147,4 @@ def settings(blocks: list[Block]) -> list[float]:
     """Numbers of specs, programs, files and commands of a page that tests read or execute."""
     texts = [b.text for b in blocks if b.mark == "file" or b.language in ("toml", "python", "json")]
     texts += [c.line for b in blocks if b.language == "console" for c in commands_of(b)]
-    return [
-        float(n.replace("_", "")) for text in texts for n in re.findall(r"(?<![\w.])\d[\d_]*(?:\.\d+)?(?:e\d+)?", text)
-    ]
+    return [float(n.replace("_", "")) for text in texts for n in re.findall(r"(?<![\w.])\d[\d_]*(?:\.\d+)?(?:e\d+)?", text)]

@@ -43,18 +43,12 @@ def unsourced(page: str, text: str, ledger: dict[str, list[dict[str, Any]]] = LE
     def vouched(said: Said) -> bool:
         return (
             any(one in said.sentence and said.number in NUMBER.findall(one) for one in words)
-            or any(
-                said.number in row.numbers for row in checked if row.line == said.sentence or row.name in said.sentence
-            )
+            or any(said.number in row.numbers for row in checked if row.line == said.sentence or row.name in said.sentence)
             or any(rounds_to(one, said.number) for one in seen[said.outcome])
             or (not said.outcome and value(said.number) in given)
         )
 
-    return [
-        f"{page}: nobody vouches for {said.number} in {said.sentence!r}: {CURE}"
-        for said in stated(text)
-        if not vouched(said)
-    ]
+    return [f"{page}: nobody vouches for {said.number} in {said.sentence!r}: {CURE}" for said in stated(text) if not vouched(said)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,9 +61,7 @@ def shown(text: str) -> list[Shown]:
 
 def made_by_the_page(table: Shown, blocks: list[Block]) -> bool:
     """Whether commands of the page make what the table shows, the whole study or each of the runs, so that cells are compared."""
-    made = re.findall(
-        r"--out (\S+)", "\n".join(c.line for b in blocks if b.language == "console" for c in commands_of(b))
-    )
+    made = re.findall(r"--out (\S+)", "\n".join(c.line for b in blocks if b.language == "console" for c in commands_of(b)))
     return table.folder in made or all(f"{table.folder}/{name}" in made for name in table.rows)
 
 

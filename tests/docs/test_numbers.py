@@ -41,17 +41,13 @@ def test_a_page_that_is_changed_is_named_with_its_sentence_and_the_cure(page, tr
     text = text_of(page)
     assert true in text and unsourced(page, text) == []
     result = unsourced(page, text.replace(true, false, 1), LEDGER)
-    faults = result + [
-        one for entry in LEDGER.get(page, []) if (one := _fault(page, text.replace(true, false, 1), entry))
-    ]
+    faults = result + [one for entry in LEDGER.get(page, []) if (one := _fault(page, text.replace(true, false, 1), entry))]
     assert faults and all(one.startswith(page) for one in faults)
     assert any("docs/numbers.toml" in one or "correct the page" in one for one in faults)
 
 
 def test_what_is_claimed():
-    text = (
-        "It is 12.5 times as fast `as 3 s`, takes [7 days](4 h), and 3, 4 and 8 points or -0.25.\n```toml\n5 %\n```\n"
-    )
+    text = "It is 12.5 times as fast `as 3 s`, takes [7 days](4 h), and 3, 4 and 8 points or -0.25.\n```toml\n5 %\n```\n"
     assert [said.number for said in stated(text)] == ["12.5", "7", "3", "4", "8", "0.25"]
     assert [said.outcome for said in stated(text)] == [True, False, True, True, True, False]
     assert stated("14 (LSTM) to 250 (perceptron) times")[0] == Said("14", "14 (LSTM) to 250 (perceptron) times", True)
@@ -59,16 +55,12 @@ def test_what_is_claimed():
 
 
 def test_what_is_no_claim():
-    names = (
-        "Python 3.11, Eq. 3, section 8, TLS 1.3, in 2024, Dirichlet(0.5), INT8, H200, step 2, 2^63, v1.2.3 and 3 steps"
-    )
+    names = "Python 3.11, Eq. 3, section 8, TLS 1.3, in 2024, Dirichlet(0.5), INT8, H200, step 2, 2^63, v1.2.3 and 3 steps"
     assert stated(names) == []
 
 
 def test_text_that_nobody_executes_claims_what_has_a_unit():
-    text = (
-        "```text\nlow = 0.01\nreplayed in 2.96 s\n```\n\n    it took 7 h\n\n<!-- not run: why -->\n```text\n5 s\n```\n"
-    )
+    text = "```text\nlow = 0.01\nreplayed in 2.96 s\n```\n\n    it took 7 h\n\n<!-- not run: why -->\n```text\n5 s\n```\n"
     assert sorted(said.number for said in stated(text)) == ["2.96", "7"]
 
 

@@ -20,9 +20,7 @@ def faults(text, tmp_path, *, soak=False, seconds=20.0):
 
 
 def test_a_page_that_is_true(tmp_path):
-    page = "<!-- file: data/a.txt -->\n```text\nhello\n```\n" + console(
-        "$ cat data/a.txt\nhello\n$ cd data\n$ ls\na.txt"
-    )
+    page = "<!-- file: data/a.txt -->\n```text\nhello\n```\n" + console("$ cat data/a.txt\nhello\n$ cd data\n$ ls\na.txt")
     assert faults(page, tmp_path) == []
 
 
@@ -65,9 +63,7 @@ def test_what_a_page_leaves_running_ends_with_it(tmp_path):
     assert faults(console("$ sleep 60 &\n$ echo on\non"), tmp_path) == []
     assert (
         "more than 1 s"
-        in run_page(
-            blocks_of(console("$ sleep 60"), "a.md"), tmp_path / "root", tmp_path / "late", soak=False, seconds=1.0
-        )[-1]
+        in run_page(blocks_of(console("$ sleep 60"), "a.md"), tmp_path / "root", tmp_path / "late", soak=False, seconds=1.0)[-1]
     )
     assert time.monotonic() - before < 20
 

@@ -83,10 +83,5 @@ def test_studies_are_valid_and_have_the_arms_that_pages_show(path):
 
 def test_rounding():
     assert rounds_to(13.6, "14") and rounds_to(254, "250") and not rounds_to(13.2, "14") and not rounds_to(80.8, "82")
-    assert (
-        rounds_to(108_456, "100,000")
-        and rounds_to(1.84, "1.8")
-        and rounds_to(80.5, "81")
-        and not rounds_to(0.31, "0.3000")
-    )
+    assert rounds_to(108_456, "100,000") and rounds_to(1.84, "1.8") and rounds_to(80.5, "81") and not rounds_to(0.31, "0.3000")
     assert rounds_to(0.0, "0") and not rounds_to(0.6, "0")

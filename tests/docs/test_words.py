@@ -67,9 +67,7 @@ def torn_tables(page, text):
 
 
 def loose_commands(page, text):
-    yield from (
-        f"{name_of(page)}: {line.strip()}: put it into a block" for line in indented(text) if PASTED.search(line)
-    )
+    yield from (f"{name_of(page)}: {line.strip()}: put it into a block" for line in indented(text) if PASTED.search(line))
 
 
 def test_links_and_anchors_lead_somewhere():
@@ -87,10 +85,7 @@ def test_keys_of_specs_that_are_named_are_there():
 def test_every_key_of_a_fixed_table_is_in_the_reference():
     said = BY_HAND[ROOT / "docs/reference/spec.md"]
     assert [
-        f"{table}.{key}"
-        for table, keys in KEYS.items()
-        for key in sorted(keys)
-        if not re.search(rf"`(\w+\.)?{key}`", said)
+        f"{table}.{key}" for table, keys in KEYS.items() for key in sorted(keys) if not re.search(rf"`(\w+\.)?{key}`", said)
     ] == []
 
 
@@ -106,9 +101,7 @@ def test_what_is_not_there_is_noticed():
     page = ROOT / "docs/how-to/runs.md"
     text = "# A `b` c\n[x](#a-b-c) [y](#a-c) [z](none.md) [w](serve.md#kill-it) `--nothing` `--json` `stop.round` `stop.rounds`\n"
     text += "| a | b |\n| --- | --- |\n| 1 | 2 | 3 |\n\n    fedfleet run a.toml\n"
-    result = [
-        f for look in (dead_links, dead_options, dead_keys, torn_tables, loose_commands) for f in look(page, text)
-    ]
+    result = [f for look in (dead_links, dead_options, dead_keys, torn_tables, loose_commands) for f in look(page, text)]
     assert [fault.split(": ", 1)[1][:22] for fault in result] == [
         "#a-c leads nowhere",
         "none.md leads nowhere",

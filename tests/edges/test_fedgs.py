@@ -84,9 +84,7 @@ def test_renaming_devices_renames_the_choice(seed, n):
     rng = np.random.default_rng(seed)
     histograms, target = rng.uniform(0, 9, (n, 5)), rng.uniform(0, 30, 5)  # real numbers: no ties
     order, wanted = rng.permutation(n), int(rng.integers(n + 1))
-    assert np.array_equal(
-        match_devices(histograms[order], target, wanted), match_devices(histograms, target, wanted)[order]
-    )
+    assert np.array_equal(match_devices(histograms[order], target, wanted), match_devices(histograms, target, wanted)[order])
 
 
 def labels_of(rows):

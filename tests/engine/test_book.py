@@ -74,13 +74,9 @@ def without(client):
 
 
 def test_if_no_report_remains_the_version_stays():
-    plan = toy_plan(
-        readiness(2), 4, algorithm=spoilt({0, 1, 2, 3}, SPOILS["leaf 'w' is not finite"]), stop=Stop(rounds=3)
-    )
+    plan = toy_plan(readiness(2), 4, algorithm=spoilt({0, 1, 2, 3}, SPOILS["leaf 'w' is not finite"]), stop=Stop(rounds=3))
     events, end = events_of(plan, world_of(even_fleet(4)))
-    assert [(e.round, e.reason) for e in only(RoundFailed, events)] == [
-        (r, "no report could be folded") for r in range(3)
-    ]
+    assert [(e.round, e.reason) for e in only(RoundFailed, events)] == [(r, "no report could be folded") for r in range(3)]
     assert len(only(ReportRejected, events)) == 6
     assert not only(ModelCommitted, events)
     assert end.state.book.version == 0
@@ -105,9 +101,7 @@ def test_who_is_not_dropped_reports_later_with_its_staleness():
     notes = []
     fleet = even_fleet(3, [3.5, 1.0, 1.0])
     everyone = Selector("everyone", lambda state, roster, n, draw: whole_work(roster.clients[:n]))
-    plan = toy_plan(
-        commits_at(3, 2, t_break=0.5), 3, algorithm=noting_contexts(notes), choose=everyone, stop=Stop(rounds=4)
-    )
+    plan = toy_plan(commits_at(3, 2, t_break=0.5), 3, algorithm=noting_contexts(notes), choose=everyone, stop=Stop(rounds=4))
     events, _ = events_of(plan, world_of(fleet, steady=True))
     assert [e.time for e in only(ModelCommitted, events)][:3] == [1.5, 3.0, 4.5]
     first = dict(notes)

@@ -151,9 +151,7 @@ def test_a_probing_selector_sees_what_it_asked_for():
 
 def test_who_was_not_probed_has_no_number():
     fleet = even_fleet(6, [5.0, 3.0, 9.0, 1.0, 7.0, 2.0])
-    events, _ = events_of(
-        toy_plan(readiness(2), 6, choose=fastest(3), stop=Stop(rounds=1)), world_of(fleet, steady=True)
-    )
+    events, _ = events_of(toy_plan(readiness(2), 6, choose=fastest(3), stop=Stop(rounds=1)), world_of(fleet, steady=True))
     looked_at = only(Probed, events)[0].clients.tolist()
     assert len(looked_at) == 3
     best = sorted(looked_at, key=lambda c: fleet.seconds[c])[:2]
@@ -222,9 +220,7 @@ def test_every_pick_is_a_draw_of_its_own():
         draws.append((draw.round, draw.first))
         return whole_work(roster.clients[:n])
 
-    events_of(
-        toy_plan(buffered(5, 2), 8, choose=Selector("noting", pick), stop=Stop(rounds=3)), world_of(even_fleet(8))
-    )
+    events_of(toy_plan(buffered(5, 2), 8, choose=Selector("noting", pick), stop=Stop(rounds=3)), world_of(even_fleet(8)))
     assert len(set(draws)) == len(draws)
     assert [first for _, first in draws] == sorted(first for _, first in draws)
 

@@ -29,9 +29,7 @@ def settling():
     def pick(state, roster, n, draw):
         order = np.lexsort((roster.clients, roster.stats["user"], state["seen"][roster.clients]))[:n]
         clients = roster.clients[order]
-        return Assignments(
-            clients, np.zeros(len(order), np.int64), np.ones(len(order)), {"portion": 1.0 / (1.0 + clients)}, 40.0
-        )
+        return Assignments(clients, np.zeros(len(order), np.int64), np.ones(len(order)), {"portion": 1.0 / (1.0 + clients)}, 40.0)
 
     def learn(state, ended, now):
         return {"seen": state["seen"] + np.bincount(ended.clients, minlength=len(state["seen"]))}

@@ -38,9 +38,7 @@ from tests.worlds import even_fleet, events_of, kinds_of, only, roster_of, toy_p
 def fed(plan, facts, state=None):
     """The last state, and all outcomes and commands on the way, after these facts."""
     first = begin(plan) if state is None else None
-    state, outcomes, commands = (
-        (state, [], []) if first is None else (first.state, [*first.outcomes], [*first.commands])
-    )
+    state, outcomes, commands = (state, [], []) if first is None else (first.state, [*first.outcomes], [*first.commands])
     for fact in facts:
         state, new_outcomes, new_commands = step(plan, state, fact)
         outcomes += new_outcomes
@@ -55,9 +53,7 @@ def aggregate_of(plan, state, *updates):
     fold = plan.algorithm.fold
     acc = aggregation.zero(fold, state.server)
     for value in updates:
-        acc = aggregation.add(
-            fold, acc, Report(0, 0, {"w": np.full(4, value, np.float32)}, 1.0, {}), Context(0, 1.0, 0)
-        )
+        acc = aggregation.add(fold, acc, Report(0, 0, {"w": np.full(4, value, np.float32)}, 1.0, {}), Context(0, 1.0, 0))
     return acc
 
 
@@ -102,9 +98,7 @@ def test_one_round_of_readiness():
     spent = TasksSpent(34.0, np.arange(3), sent.clients, {"compute": np.ones(3)})
     state, outcomes, commands = fed(plan, [spent], state)
     assert (outcomes, commands, state.unpaid) == ([], [], ())
-    folded = ReportsGathered(
-        34.0, aggregate_of(plan, state, 1.0, 3.0), np.array([0, 1]), {"loss": np.array([4.0, 6.0])}
-    )
+    folded = ReportsGathered(34.0, aggregate_of(plan, state, 1.0, 3.0), np.array([0, 1]), {"loss": np.array([4.0, 6.0])})
     state, outcomes, commands = fed(plan, [folded], state)
     assert kinds_of(outcomes) == ["ModelCommitted"]
     assert outcomes[0] == ModelCommitted(34.0, 0, 1, content_hash({"w": np.full(4, 2.0, np.float32)}), 2)
@@ -164,11 +158,7 @@ def test_a_prompt_policy_is_asked_after_each_arrival_even_when_it_is_woken_then(
     def decide(book):
         if book.arrived >= 2:
             return Decision(commit=True)
-        return (
-            Decision(ask=4)
-            if book.now == 0 and not book.asking and not book.selected
-            else Decision(wake_at=book.now + 4)
-        )
+        return Decision(ask=4) if book.now == 0 and not book.asking and not book.selected else Decision(wake_at=book.now + 4)
 
     for prompt, sizes in ((True, [2, 2]), (False, [4])):
         plan = toy_plan(Policy("counts", decide, 4, prompt=prompt), 4, stop=Stop(virtual_seconds=12.0))
@@ -259,9 +249,7 @@ def test_a_model_is_evaluated_as_often_as_asked():
         for command in only(Evaluate, commands):
             evaluated.append(command.version)
             state, _, _ = fed(plan, [Evaluated(time, command.version, 1, 10, 0.0)], state)
-        state, outcomes, _ = fed(
-            plan, [TimerFired(time + 20.0), CandidatesSeen(time + 20.0, roster_of(0, 1, 2, 3))], state
-        )
+        state, outcomes, _ = fed(plan, [TimerFired(time + 20.0), CandidatesSeen(time + 20.0, roster_of(0, 1, 2, 3))], state)
         clients, time = only(TasksSent, outcomes)[0].clients.tolist(), time + 30.0
     assert evaluated == [2, 4]
 
@@ -279,9 +267,7 @@ def after(plan, facts):
     return state, outcomes
 
 
-@pytest.mark.parametrize(
-    "fact", [TimerFired(19.0), TaskArrived(19.0, 0, 0, 1.0, 1.0), CandidatesSeen(19.0, roster_of(0))]
-)
+@pytest.mark.parametrize("fact", [TimerFired(19.0), TaskArrived(19.0, 0, 0, 1.0, 1.0), CandidatesSeen(19.0, roster_of(0))])
 def test_time_may_not_fall(fact):
     plan = toy_plan(readiness(2), 4)
     state, _ = after(plan, SENT)
@@ -337,9 +323,7 @@ def test_zeno_is_noticed():
         assert only(RoundFailed, outcomes)
         seen += 1
     assert seen == FACTS_PER_INSTANT
-    with pytest.raises(
-        RunFailed, match=r"at time 0.0: more than 1000 facts .* policy 'readiness' or selector 'uniform'"
-    ):
+    with pytest.raises(RunFailed, match=r"at time 0.0: more than 1000 facts .* policy 'readiness' or selector 'uniform'"):
         step(plan, state, CandidatesSeen(0.0, roster_of()))
 
 

@@ -108,9 +108,7 @@ def turns(draw):
     """Devices of unlike speed with rows of their own, and what a turn takes beside training."""
     n = draw(st.integers(1, 5))
     each = {"min_size": n, "max_size": n}
-    speeds = [
-        np.array(draw(st.lists(st.floats(low, high), **each))) for low, high in ((0.01, 2), (1e3, 1e6), (1e3, 1e6))
-    ]
+    speeds = [np.array(draw(st.lists(st.floats(low, high), **each))) for low, high in ((0.01, 2), (1e3, 1e6), (1e3, 1e6))]
     slots = np.repeat(np.arange(n), draw(st.lists(st.integers(1, 20), **each)))
     beside = draw(st.floats(0, 50)), np.array(draw(st.lists(st.floats(0, 50), **each)))
     return Abilities(*speeds), slots, beside

@@ -190,14 +190,10 @@ def on_a_real_clock(plan, seconds, judging, gathering):
                     took = 0.0 if command.known else judging
                     heapq.heappush(heap, (now + took, n, 0, Evaluated(now + took, command.version, 1, 2, 0.5)))
                 case Gather():
-                    fact = ReportsGathered(
-                        now + gathering, None, np.array(command.tasks), {}, made=NewModel(state.server, "m")
-                    )
+                    fact = ReportsGathered(now + gathering, None, np.array(command.tasks), {}, made=NewModel(state.server, "m"))
                     heapq.heappush(heap, (fact.time, n, 0, fact))
                 case Account():
-                    who = [
-                        w.assignments.clients[t - w.first] for t, w in zip(command.tasks, command.waves, strict=True)
-                    ]
+                    who = [w.assignments.clients[t - w.first] for t, w in zip(command.tasks, command.waves, strict=True)]
                     fact = TasksSpent(now, np.array(command.tasks), np.array(who), {})
                     heapq.heappush(heap, (now, n, 0, fact))
                 case Finish():
@@ -205,9 +201,7 @@ def on_a_real_clock(plan, seconds, judging, gathering):
         if asked and state.phase is Phase.OPEN and not (heap and heap[0][0] <= state.book.now):
             busy = [w.assignments.clients[t - w.first] for t, w in state.running.items()]
             idle, asked = np.setdiff1d(ids, busy), False
-            fact = CandidatesSeen(
-                state.book.now, Roster(idle, client_keys(plan.clients)[idle], np.ones(len(idle), np.int64))
-            )
+            fact = CandidatesSeen(state.book.now, Roster(idle, client_keys(plan.clients)[idle], np.ones(len(idle), np.int64)))
         elif timer is not None and not (heap and heap[0][0] <= timer):
             fact, timer = TimerFired(max(timer, state.book.now)), None
         else:

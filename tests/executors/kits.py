@@ -57,9 +57,7 @@ def matrix(name):
 
     task = TASKS[name]()
     names = list(task.init(0))
-    return replace(consensus(), local=lambda client, settings: pass_of(int(settings["case"]), client, names)), inline(
-        task
-    )
+    return replace(consensus(), local=lambda client, settings: pass_of(int(settings["case"]), client, names)), inline(task)
 
 
 def beginners(folder, task):

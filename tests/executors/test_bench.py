@@ -118,6 +118,4 @@ def test_running_statistics_begin_anew_for_each_client():
 
 
 def test_dropout_drops_the_same_units():
-    agrees(
-        lambda: nn.Sequential(nn.Flatten(), nn.Linear(144, 20), nn.Tanh(), AddressedDropout(0.5, 0), nn.Linear(20, 5))
-    )
+    agrees(lambda: nn.Sequential(nn.Flatten(), nn.Linear(144, 20), nn.Tanh(), AddressedDropout(0.5, 0), nn.Linear(20, 5)))

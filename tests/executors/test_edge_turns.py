@@ -97,9 +97,7 @@ def flat_sum(reports, algorithm, params):
 def same_sum(a, b):
     (mine,), (theirs,) = a.sums.values(), b.sums.values()
     leaves = [np.array_equal(mine.sums[n], theirs.sums[n]) for n in mine.sums]
-    return (mine.weight, mine.count, mine.sums.keys()) == (theirs.weight, theirs.count, theirs.sums.keys()) and all(
-        leaves
-    )
+    return (mine.weight, mine.count, mine.sums.keys()) == (theirs.weight, theirs.count, theirs.sums.keys()) and all(leaves)
 
 
 users = st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=4).filter(any), min_size=1, max_size=4)
@@ -114,9 +112,7 @@ def test_one_average_at_the_edges_is_flat_averaging_bit_for_bit(sizes, kappa1, w
     flat = flat_sum(LITERAL.train(below(steps=kappa1)), algorithm, TASK.init(0))
     assert rejected == ()
     assert same_sum(got, flat)
-    assert content_hash(aggregation.finish(algorithm.fold, got).mean) == content_hash(
-        aggregation.finish(algorithm.fold, flat).mean
-    )
+    assert content_hash(aggregation.finish(algorithm.fold, got).mean) == content_hash(aggregation.finish(algorithm.fold, flat).mean)
 
 
 @pytest.mark.parametrize("kappa2", [2, 5])

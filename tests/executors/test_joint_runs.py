@@ -66,16 +66,12 @@ def alone(task, seed, times):
 
 
 def same(a, b):
-    return len(a) == len(b) and all(
-        np.array_equal(x.update[n], y.update[n]) for x, y in zip(a, b, strict=True) for n in x.update
-    )
+    return len(a) == len(b) and all(np.array_equal(x.update[n], y.update[n]) for x, y in zip(a, b, strict=True) for n in x.update)
 
 
 def test_runs_of_unlike_length_and_one_that_fails_end_as_alone():
     task = digits_logreg()
-    result, meeting = meet(
-        trains(task(0), 10, 4), trains(task(1), 20, 2), trains(task(2), 30, 3, fails=1), trains(task(3), 40, 0)
-    )
+    result, meeting = meet(trains(task(0), 10, 4), trains(task(1), 20, 2), trains(task(2), 30, 3, fails=1), trains(task(3), 40, 0))
     assert same(result[0], alone(task(0), 10, 4)) and same(result[1], alone(task(1), 20, 2))
     assert isinstance(result[2], RunFailed) and result[3] == []
     assert (meeting.turns, meeting.trained) == (4, 7), "they met whenever all who were left waited"

@@ -37,9 +37,7 @@ def test_models_are_tuned_together_and_integers_stay():
     def train(jobs):
         trained.append([job.client for job in jobs])
         for job in jobs:
-            yield Report(
-                job.task, job.client, {"w": np.full(2, job.client + 1.0, np.float32), "n": np.array([9])}, 1.0, {}
-            )
+            yield Report(job.task, job.client, {"w": np.full(2, job.client + 1.0, np.float32), "n": np.array([9])}, 1.0, {})
 
     algorithm, execute = ft(), Executor("toy", train, None)
     jobs = [tuning_job(algorithm, c, c, 7, MODEL, ROWS if c != 1 else ROWS[:0]) for c in range(3)]

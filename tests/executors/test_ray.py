@@ -145,9 +145,7 @@ def listening(pids):
                 sockets.add(os.readlink(path).removeprefix("socket:[").removesuffix("]"))
             except OSError:
                 continue
-    lines = [
-        line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
-    ]
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
     return {words[1].partition(":")[0] for words in lines if words[3] == "0A" and words[9] in sockets}
 
 
@@ -259,9 +257,7 @@ def test_evaluations_are_those_of_inline(shared):
     params, other = setup.task.init(1), setup.task.init(2)
     trials = [Trial(other if c % 3 else params, setup.world.data.shard(c, "train", 0)) for c in range(12)]
     here = setup.executor()
-    execute = ours.ray_executor(
-        Recipe("fedfleet.app.assemble:rebuild_for_worker", resolve(SPEC).toml()), here, workers=2
-    )
+    execute = ours.ray_executor(Recipe("fedfleet.app.assemble:rebuild_for_worker", resolve(SPEC).toml()), here, workers=2)
     assert list(execute.evaluate(trials)) == list(here.evaluate(trials))
     assert list(execute.evaluate(trials[:1])) == list(here.evaluate(trials[:1]))
 

@@ -82,9 +82,7 @@ def cluster(asked=None, cancelled=None, *, keeps=True, gpus=0, head="", broken=F
         get=lambda promise: promise.give(),
         cancel=lambda promise, force: cancelled.append(promise),
         cluster_resources=lambda: {"CPU": 2.0, "GPU": gpus},
-        exceptions=SimpleNamespace(
-            RayError=RayError, WorkerCrashedError=Died, NodeDiedError=Died, OutOfMemoryError=Died
-        ),
+        exceptions=SimpleNamespace(RayError=RayError, WorkerCrashedError=Died, NodeDiedError=Died, OutOfMemoryError=Died),
     )
     return Cluster(ray, 2, lambda: None, task_cpus=3, head=head)
 
@@ -105,9 +103,7 @@ def test_every_piece_has_one_end_and_deaths_are_counted(broken):
     assert said[1].failure == "not this one"
     assert said[2].failure.endswith("is this fedfleet installed there? the node is gone") and not said[2].deaths
     assert "its Ray worker died 4 times" in said[4].failure and said[4].deaths == 4
-    assert [(s.piece, s.body) for s in news if not s.ended] == (
-        [] if broken else [(n, {"round": n}) for n in (0, 1, 3)]
-    )
+    assert [(s.piece, s.body) for s in news if not s.ended] == ([] if broken else [(n, {"round": n}) for n in (0, 1, 3)])
 
 
 def test_whose_end_was_told_has_no_more_to_say():

@@ -68,9 +68,7 @@ def test_a_worker_that_cannot_start_is_said_with_its_last_words(tmp_path):
     def absent(piece, tell): ...
 
     absent.__module__ = "tests.executors.no_such_module"
-    with pytest.raises(
-        RunFailed, match=r"no worker could be started: exit code 1; ModuleNotFoundError: .*no_such_module"
-    ):
+    with pytest.raises(RunFailed, match=r"no worker could be started: exit code 1; ModuleNotFoundError: .*no_such_module"):
         list(run_in_workers(absent, [{"n": 0}], 1, log=tmp_path / "log"))
 
 

@@ -82,10 +82,7 @@ def cases():
         for a, p in itertools.product(names("algorithms"), names("policies"))
         if p == "deadline" or a == "fedavg" or os.environ.get("FEDFLEET_SOAK")
     }
-    result |= {
-        f"fedavg {s}": {"choose": {"use": s, **SELECTORS.get(s, {})}, "pace": paced("deadline")}
-        for s in names("selectors")
-    }
+    result |= {f"fedavg {s}": {"choose": {"use": s, **SELECTORS.get(s, {})}, "pace": paced("deadline")} for s in names("selectors")}
     coded = {"use": "fedavg", "up": [{"use": "topk", "share": 0.3}, "int4", "gzip"], "down": ["int8"], "feedback": True}
     result["codecs"] = {"algorithm": coded, "pace": paced("deadline")}
     for edge in names("edges"):

@@ -82,9 +82,7 @@ def test_the_journal_is_what_it_was(name, tmp_path):
     kept.close()
     seen = set(kinds_of(journal.read(path)))
     usual = {"TasksSent", "TaskArrived", "TasksDropped", "ModelCommitted", "RoundFailed", "RunEnded"}
-    assert usual - seen == ({"RoundFailed"} if name == "buffered" else set()), (
-        "who replaces what it loses does not fail"
-    )
+    assert usual - seen == ({"RoundFailed"} if name == "buffered" else set()), "who replaces what it loses does not fail"
     assert name not in ("timeout", "first_of") or "PaceSet" in seen
     assert journal.digest_of(path) == kept.digest
     assert kept.digest == expected

@@ -201,9 +201,7 @@ def some_poisoned(poisoned):
     def local(client, settings):
         def report(job, dataset):
             honest = inner.local(client, settings)(job, dataset)
-            return (
-                replace(honest, update={"w": honest.update["w"] * np.float32("nan")}) if client in poisoned else honest
-            )
+            return replace(honest, update={"w": honest.update["w"] * np.float32("nan")}) if client in poisoned else honest
 
         return report
 
@@ -289,8 +287,7 @@ def test_joules_double_with_all_durations_follow_their_clients_and_change_nothin
     random.shuffle(order)
     assert shown(drawing(renamed(fleet, order), pace, horizon=horizon), names=order) == shown(once)
     without = [
-        replace(e, spent={n: v for n, v in e.spent.items() if n != "joules"}) if isinstance(e, TasksSpent) else e
-        for e in once
+        replace(e, spent={n: v for n, v in e.spent.items() if n != "joules"}) if isinstance(e, TasksSpent) else e for e in once
     ]
     assert shown(without) == shown(run(fleet, pace, horizon=horizon)[0])
 
@@ -300,8 +297,7 @@ def test_joules_double_with_all_durations_follow_their_clients_and_change_nothin
 def test_overcommitting_by_one_changes_nothing(fleet, pace, horizon):
     stop, policy = Stop(rounds=5, virtual_seconds=horizon), replace(pace, factor=1.0).policy()
     plain_, over = (
-        events_of(toy_plan(p, len(fleet), stop=stop), world_of(fleet))[0]
-        for p in (policy, overcommit(policy, factor=1.0))
+        events_of(toy_plan(p, len(fleet), stop=stop), world_of(fleet))[0] for p in (policy, overcommit(policy, factor=1.0))
     )
     assert shown(over[1:]) == shown(plain_[1:])
 
@@ -357,7 +353,5 @@ def test_who_does_not_wait_for_ever_ends_though_reports_are_lost_without_a_word(
         assert events[-1].reason == "rounds", "it never reached the horizon"
         assert sum(isinstance(e, ModelCommitted | RoundFailed) for e in events) == 6
     sent = sum(len(e.clients) for e in only(TasksSent, events))
-    ended = sum(isinstance(e, TaskArrived | TaskLost) for e in events) + sum(
-        len(e.tasks) for e in only(TasksDropped, events)
-    )
+    ended = sum(isinstance(e, TaskArrived | TaskLost) for e in events) + sum(len(e.tasks) for e in only(TasksDropped, events))
     assert ended == sent

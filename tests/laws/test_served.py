@@ -36,9 +36,7 @@ def test_streamed_sums_are_those_of_the_fold(name):
         report = Report(task, task, update, 4.0, stats)
         entry = fold.enter(report.weight, stats, context)
         assert entry.parts is None
-        assert refusal(fold_layout(fold, server), update, report.weight) == aggregation.refusal(
-            fold, whole, report, context
-        )
+        assert refusal(fold_layout(fold, server), update, report.weight) == aggregation.refusal(fold, whole, report, context)
         assert aggregation.check_and_add(fold, whole, report, context) is None
         parts.add(0, LogEntry(task, task, task, 0.0, entry.weight, entry.factor, entry.sum, 0, 0, (), (), 0), update)
     mine, theirs = parts.bucket_sums(0), aggregation.save(whole)

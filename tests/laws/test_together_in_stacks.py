@@ -41,8 +41,7 @@ def tables():
     }
     result |= {f"pace {p}": {"pace": paced(p)} for p in names("policies")}
     result |= {
-        f"choose {s}": {"choose": {"use": s, **SELECTORS.get(s, {})}, "pace": paced("readiness")}
-        for s in names("selectors")
+        f"choose {s}": {"choose": {"use": s, **SELECTORS.get(s, {})}, "pace": paced("readiness")} for s in names("selectors")
     }
     return result
 

@@ -32,9 +32,7 @@ def settled(algorithm, parabolas, *, rounds, cohort=None, seed=3):
     def build():
         return nn.Linear(1, 1, bias=False)
 
-    task = Task(
-        "parabolas", Dataset(x, y, 2), np.arange(1), build, lambda seed: {"weight": np.zeros((1, 1), np.float32)}
-    )
+    task = Task("parabolas", Dataset(x, y, 2), np.arange(1), build, lambda seed: {"weight": np.zeros((1, 1), np.float32)})
     task = replace(task, loss=HALF_SQUARE)
     keys, none = client_keys(len(sizes)), np.zeros(0, np.int64)
     data = DataSource(

@@ -34,9 +34,7 @@ def test_local_only_goes_on_from_its_own_model():
     _, twice = trained(local_only(), rounds=2, cohort=8)
     start = task().init(3)["1.weight"]
     for client in once.memory.current:
-        step, all_steps = (
-            np.abs(end.memory.slots_of(client)["kept"]["1.weight"] - start).sum() for end in (once, twice)
-        )
+        step, all_steps = (np.abs(end.memory.slots_of(client)["kept"]["1.weight"] - start).sum() for end in (once, twice))
         assert all_steps > 1.2 * step
 
 

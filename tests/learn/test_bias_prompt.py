@@ -89,9 +89,7 @@ def test_the_servers_momentum():
 
 def test_without_momentum_the_server_is_that_of_fedavg_bit_for_bit():
     server, change = ServerState({"w": np.full(3, 0.3, np.float32)}), {"w": np.full(3, 0.7, np.float32)}
-    a, b = (
-        m.apply(server, Aggregate(change, 1.0, 1)) for m in (biasprompt(server_momentum=0.0, server_lr=1.0), fedavg())
-    )
+    a, b = (m.apply(server, Aggregate(change, 1.0, 1)) for m in (biasprompt(server_momentum=0.0, server_lr=1.0), fedavg()))
     assert np.array_equal(a.params["w"], b.params["w"])
 
 

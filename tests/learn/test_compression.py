@@ -70,10 +70,7 @@ def test_what_is_made_anew_for_each_client_is_coded_once_all_the_same():
     coded = with_compression(inner, down=[int8()])
     first = coded.offer(SERVER, 0, {})
     assert coded.offer(SERVER, 1, {}) is first
-    assert (
-        np.abs(first.extra["c"] - control["c"]).max() <= 1 / 254 + 1e-6
-        and first.extra["c"].tobytes() != control["c"].tobytes()
-    )
+    assert np.abs(first.extra["c"] - control["c"]).max() <= 1 / 254 + 1e-6 and first.extra["c"].tobytes() != control["c"].tobytes()
     assert set(offer_tree(inner.offer(SERVER, 0, {}))) == {"body", "head", "extra|c"}
     for step in range(9):  # older models are forgotten, and made again when someone still trains from them
         coded.offer(ServerState({n: v + np.float32(step) for n, v in SERVER.params.items()}), 0, {})
@@ -85,14 +82,10 @@ def test_stochastic_rounding_of_a_model_follows_from_the_model():
     coded = [with_compression(fedavg(), down=[int2(rounding="stochastic")]) for _ in range(2)]
     assert len({c.offer(SERVER, 0, {}).params["body"].tobytes() for c in coded}) == 1
     moved = ServerState({**SERVER.params, "head": SERVER.params["head"] * np.float32(2)})
-    assert (
-        coded[0].offer(moved, 0, {}).params["body"].tobytes() != coded[0].offer(SERVER, 0, {}).params["body"].tobytes()
-    )
+    assert coded[0].offer(moved, 0, {}).params["body"].tobytes() != coded[0].offer(SERVER, 0, {}).params["body"].tobytes()
 
 
-@pytest.mark.parametrize(
-    "codec", [int2(), int4(rounding="stochastic"), topk(share=0.05), lowrank(rank=2)], ids=lambda c: c.name
-)
+@pytest.mark.parametrize("codec", [int2(), int4(rounding="stochastic"), topk(share=0.05), lowrank(rank=2)], ids=lambda c: c.name)
 @pytest.mark.parametrize("execute", [inline, stacked_executor])
 def test_what_arrived_and_what_is_still_owed_is_all_that_was_trained(codec, execute):
     """Sum of decoded + residual = sum of true updates, up to rounding in single precision."""
@@ -102,8 +95,7 @@ def test_what_arrived_and_what_is_still_owed_is_all_that_was_trained(codec, exec
     true = {n: np.zeros(v.shape) for n, v in server.params.items()}
     for step in range(6):
         mine, theirs = (
-            next(iter(runner.train([replace(job(a, server, step), memory=memory if a is coded else {})])))
-            for a in (coded, plain)
+            next(iter(runner.train([replace(job(a, server, step), memory=memory if a is coded else {})]))) for a in (coded, plain)
         )
         memory = mine.memory
         for n in arrived:
@@ -123,9 +115,9 @@ def job(algorithm, server, step):
 
 def test_with_feedback_few_numbers_come_nearer_to_all_of_them():
     def error(**more):
-        params = trained(
-            with_compression(fedavg(lr=0.02, epochs=1), up=[topk(share=0.02)], **more), rounds=12, cohort=4
-        )[1].state.server.params
+        params = trained(with_compression(fedavg(lr=0.02, epochs=1), up=[topk(share=0.02)], **more), rounds=12, cohort=4)[
+            1
+        ].state.server.params
         return sum(float(np.square(params[n] - v).sum()) for n, v in whole.items())
 
     whole = trained(fedavg(lr=0.02, epochs=1), rounds=12, cohort=4)[1].state.server.params
@@ -146,9 +138,7 @@ def test_what_stays_at_home_is_neither_coded_nor_charged():
     def is_head(name):
         return name == "head"
 
-    split = replace(
-        with_pass(fedavg(), "", lambda p: replace(p, keep=is_head)), fold=mean(travels=lambda n: n != "head")
-    )
+    split = replace(with_pass(fedavg(), "", lambda p: replace(p, keep=is_head)), fold=mean(travels=lambda n: n != "head"))
     body = {"body": SERVER.params["body"]}
     coded = with_compression(split, up=[int4()], down=[int8()])
     assert priced(coded) == (nbytes(int8(), body), nbytes(int4(), body))
@@ -206,8 +196,5 @@ def test_a_declared_size_of_the_model_keeps_the_ratios_and_shortens_the_time():
     for codecs in ({"up": ["int8"], "down": ["fp16"]}, {"up": ["int4", "gzip"], "down": ["int8", "gzip"]}):
         real, large = ([found(arm, size) for arm in ({}, codecs)] for size in (None, 1e8))
         for way in (0, 1):
-            assert (
-                large[1][way] / large[0][way] == pytest.approx(real[1][way] / real[0][way])
-                and real[1][way] < real[0][way]
-            )
+            assert large[1][way] / large[0][way] == pytest.approx(real[1][way] / real[0][way]) and real[1][way] < real[0][way]
         assert large[1][2] < large[0][2]

@@ -128,9 +128,7 @@ REFUSED = {
     "collects whole reports": lambda: gaussian(cohort=4).around(with_fold(fedavg(), median())),
     "no client to protect": lambda: gaussian(cohort=4).around(centralized()),
     "is private already": lambda: local().around(gaussian(cohort=4).around(fedavg())),
-    "divides by 7 itself": lambda: gaussian(cohort=4).around(
-        replace(fedavg(), fold=replace(fedavg().fold, denominator=7.0))
-    ),
+    "divides by 7 itself": lambda: gaussian(cohort=4).around(replace(fedavg(), fold=replace(fedavg().fold, denominator=7.0))),
     "raise algorithm.bound": lambda: gaussian(cohort=4, clip=1e4, noise=1e4).around(fedavg(bound=2.0**-4)),
 }
 

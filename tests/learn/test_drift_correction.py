@@ -185,8 +185,6 @@ def test_what_the_server_remembers_is_the_mean_of_the_clients_memory_however_the
 
 def test_more_reports_in_a_commit_than_clients_that_remember_are_refused():
     table = {"task": "digits_logreg", "world": {"clients": 8}, "pace": {"use": "buffered", "k": 9, "concurrency": 4}}
-    with pytest.raises(
-        BadInput, match=r"pace.k = 9: clients of 'scaffold' keep memory, .* only 8 clients; lower pace.k"
-    ):
+    with pytest.raises(BadInput, match=r"pace.k = 9: clients of 'scaffold' keep memory, .* only 8 clients; lower pace.k"):
         assemble(resolve({**table, "algorithm": "scaffold"}))
     assemble(resolve({**table, "algorithm": "fedbuff"}))

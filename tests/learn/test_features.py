@@ -123,9 +123,7 @@ def test_what_would_be_silently_wrong_together_is_refused_before_the_run(name, w
 
 
 @pytest.mark.parametrize("way", ["keep", "bound", "noise", "median"])
-@pytest.mark.parametrize(
-    "name", [n for n in names("algorithms") if not n.startswith("biasprompt") and n != "centralized"]
-)
+@pytest.mark.parametrize("name", [n for n in names("algorithms") if not n.startswith("biasprompt") and n != "centralized"])
 def test_what_is_not_refused_is_folded(name, way):
     """A round of it makes a model, and nobody's report is refused."""
     try:

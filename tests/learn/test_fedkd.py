@@ -98,9 +98,7 @@ def test_nothing_moved_is_sent_as_nothing():
 def test_the_loss_by_hand():
     logits = {"s": torch.tensor([[2.0, 0.0], [0.0, 1.0]]), "t": torch.tensor([[1.0, 1.0], [3.0, 0.0]])}
     batch = Batch(None, torch.tensor([0, 1]), lambda v: v.reshape(1, -1).mean(1), lambda f, o: f(o, None))
-    result = mutual_loss(
-        lambda params, x: logits[params["which"]], {"which": "s"}, {"which": "t"}, Carry({}, {}), batch
-    )
+    result = mutual_loss(lambda params, x: logits[params["which"]], {"which": "s"}, {"which": "t"}, Carry({}, {}), batch)
     p = {k: np.exp(v.numpy()) / np.exp(v.numpy()).sum(1, keepdims=True) for k, v in logits.items()}
     known = sum(-np.log(q[[0, 1], [0, 1]]).mean() for q in p.values())
     kl = sum((p[a] * np.log(p[a] / p[b])).sum(1).mean() for a, b in (("s", "t"), ("t", "s")))

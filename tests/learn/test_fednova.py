@@ -29,9 +29,7 @@ def test_with_equal_steps_and_a_pull_it_is_fedprox():
 
 
 def test_two_parabolas_end_at_the_optimum_where_fedavg_favours_who_steps_more():
-    result, plain = (
-        settled(m(lr=0.05, epochs=1, batch=1, weigh="one"), FEW_AND_MANY, rounds=40)[0] for m in (fednova, fedavg)
-    )
+    result, plain = (settled(m(lr=0.05, epochs=1, batch=1, weigh="one"), FEW_AND_MANY, rounds=40)[0] for m in (fednova, fedavg))
     # By hand: k steps take a client 1 - 0.95^k of the way to its own minimum, 0 or 6.
     one, ten = 1 - 0.95, 1 - 0.95**10
     assert plain == pytest.approx(6 * ten / (one + ten), abs=1e-3)

@@ -58,9 +58,7 @@ def test_only_what_travels_is_averaged():
     server = ServerState({"w": np.zeros(2, np.float32), "head": np.zeros(3, np.float32)})
     assert refused(fold, server, report(1.0)) is None
     assert refused(fold, server, report(1.0, head=np.zeros(3, np.float32))) == "leaf 'head' is unknown"
-    assert aggregation.finish(fold, aggregation.add(fold, aggregation.zero(fold, server), report(1.0), NOW)).mean[
-        "w"
-    ].tolist() == [
+    assert aggregation.finish(fold, aggregation.add(fold, aggregation.zero(fold, server), report(1.0), NOW)).mean["w"].tolist() == [
         1.0,
         1.0,
     ]
@@ -178,9 +176,7 @@ def test_weights_are_claims_that_robust_folds_do_not_believe():
     for fold in (median(), trimmed_mean(0.2), multi_krum(1)):
         acc = aggregation.zero(fold, ServerState({"w": np.zeros(1, np.float32)}))
         for i, weight in enumerate((1.0, 1.0, 1.0, 1.0, 1e6)):
-            aggregation.add(
-                fold, acc, Report(i, i, {"w": np.array([float(i)], np.float32)}, weight, {}), Context(0, 0.0, i)
-            )
+            aggregation.add(fold, acc, Report(i, i, {"w": np.array([float(i)], np.float32)}, weight, {}), Context(0, 0.0, i))
         assert aggregation.finish(fold, acc).mean["w"][0] < 3.0
 
 
@@ -252,9 +248,7 @@ def test_a_buffer_that_is_too_small_is_refused_before_the_run():
 
 def test_edges_forward_sums_so_a_fold_that_collects_is_refused():
     users = {"world": {"clients": 12, "users": {"use": "groups", "count": 3}}, "edge": "hierfl", "pace": {"cohort": 2}}
-    with pytest.raises(
-        BadInput, match=r"edge.use = 'hierfl': the fold of 'fedavg' collects whole reports, but edges forward sums"
-    ):
+    with pytest.raises(BadInput, match=r"edge.use = 'hierfl': the fold of 'fedavg' collects whole reports, but edges forward sums"):
         assemble(resolve({**spec("median"), **users}))
     assemble(resolve({**spec("norm_bound"), **users}))
 

@@ -111,10 +111,7 @@ def test_a_commit_adds_velocity_and_late_part_and_remembers_the_velocity():
         acc = aggregation.zero(algorithm.fold, server)
         reports = [(flat(value, 0.0), 0, 1.0), (flat(-4.0, 2.0), 3, 2.0)]
         for i, (update, tau, weight) in enumerate(reports):
-            assert (
-                aggregation.check_and_add(algorithm.fold, acc, Report(i, i, update, weight, {}), Context(tau, 1.0, i))
-                is None
-            )
+            assert aggregation.check_and_add(algorithm.fold, acc, Report(i, i, update, weight, {}), Context(tau, 1.0, i)) is None
         aggregate = aggregation.finish(algorithm.fold, acc)
         assert sorted(aggregate.sums) == ["0", "3"]
         server = algorithm.apply(server, aggregate)

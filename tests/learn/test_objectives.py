@@ -142,9 +142,7 @@ def test_models_are_judged_by_the_same_loss(name):
     module = TASK.build()
     module.load_state_dict({n: torch.from_numpy(v) for n, v in params.items()})
     with torch.no_grad():
-        wanted = loss.compute(
-            module(torch.from_numpy(TASK.dataset.x[shards[0]])), torch.from_numpy(TASK.dataset.y[shards[0]])
-        )
+        wanted = loss.compute(module(torch.from_numpy(TASK.dataset.x[shards[0]])), torch.from_numpy(TASK.dataset.y[shards[0]]))
     assert one[0].loss == pytest.approx(float(wanted.mean()), rel=1e-5)
 
 

@@ -45,10 +45,7 @@ PAIRS = {
 
 def gradients(params, step):
     """Unlike gradients at every step, some of them zero."""
-    return {
-        n: torch.sin(p.detach() * 3 + step) * (torch.arange(p.numel()).reshape(p.shape) % 4 > 0)
-        for n, p in params.items()
-    }
+    return {n: torch.sin(p.detach() * 3 + step) * (torch.arange(p.numel()).reshape(p.shape) % 4 > 0) for n, p in params.items()}
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -66,9 +63,7 @@ def test_twenty_steps_equal_those_of_torch(name):
         reference.step()
     for n, twin in twins.items():
         assert torch.allclose(params[n], twin.detach(), rtol=1e-6, atol=1e-6)
-        assert not torch.equal(
-            params[n], torch.linspace(-1, 1, 12).reshape(3, 4) if n == "w" else torch.linspace(0.5, 2, 3)
-        )
+        assert not torch.equal(params[n], torch.linspace(-1, 1, 12).reshape(3, 4) if n == "w" else torch.linspace(0.5, 2, 3))
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -89,8 +84,7 @@ def test_a_stack_of_clients_is_treated_like_each_client(name):
     for step in range(3):
         result = {"w": torch.cos(stack["w"] + step)}
         both = [
-            ours.update(r, {"w": result["w"][i]}, s, {"w": rates[i]})
-            for i, (r, s) in enumerate(zip(rows, states, strict=True))
+            ours.update(r, {"w": result["w"][i]}, s, {"w": rates[i]}) for i, (r, s) in enumerate(zip(rows, states, strict=True))
         ]
         rows, states = [r for r, _ in both], [s for _, s in both]
         stack, stacked = ours.update(stack, result, stacked, {"w": torch.tensor(rates).reshape(2, 1)})

@@ -32,9 +32,7 @@ def stepped(rule, *updates, start=0.0):
 @pytest.mark.parametrize("execute", FORMS)
 def test_fedavgm_without_momentum_at_rate_one_is_fedavg_bit_for_bit(options, execute):
     plain = fedavgm(server_momentum=0.0, server_lr=1.0, **options)
-    assert models(trained(plain, rounds=3, execute=execute)[0]) == models(
-        trained(fedavg(**options), rounds=3, execute=execute)[0]
-    )
+    assert models(trained(plain, rounds=3, execute=execute)[0]) == models(trained(fedavg(**options), rounds=3, execute=execute)[0])
 
 
 @given(st.lists(changes, min_size=1, max_size=4), st.floats(0, 1), st.floats(0.01, 2))

@@ -58,10 +58,7 @@ def committed(algorithm, now, reports):
     acc = aggregation.zero(algorithm.fold, server)
     for i, (update, start, tau, weight) in enumerate(reports):
         context = Context(tau, 1.0, i, {}, i, tree(start))
-        assert (
-            admit(algorithm.fold, server, acc, Report(i, i, tree(update), weight, {}), context, algorithm.accept)
-            is None
-        )
+        assert admit(algorithm.fold, server, acc, Report(i, i, tree(update), weight, {}), context, algorithm.accept) is None
     aggregate = aggregation.finish(algorithm.fold, acc)
     return algorithm.apply(server, aggregate).params["w"]
 
@@ -133,12 +130,8 @@ def run(algorithm, pace, world, execute, rounds=3):
     return events
 
 
-@pytest.mark.parametrize(
-    "make", [inline, lambda t: stacked_executor(t, form="merged"), lambda t: stacked_executor(t, form="loop")]
-)
-@pytest.mark.parametrize(
-    "method", [fedbuff, stale_fedavg, lambda **more: fedbuff(average="normalised", damping="hinge", **more)]
-)
+@pytest.mark.parametrize("make", [inline, lambda t: stacked_executor(t, form="merged"), lambda t: stacked_executor(t, form="loop")])
+@pytest.mark.parametrize("method", [fedbuff, stale_fedavg, lambda **more: fedbuff(average="normalised", damping="hinge", **more)])
 def test_with_k_as_concurrency_and_equal_times_it_is_fedavg_to_the_last_bit(make, method):
     world = equal_world()
     async_ = run(method(lr=0.5), buffered(k=4, concurrency=4, refill=2.0), world, make(task()))
@@ -171,8 +164,6 @@ def test_late_reports_move_the_model_as_the_recurrence_says(method):
         make_shards(iid(), task(), keys, 0),
     )
     pace = buffered(k=2, concurrency=4, refill=1.0)
-    late, even = (
-        run(method(lr=0.5, damping=d), pace, world, inline(task()), rounds=6) for d in ("polynomial", "constant")
-    )
+    late, even = (run(method(lr=0.5, damping=d), pace, world, inline(task()), rounds=6) for d in ("polynomial", "constant"))
     assert models(late)[0] == models(even)[0]
     assert models(late)[-1] != models(even)[-1]

@@ -160,9 +160,7 @@ def test_a_fold_that_collects_refuses_what_it_cannot_weigh():
 def test_a_fold_that_weighs_leaves_itself_weighs_slices_too():
     algorithm = sliced(widths=[0.5])
     server, jobs = jobs_of(algorithm)
-    halved = replace(
-        algorithm.fold, enter=lambda weight, stats, c: Entry(weight, parts={"1.bias": 0.0 if c.client else 1.0})
-    )
+    halved = replace(algorithm.fold, enter=lambda weight, stats, c: Entry(weight, parts={"1.bias": 0.0 if c.client else 1.0}))
     reports = reports_like(algorithm, jobs[:2], lambda job, name, shape: np.full(shape, 1.0 + job.client))
     after = applied(replace(algorithm, fold=halved), server, reports)
     moved = after.params["1.bias"] - server.params["1.bias"]

@@ -132,9 +132,7 @@ def test_half_a_layer_or_one_in_the_middle_is_refused(lost):
     server, jobs = jobs_of(algorithm, [0])
     (report,) = executor("inline").train(jobs)
     odd = replace(report, update={n: v for n, v in report.update.items() if n not in lost})
-    why = admit(
-        algorithm.fold, server, aggregation.zero(algorithm.fold, server), odd, Context(0, 1.0, 0), algorithm.accept
-    )
+    why = admit(algorithm.fold, server, aggregation.zero(algorithm.fold, server), odd, Context(0, 1.0, 0), algorithm.accept)
     assert why == "it does not hold whole layers from the output on"
 
 

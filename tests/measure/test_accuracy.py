@@ -64,12 +64,10 @@ def test_the_worst_tenth_lies_below_its_edge(scores):
 def test_those_who_never_took_part_are_told_apart():
     scores = ClientScores(np.array([0, 2, 3]), np.array([3, 1, 0]), np.array([4, 2, 2]))
     log = [Evaluated(0.0, 1, 0, 1, 0.0, scores)]
-    assert accuracy_by_participation(log, np.array([5, 0, 0, 1])) == AccuracyByParticipation(
-        took_part=3 / 6, never=1 / 2
+    assert accuracy_by_participation(log, np.array([5, 0, 0, 1])) == AccuracyByParticipation(took_part=3 / 6, never=1 / 2)
+    assert accuracy_by_participation(log, np.array([1, 0, 1, 1])) == AccuracyByParticipation(took_part=4 / 8, never=None), (
+        "client 1 has no test samples"
     )
-    assert accuracy_by_participation(log, np.array([1, 0, 1, 1])) == AccuracyByParticipation(
-        took_part=4 / 8, never=None
-    ), "client 1 has no test samples"
     assert accuracy_by_participation(log, np.zeros(4, np.int64)).took_part is None
     assert accuracy_by_participation(log[:0], np.ones(4, np.int64)) == AccuracyByParticipation(None, None)
     assert accuracy_by_participation(log, np.ones(1, np.int64)) == AccuracyByParticipation(None, None), (
@@ -101,9 +99,7 @@ def test_by_hand():
 
 
 def test_bytes_are_those_of_rounds_that_closed():
-    spent = TasksSpent(
-        5.0, np.array([0]), np.array([0]), {"bytes_down": np.array([70.0]), "bytes_up": np.array([30.0])}
-    )
+    spent = TasksSpent(5.0, np.array([0]), np.array([0]), {"bytes_down": np.array([70.0]), "bytes_up": np.array([30.0])})
     log = [Evaluated(0.0, 0, 1, 10, 1.0), spent, Evaluated(6.0, 1, 2, 10, 1.0)]
     assert curve_table(log)["bytes"] == [0.0, 100.0]
 

@@ -32,9 +32,7 @@ def made_up(noise, exponent):
 def test_both_constants_are_found_again(noise, exponent):
     ideal, runs, labels = made_up(noise, exponent)
     result = calibrate(replace(ideal, noise=9.0, exponent=9.0), runs, labels, TEST)
-    assert result.noise == pytest.approx(noise, rel=0.25, abs=0.1) and result.exponent == pytest.approx(
-        exponent, abs=0.03
-    )
+    assert result.noise == pytest.approx(noise, rel=0.25, abs=0.1) and result.exponent == pytest.approx(exponent, abs=0.03)
     assert result.accuracy is ideal.accuracy and result.cohort == 20
 
 

@@ -79,9 +79,7 @@ def test_names_and_units_change_nothing(commits):
     order = [2, 0, 3, 1]
     back = {old: new for new, old in enumerate(order)}
     one = class_clock(members(*commits), LABELS, cohort=4, noise=1.0)
-    other = class_clock(
-        members(*[[back[c] for c in commit] for commit in commits]), 7 * LABELS[order], cohort=4, noise=1.0
-    )
+    other = class_clock(members(*[[back[c] for c in commit] for commit in commits]), 7 * LABELS[order], cohort=4, noise=1.0)
     assert other.classes == pytest.approx(one.classes) and other.diversity == pytest.approx(one.diversity)
     assert other.effective == pytest.approx(one.effective)
 
@@ -183,9 +181,7 @@ def test_where_everyone_is_always_on_the_closed_form_is_what_walks_give(seed):
     # A trip takes one, two or three times the shortest.
     success = np.mean([shortest * m <= 50.0 for m in (1, 2, 3)], axis=0)
     commits, clock = always_on_clock(success, labels, cohort=10, rounds=rounds, least=2, noise=2.0)
-    part = walk_rounds(
-        rules, Stop(rounds=rounds), uniform(), world_of(even_fleet(clients, shortest.tolist())), _free, seed=seed
-    )
+    part = walk_rounds(rules, Stop(rounds=rounds), uniform(), world_of(even_fleet(clients, shortest.tolist())), _free, seed=seed)
     result = class_clock(part, labels, cohort=10, noise=2.0).classes[-1]
     assert part.commits == pytest.approx(commits, rel=0.03)
     assert result == pytest.approx(clock, rel=0.05)

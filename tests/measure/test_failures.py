@@ -66,9 +66,7 @@ def test_some_who_are_there_and_are_not_enough_are_counted():
 def test_a_deadline_that_nobody_meets_says_how_long_it_waited():
     result = failures(ran(deadline(3, seconds=5.0), even_fleet(3, 600.0)))
     assert result.causes == {Cause.LATE: 10}
-    assert cure(result).startswith(
-        "no client reported within the 5 s after which tasks were given up; raise pace.seconds"
-    )
+    assert cure(result).startswith("no client reported within the 5 s after which tasks were given up; raise pace.seconds")
 
 
 def test_a_deadline_that_few_meet_says_how_fast_they_were():
@@ -90,9 +88,7 @@ def test_tasks_that_are_lost_on_the_way_are_the_cause_whether_the_server_knows_o
         plan = toy_plan(deadline(3, seconds=50.0), 3, stop=Stop(rounds=4))
         result = failures(events_of(plan, faulty_world(even_fleet(3), lossy_))[0])
         assert result.causes == {Cause.LOST: 4}
-        assert cure(result).startswith(
-            "12 tasks were lost on the way (most often: lost in compute, 12 times); ask more clients"
-        )
+        assert cure(result).startswith("12 tasks were lost on the way (most often: lost in compute, 12 times); ask more clients")
 
 
 def test_a_few_lost_among_many_who_were_late_are_not_the_cause():

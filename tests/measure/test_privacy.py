@@ -79,9 +79,7 @@ def test_the_tree_against_its_matrix(commits, data):
     inside = data.draw(st.lists(st.tuples(st.integers(0, 3), st.integers(1, commits)), max_size=12))
     everyone = [*inside, *((9, v) for v in range(1, commits + 1))]
     nodes = sorted({(level, index) for c in range(1, commits + 1) for _, level, index in terms("tree", c)})
-    c_matrix = np.array(
-        [[index << level <= t < (index + 1) << level for t in range(commits)] for level, index in nodes], float
-    )
+    c_matrix = np.array([[index << level <= t < (index + 1) << level for t in range(commits)] for level, index in nodes], float)
     b_matrix = np.zeros((commits, len(nodes)))
     for commit in range(1, commits + 1):
         b_matrix[commit - 1] = b_matrix[commit - 2] if commit > 1 else 0.0

@@ -21,9 +21,7 @@ from fedfleet.measure.run_record import read_record
 
 def sent(time, round_, first, clients):
     n = len(clients)
-    return TasksSent(
-        time, round_, 0, first, np.array(clients), np.zeros(n, np.int64), np.ones(n), np.ones(n), np.ones(n)
-    )
+    return TasksSent(time, round_, 0, first, np.array(clients), np.zeros(n, np.int64), np.ones(n), np.ones(n), np.ones(n))
 
 
 def described(events, number, **how):

@@ -12,9 +12,7 @@ CAUSES = ["links", "computing", "reachability", "data", "faults"]
 
 def games(n):
     figures = st.floats(-1e9, 1e9, allow_nan=False)
-    return st.lists(figures, min_size=2**n, max_size=2**n).map(
-        lambda values: dict(zip(subsets(CAUSES[:n]), values, strict=True))
-    )
+    return st.lists(figures, min_size=2**n, max_size=2**n).map(lambda values: dict(zip(subsets(CAUSES[:n]), values, strict=True)))
 
 
 def test_there_are_two_to_the_n_sets():

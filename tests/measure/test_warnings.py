@@ -29,9 +29,7 @@ def test_a_healthy_run_says_nothing():
 
 def test_no_model_is_the_first_thing_to_hear_with_the_reason_and_the_cure():
     log = [evaluated(0, 10)]
-    log += [
-        e for i in range(3) for e in (ReportRejected(i, i, 0, "odd"), RoundFailed(i, i, "no report could be folded"))
-    ]
+    log += [e for i in range(3) for e in (ReportRejected(i, i, 0, "odd"), RoundFailed(i, i, "no report could be folded"))]
     log += [CandidatesSeen(3.0, roster_of()), RoundFailed(3.0, 3, "fewer than 2 clients could be selected")]
     assert failed_rounds(log) == {"no report could be folded": 3, "fewer than 2 clients could be selected": 1}
     first, second = warnings(log)
@@ -126,7 +124,5 @@ def test_reports_that_came_with_too_few_others_are_not_blamed_on_the_learning_ra
     log = [ReportRejected(1.0, 0, 1, why), ReportRejected(1.0, 1, 2, why)]
     (said,) = [w for w in warnings(log) if "refused" in w]
     assert "algorithm.lr" not in said and "pace.cohort (pace.k)" in said
-    both = [
-        w for w in warnings([*log, ReportRejected(1.0, 2, 3, "client 3: leaf 'w' is not finite")]) if "refused" in w
-    ]
+    both = [w for w in warnings([*log, ReportRejected(1.0, 2, 3, "client 3: leaf 'w' is not finite")]) if "refused" in w]
     assert ["algorithm.lr" in w for w in both] == [True, False]

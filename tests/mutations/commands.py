@@ -83,9 +83,7 @@ def options() -> dict[str, dict[str, str]]:
 def _kind(option: Any) -> str:
     """integer, float, path or text; versions of Typer differ in where they say it."""
     said = option.type.name if hasattr(option, "type") else str(option.type_descriptor.annotation)
-    return next(
-        (kind for kind, word in (("integer", "int"), ("float", "float"), ("path", "ath")) if word in said), "text"
-    )
+    return next((kind for kind, word in (("integer", "int"), ("float", "float"), ("path", "ath")) if word in said), "text")
 
 
 def furnished(folder: Path, rng: random.Random, finished: Path) -> None:
@@ -116,9 +114,7 @@ def _spoil(folder: Path, rng: random.Random) -> None:
     path = folder / name
     if rng.random() < 0.15:
         path.write_bytes(
-            rng.choice(
-                [b"", b"{}", b"[]", b"\xff\x00", b"null", b"[" * 100_000, path.read_bytes()[: rng.randrange(200)]]
-            )
+            rng.choice([b"", b"{}", b"[]", b"\xff\x00", b"null", b"[" * 100_000, path.read_bytes()[: rng.randrange(200)]])
         )
     elif name.endswith(".npz"):
         with np.load(path) as file:

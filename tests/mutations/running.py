@@ -150,9 +150,7 @@ def work_through(seed: int, numbers: range, root: Path, results: Path) -> None:
             answer = called_here(case, folder)
             wrong = complaint(answer, folder)
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-            file.write(
-                json.dumps({**asdict(answer), "out": answer.out[:500], "complaint": wrong, "peak_mb": peak}) + "\n"
-            )
+            file.write(json.dumps({**asdict(answer), "out": answer.out[:500], "complaint": wrong, "peak_mb": peak}) + "\n")
             file.flush()
             if wrong is None:
                 shutil.rmtree(folder)

@@ -59,9 +59,7 @@ def valid_specs() -> tuple[dict[str, Any], ...]:
             if kind == "tasks" and "synthetic" in hints_of(builder(kind, name)):
                 spec["task"] |= {"synthetic": True, "samples": 300}
             result.append(spec)
-    alone = [
-        s for s in result if s.get("run", {}).get("execute") != "ray"
-    ]  # starting a cluster takes longer than a case may
+    alone = [s for s in result if s.get("run", {}).get("execute") != "ray"]  # starting a cluster takes longer than a case may
     return tuple(small(spec) for spec in alone)
 
 
@@ -122,9 +120,7 @@ def settings_of(spec: dict[str, Any]) -> list[tuple[str, Any]]:
 def one_mutation(spec: dict[str, Any], rng: random.Random) -> None:
     """Change one thing of a spec, in place."""
     places = leaves(spec)
-    match rng.choice(
-        ["near", "near", "wrong", "wrong", "drop", "typo", "new", "use", "use", "bare", "override", "edge", "nest"]
-    ):
+    match rng.choice(["near", "near", "wrong", "wrong", "drop", "typo", "new", "use", "use", "bare", "override", "edge", "nest"]):
         case "near":
             place, hint = rng.choice(settings_of(spec))
             put(spec, place, near_limits(rng, hint))

@@ -94,9 +94,7 @@ class Fleet:
 @contextmanager
 def fleet(folder: Path, algorithm: str, *, clients: int, cohort: int | None = None, rounds: int = 2) -> Iterator[Fleet]:
     """A fleet whose processes are all gone at the end."""
-    task = (
-        "digits_mlp" if "fedrep" in algorithm else "digits_logreg"
-    )  # what keeps its head at home needs more than a head
+    task = "digits_mlp" if "fedrep" in algorithm else "digits_logreg"  # what keeps its head at home needs more than a head
     text = BASE.format(task=task, algorithm=algorithm, clients=clients, cohort=cohort or clients, rounds=rounds)
     tomllib.loads(text)
     spec = folder / "spec.toml"

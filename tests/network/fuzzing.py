@@ -98,9 +98,7 @@ def filled(kind: Any, rng: Random) -> Message:
             getattr(made, field.name)["loss"] = rng.random()
         elif field.message_type is not None:
             inner = filled(field.message_type._concrete_class, rng)
-            getattr(made, field.name).extend([inner, inner]) if field.is_repeated else getattr(
-                made, field.name
-            ).CopyFrom(inner)
+            getattr(made, field.name).extend([inner, inner]) if field.is_repeated else getattr(made, field.name).CopyFrom(inner)
         elif field.is_repeated:
             getattr(made, field.name).extend([_scalar(field, rng) for _ in range(3)])
         else:
@@ -126,9 +124,7 @@ def message_targets() -> list[Target]:
         for name in module.DESCRIPTOR.message_types_by_name:
             kind = getattr(module, name)
             said = filled(kind, rng)
-            result.append(
-                Target(f"parsed {name}", [said.SerializeToString()], lambda data, kind=kind: parse_message(data, kind))
-            )
+            result.append(Target(f"parsed {name}", [said.SerializeToString()], lambda data, kind=kind: parse_message(data, kind)))
             if module is fleet_pb2:
                 frames = [encode_frame(said, pack_tree(LIKE)), encode_frame(said)]
                 result.append(Target(f"opened {name}", frames, lambda data, kind=kind: _opened(data, kind)))

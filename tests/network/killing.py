@@ -44,9 +44,7 @@ def moments(name: str, kills: int, reports: int, seed: int = 1) -> list[tuple[in
     return [(int((n + float(a)) * share), float(b) * 0.12) for n, (a, b) in enumerate(draws)]
 
 
-def kill_and_prove(
-    folder: Path, toy: Toy, kinds: Sequence[str], kills: int, *, seed: int = 1, **options: object
-) -> None:
+def kill_and_prove(folder: Path, toy: Toy, kinds: Sequence[str], kills: int, *, seed: int = 1, **options: object) -> None:
     """Kill a run so often, in turn in these ways, let it end, and compare it with the run that nobody killed."""
     names, params = reference(toy)
     when = moments("+".join(kinds), kills, toy.rounds * toy.asked, seed)

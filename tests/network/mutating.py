@@ -55,17 +55,13 @@ def overwritten(rng: Random, data: bytearray, others: Sequence[bytes]) -> bytear
     """A few bytes replaced by others of the same number."""
     if data:
         at, n = rng.randrange(len(data)), rng.choice((1, 2, 4, 8, 32))
-        data[at : at + n] = (
-            rng.randbytes(len(data[at : at + n])) if rng.random() < 0.7 else bytes(len(data[at : at + n]))
-        )
+        data[at : at + n] = rng.randbytes(len(data[at : at + n])) if rng.random() < 0.7 else bytes(len(data[at : at + n]))
     return data
 
 
 def cut(rng: Random, data: bytearray, others: Sequence[bytes]) -> bytearray:
     """The end, the beginning or something in the middle is missing."""
-    most = min(
-        len(data), rng.choice((9, len(data)))
-    )  # few bytes are where decoders have not yet seen anything to doubt
+    most = min(len(data), rng.choice((9, len(data))))  # few bytes are where decoders have not yet seen anything to doubt
     a, b = sorted((rng.randrange(most + 1), rng.randrange(len(data) + 1)))
     return rng.choice((data[:a], data[b:], data[:a] + data[b:]))
 
@@ -74,9 +70,7 @@ def inserted(rng: Random, data: bytearray, others: Sequence[bytes]) -> bytearray
     """Something is there that should not be: noise, zeros, a piece of itself or of another message."""
     at, other = rng.randrange(len(data) + 1), rng.choice(others)
     a = rng.randrange(len(other) + 1)
-    piece = rng.choice(
-        (rng.randbytes(rng.randrange(1, 40)), bytes(rng.randrange(1, 200)), other[a : a + 100], bytes(data[:at]))
-    )
+    piece = rng.choice((rng.randbytes(rng.randrange(1, 40)), bytes(rng.randrange(1, 200)), other[a : a + 100], bytes(data[:at])))
     return data[:at] + piece + data[at:]
 
 
@@ -180,9 +174,7 @@ def mutated(rng: Random, data: bytes, others: Sequence[bytes]) -> bytes:
 
 
 def _edited(rng: Random, text: str) -> str:
-    pattern, instead = rng.choice(
-        ((r"-?\d+", NUMBERS), (r'(?<=")[^"]+(?=")', WORDS), (r"[\[\]{},:]", ("[", "]", "{", ",", "")))
-    )
+    pattern, instead = rng.choice(((r"-?\d+", NUMBERS), (r'(?<=")[^"]+(?=")', WORDS), (r"[\[\]{},:]", ("[", "]", "{", ",", ""))))
     places = list(re.finditer(pattern, text))
     if not places:
         return text + " "

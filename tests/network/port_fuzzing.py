@@ -137,9 +137,7 @@ class Fuzzer:
         chunks = rng.choice((chunks, chunks[1:], chunks * 2, [b""] * 50, [rng.randbytes(1_200_000)], []))
         first = rng.choice(([head], [], [mutated(rng, head, self.pool)]))
         channel: Any = self.puppet.channel
-        return "HandStream", channel.stream_unary(method_path("HandStream")).future(
-            iter([*first, *chunks]), timeout=_WAIT
-        )
+        return "HandStream", channel.stream_unary(method_path("HandStream")).future(iter([*first, *chunks]), timeout=_WAIT)
 
     def _noise(self, rng: Random) -> Calling:
         """Bytes of nobody at a method that may not be there."""
@@ -148,9 +146,9 @@ class Fuzzer:
         channel: Any = self.puppet.channel
         if name in METHODS:
             return self._call(name, data)
-        return "Status", channel.unary_unary(
-            f"/fedfleet.wire.Fleet/{name.encode().hex() if name == 'é' else name}"
-        ).future(data, timeout=_WAIT)
+        return "Status", channel.unary_unary(f"/fedfleet.wire.Fleet/{name.encode().hex() if name == 'é' else name}").future(
+            data, timeout=_WAIT
+        )
 
     def _report(self, payload: bytes, **said: Any) -> fleet.Report:
         return self.puppet.report(self.errand.work, payload, **{"crc32c": crc32c(payload), **said})

@@ -45,9 +45,7 @@ def complaints(events: Sequence[Event], receipts: Iterable[Receipt] = (), *, end
 
 def orderly(events: Sequence[Event], *, ended: bool = True) -> list[str]:
     """One beginning, one end, times that never fall, versions one by one."""
-    wrong = [
-        f"time fell from {a.time} to {b.time} at {type(b).__name__}" for a, b in pairwise(events) if b.time < a.time
-    ]
+    wrong = [f"time fell from {a.time} to {b.time} at {type(b).__name__}" for a, b in pairwise(events) if b.time < a.time]
     versions = [e.version for e in events if isinstance(e, ModelCommitted)]
     if versions != list(range(1, len(versions) + 1)):
         wrong.append(f"models are numbered {versions}")
@@ -116,9 +114,7 @@ def counted_once(events: Iterable[Event]) -> list[str]:
             case ReportRejected() if event.task in gathered:
                 wrong.append(f"task {event.task} was rejected and counted")
             case ModelCommitted() if event.folded != folded:
-                wrong.append(
-                    f"model {event.version} says that it is of {event.folded} reports, and {folded} were folded"
-                )
+                wrong.append(f"model {event.version} says that it is of {event.folded} reports, and {folded} were folded")
             case _:
                 pass
     return wrong
@@ -192,9 +188,7 @@ def models_again(plan: Plan, events: Iterable[Event], reports: Mapping[int, Repo
                 for task in event.tasks.tolist():
                     if task not in reports:
                         return [*wrong, f"task {task} was folded, and no device handed it in"]
-                    refused = aggregation.check_and_add(
-                        algorithm.fold, acc, reports[task], Context(0, 0.0, reports[task].client)
-                    )
+                    refused = aggregation.check_and_add(algorithm.fold, acc, reports[task], Context(0, 0.0, reports[task].client))
                     if refused is not None:
                         wrong.append(f"task {task} was folded, although {refused}")
                 whole = aggregation.finish(algorithm.fold, acc)

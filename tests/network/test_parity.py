@@ -24,9 +24,7 @@ def served_as_simulated(folder, algorithm, clients, cohort=None, processes=1, ro
 
 @pytest.mark.slow
 def test_devices_end_as_their_simulation_does(tmp_path):
-    served_as_simulated(
-        tmp_path, METHODS["fedrep"], clients=8
-    )  # whose heads stay at home; the other methods in the soak
+    served_as_simulated(tmp_path, METHODS["fedrep"], clients=8)  # whose heads stay at home; the other methods in the soak
 
 
 @pytest.mark.soak

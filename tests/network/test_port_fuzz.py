@@ -20,9 +20,7 @@ from tests.network.toys import Toy
 pytestmark = pytest.mark.slow
 
 TOY = Toy(clients=512, cohort=16, buffer=1, rounds=UNTIL_STOPPED, width=64)
-CALLS_EACH = (
-    50  # of one client: who calls too often, or strikes too often, is shut out, and nothing of it is looked at any more
-)
+CALLS_EACH = 50  # of one client: who calls too often, or strikes too often, is shut out, and nothing of it is looked at any more
 
 
 def at_the_door(folder, seed, calls, **options):

@@ -28,9 +28,7 @@ def test_every_file_of_the_protocol_is_generated_and_nothing_else(generated):
     assert len(made) == 2 * len(list(PROTO.glob("*.proto")))
 
 
-@pytest.mark.parametrize(
-    "name", [f"{p.stem}_pb2{kind}" for p in sorted(PROTO.glob("*.proto")) for kind in (".py", ".pyi")]
-)
+@pytest.mark.parametrize("name", [f"{p.stem}_pb2{kind}" for p in sorted(PROTO.glob("*.proto")) for kind in (".py", ".pyi")])
 def test_what_is_checked_in_is_what_protoc_makes(generated, name):
     assert (ROOT / MADE / name).read_bytes() == (generated / MADE / name).read_bytes(), "run make proto"
 
@@ -44,9 +42,7 @@ def test_the_service_has_the_name_that_calls_use():
     (service,) = fleet_pb2.DESCRIPTOR.services_by_name.values()
     assert service.full_name == frames.SERVICE
     assert frames.method_path("Check") == f"/{service.full_name}/Check"
-    assert {"Enrol", "Check", "Fetch", "Hand", "HandStream", "Held", "Leave", "Status"} == {
-        m.name for m in service.methods
-    }
+    assert {"Enrol", "Check", "Fetch", "Hand", "HandStream", "Held", "Leave", "Status"} == {m.name for m in service.methods}
 
 
 def test_no_message_nests_in_itself():

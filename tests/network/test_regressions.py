@@ -185,8 +185,6 @@ def test_serve_has_the_option_that_it_names():
 
 def test_resuming_where_nothing_is_says_so(tmp_path):
     done = serve_words("--out", str(tmp_path / "typo"), "--resume", "--address", "127.0.0.1:0", "--patience", "0.1")
-    if (
-        done.returncode
-    ):  # it may also start afresh on an empty folder, as `run` does; but a folder that is not there is a typo
+    if done.returncode:  # it may also start afresh on an empty folder, as `run` does; but a folder that is not there is a typo
         assert done.returncode == 2
         assert "typo" in done.stderr

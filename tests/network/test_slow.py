@@ -41,9 +41,7 @@ def test_receipts_come_while_a_model_is_being_made(tmp_path):
             answer, _ = people[5].check()  # and so do answers to those who only ask
             assert answer.WhichOneof("what")
         took = time.monotonic() - began
-        assert not only(ModelCommitted, desk.ground.events()), (
-            f"three receipts took {took:.2f} s: longer than the model"
-        )
+        assert not only(ModelCommitted, desk.ground.events()), f"three receipts took {took:.2f} s: longer than the model"
         desk.ground.await_event(ModelCommitted, 1, seconds=20)
         first = only(ReportsGathered, desk.ground.events())[0]
         assert len(first.tasks) == 2  # what came meanwhile waits for the next model

@@ -65,9 +65,7 @@ def test_a_device_that_is_killed_while_it_trains_comes_back_and_changes_no_bit(t
 @pytest.mark.soak
 def test_a_device_that_never_comes_back_costs_its_lease(tmp_path):
     with fleet(tmp_path, METHODS["fedavg"], clients=4, rounds=3) as made:
-        made.serve(
-            "--devices", "4", "--patience", "3", "--lease", "20"
-        )  # a busy machine takes some seconds to load torch
+        made.serve("--devices", "4", "--patience", "3", "--lease", "20")  # a busy machine takes some seconds to load torch
         made.start(0, 1, 2)
         gone = made.start(3)
         made.place.await_event(ModelCommitted, 1, seconds=2 * PATIENT)

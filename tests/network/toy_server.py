@@ -38,9 +38,7 @@ def main() -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (int(word.split("=")[1]), resource.RLIM_INFINITY))
     opened = bool(options.pop("open_enrolment", True))
     try:
-        served_to_the_end(
-            Path(folder), from_text(toy), ServeOptions(**options), opened=opened, resume="--resume" in words
-        )
+        served_to_the_end(Path(folder), from_text(toy), ServeOptions(**options), opened=opened, resume="--resume" in words)
     except FedFleetError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(error.exit_code) from None

@@ -66,9 +66,7 @@ def from_text(text: str) -> Toy:
 def plan_of(toy: Toy) -> Plan:
     """What a server runs."""
     start = {"w": np.zeros(toy.width, np.float32)}
-    return Plan(
-        toy.seed, _pulling(toy), uniform(), _pace(toy), Stop(rounds=toy.rounds), start, toy.clients, spec_digest="toy"
-    )
+    return Plan(toy.seed, _pulling(toy), uniform(), _pace(toy), Stop(rounds=toy.rounds), start, toy.clients, spec_digest="toy")
 
 
 def world_for(toy: Toy) -> World:

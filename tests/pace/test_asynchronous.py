@@ -158,9 +158,7 @@ def test_a_lease_gives_up_whoever_takes_too_long_and_others_take_the_place():
 @law
 @given(fleets(), st.integers(1, 4), st.integers(1, 5), st.sampled_from([None, 0, 1, 3]), st.integers(1, 9))
 def test_every_model_is_made_of_exactly_k_reports(fleet, k, concurrency, max_staleness, refill):
-    events = run(
-        buffered(k=k, concurrency=concurrency, max_staleness=max_staleness, refill=float(refill)), fleet, horizon=1500.0
-    )
+    events = run(buffered(k=k, concurrency=concurrency, max_staleness=max_staleness, refill=float(refill)), fleet, horizon=1500.0)
     commits = only(ModelCommitted, events)
     assert sum(len(e.tasks) for e in only(ReportsGathered, events)) == k * len(commits)
     late = staleness_histogram(task_table(events)) if commits else np.zeros(0)
@@ -217,9 +215,7 @@ def test_a_buffer_as_large_as_the_cohort_among_equals_is_readiness(cohort, more,
         return [(e.time + later, e.version, e.folded, e.model_hash) for e in only(ModelCommitted, events)]
 
     assert models(buffer, 0.0) == models(rounds, float(seconds)) and len(only(ModelCommitted, buffer)) == 8
-    assert [e.clients.tolist() for e in only(TasksSent, buffer)] == [
-        e.clients.tolist() for e in only(TasksSent, rounds)
-    ]
+    assert [e.clients.tolist() for e in only(TasksSent, buffer)] == [e.clients.tolist() for e in only(TasksSent, rounds)]
 
 
 def test_what_is_known_of_it():

@@ -77,9 +77,7 @@ def test_each_keeps_its_memory_and_the_journal_shows_it():
 
 def test_a_policy_beside_an_overcommitting_one_may_ask_first():
     # The second asks at 1, for 4; the first would have asked at 10, and is content with those.
-    policy = first_of(
-        overcommit(deadline(2, seconds=30.0, t_break=10.0), factor=2.0), deadline(4, seconds=60.0, t_break=1.0)
-    )
+    policy = first_of(overcommit(deadline(2, seconds=30.0, t_break=10.0), factor=2.0), deadline(4, seconds=60.0, t_break=1.0))
     events, _ = events_of(toy_plan(policy, 9, stop=Stop(rounds=2)), world_of(even_fleet(9, 40.0), steady=True))
     assert [len(e.clients) for e in only(TasksSent, events)] == [4, 4]
     assert not only(ModelCommitted, events), "the shorter deadline closes the rounds"
@@ -102,10 +100,7 @@ def test_the_same_policy_twice_is_refused():
     policy = readiness(3)
     with pytest.raises(BadInput, match="first_of: both policies are the same"):
         first_of(policy, policy)
-    assert (
-        first_of(deadline(3), first_of(readiness(3), timeout(3))).name
-        == "first_of(deadline, first_of(readiness, timeout))"
-    )
+    assert first_of(deadline(3), first_of(readiness(3), timeout(3))).name == "first_of(deadline, first_of(readiness, timeout))"
 
 
 def test_nobody_overcommits_twice():
@@ -211,9 +206,7 @@ def asking_twice(seen):
         if book.arrived >= 6 or (book.arrived and not book.running and not book.asking):
             return Decision(commit=True, drop=0, keep=(0.0,))
         if book.wanted == 0:
-            return (
-                Decision(ask=4, keep=(1.0,)) if book.now >= book.opened_at + 1 else Decision(wake_at=book.opened_at + 1)
-            )
+            return Decision(ask=4, keep=(1.0,)) if book.now >= book.opened_at + 1 else Decision(wake_at=book.opened_at + 1)
         if book.asks == 1 and not book.answered and not book.asking:
             return Decision(ask=2, keep=(2.0,))
         return Decision(wake_at=book.sent_at + 1.0) if book.asks == 1 else NOTHING

@@ -57,9 +57,7 @@ def test_all_reports_commit_at_once(make):
     assert not make(4).decide(waiting(arrived=3, running=1)).commit
 
 
-@pytest.mark.parametrize(
-    ("share", "selected", "enough"), [(0.8, 5, 4), (0.5, 5, 3), (1.0, 5, 5), (0.01, 5, 1), (0.14, 50, 7)]
-)
+@pytest.mark.parametrize(("share", "selected", "enough"), [(0.8, 5, 4), (0.5, 5, 3), (1.0, 5, 5), (0.01, 5, 1), (0.14, 50, 7)])
 def test_readiness_waits_for_its_share(share, selected, enough):
     policy = readiness(selected, ready_share=share, min_share=0.0)
     book = {"wanted": selected, "selected": selected}
@@ -80,9 +78,7 @@ def test_a_round_in_which_everyone_was_lost_fails():
 @pytest.mark.parametrize(("arrived", "commits"), [(1, False), (2, True)])
 def test_min_share_is_of_what_was_wanted(make, arrived, commits):
     # 0.2 of 10 wanted is 2, however few were selected.
-    decision = make(10, min_share=0.2).decide(
-        waiting(wanted=10, selected=5, arrived=arrived, lost=5 - arrived, running=0)
-    )
+    decision = make(10, min_share=0.2).decide(waiting(wanted=10, selected=5, arrived=arrived, lost=5 - arrived, running=0))
     assert decision.commit == commits
     assert bool(decision.abandon) != commits
     assert decision.drop == 0
@@ -236,9 +232,7 @@ def test_enough_late_reports_make_up_for_clients_that_are_not_there():
 def test_a_straggler_is_folded_late_and_busy_until_then_and_dropped_beyond():
     fleet = even_fleet(3, [4.0, 4.0, 34.0])
     policy = {s: deadline(3, seconds=10.0, t_break=2.0, min_clients=1, max_staleness=s) for s in (0, 1, 5)}
-    logs = {
-        s: events_of(toy_plan(p, 3, stop=Stop(rounds=8)), world_of(fleet, steady=True))[0] for s, p in policy.items()
-    }
+    logs = {s: events_of(toy_plan(p, 3, stop=Stop(rounds=8)), world_of(fleet, steady=True))[0] for s, p in policy.items()}
     late_by = {s: staleness_histogram(task_table(log)).tolist() for s, log in logs.items()}
     assert late_by[0] == late_by[1] == [16]
     # Sent at 2 and back at 36: rounds of two took place meanwhile, each of 2 + 4 seconds after the first of 12.
@@ -251,9 +245,7 @@ def test_a_straggler_is_folded_late_and_busy_until_then_and_dropped_beyond():
 @pytest.mark.parametrize("make", [readiness, deadline])
 def test_no_staleness_allowed_is_the_run_that_it_was(make):
     fleet = even_fleet(6, [1.0, 2.0, 3.0, 40.0, 50.0, 200.0])
-    plain, said = (
-        events_of(toy_plan(p, 6, stop=Stop(rounds=6)), world_of(fleet))[0] for p in (make(4), make(4, max_staleness=0))
-    )
+    plain, said = (events_of(toy_plan(p, 6, stop=Stop(rounds=6)), world_of(fleet))[0] for p in (make(4), make(4, max_staleness=0)))
     assert [shown(e) for e in plain] == [shown(e) for e in said]
 
 

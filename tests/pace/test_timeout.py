@@ -167,9 +167,7 @@ def test_t_o_recovers_after_three_silent_nights():
         assert ((commits > (night + 1) * day) & (commits < (night + 1) * day + 2000.0)).sum() > 15
     told = waits(events)
     assert max(s for _, s in told) == 60.0, "silence of those who cannot be reached is no reason to wait longer"
-    assert min(s for t, s in told if t > 2 * day) < 30.0, (
-        "and by day it goes on to look for the shortest wait that will do"
-    )
+    assert min(s for t, s in told if t > 2 * day) < 30.0, "and by day it goes on to look for the shortest wait that will do"
 
 
 def test_rounds_may_wait_for_enough_clients():

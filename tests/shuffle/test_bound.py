@@ -82,6 +82,4 @@ def test_millions_of_samples_cost_no_more_memory_than_few():
     })  # fmt: skip
     cases = all_cases(huge)
     assert len(cases) < 1000 and max(case.least for case in cases) > 10**5
-    assert all(case.low == 0.0 for case in cases if case.least > 10**4 and not case.closed), (
-        "nothing is claimed of them"
-    )
+    assert all(case.low == 0.0 for case in cases if case.least > 10**4 and not case.closed), "nothing is claimed of them"

@@ -97,10 +97,6 @@ def test_the_newton_step_against_dense_differences(seed, balanced, root, floored
     for way, up in ways:
         d, r = h * way, h * up
         slopes.append((phi(d, r) - phi(-d, -r)) / (2 * h))
-        corners = (
-            phi(step + d, rise + r) - phi(step - d, rise - r) - phi(d - step, r - rise) + phi(-step - d, -rise - r)
-        )
+        corners = phi(step + d, rise + r) - phi(step - d, rise - r) - phi(d - step, r - rise) + phi(-step - d, -rise - r)
         curved.append(corners / (4 * e * h))
-    np.testing.assert_allclose(
-        curved, -np.array(slopes), atol=2e-3 * np.abs(slopes).max()
-    )  # Hessian x step = -gradient
+    np.testing.assert_allclose(curved, -np.array(slopes), atol=2e-3 * np.abs(slopes).max())  # Hessian x step = -gradient

@@ -16,9 +16,7 @@ from tests.shuffle.users import batch_at, user, users
 def test_a_batch_has_the_objective_of_each_plan(problem):
     shared = largest_remainder(proportional(problem)[None], problem.counts[None])[0]
     both = batch_at(problem, identity(problem), shared)
-    assert objectives(both).tolist() == pytest.approx(
-        [score(problem, plan).objective for plan in (identity(problem), shared)]
-    )
+    assert objectives(both).tolist() == pytest.approx([score(problem, plan).objective for plan in (identity(problem), shared)])
     assert objectives(take_plans(both, np.array([1])))[0] == objectives(both)[1]
     x = both.plan.sum(2).astype(float)
     np.testing.assert_allclose(unevenness(x), imbalance(x), atol=1e-12)

@@ -61,9 +61,7 @@ def test_never_worse_than_slsqp(classes, devices, samples, alpha, bits, flags):
 def test_alpha_zero_minimises_latency_alone():
     problem = user(5, 4, 3, 60, alpha=0.0)
     relaxed = solve_relaxed(problem)
-    assert relaxed.objective == pytest.approx(
-        score(problem, relaxed.plan).max_latency + score(problem, relaxed.plan).std_latency
-    )
+    assert relaxed.objective == pytest.approx(score(problem, relaxed.plan).max_latency + score(problem, relaxed.plan).std_latency)
     weighted = score(problem, solve_relaxed(user(5, 4, 3, 60, alpha=1.0)).plan)
     assert relaxed.objective <= weighted.max_latency + weighted.std_latency + 1e-6
     assert relaxed.bound is not None and relaxed.bound >= relaxed.objective * 0.998

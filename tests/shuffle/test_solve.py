@@ -121,9 +121,7 @@ def test_data_survive_a_hundred_rounds():
     totals = problem.counts.sum(0)
     rng = np.random.default_rng(0)
     for _ in range(100):
-        problem = dataclasses.replace(
-            problem, seconds_per_sample=rng.uniform(0.01, 0.1, 3), up_bps=rng.uniform(1e6, 1e8, 3)
-        )
+        problem = dataclasses.replace(problem, seconds_per_sample=rng.uniform(0.01, 0.1, 3), up_bps=rng.uniform(1e6, 1e8, 3))
         (solution,) = solve_many([problem])
         problem = dataclasses.replace(problem, counts=solution.plan.sum(0).T)
         assert (problem.counts.sum(0) == totals).all()

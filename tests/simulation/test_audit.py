@@ -224,9 +224,7 @@ def test_a_replay_from_kept_aggregates_learns_from_the_same_statistics(tmp_path)
 
     lived, again, log = [], [], []
     world, numbers = world_of(even_fleet(6)), iter(range(100))
-    plan = toy_plan(
-        commits_at(3, 2), 6, algorithm=consensus(remembers=True), choose=learning(lived), stop=Stop(rounds=6)
-    )
+    plan = toy_plan(commits_at(3, 2), 6, algorithm=consensus(remembers=True), choose=learning(lived), stop=Stop(rounds=6))
 
     def watch(events):
         log.extend(events)

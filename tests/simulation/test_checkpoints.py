@@ -85,9 +85,7 @@ def test_every_checkpoint_leads_to_the_same_end(tmp_path_factory, fleet, policy)
             assert journal.digest == digest
             assert content_hash(done.state.server.params) == content_hash(straight.state.server.params)
             assert np.array_equal(done.state.selector["seen"], straight.state.selector["seen"])
-            ours, theirs = (
-                {c: m.slots_of(c)["toy"]["count"].tolist() for c in m.current} for m in (done.memory, straight.memory)
-            )
+            ours, theirs = ({c: m.slots_of(c)["toy"]["count"].tolist() for c in m.current} for m in (done.memory, straight.memory))
             assert ours == theirs
 
 

@@ -31,9 +31,7 @@ def same_as_trained(plan, world):
     assert dry.clients.tolist() == tasks.clients[inside].tolist()
     assert (dry.commit + 1).tolist() == tasks.folded_into[inside].tolist()
     assert dry.staleness.tolist() == (tasks.folded_into - 1 - tasks.versions)[inside].tolist()
-    assert (
-        dry.folded_counts.tolist() == np.bincount(tasks.clients[tasks.folded_into > 0], minlength=plan.clients).tolist()
-    )
+    assert dry.folded_counts.tolist() == np.bincount(tasks.clients[tasks.folded_into > 0], minlength=plan.clients).tolist()
     assert dry.asked.tolist() == np.bincount(tasks.clients, minlength=plan.clients).tolist()
     assert (tasks.fate == FOLDED).sum() == len(dry.clients)
     return dry
@@ -42,9 +40,7 @@ def same_as_trained(plan, world):
 @settings(deadline=None, derandomize=True, max_examples=30)
 @given(fleets(), paces())
 def test_a_dry_run_is_the_run_without_its_training(fleet, pace):
-    plan = toy_plan(
-        pace.policy(), len(fleet), algorithm=consensus(remembers=True), stop=Stop(rounds=6, virtual_seconds=900.0)
-    )
+    plan = toy_plan(pace.policy(), len(fleet), algorithm=consensus(remembers=True), stop=Stop(rounds=6, virtual_seconds=900.0))
     same_as_trained(plan, world_of(fleet))
 
 

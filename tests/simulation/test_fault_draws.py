@@ -40,9 +40,7 @@ def world_with(slow=1.0, states=None, **columns):
         return no_faults(len(clients), **{n: np.array(v)[clients] for n, v in columns.items()})
 
     faults = FaultSource(lambda c, s, t: slow * no_slowdown(c, s, t), befall, silences=True)
-    return World(
-        KEYS, source_from_stages(stages, ["toy"] * N), states or always_on()(KEYS, 0), no_data(N), faults=faults
-    )
+    return World(KEYS, source_from_stages(stages, ["toy"] * N), states or always_on()(KEYS, 0), no_data(N), faults=faults)
 
 
 def wave(plan=None):
@@ -63,16 +61,11 @@ def trip(**columns):
 def paid(result, world, seconds):
     told = task_costs(world, Account(tuple(range(10, 14)), (wave(PLAN),) * 4, tuple(seconds)), 500.0, {10: result})
     none = np.zeros(4)
-    return {
-        n: told.spent.get(n, none).tolist()
-        for n in ("download", "compute", "upload", "delivery", "bytes_down", "bytes_up")
-    }
+    return {n: told.spent.get(n, none).tolist() for n in ("download", "compute", "upload", "delivery", "bytes_down", "bytes_up")}
 
 
 def test_losses_happen_when_so_much_of_their_stage_is_done():
-    result, world = trip(
-        stage=[DOWNLOAD, COMPUTE, UPLOAD, -1], part=[0.5, 0.25, 0.75, 0.0], noticed=[True, False, True, False]
-    )
+    result, world = trip(stage=[DOWNLOAD, COMPUTE, UPLOAD, -1], part=[0.5, 0.25, 0.75, 0.0], noticed=[True, False, True, False])
     assert result.stops.tolist() == [102.0, 106.0, 115.0, 116.0]
     assert result.lost.tolist() == [True, True, True, False] and result.noticed.tolist() == [True, False, True, False]
     assert result.comes.tolist() == [NEVER, NEVER, NEVER, 116.0]
@@ -92,9 +85,7 @@ def test_who_is_given_up_before_it_is_struck_pays_until_then():
 
 
 def test_a_crash_strikes_first_if_it_is_earlier_and_nobody_hears_of_it():
-    result, world = trip(
-        stage=[COMPUTE, COMPUTE, -1, -1], part=[0.5] * 4, noticed=[True] * 4, crash=[103.0, 110.0, 116.0, 100.0]
-    )
+    result, world = trip(stage=[COMPUTE, COMPUTE, -1, -1], part=[0.5] * 4, noticed=[True] * 4, crash=[103.0, 110.0, 116.0, 100.0])
     assert result.stops.tolist() == [103.0, 108.0, 116.0, 100.0]
     assert result.lost.tolist() == [True, True, False, True], "what is done when its device goes down is done"
     assert result.noticed.tolist() == [False, True, False, False]

@@ -85,9 +85,7 @@ def test_a_probe_fetches_the_model_tries_the_data_and_sends_a_number():
     trip = 1.0 + 30 / 3 * 0.1 + ANSWER_BYTES * 2e-3
     assert result.ends == pytest.approx(100.0 + 3 * trip) and result.answered.all()
     assert result.spent["compute"] == pytest.approx([1.0, 2.0, 3.0])
-    assert (
-        result.spent["bytes_down"].tolist() == [BYTES] * 3 and result.spent["bytes_up"].tolist() == [ANSWER_BYTES] * 3
-    )
+    assert result.spent["bytes_down"].tolist() == [BYTES] * 3 and result.spent["bytes_up"].tolist() == [ANSWER_BYTES] * 3
 
 
 def test_free_probes_take_nothing():

@@ -73,9 +73,7 @@ def test_no_round_fails_for_want_of_clients_and_each_begins_as_soon_as_it_can(fl
     for event in events:
         if isinstance(event, CandidatesSeen):
             # Nothing runs between two rounds: whoever is online is free, and times are whole seconds.
-            counts = {
-                t: int(world.states.online(float(t)).sum()) for t in range(math.ceil(asked), math.ceil(event.time))
-            }
+            counts = {t: int(world.states.online(float(t)).sum()) for t in range(math.ceil(asked), math.ceil(event.time))}
             assert len(event.roster.clients) >= policy.least
             assert not [t for t, count in counts.items() if count >= policy.least]
         elif isinstance(event, ModelCommitted | RoundFailed):
@@ -93,10 +91,7 @@ def test_asking_for_at_least_nobody_changes_nothing(fleet, pace, horizon):
             return decision._replace(at_least=least) if decision.ask else decision
 
         stop = Stop(rounds=4, virtual_seconds=horizon)
-        return [
-            plain(e)
-            for e in events_of(toy_plan(replace(policy, decide=decide), len(fleet), stop=stop), world_of(fleet))[0]
-        ]
+        return [plain(e) for e in events_of(toy_plan(replace(policy, decide=decide), len(fleet), stop=stop), world_of(fleet))[0]]
 
     assert with_least(0) == [
         plain(e)
@@ -109,9 +104,7 @@ def test_asking_for_at_least_nobody_changes_nothing(fleet, pace, horizon):
 
 def test_if_it_never_happens_the_run_ends_at_its_horizon():
     fleet = shifted((0.0, 10.0), (20.0, 30.0))
-    events, _ = events_of(
-        toy_plan(readiness(2, if_few="wait"), 2, stop=Stop(rounds=5, virtual_seconds=5000.0)), world_of(fleet)
-    )
+    events, _ = events_of(toy_plan(readiness(2, if_few="wait"), 2, stop=Stop(rounds=5, virtual_seconds=5000.0)), world_of(fleet))
     assert (events[-1].reason, events[-1].time) == ("virtual_seconds", 5000.0)
     assert kinds_of(events) == ["RunBegan", "Evaluated", "TimerFired", "TimerFired", "Evaluated", "RunEnded"]
 
@@ -210,9 +203,7 @@ def test_a_selector_sees_the_moment_at_which_it_picks():
 
     world = world_of(shifted((50.0, 90.0), (60.0, 90.0)))
     by_time = replace(world.devices, seconds=lambda clients, cost, start, tasks: np.full(len(clients), start))
-    plan = toy_plan(
-        readiness(2, if_few="wait"), 2, choose=Selector("seeing", pick, sees=("compute_seconds",)), stop=Stop(rounds=1)
-    )
+    plan = toy_plan(readiness(2, if_few="wait"), 2, choose=Selector("seeing", pick, sees=("compute_seconds",)), stop=Stop(rounds=1))
     events_of(plan, replace(world, devices=by_time))
     assert times[0] == [60.0, 60.0]
 
@@ -245,9 +236,7 @@ def test_states_that_do_not_say_when_are_refused_by_a_sentence():
 def test_an_error_of_the_world_names_it():
     world = world_of(shifted((50.0, 90.0), (60.0, 90.0)))
     broken = replace(world, states=replace(world.states, earliest=lambda among, n, start, until: [][n]))
-    with pytest.raises(
-        RunFailed, match=r"the world, asked at time 20.0 when 2 clients can be reached, failed: IndexError"
-    ):
+    with pytest.raises(RunFailed, match=r"the world, asked at time 20.0 when 2 clients can be reached, failed: IndexError"):
         events_of(toy_plan(readiness(2, if_few="wait"), 2), broken)
 
 
@@ -341,9 +330,7 @@ def test_users_reach_selectors():
 
 
 def test_an_unknown_column_is_one_sentence():
-    with pytest.raises(
-        BadInput, match="selector 'seeing' asks for an unknown column 'users' of clients; did you mean 'user'"
-    ):
+    with pytest.raises(BadInput, match="selector 'seeing' asks for an unknown column 'users' of clients; did you mean 'user'"):
         events_of(plan_seeing("users"), world_of(even_fleet(4)))
 
 
@@ -371,17 +358,14 @@ def test_tasks_of_a_user_that_are_out_and_tasks_that_ended_untold_are_counted():
 
     def noting(state, roster, n, draw):
         seen.append(
-            {name: roster.stats[name].tolist() for name in ("user_tasks", "untold", "time")}
-            | {"n": roster.clients.tolist()}
+            {name: roster.stats[name].tolist() for name in ("user_tasks", "untold", "time")} | {"n": roster.clients.tolist()}
         )
         return whole_work(roster.clients[:n])
 
     # Two at work, a model of every fifth report: what came back waits untold, and each user's tasks are counted.
     choose = Selector("noting", noting, sees=("user_tasks", "untold", "time"))
     plan = toy_plan(buffered(5, 2), 4, choose=choose, stop=Stop(rounds=2))
-    world = replace(
-        world_of(even_fleet(4, [1.0, 2.0, 64.0, 64.0]), steady=True), users=UserSource(np.array([0, 0, 1, 1]))
-    )
+    world = replace(world_of(even_fleet(4, [1.0, 2.0, 64.0, 64.0]), steady=True), users=UserSource(np.array([0, 0, 1, 1])))
     events_of(plan, world)
     assert seen[0] == {"user_tasks": [0] * 4, "untold": [0] * 4, "time": [0] * 4, "n": [0, 1, 2, 3]}
     assert seen[1] == {"user_tasks": [1, 0, 0], "untold": [1, 0, 0], "time": [1] * 3, "n": [0, 2, 3]}
@@ -390,10 +374,7 @@ def test_tasks_of_a_user_that_are_out_and_tasks_that_ended_untold_are_counted():
 
 def test_without_users_nobody_has_tasks_out():
     plan = plan_seeing("user_tasks")
-    assert (
-        roster_of(plan, world_of(even_fleet(4)), begin(plan).state, np.arange(4)).stats["user_tasks"].tolist()
-        == [0] * 4
-    )
+    assert roster_of(plan, world_of(even_fleet(4)), begin(plan).state, np.arange(4)).stats["user_tasks"].tolist() == [0] * 4
 
 
 def probing(within=np.inf):

@@ -72,7 +72,5 @@ def test_a_declared_model_size_scales_every_byte():
     plan = toy_plan(readiness(3), 3)
     plain, _ = events_of(plan, world_of(even_fleet(3)))
     scaled, _ = events_of(replace(plan, byte_scale=8.0), world_of(even_fleet(3)))
-    ratio = np.array(
-        [b.bytes_up / a.bytes_up for a, b in zip(only(TaskArrived, plain), only(TaskArrived, scaled), strict=True)]
-    )
+    ratio = np.array([b.bytes_up / a.bytes_up for a, b in zip(only(TaskArrived, plain), only(TaskArrived, scaled), strict=True)])
     assert (ratio == 8.0).all()

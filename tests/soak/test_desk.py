@@ -7,6 +7,4 @@ from tests.network.rules.test_task_table import Model
 
 
 def test_tasks_agree_with_their_literal_model_over_long_lives():
-    run_state_machine_as_test(
-        Model, settings=settings(max_examples=1000, stateful_step_count=80, deadline=None, derandomize=True)
-    )
+    run_state_machine_as_test(Model, settings=settings(max_examples=1000, stateful_step_count=80, deadline=None, derandomize=True))

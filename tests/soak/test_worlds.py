@@ -38,8 +38,6 @@ def test_freezing_at_every_step_changes_nothing(fleet, pace, remembers):
 @given(fleets(), st.integers(1, 3), st.integers(1, 4))
 def test_freezing_an_asynchronous_run_changes_nothing(fleet, enough, concurrency):
     able = bool(np.isfinite(fleet.seconds).any())
-    plan = toy_plan(
-        buffered(min(enough, concurrency), concurrency), len(fleet), stop=Stop(rounds=5, virtual_seconds=2000.0)
-    )
+    plan = toy_plan(buffered(min(enough, concurrency), concurrency), len(fleet), stop=Stop(rounds=5, virtual_seconds=2000.0))
     if able:
         assert digest(plan, fleet, Frozen()) == digest(plan, fleet)

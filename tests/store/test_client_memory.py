@@ -45,18 +45,14 @@ def test_a_task_sees_what_its_client_remembered_when_it_was_sent():
     assert memory.slots_of_task(10)["a"]["w"][0] == 1.0
     assert memory.slots_of_task(11) == {}
     memory.release_task(11)
-    assert memory.slots_of_task(10), (
-        "edges are weighed against all others of their wave, so it stays until the last has ended"
-    )
+    assert memory.slots_of_task(10), "edges are weighed against all others of their wave, so it stays until the last has ended"
     memory.release_task(10)
     assert memory.slots_of_task(10) == {}
     assert memory.slots_of(0)["a"]["w"][0] == 2.0
 
 
 @settings(deadline=None, derandomize=True, max_examples=25)
-@given(
-    st.lists(st.tuples(st.integers(0, 5), st.sampled_from("ab"), st.integers(0, 99)), max_size=40), st.integers(0, 4)
-)
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from("ab"), st.integers(0, 99)), max_size=40), st.integers(0, 4))
 def test_in_ram_and_on_disk_are_the_same_bytes(tmp_path_factory, writes, kilobytes):
     folder = tmp_path_factory.mktemp("run")
     rich, poor, homeless = ClientMemory(), ClientMemory(folder, kilobytes * KB), ClientMemory(None, kilobytes * KB)

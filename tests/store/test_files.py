@@ -15,9 +15,7 @@ def test_a_tree_comes_back_and_is_the_same_bytes_every_time(tmp_path):
         save_tree(tmp_path / name, TREE, {"position": 3, "deep": {"x": [1.5, None]}})
     tree, meta = load_tree(tmp_path / "one")
     assert meta == meta_of(tmp_path / "one") == {"position": 3, "deep": {"x": [1.5, None]}}
-    assert all(
-        np.array_equal(v, tree[n]) and v.dtype == tree[n].dtype and v.shape == tree[n].shape for n, v in TREE.items()
-    )
+    assert all(np.array_equal(v, tree[n]) and v.dtype == tree[n].dtype and v.shape == tree[n].shape for n, v in TREE.items())
     assert file_hash(tmp_path / "one") == file_hash(tmp_path / "two")
 
 

@@ -138,9 +138,7 @@ def test_a_run_with_a_large_model_has_the_digest_of_its_rows(tmp_path):
     def local(job, dataset):
         return Report(job.task, job.client, {"w": np.full(1 << 15, job.client, np.float32)}, 1.0, {})
 
-    plan = toy_plan(
-        commits_at(3, 2), 6, algorithm=replace(toy, local=lambda client, settings: local), stop=Stop(rounds=8)
-    )
+    plan = toy_plan(commits_at(3, 2), 6, algorithm=replace(toy, local=lambda client, settings: local), stop=Stop(rounds=8))
     plan = replace(plan, params=wide)
     journal, watched = journals.create(tmp_path / "run.db"), []
     simulate(plan, world_of(even_fleet(6)), opaque_executor(), journal=journal, watch=watched.extend)
@@ -184,8 +182,6 @@ def test_rows_from_a_number_on(tmp_path):
         journal.remark(word)
     journal.flush()
     assert [(n, row[9]) for n, row in journals.rows_from(path, 2, 10)] == [(2, "two"), (3, "three")]
-    assert [n for n, _ in journals.rows_from(path, 2, 10, (1,))] == [
-        2
-    ]  # of no kind that was asked, but the mark itself
+    assert [n for n, _ in journals.rows_from(path, 2, 10, (1,))] == [2]  # of no kind that was asked, but the mark itself
     assert len(journals.rows_from(path, 1, 2)) == 2
     journal.close()

@@ -49,9 +49,7 @@ def test_rare_events_come_back_too():
     few = np.array([3, 9], np.int64)
     rare = [
         Probed(1.5, "loss", few, np.array([0.25, 2.0])),
-        TasksSent(
-            2.0, 1, 2, 7, few, np.array([0, 5]), np.array([1.0, 0.5]), np.array([3.0, 4.0]), np.array([1e6, 2e6])
-        ),
+        TasksSent(2.0, 1, 2, 7, few, np.array([0, 5]), np.array([1.0, 0.5]), np.array([3.0, 4.0]), np.array([1e6, 2e6])),
         PaceSet(2.5, "t_o", 120.0),
         Evaluated(3.0, 4, 17, 20, 0.5, ClientScores(few, np.array([1, 2]), np.array([3, 4]))),
         Evaluated(3.0, 4, 17, 20, 0.5, None, Tally(0, 7)),

@@ -45,9 +45,7 @@ def test_a_secret_that_is_not_named_is_asked_for(secret, monkeypatch):
         key_for(source)
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"short", b"\0" * 64, b"ab" * 32], ids=["empty", "short", "zeros", "two letters"]
-)
+@pytest.mark.parametrize("content", [b"", b"short", b"\0" * 64, b"ab" * 32], ids=["empty", "short", "zeros", "two letters"])
 def test_a_file_that_holds_no_secret_is_refused_with_the_cure(secret, content):
     secret.write_bytes(content)
     with pytest.raises(BadInput, match="head -c 32 /dev/urandom"):

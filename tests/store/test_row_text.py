@@ -14,9 +14,7 @@ from fedfleet.store.row_text import decode_columns, devices_note, encode_columns
 @given(st.lists(st.floats(allow_nan=True, width=64), min_size=1, max_size=6))
 def test_columns_come_back(values):
     column = np.array(values, np.float64)
-    back = decode_columns(
-        json.loads(json.dumps(encode_columns({"a": column, "none": np.zeros(len(values))}))), len(values)
-    )
+    back = decode_columns(json.loads(json.dumps(encode_columns({"a": column, "none": np.zeros(len(values))}))), len(values))
     assert "none" not in back
     result = back.get("a", np.zeros(len(values)))
     assert np.array_equal(result, column, equal_nan=True)

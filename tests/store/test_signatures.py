@@ -13,9 +13,7 @@ FORMS = {"ssh": serialization.PrivateFormat.OpenSSH, "pem": serialization.Privat
 def key_file(folder, form="ssh", key=None, name="key"):
     """A private key in a file, and its public one beside it."""
     key = key or ed25519.Ed25519PrivateKey.generate()
-    (folder / name).write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, FORMS[form], serialization.NoEncryption())
-    )
+    (folder / name).write_bytes(key.private_bytes(serialization.Encoding.PEM, FORMS[form], serialization.NoEncryption()))
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     (folder / f"{name}.pub").write_bytes(public + b" me@home\n")
     return folder / name

@@ -32,9 +32,7 @@ def test_a_run_that_does_not_get_there_counts_as_the_horizon_and_is_marked():
 def test_there_is_a_winner_only_if_its_interval_is_clear_of_all_others():
     fast, close, slow = cell("oort", [10.0, 11, 12]), cell("tifl", [11.0, 12, 13]), cell("uniform", [50.0, 51, 52])
     assert verdict([fast, slow], by_time=True) == "oort wins"
-    assert verdict([fast, close, slow], by_time=True).startswith(
-        "no winner: oort has the best mean, and cannot be told from tifl"
-    )
+    assert verdict([fast, close, slow], by_time=True).startswith("no winner: oort has the best mean, and cannot be told from tifl")
     assert verdict([cell("oort", [None] * 3)], by_time=True) == "nobody reached the target"
     assert verdict([cell("oort", [None] * 3), slow], by_time=True) == "only uniform"
 
@@ -48,9 +46,7 @@ def test_more_accuracy_is_better_and_less_time_is():
 
 
 def test_a_pair_that_does_not_fit_is_empty_with_its_reason():
-    empty = cell_of(
-        ("digits", "mild", "tifl", "buffered"), [Outcome(refused="tiers need rounds")] * 3, target=0.8, horizon=9.0
-    )
+    empty = cell_of(("digits", "mild", "tifl", "buffered"), [Outcome(refused="tiers need rounds")] * 3, target=0.8, horizon=9.0)
     cells = [empty, cell("uniform", [1.0, 2.0, 3.0], policy="buffered")]
     text = markdown(cells, seeds=3, seconds=1.0)
     assert "| tifl | (1) |" in text and "1. tiers need rounds" in text

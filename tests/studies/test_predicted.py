@@ -77,10 +77,7 @@ def test_the_band_holds_nine_of_ten():
 
 def test_both_forms_stand_beside_each_other_on_the_same_fleets(tmp_path, monkeypatch):
     monkeypatch.setattr(predicted, "RECORD", tmp_path / "predict.json")
-    some = [
-        {**row, "before": row["trained"] - 0.05, "cluster": i % 4, "exponent": 0.1 * (i % 3)}
-        for i, row in enumerate(rows())
-    ]
+    some = [{**row, "before": row["trained"] - 0.05, "cluster": i % 4, "exponent": 0.1 * (i % 3)} for i, row in enumerate(rows())]
     result = summary(some)
     assert result["mean_error_before"] == pytest.approx(0.05) and result["bias_before"] == pytest.approx(-0.05)
     assert result["gain"] == pytest.approx((0.03, 0.03, 0.03)) and result["clusters"] == 4

@@ -61,9 +61,7 @@ def test_one_command_makes_the_table_and_a_second_one_only_reads(tiny, tmp_path,
 def test_the_cost_is_said_before_the_rest_begins(tiny, tmp_path, capsys):
     main(["--workers", "1", "--out", str(tmp_path), "--json"])
     said = capsys.readouterr().err.splitlines()
-    assert (
-        said[0].startswith("4 runs; samples took") and "minutes with 1 workers" in said[0] and said[1].startswith("1/4")
-    )
+    assert said[0].startswith("4 runs; samples took") and "minutes with 1 workers" in said[0] and said[1].startswith("1/4")
 
 
 def test_a_run_that_fails_is_not_silent(tiny, tmp_path, monkeypatch, capsys):

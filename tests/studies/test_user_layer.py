@@ -70,11 +70,7 @@ def test_the_report_says_both_factors_and_what_was_not_reached(tmp_path):
     for fleet in range(2):
         for arm in ARMS:
             curve = (
-                line(100, 10.0, 0.01)
-                if arm == "fedavg"
-                else line(100, 5.0, 0.02)
-                if arm == "shufflefl"
-                else line(20, 5.0, 0.01)
+                line(100, 10.0, 0.01) if arm == "fedavg" else line(100, 5.0, 0.02) if arm == "shufflefl" else line(20, 5.0, 0.01)
             )
             cell = Cell("digits", "2-5", arm, fleet, 100, "cpu")
             (tmp_path / f"{cell.name}.json").write_text(json.dumps({"cell": asdict(cell), "curve": asdict(curve)}))

@@ -58,9 +58,7 @@ def _under(tree, names, inside):
         for ours, to in inside.items():
             theirs = theirs.replace(ours, to)
         result[theirs] = (
-            value.reshape(*(1,) * (3 - value.ndim), *value.shape)
-            if name in ("token.token", "positions.table")
-            else value
+            value.reshape(*(1,) * (3 - value.ndim), *value.shape) if name in ("token.token", "positions.table") else value
         )
     return result
 
@@ -92,17 +90,13 @@ def test_residual_networks_by_torchvisions_names(make):
     with torch.device("meta"):
         names = list(make(5).state_dict())
     given = as_resnet(names)
-    assert {"conv1.weight", "bn1.running_mean", "layer1.0.bn2.bias", "layer2.0.downsample.1.bias", "fc.bias"} <= {
-        *given
-    }
+    assert {"conv1.weight", "bn1.running_mean", "layer1.0.bn2.bias", "layer2.0.downsample.1.bias", "fc.bias"} <= {*given}
     assert list(rename_weights({n: np.empty(0) for n in given})) == names
 
 
 def test_sizes_are_those_of_the_public_models():
     with torch.device("meta"):
-        counts = [
-            sum(p.numel() for p in m.parameters()) for m in (resnet18(1000), resnet50(1000), EfficientNetLite0(1000))
-        ]
+        counts = [sum(p.numel() for p in m.parameters()) for m in (resnet18(1000), resnet50(1000), EfficientNetLite0(1000))]
     assert counts == [11_689_512, 25_557_032, 4_652_008]
 
 
@@ -196,8 +190,5 @@ def test_the_efficientnet_of_phones_by_its_packages_names():
         start = ".".join(name.split(".")[:2]) + "." if name.startswith("blocks.") else ""
         ours = inside if start else to
         rest = name[len(start) :]
-        given.append(
-            start.replace("blocks.", "_blocks.")
-            + next(v + rest[len(k) :] for k, v in ours.items() if rest.startswith(k))
-        )
+        given.append(start.replace("blocks.", "_blocks.") + next(v + rest[len(k) :] for k, v in ours.items() if rest.startswith(k)))
     assert list(rename_weights({n: np.empty(0) for n in given})) == names

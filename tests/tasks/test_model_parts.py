@@ -105,9 +105,7 @@ def test_the_norms_of_digits(name):
     assert {n for n in names if any(fnmatchcase(n, p) for p in result.norms)} == {n for n in names if "norm" in n}
 
 
-@pytest.mark.parametrize(
-    "name", ["digits_cnn", "femnist_cnn", "resnet18_gn", "vit_tiny", "char_lstm", "har_cnn", "kws_cnn"]
-)
+@pytest.mark.parametrize("name", ["digits_cnn", "femnist_cnn", "resnet18_gn", "vit_tiny", "char_lstm", "har_cnn", "kws_cnn"])
 def test_our_own_models_call_their_layers_by_the_names_that_are_taken_without_a_model(name):
     make = builder("tasks", name)
     task = make()(0) if name == "digits_cnn" else make(synthetic=True, samples=300)(0)

@@ -46,9 +46,7 @@ def test_every_task_narrows_between_the_same_inputs_and_outputs(name):
         pytest.skip("its model has one size only")
     whole, half = task.build(), task.narrow(0.5)
     same = {n: v.shape for n, v in whole.state_dict().items()}
-    assert same == {n: v.shape for n, v in task.narrow(1.0).state_dict().items()}, (
-        "at its whole width it is the model itself"
-    )
+    assert same == {n: v.shape for n, v in task.narrow(1.0).state_dict().items()}, "at its whole width it is the model itself"
     small = {n: v.shape for n, v in half.state_dict().items()}
     assert small.keys() == same.keys() and all(a <= b for n in same for a, b in zip(small[n], same[n], strict=True))
     with torch.no_grad():
@@ -81,9 +79,7 @@ def test_the_slice_of_a_model_is_the_model_without_its_other_units(name, width):
 def test_each_head_of_attention_keeps_its_first_units():
     result = shape_at(made("vit_tiny"), 0.5).places
     rows = [64 * block + j for block in range(9) for j in range(32)]  # query, key and value of three heads
-    assert (
-        result["layers.0.attention.qkv.weight"][0].tolist() == result["layers.0.attention.qkv.bias"][0].tolist() == rows
-    )
+    assert result["layers.0.attention.qkv.weight"][0].tolist() == result["layers.0.attention.qkv.bias"][0].tolist() == rows
     assert result["layers.0.attention.out.weight"][1].tolist() == rows[:96]
     assert result["layers.0.attention.out.weight"][0].tolist() == list(range(96)), "the stream is cut as everywhere"
 
@@ -125,9 +121,7 @@ def test_work_is_counted_in_multiply_adds():
 
 
 def test_a_model_without_a_width_is_one_sentence():
-    own = make_task("own", lambda: made("digits_mlp").dataset, lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))(
-        0
-    )
+    own = make_task("own", lambda: made("digits_mlp").dataset, lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))(0)
     with pytest.raises(BadInput, match="'own' does not say how its model becomes narrower"):
         at_width(own, 0.5)
     assert at_width(own, 1.0) is own

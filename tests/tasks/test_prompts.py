@@ -99,9 +99,7 @@ def test_the_upload_of_vit_b16_is_what_the_paper_counts(length, classes, fast):
         module = vit_b16(224, classes)
         plain = sum(p.numel() for p in module.parameters())
         module.set_prompts(length)
-    chosen = fast_weights(
-        Task("vit", Dataset(np.zeros(0), np.zeros(0, np.int64), 2), np.arange(0), lambda: module, dict)
-    )
+    chosen = fast_weights(Task("vit", Dataset(np.zeros(0), np.zeros(0, np.int64), 2), np.arange(0), lambda: module, dict))
     counts = {n: p.numel() for n, p in module.named_parameters() if chosen(n)}
     heads = sum(v for n, v in counts.items() if n.startswith("head."))
     prompts = sum(v for n, v in counts.items() if n.startswith("prompts."))

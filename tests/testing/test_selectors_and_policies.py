@@ -79,11 +79,7 @@ BAD_POLICIES = {
     "commits nothing": (policy(asks_once(lambda book: Decision(commit=True))), "nothing has arrived"),
     "abandons every round": (
         policy(
-            asks_once(
-                lambda book: (
-                    Decision(abandon="no mood") if book.now > book.opened_at else Decision(wake_at=book.now + 1)
-                )
-            )
+            asks_once(lambda book: Decision(abandon="no mood") if book.now > book.opened_at else Decision(wake_at=book.now + 1))
         ),
         "no round was committed",
     ),

@@ -48,9 +48,7 @@ def test_energy(name):
 
 
 def joules(rule):
-    return EnergySource(
-        lambda clients, spent, start: {"joules": rule(clients, sum(spent.values(), 0.0 * start), start)}
-    )
+    return EnergySource(lambda clients, spent, start: {"joules": rule(clients, sum(spent.values(), 0.0 * start), start)})
 
 
 BAD_ENERGY = {

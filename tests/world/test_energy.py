@@ -32,9 +32,7 @@ def test_joules_are_seconds_by_stage_times_watts():
     whole = {"latency": 2.0, "download": 3.0, "compute": 4.0, "upload": 5.0, "exchange": 6.0, "averaging": 8.0}
     # Both ways cost the mean of receiving and transmitting.
     assert joules(plain, **whole) == pytest.approx(0.5 * 2 + 1 * 3 + 5 * 4 + 2 * 5 + 1.5 * (6 + 8))
-    assert joules(plain, planning=100.0, delivery=100.0) == 0.0, (
-        "a gateway is plugged in, a network is nobody's battery"
-    )
+    assert joules(plain, planning=100.0, delivery=100.0) == 0.0, "a gateway is plugged in, a network is nobody's battery"
 
 
 def test_a_radio_stays_awake_after_a_transfer():
@@ -84,9 +82,7 @@ def test_kinds_have_their_own_watts_and_the_rest_those_of_phones():
 
 def test_kinds_that_are_plain_names_are_looked_up_too():
     named = replace(DEVICES, kinds=["b", "a", "b", "c", "a", "b"])
-    result = joules(
-        per_kind(watts={"b": {"compute": 1.0}, "c": {"compute": 3.0}}), devices=named, clients=range(6), compute=1.0
-    )
+    result = joules(per_kind(watts={"b": {"compute": 1.0}, "c": {"compute": 3.0}}), devices=named, clients=range(6), compute=1.0)
     assert result.tolist() == [1.0, 4.9, 1.0, 3.0, 4.9, 1.0]
 
 
@@ -101,9 +97,7 @@ def test_watts_come_from_a_file(tmp_path):
     path = tmp_path / "watts.json"
     path.write_text(json.dumps({"format": "fedfleet/energy@1", "watts": {"slow": {"compute": 2}}}))
     inline = per_kind(watts={"slow": {"compute": 2.0}})
-    assert (
-        joules(energy_file(str(path)), clients=range(6), compute=3.0) == joules(inline, clients=range(6), compute=3.0)
-    ).all()
+    assert (joules(energy_file(str(path)), clients=range(6), compute=3.0) == joules(inline, clients=range(6), compute=3.0)).all()
 
 
 @pytest.mark.parametrize(
@@ -122,9 +116,7 @@ def test_a_file_that_is_none_is_refused(tmp_path, content):
 
 def grams(recipe, *hours):
     start = np.array(hours) * 3600.0
-    return recipe(DEVICES, KEYS, 1).charges(np.zeros(len(hours), np.int64), {"compute": np.ones(len(hours))}, start)[
-        "grams"
-    ]
+    return recipe(DEVICES, KEYS, 1).charges(np.zeros(len(hours), np.int64), {"compute": np.ones(len(hours))}, start)["grams"]
 
 
 KILOWATT_HOUR = phones(compute=3.6e6)  # a second of work
@@ -134,9 +126,7 @@ def test_carbon_follows_the_hour_at_which_a_task_starts():
     evening = carbon(KILOWATT_HOUR, base=400.0, swing=100.0, peak_hour=18.0)
     assert grams(evening, 18, 6, 0, 18 + 48).tolist() == pytest.approx([500.0, 300.0, 400.0, 500.0])
     halves = carbon(KILOWATT_HOUR, hours=[100.0, 700.0])
-    assert grams(halves, 0, 11.9, 12, 23.99, 24, 36).tolist() == pytest.approx(
-        [100.0, 100.0, 700.0, 700.0, 100.0, 700.0]
-    )
+    assert grams(halves, 0, 11.9, 12, 23.99, 24, 36).tolist() == pytest.approx([100.0, 100.0, 700.0, 700.0, 100.0, 700.0])
     assert grams(carbon(KILOWATT_HOUR), 3, 15).tolist() == pytest.approx([480.0, 480.0])
 
 

@@ -64,9 +64,7 @@ def test_one_cause_is_removed_and_the_other_stays(name):
     recipe, expected = UNLIKE[name]
     source = recipe(KEYS, 7)
     assert differences(source, KEYS) == expected
-    before, links, compute = (
-        stages(s) for s in (source, equal_devices(source, KEYS, LINKS), equal_devices(source, KEYS, COMPUTE))
-    )
+    before, links, compute = (stages(s) for s in (source, equal_devices(source, KEYS, LINKS), equal_devices(source, KEYS, COMPUTE)))
     for name in ("latency", "download", "upload"):
         assert np.array_equal(before[name], compute[name])
         assert links[name].mean() <= before[name].mean() * (1 + 1e-12)

@@ -177,9 +177,7 @@ def test_who_holds_what_is_dealt_by_the_partition_inside():
     data, _ = made()
     plain = make_shards(dirichlet(0.5), TASK, KEYS, 3)
     assert all(
-        np.array_equal(data.shard(c, s, 0), plain.shard(c, s, 0))
-        for c in range(CLIENTS)
-        for s in ("train", "valid", "test")
+        np.array_equal(data.shard(c, s, 0), plain.shard(c, s, 0)) for c in range(CLIENTS) for s in ("train", "valid", "test")
     )
 
 

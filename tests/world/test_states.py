@@ -111,8 +111,7 @@ def test_online_equals_a_fresh_computation_also_when_time_goes_back(data, times)
     remembering = interval_states(t)
     for time in times:
         literal = [
-            any(a <= (time - start) % period < b for a, b in own)
-            for own, period, start in zip(spans, periods, starts, strict=True)
+            any(a <= (time - start) % period < b for a, b in own) for own, period, start in zip(spans, periods, starts, strict=True)
         ]
         assert remembering.online(time).tolist() == literal
         assert interval_states(t).online(time).tolist() == literal
@@ -129,9 +128,7 @@ def test_an_answer_once_given_stands(clients):
 
 def test_clients_that_share_traces_are_told_what_each_would_be_told_alone(monkeypatch):
     spans = [((0.0, 5.0),), ((2.0, 3.0), (4.0, 9.5)), ((1.0, 2.0),)]
-    states = take_states(
-        StateTable(np.array(["a", "b", "c"]), traces_of(spans, [10.0, 11.0, 7.0])), np.arange(20) * 7 % 3
-    )
+    states = take_states(StateTable(np.array(["a", "b", "c"]), traces_of(spans, [10.0, 11.0, 7.0])), np.arange(20) * 7 % 3)
     monkeypatch.setattr("fedfleet.world.states._PIECE", 2)
     shared, alone = interval_states(states.traces, 17), interval_states(unshared_states(states).traces, 17)
     for time in (0.0, 1.5, 4.0, 40.0, 3.0, 1e6):

@@ -50,11 +50,7 @@ def demo(*, out: Path = Path("demo")) -> Answer:
 
 def demo_text(values: dict[str, Any]) -> str:
     """The demo's finding, its answer, a row for each way to train on each fleet, and where its page is."""
-    heads = (
-        f"{'fleet':<8} {'way to train':<18} {'after the hours':>16} {'at the end':>11}",
-        "total time",
-        "never took part",
-    )
+    heads = (f"{'fleet':<8} {'way to train':<18} {'after the hours':>16} {'at the end':>11}", "total time", "never took part")
     lines = [values["finding"], "", values["answer"], "", f"{heads[0]} {heads[1]:>11} {heads[2]:>16}"]
     lines += [
         f"{r['fleet']:<8} {r['method']:<18} {percent(r['accuracy_at_equal_time']):>16} {percent(r['accuracy']):>11} "

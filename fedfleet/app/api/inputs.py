@@ -36,9 +36,7 @@ def user_inputs(
 ) -> UserInputs:
     """A model, data, a loss and metrics as they were given; data that is no file of arrays is read."""
     if metrics is not None and not isinstance(metrics, Mapping):
-        raise BadInput(
-            f"metrics: {metrics!r} is not a dictionary; give functions by name: metrics={{'name': function}}"
-        )
+        raise BadInput(f"metrics: {metrics!r} is not a dictionary; give functions by name: metrics={{'name': function}}")
     return UserInputs(model, read_user_data(data), loss, dict(metrics or {}))
 
 
@@ -82,9 +80,7 @@ def resolver_for(inputs: UserInputs, verb: str, *, copy_data: bool = False, file
             )
         return resolve_named_task
     if inputs.model is None or inputs.data is None:
-        raise BadInput(
-            f"to {verb} your own model, give both model and data; to {verb} the task that the spec names, give neither"
-        )
+        raise BadInput(f"to {verb} your own model, give both model and data; to {verb} the task that the spec names, give neither")
     file = file or (str(Path(inputs.data).resolve()) if isinstance(inputs.data, str | Path) else "")
     tasks_by_seeds = dict[tuple[int, int], tuple[str, CustomTask]]()  # hashing the data takes longer than all else
     recipe = list[Recipe]()
@@ -158,9 +154,7 @@ def result_folder(source: Any, verb: str) -> Path:
 def _refuse_named_task(table: Mapping[str, Any]) -> None:
     task = table.get("task")
     if task is not None and not (isinstance(task, Mapping) and task.get("use") == "own"):
-        raise BadInput(
-            "the spec names a task, but model and data were given too; leave out [task], or leave out model and data"
-        )
+        raise BadInput("the spec names a task, but model and data were given too; leave out [task], or leave out model and data")
 
 
 def _custom_task_spec(folder: Path | None) -> Spec | None:

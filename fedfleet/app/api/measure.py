@@ -82,11 +82,8 @@ def measure(
     }  # fmt: skip
     if spec is not None:
         _refuse_both(
-            {
-                "devices": devices, "states": states, **settings,
-                "until_se": until_se, "only": only, "against": against, "page": page,
-            }
-        )  # fmt: skip
+            {"devices": devices, "states": states, **settings, "until_se": until_se, "only": only, "against": against, "page": page}
+        )
         from fedfleet.app.api.inputs import resolver_for, user_inputs
         from fedfleet.app.spec import spec_table
         from fedfleet.app.studies.predict.fleet_hardness import measure_spec
@@ -129,9 +126,7 @@ def _refuse_both(options: Mapping[str, Any]) -> None:
         if value is None:
             continue
         if name in _ONLY_WITH_FILES:
-            raise BadInput(
-                f"{option_name(name)} applies to files of devices and states, not to a spec; leave one of the two out"
-            )
+            raise BadInput(f"{option_name(name)} applies to files of devices and states, not to a spec; leave one of the two out")
         raise BadInput(
             f"{option_name(name)} and a spec were both given, and the spec sets it already; "
             "override the spec with KEY=VALUE, or leave the spec out"

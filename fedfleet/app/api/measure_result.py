@@ -117,9 +117,7 @@ def _files_text(values: Mapping[str, Any]) -> str:
     scores = sorted((values.get("per_state") or {}).values())
     if scores:
         worst, median, best = scores[0], scores[len(scores) // 2], scores[-1]
-        lines.append(
-            f"{len(scores)} different states: the worst scores {worst:.3f}, the median {median:.3f}, the best {best:.3f}"
-        )
+        lines.append(f"{len(scores)} different states: the worst scores {worst:.3f}, the median {median:.3f}, the best {best:.3f}")
     if "against" in values:
         lines.append(", ".join(f"{k} {v:.4g}" for k, v in values["against"].items()))
     return "\n".join(lines)
@@ -175,9 +173,7 @@ def _share_line(name: str, m: Mapping[str, Any]) -> str:
 
 def _wait_line(name: str, m: Mapping[str, Any]) -> str:
     end = f"{name} {m['value']:.4g}; {m['times_undisturbed']:.3g} times an undisturbed round"
-    return (
-        f"  {_measured_part(name):<19} {span(m['round_seconds']):>8}  {_range_text(m, span):<22} {m['word']:<9}  {end}"
-    )
+    return f"  {_measured_part(name):<19} {span(m['round_seconds']):>8}  {_range_text(m, span):<22} {m['word']:<9}  {end}"
 
 
 def _measured_part(name: str) -> str:
@@ -207,9 +203,7 @@ def _clock_lines(clock: Mapping[str, Any] | None) -> list[str]:
 
 def _conditions_text(conditions: Mapping[str, Any]) -> str:
     trip = f" (a usual trip takes {span(conditions['trip_seconds'])})" if conditions["trip_seconds"] else ""
-    seeds = (
-        f"95 % intervals over {conditions['seeds']} seeds" if conditions["seeds"] > 1 else "one seed, so no intervals"
-    )
+    seeds = f"95 % intervals over {conditions['seeds']} seeds" if conditions["seeds"] > 1 else "one seed, so no intervals"
     return (
         f"Simulated without training, under the spec's own pacing: {conditions['clients']:,} clients, "
         f"{conditions['cohort']} at a time, {conditions['rounds']:,} rounds, {size(conditions['model_bytes'])} each way, "

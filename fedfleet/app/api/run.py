@@ -81,9 +81,7 @@ def run(
         result = _run_in_memory(resolved, custom_task, on_events)
         notifier.notify()
     else:
-        finished_run = perform(
-            resolved, folder, resume=resume, custom_task=custom_task, trust=trust_code, hear=on_events
-        )
+        finished_run = perform(resolved, folder, resume=resume, custom_task=custom_task, trust=trust_code, hear=on_events)
         notifier.notify()
         write_report(finished_run)
         result = _result_of(finished_run)
@@ -129,9 +127,8 @@ def _run_in_memory(spec: Spec, custom_task: CustomTask | None, hear: Hear | None
     journal, events = journals.memory_journal(), list[Event]()
     with open_executor(setup) as execute:
         simulation = simulate(
-            setup.plan, setup.world, execute,
-            journal=journal, watch=lambda more: events.extend(without_sums(more)), hear=hear,
-        )  # fmt: skip
+            setup.plan, setup.world, execute, journal=journal, watch=lambda more: events.extend(without_sums(more)), hear=hear
+        )
     params = simulation.state.server.params
     measures = summary(events, chance=chance_of(setup.task), caveats=metric_warnings(setup))
     measures = with_class_measures(with_privacy(measures, setup.plan, {}, events), setup.task, params)

@@ -103,11 +103,7 @@ class CommitNotifier:
         if self.pending is None:
             return
         (commit_event, params), self.pending = self.pending, None
-        score = (
-            evaluation
-            if evaluation is not None and evaluation.version == commit_event.version and evaluation.total
-            else None
-        )
+        score = evaluation if evaluation is not None and evaluation.version == commit_event.version and evaluation.total else None
         accuracy, loss = (None, None) if score is None else (score.correct / score.total, score.loss)
         commit = Commit(commit_event.round, commit_event.version, commit_event.time, accuracy, loss, params)
         for callback in tuple(self.callbacks):

@@ -14,14 +14,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from annotated_types import Ge, Le
 
-from fedfleet.app.fleets.fleet_samples import (
-    SAMPLERS,
-    find_sampler,
-    read_scores,
-    sample_devices,
-    sample_states,
-    sampler_parameters,
-)
+from fedfleet.app.fleets.fleet_samples import SAMPLERS, find_sampler, read_scores, sample_devices, sample_states, sampler_parameters
 from fedfleet.app.spec.parameter_text import type_text
 from fedfleet.app.spec.table_checks import check_value
 from fedfleet.app.terminal.answers import Answer, check_writable, write_page
@@ -71,9 +64,7 @@ def with_parameters(
     return wrapped
 
 
-def check_options(
-    options: Mapping[str, Any], part: str, declared: Parameters, *, ignored: tuple[str, ...] = ()
-) -> dict[str, Any]:
+def check_options(options: Mapping[str, Any], part: str, declared: Parameters, *, ignored: tuple[str, ...] = ()) -> dict[str, Any]:
     """The given options if the part has them and their values are within its limits.
 
     The `ignored` ones may be given for every part, and are left out where a part does not have them.

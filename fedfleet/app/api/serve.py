@@ -88,9 +88,7 @@ def serve(
     try:
         finished_run = serve_run(spec, list(overrides), out, options, access, resume=resume, key=sign, command=command)
     except ServerStopped as reason:
-        raise Interrupted(
-            f"{reason}; what it acknowledged is on disk: resume with the same command and --resume"
-        ) from None
+        raise Interrupted(f"{reason}; what it acknowledged is on disk: resume with the same command and --resume") from None
     write_report(finished_run)
     return finished_run
 
@@ -150,9 +148,7 @@ def device(
         caps=Caps(max_bytes, max_steps, max_tasks, max_seconds),
         patience=patience,
     )
-    summary = run_device(
-        server, LocalSetup(store, data, Trust(tls, ca, certificate, key)), options, _build_runtime, say
-    )
+    summary = run_device(server, LocalSetup(store, data, Trust(tls, ca, certificate, key)), options, _build_runtime, say)
     tasks = f"{summary['tasks']} {'task' if summary['tasks'] == 1 else 'tasks'}"
     return Answer(summary, f"client {summary['client']} finished {tasks} (end: {summary['reason']})")
 
@@ -195,6 +191,4 @@ def status(
         raise BadInput(f"{option_name('server')} and {address} name the server twice; give one of them")
     private = tls or any(path is not None for path in (ca, certificate, key))
     files = ClientFiles(ca, certificate, key) if private else None
-    return Answer(
-        ask_status(address or server or _ADDRESS, token=read_token(token, token_file), tls=files), format_status
-    )
+    return Answer(ask_status(address or server or _ADDRESS, token=read_token(token, token_file), tls=files), format_status)

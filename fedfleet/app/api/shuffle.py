@@ -8,9 +8,7 @@ from fedfleet.app.terminal.answers import Answer, check_writable, write_page
 from fedfleet.app.terminal.value_checks import one_of, positive
 
 
-def shuffle(
-    file: Path, *, solver: str = "exact", quick: bool = False, limit: float = 120.0, page: Path | None = None
-) -> Answer:
+def shuffle(file: Path, *, solver: str = "exact", quick: bool = False, limit: float = 120.0, page: Path | None = None) -> Answer:
     """Solve one user's exchange of samples: how many samples of which class each device hands to which other.
 
     Args:

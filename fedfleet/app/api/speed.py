@@ -103,6 +103,4 @@ def pretrain(
 
     check_writable("out", out)
     hardware = one_of("device", device, ("auto", "cpu", "cuda"))
-    return Answer(
-        pretrain_task(task, overrides, on=on, epochs=epochs, seed=seed, device=hardware, out=out), metrics_text
-    )
+    return Answer(pretrain_task(task, overrides, on=on, epochs=epochs, seed=seed, device=hardware, out=out), metrics_text)

@@ -86,9 +86,7 @@ def stress_text(answer: dict[str, Any]) -> str:
             [row["step"], _mean(row["round_seconds"]), f"{row['updates_per_second']:.0f}", f"{row['peak_rss_mb']:.0f}"]
             for row in answer["ablation"]
         ]
-        tables.append(
-            _table("one mechanism more at each step", ["server", "round [s]", "updates/s", "peak [MB]"], steps)
-        )
+        tables.append(_table("one mechanism more at each step", ["server", "round [s]", "updates/s", "peak [MB]"], steps))
     return "\n".join([*tables, *_failed_call_lines(rows)])
 
 
@@ -134,6 +132,4 @@ def _table(title: str, names: list[str], rows: list[list[str]]) -> str:
 
 
 def _failed_call_lines(rows: list[dict[str, Any]]) -> list[str]:
-    return [
-        f"{row['clients']:,} clients: calls that failed: {row['failed_calls']}" for row in rows if row["failed_calls"]
-    ]
+    return [f"{row['clients']:,} clients: calls that failed: {row['failed_calls']}" for row in rows if row["failed_calls"]]

@@ -62,18 +62,14 @@ def study(
     folder = default_folder(study_plan) if out_folder is None else out_folder
     inputs, quiet = user_inputs(model, data, loss, metrics), AS_JSON.get()
     if inputs.model is None and inputs.data is None and inputs.loss is None and not inputs.metrics:
-        settings = WorkerSettings(
-            worker_count or 0, ray=ray or ray_address is not None, address=ray_address, work=run_and_write
-        )
+        settings = WorkerSettings(worker_count or 0, ray=ray or ray_address is not None, address=ray_address, work=run_and_write)
         return write_pages(run_study(study_plan, folder, worker_settings=settings, quiet=quiet))
     resolver, prepare = shared_resolver(inputs, folder, "study")
     refuse_workers(worker_count)
     if ray or ray_address is not None:
         raise BadInput("ray: a model of your own exists only in this process, so its runs must run here; leave ray out")
     return write_pages(
-        run_study(
-            study_plan, folder, worker_settings=WorkerSettings(1), quiet=quiet, resolving=resolver, prepare=prepare
-        )
+        run_study(study_plan, folder, worker_settings=WorkerSettings(1), quiet=quiet, resolving=resolver, prepare=prepare)
     )
 
 
@@ -86,9 +82,7 @@ def refuse_workers(workers: int | None) -> None:
         )
 
 
-def compare(
-    runs: Iterable[Result | str | Path], *, target: float | None = None, page: str | Path | None = None
-) -> Comparison:
+def compare(runs: Iterable[Result | str | Path], *, target: float | None = None, page: str | Path | None = None) -> Comparison:
     """What differs between runs, and which is better: at the end and at equal virtual time, with its uncertainty.
 
     Args:

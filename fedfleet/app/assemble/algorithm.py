@@ -48,9 +48,7 @@ def part_facts(run: RunFacts, task: Task, fleet: FleetFacts) -> Facts:
 def facts_for(spec: Spec, task: Task, world: World, byte_scale: float) -> Facts:
     """What a builder may ask when a whole run is assembled."""
     run = RunFacts(spec.world["clients"], spec.training_seed, spec.stop["rounds"])
-    fleet = FleetFacts(
-        keys=world.keys, seed=spec.training_seed, memory_mb=world.devices.memory_mb, byte_scale=byte_scale
-    )
+    fleet = FleetFacts(keys=world.keys, seed=spec.training_seed, memory_mb=world.devices.memory_mb, byte_scale=byte_scale)
     return part_facts(run, task, fleet)
 
 
@@ -139,9 +137,7 @@ def _table(spec: Spec, tables: tuple[int, ...], where: str) -> Table:
     for i in tables:
         server_key = next((key for key in ("fold", "private") if key in spec.override[i]["algorithm"]), None)
         if server_key is not None:
-            raise BadInput(
-                f"{where}.{server_key}: this is a server setting, the same for all clients; set it in [algorithm]"
-            )
+            raise BadInput(f"{where}.{server_key}: this is a server setting, the same for all clients; set it in [algorithm]")
         table = change_algorithm(table, spec.override[i]["algorithm"], where)
     return table
 
@@ -157,9 +153,7 @@ def _check_leaves(algorithm: Algorithm, variant: Algorithm, params: Tree, where:
         )
 
 
-def _check_reaches_client(
-    base: Table, table: Table, variant: Algorithm, facts: Facts, at: tuple[int, Tree, str]
-) -> None:
+def _check_reaches_client(base: Table, table: Table, variant: Algorithm, facts: Facts, at: tuple[int, Tree, str]) -> None:
     """Refuse a setting that only the server uses: an override of it for some clients would change nothing."""
     client, params, where = at
     for key in [key for key in table if table[key] != base[key]]:

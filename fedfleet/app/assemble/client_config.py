@@ -131,9 +131,7 @@ def _sendable_table(table: Any, where: str) -> Any:
 # ---- on the device ------------------------------------------------------------------------------------------------
 
 
-def build_client_runtime(
-    config_bytes: bytes, data_path: Path | None = None, fetch: Fetch | None = None
-) -> ClientRuntime:
+def build_client_runtime(config_bytes: bytes, data_path: Path | None = None, fetch: Fetch | None = None) -> ClientRuntime:
     """What a client trains with, built here from the names in its configuration; `data_path` is where its own samples are.
 
     `fetch` downloads frozen weights that this machine lacks; without it they are refused.
@@ -256,9 +254,7 @@ def _with_frozen_weights(task: Task, wanted: str, fetch: Fetch | None) -> Task:
     if task.frozen_name == wanted:
         return task
     if fetch is None or not wanted:
-        raise BadInput(
-            "the frozen weights on this machine differ from those of the run; install the same version on both sides"
-        )
+        raise BadInput("the frozen weights on this machine differ from those of the run; install the same version on both sides")
     from fedfleet.tasks.frozen_weights import replace_frozen
 
     weights = fetch(wanted)

@@ -48,9 +48,7 @@ def _check_cuda(run: Table) -> None:
 
         require_cuda()
     if "stacked" not in (run["execute"], run["ray_execute"] if run["execute"] == "ray" else ""):
-        raise BadInput(
-            f'run.device = "cuda": run.execute = "{run["execute"]}" trains on the CPU; set run.execute = "stacked"'
-        )
+        raise BadInput(f'run.device = "cuda": run.execute = "{run["execute"]}" trains on the CPU; set run.execute = "stacked"')
 
 
 def make_executor(spec: Spec, task: Task, form: Form | None = None) -> Executor:
@@ -79,12 +77,7 @@ def make_executor(spec: Spec, task: Task, form: Form | None = None) -> Executor:
             recipe = Recipe("fedfleet.app.assemble:rebuild_for_worker", pin_frozen_weights(spec.toml(), task))
             gpus = 1 if run["ray_execute"] == "stacked" and run["device"] == "cuda" else 0
             return ray_executor(
-                recipe,
-                inline_executor,
-                workers=run["workers"],
-                address=run["ray_address"],
-                threads=run["threads"],
-                gpus=gpus,
+                recipe, inline_executor, workers=run["workers"], address=run["ray_address"], threads=run["threads"], gpus=gpus
             )
         case _:
             return inline_executor

@@ -25,13 +25,7 @@ _KINDS_SHOWN = 3  # kinds of device that a sentence names
 def feasibility_warnings(setup: Setup) -> list[str]:
     """One sentence for each thing that this run asks for and cannot get, with the cure."""
     plan, world = setup.plan, setup.world
-    return [
-        *world.states.warnings,
-        *plan.pace.doubts,
-        *hopeless_trips(plan, world),
-        *never_together(plan, world),
-        *setup.warnings,
-    ]
+    return [*world.states.warnings, *plan.pace.doubts, *hopeless_trips(plan, world), *never_together(plan, world), *setup.warnings]
 
 
 def hopeless_trips(plan: Plan, world: World) -> list[str]:
@@ -94,9 +88,7 @@ def never_together(plan: Plan, world: World) -> list[str]:
             f"no round can succeed: {where}, and it needs {pace.least}; lower pace.min_clients or pace.min_share, or change "
             f"{change}"
         ]
-    return [
-        f"rounds will be smaller than pace.{pace.key} = {pace.cohort}: {where}; lower pace.{pace.key}, or change {change}"
-    ]
+    return [f"rounds will be smaller than pace.{pace.key} = {pace.cohort}: {where}; lower pace.{pace.key}, or change {change}"]
 
 
 def check_silence(plan: Plan, world: World) -> None:
@@ -123,9 +115,7 @@ def waits_for_ever(pace: Policy, clients: int) -> bool:
         if book.running and (decision.drop == 0 or decision.drop_before is not None):
             return False
         if decision.abandon or decision.commit:
-            book = Book(
-                book.now, book.round + 1, opened_at=book.now, sent_at=book.sent_at, running=book.running, kept=book.kept
-            )
+            book = Book(book.now, book.round + 1, opened_at=book.now, sent_at=book.sent_at, running=book.running, kept=book.kept)
             continue
         if decision.ask:
             missing = 0 if clients - book.running >= decision.at_least else decision.at_least
@@ -161,9 +151,7 @@ def memory_warnings(plan: Plan, world: World, frozen: float = 0.0) -> list[str]:
     small = memory < size
     if small.any():  # those may be offered less than the whole model
         some = np.flatnonzero(small)
-        offered = cost_of(
-            plan.algorithm, plan.algorithm.init(plan.params), whole_work(some), np.ones(len(some), np.int64)
-        )
+        offered = cost_of(plan.algorithm, plan.algorithm.init(plan.params), whole_work(some), np.ones(len(some), np.int64))
         small[some] = memory[some] < plan.byte_scale * (offered.bytes_down + frozen) / _MEGABYTE
     if not small.any():
         return []

@@ -62,9 +62,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     check_stop(plan.stop)
     if spec.edge is None:
         plan = with_selector(spec, plan, world, built_task)
-    memory_problems = (
-        () if plan.algorithm.pooled else tuple(memory_warnings(plan, world, tree_nbytes(built_task.frozen)))
-    )
+    memory_problems = () if plan.algorithm.pooled else tuple(memory_warnings(plan, world, tree_nbytes(built_task.frozen)))
     if plan.algorithm.pooled:
         plan, world = pool_clients(plan, world)
     check_batches(built_task, plan, world)
@@ -98,14 +96,7 @@ def _flat_world(spec: Spec, task: Task) -> tuple[World, Households | None, Task]
     if "users" in table:
         households = assign_households(table, task, deal, len(keys), fleet, spec.data_seed)
         world = World(
-            keys,
-            devices,
-            extras.states,
-            households.on_devices,
-            households.users,
-            extras.faults,
-            extras.energy,
-            extras.free_probes,
+            keys, devices, extras.states, households.on_devices, households.users, extras.faults, extras.energy, extras.free_probes
         )
         return world, households, poison_task(deal, task, world.data, keys, spec.data_seed)
     data = make_shards(deal, task, keys, spec.data_seed, split=tuple(table["split"]), min_samples=table["min_samples"])
@@ -141,9 +132,7 @@ def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> tuple[Plan
 def _users_as_clients(spec: Spec, plan: Plan, world: World, task: Task, households: Households) -> tuple[Plan, World]:
     """The same fleet with users as clients: each user's edge trains on the devices behind it."""
     if plan.algorithm.pooled:
-        raise BadInput(
-            f"edge: {plan.algorithm.name!r} trains in one place, so there is nothing for edges to do; remove [edge]"
-        )
+        raise BadInput(f"edge: {plan.algorithm.name!r} trains in one place, so there is nothing for edges to do; remove [edge]")
     check_cohort(plan.pace, len(households.users), "users")
     extra_leaves = plan.algorithm.fold.like(plan.algorithm.init(plan.params)).keys() - plan.params.keys()
     if extra_leaves:

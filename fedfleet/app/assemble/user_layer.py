@@ -35,9 +35,7 @@ class Households:
     on_devices: DataSource
 
 
-def assign_households(
-    table: Table, task: Task, deal: PartitionRecipe, devices: int, fleet: int, seed: int
-) -> Households:
+def assign_households(table: Table, task: Task, deal: PartitionRecipe, devices: int, fleet: int, seed: int) -> Households:
     """Give devices to users by the seed of the fleet; deal the samples to them, and spread each user's over the devices."""
     recipe: UserRecipe = build_part("users", table["users"])
     users = recipe.assign(devices, fleet)
@@ -51,9 +49,7 @@ def assign_households(
     return Households(users, keys, data, slots, on_devices(users, data, slots))
 
 
-def user_world(
-    households: Households, devices: DeviceSource, states: StateSource, energy: EnergySource | None = None
-) -> World:
+def user_world(households: Households, devices: DeviceSource, states: StateSource, energy: EnergySource | None = None) -> World:
     """The world whose clients are users. How long a user takes, and what that draws, is known only once its turn is planned."""
     kinds = [f"user with {n} devices" for n in np.bincount(households.users.user_of).tolist()]
 
@@ -120,13 +116,7 @@ def edge_fleet(
         return {name: float(values.sum()) for name, values in result.items()}
 
     return EdgeFleet(
-        households.users,
-        keys,
-        lambda user: households.slots[user]["train"],
-        abilities_at,
-        backhaul,
-        byte_scale,
-        energy_drawn,
+        households.users, keys, lambda user: households.slots[user]["train"], abilities_at, backhaul, byte_scale, energy_drawn
     )
 
 

@@ -104,9 +104,7 @@ def with_holdout(task: Task, spec: Spec) -> Task:
         )
     size = max(1, round(wanted * n)) if isinstance(wanted, float) else int(wanted)
     if size >= n:
-        raise BadInput(
-            f"world.holdout = {wanted}: the data has {n} samples, but some must be left for training; hold out fewer"
-        )
+        raise BadInput(f"world.holdout = {wanted}: the data has {n} samples, but some must be left for training; hold out fewer")
     return replace(task, holdout=np.sort(stream(spec.data_seed, "holdout").permutation(n)[:size]))
 
 
@@ -133,9 +131,7 @@ def with_unseen(task: Task, wanted: float | int | Sequence[int] | None, seed: in
             f"world.unseen: it holds out {len(chosen)} of {len(people)} people, and training needs at least one; hold out fewer"
         )
     if not len(new_task.holdout):
-        raise BadInput(
-            "world.unseen: no sample is left for the central test set; hold out fewer people, or raise world.holdout"
-        )
+        raise BadInput("world.unseen: no sample is left for the central test set; hold out fewer people, or raise world.holdout")
     return new_task
 
 
@@ -143,11 +139,7 @@ def _pick_people(people: Ints, wanted: float | int | Sequence[int], seed: int) -
     if isinstance(wanted, Sequence):
         odd = [one for one in wanted if one not in people]
         if odd or not wanted:
-            numbers = (
-                f"{people.min()} to {people.max()}"
-                if np.ptp(people) == len(people) - 1
-                else f"{people[:_NAMES_SHOWN]} .."
-            )
+            numbers = f"{people.min()} to {people.max()}" if np.ptp(people) == len(people) - 1 else f"{people[:_NAMES_SHOWN]} .."
             problem = f"there is no person {odd[0]}" if odd else "it names no person"
             raise BadInput(f"world.unseen: {problem}; the people of this dataset have the numbers {numbers}")
         return np.array(wanted, np.int64)

@@ -16,8 +16,7 @@ from fedfleet.app.terminal.answers import LOG_LINES, Interrupted, say
 from fedfleet.core.errors import FedFleetError
 
 FEDFLEET = Group(
-    "Federated learning on the devices that people really own: make fleets, measure them, train on them, see what happens.",
-    VERBS,
+    "Federated learning on the devices that people really own: make fleets, measure them, train on them, see what happens.", VERBS
 )
 # Newer versions of Typer carry a Click of their own, so its exceptions are found through Typer's.
 _USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -42,10 +41,7 @@ def main() -> NoReturn:
         say(f"{error.filename or 'the system'}: {error.strerror or error}", "error")
         sys.exit(2 if error.errno in _BAD_NAMES else 1)
     except MemoryError:
-        say(
-            "this machine does not have enough memory for this; ask for fewer clients, a smaller model or smaller batches",
-            "error",
-        )
+        say("this machine does not have enough memory for this; ask for fewer clients, a smaller model or smaller batches", "error")
         sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
         code = 130

@@ -8,12 +8,7 @@ from fedfleet.app.terminal.answers import print_answer, say_unless_json
 _API = "fedfleet.app.api"
 _RUN = {"folder": "RUN"}
 _WHO, _WAITING, _MACHINE = "Who may come in", "Waiting for devices", "The machine"
-_TLS_FILES = {
-    "certificate": "--certificate FILE",
-    "key": "--key FILE",
-    "token_file": "--token-file FILE",
-    "ca": "--ca FILE",
-}
+_TLS_FILES = {"certificate": "--certificate FILE", "key": "--key FILE", "token_file": "--token-file FILE", "ca": "--ca FILE"}
 _SIGNING = {"trust_code": "--trust-code HASH", "sign": "--sign KEY"}
 
 # In the order of `fedfleet --help`.

@@ -25,8 +25,7 @@ _PAGE_POLICY = (
 )
 # Reports and comparisons are files without scripts, which carry their style inside.
 _REPORT_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
 
@@ -57,13 +56,9 @@ class Access:
 def check_access(host: str, *, read_token: str, tls: bool) -> None:
     """Refuse to listen beyond the loopback without a token for reading and TLS."""
     if read_token and len(read_token) < MIN_TOKEN_LENGTH:
-        raise BadInput(
-            f"--token: it has {len(read_token)} characters and could be guessed; give at least {MIN_TOKEN_LENGTH}"
-        )
+        raise BadInput(f"--token: it has {len(read_token)} characters and could be guessed; give at least {MIN_TOKEN_LENGTH}")
     if not is_loopback(host) and not (read_token and tls):
-        missing = " and ".join(
-            [*([] if read_token else ["--token-file"]), *([] if tls else ["--certificate with --key"])]
-        )
+        missing = " and ".join([*([] if read_token else ["--token-file"]), *([] if tls else ["--certificate with --key"])])
         raise BadInput(
             f"--host {host}: for other machines the dashboard needs {missing}, so that only permitted people read "
             "or start runs; make certificates with fedfleet certificate"
@@ -132,10 +127,7 @@ def _may_read(access: Access, headers: Mapping[str, str]) -> bool:
     if bearer.startswith("Bearer ") and is_read_token(access, bearer.removeprefix("Bearer ")):
         return True
     pairs = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
-    return any(
-        name == COOKIE and hmac.compare_digest(value.encode(), _cookie_value(access).encode())
-        for name, _, value in pairs
-    )
+    return any(name == COOKIE and hmac.compare_digest(value.encode(), _cookie_value(access).encode()) for name, _, value in pairs)
 
 
 def _is_own_host(access: Access, host: str) -> bool:

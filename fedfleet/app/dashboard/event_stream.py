@@ -57,10 +57,7 @@ def page_updates(state: PageState, watcher: RunWatcher, name: str, read_side_inf
     if summary is not None:
         side_info = read_side_info(summary)  # it may take a while, in which no other page waits
         updates |= (
-            watcher.inspect(
-                name, lambda run, followed: _run_updates(state, run, followed, watcher.summaries, side_info)
-            )
-            or {}
+            watcher.inspect(name, lambda run, followed: _run_updates(state, run, followed, watcher.summaries, side_info)) or {}
         )
     return updates
 
@@ -75,10 +72,7 @@ def _run_updates(
     state.mark = mark
     evaluations, updates = followed.record.progress.evaluations, dict[str, Any]()
     states = device_states(followed.record, side_info.server_status.present if side_info.server_status else "")
-    pieces = {
-        **live_pieces(run, followed, other, side_info.log, side_info.server_status),
-        "kinds": device_legend(states),
-    }
+    pieces = {**live_pieces(run, followed, other, side_info.log, side_info.server_status), "kinds": device_legend(states)}
     changed = {key: html for key, html in pieces.items() if state.pieces.get(key) != html}
     state.pieces = pieces
     updates |= {"pieces": changed} if changed else {}
@@ -118,9 +112,7 @@ def _device_changes(before: str, now: str) -> dict[str, Any]:
     return {"some": changed} if 10 * len(changed) < len(now) else {"all": now}
 
 
-async def stream(
-    watcher: RunWatcher, name: str, read_side_info: ReadSideInfo, is_gone: Callable[[], bool]
-) -> AsyncIterator[str]:
+async def stream(watcher: RunWatcher, name: str, read_side_info: ReadSideInfo, is_gone: Callable[[], bool]) -> AsyncIterator[str]:
     """Server-sent events for one page, until `gone`."""
     state, silent = PageState(), 0.0
     while not is_gone():

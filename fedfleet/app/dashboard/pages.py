@@ -75,14 +75,11 @@ def run_list(rows: str, words: str, by: str = "") -> str:
 
 def _orders(by: str) -> str:
     return "".join(
-        f'<option value="{key}"{" selected" if key == by else ""}>{label}</option>'
-        for key, (label, _) in ORDERS.items()
+        f'<option value="{key}"{" selected" if key == by else ""}>{label}</option>' for key, (label, _) in ORDERS.items()
     )
 
 
-def run_rows(
-    matches: FilterResult, everything: Collection[RunSummary], *, ticked: Collection[str], current: str
-) -> str:
+def run_rows(matches: FilterResult, everything: Collection[RunSummary], *, ticked: Collection[str], current: str) -> str:
     """The rows of the list, with ticks to compare, and how many runs there are; what is ticked stays in sight, whatever the filter."""
     counts = [(sum(g.status == s for g in everything), s) for s in (RUNNING, FINISHED, STOPPED, DAMAGED)]
     tally = ", ".join(f"{n:,} {status}" for n, status in counts if n) or "none yet"
@@ -144,11 +141,7 @@ def waiting_piece(name: str, refused: str) -> str:
 
 
 def live_page(
-    run: RunSummary,
-    followed: FollowedRun,
-    other: SimilarRun | None,
-    log: Sequence[str],
-    server_status: ServerStatus | None = None,
+    run: RunSummary, followed: FollowedRun, other: SimilarRun | None, log: Sequence[str], server_status: ServerStatus | None = None
 ) -> str:
     """One run in full; every piece with an id is replaced while the run goes on."""
     pieces = live_pieces(run, followed, other, log, server_status)
@@ -186,11 +179,7 @@ def _difference_label(keys: Sequence[str]) -> str:
 
 
 def live_pieces(
-    run: RunSummary,
-    followed: FollowedRun,
-    other: SimilarRun | None,
-    log: Sequence[str],
-    server_status: ServerStatus | None = None,
+    run: RunSummary, followed: FollowedRun, other: SimilarRun | None, log: Sequence[str], server_status: ServerStatus | None = None
 ) -> dict[str, str]:
     """The pieces of a run's page that change, by id."""
     record = followed.record
@@ -262,11 +251,9 @@ def _current_round(record: RunRecord, *, going: bool) -> str:
     if last is None:
         return '<p class="ct">This round</p><p class="cs">No client has been asked yet</p>'
     scale, rows, more = round_rows(record)
-    outcome = {
-        1: "it made a model",
-        0: "it goes on" if going else "it was not over",
-        -1: f"it failed: {as_people(last.reason)}",
-    }[last.outcome]
+    outcome = {1: "it made a model", 0: "it goes on" if going else "it was not over", -1: f"it failed: {as_people(last.reason)}"}[
+        last.outcome
+    ]
     until = f"; it stays open for {span(last.due)}" if last.due and not last.outcome else ""
     return (
         f'<p class="ct">Round {last.number + 1:,}: {last.asked:,} asked, {escape(outcome)}</p><p class="cs">One row for each client that was asked; '
@@ -286,24 +273,22 @@ def _faults(record: RunRecord, fault: str) -> str:
 def _log(remarks: Sequence[str], log: Sequence[str]) -> str:
     items = "".join(f"<li>{escape(remark)}</li>" for remark in remarks[-12:])
     printed = f'<pre tabindex="0">{escape(chr(10).join(reversed(log[-40:])))}</pre>' if log else ""
-    return (
-        f'<ul class="said">{items}</ul>' if items else '<p class="small">The journal has no warnings.</p>'
-    ) + printed
+    return (f'<ul class="said">{items}</ul>' if items else '<p class="small">The journal has no warnings.</p>') + printed
 
 
 def device_piece(run: str, record: RunRecord, client: int, server_status: ServerStatus | None = None) -> str:
     """The history of one device, and whether it is there if a server says so."""
     clients = record.progress.clients
     if not 0 <= client < clients:
-        return (
-            f'<p class="bad">There is no device {client}; {escape(run)} has devices 0 to {max(0, clients - 1):,}.</p>'
-        )
+        return f'<p class="bad">There is no device {client}; {escape(run)} has devices 0 to {max(0, clients - 1):,}.</p>'
     rows = device_history(record, client)
     presence = {"1": " It is online now.", "0": " It is offline now."}.get(
         server_status.present[client : client + 1] if server_status else "", ""
     )
     if not rows:
-        return f'<section class="lo"><h2>Device {client}</h2><p class="small">It has never been asked so far.{presence}</p></section>'
+        return (
+            f'<section class="lo"><h2>Device {client}</h2><p class="small">It has never been asked so far.{presence}</p></section>'
+        )
     head = "".join(f'<th scope="col">{h}</th>' for h in ("round", "asked at", "took", "what came of it", "down / up"))
     lines = "".join(
         "<tr>" + "".join(f'<td data-h="{h}">{escape(str(cell))}</td>' for h, cell in zip(("round", "asked at", "took", "what came of it", "down / up"), row, strict=True)) + "</tr>"

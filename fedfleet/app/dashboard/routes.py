@@ -158,25 +158,16 @@ async def _page(site: Site, request: Request, name: str) -> Response:
     def live(run: RunSummary, followed: FollowedRun) -> str:
         side_info = site.side_info(run)
         return live_page(
-            run,
-            followed,
-            most_similar_run(run, site.watcher.summaries.values()),
-            side_info.log,
-            side_info.server_status,
+            run, followed, most_similar_run(run, site.watcher.summaries.values()), side_info.log, side_info.server_status
         )
 
     main = await asyncio.to_thread(site.watcher.inspect, name, live)
     body = two_columns(_sidebar(site, request, name if main else ""), main or empty_page())
-    return HTMLResponse(
-        frame(site.access, f"FedFleet: {name}" if main else "FedFleet: runs", body, run=name if main else "")
-    )
+    return HTMLResponse(frame(site.access, f"FedFleet: {name}" if main else "FedFleet: runs", body, run=name if main else ""))
 
 
 def _sidebar(site: Site, request: Request, current: str) -> str:
-    words, again = (
-        request.query_params.get("filter", ""),
-        site.watcher.summaries.get(request.query_params.get("again", "")),
-    )
+    words, again = (request.query_params.get("filter", ""), site.watcher.summaries.get(request.query_params.get("again", "")))
     values = fill_form(again.table, f"{again.name.rpartition('/')[2][:56]}-again") if again else _default_values(site)
     runs, by = site.watcher.summaries.values(), request.query_params.get("by", "")
     rows = run_rows(filter_runs(runs, words, by), runs, ticked=(), current=current)
@@ -220,9 +211,7 @@ async def _device(site: Site, request: Request) -> Response:
         return HTMLResponse('<p class="bad">A device is named by its number.</p>')
     name = request.query_params.get("run", "")
     result = await asyncio.to_thread(
-        site.watcher.inspect,
-        name,
-        lambda run, f: device_piece(run.name, f.record, int(text), site.side_info(run).server_status),
+        site.watcher.inspect, name, lambda run, f: device_piece(run.name, f.record, int(text), site.side_info(run).server_status)
     )
     return HTMLResponse(result or '<p class="bad">There is no such run.</p>')
 

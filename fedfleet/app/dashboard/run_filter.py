@@ -70,9 +70,7 @@ def filter_runs(runs: Iterable[RunSummary], words: str, by: str = "") -> FilterR
 
 def _text_test(word: str) -> Callable[[RunSummary], bool]:
     def holds(run: RunSummary) -> bool:
-        return (
-            word in run.name.lower() or word == run.status or any(word in v.lower() for v in run.spec_values.values())
-        )
+        return word in run.name.lower() or word == run.status or any(word in v.lower() for v in run.spec_values.values())
 
     return holds
 

@@ -106,18 +106,14 @@ class Starter:
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise BadInput(
-                f"cannot write to {self.root}: {error.strerror}; a run needs a folder that it can write"
-            ) from None
+            raise BadInput(f"cannot write to {self.root}: {error.strerror}; a run needs a folder that it can write") from None
         return folder
 
     def _check_free(self, name: str) -> None:
         """Refuse one run too many, and one that is on its way already."""
         running = [run for run in self.started.values() if run.is_running]
         if len(running) >= MAX_RUNS:
-            raise BadInput(
-                f"{MAX_RUNS} runs that were started here are still running; stop one, or wait until one ends"
-            )
+            raise BadInput(f"{MAX_RUNS} runs that were started here are still running; stop one, or wait until one ends")
         if any(run.name == name for run in running):
             raise BadInput(f"{name} is already starting")
 
@@ -139,11 +135,7 @@ class Starter:
 def end_reason(run: StartedRun) -> str:
     """Why a run ended, by its last line."""
     lines = _last_lines(run.log)
-    return (
-        lines[-1].removeprefix("fedfleet: ")
-        if lines
-        else f"the run ended with exit code {run.process.returncode} and no word"
-    )
+    return lines[-1].removeprefix("fedfleet: ") if lines else f"the run ended with exit code {run.process.returncode} and no word"
 
 
 def _last_lines(path: Path, most: int = 200) -> list[str]:

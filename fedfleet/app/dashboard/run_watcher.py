@@ -248,9 +248,7 @@ def run_folders(root: Path) -> list[tuple[str, Path]]:
     """The run folders at or under this one, by name; what lies inside a run's folder is not listed."""
     if is_run(root):
         return [(printable(root.absolute().name), root)]
-    return [(printable(path.relative_to(root).as_posix()), path) for path in _run_folders_in(root, _MAX_DEPTH)][
-        :_MAX_FOLDERS
-    ]
+    return [(printable(path.relative_to(root).as_posix()), path) for path in _run_folders_in(root, _MAX_DEPTH)][:_MAX_FOLDERS]
 
 
 def _run_folders_in(folder: Path, depth: int) -> Iterator[Path]:
@@ -279,8 +277,6 @@ def folder_of_runs(path: Path) -> Path:
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
     if not exists:
-        problem = (
-            "is a file; name its folder" if path.exists() else "is not there; start a run first (fedfleet run SPEC)"
-        )
+        problem = "is a file; name its folder" if path.exists() else "is not there; start a run first (fedfleet run SPEC)"
         raise BadInput(f"the folder {path} {problem}, or name the folder of your runs: fedfleet dashboard FOLDER")
     return path

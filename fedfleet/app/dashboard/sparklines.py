@@ -24,9 +24,7 @@ def sparkline(scores: Sequence[Evaluation], planned: int | None, *, live: bool) 
     """Accuracy by model as steps, always from 0 to 100 %, and over all models that are planned while a run goes on."""
     if not scores:
         return f'<svg viewBox="0 0 {_WIDE} {_HIGH}" class="sp" aria-hidden="true"></svg>'
-    shown = (
-        [scores[i * len(scores) // _POINTS] for i in range(_POINTS)] + [scores[-1]] if len(scores) > _POINTS else scores
-    )
+    shown = [scores[i * len(scores) // _POINTS] for i in range(_POINTS)] + [scores[-1]] if len(scores) > _POINTS else scores
     last = max(s.version for s in shown) or 1
     most = max(last, planned or 0) if live and planned and planned < 10_000 else last
     at = [(1 + 95 * s.version / most, 23 - 21 * s.accuracy) for s in shown]

@@ -31,9 +31,7 @@ from fedfleet.app.pages.report.number_words import as_people
 from fedfleet.app.terminal.text import size, span
 from fedfleet.measure.run_record import Fault, RunRecord
 
-FATES = {
-    WORKING: "training", BACK: "back", USED: "used", LATE: "late", LOST: "lost", REFUSED: "refused", WASTED: "back, not used",
-}  # fmt: skip
+FATES = {WORKING: "training", BACK: "back", USED: "used", LATE: "late", LOST: "lost", REFUSED: "refused", WASTED: "back, not used"}
 _MAX_DIFFERENCES = 2  # keys in which a run may differ from the one that it repeats
 _MAX_NAMED = 8  # clients that a line names
 _SHORTEST = 40  # characters of a value in a sentence
@@ -111,11 +109,7 @@ def _accuracy_sentence(record: RunRecord, other: SimilarRun | None) -> str:
     other_label, end = f"{other.run.name} ({other.description})", other.run.time
     if record.progress.time < end:
         other_scores = [s for s in other.run.scores if s.time <= record.progress.time]
-        return (
-            f"{first} At this time {other_label} stood at {percentage(other_scores[-1].accuracy)}."
-            if other_scores
-            else first
-        )
+        return f"{first} At this time {other_label} stood at {percentage(other_scores[-1].accuracy)}." if other_scores else first
     own_scores = [s for s in record.progress.evaluations if s.time <= end]
     stood = f", it stood at {percentage(own_scores[-1].accuracy)}" if own_scores else ""
     return f"{first} At {span(end)}, where {other_label} ended at {percentage(other.run.accuracy)}{stood}."
@@ -157,16 +151,13 @@ def figures(record: RunRecord, online: int | None = None) -> list[tuple[str, str
         (f"{contributed:,}", f"{clients_word(contributed)} that contributed"),
         (size(bytes_moved(record)), "traffic so far"),
         (f"{record.progress.failed_rounds:,}", "failed rounds"),
-    ]  # fmt: skip
+    ]
 
 
 def _online(record: RunRecord, now: int | None) -> tuple[str, str]:
     if now is not None:
         return f"{now:,} of {record.progress.clients:,}", f"online now, {record.progress.clients - now:,} offline"
-    return (
-        "-" if record.online is None else f"{record.online:,} of {record.progress.clients:,}",
-        "online at the last check",
-    )
+    return ("-" if record.online is None else f"{record.online:,} of {record.progress.clients:,}", "online at the last check")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +179,7 @@ def round_rows(record: RunRecord, most: int = 12) -> tuple[float, list[TaskRow],
     # Of many tasks those that are missing matter more than those that are back.
     crowded = len(turns) > most
     rows = sorted(
-        (_row(turn, record.progress.time) for turn in turns),
-        key=lambda r: ((r.fate in (BACK, USED)) == crowded, r.fate, r.seconds),
+        (_row(turn, record.progress.time) for turn in turns), key=lambda r: ((r.fate in (BACK, USED)) == crowded, r.fate, r.seconds)
     )
     scale = max([last.due or 0.0, *(r.seconds for r in rows), 1e-9])
     return scale, rows[:most], max(0, len(rows) - most)
@@ -241,9 +231,7 @@ def fault_lines(record: RunRecord, most: int = 12) -> list[FaultLine]:
         grave = fault.kind in ("lost", "failed")
         clients = groups.setdefault((fault.round, _fault_words(fault, turn), grave), [])
         clients += [] if fault.client is None else [fault.client]
-    return [FaultLine(round_, f"{_client_list(who)}{words}", grave) for (round_, words, grave), who in groups.items()][
-        :most
-    ]
+    return [FaultLine(round_, f"{_client_list(who)}{words}", grave) for (round_, words, grave), who in groups.items()][:most]
 
 
 def _fault_words(fault: Fault, turn: Turn | None) -> str:

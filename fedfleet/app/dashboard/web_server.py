@@ -45,11 +45,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
 
 
 def serve(
-    root: Path,
-    access: Access,
-    server_socket: socket.socket,
-    tls: Certificate | None,
-    ready: Callable[[], None] | None = None,
+    root: Path, access: Access, server_socket: socket.socket, tls: Certificate | None, ready: Callable[[], None] | None = None
 ) -> None:
     """Serve the dashboard of this folder until it is interrupted."""
     uvicorn, routes = _import_server()
@@ -87,9 +83,7 @@ def _import_server() -> tuple[Any, Any]:
         import starlette  # noqa: F401
         import uvicorn
     except ImportError:
-        raise BadInput(
-            "the dashboard needs starlette and uvicorn; install them with: pip install 'fedfleet[app]'"
-        ) from None
+        raise BadInput("the dashboard needs starlette and uvicorn; install them with: pip install 'fedfleet[app]'") from None
     from fedfleet.app.dashboard import routes
 
     return uvicorn, routes

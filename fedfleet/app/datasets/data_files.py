@@ -36,9 +36,7 @@ def from_path(path: Path, inputs: list[str] | None, label: str | None, owner: st
         return _read_leaf(files)
     if owner is not None:
         raise BadInput("data: owner= is for a single table; in a folder, the names of the files are the owners")
-    per_client = [
-        (p.stem, _read_arrays(p) if p.suffix == ".npz" else _read_table(p, inputs, label, None)) for p in files
-    ]
+    per_client = [(p.stem, _read_arrays(p) if p.suffix == ".npz" else _read_table(p, inputs, label, None)) for p in files]
     return _concatenate(path, per_client)
 
 
@@ -75,9 +73,7 @@ def _concatenate(path: Path, per_client: Sequence[tuple[str, RawData]]) -> RawDa
         )
     owner = [name for name, got in per_client for _ in range(len(got.x))]
     return RawData(
-        np.concatenate([got.x for _, got in per_client]),
-        np.concatenate([np.asarray(got.y) for _, got in per_client]),
-        owner,
+        np.concatenate([got.x for _, got in per_client]), np.concatenate([np.asarray(got.y) for _, got in per_client]), owner
     )
 
 
@@ -86,15 +82,11 @@ def _read_arrays(path: Path) -> RawData:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except _UNREADABLE as error:
-        raise BadInput(
-            f"data: {path} cannot be read as .npz: {error}; write it with np.savez(.., x=inputs, y=labels)"
-        ) from None
+        raise BadInput(f"data: {path} cannot be read as .npz: {error}; write it with np.savez(.., x=inputs, y=labels)") from None
     for name in ("x", "y"):
         if name not in arrays:
             names = ", ".join(arrays) or "none"
-            raise BadInput(
-                f"data: {path} has no array {name} ({names}); write it with np.savez(.., x=inputs, y=labels)"
-            )
+            raise BadInput(f"data: {path} has no array {name} ({names}); write it with np.savez(.., x=inputs, y=labels)")
     if arrays["x"].ndim < 2 or arrays["y"].shape != arrays["x"].shape[:1]:
         raise BadInput(
             f"data: {path}: x has the shape {arrays['x'].shape} and y {arrays['y'].shape}; give one row and one "
@@ -117,9 +109,7 @@ def _read_leaf(files: Sequence[Path]) -> RawData:
             shape = '{"user_data": {USER: {"x": [..], "y": [..]}}}'
             raise BadInput(f"data: {path} cannot be read: {error}; LEAF files contain {shape}") from None
     if not x:
-        raise BadInput(
-            f"data: {files[0].parent} holds no samples; LEAF files contain inputs x and labels y for each user"
-        )
+        raise BadInput(f"data: {files[0].parent} holds no samples; LEAF files contain inputs x and labels y for each user")
     if isinstance(x[0], str):
         raise BadInput(f"data: the inputs in {files[0]} are text; convert them into numbers first")
     lengths = [np.size(row) for row in x]
@@ -160,9 +150,7 @@ def _read_cells(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
             reader = csv.reader(file, delimiter=max(",;\t", key=first.count))
             rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(
-            f"data: {path} cannot be read as CSV: {error}; save it in UTF-8 with one sample per line"
-        ) from None
+        raise BadInput(f"data: {path} cannot be read as CSV: {error}; save it in UTF-8 with one sample per line") from None
     if not rows:
         raise BadInput(f"data: {path} is empty; give one sample per line, or delete the file")
     has_header = _has_header(path, rows[0][1], rows[1][1] if len(rows) > 1 else None)

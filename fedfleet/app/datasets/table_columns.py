@@ -38,9 +38,7 @@ def from_columns(source: Any, inputs: list[str] | None, label: str | None, owner
     for name in input_names:
         check_column(names, name, "input")
     if y_name in input_names:
-        raise BadInput(
-            f"data: the column {y_name!r} cannot be both input and label; name others with input=.. and label=.."
-        )
+        raise BadInput(f"data: the column {y_name!r} cannot be both input and label; name others with input=.. and label=..")
     columns = [as_array(source[keys[name]], name) for name in input_names]
     x = (
         columns[0]
@@ -61,17 +59,13 @@ def label_column(names: Sequence[str], wanted: str | None, *, last: bool = False
         return matches[0]
     if last and names:
         return names[-1]
-    raise BadInput(
-        f"data: none of the columns {', '.join(names)} is called label; name the column of labels with label=.."
-    )
+    raise BadInput(f"data: none of the columns {', '.join(names)} is called label; name the column of labels with label=..")
 
 
 def check_column(names: Sequence[str], column: str, what: str) -> None:
     """Refuse a column that is not there."""
     if column not in names:
-        raise BadInput(
-            f"data: {what}={column!r} is not one of the columns {', '.join(names)}{suggest_name(column, names)}"
-        )
+        raise BadInput(f"data: {what}={column!r} is not one of the columns {', '.join(names)}{suggest_name(column, names)}")
 
 
 def as_array(column: Any, name: str) -> Array:
@@ -84,11 +78,7 @@ def as_array(column: Any, name: str) -> Array:
             f"data: the inputs in column {name!r} are text; convert them into numbers first, or name another with input=.."
         )
     picture = hasattr(values[0], "getbands")  # pictures of PIL, which datasets decode to
-    rows = (
-        values
-        if isinstance(values, np.ndarray) and values.dtype != object
-        else [_row(v, i, name) for i, v in enumerate(values)]
-    )
+    rows = values if isinstance(values, np.ndarray) and values.dtype != object else [_row(v, i, name) for i, v in enumerate(values)]
     shapes = [np.shape(row) for row in rows] if isinstance(rows, list) else []
     odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
     if odd is not None:
@@ -108,9 +98,7 @@ def _row(value: Any, i: int, name: str) -> Array:
     try:
         row = np.asarray(value)
     except ValueError:
-        raise BadInput(
-            f"data: column {name!r}: sample {i} has rows of different length; give all rows the same length"
-        ) from None
+        raise BadInput(f"data: column {name!r}: sample {i} has rows of different length; give all rows the same length") from None
     if row.dtype.kind not in "fiub":
         raise BadInput(
             f"data: column {name!r}: sample {i} is not an array of numbers but {str(value)[:40]!r}; convert it into numbers first"
@@ -124,9 +112,7 @@ def _keys(source: Any) -> dict[str, Any]:
     names = getattr(source, "columns", None) if names is None else names
     if isinstance(names, Mapping):
         first = next(iter(names), "train")
-        raise BadInput(
-            f"data: this contains the splits {', '.join(map(str, names))}; give one of them, such as dataset[{first!r}]"
-        )
+        raise BadInput(f"data: this contains the splits {', '.join(map(str, names))}; give one of them, such as dataset[{first!r}]")
     if names is None or not hasattr(source, "__len__"):
         kind = type(source).__name__
         raise BadInput(
@@ -144,9 +130,7 @@ def _guess_inputs(source: Any, keys: Mapping[str, Any], taken: set[str | None]) 
         return matches[:1]
     if len(remaining) == 1 or (remaining and len(source) and all(_is_number(source[keys[name]]) for name in remaining)):
         return remaining
-    raise BadInput(
-        f"data: which of the columns {', '.join(remaining) or '(none is left)'} are the inputs? name them with input=.."
-    )
+    raise BadInput(f"data: which of the columns {', '.join(remaining) or '(none is left)'} are the inputs? name them with input=..")
 
 
 def _is_number(column: Any) -> bool:
@@ -166,9 +150,7 @@ def _owners(column: Any, name: str) -> list[Any]:
     people = list(column)
     empty = next((i for i, who in enumerate(people) if who is None or who != who), None)
     if empty is not None:
-        raise BadInput(
-            f"data: column {name!r}: sample {empty} has no owner; name the owner of each sample, or delete the sample"
-        )
+        raise BadInput(f"data: column {name!r}: sample {empty} has no owner; name the owner of each sample, or delete the sample")
     return people
 
 

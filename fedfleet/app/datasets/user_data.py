@@ -48,13 +48,7 @@ class OwnData(Sequence[Any]):
         return f"OwnData({len(self.y)} samples{people}, inputs {self.x.shape[1:]}, {int(self.y.max()) + 1} classes)"
 
 
-def data(
-    source: Any,
-    *,
-    input: str | Sequence[str] | None = None,
-    label: str | None = None,
-    owner: str | None = None,
-) -> OwnData:
+def data(source: Any, *, input: str | Sequence[str] | None = None, label: str | None = None, owner: str | None = None) -> OwnData:
     """Read your own data as arrays for `run(.., data=..)`.
 
     Args:

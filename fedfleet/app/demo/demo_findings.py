@@ -33,9 +33,7 @@ def mean_accuracy(runs: Sequence[ComparedRun]) -> float | None:
     return fmean(values) if values and len(values) == len(result) else None
 
 
-def against_deadline(
-    runs_by_way: RunsByWay, fleet: str, share: float = 1.0
-) -> dict[str, tuple[PairedResult, float | None]]:
+def against_deadline(runs_by_way: RunsByWay, fleet: str, share: float = 1.0) -> dict[str, tuple[PairedResult, float | None]]:
     """Every other way against FedAvg with a deadline on common seeds, at one moment; p corrected by Holm."""
     of_fleet = {way: runs_by_way[fleet, way] for way in demo_study.WAYS}
     values = {
@@ -47,8 +45,7 @@ def against_deadline(
     result = {
         way: pair
         for way in of_fleet
-        if way != WITH_DEADLINE
-        and (pair := paired_test_by_seed(values[way], values[WITH_DEADLINE], grain=resolution)) is not None
+        if way != WITH_DEADLINE and (pair := paired_test_by_seed(values[way], values[WITH_DEADLINE], grain=resolution)) is not None
     }
     return dict(zip(result, zip(result.values(), holm([pair.p for pair in result.values()]), strict=True), strict=True))
 
@@ -131,9 +128,7 @@ def paragraph(runs_by_way: RunsByWay) -> str:
 
 def _significance_sentence(runs_by_way: RunsByWay) -> str:
     better = {fleet: significant_differences(runs_by_way, fleet)[0] for fleet in demo_study.FLEETS}
-    parts = [
-        f"{join_words([quote(way) for way in ways])} on the {fleet} fleet" for fleet, ways in better.items() if ways
-    ]
+    parts = [f"{join_words([quote(way) for way in ways])} on the {fleet} fleet" for fleet, ways in better.items() if ways]
     if not parts:
         return f"No difference to {quote(WITH_DEADLINE)} is statistically significant over {_seeds()}, halfway and at the end."
     how = f"halfway and at the end, paired over {_seeds()}, Holm's correction, 5 %"

@@ -19,9 +19,7 @@ WAITING, WITH_DEADLINE = "FedAvg, waiting", "FedAvg, deadline"
 USERS = "users"  # in place of a fleet: devices that belong to people
 MARKER = ".fedfleet-demo"
 
-_patient, _hurried = (
-    next(arm.settings for arm in STUDY.arms if arm.name.startswith(way)) for way in (WAITING, WITH_DEADLINE)
-)
+_patient, _hurried = (next(arm.settings for arm in STUDY.arms if arm.name.startswith(way)) for way in (WAITING, WITH_DEADLINE))
 CLIENTS: int = STUDY.base["world"]["clients"]
 COHORT: int = _hurried["pace.cohort"]
 DEADLINE: float = _hurried["pace.seconds"]

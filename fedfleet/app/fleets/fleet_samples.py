@@ -67,9 +67,7 @@ def _draw_dpcsm(p: Table, clients: int, seed: int | None, score: StateScorer, wa
     for sentence in warnings(p["alpha"], states=len(table) - p["start_rank"], semantics=p["semantics"]):
         warn(sentence)
     scores = score(table, p["deadline"], p["clients_k"], p["rounds"], p["semantics"])
-    return sample_dpcsm(
-        table, clients, scores, alpha=p["alpha"], start_rank=p["start_rank"], semantics=p["semantics"], seed=seed
-    )
+    return sample_dpcsm(table, clients, scores, alpha=p["alpha"], start_rank=p["start_rank"], semantics=p["semantics"], seed=seed)
 
 
 def _draw_uniform_states(p: Table, clients: int, seed: int | None, score: StateScorer, warn: Warn) -> StateTable:
@@ -111,11 +109,7 @@ def sample_devices(table: Mapping[str, Any], clients: int, seed: int) -> DeviceT
 
 
 def sample_states(
-    table: Mapping[str, Any],
-    clients: int,
-    seed: int | None,
-    score: StateScorer = score_states,
-    warn: Warn = _ignore,
+    table: Mapping[str, Any], clients: int, seed: int | None, score: StateScorer = score_states, warn: Warn = _ignore
 ) -> StateTable:
     """The states of a fleet, likewise. Without a seed, each sampler uses its own default; `warn` gets its warnings."""
     sampler, settings = _sampler_and_settings("states", table)

@@ -200,9 +200,7 @@ def table_from_draws(source: DeviceSource, n: int) -> DeviceTable:
         stages = stages_of(source, clients, Cost(none, size, size), 0.0, np.full(n, draw))
         down.append(_kbps(stages.get("download", none)))
         up.append(_kbps(stages.get("upload", none)))
-    sample_seconds = stages_of(source, clients, Cost(np.ones(n), none, none), 0.0, np.zeros(n, np.int64)).get(
-        "compute", none
-    )
+    sample_seconds = stages_of(source, clients, Cost(np.ones(n), none, none), 0.0, np.zeros(n, np.int64)).get("compute", none)
     rows = [[float(v[c]) for v in down] for c in range(n)]
     ups = [[float(v[c]) for v in up] for c in range(n)]
     return device_table([str(c) for c in range(n)], rows, np.asarray(sample_seconds) / 3.0, ups)

@@ -45,14 +45,10 @@ def solve_file(problem: Problem, *, solver: str, quick: bool, limit: float) -> d
     else:
         local_optimum = solve_slsqp(problem, time_up=lambda best: time.perf_counter() - start > limit)
         # As in the paper: the fractions of a local optimum, rounded row by row.
-        plan = largest_remainder(local_optimum.plan.transpose(1, 0, 2)[None], problem.counts.T[None])[0].transpose(
-            1, 0, 2
-        )
+        plan = largest_remainder(local_optimum.plan.transpose(1, 0, 2)[None], problem.counts.T[None])[0].transpose(1, 0, 2)
         relaxed, bound, extra = local_optimum.objective, None, {"message": local_optimum.message}
     seconds = time.perf_counter() - start
-    if (
-        solver == "slsqp" and not quick
-    ):  # SLSQP proves nothing; our bound says how far its answer may be from the optimum
+    if solver == "slsqp" and not quick:  # SLSQP proves nothing; our bound says how far its answer may be from the optimum
         bound = solve_relaxed(problem).bound
     return {**plan_answer(score(problem, plan), plan), "relaxed": relaxed, "bound": bound, "seconds": seconds, **extra}
 
@@ -80,8 +76,7 @@ def exchange_text(problem: Problem, answer: dict[str, Any]) -> str:
         "",
         f"objective  {before.objective:.4g} -> {answer['objective']:.4g}   (slowest {answer['max_latency']:.4g} s, deviation "
         f"{answer['std_latency']:.4g} s, imbalance {answer['max_imbalance']:.4g} x {problem.alpha:.4g})",
-        f"relaxed    {answer['relaxed']:.6g}"
-        + (f", proven to within {gap(answer):.2%}" if answer["bound"] is not None else ""),
+        f"relaxed    {answer['relaxed']:.6g}" + (f", proven to within {gap(answer):.2%}" if answer["bound"] is not None else ""),
         f"moved      {answer['moved']} of {int(problem.counts.sum())} samples",
         f"solved in  {answer['seconds']:.3f} s",
     ]

@@ -20,14 +20,7 @@ _MADE_UP_SAMPLES = 64  # made-up samples that stand for the task's own where the
 
 
 def pretrain_task(
-    name: str,
-    words: Sequence[str],
-    *,
-    on: str,
-    epochs: int,
-    seed: int,
-    device: Literal["auto", "cpu", "cuda"],
-    out: Path,
+    name: str, words: Sequence[str], *, on: str, epochs: int, seed: int, device: Literal["auto", "cpu", "cuda"], out: Path
 ) -> dict[str, Any]:
     """The answer of `fedfleet pretrain`; the weights are in `out`, with what made them as plain metadata."""
     from fedfleet.executors.hardware import has_cuda, require_cuda
@@ -52,11 +45,7 @@ def pretrain_task(
 def _task(name: str, words: Sequence[str], seed: int) -> Task:
     """The task, without a backbone of its own: with its data if they are here, else with made-up ones of their shape."""
     task_parameters = parameters(builder("tasks", name, "TASK"))
-    settings: Table = {
-        "use": name,
-        **({"backbone": ""} if "backbone" in task_parameters else {}),
-        **apply_overrides({}, words),
-    }
+    settings: Table = {"use": name, **({"backbone": ""} if "backbone" in task_parameters else {}), **apply_overrides({}, words)}
     table = resolve_part("tasks", settings, "TASK")
     recipe = build_part("tasks", table)
     if not getattr(recipe, "here", lambda: True)() and "synthetic" in task_parameters:
@@ -71,9 +60,7 @@ def _data(task: Task, on: str, seed: int) -> Dataset:
         from fedfleet.tasks.glyphs import glyphs
 
         if len(shape) != 3:
-            raise BadInput(
-                f"--on glyphs: {task.name} takes samples of shape {shape}, not pictures; name the data of another task"
-            )
+            raise BadInput(f"--on glyphs: {task.name} takes samples of shape {shape}, not pictures; name the data of another task")
         return glyphs(shape)
     from fedfleet.tasks.pretraining import common_rows
 

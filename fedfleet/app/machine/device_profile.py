@@ -65,9 +65,7 @@ def link_speed(server: str) -> tuple[list[float], list[float] | None]:
             with urllib.request.urlopen(url, timeout=30) as reply:
                 size = len(reply.read(_PROBE_BYTES))
             if size == 0:
-                raise RunFailed(
-                    f"{url} sends an empty answer, so its speed cannot be measured; give the address of a larger file"
-                )
+                raise RunFailed(f"{url} sends an empty answer, so its speed cannot be measured; give the address of a larger file")
             down.append(size * 8 / 1000 / (time.perf_counter() - start))
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise RunFailed(f"cannot measure the link to {url}: {error}") from None
@@ -87,18 +85,14 @@ def append_row(path: Path, row: dict[str, Any]) -> None:
     rows: list[dict[str, Any]] = []
     if path.exists():
         devices(str(path))  # refuses a file of another format
-        old_rows = (
-            device_rows(str(path)) if is_sheet(str(path)) else json.loads(path.read_text(encoding="utf-8"))["devices"]
-        )
+        old_rows = device_rows(str(path)) if is_sheet(str(path)) else json.loads(path.read_text(encoding="utf-8"))["devices"]
         rows = [r for r in old_rows if r["id"] != row["id"]]
     try:
         draft = path.with_name(path.name + ".part")
         if is_sheet(str(path)):
             write_device_sheet(draft, [*rows, row])
         else:
-            draft.write_text(
-                json.dumps({"format": DEVICES, "devices": [*rows, row]}, indent=1) + "\n", encoding="utf-8"
-            )
+            draft.write_text(json.dumps({"format": DEVICES, "devices": [*rows, row]}, indent=1) + "\n", encoding="utf-8")
         draft.replace(path)
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error}") from None

@@ -15,14 +15,7 @@ from fedfleet.app.studies.compare.comparison import Comparison
 from fedfleet.app.studies.compare.verdict import verdict
 from fedfleet.core.errors import BadInput
 
-SECTIONS = (
-    sections.conclusion,
-    sections.accuracy,
-    sections.equal_time,
-    sections.runs,
-    *sections.MEASURED,
-    sections.checks,
-)
+SECTIONS = (sections.conclusion, sections.accuracy, sections.equal_time, sections.runs, *sections.MEASURED, sections.checks)
 _MAX_EXPLAINED = 40  # runs whose time is explained: more would keep the reader of the page waiting
 _MAX_LINKED = 3  # runs whose reports the line above the page names
 
@@ -66,6 +59,4 @@ def comparison_page(comparison: Comparison, path: Path) -> str:
         f"comparison of {count_words(len(runs), 'run')}",
         [(name, to) for name, to in links if to] if len(links) <= _MAX_LINKED else [],
     )
-    return sections_page(
-        f"FedFleet: {facts.finding}", facts, SECTIONS, top=top, description=comparison.verdict.sentence
-    )
+    return sections_page(f"FedFleet: {facts.finding}", facts, SECTIONS, top=top, description=comparison.verdict.sentence)

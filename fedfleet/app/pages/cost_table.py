@@ -49,11 +49,7 @@ def costs(m: Mapping[str, Any]) -> list[str]:
         rows["probes, before choosing"] = probes
     if not rows:
         return []
-    columns = [
-        (head, keys, format_value)
-        for head, keys, format_value in _COLUMNS
-        if any(_sum(row, keys) for row in rows.values())
-    ]
+    columns = [(head, keys, format_value) for head, keys, format_value in _COLUMNS if any(_sum(row, keys) for row in rows.values())]
     lines = [[name, *(say(_sum(row, keys)) for _, keys, say in columns)] for name, row in rows.items()]
     total_row = ["all", *(say(sum(_sum(row, keys) for row in rows.values())) for _, keys, say in columns)]
     every = [*lines, total_row] if len(lines) > 1 else lines
@@ -81,11 +77,7 @@ def _waste_sentence(m: Mapping[str, Any], rows: Mapping[str, Row]) -> str:
         if any(part >= _NEGLIGIBLE for part, _ in lost)
         else []
     )
-    grams = (
-        f" The energy stands for {energy_use['grams']:,.3g} g of carbon dioxide."
-        if energy_use.get("grams") is not None
-        else ""
-    )
+    grams = f" The energy stands for {energy_use['grams']:,.3g} g of carbon dioxide." if energy_use.get("grams") is not None else ""
     unknown = sum(int(row.get("unknown") or 0) for row in rows.values())
     unknown_note = f" The cost of {unknown:,} tasks is not known, and not in this table." if unknown else ""
     return (f"Wasted (updates not used): {' and '.join(parts)}." if parts else "") + grams + unknown_note

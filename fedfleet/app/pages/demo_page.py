@@ -62,9 +62,7 @@ def demo_page(done: RunsByWay, path: Path) -> str:
     page_sections = (
         sections.conclusion,
         _standings,
-        lambda facts: accuracy_figure(
-            facts.drawn, title="FedAvg against time: waiting for all, or a deadline", target=TARGET
-        ),
+        lambda facts: accuracy_figure(facts.drawn, title="FedAvg against time: waiting for all, or a deadline", target=TARGET),
         lambda _: _setting(),
         sections.runs,
         lambda _: (
@@ -117,9 +115,7 @@ def _verdict(done: RunsByWay, fleet: str) -> str:
 
 def _caveat(done: RunsByWay) -> str:
     """How much seeds alone change, where they change most, and what the test set leaves open."""
-    values = {
-        key: [float(v) for run in runs if (v := run.metrics["accuracy"]) is not None] for key, runs in done.items()
-    }
+    values = {key: [float(v) for run in runs if (v := run.metrics["accuracy"]) is not None] for key, runs in done.items()}
     fleet, way = max((k for k, v in values.items() if v), key=lambda k: max(values[k]) - min(values[k]))
     tested = min(run.tested for runs in done.values() for run in runs if run.tested)
     error = max(sampling_error(v, tested) for accuracies in values.values() for v in accuracies)
@@ -191,9 +187,7 @@ def users_sentence(done: RunsByWay) -> str:
 
 def exchange_of_one_user(seed: int) -> Problem:
     """The exchange of samples of the user with most devices, in the first round."""
-    spec = next(
-        cell.spec for cell in expand_study(demo_study.USER_STUDY) if (cell.arm, cell.seed) == ("ShuffleFL", seed)
-    )
+    spec = next(cell.spec for cell in expand_study(demo_study.USER_STUDY) if (cell.arm, cell.seed) == ("ShuffleFL", seed))
     setup = assemble(spec)
     local_pass = setup.plan.algorithm.local(0, {})
     assert isinstance(local_pass, NestedPass)

@@ -44,12 +44,7 @@ def holdings_figure(before: Ints, after_by_class: Ints) -> str:
     moved = int(np.abs(after - before).sum() // 2)
     finding = f"Samples by class on {len(before)} devices: {moved:,} of {int(before.sum()):,} lie elsewhere afterwards."
     subtitle = "Samples of each class, the first at the left; grey before, blue after; all on one scale."
-    return figure(
-        "What each device holds, before and after",
-        subtitle,
-        lambda sheet: _strips(before, after, sheet),
-        finding,
-    )
+    return figure("What each device holds, before and after", subtitle, lambda sheet: _strips(before, after, sheet), finding)
 
 
 def _strips(before: Ints, after: Ints, sheet: Sheet) -> Drawing:

@@ -45,9 +45,7 @@ def counterfactual_section(answer: dict[str, Any]) -> list[str]:
     if not answer["present"]:
         return sections
     target, restricted = percent(answer["target"]), any(row["censored"] for row in answer["counterfactuals"])
-    note = (
-        f" A run that never did counts with {span(answer['horizon'])}, the longest of these runs." if restricted else ""
-    )
+    note = f" A run that never did counts with {span(answer['horizon'])}, the longest of these runs." if restricted else ""
     seconds, accuracy = _steps(answer, "time_to_accuracy", span), _steps(answer, "accuracy", percent)
     return [
         *sections,
@@ -72,10 +70,7 @@ def waterfall(steps: Sequence[Step], sheet: Sheet, marks: Callable[[float], Tick
     high = max(max(s.start, s.end) for s in steps) or 1.0
     left = 6.0 if sheet.slim else max(width_of(s.name) for s in steps) + 14
     head, row = (18.0, _ROW + 14) if sheet.slim else (0.0, _ROW)
-    x, base = (
-        Scale(low, high, left, sheet.width - max(width_of(s.label, strong=True) for s in steps) - 12),
-        row * len(steps) + 4,
-    )
+    x, base = (Scale(low, high, left, sheet.width - max(width_of(s.label, strong=True) for s in steps) - 12), row * len(steps) + 4)
     result = [line(x(at), 0, x(at), base, "grid") for _, at in marks(high)]
     for i, step in enumerate(steps):
         result += _bar(step, x, row * i + head, sheet)
@@ -90,11 +85,7 @@ def _bar(step: Step, x: Scale, top: float, sheet: Sheet) -> list[str]:
     y, middle = top + (_ROW - _BAR) / 2, top + _ROW / 2 + 4
     name = text(6, top + 4, step.name, "ink halo") if sheet.slim else text(x.start - 8, middle, step.name, "ink", "end")
     title = "" if sheet.slim else f"{step.name}: {step.label}"
-    return [
-        name,
-        box(left, y, max(right - left, 1.5), _BAR, step.kind, title),
-        text(right + 6, middle, step.label, "strong halo"),
-    ]
+    return [name, box(left, y, max(right - left, 1.5), _BAR, step.kind, title), text(right + 6, middle, step.label, "strong halo")]
 
 
 def _steps(answer: dict[str, Any], figure_of: str, format_value: Callable[[float], str]) -> list[Step]:

@@ -43,9 +43,7 @@ def devices_page(table: DeviceTable) -> str:
     """Speeds of a fleet, as in Figures S3 and S4 of FLHetBench's supplement."""
     means = mean_kbps(table) / 1000.0
     ordered = np.sort(means)
-    curve = Line(
-        "devices", ordered.tolist(), (np.arange(1, len(ordered) + 1) / len(ordered)).tolist(), label_text="100 %"
-    )
+    curve = Line("devices", ordered.tolist(), (np.arange(1, len(ordered) + 1) / len(ordered)).tolist(), label_text="100 %")
     slow = f"A tenth of the clients is slower than {np.percentile(means, 10):,.1f} Mbit/s, half than {np.median(means):,.1f}."
     body = [
         "<h1>Devices of a fleet</h1>",
@@ -114,10 +112,7 @@ def _success_chart(successes: Ints, ideal: float) -> str:
     means: list[float] = (np.add.reduceat(successes, edges[:-1]) / np.diff(edges)).tolist()
     none = int((successes == 0).sum())
     panel = Panel(
-        [Column(m) for m in means],
-        people=len(successes),
-        never=none,
-        captions=(f"{none:,} of {len(successes):,} never succeed",),
+        [Column(m) for m in means], people=len(successes), never=none, captions=(f"{none:,} of {len(successes):,} never succeed",)
     )
     each = "" if len(means) == len(successes) else f"; a column is {len(successes) // len(means):,} clients"
     finding = f"If all clients were alike and always reachable, each would succeed {ideal:.0f} times; the best does {successes[0]:,} times, {none:,} never."

@@ -59,9 +59,7 @@ def write_page(path: Path, text: str) -> None:
         draft.write_text(text, encoding="utf-8")
         draft.replace(path)
     except OSError as error:
-        raise BadInput(
-            f"cannot write {path}: {error.strerror or error}; free some space, or allow writing there"
-        ) from None
+        raise BadInput(f"cannot write {path}: {error.strerror or error}; free some space, or allow writing there") from None
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
@@ -106,11 +104,7 @@ def key_figures(entries: Sequence[tuple[str, str, str]]) -> str:
         marked = f' class="{kinds}"' if kinds else ""
         return f"<dd{marked}>{escape(value.removeprefix('!'))}</dd>"
 
-    return (
-        '<dl class="keys">'
-        + "".join(f"<div><dt>{term(w, g)}</dt>{value_cell(v)}</div>" for v, w, g in entries)
-        + "</dl>"
-    )
+    return '<dl class="keys">' + "".join(f"<div><dt>{term(w, g)}</dt>{value_cell(v)}</div>" for v, w, g in entries) + "</dl>"
 
 
 def details_block(summary: str, inside: str) -> str:
@@ -118,9 +112,7 @@ def details_block(summary: str, inside: str) -> str:
     return f"<details><summary>{escape(summary)}</summary>{inside}</details>"
 
 
-def table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], *, words: Sequence[int] = (), links: Sequence[str] = ()
-) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, words: Sequence[int] = (), links: Sequence[str] = ()) -> str:
     """A table; the columns listed in `words` hold prose; `links` are where the names of the rows lead.
 
     On phones each row becomes a block that carries the words of the head with it.

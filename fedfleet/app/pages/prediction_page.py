@@ -93,9 +93,7 @@ def _participation_section(answer: dict[str, Any]) -> list[str]:
     clock = answer["clock"]
     finding = f"By label: from {min(clock.values()):.0f} to {max(clock.values()):.0f} server updates of an ideal fleet"
     rows = [Bar(f"label {c}", [Part(t, "a1", f"{t:.0f}")]) for c, t in clock.items()]
-    failed = [
-        [as_people(reason), f"{n:.0f}" if n >= 0.5 else "under 1"] for reason, n in answer["failed_rounds"].items()
-    ]
+    failed = [[as_people(reason), f"{n:.0f}" if n >= 0.5 else "under 1"] for reason, n in answer["failed_rounds"].items()]
     return [
         "<h2>Participation and exclusion</h2>",
         f"<p>{escape(as_people(answer['left_out']['sentence']))}</p>",
@@ -137,12 +135,7 @@ def _dots(answer: dict[str, Any], label: str, sheet: Sheet) -> Drawing:
     values = [float(row["value"]) for row in rows]
     low, high = min(values), max(values)
     if log := low > 0 and high > 10 * low:
-        marks = [
-            (format_number(v), v)
-            for p in range(-9, 10)
-            for v in (10.0**p, 2 * 10.0**p, 5 * 10.0**p)
-            if low <= v <= high
-        ]
+        marks = [(format_number(v), v) for p in range(-9, 10) for v in (10.0**p, 2 * 10.0**p, 5 * 10.0**p) if low <= v <= high]
         x = Axis(low * 0.93, high * 1.07, marks, f"{label}, logarithmic", log=log)
     else:
         room = 0.04 * ((high - low) or abs(high) or 1.0)

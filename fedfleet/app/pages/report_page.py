@@ -166,8 +166,4 @@ def _conclusion(f: Facts) -> list[str]:
 def _where_time_went(f: Facts) -> list[str]:
     """The picture, whose note says it in a sentence."""
     attribution = f.attribution
-    return (
-        []
-        if attribution is None
-        else ["<h2>Where the time went</h2>", attribution_figure(attribution, f.people, f.person)]
-    )
+    return [] if attribution is None else ["<h2>Where the time went</h2>", attribution_figure(attribution, f.people, f.person)]

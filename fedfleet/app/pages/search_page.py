@@ -81,15 +81,8 @@ def conclusion(search: Tuned) -> tuple[str, str]:
         return f"No trial beat the spec as it stands: {value_text}", f"{cost} The spec has {values}."
     gain = "" if best.value is None or search.default_value is None else aim.gain(best.value, search.default_value)
     gain_note = f", {gain} the spec as it stands" if gain else ""
-    default_note = (
-        ""
-        if search.default_value is None
-        else f" The spec as it stands gives {aim.format_value(search.default_value)}."
-    )
-    return (
-        f"{values}: {value_text}{gain_note}",
-        f"By {aim.description}, trial {best.trial} is the best.{default_note} {cost}",
-    )
+    default_note = "" if search.default_value is None else f" The spec as it stands gives {aim.format_value(search.default_value)}."
+    return (f"{values}: {value_text}{gain_note}", f"By {aim.description}, trial {best.trial} is the best.{default_note} {cost}")
 
 
 # ---- figures --------------------------------------------------------------------------------------------------------
@@ -163,7 +156,9 @@ def _title(aim: Aim, row: Row) -> str:
 def _importance(search: Tuned) -> str:
     rows = [Bar(key, [Part(value, "a1")], f"{100 * value:.0f} %") for key, value in search.importance.items()]
     most = next(iter(search.importance))
-    how = "The share of the differences between trials that each key explains (fANOVA); trials that were stopped early are not in it."
+    how = (
+        "The share of the differences between trials that each key explains (fANOVA); trials that were stopped early are not in it."
+    )
     return figure(
         "Which key matters",
         how,

@@ -13,13 +13,7 @@ from fedfleet.app.pages.html import topline, write_page
 from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.pages.sides import sections
 from fedfleet.app.pages.sides.analysis_sections import analysis_section, difference_cell, mean_cell
-from fedfleet.app.pages.sides.comparison_words import (
-    capitalise,
-    count_words,
-    p_value_text,
-    time_text,
-    whole_percent,
-)
+from fedfleet.app.pages.sides.comparison_words import capitalise, count_words, p_value_text, time_text, whole_percent
 from fedfleet.app.pages.sides.page_runs import REPORT, Side, group_arms, load_page_run, sides_of
 from fedfleet.app.pages.sides.run_rows import Head, html_table, runs_table, seed_links, time_to
 from fedfleet.app.pages.sides.sections import PageFacts, commands_for, sections_page
@@ -77,11 +71,7 @@ def _missing_keys(study: Mapping[str, Any]) -> list[str]:
     """The keys that its lists lack: another program wrote the file, or changed it."""
     lists = {"runs": _RUN_KEYS, "rows": _ROW_KEYS, "analyses": ("kind", "title")}
     missing = [
-        f"{name}[{i}].{key}"
-        for name, keys in lists.items()
-        for i, one in enumerate(study[name])
-        for key in keys
-        if key not in one
+        f"{name}[{i}].{key}" for name, keys in lists.items() for i, one in enumerate(study[name]) for key in keys if key not in one
     ]
     elsewhere = [] if missing else [run["folder"] for run in study["runs"] if Path(run["folder"]).parent != Path(RUNS)]
     if elsewhere:

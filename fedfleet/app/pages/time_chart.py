@@ -49,12 +49,7 @@ def run_bar(name: str, attribution: Attribution, colour: int = 0) -> Bar:
     total = attribution.virtual_seconds or 1.0
     paints = {family: kind for family, _, kind in FAMILIES}
     parts = [
-        Part(
-            seconds / total,
-            paints[family],
-            share(seconds, total),
-            f"{family}: {span(seconds)}, {share(seconds, total)}",
-        )
+        Part(seconds / total, paints[family], share(seconds, total), f"{family}: {span(seconds)}, {share(seconds, total)}")
         for family, seconds in by_family(attribution.causes).items()
     ]
     return Bar(name, parts, span(attribution.virtual_seconds), colour=colour)
@@ -71,11 +66,7 @@ def attribution_figure(attribution: Attribution, people: str = "people", person:
     if attribution.virtual_seconds <= 0:
         return ""
     rows = _merge_rounds(attribution.rounds)
-    each = (
-        "each round"
-        if len(rows) == len(attribution.rounds)
-        else f"the mean of {len(attribution.rounds) / len(rows):.1f} rounds"
-    )
+    each = "each round" if len(rows) == len(attribution.rounds) else f"the mean of {len(attribution.rounds) / len(rows):.1f} rounds"
     caption = as_people(sentence(attribution), people, person)
     caption = caption[:1].upper() + caption[1:]
     return figure(
@@ -94,9 +85,7 @@ def _merge_rounds(rounds: Sequence[RoundTime]) -> list[RoundTime]:
         neighbours = rounds[a:b]
         causes = {c: math.fsum(r.causes.get(c, 0.0) for r in neighbours) / len(neighbours) for c in CAUSES}
         mean = neighbours[0].start + math.fsum(causes.values())
-        result.append(
-            RoundTime(neighbours[0].round, neighbours[0].start, mean, {c: s for c, s in causes.items() if s > 0})
-        )
+        result.append(RoundTime(neighbours[0].round, neighbours[0].start, mean, {c: s for c, s in causes.items() if s > 0}))
     return result
 
 
@@ -117,9 +106,7 @@ def _columns(rows: Sequence[RoundTime], sheet: Sheet) -> Drawing:
             title = "" if sheet.slim else f"round {r.round + 1}: {family} {span(seconds)} of {span(r.seconds)}{why}"
             result.append(box(x(i), y(at + seconds), thick, y(at) - y(at + seconds), paints[family], title))
             at += seconds
-    return Drawing(
-        sheet.width, base + 42, result + foot_axis(x, _round_ticks(rows, 4 if sheet.slim else 7), base, "rounds")
-    )
+    return Drawing(sheet.width, base + 42, result + foot_axis(x, _round_ticks(rows, 4 if sheet.slim else 7), base, "rounds"))
 
 
 def _round_ticks(rows: Sequence[RoundTime], most: int) -> Ticks:
@@ -127,7 +114,5 @@ def _round_ticks(rows: Sequence[RoundTime], most: int) -> Ticks:
     if not rows:
         return []
     numbers = [r.round + 1 for r in rows]  # people count from 1, journals from 0
-    tick_values = [
-        t for t in ticks(numbers[0], max(numbers[-1], numbers[0] + 1), most) if t == int(t) and t <= numbers[-1]
-    ]
+    tick_values = [t for t in ticks(numbers[0], max(numbers[-1], numbers[0] + 1), most) if t == int(t) and t <= numbers[-1]]
     return [(said_number(t), bisect_right(numbers, t) - 0.5) for t in tick_values]

@@ -38,10 +38,7 @@ def linear_time_ticks(low: float, high: float, most: int = 6) -> list[tuple[str,
     first, last = -int(-low // step), int(high // step)
     natural = [_natural_text(i * step) for i in range(first, last + 1)]
     all_natural = all(natural)  # else all of them in the unit of the step: 60 s between 40 s and 80 s
-    return [
-        (label if all_natural or not i else _unit_text(i * each, unit), i * step)
-        for i, label in enumerate(natural, first)
-    ]
+    return [(label if all_natural or not i else _unit_text(i * each, unit), i * step) for i, label in enumerate(natural, first)]
 
 
 def _natural_text(seconds: float) -> str:

@@ -77,9 +77,7 @@ def local_conditions(setup: Setup, form: Form | None = None) -> Conditions:
         kernel = run["ray_execute"] if run["execute"] == "ray" else "inline"
         form_values = {"form": "merged" if kernel == "stacked" else "inline", "form_threads": run["threads"]}
     extra = {"noise": noise_source(setup.plan.algorithm), "frozen": setup.task.frozen_name}
-    return Conditions(
-        **run_values, **form_values, processor=hardware_name(run["device"]), versions=_versions(), **extra
-    )
+    return Conditions(**run_values, **form_values, processor=hardware_name(run["device"]), versions=_versions(), **extra)
 
 
 def write_conditions(folder: Path, conditions: Conditions) -> None:
@@ -99,17 +97,13 @@ def stored_conditions(folder: Path) -> Conditions:
             raise ValueError("it holds what no run writes")
         return result
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadInput(
-            f"{path} is missing or damaged ({error}); without it, it is unknown how the run computed"
-        ) from None
+        raise BadInput(f"{path} is missing or damaged ({error}); without it, it is unknown how the run computed") from None
 
 
 def adopt_conditions(spec: Spec, stored: Conditions) -> tuple[Spec, list[str]]:
     """The spec with what the run began with, and a remark for everything that was asked differently now."""
     run = dict(spec.run)
-    if (
-        stored.kernel == Conditions(**_with_executor(stored, run)).kernel
-    ):  # a cluster may come and go: it changes no bit
+    if stored.kernel == Conditions(**_with_executor(stored, run)).kernel:  # a cluster may come and go: it changes no bit
         stored = replace(stored, execute=run["execute"], ray_execute=run["ray_execute"])
     remarks = [
         f"run.{name} = {run[name]!r} was asked, but the run began with {getattr(stored, name)!r} and goes on with it, "
@@ -134,11 +128,7 @@ def missing_condition(stored: Conditions) -> str | None:
         if versions.get(name) != version:
             return f"{name} {version} (here: {versions.get(name, 'none')})"
     local_processor = hardware_name(stored.device)
-    return (
-        None
-        if local_processor == stored.processor
-        else f"the processor {stored.processor!r} (here: {local_processor!r})"
-    )
+    return None if local_processor == stored.processor else f"the processor {stored.processor!r} (here: {local_processor!r})"
 
 
 def refuse_other_machine(folder: Path, stored: Conditions) -> None:

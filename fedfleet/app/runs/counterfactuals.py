@@ -152,9 +152,7 @@ def _counterfactuals(
     stored = stored_conditions(finished_run.out)
     spec, difference = single_machine_spec(finished_run.spec, stored), missing_condition(stored)
     if difference is not None:
-        say(
-            f"{finished_run.out} was computed with {difference}: what is simulated here may differ from it in the last bits"
-        )
+        say(f"{finished_run.out} was computed with {difference}: what is simulated here may differ from it in the last bits")
     same_machine = difference is None and stored.noise.get("from") != SECRET
     conditions = replace(stored, execute=stored.kernel) if same_machine else None
     if len(causes):
@@ -171,9 +169,7 @@ def _counterfactual(
 ) -> Counterfactual:
     removed = tuple(cause for cause in causes if cause in removed_set)
     new_spec, (cache_folder, original, target, trust, conditions) = without_causes(spec, removed), rest
-    return Counterfactual(
-        removed, new_spec.toml(), cache_folder / new_spec.digest[:_DIGITS], original, target, trust, conditions
-    )
+    return Counterfactual(removed, new_spec.toml(), cache_folder / new_spec.digest[:_DIGITS], original, target, trust, conditions)
 
 
 def _make_cache_folder(folder: Path) -> None:
@@ -229,9 +225,7 @@ def sentence(answer: dict[str, Any]) -> str:
     """The answer in one sentence: what an ideal fleet would have changed, and by which causes, the greatest first."""
     causes = answer["present"]
     if not causes:
-        return (
-            "Nothing can be removed: all devices are alike and always there, the data are IID, and nothing goes wrong."
-        )
+        return "Nothing can be removed: all devices are alike and always there, the data are IID, and nothing goes wrong."
     first, last = answer["counterfactuals"][0], answer["counterfactuals"][-1]
     effects = {cause: answer["shapley"][cause]["time_to_accuracy"] for cause in causes}
     effect_texts = [

@@ -151,9 +151,7 @@ def load_custom_task(
     task = _task(dataset, spec.data_seed, weights, _model_builder(manifest, inputs, weights, sources["model"], reason))
     if reason:
         refuse = partial(_refuse, reason)
-        return CustomTask(
-            replace(task, loss=Loss(refuse) if manifest.loss else None), inputs, {}, unusable_reason=reason
-        )
+        return CustomTask(replace(task, loss=Loss(refuse) if manifest.loss else None), inputs, {}, unusable_reason=reason)
     objects = {
         role: rebuild_object(entry, sources[role])
         for role, entry in needed.items()
@@ -193,9 +191,7 @@ def with_user_metrics(custom_task: CustomTask | None, params: Tree, measures: di
 # ---- what is there, and what is lacking --------------------------------------------------------------------------
 
 
-def _model_builder(
-    manifest: TaskManifest, inputs: UserInputs, weights: Tree, text: str, reason: str
-) -> Callable[[], Any]:
+def _model_builder(manifest: TaskManifest, inputs: UserInputs, weights: Tree, text: str, reason: str) -> Callable[[], Any]:
     from fedfleet.tasks import layers
 
     if reason:
@@ -207,9 +203,7 @@ def _model_builder(
     return partial(load_object, manifest.model, text)
 
 
-def _unusable_reason(
-    out: Path, manifest: TaskManifest, inputs: UserInputs, needed: Mapping[str, Entry], *, trusted: bool
-) -> str:
+def _unusable_reason(out: Path, manifest: TaskManifest, inputs: UserInputs, needed: Mapping[str, Entry], *, trusted: bool) -> str:
     """One sentence about what a person must do before the code of this folder can be used; "": nothing."""
     for role, entry in needed.items():
         if _has_role(inputs, role) or entry.by == "layers":

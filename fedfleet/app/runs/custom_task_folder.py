@@ -90,9 +90,7 @@ def write_task_folder(out: Path, manifest: TaskManifest, arrays: Tree, weights: 
     for text in sources:
         write_atomically(draft / "code" / f"{sha256(text)}.py", text.encode())
     body = json.dumps(asdict(manifest), sort_keys=True)
-    write_atomically(
-        draft / "own.json", (json.dumps({"sha256": sha256(body), "own": json.loads(body)}, indent=1) + "\n").encode()
-    )
+    write_atomically(draft / "own.json", (json.dumps({"sha256": sha256(body), "own": json.loads(body)}, indent=1) + "\n").encode())
     os.replace(draft, out / FOLDER)
 
 
@@ -151,9 +149,7 @@ def load_arrays(out: Path, manifest: TaskManifest, data: Any = None) -> tuple[Tr
 def _check_sane(out: Path, manifest: TaskManifest, labels: Tree) -> None:
     """Refuse labels, owners and shapes that no run can have had, whoever sealed them."""
     rows, (shape, _) = labels.get("y", np.zeros(0)), manifest.arrays.get("x", ([0], ""))
-    columns = [
-        v.ndim == 1 and v.dtype == np.int64 and len(v) == len(rows) and v.min(initial=0) >= 0 for v in labels.values()
-    ]
+    columns = [v.ndim == 1 and v.dtype == np.int64 and len(v) == len(rows) and v.min(initial=0) >= 0 for v in labels.values()]
     fits = labels.keys() | {"x"} == manifest.arrays.keys() and {"y"} <= labels.keys() <= {"y", "owner"} and all(columns)
     sized = len(rows) > 0 and shape[:1] == [len(rows)] and all(n > 0 for n in shape) and math.prod(shape) < 1 << 48
     if not (fits and sized and int(rows.max()) < manifest.classes <= _MOST_CLASSES):
@@ -205,16 +201,7 @@ def read_arrays(path: str | Path, most: int | None = None) -> list[Array]:
             with np.load(path, allow_pickle=False) as file:
                 tree = {name: file[name] for name in ("x", "y", "owner") if name in file.files}
         return [tree["x"], tree["y"], *([tree["owner"]] if "owner" in tree else [])]
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        EOFError,
-        zipfile.BadZipFile,
-        SafetensorError,
-    ) as wrong:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, SafetensorError) as wrong:
         raise BadInput(f"data: cannot read arrays x and y (and perhaps owner) from {path}: {wrong}") from None
 
 

@@ -134,13 +134,7 @@ def _begin(
 
 
 def _resume(
-    spec: Spec,
-    out: Path,
-    custom_task: CustomTask | None,
-    trust: str | None,
-    listeners: Listeners,
-    key: Path | None,
-    kernel: Kernel,
+    spec: Spec, out: Path, custom_task: CustomTask | None, trust: str | None, listeners: Listeners, key: Path | None, kernel: Kernel
 ) -> FinishedRun:
     check_same_spec(spec, out)
     if (out / "aggregates").is_dir() and not _keeps_own_aggregates(out):
@@ -183,9 +177,7 @@ def _simulate_and_finish(
     wall_seconds = time.perf_counter() - start
     custom_task = None if custom_task is None else replace(custom_task, task=setup.task)  # as the algorithm trained it
     add_metrics = partial(with_user_metrics, custom_task, params)
-    return complete_run(
-        setup, out, journal_end, params, wall_seconds, add_measures=add_metrics, key=key, noise=conditions.noise
-    )
+    return complete_run(setup, out, journal_end, params, wall_seconds, add_measures=add_metrics, key=key, noise=conditions.noise)
 
 
 def _simulate_in(
@@ -220,24 +212,18 @@ def _keeps_own_aggregates(out: Path) -> bool:
     return simulated and stored_conditions(out).noise.get("from") == SECRET
 
 
-def _open_journal(
-    setup: Setup, execute: Executor, out: Path, limit: int, noising: NoiseSource
-) -> tuple[Journal, Restored]:
+def _open_journal(setup: Setup, execute: Executor, out: Path, limit: int, noising: NoiseSource) -> tuple[Journal, Restored]:
     """The journal, cut off where the newest checkpoint that belongs to it was made; damage is said and kept as a remark."""
     path = out / "run.db"
     if not path.is_file():
         return journals.create(path, identity(out)), Restored(None, 0)
     chain = journals.check_journal(path)
-    restored = restore(
-        out, setup.plan, setup.world, execute, eager=False, limit=limit, links=chain.links, noising=noising
-    )
+    restored = restore(out, setup.plan, setup.world, execute, eager=False, limit=limit, links=chain.links, noising=noising)
     damages = (*((f"{path}: {chain.fault}",) if chain.fault else ()), *restored.damages)
     journal = journals.salvage(path, restored.position, chain.links) if chain.fault else journals.reopen(path)
     journal.truncate(restored.position)
     for damage in damages:
-        remark = (
-            f"{damage}; the run goes on from {f'row {restored.position}' if restored.position else 'its beginning'}"
-        )
+        remark = f"{damage}; the run goes on from {f'row {restored.position}' if restored.position else 'its beginning'}"
         say(remark)
         journal.remark(remark)
     return journal, restored

@@ -86,9 +86,7 @@ def attribution_answer(result: Attribution) -> dict[str, Any]:
         "ended": result.ended,
         "failures": dict(result.failures),
         "waited_for": {cause: [[c, s] for c, s in mine.items()] for cause, mine in clients_by_cause.items()},
-        "behind": {
-            cause: text for cause, mine in result.who.items() if (text := clients_text(mine, result.causes[cause]))
-        },
+        "behind": {cause: text for cause, mine in result.who.items() if (text := clients_text(mine, result.causes[cause]))},
         "cutting": result.cutting,
     }
 
@@ -99,9 +97,7 @@ def notes(result: Attribution, *, served: bool) -> list[str]:
     if not result.ended:
         texts.append("the run has not ended: this is what its journal holds so far")
     if served and result.causes["unknown"] > 0:
-        texts.append(
-            "devices measure fetching and training; how long a report was under way nobody knows, and is unknown"
-        )
+        texts.append("devices measure fetching and training; how long a report was under way nobody knows, and is unknown")
     if result.cutting == "evenly":
         texts.append(
             "tasks that began before the round that waited for them were divided evenly over its time, since nothing says how far "
@@ -131,15 +127,11 @@ def explanation_text(answer: dict[str, Any]) -> str:
     for cause in causes:
         seconds = answer["causes"][cause]
         who = answer["behind"].get(cause, "")
-        lines.append(
-            f"{cause:<13} {span(seconds):>10} {share(seconds, total):>9}  {MEANINGS[cause]}{f', {who}' if who else ''}"
-        )
+        lines.append(f"{cause:<13} {span(seconds):>10} {share(seconds, total):>9}  {MEANINGS[cause]}{f', {who}' if who else ''}")
     lines += _failure_lines(answer["failures"])
     lines += _round_lines(answer.get("longest_rounds", []))
     lines += _shapley_lines(answer)
-    return "\n".join(
-        [*lines, *([""] if lines else []), answer["sentence"], *(f"note: {note}" for note in answer["notes"])]
-    )
+    return "\n".join([*lines, *([""] if lines else []), answer["sentence"], *(f"note: {note}" for note in answer["notes"])])
 
 
 def _shapley_lines(answer: Mapping[str, Any]) -> list[str]:
@@ -170,12 +162,6 @@ def _round_lines(longest: list[dict[str, Any]]) -> list[str]:
     for r in longest:
         ranked = sorted(r["causes"], key=lambda c: -r["causes"][c])[:_LEADING]
         parts = ", ".join(f"{share(r['causes'][c], r['seconds'])} {c}" for c in ranked)
-        closed = (
-            f"; closed by client {r['client']}"
-            if r["client"] is not None
-            else f"; {r['reason']}"
-            if r["reason"]
-            else ""
-        )
+        closed = f"; closed by client {r['client']}" if r["client"] is not None else f"; {r['reason']}" if r["reason"] else ""
         lines.append(f"{r['round'] + 1:>7} {r['seconds']:>12,.1f}  {parts}{closed}")
     return lines

@@ -54,9 +54,7 @@ def require_secret(algorithm: Algorithm) -> None:
         )
 
 
-def with_privacy(
-    measures: dict[str, Any], plan: Plan, source: Mapping[str, str], events: Sequence[Event]
-) -> dict[str, Any]:
+def with_privacy(measures: dict[str, Any], plan: Plan, source: Mapping[str, str], events: Sequence[Event]) -> dict[str, Any]:
     """The measures of a run, and those of its privacy if it has any."""
     promise = plan.algorithm.private
     if promise is None:

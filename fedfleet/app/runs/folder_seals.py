@@ -95,9 +95,7 @@ def check_model(run: RunRecord, events: Iterable[Event]) -> str:
     names = [str(e.model_hash) for e in events if isinstance(e, ModelCommitted | RunBegan)]
     result = stored_model_hash(run.folder)
     if not names or result != names[-1]:
-        raise RunFailed(
-            f"{run.folder}/model.safetensors is not the last model in the journal; the file or the journal was changed"
-        )
+        raise RunFailed(f"{run.folder}/model.safetensors is not the last model in the journal; the file or the journal was changed")
     return result
 
 

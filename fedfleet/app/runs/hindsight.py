@@ -117,9 +117,7 @@ def needs(setup: Setup, events: Sequence[Event], tasks: Tasks) -> Needs | None:
     seconds, worked, moving = (np.full(len(tasks.fate), np.nan) for _ in range(3))
     for e in waves:
         assignments = Assignments(e.clients, e.steps, e.share, e.settings, e.due)
-        price = scale_cost(
-            cost_of(plan.algorithm, server, assignments, world.data.sizes(e.round)[e.clients]), plan.byte_scale
-        )
+        price = scale_cost(cost_of(plan.algorithm, server, assignments, world.data.sizes(e.round)[e.clients]), plan.byte_scale)
         cost = Cost(e.samples, e.bytes_down, price.bytes_up, price.batches)
         wave = Wave(e.first, e.round, e.version, e.time, assignments, world.keys[e.clients], cost, server)
         trip = trip_of(plan, world, wave, {})

@@ -9,13 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble, chance_of, metric_warnings, open_executor
-from fedfleet.app.runs.conditions import (
-    Conditions,
-    missing_condition,
-    refuse_other_weights,
-    single_machine_spec,
-    stored_conditions,
-)
+from fedfleet.app.runs.conditions import Conditions, missing_condition, refuse_other_weights, single_machine_spec, stored_conditions
 from fedfleet.app.runs.custom_task import UserInputs, load_custom_task
 from fedfleet.app.runs.extra_measures import CLASS_KEYS, secret_missing, with_class_measures, with_privacy
 from fedfleet.app.runs.folder_seals import RunRecord, check_chain, check_files, check_model, open_record
@@ -32,9 +26,7 @@ _UNDERIVED = ("wall_seconds", "out", "own", *CLASS_KEYS)  # measures that may be
 _NEVER_DERIVED = ("wall_seconds", "remarks", "checkpoints")
 
 
-def replay_run(
-    folder: Path, *, quick: bool = False, trust: str | None = None, inputs: UserInputs | None = None
-) -> dict[str, Any]:
+def replay_run(folder: Path, *, quick: bool = False, trust: str | None = None, inputs: UserInputs | None = None) -> dict[str, Any]:
     """Audit a run. In full: train again, and name the first row that lies. Quick: seals, chain and decisions only.
 
     The code of an own model is run only if `trust` is its hash, or if the person has `given` it; otherwise models are believed.
@@ -49,9 +41,7 @@ def replay_run(
     refuse_other_weights(folder, stored, setup)
     difference = missing_condition(stored)
     quick, reason = (
-        (True, custom_task.unusable_reason)
-        if custom_task and custom_task.unusable_reason and not quick
-        else (quick, "")
+        (True, custom_task.unusable_reason) if custom_task and custom_task.unusable_reason and not quick else (quick, "")
     )
     audit = _audit_run(run, setup, stored, quick=quick, missing=difference)
     check_chain(run)
@@ -89,11 +79,7 @@ def _audit_run(run: RunRecord, setup: Setup, stored: Conditions, *, quick: bool,
     plan, world = setup.plan, setup.world
     if quick:
         served = run.served
-        return (
-            audit_served_run(plan, world, None, run.rows, run.folder)
-            if served
-            else audit_decisions(plan, world, run.rows)
-        )
+        return audit_served_run(plan, world, None, run.rows, run.folder) if served else audit_decisions(plan, world, run.rows)
     with open_executor(setup, stored.stacked_form()) as execute:
         if run.served:
             return audit_served_run(plan, world, None if missing else execute, run.rows, run.folder)
@@ -107,9 +93,7 @@ def _audit_run(run: RunRecord, setup: Setup, stored: Conditions, *, quick: bool,
             return audit_decisions(plan, world, run.rows)  # what differs may be the machine
 
 
-def _why_not_derived(
-    run: RunRecord, stored: Conditions, *, quick: bool, missing: str | None, believed: list[str]
-) -> str | None:
+def _why_not_derived(run: RunRecord, stored: Conditions, *, quick: bool, missing: str | None, believed: list[str]) -> str | None:
     """Why something that could have been derived was not."""
     if run.served:
         return "what devices did on a real network cannot be derived; whether this record was forged, only a signature tells"
@@ -134,9 +118,7 @@ def _check_end(run: RunRecord, setup: Setup, kept: Conditions, params: Tree | No
     derived = journal_measures(setup.spec, events, run.chain.digest, chance_of(setup.task), metric_warnings(setup))
     derived = with_privacy(derived, setup.plan, kept.noise, events)
     if tries:
-        derived = with_class_measures(
-            derived, setup.task, {n: v for n, v in weights.items() if n not in setup.task.frozen}
-        )
+        derived = with_class_measures(derived, setup.task, {n: v for n, v in weights.items() if n not in setup.task.frozen})
     _check_metrics(run.folder, derived)
 
 

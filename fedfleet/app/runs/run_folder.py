@@ -134,9 +134,7 @@ def refuse_taken(out: Path, *, resume: bool) -> None:
 def refuse_absent(out: Path) -> None:
     """Refuse to resume in a folder that does not exist: a wrong letter must not start a run afresh."""
     if not out.exists():
-        raise BadInput(
-            f"--resume: there is no folder {out}; name the folder of the run, or start a new run without --resume"
-        )
+        raise BadInput(f"--resume: there is no folder {out}; name the folder of the run, or start a new run without --resume")
 
 
 def make_folder(out: Path) -> None:
@@ -272,12 +270,8 @@ def read_finished_run(out: Path) -> FinishedRun:
         if not isinstance(metrics, dict) or not {*CONTRACT} <= metrics.keys():
             raise ValueError("measures are missing")
     except (OSError, ValueError) as wrong:
-        raise BadInput(
-            f"{out}/metrics.json cannot be read ({wrong}); fedfleet replay {shlex.quote(str(out))} says more"
-        ) from None
-    return FinishedRun(
-        load_spec(out / "spec.toml"), {**metrics, "out": str(out)}, list(journals.read(out / "run.db")), out
-    )
+        raise BadInput(f"{out}/metrics.json cannot be read ({wrong}); fedfleet replay {shlex.quote(str(out))} says more") from None
+    return FinishedRun(load_spec(out / "spec.toml"), {**metrics, "out": str(out)}, list(journals.read(out / "run.db")), out)
 
 
 def open_run(out: Path) -> tuple[Spec, list[Event], bool]:

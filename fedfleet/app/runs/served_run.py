@@ -14,13 +14,7 @@ from typing import Any
 from fedfleet.app.assemble import Setup, assemble
 from fedfleet.app.assemble.client_config import client_configs
 from fedfleet.app.assemble.setup import pin_frozen_weights
-from fedfleet.app.runs.conditions import (
-    Conditions,
-    local_conditions,
-    refuse_other_machine,
-    stored_conditions,
-    write_conditions,
-)
+from fedfleet.app.runs.conditions import Conditions, local_conditions, refuse_other_machine, stored_conditions, write_conditions
 from fedfleet.app.runs.extra_measures import noise_source, noising_of, require_secret
 from fedfleet.app.runs.run_folder import (
     FinishedRun,
@@ -129,9 +123,7 @@ def serve_run(
     has_spec = (folder / "spec.toml").is_file()
     if not (resume and has_spec):
         refuse_taken(folder, resume=resume)
-        warn(
-            [*setup.plan.pace.doubts, *setup.warnings]
-        )  # what nobody in a simulated fleet can do says nothing of real devices
+        warn([*setup.plan.pace.doubts, *setup.warnings])  # what nobody in a simulated fleet can do says nothing of real devices
         for sentence in unused_settings(spec):
             say(sentence)
         make_folder(folder)
@@ -192,9 +184,7 @@ def _open_journal(setup: Setup, folder: Path) -> tuple[Journal, RecoveredRun | N
     book = recovery.state.book
     for damage in recovery.damages:
         say(damage)
-    say(
-        f"going on in round {book.round + 1} with model {book.version}; {book.running} tasks are out, {book.arrived} reports in"
-    )
+    say(f"going on in round {book.round + 1} with model {book.version}; {book.running} tasks are out, {book.arrived} reports in")
     return journal, recovery
 
 
@@ -206,14 +196,10 @@ def _open_served(
     key, shared = run_key(folder / "wire" / "run.key"), make_shared_folder()
     host = options.address.rpartition(":")[0]
     most_samples = int(plan.algorithm.fold.total_weight)  # more samples than a sum can take need not come
-    terms = Terms(
-        plan.clients, open=access.open or is_loopback(host), most_samples=most_samples, evidence=_evidence(access)
-    )
+    terms = Terms(plan.clients, open=access.open or is_loopback(host), most_samples=most_samples, evidence=_evidence(access))
     registry = Registry(folder / "wire" / "devices.db", key, terms)
     form = conditions.stacked_form()
-    facts = {"spec": pin_frozen_weights(spec.toml(), setup.task)} | (
-        {"form": form.name, "threads": form.threads} if form else {}
-    )
+    facts = {"spec": pin_frozen_weights(spec.toml(), setup.task)} | ({"form": form.name, "threads": form.threads} if form else {})
     config_of = client_configs(setup)
     try:
         yield ServedRun(
@@ -263,9 +249,7 @@ def _greeter(
             folder / "wire" / "address", (json.dumps(address_record) + "\n").encode()
         )  # for whoever watches the folder
         security = "with TLS" if access.files is not None else "on this machine only, without TLS"
-        say(
-            f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients"
-        )
+        say(f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients")
         if access.files is None:
             say(f"start each device with: fedfleet device --server {listening.address}")
         else:

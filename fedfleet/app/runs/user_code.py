@@ -182,9 +182,7 @@ def model_entry(model: Any, sample: Any) -> tuple[Entry, str]:
             same = False
         if not same:
             cure = f"functools.partial({type(example).__name__}, ..)" if is_object else "a function from a module"
-            return manual_entry(
-                f"{type(example).__name__}, which cannot be made again from its name alone (give {cure})"
-            )
+            return manual_entry(f"{type(example).__name__}, which cannot be made again from its name alone (give {cure})")
     return entry, text
 
 

@@ -18,8 +18,7 @@ GENERAL_LIMITS = (LARGEST, MAX_COUNT, math.inf)  # limits of all numbers, which 
 def describe_parts(kind: str) -> dict[str, Any]:
     """All parts of a kind; the answer of `fedfleet list`."""
     items: list[dict[str, Any]] = [
-        {"name": name, "summary": summary(builder(kind, name)), "parameters": describe(builder(kind, name))}
-        for name in names(kind)
+        {"name": name, "summary": summary(builder(kind, name)), "parameters": describe(builder(kind, name))} for name in names(kind)
     ]
     for item in items if kind == "tasks" else ():
         available = data_available(item["name"])

@@ -56,9 +56,7 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, content_id: str | No
     world = _world(as_table(table.get("world", {}), "world"))
     edge = resolve_part("edges", as_table(table["edge"], "edge"), "edge") if "edge" in table else None
     if edge and "users" not in world:
-        raise BadInput(
-            'edge: [edge] needs to know which devices belong to which user; add world.users = { use = "households" }'
-        )
+        raise BadInput('edge: [edge] needs to know which devices belong to which user; add world.users = { use = "households" }')
     overrides = table.get("override", [])
     if not isinstance(overrides, list):
         raise BadInput("override must be a list of tables: write [[override]], with two brackets")
@@ -114,9 +112,7 @@ def _world(table: Mapping[str, Any]) -> Table:
     settings = {k: v for k, v in table.items() if k not in parts}
     result = check_table(world_settings, settings, "world", also=tuple(parts))
     if len(result["split"]) != 3 or result["split"][0] < 1:
-        raise BadInput(
-            f"world.split: {result['split']} must be three numbers, train : valid : test, for example [6, 2, 2]"
-        )
+        raise BadInput(f"world.split: {result['split']} must be three numbers, train : valid : test, for example [6, 2, 2]")
     if result["charge"] == "trained":  # as it is without the key
         result["charge"] = None
     for key, (kind, default) in parts.items():

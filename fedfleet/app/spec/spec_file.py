@@ -27,9 +27,7 @@ def spec_table(spec: Any, overrides: Sequence[Any] = ()) -> tuple[dict[str, Any]
     """
     for override in overrides:
         if not isinstance(override, str):
-            raise BadInput(
-                f'{override!r} is not an override; write "KEY=VALUE" in quotes, for example "pace.cohort=20"'
-            )
+            raise BadInput(f'{override!r} is not an override; write "KEY=VALUE" in quotes, for example "pace.cohort=20"')
     if isinstance(spec, Mapping):
         return apply_overrides(plain_table(cast("Mapping[Any, Any]", spec)), overrides), "run"
     if not isinstance(spec, str | Path):

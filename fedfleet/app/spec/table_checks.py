@@ -58,25 +58,17 @@ def build_part(kind: str, table: Mapping[str, Any], provide: Mapping[Any, Any] |
     """
     build = builder_of(kind, table["use"])
     hints = parameters(build)
-    provided = {
-        name: provide[hint]
-        for name, (hint, _) in hints.items()
-        if provide and not is_spec_type(hint) and hint in provide
-    }
+    provided = {name: provide[hint] for name, (hint, _) in hints.items() if provide and not is_spec_type(hint) and hint in provide}
     arguments = {k: v for k, v in table.items() if k != "use"}
     for key, value in arguments.items():
         inner = nested_kind(hints[key][0])
         if inner is not None and value is not None:
             many = isinstance(value, list | tuple)
-            arguments[key] = (
-                [build_part(inner, v, provide) for v in value] if many else build_part(inner, value, provide)
-            )
+            arguments[key] = [build_part(inner, v, provide) for v in value] if many else build_part(inner, value, provide)
     return build(**arguments, **provided)
 
 
-def check_table(
-    build: Callable[..., Any], table: Mapping[str, Any], where: str, *, also: tuple[str, ...] = ()
-) -> Table:
+def check_table(build: Callable[..., Any], table: Mapping[str, Any], where: str, *, also: tuple[str, ...] = ()) -> Table:
     """The table with every parameter of the builder, checked; what is left out takes the builder's default."""
     hints = parameters(build)
     spec_parameters = {n: v for n, v in hints.items() if is_spec_type(v[0])}

@@ -14,9 +14,7 @@ import typer
 
 from fedfleet.core.errors import BadInput, FedFleetError
 
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")
-]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")]
 
 LOG_LINES: ContextVar[bool] = ContextVar("remarks as lines of JSON", default=False)
 # Set while a verb is carried out, so that calls know nothing of the command line.
@@ -106,6 +104,4 @@ def write_page(parameter: str, path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise BadInput(
-            f"{option_name(parameter)}: cannot write {path}: {reason}; give a file in a folder that exists"
-        ) from None
+        raise BadInput(f"{option_name(parameter)}: cannot write {path}: {reason}; give a file in a folder that exists") from None

@@ -41,9 +41,7 @@ def sinks_of(words: Sequence[str]) -> list[Sink]:
 def _sink(word: str) -> Sink:
     kind, colon, where = word.partition(":")
     if not colon or not where:
-        raise BadInput(
-            f"{word!r} does not say where to write; write for example tensorboard:DIR, mlflow:URI or jsonl:FILE"
-        )
+        raise BadInput(f"{word!r} does not say where to write; write for example tensorboard:DIR, mlflow:URI or jsonl:FILE")
     makers = {"tensorboard": tensorboard, "mlflow": mlflow, "jsonl": jsonlines}
     if kind not in makers:
         raise BadInput(f"there is no tracking tool {kind!r}{suggest_name(kind, makers)}")
@@ -152,9 +150,7 @@ def mlflow(where: str) -> Sink:
         entities, tracking = import_module("mlflow.entities"), import_module("mlflow.tracking")
     except ImportError:
         raise missing_package("MLflow", "mlflow-skinny") from None
-    return to_client(
-        f"mlflow:{where}", lambda: tracking.MlflowClient(tracking_uri=where), entities.Metric, entities.Param
-    )
+    return to_client(f"mlflow:{where}", lambda: tracking.MlflowClient(tracking_uri=where), entities.Metric, entities.Param)
 
 
 def to_client(name: str, connect: Any, metric: Any, param: Any) -> Sink:
@@ -165,9 +161,7 @@ def to_client(name: str, connect: Any, metric: Any, param: Any) -> Sink:
         client, now = connect(), time.time()
         experiment = client.get_experiment_by_name(spec.name)
         experiment_id = client.create_experiment(spec.name) if experiment is None else experiment.experiment_id
-        run = client.create_run(
-            experiment_id, run_name=run_name, tags={"fedfleet.spec_digest": spec.digest}
-        ).info.run_id
+        run = client.create_run(experiment_id, run_name=run_name, tags={"fedfleet.spec_digest": spec.digest}).info.run_id
         connections.append((client, _RunState(run, now, now)))
         params = [param(key, str(value)[:_LETTERS]) for key, value in settings_in(spec.table()).items()]
         for i in range(0, len(params), _PARAMETERS):
@@ -226,10 +220,7 @@ def json_log() -> Sink:
         sys.stderr.flush()
 
     return Sink(
-        "the log",
-        lambda spec, name: _put_begin(put, spec, name),
-        lambda point: put(line_of(point)),
-        lambda m: put(_end_line(m)),
+        "the log", lambda spec, name: _put_begin(put, spec, name), lambda point: put(line_of(point)), lambda m: put(_end_line(m))
     )
 
 

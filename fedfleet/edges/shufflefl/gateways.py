@@ -18,10 +18,7 @@ from fedfleet.core.records import Keys
 from fedfleet.core.rng import stream, uniforms
 from fedfleet.shuffle.divergence import Floats, Ints
 
-NAMES = (
-    "raspberry_pi4", "jetson_nano_1", "jetson_nano_2", "jetson_tx2_1", "jetson_tx2_2", "jetson_xavier_1",
-    "jetson_xavier_2",
-)  # fmt: skip
+NAMES = ("raspberry_pi4", "jetson_nano_1", "jetson_nano_2", "jetson_tx2_1", "jetson_tx2_2", "jetson_xavier_1", "jetson_xavier_2")
 MIXED = "mixed"
 
 # By number of classes: for each number of devices, the seconds of each gateway in the order of NAMES.
@@ -218,9 +215,7 @@ def ungroup(plan: Ints, counts: Ints, groups: Ints, rng: np.random.Generator) ->
 def _check_fit(plan: Ints, held: Ints) -> None:
     devices, count = held.shape
     if plan.shape != (devices, count, devices):
-        raise BadInput(
-            f"shuffle: the plan has shape {plan.shape}, not {(devices, count, devices)}; make the plan for these groups"
-        )
+        raise BadInput(f"shuffle: the plan has shape {plan.shape}, not {(devices, count, devices)}; make the plan for these groups")
     wrong = np.argwhere((plan.sum(2) != held) | (plan < 0).any(2))
     if len(wrong):
         v, g = wrong[0].tolist()
@@ -236,9 +231,7 @@ def _clusters(features: Floats, wanted: int, luck: int) -> Ints:
         cluster: Any = import_module("sklearn.cluster")  # not imported above: it takes seconds, and devices lack it
         manifold: Any = import_module("sklearn.manifold")
     except ImportError:
-        raise BadInput(
-            "shuffle: merging classes needs scikit-learn; install fedfleet[train] or set gamma = 1"
-        ) from None
+        raise BadInput("shuffle: merging classes needs scikit-learn; install fedfleet[train] or set gamma = 1") from None
     differ = min(features.shape) > 1 and bool(np.ptp(features, axis=0).max() > 0.0)
     embed = manifold.TSNE(
         perplexity=min(_PERPLEXITY, (len(features) - 1) / 3.0),  # must stay below the number of points

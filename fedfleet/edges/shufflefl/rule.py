@@ -66,9 +66,7 @@ def shufflefl(
 
     @cache
     def groups(share: float, seed: int) -> Ints:
-        return merge_classes(
-            task_facts().features() if share < 1.0 else np.zeros((task_facts().classes, 1)), share, seed
-        )
+        return merge_classes(task_facts().features() if share < 1.0 else np.zeros((task_facts().classes, 1)), share, seed)
 
     def plan(visits: Sequence[Visit]) -> list[Turn]:
         task = task_facts()
@@ -83,12 +81,8 @@ def shufflefl(
         )
         plans = _plans(settings, problems)
         return [
-            _turn(
-                visit, task, problem, _plan_by_class(visit, result, h, g), _planning(settings, profile, task, visit, g)
-            )
-            for visit, problem, result, h, g, profile in zip(
-                visits, problems, plans, held, merged, profiles, strict=True
-            )
+            _turn(visit, task, problem, _plan_by_class(visit, result, h, g), _planning(settings, profile, task, visit, g))
+            for visit, problem, result, h, g, profile in zip(visits, problems, plans, held, merged, profiles, strict=True)
         ]
 
     return EdgeRule("shufflefl", plan)
@@ -111,9 +105,7 @@ def _problem(settings: _Settings, visit: Visit, counts: Ints, task: TaskFacts) -
     })  # fmt: skip
 
 
-def _scale_alphas(
-    settings: _Settings, visits: Sequence[Visit], problems: list[Problem], task: TaskFacts
-) -> list[Problem]:
+def _scale_alphas(settings: _Settings, visits: Sequence[Visit], problems: list[Problem], task: TaskFacts) -> list[Problem]:
     """Each user's own alpha: the server weighs the users of a wave against each other, by how long they should take now."""
     if not settings.adaptive:
         return problems
@@ -230,9 +222,4 @@ def _stats(visit: Visit, task: TaskFacts, problem: Problem, plan: Ints) -> dict[
     def score_fields(when: str, plan_score: PlanScore) -> dict[str, float]:
         return {f"imbalance_{when}": plan_score.max_imbalance, f"latency_{when}": plan_score.max_latency}
 
-    return {
-        "alpha": problem.alpha,
-        "objective": after.objective,
-        **score_fields("before", before),
-        **score_fields("after", after),
-    }
+    return {"alpha": problem.alpha, "objective": after.objective, **score_fields("before", before), **score_fields("after", after)}

@@ -55,9 +55,7 @@ def train_stacks(place: Place, jobs: Sequence[Job]) -> Iterator[tuple[list[int],
             yield [stackable[j] for j in places], [ready[j] for j in places], trained
 
 
-def _train_in_threads(
-    place: Place, ready: list[PreparedJob], members: list[int]
-) -> Iterator[tuple[list[int], TrainedStack]]:
+def _train_in_threads(place: Place, ready: list[PreparedJob], members: list[int]) -> Iterator[tuple[list[int], TrainedStack]]:
     """On a CPU: one stack per thread at a time, each thread with a twin of its own and one kernel thread."""
     most = max(1, min(place.max_clients, -(-len(members) // place.threads)))
     free: SimpleQueue[Twin] = SimpleQueue()
@@ -79,9 +77,7 @@ def _train_in_threads(
         yield from pool.map(train_part, parts)
 
 
-def _train_in_turn(
-    place: Place, ready: list[PreparedJob], members: list[int]
-) -> Iterator[tuple[list[int], TrainedStack]]:
+def _train_in_turn(place: Place, ready: list[PreparedJob], members: list[int]) -> Iterator[tuple[list[int], TrainedStack]]:
     """On an accelerator: one stack after the other, smaller ones when memory runs out."""
     waiting, twin = list(chunks(ready, members, place.max_clients)), place.twins_at(ready[members[0]].local.width)[0]
     while waiting:
@@ -188,7 +184,5 @@ def train_cohort(place: Place, jobs: Sequence[Job]) -> list[Tensors]:
             if trained.update is None:
                 models[i] = {n: v[c] for n, v in trained.end.items()}
             else:
-                models[i] = {
-                    n: torch.from_numpy(np.asarray(v)) + trained.update[n][c] for n, v in prepared.start.items()
-                }
+                models[i] = {n: torch.from_numpy(np.asarray(v)) + trained.update[n][c] for n, v in prepared.start.items()}
     return [models[i] for i in range(len(jobs))]

@@ -103,15 +103,11 @@ def _clone_tree(tree: object, shared_names: frozenset[str] | None = None) -> Ten
     result: Tensors = {}
     for name, value in tree.items():
         one = value.stride(0) == 0 and len(value) > 1 and (shared_names is None or name in shared_names)
-        result[name] = (
-            value[0].clone().expand(value.shape) if one else value.clone(memory_format=torch.contiguous_format)
-        )
+        result[name] = value[0].clone().expand(value.shape) if one else value.clone(memory_format=torch.contiguous_format)
     return result
 
 
-def _record(
-    twin: Twin, work: Work, shared_names: frozenset[str], lap: int, x: torch.Tensor, y: torch.Tensor
-) -> _Recording:
+def _record(twin: Twin, work: Work, shared_names: frozenset[str], lap: int, x: torch.Tensor, y: torch.Tensor) -> _Recording:
     plan = work.schedule
     steps, clients, width = plan.rows.shape
     begin = _clone_tree(work.begin, shared_names)

@@ -65,9 +65,7 @@ class DeviceSums:
                     reasons[i] = str(error)
         return clipped
 
-    def _add_to(
-        self, name: str, end: Tensors, start: Tensors | None, inside: Mapping[int, Entry], clients: int
-    ) -> None:
+    def _add_to(self, name: str, end: Tensors, start: Tensors | None, inside: Mapping[int, Entry], clients: int) -> None:
         head = self._accumulator(name)
         parts = dict(zip(self.shapes, self.flat[name].split(self.sizes), strict=True))
         weights = np.zeros(clients)
@@ -138,24 +136,18 @@ class DeviceSums:
         for name, row in zip(names, peaks, strict=True):
             bound = self.scales[name].bound
             for c in np.flatnonzero(~(row <= bound)).tolist():
-                problem = (
-                    f"reaches {row[c]:.6g}, beyond its bound {bound:g}" if np.isfinite(row[c]) else "is not finite"
-                )
+                problem = f"reaches {row[c]:.6g}, beyond its bound {bound:g}" if np.isfinite(row[c]) else "is not finite"
                 reasons[c] = reasons[c] or f"leaf {name!r} {problem}"
         weight_by_sum: dict[str, int] = {}
         for c, entry in enumerate(entries):
             reasons[c] = reasons[c] or entry_refusal(self.fold, entry)
             if reasons[c] is None:
-                weight_so_far = weight_by_sum.get(
-                    entry.sum, self.heads[entry.sum].weight if entry.sum in self.heads else 0
-                )
+                weight_so_far = weight_by_sum.get(entry.sum, self.heads[entry.sum].weight if entry.sum in self.heads else 0)
                 reasons[c] = exact.overweight_refusal(
                     exact.Accumulator({}, {}, weight_so_far), entry.weight, self.fold.total_weight
                 )
                 self.full |= reasons[c] is not None
-                weight_by_sum[entry.sum] = weight_so_far + (
-                    exact.weight_units(entry.weight) if reasons[c] is None else 0
-                )
+                weight_by_sum[entry.sum] = weight_so_far + (exact.weight_units(entry.weight) if reasons[c] is None else 0)
         return reasons
 
     def close(self, other: Folding | None = None) -> Folding:
@@ -202,9 +194,7 @@ def changes(end: Tensors, start: Tensors | None, names: Sequence[str], clients: 
         return np.zeros((0, clients)), np.zeros(clients)
     both = [peaks_and_squares(end[n], None if start is None else start[n]) for n in filled]
     table = torch.stack([torch.stack([peak.double(), squares]) for peak, squares in both]).cpu().numpy()
-    by_name = sorted(
-        range(len(filled)), key=filled.__getitem__
-    )  # the order in which a model lists its leaves decides nothing
+    by_name = sorted(range(len(filled)), key=filled.__getitem__)  # the order in which a model lists its leaves decides nothing
     return table[:, 0], np.sqrt(table[by_name, 1].sum(0))
 
 

@@ -78,9 +78,7 @@ def _sample_losses(logits: torch.Tensor, truth: torch.Tensor, custom_loss: Loss 
     return losses.reshape(()).expand(len(truth)) if custom_loss.joint else losses.reshape(len(truth), -1).mean(1)
 
 
-def _score_models(
-    twin: Twin, x: torch.Tensor, y: torch.Tensor, trials: Sequence[Trial], device: torch.device
-) -> Iterator[Score]:
+def _score_models(twin: Twin, x: torch.Tensor, y: torch.Tensor, trials: Sequence[Trial], device: torch.device) -> Iterator[Score]:
     """Each client's own model on its own shard: like lengths together, as many as make a large batch."""
     scores: dict[int, Score] = {}
     order = sorted(range(len(trials)), key=lambda i: len(trials[i].rows))

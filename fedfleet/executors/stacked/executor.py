@@ -87,9 +87,7 @@ def train_unstackable(place: Place, jobs: Sequence[Job]) -> dict[int, Report]:
     return dict(zip(refused, inline(place.task, threads=place.threads).train([jobs[i] for i in refused]), strict=True))
 
 
-def fold_jobs(
-    place: Place, jobs: Sequence[Job], contexts: Sequence[Context], fold: Fold, server: ServerState
-) -> FoldResult:
+def fold_jobs(place: Place, jobs: Sequence[Job], contexts: Sequence[Context], fold: Fold, server: ServerState) -> FoldResult:
     """Train and add up on the device: the same integers as folding the reports one by one, and no report leaves it."""
     sums = DeviceSums(fold, fold.like(server), place.device)
     rejected: list[Rejection] = []
@@ -124,9 +122,7 @@ def fold_jobs(
         rows += [(t, {n: float(v[k]) for n, v in literal.stats.items()}) for k, t in enumerate(literal.tasks.tolist())]
         folded_tasks = set(literal.tasks.tolist())
         memory += [
-            (r.task, r.client, r.memory)
-            for r in literal_reports.values()
-            if r.task in folded_tasks and r.memory is not None
+            (r.task, r.client, r.memory) for r in literal_reports.values() if r.task in folded_tasks and r.memory is not None
         ]
     rows.sort(key=lambda row: row[0])
     try:
@@ -149,9 +145,7 @@ def _rejection(job: Job, why: str) -> Rejection:
     return Rejection(job.task, job.client, f"client {job.client}: {why}")
 
 
-def _fold_reports(
-    place: Place, jobs: Sequence[Job], contexts: Sequence[Context], fold: Fold, server: ServerState
-) -> FoldResult:
+def _fold_reports(place: Place, jobs: Sequence[Job], contexts: Sequence[Context], fold: Fold, server: ServerState) -> FoldResult:
     """The same by way of reports, in the order of the tasks."""
     ready = {i: r for p, g, e in train_stacks(place, jobs) for i, r in zip(p, reports(g, e), strict=True)}
     ready |= train_unstackable(place, jobs)

@@ -79,9 +79,7 @@ def _table(
     return torch.from_numpy(shares).to(device, torch.float32), torch.from_numpy(weights).to(device, torch.float32)
 
 
-def combination(
-    rates: np.ndarray, steps: int, momentum: float, decay: float, pull: float
-) -> tuple[np.ndarray, np.ndarray]:
+def combination(rates: np.ndarray, steps: int, momentum: float, decay: float, pull: float) -> tuple[np.ndarray, np.ndarray]:
     """a_t, [steps + 1, rates], and c_{t,s}, [steps + 1, rates, steps], of W_t = a_t W_0 - sum_s c_{t,s} g_s.
 
     >>> a, c = combination(np.array([0.5]), 2, 0.0, 0.0, 1.0)  # half of the way back to the start in each step

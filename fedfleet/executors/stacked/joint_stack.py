@@ -91,9 +91,7 @@ def train_parts(place: Place, parts: Sequence[Part], trials: dict[Hashable, bool
     limit = max(_FEWEST, int(_TALL_BYTES // max(1, _model_bytes(parts))))
     stacks: list[list[int]] = []
     for stack in _stack_parts(parts, limit, place.threads):
-        stacks += (
-            [stack] if len(stack) == 1 or _trial_allows(place, parts[stack[0]], limit, trials) else [[i] for i in stack]
-        )
+        stacks += [stack] if len(stack) == 1 or _trial_allows(place, parts[stack[0]], limit, trials) else [[i] for i in stack]
     if place.threads == 1 or len(stacks) == 1:
         for stack in stacks:
             train_together(stack)

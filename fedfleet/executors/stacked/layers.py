@@ -149,9 +149,7 @@ class BatchNorm(nn.Module):
         parts = x.reshape(c, x.shape[0] // c, x.shape[1], -1)
         if self.training:
             if self.stack.fewest * parts.shape[3] == 1:
-                raise ValueError(
-                    "batch normalisation needs more than one value per channel, and a batch has one sample"
-                )
+                raise ValueError("batch normalisation needs more than one value per channel, and a batch has one sample")
             mean, var = self._statistics(parts)
         else:
             mean, var = self.running_mean, self.running_var

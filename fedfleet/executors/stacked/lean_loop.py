@@ -137,10 +137,7 @@ def make_lean_module(task: Task) -> LeanModule:
     fused: dict[str, FusedLinear] = {}
     reused = reused_leaves(module, torch.from_numpy(task.dataset.x[:2]))
     for path, leaf in list(module.named_modules()):
-        trains_both = {*leaf._parameters} == {
-            "weight",
-            "bias",
-        } and leaf.bias is not None  # neither is frozen inside the model
+        trains_both = {*leaf._parameters} == {"weight", "bias"} and leaf.bias is not None  # neither is frozen inside the model
         large = isinstance(leaf, nn.Linear) and trains_both and leaf.weight.numel() >= _WORTH_FUSING
         if isinstance(leaf, nn.Linear) and large and path and path not in reused:
             parent, _, last = path.rpartition(".")
@@ -153,9 +150,7 @@ def make_lean_module(task: Task) -> LeanModule:
     return LeanModule(module, plain, rate, list(module.parameters()), fused, dropouts)
 
 
-def train_in_loop(
-    task: Task, group: Sequence[PreparedJob], x: torch.Tensor, y: torch.Tensor, threads: int
-) -> list[TrainedStack]:
+def train_in_loop(task: Task, group: Sequence[PreparedJob], x: torch.Tensor, y: torch.Tensor, threads: int) -> list[TrainedStack]:
     """These clients trained, each a stack of one; each thread has a module of its own and runs its kernels alone."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # one kernel thread for each of ours: more would only wait for each other
@@ -170,9 +165,7 @@ def train_in_loop(
             with client_errors(prepared.job):
                 if not lean:
                     return train_stages(lean_module.plain, prepared, x, y)
-                second = (
-                    train_second_model(lean_module.plain, prepared, x, y) if prepared.local.second is not None else {}
-                )
+                second = train_second_model(lean_module.plain, prepared, x, y) if prepared.local.second is not None else {}
                 return replace(train_lean(lean_module, prepared, x, y), second=second)
         finally:
             free.put(lean_module)
@@ -206,9 +199,7 @@ def train_lean(lean_module: LeanModule, prepared: PreparedJob, x: torch.Tensor, 
     assert local.optimiser.linear is not None
     lr, decay = prepared.rate(local), local.optimiser.linear.weight_decay
     lean_module.rate.lr, lean_module.rate.decay = lr, 1.0 - lr * decay
-    pull = lean_module.rate.pull = (
-        sum(t.mu for t in local.terms if isinstance(t, ProximalTerm)) if local.terms else None
-    )
+    pull = lean_module.rate.pull = sum(t.mu for t in local.terms if isinstance(t, ProximalTerm)) if local.terms else None
     params = {n: torch.from_numpy(np.asarray(v)) for n, v in prepared.start.items()}
     start = dict(params)
     samples = samples_of(local.batches, job)
@@ -244,9 +235,7 @@ def train_lean(lean_module: LeanModule, prepared: PreparedJob, x: torch.Tensor, 
     tally = Tallies(*(np.array([v], np.float64) for v in (loss_sum, squared, samples_seen, steps)))
     carry = stack_carry([prepared], torch.device("cpu"))
     with torch.no_grad():
-        return TrainedStack(
-            TORCH, stack_of_one(start), {}, tally, carry, update=stack_of_one(_update(lean_module, start))
-        )
+        return TrainedStack(TORCH, stack_of_one(start), {}, tally, carry, update=stack_of_one(_update(lean_module, start)))
 
 
 def _update(lean_module: LeanModule, start: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -258,11 +247,7 @@ def _update(lean_module: LeanModule, start: dict[str, torch.Tensor]) -> dict[str
         kept_update = kept_updates.get(name)
         # Counters travel as they are, and must not go on counting in the report.
         result[name] = (
-            kept_update
-            if kept_update is not None
-            else state[name] - first
-            if first.is_floating_point()
-            else state[name].clone()
+            kept_update if kept_update is not None else state[name] - first if first.is_floating_point() else state[name].clone()
         )
     return result
 

@@ -138,9 +138,7 @@ def trial_passes(place: Place, group: Sequence[PreparedJob], max_clients: int) -
     kinds = (first, _client_like(group[0], rows[sizes[0] :], 1 if width == 1 and not unpadded else 2))
     reference = train_stack(place, twin, [_copy_job(kind) for kind in kinds])
     for size in (
-        (*_TRIAL_SIZES, max(max_clients, len(group)))
-        if unpadded or several
-        else (*_TRIAL_SIZES[1:], max(max_clients, len(group)))
+        (*_TRIAL_SIZES, max(max_clients, len(group))) if unpadded or several else (*_TRIAL_SIZES[1:], max(max_clients, len(group)))
     ):
         choices = [0, 1, *draw.integers(0, 2, size).tolist()][:size]
         trained = train_stack(place, twin, [_copy_job(kinds[k]) for k in choices])

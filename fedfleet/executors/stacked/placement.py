@@ -36,9 +36,7 @@ class Place:
     computed: int = 0  # samples that went through the stacks, padding included
     real: int = 0
     unstacked: dict[str, int] = field(default_factory=dict)  # why jobs were trained one by one, and how many
-    narrow_twins: dict[float, list[Twin]] = field(
-        default_factory=dict
-    )  # twins of narrower models, by their share of the width
+    narrow_twins: dict[float, list[Twin]] = field(default_factory=dict)  # twins of narrower models, by their share of the width
 
     def twins_at(self, width: float) -> list[Twin]:
         """The twins of the model at this share of its width, made when first needed; none where clients are looped over."""
@@ -50,9 +48,7 @@ class Place:
         return self.narrow_twins[width]
 
 
-def open_place(
-    task: Task, *, device: str, threads: int, form: str, tf32: bool, graphs: bool, room: float | None = None
-) -> Place:
+def open_place(task: Task, *, device: str, threads: int, form: str, tf32: bool, graphs: bool, room: float | None = None) -> Place:
     """Bring the data to the device and build the twin, or say why there is none."""
     if device.startswith("cuda"):
         require_cuda()
@@ -70,9 +66,7 @@ def open_place(
             twins, eval_model = make_twins(task, model, threads if target.type == "cpu" else 1), model
         except CannotStack as error:
             form, target = "loop", torch.device("cpu")
-            notes.append(
-                f"{task.name} cannot be stacked ({error}); its clients are trained one after the other, on the CPU"
-            )
+            notes.append(f"{task.name} cannot be stacked ({error}); its clients are trained one after the other, on the CPU")
     x, y, streamed = _load_data(task, target, room)
     if streamed:
         graphs = False  # a recording knows one place of the data only

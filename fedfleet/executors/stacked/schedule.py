@@ -123,8 +123,6 @@ def chunks(group: Sequence[PreparedJob], places: Sequence[int], most: int) -> It
     """Places cut into stacks of at most `most` clients, those with like amounts of work together and long ones first."""
     local = group[places[0]].local
     work = step_counts(local.batches, [group[i].job for i in places])
-    by_size = [
-        i for _, _, i in sorted((-int(w), -len(group[i].job.rows), i) for w, i in zip(work, places, strict=True))
-    ]
+    by_size = [i for _, _, i in sorted((-int(w), -len(group[i].job.rows), i) for w, i in zip(work, places, strict=True))]
     for a in range(0, len(by_size), most):
         yield by_size[a : a + most]

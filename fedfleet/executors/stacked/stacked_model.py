@@ -123,25 +123,19 @@ def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
             if isinstance(new_leaf, Linear) and attribute == "weight" and new_leaf.alone:
                 shareable.add(name)
     dropouts = [m for m in twin.modules() if isinstance(m, AddressedDropout)]
-    return Twin(
-        twin, stack, places, frozenset(flat), dropouts, frozenset(fusable), frozenset(shareable), shapes, held_weights
-    )
+    return Twin(twin, stack, places, frozenset(flat), dropouts, frozenset(fusable), frozenset(shareable), shapes, held_weights)
 
 
 def _one_row(leaf: nn.Module, name: str, value: torch.Tensor | None) -> torch.Tensor:
     """A frozen tensor as a stack of one, in the shape in which its leaf keeps it."""
     assert value is not None
-    return (
-        value.reshape(1, len(value), -1) if isinstance(leaf, layers.Conv) and name == "weight" else value.unsqueeze(0)
-    )
+    return value.reshape(1, len(value), -1) if isinstance(leaf, layers.Conv) and name == "weight" else value.unsqueeze(0)
 
 
 def reused_leaves(module: nn.Module, sample: torch.Tensor) -> frozenset[str]:
     """The paths of the leaves that one forward pass uses more than once."""
     calls: Counter[str] = Counter()
-    hooks = [
-        leaf.register_forward_hook(lambda *_, path=path: calls.update([path])) for path, leaf in module.named_modules()
-    ]
+    hooks = [leaf.register_forward_hook(lambda *_, path=path: calls.update([path])) for path, leaf in module.named_modules()]
     was_training, dtype = module.training, next(module.parameters()).dtype
     with torch.no_grad():
         module.eval()(sample.to(dtype) if sample.is_floating_point() else sample)

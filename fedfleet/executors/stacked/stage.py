@@ -204,9 +204,7 @@ class StageRun:
             self.twin.stack.move.shrink(active)
         self._load_twin()
 
-    def step(
-        self, x: torch.Tensor, y: torch.Tensor, weights: torch.Tensor | None, address: torch.Tensor | None
-    ) -> None:
+    def step(self, x: torch.Tensor, y: torch.Tensor, weights: torch.Tensor | None, address: torch.Tensor | None) -> None:
         """One step of every active client on its own batch."""
         self.twin.stack.weights = weights
         if address is not None:
@@ -222,10 +220,7 @@ class StageRun:
         total = self._losses(x, y, weights, both, other)
         raw_grads = torch.autograd.grad(total, list(self.params.values()), allow_unused=True)
         with torch.no_grad():
-            grads = {
-                n: torch.zeros_like(p) if g is None else g
-                for (n, p), g in zip(self.params.items(), raw_grads, strict=True)
-            }
+            grads = {n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(self.params.items(), raw_grads, strict=True)}
             self._add_terms(grads, own)
             update = self.work.stage.optimiser.update
             self.params, self.optimiser = update(self.params, grads, self.optimiser, self.rates)
@@ -294,9 +289,7 @@ class StageRun:
         if self.tails:  # what all share was left in one piece when some went
             n = len(self.work.schedule.jobs)
             tensors = {
-                name: v[:1].expand(n, *v.shape[1:])
-                if name not in self.tails[0]
-                else torch.cat([p[name] for p in parts])
+                name: v[:1].expand(n, *v.shape[1:]) if name not in self.tails[0] else torch.cat([p[name] for p in parts])
                 for name, v in tensors.items()
             }
         own, other = split_second_model(tensors)
@@ -326,9 +319,7 @@ def _mean(clients: int, weights: torch.Tensor | None) -> Callable[[torch.Tensor]
 def _per_client(clients: int, weights: torch.Tensor | None, y: torch.Tensor) -> Callable[..., torch.Tensor]:
     """A function of all of a client's samples together is called client by client, without the padding."""
 
-    def per_client(
-        function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], outputs: torch.Tensor
-    ) -> torch.Tensor:
+    def per_client(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], outputs: torch.Tensor) -> torch.Tensor:
         width = len(y) // clients
         sizes = [width] * clients if weights is None else weights.sum(1).long().tolist()
         parts = [slice(c * width, c * width + n) for c, n in enumerate(sizes)]

@@ -52,19 +52,14 @@ def _check_order(codecs: Sequence[Codec], where: str) -> None:
     for first, second in pairwise(codecs):
         before, after = LEVELS.index(first.level), LEVELS.index(second.level)
         if before == after:
-            reasons = {
-                "select": "both select numbers",
-                "round": "both round numbers",
-                "compress": "both compress bytes",
-            }
+            reasons = {"select": "both select numbers", "round": "both round numbers", "compress": "both compress bytes"}
             raise BadInput(
                 f"{where}: {first.name!r} and {second.name!r} cannot follow each other: {reasons[second.level]}; leave one out"
             )
         if before > after:
             kind = "bytes" if first.level == "compress" else "rounded ones"
             raise BadInput(
-                f"{where}: {first.name!r} cannot come before {second.name!r}, which needs numbers but would get {kind}; swap "
-                "them"
+                f"{where}: {first.name!r} cannot come before {second.name!r}, which needs numbers but would get {kind}; swap them"
             )
         if second.squeeze is not None and not first.sized:
             raise BadInput(

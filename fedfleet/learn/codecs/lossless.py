@@ -28,9 +28,7 @@ _WINDOW = 1 << 27  # bytes; no level of zstd makes a larger one
 
 def gzip(*, effort: Effort = 6, shuffle: bool = False) -> Codec:
     """RFC 1952, without a time in its header, so that the same tree is the same bytes; `shuffle` the bytes of numbers first."""
-    return _lossless_codec(
-        "gzip", (("effort", effort), ("shuffle", shuffle)), shuffle, _deflater(effort, 31), _inflater(31)
-    )
+    return _lossless_codec("gzip", (("effort", effort), ("shuffle", shuffle)), shuffle, _deflater(effort, 31), _inflater(31))
 
 
 def deflate(*, effort: Effort = 6, shuffle: bool = False) -> Codec:

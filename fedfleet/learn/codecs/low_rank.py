@@ -113,9 +113,7 @@ def _expand(stack: Stack, like: Tree) -> Stack:
             result[name] = stack[name]
             continue
         left, right = stack[f"{name}{LEFT}"], stack[f"{name}{RIGHT}"]
-        with (
-            _one_thread()
-        ):  # one client after the other: a product of many matrices at once may add up in another order
+        with _one_thread():  # one client after the other: a product of many matrices at once may add up in another order
             products = [a.contiguous() @ b.T.contiguous() for a, b in zip(left.cpu(), right.cpu(), strict=True)]
         result[name] = torch.stack(products).to(left.device).reshape(-1, *leaf.shape)
     return result
@@ -124,8 +122,7 @@ def _expand(stack: Stack, like: Tree) -> Stack:
 def _trim_columns(tree: Tree) -> Tree:
     """Without the columns that hold nothing."""
     return {
-        n: v[:, : int(tree[_rank_of(n)][0])] if n.endswith((LEFT, RIGHT)) and _rank_of(n) in tree else v
-        for n, v in tree.items()
+        n: v[:, : int(tree[_rank_of(n)][0])] if n.endswith((LEFT, RIGHT)) and _rank_of(n) in tree else v for n, v in tree.items()
     }
 
 

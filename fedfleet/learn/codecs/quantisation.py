@@ -67,9 +67,7 @@ def _quantise(flat: Any, where: Any, leaf: int, bits: int, rounding: Rounding) -
     """The integers of one leaf as floats, and its scales; `flat` is [clients, channels, numbers]."""
     max_level = float(2 ** (bits - 1) - 1)
     peaks = flat.abs().amax(2)
-    scales = peaks / peaks.new_full(
-        (), max_level
-    )  # a tensor there: by a number accelerators multiply with its reciprocal
+    scales = peaks / peaks.new_full((), max_level)  # a tensor there: by a number accelerators multiply with its reciprocal
     levels = flat / scales.where(scales != 0, scales.new_ones(())).unsqueeze(2)
     if rounding == "stochastic":
         flat_levels = levels.reshape(len(levels), -1)
@@ -134,9 +132,7 @@ def _error_bounds(tree: Tree, bits: int, rounding: Rounding) -> Tree:
         n = channels(leaf.shape) if leaf.dtype == np.float32 else 0
         magnitudes = np.abs(leaf.astype(np.float64)).reshape(n or 1, -1)
         peaks = magnitudes.max(1, keepdims=True, initial=0.0) if n else np.zeros((1, 1))
-        result[name] = np.broadcast_to(peaks * (share + 1e-6) + (1e-37 if n else 0.0), magnitudes.shape).reshape(
-            leaf.shape
-        )
+        result[name] = np.broadcast_to(peaks * (share + 1e-6) + (1e-37 if n else 0.0), magnitudes.shape).reshape(leaf.shape)
     return result
 
 
@@ -176,9 +172,7 @@ def fp16() -> Codec:
     """IEEE half precision: 11 bits of precision; beyond 65,504 numbers become infinite, and such a report is refused."""
     import torch
 
-    return _half(
-        "fp16", torch.float16, lambda v: np.where(np.abs(v) >= 65520.0, np.inf, np.abs(v) * 2.0**-11 + 2.0**-25)
-    )
+    return _half("fp16", torch.float16, lambda v: np.where(np.abs(v) >= 65520.0, np.inf, np.abs(v) * 2.0**-11 + 2.0**-25))
 
 
 def bf16() -> Codec:

@@ -38,9 +38,7 @@ def topk(*, share: Share = 0.05) -> Codec:
 
     def through(stack: Stack, where: Any) -> Stack:
         del where
-        return {
-            n: _apply_mask(v, _largest_mask(flatten(v), count(math.prod(v.shape[1:]), share))) for n, v in stack.items()
-        }
+        return {n: _apply_mask(v, _largest_mask(flatten(v), count(math.prod(v.shape[1:]), share))) for n, v in stack.items()}
 
     return Codec("topk", (("share", share),), "select", _magnitudes, squeeze=squeeze, expand=expand, through=through)
 
@@ -71,9 +69,7 @@ def randomk(*, share: Share = 0.05, unbiased: bool = False) -> Codec:
         result: dict[str, Any] = {}
         for number, (name, value) in enumerate(stack.items()):
             size = math.prod(value.shape[1:])
-            result[name] = _apply_mask(
-                _spread_nan(value * scale(size), value), _random_mask(where, number, size, share)
-            )
+            result[name] = _apply_mask(_spread_nan(value * scale(size), value), _random_mask(where, number, size, share))
         return result
 
     def scale(size: int) -> float:

@@ -96,7 +96,5 @@ def total_attribution(
         if r.reason:
             failures[r.reason] = failures.get(r.reason, 0.0) + r.seconds
     last = all_rounds[-1].end if all_rounds else 0.0
-    sorted_who = {
-        cause: dict(sorted(by_client.items(), key=lambda e: (-e[1], e[0]))) for cause, by_client in who.items()
-    }
+    sorted_who = {cause: dict(sorted(by_client.items(), key=lambda e: (-e[1], e[0]))) for cause, by_client in who.items()}
     return Attribution(last, causes, all_rounds, sorted_who, failures, ended, cutting)

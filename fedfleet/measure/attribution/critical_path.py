@@ -97,9 +97,7 @@ def without_evaluations(log: Sequence[Event]) -> Sequence[Event]:
     """The events without looks at the model in the middle of a round: a wake-up of which only an evaluation follows, both in no
     time. They decide nothing, and no one waited for them."""
     evaluations = [
-        i
-        for i, (a, b) in enumerate(pairwise(log))
-        if isinstance(a, TimerFired) and isinstance(b, Evaluated) and b.clients is None
+        i for i, (a, b) in enumerate(pairwise(log)) if isinstance(a, TimerFired) and isinstance(b, Evaluated) and b.clients is None
     ]
     dropped = {i + k for i in evaluations for k in (0, 1)}
     return [event for i, event in enumerate(log) if i not in dropped] if dropped else log

@@ -93,11 +93,7 @@ def clients_text(who: Mapping[int, float], seconds: float) -> str:
         return ""
     if len(who) == 1:
         (client,) = who
-        return (
-            f"all of it for client {client}"
-            if who[client] >= (1 - 1e-9) * seconds
-            else f"part of it for client {client}"
-        )
+        return f"all of it for client {client}" if who[client] >= (1 - 1e-9) * seconds else f"part of it for client {client}"
     ranked = sorted(who, key=lambda c: (-who[c], c))
     count, sum_seconds = 0, 0.0
     while sum_seconds <= _MOST * seconds and count < len(ranked):

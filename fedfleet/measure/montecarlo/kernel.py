@@ -238,9 +238,7 @@ def simulate(
                 elapsed = 0.0
                 if need > 0:
                     s = trace_of[c]
-                    elapsed = _seconds_until_done(
-                        c, s, te, need, limit, period, offsets, begins, ends, base, index, total
-                    )
+                    elapsed = _seconds_until_done(c, s, te, need, limit, period, offsets, begins, ends, base, index, total)
             if by_deadline:
                 if elapsed <= limit:
                     successes[c] += 1

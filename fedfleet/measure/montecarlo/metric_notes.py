@@ -74,19 +74,13 @@ def _one_device(
     cost = trip_seconds(settings, d)
     rows = rows_of_all(d.row_index, len(d.ids)).astype(np.int64)
     worst = suspect(d.ids, rows, cost)
-    spent = (
-        worst.burden / len(rows) * settings.trips
-    )  # by its own trips, one after the other; with states they take longer
+    spent = worst.burden / len(rows) * settings.trips  # by its own trips, one after the other; with states they take longer
     if s is None and spent < _HARMLESS * seconds:
         return []
-    return [
-        (_suspect_text("device", worst, len(rows)), metric_of(replace(d, row_index=worst.rows.astype(np.int32)), s))
-    ]
+    return [(_suspect_text("device", worst, len(rows)), metric_of(replace(d, row_index=worst.rows.astype(np.int32)), s))]
 
 
-def _one_state(
-    settings: Settings, d: DeviceTable | None, s: StateTable, metric_of: MetricOf
-) -> list[tuple[str, float]]:
+def _one_state(settings: Settings, d: DeviceTable | None, s: StateTable, metric_of: MetricOf) -> list[tuple[str, float]]:
     cost = settings.deadline if d is None else float(np.median(trip_seconds(settings, d)))
     rows = rows_of_all(s.traces.row_index, len(s.ids)).astype(np.int64)
     worst = suspect(s.ids, rows, waiting(s, cost))

@@ -96,9 +96,7 @@ def ratio(settings: Settings, successes: Ints) -> float:
     return math.log(clipped + 1.0) / math.log(len(successes) * ideal + 1.0)
 
 
-def parts_of(
-    name: str, devices: DeviceTable | None, states: StateTable | None
-) -> tuple[DeviceTable | None, StateTable | None]:
+def parts_of(name: str, devices: DeviceTable | None, states: StateTable | None) -> tuple[DeviceTable | None, StateTable | None]:
     """What a metric looks at: devices alone, states alone, or both."""
     if name.startswith("Dev"):
         return devices, None
@@ -107,21 +105,12 @@ def parts_of(
 
 def available_metrics(devices: DeviceTable | None, states: StateTable | None) -> list[str]:
     """The metrics that can be computed from what is there."""
-    needs = {
-        "Dev": devices is not None,
-        "Stat": states is not None,
-        "Inter": devices is not None and states is not None,
-    }
+    needs = {"Dev": devices is not None, "Stat": states is not None, "Inter": devices is not None and states is not None}
     return [name for name in NAMES if needs[name.partition("MC")[0]]]
 
 
 def one_value(
-    name: str,
-    settings: Settings,
-    devices: DeviceTable | None,
-    states: StateTable | None,
-    seed: int,
-    stop: Stop = _NO_STOP,
+    name: str, settings: Settings, devices: DeviceTable | None, states: StateTable | None, seed: int, stop: Stop = _NO_STOP
 ) -> float:
     """A metric for one seed."""
     by_deadline = name.endswith("-R")

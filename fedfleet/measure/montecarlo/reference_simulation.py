@@ -31,13 +31,7 @@ def _scramble(z: int) -> int:
 
 
 def simulate(
-    settings: Settings,
-    devices: DeviceTable | None,
-    states: StateTable | None,
-    *,
-    seed: int,
-    t_cost: float,
-    by_deadline: bool,
+    settings: Settings, devices: DeviceTable | None, states: StateTable | None, *, seed: int, t_cost: float, by_deadline: bool
 ) -> tuple[list[int], float]:
     """One simulated training: successes per client and the virtual time at the end.
 
@@ -58,9 +52,7 @@ def simulate(
             if states is None:
                 durations.append(cost)
             else:
-                durations.append(
-                    seconds_until_done(states, c, moments[c], math.ceil(cost) if settings.is_released else cost)
-                )
+                durations.append(seconds_until_done(states, c, moments[c], math.ceil(cost) if settings.is_released else cost))
         empty = 0 if chosen else empty + 1
         if not by_deadline and empty > settings.most_empty_rounds(states):
             return successes, math.inf

@@ -55,9 +55,7 @@ class Settings:
         """How many clients the tables hold; both must agree."""
         n = len(devices) if devices is not None else len(states) if states is not None else 0
         if devices is not None and states is not None and len(states) != n:
-            raise BadInput(
-                f"{n} devices and {len(states)} states: row i of each is client i, so give the same number of both"
-            )
+            raise BadInput(f"{n} devices and {len(states)} states: row i of each is client i, so give the same number of both")
         if n < 1:
             raise BadInput("there is no client to measure; give a devices file, a states file, or both")
         if self.k > n:

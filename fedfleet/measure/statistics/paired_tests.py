@@ -49,9 +49,7 @@ def paired_test(a: Sequence[float], b: Sequence[float], *, grain: float = 0.0) -
     (0.2, 0.02, 3)
     """
     if len(a) != len(b):
-        raise BadInput(
-            f"a paired comparison needs one value of each side for every seed; there are {len(a)} and {len(b)}"
-        )
+        raise BadInput(f"a paired comparison needs one value of each side for every seed; there are {len(a)} and {len(b)}")
     gaps = list(np.subtract(finite_values(a, "a paired comparison"), finite_values(b, "a paired comparison")).tolist())
     mean = mean_of(gaps)
     if mean.sd is None:
@@ -68,9 +66,7 @@ def paired_test(a: Sequence[float], b: Sequence[float], *, grain: float = 0.0) -
         return PairedResult(mean.value, mean.low, mean.high, two_sided_p(t, mean.n - 1), mean.n)
     error = grain / math.sqrt(mean.n)
     half = quantile(mean.n - 1) * error
-    return PairedResult(
-        mean.value, mean.value - half, mean.value + half, two_sided_p(mean.value / error, mean.n - 1), mean.n
-    )
+    return PairedResult(mean.value, mean.value - half, mean.value + half, two_sided_p(mean.value / error, mean.n - 1), mean.n)
 
 
 def paired_test_by_seed(a: Mapping[Seed, float], b: Mapping[Seed, float], *, grain: float = 0.0) -> PairedResult | None:
@@ -121,9 +117,7 @@ def shared_parts(draws: Sequence[Draws]) -> dict[str, list[list[int]]]:
     return result
 
 
-def mean_over(
-    values: Sequence[float], draws: Sequence[Draws], *, least: float = -float("inf"), most: float = float("inf")
-) -> Mean:
+def mean_over(values: Sequence[float], draws: Sequence[Draws], *, least: float = -float("inf"), most: float = float("inf")) -> Mean:
     """The mean of all values, with the widest of the intervals that each shared part gives, or all values by themselves.
 
     >>> found = mean_over([0.5, 0.5, 0.7, 0.7], [{"fleets": 1}, {"fleets": 1}, {"fleets": 2}, {"fleets": 2}], least=0.0, most=1.0)

@@ -37,9 +37,7 @@ class Step:
     arrived: int
 
 
-def target_time(
-    seconds: Sequence[float] | Floats, accuracy: Sequence[float] | Floats, end: float, target: float
-) -> TargetTime:
+def target_time(seconds: Sequence[float] | Floats, accuracy: Sequence[float] | Floats, end: float, target: float) -> TargetTime:
     """Of one run's evaluations: the first that reached the target, or the run's end without it.
 
     >>> target_time([10.0, 20.0, 30.0], [0.2, 0.7, 0.6], 40.0, 0.65), target_time([10.0], [0.2], 40.0, 0.65)

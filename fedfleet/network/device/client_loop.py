@@ -80,13 +80,7 @@ class Device:
         say: Callable[[str], None],
         wait: RetryPolicy | None = None,
     ) -> None:
-        self.connection, self.store, self.options, self._make_runtime, self._say = (
-            connection,
-            store,
-            options,
-            make_runtime,
-            say,
-        )
+        self.connection, self.store, self.options, self._make_runtime, self._say = (connection, store, options, make_runtime, say)
         self._wait = wait or RetryPolicy()
         self._config, self._runtime = b"", None
         self._identity: Identity | None = None
@@ -138,15 +132,11 @@ class Device:
         if identity is not None and identity.client == client:
             request.secret = identity.secret
         try:
-            reply = call_with_retries(
-                lambda: self.connection.enrol(request), self.connection, self._wait, seconds, self._say_once
-            )
+            reply = call_with_retries(lambda: self.connection.enrol(request), self.connection, self._wait, seconds, self._say_once)
         except UnknownDevice as error:
             raise BadInput(f"the server at {self.connection.server} refuses: {error}") from None
         except Refused as error:
-            raise BadInput(
-                f"what answers at {self.connection.server} is not a FedFleet server ({printable(str(error))})"
-            ) from None
+            raise BadInput(f"what answers at {self.connection.server} is not a FedFleet server ({printable(str(error))})") from None
         if not check_signature(reply.secret, reply.sheet, reply.signature):
             raise BadInput(
                 f"the settings from the server at {self.connection.server} are not signed for this device; they may "
@@ -239,9 +229,7 @@ class Device:
             self._worked_seconds += time.monotonic() - began
             result = self._decline(work, str(error))
             if self._failed >= _MAX_FAILURES:
-                raise RunFailed(
-                    f"{self._failed} tasks in a row failed on this device; the last error: {error}"
-                ) from None
+                raise RunFailed(f"{self._failed} tasks in a row failed on this device; the last error: {error}") from None
             return result
         self._failed = 0
         self._worked_seconds += time.monotonic() - began

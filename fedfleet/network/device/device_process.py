@@ -61,18 +61,11 @@ def run_device(
         connection = Connection(server, credentials_of(server, setup.trust))
         try:
             with stop_on_sigterm():
-                device = Device(
-                    connection, store, options, lambda config, fetch: make_runtime(config, setup.data, fetch), say
-                )
+                device = Device(connection, store, options, lambda config, fetch: make_runtime(config, setup.data, fetch), say)
                 try:
                     result = device.run()
                 except Stopped:
-                    return {
-                        "client": device.client,
-                        "tasks": device.safe,
-                        "declined": device.declined,
-                        "reason": "stopped",
-                    }
+                    return {"client": device.client, "tasks": device.safe, "declined": device.declined, "reason": "stopped"}
         finally:
             connection.close()
     finally:

@@ -102,12 +102,7 @@ class DeviceStore:
         before = self.identity()
         if before is not None and (before.client, before.secret) != (identity.client, identity.secret):
             self.forget()
-        table = {
-            "server": identity.server,
-            "run": identity.run,
-            "client": identity.client,
-            "secret": identity.secret.hex(),
-        }
+        table = {"server": identity.server, "run": identity.run, "client": identity.client, "secret": identity.secret.hex()}
         self._write(self.folder / _IDENTITY, json.dumps(table).encode())
         (self.folder / "attempt").unlink(missing_ok=True)
 
@@ -148,9 +143,7 @@ class DeviceStore:
                 data = path.read_bytes()
                 if path.name == _memory_name(task, data):
                     return _slots(data)
-        raise DamagedMemory(
-            f"what this client remembers of task {task} is {'damaged' if task in files else 'not'} here"
-        )
+        raise DamagedMemory(f"what this client remembers of task {task} is {'damaged' if task in files else 'not'} here")
 
     def _memory_files(self) -> dict[int, list[Path]]:
         result: dict[int, list[Path]] = {}
@@ -222,9 +215,7 @@ class DeviceStore:
             finally:
                 os.close(folder)
         except OSError as error:
-            raise RunFailed(
-                f"{path.parent} cannot be written ({error.strerror}); free some space, then start again"
-            ) from None
+            raise RunFailed(f"{path.parent} cannot be written ({error.strerror}); free some space, then start again") from None
 
 
 def _memory_name(task: int, data: bytes) -> str:

@@ -46,9 +46,7 @@ def read_samples(path: Path) -> tuple[Array, Ints]:
     try:
         x, y = _folder(path) if path.is_dir() else _file(path)
     except _UNREADABLE as error:
-        raise BadInput(
-            f"--data: {path} cannot be read ({type(error).__name__}: {error}); give {ACCEPTED_FORMATS}"
-        ) from None
+        raise BadInput(f"--data: {path} cannot be read ({type(error).__name__}: {error}); give {ACCEPTED_FORMATS}") from None
     if x.ndim < 2 or len(x) < 2 or x.dtype.kind not in "fiub":
         raise BadInput(f"--data: {path} holds {x.dtype} of shape {x.shape}; give at least two samples, one row each")
     return x, _labels(y, len(x), path)
@@ -117,14 +115,10 @@ def _table(path: Path) -> tuple[Array, Any]:
     names = [name.strip().lower() for name in rows[0]] if rows else []
     label_column = next((names.index(word) for word in _LABELS if word in names), None)
     if label_column is None:
-        raise BadInput(
-            f"--data: {path} has no column called label; give this name to the column with the class numbers"
-        )
+        raise BadInput(f"--data: {path} has no column called label; give this name to the column with the class numbers")
     body = [row for row in rows[1:] if row]
     labels = [float(row[label_column]) for row in body]
-    return np.array([_numbers(row[:label_column] + row[label_column + 1 :]) for row in body], np.float32), np.array(
-        labels
-    )
+    return np.array([_numbers(row[:label_column] + row[label_column + 1 :]) for row in body], np.float32), np.array(labels)
 
 
 def _folder(path: Path) -> tuple[Array, Any]:
@@ -132,9 +126,7 @@ def _folder(path: Path) -> tuple[Array, Any]:
     for inner in sorted(p for p in path.iterdir() if p.is_dir()):
         number = re.match(r"\d+", inner.name)
         if number is None:
-            raise BadInput(
-                f"--data: {inner} does not begin with the number of a class; name it for example 3 or 3-bicycle"
-            )
+            raise BadInput(f"--data: {inner} does not begin with the number of a class; name it for example 3 or 3-bicycle")
         for file in sorted(inner.iterdir()):
             samples = _samples(file)
             stacked_samples += samples

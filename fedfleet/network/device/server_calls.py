@@ -129,9 +129,7 @@ class Connection:
     def stream_report(self, pieces: Iterable[bytes], seconds: float) -> tuple[pb.Receipt, memoryview]:
         """The same in pieces: a frame without a payload first, then chunks."""
         try:
-            return decode_frame(
-                self._count_reply(self._stream(self._count_pieces(pieces), timeout=seconds)), pb.Receipt
-            )
+            return decode_frame(self._count_reply(self._stream(self._count_pieces(pieces), timeout=seconds)), pb.Receipt)
         except grpc.RpcError as error:
             raise self._to_error(error) from None
 

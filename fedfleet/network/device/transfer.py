@@ -80,9 +80,7 @@ def _send_once(
         return connection.send_report(encode_frame(head, payload), min(seconds, CALL_SECONDS))
     offset = 0
     if resume:
-        request = pb.HeldRequest(
-            caller=head.caller, task=head.task, nonce=head.nonce, nbytes=head.nbytes, crc32c=head.crc32c
-        )
+        request = pb.HeldRequest(caller=head.caller, task=head.task, nonce=head.nonce, nbytes=head.nbytes, crc32c=head.crc32c)
         offset = min(connection.upload_offset(request), len(payload))
     return connection.stream_report(_pieces(head, payload, offset), seconds)
 

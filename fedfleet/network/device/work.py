@@ -19,14 +19,7 @@ from fedfleet.core.records import Score
 from fedfleet.core.tensor_format import unpack_tree
 from fedfleet.core.trees import Tree
 from fedfleet.network.device.caps import Caps, steps_of, too_large, too_long
-from fedfleet.network.device.client_runtime import (
-    Assignment,
-    ClientRuntime,
-    evaluate_model,
-    probe_model,
-    rows_of,
-    train_task,
-)
+from fedfleet.network.device.client_runtime import Assignment, ClientRuntime, evaluate_model, probe_model, rows_of, train_task
 from fedfleet.network.device.device_store import DamagedMemory, DeviceStore
 from fedfleet.network.device.server_calls import Connection, NotFound, RetryPolicy
 from fedfleet.network.device.transfer import TooLate, fetch_blob
@@ -89,12 +82,7 @@ class WorkContext:
 
 
 def do_task(
-    context: WorkContext,
-    runtime: ClientRuntime,
-    work: pb.Work,
-    inline: memoryview,
-    until: float,
-    receive_seconds: float,
+    context: WorkContext, runtime: ClientRuntime, work: pb.Work, inline: memoryview, until: float, receive_seconds: float
 ) -> tuple[pb.Report, bytes]:
     """Do one task. `came_in` are the seconds in which the work itself came; `Declined` if it cannot be done here."""
     start, began = mark(context.connection), time.monotonic()
@@ -146,23 +134,14 @@ def frozen_fetcher(context: WorkContext, work: pb.Work, until: float) -> Fetch:
 
 def head_of(work: pb.Work, caller: pb.Caller, payload: bytes = b"") -> pb.Report:
     """The head of a report on this work."""
-    return pb.Report(
-        caller=caller, task=work.task, nonce=work.nonce, nbytes=len(payload), crc32c=crc32c(payload), kind=work.kind
-    )
+    return pb.Report(caller=caller, task=work.task, nonce=work.nonce, nbytes=len(payload), crc32c=crc32c(payload), kind=work.kind)
 
 
 def _assignment(runtime: ClientRuntime, work: pb.Work) -> Assignment:
     rows = np.array(work.rows, np.int64) if work.rows else None
     # A run whose seed is 0 and a server that does not say it mean the same.
     return Assignment(
-        work.task,
-        work.round,
-        work.version,
-        work.steps,
-        work.share,
-        work.seed or runtime.seed,
-        dict(work.settings),
-        rows,
+        work.task, work.round, work.version, work.steps, work.share, work.seed or runtime.seed, dict(work.settings), rows
     )
 
 
@@ -200,9 +179,7 @@ def _score_report(
     context: WorkContext, runtime: ClientRuntime, work: pb.Work, model: bytes, score_model: Callable[..., Score]
 ) -> tuple[pb.Report, bytes]:
     lasting = remembers(runtime.local_pass())
-    score = score_model(
-        runtime, _assignment(runtime, work), model, context.store.memory(work.memory_task) if lasting else {}
-    )
+    score = score_model(runtime, _assignment(runtime, work), model, context.store.memory(work.memory_task) if lasting else {})
     head = head_of(work, context.caller)
     head.correct, head.total, head.loss = score.correct, score.total, score.loss
     return head, b""

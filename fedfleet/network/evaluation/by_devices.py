@@ -182,9 +182,7 @@ def response_summary(request: EvalRequest) -> str:
     """
     responses = response_counts(request)
     action = "evaluated" if request.kind is RequestKind.EVALUATE else "probed"
-    return devices_note(
-        action, request.version, responses.answered, len(request.clients), responses.declined, responses.silent
-    )
+    return devices_note(action, request.version, responses.answered, len(request.clients), responses.declined, responses.silent)
 
 
 # ---- where models are judged -----------------------------------------------------------------------------------

@@ -82,9 +82,7 @@ def encode_result(number: int, result: EvalResult) -> bytes:
         head["unseen"] = list(result.unseen)
     if clients is None:
         return encode_message(head)
-    return encode_message(
-        head, pack_tree({"clients": clients.clients, "correct": clients.correct, "total": clients.total})
-    )
+    return encode_message(head, pack_tree({"clients": clients.clients, "correct": clients.correct, "total": clients.total}))
 
 
 def decode_result(head: Head, payload: bytes) -> EvalResult:
@@ -184,9 +182,7 @@ class ProcessEvaluator:
                 return await self._request(self.connection, head)
             except (EOFError, ConnectionError):
                 reason = await self._drop_process()
-            except (
-                asyncio.CancelledError
-            ):  # half an answer may have been read: nobody could tell where the next one begins
+            except asyncio.CancelledError:  # half an answer may have been read: nobody could tell where the next one begins
                 await self._drop_process(kill=True)
                 raise
         raise RunFailed(
@@ -268,10 +264,7 @@ async def _read_answer(connection: Connection, number: int) -> tuple[Head, bytes
     """The answer with this number; earlier ones are of questions that nobody waits for any more."""
     while True:
         head_length, length = LENGTHS.unpack(await connection.reader.readexactly(LENGTHS.size))
-        head, payload = (
-            decode_head(await connection.reader.readexactly(head_length)),
-            await connection.reader.readexactly(length),
-        )
+        head, payload = (decode_head(await connection.reader.readexactly(head_length)), await connection.reader.readexactly(length))
         if "failed" in head and head["number"] in (number, _READY):
             raise _failure(head)
         if head["number"] == number:

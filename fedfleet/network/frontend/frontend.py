@@ -74,9 +74,7 @@ class Frontend:
                 ) from error
         sums = PartialSums(self.decoder.layout, folder) if config.stream else None
         spool = Spool(Path(config.folder), lasting=config.durable) if config.spool else None
-        self.group_commit = GroupCommit(
-            sums, spool, durable=config.durable, seconds=config.commit_seconds, on_safe=self._on_safe
-        )
+        self.group_commit = GroupCommit(sums, spool, durable=config.durable, seconds=config.commit_seconds, on_safe=self._on_safe)
         self.state = FrontendState(WorkQueue(config.clients), np.ones(config.clients, np.uint32))
         self.uplink = Uplink()
         self.counters: Counter[str] = Counter()
@@ -192,9 +190,7 @@ class Frontend:
         item = None if state.draining else state.work_queue.next_item(client)
         entry = None if item is None else state.blobs.get(blob_name(item))
         if item is None or entry is None:  # a model that is gone is of work that will be withdrawn in a moment
-            return pb.Answer(
-                later=pb.Later(seconds=self.return_delay(client) if item is None else _NO_MODEL_SECONDS)
-            ), b""
+            return pb.Answer(later=pb.Later(seconds=self.return_delay(client) if item is None else _NO_MODEL_SECONDS)), b""
         blob, data = entry
         if not self.config.encode_once:  # what a server pays that encodes its model for every device
             from fedfleet.core.tensor_format import pack_tree, unpack_tree
@@ -220,15 +216,11 @@ class Frontend:
         # With sums, a spool is for keeping alone: a report that it has and they lack was not made safe.
         store = sums or spool
         entries_by_bucket = (
-            {b: {e.task: entry_to_bytes(e) for e in entries} for b, entries in store.recovered_entries().items()}
-            if store
-            else {}
+            {b: {e.task: entry_to_bytes(e) for e in entries} for b, entries in store.recovered_entries().items()} if store else {}
         )
         return inside.Ready(
             pid=os.getpid(),
-            found=[
-                inside.Found(bucket=b, tasks=list(e), entries=list(e.values())) for b, e in entries_by_bucket.items()
-            ],
+            found=[inside.Found(bucket=b, tasks=list(e), entries=list(e.values())) for b, e in entries_by_bucket.items()],
             damages=[damage for source in (sums, spool) if source is not None for damage in source.damages],
         )
 

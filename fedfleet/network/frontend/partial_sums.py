@@ -34,7 +34,7 @@ __all__ = [
     "layout_from_json",
     "layout_to_json",
     "refusal",
-]  # fmt: skip
+]
 _START = LogPosition(0, 0, 0)
 _MAX_SPARES = 4  # arrays of discarded buckets that are kept for the next: fresh memory costs more than to wipe it
 
@@ -224,11 +224,7 @@ class PartialSums:
 
     def recovered_entries(self) -> dict[int, list[LogEntry]]:
         """What the snapshot at the start held, by bucket; without the buckets that were discarded since."""
-        return {
-            n: [entry_from_bytes(e) for e in bucket.recovered]
-            for n, bucket in self._buckets.items()
-            if bucket.recovered
-        }
+        return {n: [entry_from_bytes(e) for e in bucket.recovered] for n, bucket in self._buckets.items() if bucket.recovered}
 
     def bucket_sums(self, bucket: int) -> Tree | None:
         """The sums of a bucket as `folding.load` reads them; None if it has none. Views, until it is added to or discarded."""

@@ -159,13 +159,7 @@ class GroupCommit:
     """Where a frontend puts granted reports. `on_safe` gets the tasks that a commit has made safe."""
 
     def __init__(
-        self,
-        sums: PartialSums | None,
-        spool: Spool | None,
-        *,
-        durable: bool,
-        seconds: float,
-        on_safe: Callable[[list[int]], None],
+        self, sums: PartialSums | None, spool: Spool | None, *, durable: bool, seconds: float, on_safe: Callable[[list[int]], None]
     ) -> None:
         self.sums, self.spool, self._durable, self._seconds, self._on_safe = sums, spool, durable, seconds, on_safe
         self._waiting: list[tuple[int, Acknowledge]] = []

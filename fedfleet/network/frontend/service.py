@@ -153,14 +153,10 @@ class FleetService:
         """The client that calls; `Unauthenticated` unless its secret is the one that holds now."""
         frontend = self.frontend
         if caller.client >= frontend.config.clients:
-            raise Unauthenticated(
-                f"there is no client {caller.client}: this fleet has clients 0 to {frontend.config.clients - 1}"
-            )
+            raise Unauthenticated(f"there is no client {caller.client}: this fleet has clients 0 to {frontend.config.clients - 1}")
         generation = int(frontend.state.generations[caller.client])
         if not check_secret(frontend.key, caller.client, generation, caller.secret):
-            raise Unauthenticated(
-                f"client {caller.client} shows no secret that holds here (any more); enrol it with a token"
-            )
+            raise Unauthenticated(f"client {caller.client} shows no secret that holds here (any more); enrol it with a token")
         self._admit(caller.client)
         return caller.client
 
@@ -179,9 +175,7 @@ class FleetService:
         self._admit(peer.rpartition(":")[0])
         parse_message(data, pb.EnrolRequest)
         answer = await self.frontend.uplink.ask_server(
-            lambda out, number: out.enrolling.append(
-                inside.Enrolling(number=number, request=request, peer=printable(peer, 64))
-            )
+            lambda out, number: out.enrolling.append(inside.Enrolling(number=number, request=request, peer=printable(peer, 64)))
         )
         if answer.refused:
             raise CallRefused(answer.refused)
@@ -211,9 +205,7 @@ class FleetService:
         frontend.uplink.record_call(client, return_seconds)
         return encode_frame(answer, payload)
 
-    async def _next_answer(
-        self, client: int, call: Call, held_seconds: float = 0.0
-    ) -> tuple[pb.Answer, memoryview | bytes]:
+    async def _next_answer(self, client: int, call: Call, held_seconds: float = 0.0) -> tuple[pb.Answer, memoryview | bytes]:
         """What a device has to do next, when there is room for the model that goes along."""
         nbytes = self.frontend.inline_bytes(client)
         if nbytes:
@@ -233,9 +225,7 @@ class FleetService:
         client = self.authenticate(head.caller)
         if head.nbytes > frontend.config.largest:
             frontend.strike(client, f"a report of {head.nbytes} bytes, and {frontend.config.largest} is the most")
-            return _receipt(
-                pb.Receipt.REFUSED, f"{head.nbytes} bytes are more than any report has ({frontend.config.largest})"
-            )
+            return _receipt(pb.Receipt.REFUSED, f"{head.nbytes} bytes are more than any report has ({frontend.config.largest})")
         if not check_nonce(frontend.key, head.task, head.nonce):
             frontend.strike(client, "a report with a wrong nonce")
             return _receipt(pb.Receipt.REFUSED, "it shows no nonce of its task")

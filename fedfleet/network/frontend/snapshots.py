@@ -182,9 +182,7 @@ class SnapshotStore:
             _invalidate(self._slots[slot])
         self._trim_log(snapshot)
         if self.damages:
-            outcome = (
-                f"snapshot {snapshot.number} is used instead" if snapshot else "no other is whole, so nothing was found"
-            )
+            outcome = f"snapshot {snapshot.number} is used instead" if snapshot else "no other is whole, so nothing was found"
             self.damages += (f"of the sums in {self.folder}, {outcome}",)
         return snapshot
 
@@ -203,10 +201,7 @@ class SnapshotStore:
         try:
             fields = json.loads(table)
             position = LogPosition(*map(int, fields["place"]))
-            heads = [
-                (int(b), str(name), int(weight), int(count), int(since))
-                for b, name, weight, count, since in fields["sums"]
-            ]
+            heads = [(int(b), str(name), int(weight), int(count), int(since)) for b, name, weight, count, since in fields["sums"]]
             if (fields["sheet"], fields["size"], len(body)) != (self._layout_crc, self._size, self._size * len(heads)):
                 raise _Unusable("it holds the sums of another model")
         except (ValueError, TypeError, KeyError) as error:

@@ -76,9 +76,7 @@ class Spool:
 
     def recovered_entries(self) -> dict[int, list[LogEntry]]:
         """What was there at the start, by bucket."""
-        return {
-            bucket: [entry_from_bytes(e) for e in entries] for bucket, entries in self._recovered.items() if entries
-        }
+        return {bucket: [entry_from_bytes(e) for e in entries] for bucket, entries in self._recovered.items() if entries}
 
     def read(self, bucket: int) -> list[tuple[LogEntry, bytes]]:
         """The reports of a bucket that are on disk."""

@@ -19,9 +19,7 @@ from fedfleet.core import clip, exact
 from fedfleet.core.exact import Accumulator, Scale
 from fedfleet.core.trees import Tree, mismatch
 
-COMPILE_MIN_ELEMENTS = (
-    4096  # elements of a model below which numpy takes some microseconds, and loading numba half a second
-)
+COMPILE_MIN_ELEMENTS = 4096  # elements of a model below which numpy takes some microseconds, and loading numba half a second
 _LIMB = 2.0**32
 # Of a floating type: the unsigned integer of its size, and the mask that takes the sign away. Without signs the bits of floats are
 # in the order of their values, what is infinite above all numbers and NaN above that.
@@ -85,8 +83,7 @@ def _compile_loops() -> tuple[CompiledLoops | None, str | None]:
         from numba import njit, types
     except ImportError:
         return None, (
-            "numba is not installed, so reports are added with numpy: the same bits, several times slower; "
-            "install fedfleet[server]"
+            "numba is not installed, so reports are added with numpy: the same bits, several times slower; install fedfleet[server]"
         )
 
     def read(kind: Any) -> Any:  # leaves may lie anywhere in a message that nobody may change
@@ -177,9 +174,7 @@ def squares_of(update: Tree, names: Iterable[str]) -> list[float]:
     return [float(loops.squares(flat, scratch)) if flat.size else 0.0 for flat in flats]
 
 
-def add(
-    acc: Accumulator, update: Tree, weight: float, scales: Mapping[str, Scale], *, factor: float, units: int
-) -> None:
+def add(acc: Accumulator, update: Tree, weight: float, scales: Mapping[str, Scale], *, factor: float, units: int) -> None:
     """One more weighted update in the sum, which must have let it pass: the bits of `exact.add`."""
     loops = _loops(update)
     if loops is None:
@@ -198,13 +193,9 @@ def add(
     acc.count += 1
 
 
-def add_whole(
-    total: NDArray[np.int64], flat_update: NDArray[Any], weight: float, scale: Scale, *, factor: float
-) -> bool:
+def add_whole(total: NDArray[np.int64], flat_update: NDArray[Any], weight: float, scale: Scale, *, factor: float) -> bool:
     """The same for all leaves at once, which must have one scale of one limb; False where that would not be faster."""
-    loops = (
-        _compile_loops()[0] if flat_update.size >= COMPILE_MIN_ELEMENTS and flat_update.dtype.char in _BITS else None
-    )
+    loops = _compile_loops()[0] if flat_update.size >= COMPILE_MIN_ELEMENTS and flat_update.dtype.char in _BITS else None
     if loops is None:
         return False
     if flat_update.size != total.size:  # a compiled loop would write beyond its array

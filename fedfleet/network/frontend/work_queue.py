@@ -128,9 +128,7 @@ def blob_name(item: WorkItem) -> str:
     return wave.message.blobs[0 if wave.blob is None else int(wave.blob[slot])]
 
 
-def work_message(
-    item: WorkItem, nonce: bytes, blob: Blob, frozen: Blob | None, held_seconds: float, *, inline: bool
-) -> pb.Work:
+def work_message(item: WorkItem, nonce: bytes, blob: Blob, frozen: Blob | None, held_seconds: float, *, inline: bool) -> pb.Work:
     """A task as its device hears of it."""
     wave, slot = item
     message = wave.message

@@ -198,9 +198,7 @@ class Endpoints:
         writer.write(answer_request(head, self._pages))
         await writer.drain()
         writer.write_eof()
-        await reader.read(
-            MOST_BYTES
-        )  # until the other side has read it and closes: else a reset could overtake the answer
+        await reader.read(MOST_BYTES)  # until the other side has read it and closes: else a reset could overtake the answer
 
 
 def answer_request(head: bytes, pages: Pages) -> bytes:

@@ -80,9 +80,7 @@ def _hide_if_random(word: re.Match[str]) -> str:
     return HIDDEN if looks_random else text
 
 
-_LEVELS: dict[Level, int] = {
-    "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR,
-}  # fmt: skip
+_LEVELS: dict[Level, int] = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 MOST_BYTES = 16 << 20  # of a log file before the next one is begun
 KEPT_FILES = 4  # older files
 MOST_WAITING = 10_000  # entries that wait for the disk; beyond, they are counted and dropped

@@ -271,18 +271,10 @@ def _counters(f: Figures) -> Iterator[Any]:
         ("fedfleet_commits", "Models made.", f.commits),
         ("fedfleet_failed_rounds", "Rounds that ended without a model.", f.failed_rounds),
         ("fedfleet_transmitter_restarts", "Transmitters that died and were started again.", f.restarts),
-        (
-            "fedfleet_strikes",
-            "Uploads that were truncated, garbled or wrongly addressed.",
-            f.counts.get("strikes", 0.0),
-        ),
+        ("fedfleet_strikes", "Uploads that were truncated, garbled or wrongly addressed.", f.counts.get("strikes", 0.0)),
         ("fedfleet_strangers", "Calls without a secret that holds.", f.counts.get("strangers", 0.0)),
         ("fedfleet_malformed", "Calls that are no message of FedFleet.", f.counts.get("malformed", 0.0)),
-        (
-            "fedfleet_deferred",
-            "Reports that were told to come again: too much was on its way.",
-            f.counts.get("busy", 0.0),
-        ),
+        ("fedfleet_deferred", "Reports that were told to come again: too much was on its way.", f.counts.get("busy", 0.0)),
         ("fedfleet_snapshots", "Snapshots of partial sums written.", f.counts.get("snapshots", 0.0)),
     ]
     for name, meaning, value in plain:
@@ -319,9 +311,7 @@ def _processes(f: Figures) -> Iterator[Any]:
 
     resident = GaugeMetricFamily("fedfleet_process_resident_bytes", "Memory of a process.", labels=["process"])
     proportional = GaugeMetricFamily(
-        "fedfleet_process_proportional_bytes",
-        "Memory of a process, shared pages divided by sharers.",
-        labels=["process"],
+        "fedfleet_process_proportional_bytes", "Memory of a process, shared pages divided by sharers.", labels=["process"]
     )
     for name, memory in f.memory.items():
         resident.add_metric([name], memory.resident)

@@ -127,9 +127,7 @@ if TYPE_CHECKING:
     from fedfleet.network.server.server_loop import ServerLoop
 
 FIGURES_EVERY = 0.5  # seconds between figures
-STATUS_FILE = (
-    "now.json"  # in the folder `wire`, while the server runs: how it stands, for programs that watch the folder
-)
+STATUS_FILE = "now.json"  # in the folder `wire`, while the server runs: how it stands, for programs that watch the folder
 STATUS_EVERY = 1.0
 _SHOWN = 3  # clients that a sentence names
 MEMORY_EVERY = 5.0  # asking the system about memory takes milliseconds
@@ -148,9 +146,7 @@ class Monitor:
         self._began = time.monotonic()
         self._last_status = (served.folder / "wire" / STATUS_FILE, float("-inf"))
         wire = served.folder / "wire"
-        self.board = HealthBoard(
-            figures_of(self.progress, served.name, run_seconds=0.0, transmitters=max(1, options.transmitters))
-        )
+        self.board = HealthBoard(figures_of(self.progress, served.name, run_seconds=0.0, transmitters=max(1, options.transmitters)))
         if options.metrics:
             exposition(self.board.figures)  # else a missing library would be found out by the first who asks
         self.endpoints = Endpoints(options.metrics, pages_of(self.board, wire)) if options.metrics else None

@@ -18,9 +18,7 @@ CONTRACT = ("run", "round", "version", "devices_online", "running", "waiting_for
 MOST_REPLY = 1 << 16
 
 
-def ask_status(
-    address: str, *, token: str = "", tls: ClientFiles | None = None, seconds: float = 5.0
-) -> dict[str, Any]:
+def ask_status(address: str, *, token: str = "", tls: ClientFiles | None = None, seconds: float = 5.0) -> dict[str, Any]:
     """What the server at this address answers; an error of one sentence if none does."""
     refuse_plain(address, tls is not None)
     limits = (*CHANNEL_OPTIONS, ("grpc.max_receive_message_length", MOST_REPLY))

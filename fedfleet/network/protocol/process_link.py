@@ -147,9 +147,7 @@ def write_blob(folder: Path, data: bytes) -> Blob:
             draft.write_bytes(data)
             draft.replace(path)
         except OSError as error:
-            raise RunFailed(
-                f"a model of {len(data)} bytes does not fit into shared memory at {folder} ({error})"
-            ) from error
+            raise RunFailed(f"a model of {len(data)} bytes does not fit into shared memory at {folder} ({error})") from error
     return Blob(name, str(path), len(data), crc32c(data))
 
 

@@ -156,9 +156,7 @@ def read_intervals(path: Path, gap: float = 2 * TICK) -> Intervals:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise BadInput(
-            f"check-ins cannot be read from {path} ({error.strerror}); name the file of a served run"
-        ) from None
+        raise BadInput(f"check-ins cannot be read from {path} ({error.strerror}); name the file of a served run") from None
     blocks = list(_blocks(data))
     if not blocks and not _MARK.startswith(data[: len(_MARK)]):
         raise BadInput(f"{path} is not a file of check-ins; name the file of a served run")

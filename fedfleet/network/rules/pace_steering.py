@@ -109,9 +109,7 @@ class PaceSteering:
         """A report came."""
         self._count += 1
 
-    def on_turn(
-        self, now: float, *, working: bool, asking: bool, missing: int, round_end: float | None
-    ) -> float | None:
+    def on_turn(self, now: float, *, working: bool, asking: bool, missing: int, round_end: float | None) -> float | None:
         """The seconds until new work is likely, if frontends are to be told: it is time, and it is news.
 
         `missing` are the reports until the round can end, `round_end` is when it ends in any case.

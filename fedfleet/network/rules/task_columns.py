@@ -128,14 +128,7 @@ class TaskColumns:
                 yield int(part[0]) // PAGE * PAGE, page, part % PAGE
 
     def add(
-        self,
-        tasks: Ints,
-        clients: Ints,
-        heaviest: Floats | float,
-        until: Floats | float,
-        *,
-        phase: Phase,
-        mark: int = 0,
+        self, tasks: Ints, clients: Ints, heaviest: Floats | float, until: Floats | float, *, phase: Phase, mark: int = 0
     ) -> None:
         """Remember tasks that were never here, in this phase, with the flags of `mark`; ids, and columns beside them."""
         order = np.argsort(tasks, kind="stable")

@@ -33,9 +33,7 @@ def shared_secret(file: str) -> Evidence:
     def check_evidence(evidence: bytes, request: EnrolRequest) -> str | None:
         if not request.attempt:
             return "it is not bound to an attempt"
-        return (
-            None if hmac.compare_digest(shared_evidence(secret, request), evidence) else "it does not prove the secret"
-        )
+        return None if hmac.compare_digest(shared_evidence(secret, request), evidence) else "it does not prove the secret"
 
     return check_evidence
 
@@ -65,7 +63,5 @@ def read_secret(path: Path) -> bytes:
     if stat.S_IMODE(mode) & 0o077:
         raise BadInput(f"the secret in {path} can be read by other users; if none of them did, run: chmod 600 {path}")
     if len(data) < _LEAST_BYTES:
-        raise BadInput(
-            f"the secret in {path} is shorter than {_LEAST_BYTES} bytes, so it can be guessed; use a longer one"
-        )
+        raise BadInput(f"the secret in {path} is shorter than {_LEAST_BYTES} bytes, so it can be guessed; use a longer one")
     return data

@@ -45,9 +45,7 @@ def make_certificates(folder: Path, request: CertificateRequest, now: datetime) 
     lib = _library()
     names = [_san(lib, host) for host in request.hosts]
     if bad := [name for name in request.clients if not _NAME.fullmatch(name) or name in ("ca", "server")]:
-        raise BadInput(
-            f"{bad[0]!r} cannot be the name of a device's certificate; use letters, digits, '-', '_' and '.'"
-        )
+        raise BadInput(f"{bad[0]!r} cannot be the name of a device's certificate; use letters, digits, '-', '_' and '.'")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

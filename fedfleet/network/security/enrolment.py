@@ -107,9 +107,7 @@ class Registry:
         """The most that a report of these clients may weigh: what they declared; with the spec's own data, no more than `spec`."""
         declared_samples = self._samples[clients].astype(np.float64)
         return np.where(
-            self._has_own[clients],
-            declared_samples,
-            np.where(declared_samples > 0, np.minimum(declared_samples, spec), spec),
+            self._has_own[clients], declared_samples, np.where(declared_samples > 0, np.minimum(declared_samples, spec), spec)
         )
 
     def max_tests(self, clients: NDArray[np.integer], spec: NDArray[np.integer]) -> NDArray[np.int64]:
@@ -151,10 +149,7 @@ class Registry:
             token = token_of(self._db, request.token)
             return (None if self._earlier_enrolment(request) else token_refusal(token, now)), token
         if not self.terms.open:
-            return (
-                "this server admits devices with a token only; ask its operator for one, and give it with --token",
-                None,
-            )
+            return ("this server admits devices with a token only; ask its operator for one, and give it with --token", None)
         return None, None
 
     def _admit(self, request: EnrolRequest, now: float, peer: str) -> Admission | Refusal:
@@ -193,9 +188,7 @@ class Registry:
         if client >= self.terms.clients:
             return Refusal(f"there is no client {client}: the run has clients 0 to {self.terms.clients - 1}")
         if token_client is None and self.enrolled[client]:
-            return Refusal(
-                f"client {client} is another device; ask for a token that names this client, or leave out the number"
-            )
+            return Refusal(f"client {client} is another device; ask for a token that names this client, or leave out the number")
         return client
 
     def _free_place(self) -> int | Refusal:
@@ -207,9 +200,7 @@ class Registry:
         revoked = np.flatnonzero(~occupied)
         return int(revoked[0]) if len(revoked) else Refusal(f"all {n} places of the run are taken")
 
-    def _assign_place(
-        self, client: int, request: EnrolRequest, token: Token | None, now: float, peer: str
-    ) -> Admission:
+    def _assign_place(self, client: int, request: EnrolRequest, token: Token | None, now: float, peer: str) -> Admission:
         if self.enrolled[client]:
             end_enrolment(self._db, client, now)
             self._end_holder(client, int(self.generations[client]))
@@ -261,9 +252,7 @@ class Registry:
 
     def _load_revocations(self) -> None:
         self._seen_version = self._version()
-        for client, generation in self._db.execute(
-            "SELECT client, generation FROM enrolments WHERE revoked IS NOT NULL"
-        ):
+        for client, generation in self._db.execute("SELECT client, generation FROM enrolments WHERE revoked IS NOT NULL"):
             if generation >= self.generations[client]:
                 self._end_holder(client, generation)
 

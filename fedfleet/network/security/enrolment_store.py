@@ -63,10 +63,7 @@ def open_store(path: Path) -> sqlite3.Connection:
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
-    (application,), (version,) = (
-        db.execute("PRAGMA application_id").fetchone(),
-        db.execute("PRAGMA user_version").fetchone(),
-    )
+    (application,), (version,) = (db.execute("PRAGMA application_id").fetchone(), db.execute("PRAGMA user_version").fetchone())
     if (application, version) == (0, 0):
         with transaction(db, path):
             for statement in _SCHEMA.split(";\n"):
@@ -90,9 +87,7 @@ def transaction(db: sqlite3.Connection, path: Path | str = "the store of devices
                 db.execute("ROLLBACK")
             raise
     except sqlite3.Error as error:
-        raise RunFailed(
-            f"{path} cannot be written ({error}); check disk space and permissions, then try again"
-        ) from None
+        raise RunFailed(f"{path} cannot be written ({error}); check disk space and permissions, then try again") from None
 
 
 def all_enrolments(db: sqlite3.Connection) -> list[Enrolment]:
@@ -111,6 +106,4 @@ def revoke_client(db: sqlite3.Connection, client: int, now: float) -> None:
     """Put the device of a client out, also while a server runs on the store."""
     with transaction(db):
         if not end_enrolment(db, client, now):
-            raise BadInput(
-                f"no device is enrolled as client {client}; fedfleet token RUN --list shows the enrolled devices"
-            )
+            raise BadInput(f"no device is enrolled as client {client}; fedfleet token RUN --list shows the enrolled devices")

@@ -41,9 +41,7 @@ def server_credentials(files: ServerFiles) -> grpc.ServerCredentials:
     """Credentials of a server. Certificates that were renewed in place are taken up with the next connection."""
     _check_version()
     first, client_auth = _server_configuration(files), files.client_ca is not None
-    reloader: Any = _certificate_reloader(
-        files
-    )  # it may answer None, as gRPC's documentation says and its types do not
+    reloader: Any = _certificate_reloader(files)  # it may answer None, as gRPC's documentation says and its types do not
     return grpc.dynamic_ssl_server_credentials(first, reloader, require_client_authentication=client_auth)
 
 
@@ -94,9 +92,7 @@ def refuse_plain(address: str, tls: bool) -> None:
 
 def _check_version() -> None:
     if not ONLY_TLS_1_3:
-        raise RunFailed(
-            "gRPC was loaded before fedfleet.network, and would accept TLS 1.2; import fedfleet.network first"
-        )
+        raise RunFailed("gRPC was loaded before fedfleet.network, and would accept TLS 1.2; import fedfleet.network first")
 
 
 def _server_configuration(files: ServerFiles) -> grpc.ServerCertificateConfiguration:
@@ -140,9 +136,7 @@ def _check_pair(certificate: Path, key: Path) -> None:
     for path in (certificate, key):
         _read(path)
     if stat.S_IMODE(key.stat().st_mode) & 0o007:
-        raise BadInput(
-            f"the key {key} can be read by other users of this machine; if none of them did, run: chmod 600 {key}"
-        )
+        raise BadInput(f"the key {key} can be read by other users of this machine; if none of them did, run: chmod 600 {key}")
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: b"")
     except ssl.SSLError as error:

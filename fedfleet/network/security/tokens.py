@@ -49,9 +49,7 @@ def make_token(db: sqlite3.Connection, request: TokenRequest, now: float) -> tup
     if request.uses < 1 or (request.seconds is not None and not request.seconds > 0):
         raise BadInput("a token needs at least one use, and a lifetime above 0 seconds")
     if request.client is not None and request.uses != 1:
-        raise BadInput(
-            "a token that names a client is for one device; each further device would replace the one before"
-        )
+        raise BadInput("a token that names a client is for one device; each further device would replace the one before")
     text = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
     expires = None if request.seconds is None else now + request.seconds
     token = Token(_id(text), request.uses, 0, now, expires, request.client, printable(request.note), None)

@@ -57,20 +57,13 @@ class Admission:
 
     # ---- what frontends report ---------------------------------------------------------------------------------------
 
-    def on_claim(
-        self, index: int, claim: inside.Claim, state: RunState, gathering: Gather | None, now: float
-    ) -> Effects:
+    def on_claim(self, index: int, claim: inside.Claim, state: RunState, gathering: Gather | None, now: float) -> Effects:
         """Decide what becomes of a report that is at frontend `index`."""
         task = claim.task
         verdict = self.tasks.decide(
-            task_table.Claim(
-                task, claim.client, claim.crc32c, claim.nbytes, claim.weight, claim.fault, claim.declined, index
-            ),
-            now,
+            task_table.Claim(task, claim.client, claim.crc32c, claim.nbytes, claim.weight, claim.fault, claim.declined, index), now
         )
-        grant = inside.Grant(
-            number=claim.number, status=_STATUS[verdict.kind], reason=verdict.reason, seconds=verdict.seconds
-        )
+        grant = inside.Grant(number=claim.number, status=_STATUS[verdict.kind], reason=verdict.reason, seconds=verdict.seconds)
         effects: Effects = []
         match verdict.kind:
             case VerdictKind.GRANT | VerdictKind.REGRANT:
@@ -120,8 +113,7 @@ class Admission:
                 if entries:
                     effects.append(
                         Note(
-                            f"frontend {index} held {len(entries)} reports of a round that is missing in the journal; "
-                            "they are lost"
+                            f"frontend {index} held {len(entries)} reports of a round that is missing in the journal; they are lost"
                         )
                     )
                 continue
@@ -267,9 +259,7 @@ class Admission:
             f"with its weight {entry.weight:g} those of one commit would exceed {limit:g}; raise the fold's total_weight"
         )
 
-    def _context(
-        self, task: int, wave: Wave, bucket: int, seconds: float, state: RunState, gathering: Gather | None
-    ) -> Context:
+    def _context(self, task: int, wave: Wave, bucket: int, seconds: float, state: RunState, gathering: Gather | None) -> Context:
         """What its commit will know of a report: also of one that comes while the commit before is still being made."""
         version = state.book.version
         if gathering is not None and bucket > state.book.round:
@@ -287,10 +277,7 @@ class Admission:
         for entry in entries:
             if entry.task in state.running:
                 self.tasks.decide(
-                    task_table.Claim(
-                        entry.task, entry.client, entry.crc32c, entry.nbytes, entry.weight, frontend=index
-                    ),
-                    now,
+                    task_table.Claim(entry.task, entry.client, entry.crc32c, entry.nbytes, entry.weight, frontend=index), now
                 )
                 size = entry.nbytes * self._plan.byte_scale
                 effects.append(_arrival(entry.task, state.running[entry.task], size, now))

@@ -72,9 +72,7 @@ class Commits:
         self._parts.pop(index, None)
         return [Tell(inside.ToTransmitter(close=[bucket]), index)]
 
-    def on_closed(
-        self, index: int, part: inside.Closed, admission: Admission, bucket: int, folders: Sequence[str]
-    ) -> Effects:
+    def on_closed(self, index: int, part: inside.Closed, admission: Admission, bucket: int, folders: Sequence[str]) -> Effects:
         """The sums of one frontend are here; when those of all are, a model is made of them, once.
 
         `folders` are the frontends' own, in which they spool reports.
@@ -160,9 +158,7 @@ def _fold_sums(plan: Plan, job: CommitJob) -> FoldResult:
 
 def _fold_spools(plan: Plan, job: CommitJob, codecs: Mapping[int, Codec]) -> FoldResult:
     command, algorithm = job.command, plan.algorithm
-    spooled = {
-        entry.task: (entry, data) for folder in job.spools for entry, data in read_spool(Path(folder), job.bucket)
-    }
+    spooled = {entry.task: (entry, data) for folder in job.spools for entry, data in read_spool(Path(folder), job.bucket)}
     refusals = dict(job.refusals)
     reports: list[Report] = []
     contexts = [c for c in command.contexts if c.task not in job.refusals]

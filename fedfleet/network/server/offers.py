@@ -75,9 +75,7 @@ class Offers:
             blob = self._blob_for(algorithm.offer(wave.server, client, settings))
             if blob.name not in indices:
                 if len(indices) >= _MAX_BLOBS:
-                    raise RunFailed(
-                        f"cannot send a wave with more than {_MAX_BLOBS} different offers; select fewer clients"
-                    )
+                    raise RunFailed(f"cannot send a wave with more than {_MAX_BLOBS} different offers; select fewer clients")
                 indices[blob.name] = len(indices)
                 self.register_version(blob, wave.version)
                 if blob.name not in self.announced_blobs:
@@ -110,13 +108,9 @@ class Offers:
             out.blobs.append(_blob_message(self.frozen_blob))
             out.frozen = self.frozen_blob.name
 
-    def add_eval_model(
-        self, server: ServerState, version: int, clients: Ints, wave: inside.Wave
-    ) -> list[inside.NewBlob]:
+    def add_eval_model(self, server: ServerState, version: int, clients: Ints, wave: inside.Wave) -> list[inside.NewBlob]:
         """Fill in what devices that evaluate a model are given; the blobs that are new to frontends."""
-        blob = self._blob_for(
-            self.served.plan.algorithm.offer(server, int(clients[0]) if len(clients) else 0, NO_SETTINGS)
-        )
+        blob = self._blob_for(self.served.plan.algorithm.offer(server, int(clients[0]) if len(clients) else 0, NO_SETTINGS))
         self.register_version(blob, version)
         wave.blobs.append(blob.name)
         if blob.name in self.announced_blobs:

@@ -180,9 +180,7 @@ def _replay_starts(plan: Plan, folder: Path, links: Mapping[int, str], damages: 
             if links.get(int(meta["position"])) != meta["link"]:
                 raise DamagedFile(f"{path} does not belong to the journal as it is on the disk")
             state = thaw(meta["state"], arrays)
-            starts.append(
-                _ReplayStart(state, int(meta["position"]), int(meta["gatherings"]), arrays["wire/memory_task"].copy())
-            )
+            starts.append(_ReplayStart(state, int(meta["position"]), int(meta["gatherings"]), arrays["wire/memory_task"].copy()))
         except (RunFailed, ValueError, KeyError, TypeError, IndexError) as error:
             damages.append(str(error))
     return [*starts, _ReplayStart(None, 0, 0, np.full(plan.clients, -1, np.int64))]

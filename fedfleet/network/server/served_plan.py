@@ -79,10 +79,7 @@ def adds_on_arrival(plan: Plan, options: ServeOptions) -> bool:
 
 def max_report_bytes(plan: Plan) -> int:
     """The most bytes that a report may have: twice the model, and some room."""
-    return (
-        2 * max(tree_nbytes(plan.params), tree_nbytes(plan.algorithm.fold.like(plan.algorithm.init(plan.params))))
-        + _SLACK
-    )
+    return 2 * max(tree_nbytes(plan.params), tree_nbytes(plan.algorithm.fold.like(plan.algorithm.init(plan.params)))) + _SLACK
 
 
 def stat_names(plan: Plan) -> list[str] | None:

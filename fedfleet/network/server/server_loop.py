@@ -57,9 +57,7 @@ class ServerLoop:
 
     supervisor: Supervisor  # set by `attach`
 
-    def __init__(
-        self, served: ServedRun, options: ServeOptions, state: RunState, shared: Path, *, gatherings: int = 0
-    ) -> None:
+    def __init__(self, served: ServedRun, options: ServeOptions, state: RunState, shared: Path, *, gatherings: int = 0) -> None:
         """`shared` is the folder for bytes that all processes of the server read."""
         plan, streams = served.plan, adds_on_arrival(served.plan, options)
         self.served, self.options, self.end_reason = served, options, ""

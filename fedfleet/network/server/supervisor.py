@@ -70,9 +70,7 @@ class Supervisor:
         else:
             command = [sys.executable, "-m", "fedfleet.network.frontend.frontend", str(frontend_end.fileno())]
             with frontend_end, block_interrupts():  # a child that still imports would answer Ctrl-C with a traceback
-                frontend.process = subprocess.Popen(
-                    command, pass_fds=(frontend_end.fileno(),), stdin=subprocess.DEVNULL
-                )
+                frontend.process = subprocess.Popen(command, pass_fds=(frontend_end.fileno(),), stdin=subprocess.DEVNULL)
         frontend.ready = False
         link: Link[inside.ToProcessor] = Link(
             inside.ToProcessor, lambda message: self._on_message(index, message), lambda: self._on_lost(index)
@@ -221,11 +219,7 @@ def frontend_configs(config: FrontendConfig, count: int, folder: str) -> list[Fr
     share = max(1, count)
     return [
         replace(
-            config,
-            index=i,
-            folder=f"{folder}/t{i}",
-            hold=config.hold // share,
-            in_flight_bytes=config.in_flight_bytes // share,
+            config, index=i, folder=f"{folder}/t{i}", hold=config.hold // share, in_flight_bytes=config.in_flight_bytes // share
         )
         for i in range(share)
     ]

@@ -240,9 +240,7 @@ class Generator:
                 await asyncio.sleep(_pause(attempt))
                 continue
             if nbytes != work.model.nbytes or (check and crc != work.model.crc32c):
-                raise Refused(
-                    f"the model of task {work.task} arrived damaged, or only {nbytes} of its {work.model.nbytes} bytes"
-                )
+                raise Refused(f"the model of task {work.task} arrived damaged, or only {nbytes} of its {work.model.nbytes} bytes")
             self._checked_models.add(work.model.name)
             self.tally.fetched_bytes += nbytes
             return
@@ -250,12 +248,7 @@ class Generator:
     async def _hand_in(self, caller: Caller, work: Work) -> tuple[Answer, memoryview]:
         """Hand in until it is safe or not wanted: what comes next, and the payload that came with it."""
         report = Report(
-            caller=caller,
-            task=work.task,
-            nonce=work.nonce,
-            nbytes=len(self._payload.data),
-            crc32c=self._payload.crc32c,
-            weight=1.0,
+            caller=caller, task=work.task, nonce=work.nonce, nbytes=len(self._payload.data), crc32c=self._payload.crc32c, weight=1.0
         )
         start = perf_counter()
         for attempt in range(_TRIES):

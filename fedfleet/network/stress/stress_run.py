@@ -62,9 +62,7 @@ class Stress:
         cores = os.cpu_count() or 1
         most = 256 if self.dummy.payload_bytes <= INLINE_BYTES else 48
         return replace(
-            self,
-            transmitters=max(1, cores // 2) if self.transmitters < 0 else self.transmitters,
-            in_flight=self.in_flight or most,
+            self, transmitters=max(1, cores // 2) if self.transmitters < 0 else self.transmitters, in_flight=self.in_flight or most
         )
 
 
@@ -103,9 +101,7 @@ def run_stress(options: Stress) -> Outcome:
         host.close()
         after = _raw(stress, keys)
     if len(committed) < stress.dummy.rounds:
-        raise RunFailed(
-            f"stress: {len(committed)} of {stress.dummy.rounds} rounds made a model; {_failure_text(tallies)}"
-        )
+        raise RunFailed(f"stress: {len(committed)} of {stress.dummy.rounds} rounds made a model; {_failure_text(tallies)}")
     return Outcome(stress, committed, tallies, usage, {form: _mean_rate(before[form], after[form]) for form in before})
 
 
@@ -118,9 +114,7 @@ def _check(stress: Stress) -> None:
     if stress.dummy.rounds < 2:
         raise BadInput("--rounds: rates leave the first round out; give at least 2")
     if stress.generators > stress.dummy.clients:
-        raise BadInput(
-            f"--generators: {stress.dummy.clients} clients cannot be shared out among {stress.generators}; give fewer"
-        )
+        raise BadInput(f"--generators: {stress.dummy.clients} clients cannot be shared out among {stress.generators}; give fewer")
 
 
 def _raw(stress: Stress, keys: Keys) -> dict[str, RawRate]:
@@ -234,7 +228,7 @@ def answer_of(outcome: Outcome) -> dict[str, Any]:
         **waits,
         "receipts": receipts,
         "failed_calls": sum_counts(tally["failures"] for tally in tallies),
-    }  # fmt: skip
+    }
 
 
 # Each step keeps what the steps before it have changed. FS-REAL's own order (section 5.5 of our notes on it).
@@ -276,9 +270,7 @@ def sizes_of(text: str) -> list[int]:
     return sorted({int(word) for word in words})
 
 
-def run_sweep(
-    stress: Stress, sizes: Sequence[int], run: Callable[[Stress], Outcome] = run_stress
-) -> Iterator[dict[str, Any]]:
+def run_sweep(stress: Stress, sizes: Sequence[int], run: Callable[[Stress], Outcome] = run_stress) -> Iterator[dict[str, Any]]:
     """The answer for each number of clients, with the bytes of memory for each client more than in the first."""
     first: dict[str, Any] | None = None
     for clients in sizes:

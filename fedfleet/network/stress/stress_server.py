@@ -88,11 +88,7 @@ def serve_dummy(settings: dict[str, Any]) -> None:
         in_flight_bytes=max(settings["in_flight_bytes"] * max(1, settings["transmitters"]), ServeOptions().in_flight_bytes),
         durable=settings["durable"], streaming=settings["streaming"], encode_once=settings["encode_once"], quiet=True,
     )  # fmt: skip
-    tls = (
-        {"certificate": settings["certificate"], "key": settings["certificate_key"]}
-        if settings["certificate"]
-        else None
-    )
+    tls = {"certificate": settings["certificate"], "key": settings["certificate_key"]} if settings["certificate"] else None
     try:
         serve(run, options, tls=tls, on_listening=listening)
     finally:

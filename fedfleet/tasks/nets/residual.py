@@ -93,11 +93,7 @@ class ResNet(nn.Module):
     """He et al. 2016 as ImageNet knows it: a 7x7 stem with pooling, four stages, batch normalisation."""
 
     def __init__(
-        self,
-        block: type[BasicBlock] | type[Bottleneck],
-        counts: Sequence[int],
-        classes: int,
-        fit: nn.Module | None = None,
+        self, block: type[BasicBlock] | type[Bottleneck], counts: Sequence[int], classes: int, fit: nn.Module | None = None
     ) -> None:
         super().__init__()
         self.fit = fit or nn.Identity()

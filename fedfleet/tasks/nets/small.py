@@ -113,15 +113,11 @@ class CifarCnn(nn.Module):
 class PoolingCnn(nn.Module):
     """3x3 convolutions, each rectified and halved by pooling, then a hidden layer: for spectrograms, X-rays, drawings."""
 
-    def __init__(
-        self, shape: Sequence[int], widths: Sequence[int], hidden: int, classes: int, *, scale: float = 1.0
-    ) -> None:
+    def __init__(self, shape: Sequence[int], widths: Sequence[int], hidden: int, classes: int, *, scale: float = 1.0) -> None:
         super().__init__()
         channels, height, width = shape
         widths, hidden = [units(n, scale) for n in widths], units(hidden, scale)
-        self.convs = nn.ModuleList(
-            nn.Conv2d(a, b, 3, padding=1) for a, b in zip((channels, *widths), widths, strict=False)
-        )
+        self.convs = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1) for a, b in zip((channels, *widths), widths, strict=False))
         shrink = 2 ** len(widths)
         self.hidden = nn.Linear(widths[-1] * (height // shrink) * (width // shrink), hidden)
         self.head = nn.Linear(hidden, classes)

@@ -67,9 +67,7 @@ def read_celeba(path: Path, samples: int | None) -> Dataset:
         picture_paths = [find_picture(bases, x[i]) for i in rows]
         if None in picture_paths:
             missing = x[rows[picture_paths.index(None)]]
-            raise BadInput(
-                f"CelebA's picture {missing} is not in img_align_celeba next to {path}; unpack the pictures there"
-            )
+            raise BadInput(f"CelebA's picture {missing} is not in img_align_celeba next to {path}; unpack the pictures there")
         images = read_pictures([f for f in picture_paths if f is not None], CELEBA_SIDE, 3)
     else:
         shape = (CELEBA_SIDE, CELEBA_SIDE, 3)
@@ -83,9 +81,7 @@ def read_twitter(path: Path, samples: int | None, *, words: int = 0) -> Dataset:
     rows = sample_rows(len(y), samples)
     glove = locate(GLOVE)
     if glove is None:
-        raise BadInput(
-            f"GloVe's vectors ({' or '.join(GLOVE)}) are not in the folder of the tweets; unpack glove.6B.zip there"
-        )
+        raise BadInput(f"GloVe's vectors ({' or '.join(GLOVE)}) are not in the folder of the tweets; unpack glove.6B.zip there")
     # A tweet is LEAF's row [id, date, query, user, text, ..], or the text itself.
     texts = [x[i] if isinstance(x[i], str) else x[i][4] for i in rows]
     labels = np.array([int(float(v)) != 0 for v in y], np.int64)  # Sentiment140 itself writes 0 and 4

@@ -142,9 +142,7 @@ def _any_in_span(wrong: Any, offsets: Any) -> Any:
 
 _JSON_BYTES, _FEWER = 100, "draw fewer clients"  # a number takes so much on its way into text
 STATE_KEYS = ("id", "start", "end", "ready")
-DEVICE_KEYS = (
-    "id", "down_kbps", "up_kbps", "seconds_per_sample", "seconds_per_batch", "latency_ms", "cores", "memory_mb",
-)  # fmt: skip
+DEVICE_KEYS = ("id", "down_kbps", "up_kbps", "seconds_per_sample", "seconds_per_batch", "latency_ms", "cores", "memory_mb")
 
 
 def devices(path: str) -> DeviceTable:
@@ -162,11 +160,7 @@ def devices(path: str) -> DeviceTable:
         per_sample.append(numbers([row.get("seconds_per_sample")], f"{where}: seconds_per_sample")[0])
         batch = 0.0 if row.get("seconds_per_batch") is None else row["seconds_per_batch"]
         per_batch.append(numbers([batch], f"{where}: seconds_per_batch")[0])
-        span = (
-            [0.0, 0.0]
-            if row.get("latency_ms") is None
-            else numbers(row["latency_ms"], f"{where}: latency_ms", length=2)
-        )
+        span = [0.0, 0.0] if row.get("latency_ms") is None else numbers(row["latency_ms"], f"{where}: latency_ms", length=2)
         if span[0] > span[1]:
             raise BadInput(f"{where}: latency_ms must be [low, high]")
         latency.append([s / 1000.0 for s in span])

@@ -40,9 +40,7 @@ def device_rows(path: str) -> list[dict[str, Any]]:
 def _device(path: str, lines: list[Line]) -> dict[str, Any]:
     once = {name: _single_value(path, lines, name) for name in _ONCE}
     if once["seconds_per_sample"] is None:
-        raise BadInput(
-            _cell_error(path, lines[0], "seconds_per_sample", "is empty; give the seconds of inference per sample")
-        )
+        raise BadInput(_cell_error(path, lines[0], "seconds_per_sample", "is empty; give the seconds of inference per sample"))
     down, up = ([line[name] for line in lines if name in line] for name in _LINK)
     if not down:
         raise BadInput(_cell_error(path, lines[0], "down_kbps", "is empty; give at least one download speed in kbit/s"))
@@ -53,9 +51,7 @@ def _device(path: str, lines: list[Line]) -> dict[str, Any]:
         name = "latency_ms_low" if low is None else "latency_ms_high"
         raise BadInput(_cell_error(path, lines[0], name, "is empty and the other end is not; give both, or neither"))
     if low > high:
-        raise BadInput(
-            _cell_error(path, lines[0], "latency_ms_low", f"{low:g} lies above latency_ms_high {high:g}; swap them")
-        )
+        raise BadInput(_cell_error(path, lines[0], "latency_ms_low", f"{low:g} lies above latency_ms_high {high:g}; swap them"))
     return {"id": lines[0]["id"], "down_kbps": down, "up_kbps": up or None, "latency_ms": [low, high], **once}
 
 
@@ -76,8 +72,7 @@ def _state(path: str, lines: list[Line]) -> dict[str, Any]:
     for a, b in pairwise(sorted(lines, key=lambda line: line["ready_from"])):
         if b["ready_from"] < a["ready_to"] + 1 - SLACK:
             message = (
-                f"{b['ready_from']:g} lies in the interval of line {a['line']}, "
-                f"which covers its ready_to + 1; part or join them"
+                f"{b['ready_from']:g} lies in the interval of line {a['line']}, which covers its ready_to + 1; part or join them"
             )
             raise BadInput(_cell_error(path, b, "ready_from", message))
     ready = [[line["ready_from"], line["ready_to"]] for line in lines]
@@ -87,17 +82,13 @@ def _state(path: str, lines: list[Line]) -> dict[str, Any]:
 def _check_interval(path: str, line: Line, start: float, end: float) -> None:
     for name in ("ready_from", "ready_to"):
         if name not in line:
-            raise BadInput(
-                _cell_error(path, line, name, "is empty; a line of a state is one interval in which it can be reached")
-            )
+            raise BadInput(_cell_error(path, line, name, "is empty; a line of a state is one interval in which it can be reached"))
     low, high = line["ready_from"], line["ready_to"]
     if high < low:
         raise BadInput(_cell_error(path, line, "ready_to", f"{high:g} lies before ready_from {low:g}; swap them"))
     if low < start or low >= end:
         raise BadInput(
-            _cell_error(
-                path, line, "ready_from", f"{low:g} lies outside start {start:g} to end {end:g}; move it inside"
-            )
+            _cell_error(path, line, "ready_from", f"{low:g} lies outside start {start:g} to end {end:g}; move it inside")
         )
     if high > end:
         raise BadInput(_cell_error(path, line, "ready_to", f"{high:g} lies after end {end:g}; cut it there"))
@@ -121,7 +112,7 @@ def write_state_sheet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Write states, which come as rows of a canonical JSON file."""
     clients = [
         [{"id": r["id"], "start": r["start"], "end": r["end"], "ready_from": a, "ready_to": b} for a, b in r["ready"]] for r in rows
-    ]  # fmt: skip
+    ]
     _write(path, STATE_COLUMNS, clients, STATE_COLUMNS)
 
 
@@ -204,9 +195,7 @@ def _names(path: str, rows: list[tuple[int, list[str]]], what: str) -> list[str]
     names = [cell.strip() for cell in rows[0][1]]
     for name in names:
         if name not in _COLUMNS[what]:
-            raise BadInput(
-                f"{path}: there is no column {name!r} in a table of {what}{suggest_name(name, _COLUMNS[what])}"
-            )
+            raise BadInput(f"{path}: there is no column {name!r} in a table of {what}{suggest_name(name, _COLUMNS[what])}")
         if names.count(name) > 1:
             raise BadInput(f"{path}: the column {name} appears twice; leave one of them out")
     for name in _NEEDED[what]:
@@ -231,9 +220,7 @@ def _single_value(path: str, lines: Sequence[Line], name: str) -> float | None:
         if line[name] != with_value[0][name]:
             where = f"{line[name]:g} here and {with_value[0][name]:g} in line {with_value[0]['line']}"
             raise BadInput(
-                _cell_error(
-                    path, line, name, f"is {where}, of the same id {line['id']!r}; give one value, or another id"
-                )
+                _cell_error(path, line, name, f"is {where}, of the same id {line['id']!r}; give one value, or another id")
             )
     return with_value[0][name] if with_value else None
 

@@ -12,14 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.fleet import (
-    DeviceTable,
-    StateTable,
-    take_devices,
-    take_states,
-    unshared_devices,
-    unshared_states,
-)
+from fedfleet.core.fleet import DeviceTable, StateTable, take_devices, take_states, unshared_devices, unshared_states
 from fedfleet.core.intervals import traces
 from fedfleet.core.limits import LARGEST, SMALLEST
 from fedfleet.core.records import Ints
@@ -38,15 +31,9 @@ def read_json(path: str) -> Any:
         raise BadInput(f"{path} cannot be read as JSON: {error}") from None
 
 
-def numbers(
-    values: Any, where: str, *, positive: bool = False, signed: bool = False, length: int | None = None
-) -> list[float]:
+def numbers(values: Any, where: str, *, positive: bool = False, signed: bool = False, length: int | None = None) -> list[float]:
     """A list of finite numbers: positive, not negative (the default) or any (`signed`)."""
-    fine = (
-        isinstance(values, list)
-        and values
-        and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
-    )
+    fine = isinstance(values, list) and values and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
     if not fine or (length is not None and len(values) != length):
         raise BadInput(f"{where} must be a list of {length or 'at least one'} number(s), not {reprlib.repr(values)}")
     for v in values:
@@ -135,9 +122,7 @@ def join_spans(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return result
 
 
-def state_table(
-    ids: list[str], starts: list[float], periods: list[float], spans: list[list[tuple[float, float]]]
-) -> StateTable:
+def state_table(ids: list[str], starts: list[float], periods: list[float], spans: list[list[tuple[float, float]]]) -> StateTable:
     """A table from each row's start, period and half-open ready phases."""
     pairs = np.array([span for own in spans for span in own], np.float64).reshape(-1, 2)
     offsets = np.concatenate([[0], np.cumsum([len(s) for s in spans])]).astype(np.int64)

@@ -64,6 +64,4 @@ def _ready(row: Any, trace: str, where: str) -> list[tuple[float, float]]:
         if j and times[j] < times[j - 1]:
             raise BadInput(f"{here} goes back in time")
     spans = pairwise([*times, max(period, times[-1])])
-    return join_spans(
-        [(a, min(b, period)) for (a, b), change in zip(spans, changes, strict=True) if change[1] == READY]
-    )
+    return join_spans([(a, min(b, period)) for (a, b), change in zip(spans, changes, strict=True) if change[1] == READY])

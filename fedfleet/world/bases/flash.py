@@ -122,9 +122,7 @@ def _phones(folder: Path) -> tuple[list[str], list[float], list[float]]:
     if benchmark.is_file():
         return _phones_from_benchmark(str(benchmark))
     if not scored.is_file():
-        raise BadInput(
-            f"{folder} has neither {benchmark.name} nor {scored.name}: it is not a folder with FLASH's files"
-        )
+        raise BadInput(f"{folder} has neither {benchmark.name} nor {scored.name}: it is not a folder with FLASH's files")
     rows = read_json(str(scored))
     if not isinstance(rows, dict) or not rows:
         raise BadInput(f"{scored}: a table of phone -> AI score is expected")

@@ -54,9 +54,7 @@ def states(path: str) -> StateTable:
         where = f"{timers}: state {key}"
         if not isinstance(row, dict) or not row.get("ready_time"):
             raise BadInput(f"{where} (named in {chosen}) is unknown or never ready")
-        start, end = numbers(
-            [row.get("trace_start"), row.get("trace_end")], f"{where}: trace_start and trace_end", signed=True
-        )
+        start, end = numbers([row.get("trace_start"), row.get("trace_end")], f"{where}: trace_start and trace_end", signed=True)
         start, end = float(int(start)), float(int(end))
         if end <= start:
             raise BadInput(f"{where}: trace_end {end} is not after trace_start {start}")
@@ -70,11 +68,7 @@ def states(path: str) -> StateTable:
 def _seconds_per_sample(path: str, latency: str) -> float:
     if latency:
         return vit_seconds(latency)
-    near = [
-        Path(path).parent,
-        Path(path).parent.parent,
-        Path(os.environ.get("FEDFLEET_DATA", "../shared/data")) / "flhetbench",
-    ]
+    near = [Path(path).parent, Path(path).parent.parent, Path(os.environ.get("FEDFLEET_DATA", "../shared/data")) / "flhetbench"]
     for folder in near:
         for name in ("training_latency.json", "latency/training_latency.json"):
             if (folder / name).is_file():
@@ -85,11 +79,7 @@ def _seconds_per_sample(path: str, latency: str) -> float:
 def vit_seconds(path: str) -> float:
     """The mean ViT inference latency of a latency file, in seconds; zeros are missing measurements."""
     rows = read_json(path)
-    result = (
-        [r["Vit Latency"] for r in rows if isinstance(r, dict) and r.get("Vit Latency")]
-        if isinstance(rows, list)
-        else []
-    )
+    result = [r["Vit Latency"] for r in rows if isinstance(r, dict) and r.get("Vit Latency")] if isinstance(rows, list) else []
     if not result:
         raise BadInput(f"{path}: no row has a Vit Latency")
     return float(np.mean(numbers(result, f"{path}: Vit Latency", positive=True))) / 1000.0

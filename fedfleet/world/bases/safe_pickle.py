@@ -126,7 +126,5 @@ class _PlainReader(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """Stand-ins for numpy's numbers; nothing is ever imported."""
         if (module, name) not in _STANDINS:
-            raise BadInput(
-                f"{self.path}: this pickle asks for {module}.{name}, not plain data; refused, nothing was run"
-            )
+            raise BadInput(f"{self.path}: this pickle asks for {module}.{name}, not plain data; refused, nothing was run")
         return _STANDINS[module, name]

@@ -17,9 +17,7 @@ LARGEST_ALPHA = 100.0  # where the paper's grid ends
 _MAX_STICK_LEFT = 0.05  # so much of the stick may be left for the last state before the dial turns round
 
 
-def warnings(
-    alpha: float, *, states: int | None = None, semantics: Literal["paper", "released"] = "paper"
-) -> list[str]:
+def warnings(alpha: float, *, states: int | None = None, semantics: Literal["paper", "released"] = "paper") -> list[str]:
     """What to say about an alpha beyond the range in which a larger one gives more different states: 0 < alpha <= 100.
 
     A stick over `states` states (from the start rank downwards) leaves (alpha / (1 + alpha))^(states - 1) to the last of them on

@@ -52,18 +52,14 @@ def sample_dpgmm(
     return _sample_paper(base, clients, kinds, sigma, mean_kbps_wanted, alpha, seed, support)
 
 
-def _sample_released(
-    base: DeviceTable, n: int, kinds: int, sigma: float, mu: float, alpha: float, seed: int
-) -> DeviceTable:
+def _sample_released(base: DeviceTable, n: int, kinds: int, sigma: float, mu: float, alpha: float, seed: int) -> DeviceTable:
     rng = np.random.default_rng(seed)
     weights = rng.dirichlet([alpha] * kinds)
     labels = rng.choice(kinds, size=n, p=weights)
     means = mean_kbps(base)
     occupied: list[int] = np.unique(labels).tolist()
     if len(occupied) > len(base):
-        raise BadInput(
-            f"{len(occupied)} kinds of device are needed, and the base has {len(base)}; lower kinds or clients"
-        )
+        raise BadInput(f"{len(occupied)} kinds of device are needed, and the base has {len(base)}; lower kinds or clients")
     sigma_0, free = float(means.std()), np.ones(len(base), np.bool_)
     chosen: dict[int, int] = {}
     for label in occupied:
@@ -103,12 +99,8 @@ def _speeds_within(base: DeviceTable, mu: float, z: Floats, wide: float, spread:
     """The speeds of kinds whose means stand at these normal scores, inside the base's support brought to the mean mu."""
     means = mean_kbps(base)
     scale = mu / float(means.mean())
-    centres = truncate_normal(
-        np.full(len(z), mu), np.full(len(z), wide), z[:, None], scale * means.min(), scale * means.max()
-    )
-    return truncate_normal(
-        centres[:, 0], spread, _unit_quantiles()[None, :], scale * base.down.min(), scale * base.down.max()
-    )
+    centres = truncate_normal(np.full(len(z), mu), np.full(len(z), wide), z[:, None], scale * means.min(), scale * means.max())
+    return truncate_normal(centres[:, 0], spread, _unit_quantiles()[None, :], scale * base.down.min(), scale * base.down.max())
 
 
 def truncate_normal(mu: Floats, sd: Floats, z: Floats, low: float, high: float) -> Floats:

@@ -83,9 +83,7 @@ def test_a_new_token_says_for_whom_and_how_long():
 def test_a_list_has_a_line_for_each():
     ended = {**TOKEN, "revoked": 1e9, "client": 2, "note": "shelf"}
     gone = {**DEVICE, "client": 4, "revoked": 1e9}
-    said = token_list_text(
-        {"tokens": [TOKEN, ended], "devices": [DEVICE, {**DEVICE, "data": "mine"}, gone]}
-    ).splitlines()
+    said = token_list_text({"tokens": [TOKEN, ended], "devices": [DEVICE, {**DEVICE, "data": "mine"}, gone]}).splitlines()
     assert said[0].startswith("token ab12: 0 of 1 used, until 2001")
     assert "revoked 2001" in said[1] and said[1].endswith(", client 2 (shelf)")
     assert said[2].endswith("from ipv4:127.0.0.1") and said[3].endswith("with 5 samples of mine")

@@ -57,9 +57,7 @@ def test_an_own_model_has_a_clock_too():
 
 
 def test_the_help_states_the_defaults_that_are_used():
-    stated = {
-        p.name: p.kind(match[1]) for p in read_call(measure) if (match := re.search(r"default: ([\d.]+)\.$", p.help))
-    }
+    stated = {p.name: p.kind(match[1]) for p in read_call(measure) if (match := re.search(r"default: ([\d.]+)\.$", p.help))}
     assert len(stated) == 7 and settings_of(stated) == settings_of({})
 
 

@@ -73,9 +73,7 @@ def test_the_verb_fetches_and_answers(tiny, fedfleet, tmp_path):
     assert (tmp_path / "tiny/deep/other.bin").read_bytes() == BODY
     code, out, err = fedfleet("data", "tiny", "--to", tmp_path)
     assert (code, err) == (0, "")
-    assert (
-        out.count("already there") == 2 and out.count(SHA) == 2 and "hash not known" in out and "terms of a test" in out
-    )
+    assert out.count("already there") == 2 and out.count(SHA) == 2 and "hash not known" in out and "terms of a test" in out
     assert len(tiny.asked) == 2
 
 

@@ -134,9 +134,7 @@ def test_a_sweep_is_a_table_and_a_sentence(fedfleet, tmp_path, verb_cache):
     code, out, _ = fedfleet("predict", spec, "--cache", verb_cache, "--sweep", "pace.cohort=2..4", "--out", page)
     assert code == 0 and out.splitlines()[0].split()[0] == "pace.cohort" and len(out.splitlines()) == 6
     assert "pace.cohort" in page.read_text()
-    code, out, _ = fedfleet(
-        "predict", spec, "pace.cohort=4", "--cache", verb_cache, "--sweep", "stop.rounds=3,6", "--json"
-    )
+    code, out, _ = fedfleet("predict", spec, "pace.cohort=4", "--cache", verb_cache, "--sweep", "stop.rounds=3,6", "--json")
     assert code == 0 and [row["value"] for row in json.loads(out)["rows"]] == [3, 6]
 
 

@@ -29,9 +29,7 @@ def test_each_commit_is_told_once_with_its_model(kept, tmp_path):
     assert models == hashes(result)
     assert [c.version for c in seen] == [1, 2, 3, 4, 5] and [c.round for c in seen] == result.rounds["round"].tolist()
     assert [c.time for c in seen] == result.rounds["time"].tolist()
-    np.testing.assert_array_equal(
-        [np.nan if c.accuracy is None else c.accuracy for c in seen], result.rounds["accuracy"]
-    )
+    np.testing.assert_array_equal([np.nan if c.accuracy is None else c.accuracy for c in seen], result.rounds["accuracy"])
 
 
 def test_what_a_callback_does_with_the_model_changes_nothing():
@@ -50,9 +48,7 @@ def test_a_callback_that_fails_is_named_once_and_loses_nothing(tmp_path):
         if commit.version == 2:
             raise KeyError("disk")
 
-    with pytest.warns(
-        UserWarning, match=r"on_commit: fragile failed at version 2 \(KeyError: 'disk'\); it is not called again"
-    ):
+    with pytest.warns(UserWarning, match=r"on_commit: fragile failed at version 2 \(KeyError: 'disk'\); it is not called again"):
         done = fedfleet.run(SPEC, on_commit=fragile, out=tmp_path / "run")
     assert calls == [1, 2] and done.metrics["commits"] == 5
     assert done.metrics["digest"] == fedfleet.run(SPEC).metrics["digest"]

@@ -96,9 +96,7 @@ def start(fake, tmp_path):
             "--store",
             tmp_path / "store",
         ]
-        child = subprocess.Popen(
-            [*map(str, command), *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        child = subprocess.Popen([*map(str, command), *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         children.append(child)
         return child
 
@@ -194,9 +192,7 @@ def test_wrong_use_is_answered_in_one_sentence(fedfleet, fake, tmp_path, monkeyp
     store = ("--store", tmp_path / "s")
     refused(fedfleet("device", "--server", "nowhere", *store), "HOST:PORT")
     refused(fedfleet("device", "--server", "example.org:5", *store), "without TLS would expose the device's secret")
-    refused(
-        fedfleet("device", "--server", "127.0.0.1:1", "--patience", 0.1, *store), "no server answers at 127.0.0.1:1"
-    )
+    refused(fedfleet("device", "--server", "127.0.0.1:1", "--patience", 0.1, *store), "no server answers at 127.0.0.1:1")
     refused(fedfleet("device", "--server", fake.address, "--token", "bad", *store), "the token is unknown")
     refused(fedfleet("device", "--server", fake.address, "--data", tmp_path / "none", *store), "does not exist")
     refused(
@@ -234,9 +230,7 @@ def test_the_contract(fedfleet):
     with answering(GOOD.SerializeToString()) as address:
         code, out, _ = fedfleet("status", address, "--json")
         assert code == 0
-        assert {"run", "round", "version", "devices_online", "running", "waiting_for", "uptime_seconds"} <= json.loads(
-            out
-        ).keys()
+        assert {"run", "round", "version", "devices_online", "running", "waiting_for", "uptime_seconds"} <= json.loads(out).keys()
         assert "waiting for client 7" in fedfleet("status", address)[1]
 
 

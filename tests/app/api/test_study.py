@@ -148,16 +148,12 @@ def test_bad_input_is_one_sentence(fedfleet, file, tmp_path):
     file.write_text(STUDY.replace("[grid]", "[gird]"))
     refused(fedfleet("study", file), "study.toml: the study has no key 'gird'; did you mean 'grid'?")
     file.write_text(STUDY.replace("algorithm.lr", "algorithm.lrr"))
-    refused(
-        fedfleet("study", file, "--out", tmp_path / "x"), "the arm 'algorithm.lrr=0.05': algorithm has no key 'lrr'"
-    )
+    refused(fedfleet("study", file, "--out", tmp_path / "x"), "the arm 'algorithm.lrr=0.05': algorithm has no key 'lrr'")
     assert not (tmp_path / "x").exists()
 
 
 def test_a_study_of_which_no_run_made_a_model_has_failed(fedfleet, file, tmp_path):
-    file.write_text(
-        'base = "spec.toml"\n[[runs]]\nname = "hopeless"\npace = { use = "deadline", cohort = 4, seconds = 0.001 }\n'
-    )
+    file.write_text('base = "spec.toml"\n[[runs]]\nname = "hopeless"\npace = { use = "deadline", cohort = 4, seconds = 0.001 }\n')
     code, out, err = fedfleet("study", file, "--out", tmp_path / "out", "--workers", 1)
     assert code == 1
     assert "1 of 1 runs made no model" in out and "WARNING: no client can report" in err
@@ -189,9 +185,7 @@ def test_two_at_once_in_one_folder_are_refused(fedfleet, file, tmp_path):
 
     (tmp_path / "out").mkdir()
     with hold_lock(tmp_path / "out"):
-        refused(
-            fedfleet("study", file, "--out", tmp_path / "out", "--workers", 1), "is in use by", "choose another folder"
-        )
+        refused(fedfleet("study", file, "--out", tmp_path / "out", "--workers", 1), "is in use by", "choose another folder")
 
 
 def test_an_interrupt_says_how_to_go_on(fedfleet, file, tmp_path, monkeypatch):

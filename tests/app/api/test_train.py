@@ -36,9 +36,7 @@ def test_run_answers_by_the_contract(finished):
         "virtual_seconds", "wall_seconds", "bytes_up", "bytes_down", "utilisation",
         "failed_rounds", "warnings", "out",
     ]  # fmt: skip
-    assert {"spec.toml", "run.db", "model.safetensors", "metrics.json", "report.html"} <= {
-        p.name for p in out.iterdir()
-    }
+    assert {"spec.toml", "run.db", "model.safetensors", "metrics.json", "report.html"} <= {p.name for p in out.iterdir()}
     assert answer["rounds"] == 6
     assert set(answer["utilisation"]) == {"mean", "sd"}
 
@@ -87,9 +85,7 @@ def test_check_and_run_warn_of_what_can_never_happen(fedfleet, tmp_path):
     assert code == 1
     assert err.startswith(f"fedfleet: WARNING: {said}\n"), "told before the run"
     (after,) = json.loads(out)["warnings"]
-    assert (
-        "no model was made: all 6 rounds failed (0 of at least 1 reports arrived); no client reported within" in after
-    )
+    assert "no model was made: all 6 rounds failed (0 of at least 1 reports arrived); no client reported within" in after
     assert f"WARNING: {after}" in err
     page = html.unescape((tmp_path / "out/report.html").read_text())
     assert bind_units(as_people(after)) in page, "on the page in its words"
@@ -135,9 +131,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(fedfleet, tmp_path):
     refused(fedfleet("run", spec, "pace.t_break=-3.0", "--out", out), "greater than 0")
     refused(fedfleet("run", spec, "pace.cohort=13", "--out", out), "more than the fleet")
     refused(fedfleet("run", tmp_path / "none.toml"), "none.toml")
-    refused(
-        fedfleet("run", spec, "world.states.use=state_file", "world.states.path=none.json", "--out", out), "none.json"
-    )
+    refused(fedfleet("run", spec, "world.states.use=state_file", "world.states.path=none.json", "--out", out), "none.json")
     refused(fedfleet("run", spec, "--uot", "x"), "--out")
     assert not out.exists(), "nothing is written for a spec that cannot run"
 
@@ -180,9 +174,7 @@ def test_a_folder_that_cannot_be_written_is_refused(fedfleet, tmp_path):
     refused(fedfleet("run", spec, "--out", tmp_path / "file" / "out"), "cannot create or write")
 
 
-@pytest.mark.skipif(
-    os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may write anywhere, and setpriv is missing"
-)
+@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may write anywhere, and setpriv is missing")
 def test_a_read_only_folder_is_refused(tmp_path):
     spec = written(tmp_path)
     locked = tmp_path / "locked"
@@ -212,16 +204,12 @@ def test_an_interrupted_run_says_how_to_resume_and_does(tmp_path):
     assert f"resume with: fedfleet run {spec} --resume --out {out}" in err
     assert "Traceback" not in err
     again = subprocess.run([*words, "--resume", "--json"], check=True, capture_output=True, text=True)
-    straight = subprocess.run(
-        [*words[:-1], tmp_path / "straight", "--json"], check=True, capture_output=True, text=True
-    )
+    straight = subprocess.run([*words[:-1], tmp_path / "straight", "--json"], check=True, capture_output=True, text=True)
     assert json.loads(again.stdout)["digest"] == json.loads(straight.stdout)["digest"]
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_an_interrupt_offers_to_resume_only_what_is_there_in_words_that_can_be_pasted(
-    fedfleet, tmp_path, monkeypatch, begun
-):
+def test_an_interrupt_offers_to_resume_only_what_is_there_in_words_that_can_be_pasted(fedfleet, tmp_path, monkeypatch, begun):
     def interrupted(spec, out, **_):
         if begun:
             out.mkdir()

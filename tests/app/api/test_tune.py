@@ -51,9 +51,7 @@ def test_an_own_model_is_searched_and_goes_on(tmp_path):
     def broken(row):
         raise ValueError("no")
 
-    with pytest.warns(
-        UserWarning, match=r"on_trial: broken failed at trial 0 \(ValueError: no\); it is not called again"
-    ) as said:
+    with pytest.warns(UserWarning, match=r"on_trial: broken failed at trial 0 \(ValueError: no\); it is not called again") as said:
         result = package.tune(OWN, **given, data=(X, Y), trials=np.int64(2), on_trial=broken)
     assert len(result.rows) == 2 and len([one for one in said if "on_trial" in str(one.message)]) == 1
     assert len(list((tmp_path / "out").glob("data-*.npz"))) == 1 and not list(tmp_path.glob("out/trials/*/own/data*"))
@@ -61,9 +59,7 @@ def test_an_own_model_is_searched_and_goes_on(tmp_path):
     alone = package.run(tmp_path / "out/best.toml", model=given["model"], data=(X, Y))
     assert alone.metrics["accuracy"] == result.value
     assert f"fedfleet.run('{tmp_path / 'out'}/best.toml', model=.., data=..)" in str(result)
-    with pytest.raises(
-        package.BadInput, match=r"another space \(of the spec, of the data, or .*initial weights.*manual_seed"
-    ):
+    with pytest.raises(package.BadInput, match=r"another space \(of the spec, of the data, or .*initial weights.*manual_seed"):
         package.tune(OWN, **given, data=(X + 1, Y), trials=2)
     assert package.report(result).kind == "search"
 

@@ -69,9 +69,7 @@ def malformed(rng: Random, sheet: bytes) -> bytes:
             case 0 if isinstance(inside, dict):
                 del inside[path[-1]]
             case 1 if isinstance(inside, dict):
-                inside[rng.choice(("use", "labels", "backbone", "width", "epochs", "extra", "steps", "up"))] = (
-                    rng.choice(ODD)
-                )
+                inside[rng.choice(("use", "labels", "backbone", "width", "epochs", "extra", "steps", "up"))] = rng.choice(ODD)
             case _:
                 inside[path[-1]] = copy.deepcopy(rng.choice(ODD))
     return json.dumps(table).encode()

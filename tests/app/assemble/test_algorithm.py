@@ -60,9 +60,7 @@ def test_overlapping_overrides_add_up_and_the_later_one_counts_where_they_disagr
 
 def test_settings_that_do_not_go_together_are_refused_with_both_names():
     with pytest.raises(BadInput, match=r"override\[0\] and override\[1\].algorithm: momentum belongs to sgd"):
-        passes(
-            {"clients": [0, 1], "algorithm": {"optimiser": "adam"}}, {"clients": [1], "algorithm": {"momentum": 0.5}}
-        )
+        passes({"clients": [0, 1], "algorithm": {"optimiser": "adam"}}, {"clients": [1], "algorithm": {"momentum": 0.5}})
 
 
 @given(st.lists(st.lists(st.integers(0, 6), max_size=5), max_size=5))
@@ -150,9 +148,7 @@ def mixed_run(use, execute, overrides):
     world = {"clients": 6, "devices": "spread", "data": {"use": "dirichlet", "alpha": 1.0}}
     table = {"seed": 2, "task": fitting_task(use), "algorithm": {"use": use, "epochs": 1, "lr": 0.1}, "world": world}
     setup = assemble(
-        resolve(
-            {**table, "pace": {"cohort": 6}, "stop": {"rounds": 2}, "run": {"execute": execute}, "override": overrides}
-        )
+        resolve({**table, "pace": {"cohort": 6}, "stop": {"rounds": 2}, "run": {"execute": execute}, "override": overrides})
     )
     events = []
     with open_executor(setup) as execute:

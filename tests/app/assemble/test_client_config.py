@@ -207,9 +207,7 @@ def test_own_samples_replace_the_shard_and_need_none_of_the_runs_data(tmp_path, 
     server = setup.plan.algorithm.init(setup.plan.params)
     offer = setup.plan.algorithm.offer(server, 1, {})
     got = train_task(kit, Assignment(3), offer_to_bytes(offer), {})
-    job = Job(
-        3, 1, kit.key, 11, offer, setup.plan.algorithm.local(1, {}), np.flatnonzero(np.isin(range(50), kit.train))
-    )
+    job = Job(3, 1, kit.key, 11, offer, setup.plan.algorithm.local(1, {}), np.flatnonzero(np.isin(range(50), kit.train)))
     (want,) = inline(kit.task).train([job])
     assert same_tree(unpack_tree(got.payload), want.update)
     assert got.weight == 40.0

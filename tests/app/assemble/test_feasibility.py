@@ -98,13 +98,9 @@ def test_a_cohort_that_is_never_online_together_is_told_with_how_many_are():
     world = shifts((0.0, 10.0), (5.0, 10.0), (8.0, 20.0), (50.0, 60.0))
     assert never_together(toy_plan(readiness(3), 4), world) == []
     (said,) = never_together(toy_plan(readiness(4), 4), world)
-    assert said.startswith(
-        "rounds will be smaller than pace.cohort = 4: in the first 30 days of virtual time at most 3"
-    )
+    assert said.startswith("rounds will be smaller than pace.cohort = 4: in the first 30 days of virtual time at most 3")
     (said,) = never_together(toy_plan(readiness(4, min_clients=4), 4, stop=Stop(virtual_seconds=43200.0)), world)
-    assert said.startswith(
-        "no round can succeed: in the first 0.5 days of virtual time at most 3 clients are reachable"
-    )
+    assert said.startswith("no round can succeed: in the first 0.5 days of virtual time at most 3 clients are reachable")
     assert "it needs 4; lower pace.min_clients" in said
 
 
@@ -128,9 +124,7 @@ def test_states_that_do_not_say_when_are_not_judged():
 
 def with_memory(*megabytes):
     world, kinds = world_of(even_fleet(len(megabytes))), [f"kind{i}" for i in range(len(megabytes))]
-    return replace(
-        world, devices=replace(world.devices, kinds=kinds, memory_mb=lambda clients: np.array(megabytes)[clients])
-    )
+    return replace(world, devices=replace(world.devices, kinds=kinds, memory_mb=lambda clients: np.array(megabytes)[clients]))
 
 
 def test_a_model_that_fits_no_device_is_refused():
@@ -180,9 +174,7 @@ def test_doubts_of_a_spec_name_its_keys():
 
 def test_a_model_larger_than_every_device_is_refused_and_than_some_is_doubted():
     pool = {"use": "pool72", "reallocate": False, "distribution": "uniform"}
-    memory = assemble(resolve({**SPEC, "world": {"clients": 20, "devices": pool}})).world.devices.memory_mb(
-        np.arange(20)
-    )
+    memory = assemble(resolve({**SPEC, "world": {"clients": 20, "devices": pool}})).world.devices.memory_mb(np.arange(20))
     between = float(memory.min() + memory.max()) / 2 * 2**20
     (some,) = doubted(world={"clients": 20, "devices": pool, "model_bytes": between}, pace={"cohort": 5})
     assert "more than the memory of" in some

@@ -47,7 +47,4 @@ def test_slices_of_changing_width_cannot_be_remembered(around):
 
 
 def test_slices_that_stay_as_they_are_can():
-    assert (
-        assemble(resolve({**FJORD, "algorithm": {"use": "heterofl", "feedback": True, "up": ["int4"]}})).plan.clients
-        == 20
-    )
+    assert assemble(resolve({**FJORD, "algorithm": {"use": "heterofl", "feedback": True, "up": ["int4"]}})).plan.clients == 20

@@ -144,9 +144,7 @@ def test_larger_test_sets_have_the_smaller_ones_inside_and_the_usual_one_is_one_
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
-    st.one_of(
-        st.floats(0.01, 0.9), st.integers(1, 9), st.lists(st.integers(0, 9), min_size=1, max_size=9, unique=True)
-    ),
+    st.one_of(st.floats(0.01, 0.9), st.integers(1, 9), st.lists(st.integers(0, 9), min_size=1, max_size=9, unique=True)),
     st.sampled_from([iid, dirichlet, by_owner]),
     st.integers(0, 3),
 )

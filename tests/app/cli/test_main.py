@@ -113,8 +113,6 @@ def test_light_verbs_load_nothing_heavy(words, tmp_path):
 
 def test_one_verb_loads_no_other():
     code = "import sys; sys.argv = ['fedfleet', 'version']; from fedfleet.app.cli import main as cli\n"
-    code += (
-        "try: cli.main()\nexcept SystemExit: pass\nprint([m for m in sys.modules if m.startswith('fedfleet.app.api.')])"
-    )
+    code += "try: cli.main()\nexcept SystemExit: pass\nprint([m for m in sys.modules if m.startswith('fedfleet.app.api.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "['fedfleet.app.api.parts']"

@@ -45,9 +45,7 @@ def test_whatever_is_not_ours_changes_nothing(changed, status):
     assert refusal(DOOR, "POST", "/start", OURS | changed)[0] == status
 
 
-@given(
-    st.dictionaries(st.sampled_from(["host", "origin", TOKEN_HEADER, "cookie", "authorization"]), st.text(max_size=80))
-)
+@given(st.dictionaries(st.sampled_from(["host", "origin", TOKEN_HEADER, "cookie", "authorization"]), st.text(max_size=80)))
 def test_no_guess_passes(headers):
     assert refusal(DOOR, "POST", "/stop", headers) is not None
     assert refusal(FAR, "GET", "/", headers) is not None
@@ -64,9 +62,7 @@ def test_beyond_this_machine_reading_needs_the_token():
     assert refusal(FAR, "GET", "/enter", host) is None
     assert refusal(FAR, "GET", "/", host | {"cookie": cookie(FAR).partition(";")[0]}) is None
     assert refusal(FAR, "GET", "/", host | {"authorization": "Bearer a-long-token-for-reading"}) is None
-    assert (
-        refusal(FAR, "GET", "/", {"host": "10.0.0.5:8765", "authorization": "Bearer a-long-token-for-reading"}) is None
-    )
+    assert refusal(FAR, "GET", "/", {"host": "10.0.0.5:8765", "authorization": "Bearer a-long-token-for-reading"}) is None
     assert refusal(FAR, "GET", "/", {"host": "evil.example:8765"})[0] == 421
     assert "Secure" in cookie(FAR) and "HttpOnly" in cookie(FAR) and FAR.read_token not in cookie(FAR)
     assert is_read_token(FAR, "a-long-token-for-reading") and not is_read_token(FAR, "") and not is_read_token(DOOR, "")
@@ -95,8 +91,7 @@ def test_every_answer_forbids_foreign_code():
     for path in ("/", "/report/a/report.html"):
         said = response_headers(path, tls=False)
         assert (
-            "default-src 'none'" in said["content-security-policy"]
-            and "frame-ancestors 'none'" in said["content-security-policy"]
+            "default-src 'none'" in said["content-security-policy"] and "frame-ancestors 'none'" in said["content-security-policy"]
         )
         assert said["cache-control"] == "no-store" and said["x-frame-options"] == "DENY"
     assert "unsafe" not in response_headers("/", tls=False)["content-security-policy"]

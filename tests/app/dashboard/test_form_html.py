@@ -13,9 +13,7 @@ def test_every_field_has_a_place_for_its_sentence():
 
 
 def test_a_sentence_has_its_cure_as_a_button():
-    said = form_messages(
-        FormCheck({}, None, {"pace.use": Mistake("no policies part is called 'x'", "x", "<deadline>")})
-    )
+    said = form_messages(FormCheck({}, None, {"pace.use": Mistake("no policies part is called 'x'", "x", "<deadline>")}))
     assert 'data-field="f-pace-use" data-wrong="x" data-right="&lt;deadline&gt;"' in said
     assert "No policies part is called" in said and "1 field to mend" in said
     assert said.count("hx-swap-oob") == len(FIELDS) + 3

@@ -80,9 +80,7 @@ def test_a_run_can_be_asked_for_again(tmp_path):
     )
     result = check_form(fill_form(spec.table(), "again"), tmp_path, tmp_path)
     assert not result.mistakes and result.spec is not None and result.spec.digest == spec.digest
-    other = check_form(
-        fill_form(spec.table(), "again") | {"pace.use": "readiness", "pace.seconds": ""}, tmp_path, tmp_path
-    )
+    other = check_form(fill_form(spec.table(), "again") | {"pace.use": "readiness", "pace.seconds": ""}, tmp_path, tmp_path)
     assert not other.mistakes and other.spec is not None and other.spec.pace["use"] == "readiness"
 
 

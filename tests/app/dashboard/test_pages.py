@@ -92,12 +92,7 @@ def test_a_run_that_cannot_be_read_has_its_reason_and_no_empty_pictures(tmp_path
 def test_devices_in_words():
     states = device_states(read_record(STORY))
     words = device_description(states)
-    assert (
-        words.startswith("8 devices: ")
-        and "1 training" in words
-        and "1 late last round" in words
-        and "3 never asked" in words
-    )
+    assert words.startswith("8 devices: ") and "1 training" in words and "1 late last round" in words and "3 never asked" in words
     assert device_legend(states).count("<li>") == 6
 
 
@@ -117,9 +112,7 @@ def test_a_stopped_server_is_resumed_by_a_command_and_not_by_a_button(tmp_path):
     watch = RunWatcher(tmp_path)
     watch.refresh()
     pieces = watch.inspect("a", lambda run, f: live_pieces(run, f, None, []))
-    assert (
-        "Resume" not in pieces["acts"] and "--resume</pre>" in pieces["resume"] and "fedfleet serve" in pieces["resume"]
-    )
+    assert "Resume" not in pieces["acts"] and "--resume</pre>" in pieces["resume"] and "fedfleet serve" in pieces["resume"]
     assert "of real time" in pieces["say"]
 
 

@@ -30,9 +30,7 @@ def test_pages(site):
     status, page, headers = site.get("/")
     assert status == 200 and site.door.token in page and "unsafe" not in headers["content-security-policy"]
     assert "<script>x" not in page and "&lt;script&gt;x" in page
-    assert (
-        site.get("/runs/going")[0] == 200 and site.get("/runs/deep/done")[0] == 200 and site.get("/runs/none")[0] == 404
-    )
+    assert site.get("/runs/going")[0] == 200 and site.get("/runs/deep/done")[0] == 200 and site.get("/runs/none")[0] == 404
     assert site.get("/runs/%3Cscript%3Ex")[0] == site.get("/runs/odd")[0] == site.get("/runs/caf%5Cudce9")[0] == 200
     assert "Repeat" in site.get("/?again=going")[1]
     rows = site.get("/list?filter=acc%3E50&run=going&current=going")[1]

@@ -74,9 +74,7 @@ def test_only_runs_of_this_machine_that_go_on_are_stopped(starter, tmp_path):
     folder_of(tmp_path, "left")
     with pytest.raises(BadInput, match="nothing to stop"):
         starter.stop(RunWatcher(tmp_path).refresh()["left"])
-    (tmp_path / "left" / "lock").write_text(
-        f'{{"pid": {os.getpid()}, "host": "elsewhere", "command": "x", "since": 9e9}}'
-    )
+    (tmp_path / "left" / "lock").write_text(f'{{"pid": {os.getpid()}, "host": "elsewhere", "command": "x", "since": 9e9}}')
     with pytest.raises(BadInput, match="nothing to stop"):
         starter.stop(RunWatcher(tmp_path).refresh()["left"])
 

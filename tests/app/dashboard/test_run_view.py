@@ -79,9 +79,7 @@ def test_every_beginning_can_be_shown_and_leads_to_the_same_end(cut):
         record.on(event)
     whole = read_record(events)
     assert record.progress == whole.progress and record.faults == whole.faults
-    assert repr(turns(record, range(5))) == repr(turns(whole, range(5))) and device_states(record) == device_states(
-        whole
-    )
+    assert repr(turns(record, range(5))) == repr(turns(whole, range(5))) and device_states(record) == device_states(whole)
 
 
 def test_events_of_unknown_tasks_are_passed_over():

@@ -51,9 +51,7 @@ def test_what_it_said_long_ago_or_not_at_all_is_not_known(tmp_path):
     assert read_server_status(tmp_path) is None
 
 
-@pytest.mark.parametrize(
-    "odd", ["", "[]", "{}", '{"status": {}, "present": ""}', '{"status": 3, "present": "AA=="}', "\xff"]
-)
+@pytest.mark.parametrize("odd", ["", "[]", "{}", '{"status": {}, "present": ""}', '{"status": 3, "present": "AA=="}', "\xff"])
 def test_what_is_damaged_is_no_fault_of_the_page(tmp_path, odd):
     told(tmp_path, [1])
     (tmp_path / "wire" / STATUS_FILE).write_text(odd)

@@ -22,11 +22,7 @@ def test_rounds_show_what_was_used_and_what_was_not():
     said = rounds_picture(read_record([*STORY, *END]).progress.rounds)
     heights = [float(h) for h in re.findall(r'height="([\d.]+)" class="f1"', said)]
     assert heights == [40.0, 0.0] and said.count('class="f3"') == 1
-    assert (
-        "1 failed" in said
-        and 'role="img"' in said
-        and "<title>round 2: 0 used, 3 asked; failed: too few reports" in said
-    )
+    assert "1 failed" in said and 'role="img"' in said and "<title>round 2: 0 used, 3 asked; failed: too few reports" in said
     assert rounds_picture([Round(i, asked=1) for i in range(1000)]).count("<g>") == ROUNDS
     assert "No round" in rounds_picture([])
 

@@ -43,9 +43,7 @@ def test_the_nearest_finished_run_is_the_one_that_is_repeated(tmp_path):
     other = most_similar_run(result["now"], result.values())
     assert other is not None and other.run.name == "before" and other.differs == (("pace.seconds", "120", "300"),)
     assert most_similar_run(result["other"], [result["now"]]) is None  # not finished, and too different
-    assert most_similar_run(replace(result["now"], served=True), result.values()) is None, (
-        "real time lies beside no virtual time"
-    )
+    assert most_similar_run(replace(result["now"], served=True), result.values()) is None, "real time lies beside no virtual time"
 
 
 def test_how_a_run_stands(tmp_path):
@@ -79,9 +77,7 @@ def test_this_round_person_by_person():
 
 def test_faults_are_counted_and_alike_ones_are_one_line():
     run = read_record([*STORY, *END])
-    assert fault_summary(run) == (
-        "1 late so far: 1 went out of reach. 1 lost, 1 refused, 1 failed round (1: too few reports)."
-    )
+    assert fault_summary(run) == ("1 late so far: 1 went out of reach. 1 lost, 1 refused, 1 failed round (1: too few reports).")
     lines = fault_lines(run)
     assert [line.words for line in lines] == [
         "the round failed: too few reports", "client 1 its report was refused: it is not finite",

@@ -56,9 +56,7 @@ def test_what_run_takes_itself_stays_as_it_is(tmp_path):
     arrays = (np.zeros((2, 1)), np.zeros(2, int))
     assert read_user_data(arrays) is arrays and read_user_data("a.npz") == "a.npz" and read_user_data(None) is None
     (tmp_path / "a.csv").write_text("1,0\n2,1\n")
-    assert isinstance(read_user_data(tmp_path), OwnData) and isinstance(
-        read_user_data(str(tmp_path / "a.csv")), OwnData
-    )
+    assert isinstance(read_user_data(tmp_path), OwnData) and isinstance(read_user_data(str(tmp_path / "a.csv")), OwnData)
 
 
 @pytest.mark.filterwarnings("ignore:the model is no")
@@ -76,9 +74,7 @@ def test_a_folder_can_be_trained_on_by_its_name(tmp_path):
 
 def test_the_example_is_short():
     file = Path(__file__).parents[3] / "examples/own_folder.py"
-    code = [
-        line for line in file.read_text().splitlines() if line and not line.startswith(('"""', "#", "import", "from"))
-    ]
+    code = [line for line in file.read_text().splitlines() if line and not line.startswith(('"""', "#", "import", "from"))]
     assert 5 < len(code) <= 20
 
 

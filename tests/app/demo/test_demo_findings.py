@@ -16,10 +16,7 @@ def done_of(table):
     """Runs by fleet and way that end at these accuracies, one for each seed; the waiting ones take ten days."""
     result = {}
     for (fleet, way), ends in table.items():
-        runs = [
-            compared([0.1, v], seed=7 + i, end=10 * 24 * HOUR if way == WAITING else 3 * HOUR)
-            for i, v in enumerate(ends)
-        ]
+        runs = [compared([0.1, v], seed=7 + i, end=10 * 24 * HOUR if way == WAITING else 3 * HOUR) for i, v in enumerate(ends)]
         for run in runs:
             run.metrics.update({"participation": {"never": 0 if way == WAITING else 40}})
         result[fleet, way] = runs
@@ -54,9 +51,7 @@ def test_what_is_significant_at_one_moment_only_is_not_called_so(done):
     half = 1.5 * HOUR
     apart = {
         way: [
-            replace(
-                run, seconds=np.array([0.0, half, 2 * half]), accuracy=np.array([0.1, 0.6 + 0.1 * i, run.accuracy[-1]])
-            )
+            replace(run, seconds=np.array([0.0, half, 2 * half]), accuracy=np.array([0.1, 0.6 + 0.1 * i, run.accuracy[-1]]))
             for i, run in enumerate(done["severe", way])
         ]
         for way in (WITH_DEADLINE, "FedBuff")
@@ -77,9 +72,7 @@ def test_the_paragraph_has_the_figures_of_the_runs(done):
 
 
 def test_a_run_without_a_model_by_then_has_no_standing(done):
-    late = [
-        type(run)(**{n: getattr(run, n) for n in run.__slots__} | {"first": 9 * HOUR}) for run in done["mild", WAITING]
-    ]
+    late = [type(run)(**{n: getattr(run, n) for n in run.__slots__} | {"first": 9 * HOUR}) for run in done["mild", WAITING]]
     assert demo_findings.mean_accuracy(late) is None and demo_findings.accuracy_at_hours(late[0]) is None
     assert WAITING not in dict(demo_findings.ranking({**done, ("mild", WAITING): late}, "mild"))
 
@@ -88,6 +81,4 @@ def test_rows_are_the_runs(done):
     ways = demo_findings.way_rows(done)
     assert len(ways) == len(done) and ways[0]["seeds"] == 3
     buff = next(r for r in ways if (r["fleet"], r["method"]) == ("severe", "FedBuff"))
-    assert buff["against_deadline"]["p_holm"] < 0.05 and buff["accuracy_at_equal_time"] == pytest.approx(
-        0.8133, abs=1e-3
-    )
+    assert buff["against_deadline"]["p_holm"] < 0.05 and buff["accuracy_at_equal_time"] == pytest.approx(0.8133, abs=1e-3)

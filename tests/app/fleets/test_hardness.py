@@ -20,11 +20,7 @@ def spec_of(**more):
 
 def test_a_deadline_is_measured_as_a_share_and_both_together_are_no_easier_than_either():
     result = hardness(spec_of(), 10.0, 60)
-    assert (
-        list(result.measures) == ["DevMC-R", "StatMC-R", "InterMC-R"]
-        and result.settings.k == 4
-        and result.settings.rounds == 60
-    )
+    assert list(result.measures) == ["DevMC-R", "StatMC-R", "InterMC-R"] and result.settings.k == 4 and result.settings.rounds == 60
     shares = [m.plain for m in result.measures.values()]
     assert all(0 <= s <= 1 for s in shares) and shares[2] <= shares[0] + 0.02
 
@@ -33,9 +29,7 @@ def test_a_longer_deadline_is_easier_and_waiting_is_measured_in_seconds():
     result = [hardness(spec_of(pace={**SPEC["pace"], "seconds": s}), 10.0, 60).measures for s in (60.0, 600.0)]
     assert result[1]["InterMC-R"].plain > result[0]["InterMC-R"].plain
     waits = hardness(spec_of(pace={"use": "readiness", "cohort": 4, "t_break": 20.0}), 10.0, 60).measures
-    assert (
-        list(waits) == ["DevMC-T", "StatMC-T", "InterMC-T"] and waits["InterMC-T"].plain > waits["DevMC-T"].plain > 20.0
-    )
+    assert list(waits) == ["DevMC-T", "StatMC-T", "InterMC-T"] and waits["InterMC-T"].plain > waits["DevMC-T"].plain > 20.0
 
 
 @pytest.mark.parametrize(
@@ -70,6 +64,4 @@ def test_devices_without_a_table_are_drawn_from_their_source():
     devices, states, missing = tables_of(spec)
     assert len(devices) == 6 and states is not None and not missing
     alike = table_from_draws(devices_for(resolve({"world": {"clients": 3}}).world, client_keys(3), 0), 3)
-    assert mean_kbps(alike) == pytest.approx(np.full(3, 42_000.0)) and alike.seconds_per_sample == pytest.approx(
-        np.full(3, 0.05)
-    )
+    assert mean_kbps(alike) == pytest.approx(np.full(3, 42_000.0)) and alike.seconds_per_sample == pytest.approx(np.full(3, 0.05))

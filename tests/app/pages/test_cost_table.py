@@ -45,11 +45,7 @@ def test_probes_carbon_and_the_unknown_are_told():
         "fates": {"folded": {**MEASURES["fates"]["folded"], "unknown": 2}},
     }
     text = "".join(costs(more))
-    assert (
-        "probes, before choosing" in text
-        and "12 g of carbon dioxide" in text
-        and "The cost of 2 tasks is not known" in text
-    )
+    assert "probes, before choosing" in text and "12 g of carbon dioxide" in text and "The cost of 2 tasks is not known" in text
 
 
 def test_a_run_that_wasted_nothing_does_not_speak_of_waste():

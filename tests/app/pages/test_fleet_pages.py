@@ -42,9 +42,7 @@ def test_pages_say_how_many_and_how_different(tmp_path):
     assert "30 clients with 5 different states" in states_page(load_states(states))
 
 
-@pytest.mark.parametrize(
-    ("with_devices", "with_states", "charts"), [(True, True, 3), (True, False, 1), (False, True, 1)]
-)
+@pytest.mark.parametrize(("with_devices", "with_states", "charts"), [(True, True, 3), (True, False, 1), (False, True, 1)])
 def test_successes_are_drawn_for_what_is_given(tmp_path, with_devices, with_states, charts):
     devices, states = map(str, fleet(tmp_path))
     quick = Settings(k=5, rounds=60)

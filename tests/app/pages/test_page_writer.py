@@ -53,9 +53,7 @@ def test_every_finished_run_has_its_page_and_a_page_that_fails_costs_no_run(tmp_
         return drawn(done)
 
     monkeypatch.setattr(page_writer, "write_report", write_report)
-    first, second, third = page_writer.run_and_write(piece_of([c.spec for c in cells], outs), lambda body: None)[
-        "failures"
-    ]
+    first, second, third = page_writer.run_and_write(piece_of([c.spec for c in cells], outs), lambda body: None)["failures"]
     assert (first, third) == ("", "") and "is a file" in second
     assert (outs[0] / "report.html").is_file() and not (outs[2] / "report.html").exists()
     assert "no ink" in capsys.readouterr().err

@@ -47,7 +47,5 @@ def test_a_sweep_has_a_picture_and_a_row_for_each_value():
         "never": 1.0,
     }
     rows = [row, row | {"value": 60, "accuracy": 0.9, "seconds_to_target": 90.0}]
-    text = sweep_page(
-        {"key": "pace.seconds", "rows": rows, "target": 0.8, "seconds": 1.0, "sentence": "So it is."}, "fleet"
-    )
+    text = sweep_page({"key": "pace.seconds", "rows": rows, "target": 0.8, "seconds": 1.0, "sentence": "So it is."}, "fleet")
     assert text.count("<tr>") == 3 and "never" in text and "So it is." in text and text.count('role="img"') == 2

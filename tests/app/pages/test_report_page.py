@@ -44,9 +44,7 @@ def test_every_picture_has_words_and_a_twin_for_phones(tiny_run):
     page = (tiny_run.out / "report.html").read_text()
     labels = re.findall(r'<svg viewBox="0 0 (\d+) \d+" role="img" aria-label="([^"]+)"', page)
     assert len(labels) == page.count('role="img"') >= 12
-    assert sum(int(width) == 350 for width, _ in labels) * 2 == len(labels) and all(
-        len(said) > 20 for _, said in labels
-    )
+    assert sum(int(width) == 350 for width, _ in labels) * 2 == len(labels) and all(len(said) > 20 for _, said in labels)
     for word in ("<script", "<link", "http://", "https://", "@import", "NaN", ">nan", ">inf"):
         assert word not in page
 
@@ -70,9 +68,7 @@ def test_a_report_that_finds_no_room_says_how_to_have_it_later(tiny_run, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(
-        RunFailed, match=r"is finished, but .*cannot write .*report.html: No space.*; then run: fedfleet report "
-    ):
+    with pytest.raises(RunFailed, match=r"is finished, but .*cannot write .*report.html: No space.*; then run: fedfleet report "):
         write_report(tiny_run)
 
 
@@ -115,9 +111,7 @@ def large_log(clients, *, rounds=12, cohort=1000):
         log.append(TasksSent(time, r, r, first, who, *columns))
         late = np.arange(n) % 10 == 0
         tasks = first + np.arange(n)
-        log += [
-            TaskArrived(time + 50, int(t), int(c), 50.0, 1e6) for t, c in zip(tasks[~late], who[~late], strict=True)
-        ]
+        log += [TaskArrived(time + 50, int(t), int(c), 50.0, 1e6) for t, c in zip(tasks[~late], who[~late], strict=True)]
         log.append(TasksDropped(time + 60, tasks[late], who[late], np.full(late.sum(), 60.0)))
         log += [ReportsGathered(time + 60, None, tasks[~late], {}), ModelCommitted(time + 60, r, r + 1, "a", n)]
         log.append(Evaluated(time + 60, r + 1, 10 + r, 100, 2.0 / (r + 1)))

@@ -64,12 +64,7 @@ def test_arms_that_made_no_model_are_told_with_the_reason(studied):
 def test_the_conclusion_comes_first_and_analyses_are_there(studied):
     page = write_pages(studied).page.read_text()
     assert page.index("<h1>") < page.index("Three arms, six runs") < page.index("Analyses")
-    assert (
-        "is the baseline" in page
-        and "Pearson&#x27;s r" in page
-        and "small&lt;study&gt;" in page
-        and "<script" not in page
-    )
+    assert "is the baseline" in page and "Pearson&#x27;s r" in page and "small&lt;study&gt;" in page and "<script" not in page
 
 
 def test_the_folder_alone_will_do(studied, tmp_path):

@@ -11,8 +11,7 @@ from fedfleet.measure.attribution.critical_path import attribution
 
 def books(rounds, seconds=100.0):
     made = [
-        RoundTime(i, i * seconds, (i + 1) * seconds, {"pause": 0.2 * seconds, "upload": 0.8 * seconds}, 1)
-        for i in range(rounds)
+        RoundTime(i, i * seconds, (i + 1) * seconds, {"pause": 0.2 * seconds, "upload": 0.8 * seconds}, 1) for i in range(rounds)
     ]
     return total_attribution(made, {}, ended=True, cutting="none")
 

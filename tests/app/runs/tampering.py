@@ -206,9 +206,7 @@ LIES = {
 UNSEALED = {
     "a forged remark": sql(f"INSERT INTO events ({_ALL}) VALUES (0, 99, 0, 0, 0, 0, 0, 0, NULL, 'trust me')"),
     "another wall time": measure("wall_seconds", 0.5),
-    "a comment in the spec": lambda folder: (folder / "spec.toml").write_text(
-        (folder / "spec.toml").read_text() + "# hi\n"
-    ),
+    "a comment in the spec": lambda folder: (folder / "spec.toml").write_text((folder / "spec.toml").read_text() + "# hi\n"),
     "a link left out": sql("DELETE FROM links WHERE seq = (SELECT min(seq) FROM links)"),
     "another link": sql("UPDATE links SET link = x'00' WHERE seq = (SELECT min(seq) FROM links)"),
     "no links": sql("DELETE FROM links"),

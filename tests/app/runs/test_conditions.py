@@ -35,16 +35,11 @@ def test_conditions_come_back_and_are_here(tmp_path):
 
 def test_what_is_not_here_is_named():
     result = local_conditions(assemble(spec_with()))
-    assert missing_condition(replace(result, versions={**result.versions, "torch": "1.0"})).startswith(
-        "torch 1.0 (here: "
-    )
+    assert missing_condition(replace(result, versions={**result.versions, "torch": "1.0"})).startswith("torch 1.0 (here: ")
     assert missing_condition(replace(result, versions={"jax": "1"})) == "jax 1 (here: none)"
     assert "the processor 'abacus'" in missing_condition(replace(result, processor="abacus"))
     assert single_machine_spec(spec_with(), replace(result, device="cuda", processor="abacus")).run["device"] == "cpu"
-    assert (
-        single_machine_spec(spec_with(), replace(result, execute="ray", ray_execute="stacked")).run["execute"]
-        == "stacked"
-    )
+    assert single_machine_spec(spec_with(), replace(result, execute="ray", ray_execute="stacked")).run["execute"] == "stacked"
 
 
 def test_what_decides_bits_is_adopted_and_said():

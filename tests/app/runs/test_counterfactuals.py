@@ -106,9 +106,7 @@ def test_all_five_causes_take_31_runs_and_absent_ones_none(tmp_path, monkeypatch
 
     def pretended(work, pieces, workers):
         asked.append([piece.removed for piece in pieces])
-        return (
-            (piece, Outcome(100.0 - 7 * len(piece.removed), 50.0 / (1 + len(piece.removed)), 0.5)) for piece in pieces
-        )
+        return ((piece, Outcome(100.0 - 7 * len(piece.removed), 50.0 / (1 + len(piece.removed)), 0.5)) for piece in pieces)
 
     monkeypatch.setattr(counterfactuals, "map_in_processes", pretended)
     monkeypatch.setattr(counterfactuals, "present_causes", lambda spec: CAUSES)
@@ -148,9 +146,7 @@ def test_an_interrupted_explanation_goes_on(tmp_path, monkeypatch):
 
 
 def test_devices_behind_edges_are_equalled_too(tmp_path):
-    out = made(
-        tmp_path / "run", USERS, "world.data=iid", "world.users.mu=1000000.0", "world.clients=8", "stop.rounds=1"
-    )
+    out = made(tmp_path / "run", USERS, "world.data=iid", "world.users.mu=1000000.0", "world.clients=8", "stop.rounds=1")
     result = counterfactual_answer(out, tell=str)
     assert result["present"] == ["links", "computing"]
     seconds = [r["virtual_seconds"] for r in result["counterfactuals"]]

@@ -60,9 +60,7 @@ def test_layers_of_pytorch_replay_and_resume_without_trust(execute, tmp_path, fe
 @pytest.mark.parametrize("execute", EXECUTORS)
 @pytest.mark.parametrize("loss", [focal, smooth])
 def test_code_replays_and_resumes_when_it_is_trusted(execute, loss, tmp_path, fedfleet):
-    done = ff.run(
-        spec_for(execute), model=Net, data=blobs(), loss=loss, metrics={"r": share_right}, out=tmp_path / "run"
-    )
+    done = ff.run(spec_for(execute), model=Net, data=blobs(), loss=loss, metrics={"r": share_right}, out=tmp_path / "run")
     trust = trust_of(done.out)
     code, printed, _ = fedfleet("replay", done.out, "--trust-code", trust, "--json")
     assert code == 0 and json.loads(printed)["digest"] == done.metrics["digest"]
@@ -86,9 +84,7 @@ def test_python_resumes_with_what_is_given_again(coded, tmp_path):
     folder = unfinished(coded, tmp_path / "trusted")
     again = ff.run(folder / "spec.toml", out=folder, resume=True, trust_code=trust_of(coded.out))
     assert again.metrics["digest"] == coded.metrics["digest"]
-    assert ff.run(folder / "spec.toml", out=folder, resume=True).metrics["digest"] == coded.metrics["digest"], (
-        "finished"
-    )
+    assert ff.run(folder / "spec.toml", out=folder, resume=True).metrics["digest"] == coded.metrics["digest"], "finished"
     assert "models" in ff.replay(coded.out, model=Net, loss=focal)["verified"]
 
 

@@ -30,9 +30,7 @@ from tests.app.specs import TINY, written
 pytestmark = pytest.mark.slow
 
 ASYNC = TINY.replace('use = "readiness"\ncohort = 4', 'use = "buffered"\nk = 2\nconcurrency = 4')
-ASYNC = ASYNC.replace(
-    'devices = { use = "spread" }', 'devices = { use = "spread" }\nstates = { use = "daily", ready = 0.5 }'
-)
+ASYNC = ASYNC.replace('devices = { use = "spread" }', 'devices = { use = "spread" }\nstates = { use = "daily", ready = 0.5 }')
 
 
 def adds_up(result):

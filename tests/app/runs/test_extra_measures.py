@@ -125,9 +125,7 @@ def test_neither_the_secret_nor_a_sum_without_noise_is_in_any_file(secret, tmp_p
     for before, after in seen:
         for leaf, bare in before.items():
             assert bare.tobytes() not in written
-            assert (bare.astype(np.float64) / 2.0**28 / 4.0).astype(np.float32).tobytes() not in written, (
-                "nor their mean"
-            )
+            assert (bare.astype(np.float64) / 2.0**28 / 4.0).astype(np.float32).tobytes() not in written, "nor their mean"
             assert after[leaf].tobytes() in written, "what is kept are the noised sums"
     assert done.answer()["privacy"]["noise_from"] == "secret" and STUDY_WARNING not in done.answer()["warnings"]
 
@@ -223,9 +221,7 @@ def test_too_many_classes_or_labels_in_a_row_have_no_table():
     x = np.zeros((6, 2), np.float32)
 
     def found(y, classes):
-        return with_class_measures(
-            {"a": 1}, Task("toy", Dataset(x, y, classes), np.arange(4), list, lambda seed: {}), {}
-        )
+        return with_class_measures({"a": 1}, Task("toy", Dataset(x, y, classes), np.arange(4), list, lambda seed: {}), {})
 
     nothing = {"a": 1, "classes": None, "confusion": None}
     assert found(np.zeros(6, np.int64), 101) == nothing

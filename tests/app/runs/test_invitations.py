@@ -28,9 +28,7 @@ def test_a_person_invites_and_puts_out_while_the_server_runs(tmp_path, server):
     assert server.enrol(asks, now, "ipv4:127.0.0.1") == Admission(2, 1, True)
     result = list_tokens(tmp_path)
     assert [t["used"] for t in result["tokens"]] == [1]
-    assert [(d["client"], d["samples"], d["data"], d["token"]) for d in result["devices"]] == [
-        (2, 5, "mine", made["id"])
-    ]
+    assert [(d["client"], d["samples"], d["data"], d["token"]) for d in result["devices"]] == [(2, 5, "mine", made["id"])]
     assert server.holds(2, secret_of(KEY, 2, 1))
     assert end_enrolment(tmp_path, 2) == {"client": 2, "revoked": True}
     assert server.take_changes() == [(2, 2)] and not server.holds(2, secret_of(KEY, 2, 1))

@@ -85,11 +85,7 @@ def test_all_that_studies_need_at_once(tmp_path, capsys):
     assert "world.devices, world.charge describe a simulated fleet" in capsys.readouterr().err
     assert looked_after(done) >= {0, 2, 3}
     held = {e.unseen.total for e in done.events if isinstance(e, Evaluated)}
-    assert (
-        len(held) == 1
-        and held.pop() > 0
-        and {e.total for e in done.events if isinstance(e, Evaluated)} < {*range(60, 91)}
-    )
+    assert len(held) == 1 and held.pop() > 0 and {e.total for e in done.events if isinstance(e, Evaluated)} < {*range(60, 91)}
     assert {n for _, samples in _work(done) for n in samples} == {1.0}, "as the simulation charges it"
 
 

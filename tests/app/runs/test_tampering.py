@@ -91,9 +91,7 @@ def test_flipped_bits_of_a_finished_run_are_found(honest, tmp_path, seed):
 @pytest.mark.parametrize("lie", LIES)
 def test_whoever_only_looks_at_a_forged_run_sees_it_or_one_sentence(honest, tmp_path, lie):
     """Verify, report and load run nothing again, so that a forger who seals anew can fool them; a traceback he never gets."""
-    folder = tampered(
-        honest, tmp_path / "out", LIES[lie], sealed=lie not in ("no time", "words for a number", "bytes for a text")
-    )
+    folder = tampered(honest, tmp_path / "out", LIES[lie], sealed=lie not in ("no time", "words for a number", "bytes for a text"))
     for look in (verify_run, report_run, fedfleet.load):
         try:
             look(folder)

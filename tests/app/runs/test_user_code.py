@@ -39,9 +39,7 @@ def local():
     return inside
 
 
-@pytest.mark.parametrize(
-    "thing", [lambda: 1, local(), functools.partial(Net, hidden=object()), functools.partial(Net, (1,))]
-)
+@pytest.mark.parametrize("thing", [lambda: 1, local(), functools.partial(Net, hidden=object()), functools.partial(Net, (1,))])
 def test_what_has_no_name_or_no_plain_arguments_is_for_the_hand(thing):
     entry, text = describe_object(thing, call=True)
     assert (entry.by, text) == ("hand", "") and entry.what
@@ -76,9 +74,7 @@ def test_of_a_script_only_what_it_declares_is_kept():
     assert "print" not in text and "made" not in text and "SystemExit" not in text
     entry = Entry("code", "root", module=SCRIPT, name="root", sha256=sha256(text))
     assert load_object(entry, text)(9.0) == 6.0
-    assert declarations_only(SCRIPT_TEXT.replace('print("running")', "print(resume=True)")) == text, (
-        "what it does may change"
-    )
+    assert declarations_only(SCRIPT_TEXT.replace('print("running")', "print(resume=True)")) == text, "what it does may change"
 
 
 def test_code_that_is_not_there_or_fails_says_so():

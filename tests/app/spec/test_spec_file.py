@@ -11,9 +11,7 @@ from fedfleet.core.errors import BadInput
 
 
 def test_words_override_by_dotted_key():
-    table = apply_overrides(
-        {"pace": {"cohort": 5}}, ["pace.cohort=7", "algorithm.use=fedprox", "world.data.alpha=0.5", "seed=3"]
-    )
+    table = apply_overrides({"pace": {"cohort": 5}}, ["pace.cohort=7", "algorithm.use=fedprox", "world.data.alpha=0.5", "seed=3"])
     assert table == {
         "pace": {"cohort": 7},
         "algorithm": {"use": "fedprox"},

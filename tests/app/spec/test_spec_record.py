@@ -6,9 +6,7 @@ from fedfleet.app.spec import resolve
 
 
 def test_the_resolved_spec_reads_back_to_itself():
-    spec = resolve(
-        {"seed": 4, "algorithm": {"use": "fedprox", "mu": 1}, "override": [{"clients": [1], "algorithm": {"lr": 1}}]}
-    )
+    spec = resolve({"seed": 4, "algorithm": {"use": "fedprox", "mu": 1}, "override": [{"clients": [1], "algorithm": {"lr": 1}}]})
     back = resolve(tomllib.loads(spec.toml()))
     assert back.digest == spec.digest
     assert back.table() == spec.table()

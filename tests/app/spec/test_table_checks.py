@@ -15,9 +15,7 @@ from fedfleet.core.parts import Policy
 from fedfleet.core.registry import register
 
 
-def builder(
-    *, size: Count, speed: Positive = 2.0, mode: Literal["a", "b"] = "a", test: Callable[[str], bool] = str.isalpha
-):
+def builder(*, size: Count, speed: Positive = 2.0, mode: Literal["a", "b"] = "a", test: Callable[[str], bool] = str.isalpha):
     """A part that records what it was given."""
     return size, speed, mode, test
 
@@ -74,9 +72,7 @@ def either(policies: list[Policy], *, other: Policy | None = None) -> Policy:
 
 def test_a_bare_name_stands_for_a_part_in_lists_and_where_there_may_be_none():
     register("policies", "either", either)
-    table = resolve_part(
-        "policies", {"use": "either", "policies": ["deadline", {"use": "readiness", "cohort": 3}]}, "pace"
-    )
+    table = resolve_part("policies", {"use": "either", "policies": ["deadline", {"use": "readiness", "cohort": 3}]}, "pace")
     assert [p["use"] for p in table["policies"]] == ["deadline", "readiness"] and table["other"] is None
     assert build_part("policies", table).name == "deadline"
     given = {"use": "either", "policies": ["deadline"], "other": "readiness"}

@@ -5,16 +5,12 @@ import pytest
 from fedfleet.app.terminal.text import failure_lines, join_words, joules, metrics_text, percent, size, span
 
 
-@pytest.mark.parametrize(
-    ("seconds", "said"), [(0.4, "0 s"), (89, "89 s"), (90, "1.5 min"), (7200, "2.0 h"), (200_000, "2.3 days")]
-)
+@pytest.mark.parametrize(("seconds", "said"), [(0.4, "0 s"), (89, "89 s"), (90, "1.5 min"), (7200, "2.0 h"), (200_000, "2.3 days")])
 def test_time_is_said_in_a_convenient_unit(seconds, said):
     assert span(seconds) == said
 
 
-@pytest.mark.parametrize(
-    ("nbytes", "said"), [(999, "999 B"), (1e3, "1.0 kB"), (343_200_776, "343.2 MB"), (2e12, "2.0 TB")]
-)
+@pytest.mark.parametrize(("nbytes", "said"), [(999, "999 B"), (1e3, "1.0 kB"), (343_200_776, "343.2 MB"), (2e12, "2.0 TB")])
 def test_sizes_are_said_in_a_convenient_unit(nbytes, said):
     assert size(nbytes) == said
 

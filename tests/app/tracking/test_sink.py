@@ -31,9 +31,7 @@ def test_words_that_name_none(word, said):
         sinks_of([word])
 
 
-@pytest.mark.parametrize(
-    ("word", "module"), [("tensorboard:x", "tensorboard.compat.proto"), ("mlflow:x", "mlflow.entities")]
-)
+@pytest.mark.parametrize(("word", "module"), [("tensorboard:x", "tensorboard.compat.proto"), ("mlflow:x", "mlflow.entities")])
 def test_the_extra_that_brings_a_tool_is_named(monkeypatch, word, module):
     monkeypatch.setitem(sys.modules, module.partition(".")[0], None)
     monkeypatch.setitem(sys.modules, module, None)
@@ -48,9 +46,7 @@ def test_only_finite_numbers_are_measures():
 def test_event_files_hold_curves_the_spec_and_the_end(tiny_run, tmp_path):
     loading = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
     word = f"tensorboard:{tmp_path}"
-    assert export_events(sinks_of([word]), tiny_run.spec, "mine", tiny_run.events, tiny_run.metrics, pytest.fail) == [
-        word
-    ]
+    assert export_events(sinks_of([word]), tiny_run.spec, "mine", tiny_run.events, tiny_run.metrics, pytest.fail) == [word]
     (path,) = (tmp_path / "mine").iterdir()
     events = list(loading.LegacyEventFileLoader(str(path)).Load())
     values = [(v.tag, e.step, e.wall_time, v) for e in events for v in e.summary.value]
@@ -114,9 +110,7 @@ def test_a_run_that_stopped_is_killed_there_too(tiny_run):
 def test_the_real_client(tiny_run, tmp_path):
     tracking = pytest.importorskip("mlflow.tracking")
     word = f"mlflow:sqlite:///{tmp_path}/mlflow.db"
-    assert export_events(sinks_of([word]), tiny_run.spec, "mine", tiny_run.events, tiny_run.metrics, pytest.fail) == [
-        word
-    ]
+    assert export_events(sinks_of([word]), tiny_run.spec, "mine", tiny_run.events, tiny_run.metrics, pytest.fail) == [word]
     client = tracking.MlflowClient(tracking_uri=word.removeprefix("mlflow:"))
     (run,) = client.search_runs([client.get_experiment_by_name(tiny_run.spec.name).experiment_id])
     assert run.data.metrics["accuracy"] == tiny_run.metrics["accuracy"] and run.info.status == "FINISHED"

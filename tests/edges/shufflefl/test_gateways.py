@@ -103,9 +103,7 @@ def test_one_device_has_nothing_to_plan():
 def test_the_exact_solver_costs_more_for_more_and_less_than_the_papers(classes, devices, samples):
     result = exact_seconds(classes, devices, samples)
     assert 0.0 < result < exact_seconds(classes + 1, devices, samples)
-    assert result < exact_seconds(classes, devices + 1, samples) and result < exact_seconds(
-        classes, devices, samples + 1
-    )
+    assert result < exact_seconds(classes, devices + 1, samples) and result < exact_seconds(classes, devices, samples + 1)
     assert exact_seconds(classes, devices) < min(planning_seconds(p, classes, devices, merged=True) for p in NAMES)
 
 

@@ -188,9 +188,7 @@ def test_a_whole_turn_takes_what_the_hand_computes():
         visit = make_visits([job])[0]
         turn = job.local.rule.plan([visit])[0]
         assert counts_by_class(turn.rows, 2).tolist() == [[2, 2], [2, 2]]
-        assert turn_seconds(turn_cost(job, visit, turn)) == pytest.approx(
-            1 + planning + (1 + 8 + 3 * 0.1 * 2 * 4 + 1) + 1
-        )
+        assert turn_seconds(turn_cost(job, visit, turn)) == pytest.approx(1 + planning + (1 + 8 + 3 * 0.1 * 2 * 4 + 1) + 1)
 
 
 def test_whoever_exchanges_pays_half_a_trip_of_each_end():
@@ -286,6 +284,4 @@ def test_a_papers_gateway_merges_classes_as_its_table_says():
 def test_devices_that_need_no_time_can_be_planned_for():
     able = Abilities(np.zeros(2), np.full(2, 1e6), np.full(2, 1e6))
     turn = rule(2, alpha=5.0).plan([visit_of(TWO, able)])[0]
-    assert np.isfinite(turn.stats["objective"]) and np.array_equal(
-        counts_by_class(turn.rows, 2).sum(0), np.sum(TWO, axis=0)
-    )
+    assert np.isfinite(turn.stats["objective"]) and np.array_equal(counts_by_class(turn.rows, 2).sum(0), np.sum(TWO, axis=0))

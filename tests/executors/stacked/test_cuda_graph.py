@@ -69,9 +69,7 @@ def test_a_second_model_is_recorded_whole():
     assert _lap_steps(twin, work) == 20
 
 
-@pytest.mark.parametrize(
-    ("sizes", "rates"), [((8, 6), None), ((8, 8), [0.1, 0.2])], ids=["padded batches", "rates of their own"]
-)
+@pytest.mark.parametrize(("sizes", "rates"), [((8, 6), None), ((8, 8), [0.1, 0.2])], ids=["padded batches", "rates of their own"])
 def test_what_differs_from_call_to_call_in_more_than_values_is_not_recorded(sizes, rates):
     twin, work, task = stage(PLAIN, 4, sizes=sizes, rates=rates)
     x, y = torch.from_numpy(task.dataset.x), torch.from_numpy(task.dataset.y)

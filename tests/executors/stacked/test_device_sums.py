@@ -65,9 +65,7 @@ def element_shares(weight, stats, context):
 
 
 def by_stats(weight, stats, context):
-    return Entry(
-        weight / stats["steps"], factor=-1.0 / (1 + context.staleness), sum="even" if context.client % 2 else ""
-    )
+    return Entry(weight / stats["steps"], factor=-1.0 / (1 + context.staleness), sum="even" if context.client % 2 else "")
 
 
 PLAIN = mean()

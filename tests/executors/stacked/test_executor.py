@@ -82,9 +82,7 @@ def test_a_deep_network_is_the_same_function_in_double_precision():
     ],
     ids=["sgd", "decay", "momentum", "adam", "adamw", "prox", "steps", "plain"],
 )
-@pytest.mark.parametrize(
-    "norm", [None, lambda: nn.GroupNorm(2, 6), lambda: nn.BatchNorm2d(6)], ids=["none", "group", "batch"]
-)
+@pytest.mark.parametrize("norm", [None, lambda: nn.GroupNorm(2, 6), lambda: nn.BatchNorm2d(6)], ids=["none", "group", "batch"])
 def test_every_optimiser_and_norm_on_ragged_shards(algorithm, norm):
     compare(small_task(convolutions(norm)), algorithm, (20, 7, 33, 16, 18))
 
@@ -109,10 +107,7 @@ def test_frozen_and_kept_layers_and_memory():
     local = replace(frozen.local(0, {}), train=lambda name: name.startswith("3"))
     compare(task, replace(frozen, local=lambda client, settings: local), (9, 20, 3))
     home = local_only(lr=0.05)
-    jobs = [
-        replace(j, memory={"kept": {n: v + 0.01 for n, v in j.offer.params.items()}})
-        for j in jobs_of(task, home, (9, 20))
-    ]
+    jobs = [replace(j, memory={"kept": {n: v + 0.01 for n, v in j.offer.params.items()}}) for j in jobs_of(task, home, (9, 20))]
     for a, b in zip(inline(task).train(jobs), stacked_executor(task).train(jobs), strict=True):
         assert b.update == {}
         assert all(np.allclose(a.memory["kept"][n], b.memory["kept"][n], atol=1e-5) for n in a.memory["kept"])
@@ -178,10 +173,7 @@ def test_a_cohort_of_one_and_an_empty_shard():
 def test_chunks_and_threads_change_nothing():
     task, algorithm = small_task(convolutions()), fedavg(lr=0.05)
     jobs = jobs_of(task, algorithm, (9, 20, 3, 14, 8, 8, 8))
-    means = [
-        aggregation.finish(algorithm.fold, folded(task, jobs, algorithm.fold, threads=n).accumulator).mean
-        for n in (1, 1, 2)
-    ]
+    means = [aggregation.finish(algorithm.fold, folded(task, jobs, algorithm.fold, threads=n).accumulator).mean for n in (1, 1, 2)]
     assert content_hash(means[0]) == content_hash(means[1]), "the same form, chunk and threads: the same bits"
     means = [means[0], means[2]]
     assert all(np.allclose(means[0][n], means[1][n], atol=1e-6) for n in means[0])
@@ -239,9 +231,7 @@ def in_place_and_by_reports(task, jobs, fold):
     """Two folds of the same jobs: where the updates are, and report by report."""
     where = open_place(task, device="cpu", threads=1, form="merged", tf32=False, graphs=False)
     server, contexts = ServerState(task.init(0)), [Context(0, 1.0, job.client, task=job.task) for job in jobs]
-    return fold_jobs(where, jobs, contexts, fold, server), fold_in_order(
-        fold, server, stacked_executor(task).train(jobs), contexts
-    )
+    return fold_jobs(where, jobs, contexts, fold, server), fold_in_order(fold, server, stacked_executor(task).train(jobs), contexts)
 
 
 @pytest.mark.parametrize("factor", [1.0, 2.0], ids=["as claimed", "raised by the fold"])

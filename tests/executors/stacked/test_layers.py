@@ -72,10 +72,7 @@ def test_a_leaf_is_each_clients_own_layer_forward_and_backward(name):
     out = twin.module.train()(x)
     (out * torch.sin(out.detach())).sum().backward()
     for c in range(CLIENTS):
-        own = {
-            n: v[c].clone().requires_grad_(v.is_floating_point() and n in trained_names(module))
-            for n, v in whole.items()
-        }
+        own = {n: v[c].clone().requires_grad_(v.is_floating_point() and n in trained_names(module)) for n, v in whole.items()}
         part = x.detach()[c * BATCH : (c + 1) * BATCH].clone().requires_grad_(True)
         wanted = functional_call(module, own, (part,))
         (wanted * torch.sin(wanted.detach())).sum().backward()
@@ -104,9 +101,7 @@ def test_an_embedding_looks_up_in_each_clients_own_table():
 )
 def test_patches_are_torchs_unfolding(kernel, stride, dilation, padding):
     x = torch.sin(torch.arange(2 * 3 * 8 * 9.0)).reshape(2, 3, 8, 9)
-    assert torch.equal(
-        gather_patches(x, kernel, stride, dilation, padding), F.unfold(x, kernel, dilation, padding, stride)
-    )
+    assert torch.equal(gather_patches(x, kernel, stride, dilation, padding), F.unfold(x, kernel, dilation, padding, stride))
 
 
 def test_padding_is_no_part_of_a_batchs_statistics():

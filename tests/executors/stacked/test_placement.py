@@ -17,9 +17,7 @@ CPU = torch.device("cpu")
 
 
 def opened(task, **options):
-    return open_place(
-        task, **{"device": "cpu", "threads": 1, "form": "merged", "tf32": False, "graphs": True, **options}
-    )
+    return open_place(task, **{"device": "cpu", "threads": 1, "form": "merged", "tf32": False, "graphs": True, **options})
 
 
 def test_data_that_do_not_fit_are_brought_along_and_change_nothing():

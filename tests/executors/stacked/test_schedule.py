@@ -20,9 +20,7 @@ pytestmark = pytest.mark.slow
 def jobs_with(sizes, plan, steps=None):
     local, first, result = LocalPass(sgd(), plan), 0, []
     for i, n in enumerate(sizes):
-        result.append(
-            Job(50 + i, i, 1000 + i, 7, Offer({}), local, np.arange(first, first + n), (steps or {}).get(i, 0))
-        )
+        result.append(Job(50 + i, i, 1000 + i, 7, Offer({}), local, np.arange(first, first + n), (steps or {}).get(i, 0)))
         first += n
     return result
 

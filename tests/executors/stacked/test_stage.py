@@ -63,9 +63,7 @@ CONTROL = Slot("control", zeros_like)
 PASSES = {
     "an objective": replace(PLAIN, objective=smoothed_loss),
     "a second model": replace(PLAIN, objective=distillation_loss, second=COPIED),
-    "a second model under adam": replace(
-        PLAIN, objective=distillation_loss, second=COPIED, optimiser=adam(), rate=0.01
-    ),
+    "a second model under adam": replace(PLAIN, objective=distillation_loss, second=COPIED, optimiser=adam(), rate=0.01),
     "a second model, frozen in part": replace(
         PLAIN, objective=distillation_loss, second=COPIED, train=lambda name: name.startswith("3")
     ),
@@ -73,9 +71,7 @@ PASSES = {
     "drift and pull": replace(
         PLAIN, terms=(ProximalTerm(0.5), ConstantTerm(lambda start, carried: {n: 0.1 * v for n, v in start.items()}))
     ),
-    "a term of one's own": replace(
-        PLAIN, terms=(lambda params, start, carried: {n: 0.2 * p.sign() for n, p in params.items()},)
-    ),
+    "a term of one's own": replace(PLAIN, terms=(lambda params, start, carried: {n: 0.2 * p.sign() for n, p in params.items()},)),
     "adam": replace(PLAIN, optimiser=adam(weight_decay=0.1), rate=0.01),
     "fused with everything": replace(PLAIN, optimiser=sgd(momentum=0.9, weight_decay=0.01), terms=(ProximalTerm(0.5),)),
     "one trained layer": replace(PLAIN, train=lambda name: name.startswith("3")),

@@ -89,9 +89,7 @@ def test_both_ends_may_lay_out_their_trees_in_another_order():
     tree = {n: np.random.default_rng(i).normal(size=(20, 3)).astype(np.float32) for i, n in enumerate("bca")}
     for made in (randomk(share=0.3), int4(rounding="stochastic"), chain([topk(), int8()])):
         turned = decode(made, encode(made, tree, 9), {n: tree[n] for n in "abc"})
-        assert {n: v.tobytes() for n, v in turned.items()} == {
-            n: v.tobytes() for n, v in travelled(made, tree, 9).items()
-        }
+        assert {n: v.tobytes() for n, v in turned.items()} == {n: v.tobytes() for n, v in travelled(made, tree, 9).items()}
 
 
 def test_nothing_to_say_takes_no_bytes():

@@ -134,16 +134,12 @@ def test_other_names_are_blamed_by_their_names(fleet, pace, random):
     plain, other = even_runs(fleet, pace), even_runs(renamed(fleet, order), pace)
     assert other.causes == plain.causes
     back = {c: {order[k]: s for k, s in who.items()} for c, who in other.who.items()}
-    assert {c: dict(sorted(w.items())) for c, w in back.items()} == {
-        c: dict(sorted(w.items())) for c, w in plain.who.items()
-    }
+    assert {c: dict(sorted(w.items())) for c, w in back.items()} == {c: dict(sorted(w.items())) for c, w in plain.who.items()}
 
 
 def even_runs(fleet, pace):
     """Explained without `planning`, which goes by the number of a client."""
-    events, _ = events_of(
-        toy_plan(pace.policy(), len(fleet), stop=Stop(rounds=4, virtual_seconds=2000.0)), world_of(fleet)
-    )
+    events, _ = events_of(toy_plan(pace.policy(), len(fleet), stop=Stop(rounds=4, virtual_seconds=2000.0)), world_of(fleet))
     return attribution(events)
 
 

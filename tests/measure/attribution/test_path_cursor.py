@@ -44,9 +44,7 @@ def test_every_second_is_where_it_was(state, stages, sent, later):
     done = float(states.finish(np.array([0]), float(sent), np.array([work]))[0])
     task = PathTask(0, float(sent), done + stages.get("delivery", 0.0), stages)
     floor = min(float(sent + later), task.ended)
-    way = PathCursor(
-        task.ended, floor, Blame(), progress_in(type(world)(world.keys, world.devices, states, world.data))
-    )
+    way = PathCursor(task.ended, floor, Blame(), progress_in(type(world)(world.keys, world.devices, states, world.data)))
     way.walk_task(task)
     assert sum_by_cause(way.parts) == pytest.approx(sum_by_cause(literal(task, ready, period, floor).items()))
     assert way.at == max(floor, task.sent)

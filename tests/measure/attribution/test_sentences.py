@@ -43,9 +43,7 @@ def test_what_nobody_knows_is_said_first():
     assert result == (
         "Nobody knows where 80 % of the time went, since devices did not say; of the rest, most was the pause between rounds."
     )
-    assert (
-        sentence(books(({"unknown": 2.0}, ""))) == "Nobody knows where all of the time went, since devices did not say."
-    )
+    assert sentence(books(({"unknown": 2.0}, ""))) == "Nobody knows where all of the time went, since devices did not say."
     assert "nothing to explain" in sentence(books())
 
 

@@ -35,9 +35,7 @@ def test_one_slow_device_is_named_with_what_would_be_without_it():
     (note,) = said("DevMC-T", fleet, None)
     left_out = take_devices(fleet, np.array([1, *range(1, 20)]))
     hoped = measure("DevMC-T", ASKED, left_out, None).value
-    assert note.startswith(
-        "one device, d0 (1 of 20 clients), decides DevMC-T: with the median in its place it would be "
-    )
+    assert note.startswith("one device, d0 (1 of 20 clients), decides DevMC-T: with the median in its place it would be ")
     assert f"{hoped:.4g} instead of {measure('DevMC-T', ASKED, fleet, None).value:.4g}" in note
     assert said("DevMC-R", fleet, None) == [], "a deadline bounds it"
 

@@ -65,9 +65,7 @@ def test_interplay_lies_where_the_released_program_puts_it():
 
 
 @needs_data
-@pytest.mark.parametrize(
-    ("case", "device", "state"), [(1, 0.806, 0.752), (2, 0.896, 0.778), (3, 0.918, 0.858), (4, 0.928, 0.956)]
-)
+@pytest.mark.parametrize(("case", "device", "state"), [(1, 0.806, 0.752), (2, 0.896, 0.778), (3, 0.918, 0.858), (4, 0.928, 0.956)])
 def test_paper_semantics_give_the_printed_values(case, device, state):
     devices, states = load_devices(device_case(case)), load_states(state_case(case))
     assert measure("DevMC-R", Settings(), devices, None).value == pytest.approx(device, abs=0.005)
@@ -160,9 +158,7 @@ def test_single_states_are_scored_and_named():
 def test_rounds_that_take_ages_end_where_the_literal_version_ends():
     # 1 kbit/s for a large model: each round lasts longer than a whole turn of the ring of buckets.
     devices = device_table(["a", "b", "c"], [[1.0], [1.5], [2.0]], [0.0] * 3)
-    states = StateTable(
-        np.array(["a", "b", "c"]), traces_of([((0.0, 9.0),), ((3.0, 40.0),), ((50.0, 99.0),)], [100.0] * 3)
-    )
+    states = StateTable(np.array(["a", "b", "c"]), traces_of([((0.0, 9.0),), ((3.0, 40.0),), ((50.0, 99.0),)], [100.0] * 3))
     for semantics in ("paper", "released"):
         asked = Settings(k=2, rounds=6, trips=8, semantics=semantics)
         for by_deadline in (True, False):

@@ -26,10 +26,7 @@ def test_published_fleets_lie_from_severe_to_mild(name):
 @given(st.sampled_from(sorted(PUBLISHED)), st.floats(0, 1), st.floats(0, 1))
 def test_more_fair_work_is_never_called_more_severe(name, a, b):
     order = ["more severe", "between their severe", "between their moderate", "milder"]
-    ranks = [
-        next(i for i, said in enumerate(order) if placement_text(name, share).startswith(said))
-        for share in sorted((a, b))
-    ]
+    ranks = [next(i for i, said in enumerate(order) if placement_text(name, share).startswith(said)) for share in sorted((a, b))]
     assert ranks[0] <= ranks[1]
 
 

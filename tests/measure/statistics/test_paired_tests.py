@@ -44,9 +44,7 @@ def test_turned_round_the_sign_turns_and_p_stays(rows):
 @given(TWO, st.lists(st.integers(-50, 50), min_size=10, max_size=10))
 def test_what_a_seed_does_to_both_changes_nothing(rows, moods):
     a, b = ([float(v[i]) for v in rows] for i in (0, 1))
-    moved = paired_test(
-        [v + m for v, m in zip(a, moods, strict=False)], [v + m for v, m in zip(b, moods, strict=False)]
-    )
+    moved = paired_test([v + m for v, m in zip(a, moods, strict=False)], [v + m for v, m in zip(b, moods, strict=False)])
     assert moved == paired_test(a, b)
 
 
@@ -131,9 +129,7 @@ def test_seeds_of_their_own_change_nothing():
     a, b = {i: 0.5 + 0.02 * i * i for i in own}, dict.fromkeys(own, 0.5)
     assert shared_parts(list(own.values())) == {} and paired_test_over(a, b, own) == paired_test_by_seed(a, b)
     assert mean_over(list(a.values()), list(own.values())) == mean_of(list(a.values()))
-    assert shared_parts([{"fleets": 3}] * 4) == {}, (
-        "a fleet that all runs have says nothing of others, and is not redrawn"
-    )
+    assert shared_parts([{"fleets": 3}] * 4) == {}, "a fleet that all runs have says nothing of others, and is not redrawn"
     assert paired_test_over(a, {9: 1.0}, own) is None and mean_over([0.5], [{"fleets": 1}]).low is None
 
 

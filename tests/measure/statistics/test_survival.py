@@ -70,9 +70,7 @@ def test_another_unit_of_time_changes_the_unit_only(rows, scale):
     times, reached = [t for t, _ in rows], [r for _, r in rows]
     one, other = (restricted_mean([s * t for t in times], reached, s * max(times)) for s in (1.0, scale))
     assert other.value == pytest.approx(scale * one.value)
-    assert (other.high is None) == (one.high is None) and (
-        one.high is None or other.high == pytest.approx(scale * one.high)
-    )
+    assert (other.high is None) == (one.high is None) and (one.high is None or other.high == pytest.approx(scale * one.high))
     first, second = (median_time([s * t for t in times], reached) for s in (1.0, scale))
     assert second == (None if first is None else pytest.approx(scale * first))
 

@@ -216,9 +216,7 @@ class ToyExecutor:
             if job.settings.get("fail"):
                 raise ValueError("it cannot be trained")
             before = job.memory.get("slot", {}).get("w", np.float32(0))
-            update = {
-                n: (v * np.float32(job.task + 1) + before).astype(np.float32) for n, v in job.offer.params.items()
-            }
+            update = {n: (v * np.float32(job.task + 1) + before).astype(np.float32) for n, v in job.offer.params.items()}
             memory = {"slot": {"w": np.float32(before + job.task + 1)}, "empty": {}}
             yield Report(job.task, job.client, update, 5.0, {"loss": 0.5, "odd": float("nan"), "samples": 5.0}, memory)
 
@@ -245,9 +243,7 @@ def toy_kit(sheet=SHEET, fetch=None, *, remembers=True):
     task = Task("toy", dataset, np.zeros(0, np.int64), build=None, init=None)
     toy = ToyExecutor()
     params = {"w": np.zeros(3, np.float32)}
-    return ClientRuntime(
-        4, 1, 0, algorithm, task, params, np.arange(5), np.arange(5, 9), Executor("toy", toy.train, toy.evaluate)
-    )
+    return ClientRuntime(4, 1, 0, algorithm, task, params, np.arange(5), np.arange(5, 9), Executor("toy", toy.train, toy.evaluate))
 
 
 def swift():

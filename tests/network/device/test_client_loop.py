@@ -111,9 +111,7 @@ def test_another_server_gets_neither_the_secret_nor_the_report_nor_the_memory(fa
     fake.give(W)
     attended(fake, tmp_path / "s")
     known = (tmp_path / "s" / "identity.json").read_text()
-    (tmp_path / "s" / "identity.json").write_text(
-        known.replace("127.0.0.1", "elsewhere").replace('"client": 4', '"client": 5')
-    )
+    (tmp_path / "s" / "identity.json").write_text(known.replace("127.0.0.1", "elsewhere").replace('"client": 4', '"client": 5'))
     attended(fake, tmp_path / "s")
     assert fake.enrolments[1].secret == b"" and not fake.enrolments[1].HasField("client")
     assert list((tmp_path / "s" / "memory").iterdir()) == []

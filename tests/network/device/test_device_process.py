@@ -53,9 +53,7 @@ def test_each_server_and_client_has_its_own_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     one = default_store("127.0.0.1:5", None)
     assert one == tmp_path / "fedfleet/devices/127.0.0.1-5"
-    assert (
-        len({one, default_store("127.0.0.1:5", 3), default_store("[::1]:5", 3), default_store("127.0.0.1:6", 3)}) == 4
-    )
+    assert len({one, default_store("127.0.0.1:5", 3), default_store("[::1]:5", 3), default_store("127.0.0.1:6", 3)}) == 4
     monkeypatch.delenv("XDG_STATE_HOME")
     assert default_store("h:1", 0).is_relative_to(Path.home())
 

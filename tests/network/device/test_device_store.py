@@ -29,19 +29,14 @@ def store(tmp_path):
 
 def same(a, b):
     return a.keys() == b.keys() and all(
-        a[s].keys() == b[s].keys()
-        and all(np.array_equal(a[s][n], b[s][n]) and a[s][n].dtype == b[s][n].dtype for n in a[s])
+        a[s].keys() == b[s].keys() and all(np.array_equal(a[s][n], b[s][n]) and a[s][n].dtype == b[s][n].dtype for n in a[s])
         for s in a
     )
 
 
 names = st.text("abc.|/ é", min_size=1, max_size=5)
-leaves = st.lists(st.integers(-9, 9), max_size=4).map(lambda v: np.array(v, np.float32)) | st.integers(0, 9).map(
-    np.int64
-)
-trees = st.dictionaries(
-    st.sampled_from(["kept", "second", "feedback", "own"]), st.dictionaries(names, leaves, max_size=3)
-)
+leaves = st.lists(st.integers(-9, 9), max_size=4).map(lambda v: np.array(v, np.float32)) | st.integers(0, 9).map(np.int64)
+trees = st.dictionaries(st.sampled_from(["kept", "second", "feedback", "own"]), st.dictionaries(names, leaves, max_size=3))
 
 
 @settings(max_examples=25, deadline=None)

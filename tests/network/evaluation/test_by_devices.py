@@ -85,19 +85,14 @@ def test_everybody_is_counted_once_whatever_comes(data):
 def test_the_order_of_answers_changes_nothing(order):
     result = asked()
     for i in order:
-        assert (
-            record_answer(result, FIRST_EVAL_TASK + i, said(int(CLIENTS[i]), i, 10 + i, i / 3), 1.0)
-            is AnswerVerdict.ACCEPTED
-        )
+        assert record_answer(result, FIRST_EVAL_TASK + i, said(int(CLIENTS[i]), i, 10 + i, i / 3), 1.0) is AnswerVerdict.ACCEPTED
     assert client_scores(result).clients.tolist() == [0, 3, 7, 11]
     assert client_scores(result).correct.tolist() == [3, 1, 0, 2]
     assert client_scores(result).total.tolist() == [13, 11, 10, 12]
     assert overall_score(result) == Score(6, 46, (11 * (1 / 3) + 12 * (2 / 3) + 13 * 1.0) / 46)
 
 
-@pytest.mark.parametrize(
-    ("task", "client"), [(FIRST_EVAL_TASK - 1, 7), (FIRST_EVAL_TASK + 4, 7), (FIRST_EVAL_TASK, 3), (0, 7)]
-)
+@pytest.mark.parametrize(("task", "client"), [(FIRST_EVAL_TASK - 1, 7), (FIRST_EVAL_TASK + 4, 7), (FIRST_EVAL_TASK, 3), (0, 7)])
 def test_answers_of_others_or_to_other_tasks_are_strays(task, client):
     result = asked()
     assert record_answer(result, task, said(client), 1.0) is AnswerVerdict.FOREIGN

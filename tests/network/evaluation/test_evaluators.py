@@ -144,9 +144,7 @@ def test_a_slow_model_never_blocks_the_loop(tmp_path, kind):
 def test_a_judge_that_dies_is_started_again_and_asked_again(tmp_path):
     count = tmp_path / "count"
     count.touch()
-    result = judging(
-        lambda judge: judge.evaluate(1, MODEL, True), {"count": str(count), "deaths": 2}, tmp_path, "dying"
-    )
+    result = judging(lambda judge: judge.evaluate(1, MODEL, True), {"count": str(count), "deaths": 2}, tmp_path, "dying")
     same(result, evaluate_model(courts.court({}), 1, MODEL, True))
     assert count.stat().st_size == 2
 
@@ -311,9 +309,7 @@ def test_scores_survive(correct, total, loss, rows):
     assert (result.score.correct, result.score.total) == (correct, total)
     assert result.score.loss == loss or (math.isnan(loss) and math.isnan(result.score.loss))
     assert result.clients is not None and result.clients.clients.dtype == np.int64
-    assert (
-        np.stack([result.clients.clients, result.clients.correct, result.clients.total], 1).tolist() == columns.tolist()
-    )
+    assert np.stack([result.clients.clients, result.clients.correct, result.clients.total], 1).tolist() == columns.tolist()
 
 
 def test_people_held_out_survive_with_and_without_clients():
@@ -368,9 +364,7 @@ def test_questions_in_pieces_are_answered_and_it_ends_with_its_socket(child, tmp
     line, process = child
     path = tmp_path / "model"
     path.write_bytes(pack_tree(SMALL_MODEL))
-    asked = encode_message({}) + encode_message(
-        {"number": 4, "version": 1, "path": str(path), "clients": True}, b"ignored"
-    )
+    asked = encode_message({}) + encode_message({"number": 4, "version": 1, "path": str(path), "clients": True}, b"ignored")
     for byte in asked:
         line.sendall(bytes([byte]))
     assert read(line)[0] == {"number": -1}
@@ -393,8 +387,6 @@ def test_half_a_question_and_then_nothing_ends_it(child):
 
 
 def test_it_needs_neither_grpc_nor_torch_by_itself():
-    code = (
-        "import sys, fedfleet.network.evaluation.evaluators; print([m for m in ('grpc', 'torch') if m in sys.modules])"
-    )
+    code = "import sys, fedfleet.network.evaluation.evaluators; print([m for m in ('grpc', 'torch') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

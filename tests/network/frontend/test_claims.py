@@ -121,11 +121,7 @@ def test_a_claim_waits_for_its_grant():
     assert grant.granted and [c.task for c in message.claims] == [4]
 
 
-@given(
-    st.dictionaries(
-        st.one_of(st.text(max_size=40), st.from_regex(r"[a-z][a-z0-9_./]{0,31}", fullmatch=True)), st.floats()
-    )
-)
+@given(st.dictionaries(st.one_of(st.text(max_size=40), st.from_regex(r"[a-z][a-z0-9_./]{0,31}", fullmatch=True)), st.floats()))
 def test_statistics_that_remain_are_plain_finite_and_few(said):
     kept, dropped = clean_stats(said)
     assert len(kept) <= MOST_STATS and len(kept) + dropped == len(said)

@@ -194,9 +194,7 @@ def test_who_hung_up_and_is_here_again_is_here(tmp_path: Path) -> None:
     perform(tmp_path, act)
 
 
-def test_a_disk_that_is_full_acknowledges_nothing_and_has_its_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_full_acknowledges_nothing_and_has_its_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: object) -> None:
         raise RunFailed("no room; make some, then resume")
 

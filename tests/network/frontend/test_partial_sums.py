@@ -187,9 +187,7 @@ def test_too_much_weight_is_refused_and_changes_nothing() -> None:
         part.add(0, entered(1, 6.0), model(1))
     part.add(0, entered(2, 6.0, into="extra"), model(2))
     part.add(1, entered(1, 6.0), model(1))
-    assert same(
-        part.bucket_sums(0), reference(fold, [(entered(0, 6.0), model(0)), (entered(2, 6.0, into="extra"), model(2))])
-    )
+    assert same(part.bucket_sums(0), reference(fold, [(entered(0, 6.0), model(0)), (entered(2, 6.0, into="extra"), model(2))]))
 
 
 def test_a_task_enters_a_bucket_once() -> None:
@@ -284,9 +282,7 @@ def test_discarded_buckets_leave_neither_files_nor_memory(tmp_path: Path, monkey
     assert sizes[-1] > 0 and len(list(tmp_path.glob("*.log"))) <= 3
 
 
-def test_a_bucket_in_several_segments_of_the_log_is_found_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bucket_in_several_segments_of_the_log_is_found_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partial_sums, "SEGMENT", 500)
     part = durable(tmp_path)
     for task in range(40):
@@ -533,9 +529,7 @@ def stop_everywhere(folder: Path, monkeypatch: pytest.MonkeyPatch, *, power: boo
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["process killed", "power lost"])
-def test_stopped_at_every_single_step_nothing_safe_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, power: bool
-) -> None:
+def test_stopped_at_every_single_step_nothing_safe_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, power: bool) -> None:
     stop_everywhere(tmp_path, monkeypatch, power=power)
 
 

@@ -228,9 +228,7 @@ def test_a_stream_that_breaks_goes_on_where_it_broke_and_counts_once(tmp_path: P
         assert (await call).status == pb.Receipt.SAFE
         assert stage.transmitter.limiter.bytes_in_flight == 0
         asked.nonce = b"guessed"
-        assert (
-            pb.HeldReply.FromString(await stage.handlers.upload_offset(asked.SerializeToString(), Call())).offset == 0
-        )  # type: ignore[arg-type]
+        assert pb.HeldReply.FromString(await stage.handlers.upload_offset(asked.SerializeToString(), Call())).offset == 0  # type: ignore[arg-type]
 
     perform(tmp_path, act)
 

@@ -26,9 +26,7 @@ def _always_compiled() -> Any:
 
 
 KINDS = (np.float32, np.float64, np.float16)
-FINITE = st.floats(-1024, 1024, width=16) | st.sampled_from(
-    [0.0, -0.0, 5e-324, 1e-300, 1e-40, 2.0**-24, 1024.0, -1024.0]
-)
+FINITE = st.floats(-1024, 1024, width=16) | st.sampled_from([0.0, -0.0, 5e-324, 1e-300, 1e-40, 2.0**-24, 1024.0, -1024.0])
 
 
 @st.composite
@@ -41,9 +39,7 @@ def trees(draw: st.DrawFn, number: st.SearchStrategy[float] = FINITE) -> dict[st
     return tree
 
 
-@given(
-    tree=trees(), weight=st.floats(2.0**-60, 2.0**24), factor=st.floats(-1, 1), two=st.lists(st.booleans(), min_size=3)
-)
+@given(tree=trees(), weight=st.floats(2.0**-60, 2.0**24), factor=st.floats(-1, 1), two=st.lists(st.booleans(), min_size=3))
 def test_adding_gives_the_same_bits(tree: dict[str, np.ndarray], weight: float, factor: float, two: list[bool]) -> None:
     scales = {n: exact.scale_for(2.0**10, 2.0**24, two_limbs=two[i]) for i, n in enumerate(tree)}
     mine, theirs = exact.zero(tree, scales), exact.zero(tree, scales)
@@ -149,10 +145,7 @@ def test_without_numba_numpy_serves_and_it_is_said(monkeypatch: pytest.MonkeyPat
         assert "fedfleet[server]" in (sum_kernel.speed_warning(tree) or "")
         acc = exact.zero(tree, scales)
         sum_kernel.add(acc, tree, 1.0, scales, factor=0.5, units=exact.weight_units(1.0))
-        assert (
-            acc.sums["w"].tolist()
-            == exact.add(exact.zero(tree, scales), tree, 1.0, scales, factor=0.5).sums["w"].tolist()
-        )
+        assert acc.sums["w"].tolist() == exact.add(exact.zero(tree, scales), tree, 1.0, scales, factor=0.5).sums["w"].tolist()
         assert sum_kernel.refusal({"w": np.full(3, 2, np.float32)}, 1.0, tree, scales, 4.0) is not None
         assert sum_kernel.squares_of(tree, tree) == [3.0]
     finally:

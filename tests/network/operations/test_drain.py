@@ -55,9 +55,7 @@ def test_it_never_goes_back(happenings):
     for what in happenings:
         now += 1.0
         before = drain.phase
-        drain = (
-            signal_stop(drain, now) if what == "signal" else advance(drain, BUSY if what == "busy" else OpenWork(), now)
-        )
+        drain = signal_stop(drain, now) if what == "signal" else advance(drain, BUSY if what == "busy" else OpenWork(), now)
         assert drain.phase >= before
 
 

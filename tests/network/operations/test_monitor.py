@@ -80,9 +80,7 @@ def test_on_a_terminal_it_shows_one_line_and_takes_it_away(monkeypatch):
     line.show(BEGUN, 0.0)
     line._live.refresh()
     line.close()
-    assert "2 of 5 devices" in out.getvalue() and out.getvalue().rstrip().endswith(
-        ("\x1b[2K", "\x1b[?25h", "\x1b[1A\x1b[2K")
-    )
+    assert "2 of 5 devices" in out.getvalue() and out.getvalue().rstrip().endswith(("\x1b[2K", "\x1b[?25h", "\x1b[1A\x1b[2K"))
 
 
 def test_quiet_is_quiet():
@@ -106,9 +104,7 @@ def free_address():
 
 def page(address, path):
     try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
-            f"http://{address}{path}", timeout=5
-        ) as answer:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{address}{path}", timeout=5) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -135,18 +131,12 @@ def test_a_server_under_its_keepers_eyes(tmp_path):
         wait_for(lambda: page(address, "/readyz") == (200, "ok\n"), "readiness", said=lambda: place.said)
         with crowd(TOY, place.address, pause=lambda client, task: 0.1):
             place.await_event(ModelCommitted)
-            seen = wait_for(
-                lambda: (found := figures(address)).get(("fedfleet_commits_total",), 0) >= 1 and found, "a commit"
-            )
+            seen = wait_for(lambda: (found := figures(address)).get(("fedfleet_commits_total",), 0) >= 1 and found, "a commit")
             assert seen["fedfleet_devices_enrolled",] == seen["fedfleet_devices_declared",] == 2
-            before = wait_for(
-                lambda: (f := figures(address)).get(("fedfleet_calls_total", "Hand", "OK"), 0) >= 2 and f, "calls"
-            )
+            before = wait_for(lambda: (f := figures(address)).get(("fedfleet_calls_total", "Hand", "OK"), 0) >= 2 and f, "calls")
             assert before["fedfleet_reports_total", "folded"] >= 2 and before["fedfleet_bytes_total", "up"] > 0
             place.kill_transmitter(0)
-            after = wait_for(
-                lambda: (f := figures(address)).get(("fedfleet_transmitter_restarts_total",)) == 1 and f, "a restart"
-            )
+            after = wait_for(lambda: (f := figures(address)).get(("fedfleet_transmitter_restarts_total",)) == 1 and f, "a restart")
             fell = [n for n, v in before.items() if n[0].endswith(("_total", "_bucket")) and after[n] < v]
             assert not fell
             wait_for(lambda: page(address, "/readyz")[0] == 200, "readiness again")

@@ -45,9 +45,7 @@ def test_garbled_bytes_are_named_and_never_more(data: bytes) -> None:
         unpack_tree(data)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "here", ":1", "a:b", "a:-1", "a:65536", "a:1:2", "::1:80", "unix:/tmp/x", "a b:1", "a:0"]
-)
+@pytest.mark.parametrize("text", ["", "here", ":1", "a:b", "a:-1", "a:65536", "a:1:2", "::1:80", "unix:/tmp/x", "a b:1", "a:0"])
 def test_a_malformed_address_is_bad_input(text: str) -> None:
     with pytest.raises(BadInput, match="HOST:PORT"):
         split_address(text)
@@ -62,9 +60,7 @@ def test_good_addresses() -> None:
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1, max_size=8).filter(
     lambda name: name != "__metadata__" and not name.startswith("extra|")
 )
-TREES = st.dictionaries(
-    NAMES, st.lists(st.floats(width=32), max_size=5).map(lambda v: np.array(v, np.float32)), max_size=4
-)
+TREES = st.dictionaries(NAMES, st.lists(st.floats(width=32), max_size=5).map(lambda v: np.array(v, np.float32)), max_size=4)
 
 
 @given(params=TREES, extra=TREES)

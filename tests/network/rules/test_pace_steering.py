@@ -22,9 +22,7 @@ from fedfleet.network.rules.pace_steering import (
 @given(st.floats(0, 1e6) | st.just(math.inf), st.integers(1, 10**7), st.integers(0, 2**40), st.integers(0, 99))
 def test_every_wait_is_bounded(likely, fleet, first, round):
     clients = np.arange(first, first + 5)
-    waits = return_delays(
-        clients, round, likely=likely, fleet=fleet, min_seconds=2.0, max_seconds=60.0, calls_per_second=100.0
-    )
+    waits = return_delays(clients, round, likely=likely, fleet=fleet, min_seconds=2.0, max_seconds=60.0, calls_per_second=100.0)
     assert (waits >= 2.0).all()
     assert (waits <= max(60.0, 2.0 + spread_seconds(fleet, 100.0))).all()
 

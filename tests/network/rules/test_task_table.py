@@ -403,9 +403,7 @@ class Model(RuleBasedStateMachine):
         lost, rejected = self.made.expire(self.now)
         due = [t for t, it in self.tasks.items() if it.state in ("open", "released") and it.until <= self.now]
         assert lost == [t for t in due if self.tasks[t].state == "open" and not self.tasks[t].bad]
-        assert [(o.task, o.arrived) for o in rejected] == [
-            (t, self.tasks[t].state == "released") for t in due if t not in lost
-        ]
+        assert [(o.task, o.arrived) for o in rejected] == [(t, self.tasks[t].state == "released") for t in due if t not in lost]
         for task in due:
             self.tasks[task].end("lost" if task in lost else "refused")
         again = self.made.next_expiry()

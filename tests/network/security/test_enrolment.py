@@ -413,8 +413,6 @@ def test_the_database_itself_has_no_room_for_two(db, opened):
     """Should the rules ever err, the store refuses."""
     opened(open=True).enrol(asks(attempt=bytes(16)), 1.0, "")
     for change in ("client = 0", "client = 1"):  # the same place; the same attempt in another
-        columns = (
-            "generation, token, attempt, samples, test_samples, memory_bytes, data, peer, enrolled, evidence, revoked"
-        )
+        columns = "generation, token, attempt, samples, test_samples, memory_bytes, data, peer, enrolled, evidence, revoked"
         with pytest.raises(sqlite3.IntegrityError):
             db.execute(f"INSERT INTO enrolments (client, {columns}) SELECT {change[-1]}, {columns} FROM enrolments")

@@ -211,9 +211,7 @@ def test_files_that_cannot_be_used_are_refused_in_words(ours, strangers, tmp_pat
         client_credentials(ClientFiles(text))
 
 
-@pytest.mark.parametrize(
-    "host", ["0.0.0.0", "[::]", "192.168.1.2", "example.org", "128.0.0.1", "localhost.example.org"]
-)
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "192.168.1.2", "example.org", "128.0.0.1", "localhost.example.org"])
 def test_nothing_listens_or_calls_in_the_open_without_tls(host):
     for refuse in (refuse_open, refuse_plain):
         refuse(f"{host}:50051", True)

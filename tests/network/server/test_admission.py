@@ -126,9 +126,7 @@ def test_a_stranger_costs_nobody_anything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["says so", "factor", "weight"])
-def test_what_the_fold_will_not_have_is_refused_counts_as_arrived_and_is_not_handed_out_again(
-    how: str, tmp_path: Path
-) -> None:
+def test_what_the_fold_will_not_have_is_refused_counts_as_arrived_and_is_not_handed_out_again(how: str, tmp_path: Path) -> None:
     def enter(weight: float, stats: Any, context: Any) -> Entry:
         if how == "says so":
             raise Refused("no such client")
@@ -234,9 +232,7 @@ def test_after_the_end_nothing_follows_the_last_event(tmp_path: Path) -> None:
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10_000))
-def test_streamed_sums_are_those_that_the_commits_contexts_give(
-    seed: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_streamed_sums_are_those_that_the_commits_contexts_give(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Asynchronous pacing: reports arrive in any order, while models are made and judged, from any version."""
     toy = Toy(clients=5, cohort=4, buffer=2, rounds=4, seed=seed)
     seen: dict[int, Any] = {}
@@ -278,9 +274,7 @@ def test_streamed_sums_are_those_that_the_commits_contexts_give(
                 asked |= {(index, b) for m in messages for b in m.close}
             if rng.random() < 0.5:
                 for index, bucket in sorted(asked):
-                    own = sorted(
-                        t for t, i in at.items() if i == index and t in scene.granted and scene.granted[t][0] == bucket
-                    )
+                    own = sorted(t for t, i in at.items() if i == index and t in scene.granted and scene.granted[t][0] == bucket)
                     if bucket == scene.processor.state.book.round:
                         scene.closed(index, bucket, own)
                 asked.clear()
@@ -330,9 +324,7 @@ def test_what_cannot_be_true_is_not_believed(tmp_path: Path) -> None:
         np.testing.assert_equal(result.spent["download"], [1.0, math.nan, math.nan, math.nan])
         np.testing.assert_equal(result.spent["compute"], [2.0, math.nan, math.nan, math.nan])
         np.testing.assert_equal(result.spent["bytes_up"], [10.0, 20.0, 30.0, math.nan])
-        assert np.isnan(result.spent["upload"]).all() and np.isfinite(result.spent["bytes_down"]).tolist() == [
-            True
-        ] * 3 + [False]
+        assert np.isnan(result.spent["upload"]).all() and np.isfinite(result.spent["bytes_down"]).tolist() == [True] * 3 + [False]
 
     play(tmp_path, Toy(clients=4), act, transmitters=1)
 

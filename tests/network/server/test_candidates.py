@@ -192,9 +192,7 @@ def test_a_device_that_takes_a_place_over_begins_without_memory_and_the_old_secr
         assert answer.refused == "" and pb.EnrolReply.FromString(answer.reply).client == 2
         assert scene.processor.offers.client_state.memory_task[2] == -1
         for index in (0, 1):
-            assert [(c, g) for m in scene.told(index) for c, g in zip(m.revoked, m.generations, strict=True)] == [
-                (2, 2)
-            ]
+            assert [(c, g) for m in scene.told(index) for c, g in zip(m.revoked, m.generations, strict=True)] == [(2, 2)]
 
     play(tmp_path, TOY, act)
 

@@ -259,9 +259,7 @@ SERVER = ServerState({"w": np.zeros(4, np.float32)})
 
 
 def report(task: int) -> Report:
-    return Report(
-        task, task + 10, {"w": np.arange(4, dtype=np.float32) / (task + 3)}, 1.0 + task, {"loss": float(task)}
-    )
+    return Report(task, task + 10, {"w": np.arange(4, dtype=np.float32) / (task + 3)}, 1.0 + task, {"loss": float(task)})
 
 
 def entry(task: int) -> LogEntry:
@@ -316,9 +314,7 @@ def test_sums_of_any_number_of_transmitters_make_one_model(parts: tuple[list[int
     assert not any(Path(path).exists() for path in paths)
 
 
-@pytest.mark.parametrize(
-    ("parts", "count"), [(([0, 1, 2, 3],), 4), (([0, 1, 2, 3, 4],), 4), (([0, 1], [1, 2, 3, 4]), 6)]
-)
+@pytest.mark.parametrize(("parts", "count"), [(([0, 1, 2, 3],), 4), (([0, 1, 2, 3, 4],), 4), (([0, 1], [1, 2, 3, 4]), 6)])
 def test_what_does_not_add_up_is_never_committed(parts: tuple[list[int], ...], count: int, tmp_path: Path) -> None:
     plan = plan_of(Toy())
     with pytest.raises(RunFailed, match="nothing was committed"):

@@ -133,9 +133,7 @@ def checked(tmp_path: Path, moment) -> None:
         kept["held"] = await moment(scene)
         kept["granted"] = dict(scene.granted)
         scene.processor.served.journal.flush()
-        shutil.copytree(
-            tmp_path / "a", tmp_path / "b", ignore=shutil.ignore_patterns("shared", "*.part")
-        )  # as a kill leaves it
+        shutil.copytree(tmp_path / "a", tmp_path / "b", ignore=shutil.ignore_patterns("shared", "*.part"))  # as a kill leaves it
 
     async def second(scene: Scene) -> None:
         scene.granted.update(kept["granted"])
@@ -313,9 +311,7 @@ def test_a_rejection_is_there_after_a_kill_and_gone_after_its_commit(tmp_path: P
     rejections = Rejections(path)
     rejections.add(3, "client 1: it is not finite")
     rejections.add(5, "client 2: no\nbetter")
-    assert (
-        Rejections(path).reasons == rejections.reasons == {3: "client 1: it is not finite", 5: "client 2: no\nbetter"}
-    )
+    assert Rejections(path).reasons == rejections.reasons == {3: "client 1: it is not finite", 5: "client 2: no\nbetter"}
     rejections.forget([3, 4])
     assert rejections.reasons == {5: "client 2: no\nbetter"}
     rejections.forget([5])

@@ -87,9 +87,7 @@ def test_folders_are_nobody_elses(tmp_path: Path) -> None:
 
 def test_what_transmitters_are_told_follows_from_the_plan(tmp_path: Path) -> None:
     served = served_in(tmp_path, journals.create(tmp_path / "run.db", "toy"))
-    start = frontend_config(
-        served, ServeOptions(keep_reports=True, hold=7), True, "127.0.0.1:5", tmp_path, {"key": "k"}
-    )
+    start = frontend_config(served, ServeOptions(keep_reports=True, hold=7), True, "127.0.0.1:5", tmp_path, {"key": "k"})
     assert start.stream and start.spool and start.hold == 7 and start.tls == {"key": "k"}
     assert start.clients == 3 and start.codecs == [] and start.key == served.key.data.hex()
     assert frontend_config(served, ServeOptions(), False, "a:1", tmp_path, {}).spool

@@ -102,9 +102,7 @@ def test_leases_that_end_together_never_let_time_fall(tmp_path: Path) -> None:
         times = [e.time for e in scene.events()]
         assert times == sorted(times) and scene.events(TasksSpent)
 
-    play(
-        tmp_path, Toy(clients=4, rounds=3), act, plan=first_loss_ends_it(plan_of(Toy(clients=4, rounds=3))), lease=30.0
-    )
+    play(tmp_path, Toy(clients=4, rounds=3), act, plan=first_loss_ends_it(plan_of(Toy(clients=4, rounds=3))), lease=30.0)
 
 
 def test_an_evaluation_that_ends_with_a_lease_never_lets_time_fall(tmp_path: Path) -> None:
@@ -357,9 +355,7 @@ def entry_of(task: int, report, order: int):
     from tests.network.toys import payload_of
 
     size = len(payload_of(report))
-    return LogEntry(
-        task, report.client, order, 0.1, report.weight, 1.0, "", 5, size, ("loss", "compute"), (1.0, 0.01), 1
-    )
+    return LogEntry(task, report.client, order, 0.1, report.weight, 1.0, "", 5, size, ("loss", "compute"), (1.0, 0.01), 1)
 
 
 def test_presence_follows_what_is_heard(tmp_path: Path) -> None:

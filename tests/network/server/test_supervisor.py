@@ -30,9 +30,7 @@ class Watched:
         self.failed: list[BaseException] = []
 
     def tending(self, starts: list[Any], *, own: bool) -> Supervisor:
-        return Supervisor(
-            starts, lambda i, m: self.heard.append((i, m)), self.died.append, self.failed.append, in_process=own
-        )
+        return Supervisor(starts, lambda i, m: self.heard.append((i, m)), self.died.append, self.failed.append, in_process=own)
 
     def ready(self) -> list[int]:
         return [i for i, m in self.heard if m.HasField("ready")]
@@ -104,9 +102,7 @@ def test_one_in_this_process_that_cannot_go_on_ends_the_run_with_its_sentence(tm
     async def act() -> None:
         (tmp_path / "t0").write_text("not a folder")
         watched = Watched()
-        tending = watched.tending(
-            frontend_configs(start_in(tmp_path, address="127.0.0.1:0"), 0, str(tmp_path)), own=True
-        )
+        tending = watched.tending(frontend_configs(start_in(tmp_path, address="127.0.0.1:0"), 0, str(tmp_path)), own=True)
         await tending.start(0)
         await until(lambda: watched.failed)
         assert isinstance(watched.failed[0], RunFailed) and "check disk space" in str(watched.failed[0])
@@ -158,9 +154,7 @@ def test_a_port_that_is_taken_is_refused_in_one_sentence() -> None:
 
 def test_shares_and_folders_of_transmitters(tmp_path: Path) -> None:
     starts = frontend_configs(start_in(tmp_path, hold=9, in_flight_bytes=100), 3, "/run/wire")
-    assert [(s.index, s.folder, s.hold, s.in_flight_bytes) for s in starts] == [
-        (i, f"/run/wire/t{i}", 3, 33) for i in range(3)
-    ]
+    assert [(s.index, s.folder, s.hold, s.in_flight_bytes) for s in starts] == [(i, f"/run/wire/t{i}", 3, 33) for i in range(3)]
     assert len(frontend_configs(start_in(tmp_path), 0, "x")) == 1
 
 

@@ -70,10 +70,7 @@ def test_generators_add_up():
 
 
 def test_what_is_left_open_fits_the_payload():
-    assert (
-        Stress(Dummy(15, 400, 3)).with_defaults().in_flight
-        > Stress(Dummy(15, INLINE_BYTES * 4, 3)).with_defaults().in_flight
-    )
+    assert Stress(Dummy(15, 400, 3)).with_defaults().in_flight > Stress(Dummy(15, INLINE_BYTES * 4, 3)).with_defaults().in_flight
     assert Stress(Dummy(15, 400, 3), transmitters=0).with_defaults().transmitters == 0
     assert Stress(Dummy(15, 400, 3)).with_defaults().transmitters >= 1
 

@@ -139,9 +139,7 @@ def test_states_are_like_the_real_ones(real):
     ours = load_states("builtin")
     assert not beyond(builtin_likeness.basics(real[1], ours))
     at = [5, 25, 50, 75, 90, 99]
-    assert np.percentile(availability(ours), at) == pytest.approx(
-        np.percentile(availability(real[1]), at), rel=0.15, abs=2e-4
-    )
+    assert np.percentile(availability(ours), at) == pytest.approx(np.percentile(availability(real[1]), at), rel=0.15, abs=2e-4)
 
 
 @needs_data
@@ -156,9 +154,7 @@ def test_so_is_the_model_and_not_only_the_draw_that_is_shipped(real):
 @pytest.mark.parametrize("semantics", ["paper", pytest.param("released", marks=pytest.mark.soak)])
 def test_samples_of_states_are_as_hard_as_those_of_the_real_ones(real, semantics):
     goal = builtin_likeness.state_values(real[1], real[0], semantics, builtin_likeness.SEEDS)
-    ours = builtin_likeness.state_values(
-        load_states("builtin"), load_devices("builtin"), semantics, builtin_likeness.SEEDS
-    )
+    ours = builtin_likeness.state_values(load_states("builtin"), load_devices("builtin"), semantics, builtin_likeness.SEEDS)
     assert not beyond(builtin_likeness.state_rows(goal, ours, semantics))
 
 
@@ -189,9 +185,7 @@ def test_the_shipped_draw_is_an_ordinary_one():
 
 def test_the_page_shows_what_was_found():
     page = (Path(__file__).parents[3] / "docs/explanation/builtin-base.md").read_text()
-    assert builtin_bands.tables(builtin_bands.found_before()) in page, (
-        "paste what benchmarks.builtin_bands --show prints"
-    )
+    assert builtin_bands.tables(builtin_bands.found_before()) in page, "paste what benchmarks.builtin_bands --show prints"
 
 
 def test_a_judgement_says_where_the_real_figure_and_the_shipped_draw_lie():
@@ -208,9 +202,7 @@ def test_the_first_draw_and_the_shipped_one_can_be_drawn_again(real):
     by_name = {row["what"]: row for row in builtin_bands.found_before()}
     first, shipped = builtin_bands.DRAWS.start, builtin.load_parameters()["states"]["seed"]
     for name, seed in (("first", first), ("shipped", shipped)):
-        for row in builtin_likeness.basics(
-            real[1], builtin.draw_states(builtin.load_parameters(), builtin.STATES, seed)
-        ):
+        for row in builtin_likeness.basics(real[1], builtin.draw_states(builtin.load_parameters(), builtin.STATES, seed)):
             assert row.ours == pytest.approx(by_name[row.what][name], rel=1e-4)
             assert row.real == pytest.approx(by_name[row.what]["real"], rel=1e-4)
 

@@ -24,9 +24,7 @@ DEVICES = device_table(
 )
 
 
-STATES = StateTable(
-    np.array(["x", "y"]), traces_of([((0.0, 10.0), (20.0, 30.0)), ((5.0, 6.0),)], [100.0, 50.0], [1000.0, -7.0])
-)
+STATES = StateTable(np.array(["x", "y"]), traces_of([((0.0, 10.0), (20.0, 30.0)), ((5.0, 6.0),)], [100.0, 50.0], [1000.0, -7.0]))
 
 
 def equal(a, b):

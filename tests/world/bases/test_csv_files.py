@@ -74,9 +74,7 @@ def test_a_sheet_is_what_people_write(tmp_path):
 
 
 def test_only_columns_that_somebody_fills_are_written(tmp_path):
-    write_devices(
-        str(tmp_path / "d.csv"), take_devices(device_table(["a", "b"], [[1e4], [5e3]], [0.1, 0.25]), np.array([0, 1]))
-    )
+    write_devices(str(tmp_path / "d.csv"), take_devices(device_table(["a", "b"], [[1e4], [5e3]], [0.1, 0.25]), np.array([0, 1])))
     assert (tmp_path / "d.csv").read_text() == "id,down_kbps,seconds_per_sample\na,10000,0.1\nb,5000,0.25\n"
     write_states(str(tmp_path / "s.csv"), take_states(STATES, np.array([1, 1])))
     assert (tmp_path / "s.csv").read_text().splitlines()[:2] == [

@@ -13,9 +13,7 @@ from fedfleet.world.bases import load_devices, load_states
 from fedfleet.world.bases.fedscale import states_and_left_out
 from tests.real import ROOT
 
-needs_fedscale = pytest.mark.skipif(
-    not (ROOT / "fedscale").is_dir(), reason=f"FedScale's rows are not in {ROOT} ($FEDFLEET_DATA)"
-)
+needs_fedscale = pytest.mark.skipif(not (ROOT / "fedscale").is_dir(), reason=f"FedScale's rows are not in {ROOT} ($FEDFLEET_DATA)")
 CAPACITY = {
     1: {"computation": np.float64(153.0), "communication": np.float64(2209.6)},
     20: {"computation": 39.0, "communication": 18437},

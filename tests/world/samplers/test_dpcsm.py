@@ -57,15 +57,11 @@ def test_paper_dpcsm_draws_independently_from_the_stick():
 
 def distinct(alpha, states, clients=100, seeds=10):
     base, scores = some_states(states), np.linspace(1, 0, states)
-    drawn = [
-        sample_dpcsm(base, clients, scores, alpha=alpha, start_rank=0, semantics="paper", seed=s) for s in range(seeds)
-    ]
+    drawn = [sample_dpcsm(base, clients, scores, alpha=alpha, start_rank=0, semantics="paper", seed=s) for s in range(seeds)]
     return np.mean([len(table.ids) for table in drawn])
 
 
-@pytest.mark.parametrize(
-    ("states", "quiet", "loud"), [(99, (1.0, 4.0, 20.0), (100.0, 1e3, 1e6)), (30, (1.0, 4.0), (50.0, 1e4))]
-)
+@pytest.mark.parametrize(("states", "quiet", "loud"), [(99, (1.0, 4.0, 20.0), (100.0, 1e3, 1e6)), (30, (1.0, 4.0), (50.0, 1e4))])
 def test_the_dial_rises_where_nothing_is_said_and_falls_where_it_is_warned_of(states, quiet, loud):
     assert not any(warnings(alpha, states=states) for alpha in quiet)
     assert all(len(warnings(alpha, states=states)) == 1 for alpha in loud)

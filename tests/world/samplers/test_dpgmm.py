@@ -97,9 +97,7 @@ def test_speeds_stay_within_those_of_the_base_brought_to_the_wanted_mean(mean):
 
 def test_nothing_piles_up_at_a_floor_and_no_trip_takes_weeks():
     base, asked = load_devices("builtin"), Settings(rounds=500, trips=2000)
-    slow = {
-        support: [drawn(base, sigma=1.4, seed=s, support=support) for s in range(6)] for support in ("base", "floor")
-    }
+    slow = {support: [drawn(base, sigma=1.4, seed=s, support=support) for s in range(6)] for support in ("base", "floor")}
     assert min(table.down.min() for table in slow["base"]) > 10.0
     assert max((table.down == 1.0).sum() for table in slow["floor"]) > 5
     took = {name: [one_value("DevMC-T", asked, t, None, 0) for t in tables] for name, tables in slow.items()}

@@ -101,9 +101,7 @@ _LOG_TICKS: Ticks = [
 def time_ticks(x: Scale, sheet: Sheet) -> Ticks:
     """Moments of such a scale."""
     if not x.log:
-        return [
-            (label if at else "start", at) for label, at in linear_time_ticks(x.low, x.high, 4 if sheet.slim else 7)
-        ]
+        return [(label if at else "start", at) for label, at in linear_time_ticks(x.low, x.high, 4 if sheet.slim else 7)]
     result = [(words, at) for words, at in _LOG_TICKS if x.low <= at <= x.high]
     return result if len(result) >= 3 else log_time_ticks(x.low, x.high, 4 if sheet.slim else 8)
 

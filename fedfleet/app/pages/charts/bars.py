@@ -57,10 +57,7 @@ def bars(rows: Sequence[Bar], sheet: Sheet, *, names_left: bool = False, most: f
 def _name_above(row: Bar, y: float, sheet: Sheet) -> list[str]:
     note = "" if sheet.slim else row.note
     room = sheet.width - (width_of(note) + 12 if note else 0.0)
-    return [
-        text(0, y + 13, cut_text(row.name, room, strong=True), _name_class(row)),
-        text(sheet.width, y + 13, note, anchor="end"),
-    ]
+    return [text(0, y + 13, cut_text(row.name, room, strong=True), _name_class(row)), text(sheet.width, y + 13, note, anchor="end")]
 
 
 def _name_class(row: Bar) -> str:

@@ -155,13 +155,7 @@ def rank_edges(n: int, most: int = MOST) -> Ints:
 
 
 def histogram(
-    counts: Sequence[int],
-    sheet: Sheet,
-    feet: Sequence[str],
-    *,
-    kinds: Sequence[str] = (),
-    label: str = "",
-    height: float = 150.0,
+    counts: Sequence[int], sheet: Sheet, feet: Sequence[str], *, kinds: Sequence[str] = (), label: str = "", height: float = 150.0
 ) -> Drawing:
     """One column for each count; `feet` stand under them (empty: nothing), `kinds` paint them, `label` names the axis."""
     y = Scale(0.0, max(counts, default=0) or 1, height + 22, 22)
@@ -170,14 +164,10 @@ def histogram(
     right_edge = -1.0
     for i, count in enumerate(counts):
         middle = (i + 0.5) * each
-        result.append(
-            box(i * each + 0.06 * each, y(count), 0.88 * each, y.start - y(count), kinds[i] if kinds else "a6")
-        )
+        result.append(box(i * each + 0.06 * each, y(count), 0.88 * each, y.start - y(count), kinds[i] if kinds else "a6"))
         count_text, wide = f"{count:,}" if count else "", width_of(f"{count:,}")
         if count_text and middle - wide / 2 > right_edge:
-            result.append(
-                text(middle, y(count) - 6, count_text, "strong" if kinds and kinds[i] != "a6" else "", "middle")
-            )
+            result.append(text(middle, y(count) - 6, count_text, "strong" if kinds and kinds[i] != "a6" else "", "middle"))
             right_edge = middle + wide / 2
         result.append(_foot(feet[i] if i < len(feet) else "", middle, y.start + 19, sheet))
     result.append(text(sheet.width, y.start + 37, label, anchor="end"))

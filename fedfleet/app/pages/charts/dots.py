@@ -34,13 +34,11 @@ class Axis:
 
 def dots(
     points: Sequence[Point], sheet: Sheet, x: Axis, y: Axis, *, height: float = 300.0, mark: tuple[float, str] | None = None
-) -> Drawing:  # fmt: skip
+) -> Drawing:
     """The chart; large dots are painted first. `mark`: a dotted line upwards at a value of x, with its words."""
     left = left_axis_width(y.ticks)
     wide = width_of(mark[1]) if mark else 0.0
-    mark_in_axis_row = (
-        mark is not None and not sheet.slim
-    )  # its words stand in the row of the axis' name, else in one of their own
+    mark_in_axis_row = mark is not None and not sheet.slim  # its words stand in the row of the axis' name, else in one of their own
     roof = 28.0 if mark_in_axis_row or mark is None else 46.0
     across = Scale(x.low, x.high, left, sheet.width - 14, x.log)
     up = Scale(y.low, y.high, roof + height, roof, y.log)

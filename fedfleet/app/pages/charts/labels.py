@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 # Pixels of letters at 12.5 px, as DejaVu Sans Condensed has them: the broadest of the families that pages name.
-_WIDTHS = {
-    c: w for letters, w in (("ilj.,:;'|!()[] ", 3.9), ("tfr", 4.6), ("<>=+~±", 9.4), ("mwMW%@&", 11.2)) for c in letters
-}
+_WIDTHS = {c: w for letters, w in (("ilj.,:;'|!()[] ", 3.9), ("tfr", 4.6), ("<>=+~±", 9.4), ("mwMW%@&", 11.2)) for c in letters}
 _UPPER, _LOWER, _STRONG = 8.4, 7.1, 1.13
 ROW = 16.0  # pixels from one line of words to the next
 
@@ -117,9 +115,7 @@ class _Placement:
         return low.start - 2 < high.at < low.end + 2
 
 
-def place_flags(
-    places: Sequence[float], widths: Sequence[float], low: float, high: float, *, gap: float = 6.0
-) -> list[Flag]:
+def place_flags(places: Sequence[float], widths: Sequence[float], low: float, high: float, *, gap: float = 6.0) -> list[Flag]:
     """Rows and sides for labels whose leaders rise at these places: no label meets another, none is crossed by a leader.
 
     Searched with as few rows as will do; where nothing will, each label has a row of its own.

@@ -63,9 +63,7 @@ def svg(drawing: Drawing, finding: str) -> str:
 Chart = Callable[[Sheet], Drawing]  # declared once, and drawn on every sheet that a page needs
 
 
-def figure(
-    title: str, subtitle: str, chart: Chart, finding: str, *, sheet: Sheet = WIDE, note: str = "", legend: str = ""
-) -> str:
+def figure(title: str, subtitle: str, chart: Chart, finding: str, *, sheet: Sheet = WIDE, note: str = "", legend: str = "") -> str:
     """A chart with what is drawn, how to read it, and the finding in words; `sheet` is that of screens, phones have their own.
 
     `legend` is what `paint_legend()` gives, for stacked parts only; `note` stands under the picture.
@@ -117,6 +115,6 @@ def switch(name: str, choices: Sequence[tuple[str, str]]) -> str:
     for i, (word, picture) in enumerate(choices, 1):
         marked = " checked" if i == 1 else ""
         ident = f"{name}-{i}"
-        heads.append(f'<input type="radio" name="{name}" id="{ident}"{marked}><label for="{ident}">{escape(word)}</label>')  # fmt: skip
+        heads.append(f'<input type="radio" name="{name}" id="{ident}"{marked}><label for="{ident}">{escape(word)}</label>')
         bodies.append(f'<div class="shown n{i}">{picture}</div>')
     return f'<div class="switch">{"".join(heads + bodies)}</div>'

@@ -114,17 +114,13 @@ def margins(lines: Sequence[Line], sheet: Sheet, plot: Plot) -> tuple[float, flo
     last = plot.last or max((float(one.x[-1]) for one in lines if len(one.x)), default=1.0) or 1.0
     words = max((width_of(one.label, strong=True) for one in lines), default=0.0) + 14
     right = (
-        10.0
-        if _labels_overlap([one for one in lines if len(one.x)], last, sheet)
-        else min(words, _MAX_LABEL_SHARE * sheet.width)
+        10.0 if _labels_overlap([one for one in lines if len(one.x)], last, sheet) else min(words, _MAX_LABEL_SHARE * sheet.width)
     )
     return left_axis_width(_value_axis(lines, plot)[1]), right if plot.right is None else plot.right
 
 
 def _shade(plot: Plot, x: Scale, y: Scale) -> list[str]:
-    return (
-        [box(x(plot.shade[0]), y.end, x(plot.shade[1]) - x(plot.shade[0]), y.start - y.end, "aw")] if plot.shade else []
-    )
+    return [box(x(plot.shade[0]), y.end, x(plot.shade[1]) - x(plot.shade[0]), y.start - y.end, "aw")] if plot.shade else []
 
 
 def _shade_words(plot: Plot, x: Scale, y: Scale) -> list[str]:
@@ -195,9 +191,7 @@ def _labels_above(lines: Sequence[Line], placements: Sequence[Flag], x: Scale, y
         wide = width_of(label, strong=True)
         start = min(max(at - 5 - wide if flag.left else at + 5, 0.0), sheet.width - wide)
         end = flag.left and start > 0  # true letters are narrower than their estimate: the side of the leader is exact
-        words.append(
-            text(start + wide if end else start, foot, label, f"t{one.colour} halo", "end" if end else "start")
-        )
+        words.append(text(start + wide if end else start, foot, label, f"t{one.colour} halo", "end" if end else "start"))
     return leaders + words
 
 

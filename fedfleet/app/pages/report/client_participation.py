@@ -59,11 +59,7 @@ def holdings_sentence(f: Facts) -> str:
     if h is None or f.participants in (0, f.clients):
         return ""
     words = {TOOK_PART: "that took part", LATE: "with no report used", NEVER: "never asked"}
-    means = [
-        f"those {words[k]} {h.samples[f.kind == k].mean():,.1f}"
-        for k in (TOOK_PART, LATE, NEVER)
-        if (f.kind == k).any()
-    ]
+    means = [f"those {words[k]} {h.samples[f.kind == k].mean():,.1f}" for k in (TOOK_PART, LATE, NEVER) if (f.kind == k).any()]
     return f"Samples to train on: {', '.join(means)} each."
 
 
@@ -73,10 +69,7 @@ def accuracy_sentence(f: Facts) -> str:
     if not m["commits"]:
         return ""
     names = (
-        (
-            "accuracy_took_part",
-            "for those that took part" if f.participants < f.clients else f"for all {f.clients:,} {f.people}",
-        ),
+        ("accuracy_took_part", "for those that took part" if f.participants < f.clients else f"for all {f.clients:,} {f.people}"),
         ("accuracy_never", "for those that never did"),
         ("accuracy_unseen", f"for {f.people} that were held out from training"),
     )
@@ -167,11 +160,7 @@ def data_figure(f: Facts) -> str:
         + "; ".join(f"{row.name}: {row.end_label}" for row in rows)
     )
     return figure(
-        "Whose data the model saw",
-        f"Training samples, {total:,} in all",
-        lambda sheet: bars(rows, sheet),
-        finding,
-        sheet=HALF,
+        "Whose data the model saw", f"Training samples, {total:,} in all", lambda sheet: bars(rows, sheet), finding, sheet=HALF
     )
 
 

@@ -49,13 +49,7 @@ def title(f: Facts) -> str:
 
 def _no_model(f: Facts) -> str:
     n = f.metrics["rounds"]
-    return (
-        f"all {count_noun(n, 'round')} failed"
-        if n > 1
-        else "its only round failed"
-        if n
-        else "its first round did not end"
-    )
+    return f"all {count_noun(n, 'round')} failed" if n > 1 else "its only round failed" if n else "its first round did not end"
 
 
 def _no_better(f: Facts) -> bool:
@@ -85,9 +79,7 @@ def _result_sentence(f: Facts) -> str:
     has_fallen = m["best_accuracy"] - m["accuracy"] >= _FELL
     best = f"; its best was {per_cent(m['best_accuracy'])}" if has_fallen else ""
     aim = f.spec.get("stop", {}).get("target_accuracy")
-    target_note = (
-        f", and stopped at its target of {per_cent(aim)}" if aim and m.get("stopped_by") == "target_accuracy" else ""
-    )
+    target_note = f", and stopped at its target of {per_cent(aim)}" if aim and m.get("stopped_by") == "target_accuracy" else ""
     return f"{after} the model is right on {per_cent(m['accuracy'])} of the unseen test data{best}{target_note}."
 
 
@@ -97,17 +89,13 @@ def _cost(f: Facts) -> str:
     if not moved:
         return ""
     wasted = m["wasted"]["share"]
-    waste_note = (
-        f", and {per_cent(wasted)} of the devices' time was wasted (updates not used)" if wasted >= _OFTEN else ""
-    )
+    waste_note = f", and {per_cent(wasted)} of the devices' time was wasted (updates not used)" if wasted >= _OFTEN else ""
     return f"It moved {size(moved)}{waste_note}."
 
 
 def _obstacle_sentence(f: Facts) -> str:
     """At most two obstacles: late reports, clients never asked, failed rounds, waiting."""
-    parts = [s for s in (_failed_rounds_clause(f), _late_clause(f), _waiting_clause(f), _never_asked_clause(f)) if s][
-        :2
-    ]
+    parts = [s for s in (_failed_rounds_clause(f), _late_clause(f), _waiting_clause(f), _never_asked_clause(f)) if s][:2]
     if parts:
         return f"Main obstacles: {', and '.join(parts)}."
     if f.attribution is not None and f.attribution.causes[UNKNOWN] < f.attribution.virtual_seconds:
@@ -138,11 +126,7 @@ def _late_clause(f: Facts) -> str:
     by = ""
     if late_tasks is not None and f.deadline and np.isfinite(late_tasks.excess).any():
         middle = float(np.median(late_tasks.excess))
-        by = (
-            f", half of them by less than {duration(float(np.ceil(middle)))}"
-            if np.isfinite(middle)
-            else ", half of them by far"
-        )
+        by = f", half of them by less than {duration(float(np.ceil(middle)))}" if np.isfinite(middle) else ", half of them by far"
     return f"{late:,} of {ended:,} reports {limit}{by}"
 
 
@@ -174,11 +158,7 @@ def report_figures(f: Facts) -> list[tuple[str, str, str]]:
     low = m["accuracy_bottom10"]
     if f.personal:
         accuracy = m["accuracy_clients"]
-    worst = (
-        "-"
-        if low is None or none
-        else f"{'!' if accuracy is not None and low < 0.5 * accuracy else ''}{100 * low:.0f} %"
-    )
+    worst = "-" if low is None or none else f"{'!' if accuracy is not None and low < 0.5 * accuracy else ''}{100 * low:.0f} %"
     wall = f", {m['wall_seconds']:,.1f} s here" if m.get("wall_seconds") else ""
     return [
         ("-" if accuracy is None else f"{'' if none or f.personal else alarm}{100 * accuracy:.1f} %", *_accuracy_label(f, margin, total)),
@@ -197,7 +177,9 @@ def _accuracy_label(f: Facts, margin: str, total: int) -> tuple[str, str]:
             f"accuracy on the {f.people}' own data",
             f"The mean over {f.people}, each with its own part of the model, on its own test data.",
         )
-    gloss = f"On {total:,} samples that no {f.person} holds; ± is the 95 % interval for that many samples, not the spread over seeds."
+    gloss = (
+        f"On {total:,} samples that no {f.person} holds; ± is the 95 % interval for that many samples, not the spread over seeds."
+    )
     return f"accuracy {'on unseen data' if f.metrics['commits'] else 'of the first weights'}{margin}", gloss
 
 
@@ -236,11 +218,7 @@ def _stop_waiting(f: Facts) -> str:
 
 def _cure(f: Facts) -> str:
     m = f.metrics
-    if (
-        m["rounds_failed"] < _OFTEN * m["rounds"]
-        or not m["rounds_failed"]
-        or any("rounds failed" in w for w in m["warnings"])
-    ):
+    if m["rounds_failed"] < _OFTEN * m["rounds"] or not m["rounds_failed"] or any("rounds failed" in w for w in m["warnings"]):
         return ""  # a warning says it already
     advice = as_people(cure(f.record.failures), f.people, f.person)
     return f"{advice[0].upper()}{advice[1:]}."

@@ -32,8 +32,7 @@ def classes_section(f: Facts) -> list[str]:
     if len(classes) > MOST:
         return [*parts, details_block("All classes", listing)]
     recall_bars = [
-        Bar(f"{c['label']}", [Part(c["recall"] or 0.0, "a4")], _share_text(c["recall"]), f"{c['n']:,} samples")
-        for c in classes
+        Bar(f"{c['label']}", [Part(c["recall"] or 0.0, "a4")], _share_text(c["recall"]), f"{c['n']:,} samples") for c in classes
     ]
     parts.append(
         figure(

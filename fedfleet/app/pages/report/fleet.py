@@ -31,9 +31,7 @@ def fleet_section(f: Facts) -> list[str]:
         return []
     figures = [part for part in (_reachability_figure(f), _durations(f)) if part][:1]
     summary = " ".join(s for s in (_ownership_sentence(f), askable_sentence(f)) if s)
-    return (
-        ["<h2>The fleet</h2>", f"<p>{escape(summary)}</p>" if summary else "", *figures] if figures or summary else []
-    )
+    return ["<h2>The fleet</h2>", f"<p>{escape(summary)}</p>" if summary else "", *figures] if figures or summary else []
 
 
 def _ownership_sentence(f: Facts) -> str:
@@ -100,10 +98,7 @@ def _speed_axis(mbps: Floats) -> Axis:
     label = "mean link speed, Mbit/s"
     if high > 20 * max(low, 1e-9):
         marks = [
-            (said_number(v), v)
-            for p in range(-2, 5)
-            for v in (10.0**p, 2 * 10.0**p, 5 * 10.0**p)
-            if low * 0.8 <= v <= high * 1.2
+            (said_number(v), v) for p in range(-2, 5) for v in (10.0**p, 2 * 10.0**p, 5 * 10.0**p) if low * 0.8 <= v <= high * 1.2
         ]
         return Axis(max(low, 1e-3) * 0.85, high * 1.15, marks, label + ", logarithmic", log=True)
     pad = max((high - low) * 0.06, 1.0)
@@ -119,21 +114,9 @@ def _reach_axis(ready: Floats, floor: float, label: str) -> Axis:
 
 
 def _reach_ticks(floor: float, top: float) -> Ticks:
-    known = (
-        ("0.1 %", 0.001),
-        ("0.3 %", 0.003),
-        ("1 %", 0.01),
-        ("3 %", 0.03),
-        ("10 %", 0.1),
-        ("30 %", 0.3),
-        ("100 %", 1.0),
-    )
+    known = (("0.1 %", 0.001), ("0.3 %", 0.003), ("1 %", 0.01), ("3 %", 0.03), ("10 %", 0.1), ("30 %", 0.3), ("100 %", 1.0))
     inside = [(label, value) for label, value in known if floor * 0.8 <= value <= top]
-    more = [
-        (f"{100 * value:g} %", value)
-        for value in (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
-        if floor * 0.8 <= value <= top
-    ]
+    more = [(f"{100 * value:g} %", value) for value in (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0) if floor * 0.8 <= value <= top]
     return inside if len(inside) > 1 or not more else more
 
 
@@ -142,11 +125,7 @@ def speed_mark(f: Facts) -> tuple[float, str] | None:
     t = f.tasks
     if f.deadline is None or not len(t.fate):
         return None
-    moved = (
-        float(np.median(t.bytes_down)) + float(np.median(t.bytes_up[t.fate == FOLDED]))
-        if (t.fate == FOLDED).any()
-        else 0.0
-    )
+    moved = float(np.median(t.bytes_down)) + float(np.median(t.bytes_up[t.fate == FOLDED])) if (t.fate == FOLDED).any() else 0.0
     stages = f.metrics.get("stage_seconds") or {}
     used = int((t.fate == FOLDED).sum())
     training = float(stages.get("compute") or 0.0) / max(int((t.fate != RUNNING).sum()), 1)
@@ -157,10 +136,7 @@ def speed_mark(f: Facts) -> tuple[float, str] | None:
     known = f.hindsight.mbps if f.hindsight is not None else np.zeros(0)
     if not len(known) or not np.nanmin(known) < mbps < np.nanmax(known):
         return None
-    return (
-        mbps,
-        f"{mbps:,.0f} Mbit/s: back in {duration(f.deadline)} with {duration(float(round(training)))} of training",
-    )
+    return (mbps, f"{mbps:,.0f} Mbit/s: back in {duration(f.deadline)} with {duration(float(round(training)))} of training")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +158,7 @@ def speeds(tasks: Tasks, clients: int) -> Speeds:
     means = np.bincount(tasks.clients[reported], tasks.seconds[reported], clients) / np.maximum(reports, 1)
     longest = np.zeros(clients)
     np.maximum.at(longest, tasks.clients[ended], tasks.seconds[ended])
-    used, ended_counts = (
-        contributions(tasks, clients),
-        np.bincount(tasks.clients[tasks.fate != RUNNING], minlength=clients),
-    )
+    used, ended_counts = (contributions(tasks, clients), np.bincount(tasks.clients[tasks.fate != RUNNING], minlength=clients))
     seconds = np.where(reports > 0, means, longest)
     indices = np.flatnonzero(seconds > 0)
     return Speeds(indices, seconds[indices], used[indices], ended_counts[indices], reports[indices] == 0)
@@ -230,14 +203,10 @@ def _durations(f: Facts) -> str:
     half = fast_half(result)
     hatched = " Hatched: nothing was used, and it needs at least so long." if (result.used == 0).any() else ""
     finding = f"A task takes {plain_time(low)} to {plain_time(high)}." + (
-        f" The faster half of {f.people} gave {per_cent(half)} of the reports that were used."
-        if half is not None
-        else ""
+        f" The faster half of {f.people} gave {per_cent(half)} of the reports that were used." if half is not None else ""
     )
     left = f.clients - len(result.clients)
-    unseen = (
-        f" {left:,} of {f.clients:,} {f.people} never ended a task, so how fast they are is not known." if left else ""
-    )
+    unseen = f" {left:,} of {f.clients:,} {f.people} never ended a task, so how fast they are is not known." if left else ""
     some = f" {len(chosen):,} of {len(result.clients):,} are drawn." if len(chosen) < len(result.clients) else ""
     return figure(
         "How often work was used, by how long it takes", f"A dot is one {f.person}.{hatched}{some}",

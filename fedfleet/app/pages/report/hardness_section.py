@@ -87,13 +87,7 @@ def hardness_section(f: Facts) -> list[str]:
     return [
         "<h2>How hard is this fleet?</h2>",
         f"<p>{escape(hardness_sentence(f))}</p>",
-        figure(
-            title,
-            what,
-            lambda sheet: bars(rows, sheet, most=1.0 if by_share else None),
-            hardness_sentence(f),
-            note=note,
-        ),
+        figure(title, what, lambda sheet: bars(rows, sheet, most=1.0 if by_share else None), hardness_sentence(f), note=note),
     ]
 
 

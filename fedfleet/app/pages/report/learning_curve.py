@@ -8,17 +8,7 @@ import numpy as np
 
 from fedfleet.app.pages.charts.axes import Scale, number_ticks
 from fedfleet.app.pages.charts.labels import width_of
-from fedfleet.app.pages.charts.marks import (
-    Drawing,
-    Sheet,
-    box,
-    figure,
-    line,
-    pictures,
-    stack_below,
-    switch,
-    text,
-)
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, figure, line, pictures, stack_below, switch, text
 from fedfleet.app.pages.charts.steps import Line, Plot, margins, steps
 from fedfleet.app.pages.report.number_words import count_noun, per_cent
 from fedfleet.app.pages.report.report_facts import Facts, Rounds, rounds_of
@@ -59,9 +49,7 @@ def bytes_until(f: Facts, times: Floats) -> Floats:
     t = f.tasks
     ended = ~np.isnan(t.ended)
     down, up = np.argsort(t.sent, kind="stable"), np.argsort(t.ended[ended], kind="stable")
-    downloaded = np.concatenate([[0.0], np.cumsum(t.bytes_down[down])])[
-        np.searchsorted(t.sent[down], times, side="left")
-    ]
+    downloaded = np.concatenate([[0.0], np.cumsum(t.bytes_down[down])])[np.searchsorted(t.sent[down], times, side="left")]
     uploads = np.searchsorted(t.ended[ended][up], times, side="right")
     return downloaded + np.concatenate([[0.0], np.cumsum(t.bytes_up[ended][up])])[uploads]
 
@@ -69,33 +57,21 @@ def bytes_until(f: Facts, times: Floats) -> Floats:
 def learning_section(f: Facts) -> list[str]:
     """The figure with its three axes; words instead where nothing was evaluated."""
     if not len(f.curve.accuracy):
-        return [
-            "<h2>Learning</h2>",
-            "<p>No model of this run was evaluated, so its accuracy is unknown.</p>",
-        ]
+        return ["<h2>Learning</h2>", "<p>No model of this run was evaluated, so its accuracy is unknown.</p>"]
     rounds = rounds_of(f.record.progress)
     summary = finding(f)
     over_time = pictures(lambda sheet: _over_time(f, rounds, sheet), summary)
     choices = [(f.clock, over_time)]
     if f.curve.versions.max() > 0:
-        by_model = Line(
-            "accuracy", f.curve.versions.tolist(), f.curve.accuracy.tolist(), f.colour, label_text=_final_accuracy(f)
-        )
+        by_model = Line("accuracy", f.curve.versions.tolist(), f.curve.accuracy.tolist(), f.colour, label_text=_final_accuracy(f))
         plot = Plot(time=False, label="models made")
         choices.append(("models", pictures(lambda sheet: steps([by_model], sheet, plot), f"By models made: {summary}")))
     moved = bytes_until(f, f.curve.seconds)
     if moved.max(initial=0.0) > 0:
         unit, length = next((u for u in _UNITS if moved.max() >= u[1]), ("B", 1.0))
-        by_bytes = Line(
-            "accuracy", (moved / length).tolist(), f.curve.accuracy.tolist(), f.colour, label_text=_final_accuracy(f)
-        )
+        by_bytes = Line("accuracy", (moved / length).tolist(), f.curve.accuracy.tolist(), f.colour, label_text=_final_accuracy(f))
         plot_bytes = Plot(time=False, label=f"{unit} moved, down and up")
-        choices.append(
-            (
-                "bytes",
-                pictures(lambda sheet: steps([by_bytes], sheet, plot_bytes), f"By bytes moved: {summary}"),
-            )
-        )
+        choices.append(("bytes", pictures(lambda sheet: steps([by_bytes], sheet, plot_bytes), f"By bytes moved: {summary}")))
     what = (
         f"the shared part alone, which no {f.person} uses"
         if f.personal
@@ -179,14 +155,8 @@ def _reports(f: Facts, rounds: Rounds, x: Scale, sheet: Sheet) -> Drawing:
     failed = np.flatnonzero(rounds.failed).tolist()
     result += [box(x(rounds.closed[i]) - thick, y.start + 2, max(thick, 2.0), 4, "late-area") for i in failed[:400]]
     if failed:
-        label = (
-            f"round {rounds.number[failed[0]] + 1} failed"
-            if len(failed) == 1
-            else f"hatched: {len(failed):,} rounds failed"
-        )
-        result.append(
-            _failed_label(label, x(rounds.closed[failed[0]]) - thick / 2 if len(failed) == 1 else None, x, y, sheet)
-        )
+        label = f"round {rounds.number[failed[0]] + 1} failed" if len(failed) == 1 else f"hatched: {len(failed):,} rounds failed"
+        result.append(_failed_label(label, x(rounds.closed[failed[0]]) - thick / 2 if len(failed) == 1 else None, x, y, sheet))
     return Drawing(sheet.width, y.start + (24 if failed and (sheet.slim or len(failed) == 1) else 10), result)
 
 

@@ -6,14 +6,7 @@ import re
 
 from fedfleet.app.pages.time_units import plain_time
 
-_PARTS = (
-    (0.5, "half"),
-    (1 / 3, "a third"),
-    (0.25, "a quarter"),
-    (0.2, "a fifth"),
-    (0.1, "a tenth"),
-    (2 / 3, "two thirds"),
-)
+_PARTS = ((0.5, "half"), (1 / 3, "a third"), (0.25, "a quarter"), (0.2, "a fifth"), (0.1, "a tenth"), (2 / 3, "two thirds"))
 _NEAR = 0.008  # of one: how near a share must be to be called by its plain name
 ROUND_SECONDS = (
     1, 2, 5, 10, 15, 20, 30, 45, 60, 90, 120, 150, 180, 240, 300, 420, 600, 900, 1200, 1800, 2700, 3600, 5400, 7200, 10800, 14400,

@@ -41,9 +41,7 @@ def privacy_section(f: Facts) -> list[str]:
     privacy = f.metrics.get("privacy")
     if not privacy:
         return []
-    kind = (
-        "a study: its noise comes from the seed" if privacy["noise_from"] == "seed" else "its noise comes from a secret"
-    )
+    kind = "a study: its noise comes from the seed" if privacy["noise_from"] == "seed" else "its noise comes from a secret"
     epsilon = "without a bound" if privacy["epsilon"] is None else f"{privacy['epsilon']:,.4g}"
     summary = f"Epsilon {epsilon} at delta {privacy['delta']:.4g} ({privacy['mechanism']}; {kind}): {privacy['claim']}."
     gloss = "Epsilon bounds how much one person's data can change what is published: the smaller, the more private."

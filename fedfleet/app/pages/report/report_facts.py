@@ -153,11 +153,7 @@ def accuracy_margin(accuracy: float, total: int) -> float:
     >>> round(accuracy_margin(0.55, 359), 3)
     0.051
     """
-    return (
-        1.96 * math.sqrt(max(accuracy * (1.0 - accuracy), 1.0 / (4 * total) if total else 0.0) / total)
-        if total
-        else 0.0
-    )
+    return 1.96 * math.sqrt(max(accuracy * (1.0 - accuracy), 1.0 / (4 * total) if total else 0.0) / total) if total else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +177,4 @@ def rounds_of(log: Log) -> Rounds:
         return np.array([getattr(r, name) for r in rounds], np.int64)
 
     failed = np.array([r.outcome == FAILED for r in rounds], np.bool_)
-    return Rounds(
-        column("number"), [r.closed for r in rounds], column("asked"), column("used"), failed, column("reachable")
-    )
+    return Rounds(column("number"), [r.closed for r in rounds], column("asked"), column("used"), failed, column("reachable"))

@@ -10,18 +10,7 @@ import numpy as np
 
 from fedfleet.app.pages.charts.axes import Scale, foot_axis
 from fedfleet.app.pages.charts.labels import width_of
-from fedfleet.app.pages.charts.marks import (
-    WIDE,
-    Drawing,
-    Sheet,
-    box,
-    figure,
-    line,
-    paint_legend,
-    side_by_side,
-    stack_below,
-    text,
-)
+from fedfleet.app.pages.charts.marks import WIDE, Drawing, Sheet, box, figure, line, paint_legend, side_by_side, stack_below, text
 from fedfleet.app.pages.html import table
 from fedfleet.app.pages.report.number_words import as_people, count_noun
 from fedfleet.app.pages.report.report_facts import Facts, rounds_of
@@ -66,9 +55,7 @@ class ShownRound:
         asked = sum(n for _, n in self.round.asked)
         used = self.round.fates.get("folded", 0)
         failed = self.round.version is None
-        what = {"best": "the best", "usual": "a usual one", "worst": "one that failed" if failed else "the longest"}[
-            self.word
-        ]
+        what = {"best": "the best", "usual": "a usual one", "worst": "one that failed" if failed else "the longest"}[self.word]
         return f"Round {self.round.number + 1:,}, {what}: {used:,} of {max(asked, used):,} used"
 
 
@@ -98,9 +85,7 @@ def rounds_section(f: Facts) -> list[str]:
     drawn_counts = [len(s.round.spans) for s in shown]
     task_counts = [sum(s.round.fates.values()) for s in shown]
     thinning_note = (
-        f" Of {max(task_counts):,} tasks at most {MOST} are drawn, spread evenly."
-        if max(task_counts) > max(drawn_counts)
-        else ""
+        f" Of {max(task_counts):,} tasks at most {MOST} are drawn, spread evenly." if max(task_counts) > max(drawn_counts) else ""
     )
     finding = "Task by task: " + " ".join(f"{round_sentence(s)}." for s in shown)
     return [
@@ -112,7 +97,7 @@ def rounds_section(f: Facts) -> list[str]:
             finding,
             legend=paint_legend(_legend(shown, f)),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _rounds_chart(shown: list[ShownRound], f: Facts, sheet: Sheet, *, alike: bool) -> Drawing:
@@ -125,8 +110,7 @@ def _rounds_chart(shown: list[ShownRound], f: Facts, sheet: Sheet, *, alike: boo
 def _pause_note(shown: list[ShownRound]) -> str:
     """What the blank before all bars of a round is."""
     blanks = [
-        min((s.sent - one.round.opened for s in one.round.spans), default=0.0) / max(one.round.seconds, 1e-9)
-        for one in shown
+        min((s.sent - one.round.opened for s in one.round.spans), default=0.0) / max(one.round.seconds, 1e-9) for one in shown
     ]
     return " Before them a round pauses." if max(blanks, default=0.0) > 0.05 else ""
 
@@ -230,9 +214,7 @@ def _legend(shown: list[ShownRound], f: Facts) -> list[tuple[str, str]]:
     }  # fmt: skip
     late = f.hindsight is not None and f.hindsight.needs is not None and any("dropped" in s.round.fates for s in shown)
     words = {PAINTS[kind]: None for kind in PAINTS if kind in kinds or (kind == "after" and late)}
-    return list(words) + (
-        [("not used", "late-area")] if any(s.fate != "folded" for one in shown for s in one.round.spans) else []
-    )
+    return list(words) + ([("not used", "late-area")] if any(s.fate != "folded" for one in shown for s in one.round.spans) else [])
 
 
 def failed_section(f: Facts) -> list[str]:
@@ -253,9 +235,7 @@ def failed_section(f: Facts) -> list[str]:
         ]
         for reason, some in sorted(reasons.items(), key=lambda item: -len(item[1]))
     ]
-    summary = (
-        f"{count_noun(sum(len(s) for s in reasons.values()), 'round')} ended without a new model; the old one stayed."
-    )
+    summary = f"{count_noun(sum(len(s) for s in reasons.values()), 'round')} ended without a new model; the old one stayed."
     return ["<h2>Failed rounds</h2>", f"<p>{summary}</p>", table(["reason", "rounds", "which", "the first"], rows)]
 
 
@@ -265,6 +245,4 @@ def _number_list(numbers: list[int]) -> str:
     >>> _number_list([1, 2, 3, 9]), _number_list(list(range(0, 40, 2)))
     ('1, 2, 3, 9', '0, 2, 4, 6, 8, .. 38')
     """
-    return (
-        ", ".join(map(str, numbers)) if len(numbers) <= 6 else f"{', '.join(map(str, numbers[:5]))}, .. {numbers[-1]}"
-    )
+    return ", ".join(map(str, numbers)) if len(numbers) <= 6 else f"{', '.join(map(str, numbers[:5]))}, .. {numbers[-1]}"

@@ -61,9 +61,7 @@ def lateness_causes(late: LateTasks, deadline: float) -> list[tuple[str, int, in
         (f"Link and training together take more than {limit}", link_and_training, "the link would do; too little time is left for training"),
         ("Went out of reach on the way, or failed", unreachable, "the work alone would have fitted"),
     )  # fmt: skip
-    rows = [
-        (name, int(mask.sum()), len(np.unique(late.clients[mask])), cure) for name, mask, cure in rules if mask.any()
-    ]
+    rows = [(name, int(mask.sum()), len(np.unique(late.clients[mask])), cure) for name, mask, cure in rules if mask.any()]
     return sorted(rows, key=lambda row: -row[1])
 
 
@@ -83,12 +81,7 @@ def _cause_figure(f: Facts, late: LateTasks) -> str:
     ]
     finding = f"Why {len(late.excess):,} reports were late: " + "; ".join(f"{n:,}: {name}" for name, n, _, _ in rows)
     title = f"{count_noun(len(late.excess), 'late report')}, by cause"
-    return figure(
-        title,
-        "From the time that each task would have needed",
-        lambda sheet: bars(cause_bars, sheet),
-        finding,
-    )
+    return figure(title, "From the time that each task would have needed", lambda sheet: bars(cause_bars, sheet), finding)
 
 
 def _return_figure(f: Facts, late: LateTasks) -> str:
@@ -139,12 +132,6 @@ def _curve(seconds: Floats, marks: list[tuple[float, str]], sheet: Sheet, colour
         to_the_right = fits and not (i and abs(y(share) - y(_share_back(seconds, marks[0][0]))) < 2 * ROW)
         drop = -8.0 if y(share) > base - 26 or not to_the_right else 18.0
         late.append(
-            text(
-                place + (9 if to_the_right else -9),
-                y(share) + drop,
-                label,
-                "strong halo",
-                "start" if to_the_right else "end",
-            )
+            text(place + (9 if to_the_right else -9), y(share) + drop, label, "strong halo", "start" if to_the_right else "end")
         )
     return Drawing(sheet.width, base + 42, late)

@@ -116,11 +116,7 @@ def _subtitle(sides: Sequence[Side], *, bands: bool) -> str:
     seeds = max(len(side.runs) for side in sides)
     reach = ", bands reach from the lowest to the highest" if bands else ""
     band = f" Lines are means of {seeds} seeds{reach}." if seeds > 1 else ""
-    thin = (
-        " Thin lines end in hollow dots."
-        if any(side.thin for side in sides) and any(not side.thin for side in sides)
-        else ""
-    )
+    thin = " Thin lines end in hollow dots." if any(side.thin for side in sides) and any(not side.thin for side in sides) else ""
     two = " Time is real in runs that were served, virtual in the others." if clock_name(sides) == "time" else ""
     return f"Steps: accuracy is known at evaluations only.{band}{thin}{two}"
 
@@ -176,15 +172,7 @@ def standings(sides: Sequence[Side], sheet: Sheet, at: float | None) -> Drawing:
         start, top = left + column * (width + _GAP), row * (tall + 12)
         group_sides = {side.name: side for side in sides if side.group == group}
         result += _panel(
-            group_sides,
-            names,
-            Scale(0.0, 1.0, start, start + width),
-            top,
-            head,
-            at,
-            sheet,
-            with_names=column == 0,
-            room=left - 8,
+            group_sides, names, Scale(0.0, 1.0, start, start + width), top, head, at, sheet, with_names=column == 0, room=left - 8
         )
     return Drawing(sheet.width, (tall + 12) * (-(-len(groups) // across)) - 12, result)
 
@@ -233,9 +221,7 @@ def _seeds(side: Side, x: Scale, y: float, at: float | None, sheet: Sheet) -> li
 
 def _standings_text(sides: Sequence[Side], at: float | None) -> str:
     parts = [
-        f"{side.label} {whole_percent(sum(v) / len(v))}"
-        if (v := accuracies_at(side, at))
-        else f"{side.label} no model yet"
+        f"{side.label} {whole_percent(sum(v) / len(v))}" if (v := accuracies_at(side, at)) else f"{side.label} no model yet"
         for side in sides
     ]
     return "Mean accuracy: " + "; ".join(parts) + "."

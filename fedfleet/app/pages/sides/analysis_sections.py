@@ -78,7 +78,9 @@ def mean_cell(name: str, answer: Answer | None) -> str:
     value = f"<b>{escape(value_text(name, answer['value']))}</b>"
     if answer["low"] is None:
         return value
-    between = f"{_without_unit(value_text(name, answer['low']), value_text(name, answer['high']))} to {value_text(name, answer['high'])}"
+    between = (
+        f"{_without_unit(value_text(name, answer['low']), value_text(name, answer['high']))} to {value_text(name, answer['high'])}"
+    )
     return f'{value} <span class="soft line" title="95 % interval of the mean over {answer["n"]} runs">{escape(between)}</span>'
 
 
@@ -115,14 +117,10 @@ def _table(answer: Answer) -> str:
 def _correlation_figure(answer: Answer, colours: Mapping[str, int]) -> str:
     x, y = str(answer["x"]), str(answer["y"])
     name = "Pearson's r" if answer["kind"] == "pearson" else "Spearman's rho"
-    whose = f"{answer['n']} runs" + (
-        f" of {answer['clusters']} clusters ({answer['cluster']})" if answer.get("cluster") else ""
-    )
+    whose = f"{answer['n']} runs" + (f" of {answer['clusters']} clusters ({answer['cluster']})" if answer.get("cluster") else "")
     few = f", which needs {MIN_CLUSTERS} clusters at least" if answer["clusters"] < MIN_CLUSTERS else ""
     between = (
-        f"no interval{few}"
-        if answer["low"] is None
-        else f"95 % interval {answer['low']:.2f} to {answer['high']:.2f}, by bootstrap"
+        f"no interval{few}" if answer["low"] is None else f"95 % interval {answer['low']:.2f} to {answer['high']:.2f}, by bootstrap"
     )
     value = "not defined" if answer["r"] is None else f"{answer['r']:.2f}"
     sentence = f"{name} of {quantity_name(x)} and {quantity_name(y)} is {value} ({between}; {whose})."
@@ -132,10 +130,7 @@ def _correlation_figure(answer: Answer, colours: Mapping[str, int]) -> str:
     ]  # fmt: skip
     across, up = value_axis(x, [p.x for p in marks]), value_axis(y, [p.y for p in marks])
     return figure(
-        sentence,
-        "A dot is a run, in the colour of its arm.",
-        lambda sheet: dots(marks, sheet, across, up, height=240.0),
-        sentence,
+        sentence, "A dot is a run, in the colour of its arm.", lambda sheet: dots(marks, sheet, across, up, height=240.0), sentence
     )
 
 

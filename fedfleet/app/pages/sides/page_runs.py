@@ -207,9 +207,7 @@ def colour_sides(groups: Mapping[str, Sequence[tuple[str, tuple[PageRun, ...]]]]
     """Sides with their colours: a group has one colour and its second side thin lines; without groups, each side has its own."""
     if len(groups) == 1:
         ((group, members),) = groups.items()
-        return [
-            Side(name, looks, 1 + i % COLOURS, bool(i // COLOURS % 2), group) for i, (name, looks) in enumerate(members)
-        ]
+        return [Side(name, looks, 1 + i % COLOURS, bool(i // COLOURS % 2), group) for i, (name, looks) in enumerate(members)]
     return [
         Side(name, runs, 1 + g % COLOURS, bool(i % 2), group)
         for g, (group, members) in enumerate(groups.items())
@@ -219,7 +217,6 @@ def colour_sides(groups: Mapping[str, Sequence[tuple[str, tuple[PageRun, ...]]]]
 
 def sides_of(groups: Mapping[str, tuple[Arm, ...]], page_runs: Mapping[Path, PageRun]) -> list[Side]:
     """The sides of a comparison, from its grouped arms and what was read of each run."""
-    return colour_sides({
-        group: [(arm.name, tuple(page_runs[run.out] for run in arm.runs)) for arm in arms]
-        for group, arms in groups.items()
-    })  # fmt: skip
+    return colour_sides(
+        {group: [(arm.name, tuple(page_runs[run.out] for run in arm.runs)) for arm in arms] for group, arms in groups.items()}
+    )

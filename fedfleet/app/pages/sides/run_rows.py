@@ -9,14 +9,7 @@ from html import escape
 from statistics import fmean
 
 from fedfleet.app.pages.html import bind_units
-from fedfleet.app.pages.sides.comparison_words import (
-    capitalise,
-    mean_count,
-    share_range,
-    time_range,
-    time_text,
-    whole_percent,
-)
+from fedfleet.app.pages.sides.comparison_words import capitalise, mean_count, share_range, time_range, time_text, whole_percent
 from fedfleet.app.pages.sides.page_runs import PageRun, Side, clock_name
 from fedfleet.app.terminal.text import percent, size
 from fedfleet.measure.statistics.means import mean_of
@@ -128,10 +121,7 @@ def time_to(runs: Sequence[PageRun], target: float) -> str:
 
 def seed_links(runs: Sequence[PageRun]) -> str:
     """Each seed as a link to the report of its run."""
-    links = [
-        f'<a href="{escape(one.link, quote=True)}">{escape(one.seed)}</a>' if one.link else escape(one.seed)
-        for one in runs
-    ]
+    links = [f'<a href="{escape(one.link, quote=True)}">{escape(one.seed)}</a>' if one.link else escape(one.seed) for one in runs]
     return " ".join(links) if len(links) > _IN_A_LINE else f'<span class="one">{" ".join(links)}</span>'
 
 
@@ -146,8 +136,6 @@ def _in_time(runs: Sequence[PageRun]) -> str:
     return whole_percent(sum(int(one.used.sum()) for one in runs) / total) if total else "-"
 
 
-def _mean(
-    runs: Sequence[PageRun], value: Callable[[PageRun], float | None], format_value: Callable[[float], str]
-) -> str:
+def _mean(runs: Sequence[PageRun], value: Callable[[PageRun], float | None], format_value: Callable[[float], str]) -> str:
     result = [v for one in runs if (v := value(one)) is not None]
     return format_value(fmean(result)) if result else "-"

@@ -125,15 +125,10 @@ MEASURED: Sequence[Section] = (participation, times, hardness, costs)  # what al
 
 
 def check_section(
-    names: Sequence[str],
-    differs: Mapping[str, Sequence[Any]],
-    digests: Sequence[tuple[str, str]],
-    commands: Sequence[str],
+    names: Sequence[str], differs: Mapping[str, Sequence[Any]], digests: Sequence[tuple[str, str]], commands: Sequence[str]
 ) -> str:
     """Three things behind their names."""
-    pre = (
-        "\n".join(f"{name:<{max(len(n) for n, _ in digests)}}  {digest}" for name, digest in digests) if digests else ""
-    )
+    pre = "\n".join(f"{name:<{max(len(n) for n, _ in digests)}}  {digest}" for name, digest in digests) if digests else ""
     return (
         "<h2>How to check it</h2>"
         + (details_block("What differs between the runs", differences(names, differs)) if differs else "")

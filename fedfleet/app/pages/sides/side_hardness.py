@@ -44,9 +44,7 @@ class SideHardness:
 
 def hardness_section(sides: Sequence[Side]) -> str:
     """The section; nothing where no pacing has a meaning for the metrics."""
-    sides = [
-        side for side in sides if not any(one.served for one in side.runs)
-    ]  # real devices are not what a spec says
+    sides = [side for side in sides if not any(one.served for one in side.runs)]  # real devices are not what a spec says
     shares, waits = measure_sides(sides, by_deadline=True), measure_sides(sides, by_deadline=False)
     if not shares and not waits:
         return ""
@@ -69,9 +67,7 @@ def hardness_section(sides: Sequence[Side]) -> str:
     parts.append(_verdicts(shares, waits))
     seeds = min(max(len(hard.side.runs) for hard in (*shares, *waits)), _SEEDS)
     means = f" Means over the fleets of {count_words(seeds, 'seed')}." if seeds > 1 else ""
-    parts.append(
-        f'<p class="note"><abbr title="{FAIR}">Fair work</abbr>: reports up to an equal share for each client.{means}</p>'
-    )
+    parts.append(f'<p class="note"><abbr title="{FAIR}">Fair work</abbr>: reports up to an equal share for each client.{means}</p>')
     return "".join(parts)
 
 
@@ -84,9 +80,7 @@ def measure_sides(sides: Sequence[Side], *, by_deadline: bool) -> list[SideHardn
             alike.setdefault((side.group, _fleet(side) + _pacing(side)), []).append(side)
     groups = [group for group, _ in alike]
     rows = [
-        _measure_group(
-            group_sides, group if group and groups.count(group) == 1 else _joint_name(group_sides, len(sides))
-        )
+        _measure_group(group_sides, group if group and groups.count(group) == 1 else _joint_name(group_sides, len(sides)))
         for (group, _), group_sides in list(alike.items())[:_MOST]
     ]
     return [row for row in rows if row is not None]
@@ -127,9 +121,7 @@ def _measure_group(sides: Sequence[Side], name: str) -> SideHardness | None:
     raw = {n[:-2]: fmean(hard.measures[n].raw for _, hard in results if n in hard.measures) for n in names}
     if "InterMC" not in plain:  # always reachable: devices alone are both
         plain["InterMC"], raw["InterMC"] = plain["DevMC"], raw["DevMC"]
-    observed = fmean(
-        observed_share(one) if by_share else one.end / max(int(one.metrics["rounds"]), 1) for one, _ in results
-    )
+    observed = fmean(observed_share(one) if by_share else one.end / max(int(one.metrics["rounds"]), 1) for one, _ in results)
     ideal = fmean(hard.ideal for _, hard in results)
     colour = side.colour if len({one.colour for one in sides}) == 1 else 0
     return SideHardness(name, side, plain, raw, observed, time_text(deadline) if by_share else "", ideal, colour)

@@ -39,7 +39,9 @@ def participation_section(sides: Sequence[Side]) -> str:
         if apart
         else "all on one scale"
     )
-    how = f"Clients sorted from most to least; {scale}. Under the axis, hatched: selected, and always too late; grey: never selected."
+    how = (
+        f"Clients sorted from most to least; {scale}. Under the axis, hatched: selected, and always too late; grey: never selected."
+    )
     seeds = max(len(side.runs) for side in shown)
     how += f" Means over {seeds} seeds, rank by rank." if seeds > 1 else ""
     note = f"The first {MOST} of {len(asked_sides)} are drawn." if len(asked_sides) > MOST else ""
@@ -56,11 +58,7 @@ def participation_section(sides: Sequence[Side]) -> str:
 def _align_groups(sides: Sequence[Side]) -> list[Side]:
     """Groups in columns: what has one name stands in one row."""
     names = list(dict.fromkeys(side.name for side in sides))
-    return (
-        sorted(sides, key=lambda side: names.index(side.name))
-        if len({side.group for side in sides}) > 1
-        else list(sides)
-    )
+    return sorted(sides, key=lambda side: names.index(side.name)) if len({side.group for side in sides}) > 1 else list(sides)
 
 
 def sentence(sides: Sequence[Side]) -> str:

@@ -50,9 +50,7 @@ def time_section(sides: Sequence[Side]) -> str:
         Bar(side.label, [_part(word, kind, result[word]) for word, kind, _ in FAMILIES], end_label=time_range([o.end for o in side.runs]), colour=side.colour)
         for side, result in side_shares
     ]  # fmt: skip
-    legend_entries = [
-        (word, kind) for word, kind, _ in FAMILIES if any(found[word] > 0.005 for _, found in side_shares)
-    ]
+    legend_entries = [(word, kind) for word, kind, _ in FAMILIES if any(found[word] > 0.005 for _, found in side_shares)]
     finding = "; ".join(f"{side.label}: {_share_list(found)}" for side, found in side_shares) + "."
     picture = figure(
         f"Share of {clock_name(sides)}, by what the server was waiting for",
@@ -72,14 +70,10 @@ def sentence(side_shares: Sequence[tuple[str, Mapping[str, float]]]) -> str:
     for word, members in sorted(by.items(), key=lambda item: -len(item[1])):
         low, high = min(v for _, v in members), max(v for _, v in members)
         share_text = (
-            whole_percent(low)
-            if whole_percent(low) == whole_percent(high)
-            else f"{100 * low:.0f} to {whole_percent(high)}"
+            whole_percent(low) if whole_percent(low) == whole_percent(high) else f"{100 * low:.0f} to {whole_percent(high)}"
         )
         whose = (
-            "everywhere"
-            if len(by) == 1 and len(side_shares) > 1
-            else f"with {_name_list([quote(name) for name, _ in members])}"
+            "everywhere" if len(by) == 1 and len(side_shares) > 1 else f"with {_name_list([quote(name) for name, _ in members])}"
         )
         parts.append(f"into {word.partition(':')[0]} {whose} ({share_text})")
     return f"Most of the time went {', and '.join(parts)}."
@@ -114,14 +108,7 @@ def cost_section(sides: Sequence[Side]) -> str:
             continue
         waste_note = f", {_length_text(lost / length)} {unit} wasted with {size(moved)}" if lost > 0 else ""
         label = f"{f'{_length_text(used / length)} {unit}' if used else 'nothing'} used{waste_note}"
-        rows.append(
-            Bar(
-                side.label,
-                [Part(used, "a4", title=label), Part(lost, "late-area")],
-                end_label=label,
-                colour=side.colour,
-            )
-        )
+        rows.append(Bar(side.label, [Part(used, "a4", title=label), Part(lost, "late-area")], end_label=label, colour=side.colour))
         parts.append(f"{side.label}: {label}")
     if not rows:
         return ""

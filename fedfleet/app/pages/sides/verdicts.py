@@ -27,9 +27,7 @@ from fedfleet.app.terminal.text import join_words
 GroupVerdicts = Mapping[str, tuple[tuple[Arm, ...], Verdict]]  # by group
 _FIGURE = re.compile(r"\d+(?:\.\d+)?")
 _MOST = 9  # verdicts that are spelt out
-SEED = (
-    "The number that all chance in a run follows from; another seed draws another fleet, other data and other choices."
-)
+SEED = "The number that all chance in a run follows from; another seed draws another fleet, other data and other choices."
 
 
 def headline(verdicts: GroupVerdicts) -> str:
@@ -82,9 +80,7 @@ def finding(arms: Sequence[Arm], verdict: Verdict) -> str:
         return join_words([f"{quote(s.arm)} ends at {_accuracy_text(end, s.arm)}" for s in end.standings])
     if end.leader is None or equal is None:
         return (
-            "these runs cannot be compared by accuracy"
-            if any(s.mean for s in end.standings)
-            else "no model has been evaluated yet"
+            "these runs cannot be compared by accuracy" if any(s.mean for s in end.standings) else "no model has been evaluated yet"
         )
     if verdict.winner:
         return f"{quote(verdict.winner)} is best, at the end and after {_moment_text(equal)}"

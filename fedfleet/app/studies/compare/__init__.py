@@ -1,15 +1,7 @@
 """Comparison: what differs between runs, and the verdict on them."""
 
 from fedfleet.app.studies.compare.comparison import Comparison, answer_of, compare, comparison
-from fedfleet.app.studies.compare.records import (
-    Arm,
-    ArmTargetTime,
-    ComparedRun,
-    Moment,
-    Pair,
-    Standing,
-    Verdict,
-)
+from fedfleet.app.studies.compare.records import Arm, ArmTargetTime, ComparedRun, Moment, Pair, Standing, Verdict
 
 __all__ = [
     "Arm",
@@ -23,4 +15,4 @@ __all__ = [
     "answer_of",
     "compare",
     "comparison",
-]  # fmt: skip
+]

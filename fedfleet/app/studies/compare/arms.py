@@ -81,8 +81,7 @@ def arms(runs: Sequence[ComparedRun]) -> tuple[Arm, ...]:
     if max(map(len, names), default=0) > _LENGTHY:
         names = _folder_names([[runs[i].name for i in members] for members in groups.values()]) or names
     return tuple(
-        Arm(name, row, tuple(runs[i] for i in members))
-        for name, row, members in zip(names, keys, groups.values(), strict=True)
+        Arm(name, row, tuple(runs[i] for i in members)) for name, row, members in zip(names, keys, groups.values(), strict=True)
     )
 
 
@@ -127,10 +126,7 @@ def arm_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         chosen = fewer if _distinct_count(rows, fewer) == distinct else chosen
     ends = [key.rsplit(".", 1)[-1] for key in chosen]
     short = {key: end if ends.count(end) == 1 else key for key, end in zip(chosen, ends, strict=True)}
-    names = [
-        ", ".join(_key_words(key, short[key], row[key]) for key in chosen if not _can_omit(key, row, chosen))
-        for row in rows
-    ]
+    names = [", ".join(_key_words(key, short[key], row[key]) for key in chosen if not _can_omit(key, row, chosen)) for row in rows]
     # Long values that are cut may end alike.
     return names if len(set(names)) == len(names) else [f"{name} #{i + 1}" for i, name in enumerate(names)]
 
@@ -155,8 +151,6 @@ def _key_words(key: str, short: str, value: Any) -> str:
     if value is None:
         return f"no {key.removesuffix('.use') if key.endswith('.use') else short}"
     is_whole = isinstance(value, float) and value.is_integer() and abs(value) < _WHOLE
-    text = (
-        f"{value:.0f}" if is_whole else str(value) if isinstance(value, str | float) else json.dumps(value, default=str)
-    )
+    text = f"{value:.0f}" if is_whole else str(value) if isinstance(value, str | float) else json.dumps(value, default=str)
     text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 2]}.."
     return text if key.endswith(".use") else f"{short} {text}"

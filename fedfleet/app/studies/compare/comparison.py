@@ -12,14 +12,7 @@ from typing import Any
 from fedfleet.app.studies.compare.arms import arms, differing_keys, seed_of
 from fedfleet.app.studies.compare.records import Arm, ArmTargetTime, ComparedRun, Verdict, clock_of
 from fedfleet.app.studies.compare.run_data import accuracy_at, read_runs
-from fedfleet.app.studies.compare.verdict import (
-    arm_target_time,
-    choose_target,
-    drop_repeated_runs,
-    equal_time,
-    time_to,
-    verdict,
-)
+from fedfleet.app.studies.compare.verdict import arm_target_time, choose_target, drop_repeated_runs, equal_time, time_to, verdict
 from fedfleet.app.terminal.text import percent, size, span
 
 _WIDEST = 44  # letters of a name in the table
@@ -210,9 +203,7 @@ def _differs(differs: dict[str, list[Any]]) -> list[str]:
     width = max(len(key) for key in list(differs)[:_KEYS])
     lines = ["what differs:"]
     for key, values in list(differs.items())[:_KEYS]:
-        each = ", ".join(
-            dict.fromkeys("-" if v is None else v if isinstance(v, str) else json.dumps(v) for v in values)
-        )
+        each = ", ".join(dict.fromkeys("-" if v is None else v if isinstance(v, str) else json.dumps(v) for v in values))
         lines.append(f"  {key:<{width}}  {each if len(each) <= _VALUES else f'{each[: _VALUES - 2]}..'}")
     more = len(differs) - _KEYS
     return [*lines, *([f"  and {more} more keys; --json has all"] if more > 0 else [])]

@@ -82,20 +82,11 @@ def read_run(out: Path, name: str) -> ComparedRun:
         spec, events, ended = open_run(out)
         metrics = {**summary(events, chance=stored_chance(out)), "digest": digest_of(out / _JOURNAL), "out": str(out)}
     served = kind_of(identity_of(out / _JOURNAL)) == "served"
-    return replace(
-        run_from_events(name, out, identifying_table(spec, out), spec.seed, metrics, events, ended=ended), served=served
-    )
+    return replace(run_from_events(name, out, identifying_table(spec, out), spec.seed, metrics, events, ended=ended), served=served)
 
 
 def run_from_events(
-    name: str,
-    out: Path,
-    table: dict[str, Any],
-    seed: int,
-    metrics: dict[str, Any],
-    events: Sequence[Event],
-    *,
-    ended: bool,
+    name: str, out: Path, table: dict[str, Any], seed: int, metrics: dict[str, Any], events: Sequence[Event], *, ended: bool
 ) -> ComparedRun:
     """A run from its events, as they lie in its journal."""
     run = read_progress(events)
@@ -128,9 +119,7 @@ def identifying_table(spec: Spec, out: Path) -> dict[str, Any]:
         return table  # begun and killed before anything was kept
     arrays = sha256(json.dumps([sorted(asdict(saved_task)["arrays"].items()), saved_task.classes]))[:_HASH_DIGITS]
     model_facts = asdict(saved_task.model)
-    text = sha256(
-        json.dumps([model_facts[key] for key in ("by", "what", "layers", "args", "kwargs", "own")], sort_keys=True)
-    )
+    text = sha256(json.dumps([model_facts[key] for key in ("by", "what", "layers", "args", "kwargs", "own")], sort_keys=True))
     weights = sum(int(np.prod(w.shape)) for w in load_weights(out, saved_task).values())
     rest = {key: value for key, value in table["task"].items() if key != "content"}
     return {**table, "task": {**rest, "data": arrays, "model": text[:_HASH_DIGITS], "weights": weights}}

@@ -31,13 +31,7 @@ from fedfleet.measure.statistics.paired_tests import Draws, holm, mean_over, pai
 from fedfleet.measure.statistics.survival import TargetTime, median_time, restricted_mean, target_time
 
 _NORMAL = 1.959964
-_DATA_SETTINGS = (
-    "pictures",
-    "samples",
-    "stride",
-    "per_role",
-    "test_users",
-)  # settings of tasks that choose samples, not models
+_DATA_SETTINGS = ("pictures", "samples", "stride", "per_role", "test_users")  # settings of tasks that choose samples, not models
 
 
 def verdict(arms: Sequence[Arm]) -> Verdict:
@@ -67,9 +61,7 @@ def equal_time(arms: Sequence[Arm]) -> float | None:
     one where some runs have real time and others virtual time."""
     if not clock_of(run for arm in arms for run in arm.runs):
         return None
-    return min(
-        (run.end for arm in arms for run in arm.runs if run.first is not None and len(run.accuracy)), default=None
-    )
+    return min((run.end for arm in arms for run in arm.runs if run.first is not None and len(run.accuracy)), default=None)
 
 
 def moment(arms: Sequence[Arm], seconds: float | None, *, fair: bool = True) -> Moment:
@@ -142,9 +134,7 @@ def unlike_data(arms: Sequence[Arm]) -> list[str]:
     runs = [run for arm in arms for run in arm.runs]
     names = dict.fromkeys(data_name(run) for run in runs)
     test_sets = {(_seed_of_data(run), run.tested, run.metrics.get("chance")) for run in runs if run.tested}
-    alike = len({tested for _, tested, _ in test_sets}) <= 1 and len(test_sets) <= len(
-        {seed for seed, _, _ in test_sets}
-    )
+    alike = len({tested for _, tested, _ in test_sets}) <= 1 and len(test_sets) <= len({seed for seed, _, _ in test_sets})
     if len(names) == 1 and (len({run.task for run in runs}) == 1 or alike):
         sizes = [{run.tested for run in runs if run.tested and seed_of(run) == seed} for seed in map(seed_of, runs)]
         odd = next((sorted(result) for result in sizes if len(result) > 1), [])
@@ -164,10 +154,7 @@ def data_name(run: ComparedRun) -> str:
         return f"own data {task['data']}"
     name = run.task.rsplit("_", 1)[0]
     world: Mapping[str, Any] = run.table.get("world", {})
-    chosen = {
-        **{key: task.get(key) for key in _DATA_SETTINGS},
-        **{key: world.get(key) for key in ("holdout", "unseen")},
-    }
+    chosen = {**{key: task.get(key) for key in _DATA_SETTINGS}, **{key: world.get(key) for key in ("holdout", "unseen")}}
     parts = [f"{key} {value}" for key, value in chosen.items() if value]
     return ", ".join([f"synthetic {name}" if task.get("synthetic") else name, *parts])
 

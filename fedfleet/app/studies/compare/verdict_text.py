@@ -16,12 +16,7 @@ _REPEAT = "repeat the runs with the same three or more seeds"
 
 
 def sentence(
-    arms: Sequence[Arm],
-    each: Sequence[Arm],
-    at_end: Moment,
-    at_equal: Moment | None,
-    winner: str | None,
-    unlike: Sequence[str],
+    arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: Moment | None, winner: str | None, unlike: Sequence[str]
 ) -> str:
     """The verdict. `each` are the arms with one run of every seed."""
     if unlike:
@@ -81,12 +76,7 @@ def _two_clocks_sentence(each: Sequence[Arm], at_end: Moment) -> str:
     if len(each) != 2 or len(each[0].keys) != 1:
         how = "some runs were served over a network, others simulated"
         return f"At the end {_ranking(at_end.standings)}; {how}: {reason}, so no winner is named."
-    pairs = [
-        (a, b)
-        for a in each[0].runs
-        for b in each[1].runs
-        if seed_of(a) == seed_of(b) and a.ended and b.ended and a.model
-    ]
+    pairs = [(a, b) for a in each[0].runs for b in each[1].runs if seed_of(a) == seed_of(b) and a.ended and b.ended and a.model]
     first = f"Served and simulated, {'this spec ends' if len(pairs) < 2 else 'the runs of each seed end'} with"
     if pairs and all(a.model == b.model for a, b in pairs):
         times = " and ".join(f"{span(arm.runs[0].end)} of {clock_of(arm.runs)} time" for arm in each)
@@ -111,11 +101,7 @@ def _one_accuracy_sentence(at_end: Moment, winner: str | None) -> str:
 
 def _description(at_end: Moment, at_equal: Moment, common: int) -> str:
     """One common seed, or none: what was seen, without a winner."""
-    later = (
-        ""
-        if _same_standings(at_end, at_equal)
-        else f", and {_equal_time_phrase(at_equal)} {_ranking(at_equal.standings)}"
-    )
+    later = "" if _same_standings(at_end, at_equal) else f", and {_equal_time_phrase(at_equal)} {_ranking(at_equal.standings)}"
     head = f"at the end and at equal {at_equal.clock} time" if _same_standings(at_end, at_equal) else "at the end"
     errors = [s.test for s in at_end.standings if s.test is not None]
     test = f" (the test set alone makes ±{100 * max(errors):.1f} points, other seeds often far more)" if errors else ""
@@ -163,28 +149,18 @@ def _lead_clause(result: Moment) -> str:
         near = max(doubts, key=lambda p: (2.0 if p.p is None else p.p, -(p.paired.difference if p.paired else 0.0)))
     if near.paired and near.paired.difference == near.paired.low == near.paired.high == 0:
         return f"{quote(near.leader)} and {quote(near.other)} are equal on each of {near.paired.n} common {near.paired.unit}{more}"
-    rest = (
-        f", the {'least certain' if doubts else 'closest'} of {len(result.pairs)} others"
-        if len(result.pairs) > 1
-        else ""
-    )
+    rest = f", the {'least certain' if doubts else 'closest'} of {len(result.pairs)} others" if len(result.pairs) > 1 else ""
     return f"{_pair_clause(near, rest)}{more}"
 
 
 def _pair_clause(pair: Pair, rest: str) -> str:
     """The leader has the best mean over its own seeds; on the common ones it may be level, or behind."""
-    gap, leader, other = (
-        pair.paired.difference if pair.paired else 0.0,
-        quote(pair.leader),
-        f"{quote(pair.other)}{rest}",
-    )
+    gap, leader, other = (pair.paired.difference if pair.paired else 0.0, quote(pair.leader), f"{quote(pair.other)}{rest}")
     uncertainty = uncertainty_text(pair)
     if abs(gap) < _NO_LEAD:
         return f"{leader} and {other} are level, {_points(gap)} apart{uncertainty}"
     if gap < 0:
-        behind = (
-            f"{leader} has the best mean over all its seeds, but on the common ones is {_points(-gap)} behind {other}"
-        )
+        behind = f"{leader} has the best mean over all its seeds, but on the common ones is {_points(-gap)} behind {other}"
         return f"{behind}{uncertainty_text(_reverse_pair(pair))}"
     return f"{leader} is best, {_points(gap)} ahead of {other}{uncertainty}"
 
@@ -220,13 +196,8 @@ def uncertainty_text(pair: Pair) -> str:
 def _ranking(standings: Sequence[Standing]) -> str:
     """Arms from the best down, with their accuracies."""
     known = sorted((s for s in standings if s.mean), key=lambda s: -_accuracy(s))
-    parts = [
-        f"{quote(s.arm)} {'' if i else 'has '}{percent(_accuracy(s))}{_first_weights_note(s)}"
-        for i, s in enumerate(known)
-    ]
-    parts += [
-        f"{quote(s.arm)} {'no model yet' if s.nothing else 'no evaluation yet'}" for s in standings if s.mean is None
-    ]
+    parts = [f"{quote(s.arm)} {'' if i else 'has '}{percent(_accuracy(s))}{_first_weights_note(s)}" for i, s in enumerate(known)]
+    parts += [f"{quote(s.arm)} {'no model yet' if s.nothing else 'no evaluation yet'}" for s in standings if s.mean is None]
     return _name_list(parts)
 
 
@@ -260,9 +231,7 @@ def caveats(arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: 
     messages += _confounding_caveats(arms)
     messages += _test_set_caveats(at_end)
     if at_equal is not None and len(at_end.pairs) > 1 and any(pair.p is not None for pair in at_end.pairs):
-        messages.append(
-            f"p values are corrected by Holm's method for {len(at_end.pairs)} comparisons with the best arm"
-        )
+        messages.append(f"p values are corrected by Holm's method for {len(at_end.pairs)} comparisons with the best arm")
     return messages
 
 
@@ -270,9 +239,7 @@ def _repeat_caveats(arms: Sequence[Arm], each: Sequence[Arm]) -> list[str]:
     """Runs of a spec and seed that another run has too."""
     used = {run.out for arm in each for run in arm.runs}
     extra = [run for arm in arms for run in arm.runs if run.out not in used]
-    return (
-        [f"same spec and seed as another run, counted once: {_name_list([run.name for run in extra])}"] if extra else []
-    )
+    return [f"same spec and seed as another run, counted once: {_name_list([run.name for run in extra])}"] if extra else []
 
 
 def _seed_caveats(each: Sequence[Arm]) -> list[str]:
@@ -285,9 +252,7 @@ def _seed_caveats(each: Sequence[Arm]) -> list[str]:
 
 def _shared_draw_caveats(each: Sequence[Arm]) -> list[str]:
     """Runs of an arm that are drawn from the same fleet, data or training."""
-    parts = {
-        part: len(groups) for arm in each for part, groups in shared_parts([draws_of(run) for run in arm.runs]).items()
-    }
+    parts = {part: len(groups) for arm in each for part, groups in shared_parts([draws_of(run) for run in arm.runs]).items()}
     return [f"runs share {part}: the tests count {n} {part}, not every run" for part, n in parts.items()]
 
 
@@ -312,9 +277,7 @@ def _test_set_caveats(at_end: Moment) -> list[str]:
     """The sampling error of the test set, and the uncertainty over seeds."""
     tests = [s.test for s in at_end.standings if s.test is not None]
     spreads = [
-        (s.mean.high - s.mean.low) / 2
-        for s in at_end.standings
-        if s.mean and s.mean.high is not None and s.mean.low is not None
+        (s.mean.high - s.mean.low) / 2 for s in at_end.standings if s.mean and s.mean.high is not None and s.mean.low is not None
     ]
     if not tests or not spreads:  # of one seed the verdict itself says it
         return []

@@ -156,9 +156,7 @@ def check_number(name: str, where: str) -> None:
     if first in _NO_NUMBERS or isinstance(result, list):
         raise BadInput(f"{where}: {name!r} is not a number; name a measure that is a number, such as accuracy")
     if isinstance(result, Mapping) and result and rest not in _entries(result):
-        raise BadInput(
-            f"{where}: {first} has several values; choose one with {first}.NAME{suggest_name(rest, _entries(result))}"
-        )
+        raise BadInput(f"{where}: {first} has several values; choose one with {first}.NAME{suggest_name(rest, _entries(result))}")
     if isinstance(result, float | int) and rest:
         raise BadInput(f"{where}: {first!r} is a number and has no {rest!r}; write {first!r} alone")
 

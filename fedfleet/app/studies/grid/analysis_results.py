@@ -84,11 +84,7 @@ def check_analyses(study: Study, cells: Sequence[StudyRun], aims: Aims) -> None:
                     if all(value is None for value in result):
                         raise BadInput(f"{where}.{key}: no spec of this study has the key {name!r} with a number")
         for name in (s.get("rows"), s.get("across"), s.get("cluster")):
-            if (
-                name is not None
-                and not _is_run_measure(name)
-                and all(quantity(ran, name, aims) is None for ran in cells)
-            ):
+            if name is not None and not _is_run_measure(name) and all(quantity(ran, name, aims) is None for ran in cells):
                 raise BadInput(f"{where}: no spec of this study has the key {name!r}")
 
 
@@ -118,11 +114,7 @@ def _row(name: str, settings: dict[str, Any], runs: Sequence[StudyRun], aims: Ai
 
 def summarise(runs: Sequence[StudyRun], name: str, aims: Aims, where: str) -> dict[str, Any] | None:
     """Mean, sd and 95 % interval of a quantity over the runs that have it; None if none has."""
-    known = [
-        (value, study_run.cell.draw_ids)
-        for study_run in runs
-        if (value := number(study_run, name, aims, where)) is not None
-    ]
+    known = [(value, study_run.cell.draw_ids) for study_run in runs if (value := number(study_run, name, aims, where)) is not None]
     if not known:
         return None
     values, draw_list = [value for value, _ in known], [draws for _, draws in known]
@@ -161,18 +153,13 @@ def _table(analysis: Analysis, cells: Sequence[StudyRun], aims: Aims, study: Stu
         value = quantity(study_run, rows, aims)
         groups.setdefault(repr(value), (value, []))[1].append(study_run)
     if across is None:
-        cases = [
-            {rows: value, **{c: summarise(mine, c, aims, where) for c in columns}} for value, mine in groups.values()
-        ]
+        cases = [{rows: value, **{c: summarise(mine, c, aims, where) for c in columns}} for value, mine in groups.values()]
         return {"rows": rows, "columns": list(columns), "table": cases}
     sides = list({repr(v): v for ran in cells for v in [quantity(ran, across, aims)]}.values())
     cases = [
         {
             rows: value,
-            "cells": [
-                summarise([r for r in runs if quantity(r, across, aims) == side], columns[0], aims, where)
-                for side in sides
-            ],
+            "cells": [summarise([r for r in runs if quantity(r, across, aims) == side], columns[0], aims, where) for side in sides],
         }
         for value, runs in groups.values()
     ]
@@ -187,9 +174,7 @@ def _correlation(analysis: Analysis, cells: Sequence[StudyRun], aims: Aims, stud
         a, b = number(study_run, x, aims, f"{where}.x"), number(study_run, y, aims, f"{where}.y")
         if a is not None and b is not None:
             points.append((a, b, study_run))
-    if (
-        not points
-    ):  # every run failed, or none got that far: the answer is that there is none, and the tables are written
+    if not points:  # every run failed, or none got that far: the answer is that there is none, and the tables are written
         none = asdict(Correlation(None, None, None, 0, 0, "pearson" if analysis.kind == "pearson" else "spearman"))
         return {"x": x, "y": y, "cluster": cluster, **none, "missing": len(cells), "points": []}
     if cluster is None and 1 < len({ran.cell.spec.fleet_seed for _, _, ran in points}) < len(points):
@@ -202,9 +187,7 @@ def _correlation(analysis: Analysis, cells: Sequence[StudyRun], aims: Aims, stud
     return {"x": x, "y": y, "cluster": cluster, **asdict(result), "missing": len(cells) - len(points), "points": pairs}
 
 
-def _times_to_accuracy(
-    analysis: Analysis, cells: Sequence[StudyRun], aims: Aims, study: Study, where: str
-) -> dict[str, Any]:
+def _times_to_accuracy(analysis: Analysis, cells: Sequence[StudyRun], aims: Aims, study: Study, where: str) -> dict[str, Any]:
     del where
     target_setting = analysis.settings["target"]
     target = aims.target if target_setting is None else resolve_target(target_setting, cells, study.baseline)
@@ -219,9 +202,7 @@ def _times_to_accuracy(
     return {"target": target, "table": body}
 
 
-def _paired_tests(
-    analysis: Analysis, cells: Sequence[StudyRun], aims: Aims, study: Study, where: str
-) -> dict[str, Any]:
+def _paired_tests(analysis: Analysis, cells: Sequence[StudyRun], aims: Aims, study: Study, where: str) -> dict[str, Any]:
     baseline = analysis.settings["baseline"] or study.baseline or ""
     metric = analysis.settings["metric"]
     return {"metric": metric, "baseline": baseline, "table": _pairs(arms_of(cells), metric, baseline, aims, where)}

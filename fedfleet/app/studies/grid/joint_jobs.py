@@ -81,12 +81,7 @@ def _joinable(spec: Spec) -> bool:
 
 
 def perform_together(
-    specs: Sequence[Spec],
-    outs: Sequence[Path],
-    *,
-    resume: bool = False,
-    watch: RunListener | None = None,
-    form: Form | None = None,
+    specs: Sequence[Spec], outs: Sequence[Path], *, resume: bool = False, watch: RunListener | None = None, form: Form | None = None
 ) -> list[FinishedRun | Exception]:
     """Run specs together, each in its own folder as `perform` would; what went wrong with one is in its place.
 

@@ -103,11 +103,7 @@ def _to_target(study_run: StudyRun, aims: Aims) -> float | None:
 
 def _all_bytes(study_run: StudyRun, aims: Aims) -> float | None:
     del aims
-    return (
-        None
-        if study_run.run is None
-        else float(study_run.run.metrics["bytes_up"] + study_run.run.metrics["bytes_down"])
-    )
+    return None if study_run.run is None else float(study_run.run.metrics["bytes_up"] + study_run.run.metrics["bytes_down"])
 
 
 _DERIVED: dict[str, Callable[[StudyRun, Aims], float | None]] = {
@@ -156,9 +152,7 @@ def fleet_metric(spec: Spec, name: str) -> float:
     devices, states, missing = tables_of(spec)
     if states is None and not name.startswith("Dev"):
         why = f" ({missing})" if missing else ""
-        raise BadInput(
-            f"measure.{name}: the fleet has no states that could be measured{why}; name world.states, or measure DevMC"
-        )
+        raise BadInput(f"measure.{name}: the fleet has no states that could be measured{why}; name world.states, or measure DevMC")
     of_devices, of_states = not name.startswith("Stat"), not name.startswith("Dev")
     result = measure_metric(name, settings, devices if of_devices else None, states if of_states else None, seeds=1)
     return float(result["value"])

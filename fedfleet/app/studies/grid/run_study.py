@@ -85,9 +85,7 @@ class Studied:
         failed = [f"{r['arm']}: {why} ({n} of {r['runs']} runs)" for r in self.rows for why, n in r["reasons"].items()]
         cached = f", {self.cached} of them from before" if self.cached else ""
         page = "" if self.page is None else f"; page: {self.page}"
-        return "\n".join(
-            [self.verdict, "", table, *failed, "", f"{len(self.cells)} runs{cached}; tables: {self.out}{page}"]
-        )
+        return "\n".join([self.verdict, "", table, *failed, "", f"{len(self.cells)} runs{cached}; tables: {self.out}{page}"])
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -170,16 +168,12 @@ def study(
                 "that is made after torch.manual_seed, or by a function given as model, has the same initial weights each time"
             )
         if _remove_stale_tables(out, cells):
-            tell(
-                f"the tables in {out} are of other runs than this file asks for; they go, and new ones come with its runs"
-            )
+            tell(f"the tables in {out} are of other runs than this file asks for; they go, and new ones come with its runs")
         write_atomically(out / FILE, study_text(definition, own=any(cell.own for cell in cells)).encode())
         if prepare is not None:
             prepare()
         runs, cached = _finish_runs(cells, outs, _with_workers(worker_settings, cells), out, quiet=quiet)
-        aims = replace(
-            blank, equal_time=equal_time(runs), target=resolve_target(definition.target, runs, definition.baseline)
-        )
+        aims = replace(blank, equal_time=equal_time(runs), target=resolve_target(definition.target, runs, definition.baseline))
         rows, analyses = arm_rows(definition, runs, aims), run_analyses(definition, runs, aims)
         verdict = conclusion(runs)
         notes = export(definition, runs, rows, analyses, aims, verdict, out)
@@ -230,9 +224,7 @@ def _remove_stale_tables(folder: Path, cells: Sequence[Cell]) -> bool:
     """Were there tables of an earlier file with other runs? They are removed: after an interrupt they must not
     lie with the new file as if they were its own. Their runs stay."""
     try:
-        digests = {
-            run["spec_digest"] for run in json.loads((folder / "study.json").read_text(encoding="utf-8"))["runs"]
-        }
+        digests = {run["spec_digest"] for run in json.loads((folder / "study.json").read_text(encoding="utf-8"))["runs"]}
     except (OSError, ValueError, KeyError, TypeError):
         return False
     if digests == {cell.spec.digest for cell in cells}:

@@ -80,9 +80,7 @@ def read_study(path: str | Path, *, scale: str | None = None) -> Study:
         raise BadInput(f"{path}: {error}") from None
 
 
-def study_of(
-    table: Mapping[str, Any], name: str = "study", *, folder: Path = Path("."), scale: str | None = None
-) -> Study:
+def study_of(table: Mapping[str, Any], name: str = "study", *, folder: Path = Path("."), scale: str | None = None) -> Study:
     """The study that a table describes; nothing of it has been run."""
     for key in table:
         if key not in KEYS:
@@ -138,9 +136,7 @@ def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def _base(setting: Any, folder: Path) -> dict[str, Any]:
     if setting is None:
-        raise BadInput(
-            'the study needs base = "spec.toml", the spec that its arms change; or the spec itself below [base]'
-        )
+        raise BadInput('the study needs base = "spec.toml", the spec that its arms change; or the spec itself below [base]')
     if isinstance(setting, str):
         return read_table(folder / setting)
     if not isinstance(setting, Mapping):
@@ -148,9 +144,7 @@ def _base(setting: Any, folder: Path) -> dict[str, Any]:
     return dict(setting)
 
 
-def _apply_scale(
-    table: Mapping[str, Any], base: dict[str, Any], scale: str | None
-) -> tuple[Mapping[str, Any], dict[str, Any]]:
+def _apply_scale(table: Mapping[str, Any], base: dict[str, Any], scale: str | None) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """The study and its base with what a scale changes; every scale is looked at, whichever is asked for."""
     scales = _mapping(table.get("scale", {}), "scale", "[scale.quick]")
     for name, body in scales.items():
@@ -217,9 +211,7 @@ def _runs(setting: Any) -> list[Arm]:
         for key in settings:
             first = key.partition(".")[0]
             if first not in TABLES or first in ("seed", "run"):
-                raise BadInput(
-                    f"{where} ({name}): an arm cannot set the key {key!r}{suggest_name(first, (*TABLES, 'name'))}"
-                )
+                raise BadInput(f"{where} ({name}): an arm cannot set the key {key!r}{suggest_name(first, (*TABLES, 'name'))}")
         if name in [arm.name for arm in result]:
             raise BadInput(f"{where}: there is already a run called {name!r}")
         result.append(Arm(name, settings))
@@ -297,8 +289,7 @@ def _analyses(setting: Any, arms: Sequence[str]) -> list[Analysis]:
     if not isinstance(setting, list):
         raise BadInput("analysis must be a list of tables: write [[analysis]], with two brackets")
     return [
-        check_analysis(_mapping(body, f"analysis[{i}]", "[[analysis]]"), f"analysis[{i}]", arms)
-        for i, body in enumerate(setting)
+        check_analysis(_mapping(body, f"analysis[{i}]", "[[analysis]]"), f"analysis[{i}]", arms) for i, body in enumerate(setting)
     ]
 
 
@@ -311,13 +302,9 @@ def _check_answerable(target: float | str | None, baseline: str | None, analyses
             raise BadInput(f'{where} = "{entry}": the study names no baseline; write baseline = "ARM" at its top')
     for i, entry in enumerate(analyses):
         if entry.kind == "time_to_accuracy" and target is None and entry.settings["target"] is None:
-            raise BadInput(
-                f"analysis[{i}] needs a target accuracy; write target = 0.8 there or at the top of the study"
-            )
+            raise BadInput(f"analysis[{i}] needs a target accuracy; write target = 0.8 there or at the top of the study")
         if entry.kind == "paired_test" and baseline is None and entry.settings["baseline"] is None:
-            raise BadInput(
-                f'analysis[{i}] needs an arm to compare with; write baseline = "ARM" there or at the top of the study'
-            )
+            raise BadInput(f'analysis[{i}] needs an arm to compare with; write baseline = "ARM" there or at the top of the study')
 
 
 def _stop(base: Mapping[str, Any]) -> Mapping[str, Any]:

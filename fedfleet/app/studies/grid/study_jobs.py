@@ -103,14 +103,10 @@ def _open_workforce(worker_settings: WorkerSettings, specs: Sequence[Spec], log:
         from fedfleet.executors.ray_jobs import run_ray_jobs
 
         gpus = 1 if any(spec.run["device"] == "cuda" for spec in specs) else 0
-        cluster = connect(
-            worker_settings.workers or None, worker_settings.address, max(spec.run["threads"] for spec in specs)
-        )
+        cluster = connect(worker_settings.workers or None, worker_settings.address, max(spec.run["threads"] for spec in specs))
         try:
             yield _Workforce(
-                cluster.workers,
-                lambda pieces, _: run_ray_jobs(cluster, worker_settings.work, pieces, gpus=gpus),
-                remote=True,
+                cluster.workers, lambda pieces, _: run_ray_jobs(cluster, worker_settings.work, pieces, gpus=gpus), remote=True
             )
         finally:
             cluster.close()
@@ -158,11 +154,7 @@ def _run_parts(
                 reasons = message.body.get("failures", [message.failure] * len(part))
                 for i, reason in zip(part, reasons, strict=True):
                     is_missing = workforce.remote and not reason and not has_seal(outs[i])
-                    on_news(
-                        RunNews(
-                            i, is_over=True, failure=_NOT_SHARED if is_missing else reason, worker_deaths=message.deaths
-                        )
-                    )
+                    on_news(RunNews(i, is_over=True, failure=_NOT_SHARED if is_missing else reason, worker_deaths=message.deaths))
     return lost_parts
 
 

@@ -65,9 +65,7 @@ class Board:
 
     def lines(self) -> list[tuple[str, str]]:
         """The runs that are going on, each with its round; those that do not fit are counted."""
-        shown = [
-            (self.titles[i], f"round {self.current_rounds[i]} of {self.rounds[i]}") for i in self.running[:_MAX_ROWS]
-        ]
+        shown = [(self.titles[i], f"round {self.current_rounds[i]} of {self.rounds[i]}") for i in self.running[:_MAX_ROWS]]
         more = len(self.running) - _MAX_ROWS
         return [*shown, *([(f"and {more} more", "")] if more > 0 else [])]
 
@@ -100,11 +98,5 @@ def show_board(run_board: Board, *, quiet: bool = False) -> Iterator[NewsListene
 
     # The stream itself: while runs go on in this process, what they say goes elsewhere.
     console = Console(file=sys.stderr)
-    with Live(
-        get_renderable=draw_table,
-        console=console,
-        refresh_per_second=_PER_SECOND,
-        transient=True,
-        redirect_stderr=False,
-    ):
+    with Live(get_renderable=draw_table, console=console, refresh_per_second=_PER_SECOND, transient=True, redirect_stderr=False):
         yield run_board.take_news

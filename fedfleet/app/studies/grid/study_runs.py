@@ -78,9 +78,7 @@ def expand_study(study: Study, resolving: Resolver = resolve_by_name) -> list[Ce
     return cells
 
 
-def _cell(
-    study: Study, arm: str, settings: Mapping[str, Any], seed: int, draw: Mapping[str, int], resolving: Resolver
-) -> Cell:
+def _cell(study: Study, arm: str, settings: Mapping[str, Any], seed: int, draw: Mapping[str, int], resolving: Resolver) -> Cell:
     try:
         table = set_values(study.base, {**settings, **draw})
         spec, own = resolving({**table, "seed": seed}, study.name)
@@ -171,9 +169,7 @@ def _no_model_reason(metrics: Mapping[str, Any]) -> str:
     failed: dict[str, int] = metrics["failed_rounds"]
     most = max(failed, key=lambda why: (failed[why], why), default=None)
     why = f" (most often: {most})" if most else ""
-    return (
-        f"no model was made in {metrics['rounds']} rounds and {span(metrics['virtual_seconds'])} of virtual time{why}"
-    )
+    return f"no model was made in {metrics['rounds']} rounds and {span(metrics['virtual_seconds'])} of virtual time{why}"
 
 
 def _digest_mark(cell: Cell) -> str:

@@ -32,9 +32,7 @@ def results_table(rows: Sequence[Row], baseline: str | None, aims: Aims) -> Tabl
     columns: dict[str, Callable[[Row], str]] = {"arm": lambda row: row["arm"], "runs": _runs}
     columns["accuracy at the end"] = lambda row: mean_text(row["accuracy"], percent)
     if aims.equal_time is not None:
-        columns[f"accuracy after {span(aims.equal_time)}"] = lambda row: mean_text(
-            row["accuracy_at_equal_time"], percent
-        )
+        columns[f"accuracy after {span(aims.equal_time)}"] = lambda row: mean_text(row["accuracy_at_equal_time"], percent)
     columns["virtual time"] = lambda row: mean_text(row["virtual_seconds"], span, interval=False)
     columns["sent up"] = lambda row: mean_text(row["bytes_up"], size, interval=False)
     columns["sent down"] = lambda row: mean_text(row["bytes_down"], size, interval=False)
@@ -106,18 +104,7 @@ def markdown(header: Sequence[str], body: Sequence[Sequence[str]], name: str, ve
     rule = line(["---"] * len(header))
     notes = "Means over seeds; 95 % intervals (Student) in brackets; p by paired t tests on common seeds, corrected by Holm."
     return "\n".join(
-        [
-            f"# {escape_markdown(name)}",
-            "",
-            escape_markdown(verdict),
-            "",
-            line(header),
-            rule,
-            *map(line, body),
-            "",
-            notes,
-            "",
-        ]
+        [f"# {escape_markdown(name)}", "", escape_markdown(verdict), "", line(header), rule, *map(line, body), "", notes, ""]
     )
 
 
@@ -138,14 +125,7 @@ def latex(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
         return ("{}" if text.startswith(("[", "*")) else "") + text + r" \\"  # of the line before, else
 
     columns = "l" * len(header)
-    lines = [
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        line(header),
-        r"\midrule",
-        *map(line, body),
-        r"\bottomrule",
-    ]
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", line(header), r"\midrule", *map(line, body), r"\bottomrule"]
     return "\n".join([*lines, r"\end{tabular}", ""])
 
 
@@ -158,13 +138,7 @@ _RUN_KEYS = (
 
 
 def export(
-    study: Study,
-    cells: Sequence[StudyRun],
-    rows: Sequence[Row],
-    analyses: Sequence[Row],
-    aims: Aims,
-    verdict: str,
-    out: Path,
+    study: Study, cells: Sequence[StudyRun], rows: Sequence[Row], analyses: Sequence[Row], aims: Aims, verdict: str, out: Path
 ) -> list[str]:
     """Write every table into the folder; remarks on what could not be written."""
     flat = [flat_row(row, aims) for row in rows]
@@ -185,25 +159,16 @@ def export(
 def flat_row(row: Row, aims: Aims) -> dict[str, Any]:
     """A row of the results with one plain value in every column."""
     result: dict[str, Any] = {"arm": row["arm"]}
-    result |= {
-        key: value if isinstance(value, str | int | float) else json.dumps(value)
-        for key, value in row["settings"].items()
-    }
+    result |= {key: value if isinstance(value, str | int | float) else json.dumps(value) for key, value in row["settings"].items()}
     result |= {"runs": row["runs"], "failed": row["failed"]}
     for key in MEANS:
         result |= _spread(key, row[key])
     time = row["time_to_target"] or {}
-    result |= {
-        "equal_time_seconds": aims.equal_time,
-        "target": aims.target,
-        "time_to_target_median": time.get("median"),
-    }
+    result |= {"equal_time_seconds": aims.equal_time, "target": aims.target, "time_to_target_median": time.get("median")}
     result |= _spread("time_to_target_restricted_mean", time.get("restricted_mean"))
     result |= {"reached": time.get("reached"), "never": time.get("never")}
     pair = row.get("against") or {}
-    return result | {
-        f"against_{key}": pair.get(key) for key in ("baseline", "difference", "low", "high", "p", "p_holm", "n")
-    }
+    return result | {f"against_{key}": pair.get(key) for key in ("baseline", "difference", "low", "high", "p", "p_holm", "n")}
 
 
 def run_row(study_run: StudyRun, aims: Aims) -> dict[str, Any]:
@@ -264,9 +229,7 @@ def _parquet(flat: Sequence[Mapping[str, Any]], path: Path) -> list[str]:
         import pyarrow as arrow
         import pyarrow.parquet as parquet
     except ImportError:
-        return [
-            'results.parquet is not written, because pyarrow is not installed; get it with: pip install "fedfleet[parquet]"'
-        ]
+        return ['results.parquet is not written, because pyarrow is not installed; get it with: pip install "fedfleet[parquet]"']
     columns = {key: [row.get(key) for row in flat] for row in flat for key in row}
     plain = {key: _same_type(values) for key, values in columns.items()}
     draft = io.BytesIO()

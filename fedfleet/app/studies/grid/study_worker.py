@@ -23,10 +23,7 @@ _EVERY = 0.25  # seconds between two messages about the same run
 
 def piece_of(specs: Sequence[Spec], outs: Sequence[Path], form: Sequence[Any] | None = None) -> dict[str, Any]:
     """Runs that are performed together, as a worker gets them; `form`: that of their stacks, and its threads."""
-    texts = [
-        {"text": spec.toml(), "name": spec.name, "out": str(out.resolve())}
-        for spec, out in zip(specs, outs, strict=True)
-    ]
+    texts = [{"text": spec.toml(), "name": spec.name, "out": str(out.resolve())} for spec, out in zip(specs, outs, strict=True)]
     return {"runs": texts, "form": form}
 
 

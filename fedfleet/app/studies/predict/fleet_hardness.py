@@ -34,13 +34,7 @@ def measure_spec(spec: Spec, *, seeds: int = 3, task: Task | None = None) -> dic
     clock, why = _clock(spec, task)
     rounds = int(spec.stop["rounds"]) if clock is None else max(round(clock["rounds_done"]), 1)
     hard = hardness(
-        spec,
-        mean_samples(setup),
-        rounds,
-        seeds=seeds,
-        model_bytes=mean_bytes(setup),
-        most=MAX_CLIENTS,
-        waiting_too=True,
+        spec, mean_samples(setup), rounds, seeds=seeds, model_bytes=mean_bytes(setup), most=MAX_CLIENTS, waiting_too=True
     )
     return {
         "verdict": verdict(hard, clock),
@@ -73,13 +67,7 @@ def _metric_answer(name: str, measure: Measure, hard: Hardness, seeds: int) -> d
             "beside": placement_text(name, share),
         }
     times = measure.plain / undisturbed_seconds(hard)
-    return {
-        **answer,
-        "round_seconds": measure.plain,
-        "ci95": range95,
-        "word": wait_word(times),
-        "times_undisturbed": times,
-    }
+    return {**answer, "round_seconds": measure.plain, "ci95": range95, "word": wait_word(times), "times_undisturbed": times}
 
 
 def undisturbed_seconds(hard: Hardness) -> float:

@@ -54,9 +54,7 @@ def parse_sweep(word: str) -> Sweep:
             return Sweep(key, tuple(_number(v) for v in text.split(",")))
         a, b, n = _number(low), _number(high), int(count) if count else _POINTS
     except ValueError:
-        raise BadInput(
-            f"--sweep {word}: {text!r} are not numbers; write KEY=FROM..TO, for example pace.seconds=30..600"
-        ) from None
+        raise BadInput(f"--sweep {word}: {text!r} are not numbers; write KEY=FROM..TO, for example pace.seconds=30..600") from None
     if not (0 < a < b < math.inf) or not 2 <= n <= _MOST:
         raise BadInput(f"--sweep {word}: FROM must be above 0 and below TO, with 2 to {_MOST} values between them")
     result = np.geomspace(a, b, n)
@@ -75,9 +73,7 @@ def sweep_over(table: Mapping[str, Any]) -> Sweep:
     odd = [v for v in values if isinstance(v, bool) or not isinstance(v, int | float) or not math.isfinite(v)]
     if not 1 <= len(values) <= _MOST or odd:
         problem = f"{odd[0]!r} is not a number" if odd else f"it is {table!r}"
-        raise BadInput(
-            f"sweep: {problem}; give one key with 1 to {_MOST} numbers, for example {{'pace.seconds': [30, 60]}}"
-        )
+        raise BadInput(f"sweep: {problem}; give one key with 1 to {_MOST} numbers, for example {{'pace.seconds': [30, 60]}}")
     return Sweep(next(iter(table)), tuple(values))
 
 
@@ -122,9 +118,7 @@ def predict_sweep(
     spec, own = resolving(dict(table), name)
     setup = assemble(spec, own.task if own else None)
     predictable_plan(setup)
-    others = [
-        _spec_with_value(table, name, sweep.key, value, resolving) for value in sweep.values
-    ]  # before anything is trained
+    others = [_spec_with_value(table, name, sweep.key, value, resolving) for value in sweep.values]  # before anything is trained
     references = _references(spec, own, others, cache, tell)
     target = _TARGET * max(float(one.ideal.accuracy[-1]) for one in references)
     start, rows = time.perf_counter(), list[dict[str, Any]]()
@@ -142,10 +136,7 @@ def predict_sweep(
         target,
         best,
         seconds=time.perf_counter() - start,
-        reference={
-            "kept": all(one.cached for one in references),
-            "seconds": sum({id(o): o.seconds for o in references}.values()),
-        },
+        reference={"kept": all(one.cached for one in references), "seconds": sum({id(o): o.seconds for o in references}.values())},
         sentence=sentence(sweep.key, rows, target, best),
     )
 

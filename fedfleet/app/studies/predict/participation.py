@@ -66,9 +66,7 @@ def predictable_plan(setup: Setup) -> tuple[Plan, list[str]]:
     if plan.algorithm.pooled:
         raise BadInput(f"predict: {plan.algorithm.name!r} trains in one place, so there is no participation to predict")
     if setup.spec.edge is not None:
-        raise BadInput(
-            "predict: the time of an [edge] depends on its own training, which cannot be predicted; remove [edge]"
-        )
+        raise BadInput("predict: the time of an [edge] depends on its own training, which cannot be predicted; remove [edge]")
     if plan.choose.unpredictable:
         notes.append(f"{plan.choose.name} {plan.choose.unpredictable}; the prediction uses a uniform choice instead")
         plan = replace(plan, choose=uniform())
@@ -155,9 +153,7 @@ def _trips(setup: Setup, draws: int) -> list[Floats]:
     """How long a trip takes each client, drawn so many times."""
     everyone: Ints = np.arange(setup.plan.clients)
     cost = _cost_function(setup.plan, setup.world)(everyone, 0)
-    return [
-        setup.world.devices.seconds(everyone, cost, 0.0, np.full(len(everyone), _TRIP * (i + 1))) for i in range(draws)
-    ]
+    return [setup.world.devices.seconds(everyone, cost, 0.0, np.full(len(everyone), _TRIP * (i + 1))) for i in range(draws)]
 
 
 def reachable_share(world: World, seconds: float, looks: int = 200) -> Floats:
@@ -212,15 +208,12 @@ def _sentence(result: dict[str, Any]) -> str:
     why = list[str]()
     trip, reach = result["trip_seconds"], result["reachable"]
     if result["too_slow"]:
-        why.append(
-            f"{percent(result['too_slow'])} of all clients take longer for a trip, on average, than a round waits"
-        )
+        why.append(f"{percent(result['too_slow'])} of all clients take longer for a trip, on average, than a round waits")
     if trip["left_out"] and trip["others"] and trip["left_out"] > _LONGER * trip["others"]:
         why.append(f"a trip takes excluded clients {span(trip['left_out'])} (others {span(trip['others'])})")
     if reach["left_out"] is not None and reach["others"] is not None and reach["left_out"] < _LESS * reach["others"]:
         why.append(
-            f"excluded clients can be reached {percent(reach['left_out'])} of the run's time "
-            f"(others {percent(reach['others'])})"
+            f"excluded clients can be reached {percent(reach['left_out'])} of the run's time (others {percent(reach['others'])})"
         )
     least = min(result["classes"], key=lambda c: result["classes"][c])
     labels = ""

@@ -116,9 +116,7 @@ def predict(
     draw_seeds = other_seeds(spec.training_seed, _affordable_draws(spec, draws)) if seeds is None else seeds
     parts, notes = expected_participation(setup, draw_seeds)
     result = tuple(_predict_draw(part, fleet, reference, setup.plan) for part in parts)
-    return Prediction(
-        setup, fleet, reference, result, (*notes, *_limitations(setup, parts)), time.perf_counter() - start
-    )
+    return Prediction(setup, fleet, reference, result, (*notes, *_limitations(setup, parts)), time.perf_counter() - start)
 
 
 def reference_for(
@@ -232,9 +230,7 @@ def band_around(known: Band, mean: Floats, sd: Floats, reference: Reference) -> 
     gain = max(float(curve[-1] - curve[0]), 1e-9)
     below, above = known.margins_at((mean - curve[0]) / gain)
     spread = _NINETY * np.hypot(sd, reference.luck)
-    return np.clip(mean - np.hypot(below * gain, spread), 0.0, 1.0), np.clip(
-        mean + np.hypot(above * gain, spread), 0.0, 1.0
-    )
+    return np.clip(mean - np.hypot(below * gain, spread), 0.0, 1.0), np.clip(mean + np.hypot(above * gain, spread), 0.0, 1.0)
 
 
 def _range(values: Sequence[float]) -> Range:
@@ -251,25 +247,19 @@ def _failed_rounds(parts: Sequence[Participation]) -> dict[str, float]:
 def _limitations(setup: Setup, parts: Sequence[Participation]) -> list[str]:
     """What this prediction cannot see, in plain words."""
     plan = setup.plan
-    result = [
-        "the prediction uses label counts only, not features: people who write or move differently count as alike"
-    ]
+    result = ["the prediction uses label counts only, not features: people who write or move differently count as alike"]
     late = [float(part.staleness.mean()) for part in parts if len(part.staleness)]
     if late and np.mean(late) > 0:
         short = [by for by in (staleness_factors(plan, part) for part in parts) if by is not None]
         counted = (
-            f"{np.mean([by.mean() for by in short]):.2f} of a report that is not late"
-            if short
-            else "as if they were not late"
+            f"{np.mean([by.mean() for by in short]):.2f} of a report that is not late" if short else "as if they were not late"
         )
         result.append(
             f"reports are {np.mean(late):.2g} versions late on average; they count {counted}, and no other effect of an old model "
             "is predicted"
         )
     if plan.algorithm.personal is not None or plan.algorithm.tune is not None:
-        result.append(
-            "the prediction is of the server's model: models that clients keep for themselves are not predicted"
-        )
+        result.append("the prediction is of the server's model: models that clients keep for themselves are not predicted")
     if setup.world.users is not None:
         result.append("devices of one person count as independent clients")
     return result

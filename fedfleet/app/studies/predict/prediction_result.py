@@ -63,9 +63,7 @@ class Predicted:
 
     def __repr__(self) -> str:
         if not self.commits.high:
-            return (
-                f"Predicted(no model in {self.rounds:.0f} rounds, {span(self.virtual_seconds.value)} of virtual time)"
-            )
+            return f"Predicted(no model in {self.rounds:.0f} rounds, {span(self.virtual_seconds.value)} of virtual time)"
         between = f"{percent(self.accuracy.low)} to {percent(self.accuracy.high)}"
         return (
             f"Predicted({percent(self.accuracy.value)} at the end ({between}), {self.commits.value:.0f} models of "

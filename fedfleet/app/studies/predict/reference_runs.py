@@ -88,9 +88,7 @@ def reference_of(
     if result is not None:
         return result
     if tell is not None:
-        tell(
-            f"three reference runs of {rounds} commits at most on an ideal fleet, once for this task, data, algorithm and length"
-        )
+        tell(f"three reference runs of {rounds} commits at most on an ideal fleet, once for this task, data, algorithm and length")
     start = time.perf_counter()
     reference = _train(spec, ideal, task, cohort)
     reference = replace(reference, seconds=time.perf_counter() - start)
@@ -110,10 +108,7 @@ def _train(spec: Spec, full: Spec, task: Task | None, cohort: int) -> Reference:
         _run_reference(replace(other_setup.plan, stop=replace(other_setup.plan.stop, commits=commits)), other_setup)
         for other_setup in (
             assemble(ideal_spec(spec, min(FEW, cohort), full.stop["rounds"], fixed_length=True), setup.task),
-            assemble(
-                ideal_spec(spec, min(len(people), cohort), full.stop["rounds"], fixed_length=True, only=people),
-                setup.task,
-            ),
+            assemble(ideal_spec(spec, min(len(people), cohort), full.stop["rounds"], fixed_length=True, only=people), setup.task),
         )
     )
     ideal = calibrate(ideal, [small, same], fleet.labels, fleet.test)

@@ -15,17 +15,7 @@ from fedfleet.measure.summary import summary
 _DIRECTIONS = ("maximise", "minimise")
 _SHARES = ("accuracy", "best_accuracy")
 _HIGHER = ("accuracy", "best_accuracy", "commits", "utilisation")
-_TEXTS = (
-    "warnings",
-    "stopped_by",
-    "failed_rounds",
-    "curve",
-    "pace_timelines",
-    "staleness",
-    "targets",
-    "budgets",
-    "fates",
-)
+_TEXTS = ("warnings", "stopped_by", "failed_rounds", "curve", "pace_timelines", "staleness", "targets", "budgets", "fates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +81,9 @@ class Aim:
         first, _, rest = self.metric.partition(".")
         if first == "time_to":
             return f"virtual time to {percent(float(rest))}"
-        return {
-            "accuracy": "accuracy of the last model",
-            "best_accuracy": "best accuracy",
-            "loss": "loss of the last model",
-        }.get(first, self.metric)
+        return {"accuracy": "accuracy of the last model", "best_accuracy": "best accuracy", "loss": "loss of the last model"}.get(
+            first, self.metric
+        )
 
 
 def aim_of(metric: Any, direction: Any = None) -> Aim:
@@ -103,9 +91,7 @@ def aim_of(metric: Any, direction: Any = None) -> Aim:
     known = summary([])
     first, _, rest = str(metric).partition(".")
     if not isinstance(metric, str) or first not in known or first in _TEXTS:
-        raise BadInput(
-            f"tune.metric: there is no measure {metric!r} of a run{suggest_name(str(metric), known.keys() - {*_TEXTS})}"
-        )
+        raise BadInput(f"tune.metric: there is no measure {metric!r} of a run{suggest_name(str(metric), known.keys() - {*_TEXTS})}")
     inside = known[first]
     if isinstance(inside, Mapping) and rest not in inside:
         raise BadInput(f"tune.metric = {metric!r}: choose one value of {first}{suggest_name(rest, map(str, inside))}")

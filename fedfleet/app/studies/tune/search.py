@@ -12,14 +12,7 @@ from typing import Any
 from fedfleet.app.runs.run_folder import claim_folder, make_folder
 from fedfleet.app.studies.tune.search_file import Search, grid_points, search_of
 from fedfleet.app.studies.tune.search_result import FILE, Row, Tuned, collect_result, trial_rows
-from fedfleet.app.studies.tune.search_store import (
-    DATABASE,
-    close_study,
-    enqueue_grid,
-    import_optuna,
-    open_study,
-    silence_warnings,
-)
+from fedfleet.app.studies.tune.search_store import DATABASE, close_study, enqueue_grid, import_optuna, open_study, silence_warnings
 from fedfleet.app.studies.tune.trial import LOG, TRIALS, run_trial, take_trial
 from fedfleet.core.errors import RunFailed
 from fedfleet.executors.worker_pool import run_in_workers
@@ -126,14 +119,7 @@ def piece_of(search: Search, out: Path, turn: int, number: int | None = None) ->
     """One trial as a worker gets it: the search as it was declared, and which of its trials is resumed, if any."""
     options = {"sampler": search.sampler, "pruner": search.pruner, "trials": search.trials}
     table = json.dumps({**search.base, "tune": search.declared})
-    return {
-        "table": table,
-        "name": search.name,
-        "asked": options,
-        "out": str(out.resolve()),
-        "turn": turn,
-        "trial": number,
-    }
+    return {"table": table, "name": search.name, "asked": options, "out": str(out.resolve()), "turn": turn, "trial": number}
 
 
 def run_piece(piece: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:

@@ -91,9 +91,7 @@ class Search:
     sampler: Sampler = "tpe"
     pruner: Pruner = "median"
     declared: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    resolving: Resolver = field(
-        default=resolve_named_task, repr=False, compare=False
-    )  # with the own task where a person gave one
+    resolving: Resolver = field(default=resolve_named_task, repr=False, compare=False)  # with the own task where a person gave one
 
     def resolve_run(self, values: Mapping[str, Any], seed: int | None = None) -> tuple[Spec, CustomTask | None]:
         """The spec of a run with these values, and the own task; what cannot be is refused."""
@@ -203,9 +201,7 @@ def _axis(key: str, setting: Any) -> Axis:
             raise BadInput(f"{where} = {setting!r}: give a list of one or more different values")
         return Axis(key, values=tuple(setting))
     if not isinstance(setting, Mapping) or not {"low", "high"} <= setting.keys():
-        raise BadInput(
-            f"{where} = {setting!r}: write a list of values, or limits: {{ low = 0.001, high = 1.0, log = true }}"
-        )
+        raise BadInput(f"{where} = {setting!r}: write a list of values, or limits: {{ low = 0.001, high = 1.0, log = true }}")
     for name in setting:
         if name not in _LIMITS:
             raise BadInput(f"{where} has no key {name!r}{suggest_name(str(name), _LIMITS)}")

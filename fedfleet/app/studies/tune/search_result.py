@@ -148,9 +148,7 @@ def read_search_result(folder: Path) -> Tuned:
         result = json.loads((folder / FILE).read_text(encoding="utf-8"))
         result["place"] = result.pop("best")
         rows = [Row(**row) for row in result.pop("rows")]
-        return Tuned(
-            **{**result, "rows": rows, "seeds": tuple(result["seeds"]), "notes": tuple(result["notes"]), "out": folder}
-        )
+        return Tuned(**{**result, "rows": rows, "seeds": tuple(result["seeds"]), "notes": tuple(result["notes"]), "out": folder})
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise BadInput(f"{folder / FILE} cannot be read ({error}); run the search again") from None
 
@@ -234,9 +232,7 @@ def _notes(search: Search, rows: Sequence[Row]) -> list[str]:
     outside = [a.key for a in search.space if a.key not in defaults or not a.contains(defaults[a.key])]
     if outside:
         own = ", ".join(f"{k} = {value_text(defaults.get(k, 'not set'))}" for k in outside)
-        result.append(
-            f"the spec as it stands lies outside of the space ({own}); it was tried, and teaches the search nothing"
-        )
+        result.append(f"the spec as it stands lies outside of the space ({own}); it was tried, and teaches the search nothing")
     if len(search.seeds) == 1:
         result.append(
             f"the best of {len(rows)} trials on one seed is in part luck; see whether it holds on other seeds, with fedfleet study"
@@ -253,10 +249,7 @@ def result_text(result: Tuned) -> str:
         return f"none of {len(result.rows)} trials ended{': ' + reasons[0] if reasons else ''}"
     values = ", ".join(f"{key} = {short_value(value)}" for key, value in best.values.items())
     head = "best" if best.value is not None else "no trial got there; the first"
-    lines = [
-        f"{head}: {values}",
-        f"{aim.description}: {aim.format_value(_or_inf(best))}{_default_comparison(result, best)}",
-    ]
+    lines = [f"{head}: {values}", f"{aim.description}: {aim.format_value(_or_inf(best))}{_default_comparison(result, best)}"]
     lines.append(
         f"{len(result.rows)} trials: {result.count('finished')} finished, {result.count('pruned')} stopped early, "
         f"{result.count('failed')} failed; {result.rounds:,} rounds, {100 * result.rounds_saved:.0f} % saved by stopping early"

@@ -165,15 +165,11 @@ def _check_database(path: Path, search: Search) -> None:
             names = [row[0] for row in db.execute("select study_name from studies")]
             saved = db.execute("select value_json from study_user_attributes where key = ?", (_SEARCH,)).fetchone()
     except sqlite3.Error as error:
-        raise BadInput(
-            f"{path} is damaged or not the database of a search ({error}); choose another folder with --out"
-        ) from None
+        raise BadInput(f"{path} is damaged or not the database of a search ({error}); choose another folder with --out") from None
     if sound != "ok":
         raise BadInput(f"{path} is damaged ({sound}); choose another folder with --out, or move it away to start again")
     if names and names != [_STUDY]:
-        raise BadInput(
-            f"{path} is a database of another program's search ({names[0]!r}); choose another folder with --out"
-        )
+        raise BadInput(f"{path} is a database of another program's search ({names[0]!r}); choose another folder with --out")
     if saved is not None:
         _check_same(path, json.loads(json.loads(saved[0])), json.loads(json.dumps(search.identity())), search.own)
 

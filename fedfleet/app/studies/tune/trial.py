@@ -15,13 +15,7 @@ from fedfleet.app.runs.custom_task import CustomTask
 from fedfleet.app.spec import Spec
 from fedfleet.app.studies.tune.aims import Aim
 from fedfleet.app.studies.tune.search_file import Search
-from fedfleet.app.studies.tune.search_store import (
-    PROGRESS_MARKS,
-    import_optuna,
-    seed_sampler,
-    silence_warnings,
-    suggest_value,
-)
+from fedfleet.app.studies.tune.search_store import PROGRESS_MARKS, import_optuna, seed_sampler, silence_warnings, suggest_value
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.core.events import Evaluated, Event, ModelCommitted, RoundFailed
 from fedfleet.store.files import write_atomically
@@ -108,17 +102,10 @@ def _trial_value(aim: Aim, trial: Any, specs: Sequence[tuple[Spec, CustomTask | 
         out = folder if len(specs) == 1 else folder / f"seed-{spec.seed}"
         progress = TrialProgress()
         try:
-            run = perform(
-                spec, out, resume=True, custom_task=own, watch=_pruning_listener(aim, trial, spec, progress, result, j)
-            )
+            run = perform(spec, out, resume=True, custom_task=own, watch=_pruning_listener(aim, trial, spec, progress, result, j))
         except TrialPruned as pruned:
             trial.set_user_attr("rounds", rounds + progress.rounds)
-            record = {
-                "trial": trial.number,
-                "pruned_after_rounds": progress.rounds,
-                "seed": spec.seed,
-                "reason": str(pruned),
-            }
+            record = {"trial": trial.number, "pruned_after_rounds": progress.rounds, "seed": spec.seed, "reason": str(pruned)}
             write_atomically(out / PRUNED_FILE, (json.dumps(record, indent=1) + "\n").encode())
             raise
         rounds += run.metrics["rounds"]

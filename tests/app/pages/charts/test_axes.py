@@ -72,16 +72,10 @@ def test_time_is_logarithmic_over_more_than_two_decades():
 def words(marks):
     """(left, right) of the words of an axis."""
     result = []
-    for x, anchor, said in re.findall(
-        r'<text x="([-\d.]+)" y="[\d.]+"(?: text-anchor="(\w+)")?>([^<]+)<', "".join(marks)
-    ):
+    for x, anchor, said in re.findall(r'<text x="([-\d.]+)" y="[\d.]+"(?: text-anchor="(\w+)")?>([^<]+)<', "".join(marks)):
         wide, at = width_of(said), float(x)
         result.append(
-            (at - wide / 2, at + wide / 2)
-            if anchor == "middle"
-            else (at - wide, at)
-            if anchor == "end"
-            else (at, at + wide)
+            (at - wide / 2, at + wide / 2) if anchor == "middle" else (at - wide, at) if anchor == "end" else (at, at + wide)
         )
     return sorted(result)
 

@@ -62,11 +62,7 @@ def test_words_references_and_emptiness():
 
 
 def test_a_large_fleet_shares_columns():
-    assert (
-        rank_edges(10).tolist() == list(range(11))
-        and len(rank_edges(10**6)) == MOST + 1
-        and rank_edges(10**6)[-1] == 10**6
-    )
+    assert rank_edges(10).tolist() == list(range(11)) and len(rank_edges(10**6)) == MOST + 1 and rank_edges(10**6)[-1] == 10**6
 
 
 def test_columns_are_as_high_as_their_counts_which_stand_on_top():

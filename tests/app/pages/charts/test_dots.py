@@ -12,9 +12,7 @@ Y = Axis(0.01, 1.0, [("1 %", 0.01), ("100 %", 1.0)], "reachable", log=True)
 
 
 def circles(drawing):
-    return [
-        tuple(map(float, c)) for c in re.findall(r'cx="([\d.]+)" cy="([\d.]+)" r="([\d.]+)"', "".join(drawing.marks))
-    ]
+    return [tuple(map(float, c)) for c in re.findall(r'cx="([\d.]+)" cy="([\d.]+)" r="([\d.]+)"', "".join(drawing.marks))]
 
 
 def test_dots_stand_where_their_values_are_and_small_ones_lie_on_top():
@@ -28,9 +26,7 @@ def test_dots_stand_where_their_values_are_and_small_ones_lie_on_top():
 
 def test_titles_only_on_the_wide_sheet():
     point = [Point(1, 0.5, title="person 3 & co")]
-    assert "person 3 &amp; co" in "".join(dots(point, WIDE, X, Y).marks) and "<title>" not in "".join(
-        dots(point, SLIM, X, Y).marks
-    )
+    assert "person 3 &amp; co" in "".join(dots(point, WIDE, X, Y).marks) and "<title>" not in "".join(dots(point, SLIM, X, Y).marks)
 
 
 @pytest.mark.parametrize("sheet", [WIDE, SLIM])

@@ -13,9 +13,7 @@ def test_a_thread_crosses_every_axis_at_its_value():
         drawn = parallel(RAILS, [Thread([0.1, 1.0], "line s1", "a & b"), Thread([None, 0.0])], sheet)
         paths = [re.findall(r"[ML]([\d.]+) ([\d.]+)", mark) for mark in drawn.marks if mark.startswith("<path")]
         (x, _), (end, _) = paths[0]
-        assert (
-            float(x) == sheet.width / 2 and float(end) == sheet.width - 26
-        )  # the middle of a logarithmic axis, its end
+        assert float(x) == sheet.width / 2 and float(end) == sheet.width - 26  # the middle of a logarithmic axis, its end
         assert len(paths[1]) == 1 and drawn.width == sheet.width
     assert any("a &amp; b" in mark for mark in parallel(RAILS, [Thread([0.1, 1.0], title="a & b")], WIDE).marks)
 

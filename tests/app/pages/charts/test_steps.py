@@ -26,9 +26,7 @@ def test_higher_is_higher_and_later_is_farther_right():
 
 
 def test_lines_that_end_at_different_times_have_labels_above_with_leaders():
-    text = drawn(
-        [Line("short", [0, 60, 600], [0, 0.5, 0.6]), Line("long", [0, 60, 864_000], [0, 0.2, 0.9], 3, thin=True)]
-    )
+    text = drawn([Line("short", [0, 60, 600], [0, 0.5, 0.6]), Line("long", [0, 60, 864_000], [0, 0.2, 0.9], 3, thin=True)])
     assert text.count('class="leader"') == 2 and "logarithmic" in text
     assert 'class="ring s3"' in text and "line s3 thin" in text
 
@@ -47,9 +45,7 @@ def test_references_shades_and_names_are_shown_and_escaped():
 
 
 @pytest.mark.parametrize("sheet", [WIDE, SLIM])
-@pytest.mark.parametrize(
-    "lines", [[], [Line("a", [], [])], [Line("a", [0.0], [0.0])], [Line("a", [5.0, 5.0], [0.0, 0.0])]]
-)
+@pytest.mark.parametrize("lines", [[], [Line("a", [], [])], [Line("a", [0.0], [0.0])], [Line("a", [5.0, 5.0], [0.0, 0.0])]])
 def test_nothing_and_almost_nothing_are_drawn(lines, sheet):
     made = steps(lines, sheet)
     assert "nan" not in "".join(made.marks) and "inf" not in "".join(made.marks) and made.height > 0

@@ -72,6 +72,4 @@ def facts_of(log, text=DEADLINE, name="run", **more):
 
 
 def scores(shares, total=20):
-    return ClientScores(
-        np.arange(len(shares)), np.round(np.array(shares) * total).astype(np.int64), np.full(len(shares), total)
-    )
+    return ClientScores(np.arange(len(shares)), np.round(np.array(shares) * total).astype(np.int64), np.full(len(shares), total))

@@ -25,10 +25,7 @@ WORLD = seen([10, 2, 4, 4, 5, 5, 5, 5], reached=[3, 3, 3, 3, 0, 0, 0, 0])
 def test_how_few_gave_how_much():
     assert busiest_sentence(facts_of(LOG)) == "The busiest client gave 57 % of the 7 reports that were used."
     even = journal([([0, 1], [])] * 2, clients=2)
-    assert (
-        "contributed equally" in busiest_sentence(facts_of(even))
-        and busiest_sentence(facts_of(journal([], end=None))) == ""
-    )
+    assert "contributed equally" in busiest_sentence(facts_of(even)) and busiest_sentence(facts_of(journal([], end=None))) == ""
 
 
 def test_what_they_hold_is_said_beside_each_other():
@@ -47,9 +44,7 @@ def test_every_person_has_a_column_and_groups_say_who_they_are():
 
 
 def test_where_people_were_in_reach_nothing_else_is_claimed():
-    assert "out of reach" not in participation_figure(facts_of(LOG, hindsight=seen([5] * 8))) + participation_figure(
-        facts_of(LOG)
-    )
+    assert "out of reach" not in participation_figure(facts_of(LOG, hindsight=seen([5] * 8))) + participation_figure(facts_of(LOG))
 
 
 def test_the_histogram_counts_everybody():

@@ -88,9 +88,7 @@ def test_how_late_most_reports_were_comes_from_the_world():
     took = np.where(np.arange(40) % 4 < 2, 50.0, 90.0)
     f = facts_of(FEW, hindsight=seen([5] * 20, needs=needs(took)))
     assert "half of them by less than 30 s" in lead(f)
-    assert any(
-        "A deadline of 90 s (pace.seconds=90): 20 of the 20 late reports would have come" in s for s in suggestions(f)
-    )
+    assert any("A deadline of 90 s (pace.seconds=90): 20 of the 20 late reports would have come" in s for s in suggestions(f))
     far = facts_of(FEW, hindsight=seen([5] * 20, needs=needs(np.where(took > 60, 1e6, took))))
     assert not any("deadline of" in s for s in suggestions(far)), "nobody would wait so long"
 
@@ -109,8 +107,7 @@ def test_where_nothing_stood_in_the_way_the_time_is_explained():
 def test_waiting_for_all_is_weighed_against_a_deadline():
     slow = journal([([0, 1], [])] * 12, clients=2, length=10_000.0, deadline=9_000.0)
     assert any(
-        s.startswith("A deadline instead of waiting for all") and "within 50 s" in s
-        for s in suggestions(facts_of(slow, READINESS))
+        s.startswith("A deadline instead of waiting for all") and "within 50 s" in s for s in suggestions(facts_of(slow, READINESS))
     )
     pause = READINESS + "t_break = 9950.0\n"  # which no deadline shortens
     assert not any("instead of waiting" in s for s in suggestions(facts_of(slow, pause)))

@@ -13,9 +13,7 @@ from fedfleet.measure.montecarlo.settings import Settings
 from tests.app.pages.report.logs import DEADLINE, READINESS, facts_of, journal
 
 LOG = journal([([0, 1], [2, 3])] * 10, clients=10)
-HARD = Hardness(
-    {"DevMC-R": Measure(0.8, 0.0, 0.4), "InterMC-R": Measure(0.5, 0.01, 0.14)}, Settings(k=4, rounds=10, deadline=60.0)
-)
+HARD = Hardness({"DevMC-R": Measure(0.8, 0.0, 0.4), "InterMC-R": Measure(0.5, 0.01, 0.14)}, Settings(k=4, rounds=10, deadline=60.0))
 LONG = Hardness({"DevMC-T": Measure(3.0, 0.0, 60.0), "InterMC-T": Measure(90.0, 1.0, 1800.0)}, Settings(k=4, rounds=10))
 
 

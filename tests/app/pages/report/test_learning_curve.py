@@ -41,10 +41,7 @@ def test_the_finding_is_true():
 def test_it_is_drawn_against_time_models_and_bytes_with_the_reports_below():
     text = "".join(learning_section(facts_of(journal([([0, 1], [2])] * 5, accuracy=[20, 30, 40, 50, 60]))))
     assert text.count('type="radio"') == 3 and text.count("<svg") == 6
-    assert all(
-        word in text
-        for word in ("virtual time", "models made", "MB moved", "reports used in each round of up to 3 asked")
-    )
+    assert all(word in text for word in ("virtual time", "models made", "MB moved", "reports used in each round of up to 3 asked"))
     assert re.search(r'class="a1"', text) and "nan" not in text
 
 

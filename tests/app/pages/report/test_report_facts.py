@@ -23,19 +23,12 @@ def test_everybody_took_part_or_was_asked_for_nothing_or_never():
 def test_rounds_are_followed_in_order():
     result = rounds_of(LOG)
     assert result.number.tolist() == [0, 1, 2] and result.failed.tolist() == [False, False, True]
-    assert (
-        result.asked.tolist() == [3, 3, 2]
-        and result.used.tolist() == [2, 1, 0]
-        and result.reachable.tolist() == [3, 3, 2]
-    )
+    assert result.asked.tolist() == [3, 3, 2] and result.used.tolist() == [2, 1, 0] and result.reachable.tolist() == [3, 3, 2]
     assert not len(rounds_of([]).number)
 
 
 def test_a_world_of_other_clients_is_not_believed():
-    assert (
-        facts_of(LOG, hindsight=seen([1] * 5)).hindsight is None
-        and facts_of(LOG, hindsight=seen([1] * 6)).hindsight is not None
-    )
+    assert facts_of(LOG, hindsight=seen([1] * 5)).hindsight is None and facts_of(LOG, hindsight=seen([1] * 6)).hindsight is not None
 
 
 def test_devices_of_users_are_devices_and_users_are_people():
@@ -48,9 +41,5 @@ def test_a_run_keeps_the_colour_of_its_fleet():
 
 
 def test_what_the_test_set_leaves_open():
-    assert (
-        size_of_test_set(LOG) == 100
-        and accuracy_margin(0.5, 100) == pytest.approx(0.098)
-        and accuracy_margin(0.5, 0) == 0
-    )
+    assert size_of_test_set(LOG) == 100 and accuracy_margin(0.5, 100) == pytest.approx(0.098) and accuracy_margin(0.5, 0) == 0
     assert accuracy_margin(1.0, 100) > 0, "even a perfect score may have been luck"

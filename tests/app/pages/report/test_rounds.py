@@ -46,16 +46,12 @@ def test_headings_count_what_was_used():
 
 
 def test_a_bar_is_as_long_as_its_stages_and_the_rest_is_out_of_reach():
-    text = "".join(rounds_section(facts_of(with_spending(journal([([0], [])] * 3, clients=2))))).partition(
-        'class="slim"'
-    )[0]
+    text = "".join(rounds_section(facts_of(with_spending(journal([([0], [])] * 3, clients=2))))).partition('class="slim"')[0]
     pieces = [(kind, float(w)) for w, kind in re.findall(r'width="([\d.]+)" height="10.0" class="(\w+)"', text)][:4]
     (a, down), (b, train), (c, up), (d, away) = pieces
     assert (a, b, c, d) == ("a4", "a5", "a4", "a6")
     assert (
-        train == pytest.approx(3 * down, abs=0.3)
-        and up == pytest.approx(down / 2, abs=0.2)
-        and away == pytest.approx(up, abs=0.2)
+        train == pytest.approx(3 * down, abs=0.3) and up == pytest.approx(down / 2, abs=0.2) and away == pytest.approx(up, abs=0.2)
     )
 
 

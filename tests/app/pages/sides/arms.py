@@ -30,6 +30,4 @@ def compared(accuracy, *, seed=0, end=None, name="run", table=None):
 
 def arm(name, *ends, keys=None, end=None):
     """An arm whose seeds end at these accuracies."""
-    return Arm(
-        name, keys or {}, tuple(compared([0.1, v], seed=i, end=end, name=f"{name}-{i}") for i, v in enumerate(ends))
-    )
+    return Arm(name, keys or {}, tuple(compared([0.1, v], seed=i, end=end, name=f"{name}-{i}") for i, v in enumerate(ends)))

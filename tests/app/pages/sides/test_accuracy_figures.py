@@ -101,9 +101,7 @@ def test_groups_stand_beside_each_other_and_on_phones_below():
 
 
 def test_seeds_without_a_model_are_said():
-    page = standings_figure(
-        [side("a", made(), made(first=None)), side("b", made(first=None))], "title", "how", at=120.0
-    )
+    page = standings_figure([side("a", made(), made(first=None)), side("b", made(first=None))], "title", "how", at=120.0)
     assert "90 % in 1 of 2" in page and "no model yet" in page and "b no model yet" in page
 
 
@@ -112,7 +110,5 @@ def test_where_nobody_has_a_model_there_is_no_figure():
 
 
 def test_where_there_is_no_room_for_all_the_best_are_kept_in_their_order():
-    sides = [side(str(i), made([0.1, v])) for i, v in enumerate((0.2, 0.9, 0.1, 0.5))] + [
-        side("none", made([], end=9.0))
-    ]
+    sides = [side(str(i), made([0.1, v])) for i, v in enumerate((0.2, 0.9, 0.1, 0.5))] + [side("none", made([], end=9.0))]
     assert [one.name for one in highest_sides(sides, 2)] == ["1", "3"] and highest_sides(sides, 9) == sides

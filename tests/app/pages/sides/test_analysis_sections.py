@@ -84,16 +84,12 @@ def test_times_count_those_who_never_got_there():
     ]
     page = analysis_section({"kind": "time_to_accuracy", "title": "t", "target": 0.8, "table": rows}, {"b": 3})
     assert ">never<" in page and "1 of 3" in page and "80\u00a0s" in page and page.count("<svg") == 2
-    assert "has no accuracy" in analysis_section(
-        {"kind": "time_to_accuracy", "title": "t", "target": None, "table": []}, {}
-    )
+    assert "has no accuracy" in analysis_section({"kind": "time_to_accuracy", "title": "t", "target": None, "table": []}, {})
 
 
 def test_paired_tests_are_in_points():
     row = {"arm": "b", "difference": -0.1, "low": -0.2, "high": 0.01, "p": 0.0004, "p_holm": 0.03, "n": 4}
-    page = analysis_section(
-        {"kind": "paired_test", "title": "t", "metric": "accuracy", "baseline": "a", "table": [row]}, {}
-    )
+    page = analysis_section({"kind": "paired_test", "title": "t", "metric": "accuracy", "baseline": "a", "table": [row]}, {})
     assert "-10.0\u00a0points" in page and "&lt; 0.001" in page and "0.03" in page
     assert ">4 seeds<" in page
     few = {
@@ -110,7 +106,4 @@ def test_paired_tests_are_in_points():
 def test_units_follow_names():
     assert value_text("time_to_target", 7200.0) == "2 h" and value_text("accuracy_bottom10", 0.5) == "50.0 %"
     assert mean_cell("commits", None) == "-" and mean_cell("commits", {**MEAN, "low": None}) == "<b>0.9</b>"
-    assert (
-        value_axis("accuracy", [0.2]).high == 1.0
-        and value_axis("x", [5.0, 5.0]).low < 5.0 < value_axis("x", [5.0, 5.0]).high
-    )
+    assert value_axis("accuracy", [0.2]).high == 1.0 and value_axis("x", [5.0, 5.0]).low < 5.0 < value_axis("x", [5.0, 5.0]).high

@@ -19,9 +19,7 @@ from fedfleet.app.pages.sides.comparison_words import (
 def test_a_share_is_never_said_to_be_all_unless_it_is(share):
     assert (whole_percent(share) == "100 %") == (share == 1) and (whole_percent(share) == "0 %") == (share == 0)
     figure = float(whole_percent(share).split()[-2])
-    assert figure == pytest.approx(
-        100 * share, abs=1.01 if whole_percent(share).startswith(("over", "under")) else 0.51
-    )
+    assert figure == pytest.approx(100 * share, abs=1.01 if whole_percent(share).startswith(("over", "under")) else 0.51)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=5))

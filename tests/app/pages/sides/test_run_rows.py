@@ -5,9 +5,7 @@ from tests.app.pages.sides.looks import made, side
 
 
 def test_every_seed_leads_to_its_run_and_the_name_to_the_first():
-    two = side(
-        "a<b", made(seed="7", link="r7/report.html"), made([0.1, 0.4], seed="8", link="r8/report.html"), group="mild"
-    )
+    two = side("a<b", made(seed="7", link="r7/report.html"), made([0.1, 0.4], seed="8", link="r8/report.html"), group="mild")
     page = runs_table([two], target=0.8)
     assert page.count('href="r7/report.html"') == 2 and page.count('href="r8/report.html"') == 1
     assert "mild, a&lt;b" in page and ">7</a>" in page and ">8</a>" in page

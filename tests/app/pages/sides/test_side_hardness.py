@@ -36,9 +36,7 @@ def test_a_deadline_is_told_in_shares_and_waiting_in_time(looks):
     sides = [side(name, looks[name], group="mild") for name in ("deadline", "waiting")]
     (share,), (wait,) = measure_sides(sides, by_deadline=True), measure_sides(sides, by_deadline=False)
     assert 0 <= share.plain["InterMC"] <= 1 and share.plain["InterMC"] == share.plain["DevMC"], "always reachable"
-    assert wait.plain["DevMC"] > 20.0 and wait.observed == pytest.approx(
-        looks["waiting"].end / looks["waiting"].metrics["rounds"]
-    )
+    assert wait.plain["DevMC"] > 20.0 and wait.observed == pytest.approx(looks["waiting"].end / looks["waiting"].metrics["rounds"])
     page = hardness_section(sides)
     assert "Deadline of 2\u00a0min" in page and "Waiting for all" in page and f"Mild: {hardness_word(share)}" in page
     assert "DevMC-R" in page and "DevMC-T" in page

@@ -56,6 +56,4 @@ def test_the_figure_names_only_what_is_there():
 
 
 def test_names_are_escaped_in_the_sentence_too():
-    assert "<i>" not in time_section([side("<i> & you")]) and "&lt;i&gt; &amp; you&#x27; (" in time_section(
-        [side("<i> & you")]
-    )
+    assert "<i>" not in time_section([side("<i> & you")]) and "&lt;i&gt; &amp; you&#x27; (" in time_section([side("<i> & you")])

@@ -34,10 +34,7 @@ def test_seeds_of_one_arm_are_described():
 def test_several_fleets_say_where_arms_are_farthest_apart():
     mild, severe = (arm("a", 0.9), arm("b", 0.92)), (arm("a", 0.9), arm("b", 0.4))
     result = judged(*mild, group="mild") | judged(*severe, group="severe")
-    assert (
-        headline(result)
-        == "On 'severe', 'a' ends at 90 % and 'b' at 40 %; elsewhere all arms end within 2 points of each other"
-    )
+    assert headline(result) == "On 'severe', 'a' ends at 90 % and 'b' at 40 %; elsewhere all arms end within 2 points of each other"
     assert "On 'mild', after 60 s: 'a' 90 % and 'b' 92 %." in lead(result)
 
 

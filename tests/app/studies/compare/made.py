@@ -7,9 +7,7 @@ import numpy as np
 from fedfleet.app.studies.compare.records import ComparedRun
 
 
-def made(
-    seed=1, curve=((10.0, 0.5),), *, end=None, ended=True, name=None, first=..., tested=400, metrics=None, **tables
-):
+def made(seed=1, curve=((10.0, 0.5),), *, end=None, ended=True, name=None, first=..., tested=400, metrics=None, **tables):
     """A run of these tables (task is digits_mlp) with a curve of (seconds, accuracy)."""
     table = {
         "seed": seed, "task": {"use": "digits_mlp"}, "pace": {"use": "readiness"}, "stop": {"rounds": 3}, "run": {"threads": seed},

@@ -47,9 +47,7 @@ def test_names_are_as_short_as_tells_arms_apart():
     assert arm_names([{}]) == ["all runs"] and arm_names([]) == []
 
 
-KEYS = st.fixed_dictionaries(
-    {k: st.sampled_from([None, 1, 2.5, "a", True]) for k in ("p.use", "q.use", "p.lr", "q.lr", "r.z")}
-)
+KEYS = st.fixed_dictionaries({k: st.sampled_from([None, 1, 2.5, "a", True]) for k in ("p.use", "q.use", "p.lr", "q.lr", "r.z")})
 
 
 @given(st.lists(KEYS, min_size=1, max_size=6), st.lists(st.integers(0, 3), min_size=6, max_size=6))

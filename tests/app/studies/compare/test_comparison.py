@@ -105,6 +105,4 @@ def test_times_are_named_by_the_clock_that_showed_them():
     both = comparison_text(answer_of(comparison([one, other]))).splitlines()
     assert "virtual time" not in both[0] and both[1].startswith("simulated") and "1.7 min virtual" in both[1]
     assert both[2].startswith("served") and "9 s real" in both[2]
-    assert (
-        "real time" in comparison_text(answer_of(comparison([other, replace(other, name="c", seed=2)]))).splitlines()[0]
-    )
+    assert "real time" in comparison_text(answer_of(comparison([other, replace(other, name="c", seed=2)]))).splitlines()[0]

@@ -23,13 +23,7 @@ def test_a_finished_run_has_its_sealed_measures_and_its_curve(small_runs):
 
 def test_a_run_that_was_killed_counts_as_far_as_it_got(small_runs):
     run = read_run(small_runs.half, "half")
-    assert (
-        not run.ended
-        and 1 <= len(run.accuracy) < 5
-        and run.end < 1e6
-        and run.metrics["bytes_up"] > 0
-        and len(run.digest) == 64
-    )
+    assert not run.ended and 1 <= len(run.accuracy) < 5 and run.end < 1e6 and run.metrics["bytes_up"] > 0 and len(run.digest) == 64
 
 
 def test_a_run_without_a_model_stays_at_its_first_weights(small_runs):
@@ -73,9 +67,7 @@ def test_a_folder_without_runs_and_a_changed_run_are_refused(small_runs, tmp_pat
     with pytest.raises(BadInput, match="neither a run nor a study"):
         runs_in(tmp_path)
     spoilt = shutil.copytree(small_runs.wait1, tmp_path / "spoilt")
-    (spoilt / "metrics.json").write_text(
-        (spoilt / "metrics.json").read_text().replace('"accuracy": 0', '"accuracy": 1')
-    )
+    (spoilt / "metrics.json").write_text((spoilt / "metrics.json").read_text().replace('"accuracy": 0', '"accuracy": 1'))
     with pytest.raises(RunFailed, match=r"metrics\.json"):
         read_runs([small_runs.wait2, spoilt])
     foreign = tmp_path / "foreign"

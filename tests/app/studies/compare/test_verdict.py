@@ -76,10 +76,7 @@ def test_holm_keeps_a_lucky_one_of_many_from_winning():
     ends = {"a": [0.80, 0.82, 0.81, 0.83], "b": [0.78, 0.81, 0.785, 0.815]}
     two = [made(s, ((9.0, v),), name=f"{k}{s}", choose={"use": k}) for k, vs in ends.items() for s, v in enumerate(vs)]
     assert judged(*two).winner == "a"
-    noisy = [
-        made(s, ((9.0, v - 0.001 * s),), name=f"c{s}", choose={"use": "c"})
-        for s, v in enumerate([0.70, 0.84, 0.72, 0.9])
-    ]
+    noisy = [made(s, ((9.0, v - 0.001 * s),), name=f"c{s}", choose={"use": "c"}) for s, v in enumerate([0.70, 0.84, 0.72, 0.9])]
     result = judged(*two, *noisy)
     assert result.winner is None, "the third cannot be told from the first"
     ps = {pair.other: (pair.paired.p, pair.p) for pair in result.at_end.pairs}
@@ -110,9 +107,7 @@ def test_first_weights_are_evaluated_too_and_beat_nobody():
     good = [waiting(s, (0.0, 0.1), (10.0, 0.8 + 0.01 * s)) for s in SEEDS]
     bare = [hurried(s, (0.0, 0.1 + 0.001 * s), end=5.0, first=None) for s in SEEDS]
     result = judged(*good, *bare)
-    assert result.winner == "readiness" and result.at_equal_time.seconds == 10.0, (
-        "a run that died at once ends no comparison"
-    )
+    assert result.winner == "readiness" and result.at_equal_time.seconds == 10.0, "a run that died at once ends no comparison"
     assert "'deadline' had no model yet" in result.sentence and result.at_end.standings[1].nothing
     assert judged(*bare, *(waiting(s, (0.0, 0.05), end=9.0, first=None) for s in SEEDS)).winner is None
 
@@ -159,9 +154,7 @@ def test_seeds_alone_are_told_with_their_range():
     ],
 )
 def test_accuracies_on_unlike_data_are_not_compared(one, other, unlike):
-    runs = [
-        made(s, ((10.0, v + s / 100),), name=f"{v}{s}", task=t) for t, v in ((one, 0.9), (other, 0.2)) for s in SEEDS
-    ]
+    runs = [made(s, ((10.0, v + s / 100),), name=f"{v}{s}", task=t) for t, v in ((one, 0.9), (other, 0.2)) for s in SEEDS]
     assert unlike_data(arms(runs)) == unlike
     result = judged(*runs)
     assert (result.winner is None) == bool(unlike) == ("cannot be compared" in result.sentence)
@@ -210,9 +203,7 @@ def test_chance_alone_names_few_winners():
     random = np.random.default_rng(0)
     won = 0
     for _ in range(100):
-        runs = [
-            made(s, ((9.0, random.normal(0.6, 0.1)),), name=f"{k}{s}", choose={"use": k}) for k in "abc" for s in SEEDS
-        ]
+        runs = [made(s, ((9.0, random.normal(0.6, 0.1)),), name=f"{k}{s}", choose={"use": k}) for k in "abc" for s in SEEDS]
         won += judged(*runs).sure
     assert won <= 10
 
@@ -225,9 +216,7 @@ def test_one_sample_of_the_test_set_crowns_nobody():
 
 def test_many_seeds_on_two_fleets_tell_of_two_fleets():
     def on(fleet, seed, gain, kind):
-        return kind(
-            seed, (9.0, 0.5 + gain + 0.001 * seed * seed), seeds={"fleet": fleet}, name=f"{kind.__name__}{fleet}{seed}"
-        )
+        return kind(seed, (9.0, 0.5 + gain + 0.001 * seed * seed), seeds={"fleet": fleet}, name=f"{kind.__name__}{fleet}{seed}")
 
     runs = [on(f, s, 0.0, waiting) for f in (7, 8) for s in SEEDS]
     better = [on(f, s, gain + 0.0003 * s, hurried) for f, gain in ((7, 0.01), (8, 0.09)) for s in SEEDS]
@@ -249,9 +238,7 @@ def test_many_seeds_on_two_fleets_tell_of_two_fleets():
     ],
 )  # fmt: skip
 def test_other_samples_of_one_task_are_unlike_data(one, other, word):
-    runs = [
-        made(s, ((10.0, v + s / 100),), name=f"{v}{s}", **more) for more, v in ((one, 0.9), (other, 0.2)) for s in SEEDS
-    ]
+    runs = [made(s, ((10.0, v + s / 100),), name=f"{v}{s}", **more) for more, v in ((one, 0.9), (other, 0.2)) for s in SEEDS]
     result = judged(*runs)
     assert result.winner is None and "cannot be compared" in result.sentence and word in result.sentence
 
@@ -268,9 +255,7 @@ def test_runs_that_never_got_there_are_counted_as_such():
     assert (result.median, result.reached, result.runs) == (40.0, 2, 3)
     assert result.restricted.value == pytest.approx((20 + 30 + 30) / 3)
     assert arm_target_time(arms(runs)[0], 0.95, 30.0).median is None
-    assert arm_target_time(arms([*runs, waiting(4, end=5.0)])[0], 0.8, 30.0).restricted is None, (
-        "the last was watched for 5 s only"
-    )
+    assert arm_target_time(arms([*runs, waiting(4, end=5.0)])[0], 0.8, 30.0).restricted is None, "the last was watched for 5 s only"
 
 
 def test_a_target_is_asked_or_the_specs_or_in_reach():

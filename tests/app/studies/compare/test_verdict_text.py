@@ -118,11 +118,7 @@ def real(run, **more):
 def test_served_and_simulated_are_two_arms_whose_times_are_not_compared():
     virtual = replace(waiting(1, (9e5, 0.9)), model="m")
     same = verdict(arms([virtual, real(virtual, model="m", end=12.0)]))
-    assert (
-        same.at_equal_time is None
-        and same.winner is None
-        and [s.arm for s in same.at_end.standings] == ["simulated", "served"]
-    )
+    assert same.at_equal_time is None and same.winner is None and [s.arm for s in same.at_end.standings] == ["simulated", "served"]
     facts = ("the same model, bit for bit", "90.0 %", "10.4 days of virtual time", "12 s of real time")
     assert all(fact in same.sentence for fact in facts)
     assert "different models" in verdict(arms([virtual, real(virtual, model="n")])).sentence
@@ -143,7 +139,5 @@ def test_where_all_were_served_time_is_real():
 
 def test_one_seed_has_no_p_value_to_correct():
     assert not any("Holm" in said for said in verdict(arms(CASES["many arms"])).caveats)
-    several = [
-        made(s, ((9.0, 0.1 * i + s / 99),), name=f"{i}-{s}", algorithm={"lr": i}) for i in range(1, 4) for s in SEEDS
-    ]
+    several = [made(s, ((9.0, 0.1 * i + s / 99),), name=f"{i}-{s}", algorithm={"lr": i}) for i in range(1, 4) for s in SEEDS]
     assert any("Holm" in said for said in verdict(arms(several)).caveats)

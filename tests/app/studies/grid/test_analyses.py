@@ -33,9 +33,7 @@ def test_what_is_wrong_is_named(given, said):
     assert said in str(wrong.value)
 
 
-@pytest.mark.parametrize(
-    "name", ["accuracy", "participation.never", "pace.seconds", "seeds.fleet", "seed", "measure.InterMC-T"]
-)
+@pytest.mark.parametrize("name", ["accuracy", "participation.never", "pace.seconds", "seeds.fleet", "seed", "measure.InterMC-T"])
 def test_measures_spec_keys_and_metrics_are_quantities(name):
     check_quantity(name, "x")
 
@@ -70,8 +68,6 @@ def test_what_is_no_number_is_refused_before_anything_runs(key, name, word):
         check_analysis({"kind": kind, **more, key: [name] if key == "columns" else name}, "analysis[0]", ["a"])
 
 
-@pytest.mark.parametrize(
-    "name", ["loss", "time_to.0.8", "participation.never", "failed_rounds.no", "energy.joules", "bytes"]
-)
+@pytest.mark.parametrize("name", ["loss", "time_to.0.8", "participation.never", "failed_rounds.no", "energy.joules", "bytes"])
 def test_numbers_and_what_only_runs_can_tell_are_taken(name):
     assert check_analysis({"kind": "table", "columns": [name]}, "analysis[0]", ["a"]).settings["columns"] == [name]

@@ -153,9 +153,7 @@ def test_whoever_lost_runs_wins_nothing_however_good_the_others_are():
     said = conclusion(bare)
     assert said.startswith("No winner") and f"'{B}'" in said.partition(":")[0], said
     nobody = [replace(c, reason="no model was made") if c.cell.arm == B else c for c in cells]
-    assert conclusion(nobody).startswith(f"The winner is '{A}': it reached 51.2 %") and "made no model" in conclusion(
-        nobody
-    )
+    assert conclusion(nobody).startswith(f"The winner is '{A}': it reached 51.2 %") and "made no model" in conclusion(nobody)
 
 
 def test_runs_on_few_fleets_tell_of_few_fleets():
@@ -184,9 +182,7 @@ def test_columns_that_no_run_could_fill_are_told_before_the_first_starts(analysi
 
 
 def test_a_study_that_failed_altogether_has_its_tables_all_the_same():
-    study = asked(
-        analysis=[{"kind": "pearson", "x": "algorithm.lr"}, {"kind": "spearman", "x": "algorithm.lr", "y": "loss"}]
-    )
+    study = asked(analysis=[{"kind": "pearson", "x": "algorithm.lr"}, {"kind": "spearman", "x": "algorithm.lr", "y": "loss"}])
     for cells in (ran(study, [None] * 4), ran(study, [0.5] * 4, loss=float("inf"))):
         result = run_analyses(study, cells, aims())[-1]
         assert (result["r"], result["n"], result["missing"], result["points"]) == (None, 0, 4, [])

@@ -26,8 +26,7 @@ def cells():
 def test_names(cells):
     one = cells[2]
     seen = {
-        n: quantity(one, n, aims(equal_time=15.0, target=0.4))
-        for n in ("accuracy", "accuracy_at_equal_time", "time_to_target")
+        n: quantity(one, n, aims(equal_time=15.0, target=0.4)) for n in ("accuracy", "accuracy_at_equal_time", "time_to_target")
     }
     assert seen == {"accuracy": 0.8, "accuracy_at_equal_time": 0.4, "time_to_target": 10.0}
     assert quantity(one, "participation.never", aims()) == 2
@@ -52,9 +51,7 @@ def test_a_run_without_a_model_has_a_spec_but_no_accuracy(cells):
 
 def test_text_is_no_number(cells):
     assert number(cells[0], "pace.cohort", aims(), "x") == 4.0
-    with pytest.raises(
-        BadInput, match=r"analysis\[0\].x: 'pace.use' is 'readiness' in 'algorithm.lr=0.05, seed 0', not a number"
-    ):
+    with pytest.raises(BadInput, match=r"analysis\[0\].x: 'pace.use' is 'readiness' in 'algorithm.lr=0.05, seed 0', not a number"):
         number(cells[0], "pace.use", aims(), "analysis[0].x")
 
 

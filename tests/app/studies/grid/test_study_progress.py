@@ -24,10 +24,7 @@ def test_what_is_done_running_and_waiting(mine):
     assert mine.seconds_left(30.0) == 60.0  # three rounds of nine took half a minute
     mine.take_news(RunNews(1, is_over=True))
     mine.take_news(RunNews(2, is_over=True, failure="why"))
-    assert (
-        mine.headline(60.0)
-        == "3 of 4 runs done, 1 of them from before, 1 failed, 0 running, 1 waiting, 60 s, about 30 s left"
-    )
+    assert mine.headline(60.0) == "3 of 4 runs done, 1 of them from before, 1 failed, 0 running, 1 waiting, 60 s, about 30 s left"
 
 
 def test_a_run_whose_worker_died_waits_again(mine):

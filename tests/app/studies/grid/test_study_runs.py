@@ -59,9 +59,7 @@ def test_a_run_that_cannot_be_assembled_is_told_before_any_starts():
 
 
 def test_doubts_are_said_once_with_the_runs_they_are_of():
-    cells = expand_study(
-        asked(grid={}, runs=[{"name": "hopeless", "pace": {"use": "deadline", "cohort": 4, "seconds": 1e-3}}])
-    )
+    cells = expand_study(asked(grid={}, runs=[{"name": "hopeless", "pace": {"use": "deadline", "cohort": 4, "seconds": 1e-3}}]))
     said = check_runs(cells)
     assert said
     assert all("can report within" in doubt for doubt in said)

@@ -142,9 +142,7 @@ def test_without_pyarrow_the_rest_is_written_and_the_extra_is_named(tmp_path, st
 
 
 def test_columns_of_unlike_values_are_text_in_parquet_too(tmp_path):
-    study = asked(
-        seeds=1, grid={"pace": ["readiness", {"use": "buffered", "k": 2}], "world.split": [[6, 2, 2], [1, 0, 0]]}
-    )
+    study = asked(seeds=1, grid={"pace": ["readiness", {"use": "buffered", "k": 2}], "world.split": [[6, 2, 2], [1, 0, 0]]})
     exported(tmp_path / "out", study, ran(study, [0.5, 0.6, 0.7, 0.8]))
     from pyarrow import parquet
 
@@ -169,14 +167,10 @@ def test_csv_has_every_column_that_any_row_has():
 
 
 def test_an_endless_limit_is_a_word_in_json_and_a_diverged_loss_nothing(tmp_path):
-    study = asked(
-        grid={"pace": [{"use": "deadline", "seconds": float("inf")}]}, analysis=[{"kind": "table", "rows": "loss"}]
-    )
+    study = asked(grid={"pace": [{"use": "deadline", "seconds": float("inf")}]}, analysis=[{"kind": "table", "rows": "loss"}])
     cells = ran(study, [0.5, 0.6], loss=float("nan"))
     export(study, cells, arm_rows(study, cells, aims()), run_analyses(study, cells, aims()), aims(), "", tmp_path)
-    result = json.loads(
-        (tmp_path / "study.json").read_text(), parse_constant=lambda odd: pytest.fail(f"{odd} is no JSON")
-    )
+    result = json.loads((tmp_path / "study.json").read_text(), parse_constant=lambda odd: pytest.fail(f"{odd} is no JSON"))
     assert result["rows"][0]["settings"]["pace.seconds"] == "inf" and result["analyses"][0]["table"][0]["loss"] == "nan"
 
 

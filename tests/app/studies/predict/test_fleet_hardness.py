@@ -54,11 +54,7 @@ def test_an_ideal_fleet_is_easy_however_few_the_rounds_are():
         "pace": {**SPEC["pace"], "seconds": 100.0},
     }
     result = of(**alike)
-    assert (
-        result["DevMC-R"]["fair_work"] < 0.8
-        and result["DevMC-R"]["word"] == "easy"
-        and "is easy under" in result["verdict"]
-    )
+    assert result["DevMC-R"]["fair_work"] < 0.8 and result["DevMC-R"]["word"] == "easy" and "is easy under" in result["verdict"]
     assert of(**{**alike, "pace": {**SPEC["pace"], "seconds": float("inf")}})["under"]["deadline_seconds"] is None
 
 

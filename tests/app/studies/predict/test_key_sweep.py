@@ -18,9 +18,7 @@ def test_words_become_values():
     assert parse_sweep("a.b=0.5,2").values == (0.5, 2)
 
 
-@pytest.mark.parametrize(
-    "word", ["", "a", "a=", "=1..2", "a=x..y", "a=5..1", "a=0..1", "a=1..2:1", "a=1..2:x", "a=1,b", "a=inf"]
-)
+@pytest.mark.parametrize("word", ["", "a", "a=", "=1..2", "a=x..y", "a=5..1", "a=0..1", "a=1..2:1", "a=1..2:x", "a=1,b", "a=inf"])
 def test_what_is_no_sweep_is_refused(word):
     with pytest.raises(BadInput, match="--sweep"):
         parse_sweep(word)

@@ -41,9 +41,7 @@ def test_the_answer_is_json_and_agrees_with_itself(foretold):
 
 def test_it_can_be_repeated(foretold, kept):
     again = predict(resolve(TABLE), cache=kept)
-    assert again.reference.cached and [d.accuracy.tolist() for d in again.draws] == [
-        d.accuracy.tolist() for d in foretold.draws
-    ]
+    assert again.reference.cached and [d.accuracy.tolist() for d in again.draws] == [d.accuracy.tolist() for d in foretold.draws]
 
 
 def test_more_time_never_hurts_and_an_ideal_fleet_has_its_own_curve(foretold):
@@ -58,17 +56,13 @@ def test_more_time_never_hurts_and_an_ideal_fleet_has_its_own_curve(foretold):
 
 
 def test_a_fleet_on_which_nothing_is_learnt_is_foretold_so(foretold):
-    result = summarise(
-        predict(resolve(TABLE | {"pace": TABLE["pace"] | {"seconds": 0.001}}), reference=foretold.reference)
-    )
+    result = summarise(predict(resolve(TABLE | {"pace": TABLE["pace"] | {"seconds": 0.001}}), reference=foretold.reference))
     assert result.commits.value == 0 and sum(result.failed_rounds.values()) == 12
     assert result.accuracy.value == foretold.reference.ideal.accuracy[0] and result.left_out["never"] == 1.0
 
 
 def test_what_it_cannot_see_is_said(foretold):
-    late = predict(
-        resolve(TABLE | {"pace": {"use": "buffered", "k": 3, "concurrency": 6}}), reference=foretold.reference
-    )
+    late = predict(resolve(TABLE | {"pace": {"use": "buffered", "k": 3, "concurrency": 6}}), reference=foretold.reference)
     assert any("versions late" in note for note in late.notes)
     own = predict(resolve(TABLE | {"algorithm": {"use": "ditto"}}), reference=foretold.reference)
     assert any("models that clients keep for themselves" in note for note in own.notes)

@@ -47,10 +47,7 @@ def test_other_fleets_find_them_kept(foretold, kept, monkeypatch):
     }
     result = reference_of(resolve(other), cache=kept)
     assert result.cached and result.ideal.accuracy.tolist() == foretold.reference.ideal.accuracy.tolist()
-    assert (
-        result.ideal.noise == foretold.reference.ideal.noise
-        and result.same.tolist() == foretold.reference.same.tolist()
-    )
+    assert result.ideal.noise == foretold.reference.ideal.noise and result.same.tolist() == foretold.reference.same.tolist()
     assert result.ideal.exponent == foretold.reference.ideal.exponent and result.luck == foretold.reference.luck
 
 
@@ -92,11 +89,7 @@ def test_the_ideal_spec_keeps_what_is_learnt_and_nothing_of_the_fleet():
         "world": TABLE["world"] | {"faults": {"use": "lossy"}, "tags": {"a": [1]}},
     }
     result = ideal_spec(resolve(table), 6, 10).table()
-    assert (
-        result["world"]["devices"]["use"] == "homogeneous"
-        and "faults" not in result["world"]
-        and "tags" not in result["world"]
-    )
+    assert result["world"]["devices"]["use"] == "homogeneous" and "faults" not in result["world"] and "tags" not in result["world"]
     assert result["choose"]["use"] == "uniform" and result["algorithm"]["lr"] == 0.3 and result["seed"] == 3
     assert cohort_of(resolve(TABLE | {"pace": {"use": "buffered", "k": 3, "concurrency": 9}})) == 3
 

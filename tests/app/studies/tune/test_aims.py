@@ -49,10 +49,7 @@ def test_on_the_way_only_what_an_evaluation_says():
 
 def test_values_have_units():
     assert aim_of("accuracy").format_value(0.912) == "91.2 %" and aim_of("time_to.0.8").format_value(7200.0) == "2.0 h"
-    assert (
-        aim_of("time_to.0.8").format_value(math.inf) == "not reached"
-        and aim_of("bytes_up").format_value(2e6) == "2.0 MB"
-    )
+    assert aim_of("time_to.0.8").format_value(math.inf) == "not reached" and aim_of("bytes_up").format_value(2e6) == "2.0 MB"
     assert aim_of("loss").format_value(None) == "-" and aim_of("loss").format_value(0.25) == "0.25"
     assert aim_of("accuracy").gain(0.9, 0.8) == "10.0 points better than"
     assert aim_of("time_to.0.8").gain(60.0, 660.0) == "10.0 min better than"

@@ -73,9 +73,7 @@ def test_more_trials_are_added_to_those_that_are_there(undisturbed, tmp_path):
 
 
 def test_a_grid_is_tried_whole_and_then_there_is_no_more(tmp_path):
-    search = searched(
-        {"space": {"algorithm.batch": [8, 16], "algorithm.epochs": [1, 2]}, "sampler": "grid", "trials": 99}
-    )
+    search = searched({"space": {"algorithm.batch": [8, 16], "algorithm.epochs": [1, 2]}, "sampler": "grid", "trials": 99})
     result = tune(search, tmp_path / "out")
     tried = [(row.values["algorithm.batch"], row.values["algorithm.epochs"]) for row in result.rows]
     assert sorted(tried) == [(8, 1), (8, 2), (16, 1), (16, 2)]
