@@ -28,8 +28,7 @@ def round_robin() -> Selector:
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         return _pick_fewest(state[_ASKED], roster, n, draw)
 
-    def learn(state: State, ended: Ended, now: float) -> State:
-        del now
+    def learn(state: State, ended: Ended, _now: float) -> State:
         return {_ASKED: _add_counts(state[_ASKED], ended.clients)}
 
     return Selector(
@@ -72,8 +71,7 @@ def fair(selector: Selector | None = None, *, cap: Annotated[float, Ge(1), Le(1e
 def fastest() -> Selector:
     """The clients with the shortest predicted time; those that cannot do the work come last."""
 
-    def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        del state
+    def pick(_state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         return whole_work(roster.clients[best(-predicted_seconds(roster), roster.keys, n, draw, "fastest")])
 
     return Selector("fastest", pick, sees=SEES, by_reports=False)

@@ -230,8 +230,7 @@ def only(
         if not len(members):
             raise BadInput(f"choose: only and {inner.name!r} inside it have no client in common; name at least one client in both")
 
-    def is_member(state: State, roster: Roster) -> Bools:
-        del state
+    def is_member(_state: State, roster: Roster) -> Bools:
         return np.isin(roster.clients, members)
 
     return replace(restrict_candidates(inner, is_member, f"only({inner.name})"), members=members)

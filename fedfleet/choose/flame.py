@@ -51,8 +51,7 @@ def flame(
             result |= {"drained": np.zeros(clients), "drew": np.full(clients, joules), "day": np.zeros(1)}
         return result
 
-    def learn(state: State, ended: Ended, now: float) -> State:
-        del now
+    def learn(state: State, ended: Ended, _now: float) -> State:
         return {**state, "loss": _losses(state["loss"], ended), **update_durations(state, ended)}
 
     def charge(state: State, spent: TasksSpent) -> State:

@@ -95,8 +95,7 @@ def oort(
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         return whole_work(roster.clients[_choose_clients(_pick_context(rules, state, roster, draw), min(n, len(roster.clients)))])
 
-    def learn(state: State, ended: Ended, now: float) -> State:
-        del now
+    def learn(state: State, ended: Ended, _now: float) -> State:
         return _learn(rules, state, ended)
 
     return Selector("oort", pick, learn, initial=initial, by_reports=True)

@@ -29,8 +29,7 @@ def power_of_choice(d: Count = 30, *, losses: Literal["probed", "stale"] = "prob
         luck = hash_keys(draw.seed, "power", roster.keys, pick_number(draw))
         return weighted_sample(roster.samples.astype(np.float32), luck, max(d, n))
 
-    def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
-        del state
+    def probe(_state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
         chosen = draw_candidates(roster, n, draw)
         return roster.clients[chosen if len(chosen) > n else chosen[:0]], _LOSS
 
@@ -43,8 +42,7 @@ def power_of_choice(d: Count = 30, *, losses: Literal["probed", "stale"] = "prob
             loss_values = roster.stats[_LOSS][chosen]
         return whole_work(roster.clients[chosen[_highest(loss_values, roster.keys[chosen], n, draw)]])
 
-    def learn(state: State, ended: Ended, now: float) -> State:
-        del now
+    def learn(state: State, ended: Ended, _now: float) -> State:
         reported = ended.stats.get(_LOSS)
         if reported is None:
             return state

@@ -70,8 +70,7 @@ def tifl(
         away = np.where(own <= tier, tier - own, own)
         return whole_work(roster.clients[best(-away.astype(np.float64), roster.keys, n, draw, "tier/pick")])
 
-    def learn(state: State, ended: Ended, now: float) -> State:
-        del now
+    def learn(state: State, ended: Ended, _now: float) -> State:
         rounds = int(state["rounds"][0]) + 1
         result = {**state, **update_durations(state, ended), "rounds": np.array([rounds])}
         if mode == "adaptive":

@@ -29,8 +29,7 @@ def timely(selector: Selector | None = None, *, seconds: Positive = 120.0, least
     """
     inner = uniform() if selector is None else selector
 
-    def is_in_time(state: State, roster: Roster) -> Bools:
-        del state
+    def is_in_time(_state: State, roster: Roster) -> Bools:
         return portions(*_columns(roster), seconds=seconds) >= least
 
     filtered = restrict_candidates(inner, is_in_time, f"timely({inner.name})")
@@ -63,8 +62,7 @@ def timely_interval(
     """
     inner = uniform() if selector is None else selector
 
-    def can_finish(state: State, roster: Roster) -> Bools:
-        del state
+    def can_finish(_state: State, roster: Roster) -> Bools:
         return np.isfinite(_work_seconds(*_columns(roster)))
 
     filtered = restrict_candidates(inner, can_finish, f"timely_interval({inner.name})")
@@ -94,20 +92,18 @@ def _columns(roster: Roster) -> list[Floats]:
     return [roster.stats[name] for name in SEES]
 
 
-def _work_seconds(compute: Floats, transfer: Floats, upload: Floats, latency: Floats) -> Floats:
+def _work_seconds(compute: Floats, transfer: Floats, _upload: Floats, latency: Floats) -> Floats:
     """The predicted seconds of the whole work: two of these columns hold the latency of a trip, which passes once."""
-    del upload
     with np.errstate(invalid="ignore"):  # a device that cannot do it at all takes for ever
         return compute + transfer - latency
 
 
-def passes(compute: Floats, transfer: Floats, upload: Floats, latency: Floats, *, seconds: float) -> Ints:
+def passes(compute: Floats, transfer: Floats, _upload: Floats, latency: Floats, *, seconds: float) -> Ints:
     """How many times each client can do the computing within an interval; once at least.
 
     >>> passes(*(np.array([v, 2 * v]) for v in (10.0, 5.0, 2.0, 0.0)), seconds=36.0).tolist()
     [3, 1]
     """
-    del upload
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         result = np.floor((seconds - transfer) / (compute - latency) + _SLACK)
     return np.where(np.isfinite(result), np.clip(result, 1.0, MAX_COUNT), 1.0).astype(np.int64)

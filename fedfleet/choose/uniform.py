@@ -16,8 +16,7 @@ def uniform() -> Selector:
     alone: renaming clients renames the choice, and every pick of a round is a draw of its own.
     """
 
-    def choose(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        del state
+    def choose(_state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         pick = draw.round << 32 ^ draw.first  # one address, since every column of it costs a pass over the roster
         luck = hash_keys(draw.seed, "select", roster.keys, pick)
         return whole_work(roster.clients[smallest(luck, n)])

@@ -34,11 +34,9 @@ def own_leaves(params: Tree, memory: Slots) -> Tree:
     return {**params, **memory.get(KEPT, {})}
 
 
-def _every_leaf(name: str) -> bool:
-    del name
+def _every_leaf(_name: str) -> bool:
     return True
 
 
-def _no_leaf(name: str) -> bool:
-    del name
+def _no_leaf(_name: str) -> bool:
     return False

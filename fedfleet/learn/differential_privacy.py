@@ -117,8 +117,7 @@ def _with_central_noise(algorithm: Algorithm, noise: Noise, cohort: int, clip: f
             "algorithm.bound"
         )
 
-    def enter(weight: float, stats: Mapping[str, float], context: Context) -> Entry:
-        del weight  # a claim
+    def enter(_weight: float, stats: Mapping[str, float], context: Context) -> Entry:
         entry = inner.enter(1.0, stats, context)
         if entry.sum:
             raise Refused("a private fold has one sum, and this report would enter another")

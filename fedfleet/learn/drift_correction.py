@@ -113,8 +113,7 @@ def _controls(server: ServerState) -> Tree:
 
 @cache  # once for each strength: passes are compared by value
 def _control_term(strength: float) -> ConstantTerm:
-    def term(start: Tensors, carried: Carry) -> Tensors:
-        del start
+    def term(_start: Tensors, carried: Carry) -> Tensors:
         return {n: strength * (carried.given[_PREFIX + n] - own) for n, own in carried.memory["control"].items()}
 
     return ConstantTerm(term)
@@ -167,8 +166,7 @@ def with_dynamic_regularisation(
     ([1.5], [0.5])
     """
 
-    def tilt(start: Tensors, carried: Carry) -> Tensors:
-        del start
+    def tilt(_start: Tensors, carried: Carry) -> Tensors:
         return {n: alpha * v for n, v in carried.memory["drift"].items()}
 
     def fleet_mean(server: ServerState, mean: Tree, count: int) -> tuple[Tree, Tree]:

@@ -57,8 +57,7 @@ def whole_model() -> Callable[[ServerState, int, Settings], Offer]:
     """
     newest = [Offer({})]
 
-    def offer(server: ServerState, client: int, settings: Settings) -> Offer:
-        del client, settings
+    def offer(server: ServerState, _client: int, _settings: Settings) -> Offer:
         if newest[0].params is not server.params:
             newest[0] = Offer(server.params)
         return newest[0]

@@ -69,12 +69,11 @@ def _add_teacher(local: LocalPass) -> LocalPass:
 _TEACHER = SecondModel(lambda model: {n: v.copy() for n, v in model.items()})
 
 
-def mutual_loss(forward: Callable[[Tensors, Any], Any], params: Tensors, second: Tensors, carried: Carry, batch: Batch) -> Any:
+def mutual_loss(forward: Callable[[Tensors, Any], Any], params: Tensors, second: Tensors, _carried: Carry, batch: Batch) -> Any:
     """Both models learn from the labels, and from each other the more, the surer they are.
 
     The denominator is a mean over the batch: of single samples it comes near zero, and training diverges.
     """
-    del carried
     student, teacher = forward(params, batch.x).log_softmax(1), forward(second, batch.x).log_softmax(1)
     labels = batch.y.unsqueeze(1)
     label_loss = batch.mean(-(student.gather(1, labels) + teacher.gather(1, labels)).squeeze(1))

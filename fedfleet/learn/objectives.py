@@ -34,8 +34,7 @@ def with_term(algorithm: Algorithm, term: GradientTerm) -> Algorithm:
 def with_loss(algorithm: Algorithm, loss: Loss) -> Algorithm:
     """The algorithm whose clients train by this loss, in every stage of their pass and when they tune."""
 
-    def objective(forward: Callable[[Tensors, Any], Any], params: Tensors, second: Tensors, carried: Carry, batch: Batch) -> Any:
-        del second, carried
+    def objective(forward: Callable[[Tensors, Any], Any], params: Tensors, _second: Tensors, _carried: Carry, batch: Batch) -> Any:
         outputs = forward(params, batch.x)
         with error_context("your loss function"):
             return batch.apart(loss.compute, outputs) if loss.joint else batch.mean(loss.compute(outputs, batch.y))

@@ -42,8 +42,7 @@ def homogeneous(
     down = mbps * 1000.0
     up = down if up_mbps is None else up_mbps * 1000.0
 
-    def recipe(keys: Keys, seed: int) -> DeviceSource:
-        del seed
+    def recipe(keys: Keys, _seed: int) -> DeviceSource:
         n = len(keys)
         speeds = np.broadcast_to(down, n), np.broadcast_to(up, n)
         per_sample, per_batch = np.broadcast_to(seconds_per_sample, n), np.broadcast_to(seconds_per_batch, n)
@@ -115,8 +114,7 @@ def fixed_devices(
 ) -> DeviceSource:
     """Each client's own speeds, constant or varied log-normally by `jitter` at every trip."""
 
-    def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> StageSeconds:
-        del start
+    def stages(clients: Ints, cost: Cost, _start: float, tasks: Ints) -> StageSeconds:
         factor = 1.0
         if jitter and keys is not None:
             factor = np.exp(jitter * normals(seed, "jitter", keys[clients], tasks))
@@ -195,8 +193,7 @@ def table_devices(table: DeviceTable, keys: Keys, seed: int) -> DeviceSource:
         low, n = offsets[rows], offsets[rows + 1] - offsets[rows]
         return values[low + (uniforms(seed, label, own_keys, tasks) * n).astype(np.int64)]
 
-    def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> StageSeconds:
-        del start
+    def stages(clients: Ints, cost: Cost, _start: float, tasks: Ints) -> StageSeconds:
         rows, own_keys = row_of(table.row_index, clients), keys[clients]
         down = draw("down", table.down, table.down_offsets, rows, own_keys, tasks)
         up = draw("up", table.down, table.down_offsets, rows, own_keys, tasks)

@@ -111,8 +111,7 @@ def _source(windows: _Windows, units: Keys, unit_of: Ints | None) -> FaultSource
     def back(time: float) -> float:
         return float((begins(time)[down(time)] + windows.seconds).min(initial=math.inf))
 
-    def draw(clients: Ints, start: float, ends: Floats, tasks: Ints) -> FaultDraws:
-        del tasks
+    def draw(clients: Ints, start: float, ends: Floats, _tasks: Ints) -> FaultDraws:
         own_units = units[clients if unit_of is None else unit_of[clients]]
         return no_faults(len(clients), crash=windows.first(own_units, start, ends))
 

@@ -51,8 +51,7 @@ def state_only(
     mean = deadline / 1.05
 
     def recipe(keys: Keys, seed: int) -> DeviceSource:
-        def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> StageSeconds:
-            del start
+        def stages(clients: Ints, cost: Cost, _start: float, tasks: Ints) -> StageSeconds:
             transfer = mean * (1.0 + 0.1 * normals(seed, "transfer", keys[clients], tasks))
             batches = 0.0 if cost.batches is None else cost.batches
             half = 0.5 * np.maximum(transfer, 0.0)

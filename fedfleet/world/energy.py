@@ -52,8 +52,7 @@ _NAMES = tuple(field.name for field in fields(Watts))
 def none() -> EnergyRecipe:
     """Energy is not counted."""
 
-    def recipe(devices: DeviceSource, keys: Keys, seed: int) -> EnergySource:
-        del devices, keys, seed
+    def recipe(_devices: DeviceSource, _keys: Keys, _seed: int) -> EnergySource:
         return EnergySource(lambda clients, spent, start: {})
 
     return recipe
@@ -79,8 +78,7 @@ def phones(
     overrides |= {"tail": tail, "tail_seconds": tail_seconds}
     own = replace(LINKS[link], **{name: value for name, value in overrides.items() if value is not None})
 
-    def recipe(devices: DeviceSource, keys: Keys, seed: int) -> EnergySource:
-        del devices, keys, seed
+    def recipe(_devices: DeviceSource, _keys: Keys, _seed: int) -> EnergySource:
         return source_from_watts(lambda clients: own)
 
     return recipe
@@ -96,8 +94,7 @@ def per_kind(*, watts: dict[str, dict[str, NonNegative]], link: Link = "wifi") -
             if name not in _NAMES:
                 raise BadInput(f"world.energy.watts.{kind} has no key {name!r}{suggest_name(name, _NAMES)}")
 
-    def recipe(devices: DeviceSource, keys: Keys, seed: int) -> EnergySource:
-        del keys, seed
+    def recipe(devices: DeviceSource, _keys: Keys, _seed: int) -> EnergySource:
         names, kind_of = _kinds(devices.kinds)
         for kind in watts:
             if kind not in names:
@@ -162,8 +159,7 @@ def carbon(
 def source_from_watts(watts_of: Callable[[Ints], Watts]) -> EnergySource:
     """The source of devices that draw these watts: numbers, or columns with one entry for each of the clients."""
 
-    def charges(clients: Ints, spent: StageSeconds, start: Floats) -> Mapping[str, Floats]:
-        del start
+    def charges(clients: Ints, spent: StageSeconds, _start: Floats) -> Mapping[str, Floats]:
         nothing, own = np.zeros(len(clients)), watts_of(clients)
 
         def seconds(stage: str) -> Floats:

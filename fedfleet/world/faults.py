@@ -31,8 +31,7 @@ def lossy(*, download: Fraction = 0.02, compute: Fraction = 0.05, upload: Fracti
     chances = ((DOWNLOAD, download), (COMPUTE, compute), (UPLOAD, upload))
 
     def recipe(keys: Keys, seed: int) -> FaultSource:
-        def draw(clients: Ints, start: float, ends: Floats, tasks: Ints) -> FaultDraws:
-            del start, ends
+        def draw(clients: Ints, _start: float, _ends: Floats, tasks: Ints) -> FaultDraws:
             own_keys, stage = keys[clients], np.full(len(clients), -1, np.int64)
             for place, chance in reversed(chances):
                 stage[uniforms(seed, f"lost/{STAGES[place]}", own_keys, tasks) < chance] = place
@@ -50,8 +49,7 @@ def delayed(*, share: Fraction = 0.1, seconds: Positive = 60.0) -> FaultRecipe:
     """A share of the reports arrives late: `seconds` after the last byte was sent on average, evenly between 0 and twice that."""
 
     def recipe(keys: Keys, seed: int) -> FaultSource:
-        def draw(clients: Ints, start: float, ends: Floats, tasks: Ints) -> FaultDraws:
-            del start, ends
+        def draw(clients: Ints, _start: float, _ends: Floats, tasks: Ints) -> FaultDraws:
             hit, wait = _draw_hits(seed, "late", keys[clients], tasks, share, seconds)
             return no_faults(len(clients), late=np.where(hit, wait, 0.0))
 
@@ -67,8 +65,7 @@ def repeated(*, share: Fraction = 0.1, seconds: Positive = 60.0) -> FaultRecipe:
     """
 
     def recipe(keys: Keys, seed: int) -> FaultSource:
-        def draw(clients: Ints, start: float, ends: Floats, tasks: Ints) -> FaultDraws:
-            del start, ends
+        def draw(clients: Ints, _start: float, _ends: Floats, tasks: Ints) -> FaultDraws:
             hit, wait = _draw_hits(seed, "again", keys[clients], tasks, share, seconds)
             return no_faults(len(clients), again=np.where(hit, wait, np.inf))
 
@@ -81,8 +78,7 @@ def slowed(*, share: Fraction = 0.1, factor: Annotated[float, Ge(1), Le(1e6)] = 
     """A share of the tasks takes `factor` times as long, in everything that they do: another program has the device."""
 
     def recipe(keys: Keys, seed: int) -> FaultSource:
-        def slower(clients: Ints, start: float, tasks: Ints) -> Floats:
-            del start
+        def slower(clients: Ints, _start: float, tasks: Ints) -> Floats:
             return np.where(uniforms(seed, "slowed", keys[clients], tasks) < share, factor, 1.0)
 
         return FaultSource(slower, _draw_nothing)
@@ -164,17 +160,15 @@ def no_faults(
     )
 
 
-def no_slowdown(clients: Ints, start: float, tasks: Ints) -> Floats:
+def no_slowdown(clients: Ints, _start: float, _tasks: Ints) -> Floats:
     """No client is slowed down."""
-    del start, tasks
     return np.ones(len(clients))
 
 
 # The names that sources of faults outside this package were written with.
 
 
-def _draw_nothing(clients: Ints, start: float, ends: Floats, tasks: Ints) -> FaultDraws:
-    del start, ends, tasks
+def _draw_nothing(clients: Ints, _start: float, _ends: Floats, _tasks: Ints) -> FaultDraws:
     return no_faults(len(clients))
 
 

@@ -22,8 +22,7 @@ PartitionRecipe = Callable[[Dataset, Ints, int, np.random.Generator], Ints]
 def iid() -> PartitionRecipe:
     """Rows dealt at random: all clients have the same mixture of classes, and their numbers of rows differ by one at most."""
 
-    def deal(dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
-        del dataset
+    def deal(_dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
         return rng.permutation(np.arange(len(rows)) % clients)
 
     return deal
@@ -118,8 +117,7 @@ def make_shards(
     )
     place = {"train": 0, "valid": 1, "test": 2}
 
-    def shard(client: int, split: Split, round: int) -> Ints:
-        del round  # what is held does not move here
+    def shard(client: int, split: Split, _round: int) -> Ints:
         k = place[split]
         return flat[cuts[client, k] : cuts[client, k + 1]]
 

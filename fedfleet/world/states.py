@@ -31,15 +31,13 @@ _BITS = 24  # of the length of a session shorter than a second
 def always_on() -> StateRecipe:
     """Everyone can be reached at any time."""
 
-    def recipe(keys: Keys, seed: int) -> StateSource:
-        del seed
+    def recipe(keys: Keys, _seed: int) -> StateSource:
         everyone = np.ones(len(keys), np.bool_)
 
         def earliest(among: Bools, n: int, start: float, until: float) -> float:
             return start if start < until and np.count_nonzero(among) >= n else math.inf
 
-        def work_seconds(clients: Ints, start: float, until: Floats) -> Floats:
-            del clients
+        def work_seconds(_clients: Ints, start: float, until: Floats) -> Floats:
             return np.maximum(until - start, 0.0)
 
         return StateSource(lambda t: everyone, lambda clients, start, seconds: start + seconds, earliest, work_seconds, always=True)
@@ -97,8 +95,7 @@ def _grain(seconds: Floats) -> Floats:
 def state_file(path: str) -> StateRecipe:
     """Client i has row i of a states file (.json, .csv, .npz) or of a base, for example flhetbench:TIMERS#IDS."""
 
-    def recipe(keys: Keys, seed: int) -> StateSource:
-        del seed
+    def recipe(keys: Keys, _seed: int) -> StateSource:
         states = load_states(path)
         if len(states) < len(keys):
             raise BadInput(f"{path} has {len(states)} states for {len(keys)} clients; lower world.clients or add states")

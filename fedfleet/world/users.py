@@ -55,8 +55,7 @@ def households(
 def groups(count: Count = 10, *, mu: Positive = 0.5) -> UserRecipe:
     """A given number of groups of about equal size, for example the factories of FedGS or the edges of HierFL."""
 
-    def assign(n: int, seed: int) -> UserSource:
-        del seed
+    def assign(n: int, _seed: int) -> UserSource:
         if count > n:
             raise BadInput(f"world.users.count: {count} groups are more than the {n} devices of world.clients; give fewer groups")
         return UserSource(np.sort(np.arange(n) % count))

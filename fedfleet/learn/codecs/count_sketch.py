@@ -31,10 +31,9 @@ def sketch(*, rows: Rows = 5, share: Share = 0.2, top: Share = 0.02, seed: Seed 
     `seed` picks the hashes, the same for all clients. Meant with `feedback = true`.
     """
 
-    def squeeze(stack: Stack, where: Any) -> Stack:
+    def squeeze(stack: Stack, _where: Any) -> Stack:
         import torch
 
-        del where
         if not stack:
             return {}
         flat = torch.cat([flatten(v) for v in stack.values()], 1)

@@ -186,16 +186,14 @@ def bf16() -> Codec:
 def _half(name: str, kind: Any, error: Any) -> Codec:
     import torch
 
-    def squeeze(stack: Stack, where: Any) -> Stack:
-        del where
+    def squeeze(stack: Stack, _where: Any) -> Stack:
         # Numpy has no brain floats: they travel as the integers that their bits are.
         return {n: v.to(kind) if kind is torch.float16 else v.to(kind).view(torch.int16) for n, v in stack.items()}
 
     def expand(stack: Stack, like: Tree) -> Stack:
         return {n: stack[n].view(kind).to(torch.float32) for n in like}
 
-    def through(stack: Stack, where: Any) -> Stack:
-        del where
+    def through(stack: Stack, _where: Any) -> Stack:
         return {n: v.to(kind).to(torch.float32) for n, v in stack.items()}
 
     def within(tree: Tree) -> Tree:

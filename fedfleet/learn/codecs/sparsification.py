@@ -25,8 +25,7 @@ def topk(*, share: Share = 0.05) -> Codec:
     `share` of a leaf, rounded up. Meant with `feedback = true`, and with an integer codec behind it.
     """
 
-    def squeeze(stack: Stack, where: Any) -> Stack:
-        del where
+    def squeeze(stack: Stack, _where: Any) -> Stack:
         result: dict[str, Any] = {}
         for name, value in stack.items():
             flat = flatten(value)
@@ -36,8 +35,7 @@ def topk(*, share: Share = 0.05) -> Codec:
     def expand(stack: Stack, like: Tree) -> Stack:
         return {n: _scatter(stack[n], stack[f"{n}{AT}"], v.shape) for n, v in like.items()}
 
-    def through(stack: Stack, where: Any) -> Stack:
-        del where
+    def through(stack: Stack, _where: Any) -> Stack:
         return {n: _apply_mask(v, _largest_mask(flatten(v), count(math.prod(v.shape[1:]), share))) for n, v in stack.items()}
 
     return Codec("topk", (("share", share),), "select", _magnitudes, squeeze=squeeze, expand=expand, through=through)

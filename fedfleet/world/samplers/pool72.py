@@ -93,8 +93,7 @@ def pool72(
         table = configurations(seconds_per_sample)
         fixed = allocate(distribution, keys, seed)
 
-        def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> StageSeconds:
-            del start
+        def stages(clients: Ints, cost: Cost, _start: float, tasks: Ints) -> StageSeconds:
             row = allocate(distribution, keys[clients], seed, tasks) if reallocate else fixed[clients]
             low, high = table.latency[row, 0], table.latency[row, 1]
             latency = low + (high - low) * uniforms(seed, "latency", keys[clients], tasks)
