@@ -31,9 +31,10 @@ def round_robin() -> Selector:
     def learn(state: State, ended: Ended, _now: float) -> State:
         return {_ASKED: _add_counts(state[_ASKED], ended.clients)}
 
-    return Selector(
-        "round_robin", pick, learn, initial=lambda clients: {_ASKED: _zeros(clients)}, sees=(_UNTOLD,), by_reports=False
-    )
+    def initial(clients: int) -> State:
+        return {_ASKED: np.zeros(clients, np.int32)}
+
+    return Selector("round_robin", pick, learn, initial=initial, sees=(_UNTOLD,), by_reports=False)
 
 
 def fair(selector: Selector | None = None, *, cap: Annotated[float, Ge(1), Le(1e6)] | None = None) -> Selector:
@@ -49,13 +50,10 @@ def fair(selector: Selector | None = None, *, cap: Annotated[float, Ge(1), Le(1e
         )
     if selector is None:
         tracking = Selector(
-            "fair",
-            _pick_least_contributing,
-            lambda s, ended, now: _count_contributions(s, ended),
-            initial=_no_contributions,
-            sees=(_UNTOLD,),
+            "fair", lambda state, roster, n, draw: _pick_fewest(state[_GIVEN], roster, n, draw),
+            lambda state, ended, now: _count_contributions(state, ended), initial=_no_contributions, sees=(_UNTOLD,),
             by_reports=False,
-        )
+        )  # fmt: skip
     else:
         tracking = add_state(selector, _no_contributions, _count_contributions, (_UNTOLD,))
     if cap is None:
@@ -77,10 +75,6 @@ def fastest() -> Selector:
     return Selector("fastest", pick, sees=SEES, by_reports=False)
 
 
-def _pick_least_contributing(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-    return _pick_fewest(state[_GIVEN], roster, n, draw)
-
-
 def _pick_fewest(counts: Ints, roster: Roster, n: int, draw: Draw) -> Assignments:
     """Those with the smallest counts, with what the selector has not yet been told of."""
     so_far: Floats = counts[roster.clients] + roster.stats[_UNTOLD]
@@ -88,15 +82,11 @@ def _pick_fewest(counts: Ints, roster: Roster, n: int, draw: Draw) -> Assignment
 
 
 def _no_contributions(clients: int) -> State:
-    return {_GIVEN: _zeros(clients)}
+    return {_GIVEN: np.zeros(clients, np.int32)}
 
 
 def _count_contributions(state: State, ended: Ended) -> State:
     return {_GIVEN: _add_counts(state[_GIVEN], ended.clients[ended.fate == FOLDED])}
-
-
-def _zeros(clients: int) -> Array:
-    return np.zeros(clients, np.int32)
 
 
 def _add_counts(counts: Array, clients: Ints) -> Array:

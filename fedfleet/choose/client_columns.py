@@ -18,7 +18,6 @@ from fedfleet.core.trees import Array
 # A selector's state goes in and comes out. To copy a million rows because ten tasks ended would cost more than all else, so what is
 # new lies in a log beside the columns, ascending by client, until a copy is worth its while: writing costs what is written.
 
-
 _CLIENTS = "log"
 _LOG = "log."
 # The log is written out when it holds more rows than this, and than this part of all.
@@ -91,7 +90,6 @@ def write_rows(state: State, clients: Ints, rows: Mapping[str, NDArray[Any]]) ->
 #
 # A task that was given up or lost took at least as long as it ran: it never makes a client look faster.
 
-
 SEES = ("compute_seconds", "transfer_seconds", "latency_seconds")
 SECONDS, CENSORED = "seconds", "censored"
 
@@ -124,8 +122,7 @@ def predicted_seconds(roster: Roster) -> Floats:
 
 
 def expected_seconds(state: State, roster: Roster) -> Floats:
-    """What a task of each candidate should take: as the last one that was seen to its end, else as predicted, and no less than
-    one that was cut off had taken."""
+    """Seconds of a task of each candidate: as last seen, else as predicted, and no less than one that was cut off had taken."""
     known, predicted = state[SECONDS][roster.clients], predicted_seconds(roster)
     open_ended = state[CENSORED][roster.clients]
     return np.where(np.isnan(known), predicted, np.where(open_ended, np.fmax(known, predicted), known))

@@ -33,10 +33,9 @@ def add_state(
         return inner.pick(_inner_state(state), roster, n, draw)
 
     def learnt(state: State, ended: Ended, now: float) -> State:
+        own = {name: column for name, column in state.items() if not name.startswith(_INNER)}
         inner_state = _inner_state(state)
-        return _join_states(
-            learn(_outer_state(state), ended), inner_state if inner.learn is None else inner.learn(inner_state, ended, now)
-        )
+        return _join_states(learn(own, ended), inner_state if inner.learn is None else inner.learn(inner_state, ended, now))
 
     def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
         assert inner.probe is not None
@@ -87,10 +86,6 @@ def _join_states(own: State, inner: State) -> State:
 
 def _inner_state(state: State) -> State:
     return {name.removeprefix(_INNER): column for name, column in state.items() if name.startswith(_INNER)}
-
-
-def _outer_state(state: State) -> State:
-    return {name: column for name, column in state.items() if not name.startswith(_INNER)}
 
 
 # ---- selectors ----------------------------------------------------------------------------------------------------
@@ -177,15 +172,8 @@ def per_user(selector: Selector | None = None, *, most: Count = 1) -> Selector:
             left = left & (room > 0)
             left[at] = False
 
-    sees = tuple(dict.fromkeys((*inner.sees, "user", "user_tasks")))
-    return replace(
-        inner,
-        name=f"per_user({inner.name})",
-        pick=pick,
-        probe=None if inner.probe is None else probe,
-        sees=sees,
-        equal_chance=False,
-    )
+    sees, new_probe = tuple(dict.fromkeys((*inner.sees, "user", "user_tasks"))), None if inner.probe is None else probe
+    return replace(inner, name=f"per_user({inner.name})", pick=pick, probe=new_probe, sees=sees, equal_chance=False)
 
 
 def _rank_within_user(users: Ints) -> Ints:
@@ -216,7 +204,16 @@ def only(
     In edge runs clients are users, whose kind says how many devices they have, and so are the numbers under a tag.
     """
     inner = uniform() if selector is None else selector
-    named = [np.array(ids, np.int64), *(_clients_of_kind(k, fleet) for k in kinds), *(_clients_with_tag(t, fleet) for t in tags)]
+    named, fleet_kinds = [np.array(ids, np.int64)], np.array(fleet.kinds, np.str_)
+    for kind in kinds:
+        named.append(np.flatnonzero(fleet_kinds == kind))
+        if not len(named[-1]):
+            raise BadInput(f"choose.kinds: no device is of kind {kind!r}{suggest_name(kind, np.unique(fleet_kinds).tolist())}")
+    for tag in tags:
+        if tag not in fleet.tags:
+            hint = suggest_name(tag, fleet.tags) or "; name clients under it with world.tags"
+            raise BadInput(f"choose.tags: no client has the tag {tag!r}{hint}")
+        named.append(fleet.tags[tag])
     members = np.unique(np.concatenate(named))
     if not len(members):
         raise BadInput("choose: only does not name any client; give ids = [..], kinds = [..] or tags = [..]")
@@ -230,22 +227,5 @@ def only(
         if not len(members):
             raise BadInput(f"choose: only and {inner.name!r} inside it have no client in common; name at least one client in both")
 
-    def is_member(_state: State, roster: Roster) -> Bools:
-        return np.isin(roster.clients, members)
-
-    return replace(restrict_candidates(inner, is_member, f"only({inner.name})"), members=members)
-
-
-def _clients_of_kind(kind: str, fleet: FleetFacts) -> Ints:
-    kinds = np.array(fleet.kinds, np.str_)
-    result = np.flatnonzero(kinds == kind)
-    if not len(result):
-        raise BadInput(f"choose.kinds: no device is of kind {kind!r}{suggest_name(kind, np.unique(kinds).tolist())}")
-    return result
-
-
-def _clients_with_tag(tag: str, fleet: FleetFacts) -> Ints:
-    if tag not in fleet.tags:
-        hint = suggest_name(tag, fleet.tags) or "; name clients under it with world.tags"
-        raise BadInput(f"choose.tags: no client has the tag {tag!r}{hint}")
-    return fleet.tags[tag]
+    result = restrict_candidates(inner, lambda state, roster: np.isin(roster.clients, members), f"only({inner.name})")
+    return replace(result, members=members)

@@ -52,7 +52,11 @@ def flame(
         return result
 
     def learn(state: State, ended: Ended, _now: float) -> State:
-        return {**state, "loss": _losses(state["loss"], ended), **update_durations(state, ended)}
+        loss, reported = state["loss"].copy(), ended.stats.get("loss")
+        if reported is not None:  # one that is no number says nothing
+            has_loss = np.isfinite(reported)
+            loss[ended.clients[has_loss]] = reported[has_loss]
+        return {**state, "loss": loss, **update_durations(state, ended)}
 
     def charge(state: State, spent: TasksSpent) -> State:
         return {**state, **_update_energy(state, spent, joules, _day(spent.time, recharge))}
@@ -60,7 +64,9 @@ def flame(
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         if energy:
             day = _day(float(roster.stats["time"][0]) if len(roster.clients) else 0.0, recharge)
-            power = energy_factor(_drain(state, roster.clients, day), budget)
+            # What each would have drawn since the last recharge after one more task.
+            so_far = state["drained"][roster.clients] if day == state["day"][0] else 0.0
+            power = energy_factor(so_far + state["drew"][roster.clients], budget)
             alive = power > 0
             if not alive.all():
                 roster, power = roster.only(alive), power[alive]
@@ -95,25 +101,9 @@ def energy_factor(drain: Floats, budget: float) -> Floats:
     return np.where(drain < budget, np.log(budget / np.maximum(drain, _FLOOR_JOULES)), 0.0)
 
 
-def _losses(known: Array, ended: Ended) -> Array:
-    """The last reported losses; one that is no number says nothing."""
-    reported = ended.stats.get("loss")
-    if reported is None:
-        return known
-    result, has_loss = known.copy(), np.isfinite(reported)
-    result[ended.clients[has_loss]] = reported[has_loss]
-    return result
-
-
 def _day(now: float, recharge: float) -> float:
     """How often batteries have been filled; not by math.floor, which knows no infinite quotient."""
     return float(np.floor(now / recharge))
-
-
-def _drain(state: State, clients: Ints, day: float) -> Floats:
-    """What each would have drawn since the last recharge after one more task."""
-    so_far = state["drained"][clients] if day == state["day"][0] else 0.0
-    return so_far + state["drew"][clients]
 
 
 def _update_energy(state: State, spent: TasksSpent, joules: float, day: float) -> dict[str, Array]:

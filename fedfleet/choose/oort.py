@@ -93,12 +93,13 @@ def oort(
         return {**ledger(clients, _COLUMNS), **own, "history": np.full(2 * pacer_step, np.nan)}
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        return whole_work(roster.clients[_choose_clients(_pick_context(rules, state, roster, draw), min(n, len(roster.clients)))])
+        seconds, last = (look_up(state, name, roster.clients) for name in ("seconds", "last"))
+        share = float(state["preferred"][0])
+        longest = preferred_seconds(full_column(state, "seconds"), share) if penalty else math.inf
+        context = _PickContext(rules, state, roster, draw, seconds, last, longest)
+        return whole_work(roster.clients[_choose_clients(context, min(n, len(roster.clients)))])
 
-    def learn(state: State, ended: Ended, _now: float) -> State:
-        return _learn(rules, state, ended)
-
-    return Selector("oort", pick, learn, initial=initial, by_reports=True)
+    return Selector("oort", pick, lambda state, ended, now: _learn(rules, state, ended), initial=initial, by_reports=True)
 
 
 # ---- picking ------------------------------------------------------------------------------------------------------
@@ -120,13 +121,6 @@ class _PickContext:
         """One hash for each of these places, of this pick and for this purpose alone."""
         pick = self.draw.round << 32 ^ self.draw.first
         return hash_keys(self.draw.seed, f"oort/{label}", self.roster.keys[at], pick)
-
-
-def _pick_context(rules: _Rules, state: State, roster: Roster, draw: Draw) -> _PickContext:
-    seconds, last = (look_up(state, name, roster.clients) for name in ("seconds", "last"))
-    share = float(state["preferred"][0])
-    preferred = preferred_seconds(full_column(state, "seconds"), share) if rules.penalty else math.inf
-    return _PickContext(rules, state, roster, draw, seconds, last, preferred)
 
 
 def _choose_clients(context: _PickContext, n: int) -> Ints:
@@ -199,7 +193,12 @@ def _learn(rules: _Rules, state: State, ended: Ended) -> State:
     clients, at, times = np.unique(ended.clients, return_inverse=True, return_counts=True)
     rows = {name: np.array(look_up(state, name, clients)) for name in _COLUMNS}
     rows["times"] = np.minimum(rows["times"] + times, np.iinfo(np.uint16).max)
-    _note_seconds(rows["seconds"], at, ended)
+    # Durations of those who reported; the others took at least as long as they were waited for.
+    known, unable, silent = rows["seconds"], np.isnan(ended.seconds), np.isin(ended.fate, (LOST, DROPPED))
+    came, waited = ~unable & ~silent, ~unable & silent
+    known[at[came]] = np.maximum(ended.seconds[came], _MIN_SECONDS)
+    np.maximum.at(known, at[waited], ended.seconds[waited].astype(np.float32))
+    known[at[unable]] = np.inf
     useful = _utilities(ended)
     reported = np.flatnonzero(np.isfinite(useful))
     again = reported[rows["last"][at[reported]] > 0]
@@ -212,15 +211,6 @@ def _learn(rules: _Rules, state: State, ended: Ended) -> State:
         "history": history,
         "preferred": np.array([_update_preferred(rules, float(state["preferred"][0]), rounds, history)]),
     }
-
-
-def _note_seconds(known: Singles, at: Ints, ended: Ended) -> None:
-    """Durations of those who reported; the others took at least as long as they were waited for."""
-    unable, silent = np.isnan(ended.seconds), np.isin(ended.fate, (LOST, DROPPED))
-    came, waited = ~unable & ~silent, ~unable & silent
-    known[at[came]] = np.maximum(ended.seconds[came], _MIN_SECONDS)
-    np.maximum.at(known, at[waited], ended.seconds[waited].astype(np.float32))
-    known[at[unable]] = np.inf
 
 
 def _utilities(ended: Ended) -> Floats:

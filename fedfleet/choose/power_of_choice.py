@@ -51,12 +51,8 @@ def power_of_choice(d: Count = 30, *, losses: Literal["probed", "stale"] = "prob
         return {_LOSS: known}
 
     if losses == "stale":
-        return Selector("power_of_choice", pick, learn, initial=_no_losses, by_reports=True)
+        return Selector("power_of_choice", pick, learn, initial=lambda clients: {_LOSS: np.full(clients, np.nan)}, by_reports=True)
     return Selector("power_of_choice", pick, probe=probe, probe_seconds=probe_seconds, by_reports=True)
-
-
-def _no_losses(clients: int) -> State:
-    return {_LOSS: np.full(clients, np.nan)}
 
 
 def _highest(losses: Floats, keys: np.ndarray[tuple[int], np.dtype[np.uint64]], n: int, draw: Draw) -> Ints:

@@ -53,10 +53,7 @@ def pyramidfl(
         )
     inner = oort() if selector is None else selector
 
-    def initial(clients: int) -> State:
-        return ledger(clients, {"gradient": np.float32})
-
-    tracking = add_state(inner, initial, _learn, SEES)
+    tracking = add_state(inner, lambda clients: ledger(clients, {"gradient": np.float32}), _learn, SEES)
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         assignments = tracking.pick(state, roster, n, draw)
@@ -64,9 +61,8 @@ def pyramidfl(
         left = low + _ranks(state, roster, at, draw) * (high - low) / max(len(at), 1)
         columns = {name: roster.stats[name][at] for name in SEES}
         more = step_counts(columns, 1.0 - left, wait_for=wait_for, seconds=seconds, slack=slack, most=most)
-        return replace(
-            assignments, share=assignments.share * (1.0 - left), steps=np.where(assignments.steps > 0, assignments.steps, more)
-        )
+        steps = np.where(assignments.steps > 0, assignments.steps, more)
+        return replace(assignments, share=assignments.share * (1.0 - left), steps=steps)
 
     return replace(tracking, name=f"pyramidfl({inner.name})", pick=pick, by_round=True, tailors=True, by_reports=True)
 
@@ -74,10 +70,7 @@ def pyramidfl(
 def step_counts(
     columns: Mapping[str, Floats], share: Floats, *, wait_for: float, seconds: float, slack: float, most: float
 ) -> Ints:
-    """How many steps each member of a cohort makes so that it ends with the round; 0: as many as the algorithm says.
-
-    The round is taken to end when the last that it waits for ends at the earliest, and who makes more steps to take full batches.
-    """
+    """How many steps each member makes so that it ends, with full batches, by the earliest end of the round; 0: the usual work."""
     compute, transfer, latency, step, batch, steps = (columns[name] for name in SEES)
     with np.errstate(invalid="ignore", divide="ignore"):
         compute, step, batch = compute - latency, step - latency, batch - latency

@@ -56,8 +56,7 @@ def temporal_uncertainty(last: NDArray[np.int32], now: int, weight: float) -> Si
 
 
 def preferred_seconds(seconds: Singles, share: float) -> float:
-    """How long a trip may take without being held against a client: a quantile of the durations that are known (not 0, and
-    finite); infinite if none is, or if the quantile is the whole."""
+    """How long a trip may take: this quantile of the durations that are known (finite, not 0); infinite if none is, or for 1."""
     if share >= 1.0 - 1e-9:
         return math.inf
     unknown, finite = len(seconds) - np.count_nonzero(seconds), np.count_nonzero(seconds < np.inf)

@@ -61,7 +61,11 @@ def tifl(
         return result
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        own = _tiers_here(state, roster, tiers, draw)
+        own = state[_TIER][roster.clients].astype(np.int64)
+        unknown = np.flatnonzero(own < 0)
+        if len(unknown):  # an unknown client is in one tier by chance, always the same
+            luck = hash_keys(draw.seed, "tier/unknown", roster.keys[unknown])
+            own[unknown] = (luck % np.uint64(tiers)).astype(np.int64)
         odds = state["weights"]
         if mode == "adaptive" and (state["credits"] > 0).any():
             odds = np.where(state["credits"] > 0, odds, 0.0)
@@ -112,16 +116,6 @@ def ranked_odds(loss: Floats, credits: Floats) -> Floats:
     m = len(able)
     result[worst_first] = 1.0 if m == 1 else (m - np.arange(1, m + 1)) / (m * (m - 1) / 2)
     return result
-
-
-def _tiers_here(state: State, roster: Roster, tiers: int, draw: Draw) -> Ints:
-    """The tier of each candidate; unknown clients are in one by chance, always the same."""
-    own = state[_TIER][roster.clients].astype(np.int64)
-    unknown = np.flatnonzero(own < 0)
-    if len(unknown):
-        luck = hash_keys(draw.seed, "tier/unknown", roster.keys[unknown])
-        own[unknown] = (luck % np.uint64(tiers)).astype(np.int64)
-    return own
 
 
 def _draw_tier(odds: Floats, candidates: Ints, draw: Draw) -> int:

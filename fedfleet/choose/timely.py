@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, assert_never
+from typing import Literal
 
 import numpy as np
 
@@ -79,11 +79,12 @@ def timely_interval(
         many = times > 1  # one pass is what the algorithm does by itself
         usual = np.where(assignments.steps > 0, assignments.steps, picked.stats["steps"][order])
         steps = np.where(many & np.isfinite(usual), times * np.nan_to_num(usual), assignments.steps).astype(np.int64)
-        own_portions = _portions_by_rule(portion, *columns, seconds=seconds)
+        linear = portion == "linear"
+        own_portions = np.minimum(seconds / _work_seconds(*columns), 1.0) if linear else portions(*columns, seconds=seconds)
         result = replace(
             assignments, steps=steps, settings={**assignments.settings, PORTION: own_portions}, due=seconds * (1.0 + _SLACK)
         )
-        return result.only(np.flatnonzero(own_portions >= (least if portion == "in_time" else 0.0)))
+        return result.only(np.flatnonzero(own_portions >= (0.0 if linear else least)))
 
     return replace(filtered, pick=pick, sees=tuple(dict.fromkeys((*inner.sees, *SEES, "steps"))), tailors=True)
 
@@ -107,16 +108,6 @@ def passes(compute: Floats, transfer: Floats, _upload: Floats, latency: Floats, 
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         result = np.floor((seconds - transfer) / (compute - latency) + _SLACK)
     return np.where(np.isfinite(result), np.clip(result, 1.0, MAX_COUNT), 1.0).astype(np.int64)
-
-
-def _portions_by_rule(rule: Literal["linear", "in_time"], *columns: Floats, seconds: float) -> Floats:
-    match rule:
-        case "linear":
-            return np.minimum(seconds / _work_seconds(*columns), 1.0)
-        case "in_time":
-            return portions(*columns, seconds=seconds)
-        case _:
-            assert_never(rule)
 
 
 def portions(compute: Floats, transfer: Floats, upload: Floats, latency: Floats, *, seconds: float) -> Floats:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -41,51 +40,39 @@ def fedgs(
     if random > per_sync:
         raise BadInput(f"edge.random = {random}: that is more than edge.per_sync = {per_sync}; lower it")
 
+    def turn(visit: Visit, shares: Floats) -> Turn:
+        devices = len(visit.devices)
+        epoch, cursor = (visit.memory.get(name, np.zeros(devices, np.int64)).copy() for name in (EPOCH, CURSOR))
+        orders: list[Ints] = [shuffle_rows(visit, k, int(epoch[k])) for k in range(devices)]
+        batches: list[Ints] = [np.empty(0, np.int64)] * devices
+        histograms = np.zeros((devices, len(shares)), np.int64)
+
+        def draw_next(k: int) -> None:
+            if cursor[k] >= len(orders[k]) > 0:  # also where rows went away since the last turn
+                epoch[k], cursor[k] = epoch[k] + 1, 0
+                orders[k] = shuffle_rows(visit, k, int(epoch[k]))
+            batches[k] = orders[k][cursor[k] : cursor[k] + batch]
+            histograms[k] = np.bincount(labels(batches[k]), minlength=len(shares))
+
+        for k in range(devices):
+            draw_next(k)
+        planned_syncs, distance = list[Sync](), 0.0
+        for sync in range(syncs):
+            slots = choose_devices(visit, histograms, shares, per_sync, random, sync)
+            planned_syncs.append(Sync(slots, tuple(batches[k] for k in slots.tolist()), 1))
+            seen = histograms[slots].sum(0)
+            distance += 0.5 * float(np.abs(seen / max(1, seen.sum()) - shares).sum()) / syncs
+            for k in slots.tolist():
+                cursor[k] += len(batches[k])
+                draw_next(k)
+        memory, stats = {EPOCH: epoch, CURSOR: cursor}, {"label_distance": distance}
+        return Turn(visit.rows, tuple(planned_syncs), weight=float(per_sync), memory=memory, stats=stats)
+
     def plan(visits: Sequence[Visit]) -> list[Turn]:
         shares = prior()
-        return [_turn(visit, _Settings(per_sync, random, syncs, batch), labels, shares) for visit in visits]
+        return [turn(visit, shares) for visit in visits]
 
     return EdgeRule("fedgs", plan)
-
-
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    per_sync: int
-    random: int
-    syncs: int
-    batch: int
-
-
-def _turn(visit: Visit, settings: _Settings, labels: LabelsOf, shares: Floats) -> Turn:
-    devices = len(visit.devices)
-    epoch, cursor = (visit.memory.get(name, np.zeros(devices, np.int64)).copy() for name in (EPOCH, CURSOR))
-    orders: list[Ints] = [shuffle_rows(visit, k, int(epoch[k])) for k in range(devices)]
-    batches: list[Ints] = [np.empty(0, np.int64)] * devices
-    histograms = np.zeros((devices, len(shares)), np.int64)
-
-    def draw_next(k: int) -> None:
-        if cursor[k] >= len(orders[k]) > 0:  # also where rows went away since the last turn
-            epoch[k], cursor[k] = epoch[k] + 1, 0
-            orders[k] = shuffle_rows(visit, k, int(epoch[k]))
-        batches[k] = orders[k][cursor[k] : cursor[k] + settings.batch]
-        histograms[k] = np.bincount(labels(batches[k]), minlength=len(shares))
-
-    for k in range(devices):
-        draw_next(k)
-    planned_syncs: list[Sync] = []
-    distance = 0.0
-    for sync in range(settings.syncs):
-        slots = choose_devices(visit, histograms, shares, settings.per_sync, settings.random, sync)
-        planned_syncs.append(Sync(slots, tuple(batches[k] for k in slots.tolist()), 1))
-        seen = histograms[slots].sum(0)
-        distance += 0.5 * float(np.abs(seen / max(1, seen.sum()) - shares).sum()) / settings.syncs
-        for k in slots.tolist():
-            cursor[k] += len(batches[k])
-            draw_next(k)
-    memory = {EPOCH: epoch, CURSOR: cursor}
-    return Turn(
-        visit.rows, tuple(planned_syncs), weight=float(settings.per_sync), memory=memory, stats={"label_distance": distance}
-    )
 
 
 def shuffle_rows(visit: Visit, slot: int, epoch: int) -> Ints:
@@ -124,10 +111,7 @@ def match_devices(histograms: Ints | Floats, target: Floats, wanted: int) -> Boo
 
 
 def match_path(histograms: Ints | Floats, target: Floats, wanted: int) -> Iterator[tuple[Bools, float]]:
-    """The choices on the way with their squared distances: first the top entries of pinv(A) y, then one swap at a time.
-
-    With g = A'(A x - y), the chosen device with the largest g gives way to the other with the smallest, while that helps.
-    """
+    """Choices and squared distances on the way: first the top of pinv(A) y, then swaps of largest and smallest g = A'(A x - y)."""
     every = histograms.astype(np.float64)
     scores = np.linalg.pinv(every.T) @ target
     # Rounded, so that devices with equal batches tie and noise in the last digits, which machines differ in, cannot choose.

@@ -24,17 +24,14 @@ def hierfl(*, kappa1: Steps = 10, kappa2: Annotated[int, Ge(1), Le(MAX_SYNCS)] =
     """
 
     def plan(visits: Sequence[Visit]) -> list[Turn]:
-        return [_turn(visit, kappa1, kappa2, share) for visit in visits]
+        turns: list[Turn] = []
+        for visit in visits:
+            slots = [draw_devices(visit, share, k) for k in range(kappa2)]
+            syncs = tuple(Sync(some, tuple(visit.rows[slot] for slot in some.tolist()), kappa1) for some in slots)
+            turns.append(Turn(visit.rows, syncs))
+        return turns
 
     return EdgeRule("hierfl", plan)
-
-
-def _turn(visit: Visit, kappa1: int, kappa2: int, share: float) -> Turn:
-    syncs: list[Sync] = []
-    for k in range(kappa2):
-        slots = draw_devices(visit, share, k)
-        syncs.append(Sync(slots, tuple(visit.rows[slot] for slot in slots.tolist()), kappa1))
-    return Turn(visit.rows, tuple(syncs))
 
 
 def draw_devices(visit: Visit, share: float, sync: int) -> Ints:

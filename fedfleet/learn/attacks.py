@@ -14,7 +14,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Fraction, Positive
 from fedfleet.core.part_facts import RunFacts
 from fedfleet.core.parts import Algorithm
-from fedfleet.core.passes import LocalPass, Passed
+from fedfleet.core.passes import Passed
 from fedfleet.core.rng import attackers
 from fedfleet.learn.composition import with_pass
 
@@ -59,27 +59,19 @@ def nan(*, facts: RunFacts, share: Fraction = 0.2) -> Attack:
 
 def with_attack(algorithm: Algorithm, attack: Attack) -> Algorithm:
     """The algorithm some of whose clients attack; everything that they remember, and honest clients, stay as they are."""
-
     if algorithm.pooled:
         raise BadInput(
             f"algorithm.attack: {algorithm.name!r} trains in one place, without clients that could attack; leave `attack` out"
         )
 
     def harm(passed: Passed) -> Passed:
-        is_attacker = attackers(passed.seed, passed.keys, attack.share, attack.clients)
-        places = is_attacker.nonzero()[0].tolist()
-        return replace(passed, update={n: _spoil_leaf(v, attack, places) for n, v in passed.update.items()})
+        update = dict(passed.update)
+        places = attackers(passed.seed, passed.keys, attack.share, attack.clients).nonzero()[0].tolist()
+        for name, leaf in passed.update.items():
+            if places and leaf.is_floating_point():
+                update[name] = leaf.clone()
+                for c in places:
+                    update[name][c] = attack.spoil(leaf[c])
+        return replace(passed, update=update)
 
-    def add_attack(inner: LocalPass) -> LocalPass:
-        return replace(inner, after=(*inner.after, harm))
-
-    return with_pass(algorithm, "no attack can be put into it", add_attack)
-
-
-def _spoil_leaf(leaf: Any, attack: Attack, places: list[int]) -> Any:
-    if not places or not leaf.is_floating_point():
-        return leaf
-    result = leaf.clone()
-    for c in places:
-        result[c] = attack.spoil(leaf[c])
-    return result
+    return with_pass(algorithm, "no attack can be put into it", lambda inner: replace(inner, after=(*inner.after, harm)))

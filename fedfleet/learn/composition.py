@@ -1,5 +1,4 @@
-"""How features are put together: named methods with each parameter declared once, changes to every client's pass, and what
-travels alongside the model in both directions."""
+"""How features are put together: named methods, changes to every client's pass, and what travels alongside the model."""
 
 from __future__ import annotations
 
@@ -72,10 +71,7 @@ def with_pass(algorithm: Algorithm, reason: str, change: Callable[[LocalPass], L
 
 
 def with_extra(algorithm: Algorithm, extra: Callable[[ServerState], Tree]) -> Algorithm:
-    """The algorithm whose offers carry more alongside the model.
-
-    Clients that are offered the same are offered the same object, so that a stack holds it once.
-    """
+    """The algorithm whose offers carry more alongside the model; equal offers are one object, so that a stack holds it once."""
     latest: list[tuple[Offer, ServerState, Offer]] = []
 
     def offer(server: ServerState, client: int, settings: Settings) -> Offer:

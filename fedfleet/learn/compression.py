@@ -13,7 +13,7 @@ from fedfleet.core.cost import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Algorithm, Offer
 from fedfleet.core.passes import LocalPass
-from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState, Settings
+from fedfleet.core.records import Assignments, Cost, Ints, ServerState, Settings
 from fedfleet.core.trees import Tree, content_hash, tree_nbytes
 from fedfleet.learn.codecs.chain import chain
 from fedfleet.learn.codecs.messages import decode, encode, encode_bytes, expected_nbytes, nbytes
@@ -59,24 +59,17 @@ def with_compression(
         return changed
     # Whoever has a price of its own may send less than the fold takes: only the reports themselves know then.
     by_value = changed.priced_by_value or not up_codec.sized or algorithm.cost is not None
-    return replace(changed, cost=_cost(changed, up_codec), priced_by_value=by_value)
 
-
-def _cost(algorithm: Algorithm, codec: Codec) -> Any:
     def cost(server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
-        plain, like = cost_of(algorithm, server, assignments, samples), algorithm.fold.like(server)
-        return replace(plain, bytes_up=_encoded_nbytes(plain.bytes_up, codec, like))
+        plain, like = cost_of(changed, server, assignments, samples), algorithm.fold.like(server)
+        whole = float(tree_nbytes(like))
+        if not whole:
+            return plain
+        # An update that is smaller than the whole takes as much less.
+        encoded = expected_nbytes(up_codec, like)
+        return replace(plain, bytes_up=np.where(plain.bytes_up == whole, encoded, plain.bytes_up * (encoded / whole)))
 
-    return cost
-
-
-def _encoded_nbytes(plain: Floats, codec: Codec, like: Tree) -> Floats:
-    """The bytes of an update in this code; of one that is smaller than the whole, as much less."""
-    whole = float(tree_nbytes(like))
-    if not whole:
-        return plain
-    encoded = expected_nbytes(codec, like)
-    return np.where(plain == whole, encoded, plain * (encoded / whole))
+    return replace(changed, cost=cost, priced_by_value=by_value)
 
 
 def _offer(algorithm: Algorithm, codec: Codec) -> Any:

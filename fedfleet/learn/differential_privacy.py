@@ -20,7 +20,7 @@ from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.limits import SMALLEST, Count
 from fedfleet.core.noise import Noise, normals, seeded_key
 from fedfleet.core.parts import Algorithm, Promise
-from fedfleet.core.passes import LocalPass, Passed
+from fedfleet.core.passes import Passed
 from fedfleet.core.records import Context
 from fedfleet.learn.composition import with_pass
 from fedfleet.learn.folds import sample_entry
@@ -84,10 +84,9 @@ def local(*, clip: Clip = 1.0, noise: Multiple = 1.0, delta: Delta = 1e-5) -> Pr
         def add_noise(passed: Passed) -> Passed:
             return _add_noise(passed, clip, clip * noise)
 
-        def add_hook(inner: LocalPass) -> LocalPass:
-            return replace(inner, weigh="one", after=(*inner.after, add_noise))
-
-        result = with_pass(algorithm, "its clients cannot add noise", add_hook)
+        result = with_pass(
+            algorithm, "its clients cannot add noise", lambda p: replace(p, weigh="one", after=(*p.after, add_noise))
+        )
         return replace(result, private=Promise("local", noise, delta))
 
     return Privacy(around)

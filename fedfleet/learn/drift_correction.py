@@ -80,12 +80,17 @@ def with_control_variates(algorithm: Algorithm, *, strength: Share = 0.25, serve
         control = {_PREFIX + n: server.extra[_PREFIX + n] + share * v for n, v in change.items()}
         return replace(new_state, extra={**new_state.extra, **control})
 
+    def add_controls(local: LocalPass) -> LocalPass:
+        linear = local.optimiser.linear
+        if linear is None or linear.momentum or local.then is not None:
+            raise BadInput(
+                f"scaffold needs plain steps around {algorithm.name}, because only then the distance trained is the mean gradient; "
+                'set optimiser = "sgd" and momentum = 0'
+            )
+        return replace(local, slots=(*local.slots, _CONTROL), after=(*local.after, _move_controls(strength)))
+
     with_server_lr = with_rule(algorithm, lambda server, mean: ({}, {n: server_lr * v for n, v in mean.items()}))
-    corrected = with_pass(
-        with_term(algorithm, _control_term(strength)),
-        "it can have no control variates",
-        lambda p: _add_controls(p, algorithm.name, strength),
-    )
+    corrected = with_pass(with_term(algorithm, _control_term(strength)), "it can have no control variates", add_controls)
     result = replace(
         with_extra(corrected, _controls),
         name="scaffold",
@@ -95,16 +100,6 @@ def with_control_variates(algorithm: Algorithm, *, strength: Share = 0.25, serve
     )
     result.local(0, NO_SETTINGS)  # so that what cannot be corrected is refused before anything runs
     return result
-
-
-def _add_controls(local: LocalPass, name: str, strength: float) -> LocalPass:
-    linear = local.optimiser.linear
-    if linear is None or linear.momentum or local.then is not None:
-        raise BadInput(
-            f"scaffold needs plain steps around {name}, because only then the distance trained is the mean gradient; "
-            'set optimiser = "sgd" and momentum = 0'
-        )
-    return replace(local, slots=(*local.slots, _CONTROL), after=(*local.after, _move_controls(strength)))
 
 
 def _controls(server: ServerState) -> Tree:
@@ -121,8 +116,7 @@ def _control_term(strength: float) -> ConstantTerm:
 
 @cache
 def _move_controls(strength: float) -> After:
-    """c_k <- -update / (K r) - strength (c - c_k), the mean gradient without its correction; what goes up is the change over the
-    report's weight, since the fold multiplies by it."""
+    """c_k <- -update / (K r) - strength (c - c_k); what goes up is the change over the weight that the fold multiplies by."""
 
     def move(passed: Passed) -> Passed:
         update, control = dict(passed.update), dict[str, Any]()
@@ -169,14 +163,13 @@ def with_dynamic_regularisation(
     def tilt(_start: Tensors, carried: Carry) -> Tensors:
         return {n: alpha * v for n, v in carried.memory["drift"].items()}
 
-    def fleet_mean(server: ServerState, mean: Tree, count: int) -> tuple[Tree, Tree]:
-        changes = weights_of(mean)
-        drift = {n: server.extra.get(f"drift/{n}", 0.0) + (count / facts.clients) * d for n, d in changes.items()}
-        return {f"drift/{n}": v for n, v in drift.items()}, {n: d + drift[n] if n in drift else d for n, d in mean.items()}
-
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
-        rule = with_rule(algorithm, lambda state, mean: fleet_mean(state, mean, aggregate.count))
-        return rule.apply(server, aggregate)
+        def fleet_mean(state: ServerState, mean: Tree) -> tuple[Tree, Tree]:
+            share = aggregate.count / facts.clients
+            drift = {n: state.extra.get(f"drift/{n}", 0.0) + share * d for n, d in weights_of(mean).items()}
+            return {f"drift/{n}": v for n, v in drift.items()}, {n: d + drift[n] if n in drift else d for n, d in mean.items()}
+
+        return with_rule(algorithm, fleet_mean).apply(server, aggregate)
 
     hook = _add_drift if semantics == "paper" else _add_and_send_drift
     with_terms = with_pass(

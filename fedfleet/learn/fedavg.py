@@ -51,10 +51,7 @@ def fedavg(
 
 
 def whole_model() -> Callable[[ServerState, int, Settings], Offer]:
-    """The `offer` of an algorithm that sends every client the model as it is.
-
-    A cohort gets the same object as long as the model is the same, so that it trains from one start in one stack.
-    """
+    """The `offer` of the model as it is, the same object as long as the model is, so that a cohort trains in one stack."""
     newest = [Offer({})]
 
     def offer(server: ServerState, _client: int, _settings: Settings) -> Offer:

@@ -70,10 +70,7 @@ _TEACHER = SecondModel(lambda model: {n: v.copy() for n, v in model.items()})
 
 
 def mutual_loss(forward: Callable[[Tensors, Any], Any], params: Tensors, second: Tensors, _carried: Carry, batch: Batch) -> Any:
-    """Both models learn from the labels, and from each other the more, the surer they are.
-
-    The denominator is a mean over the batch: of single samples it comes near zero, and training diverges.
-    """
+    """Both models learn from labels and from each other. The denominator is a mean over the batch: some samples' is near zero."""
     student, teacher = forward(params, batch.x).log_softmax(1), forward(second, batch.x).log_softmax(1)
     labels = batch.y.unsqueeze(1)
     label_loss = batch.mean(-(student.gather(1, labels) + teacher.gather(1, labels)).squeeze(1))
@@ -87,13 +84,10 @@ def shrink(passed: Passed) -> Passed:
     energy = passed.given["energy"]
     update, nbytes = dict[str, Any](), np.zeros(len(passed.weight))
     for name, leaf in passed.update.items():
-        update[name], numbers = low_rank(leaf, energy) if _is_matrix(leaf) else (leaf, leaf[0].numel())
+        is_matrix = leaf.is_floating_point() and leaf.dim() > 2 and leaf[0].numel() > 0
+        update[name], numbers = low_rank(leaf, energy) if is_matrix else (leaf, leaf[0].numel())
         nbytes += numbers * leaf.element_size()
     return replace(passed, update=update, bytes_up=nbytes)
-
-
-def _is_matrix(leaf: Any) -> bool:
-    return leaf.is_floating_point() and leaf.dim() > 2 and leaf[0].numel() > 0
 
 
 def low_rank(stack: Any, energy: Any) -> tuple[Any, Any]:

@@ -45,17 +45,16 @@ def with_normalised_updates(algorithm: Algorithm) -> Algorithm:
         rule = with_rule(algorithm, lambda state, mean: ({}, {n: length * v if n in weights else v for n, v in mean.items()}))
         return rule.apply(server, model)
 
-    result = with_pass(algorithm, "how far its clients walk is unknown", _add_division)
+    def add_division(local: LocalPass) -> LocalPass:
+        linear = local.optimiser.linear
+        if linear is None or local.then is not None:
+            raise BadInput('fednova needs one pass of SGD, because it must know how far the steps go; set optimiser = "sgd"')
+        pull = sum(term.mu for term in local.terms if isinstance(term, ProximalTerm))
+        return replace(local, after=(*local.after, _division_hook(linear.momentum, pull)))
+
+    result = with_pass(algorithm, "how far its clients walk is unknown", add_division)
     result.local(0, NO_SETTINGS)  # so that what cannot be normalised is refused before anything runs
     return replace(result, name="fednova", fold=replace(algorithm.fold, like=like, intact=_INTACT_REASON), apply=apply)
-
-
-def _add_division(local: LocalPass) -> LocalPass:
-    linear = local.optimiser.linear
-    if linear is None or local.then is not None:
-        raise BadInput('fednova needs one pass of SGD, because it must know how far the steps go; set optimiser = "sgd"')
-    pull = sum(term.mu for term in local.terms if isinstance(term, ProximalTerm))
-    return replace(local, after=(*local.after, _division_hook(linear.momentum, pull)))
 
 
 @cache

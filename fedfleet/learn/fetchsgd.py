@@ -14,7 +14,7 @@ from fedfleet.core.aggregation import Aggregate
 from fedfleet.core.limits import Count, Fraction, Positive
 from fedfleet.core.part_facts import RunFacts
 from fedfleet.core.parts import Algorithm
-from fedfleet.core.passes import After, Passed
+from fedfleet.core.passes import Passed
 from fedfleet.core.records import ServerState
 from fedfleet.core.rng import hash_keys
 from fedfleet.core.trees import Array, Tree
@@ -50,13 +50,14 @@ def with_sketch(
     {'sketch': (2, 5)}
     """
 
-    def table(tree: Tree) -> Table:
-        size = sum(v.size for v in _floating_leaves(tree).values())
+    def table_of_size(size: int) -> Table:
         return table_of(facts.seed, size, rows, columns or math.ceil(size / 10))
 
+    def table(tree: Tree) -> Table:
+        return table_of_size(sum(v.size for v in _floating_leaves(tree).values()))
+
     def like(server: ServerState) -> Tree:
-        sketch_table = table(algorithm.fold.like(server))
-        return {_SKETCH: np.zeros((rows, sketch_table.columns), np.float32)}
+        return {_SKETCH: np.zeros((rows, table(algorithm.fold.like(server)).columns), np.float32)}
 
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
         shape = _floating_leaves(algorithm.fold.like(server))
@@ -69,36 +70,24 @@ def with_sketch(
             error = error - chosen_sketch
         else:
             momentum, error = (np.where(chosen_sketch == 0.0, v, np.float32(0.0)) for v in (momentum, error))
-        new_state = algorithm.apply(server, replace(aggregate, mean=_unflatten(chosen, shape), sums={}))
+        parts = np.split(chosen, np.cumsum([v.size for v in shape.values()])[:-1])
+        mean = {n: part.reshape(v.shape) for (n, v), part in zip(shape.items(), parts, strict=True)}
+        new_state = algorithm.apply(server, replace(aggregate, mean=mean, sums={}))
         return replace(new_state, extra={**new_state.extra, _MOMENTUM: momentum, _ERROR: error})
-
-    hook = _sketch_hook(facts.seed, rows, columns)
-    with_hook = with_pass(algorithm, "its updates cannot be sketched", lambda p: replace(p, after=(*p.after, hook)))
-    return replace(with_hook, name="fetchsgd", fold=replace(algorithm.fold, like=like), apply=apply)
-
-
-def _sketch_hook(seed: int, rows: int, columns: int | None) -> After:
-    """The client's half of it, one function for all."""
 
     def encode(passed: Passed) -> Passed:
         import torch
 
         leaves = [passed.update[n] for n in sorted(passed.update) if passed.update[n].is_floating_point()]
         flat = torch.cat([leaf.flatten(1) for leaf in leaves], 1)
-        size = flat.shape[1]
-        sketch_table = table_of(seed, size, rows, columns or math.ceil(size / 10))
-        return replace(passed, update={_SKETCH: sketch_table.sketch(flat)})
+        return replace(passed, update={_SKETCH: table_of_size(flat.shape[1]).sketch(flat)})
 
-    return encode
+    with_hook = with_pass(algorithm, "its updates cannot be sketched", lambda p: replace(p, after=(*p.after, encode)))
+    return replace(with_hook, name="fetchsgd", fold=replace(algorithm.fold, like=like), apply=apply)
 
 
 def _floating_leaves(tree: Tree) -> Tree:
     return {n: tree[n] for n in sorted(tree) if np.issubdtype(tree[n].dtype, np.floating)}
-
-
-def _unflatten(flat: Array, shape: Tree) -> Tree:
-    parts = np.split(flat, np.cumsum([v.size for v in shape.values()])[:-1])
-    return {n: part.reshape(v.shape) for (n, v), part in zip(shape.items(), parts, strict=True)}
 
 
 def largest(values: Array, k: int) -> Array:

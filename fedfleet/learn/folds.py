@@ -112,10 +112,7 @@ def multi_krum(f: Natural = 1, m: Count | None = None) -> Fold:
 
 
 def with_fold(algorithm: Algorithm, fold: Fold) -> Algorithm:
-    """The algorithm whose reports are combined by this fold; what a report holds stays the algorithm's own affair.
-
-    A fold that collects can only stand in for a plain mean; one that streams goes around every fold that streams.
-    """
+    """The algorithm with this fold: one that collects replaces a plain mean only, one that streams any fold that streams."""
     inner = algorithm.fold
     reason = _why_not_plain(inner) if not fold.streams else None if inner.streams else "combines reports in a way of its own"
     if reason is None and (fold.clip is not None or not fold.streams):

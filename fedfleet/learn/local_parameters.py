@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -74,10 +73,7 @@ def with_local_leaves(algorithm: Algorithm, *, keep: str) -> Algorithm:
 
 
 def keep_leaves_local(algorithm: Algorithm, home: Names, where: str, no_match: str) -> Algorithm:
-    """The algorithm in which these leaves never travel and each client remembers its own.
-
-    `where` names the setting that says so, `no_match` the sentence for a model that has no such leaf.
-    """
+    """These leaves never travel, each client remembers its own; `where` names the setting, `no_match` is said if there is none."""
     if algorithm.pooled:
         raise BadInput(f"{where}: {algorithm.name!r} trains in one place, without clients that could keep leaves; leave it out")
 
@@ -102,38 +98,29 @@ def keep_leaves_local(algorithm: Algorithm, home: Names, where: str, no_match: s
             )
         return server
 
-    result = with_pass(algorithm, f"{where} cannot keep parts of it at home", lambda inner: _add_kept_leaves(inner, home))
-    result.local(0, NO_SETTINGS)  # so that it is refused before anything is written
-    cost = None if algorithm.cost is None else _cost_without(algorithm, algorithm.cost, home)
-    return replace(
-        result, init=init, fold=replace(algorithm.fold, like=like), personal=_personal_model(algorithm.personal), cost=cost
-    )
+    inner = algorithm.personal
 
-
-def _add_kept_leaves(inner: LocalPass, home: Names) -> LocalPass:
-    return replace(inner, keep=leaf_union(inner.keep, home))
-
-
-def _personal_model(inner: Callable[[Tree, Slots], Tree] | None) -> Callable[[Tree, Slots], Tree]:
-    if inner is None or inner is own_leaves:
-        return own_leaves
-    return lambda params, memory: inner(own_leaves(params, memory), memory)
-
-
-def _cost_without(
-    algorithm: Algorithm, own_cost: Callable[[ServerState, Assignments, Ints], Cost], home: Names
-) -> Callable[[ServerState, Assignments, Ints], Cost]:
-    """An algorithm's own price without the bytes of what stays home."""
+    def personal(params: Tree, memory: Slots) -> Tree:
+        assert inner is not None
+        return inner(own_leaves(params, memory), memory)
 
     def cost(server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
-        whole = own_cost(server, assignments, samples)
+        """An algorithm's own price without the bytes of what stays home."""
+        assert algorithm.cost is not None
+        whole, fold_like = algorithm.cost(server, assignments, samples), algorithm.fold.like(server)
         down = tree_nbytes({n: v for n, v in server.params.items() if home(n)})
-        like = algorithm.fold.like(server)
-        up = tree_nbytes({n: like[n] for n in server.params if home(n) and n in like})
+        up = tree_nbytes({n: fold_like[n] for n in server.params if home(n) and n in fold_like})
         reduced = np.maximum(whole.bytes_down - down, 0.0), np.maximum(whole.bytes_up - up, 0.0)
         return replace(whole, bytes_down=reduced[0], bytes_up=reduced[1])
 
-    return cost
+    result = with_pass(
+        algorithm, f"{where} cannot keep parts of it at home", lambda inner: replace(inner, keep=leaf_union(inner.keep, home))
+    )
+    result.local(0, NO_SETTINGS)  # so that it is refused before anything is written
+    return replace(
+        result, init=init, fold=replace(algorithm.fold, like=like), cost=None if algorithm.cost is None else cost,
+        personal=own_leaves if inner is None or inner is own_leaves else personal,
+    )  # fmt: skip
 
 
 def _name_list(params: Tree) -> str:

@@ -53,11 +53,9 @@ def with_loss(algorithm: Algorithm, loss: Loss) -> Algorithm:
     result = with_pass(algorithm, "it cannot take a loss of your own; leave `loss` out", set_objective)
     result.local(0, NO_SETTINGS)  # so that it is refused before anything is written
     tune = algorithm.tune
-    if tune is None:
-        return result
 
     def tune_with_loss(client: int) -> LocalPass | None:
-        inner = tune(client)
+        inner = None if tune is None else tune(client)
         return None if inner is None else set_objective(inner)
 
-    return replace(result, tune=tune_with_loss)
+    return result if tune is None else replace(result, tune=tune_with_loss)

@@ -62,10 +62,6 @@ def adam(
 
 def build_optimiser(name: OptimiserName, *, momentum: float, weight_decay: float) -> Optimiser:
     """The optimiser of this name."""
-    match name:
-        case "sgd":
-            return sgd(momentum=momentum, weight_decay=weight_decay)
-        case "adam":
-            return adam(weight_decay=weight_decay)
-        case "adamw":
-            return adam(weight_decay=weight_decay, decoupled=True)
+    if name == "sgd":
+        return sgd(momentum=momentum, weight_decay=weight_decay)
+    return adam(weight_decay=weight_decay, decoupled=True) if name == "adamw" else adam(weight_decay=weight_decay)

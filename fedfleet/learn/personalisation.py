@@ -16,7 +16,6 @@ from fedfleet.core.limits import Epochs, NonNegative, Positive
 from fedfleet.core.part_facts import ModelOf, default_model_facts
 from fedfleet.core.parts import Algorithm
 from fedfleet.core.passes import KEPT, NO_SETTINGS, SECOND, BatchPlan, LocalPass, Passed, ProximalTerm, SecondModel
-from fedfleet.core.records import Slots
 from fedfleet.core.trees import Tree
 from fedfleet.learn.composition import with_pass
 from fedfleet.learn.local_parameters import Leaves, keep_leaves_local
@@ -113,8 +112,8 @@ def train_body_only(
     head_leaves = _head_leaves(head, model)
 
     def freeze_head(inner: LocalPass) -> LocalPass:
-        body = replace(head_leaves, others=True, within=inner.train)
-        return replace(inner, train=body, after=(*inner.after, _SharedLeafFilter(head_leaves)))
+        body, shared = replace(head_leaves, others=True, within=inner.train), _SharedLeafFilter(head_leaves)
+        return replace(inner, train=body, after=(*inner.after, shared))
 
     result = with_pass(_with_local_head(algorithm, head_leaves), "its head cannot be frozen", freeze_head)
     tuned = with_fine_tuning(result, tune_epochs=tune_epochs, tune_lr=tune_lr)
@@ -156,7 +155,7 @@ def with_own_model(algorithm: Algorithm, *, lam: NonNegative = 0.1) -> Algorithm
         return replace(inner, second=SecondModel(_same_model, own_pass))
 
     result = with_pass(algorithm, "it cannot have a second model", add_own_model)
-    return replace(result, name="ditto", personal=_second_model)
+    return replace(result, name="ditto", personal=lambda params, memory: {**params, **memory.get(SECOND, {})})
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +181,3 @@ def _with_local_head(algorithm: Algorithm, home: Leaves) -> Algorithm:
 
 def _same_model(model: Tree) -> Tree:
     return model
-
-
-def _second_model(params: Tree, memory: Slots) -> Tree:
-    return {**params, **memory.get(SECOND, {})}

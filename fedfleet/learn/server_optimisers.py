@@ -69,11 +69,8 @@ def with_adam(
     >>> after.params["w"].tolist(), after.extra["second/w"].tolist()
     ([0.5], [1.0])
     """
-
-    def second(v: Array | float, square: Array) -> Array:
-        return beta2 * v + (1 - beta2) * square
-
-    return replace(_adaptive(algorithm, server_lr, beta1, tau, second), name="fedadam")
+    result = _adaptive(algorithm, server_lr, beta1, tau, lambda v, square: beta2 * v + (1 - beta2) * square)
+    return replace(result, name="fedadam")
 
 
 def with_yogi(

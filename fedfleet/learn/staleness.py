@@ -93,7 +93,11 @@ def with_server_step(
     damped_algorithm = with_damping(algorithm, damping=damping, a=a, b=b, average=average)
 
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
-        return algorithm.apply(server, scale_aggregate(aggregate, server_lr))
+        def scale(tree: Tree) -> Tree:
+            return {n: v * v.dtype.type(server_lr) for n, v in tree.items()}
+
+        sums = {name: Mean(scale(m.tree), m.weight, m.count) for name, m in aggregate.sums.items()}
+        return algorithm.apply(server, Aggregate(scale(aggregate.mean), aggregate.weight, aggregate.count, sums))
 
     return replace(damped_algorithm, name="fedbuff", apply=apply)
 
@@ -127,14 +131,11 @@ def with_mixing(
         if problem is not None:
             raise Refused(problem)
         start = server.params if context.start is None else context.start
-        return replace(decoded, update=_relative_to_now(decoded.update, start, server.params))
+        now, update = server.params, decoded.update
+        moved = {n: v + (start[n] - now[n]) if n in now and np.issubdtype(v.dtype, np.floating) else v for n, v in update.items()}
+        return replace(decoded, update=moved)
 
     return replace(steps, name="fedasync", accept=accept)
-
-
-def _relative_to_now(update: Tree, start: Tree, now: Tree) -> Tree:
-    """The way from the present model to where a client ended, given the way from its start."""
-    return {n: v + (start[n] - now[n]) if n in now and np.issubdtype(v.dtype, np.floating) else v for n, v in update.items()}
 
 
 def change_entries(algorithm: Algorithm, reason: str, change: Callable[[Entry, Context], Entry]) -> Fold:
@@ -147,13 +148,3 @@ def change_entries(algorithm: Algorithm, reason: str, change: Callable[[Entry, C
         return change(inner.enter(weight, stats, context), context)
 
     return replace(inner, enter=enter, ages=True)
-
-
-def scale_aggregate(aggregate: Aggregate, factor: float) -> Aggregate:
-    """The aggregate with everything in it multiplied by a number."""
-
-    def times(tree: Tree) -> Tree:
-        return {n: v * v.dtype.type(factor) for n, v in tree.items()}
-
-    sums = {name: Mean(times(m.tree), m.weight, m.count) for name, m in aggregate.sums.items()}
-    return Aggregate(times(aggregate.mean), aggregate.weight, aggregate.count, sums)

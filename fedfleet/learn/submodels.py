@@ -25,7 +25,7 @@ from fedfleet.core.errors import BadInput, Refused, RunFailed
 from fedfleet.core.limits import Share
 from fedfleet.core.part_facts import FleetFacts, ModelShape
 from fedfleet.core.parts import Algorithm, Job, Offer
-from fedfleet.core.passes import NO_SETTINGS, Before, LocalPass
+from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Assignments, Context, Cost, Ints, Report, ServerState, Settings
 from fedfleet.core.rng import hash_keys
 from fedfleet.core.trees import Array, Tree
@@ -76,14 +76,18 @@ def with_slices(algorithm: Algorithm, cuts: Cuts, level_of: LevelOf, *, changes:
         level = int(level_of(server, np.array([client]))[0])
         by_level = offers[0][1]
         if level not in by_level:
-            by_level[level] = replace(whole, params=_slice_params(whole.params, cuts()[level]))
+            cut = cuts()[level]  # a leaf that it holds whole is the model's own
+            sliced = {n: np.ascontiguousarray(v[cut.index[n]]) if n in cut.parts else v for n, v in whole.params.items()}
+            by_level[level] = replace(whole, params=sliced)
         return by_level[level]
 
     def accept(server: ServerState, report: Report, context: Context) -> Report:
         cut = _matching_cut(cuts(), report.update)
         if cut is None:
             raise Refused("its leaves have the shapes of no width of the model")
-        update = {n: _put_back(v, server.params[n].shape, cut.index[n]) for n, v in report.update.items()}
+        update = {n: np.zeros(server.params[n].shape, v.dtype) for n, v in report.update.items()}
+        for n, v in report.update.items():
+            update[n][cut.index[n]] = v
         decoded = replace(report, update=update, parts={n: p for n, p in cut.parts.items() if n in update} or None)
         return decoded if algorithm.accept is None else algorithm.accept(server, decoded, context)
 
@@ -95,10 +99,20 @@ def with_slices(algorithm: Algorithm, cuts: Cuts, level_of: LevelOf, *, changes:
         down, up = np.rint(whole.bytes_down * size), np.rint(whole.bytes_up * size)
         return replace(whole, samples=whole.samples * work, bytes_down=down, bytes_up=up)
 
-    narrow = _narrow_hook(cuts, changes)
-    passes = with_pass(
-        algorithm, "no client can train a slice with it", lambda inner: replace(inner, before=(*inner.before, narrow))
-    )
+    def narrow(job: Job) -> Job:
+        """What a client does first: see from what it was offered how wide a model it trains."""
+        local, cut = job.local, _matching_cut(cuts(), job.offer.params)
+        assert isinstance(local, LocalPass)
+        if cut is None:
+            raise RunFailed(f"client {job.client}, task {job.task}: the shapes of its offer match no width of the model")
+        if cut.width < 1.0 and (local.keep is not None or (changes and local.remembers())):
+            raise BadInput(
+                "algorithm: clients with slices of the model cannot keep leaves or models of their own, because those do not have "
+                "the shapes of the server's; leave out what is kept, or set widths = [1.0]"
+            )
+        return replace(job, local=replace(local, width=cut.width))
+
+    passes = with_pass(algorithm, "no client can train a slice with it", lambda p: replace(p, before=(*p.before, narrow)))
     return replace(passes, offer=offer, accept=accept, fold=replace(algorithm.fold, partial=True), cost=cost)
 
 
@@ -116,39 +130,10 @@ def cut_off(params: Tree, widest: Cut) -> Tree:
     return result
 
 
-def _narrow_hook(cuts: Cuts, changes: bool) -> Before:
-    """What a client does first: see from what it was offered how wide a model it trains."""
-
-    def narrow(job: Job) -> Job:
-        local, cut = job.local, _matching_cut(cuts(), job.offer.params)
-        assert isinstance(local, LocalPass)
-        if cut is None:
-            raise RunFailed(f"client {job.client}, task {job.task}: the shapes of its offer match no width of the model")
-        if cut.width < 1.0 and (local.keep is not None or (changes and local.remembers())):
-            raise BadInput(
-                "algorithm: clients with slices of the model cannot keep leaves or models of their own, because those do not have "
-                "the shapes of the server's; leave out what is kept, or set widths = [1.0]"
-            )
-        return replace(job, local=replace(local, width=cut.width))
-
-    return narrow
-
-
 def _matching_cut(cuts: tuple[Cut, ...], tree: Tree) -> Cut | None:
     """The width whose leaves have these shapes; of several with the same shapes the whole model, else the widest."""
     fits = (c for c in (cuts[-1], *cuts[:-1]) if all(c.shapes.get(n) == v.shape for n, v in tree.items()))
     return next(fits, None)
-
-
-def _slice_params(params: Tree, cut: Cut) -> Tree:
-    """The slice of a model; a leaf that it holds whole is the model's own."""
-    return {n: np.ascontiguousarray(v[cut.index[n]]) if n in cut.parts else v for n, v in params.items()}
-
-
-def _put_back(leaf: Array, shape: tuple[int, ...], index: Any) -> Array:
-    result = np.zeros(shape, leaf.dtype)
-    result[index] = leaf
-    return result
 
 
 MODEL_COPIES = 4.0  # in a device's memory: weights, gradients, what was offered, and one of the optimiser's
@@ -187,7 +172,7 @@ def heterofl_widths(
         return np.maximum(assigned, widest)
 
     result = with_slices(algorithm, cuts, lambda server, clients: levels()[clients])
-    return replace(result, name="heterofl", init=_initial_state(algorithm, lambda: cuts()[levels().min()]))
+    return replace(result, name="heterofl", init=lambda params: algorithm.init(cut_off(params, cuts()[levels().min()])))
 
 
 def ordered_dropout(
@@ -215,7 +200,7 @@ def ordered_dropout(
         return first_level + (hashes % (len(widths) - first_level).astype(np.uint64)).astype(np.int64)
 
     def init(params: Tree) -> ServerState:
-        state = _initial_state(algorithm, lambda: cuts()[widest().min()])(params)
+        state = algorithm.init(cut_off(params, cuts()[widest().min()]))
         return ServerState(state.params, {**state.extra, _DRAW_COUNT: np.zeros(1, np.int64)})
 
     def tick(server: ServerState) -> ServerState:
@@ -228,11 +213,6 @@ def ordered_dropout(
 
     result = with_slices(replace(algorithm, init=init, apply=apply, tick=tick), cuts, level_of, changes=True)
     return replace(result, name="fjord")
-
-
-def _initial_state(algorithm: Algorithm, widest: Callable[[], Cut]) -> Callable[[Tree], ServerState]:
-    """The beginning of a run in which nobody has a wider slice than this one."""
-    return lambda params: algorithm.init(cut_off(params, widest()))
 
 
 def _cuts(widths: list[float], fleet: FleetFacts) -> Cuts:

@@ -9,7 +9,7 @@ A layer's work are its multiply-adds where the run knows the model, else its par
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal
@@ -97,7 +97,13 @@ def partial_layers(
     >>> partial_layers(fedavg()).name
     'timelyfl'
     """
-    layers = _layers_function(fleet)
+    latest: list[tuple[tuple[str, ...], Layers]] = []
+
+    def layers(params: Tree) -> Layers:
+        """The layers of a model, worked out once for the names that it has."""
+        if not latest or latest[0][0] != tuple(params):
+            latest[:] = [(tuple(params), layers_of(params, None if fleet.model is None else fleet.model(1.0).work))]
+        return latest[0][1]
 
     def last_layers(job: Job) -> Job:
         local, result = job.local, layers(job.offer.params)
@@ -115,40 +121,16 @@ def partial_layers(
         filled = _fill_layers(layers(server.params), algorithm.fold.like(server), report)
         return filled if algorithm.accept is None else algorithm.accept(server, filled, context)
 
-    passes = with_pass(
-        algorithm, "no layers of it can be left out", lambda inner: replace(inner, before=(*inner.before, last_layers))
-    )
-    fold = replace(algorithm.fold, partial=True)
-    part = replace(passes, name="timelyfl", accept=accept, fold=fold, cost=_cost(algorithm, layers))
-    match semantics:
-        case "paper":
-            return part
-        case "released":
-            return _count_old_model(part)
-
-
-def _layers_function(fleet: FleetFacts) -> Callable[[Tree], Layers]:
-    """The layers of a model, worked out once for the names that it has."""
-    latest: list[tuple[tuple[str, ...], Layers]] = []
-
-    def layers(params: Tree) -> Layers:
-        if not latest or latest[0][0] != tuple(params):
-            latest[:] = [(tuple(params), layers_of(params, None if fleet.model is None else fleet.model(1.0).work))]
-        return latest[0][1]
-
-    return layers
-
-
-def _cost(algorithm: Algorithm, layers: Callable[[Tree], Layers]) -> Callable[[ServerState, Assignments, Ints], Cost]:
-    """A third of the work for the forward pass, the rest by what is trained; and only that goes up."""
-
     def cost(server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
+        """A third of the work for the forward pass, the rest by what is trained; and only that goes up."""
         whole, result = cost_of(algorithm, server, assignments, samples), layers(server.params)
         count = result.count_within(assignments.settings.get(PORTION, np.ones(len(assignments.clients)))) - 1
         work = (1.0 + (TRAINING_PASSES - 1.0) * result.work[count]) / TRAINING_PASSES
         return replace(whole, samples=whole.samples * work, bytes_up=np.rint(whole.bytes_up * result.bytes[count]))
 
-    return cost
+    passes = with_pass(algorithm, "no layers of it can be left out", lambda p: replace(p, before=(*p.before, last_layers)))
+    part = replace(passes, name="timelyfl", accept=accept, fold=replace(algorithm.fold, partial=True), cost=cost)
+    return part if semantics == "paper" else _count_old_model(part)
 
 
 def _train_only(local: LocalPass, names: frozenset[str] | None) -> LocalPass:

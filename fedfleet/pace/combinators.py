@@ -36,15 +36,15 @@ def first_of(first: Policy, second: Policy) -> Policy:
     def decide(book: Book) -> Decision:
         own_memory, other_memory = book.kept[:own], book.kept[own:]
         a, b = first.decide(book._replace(kept=own_memory)), second.decide(book._replace(kept=other_memory))
-        chosen = _closing_decision(a, b)
-        if chosen is None:
+        closing = [d for d in (a, b) if d.commit] or [d for d in (a, b) if d.abandon]
+        if not closing:
             keep = None if a.keep is b.keep is None else (*_memory_after(a, own_memory), *_memory_after(b, other_memory))
             return _merge_decisions(a, b)._replace(keep=keep)
         after = (
             *_memory_after(a if _closes_round(a) else None, own_memory),
             *_memory_after(b if _closes_round(b) else None, other_memory),
         )
-        return chosen._replace(ask=0, keep=None if after == book.kept else after)
+        return closing[0]._replace(ask=0, keep=None if after == book.kept else after)
 
     return Policy(
         f"first_of({first.name}, {second.name})",
@@ -74,12 +74,6 @@ def _closes_round(decision: Decision) -> bool:
     return decision.commit or bool(decision.abandon)
 
 
-def _closing_decision(a: Decision, b: Decision) -> Decision | None:
-    """The decision that closes the round, if one does."""
-    result = [d for d in (a, b) if d.commit] or [d for d in (a, b) if d.abandon]
-    return result[0] if result else None
-
-
 def _memory_after(decision: Decision | None, before: tuple[float, ...]) -> tuple[float, ...]:
     return before if decision is None or decision.keep is None else decision.keep
 
@@ -100,10 +94,7 @@ def _merge_decisions(a: Decision, b: Decision) -> Decision:
 
 
 class _AskMemory(NamedTuple):
-    """What the inner policy asked for in a round, in its own numbers; the first entries of the policy's memory.
-
-    `seen` is how many selected clients the inner policy knew of when it last asked, `selected` how many there were.
-    """
+    """What the inner policy asked in a round; when it last asked it knew of `seen` clients, and there were `selected`."""
 
     round: float = 0.0
     wanted: float = 0.0
@@ -127,7 +118,10 @@ def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1), Le(1000)] = 1.
         )
 
     def decide(book: Book) -> Decision:
-        ask_memory = _current_memory(_AskMemory(*book.kept[:_OWN]), book)
+        ask_memory = _AskMemory(*book.kept[:_OWN])
+        if ask_memory.round != book.round:
+            # Memory of an earlier round counts no more, but for an ask that is still out: none of it has been answered.
+            ask_memory = _AskMemory(book.round, ask_memory.wanted - ask_memory.seen if book.asking else 0.0)
         wanted, seen = int(ask_memory.wanted), int(ask_memory.seen)
         selected = seen + min(book.selected - int(ask_memory.selected), wanted - seen)
         if not wanted:  # another policy asked, not the inner one
@@ -155,10 +149,3 @@ def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1), Le(1000)] = 1.
         # It asks more clients than these rules say.
         round_rules=None,
     )
-
-
-def _current_memory(ask_memory: _AskMemory, book: Book) -> _AskMemory:
-    """Memory of an earlier round counts no more, but for an ask that is still out: none of it has been answered."""
-    if ask_memory.round == book.round:
-        return ask_memory
-    return _AskMemory(book.round, ask_memory.wanted - ask_memory.seen if book.asking else 0.0)

@@ -117,9 +117,14 @@ def round_policy(name: str, rules: RoundRules) -> Policy:
             return _close_round(rules, book, Decision(abandon=f"{book.arrived} of at least {need} reports arrived", drop=drop))
         return _close_round(rules, book, commit)
 
-    longest = min(seconds, rules.lease)
+    longest, warnings = min(seconds, rules.lease), ()
+    if rules.ready(cohort) < rules.success(cohort):  # a share that ends the wait before the needed one can come decides alone
+        warnings = (
+            f"pace.min_share = {rules.min_share:g} has no effect, because rounds end as soon as ready_share = "
+            f"{rules.ready_share:g} of the selected clients have reported; lower min_share, or raise ready_share above it",
+        )
     return Policy(
-        name, decide, cohort, least=least, patience=math.inf if late else longest, doubts=_warnings(rules),
+        name, decide, cohort, least=least, patience=math.inf if late else longest, doubts=warnings,
         limit="lease" if has_lease else "seconds", endless=longest == math.inf, round_rules=rules,
     )  # fmt: skip
 
@@ -131,13 +136,3 @@ def _close_round(rules: RoundRules, book: Book, decision: Decision) -> Decision:
     if book.now >= book.sent_at + rules.lease:
         return decision._replace(drop=0)
     return decision._replace(drop_before=book.now - rules.lease)
-
-
-def _warnings(rules: RoundRules) -> tuple[str, ...]:
-    """A share that ends the wait before the share that is needed can come decides alone."""
-    if rules.ready(rules.cohort) >= rules.success(rules.cohort):
-        return ()
-    return (
-        f"pace.min_share = {rules.min_share:g} has no effect, because rounds end as soon as ready_share = "
-        f"{rules.ready_share:g} of the selected clients have reported; lower min_share, or raise ready_share above it",
-    )

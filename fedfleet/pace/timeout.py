@@ -98,7 +98,12 @@ def timeout(
     """
     enough = math.ceil(cohort / OVER_SELECTION - 1e-9) if goal is None else goal
     top = _CEILING * seconds if ceiling is None else ceiling
-    _check(cohort, enough, floor, seconds, top)
+    if enough > cohort:
+        raise BadInput(f"goal: {enough} reports never come from one broadcast to {cohort} clients; lower goal or raise cohort")
+    if seconds < floor:
+        raise BadInput(f"floor: {floor:g} s is more than seconds = {seconds:g}, with which t_o begins; lower floor")
+    if seconds > top:
+        raise BadInput(f"ceiling: {top:g} s is less than seconds = {seconds:g}, with which t_o begins; raise ceiling")
     rules, need = _Rules(quiet_rounds, step, floor, top), max(1, math.ceil(min_share * enough - 1e-9))
     at_least = need if if_few == "wait" else 0
     drop = max_staleness + 1 if max_staleness else 0  # of a round that fails: without a new model no report becomes staler
@@ -130,13 +135,3 @@ def timeout(
         "timeout", decide, cohort, tuple(_Memory(seconds)), least=least, patience=patience, holds=enough, limit="ceiling",
         holds_key="goal", shows=(("t_o", 0),),
     )  # fmt: skip
-
-
-def _check(cohort: int, goal: int, floor: float, seconds: float, ceiling: float) -> None:
-    """Refuse numbers that contradict each other."""
-    if goal > cohort:
-        raise BadInput(f"goal: {goal} reports never come from one broadcast to {cohort} clients; lower goal or raise cohort")
-    if seconds < floor:
-        raise BadInput(f"floor: {floor:g} s is more than seconds = {seconds:g}, with which t_o begins; lower floor")
-    if seconds > ceiling:
-        raise BadInput(f"ceiling: {ceiling:g} s is less than seconds = {seconds:g}, with which t_o begins; raise ceiling")

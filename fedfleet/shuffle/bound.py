@@ -12,7 +12,6 @@ plans with emptied devices, whose DI is larger than that, are covered too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -52,12 +51,6 @@ def join_cuts(first: Cuts, second: Cuts) -> Cuts:
     return Cuts(*(np.concatenate([getattr(first, n), getattr(second, n)]) for n in names), supply=first.supply)
 
 
-def floor_gain(cuts: Cuts, floor: float, *, closed: tuple[int, ...] = ()) -> Floats:
-    """What N_v >= floor on every device that is not closed adds to each cut, [K]; floor in the units of the stack."""
-    kept = [j for j in range(cuts.raised.shape[1]) if j not in closed]
-    return floor * cuts.raised[:, kept].sum(1)
-
-
 def cut_values(cuts: Cuts, t: Floats, *, closed: tuple[int, ...] = ()) -> Floats:
     """D_k(t) with L = 0 for every cut and every t, [K, G]; `closed` devices receive nothing."""
     present = cuts.supply.sum(1) > 0.0
@@ -81,7 +74,6 @@ def cut_values(cuts: Cuts, t: Floats, *, closed: tuple[int, ...] = ()) -> Floats
 # A device with n whole samples has DI of at least js(n) (`least_imbalance`). So a whole plan whose smallest device holds L
 # samples obeys N_v >= L and t >= js(L). A plan with exactly one empty device has t >= (ln 2)/2, one receiver less, and some
 # smallest size L among the others; a plan with two or more empty devices has at least two receivers less.
-
 
 _ONE_BY_ONE = 96  # sizes of the smallest device are looked at one by one up to here, then in blocks
 _LISTED = 8192  # sizes whose least imbalance is computed
@@ -121,10 +113,7 @@ def _sizes(js: Floats, top: int) -> list[tuple[int, float]]:
 
 
 def case_bounds(stack: RelaxedProblems, cases: list[Case], cuts: Cuts, *, enough: float) -> tuple[Floats, Floats]:
-    """A lower bound in seconds for each case, and the t at which it is weakest.
-
-    Closing a device only raises a cut, so closed cases are looked at in detail only where open ones stay below `enough`.
-    """
+    """A bound in seconds for each case, and the t where it is weakest; closing a device only raises a cut, so it comes last."""
     least, unit = float(stack.least[0]), float(stack.unit[0])
     lows = np.maximum([case.low for case in cases], least)
     grid = least + (LARGEST - least) * np.linspace(0, 1, 40) ** 3
@@ -135,8 +124,10 @@ def case_bounds(stack: RelaxedProblems, cases: list[Case], cuts: Cuts, *, enough
     bounds, weakest = np.empty(len(cases)), np.empty(len(cases))
     first = np.searchsorted(knots, lows - 1e-15)
     for k, case in enumerate(cases):
-        gain = floor_gain(cuts, case.least / mass, closed=case.closed)[:, None]
-        for closed in _closed_prefixes(case.closed):
+        # What N_v >= floor on every device that is not closed adds to each cut.
+        kept = [j for j in range(cuts.raised.shape[1]) if j not in case.closed]
+        gain = case.least / mass * cuts.raised[:, kept].sum(1)[:, None]
+        for closed in (case.closed[:n] for n in range(len(case.closed) + 1)):  # each closes one device more
             if closed not in known:
                 known[closed] = cut_values(cuts, knots, closed=closed) + prices
             values = known[closed][:, first[k] :] + gain
@@ -147,11 +138,6 @@ def case_bounds(stack: RelaxedProblems, cases: list[Case], cuts: Cuts, *, enough
             if bounds[k] >= enough:
                 break
     return bounds, weakest
-
-
-def _closed_prefixes(closed: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
-    """(), (a,), (a, b): each closes one device more."""
-    return (closed[:n] for n in range(len(closed) + 1))
 
 
 def restrict_to_cases(stack: RelaxedProblems, cases: list[Case], *, pinned: Floats | None = None) -> RelaxedProblems:

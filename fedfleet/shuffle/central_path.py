@@ -48,7 +48,11 @@ def follow_path(
     what the beginning costs, for where that is a hundred units, a path from one unit on would crawl.
     """
     plan, t = start_point(stack) if begin is None else begin
-    mu, last = _mu_range(stack, plan, first, gap)
+    if first is None:
+        first = np.maximum(relaxed_value(stack, plan) / stack.unit, 1.0)
+    # mu at both ends of the paths: gaps divided by the number of barriers.
+    terms = (stack.supply > 0.0).sum((1, 2)) * stack.open.sum(1) + 3 * stack.open.sum(1)
+    mu, last = first / terms, gap / terms
     final = [np.array(plan), np.array(t), np.array(mu)]
     index, here, at = np.arange(len(t)), stack, point_at(stack, plan, t)
     beta, waited = np.ones(len(t)), np.zeros(len(t), np.int64)
@@ -75,19 +79,8 @@ def follow_path(
     return replace(_path_end(stack, *final), steps=steps, work=work)
 
 
-def _mu_range(stack: RelaxedProblems, plan: Floats, first: float | Floats | None, gap: float | Floats) -> tuple[Floats, Floats]:
-    """mu at both ends of the paths: gaps divided by the number of barriers."""
-    if first is None:
-        first = np.maximum(relaxed_value(stack, plan) / stack.unit, 1.0)
-    terms = (stack.supply > 0.0).sum((1, 2)) * stack.open.sum(1) + 3 * stack.open.sum(1)
-    return first / terms, gap / terms
-
-
 def warm_up(stack: RelaxedProblems) -> tuple[RelaxedProblems, Path]:
-    """The first part of the paths, and the stack in units near the optima.
-
-    The proportional plan, which sets the unit at first, can cost a thousand times the optimum where links are slow.
-    """
+    """The first part of the paths, and the stack in units near the optima, which can be a thousandth of the proportional plan's."""
     first: float | Floats | None = None
     begin = None
     while True:

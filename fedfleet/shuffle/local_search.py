@@ -171,7 +171,6 @@ def _imbalance_after_swap(total: Floats, row: Floats, column: Floats, mass: Floa
 # A single sample spoils the evenness of the device that it leaves and of the one that it joins, so that moves stop where much
 # time could still be won by moving samples of all classes together.
 
-
 SHARES = (1.0, 0.5, 0.25, 0.125, 0.0625)
 
 
@@ -182,10 +181,14 @@ def best_bundle(batch: PlanBatch) -> tuple[Ints, Floats]:
     sizes = np.stack([*(np.rint(share * x).astype(np.int64) for share in SHARES), np.minimum(x, 1)], 1)  # [B, F, c, V]
     rows = np.arange(b)
     best_value, best_change = np.full(b, np.inf), np.zeros_like(batch.plan)
+    costs, latency = sample_costs(batch), latencies(batch.plan.sum(1).astype(float), batch.effort, batch.links)
     for j in range(v):
         wanted = sizes[..., j]  # [B, F, c]
         sent = _choose_samples(batch, wanted, j)
-        total = _times(batch, sent.sum(3), j) + price(batch, _imbalances(x.astype(float), wanted, j))  # [B, F, k]
+        # max + std of latencies after these samples of each sender went from j to k.
+        shift = np.einsum("bfkv,dbvk->dbfk", sent.sum(3), costs - costs[..., j, None])
+        total = spread_time(batch, latency.T[:, :, None, None] + shift)
+        total = total + price(batch, _imbalances(x.astype(float), wanted, j))  # [B, F, k]
         total[..., j] = np.inf
         pick = total.reshape(b, -1).argmin(1)
         value = total.reshape(b, -1)[rows, pick]
@@ -205,14 +208,6 @@ def _choose_samples(batch: PlanBatch, wanted: Ints, j: int) -> Ints:
     have = np.take_along_axis(batch.plan[:, None, :, :, j], order, 3)  # [B, k, c, v], the cheapest first
     taken = np.clip(wanted[:, :, None, :, None] - (np.cumsum(have, 3) - have)[:, None], 0, have[:, None])
     return np.take_along_axis(taken, np.argsort(order, axis=3)[:, None], 4)
-
-
-def _times(batch: PlanBatch, sent: Ints, j: int) -> Floats:
-    """max + std of latencies after so many samples of each sender, [B, F, k, v], went from j to k."""
-    costs = sample_costs(batch)  # [V, B, v, k]
-    shift = costs - costs[..., j, None]
-    latency = latencies(batch.plan.sum(1).astype(float), batch.effort, batch.links)
-    return spread_time(batch, latency.T[:, :, None, None] + np.einsum("bfkv,dbvk->dbfk", sent, shift))
 
 
 def _imbalances(x: Floats, wanted: Ints, j: int) -> Floats:

@@ -25,7 +25,6 @@ from fedfleet.shuffle.problem_batch import RelaxedProblems, price
 #
 # psi is max + std with its own barrier minimised out, so that it has no kinks.
 
-
 HIGH = LARGEST * 1.05  # t may pass ln 2 a little, so that ln 2 itself lies inside
 _TINY = 1e-300
 
@@ -146,10 +145,7 @@ class _Global:
 
 
 def newton_step(stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats) -> NewtonStep:
-    """The direction at a point of each problem: with beta = 1 to the centre of mu, else along the path towards beta mu.
-
-    The path's tangent is the Newton step with the curvature at mu and the gradient's share of mu scaled by beta.
-    """
+    """The step to the centre of mu (beta = 1), or along the path to beta mu: curvature at mu, the gradient's share of mu scaled."""
     b, c, v = at.x.shape
     q = (at.mass / c + _TINY)[:, None, :]
     both = at.x + q
@@ -261,8 +257,7 @@ def _time_curvature(stack: RelaxedProblems, latency: Floats, mu: Floats, beta: F
 
 
 def _step_in_t(stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats, pull: Floats, stiff: Floats) -> tuple[Floats, Floats]:
-    """dt and the derivative of Phi in t. Where the bilinear t N makes the Schur complement small or negative, a positive
-    value is taken in its place, so that the step still descends."""
+    """dt and dPhi/dt; where t N makes the Schur complement small or negative, a positive value in its place still descends."""
     load = stack.open * at.mass / at.slack
     free = np.isnan(stack.pinned)
     below, above = 1.0 / np.where(free, at.t - stack.low, 1.0), 1.0 / np.where(free, HIGH - at.t, 1.0)

@@ -45,10 +45,7 @@ def start_plans(problem: Problem) -> Floats:
 
 
 def round_holdings(x: Floats, totals: Ints) -> Ints:
-    """Whole counts near x [B, c, V] with every class total exact and every device total within about one sample.
-
-    Class by class, the samples left after flooring go where the fraction, plus what earlier classes owe, is largest.
-    """
+    """Whole counts near x [B, c, V]: class totals exact, device totals within about a sample, by fraction plus what is owed."""
     b, c, v = x.shape
     floor = np.floor(x + 1e-9)
     owed = np.zeros((b, v))
@@ -66,10 +63,7 @@ def round_holdings(x: Floats, totals: Ints) -> Ints:
 
 
 def spread_rest(plan: Floats, counts: Ints, holdings: Ints) -> Ints:
-    """Whole plans [B, c, V, V] with the given rows and holdings [B, c, V] that stay near real ones.
-
-    Everything is floored; what is then left in rows and wanted by devices is matched by the largest fraction first.
-    """
+    """Whole plans [B, c, V, V] near real ones with these rows and holdings [B, c, V]: floored, then largest fractions first."""
     b, c, v = counts.shape
     whole = np.floor(plan + 1e-9).astype(np.int64)
     left, wanted = counts - whole.sum(3), holdings - whole.sum(2)
@@ -91,8 +85,7 @@ def spread_rest(plan: Floats, counts: Ints, holdings: Ints) -> Ints:
 
 def round_plans(plan: Floats, counts: Ints) -> Ints:
     """Whole plans near real ones [B, c, V, V]; rows sum to counts [B, c, V] exactly."""
-    holdings = round_holdings(plan.sum(2), counts.sum(2))
-    return spread_rest(plan, counts, holdings)
+    return spread_rest(plan, counts, round_holdings(plan.sum(2), counts.sum(2)))
 
 
 def largest_remainder(plan: Floats, counts: Ints) -> Ints:

@@ -158,10 +158,7 @@ class PlanScore:
 
 
 def latencies(flows: Floats, seconds: Floats, links: Floats) -> Floats:
-    """SL_v of each device: both ends pay each transfer (Eq. 5), and 3 E p_v per sample held (Eq. 6 without floor).
-
-    `flows` [.., V, V] counts samples from device v to j, `seconds` [.., V] is the effort per sample.
-    """
+    """SL_v: both ends pay for each of `flows` [.., V, V] (Eq. 5), and `seconds` [.., V] per sample held (Eq. 6 without floor)."""
     paid = flows * links
     return paid.sum(-1) + paid.sum(-2) + seconds * flows.sum(-2)
 

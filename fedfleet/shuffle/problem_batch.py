@@ -69,13 +69,8 @@ def take_problems(stack: RelaxedProblems, index: NDArray[np.integer] | NDArray[n
 
 def rescale_time(stack: RelaxedProblems, share: Floats) -> RelaxedProblems:
     """The same problems with `share` of the old unit of time as the new one."""
-    return replace(
-        stack,
-        links=stack.links / share[:, None, None],
-        effort=stack.effort / share[:, None],
-        alpha=stack.alpha / share,
-        unit=stack.unit * share,
-    )
+    links, seconds = stack.links / share[:, None, None], stack.effort / share[:, None]
+    return replace(stack, links=links, effort=seconds, alpha=stack.alpha / share, unit=stack.unit * share)
 
 
 def price(stack: RelaxedProblems, t: Floats) -> tuple[Floats, Floats, Floats]:

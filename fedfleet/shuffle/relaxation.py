@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedfleet.shuffle.bound import Cuts, cut_values, cuts_of, join_cuts
 from fedfleet.shuffle.central_path import CENTRED_DECREMENT, WARM_GAP, Path, follow_path, warm_up
@@ -52,8 +51,7 @@ def solve_relaxed(problem: Problem, *, certificate: bool = True, gap: float = 2e
 
 
 def relaxed_paths(stack: RelaxedProblems) -> tuple[RelaxedProblems, Floats, Path, Floats]:
-    """The stack in better units, plans from the middle of the paths, paths with good multipliers, and the plans
-    [B, c, V, V] in samples of going on until the objective stands still."""
+    """The stack in better units, plans from mid-path, paths with good multipliers, and final plans [B, c, V, V] in samples."""
     stack, middle = warm_up(stack)
     path = follow_path(stack, gap=_CUT_GAP, first=WARM_GAP, begin=(middle.plan, middle.t))
     end = follow_path(stack, gap=_PLAN_GAP, first=_CUT_GAP, settle=CENTRED_DECREMENT, begin=(path.plan, path.t))
@@ -78,7 +76,9 @@ def certify(stack: RelaxedProblems, path: Path, warm: Floats, *, best: float, ga
     """
     target = best * (1.0 - gap) / float(stack.unit[0])
     cuts, at = cuts_of(stack, path), float(path.t[0])
-    knots = _knots(float(stack.least[0]), at)
+    least = float(stack.least[0])
+    left, right = at - (at - least) * np.geomspace(0.02, 1.0, 12), at + (LARGEST - at) * np.geomspace(1e-3, 1.0, 36)
+    knots = np.unique(np.clip(np.concatenate([[least, at, LARGEST], left, right]), least, LARGEST))  # dense around the optimum
     values = cut_values(cuts, knots) + price(stack, knots)[0]
     tried = np.empty(0)
     for _ in range(_ROUNDS):
@@ -88,7 +88,11 @@ def certify(stack: RelaxedProblems, path: Path, warm: Floats, *, best: float, ga
         weak = values.max(0) < target
         coarse = 0.5 * (knots[:-1] + knots[1:])[bad & ~weak[:-1] & ~weak[1:]]
         nearest = knots[0] + max(0.02 * (at - knots[0]), 1e-6)  # at the least t itself nothing lies strictly inside
-        pins = np.setdiff1d(np.maximum(np.concatenate([_pins(knots, weak), coarse[:2]]), nearest), tried)
+        # Up to three new cuts inside each run of knots that no cut lifts above the target.
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], weak.astype(int), [0]])))
+        runs = zip(edges[::2], edges[1::2], strict=True)
+        pins = [knots[a + np.unique(np.linspace(0, z - a - 1, 5).astype(int)[1:4])] for a, z in runs]
+        pins = np.setdiff1d(np.maximum(np.concatenate([*pins, coarse[:2]]), nearest), tried)
         if not len(pins):
             break  # what was solved there already can not be raised by solving it again
         tried = np.concatenate([tried, pins])
@@ -99,22 +103,6 @@ def certify(stack: RelaxedProblems, path: Path, warm: Floats, *, best: float, ga
         order = np.argsort(np.concatenate([knots, coarse]), kind="stable")
         knots, values = np.concatenate([knots, coarse])[order], added[:, order]
     return cuts, float(interval_bounds(values).min() * stack.unit[0])
-
-
-def _knots(low: float, at: float) -> Floats:
-    """Values of t from the least possible to ln 2, dense around the optimum."""
-    left = at - (at - low) * np.geomspace(0.02, 1.0, 12)
-    right = at + (LARGEST - at) * np.geomspace(1e-3, 1.0, 36)
-    return np.unique(np.clip(np.concatenate([[low, at, LARGEST], left, right]), low, LARGEST))
-
-
-def _pins(knots: Floats, weak: NDArray[np.bool_]) -> Floats:
-    """Where new cuts are wanted: up to three inside each run of knots that no cut lifts above the target."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], weak.astype(int), [0]])))
-    pins = [
-        knots[a + np.unique(np.linspace(0, z - a - 1, 5).astype(int)[1:4])] for a, z in zip(edges[::2], edges[1::2], strict=True)
-    ]
-    return np.concatenate(pins) if pins else np.empty(0)
 
 
 def interval_bounds(values: Floats) -> Floats:

@@ -9,7 +9,7 @@ renormalised, is what counts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -52,78 +52,59 @@ def solve_slsqp(
     `time_up(best)` is asked at every iterate and every 50 evaluations: the caller owns the clock, and may stop when the
     best objective so far is good enough.
     """
-    minimize, constraint = _scipy()
-    watch = _Watch(_parts(problem), time_up)
-    rows, devices = len(watch.parts.rows), len(problem.counts)
-    message, done = "", 0
+    try:
+        from scipy.optimize import minimize
+    except ImportError:
+        raise BadInput("shuffle: the slsqp solver needs scipy; install fedfleet[train]") from None
+    parts, devices = _parts(problem), len(problem.counts)
+    rows = len(parts.rows)
+    matrix = np.kron(np.eye(rows), np.ones(devices))
+    one_a_row = {"type": "eq", "fun": lambda flat: matrix @ flat - 1.0, "jac": lambda flat: matrix}
+    # scipy returns its last iterate, which need not be the best that it visited.
+    best, plan, message, done, calls = np.inf, np.empty(0), "", 0, 0
+
+    def record(flat: Floats) -> None:
+        """Keep an iterate, made feasible, if it is the best so far; stop if the caller says so."""
+        nonlocal best, plan
+        shares = np.clip(flat, 0.0, 1.0).reshape(-1, devices)
+        shares = shares / np.maximum(shares.sum(1, keepdims=True), 1e-12)
+        visited = np.zeros((*problem.counts.shape, devices))
+        visited[parts.rows[:, 0], parts.rows[:, 1]] = shares * parts.held[:, None]
+        objective = score(problem, visited).objective
+        if objective < best:
+            best, plan = objective, visited
+        if time_up(best):
+            raise _TimeUp
+
+    def value(flat: Floats) -> float:
+        """The objective, asking for the time now and then: one numerical gradient can take seconds."""
+        nonlocal calls
+        calls += 1
+        if calls % 50 == 0 and time_up(best):
+            raise _TimeUp
+        return _value(parts, flat)[0]
+
     while done < starts and message != _OUT_OF_TIME:
         begin = stream(seed, "slsqp", done).random((rows, devices))
         begin = (begin / begin.sum(1, keepdims=True)).ravel()
         done += 1
         try:
-            _record_iterate(watch, begin)
-            result = minimize(
-                lambda flat: _watch_value(watch, flat),
+            record(begin)
+            result: Any = minimize(
+                value,
                 begin,
-                jac=(lambda flat: _gradient(watch.parts, flat)) if analytic else None,
+                jac=(lambda flat: _gradient(parts, flat)) if analytic else None,
                 method="SLSQP",
                 bounds=[(0.0, 1.0)] * len(begin),
-                constraints=constraint(rows, devices),
-                callback=lambda flat: _record_iterate(watch, flat),
+                constraints=one_a_row,
+                callback=record,
                 options={"maxiter": steps, "ftol": tolerance},
             )
             message = str(result.message)
-            _record_iterate(watch, result.x)
+            record(result.x)
         except _TimeUp:
             message = _OUT_OF_TIME
-    return Reference(watch.plan, watch.best, done, message)
-
-
-@dataclass(slots=True)
-class _Watch:
-    """What scipy has been seen to visit: it returns its last iterate, which need not be its best."""
-
-    parts: _Parts
-    time_up: Callable[[float], bool]
-    best: float = np.inf
-    plan: Floats = field(default_factory=lambda: np.empty(0))
-    calls: int = 0
-
-
-def _record_iterate(watch: _Watch, flat: Floats) -> None:
-    """Keep an iterate, made feasible, if it is the best so far; stop if the caller says so."""
-    parts, devices = watch.parts, len(watch.parts.seconds)
-    shares = np.clip(flat, 0.0, 1.0).reshape(-1, devices)
-    shares = shares / np.maximum(shares.sum(1, keepdims=True), 1e-12)
-    plan = np.zeros((*parts.problem.counts.shape, devices))
-    plan[parts.rows[:, 0], parts.rows[:, 1]] = shares * parts.held[:, None]
-    value = score(parts.problem, plan).objective
-    if value < watch.best:
-        watch.best, watch.plan = value, plan
-    if watch.time_up(watch.best):
-        raise _TimeUp
-
-
-def _watch_value(watch: _Watch, flat: Floats) -> float:
-    """The objective, asking for the time now and then: one numerical gradient can take seconds."""
-    watch.calls += 1
-    if watch.calls % 50 == 0 and watch.time_up(watch.best):
-        raise _TimeUp
-    return _value(watch.parts, flat)[0]
-
-
-def _scipy() -> tuple[Callable[..., Any], Callable[[int, int], Any]]:
-    """scipy's minimiser and the row constraints, imported only where somebody asks for the reference."""
-    try:
-        from scipy.optimize import minimize
-    except ImportError:
-        raise BadInput("shuffle: the slsqp solver needs scipy; install fedfleet[train]") from None
-
-    def rows_sum_to_one(rows: int, devices: int) -> dict[str, Any]:
-        matrix = np.kron(np.eye(rows), np.ones(devices))
-        return {"type": "eq", "fun": lambda flat: matrix @ flat - 1.0, "jac": lambda flat: matrix}
-
-    return minimize, rows_sum_to_one
+    return Reference(plan, best, done, message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,26 +7,28 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fedfleet.core.rng import stream
+from fedfleet.shuffle.bound import Case, Cuts, all_cases, case_bounds, cuts_of, join_cuts, restrict_to_cases
 from fedfleet.shuffle.central_path import CENTRED_DECREMENT, WARM_GAP, follow_path, warm_up
 from fedfleet.shuffle.divergence import Floats, Ints
 from fedfleet.shuffle.local_search import descend
-from fedfleet.shuffle.plan_batch import PlanBatch, objectives
-from fedfleet.shuffle.plans import identity, largest_remainder, proportional, round_plans
+from fedfleet.shuffle.plan_batch import PlanBatch, objectives, take_plans
+from fedfleet.shuffle.plans import identity, largest_remainder, proportional, round_plans, start_plans
 from fedfleet.shuffle.problem import PlanScore, Problem, effort, link, score
 from fedfleet.shuffle.problem_batch import RelaxedProblems, relaxed_problems, take_problems
-from fedfleet.shuffle.relaxation import best_plan, solve_relaxed
-from fedfleet.shuffle.whole_plans import (
-    DESCENT,
-    GAP,
-    WholePlan,
-    batch_of,
-    best_whole,
-    from_cases,
-    from_simple,
-    improve_and_bound,
-    shake,
-)
+from fedfleet.shuffle.relaxation import Relaxed, best_plan, solve_relaxed
 
+GAP = 5e-3  # between plan and bound, at which the search ends
+_GAP = 1e-3  # of the relaxed problems met on the way
+_ROUNDS = 7
+_PER_ROUND = 6
+_KICKS = 16
+# Work is counted, in entries of the tables that a descent looks at (about 10 ns each), since a clock would make plans differ.
+_HEAT, DESCENT = 2e6, 6e6  # of one descent, while others may still win and afterwards
+_WORK = 3e7  # of descents from cases, after which no more are tried
+_PATHS = 4.2e7  # of paths, after which no further round begins
+_SHAKE_WORK, _SHAKE_DESCENT_WORK = 4e7, 2e6  # of all shakes, and of one descent from a shaken plan
+_LARGE_DEVICES, _LARGE_SAMPLES, _PATIENCE = 7, 3000, 4.0
 _QUICK_GAP = 1e-3
 _NEAR = 1.08  # times the relaxed optimum: a quick plan within it is good enough
 _STEPS = 32  # of quick descents before they are compared
@@ -35,10 +37,7 @@ _CHUNK_ENTRIES = 40_000  # plan entries solved side by side: few enough to stay 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A whole plan[v][i][j] with its score; the relaxed optimum and bounds are None where quick left them out.
-
-    `bound` is below the relaxed optimum and so below every plan; `integer_bound` is below every whole plan.
-    """
+    """A whole plan[v][i][j]; `bound` holds for every plan, `integer_bound` for every whole plan (None: quick left them out)."""
 
     plan: Ints
     score: PlanScore
@@ -74,8 +73,7 @@ def solve(problem: Problem, *, quick: bool = False) -> Solution:
             whole = from_simple(problem, whole)
         whole = improve_and_bound(problem, relaxed, whole)
     plan = whole.plan.transpose(1, 0, 2)
-    bound = relaxed.bound
-    return Solution(plan, score(problem, plan), relaxed.objective, bound, whole.bound, relaxed.plan)
+    return Solution(plan, score(problem, plan), relaxed.objective, relaxed.bound, whole.bound, relaxed.plan)
 
 
 def solve_many(problems: Sequence[Problem], *, quick: bool = True) -> list[Solution]:
@@ -145,5 +143,151 @@ def _solve_single_device(problem: Problem) -> Solution:
     """One device has nobody to exchange with: the identity is the only plan, and the optimum."""
     plan = identity(problem)
     value = score(problem, plan)
-    cost = value.objective
-    return Solution(plan, value, cost, cost, cost, plan.astype(float))
+    return Solution(plan, value, value.objective, value.objective, value.objective, plan.astype(float))
+
+
+# ---- whole plans --------------------------------------------------------------------------------------------------
+# Round what the relaxations of the weakest cases give, descend, shake, until the bound is near.
+#
+# Where devices hold few samples of many classes the real optimum is out of reach, and rounding it can double the objective.
+# The relaxations that the bound needs anyway (`cases`) are the right places to round from.
+
+
+@dataclass(frozen=True, slots=True)
+class WholePlan:
+    """The best whole plan found [c, V, V], its objective, and a bound for all whole plans (None: not asked for)."""
+
+    plan: Ints
+    objective: float
+    bound: float | None
+    work: float = 0.0  # that it took, in entries of tables
+
+
+def batch_of(problem: Problem, plans: Ints) -> PlanBatch:
+    """Whole plans [B, c, V, V] of one problem, ready to descend."""
+    b, devices = len(plans), len(problem.counts)
+    links, seconds = np.broadcast_to(link(problem), (b, devices, devices)), np.broadcast_to(effort(problem), (b, devices))
+    return PlanBatch(plans, links, seconds, np.full(b, problem.alpha), problem.time_balance, problem.js_root)
+
+
+def best_whole(problem: Problem, plans: Floats, *, last: int = 3, steps: int = 64) -> WholePlan:
+    """Round real plans [B, c, V, V] in two ways; all descend a while, the most promising by swaps too and to the end."""
+    counts = np.broadcast_to(problem.counts.T, plans.shape[:3])
+    batch = batch_of(problem, np.concatenate([largest_remainder(plans, counts), round_plans(plans, counts)]))
+    return best_descent(batch, last=last, steps=steps)
+
+
+def from_simple(problem: Problem, result: WholePlan, *, last: int = 3, steps: int = 64) -> WholePlan:
+    """The better of a plan and the best that descents from the simple plans reach (`race`)."""
+    plans = start_plans(problem).transpose(0, 2, 1, 3)
+    whole = largest_remainder(plans, np.broadcast_to(problem.counts.T, plans.shape[:3]))
+    other = best_descent(batch_of(problem, whole), last=last, steps=steps)
+    return other if other.objective < result.objective else result
+
+
+def from_cases(problem: Problem, stack: RelaxedProblems, result: WholePlan, *, cases: int = 4, steps: int = 64) -> WholePlan:
+    """The better of a plan and what some cases, spread over all and solved roughly, round to."""
+    every = all_cases(problem)
+    some = [every[int(k)] for k in np.unique(np.linspace(0, len(every) - 1, cases).astype(int))]
+    copies = restrict_to_cases(stack, some)
+    path = follow_path(copies, gap=WARM_GAP, settle=CENTRED_DECREMENT)
+    other = best_whole(problem, path.plan * copies.mass[:, None, None, None], last=1, steps=steps)
+    return other if other.objective < result.objective else result
+
+
+def best_descent(batch: PlanBatch, *, last: int = 3, steps: int = 64) -> WholePlan:
+    """The best of descents from these plans: all take `steps`, twice the most promising go on, and `last` to the end."""
+    end = descend(batch, moves_only=True, steps=steps, work=_HEAT)
+    work = float(end.work.sum())
+    for kept, most in ((2 * last, _HEAT), (last, DESCENT * patience(batch.plan[0]))):
+        few = np.argsort(end.value, kind="stable")[:kept]
+        batch = take_plans(replace(batch, plan=end.plan), few)
+        end = descend(batch, work=most)
+        work += float(end.work.sum())
+    k = int(end.value.argmin())
+    return WholePlan(end.plan[k], float(end.value[k]), None, work)
+
+
+def patience(plan: Ints) -> float:
+    """How many times the usual work a user with such a plan [c, V, V] may cost: large ones may take longer."""
+    return _PATIENCE if plan.shape[1] >= _LARGE_DEVICES or plan.sum() > _LARGE_SAMPLES else 1.0
+
+
+def improve_and_bound(problem: Problem, relaxed: Relaxed, result: WholePlan, *, gap: float = GAP) -> WholePlan:
+    """Solve the weakest cases first, rounding each, until the bound is within `gap` of the best plan or the work is done."""
+    stack, cases = relaxed.stack, all_cases(problem)
+    now = _Search(relaxed.cuts, result, frozenset(), 0.0, 0.0)
+    bounds = np.array([relaxed.bound or 0.0])
+    last = (0.0, np.inf, len(cases) + 1)
+    for _ in range(_ROUNDS):
+        enough = now.best.objective * (1.0 - gap)
+        bounds, weakest = case_bounds(stack, cases, now.cuts, enough=enough)
+        weak = np.flatnonzero(bounds < enough)
+        state = (float(bounds.min()), now.best.objective, len(weak))
+        # A round that raised no bound, lowered no plan and settled no case: the next would not either.
+        idle = state[0] < last[0] * 1.0002 and state[1:] == last[1:]
+        if not len(weak) or idle or now.work > _PATHS * patience(result.plan):
+            break
+        last = state
+        order = [int(k) for k in weak[np.argsort(bounds[weak], kind="stable")]]
+        now = _round(problem, stack, cases, order, weakest, now)
+    result = now.best
+    if bounds.min() < result.objective * (1.0 - gap):
+        result = shake(problem, result, float(bounds.min()), gap=gap)
+        bounds, _ = case_bounds(stack, cases, now.cuts, enough=result.objective)
+    return replace(result, bound=min(max(float(bounds.min()), relaxed.bound or 0.0), result.objective))
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What is known after some rounds: cuts, the best plan, which cases were solved; the work of paths and of descents."""
+
+    cuts: Cuts
+    best: WholePlan
+    solved: frozenset[int]
+    work: float
+    tried: float
+
+
+def _round(problem: Problem, stack: RelaxedProblems, cases: list[Case], order: list[int], weakest: Floats, now: _Search) -> _Search:
+    """Cuts and plans from the weakest cases that are new, cuts at the weakest t of those that are not."""
+    fresh = [k for k in order if k not in now.solved]
+    if len(fresh) > _PER_ROUND:  # the weakest cases and some spread over the others, since neighbours share their cuts
+        others = sorted(fresh[2:])
+        fresh = sorted({*fresh[:2], *(others[int(k)] for k in np.linspace(0, len(others) - 1, _PER_ROUND - 2))})
+    stale = [k for k in order[:_PER_ROUND] if k in now.solved]
+    if fresh:
+        copies = restrict_to_cases(stack, [cases[k] for k in fresh])
+        path = follow_path(copies, gap=_GAP)
+        now = replace(now, solved=now.solved | frozenset(fresh))
+        now = replace(now, cuts=join_cuts(now.cuts, cuts_of(copies, path)), work=now.work + path.work)
+        if now.tried < _WORK * patience(now.best.plan):
+            new = best_whole(problem, path.plan * copies.mass[:, None, None, None])
+            best = new if new.objective < now.best.objective else now.best
+            now = replace(now, best=best, tried=now.tried + new.work)
+    if stale and now.work < _PATHS * patience(now.best.plan):
+        copies = restrict_to_cases(stack, [cases[k] for k in stale], pinned=weakest[stale])
+        path = follow_path(copies, gap=_GAP)
+        now = replace(now, cuts=join_cuts(now.cuts, cuts_of(copies, path)), work=now.work + path.work)
+    return now
+
+
+def shake(problem: Problem, result: WholePlan, bound: float, *, gap: float, attempts: int = 8) -> WholePlan:
+    """Iterated local search: some samples of the best plan move at random, and all copies descend again."""
+    spent = 0.0
+    for attempt in range(attempts):
+        if bound >= result.objective * (1.0 - gap) or spent > _SHAKE_WORK * patience(result.plan):
+            break
+        rng, copies = stream(0, "shuffle/shake", attempt), np.repeat(result.plan[None], _KICKS, 0)
+        for copy in copies:  # two to nine samples of each move elsewhere
+            for _ in range(rng.integers(2, 10)):
+                places = np.argwhere(copy > 0)
+                i, v, j = places[rng.integers(len(places))]
+                copy[i, v, j] -= 1
+                copy[i, v, rng.integers(copy.shape[1])] += 1
+        end = descend(batch_of(problem, copies), work=_SHAKE_DESCENT_WORK)
+        spent += float(end.work.sum())
+        k = int(end.value.argmin())
+        if end.value[k] < result.objective:
+            result = replace(result, plan=end.plan[k], objective=float(end.value[k]))
+    return result

@@ -82,10 +82,7 @@ def spread(
 
 
 def lognormals(seed: int, label: str, keys: Keys, sigma: float, most: float | None) -> Floats:
-    """Factors around 1, log-normal with this standard deviation of the logarithm; with `most`, in [1 / sqrt(most), sqrt(most)].
-
-    Whoever lies inside without the limit keeps its factor; the others are drawn again until they do.
-    """
+    """Factors around 1, log-normal; with `most` in [1 / sqrt(most), sqrt(most)]: those beyond are drawn again, the others stay."""
     deviations = sigma * normals(seed, label, keys)
     if most is None:
         return np.exp(deviations)

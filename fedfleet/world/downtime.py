@@ -7,14 +7,12 @@ the window: no bit of a time decides.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Fraction, Positive
-from fedfleet.core.quorum import Earliest
 from fedfleet.core.records import Bools, Floats, Ints, Keys
 from fedfleet.core.rng import hash_keys, uniforms
 from fedfleet.core.sources import FaultDraws, FaultSource, StateSource
@@ -127,21 +125,18 @@ def reachable_states(states: StateSource, faults: FaultSource | None) -> StateSo
     def online(time: float) -> Bools:
         return states.online(time) & ~away(time)
 
-    earliest = None if states.earliest is None or back is None else _earliest_reachable(states.earliest, online, away, back)
-    return StateSource(online, states.finish, earliest, states.worked, warnings=states.warnings)
+    inner = states.earliest
 
-
-def _earliest_reachable(
-    earliest: Earliest, online: Callable[[float], Bools], away: Callable[[float], Bools], back: Callable[[float], float]
-) -> Earliest:
-    def found(among: Bools, n: int, start: float, until: float) -> float:
-        time = earliest(among, n, start, until)  # with everyone up it would not be before
+    def earliest(among: Bools, n: int, start: float, until: float) -> float:
+        assert inner is not None and back is not None
+        time = inner(among, n, start, until)  # with everyone up it would not be before
         while time < until:
             # Until somebody returns there are no more than those who are up now, and some of these may go down.
-            moment, returns = earliest(among & ~away(time), n, time, until), back(time)
+            moment, returns = inner(among & ~away(time), n, time, until), back(time)
             if moment < returns and np.count_nonzero(online(moment) & among) >= n:
                 return moment
             time = min(moment, returns)
         return math.inf
 
-    return found
+    known = None if inner is None or back is None else earliest
+    return StateSource(online, states.finish, known, states.worked, warnings=states.warnings)

@@ -74,9 +74,8 @@ def phones(
     `tail_seconds`. The tail after a download lasts until computing ends at most, that after an upload until its own end. A faster
     device draws no more than a slow one: it takes fewer joules for the same work, as it is done sooner; `per_kind` says otherwise.
     """
-    overrides = {"compute": compute, "receive": receive, "transmit": transmit, "waiting": waiting}
-    overrides |= {"tail": tail, "tail_seconds": tail_seconds}
-    own = replace(LINKS[link], **{name: value for name, value in overrides.items() if value is not None})
+    given = zip(_NAMES, (compute, receive, transmit, waiting, tail, tail_seconds), strict=True)
+    own = replace(LINKS[link], **{name: value for name, value in given if value is not None})
 
     def recipe(_devices: DeviceSource, _keys: Keys, _seed: int) -> EnergySource:
         return source_from_watts(lambda clients: own)

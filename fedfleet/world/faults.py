@@ -6,6 +6,8 @@ All of it is addressed by client and task, so that neither the clock nor who els
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -47,15 +49,7 @@ def lossy(*, download: Fraction = 0.02, compute: Fraction = 0.05, upload: Fracti
 
 def delayed(*, share: Fraction = 0.1, seconds: Positive = 60.0) -> FaultRecipe:
     """A share of the reports arrives late: `seconds` after the last byte was sent on average, evenly between 0 and twice that."""
-
-    def recipe(keys: Keys, seed: int) -> FaultSource:
-        def draw(clients: Ints, _start: float, _ends: Floats, tasks: Ints) -> FaultDraws:
-            hit, wait = _draw_hits(seed, "late", keys[clients], tasks, share, seconds)
-            return no_faults(len(clients), late=np.where(hit, wait, 0.0))
-
-        return FaultSource(no_slowdown, draw)
-
-    return recipe
+    return _waits("late", 0.0, share, seconds)
 
 
 def repeated(*, share: Fraction = 0.1, seconds: Positive = 60.0) -> FaultRecipe:
@@ -63,11 +57,15 @@ def repeated(*, share: Fraction = 0.1, seconds: Positive = 60.0) -> FaultRecipe:
 
     The second is counted and thrown away; its bytes are waste.
     """
+    return _waits("again", np.inf, share, seconds)
 
+
+def _waits(column: str, unharmed: float, share: float, seconds: float) -> FaultRecipe:
     def recipe(keys: Keys, seed: int) -> FaultSource:
         def draw(clients: Ints, _start: float, _ends: Floats, tasks: Ints) -> FaultDraws:
-            hit, wait = _draw_hits(seed, "again", keys[clients], tasks, share, seconds)
-            return no_faults(len(clients), again=np.where(hit, wait, np.inf))
+            hit = uniforms(seed, column, keys[clients], tasks) < share
+            wait = 2.0 * seconds * uniforms(seed, f"{column}/by", keys[clients], tasks)
+            return no_faults(len(clients), **{column: np.where(hit, wait, unharmed)})
 
         return FaultSource(no_slowdown, draw)
 
@@ -81,7 +79,7 @@ def slowed(*, share: Fraction = 0.1, factor: Annotated[float, Ge(1), Le(1e6)] = 
         def slower(clients: Ints, _start: float, tasks: Ints) -> Floats:
             return np.where(uniforms(seed, "slowed", keys[clients], tasks) < share, factor, 1.0)
 
-        return FaultSource(slower, _draw_nothing)
+        return FaultSource(slower, lambda clients, start, ends, tasks: no_faults(len(clients)))
 
     return recipe
 
@@ -111,11 +109,7 @@ def combine_faults(sources: list[FaultSource]) -> FaultSource:
         return np.prod([source.slowdown(clients, start, tasks) for source in sources], axis=0)
 
     def befall(clients: Ints, start: float, ends: Floats, tasks: Ints) -> FaultDraws:
-        draws = [source.draw(clients, start, ends, tasks) for source in sources]
-        whole = draws[0]
-        for other in draws[1:]:
-            whole = _combine_draws(whole, other)
-        return whole
+        return reduce(_combine_draws, [source.draw(clients, start, ends, tasks) for source in sources])
 
     away_functions = [source.away for source in sources if source.away is not None]
     return_functions = [source.back for source in sources if source.back is not None]
@@ -139,25 +133,10 @@ def _combine_draws(a: FaultDraws, b: FaultDraws) -> FaultDraws:
     )  # fmt: skip
 
 
-def no_faults(
-    n: int,
-    *,
-    stage: Ints | None = None,
-    part: Floats | None = None,
-    crash: Floats | None = None,
-    noticed: Bools | None = None,
-    late: Floats | None = None,
-    again: Floats | None = None,
-) -> FaultDraws:
-    """Nothing happens to n tasks, but for what is named."""
-    return FaultDraws(
-        np.full(n, -1, np.int64) if stage is None else stage,
-        np.zeros(n) if part is None else part,
-        np.full(n, np.inf) if crash is None else crash,
-        np.zeros(n, np.bool_) if noticed is None else noticed,
-        np.zeros(n) if late is None else late,
-        np.full(n, np.inf) if again is None else again,
-    )
+def no_faults(n: int, **columns: Ints | Floats | Bools) -> FaultDraws:
+    """Nothing happens to n tasks, but for the columns of `FaultDraws` that are named."""
+    never, nothing = np.full(n, np.inf), np.zeros(n)
+    return replace(FaultDraws(np.full(n, -1, np.int64), nothing, never, np.zeros(n, np.bool_), nothing, never), **columns)
 
 
 def no_slowdown(clients: Ints, _start: float, _tasks: Ints) -> Floats:
@@ -166,16 +145,5 @@ def no_slowdown(clients: Ints, _start: float, _tasks: Ints) -> Floats:
 
 
 # The names that sources of faults outside this package were written with.
-
-
-def _draw_nothing(clients: Ints, _start: float, _ends: Floats, _tasks: Ints) -> FaultDraws:
-    return no_faults(len(clients))
-
-
-def _draw_hits(seed: int, label: str, keys: Keys, tasks: Ints, share: float, seconds: float) -> tuple[Bools, Floats]:
-    """Whom it hits, and how many seconds it takes."""
-    return uniforms(seed, label, keys, tasks) < share, 2.0 * seconds * uniforms(seed, f"{label}/by", keys, tasks)
-
-
 if not TYPE_CHECKING:
     __getattr__ = old_symbols(__name__, at_full_speed="no_slowdown", unharmed="no_faults")

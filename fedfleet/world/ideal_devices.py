@@ -55,15 +55,14 @@ def differences(devices: DeviceSource, keys: Keys) -> frozenset[str]:
     for trip in range(_TRIPS):
         own, better = (stages_of(d, everyone, _unit_cost(n), 0.0, np.full(n, trip)) for d in (devices, ideal))
         for name, kept in _STAGES.items():
-            result |= {name for stage in kept if stage in own and stage in better and not _same(own[stage], better[stage])}
+            # Are these equal wherever the work can be done at all?
+            pairs = [(own[stage], better[stage]) for stage in kept if stage in own and stage in better]
+            result |= {name for a, b in pairs if not np.all((a == b) | ~np.isfinite(a))}
     return frozenset(result)
 
 
 def ideal_devices(devices: DeviceSource, keys: Keys) -> DeviceSource:
-    """The same clients with the fleet's fastest link and its fastest processor: said by the source, or else measured.
-
-    What is measured is each client's mean over some trips; the draws of whoever is fastest are then everyone's.
-    """
+    """The same clients with the fleet's fastest link and processor: said by the source, or measured as means over some trips."""
     best = best_devices(devices)
     if best is not None:
         return best()
@@ -88,8 +87,3 @@ def ideal_devices(devices: DeviceSource, keys: Keys) -> DeviceSource:
 def _unit_cost(n: int) -> Cost:
     ones = np.ones(n)
     return Cost(ones * BATCH, ones * TRANSFER, ones * TRANSFER, ones)
-
-
-def _same(a: Floats, b: Floats) -> bool:
-    """Are these equal wherever the work can be done at all?"""
-    return bool(np.all((a == b) | ~np.isfinite(a)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -84,10 +85,7 @@ def daily_traces(keys: Keys, seed: int, *, ready: float, sessions: int, swing: f
 
 
 def _grain(seconds: Floats) -> Floats:
-    """To what sessions that should last so long are rounded down: parts that add up exactly, and keep their share.
-
-    Whole seconds where a second is at most a hundredth of it, 2^-10 s where that is at most a thousandth, else 2^-24 of it.
-    """
+    """What such sessions are rounded down to: whole seconds from 100 s on, 2^-10 s from 1 s on, else 2^-24 of them."""
     short = np.ldexp(1.0, np.frexp(seconds)[1] - _BITS)
     return np.where(seconds >= _SHORT, 1.0, np.where(seconds >= 1.0, _PART, short))
 
@@ -141,10 +139,7 @@ def table_states(table: StateTable, clients: int) -> StateSource:
 
 
 def interval_states(t: Traces, clients: int | None = None) -> StateSource:
-    """Reachability by periodic ready intervals, of the first `clients` clients of the traces (default: all).
-
-    `online` remembers until when each trace's answer holds and looks up only the others.
-    """
+    """Periodic ready intervals of the first `clients`, or all; `online` looks up only traces whose last answer has expired."""
     n = len(t) if clients is None else clients
     own, row_index = replace(t, row_index=None), None if t.row_index is None else t.row_index[:n]
     rows = n if row_index is None else len(own)
@@ -162,16 +157,10 @@ def interval_states(t: Traces, clients: int | None = None) -> StateSource:
         # A copy in both cases: the next call changes `ready`, and an answer once given must stand.
         return ready.copy() if row_index is None else ready[row_index]
 
-    def finish(clients: Ints, start: float, seconds: Floats) -> Floats:
-        return finish_after(t, clients, start, seconds)
-
     def earliest(among: Bools, n: int, start: float, until: float) -> float:
         online(start)  # brings up to date what is remembered
         weights = among.astype(np.int64) if row_index is None else np.bincount(row_index[among], minlength=rows)
         at = np.flatnonzero(weights)
         return first_time_ready(own, at, weights[at], ready[at], valid_until[at], n, start, until)
 
-    def work_seconds(clients: Ints, start: float, until: Floats) -> Floats:
-        return ready_seconds(t, clients, start, until)
-
-    return StateSource(online, finish, earliest, work_seconds)
+    return StateSource(online, partial(finish_after, t), earliest, partial(ready_seconds, t))

@@ -64,10 +64,7 @@ def groups(count: Count = 10, *, mu: Positive = 0.5) -> UserRecipe:
 
 
 def spread_inside(users: UserSource, data: DataSource, labels: Ints, mu: float, seed: int) -> list[dict[str, Ints]]:
-    """For each user and split, on which of its devices (0, 1, ..) each row lies: per class a Dirichlet(mu) draw.
-
-    Every device of a user that has rows enough gets at least one training row, so that it is a client in flat runs.
-    """
+    """For each user and split, which device (0, 1, ..) has each row: Dirichlet(mu) per class, a training row for every device."""
     result: list[dict[str, Ints]] = []
     for user in range(len(users)):
         rng = stream(seed, "inside", user)

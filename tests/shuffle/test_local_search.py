@@ -11,7 +11,7 @@ from fedfleet.shuffle.local_search import SHARES, best_bundle, best_move, best_s
 from fedfleet.shuffle.plan_batch import objectives, take_plans
 from fedfleet.shuffle.plans import identity
 from fedfleet.shuffle.problem import problem_from, score
-from fedfleet.shuffle.whole_plans import batch_of
+from fedfleet.shuffle.solve import batch_of
 from tests.shuffle.users import batch_at, single_moves, true_value, user, users
 
 

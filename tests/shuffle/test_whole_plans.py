@@ -8,7 +8,7 @@ import pytest
 from fedfleet.shuffle.plans import identity, largest_remainder, proportional
 from fedfleet.shuffle.problem import score
 from fedfleet.shuffle.relaxation import solve_relaxed
-from fedfleet.shuffle.whole_plans import (
+from fedfleet.shuffle.solve import (
     DESCENT,
     WholePlan,
     best_descent,

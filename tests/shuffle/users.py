@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fedfleet.shuffle.problem import Problem, problem_from, score
-from fedfleet.shuffle.whole_plans import batch_of
+from fedfleet.shuffle.solve import batch_of
 
 
 def user(seed: int, classes: int, devices: int, samples: int, *, bits=2e5, alpha=1.0, **flags) -> Problem:

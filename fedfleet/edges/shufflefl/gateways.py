@@ -196,8 +196,18 @@ def ungroup(plan: Ints, counts: Ints, groups: Ints, rng: np.random.Generator) ->
     For each sender and group, receiver after receiver draws from what is left without replacement (multivariate
     hypergeometric), and the sender keeps the rest: every class is handed out exactly.
     """
-    _check_fit(plan, group_counts(counts, groups))
     devices, classes = counts.shape
+    held = group_counts(counts, groups)
+    if plan.shape != (devices, held.shape[1], devices):
+        expected = (devices, held.shape[1], devices)
+        raise BadInput(f"shuffle: the plan has shape {plan.shape}, not {expected}; make the plan for these groups")
+    wrong = np.argwhere((plan.sum(2) != held) | (plan < 0).any(2))
+    if len(wrong):
+        v, g = wrong[0].tolist()
+        raise BadInput(
+            f"shuffle: the plan hands out {plan[v, g].tolist()} of group {g} from device {v}, which holds {held[v, g]}; "
+            "a row must hold whole numbers, 0 or more, that add up to what the device holds"
+        )
     result = np.zeros((devices, classes, devices), np.int64)
     for g in range(plan.shape[1]):
         members = np.flatnonzero(groups == g)
@@ -210,19 +220,6 @@ def ungroup(plan: Ints, counts: Ints, groups: Ints, rng: np.random.Generator) ->
                     left = left - sent
             result[v, members, v] = left
     return result
-
-
-def _check_fit(plan: Ints, held: Ints) -> None:
-    devices, count = held.shape
-    if plan.shape != (devices, count, devices):
-        raise BadInput(f"shuffle: the plan has shape {plan.shape}, not {(devices, count, devices)}; make the plan for these groups")
-    wrong = np.argwhere((plan.sum(2) != held) | (plan < 0).any(2))
-    if len(wrong):
-        v, g = wrong[0].tolist()
-        raise BadInput(
-            f"shuffle: the plan hands out {plan[v, g].tolist()} of group {g} from device {v}, which holds {held[v, g]}; "
-            "a row must hold whole numbers, 0 or more, that add up to what the device holds"
-        )
 
 
 def _clusters(features: Floats, wanted: int, luck: int) -> Ints:

@@ -32,17 +32,54 @@ def chain(codecs: Sequence[Codec], where: str = "codecs") -> Codec | None:
     lossy = tuple(c for c in codecs if c.squeeze is not None)
     packing = tuple(c for c in codecs if c.pack is not None)
     single = lossy[0] if len(lossy) == 1 else None
+
+    def squeeze(stack: Stack, where: Any) -> Stack:
+        """Squeeze the numbers; what an earlier codec says in integers passes by."""
+        for codec in lossy:
+            assert codec.squeeze is not None
+            numbers = {n: v for n, v in stack.items() if v.is_floating_point()}
+            stack = {n: v for n, v in stack.items() if n not in numbers} | dict(codec.squeeze(numbers, where))
+        return stack
+
+    def expand(stack: Stack, like: Tree) -> Stack:
+        targets = [like]
+        for codec in lossy[:-1]:
+            targets.append(layout(codec, targets[-1]))
+        for codec, target in zip(lossy[::-1], targets[::-1], strict=True):
+            assert codec.expand is not None
+            numbers = {n: v for n, v in target.items() if v.dtype == np.float32}
+            unchanged = [n for n in target if n not in numbers]
+            result = codec.expand({n: v for n, v in stack.items() if n not in unchanged}, numbers)
+            stack = {n: stack[n] for n in unchanged} | dict(result)
+        return stack
+
+    def pack(tree: Tree) -> Tree:
+        for codec in packing:
+            assert codec.pack is not None
+            tree = codec.pack(tree)
+        return tree
+
+    def unpack(tree: Tree, like: Tree) -> Tree:
+        for codec in packing[::-1]:  # packing only shortens, so that what was squeezed bounds every step
+            assert codec.unpack is not None
+            tree = codec.unpack(tree, like)
+        return tree
+
+    def no_bounds(tree: Tree) -> Tree:
+        """Two losses together: each is bounded for what it is given, and that is all that can be said."""
+        return {n: np.full(v.shape, np.inf) for n, v in tree.items()}
+
     return Codec(
         name="+".join(c.name for c in codecs),
         settings=tuple((c.name, c.settings) for c in codecs),
         level=codecs[-1].level,
-        within=(single or codecs[0]).within if len(lossy) <= 1 else _no_bounds,
+        within=(single or codecs[0]).within if len(lossy) <= 1 else no_bounds,
         sized=all(c.sized for c in codecs),
         addressed=any(c.addressed for c in codecs),
-        squeeze=_squeeze(lossy) if lossy else None,
-        expand=_expand(lossy) if lossy else None,
-        pack=_pack(packing) if packing else None,
-        unpack=_unpack(packing) if packing else None,
+        squeeze=squeeze if lossy else None,
+        expand=expand if lossy else None,
+        pack=pack if packing else None,
+        unpack=unpack if packing else None,
         through=None if single is None else single.through,
         parts=tuple(codecs),
     )
@@ -67,60 +104,3 @@ def _check_order(codecs: Sequence[Codec], where: str) -> None:
                 f"{first.name} a fixed "
                 "size, or let only gzip, deflate or zstd follow"
             )
-
-
-def _no_bounds(tree: Tree) -> Tree:
-    """Two losses together: each is bounded for what it is given, and that is all that can be said."""
-    return {n: np.full(v.shape, np.inf) for n, v in tree.items()}
-
-
-def _squeeze(lossy: tuple[Codec, ...]) -> Any:
-    def squeeze(stack: Stack, where: Any) -> Stack:
-        for codec in lossy:
-            stack = _squeeze_numbers(codec, stack, where)
-        return stack
-
-    return squeeze
-
-
-def _squeeze_numbers(codec: Codec, stack: Stack, where: Any) -> Stack:
-    """Squeeze the numbers; what an earlier codec says in integers passes by."""
-    assert codec.squeeze is not None
-    numbers = {n: v for n, v in stack.items() if v.is_floating_point()}
-    return {n: v for n, v in stack.items() if n not in numbers} | dict(codec.squeeze(numbers, where))
-
-
-def _expand(lossy: tuple[Codec, ...]) -> Any:
-    def expand(stack: Stack, like: Tree) -> Stack:
-        targets = [like]
-        for codec in lossy[:-1]:
-            targets.append(layout(codec, targets[-1]))
-        for codec, target in zip(lossy[::-1], targets[::-1], strict=True):
-            assert codec.expand is not None
-            numbers = {n: v for n, v in target.items() if v.dtype == np.float32}
-            unchanged = [n for n in target if n not in numbers]
-            result = codec.expand({n: v for n, v in stack.items() if n not in unchanged}, numbers)
-            stack = {n: stack[n] for n in unchanged} | dict(result)
-        return stack
-
-    return expand
-
-
-def _pack(packing: tuple[Codec, ...]) -> Any:
-    def pack(tree: Tree) -> Tree:
-        for codec in packing:
-            assert codec.pack is not None
-            tree = codec.pack(tree)
-        return tree
-
-    return pack
-
-
-def _unpack(packing: tuple[Codec, ...]) -> Any:
-    def unpack(tree: Tree, like: Tree) -> Tree:
-        for codec in packing[::-1]:  # packing only shortens, so that what was squeezed bounds every step
-            assert codec.unpack is not None
-            tree = codec.unpack(tree, like)
-        return tree
-
-    return unpack

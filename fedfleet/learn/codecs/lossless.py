@@ -28,13 +28,31 @@ _WINDOW = 1 << 27  # bytes; no level of zstd makes a larger one
 
 def gzip(*, effort: Effort = 6, shuffle: bool = False) -> Codec:
     """RFC 1952, without a time in its header, so that the same tree is the same bytes; `shuffle` the bytes of numbers first."""
-    return _lossless_codec("gzip", (("effort", effort), ("shuffle", shuffle)), shuffle, _deflater(effort, 31), _inflater(31))
+    return _zlib_codec("gzip", effort, shuffle, 31)
 
 
 def deflate(*, effort: Effort = 6, shuffle: bool = False) -> Codec:
     """RFC 1951: gzip without header and checksum, for transports that have their own; `shuffle` the bytes of numbers first."""
-    settings = (("effort", effort), ("shuffle", shuffle))
-    return _lossless_codec("deflate", settings, shuffle, _deflater(effort, -15), _inflater(-15))
+    return _zlib_codec("deflate", effort, shuffle, -15)
+
+
+def _zlib_codec(name: str, effort: int, shuffle: bool, window_bits: int) -> Codec:
+    def compress(data: bytes) -> bytes:
+        # The header that zlib writes holds no time, unlike that of the gzip module.
+        compressor = zlib.compressobj(effort, zlib.DEFLATED, window_bits)
+        return compressor.compress(data) + compressor.flush()
+
+    def expand(data: bytes, limit: int) -> bytes:
+        decompressor = zlib.decompressobj(window_bits)
+        try:
+            content = decompressor.decompress(data, limit + 1)
+        except zlib.error as error:
+            raise Refused(f"its bytes are not compressed as they should be ({error})") from None
+        if len(content) <= limit and (not decompressor.eof or decompressor.unused_data):
+            raise Refused("its bytes are not all there, or too many")
+        return content
+
+    return _lossless_codec(name, (("effort", effort), ("shuffle", shuffle)), shuffle, compress, expand)
 
 
 def zstd(*, effort: ZstdEffort = 3, shuffle: bool = False) -> Codec:
@@ -58,33 +76,8 @@ def zstd(*, effort: ZstdEffort = 3, shuffle: bool = False) -> Codec:
             raise Refused("its bytes are not all there, or too many")
         return content
 
-    def compress(data: bytes) -> bytes:
-        return zstandard.ZstdCompressor(level=effort).compress(data)
-
-    return _lossless_codec("zstd", (("effort", effort), ("shuffle", shuffle)), shuffle, compress, expand)
-
-
-def _deflater(effort: int, window_bits: int) -> Callable[[bytes], bytes]:
-    def compress(data: bytes) -> bytes:
-        # The header that zlib writes holds no time, unlike that of the gzip module.
-        compressor = zlib.compressobj(effort, zlib.DEFLATED, window_bits)
-        return compressor.compress(data) + compressor.flush()
-
-    return compress
-
-
-def _inflater(window_bits: int) -> Callable[[bytes, int], bytes]:
-    def expand(data: bytes, limit: int) -> bytes:
-        decompressor = zlib.decompressobj(window_bits)
-        try:
-            content = decompressor.decompress(data, limit + 1)
-        except zlib.error as error:
-            raise Refused(f"its bytes are not compressed as they should be ({error})") from None
-        if len(content) <= limit and (not decompressor.eof or decompressor.unused_data):
-            raise Refused("its bytes are not all there, or too many")
-        return content
-
-    return expand
+    settings = (("effort", effort), ("shuffle", shuffle))
+    return _lossless_codec("zstd", settings, shuffle, lambda data: zstandard.ZstdCompressor(level=effort).compress(data), expand)
 
 
 def _lossless_codec(
@@ -107,19 +100,13 @@ def _lossless_codec(
         if len(data) > limit:
             raise Refused(f"it expands to more than {limit:,} bytes")
         tree_unpacked = unpack_tree(data)
-        return {n: _unshuffle_bytes(v) for n, v in tree_unpacked.items()} if shuffle else tree_unpacked
+        return {n: _shuffle_bytes(v, back=True) for n, v in tree_unpacked.items()} if shuffle else tree_unpacked
 
     return Codec(name, settings, "compress", no_error, sized=False, pack=pack, unpack=unpack)
 
 
-def _shuffle_bytes(leaf: Array) -> Array:
-    """The same shape and type with all first bytes first: still a leaf, only its numbers mean nothing."""
+def _shuffle_bytes(leaf: Array, *, back: bool = False) -> Array:
+    """The same shape and type with all first bytes first, still a leaf, only its numbers mean nothing; `back`: as it was."""
     size = leaf.dtype.itemsize
-    raw = np.frombuffer(np.ascontiguousarray(leaf).tobytes(), np.uint8).reshape(-1, size)
-    return np.frombuffer(raw.T.tobytes(), leaf.dtype).reshape(leaf.shape)
-
-
-def _unshuffle_bytes(leaf: Array) -> Array:
-    size = leaf.dtype.itemsize
-    raw = np.frombuffer(np.ascontiguousarray(leaf).tobytes(), np.uint8).reshape(size, -1)
+    raw = np.frombuffer(np.ascontiguousarray(leaf).tobytes(), np.uint8).reshape((size, -1) if back else (-1, size))
     return np.frombuffer(raw.T.tobytes(), leaf.dtype).reshape(leaf.shape)

@@ -31,13 +31,11 @@ def lowrank(*, rank: Count | None = None, energy: Energy | None = None) -> Codec
     """
     if (rank is None) == (energy is None):
         raise BadInput("codec 'lowrank' needs either rank or energy; give rank = 8, or energy = 0.95")
-    codec = Codec("lowrank", (("rank", rank), ("energy", energy)), "select", _error_bounds, expand=_expand,
-                  squeeze=lambda stack, where: _squeeze(stack, rank, energy))  # fmt: skip
-    if energy is None:
-        return codec
+    sized = energy is None
     return Codec(
-        codec.name, codec.settings, codec.level, _error_bounds, sized=False,
-        squeeze=codec.squeeze, expand=_expand, pack=_trim_columns, unpack=_restore_columns,
+        "lowrank", (("rank", rank), ("energy", energy)), "select", _error_bounds, sized=sized, expand=_expand,
+        squeeze=lambda stack, where: _squeeze(stack, rank, energy),
+        pack=None if sized else _trim_columns, unpack=None if sized else _restore_columns,
     )  # fmt: skip
 
 
@@ -80,14 +78,13 @@ def _factors(matrix: Any, columns: int, energy: float | None) -> tuple[Any, Any,
     if not bool(torch.isfinite(matrix).all()):
         return matrix.new_full((rows, columns), torch.nan), matrix.new_full((width, columns), torch.nan), columns
     left, values, right = torch.linalg.svd(matrix.clone(), full_matrices=False)
-    used = columns if energy is None else min(columns, _columns_for_energy(values.double().square().numpy(), energy))
+    used = columns
+    if energy is not None:
+        squares = values.double().square().numpy()
+        total = squares.sum()
+        used = min(columns, int(np.searchsorted(np.cumsum(squares), energy * total * (1 - 1e-12))) + 1 if total else 1)
     scales = torch.where(torch.arange(columns) < used, values[:columns], values.new_zeros(()))
     return left[:, :columns] * scales, right[:columns].T * (scales != 0), used
-
-
-def _columns_for_energy(squares: Any, energy: float) -> int:
-    total = squares.sum()
-    return int(np.searchsorted(np.cumsum(squares), energy * total * (1 - 1e-12))) + 1 if total else 1
 
 
 @contextmanager

@@ -102,10 +102,7 @@ def decode_bytes(codec: Codec, data: bytes, like: Tree) -> Tree:
 
 
 def round_trip(codec: Codec, stack: Stack, where: Array) -> dict[str, Any]:
-    """A stack of torch tensors as it arrives: for each client what decode makes of encode, bit for bit.
-
-    `where` holds the clients' addresses; the tensors stay on their device.
-    """
+    """A stack of torch tensors as it arrives, bit for bit what decode makes of encode; `where` holds the clients' addresses."""
     import torch
 
     floats = {n: stack[n] for n in sorted(stack) if stack[n].dtype == torch.float32}

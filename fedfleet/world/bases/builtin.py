@@ -18,7 +18,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, StateTable, device_table
 from fedfleet.core.intervals import traces
 from fedfleet.core.records import Floats, Ints
-from fedfleet.core.rng import UintArray, uniforms
+from fedfleet.core.rng import uniforms
 
 DEVICES, STATES, _MOST = 200, 700, 100_000
 _DAY = 86400.0
@@ -103,7 +103,10 @@ def draw_rings(p: dict[str, Any], rows: int, seed: int) -> Rings:
     keys = np.arange(rows, dtype=np.uint64)
     share = np.exp(np.interp(u[0], levels, own["log_share"]))
     log_rate = _conditional_quantile(u[0], u[1], p["given_levels"], own["log_rate_given_share"])
-    start, days = _draw_periods(own, keys, seed)
+    every_days, every_start, shares = np.array(own["days_start_share"]).T
+    cell = _pick(uniforms(seed, "builtin-when", keys), shares)
+    hours = np.interp(uniforms(seed, "builtin-clock", keys), np.cumsum([0.0, *own["start_hours"]]), np.arange(25.0))
+    start, days = every_start[cell] * _DAY + np.floor(hours * 3600.0), every_days[cell]
     period = days * _DAY
     count = np.exp(log_rate) * days + uniforms(seed, "builtin-sessions", keys)
     owner, first = _spans(np.maximum(count.astype(np.int64), 1))
@@ -126,19 +129,8 @@ def draw_rings(p: dict[str, Any], rows: int, seed: int) -> Rings:
     return Rings(start, period, np.searchsorted(own["hour_kinds"], u[0], side="right"), owner, place, lengths, gaps)
 
 
-def _draw_periods(own: dict[str, Any], keys: UintArray, seed: int) -> tuple[Floats, Floats]:
-    """When each trace begins, in seconds, and how many days it has."""
-    days, day, shares = np.array(own["days_start_share"]).T
-    cell = _pick(uniforms(seed, "builtin-when", keys), shares)
-    hours = np.interp(uniforms(seed, "builtin-clock", keys), np.cumsum([0.0, *own["start_hours"]]), np.arange(25.0))
-    return day[cell] * _DAY + np.floor(hours * 3600.0), days[cell]
-
-
 def _fill(x: Floats, total: Floats, owner: Ints, first: Ints, ceiling: float, room: float) -> Floats:
-    """Positive numbers scaled to whole seconds with these sums, and bent below a ceiling, or `room` means if that is more.
-
-    A lognormal of this spread would put nearly all of a trace into one session; nights and days end sessions and gaps.
-    """
+    """Positive numbers scaled to whole seconds with these sums, and bent below a ceiling (or `room` means), as nights end them."""
     most = np.maximum(ceiling, room * total / np.bincount(owner))[owner]
     x = x * (total / np.add.reduceat(x, first))[owner]
     for _ in range(12):
@@ -147,10 +139,7 @@ def _fill(x: Floats, total: Floats, owner: Ints, first: Ints, ceiling: float, ro
 
 
 def _order_sessions(ring: Rings, start: Floats, liking: Floats, seed: int) -> tuple[Floats, Floats]:
-    """Lengths and beginnings of sessions, in an order in which long sessions wait for liked hours, long gaps for the others.
-
-    Of the next two sessions the longer one probably goes first at a liked hour; of the next two gaps, the shorter one.
-    """
+    """Sessions in an order in which, of the next two, the longer goes first at liked hours; of gaps, the shorter one."""
     rows, at = len(start), (ring.place, ring.owner)
     keys, chance = np.arange(rows, dtype=np.uint64), 1.0 / (1.0 + np.exp(-liking))
     wide, begins = np.zeros((2, int(ring.place.max()) + 2, rows)), np.zeros((int(ring.place.max()) + 1, rows))
@@ -178,10 +167,7 @@ def _rows(path: str, default: int) -> int:
 
 
 def _even_draws(rows: int, seed: int, label: str) -> Floats:
-    """Four numbers in [0, 1) per row that fill the cube more evenly than chance: row i is at shift + i steps.
-
-    So a few hundred rows have the quantiles of the fit, and not those of one lucky draw.
-    """
+    """Four numbers in [0, 1) per row, at shift + i steps: they fill the cube more evenly than chance, as the fit's quantiles do."""
     shift = (uniforms(seed, label, np.arange(4, dtype=np.uint64)) * 2.0**53).astype(np.uint64) << np.uint64(11)
     with np.errstate(over="ignore"):
         at = shift[:, None] + np.arange(rows, dtype=np.uint64) * np.array(_STEPS, np.uint64)[:, None]

@@ -68,7 +68,18 @@ def _state(path: str, lines: list[Line]) -> dict[str, Any]:
     if end <= start:
         raise BadInput(_cell_error(path, lines[0], "end", f"{end:g} is not after start {start:g}; correct one of them"))
     for line in lines:
-        _check_interval(path, line, start, end)
+        for name in ("ready_from", "ready_to"):
+            if name not in line:
+                why = "is empty; a line of a state is one interval in which it can be reached"
+                raise BadInput(_cell_error(path, line, name, why))
+        low, high = line["ready_from"], line["ready_to"]
+        if high < low:
+            raise BadInput(_cell_error(path, line, "ready_to", f"{high:g} lies before ready_from {low:g}; swap them"))
+        if low < start or low >= end:
+            why = f"{low:g} lies outside start {start:g} to end {end:g}; move it inside"
+            raise BadInput(_cell_error(path, line, "ready_from", why))
+        if high > end:
+            raise BadInput(_cell_error(path, line, "ready_to", f"{high:g} lies after end {end:g}; cut it there"))
     for a, b in pairwise(sorted(lines, key=lambda line: line["ready_from"])):
         if b["ready_from"] < a["ready_to"] + 1 - SLACK:
             message = (
@@ -77,21 +88,6 @@ def _state(path: str, lines: list[Line]) -> dict[str, Any]:
             raise BadInput(_cell_error(path, b, "ready_from", message))
     ready = [[line["ready_from"], line["ready_to"]] for line in lines]
     return {"id": lines[0]["id"], "start": start, "end": end, "ready": ready}
-
-
-def _check_interval(path: str, line: Line, start: float, end: float) -> None:
-    for name in ("ready_from", "ready_to"):
-        if name not in line:
-            raise BadInput(_cell_error(path, line, name, "is empty; a line of a state is one interval in which it can be reached"))
-    low, high = line["ready_from"], line["ready_to"]
-    if high < low:
-        raise BadInput(_cell_error(path, line, "ready_to", f"{high:g} lies before ready_from {low:g}; swap them"))
-    if low < start or low >= end:
-        raise BadInput(
-            _cell_error(path, line, "ready_from", f"{low:g} lies outside start {start:g} to end {end:g}; move it inside")
-        )
-    if high > end:
-        raise BadInput(_cell_error(path, line, "ready_to", f"{high:g} lies after end {end:g}; cut it there"))
 
 
 def write_device_sheet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
@@ -155,8 +151,7 @@ def _lines(path: str, what: str) -> Iterable[Line]:
         if len(cells) != len(names):
             raise BadInput(
                 f"{path}: line {number} has {len(cells)} cells and the first line has {len(names)} names; "
-                "give the same number, and "
-                "write numbers with a decimal point"
+                "give the same number, and write numbers with a decimal point"
             )
         line: Line = {"line": number}
         for name, cell in zip(names, cells, strict=True):
@@ -209,8 +204,7 @@ def _number(cell: str, where: str, name: str) -> float:
         value = float(cell)
     except ValueError:
         raise BadInput(f"{where}: {cell[:40]!r} is not a number; write it plainly, for example 21000 or 0.05") from None
-    signed = name in STATE_COLUMNS
-    return numbers([value], where, positive=name in _POSITIVE, signed=signed)[0]
+    return numbers([value], where, positive=name in _POSITIVE, signed=name in STATE_COLUMNS)[0]
 
 
 def _single_value(path: str, lines: Sequence[Line], name: str) -> float | None:
@@ -219,9 +213,8 @@ def _single_value(path: str, lines: Sequence[Line], name: str) -> float | None:
     for line in with_value[1:]:
         if line[name] != with_value[0][name]:
             where = f"{line[name]:g} here and {with_value[0][name]:g} in line {with_value[0]['line']}"
-            raise BadInput(
-                _cell_error(path, line, name, f"is {where}, of the same id {line['id']!r}; give one value, or another id")
-            )
+            why = f"is {where}, of the same id {line['id']!r}; give one value, or another id"
+            raise BadInput(_cell_error(path, line, name, why))
     return with_value[0][name] if with_value else None
 
 

@@ -68,7 +68,8 @@ def sample_dpcsm(
     if semantics == "released":
         topics = released_topics(clients, alpha, RELEASED_SEED if seed is None else seed)
     else:
-        topics = _independent_topics(clients, alpha, len(order) - start_rank, 0 if seed is None else seed)
+        weights = stick(alpha, len(order) - start_rank, seed or 0)
+        topics = stream(seed or 0, "dpcsm", 1).choice(len(weights), size=clients, p=weights / weights.sum())
     return take_states(base, order[np.minimum(topics + start_rank, len(order) - 1)])
 
 
@@ -96,8 +97,3 @@ def stick(alpha: float, length: int, seed: int) -> Floats:
     cuts = stream(seed, "dpcsm", 0).beta(1.0, alpha, length)
     cuts[-1] = 1.0
     return cuts * np.concatenate([[1.0], np.cumprod(1.0 - cuts[:-1])])
-
-
-def _independent_topics(clients: int, alpha: float, length: int, seed: int) -> Ints:
-    weights = stick(alpha, length, seed)
-    return stream(seed, "dpcsm", 1).choice(length, size=clients, p=weights / weights.sum())

@@ -82,7 +82,9 @@ def _sample_paper(
     centres = rng.normal(mu, wide, kinds)
     model = rng.integers(len(base), size=kinds)  # whose spread, compute and latency a kind has
     used, row_index = compact_rows(None, kinds, labels)
-    spread, n_used = _spreads(base)[model[used]], len(used)
+    spreads = np.array([float(s.std()) for s in np.split(base.down, base.down_offsets[1:-1])])  # of each device's measurements
+    rows = model[used] if base.row_index is None else base.row_index[model[used]]
+    spread, n_used = spreads[rows], len(used)
     if support == "floor":
         speeds = np.maximum(centres[used, None] + spread[:, None] * _unit_quantiles(), _SLOWEST_KBPS)
     else:
@@ -123,13 +125,6 @@ def truncate_normal(mu: Floats, sd: Floats, z: Floats, low: float, high: float) 
 
 def _apply_each(function: Callable[[float], float], values: Floats) -> Floats:
     return np.array([function(x) for x in values.ravel().tolist()]).reshape(values.shape)
-
-
-def _spreads(base: DeviceTable) -> Floats:
-    """The standard deviation of each device's measurements."""
-    spans = np.split(base.down, base.down_offsets[1:-1])
-    result = np.array([float(s.std()) for s in spans])
-    return result if base.row_index is None else result[base.row_index]
 
 
 def _unit_quantiles() -> Floats:

@@ -29,10 +29,7 @@ SIZE = len(CORES) * len(MEMORY_MB) * len(DELAYS_MS) * len(KBPS)
 
 
 def configurations(seconds_per_sample: float = 0.05) -> DeviceTable:
-    """The 72 devices from weakest to strongest: by the sum of ranks, ties by cores, bandwidth, delay, memory.
-
-    `seconds_per_sample` is that of one core; it falls with the number of cores.
-    """
+    """The 72 devices from weakest to strongest: by the sum of ranks, then cores, bandwidth, delay, memory; seconds of one core."""
     ranks = product(range(len(CORES)), range(len(KBPS)), range(len(DELAYS_MS)), range(len(MEMORY_MB)))
     ordered = sorted(ranks, key=lambda r: (sum(r), *r))
     ids = [f"c{CORES[c]}-b{b}-d{d}-m{MEMORY_MB[m]}" for c, b, d, m in ordered]

@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 
 from fedfleet.core.edges import Abilities
 from fedfleet.core.trees import content_hash
-from fedfleet.edges.shufflefl.scale_factor import (
+from fedfleet.edges.shufflefl.rule import (
     History,
     alphas,
     estimate,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedfleet.core.errors import BadInput
-from fedfleet.world.bases.safe_pickle import read_pickle
+from fedfleet.world.bases.fedscale import read_pickle
 
 PLAIN = {
     1: {"active": [0, 300, 2**40, -5], "finish_time": 86400, "model": "Ä-100"},
