@@ -102,8 +102,7 @@ def empty_durations(clients: int) -> dict[str, Array]:
 def update_durations(state: State, ended: Ended) -> dict[str, Array]:
     """The columns after these tasks ended. A client that cannot do the work takes for ever."""
     seconds, censored = state[SECONDS].copy(), state[CENSORED].copy()
-    cut = (ended.fate == LOST) | (ended.fate == DROPPED)
-    whole = ~cut | np.isnan(ended.seconds)
+    whole = ~((ended.fate == LOST) | (ended.fate == DROPPED)) | np.isnan(ended.seconds)
     seconds[ended.clients[whole]] = np.where(np.isnan(ended.seconds), np.inf, ended.seconds)[whole]
     censored[ended.clients[whole]] = False
     clients, elapsed = ended.clients[~whole], ended.seconds[~whole]

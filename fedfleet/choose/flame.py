@@ -128,13 +128,11 @@ def _best_devices(worth: Floats, user: Ints, roster: Roster, n: int, draw: Draw,
         return top
     theirs = np.zeros(int(user.max()) + 1, np.bool_)
     theirs[owners] = True
-    also = np.flatnonzero((user >= 0) & theirs[user])
-    all_of = np.union1d(top, also)
+    all_of = np.union1d(top, np.flatnonzero((user >= 0) & theirs[user]))
     order = all_of[best(worth[all_of], roster.keys[all_of], len(all_of), draw, "flame")]
     place, first = _within_user(user[order])
     rank = np.arange(len(order))
-    stands = np.where(place < devices, first, rank)
-    return order[np.lexsort((rank, stands))[:n]]
+    return order[np.lexsort((rank, np.where(place < devices, first, rank)))[:n]]
 
 
 def _best_users(worth: Floats, user: Ints, roster: Roster, n: int, draw: Draw, devices: int) -> Ints:
@@ -162,8 +160,7 @@ def _means(worth: Floats, own: Ints, devices: int) -> tuple[Floats, Ints]:
         many = many[np.argsort(-worth[many], kind="stable")]
         place, _ = _within_user(own[many])
         counted = np.concatenate([counted, many[place < devices]])
-    sums = np.bincount(own[counted], worth[counted], minlength=len(held))
-    return sums / np.clip(held, 1, devices), there
+    return np.bincount(own[counted], worth[counted], minlength=len(held)) / np.clip(held, 1, devices), there
 
 
 def _owners(user: Ints) -> Ints:

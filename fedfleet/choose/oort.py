@@ -163,8 +163,7 @@ def _pick_by_score(context: _PickContext, known: Ints, n: int) -> Ints:
     if n <= 0:
         return known[:0]
     rules, state = context.rules, context.state
-    utility = look_up(state, "utility", context.roster.clients[known])
-    score = normalise_utility(utility, rules.clip)
+    score = normalise_utility(look_up(state, "utility", context.roster.clients[known]), rules.clip)
     score += temporal_uncertainty(context.last[known], int(state["rounds"][0]) + 1, rules.uncertainty)
     score = penalise_slow(score, context.seconds[known], context.preferred, rules.penalty)
     pool = np.flatnonzero(score >= rules.cut_off * nth_largest(score, n))
@@ -179,8 +178,7 @@ def _pick_newcomers(context: _PickContext, new: Ints, n: int) -> Ints:
     size = roster.samples[new].astype(np.float32)
     size /= 1 + look_up(context.state, "times", roster.clients[new]).astype(np.float32)
     size = penalise_slow(size, context.seconds[new], context.preferred, rules.penalty)
-    window = max(n, math.ceil(min(rules.window * n, len(new))))
-    most = largest(size, window, lambda at: context.luck("edge", new[at]))
+    most = largest(size, max(n, math.ceil(min(rules.window * n, len(new)))), lambda at: context.luck("edge", new[at]))
     return new[most[weighted_sample(size[most], context.luck("explore", new[most]), n)]]
 
 

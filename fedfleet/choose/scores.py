@@ -46,8 +46,7 @@ def normalise_utility(utility: Singles, clip: float) -> Singles:
         return utility
     ceiling = value_at_rank(utility, min(int(len(utility) * clip), len(utility) - 1))
     least = np.float32(utility.min() * 0.999)
-    width = np.float32(max(float(utility.max()) - float(least), _NARROW))
-    return (np.minimum(utility, ceiling) - least) / width
+    return (np.minimum(utility, ceiling) - least) / np.float32(max(float(utility.max()) - float(least), _NARROW))
 
 
 def temporal_uncertainty(last: NDArray[np.int32], now: int, weight: float) -> Singles:
@@ -94,13 +93,11 @@ def weighted_sample(weights: Singles, luck: Keys, n: int) -> Ints:
         near = np.flatnonzero(soonest <= bound)
     else:
         near = np.arange(len(positive_weights))
-    times = _race_times(positive_weights[near], luck[near])
-    return near[np.lexsort((luck[near], times))[:n]]
+    return near[np.lexsort((luck[near], _race_times(positive_weights[near], luck[near])))[:n]]
 
 
 def _race_times(weights: Singles, luck: Keys) -> Floats:
-    u = (luck >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return -np.log1p(-u) / weights
+    return -np.log1p(-((luck >> np.uint64(11)).astype(np.float64) * 2.0**-53)) / weights
 
 
 def nth_largest(values: NDArray[Any], n: int) -> Any:

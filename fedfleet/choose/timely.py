@@ -122,6 +122,5 @@ def portions(compute: Floats, transfer: Floats, upload: Floats, latency: Floats,
         work, up = compute - latency, upload - latency
         always = transfer - up + work / TRAINING_PASSES
         less = up + work * (1.0 - 1.0 / TRAINING_PASSES)
-        late = ~(transfer + work <= seconds)
-        result = np.where(late, np.minimum((seconds - always) / less, 1.0), 1.0)
+        result = np.where(~(transfer + work <= seconds), np.minimum((seconds - always) / less, 1.0), 1.0)
     return np.where(np.isfinite(result), result, 0.0)

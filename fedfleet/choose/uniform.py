@@ -18,8 +18,7 @@ def uniform() -> Selector:
 
     def choose(_state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         pick = draw.round << 32 ^ draw.first  # one address, since every column of it costs a pass over the roster
-        luck = hash_keys(draw.seed, "select", roster.keys, pick)
-        return whole_work(roster.clients[smallest(luck, n)])
+        return whole_work(roster.clients[smallest(hash_keys(draw.seed, "select", roster.keys, pick), n)])
 
     return Selector("uniform", choose, by_reports=False, equal_chance=True)
 
@@ -30,8 +29,7 @@ def smallest(values: np.ndarray[tuple[int], np.dtype[np.uint64]], n: int) -> Int
         return np.argsort(values, kind="stable")
     if n * 8 < len(values):
         # Few of many: only hashes below a threshold can be among the n smallest; a generous one nearly always suffices.
-        limit = np.uint64(min(2**64 - 1, int((n + 6 * n**0.5 + 16) / len(values) * 2.0**64)))
-        near = np.flatnonzero(values < limit)
+        near = np.flatnonzero(values < np.uint64(min(2**64 - 1, int((n + 6 * n**0.5 + 16) / len(values) * 2.0**64))))
         if len(near) >= n:
             return near[np.argsort(values[near], kind="stable")[:n]]
     near = np.argpartition(values, n)[:n]

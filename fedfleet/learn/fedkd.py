@@ -75,8 +75,7 @@ def mutual_loss(forward: Callable[[Tensors, Any], Any], params: Tensors, second:
     labels = batch.y.unsqueeze(1)
     label_loss = batch.mean(-(student.gather(1, labels) + teacher.gather(1, labels)).squeeze(1))
     # KL(s||t) + KL(t||s), in one sum
-    divergence = batch.mean(((student.exp() - teacher.exp()) * (student - teacher)).sum(1))
-    return label_loss + divergence / label_loss
+    return label_loss + batch.mean(((student.exp() - teacher.exp()) * (student - teacher)).sum(1)) / label_loss
 
 
 def shrink(passed: Passed) -> Passed:

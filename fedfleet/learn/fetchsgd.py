@@ -101,8 +101,7 @@ def largest(values: Array, k: int) -> Array:
     size = np.abs(values)
     last = np.partition(size, -k)[-k]
     inside = size > last
-    ties = np.flatnonzero(size == last)[: k - int(inside.sum())]
-    inside[ties] = True
+    inside[np.flatnonzero(size == last)[: k - int(inside.sum())]] = True
     return np.where(inside, values, np.zeros_like(values))
 
 
@@ -158,8 +157,7 @@ def table_of(seed: int, size: int, rows: int, columns: int) -> Table:
     cells, own_signs = np.empty((rows, size), np.int64), np.empty((rows, size), np.float32)
     keys = np.arange(size, dtype=np.uint64)
     for row in range(rows):
-        hashes = hash_keys(seed, "sketch", keys, row)
-        shuffled = np.argsort(hashes, kind="stable")
+        shuffled = np.argsort(hash_keys(seed, "sketch", keys, row), kind="stable")
         own_signs[row] = np.where(hash_keys(seed, "sketch/sign", keys, row) & np.uint64(1), 1.0, -1.0)
         order[row, :size], signs[row, :size] = shuffled, own_signs[row, shuffled]
         cells[row, shuffled] = np.arange(size) % columns

@@ -203,8 +203,7 @@ def combine_updates(fold: Fold, updates: list[list[float]]) -> list[float]:
     from fedfleet.core import aggregation
     from fedfleet.core.records import Report, ServerState
 
-    server = ServerState({"w": np.zeros(len(updates[0]), np.float32)})
-    acc = aggregation.zero(fold, server)
+    acc = aggregation.zero(fold, ServerState({"w": np.zeros(len(updates[0]), np.float32)}))
     for i, update in enumerate(updates):
         aggregation.add(fold, acc, Report(i, i, {"w": np.array(update, np.float32)}, 1.0, {}), Context(0, 0.0, i, task=i))
     aggregate = aggregation.finish(fold, acc)

@@ -56,8 +56,7 @@ class Places:
             return NOTHING if memory is None and until is None else Decision(wake_at=until, keep=memory)
         # Which clients are in reach, and which a selector accepts, may differ for a night: it looks less and less often, but not
         # for ever.
-        pause = self.refill * 2.0 ** min(max(short - 1.0, 0.0), _DOUBLINGS)
-        start = max(answered_at, book.sent_at) + pause
+        start = max(answered_at, book.sent_at) + (self.refill * 2.0 ** min(max(short - 1.0, 0.0), _DOUBLINGS))
         if book.now < start and not coming:  # an ask that is out can grow at any time
             return Decision(wake_at=min(start, sweep), keep=memory)
         return Decision(room, until, keep=memory, at_least=int(short > 0))

@@ -69,8 +69,7 @@ def deadline(
     clients can be reached: it fails, or it waits for them. Reports that come up to `max_staleness` versions late are folded by a
     later round (FLHetBench's BiasPrompt+ allows 5); what is older is dropped.
     """
-    wait = if_few == "wait"
-    rules = RoundRules(cohort, 1.0, seconds, t_break, min_clients, min_share, wait, max_staleness)
+    rules = RoundRules(cohort, 1.0, seconds, t_break, min_clients, min_share, if_few == "wait", max_staleness)
     return round_policy("deadline", rules)
 
 

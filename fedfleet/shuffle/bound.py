@@ -40,8 +40,7 @@ def cuts_of(stack: RelaxedProblems, path: Path, *, rows: NDArray[np.integer] | N
     take = np.arange(len(path.t)) if rows is None else rows
     y, link, seconds = path.weights[take], stack.links[take], stack.effort[take]
     cost = (y[:, :, None] + y[:, None, :]) * link + (y * seconds - path.raised[take])[:, None, :]
-    present = stack.supply[take[0]].sum(1) > 0.0
-    slope = np.where(present[:, None], path.slope[take], 0.0)
+    slope = np.where((stack.supply[take[0]].sum(1) > 0.0)[:, None], path.slope[take], 0.0)
     return Cuts(cost, path.prices[take], slope, path.raised[take], stack.supply[take[0]])
 
 
@@ -105,8 +104,7 @@ def _sizes(js: Floats, top: int) -> list[tuple[int, float]]:
     """Sizes of the smallest device, in blocks (first size, least js inside) that cover 1 .. top."""
     if top < 1:
         return []
-    many = np.geomspace(1, top, 64).astype(int)
-    edges = np.unique(np.concatenate([np.arange(1, min(top, _ONE_BY_ONE) + 1), many]))
+    edges = np.unique(np.concatenate([np.arange(1, min(top, _ONE_BY_ONE) + 1), np.geomspace(1, top, 64).astype(int)]))
     ends = np.append(edges[1:] - 1, top)
     # Beyond the list any size may be perfectly even, for all that is known.
     return [(int(a), float(js[a : z + 1].min()) if z < len(js) else 0.0) for a, z in zip(edges, ends, strict=True)]
@@ -116,8 +114,7 @@ def case_bounds(stack: RelaxedProblems, cases: list[Case], cuts: Cuts, *, enough
     """A bound in seconds for each case, and the t where it is weakest; closing a device only raises a cut, so it comes last."""
     least, unit = float(stack.least[0]), float(stack.unit[0])
     lows = np.maximum([case.low for case in cases], least)
-    grid = least + (LARGEST - least) * np.linspace(0, 1, 40) ** 3
-    knots = np.unique(np.concatenate([lows, [LARGEST], grid]))
+    knots = np.unique(np.concatenate([lows, [LARGEST], (least + (LARGEST - least) * np.linspace(0, 1, 40) ** 3)]))
     prices = price(stack, knots)[0]
     known: dict[tuple[int, ...], Floats] = {(): cut_values(cuts, knots) + prices}
     mass = float(stack.mass[0])

@@ -29,8 +29,7 @@ def perspective(x: Floats) -> tuple[Floats, Floats]:
     both = x + q
     own = np.log(2.0 * np.maximum(x, _TINY) / both)
     other = np.log(2.0 * q / both).sum(-2, keepdims=True)
-    value = 0.5 * ((x * own).sum(-2) + (q * other)[..., 0, :])
-    return value, 0.5 * own + other / (2.0 * c)
+    return 0.5 * ((x * own).sum(-2) + (q * other)[..., 0, :]), 0.5 * own + other / (2.0 * c)
 
 
 def imbalance(x: Floats) -> Floats:
@@ -40,8 +39,7 @@ def imbalance(x: Floats) -> Floats:
     [0.0, 0.2158, 0.3466]
     """
     mass = x.sum(-2)
-    value = perspective(x)[0] / np.where(mass > 0.0, mass, 1.0)
-    return np.where(mass > 0.0, np.maximum(value, 0.0), EMPTY)
+    return np.where(mass > 0.0, np.maximum(perspective(x)[0] / np.where(mass > 0.0, mass, 1.0), 0.0), EMPTY)
 
 
 def least_imbalance(totals: Ints, most: int | None = None) -> Floats:

@@ -80,8 +80,7 @@ def soft_time(stack: RelaxedProblems, latency: Floats, mu: Floats) -> SoftTime:
     centred = latency - latency.mean(1, keepdims=True)
     if not stack.balanced:
         return SoftTime(value, p, np.ones_like(mu), centred)
-    variance = (centred * centred).mean(1)
-    sigma = mu + np.sqrt(mu * mu + variance)
+    sigma = mu + np.sqrt(mu * mu + (centred * centred).mean(1))
     return SoftTime(value + sigma - mu * np.log(2.0 * mu * sigma), p, sigma, centred)
 
 
@@ -172,8 +171,7 @@ def newton_step(stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats) -> 
     dt, slope = _step_in_t(stack, at, mu, beta, pull, stiff)
     plan = _expand(stack, at, gram, solved, basis, eta[..., 0] + eta[..., 1] * dt[:, None], beta)
     outer = beta * (plan / np.where(at.plan > 0.0, at.plan, 1.0)).sum((1, 2, 3))
-    inner = ((seen + moved[..., 1] * dt[:, None]) * shared.gradient).sum(1)
-    return NewtonStep(plan, dt, outer + inner - slope * dt)
+    return NewtonStep(plan, dt, outer + ((seen + moved[..., 1] * dt[:, None]) * shared.gradient).sum(1) - slope * dt)
 
 
 def _gram(stack: RelaxedProblems, at: Point, beta: Floats) -> _Gram:

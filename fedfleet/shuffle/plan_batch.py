@@ -39,8 +39,7 @@ def take_plans(batch: PlanBatch, index: NDArray[np.integer] | NDArray[np.bool_])
 def sample_costs(batch: PlanBatch) -> Floats:
     """What one sample from v to j costs each device, [V, B, v, j], devices first: W_vj at both ends, and the effort of j."""
     unit = np.eye(batch.effort.shape[1])[:, None]  # [V, 1, V]
-    ends = (unit[..., None] + unit[:, :, None]) * batch.links
-    return ends + unit[:, :, None] * batch.effort[:, None, :]
+    return ((unit[..., None] + unit[:, :, None]) * batch.links) + unit[:, :, None] * batch.effort[:, None, :]
 
 
 def unevenness(x: Floats) -> Floats:

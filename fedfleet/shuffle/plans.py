@@ -55,8 +55,7 @@ def round_holdings(x: Floats, totals: Ints) -> Ints:
         owed = owed + x[:, i] - base
         left = totals[:, i] - base.sum(1)
         eligible = np.where(x[:, i] > 1e-9, owed, -np.inf)
-        rank = np.argsort(np.argsort(-eligible, axis=1, kind="stable"), axis=1, kind="stable")
-        extra = rank < left[:, None]
+        extra = np.argsort(np.argsort(-eligible, axis=1, kind="stable"), axis=1, kind="stable") < left[:, None]
         whole[:, i] = (base + extra).astype(np.int64)
         owed = owed - extra
     return whole

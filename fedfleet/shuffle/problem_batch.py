@@ -47,8 +47,7 @@ def relaxed_problems(problems: Sequence[Problem]) -> RelaxedProblems:
     least = imbalance(supply.sum(2)[:, :, None])[:, 0]
     shares = 1.0 / seconds
     shares /= shares.sum(1, keepdims=True)
-    flows = supply.sum(1)[:, :, None] * shares[:, None, :]
-    latency = latencies(flows, seconds, links)
+    latency = latencies(supply.sum(1)[:, :, None] * shares[:, None, :], seconds, links)
     unit = latency.max(1) + latency.std(1) + alpha * least
     mass = supply.sum((1, 2)) / (c * v)
     scale = mass / unit

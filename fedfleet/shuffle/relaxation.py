@@ -119,8 +119,7 @@ def pinned_cuts(stack: RelaxedProblems, t: Floats, *, target: float, warm: Float
     rough = _ROUGH_GAP * far
     path = follow_path(copies, gap=rough, first=_FIRST * far, begin=begin)
     cuts = cuts_of(copies, path)
-    reached = np.diag(cut_values(cuts, t)) + price(stack, t)[0]
-    left = np.flatnonzero(reached < target * _CLEARLY)
+    left = np.flatnonzero((np.diag(cut_values(cuts, t)) + price(stack, t)[0]) < target * _CLEARLY)
     if not len(left):
         return cuts
     rest = take_problems(copies, left)

@@ -130,8 +130,7 @@ def _parts(problem: Problem) -> _Parts:
 
 def _value(parts: _Parts, flat: Floats) -> tuple[float, Floats, Floats, Floats, Floats]:
     """Eq. (7) at fractions that may leave [0, 1] a little, with latencies, holdings and DI for the gradient."""
-    devices = len(parts.seconds)
-    amounts = flat.reshape(-1, devices) * parts.held[:, None]
+    amounts = flat.reshape(-1, len(parts.seconds)) * parts.held[:, None]
     flows = parts.by_device @ amounts
     x = parts.by_class @ np.maximum(amounts, 0.0)
     paid = flows * parts.links
@@ -153,8 +152,7 @@ def _gradient(parts: _Parts, flat: Floats) -> Floats:
     deviation = latency.std()
     if parts.problem.time_balance and deviation > 0.0:
         y += (latency - latency.mean()) / (devices * deviation)
-    cost = (y[:, None] + y[None, :]) * parts.links + (y * parts.seconds)[None, :]
-    gradient = cost[parts.rows[:, 0]]
+    gradient = ((y[:, None] + y[None, :]) * parts.links + (y * parts.seconds)[None, :])[parts.rows[:, 0]]
     worst = int(uneven.argmax())
     if mass[worst] > 0.0:
         scale = parts.problem.alpha / mass[worst]

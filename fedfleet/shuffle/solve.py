@@ -200,8 +200,7 @@ def best_descent(batch: PlanBatch, *, last: int = 3, steps: int = 64) -> WholePl
     end = descend(batch, moves_only=True, steps=steps, work=_HEAT)
     work = float(end.work.sum())
     for kept, most in ((2 * last, _HEAT), (last, DESCENT * patience(batch.plan[0]))):
-        few = np.argsort(end.value, kind="stable")[:kept]
-        batch = take_plans(replace(batch, plan=end.plan), few)
+        batch = take_plans(replace(batch, plan=end.plan), np.argsort(end.value, kind="stable")[:kept])
         end = descend(batch, work=most)
         work += float(end.work.sum())
     k = int(end.value.argmin())

@@ -41,8 +41,7 @@ def lossy(*, download: Fraction = 0.02, compute: Fraction = 0.05, upload: Fracti
                 len(clients), stage=stage, part=uniforms(seed, "lost/part", own_keys, tasks), noticed=np.full(len(clients), noticed)
             )
 
-        silent = not noticed and any(chance > 0 for _, chance in chances)
-        return FaultSource(no_slowdown, draw, silences=silent)
+        return FaultSource(no_slowdown, draw, silences=not noticed and any(chance > 0 for _, chance in chances))
 
     return recipe
 

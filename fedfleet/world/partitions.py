@@ -105,8 +105,7 @@ def make_shards(
     owner = _ensure_minimum(deal(dataset, rows, n, rng), n, min_samples, rng)
     # Dealt by the order of keys, so that a renamed client takes its shard along.
     client = np.argsort(keys, kind="stable")[owner]
-    order = np.lexsort((rng.random(len(rows)), client))
-    flat = rows[order]
+    flat = rows[np.lexsort((rng.random(len(rows)), client))]
     offsets = np.concatenate([[0], np.cumsum(np.bincount(client, minlength=n))])
     size = np.diff(offsets)
     valid = np.floor(size * (split[1] / sum(split)) + 0.5).astype(np.int64)
@@ -121,8 +120,7 @@ def make_shards(
         k = place[split]
         return flat[cuts[client, k] : cuts[client, k + 1]]
 
-    testers = np.flatnonzero(cuts[:, 3] > cuts[:, 2])
-    return DataSource(shard, lambda round: train, testers, task.holdout, task.unseen)
+    return DataSource(shard, lambda round: train, np.flatnonzero(cuts[:, 3] > cuts[:, 2]), task.holdout, task.unseen)
 
 
 def _ensure_minimum(owner: Ints, clients: int, least: int, rng: np.random.Generator) -> Ints:

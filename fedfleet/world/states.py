@@ -64,8 +64,7 @@ def daily_traces(keys: Keys, seed: int, *, ready: float, sessions: int, swing: f
     """The sessions of `daily`, for whoever measures them."""
     n = len(keys)
     check_memory(_SESSION_BYTES * n * sessions, f"world.states: {sessions} sessions of {n} clients", "lower one of the two")
-    width = min(0.5 * ready, 1.0 - ready)
-    share = np.clip(ready + width * (2.0 * uniforms(seed, "ready", keys) - 1.0), 1e-4, 1.0)
+    share = np.clip(ready + min(0.5 * ready, 1.0 - ready) * (2.0 * uniforms(seed, "ready", keys) - 1.0), 1e-4, 1.0)
     index = np.arange(sessions)
     # One session in each slot of the day, placed at random within its slot; slots drift towards hour zero by `swing`.
     slot = day / sessions

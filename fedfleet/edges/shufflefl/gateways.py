@@ -162,8 +162,7 @@ def merge_classes(features: Floats, gamma: float, seed: int) -> Ints:
         raise BadInput(f"shuffle: the features of class {odd} are not numbers; use zeros for classes without samples")
     if wanted == 1:
         return np.zeros(classes, np.int64)
-    luck = int(stream(seed, "merging").integers(2**31))
-    return renumber(_clusters(features, wanted, luck))
+    return renumber(_clusters(features, wanted, int(stream(seed, "merging").integers(2**31))))
 
 
 def group_count(classes: int, gamma: float) -> int:

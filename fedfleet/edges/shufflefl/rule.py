@@ -114,8 +114,7 @@ def _turn(visit: Visit, task: TaskFacts, problem: Problem, plan: Ints, planning:
     rows = move_rows(visit, task, plan)
     flows = plan.sum(1)
     pbar, bbar = means(visit.abilities)
-    off = float(flows.sum() - np.trace(flows))
-    history = History(float("nan"), pbar, bbar, float(flows.sum()), off)
+    history = History(float("nan"), pbar, bbar, float(flows.sum()), float(flows.sum() - np.trace(flows)))
     holders = np.flatnonzero([len(device_rows) > 0 for device_rows in rows])
     sync = Sync(holders, tuple(rows[k] for k in holders.tolist()))
     return Turn(
@@ -131,8 +130,7 @@ def exchange_seconds(problem: Problem, flows: Ints, abilities: Abilities) -> Flo
     the first sample alone would make the problem another one than the paper's.
     """
     half = 0.5 * abilities.latencies()
-    sends = (flows > 0) & ~np.eye(len(flows), dtype=bool)
-    paid = flows * link(problem) + sends * (half[:, None] + half)
+    paid = flows * link(problem) + ((flows > 0) & ~np.eye(len(flows), dtype=bool)) * (half[:, None] + half)
     return paid.sum(1) + paid.sum(0)
 
 

@@ -34,8 +34,7 @@ def _loader(where: str, what: str) -> Callable[[], Any]:
         prefix, path = "canonical_files", where
     elif prefix not in LOADERS:
         raise BadInput(f"{where}: there is no base called {prefix!r}{suggest_name(prefix, LOADERS)}")
-    module = import_module(f"fedfleet.world.bases.{prefix}")
-    load = getattr(module, what, None)
+    load = getattr(import_module(f"fedfleet.world.bases.{prefix}"), what, None)
     if load is None:
         raise BadInput(f"{where}: the base {prefix!r} has no {what}")
     return lambda: load(path)

@@ -174,8 +174,7 @@ def _cells(path: str) -> list[tuple[int, list[str]]]:
         raise BadInput(f"there is no file {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} cannot be read as text: {error}; save it as CSV in UTF-8") from None
-    first = text.partition("\n")[0]
-    parted = max(",;\t", key=first.count)
+    parted = max(",;\t", key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=parted, strict=True)
     try:
         rows = [(reader.line_num, cells) for cells in reader]

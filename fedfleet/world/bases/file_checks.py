@@ -88,8 +88,7 @@ def check_ids(path: str, table: Fleet) -> Fleet:
         unlike |= short
         if not short.any():
             differs = ~((values == first_values) | ((values != values) & (first_values != first_values)))
-            owner = np.repeat(np.arange(len(table)), np.diff(offsets))
-            unlike[owner[differs]] = True
+            unlike[np.repeat(np.arange(len(table)), np.diff(offsets))[differs]] = True
     if unlike.any():
         row = int(np.flatnonzero(unlike)[0])
         raise BadInput(

@@ -54,8 +54,7 @@ def sample_dpgmm(
 
 def _sample_released(base: DeviceTable, n: int, kinds: int, sigma: float, mu: float, alpha: float, seed: int) -> DeviceTable:
     rng = np.random.default_rng(seed)
-    weights = rng.dirichlet([alpha] * kinds)
-    labels = rng.choice(kinds, size=n, p=weights)
+    labels = rng.choice(kinds, size=n, p=rng.dirichlet([alpha] * kinds))
     means = mean_kbps(base)
     occupied: list[int] = np.unique(labels).tolist()
     if len(occupied) > len(base):
@@ -63,9 +62,7 @@ def _sample_released(base: DeviceTable, n: int, kinds: int, sigma: float, mu: fl
     sigma_0, free = float(means.std()), np.ones(len(base), np.bool_)
     chosen: dict[int, int] = {}
     for label in occupied:
-        wanted = rng.normal(mu, sigma * sigma_0)
-        gap = np.where(free, np.abs(means - wanted), np.inf)
-        chosen[label] = int(np.argmin(gap))
+        chosen[label] = int(np.argmin(np.where(free, np.abs(means - rng.normal(mu, sigma * sigma_0)), np.inf)))
         free[chosen[label]] = False
     device_of = np.zeros(kinds, np.int64)
     device_of[list(chosen)] = list(chosen.values())
@@ -76,8 +73,7 @@ def _sample_paper(
     base: DeviceTable, n: int, kinds: int, sigma: float, mu: float, alpha: float, seed: int, support: Support
 ) -> DeviceTable:
     rng = stream(seed, "dpgmm")
-    weights = rng.dirichlet(np.full(kinds, alpha / kinds))
-    labels = rng.choice(kinds, size=n, p=weights)
+    labels = rng.choice(kinds, size=n, p=rng.dirichlet(np.full(kinds, alpha / kinds)))
     wide = sigma * float(mean_kbps(base).std())
     centres = rng.normal(mu, wide, kinds)
     model = rng.integers(len(base), size=kinds)  # whose spread, compute and latency a kind has
