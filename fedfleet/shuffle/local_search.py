@@ -90,8 +90,15 @@ def best_swap(batch: PlanBatch) -> tuple[Ints, Floats]:
     """The best exchange of two classes between the most uneven device and another, or of two origins of one class."""
     b, c, v, _ = batch.plan.shape
     rows = np.arange(b)
-    tables = _swap_tables(batch.plan.sum(2).astype(float))
-    worst = tables.worst
+    # What all swaps of the most uneven devices share: twice G of each device, and its change by a class less or more.
+    x = batch.plan.sum(2).astype(float)
+    mass = x.sum(1)
+    now = pieces(x, mass)
+    minus, plus, total_now = pieces(np.maximum(x - 1.0, 0.0), mass) - now, pieces(x + 1.0, mass) - now, now.sum(1)
+    uneven = divergence(total_now, mass)
+    worst = uneven.argmax(1)
+    # [B, i, l] DI of the worst device after class i left it and class l came
+    first = _imbalance_after_swap(total_now[rows, worst], minus[rows, :, worst], plus[rows, :, worst], mass[rows, worst])
     held = sample_costs(batch)
     latency = latencies(batch.plan.sum(1).astype(float), batch.effort, batch.links)
     have = batch.plan > 0
@@ -107,7 +114,11 @@ def best_swap(batch: PlanBatch) -> tuple[Ints, Floats]:
         total = np.full((b, c, c), np.inf)
         for sender in range(v):
             np.minimum(total, np.where(back[:, None, :, sender], cheap[:, :, sender, None], np.inf), out=total)
-        total += price(batch, _swap_imbalance(tables, other))
+        # The largest DI after class i goes from worst to other and class l comes back, [B, i, l]; sizes stay.
+        second = _imbalance_after_swap(total_now[:, other], plus[:, :, other], minus[:, :, other], mass[:, other])
+        rest = uneven.copy()
+        rest[rows, worst] = rest[:, other] = 0.0
+        total += price(batch, np.maximum(np.maximum(first, second, out=second), rest.max(1)[:, None, None], out=second))
         total[worst == other] = np.inf
         pick = total.reshape(b, -1).argmin(1)
         value = total.reshape(b, -1)[rows, pick]
@@ -120,41 +131,6 @@ def best_swap(batch: PlanBatch) -> tuple[Ints, Floats]:
             change[rows, *place] += n
         best_change[better], best_value[better] = change[better], value[better]
     return best_change, best_value
-
-
-@dataclass(frozen=True, slots=True)
-class _SwapTables:
-    """What all swaps of the most uneven devices share: twice G of each device, and its change by a class less or more."""
-
-    worst: NDArray[np.integer]  # [B]
-    uneven: Floats  # [B, V]
-    mass: Floats  # [B, V]
-    total: Floats  # [B, V]
-    minus: Floats  # [B, c, V]
-    plus: Floats
-    first: Floats  # [B, i, l] DI of the worst device after class i left it and class l came
-
-
-def _swap_tables(x: Floats) -> _SwapTables:
-    mass = x.sum(1)
-    now = pieces(x, mass)
-    minus, plus = pieces(np.maximum(x - 1.0, 0.0), mass) - now, pieces(x + 1.0, mass) - now
-    total = now.sum(1)
-    uneven = divergence(total, mass)
-    worst = uneven.argmax(1)
-    rows = np.arange(len(x))
-    first = _imbalance_after_swap(total[rows, worst], minus[rows, :, worst], plus[rows, :, worst], mass[rows, worst])
-    return _SwapTables(worst, uneven, mass, total, minus, plus, first)
-
-
-def _swap_imbalance(tables: _SwapTables, other: int) -> Floats:
-    """The largest DI after class i goes from worst to other and class l comes back, [B, i, l]; sizes stay."""
-    plus, minus = tables.plus[:, :, other], tables.minus[:, :, other]
-    second = _imbalance_after_swap(tables.total[:, other], plus, minus, tables.mass[:, other])
-    rest = tables.uneven.copy()
-    rest[np.arange(len(rest)), tables.worst] = 0.0
-    rest[:, other] = 0.0
-    return np.maximum(np.maximum(tables.first, second, out=second), rest.max(1)[:, None, None], out=second)
 
 
 def _imbalance_after_swap(total: Floats, row: Floats, column: Floats, mass: Floats) -> Floats:

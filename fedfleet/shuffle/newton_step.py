@@ -134,15 +134,6 @@ class _Gram:
     row: Floats  # its row sums, 1 where a row is empty
 
 
-@dataclass(frozen=True, slots=True)
-class _Global:
-    """The Hessian's global part U M U', the gradient in the same 4V vectors, and the cross derivative with t."""
-
-    middle: Floats  # M [B, 4V, 4V]
-    gradient: Floats  # [B, 4V]
-    cross: Floats  # [B, 4V]
-
-
 def newton_step(stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats) -> NewtonStep:
     """The step to the centre of mu (beta = 1), or along the path to beta mu: curvature at mu, the gradient's share of mu scaled."""
     b, c, v = at.x.shape
@@ -160,18 +151,18 @@ def newton_step(stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats) -> 
     basis = np.empty((b, 3, c, v))
     basis[:, 0], basis[:, 1], basis[:, 2] = mask, fall * mask, (at.t[:, None, None] - at.slope) * mask
     coupling, offset = _coupling(gram, solved, loose[..., None] * solved, basis)
-    shared = _global(stack, at, mu, beta, fall)
-    matrix = np.matmul(shared.middle, coupling)
+    middle, gradient, cross = _global(stack, at, mu, beta, fall)
+    matrix = np.matmul(middle, coupling)
     matrix[:, np.arange(4 * v), np.arange(4 * v)] += 1.0
-    pulled = shared.gradient - np.matmul(shared.middle, offset[..., None])[..., 0]
-    eta = np.linalg.solve(matrix, np.stack([pulled, shared.cross], 2))
+    pulled = gradient - np.matmul(middle, offset[..., None])[..., 0]
+    eta = np.linalg.solve(matrix, np.stack([pulled, cross], 2))
     moved = np.matmul(coupling, eta)  # [B, 4V, 2]
     seen = offset + moved[..., 0]
-    pull, stiff = (shared.cross * seen).sum(1), (shared.cross * moved[..., 1]).sum(1)
+    pull, stiff = (cross * seen).sum(1), (cross * moved[..., 1]).sum(1)
     dt, slope = _step_in_t(stack, at, mu, beta, pull, stiff)
     plan = _expand(stack, at, gram, solved, basis, eta[..., 0] + eta[..., 1] * dt[:, None], beta)
     outer = beta * (plan / np.where(at.plan > 0.0, at.plan, 1.0)).sum((1, 2, 3))
-    return NewtonStep(plan, dt, outer + ((seen + moved[..., 1] * dt[:, None]) * shared.gradient).sum(1) - slope * dt)
+    return NewtonStep(plan, dt, outer + ((seen + moved[..., 1] * dt[:, None]) * gradient).sum(1) - slope * dt)
 
 
 def _gram(stack: RelaxedProblems, at: Point, beta: Floats) -> _Gram:
@@ -217,8 +208,8 @@ def _coupling(gram: _Gram, solved: Floats, reach: Floats, basis: Floats) -> tupl
     return coupling, np.concatenate([summed[..., 4 * v], gram.a0.sum(1) - back[..., v]], 1)
 
 
-def _global(stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats, fall: Floats) -> _Global:
-    """M, gradient and cross derivative in the order ones, b, rho, latencies (V of each)."""
+def _global(stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats, fall: Floats) -> tuple[Floats, Floats, Floats]:
+    """The Hessian's global part M [B, 4V, 4V], gradient, and cross derivative with t: ones, b, rho, latencies (V of each)."""
     b, c, v = at.x.shape
     inverse = stack.open / at.slack
     bend = -(at.x * fall).sum(1) / (at.mass / c + _TINY)  # e in the notes
@@ -233,7 +224,7 @@ def _global(stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats, fall: F
     nothing = np.zeros_like(inverse)
     toward = -beta[:, None]
     gradient = np.concatenate([toward * held, nothing, toward * inverse, slope], 1)
-    return _Global(middle, gradient, np.concatenate([-inverse, nothing, at.mass * inverse * inverse, nothing], 1))
+    return middle, gradient, np.concatenate([-inverse, nothing, at.mass * inverse * inverse, nothing], 1)
 
 
 def _time_curvature(stack: RelaxedProblems, latency: Floats, mu: Floats, beta: Floats) -> tuple[Floats, Floats]:

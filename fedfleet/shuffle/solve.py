@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedfleet.core.rng import stream
-from fedfleet.shuffle.bound import Case, Cuts, all_cases, case_bounds, cuts_of, join_cuts, restrict_to_cases
+from fedfleet.shuffle.bound import all_cases, case_bounds, cuts_of, join_cuts, restrict_to_cases
 from fedfleet.shuffle.central_path import CENTRED_DECREMENT, WARM_GAP, follow_path, warm_up
 from fedfleet.shuffle.divergence import Floats, Ints
 from fedfleet.shuffle.local_search import descend
@@ -214,61 +214,41 @@ def patience(plan: Ints) -> float:
 
 def improve_and_bound(problem: Problem, relaxed: Relaxed, result: WholePlan, *, gap: float = GAP) -> WholePlan:
     """Solve the weakest cases first, rounding each, until the bound is within `gap` of the best plan or the work is done."""
-    stack, cases = relaxed.stack, all_cases(problem)
-    now = _Search(relaxed.cuts, result, frozenset(), 0.0, 0.0)
+    stack, cases, many = relaxed.stack, all_cases(problem), patience(result.plan)
+    cuts, solved, work, tried = relaxed.cuts, set[int](), 0.0, 0.0  # the work of paths, and that of descents
     bounds = np.array([relaxed.bound or 0.0])
     last = (0.0, np.inf, len(cases) + 1)
     for _ in range(_ROUNDS):
-        enough = now.best.objective * (1.0 - gap)
-        bounds, weakest = case_bounds(stack, cases, now.cuts, enough=enough)
+        enough = result.objective * (1.0 - gap)
+        bounds, weakest = case_bounds(stack, cases, cuts, enough=enough)
         weak = np.flatnonzero(bounds < enough)
-        state = (float(bounds.min()), now.best.objective, len(weak))
+        state = (float(bounds.min()), result.objective, len(weak))
         # A round that raised no bound, lowered no plan and settled no case: the next would not either.
         idle = state[0] < last[0] * 1.0002 and state[1:] == last[1:]
-        if not len(weak) or idle or now.work > _PATHS * patience(result.plan):
+        if not len(weak) or idle or work > _PATHS * many:
             break
         last = state
         order = [int(k) for k in weak[np.argsort(bounds[weak], kind="stable")]]
-        now = _round(problem, stack, cases, order, weakest, now)
-    result = now.best
+        fresh, stale = [k for k in order if k not in solved], [k for k in order[:_PER_ROUND] if k in solved]
+        if len(fresh) > _PER_ROUND:  # the weakest cases and some spread over the others, since neighbours share their cuts
+            others = sorted(fresh[2:])
+            fresh = sorted({*fresh[:2], *(others[int(k)] for k in np.linspace(0, len(others) - 1, _PER_ROUND - 2))})
+        if fresh:  # cuts and plans from the weakest cases that are new
+            copies = restrict_to_cases(stack, [cases[k] for k in fresh])
+            path = follow_path(copies, gap=_GAP)
+            solved.update(fresh)
+            cuts, work = join_cuts(cuts, cuts_of(copies, path)), work + path.work
+            if tried < _WORK * many:
+                new = best_whole(problem, path.plan * copies.mass[:, None, None, None])
+                result, tried = new if new.objective < result.objective else result, tried + new.work
+        if stale and work < _PATHS * many:  # cuts at the weakest t of those that are not
+            copies = restrict_to_cases(stack, [cases[k] for k in stale], pinned=weakest[stale])
+            path = follow_path(copies, gap=_GAP)
+            cuts, work = join_cuts(cuts, cuts_of(copies, path)), work + path.work
     if bounds.min() < result.objective * (1.0 - gap):
         result = shake(problem, result, float(bounds.min()), gap=gap)
-        bounds, _ = case_bounds(stack, cases, now.cuts, enough=result.objective)
+        bounds, _ = case_bounds(stack, cases, cuts, enough=result.objective)
     return replace(result, bound=min(max(float(bounds.min()), relaxed.bound or 0.0), result.objective))
-
-
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """What is known after some rounds: cuts, the best plan, which cases were solved; the work of paths and of descents."""
-
-    cuts: Cuts
-    best: WholePlan
-    solved: frozenset[int]
-    work: float
-    tried: float
-
-
-def _round(problem: Problem, stack: RelaxedProblems, cases: list[Case], order: list[int], weakest: Floats, now: _Search) -> _Search:
-    """Cuts and plans from the weakest cases that are new, cuts at the weakest t of those that are not."""
-    fresh = [k for k in order if k not in now.solved]
-    if len(fresh) > _PER_ROUND:  # the weakest cases and some spread over the others, since neighbours share their cuts
-        others = sorted(fresh[2:])
-        fresh = sorted({*fresh[:2], *(others[int(k)] for k in np.linspace(0, len(others) - 1, _PER_ROUND - 2))})
-    stale = [k for k in order[:_PER_ROUND] if k in now.solved]
-    if fresh:
-        copies = restrict_to_cases(stack, [cases[k] for k in fresh])
-        path = follow_path(copies, gap=_GAP)
-        now = replace(now, solved=now.solved | frozenset(fresh))
-        now = replace(now, cuts=join_cuts(now.cuts, cuts_of(copies, path)), work=now.work + path.work)
-        if now.tried < _WORK * patience(now.best.plan):
-            new = best_whole(problem, path.plan * copies.mass[:, None, None, None])
-            best = new if new.objective < now.best.objective else now.best
-            now = replace(now, best=best, tried=now.tried + new.work)
-    if stale and now.work < _PATHS * patience(now.best.plan):
-        copies = restrict_to_cases(stack, [cases[k] for k in stale], pinned=weakest[stale])
-        path = follow_path(copies, gap=_GAP)
-        now = replace(now, cuts=join_cuts(now.cuts, cuts_of(copies, path)), work=now.work + path.work)
-    return now
 
 
 def shake(problem: Problem, result: WholePlan, bound: float, *, gap: float, attempts: int = 8) -> WholePlan:

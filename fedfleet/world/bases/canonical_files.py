@@ -18,7 +18,7 @@ from fedfleet.core.limits import LARGEST, SMALLEST
 from fedfleet.core.memory_limit import check_memory
 from fedfleet.core.records import Floats, Ints
 from fedfleet.world.bases.csv_files import device_rows, is_sheet, state_rows, write_device_sheet, write_state_sheet
-from fedfleet.world.bases.file_checks import SLACK, check_ids, disjoint_phases, numbers, read_json, state_table
+from fedfleet.world.bases.file_checks import SLACK, StateRow, check_ids, disjoint_phases, numbers, read_json, state_table
 
 # ---- .npz files, for large fleets: every array is checked in whole, and an error names its row --------------------
 
@@ -174,7 +174,7 @@ def states(path: str) -> StateTable:
     """Read a states file: [s, e] covers s to e + 1, seconds are absolute, the trace repeats with period end - start."""
     if path.endswith(".npz"):
         return states_npz(path)
-    ids, starts, periods, spans = [], [], [], []
+    table: list[StateRow] = []
     rows = state_rows(path) if is_sheet(path) else _rows(path, STATES, "states")
     for i, row in enumerate(rows):
         name = _name(row, i, path, STATE_KEYS)
@@ -182,11 +182,8 @@ def states(path: str) -> StateTable:
         start, end = numbers([row.get("start"), row.get("end")], f"{where}: start and end", signed=True)
         if end <= start:
             raise BadInput(f"{where}: end {end} is not after start {start}")
-        ids.append(name)
-        starts.append(start)
-        periods.append(end - start)
-        spans.append(disjoint_phases(row.get("ready"), start, end, where))
-    return check_ids(path, state_table(ids, starts, periods, spans))
+        table.append((name, start, end - start, disjoint_phases(row.get("ready"), start, end, where)))
+    return check_ids(path, state_table(table))
 
 
 def write_devices(path: str, table: DeviceTable) -> None:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, StateTable, device_table
-from fedfleet.world.bases.file_checks import join_spans, numbers, read_json, state_table
+from fedfleet.world.bases.file_checks import StateRow, join_spans, numbers, read_json, state_table
 
 CAPACITY, BEHAVIOUR = "client_device_capacity", "client_behave_trace"
 
@@ -44,18 +44,16 @@ def states(path: str) -> StateTable:
 def states_and_left_out(path: str) -> tuple[StateTable, int]:
     """The states, and how many devices were left out because all their sessions are empty."""
     file, rows = _rows(path, BEHAVIOUR)
-    ids, periods, spans = [], [], []
+    states: list[StateRow] = []
     for key, row in rows.items():
         where = f"{file}: state {key}"
         period = _check_numbers([row.get("finish_time")], f"{where}: finish_time", positive=True)[0]
         sessions = _sessions(row, period, where)
         if sessions:
-            ids.append(str(key))
-            periods.append(period)
-            spans.append(sessions)
-    if not ids:
+            states.append((str(key), 0.0, period, sessions))
+    if not states:
         raise BadInput(f"{file}: none of its {len(rows)} devices is ever active")
-    return state_table(ids, [0.0] * len(ids), periods, spans), len(rows) - len(ids)
+    return state_table(states), len(rows) - len(states)
 
 
 def _sessions(row: dict[str, Any], period: float, where: str) -> list[tuple[float, float]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import reprlib
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -121,8 +122,12 @@ def join_spans(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return result
 
 
-def state_table(ids: list[str], starts: list[float], periods: list[float], spans: list[list[tuple[float, float]]]) -> StateTable:
-    """A table from each row's start, period and half-open ready phases."""
+StateRow = tuple[str, float, float, list[tuple[float, float]]]
+
+
+def state_table(rows: Iterable[StateRow]) -> StateTable:
+    """A table from each row's id, start, period and half-open ready phases."""
+    ids, starts, periods, spans = zip(*rows, strict=True)
     pairs = np.array([span for own in spans for span in own], np.float64).reshape(-1, 2)
     offsets = np.concatenate([[0], np.cumsum([len(s) for s in spans])]).astype(np.int64)
     columns = (np.array(starts, np.float64), np.array(periods, np.float64), offsets)

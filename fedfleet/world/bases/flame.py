@@ -40,8 +40,7 @@ def states_and_left_out(path: str) -> tuple[StateTable, int]:
     spans = {key: own for key, own in result.items() if own}
     if not spans:
         raise BadInput(f"{file}: none of its {len(result)} trainers can ever train in {trace}")
-    n = len(spans)
-    return state_table(list(spans), [0.0] * n, [PERIODS[trace]] * n, list(spans.values())), len(result) - n
+    return state_table((key, 0.0, PERIODS[trace], own) for key, own in spans.items()), len(result) - len(spans)
 
 
 def _ready(row: Any, trace: str, where: str) -> list[tuple[float, float]]:

@@ -34,7 +34,7 @@ import numpy as np
 from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.fleet import DeviceTable, StateTable, device_table
 from fedfleet.core.rng import client_keys, uniforms
-from fedfleet.world.bases.file_checks import numbers, phases, read_json, state_table
+from fedfleet.world.bases.file_checks import StateRow, numbers, phases, read_json, state_table
 
 BATCH_SECONDS = (1.642, 0.588, 0.179)
 CPU_FLOAT_SCORES = (192.0, 2057.0, 3212.0)
@@ -87,7 +87,7 @@ def states_and_left_out(path: str) -> tuple[StateTable, int]:
     loaded = read_json(file)
     if not isinstance(loaded, dict) or not loaded:
         raise BadInput(f"{file}: a table of id -> trace is expected")
-    ids, starts, periods, spans = [], [], [], []
+    rows: list[StateRow] = []
     for key, row in loaded.items():
         try:
             start, end, ready = _trace(row, f"{file}: state {key}")
@@ -96,13 +96,11 @@ def states_and_left_out(path: str) -> tuple[StateTable, int]:
                 continue
             raise BadInput(f"{error}; {folder}#skip leaves out such phones, as FLASH does") from None
         if ready:
-            ids.append(str(row.get("guid", key)))
-            starts.append(start)
-            periods.append(end - start)
-            spans.append(phases(ready, start, end, f"{file}: state {key}"))
-    if not ids:
+            spans = phases(ready, start, end, f"{file}: state {key}")
+            rows.append((str(row.get("guid", key)), start, end - start, spans))
+    if not rows:
         raise BadInput(f"{file}: none of its {len(loaded)} phones is ever ready")
-    return state_table(ids, starts, periods, spans), len(loaded) - len(ids)
+    return state_table(rows), len(loaded) - len(rows)
 
 
 def seconds_per_sample(score: float, scores: tuple[float, float, float] = CPU_FLOAT_SCORES) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, StateTable, device_table
-from fedfleet.world.bases.file_checks import numbers, phases, read_json, state_table
+from fedfleet.world.bases.file_checks import StateRow, numbers, phases, read_json, state_table
 
 # The mean of the 21 ViT rows of training_latency.json, in seconds, for when that file is not at hand.
 VIT_SECONDS = 0.4792
@@ -48,7 +48,7 @@ def states(path: str) -> StateTable:
     wanted = read_json(chosen) if chosen else usable
     if not isinstance(wanted, list) or not wanted:
         raise BadInput(f"{chosen or timers}: there is no usable state")
-    ids, starts, periods, spans = [], [], [], []
+    states: list[StateRow] = []
     for key in map(str, wanted):
         row: Any = loaded.get(key)
         where = f"{timers}: state {key}"
@@ -58,11 +58,8 @@ def states(path: str) -> StateTable:
         start, end = float(int(start)), float(int(end))
         if end <= start:
             raise BadInput(f"{where}: trace_end {end} is not after trace_start {start}")
-        ids.append(key)
-        starts.append(start)
-        periods.append(end - start)
-        spans.append(phases(row["ready_time"], start, end, where))
-    return state_table(ids, starts, periods, spans)
+        states.append((key, start, end - start, phases(row["ready_time"], start, end, where)))
+    return state_table(states)
 
 
 def _seconds_per_sample(path: str, latency: str) -> float:

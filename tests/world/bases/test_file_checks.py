@@ -68,7 +68,7 @@ def test_what_is_no_json_is_refused_with_its_path(tmp_path):
 
 
 def test_a_table_from_rows():
-    table = state_table(["a", "b"], [0.0, 5.0], [10.0, 20.0], [[(0.0, 1.0), (2.0, 4.0)], [(3.0, 5.0)]])
+    table = state_table([("a", 0.0, 10.0, [(0.0, 1.0), (2.0, 4.0)]), ("b", 5.0, 20.0, [(3.0, 5.0)])])
     assert table.ids.tolist() == ["a", "b"]
     assert np.array_equal(table.traces.total, [3.0, 2.0])
     assert table.traces.offsets.tolist() == [0, 2, 3]
