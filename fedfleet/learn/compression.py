@@ -46,9 +46,8 @@ def with_compression(
         )
     if up_codec is not None and algorithm.priced_by_value:
         raise BadInput(
-            f"up: {algorithm.name!r} already makes its updates small, and a codec "
-            "would send the whole matrices again; leave up out "
-            "(down may stay)"
+            f"up: {algorithm.name!r} already makes its updates small, and a codec would send the whole matrices again; "
+            "leave up out (down may stay)"
         )
     changed = with_pass(
         algorithm, "what it sends and gets cannot be encoded", lambda p: replace(p, up=up_codec, down=down_codec, feedback=feedback)

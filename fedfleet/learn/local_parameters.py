@@ -64,9 +64,8 @@ def with_local_leaves(algorithm: Algorithm, *, keep: str) -> Algorithm:
     local = algorithm.local(0, NO_SETTINGS)
     if isinstance(local, LocalPass) and local.second is not None and local.second.own is not None:
         raise BadInput(
-            f"algorithm.keep: clients of {algorithm.name!r} have a whole model of their own, "
-            "which would be pulled towards leaves that "
-            "no client trains; leave `keep` out, or use another algorithm"
+            f"algorithm.keep: clients of {algorithm.name!r} have a whole model of their own, which would be pulled towards "
+            "leaves that no client trains; leave `keep` out, or use another algorithm"
         )
     no_match = f"algorithm.keep = {keep!r} matches no leaf of this model"
     return keep_leaves_local(algorithm, Leaves((keep,)), "algorithm.keep", no_match)

@@ -110,9 +110,8 @@ def partial_layers(
         assert isinstance(local, LocalPass)
         if local.keep is not None:
             raise BadInput(
-                "algorithm: timelyfl sends the last layers of the model, each of them complete, "
-                "but parts of them would stay on the device; leave out what is "
-                "kept, or use another algorithm"
+                "algorithm: timelyfl sends the last layers of the model, each of them complete, but parts of them would stay on "
+                "the device; leave out what is kept, or use another algorithm"
             )
         names = result.leaf_names(int(result.count_within(np.array([job.settings.get(PORTION, 1.0)]))[0]))
         return replace(job, local=_train_only(local, None if len(names) == len(job.offer.params) else names))

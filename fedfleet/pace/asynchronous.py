@@ -12,6 +12,7 @@ from fedfleet.core.records import NOTHING, Book, Decision
 
 _SWEEPS = 8  # how often, within a lease, tasks are looked at that may have outlived theirs
 _TRIES = 20  # a round has failed that sent so many times what it needs, or asked so often in vain, with no task running
+_START = (0.0, 0.0, 0.0)  # the memory of `Places`
 _DOUBLINGS = 6.0  # of the pause between asks in vain
 
 
@@ -27,11 +28,6 @@ class Places:
     lease: float
     refill: float
     batch: int
-
-    @staticmethod
-    def initial() -> tuple[float, float, float]:
-        """The memory at the start."""
-        return (0.0, 0.0, 0.0)
 
     def patience(self) -> float:
         """After how many seconds, at the latest, a task is given up."""
@@ -103,7 +99,7 @@ def buffered(
         return decision
 
     return Policy(
-        "buffered", decide, concurrency, Places.initial(), patience=places.patience(), prompt=True, key="concurrency", holds=k,
+        "buffered", decide, concurrency, _START, patience=places.patience(), prompt=True, key="concurrency", holds=k,
         limit="lease", endless=lease == math.inf, rounds=False,
     )  # fmt: skip
 
@@ -143,6 +139,6 @@ def semi_async(
         return closing._replace(commit=True, drop=max_staleness) if book.arrived else closing._replace(abandon=empty)
 
     return Policy(
-        "semi_async", decide, concurrency, Places.initial(), patience=places.patience(), key="concurrency", limit="lease",
+        "semi_async", decide, concurrency, _START, patience=places.patience(), key="concurrency", limit="lease",
         rounds=False,
     )  # fmt: skip

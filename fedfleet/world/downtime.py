@@ -28,11 +28,7 @@ def crashes(*, rate: Fraction = 0.02, seconds: Positive = 600.0, period: Positiv
     Who goes down loses its task without a word and cannot be asked until it is back.
     """
     _check("crashes", seconds, period)
-
-    def recipe(keys: Keys, seed: int) -> FaultSource:
-        return _source(_Windows("crash", seed, rate, seconds, period), keys, None)
-
-    return recipe
+    return lambda keys, seed: _source(_Windows("crash", seed, rate, seconds, period), keys, None)
 
 
 def outages(*, rate: Fraction = 0.05, seconds: Positive = 1800.0, period: Positive = 21600.0, groups: Count = 10) -> FaultRecipe:

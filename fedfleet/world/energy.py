@@ -51,11 +51,7 @@ _NAMES = tuple(field.name for field in fields(Watts))
 
 def none() -> EnergyRecipe:
     """Energy is not counted."""
-
-    def recipe(_devices: DeviceSource, _keys: Keys, _seed: int) -> EnergySource:
-        return EnergySource(lambda clients, spent, start: {})
-
-    return recipe
+    return lambda devices, keys, seed: EnergySource(lambda clients, spent, start: {})
 
 
 def phones(
@@ -76,11 +72,7 @@ def phones(
     """
     given = zip(_NAMES, (compute, receive, transmit, waiting, tail, tail_seconds), strict=True)
     own = replace(LINKS[link], **{name: value for name, value in given if value is not None})
-
-    def recipe(_devices: DeviceSource, _keys: Keys, _seed: int) -> EnergySource:
-        return source_from_watts(lambda clients: own)
-
-    return recipe
+    return lambda devices, keys, seed: source_from_watts(lambda clients: own)
 
 
 def per_kind(*, watts: dict[str, dict[str, NonNegative]], link: Link = "wifi") -> EnergyRecipe:

@@ -70,8 +70,7 @@ def by_owner() -> PartitionRecipe:
         if dataset.owner is None:
             raise BadInput(
                 "world.data: by_owner needs to know who made each sample, and this dataset does not say; "
-                "use dirichlet, or give data "
-                "of your own with the owner of each sample"
+                "use dirichlet, or give data of your own with the owner of each sample"
             )
         people, person_of_row = np.unique(dataset.owner[rows], return_inverse=True)
         if clients <= len(people):

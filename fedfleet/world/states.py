@@ -16,7 +16,7 @@ from fedfleet.core.intervals import Traces, finish_after, ready_seconds, ready_u
 from fedfleet.core.limits import Count, Natural, NonNegative, Positive, Sessions, Share
 from fedfleet.core.memory_limit import check_memory
 from fedfleet.core.quorum import first_time_ready
-from fedfleet.core.records import Bools, Floats, Ints, Keys
+from fedfleet.core.records import Bools, Floats, Keys
 from fedfleet.core.rng import uniforms
 from fedfleet.core.sources import StateSource
 from fedfleet.world.bases import load_states
@@ -38,10 +38,10 @@ def always_on() -> StateRecipe:
         def earliest(among: Bools, n: int, start: float, until: float) -> float:
             return start if start < until and np.count_nonzero(among) >= n else math.inf
 
-        def work_seconds(_clients: Ints, start: float, until: Floats) -> Floats:
-            return np.maximum(until - start, 0.0)
-
-        return StateSource(lambda t: everyone, lambda clients, start, seconds: start + seconds, earliest, work_seconds, always=True)
+        return StateSource(
+            lambda t: everyone, lambda clients, start, seconds: start + seconds, earliest,
+            lambda clients, start, until: np.maximum(until - start, 0.0), always=True,
+        )  # fmt: skip
 
     return recipe
 

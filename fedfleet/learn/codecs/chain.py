@@ -100,7 +100,6 @@ def _check_order(codecs: Sequence[Codec], where: str) -> None:
             )
         if second.squeeze is not None and not first.sized:
             raise BadInput(
-                f"{where}: {second.name!r} cannot follow {first.name!r}, whose size depends on the values; give "
-                f"{first.name} a fixed "
-                "size, or let only gzip, deflate or zstd follow"
+                f"{where}: {second.name!r} cannot follow {first.name!r}, whose size depends on the values; give {first.name} a "
+                "fixed size, or let only gzip, deflate or zstd follow"
             )

@@ -16,7 +16,7 @@ from fedfleet.core.fleet import StateTable
 from fedfleet.world.bases.file_checks import join_spans, numbers, read_json, state_table
 
 DAY = 86400.0
-PERIODS = dict.fromkeys(("mobiperf_2st", "mobiperf_3st_50", "mobiperf_3st_75"), 6 * DAY)
+PERIODS: dict[str, float] = dict.fromkeys(("mobiperf_2st", "mobiperf_3st_50", "mobiperf_3st_75"), 6 * DAY)
 PERIODS |= dict.fromkeys(("syn_0", "syn_20", "syn_50"), DAY)
 READY = "AVL_TRAIN"
 STATES = (READY, "AVL_EVAL", "UN_AVL")
