@@ -9,11 +9,10 @@ from fedfleet.app.pages.demo_page import write_demo
 from fedfleet.app.pages.html import page
 from fedfleet.app.pages.sides.accuracy_figures import accuracy_figure
 from fedfleet.app.pages.sides.run_rows import Head, html_table
-from fedfleet.app.pages.sides.sections import check_section
-from fedfleet.app.pages.sides.side_participation import participation_section
-from fedfleet.app.pages.sides.side_times import time_section
+from fedfleet.app.pages.sides.sections import PageFacts, checks, participation_section
 from fedfleet.app.pages.sides.verdicts import verdict_list
 from fedfleet.app.pages.study_page import write_pages
+from fedfleet.app.pages.time_chart import time_section
 from fedfleet.app.studies.compare.comparison import compare
 from fedfleet.app.studies.grid.run_study import study
 from fedfleet.app.studies.grid.study_file import study_of
@@ -95,7 +94,7 @@ def test_names_that_never_break_stay_on_the_page(look, tmp_path):
     body = [
         verdict_list({"": ((), None)}, sides, None), accuracy_figure(sides[:1], target=0.95), accuracy_figure(sides),
         html_table(heads, [[escape(one.name), *["1,234 of 5,678"] * 5] for one in sides]),
-        time_section(sides), participation_section(sides), check_section([one.name for one in sides], {"seed": [1, 2, 3]}, [], []),
+        time_section(sides), participation_section(sides), checks(PageFacts("", "", names=[one.name for one in sides], differs={"seed": [1, 2, 3]})),
     ]  # fmt: skip
     path = tmp_path / "long.html"
     path.write_text(page("long", body))

@@ -86,9 +86,8 @@ def dashboard(
         on_ready: called with the address once browsers are answered.
     """
     from fedfleet.app.dashboard.auth import Access, check_access
-    from fedfleet.app.dashboard.options import certificate_from, token_from
     from fedfleet.app.dashboard.run_watcher import folder_of_runs
-    from fedfleet.app.dashboard.web_server import bind_socket, serve
+    from fedfleet.app.dashboard.web_server import bind_socket, certificate_from, serve, token_from
 
     read_token, tls = token_from(token, token_file), certificate_from(certificate, key)
     check_access(host, read_token=read_token, tls=tls is not None)

@@ -56,9 +56,7 @@ def page_updates(state: PageState, watcher: RunWatcher, name: str, read_side_inf
     summary = watcher.summaries.get(name)
     if summary is not None:
         side_info = read_side_info(summary)  # it may take a while, in which no other page waits
-        updates |= (
-            watcher.inspect(name, lambda run, followed: _run_updates(state, run, followed, watcher.summaries, side_info)) or {}
-        )
+        updates |= watcher.inspect(name, lambda run, f: _run_updates(state, run, f, watcher.summaries, side_info)) or {}
     return updates
 
 
@@ -76,11 +74,10 @@ def _run_updates(
     changed = {key: html for key, html in pieces.items() if state.pieces.get(key) != html}
     state.pieces = pieces
     updates |= {"pieces": changed} if changed else {}
-    updates |= (
-        {"devices": _device_changes(state.states, states), "devices_said": device_description(states)}
-        if states != state.states
-        else {}
-    )
+    if states != state.states:  # all devices, or those that changed where that is shorter
+        letters = {i: now for i, now in enumerate(states) if now != state.states[i : i + 1]}
+        few = len(states) == len(state.states) and 10 * len(letters) < len(states)
+        updates |= {"devices": {"some": letters} if few else {"all": states}, "devices_said": device_description(states)}
     state.states = states
     if len(evaluations) != state.curve or state.other is None:
         first = 0 if len(evaluations) < state.curve else state.curve
@@ -102,14 +99,6 @@ def _comparison_label(other: SimilarRun | None) -> str:
 
 def _columns(scores: Sequence[Evaluation]) -> dict[str, list[float]]:
     return {"t": [round(s.time, 1) for s in scores], "a": [round(100 * s.accuracy, 2) for s in scores]}
-
-
-def _device_changes(before: str, now: str) -> dict[str, Any]:
-    """All devices, or those that changed where that is shorter."""
-    if len(before) != len(now):
-        return {"all": now}
-    changed = {i: letter for i, (old, letter) in enumerate(zip(before, now, strict=True)) if old != letter}
-    return {"some": changed} if 10 * len(changed) < len(now) else {"all": now}
 
 
 async def stream(watcher: RunWatcher, name: str, read_side_info: ReadSideInfo, is_gone: Callable[[], bool]) -> AsyncIterator[str]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.dashboard.spec_policy import refuse_foreign
 from fedfleet.app.spec.resolution import resolve
 from fedfleet.app.spec.spec_file import apply_overrides
 from fedfleet.app.spec.spec_record import Spec
 from fedfleet.core.errors import BadInput
+from fedfleet.world.bases import LOADERS
 
 NAME, TOML = "name", "toml"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -22,6 +22,10 @@ _UNKNOWN_NAME = re.compile(r"(?:has no key|has no table or key|is called) '([^']
 _NO_KEY = re.compile(r"(\S+) has no key '([^']+)'")
 _LONGEST = 20_000  # characters of TOML
 _MOST_FAULTS = 8
+_PATH_KEYS = ("path", "base", "backbone")  # that take a name or a file
+_BY_NAME = ("builtin", "fsreal")  # bases that need no file
+_PATH_MARKS = ("/", "\\", "~", "..", "\0")
+_REMOTE_KEYS = ("run.ray_address",)  # that name another machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +98,22 @@ def check_form(values: Mapping[str, str], root: Path, base_folder: Path) -> Form
 
 def locate_mistake(sentence: str, values: Mapping[str, str]) -> tuple[str, Mistake]:
     """The field that a sentence is about, and its cure; the free text if it is about none that is filled in."""
+
+    def position(key: str) -> int:
+        match = re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.]*\w)", sentence)
+        return match.start() if match else -1
+
     suggestion, unknown_name = _SUGGESTION.search(sentence), _UNKNOWN_NAME.search(sentence)
     mistake = Mistake(sentence, unknown_name[1] if unknown_name else "", suggestion[1] if suggestion else "")
     unknown = _NO_KEY.match(sentence)
     if unknown:
         key = f"{unknown[1]}.{unknown[2]}"
         return (key if values.get(key) else TOML), mistake
-    places = [(at, key) for key in KEYS if values.get(key) and (at := _position_of_key(key, sentence)) >= 0]
+    places = [(at, key) for key in KEYS if values.get(key) and (at := position(key)) >= 0]
     if not places:  # the table is named, the key is not: it is about the part
         parts = [key for key in KEYS if key.endswith(".use") and sentence.startswith(key.removesuffix(".use"))]
         places = [(0, key) for key in sorted(parts, key=len)[-1:] if values.get(key)]
     return (min(places)[1] if places else TOML), mistake
-
-
-def _position_of_key(key: str, sentence: str) -> int:
-    match = re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.]*\w)", sentence)
-    return match.start() if match else -1
 
 
 def _check_name(name: str, root: Path) -> dict[str, Mistake]:
@@ -177,3 +181,53 @@ def _take_value(table: Mapping[str, Any], path: list[str]) -> tuple[dict[str, An
         return dict(table), None
     inner, value = _take_value(table[first], more)
     return {**table, first: inner}, value
+
+
+def refuse_foreign(table: Mapping[str, Any], root: Path, base_folder: Path) -> None:
+    """Refuse a resolved spec that reads files outside `root`, names another machine, or brings code of its own.
+
+    Whoever has the page may start runs, not read the disk: a file's content could be told from the errors about it. `here` is where
+    relative paths begin.
+    """
+    here = "a run that is started on this page"
+    for key, value in _strings(table):
+        if key == "task.use" and value == "own":
+            raise BadInput(f"{key}: {here} must use a registered task; run a model of your own from Python")
+        if key in _REMOTE_KEYS or (key == "run.execute" and value == "ray"):
+            raise BadInput(f"{key}: {here} cannot use a cluster; start this run with: fedfleet run SPEC --ray-address ..")
+        if _is_file(key, value, base_folder) and not _is_inside(value, root, base_folder):
+            raise BadInput(
+                f"{key}: {value!r} is outside the folder of the runs, and this page may read files only there; "
+                "copy the file there and give its full path, or start this run with: fedfleet run SPEC"
+            )
+
+
+def _is_file(key: str, value: str, base_folder: Path) -> bool:
+    if any(mark in value for mark in _PATH_MARKS):
+        return True
+    if key.rpartition(".")[2] not in _PATH_KEYS:
+        return False
+    prefix, colon, path = value.partition(":")
+    if colon and prefix in LOADERS:
+        return bool(path)  # without one, a loader reads its published files, wherever those were put
+    return bool(colon) or "." in value or (value not in _BY_NAME and (base_folder / value).exists())
+
+
+def _is_inside(value: str, root: Path, base_folder: Path) -> bool:
+    prefix, _, path = value.partition(":")
+    parts = (path if prefix in LOADERS else value).split("#")  # some loaders take two files: TIMERS#IDS
+    try:
+        return all((base_folder / part).resolve().is_relative_to(root.resolve()) for part in parts)
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def _strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _strings(inner, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list | tuple):
+        for i, inner in enumerate(value):
+            yield from _strings(inner, f"{key}[{i}]")
+    elif isinstance(value, str):
+        yield key, value

@@ -7,25 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from urllib.parse import quote, urlencode
 
+from fedfleet.app.dashboard import status_text
 from fedfleet.app.dashboard.auth import TOKEN_HEADER, Access, is_loopback
 from fedfleet.app.dashboard.run_filter import ORDERS, FilterResult
 from fedfleet.app.dashboard.run_view import clients_in_model, current_round
 from fedfleet.app.dashboard.run_watcher import DAMAGED, FINISHED, RUNNING, STOPPED, FollowedRun, RunSummary
 from fedfleet.app.dashboard.served_runs import ServerStatus, resume_command, status_sentence
 from fedfleet.app.dashboard.sparklines import HATCH, round_bars, rounds_picture, sparkline
-from fedfleet.app.dashboard.status_text import (
-    SimilarRun,
-    device_history,
-    fault_lines,
-    fault_summary,
-    figures,
-    percentage,
-    progress,
-    round_rows,
-    short_duration,
-    state_counts,
-    status_sentences,
-)
+from fedfleet.app.dashboard.status_text import SimilarRun, percentage, short_duration, state_counts
+from fedfleet.app.pages.html import table
 from fedfleet.app.pages.report.number_words import as_people
 from fedfleet.app.terminal.text import span
 from fedfleet.measure.run_record import RunRecord
@@ -38,19 +28,22 @@ _SCRIPTS = ("htmx-2.0.11.min.js", "uplot-1.6.32.min.js", "dashboard.js")
 _STYLES = ("uplot-1.6.32.min.css", "tokens.css", "dashboard.css")
 # htmx may neither evaluate text nor write a style of its own: the page allows no inline code.
 _HTMX = '{"allowEval":false,"includeIndicatorStyles":false,"selfRequestsOnly":true,"historyEnabled":false}'
+_LINKS = "".join(f'<link rel="stylesheet" href="/static/{name}">' for name in _STYLES)
+_HEAD = (
+    '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
+    f'<link rel="icon" href="data:,">{_LINKS}'
+)
 _MAX_ROWS = 200  # runs in the list
 
 
 def frame(access: Access, title: str, body: str, *, run: str = "") -> str:
     """A whole page."""
     where = "this machine only" if is_loopback(access.host) else f"open to {access.host}"
-    styles = "".join(f'<link rel="stylesheet" href="/static/{name}">' for name in _STYLES)
     scripts = "".join(f'<script src="/static/{name}" defer></script>' for name in _SCRIPTS)
     headers = escape(json.dumps({TOKEN_HEADER: access.token}))
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
-        f'<meta name="color-scheme" content="light dark"><meta name="htmx-config" content=\'{_HTMX}\'><title>{escape(title)}</title>'
-        f'<link rel="icon" href="data:,">{styles}{scripts}</head><body hx-headers="{headers}" data-run="{escape(run)}">{HATCH}'
+        f'{_HEAD}<meta name="color-scheme" content="light dark"><meta name="htmx-config" content=\'{_HTMX}\'><title>{escape(title)}</title>'
+        f'{scripts}</head><body hx-headers="{headers}" data-run="{escape(run)}">{HATCH}'
         '<header class="bar"><b>FedFleet</b><nav><a href="/" aria-current="page">Runs</a><a href="#new">New run</a></nav>'
         f'<span class="small">{where} &nbsp;<span id="live" role="status">connecting</span></span></header>{body}</body></html>\n'
     )
@@ -63,19 +56,14 @@ def two_columns(aside: str, main: str) -> str:
 
 def run_list(rows: str, words: str, by: str = "") -> str:
     """The runs with their filter and order; the rows fetch themselves anew when runs change."""
+    orders = "".join(f'<option value="{k}"{" selected" if k == by else ""}>{label}</option>' for k, (label, _) in ORDERS.items())
     return (
         '<section id="runs"><div class="hd"><h2>Runs</h2></div>'
         '<label class="flt"><span class="vh">Filter runs</span><input type="search" id="filter" name="filter" autocomplete="off" '
         f'value="{escape(words)}" placeholder="Filter: severe, deadline, acc&gt;90" hx-get="/list" '
         'hx-trigger="input changed delay:250ms, search" hx-include="#runs" hx-target="#rows" hx-swap="outerHTML"></label>'
         '<label class="flt"><span class="vh">Order of the runs</span><select id="by" name="by" hx-get="/list" hx-trigger="change" '
-        f'hx-include="#runs" hx-target="#rows" hx-swap="outerHTML">{_orders(by)}</select></label>{rows}</section>'
-    )
-
-
-def _orders(by: str) -> str:
-    return "".join(
-        f'<option value="{key}"{" selected" if key == by else ""}>{label}</option>' for key, (label, _) in ORDERS.items()
+        f'hx-include="#runs" hx-target="#rows" hx-swap="outerHTML">{orders}</select></label>{rows}</section>'
     )
 
 
@@ -147,11 +135,11 @@ def live_page(
     pieces = live_pieces(run, followed, other, log, server_status)
     if run.status == DAMAGED and not followed.record.progress.rounds:
         return f'<div class="hd"><h1>{escape(run.name)}</h1><span id="state">{pieces["state"]}</span></div><p id="say" class="say">{pieces["say"]}</p>'
-    comparison = (
-        f"grey: {other.run.name}, a finished run {_difference_label([k for k, _, _ in other.differs])}"
-        if other
-        else "the model changes at server updates only, so the line goes in steps"
-    )
+    comparison = "the model changes at server updates only, so the line goes in steps"
+    if other:
+        keys = ", ".join(key for key, _, _ in other.differs)
+        how = f"that this one repeats with another {keys}" if keys else "of the same spec"
+        comparison = f"grey: {other.run.name}, a finished run {how}"
     name = escape(run.name)
 
     def piece(tag: str, key: str, kind: str = "") -> str:
@@ -174,66 +162,52 @@ def live_page(
     )
 
 
-def _difference_label(keys: Sequence[str]) -> str:
-    return f"that this one repeats with another {', '.join(keys)}" if keys else "of the same spec"
-
-
 def live_pieces(
     run: RunSummary, followed: FollowedRun, other: SimilarRun | None, log: Sequence[str], server_status: ServerStatus | None = None
 ) -> dict[str, str]:
     """The pieces of a run's page that change, by id."""
     record = followed.record
-    first, strong, rest = status_sentences(run, record, other)
+    first, strong, rest = status_text.status_sentences(run, record, other)
     rest = f"{rest} {status_sentence(server_status)}" if server_status else rest
     middle = f", <b>{escape(strong)}</b>" if strong else ""
-    done = progress(run)
+    done, figures = status_text.progress(run), status_text.figures(record, server_status.online if server_status else None)
+    items = "".join(f"<li>{escape(remark)}</li>" for remark in followed.remarks[-12:])
+    printed = f'<pre tabindex="0">{escape(chr(10).join(reversed(log[-40:])))}</pre>' if log else ""
     return {
         "state": f'<span class="st {run.status}">{run.status}</span>',
         "acts": _action_buttons(run),
         "say": f"{escape(first)}{middle} {escape(rest)}",
         "resume": _resume_hint(run),
         "progress": "" if done is None else f'<progress max="100" value="{100 * done:.1f}" aria-label="share of what the spec allows">{100 * done:.0f} %</progress>',
-        "keys": "".join(f"<div><dd>{escape(value)}</dd><dt>{escape(what)}</dt></div>" for value, what in figures(record, server_status.online if server_status else None)),
+        "keys": "".join(f"<div><dd>{escape(value)}</dd><dt>{escape(what)}</dt></div>" for value, what in figures),
         "rounds": rounds_picture(record.progress.rounds),
         "now": _current_round(record, going=run.status == RUNNING),
         "kinds": "",
         "faults": _faults(record, followed.fault),
-        "log": _log(followed.remarks, log),
+        "log": (f'<ul class="said">{items}</ul>' if items else '<p class="small">The journal has no warnings.</p>') + printed,
     }  # fmt: skip
 
 
 def device_legend(states: str) -> str:
     """The legend of the devices with its counts."""
-    counts = state_counts(states)
-    return "".join(
-        f'<li><i class="dot s{"0" if letter == "-" else letter}"></i><b>{n:,}</b> {STATE_WORDS[letter]}</li>'
-        for letter, n in counts.items()
-        if n
-    )
+    counts = [(k.replace("-", "0"), f"<b>{n:,}</b> {STATE_WORDS[k]}") for k, n in state_counts(states).items() if n]
+    return "".join(f'<li><i class="dot s{letter}"></i>{words}</li>' for letter, words in counts)
 
 
 def device_description(states: str) -> str:
     """What the picture of the devices shows, for those who do not see it."""
-    counts = state_counts(states)
-    return f"{len(states):,} devices: " + ", ".join(f"{n:,} {STATE_WORDS[k]}" for k, n in counts.items() if n) + "."
+    return f"{len(states):,} devices: {', '.join(f'{n:,} {STATE_WORDS[k]}' for k, n in state_counts(states).items() if n)}."
 
 
 def _action_buttons(run: RunSummary) -> str:
-    name = escape(run.name)
-
     def button(do: str, words: str) -> str:
         return f'<button type="button" hx-post="/{do}" hx-vals=\'{escape(json.dumps({"run": run.name}))}\' hx-target="#act-said">{words}</button>'
 
     report = "Report" if run.status == FINISHED else "Report so far"
     again = f'<a class="plain" href="/?{urlencode({"again": run.name})}#new">Repeat with changes</a>'
-    first = (
-        button("stop", "Stop")
-        if run.status == RUNNING
-        else button("resume", "Resume")
-        if run.status == STOPPED and not run.served
-        else ""
-    )
-    return f'{first}{button("report", report)}{again}<span class="vh">of {name}</span>'
+    can_resume = run.status == STOPPED and not run.served
+    first = button("stop", "Stop") if run.status == RUNNING else button("resume", "Resume") if can_resume else ""
+    return f'{first}{button("report", report)}{again}<span class="vh">of {escape(run.name)}</span>'
 
 
 def _resume_hint(run: RunSummary) -> str:
@@ -250,10 +224,9 @@ def _current_round(record: RunRecord, *, going: bool) -> str:
     last = current_round(record)
     if last is None:
         return '<p class="ct">This round</p><p class="cs">No client has been asked yet</p>'
-    scale, rows, more = round_rows(record)
-    outcome = {1: "it made a model", 0: "it goes on" if going else "it was not over", -1: f"it failed: {as_people(last.reason)}"}[
-        last.outcome
-    ]
+    scale, rows, more = status_text.round_rows(record)
+    words = {1: "it made a model", 0: "it goes on" if going else "it was not over", -1: f"it failed: {as_people(last.reason)}"}
+    outcome = words[last.outcome]
     until = f"; it stays open for {span(last.due)}" if last.due and not last.outcome else ""
     return (
         f'<p class="ct">Round {last.number + 1:,}: {last.asked:,} asked, {escape(outcome)}</p><p class="cs">One row for each client that was asked; '
@@ -265,15 +238,9 @@ def _faults(record: RunRecord, fault: str) -> str:
     damaged = f'<p class="bad">{escape(fault)}</p>' if fault else ""
     lines = "".join(
         f"<li{' class=w' if line.grave else ''}><span>round {line.round + 1:,}</span> {escape(line.words)}</li>"
-        for line in fault_lines(record)
+        for line in status_text.fault_lines(record)
     )
-    return f'{damaged}<p class="small">{escape(fault_summary(record))}</p><ul class="log">{lines}</ul>'
-
-
-def _log(remarks: Sequence[str], log: Sequence[str]) -> str:
-    items = "".join(f"<li>{escape(remark)}</li>" for remark in remarks[-12:])
-    printed = f'<pre tabindex="0">{escape(chr(10).join(reversed(log[-40:])))}</pre>' if log else ""
-    return (f'<ul class="said">{items}</ul>' if items else '<p class="small">The journal has no warnings.</p>') + printed
+    return f'{damaged}<p class="small">{escape(status_text.fault_summary(record))}</p><ul class="log">{lines}</ul>'
 
 
 def device_piece(run: str, record: RunRecord, client: int, server_status: ServerStatus | None = None) -> str:
@@ -281,42 +248,30 @@ def device_piece(run: str, record: RunRecord, client: int, server_status: Server
     clients = record.progress.clients
     if not 0 <= client < clients:
         return f'<p class="bad">There is no device {client}; {escape(run)} has devices 0 to {max(0, clients - 1):,}.</p>'
-    rows = device_history(record, client)
-    presence = {"1": " It is online now.", "0": " It is offline now."}.get(
-        server_status.present[client : client + 1] if server_status else "", ""
-    )
+    rows = status_text.device_history(record, client)
+    here = server_status.present[client : client + 1] if server_status else ""
+    presence = {"1": " It is online now.", "0": " It is offline now."}.get(here, "")
+    head = f'<section class="lo"><h2>Device {client}</h2><p class="small">'
     if not rows:
-        return (
-            f'<section class="lo"><h2>Device {client}</h2><p class="small">It has never been asked so far.{presence}</p></section>'
-        )
-    head = "".join(f'<th scope="col">{h}</th>' for h in ("round", "asked at", "took", "what came of it", "down / up"))
-    lines = "".join(
-        "<tr>" + "".join(f'<td data-h="{h}">{escape(str(cell))}</td>' for h, cell in zip(("round", "asked at", "took", "what came of it", "down / up"), row, strict=True)) + "</tr>"
-        for row in rows[:50]
-    )  # fmt: skip
+        return f"{head}It has never been asked so far.{presence}</p></section>"
+    columns = ("round", "asked at", "took", "what came of it", "down / up")
     more = f'<p class="small">and {len(rows) - 50:,} turns before.</p>' if len(rows) > 50 else ""
     used = "has" if client in clients_in_model(record) else "has not"
-    return (
-        f'<section class="lo"><h2>Device {client}</h2><p class="small">Asked {len(rows):,} {"time" if len(rows) == 1 else "times"}; it {used} contributed to the model.{presence}</p>'
-        f'<table class="rows"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>{more}</section>'
-    )
+    said = f"Asked {len(rows):,} {'time' if len(rows) == 1 else 'times'}; it {used} contributed to the model.{presence}</p>"
+    return f"{head}{said}{table(columns, [[str(cell) for cell in row] for row in rows[:50]])}{more}</section>"
 
 
 def login_page(*, rejected: bool) -> str:
     """Where a browser shows the token for reading."""
     message = '<p class="bad" role="alert">That is not the token.</p>' if rejected else ""
-    styles = "".join(f'<link rel="stylesheet" href="/static/{name}">' for name in _STYLES)
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
-        f'<title>FedFleet: token</title><link rel="icon" href="data:,">{styles}</head><body><main class="door"><h1>FedFleet</h1>'
-        f'{message}<form method="post" action="/enter"><p><label for="token">Token of this dashboard</label>'
+        f'{_HEAD}<title>FedFleet: token</title></head><body><main class="door"><h1>FedFleet</h1>{message}'
+        '<form method="post" action="/enter"><p><label for="token">Token of this dashboard</label>'
         '<input id="token" name="token" type="password" autocomplete="current-password" required></p><p><button class="btn">Open</button></p></form></main></body></html>\n'
     )
 
 
 def datalists(names: Mapping[str, Sequence[str]]) -> str:
     """Lists of registered names, which the fields of the form offer."""
-    return "".join(
-        f'<datalist id="k-{kind}">' + "".join(f'<option value="{escape(name)}">' for name in choices) + "</datalist>"
-        for kind, choices in names.items()
-    )
+    options = {kind: "".join(f'<option value="{escape(name)}">' for name in choices) for kind, choices in names.items()}
+    return "".join(f'<datalist id="k-{kind}">{inside}</datalist>' for kind, inside in options.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -17,23 +17,12 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fedfleet.app.dashboard import pages
 from fedfleet.app.dashboard.auth import Access, cookie, is_read_token, refusal, response_headers
 from fedfleet.app.dashboard.event_stream import SideInfo, stream
 from fedfleet.app.dashboard.form_html import form, form_messages
 from fedfleet.app.dashboard.new_run_form import TOML, FormCheck, Mistake, check_form, fill_form, locate_mistake
-from fedfleet.app.dashboard.pages import (
-    device_piece,
-    empty_page,
-    frame,
-    live_page,
-    login_page,
-    run_address,
-    run_list,
-    run_rows,
-    two_columns,
-    waiting_page,
-    waiting_piece,
-)
+from fedfleet.app.dashboard.pages import frame, login_page, run_address, run_rows, two_columns
 from fedfleet.app.dashboard.run_filter import filter_runs
 from fedfleet.app.dashboard.run_processes import Starter, end_reason
 from fedfleet.app.dashboard.run_watcher import DAMAGED, FINISHED, RUNNING, FollowedRun, RunSummary, RunWatcher, is_run
@@ -70,10 +59,15 @@ class Site:
 def site_app(site: Site) -> ASGIApp:
     """The application, behind its guard."""
 
+    async def keep_fresh() -> None:
+        while not site.closing:
+            await asyncio.sleep(_REFRESH_SECONDS)
+            await asyncio.to_thread(site.watcher.refresh)
+
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await asyncio.to_thread(site.watcher.refresh)
-        task = asyncio.create_task(_refresh_loop(site))
+        task = asyncio.create_task(keep_fresh())
         yield
         site.closing = True
         task.cancel()
@@ -129,12 +123,6 @@ def _guard_app(inner: ASGIApp, access: Access) -> ASGIApp:
     return app
 
 
-async def _refresh_loop(site: Site) -> None:
-    while not site.closing:
-        await asyncio.sleep(_REFRESH_SECONDS)
-        await asyncio.to_thread(site.watcher.refresh)
-
-
 async def _home(site: Site, request: Request) -> Response:
     runs = site.watcher.summaries
     current = next((name for name, run in runs.items() if run.status != DAMAGED), next(iter(runs), ""))
@@ -145,24 +133,21 @@ async def _run_page(site: Site, request: Request) -> Response:
     name = request.path_params["name"]
     if name not in site.watcher.summaries:
         await asyncio.to_thread(site.watcher.refresh)  # it may have begun this moment
-    if name not in site.watcher.summaries and name in site.starter.started:
-        body = two_columns(_sidebar(site, request, ""), waiting_page(name))
-        return HTMLResponse(frame(site.access, f"FedFleet: {name}", body))
-    if name not in site.watcher.summaries:
-        body = two_columns(_sidebar(site, request, ""), "<h1>There is no such run</h1>")
-        return HTMLResponse(frame(site.access, "FedFleet: no such run", body), 404)
-    return await _page(site, request, name)
+    if name in site.watcher.summaries:
+        return await _page(site, request, name)
+    started = name in site.starter.started
+    main = pages.waiting_page(name) if started else "<h1>There is no such run</h1>"
+    body = two_columns(_sidebar(site, request, ""), main)
+    return HTMLResponse(frame(site.access, f"FedFleet: {name if started else 'no such run'}", body), 200 if started else 404)
 
 
 async def _page(site: Site, request: Request, name: str) -> Response:
     def live(run: RunSummary, followed: FollowedRun) -> str:
-        side_info = site.side_info(run)
-        return live_page(
-            run, followed, most_similar_run(run, site.watcher.summaries.values()), side_info.log, side_info.server_status
-        )
+        side_info, other = site.side_info(run), most_similar_run(run, site.watcher.summaries.values())
+        return pages.live_page(run, followed, other, side_info.log, side_info.server_status)
 
     main = await asyncio.to_thread(site.watcher.inspect, name, live)
-    body = two_columns(_sidebar(site, request, name if main else ""), main or empty_page())
+    body = two_columns(_sidebar(site, request, name if main else ""), main or pages.empty_page())
     return HTMLResponse(frame(site.access, f"FedFleet: {name}" if main else "FedFleet: runs", body, run=name if main else ""))
 
 
@@ -172,7 +157,7 @@ def _sidebar(site: Site, request: Request, current: str) -> str:
     runs, by = site.watcher.summaries.values(), request.query_params.get("by", "")
     rows = run_rows(filter_runs(runs, words, by), runs, ticked=(), current=current)
     can_start = not is_run(site.watcher.root)
-    return run_list(rows, words, by) + form(values, {kind: names(kind) for kind in _KINDS}, can_start=can_start)
+    return pages.run_list(rows, words, by) + form(values, {kind: names(kind) for kind in _KINDS}, can_start=can_start)
 
 
 def _default_values(site: Site) -> dict[str, str]:
@@ -189,9 +174,7 @@ async def _starting(site: Site, request: Request) -> Response:
     if name in site.watcher.summaries:
         return Response(headers={"HX-Redirect": run_address(name)})
     started = site.starter.started.get(name)
-    if started is None or started.is_running:
-        return HTMLResponse(waiting_piece(name, ""))
-    return HTMLResponse(waiting_piece(name, end_reason(started)))
+    return HTMLResponse(pages.waiting_piece(name, "" if started is None or started.is_running else end_reason(started)))
 
 
 async def _list(site: Site, request: Request) -> Response:
@@ -210,10 +193,11 @@ async def _device(site: Site, request: Request) -> Response:
     if not text.isdecimal() or len(text) > 9:
         return HTMLResponse('<p class="bad">A device is named by its number.</p>')
     name = request.query_params.get("run", "")
-    result = await asyncio.to_thread(
-        site.watcher.inspect, name, lambda run, f: device_piece(run.name, f.record, int(text), site.side_info(run).server_status)
-    )
-    return HTMLResponse(result or '<p class="bad">There is no such run.</p>')
+
+    def piece(run: RunSummary, followed: FollowedRun) -> str:
+        return pages.device_piece(run.name, followed.record, int(text), site.side_info(run).server_status)
+
+    return HTMLResponse(await asyncio.to_thread(site.watcher.inspect, name, piece) or '<p class="bad">There is no such run.</p>')
 
 
 async def _report(site: Site, request: Request) -> Response:
@@ -225,22 +209,16 @@ async def _report(site: Site, request: Request) -> Response:
 
 
 async def _compare(site: Site, request: Request) -> Response:
-    ticked = [
-        site.watcher.summaries[name]
-        for name in dict.fromkeys(request.query_params.getlist("run"))
-        if name in site.watcher.summaries
-    ]
-    if not 2 <= len(ticked) <= _MAX_COMPARED:
-        return PlainTextResponse(f"Tick two runs or more, {_MAX_COMPARED} at most, and compare them then.", 400)
-    return HTMLResponse(await asyncio.to_thread(_render_comparison, site.watcher.root, ticked))
-
-
-def _render_comparison(root: Path, runs: Sequence[RunSummary]) -> str:
-    """The page of a comparison; its links lead to reports as they lie under the folder of the runs."""
     from fedfleet.app.pages.comparison_page import comparison_page
     from fedfleet.app.studies.compare.comparison import compare
 
-    return comparison_page(compare([run.folder for run in runs]), root / "comparison.html")
+    known = site.watcher.summaries
+    ticked = [known[name].folder for name in dict.fromkeys(request.query_params.getlist("run")) if name in known]
+    if not 2 <= len(ticked) <= _MAX_COMPARED:
+        return PlainTextResponse(f"Tick two runs or more, {_MAX_COMPARED} at most, and compare them then.", 400)
+    # Its links lead to reports as they lie under the folder of the runs.
+    page = await asyncio.to_thread(lambda: comparison_page(compare(ticked), site.watcher.root / "comparison.html"))
+    return HTMLResponse(page)
 
 
 async def _static(site: Site, request: Request) -> Response:

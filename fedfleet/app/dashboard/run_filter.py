@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from operator import eq, ge, gt, le, lt
 from typing import Any
 
 from fedfleet.app.dashboard.run_watcher import RunSummary
@@ -20,13 +22,7 @@ _MEASURES: dict[str, Callable[[RunSummary], float | None]] = {
     "seed": lambda g: float(g.seed),
     "clients": lambda g: float(g.clients),
 }
-_SIGNS: dict[str, Callable[[float, float], bool]] = {
-    ">": lambda a, b: a > b,
-    "<": lambda a, b: a < b,
-    ">=": lambda a, b: a >= b,
-    "<=": lambda a, b: a <= b,
-    "=": lambda a, b: a == b,
-}
+_SIGNS: dict[str, Callable[[float, float], bool]] = {">": gt, "<": lt, ">=": ge, "<=": le, "=": eq}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +54,7 @@ def filter_runs(runs: Iterable[RunSummary], words: str, by: str = "") -> FilterR
         if not word:
             continue
         if match is None:
-            tests.append(_text_test(word.lower()))
+            tests.append(partial(_has_word, word.lower()))
         else:
             test, problem = _comparison_test(match["key"], match["sign"], match["value"])
             tests.append(test)
@@ -68,11 +64,8 @@ def filter_runs(runs: Iterable[RunSummary], words: str, by: str = "") -> FilterR
     return FilterResult(matches if order is None else sorted(matches, key=order), " ".join(problems))
 
 
-def _text_test(word: str) -> Callable[[RunSummary], bool]:
-    def holds(run: RunSummary) -> bool:
-        return word in run.name.lower() or word == run.status or any(word in v.lower() for v in run.spec_values.values())
-
-    return holds
+def _has_word(word: str, run: RunSummary) -> bool:
+    return word in run.name.lower() or word == run.status or any(word in v.lower() for v in run.spec_values.values())
 
 
 def _comparison_test(key: str, sign: str, value: str) -> tuple[Callable[[RunSummary], bool], str]:

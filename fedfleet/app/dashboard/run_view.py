@@ -45,27 +45,16 @@ class Turn:
 
 def turns(record: RunRecord, tasks: Sequence[int] | Ints) -> list[Turn]:
     """These tasks, each with what became of it and why."""
-    which = np.asarray(tasks, np.int64)
+    which, known = np.asarray(tasks, np.int64), record.tasks.reasons
     c, fates, reasons = record.tasks.columns, task_fates(record, which).tolist(), lateness_reasons(record, which)
     return [
         Turn(
             int(c.clients[t]), int(c.rounds[t]), float(c.sent[t]), float(c.seconds[t]),
-            float(c.bytes_down[t]), float(c.bytes_up[t]), fate, _reason(record, t, fate, late),
+            float(c.bytes_down[t]), float(c.bytes_up[t]), fate,
+            late if fate == LATE else "its round failed" if fate == WASTED else known.get(t, "") if fate in (LOST, REFUSED) else "",
         )
         for t, fate, late in zip(which.tolist(), fates, reasons, strict=True)
     ]  # fmt: skip
-
-
-def _reason(record: RunRecord, task: int, fate: int, late: str) -> str:
-    match fate:
-        case 3:
-            return late
-        case 4 | 5:
-            return record.tasks.reasons.get(task, "")
-        case 6:
-            return "its round failed"
-        case _:
-            return ""
 
 
 def current_turns(record: RunRecord) -> list[Turn]:

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ADDRESS, STATUS_FILE = (
-    "address",
-    "now.json",
-)  # in the folder `wire` of a served run: how its server was started, and how it stands
+# In the folder `wire` of a served run: how its server was started, and how it stands.
+ADDRESS, STATUS_FILE = "address", "now.json"
 _LONGEST = 64 * 1024
 _OLD_SECONDS = 20.0  # a server writes once a second; what is older says nothing of now
 _BITS = [f"{byte:08b}" for byte in range(256)]
@@ -28,17 +26,15 @@ def server_log_lines(folder: Path, most: int = 40) -> list[str]:
             lines = file.read(_LONGEST).decode(errors="replace").splitlines()
     except OSError:
         return []
-    return [text for line in lines[-most:] if (text := _entry(line))]
-
-
-def _entry(line: str) -> str:
-    try:
-        entry = json.loads(line)
-        first = " ".join(str(entry.pop(key)) for key in ("time", "level", "text"))
-    except (ValueError, AttributeError, KeyError, TypeError):
-        return ""  # the first line may be cut
-    fields = " ".join(f"{key}={value}" for key, value in entry.items() if key not in ("run", "process"))
-    return f"{first} {fields}".strip()
+    result = list[str]()
+    for line in lines[-most:]:
+        try:
+            entry = json.loads(line)
+            first = " ".join(str(entry.pop(key)) for key in ("time", "level", "text"))
+        except (ValueError, AttributeError, KeyError, TypeError):
+            continue  # the first line may be cut
+        result.append(" ".join([first, *(f"{k}={v}" for k, v in entry.items() if k not in ("run", "process"))]).strip())
+    return [text for text in result if text]
 
 
 @dataclass(frozen=True, slots=True)

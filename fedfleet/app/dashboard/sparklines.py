@@ -45,24 +45,21 @@ def rounds_picture(rounds: Sequence[Round]) -> str:
     columns: list[str] = []
     for i, r in enumerate(shown):
         x, full, part = 8 * i + 1, 60 * r.used / most, 60 * max(0, r.asked - r.used) / most
-        kind = "hx" if r.outcome else "fw"
-        label = f"round {r.number + 1}: {r.used} used, {r.asked} asked" + (
-            f"; failed: {as_people(r.reason)}" if r.outcome == FAILED else ""
-        )
+        kind, failed = "hx" if r.outcome else "fw", r.outcome == FAILED
+        label = f"round {r.number + 1}: {r.used} used, {r.asked} asked{f'; failed: {as_people(r.reason)}' if failed else ''}"
+        mark = f'<rect x="{x}" y="62" width="6" height="4" class="f3"/>' if failed else ""
         columns.append(
             f'<g><title>{escape(label)}</title><rect x="{x}" y="{60 - full:.1f}" width="6" height="{full:.1f}" class="f1"/>'
-            f'<rect x="{x}" y="{60 - full - part:.1f}" width="6" height="{part:.1f}" class="{kind}"/>'
-            + (f'<rect x="{x}" y="62" width="6" height="4" class="f3"/>' if r.outcome == FAILED else "")
-            + "</g>"
+            f'<rect x="{x}" y="{60 - full - part:.1f}" width="6" height="{part:.1f}" class="{kind}"/>{mark}</g>'
         )
-    bad = sum(r.outcome == FAILED for r in shown)
-    words = f"Reports used in rounds {shown[0].number + 1} to {shown[-1].number + 1}, of up to {most} asked" + (
-        f"; {bad} failed" if bad else ""
-    )
+    bad, wide = sum(r.outcome == FAILED for r in shown), 8 * max(len(shown), 20)
+    first, last = shown[0].number + 1, shown[-1].number + 1
+    words = f"Reports used in rounds {first} to {last}, of up to {most} asked{f'; {bad} failed' if bad else ''}"
+    end = "" if len(shown) < 2 else f"<span>{'' if len(shown) >= 20 else 'the last: '}round {last:,}</span>"
     return (
-        f'<div class="col"><span class="ytick">{most:,}</span><svg viewBox="0 0 {8 * max(len(shown), 20)} 67" preserveAspectRatio="none" '
-        f'class="rounds" role="img" aria-label="{escape(words)}"><path d="M0 60.5H{8 * max(len(shown), 20)}" class="ax"/>{"".join(columns)}</svg></div>'
-        f'<div class="ends"><span>round {shown[0].number + 1:,}</span>{f"<span>round {shown[-1].number + 1:,}</span>" if len(shown) >= 20 else f"<span>the last: round {shown[-1].number + 1:,}</span>" if len(shown) > 1 else ""}</div>'
+        f'<div class="col"><span class="ytick">{most:,}</span><svg viewBox="0 0 {wide} 67" preserveAspectRatio="none" class="rounds" '
+        f'role="img" aria-label="{escape(words)}"><path d="M0 60.5H{wide}" class="ax"/>{"".join(columns)}</svg></div>'
+        f'<div class="ends"><span>round {first:,}</span>{end}</div>'
     )
 
 

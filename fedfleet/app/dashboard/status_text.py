@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fedfleet.app.dashboard.run_view import (
-    BACK,
-    LATE,
-    LOST,
-    NO_REPORT,
-    OUT_OF_REACH,
-    REFUSED,
-    TOO_SLOW,
-    USED,
-    WASTED,
-    WORKING,
-    Turn,
-    bytes_moved,
-    client_turns,
-    clients_in_model,
-    current_round,
-    current_turns,
-    fate_counts,
-    lateness_counts,
-)
+from fedfleet.app.dashboard import run_view
+from fedfleet.app.dashboard.run_view import BACK, LATE, LOST, REFUSED, USED, WASTED, WORKING, Turn, client_turns
 from fedfleet.app.dashboard.run_watcher import DAMAGED, FINISHED, RUNNING, RunSummary
 from fedfleet.app.pages.report.number_words import as_people
 from fedfleet.app.terminal.text import size, span
@@ -116,16 +98,14 @@ def _accuracy_sentence(record: RunRecord, other: SimilarRun | None) -> str:
 
 
 def _participation_sentence(run: RunSummary, record: RunRecord) -> str:
-    n, clients = len(clients_in_model(record)), record.progress.clients
+    n, clients = len(run_view.clients_in_model(record)), record.progress.clients
     text = f"{n:,} of {clients:,} {clients_word(clients)} {'has' if n == 1 else 'have'} contributed to the model"
     last = record.progress.rounds[-1]
     if run.status != RUNNING or not last.asked or last.outcome:
         return f"{text}."
-    pending = sum(turn.fate == WORKING for turn in current_turns(record))
-    missing = (
-        f"; {count_word(pending)} of the {count_word(last.asked)} that were asked "
-        f"{'has' if pending == 1 else 'have'} not reported yet"
-    )
+    pending = sum(turn.fate == WORKING for turn in run_view.current_turns(record))
+    verb = "has" if pending == 1 else "have"
+    missing = f"; {count_word(pending)} of the {count_word(last.asked)} that were asked {verb} not reported yet"
     return f"{text}{missing if pending else ''}."
 
 
@@ -139,25 +119,23 @@ def progress(run: RunSummary) -> float | None:
 
 def figures(record: RunRecord, online: int | None = None) -> list[tuple[str, str]]:
     """The six numbers that one looks at first, each with what it means; `online`: how many devices a server has now."""
-    score = record.progress.evaluations[-1] if record.progress.evaluations else None
-    counts, contributed = fate_counts(record), len(clients_in_model(record))
+    progress, score = record.progress, record.progress.evaluations[-1] if record.progress.evaluations else None
+    counts, contributed = run_view.fate_counts(record), len(run_view.clients_in_model(record))
     finished = sum(counts[fate] for fate in (USED, LATE, LOST, REFUSED, WASTED))
-    name = "accuracy" if record.progress.commits or score is None else "accuracy of the first weights"
+    name = "accuracy" if progress.commits or score is None else "accuracy of the first weights"
     label = name if score is None else f"{name}, ±{100 * score.margin:.0f} by the size of the test set"
+    there, when = record.online if online is None else online, "online at the last check"
     return [
         ("-" if score is None else percentage(score.accuracy, 1), label),
-        _online(record, online),
+        (
+            "-" if there is None else f"{there:,} of {progress.clients:,}",
+            when if online is None else f"online now, {progress.clients - online:,} offline",
+        ),
         (f"{counts[USED]:,} of {finished:,}", "reports used"),
         (f"{contributed:,}", f"{clients_word(contributed)} that contributed"),
-        (size(bytes_moved(record)), "traffic so far"),
-        (f"{record.progress.failed_rounds:,}", "failed rounds"),
+        (size(run_view.bytes_moved(record)), "traffic so far"),
+        (f"{progress.failed_rounds:,}", "failed rounds"),
     ]
-
-
-def _online(record: RunRecord, now: int | None) -> tuple[str, str]:
-    if now is not None:
-        return f"{now:,} of {record.progress.clients:,}", f"online now, {record.progress.clients - now:,} offline"
-    return ("-" if record.online is None else f"{record.online:,} of {record.progress.clients:,}", "online at the last check")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,34 +150,31 @@ class TaskRow:
 
 def round_rows(record: RunRecord, most: int = 12) -> tuple[float, list[TaskRow], int]:
     """The tasks of the current round: the scale in seconds, a row for each of the first, and how many more there are."""
-    last = current_round(record)
+    last = run_view.current_round(record)
     if last is None or not last.asked:
         return 0.0, [], 0
-    turns = current_turns(record)
+    turns = run_view.current_turns(record)
+    rows = list[TaskRow]()
+    for turn in turns:
+        took = turn.seconds if math.isfinite(turn.seconds) else max(0.0, record.progress.time - turn.sent)
+        after = f"after {short_duration(took)}"
+        words = {BACK: f"back {after}", USED: f"back {after}", LATE: f"late {after}", LOST: turn.reason or "lost"}
+        rows.append(TaskRow(turn.client, took, turn.fate, words.get(turn.fate, FATES[turn.fate])))
     # Of many tasks those that are missing matter more than those that are back.
-    crowded = len(turns) > most
-    rows = sorted(
-        (_row(turn, record.progress.time) for turn in turns), key=lambda r: ((r.fate in (BACK, USED)) == crowded, r.fate, r.seconds)
-    )
+    rows.sort(key=lambda r: ((r.fate in (BACK, USED)) == (len(turns) > most), r.fate, r.seconds))
     scale = max([last.due or 0.0, *(r.seconds for r in rows), 1e-9])
     return scale, rows[:most], max(0, len(rows) - most)
 
 
-def _row(turn: Turn, now: float) -> TaskRow:
-    took = turn.seconds if math.isfinite(turn.seconds) else max(0.0, now - turn.sent)
-    words = {
-        BACK: f"back after {short_duration(took)}", USED: f"back after {short_duration(took)}", WORKING: "training",
-        LATE: f"late after {short_duration(took)}", LOST: turn.reason or "lost", REFUSED: "refused",
-        WASTED: "back, not used",
-    }  # fmt: skip
-    return TaskRow(turn.client, took, turn.fate, words[turn.fate])
-
-
 def fault_summary(record: RunRecord) -> str:
     """All that went wrong so far, counted."""
-    counts = fate_counts(record)
-    phrases = {OUT_OF_REACH: "went out of reach", TOO_SLOW: "were too slow", NO_REPORT: "sent no report in time"}
-    why = ", ".join(f"{n:,} {phrases[reason]}" for reason, n in lateness_counts(record).items())
+    counts = run_view.fate_counts(record)
+    phrases = {
+        run_view.OUT_OF_REACH: "went out of reach",
+        run_view.TOO_SLOW: "were too slow",
+        run_view.NO_REPORT: "sent no report in time",
+    }
+    why = ", ".join(f"{n:,} {phrases[reason]}" for reason, n in run_view.lateness_counts(record).items())
     why = f": {why}" if why else ""
     failed = "; ".join(f"{n:,}: {as_people(reason)}" for reason, n in record.progress.failure_reasons.items())
     n = record.progress.failed_rounds
@@ -221,17 +196,19 @@ class FaultLine:
 def fault_lines(record: RunRecord, most: int = 12) -> list[FaultLine]:
     """The latest faults, the newest first; faults of one round that are alike share a line."""
     groups: dict[tuple[int, str, bool], list[int]] = {}
-    late = {
-        (turn.round, turn.client): turn
-        for client in {fault.client for fault in record.faults if fault.kind == "late" and fault.client is not None}
-        for turn in client_turns(record, client)
-    }
+    late_clients = {fault.client for fault in record.faults if fault.kind == "late" and fault.client is not None}
+    late = {(turn.round, turn.client): turn for client in late_clients for turn in client_turns(record, client)}
     for fault in reversed(record.faults):
         turn = late.get((fault.round, fault.client)) if fault.client is not None else None
         grave = fault.kind in ("lost", "failed")
         clients = groups.setdefault((fault.round, _fault_words(fault, turn), grave), [])
         clients += [] if fault.client is None else [fault.client]
-    return [FaultLine(round_, f"{_client_list(who)}{words}", grave) for (round_, words, grave), who in groups.items()][:most]
+    lines = list[FaultLine]()
+    for (round_, words, grave), who in list(groups.items())[:most]:
+        more = f" and {len(who) - _MAX_NAMED:,} more" if len(who) > _MAX_NAMED else ""
+        names = f"{clients_word(len(who))} {', '.join(map(str, who[:_MAX_NAMED]))}{more} " if who else ""
+        lines.append(FaultLine(round_, f"{names}{words}", grave))
+    return lines
 
 
 def _fault_words(fault: Fault, turn: Turn | None) -> str:
@@ -242,12 +219,6 @@ def _fault_words(fault: Fault, turn: Turn | None) -> str:
         return f"late, given up after {span(turn.seconds)}{f': {turn.reason}' if turn.reason else ''}"
     what = {"lost": "lost", "refused": "its report was refused", "failed": "the round failed"}[fault.kind]
     return f"{what}: {as_people(fault.reason) if fault.kind == 'failed' else fault.reason}"
-
-
-def _client_list(clients: Sequence[int]) -> str:
-    names = ", ".join(map(str, clients[:_MAX_NAMED]))
-    more = f" and {len(clients) - _MAX_NAMED:,} more" if len(clients) > _MAX_NAMED else ""
-    return f"{clients_word(len(clients))} {names}{more} " if clients else ""
 
 
 def device_history(record: RunRecord, client: int) -> list[tuple[int, str, str, str, str]]:

@@ -1,9 +1,10 @@
-"""Opening the dashboard: a socket that is ours, the application behind it, and an orderly end at Ctrl-C."""
+"""Opening the dashboard: its token and certificate, a socket that is ours, the application behind it, an orderly end at Ctrl-C."""
 
 from __future__ import annotations
 
 import errno
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,40 @@ class Certificate:
 
     certificate: Path
     key: Path
+
+
+def token_from(token: str | None, file: Path | None) -> str:
+    """The token for reading, from the command line or from a file; "": none."""
+    if token is not None and file is not None:
+        raise BadInput("--token and --token-file name the same thing; give one of them")
+    if file is None:
+        result = token or ""
+    else:
+        try:
+            result = file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"--token-file: cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
+        if not result:
+            raise BadInput(f"--token-file: {file} is empty; write a long random word into it")
+    if not result.isascii() or any(c.isspace() for c in result):
+        raise BadInput("--token: a token is one word of plain letters, digits and signs")
+    return result
+
+
+def certificate_from(certificate: Path | None, key: Path | None) -> Certificate | None:
+    """The files of TLS, tried before anything listens; None: none were given."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise BadInput("--certificate and --key belong together; give both")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(
+            f"--certificate {certificate} --key {key}: {reason}; make a matching pair with fedfleet certificate"
+        ) from None
+    return Certificate(certificate, key)
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
@@ -48,12 +83,17 @@ def serve(
     root: Path, access: Access, server_socket: socket.socket, tls: Certificate | None, ready: Callable[[], None] | None = None
 ) -> None:
     """Serve the dashboard of this folder until it is interrupted."""
-    uvicorn, routes = _import_server()
+    try:
+        import uvicorn
+
+        from fedfleet.app.dashboard import routes
+    except ImportError:
+        raise BadInput("the dashboard needs starlette and uvicorn; install them with: pip install 'fedfleet[app]'") from None
     from fedfleet.app.dashboard.run_processes import Starter
     from fedfleet.app.dashboard.run_watcher import RunWatcher
 
     site = routes.Site(RunWatcher(root), Starter(root), access)
-    files = {} if tls is None else {"ssl_certfile": str(tls.certificate), "ssl_keyfile": str(tls.key)}
+    files: dict[str, Any] = {} if tls is None else {"ssl_certfile": str(tls.certificate), "ssl_keyfile": str(tls.key)}
     config = uvicorn.Config(
         routes.site_app(site), log_level="warning", access_log=False, server_header=False, date_header=False,
         proxy_headers=False, ws="none", lifespan="on", timeout_graceful_shutdown=2, timeout_keep_alive=5,
@@ -76,14 +116,3 @@ def serve(
         pass  # the usual way to close a dashboard
     finally:
         server_socket.close()
-
-
-def _import_server() -> tuple[Any, Any]:
-    try:
-        import starlette  # noqa: F401
-        import uvicorn
-    except ImportError:
-        raise BadInput("the dashboard needs starlette and uvicorn; install them with: pip install 'fedfleet[app]'") from None
-    from fedfleet.app.dashboard import routes
-
-    return uvicorn, routes

@@ -61,7 +61,12 @@ def demo_page(done: RunsByWay, path: Path) -> str:
     )
     page_sections = (
         sections.conclusion,
-        _standings,
+        lambda facts: standings_figure(
+            facts.sides,
+            f"Accuracy after {HOURS} h: three fleets, six ways to train",
+            "A small dot is a seed, the large one their mean. All have the same time, not the same number of rounds.",
+            at=3600.0 * HOURS,
+        ),
         lambda facts: accuracy_figure(facts.drawn, title="FedAvg against time: waiting for all, or a deadline", target=TARGET),
         lambda _: _setting(),
         sections.runs,
@@ -129,13 +134,6 @@ def _caveat(done: RunsByWay) -> str:
     )
 
 
-def _standings(facts: PageFacts) -> str:
-    return standings_figure(
-        facts.sides, f"Accuracy after {HOURS} h: three fleets, six ways to train",
-        "A small dot is a seed, the large one their mean. All have the same time, not the same number of rounds.", at=3600.0 * HOURS,
-    )  # fmt: skip
-
-
 def _setting() -> str:
     fleets = [[f'<b class="c{_COLOURS[name]}">{name}</b>', escape(text)] for name, text in demo_study.FLEETS.items()]
     ways = [[escape(name), escape(text)] for name, text in demo_study.WAYS.items()]
@@ -174,11 +172,8 @@ def users_section(done: RunsByWay, sides: Sequence[Side]) -> str:
 def users_sentence(done: RunsByWay) -> str:
     """What was compared, and by how much sharing is faster."""
     flat, shared = (demo_findings.median_time_to(done[USERS, way], USER_TARGET) for way in ("FedAvg", "ShuffleFL"))
-    faster = (
-        f" 'ShuffleFL' reaches {whole_percent(USER_TARGET)} {flat / shared:.1f} times as fast as 'FedAvg'."
-        if flat and shared
-        else ""
-    )
+    times = f"{whole_percent(USER_TARGET)} {flat / shared:.1f} times as fast as 'FedAvg'" if flat and shared else ""
+    faster = f" 'ShuffleFL' reaches {times}." if times else ""
     return (
         f"Phones, watches and tablets often belong to one person, who may let them share data. Here {demo_study.DEVICES} devices, two to five a person, "
         f"learn to read digits; their links and processors differ widely.{faster}"

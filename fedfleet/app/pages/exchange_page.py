@@ -10,7 +10,7 @@ from fedfleet.app.pages.charts.bars import Bar, Part, bars
 from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, figure, line, paint_legend, text
 from fedfleet.app.pages.html import key_figures, page, topline
 from fedfleet.app.pages.time_units import plain_time
-from fedfleet.core.records import Floats, Ints
+from fedfleet.core.records import Ints
 from fedfleet.shuffle import Problem, identity, score
 from fedfleet.shuffle.problem import effort
 
@@ -56,56 +56,30 @@ def _strips(before: Ints, after: Ints, sheet: Sheet) -> Drawing:
         top = 18 + v * _STRIP
         result.append(text(left - 7, top + _STRIP - 10, f"{v}" if sheet.slim else f"device {v}", anchor="end"))
         for counts, start, kind in ((before[v], left, "a6"), (after[v], left + width + _GAP, "a1")):
-            result += _strip(counts, start, top, width, highest, kind, "" if sheet.slim else f"device {v}")
+            base, step = top + _STRIP - 8, width / len(counts)
+            result.append(line(start, base, start + width, base, "axis"))
+            for i, n in enumerate(counts.tolist()):
+                tall = max(n / highest * (_STRIP - 14), 1.0)
+                title = "" if sheet.slim else f"device {v}, class {i}: {n} samples"
+                result += [box(start + i * step, base - tall, max(step * 0.86, 0.6), tall, kind, title)] if n else []
     return Drawing(sheet.width, 18 + len(before) * _STRIP + 4, result)
-
-
-def _strip(counts: Ints, left: float, top: float, width: float, highest: int, kind: str, device: str) -> list[str]:
-    base, step = top + _STRIP - 8, width / len(counts)
-    result = [line(left, base, left + width, base, "axis")]
-    for i, n in enumerate(counts.tolist()):
-        if n:
-            tall = max(n / highest * (_STRIP - 14), 1.0)
-            title = f"{device}, class {i}: {n} samples" if device else ""
-            result.append(box(left + i * step, base - tall, max(step * 0.86, 0.6), tall, kind, title))
-    return result
 
 
 def durations_figure(problem: Problem, plan: Ints, title: str = "How long each device takes") -> str:
     """The figure of how long each device takes: two bars, before, and after with the exchange's share apart."""
-    work, exchange_seconds = effort(problem), _exchange_times(problem, plan)
-    samples_before, samples_after = problem.counts.sum(1), plan.sum((0, 1))
+    work, samples_before, samples_after = effort(problem), problem.counts.sum(1), plan.sum((0, 1))
     before, after = work * samples_before, work * samples_after
+    exchange_seconds = score(problem, plan).latency - after
     rows = list[Bar]()
     for v in range(len(before)):
         waiting, training, exchange = float(before[v]), float(after[v]), float(exchange_seconds[v])
         parts = [Part(training, "a5", title=f"training: {training:,.1f} s")]
         if exchange > 0:
             parts.append(Part(exchange, "a2", title=f"exchanging samples: {exchange:,.1f} s"))
-        rows += [
-            Bar(
-                f"Device {v}, before",
-                [Part(waiting, "a6", title=f"before: {waiting:,.1f} s")],
-                _bar_text(waiting, samples_before[v]),
-            ),
-            Bar("after", parts, _bar_text(training + exchange, samples_after[v])),
-        ]
+        first = [Part(waiting, "a6", title=f"before: {waiting:,.1f} s")]
+        rows.append(Bar(f"Device {v}, before", first, f"{plain_time(waiting)}, {samples_before[v]:,} samples"))
+        rows.append(Bar("after", parts, f"{plain_time(training + exchange)}, {samples_after[v]:,} samples"))
     finding = f"The slowest device takes {plain_time(float(before.max()))} before, {plain_time(float((after + exchange_seconds).max()))} after."
     legend = paint_legend([("before", "a6"), ("after: training", "a5"), ("after: exchanging samples", "a2")])
-    return figure(
-        title,
-        "Training on what it holds, and sending and receiving samples",
-        lambda sheet: bars(rows, sheet, names_left=True),
-        finding,
-        legend=legend,
-        note=finding,
-    )
-
-
-def _bar_text(seconds: float, samples: int) -> str:
-    return f"{plain_time(seconds)}, {samples:,} samples"
-
-
-def _exchange_times(problem: Problem, plan: Ints) -> Floats:
-    latency = score(problem, plan).latency
-    return latency - effort(problem) * plan.sum((0, 1))
+    how = "Training on what it holds, and sending and receiving samples"
+    return figure(title, how, lambda sheet: bars(rows, sheet, names_left=True), finding, legend=legend, note=finding)

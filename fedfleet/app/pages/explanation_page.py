@@ -33,11 +33,11 @@ class Step:
 def explain_page(attribution: str, counterfactuals: dict[str, Any], name: str = "run") -> str:
     """The page of `fedfleet explain`: the figure of where the time went, and what would have been; either may be empty."""
     time_section = ["<h2>What its time went into</h2>", attribution] if attribution else []
-    body = [f"<h1>{escape(name)} explained</h1>", *time_section, *counterfactual_section(counterfactuals)]
+    body = [f"<h1>{escape(name)} explained</h1>", *time_section, *_counterfactual_section(counterfactuals)]
     return page(f"FedFleet: {name} explained", body, top=topline(f"run {name}", [("report", "report.html")]))
 
 
-def counterfactual_section(answer: dict[str, Any]) -> list[str]:
+def _counterfactual_section(answer: dict[str, Any]) -> list[str]:
     """What the run would have been without its causes: two waterfalls and the table of all re-simulations."""
     if not answer.get("counterfactuals"):
         return []
@@ -47,12 +47,17 @@ def counterfactual_section(answer: dict[str, Any]) -> list[str]:
     target, restricted = percent(answer["target"]), any(row["censored"] for row in answer["counterfactuals"])
     note = f" A run that never did counts with {span(answer['horizon'])}, the longest of these runs." if restricted else ""
     seconds, accuracy = _steps(answer, "time_to_accuracy", span), _steps(answer, "accuracy", percent)
+    rows = list[list[str]]()
+    for row in answer["counterfactuals"]:
+        without = ", ".join(NAMES[cause] for cause in row["without"]) or "nothing (as it was)"
+        reached = f"{'not within ' if row['censored'] else ''}{span(row['time_to_accuracy'])}"
+        rows.append([without, reached, percent(row["accuracy"]), span(row["virtual_seconds"])])
     return [
         *sections,
         figure(f"Virtual time until {target} accuracy", f"From the run as it was to an ideal fleet: the Shapley value of each cause.{note}",
                lambda sheet: waterfall(seconds, sheet, lambda high: linear_time_ticks(0.0, high, 4)), steps_sentence(seconds)),
         figure("Accuracy of the last model", "In the same way.", lambda sheet: waterfall(accuracy, sheet, share_ticks), steps_sentence(accuracy)),
-        details_block("All re-simulations", _rows(answer)),
+        details_block("All re-simulations", table(["without", "time to accuracy", "last model", "whole run"], rows, words=[0])),
         '<p class="note">Each was simulated with the same seed and the same addressed draws. The reference is an ideal device, the '
         "fleet's fastest, and not the median one. Causes act together: a Shapley value is a cause's effect averaged over all orders "
         "in which the causes could be removed.</p>",
@@ -70,22 +75,22 @@ def waterfall(steps: Sequence[Step], sheet: Sheet, marks: Callable[[float], Tick
     high = max(max(s.start, s.end) for s in steps) or 1.0
     left = 6.0 if sheet.slim else max(width_of(s.name) for s in steps) + 14
     head, row = (18.0, _ROW + 14) if sheet.slim else (0.0, _ROW)
-    x, base = (Scale(low, high, left, sheet.width - max(width_of(s.label, strong=True) for s in steps) - 12), row * len(steps) + 4)
+    x, base = Scale(low, high, left, sheet.width - max(width_of(s.label, strong=True) for s in steps) - 12), row * len(steps) + 4
     result = [line(x(at), 0, x(at), base, "grid") for _, at in marks(high)]
     for i, step in enumerate(steps):
-        result += _bar(step, x, row * i + head, sheet)
+        start, end = sorted((x(step.start), x(step.end)))
+        top = row * i + head
+        y, middle = top + (_ROW - _BAR) / 2, top + _ROW / 2 + 4
+        name = text(6, top + 4, step.name, "ink halo") if sheet.slim else text(x.start - 8, middle, step.name, "ink", "end")
+        title = "" if sheet.slim else f"{step.name}: {step.label}"
+        result += [
+            name,
+            box(start, y, max(end - start, 1.5), _BAR, step.kind, title),
+            text(end + 6, middle, step.label, "strong halo"),
+        ]
         if i + 1 < len(steps):  # where the next one goes on
-            foot = row * i + head + (_ROW + _BAR) / 2
-            result.append(line(x(step.end), foot, x(step.end), foot + row - _BAR, "ref"))
+            result.append(line(x(step.end), y + _BAR, x(step.end), y + row, "ref"))
     return Drawing(sheet.width, base + 26, result + foot_axis(x, marks(high), base))
-
-
-def _bar(step: Step, x: Scale, top: float, sheet: Sheet) -> list[str]:
-    left, right = sorted((x(step.start), x(step.end)))
-    y, middle = top + (_ROW - _BAR) / 2, top + _ROW / 2 + 4
-    name = text(6, top + 4, step.name, "ink halo") if sheet.slim else text(x.start - 8, middle, step.name, "ink", "end")
-    title = "" if sheet.slim else f"{step.name}: {step.label}"
-    return [name, box(left, y, max(right - left, 1.5), _BAR, step.kind, title), text(right + 6, middle, step.label, "strong halo")]
 
 
 def _steps(answer: dict[str, Any], figure_of: str, format_value: Callable[[float], str]) -> list[Step]:
@@ -106,16 +111,3 @@ def _steps(answer: dict[str, Any], figure_of: str, format_value: Callable[[float
 def _value_text(row: dict[str, Any], figure_of: str, format_value: Callable[[float], str]) -> str:
     never = figure_of == "time_to_accuracy" and row["censored"]
     return f"{'over ' if never else ''}{format_value(row[figure_of])}"
-
-
-def _rows(answer: dict[str, Any]) -> str:
-    rows = [
-        [
-            ", ".join(NAMES[cause] for cause in row["without"]) or "nothing (as it was)",
-            f"{'not within ' if row['censored'] else ''}{span(row['time_to_accuracy'])}",
-            percent(row["accuracy"]),
-            span(row["virtual_seconds"]),
-        ]
-        for row in answer["counterfactuals"]
-    ]
-    return table(["without", "time to accuracy", "last model", "whole run"], rows, words=[0])

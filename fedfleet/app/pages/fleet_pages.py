@@ -8,7 +8,7 @@ import numpy as np
 
 from fedfleet.app.pages.charts.axes import format_number
 from fedfleet.app.pages.charts.column_chart import Column, Panel, columns, histogram, rank_edges
-from fedfleet.app.pages.charts.marks import figure
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, figure
 from fedfleet.app.pages.charts.steps import Line, Plot, steps
 from fedfleet.app.pages.html import page, topline
 from fedfleet.core.fleet import DeviceTable, StateTable, availability, mean_kbps, unshared_devices, unshared_states
@@ -26,13 +26,12 @@ def distribution_figure(title: str, values: Floats, unit: str, *, bins: int = 20
     limits: list[float] = (10.0**edges if log else edges).tolist()
     feet = [_short_number(limits[i]) if i % 5 == 0 else "" for i in range(bins)]
     finding = f"{title}: {_short_number(float(values.min()))} to {_short_number(float(values.max()))} {unit}, {_short_number(float(np.median(values)))} in the middle, of {len(values):,}."
-    ranges = "equal ranges, logarithmic" if log else "equal ranges"
-    return figure(
-        title,
-        f"How many fall into each of {bins} {ranges}, {_short_number(limits[0])} to {_short_number(limits[-1])} {unit}",
-        lambda sheet: histogram(counts.tolist(), sheet, feet, label=f"{unit}, each from"),
-        finding,
+    ranges = (
+        f"{bins} equal ranges{', logarithmic' if log else ''}, {_short_number(limits[0])} to {_short_number(limits[-1])} {unit}"
     )
+    label = f"{unit}, each from"
+    how, numbers = f"How many fall into each of {ranges}", counts.tolist()
+    return figure(title, how, lambda sheet: histogram(numbers, sheet, feet, label=label), finding)
 
 
 def _short_number(value: float) -> str:
@@ -90,15 +89,9 @@ def successes_page(devices: str | None, states: str | None, settings: Settings) 
         "<h1>How often each client succeeds</h1>",
         '<p class="lead">Successful trips per client in one simulation of each kind, most first.</p>',
     ]
-    for name, available in (
-        ("DevMC-R", d is not None),
-        ("StatMC-R", s is not None),
-        ("InterMC-R", d is not None and s is not None),
-    ):
-        if not available:
-            continue
-        parts = parts_of(name, d, s)
-        job = partial(simulate, settings, *parts, seed=0, t_cost=settings.deadline, by_deadline=True)
+    known = {"DevMC-R": d is not None, "StatMC-R": s is not None, "InterMC-R": d is not None and s is not None}
+    for name in (name for name, available in known.items() if available):
+        job = partial(simulate, settings, *parts_of(name, d, s), seed=0, t_cost=settings.deadline, by_deadline=True)
         [(successes, _)] = map_in_threads(lambda asked, stop: asked(stop=stop), [job])
         order = np.argsort(-successes, kind="stable")
         ideal = settings.s_ideal(len(successes))
@@ -111,15 +104,12 @@ def _success_chart(successes: Ints, ideal: float) -> str:
     edges = rank_edges(len(successes))
     means: list[float] = (np.add.reduceat(successes, edges[:-1]) / np.diff(edges)).tolist()
     none = int((successes == 0).sum())
-    panel = Panel(
-        [Column(m) for m in means], people=len(successes), never=none, captions=(f"{none:,} of {len(successes):,} never succeed",)
-    )
+    captions = (f"{none:,} of {len(successes):,} never succeed",)
+    panel = Panel([Column(m) for m in means], people=len(successes), never=none, captions=captions)
     each = "" if len(means) == len(successes) else f"; a column is {len(successes) // len(means):,} clients"
     finding = f"If all clients were alike and always reachable, each would succeed {ideal:.0f} times; the best does {successes[0]:,} times, {none:,} never."
-    return figure(
-        "Successes of each client, most first",
-        f"Grey: never{each}",
-        lambda sheet: columns([panel], sheet, across=1, height=130, ref=(ideal, "if all were alike")),
-        finding,
-        note=finding,
-    )
+
+    def chart(sheet: Sheet) -> Drawing:
+        return columns([panel], sheet, across=1, height=130, ref=(ideal, "if all were alike"))
+
+    return figure("Successes of each client, most first", f"Grey: never{each}", chart, finding, note=finding)

@@ -67,9 +67,8 @@ def write_page(path: Path, text: str) -> None:
 
 _UNIT = re.compile(r"(\d) (%|h|min|s|days?|[kMGT]?B|[kM]?J|points|rounds?)(?![\w/])")
 _P_VALUE = re.compile(r"\bp (=|&lt;|<) ")
-_VERBATIM = re.compile(
-    r"(<(pre|code|svg|title)\b.*?</\2>|<[^>]*>)", re.DOTALL
-)  # what is copied, drawn or read by machines stays as it is
+# What is copied, drawn or read by machines stays as it is.
+_VERBATIM = re.compile(r"(<(pre|code|svg|title)\b.*?</\2>|<[^>]*>)", re.DOTALL)
 
 
 def bind_units(text: str) -> str:
@@ -79,12 +78,8 @@ def bind_units(text: str) -> str:
     '<p title="5 s">After 5~s, <code>5 s</code>'
     """
     parts = _VERBATIM.split(text)  # text, what stands apart, its name, text, ..
-    pieces = (
-        _P_VALUE.sub("p\u00a0\\1\u00a0", _UNIT.sub("\\1\u00a0\\2", part)) if i % 3 == 0 else part
-        for i, part in enumerate(parts)
-        if i % 3 < 2
-    )
-    return "".join(pieces)
+    parts[::3] = [_P_VALUE.sub("p\u00a0\\1\u00a0", _UNIT.sub("\\1\u00a0\\2", part)) for part in parts[::3]]
+    return "".join(part for i, part in enumerate(parts) if i % 3 < 2)
 
 
 def topline(what: str, links: Sequence[tuple[str, str]] = ()) -> str:
@@ -96,15 +91,13 @@ def topline(what: str, links: Sequence[tuple[str, str]] = ()) -> str:
 def key_figures(entries: Sequence[tuple[str, str, str]]) -> str:
     """The key figures: (value, what it is, a gloss shown on hover); a value that begins with ! is an alarm."""
 
-    def term(what: str, gloss: str) -> str:
-        return f'<abbr title="{escape(gloss, quote=True)}">{escape(what)}</abbr>' if gloss else escape(what)
-
-    def value_cell(value: str) -> str:
+    def entry(value: str, what: str, gloss: str) -> str:
+        term = f'<abbr title="{escape(gloss, quote=True)}">{escape(what)}</abbr>' if gloss else escape(what)
         kinds = " ".join(k for k, applies in (("bad", value[:1] == "!"), ("long", len(value) > _SHORT)) if applies)
         marked = f' class="{kinds}"' if kinds else ""
-        return f"<dd{marked}>{escape(value.removeprefix('!'))}</dd>"
+        return f"<div><dt>{term}</dt><dd{marked}>{escape(value.removeprefix('!'))}</dd></div>"
 
-    return '<dl class="keys">' + "".join(f"<div><dt>{term(w, g)}</dt>{value_cell(v)}</div>" for v, w, g in entries) + "</dl>"
+    return f'<dl class="keys">{"".join(entry(*one) for one in entries)}</dl>'
 
 
 def details_block(summary: str, inside: str) -> str:

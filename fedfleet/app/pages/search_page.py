@@ -11,15 +11,15 @@ from typing import Any
 from fedfleet.app.pages.charts.axes import Ticks, axis_end, number_ticks, share_ticks, ticks
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
 from fedfleet.app.pages.charts.dots import Axis, Point, dots
-from fedfleet.app.pages.charts.marks import Drawing, Sheet, figure
+from fedfleet.app.pages.charts.marks import figure
 from fedfleet.app.pages.charts.parallel import Rail, Thread, parallel
-from fedfleet.app.pages.html import bind_units, topline, write_page
+from fedfleet.app.pages.html import bind_units, page, topline, write_page
 from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.pages.sides import sections
 from fedfleet.app.pages.sides.comparison_words import capitalise, count_words
 from fedfleet.app.pages.sides.page_runs import REPORT, link_to
 from fedfleet.app.pages.sides.run_rows import Head, html_table
-from fedfleet.app.pages.sides.sections import PageFacts, sections_page
+from fedfleet.app.pages.sides.sections import PageFacts
 from fedfleet.app.pages.time_units import linear_time_ticks
 from fedfleet.app.runs import read_finished_run
 from fedfleet.app.studies.tune.aims import Aim
@@ -49,20 +49,19 @@ def report_tuning(folder: Path) -> Path:
 def tuning_page(search: Tuned) -> str:
     """The page of a search, from its answer."""
     head, lead = conclusion(search)
-    facts = PageFacts(finding=head, lead=lead)
-    with_value = bool(_rows_with_value(search))
-    page_sections = (
-        sections.conclusion,
-        lambda _: "\n".join(f"<p>{escape(bind_units(capitalise(note)))}.</p>" for note in search.notes),
-        lambda _: _history(search) if with_value else "",
-        lambda _: _importance(search) if search.importance else "",
-        lambda _: _slice(search) if with_value and _main_numeric_key(search) else "",
-        lambda _: _parallel_figure(search) if with_value and len(search.space) > 1 else "",
-        lambda _: f"<h2>{count_words(len(search.rows), 'trial').capitalize()}</h2>{_table(search)}",
-    )
     keys, trials = count_words(len(search.space), "key"), count_words(len(search.rows), "trial")
+    with_value, main_key = bool(_rows_with_value(search)), _main_numeric_key(search)
+    body = [
+        sections.conclusion(PageFacts(finding=head, lead=lead)),
+        *(f"<p>{escape(bind_units(capitalise(note)))}.</p>" for note in search.notes),
+        _history(search) if with_value else "",
+        _importance(search) if search.importance else "",
+        _slice(search, main_key) if with_value and main_key else "",
+        _parallel_figure(search) if with_value and len(search.space) > 1 else "",
+        f"<h2>{trials.capitalize()}</h2>{_table(search)}",
+    ]
     top = topline(f"search {search.name}: {keys}, {trials}")
-    return sections_page(f"FedFleet search: {search.name}", facts, page_sections, top=top)
+    return page(f"FedFleet search: {search.name}", [text for text in body if text], top=top, description=head)
 
 
 def conclusion(search: Tuned) -> tuple[str, str]:
@@ -85,9 +84,6 @@ def conclusion(search: Tuned) -> tuple[str, str]:
     return (f"{values}: {value_text}{gain_note}", f"By {aim.description}, trial {best.trial} is the best.{default_note} {cost}")
 
 
-# ---- figures --------------------------------------------------------------------------------------------------------
-
-
 def _rows_with_value(search: Tuned) -> list[Row]:
     """Trials that have something to show: a value, or what was seen of them before they were stopped."""
     return [row for row in search.rows if _row_value(row) is not None]
@@ -106,22 +102,10 @@ def _aim_axis(search: Tuned) -> Axis:
         top = min(axis_end(highest), 1.0)
         return Axis(0.0, top, share_ticks(top), aim.description)
     if first == "time_to" or first.endswith("seconds"):
-        return Axis(
-            0.0,
-            highest or 1.0,
-            [(label if at else "0", at) for label, at in linear_time_ticks(0.0, highest or 1.0, 4)],
-            aim.description,
-        )
+        marks = [(label if at else "0", at) for label, at in linear_time_ticks(0.0, highest or 1.0, 4)]
+        return Axis(0.0, highest or 1.0, marks, aim.description)
     top = axis_end(highest)
     return Axis(0.0, top, number_ticks(top, whole_only=False), aim.description)
-
-
-def _paint(search: Tuned, row: Row) -> tuple[str, float]:
-    if row == search.winner:
-        return "a1", 6.0
-    if row.default:
-        return "ai", 5.0
-    return ("a1 pale", 4.0) if row.state == "finished" else ("ring s6", 3.6)
 
 
 _LEGEND = "Full: trials that ended, the best one large; in the colour of the text: the spec as it stands; hollow: stopped early, at what was seen last."
@@ -131,20 +115,15 @@ def _history(search: Tuned) -> str:
     rows, y = _rows_with_value(search), _aim_axis(search)
     last = max(row.trial for row in search.rows)
     x = Axis(-0.5, last + 0.5, list(number_ticks(max(last, 1), 6)), "trial")
-    points = [_point(search, row, float(row.trial)) for row in rows]
-    best = search.winner
+    points, best = [_point(search, row, float(row.trial)) for row in rows], search.winner
     label = f"the best: trial {best.trial}" if best else ""
-    finding = f"{len(rows)} trials in their order; {label or 'none ended'}."
-    return figure(
-        "Every trial, in its order",
-        _LEGEND,
-        lambda sheet: dots(points, sheet, x, y, height=210, mark=(float(best.trial), label) if best else None),
-        finding,
-    )
+    mark, finding = (float(best.trial), label) if best else None, f"{len(rows)} trials in their order; {label or 'none ended'}."
+    return figure("Every trial, in its order", _LEGEND, lambda sheet: dots(points, sheet, x, y, height=210, mark=mark), finding)
 
 
 def _point(search: Tuned, row: Row, x: float) -> Point:
-    kind, radius = _paint(search, row)
+    kind, radius = ("a1 pale", 4.0) if row.state == "finished" else ("ring s6", 3.6)
+    kind, radius = ("a1", 6.0) if row == search.winner else ("ai", 5.0) if row.default else (kind, radius)
     return Point(x, _row_value(row) or 0.0, radius, kind, _title(search.aim, row))
 
 
@@ -156,15 +135,11 @@ def _title(aim: Aim, row: Row) -> str:
 def _importance(search: Tuned) -> str:
     rows = [Bar(key, [Part(value, "a1")], f"{100 * value:.0f} %") for key, value in search.importance.items()]
     most = next(iter(search.importance))
+    finding = f"{most} matters most, with {100 * search.importance[most]:.0f} %."
     how = (
         "The share of the differences between trials that each key explains (fANOVA); trials that were stopped early are not in it."
     )
-    return figure(
-        "Which key matters",
-        how,
-        lambda sheet: bars(rows, sheet, names_left=True, most=1.0),
-        f"{most} matters most, with {100 * search.importance[most]:.0f} %.",
-    )
+    return figure("Which key matters", how, lambda sheet: bars(rows, sheet, names_left=True, most=1.0), finding)
 
 
 def _main_numeric_key(search: Tuned) -> str | None:
@@ -173,19 +148,15 @@ def _main_numeric_key(search: Tuned) -> str | None:
     return keys[0] if keys else None
 
 
-def _slice(search: Tuned) -> str:
-    key, y = _main_numeric_key(search) or "", _aim_axis(search)
+def _slice(search: Tuned, key: str) -> str:
+    y = _aim_axis(search)
     rows = [row for row in _rows_with_value(search) if _is_number(row.values[key])]
     rail = _rail(key, search.space[key], [row.values[key] for row in rows])
     x = Axis(rail.low, rail.high, rail.ticks, key + (", logarithmic" if rail.log else ""), rail.log)
     points = [_point(search, row, float(row.values[key])) for row in rows]
     best = None if search.winner is None else search.winner.values[key]
-    return figure(
-        f"{search.aim.description.capitalize()} by {key}",
-        _LEGEND,
-        lambda sheet: dots(points, sheet, x, y, height=210),
-        f"The best trial has {key} = {short_value(best)}.",
-    )
+    title, finding = f"{search.aim.description.capitalize()} by {key}", f"The best trial has {key} = {short_value(best)}."
+    return figure(title, _LEGEND, lambda sheet: dots(points, sheet, x, y, height=210), finding)
 
 
 def _parallel_figure(search: Tuned) -> str:
@@ -196,25 +167,19 @@ def _parallel_figure(search: Tuned) -> str:
     rails.append(Rail(aim.label, aim.low, aim.high, aim.ticks))
     ended = [row for row in rows if row.state == "finished"]
     bright = {row.trial for row in ended[-max(1, round(_BEST_SHARE * len(ended))) :]} if ended else set[int]()
-    threads = [Thread([*(_place(search.space[k], row.values[k]) for k in search.space), _row_value(row)], _stroke(search, row, bright), escape(_title(search.aim, row))) for row in rows]  # fmt: skip
-
-    def draw(sheet: Sheet) -> Drawing:
-        return parallel(rails, threads, sheet)
-
+    threads = list[Thread]()
+    for row in rows:
+        stroke = "line s1" if row == search.winner else f"line thin {'s1' if row.trial in bright else 's6'} pale"
+        places = [_place(space, row.values[key]) for key, space in search.space.items()]
+        threads.append(Thread([*places, _row_value(row)], stroke, escape(_title(search.aim, row))))
     how = "Each line is a trial, from its values down to what it reached; in colour the best fifth, the best one thick; grey: the others."
     best = "" if search.winner is None else f"The best trial is number {search.winner.trial}."
-    return figure("Which values go together", how, draw, best)
+    return figure("Which values go together", how, lambda sheet: parallel(rails, threads, sheet), best)
 
 
 def _rank(search: Tuned, row: Row) -> tuple[bool, float]:
     height = _row_value(row) or 0.0
     return row.state == "finished", -height if search.minimise else height
-
-
-def _stroke(search: Tuned, row: Row, bright: set[int]) -> str:
-    if row == search.winner:
-        return "line s1"
-    return "line thin s1 pale" if row.trial in bright else "line thin s6 pale"
 
 
 def _rail(key: str, space: Any, values: Sequence[Any]) -> Rail:
@@ -224,7 +189,7 @@ def _rail(key: str, space: Any, values: Sequence[Any]) -> Rail:
         return Rail(key, -0.5, len(space) - 0.5, labels)
     known = [float(value) for value in values if _is_number(value) and (value > 0 or not space["log"])]
     low, high = min([space["low"], *known]), max([space["high"], *known])
-    return Rail(key, low, high, _decades(low, high) if space["log"] else _evenly(low, high), space["log"])
+    return Rail(key, low, high, _decades(low, high) if space["log"] else [(f"{t:g}", t) for t in ticks(low, high, 4)], space["log"])
 
 
 def _place(space: Any, value: Any) -> float | None:
@@ -243,13 +208,6 @@ def _decades(low: float, high: float) -> Ticks:
     return [(f"{p:g}", p) for p in (powers if len(powers) > 1 else [low, high])]
 
 
-def _evenly(low: float, high: float) -> Ticks:
-    return [(f"{t:g}", t) for t in ticks(low, high, 4)]
-
-
-# ---- the table ------------------------------------------------------------------------------------------------------
-
-
 def _folders(search: Tuned, row: Row) -> list[Path]:
     folder = search.out / TRIALS / str(row.trial if row.same_as is None else row.same_as)
     return [folder] if len(search.seeds) == 1 else [folder / f"seed-{seed}" for seed in search.seeds]
@@ -257,22 +215,14 @@ def _folders(search: Tuned, row: Row) -> list[Path]:
 
 def _table(search: Tuned) -> str:
     """Every trial, the best first; those that were stopped or failed come last, with the reason."""
-    order = sorted(search.rows, key=lambda row: (_rank(search, row), -row.trial), reverse=True)
-    heads = [
-        Head("trial"),
-        *(Head(key) for key in search.space),
-        Head(search.aim.description),
-        Head("rounds"),
-        Head("outcome", kind="words"),
-    ]
-    return html_table(heads, [_cells(search, row) for row in order])
-
-
-def _cells(search: Tuned, row: Row) -> list[str]:
-    links = [to for folder in _folders(search, row) if (to := link_to(folder, search.out / REPORT))]
-    name = f"{row.trial}{' (the spec as it stands)' if row.default else ''}"
-    link = f'<a href="{escape(links[0], quote=True)}">{name}</a>' if links else name
-    outcome = row.reason or (row.state if row.same_as is None else f"the same spec as trial {row.same_as}")
-    value = search.aim.format_value(row.value if row.value is not None or row.state != "finished" else math.inf)
-    values = [escape("-" if row.values[key] is None else short_value(row.values[key])) for key in search.space]
-    return [link, *values, escape(value), f"{row.rounds:,}", escape(outcome)]
+    heads = [Head(key) for key in ("trial", *search.space, search.aim.description, "rounds")]
+    cells = list[list[str]]()
+    for row in sorted(search.rows, key=lambda row: (_rank(search, row), -row.trial), reverse=True):
+        links = [to for folder in _folders(search, row) if (to := link_to(folder, search.out / REPORT))]
+        name = f"{row.trial}{' (the spec as it stands)' if row.default else ''}"
+        link = f'<a href="{escape(links[0], quote=True)}">{name}</a>' if links else name
+        outcome = row.reason or (row.state if row.same_as is None else f"the same spec as trial {row.same_as}")
+        value = search.aim.format_value(row.value if row.value is not None or row.state != "finished" else math.inf)
+        values = [escape("-" if row.values[key] is None else short_value(row.values[key])) for key in search.space]
+        cells.append([link, *values, escape(value), f"{row.rounds:,}", escape(outcome)])
+    return html_table([*heads, Head("outcome", kind="words")], cells)

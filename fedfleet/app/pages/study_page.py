@@ -46,7 +46,10 @@ def write_pages(studied: Studied) -> Studied:
 def report_study(folder: Path) -> Path:
     """The pages of a study from its folder, which holds study.json and the runs; a run that has a page keeps it."""
     study, path = _read_study(folder), folder / REPORT
-    _write_reports(folder, study["runs"])
+    for run in study["runs"]:  # every finished run gets the report that its row leads to
+        out = folder / run["folder"]
+        if not run["reason"] and (out / SEAL).is_file() and not (out / REPORT).is_file():
+            write_report(read_finished_run(out))
     write_page(path, study_page(study, path))
     return path
 
@@ -70,21 +73,12 @@ def _read_study(folder: Path) -> dict[str, Any]:
 def _missing_keys(study: Mapping[str, Any]) -> list[str]:
     """The keys that its lists lack: another program wrote the file, or changed it."""
     lists = {"runs": _RUN_KEYS, "rows": _ROW_KEYS, "analyses": ("kind", "title")}
-    missing = [
-        f"{name}[{i}].{key}" for name, keys in lists.items() for i, one in enumerate(study[name]) for key in keys if key not in one
-    ]
+    rows = ((f"{name}[{i}]", one, keys) for name, keys in lists.items() for i, one in enumerate(study[name]))
+    missing = [f"{name}.{key}" for name, one, keys in rows for key in keys if key not in one]
     elsewhere = [] if missing else [run["folder"] for run in study["runs"] if Path(run["folder"]).parent != Path(RUNS)]
     if elsewhere:
         raise ValueError(f"its run {elsewhere[0]} does not lie in its folder {RUNS}")
     return missing
-
-
-def _write_reports(folder: Path, runs: Sequence[Mapping[str, Any]]) -> None:
-    """Every finished run gets the report that its row leads to."""
-    for run in runs:
-        out = folder / run["folder"]
-        if not run["reason"] and (out / SEAL).is_file() and not (out / REPORT).is_file():
-            write_report(read_finished_run(out))
 
 
 def study_page(study: Mapping[str, Any], path: Path) -> str:
@@ -106,16 +100,21 @@ def study_page(study: Mapping[str, Any], path: Path) -> str:
         digests=[(f"{run['arm']}, seed {run['seed']}", str(run["digest"])) for run in runs if run["digest"]],
         commands=commands_for([path.parent / run["folder"] for run in runs]),
     )
-    page_sections = (
+    colours = {side.label: side.colour for side in sides} | {side.name: side.colour for side in sides}
+    analyses = [analysis_section(analysis, colours) for analysis in study["analyses"]]
+    exports = ", ".join(f'<a href="{name}">{name}</a>' for name in EXPORTS if (path.parent / name).is_file())
+    page_sections: Sequence[sections.Section] = (
         sections.conclusion,
         sections.accuracy,
         sections.equal_time,
         lambda facts: arms_table(study, facts.sides),
         lambda _: _failures(failed),
-        lambda facts: _analyses(study, facts.sides),
-        _sides_table,
+        lambda _: "<h2>Analyses</h2>" + "".join(analyses) if analyses else "",
+        lambda facts: (
+            f"<h2>Participation, time and traffic of each arm</h2>{runs_table(sides, target=facts.target)}" if sides else ""
+        ),
         *sections.MEASURED,
-        lambda _: _exports(path.parent),
+        lambda _: f"<h2>The figures as files</h2><p>{exports}</p>" if exports else "",
         sections.checks,
     )
     seeds = len({run["seed"] for run in runs})
@@ -169,7 +168,9 @@ def _judge_arms(study: Mapping[str, Any], path: Path) -> tuple[list[Arm], list[S
 def arms_table(study: Mapping[str, Any], sides: Sequence[Side]) -> str:
     """Every arm with mean, sd and interval, at the end and at equal time, against the baseline, and its runs."""
     baseline, target, equal = study["baseline"], study["target"], study["equal_time_seconds"]
-    by = _by_arm(study, sides)
+    # Sides have other names than their arms where these are grouped, but the same runs.
+    home = {Path(run["folder"]).name: str(run["arm"]) for run in study["runs"]}
+    by = {home[side.runs[0].out.name]: side for side in sides}
     heads = [
         Head("arm"),
         Head("accuracy", "Of the last model: the mean over seeds, and its 95 % interval."),
@@ -194,12 +195,6 @@ def arms_table(study: Mapping[str, Any], sides: Sequence[Side]) -> str:
     return f"<h2>{capitalise(title)}</h2>{html_table(heads, rows)}"
 
 
-def _by_arm(study: Mapping[str, Any], sides: Sequence[Side]) -> dict[str, Side]:
-    """The side of each arm: sides have other names where arms are grouped, but the same runs."""
-    home = {Path(run["folder"]).name: str(run["arm"]) for run in study["runs"]}
-    return {home[side.runs[0].out.name]: side for side in sides}
-
-
 def _failed_note(failed: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> str:
     """What a conclusion that speaks of the others must not keep to itself."""
     if not failed:
@@ -218,20 +213,3 @@ def _failures(failed: Sequence[Mapping[str, Any]]) -> str:
     rows = [[escape(arm), escape(", ".join(seeds)), escape(reason)] for (arm, reason), seeds in by.items()]
     heads = [Head("arm"), Head("seeds"), Head("reason", kind="words")]
     return f"<h3>Runs that failed</h3>{html_table(heads, rows)}"
-
-
-def _analyses(study: Mapping[str, Any], sides: Sequence[Side]) -> str:
-    colours = {side.label: side.colour for side in sides} | {side.name: side.colour for side in sides}
-    parts = [analysis_section(analysis, colours) for analysis in study["analyses"]]
-    return "<h2>Analyses</h2>" + "".join(parts) if parts else ""
-
-
-def _sides_table(facts: PageFacts) -> str:
-    table = runs_table(facts.sides, target=facts.target)
-    return f"<h2>Participation, time and traffic of each arm</h2>{table}" if facts.sides else ""
-
-
-def _exports(folder: Path) -> str:
-    names = [name for name in EXPORTS if (folder / name).is_file()]
-    links = ", ".join(f'<a href="{name}">{name}</a>' for name in names)
-    return f"<h2>The figures as files</h2><p>{links}</p>" if names else ""

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.app.dashboard.new_run_form import KEYS, NAME, TOML, check_form, fill_form, locate_mistake
+from fedfleet.app.dashboard.new_run_form import KEYS, NAME, TOML, check_form, fill_form, locate_mistake, refuse_foreign
 from fedfleet.app.spec import resolve
+from fedfleet.core.errors import BadInput
 
 GOOD = {
     "name": "mine",
@@ -90,3 +91,52 @@ def test_no_form_trips_it(tmp_path_factory, values):
     root = tmp_path_factory.getbasetemp()
     result = check_form(values, root, root)
     assert (result.spec is None) == bool(result.mistakes)
+
+
+def table(**devices):
+    return {"task": {"use": "digits_mlp"}, "world": {"devices": devices}, "algorithm": {"head": "fc.*"}}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/passwd",
+        "../x.json",
+        "~/x.json",
+        "flash:/etc/passwd",
+        "secret.json",
+        "here",
+        "flhetbench:a#/etc/b",
+        "c:x",
+        "runs/../a",
+        "a\0b",
+    ],
+)
+def test_files_elsewhere_are_refused(tmp_path, path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "here").write_text("")
+    with pytest.raises(BadInput, match=r"world\.devices\.(path|base)"):
+        refuse_foreign(table(use="dpgmm", base=path), tmp_path / "runs", tmp_path)
+
+
+def test_a_link_out_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "secret.json").write_text("")
+    (tmp_path / "runs" / "link.json").symlink_to(tmp_path / "secret.json")
+    with pytest.raises(BadInput, match="outside"):
+        refuse_foreign(table(use="device_file", path="runs/link.json"), tmp_path / "runs", tmp_path)
+
+
+@pytest.mark.parametrize("base", ["builtin", "builtin:", "fsreal", "flhetbench:", "runs/mine.json", "flash:runs/a"])
+def test_bases_by_name_and_files_of_the_runs_are_fine(tmp_path, base):
+    (tmp_path / "runs").mkdir()
+    refuse_foreign(table(use="dpgmm", base=base), tmp_path / "runs", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"task": {"use": "own"}}, {"run": {"execute": "ray"}}, {"run": {"ray_address": "auto"}}, {"a": [{"path": "/x"}]}],
+)
+def test_own_code_and_other_machines_are_refused(tmp_path, spec):
+    with pytest.raises(BadInput):
+        refuse_foreign(spec, tmp_path, tmp_path)

@@ -1,9 +1,12 @@
 """A socket of our own: two dashboards on one port are told in one sentence."""
 
+import socket
+from pathlib import Path
+
 import pytest
 
-from fedfleet.app.dashboard import web_server
-from fedfleet.app.dashboard.web_server import bind_socket
+from fedfleet.app.dashboard.auth import Access
+from fedfleet.app.dashboard.web_server import bind_socket, certificate_from, serve, token_from
 from fedfleet.core.errors import BadInput
 
 
@@ -27,4 +30,28 @@ def test_an_address_that_is_not_ours():
 def test_missing_libraries_are_named_with_their_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "uvicorn", None)
     with pytest.raises(BadInput, match=r"fedfleet\[app\]"):
-        web_server._import_server()
+        serve(Path(), Access("127.0.0.1", 0), socket.socket(), None)
+
+
+def test_tokens(tmp_path):
+    (tmp_path / "token").write_text("a-long-token\n")
+    (tmp_path / "empty").write_text("\n")
+    assert token_from(None, None) == "" and token_from("x", None) == "x"
+    assert token_from(None, tmp_path / "token") == "a-long-token"
+    wrong = [
+        ("x", tmp_path, "give one"), (None, tmp_path / "none", "cannot read"), (None, tmp_path / "empty", "is empty"),
+        ("a b", None, "one word"), ("é", None, "one word"),
+    ]  # fmt: skip
+    for token, file, said in wrong:
+        with pytest.raises(BadInput, match=said):
+            token_from(token, file)
+
+
+def test_certificates(tmp_path):
+    assert certificate_from(None, None) is None
+    with pytest.raises(BadInput, match="belong together"):
+        certificate_from(tmp_path, None)
+    (tmp_path / "a.pem").write_text("nothing")
+    for name in ("a.pem", "none.pem"):
+        with pytest.raises(BadInput, match="with fedfleet certificate"):
+            certificate_from(tmp_path / name, tmp_path / name)

@@ -8,8 +8,8 @@ from fedfleet.app.pages.comparison_page import comparison_page, write_comparison
 from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.pages.sides.accuracy_figures import accuracy_figure, standings_figure
 from fedfleet.app.pages.sides.run_rows import runs_table
-from fedfleet.app.pages.sides.side_participation import participation_section
-from fedfleet.app.pages.sides.side_times import cost_section, time_section
+from fedfleet.app.pages.sides.sections import participation_section
+from fedfleet.app.pages.time_chart import cost_section, time_section
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import resolve
 from fedfleet.app.studies.compare.comparison import compare

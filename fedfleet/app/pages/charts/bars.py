@@ -45,23 +45,15 @@ def bars(rows: Sequence[Bar], sheet: Sheet, *, names_left: bool = False, most: f
     room = sheet.width - left - (tail + 10 if tail else 0.0)
     result, y = list[str](), 0.0
     for row, name in zip(rows, cut_names([row.name for row in rows], left - 8, strong=True), strict=True):
-        result += [text(0, y + 13, name, _name_class(row))] if left else _name_above(row, y, sheet)
-        top = y if left else y + 19
-        result += _bar(row, left, top, room / longest, sheet)
-        below = row.note if sheet.slim and not left else ""
+        top, beside, below = y, "", ""
+        if not left:
+            top, beside, below = y + 19, "" if sheet.slim else row.note, row.note if sheet.slim else ""
+            name = cut_text(row.name, sheet.width - (width_of(beside) + 12 if beside else 0.0), strong=True)
+        result.append(text(0, y + 13, name, f"t{row.colour}" if row.colour else "strong"))
+        result += [text(sheet.width, y + 13, beside, anchor="end"), *_bar(row, left, top, room / longest, sheet)]
         result.append(text(0, top + _BAR + 15, below))
         y = top + _BAR + (9 if left else 26 if below else 12)
     return Drawing(sheet.width, max(y, 1.0), result)
-
-
-def _name_above(row: Bar, y: float, sheet: Sheet) -> list[str]:
-    note = "" if sheet.slim else row.note
-    room = sheet.width - (width_of(note) + 12 if note else 0.0)
-    return [text(0, y + 13, cut_text(row.name, room, strong=True), _name_class(row)), text(sheet.width, y + 13, note, anchor="end")]
-
-
-def _name_class(row: Bar) -> str:
-    return f"t{row.colour}" if row.colour else "strong"
 
 
 def _bar(row: Bar, left: float, top: float, scale: float, sheet: Sheet) -> list[str]:

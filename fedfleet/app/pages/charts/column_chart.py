@@ -55,18 +55,12 @@ class Panel:
 
 
 def columns(
-    panels: Sequence[Panel],
-    sheet: Sheet,
-    *,
-    across: int = 3,
-    height: float = 90.0,
-    ref: tuple[float, str] | None = None,
-    top: float | None = None,
+    panels: Sequence[Panel], sheet: Sheet, *, across: int = 3, height: float = 90.0, ref: tuple[float, str] | None = None
 ) -> Drawing:
     """The panels, `across` in a row (one on phones if they have groups, else two); all share both axes."""
     across = min(across, len(panels) or 1, 2 if sheet.slim else across)
     highest = max((c.full + c.hatched for p in panels for c in p.columns), default=1.0)
-    high = top or axis_end(max(highest, ref[0] if ref else 0.0), 4)
+    high = axis_end(max(highest, ref[0] if ref else 0.0), 4)
     marks = number_ticks(high, 3 if across > 1 else 4)
     left = left_axis_width(marks)
     width = (sheet.width - left - (across - 1) * _GAP) / across
@@ -98,12 +92,11 @@ def _panel(panel: Panel, at: float, width: float, y: Scale, sheet: Sheet) -> lis
     result = _outlines(panel, at, each, y) if each <= 4 else []
     for i, column in enumerate(panel.columns if each > 4 else ()):
         x, full, all_ = at + i * each, y(column.full), y(column.full + column.hatched)
+        title = "" if sheet.slim else column.title
         if column.hatched:
-            title = "" if sheet.slim else column.title
             result.append(box(x, all_, thick, full - all_, "late-area", title))
         if column.full:
-            title = "" if sheet.slim or column.hatched else column.title
-            result.append(box(x, full, thick, y.start - full, f"a{panel.colour}", title))
+            result.append(box(x, full, thick, y.start - full, f"a{panel.colour}", "" if column.hatched else title))
     person = width / panel.size
     ends = (panel.size - panel.never - panel.late, panel.size - panel.never, panel.size)
     for a, b, kind in ((*ends[:2], "late-area"), (*ends[1:], "a6")):
@@ -169,11 +162,8 @@ def histogram(
         if count_text and middle - wide / 2 > right_edge:
             result.append(text(middle, y(count) - 6, count_text, "strong" if kinds and kinds[i] != "a6" else "", "middle"))
             right_edge = middle + wide / 2
-        result.append(_foot(feet[i] if i < len(feet) else "", middle, y.start + 19, sheet))
+        foot = feet[i] if i < len(feet) else ""
+        half = width_of(foot) / 2
+        result.append(text(min(max(middle, half), sheet.width - half), y.start + 19, foot, "", "middle"))
     result.append(text(sheet.width, y.start + 37, label, anchor="end"))
     return Drawing(sheet.width, y.start + 42, result)
-
-
-def _foot(words: str, middle: float, y: float, sheet: Sheet) -> str:
-    half = width_of(words) / 2
-    return text(min(max(middle, half), sheet.width - half), y, words, "", "middle")

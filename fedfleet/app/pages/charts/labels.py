@@ -43,16 +43,12 @@ def cut_names(names: Sequence[str], room: float, *, strong: bool = False) -> lis
     result = [cut_text(name, room, strong=strong) for name in names]
     if len(set(result)) == len(set(names)):
         return result
-    return [_cut_middle(name, room, strong=strong) for name in names]
-
-
-def _cut_middle(words: str, room: float, *, strong: bool) -> str:
-    if width_of(words, strong=strong) <= room:
-        return words
-    head, tail = words[: -(-len(words) // 2)], words[-(-len(words) // 2) :]
-    while head and tail and width_of(f"{head}..{tail}", strong=strong) > room:
-        head, tail = (head[:-1], tail) if len(head) > len(tail) else (head, tail[1:])
-    return f"{head}..{tail}"
+    for i, name in enumerate(names):
+        head, tail = name[: -(-len(name) // 2)], name[-(-len(name) // 2) :]
+        while head and tail and width_of(f"{head}..{tail}", strong=strong) > room:
+            head, tail = (head[:-1], tail) if len(head) > len(tail) else (head, tail[1:])
+        result[i] = name if width_of(name, strong=strong) <= room else f"{head}..{tail}"
+    return result
 
 
 def separate(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:

@@ -70,8 +70,7 @@ def figure(title: str, subtitle: str, chart: Chart, finding: str, *, sheet: Shee
     """
     under = f"<figcaption>{escape(note)}</figcaption>" if note else ""
     how = f'<p class="fs">{escape(subtitle)}</p>' if subtitle else ""
-    drawn = pictures(chart, finding, sheet)
-    return f'<figure><p class="ft">{escape(title)}</p>{how}{legend}{drawn}{under}</figure>'
+    return f'<figure><p class="ft">{escape(title)}</p>{how}{legend}{pictures(chart, finding, sheet)}{under}</figure>'
 
 
 def pictures(chart: Chart, finding: str, sheet: Sheet = WIDE) -> str:
@@ -101,11 +100,8 @@ def side_by_side(*drawings: Drawing, gap: float = 24.0) -> Drawing:
 def paint_legend(entries: Sequence[tuple[str, str]]) -> str:
     """What the paints of stacked parts mean: (word, kind of a box)."""
     names = {"late-area": "late", "aw": "bw", "ai": "bi"} | {f"a{i}": f"b{i}" for i in range(1, 7)}
-
-    def swatch(kind: str) -> str:
-        return " ".join(names.get(k, k) for k in kind.split())
-
-    items = "".join(f'<li><i class="{swatch(kind)}"></i>{escape(word)}</li>' for word, kind in entries)
+    swatches = [(word, " ".join(names.get(k, k) for k in kind.split())) for word, kind in entries]
+    items = "".join(f'<li><i class="{swatch}"></i>{escape(word)}</li>' for word, swatch in swatches)
     return f'<ul class="key">{items}</ul>'
 
 
@@ -113,8 +109,7 @@ def switch(name: str, choices: Sequence[tuple[str, str]]) -> str:
     """Up to three pictures of which one is seen, chosen by its word, without a script."""
     heads, bodies = list[str](), list[str]()
     for i, (word, picture) in enumerate(choices, 1):
-        marked = " checked" if i == 1 else ""
-        ident = f"{name}-{i}"
+        marked, ident = " checked" if i == 1 else "", f"{name}-{i}"
         heads.append(f'<input type="radio" name="{name}" id="{ident}"{marked}><label for="{ident}">{escape(word)}</label>')
         bodies.append(f'<div class="shown n{i}">{picture}</div>')
     return f'<div class="switch">{"".join(heads + bodies)}</div>'

@@ -38,25 +38,20 @@ def parallel(rails: Sequence[Rail], threads: Sequence[Thread], sheet: Sheet) -> 
     """The chart; threads are painted in their order, so that the last lies on top."""
     scales = [Scale(rail.low, rail.high, _EDGE, sheet.width - _EDGE, rail.log) for rail in rails]
     bases = [30.0 + _ROW * i for i in range(len(rails))]
-    paths = [_path(one, scales, bases, sheet) for one in threads]
-    result = list[str]()
+    result = [_path(one, scales, bases, sheet) for one in threads]
+    # What stands under an axis has paper of its own since lines pass behind; words that would meet are left out.
     for rail, x, base in zip(rails, scales, bases, strict=True):
-        result += _rail(rail, x, base, sheet)
-    names = [text(0, base - 12, rail.name, "strong halo") for rail, base in zip(rails, bases, strict=True)]
-    return Drawing(sheet.width, bases[-1] + 30 if bases else 1.0, [*paths, *result, *names])
-
-
-def _rail(rail: Rail, x: Scale, base: float, sheet: Sheet) -> list[str]:
-    """The axis and what stands under it, on paper of its own since lines pass behind; words that would meet are left out."""
-    result, right_edge = [line(x.start, base, x.end, base, "axis")], -1.0
-    for label, value in rail.ticks:
-        at, half = x(value), width_of(label) / 2
-        place = min(max(at, half), sheet.width - half)
-        result.append(line(at, base, at, base + 5, "axis"))
-        if place - half > right_edge:
-            result.append(text(place, base + 19, label, "halo", "middle"))
-            right_edge = place + half + 6
-    return result
+        result.append(line(x.start, base, x.end, base, "axis"))
+        right_edge = -1.0
+        for label, value in rail.ticks:
+            at, half = x(value), width_of(label) / 2
+            place = min(max(at, half), sheet.width - half)
+            result.append(line(at, base, at, base + 5, "axis"))
+            if place - half > right_edge:
+                result.append(text(place, base + 19, label, "halo", "middle"))
+                right_edge = place + half + 6
+    result += [text(0, base - 12, rail.name, "strong halo") for rail, base in zip(rails, bases, strict=True)]
+    return Drawing(sheet.width, bases[-1] + 30 if bases else 1.0, result)
 
 
 def _path(one: Thread, scales: Sequence[Scale], bases: Sequence[float], sheet: Sheet) -> str:

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 import numpy as np
 
-from fedfleet.app.pages.charts.axes import (
-    Scale,
-    Ticks,
-    axis_end,
-    foot_axis,
-    left_axis,
-    left_axis_width,
-    reference,
-    share_ticks,
-    time_scale,
-    time_ticks,
-)
-from fedfleet.app.pages.charts.axes import number_ticks as numbers_up_to
+from fedfleet.app.pages.charts import axes
+from fedfleet.app.pages.charts.axes import Scale, Ticks, left_axis_width, number_ticks
 from fedfleet.app.pages.charts.labels import ROW, Flag, cut_text, place_flags, separate, width_of
 from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, dot, line, text
 
@@ -77,20 +66,26 @@ def steps(lines: Sequence[Line], sheet: Sheet, plot: Plot = Plot()) -> Drawing: 
     left, right = margins(curves, sheet, plot)
     crowded = _labels_overlap(curves, last, sheet)
     first = min((float(one.x[1]) for one in curves if len(one.x) > 1 and one.x[1] > 0), default=0.0)
-    span = time_scale(last, left, sheet.width - right, first=first if plot.time and len(curves) > 1 else 0.0)
+    span = axes.time_scale(last, left, sheet.width - right, first=first if plot.time and len(curves) > 1 else 0.0)
     x = span if plot.time else Scale(0.0, last, left, sheet.width - right)
     placements = place_flags([x(float(one.x[-1])) for one in curves], [width_of(o.label, strong=True) for o in curves], 0, sheet.width) if crowded else []  # fmt: skip
     roof = (max((f.row for f in placements), default=-1) + 1) * ROW + 14
     y = Scale(0.0, top, roof + plot.height, roof)
-    result = _shade(plot, x, y) + left_axis(y, marks, left, x.end)
-    feet = time_ticks(x, sheet) if plot.time else numbers_up_to(last, 4 if sheet.slim else 6)
-    result += foot_axis(x, feet, y.start, plot.label + (", logarithmic" if x.log else ""))
+    result = list[str]()
+    if plot.shade:
+        result.append(box(x(plot.shade[0]), y.end, x(plot.shade[1]) - x(plot.shade[0]), y.start - y.end, "aw"))
+    result += axes.left_axis(y, marks, left, x.end)
+    feet = axes.time_ticks(x, sheet) if plot.time else number_ticks(last, 4 if sheet.slim else 6)
+    result += axes.foot_axis(x, feet, y.start, plot.label + (", logarithmic" if x.log else ""))
     for value, name in plot.refs:
-        result += reference(y, value, name, left, x.end)
+        result += axes.reference(y, value, name, left, x.end)
+    result += [_band(one, x, y) for one in curves if len(one.low)]
     for one in curves:
-        result += _band(one, x, y)
-    for one in curves:
-        result += [_path(one, x, y, sheet), _end(one, x, y)]
+        run = "".join(f"H{x(a):.1f}V{y(b):.1f}" for a, b in zip(one.x[1:], one.y[1:], strict=True))
+        title = "" if sheet.slim else f"<title>{escape(one.name)}</title>"
+        kind = f"line s{one.colour}{' thin' if one.thin else ''}"
+        result.append(f'<path d="M{x(one.x[0]):.1f} {y(one.y[0]):.1f}{run}" class="{kind}">{title}</path>')
+        result.append(dot(x(float(one.x[-1])), y(float(one.y[-1])), 3.6, f"ring s{one.colour}" if one.thin else f"a{one.colour}"))
     result += _labels_above(curves, placements, x, y, sheet) if crowded else _labels_right(curves, x, y)
     result += _shade_words(plot, x, y)
     return Drawing(sheet.width, y.start + 42, result)
@@ -100,8 +95,8 @@ def _value_axis(lines: Sequence[Line], plot: Plot) -> tuple[float, Ticks]:
     """Where the axis upwards ends, and its ticks."""
     maxima = [float(np.max(one.high if len(one.high) else one.y)) for one in lines if len(one.y)]
     highest = max([*maxima, *(value for value, _ in plot.refs)], default=1.0)  # a line that is named is on the axis
-    top = plot.top or min(axis_end(highest), 1.0 if plot.shares else np.inf) or 1.0
-    return top, share_ticks(top) if plot.shares else numbers_up_to(top, whole_only=False)
+    top = plot.top or min(axes.axis_end(highest), 1.0 if plot.shares else np.inf) or 1.0
+    return top, axes.share_ticks(top) if plot.shares else number_ticks(top, whole_only=False)
 
 
 def axis_top(lines: Sequence[Line], plot: Plot) -> float:
@@ -113,14 +108,9 @@ def margins(lines: Sequence[Line], sheet: Sheet, plot: Plot) -> tuple[float, flo
     """The room left and right of the plot, for drawings below on the same axis."""
     last = plot.last or max((float(one.x[-1]) for one in lines if len(one.x)), default=1.0) or 1.0
     words = max((width_of(one.label, strong=True) for one in lines), default=0.0) + 14
-    right = (
-        10.0 if _labels_overlap([one for one in lines if len(one.x)], last, sheet) else min(words, _MAX_LABEL_SHARE * sheet.width)
-    )
+    overlap = _labels_overlap([one for one in lines if len(one.x)], last, sheet)
+    right = 10.0 if overlap else min(words, _MAX_LABEL_SHARE * sheet.width)
     return left_axis_width(_value_axis(lines, plot)[1]), right if plot.right is None else plot.right
-
-
-def _shade(plot: Plot, x: Scale, y: Scale) -> list[str]:
-    return [box(x(plot.shade[0]), y.end, x(plot.shade[1]) - x(plot.shade[0]), y.start - y.end, "aw")] if plot.shade else []
 
 
 def _shade_words(plot: Plot, x: Scale, y: Scale) -> list[str]:
@@ -130,11 +120,9 @@ def _shade_words(plot: Plot, x: Scale, y: Scale) -> list[str]:
     wide = max((width_of(phrase, strong=True) for phrase in plot.words), default=0.0)
     before, after = x(plot.shade[0]), x(plot.shade[1])
     at, anchor = (before - 8, "end") if before - 8 - wide >= x.start else (after + 8, "start")
-    foot, last = y.start - 12, len(plot.words) - 1
-    return [
-        text(at, foot - (last - i) * ROW, words, "strong halo" if i == last else "halo", anchor)
-        for i, words in enumerate(plot.words)
-    ]
+    foot, n = y.start - 12, len(plot.words)
+    kinds = ["halo"] * (n - 1) + ["strong halo"]
+    return [text(at, foot - (n - 1 - i) * ROW, plot.words[i], kinds[i], anchor) for i in range(n)]
 
 
 def _labels_overlap(lines: Sequence[Line], last: float, sheet: Sheet) -> bool:
@@ -143,26 +131,12 @@ def _labels_overlap(lines: Sequence[Line], last: float, sheet: Sheet) -> bool:
     return any(float(one.x[-1]) < 0.9 * last for one in lines) or wide > _MAX_LABEL_SHARE * sheet.width
 
 
-def _path(one: Line, x: Scale, y: Scale, sheet: Sheet) -> str:
-    run = "".join(f"H{x(a):.1f}V{y(b):.1f}" for a, b in zip(one.x[1:], one.y[1:], strict=True))
-    title = "" if sheet.slim else f"<title>{escape(one.name)}</title>"
-    kind = f"line s{one.colour}{' thin' if one.thin else ''}"
-    return f'<path d="M{x(one.x[0]):.1f} {y(one.y[0]):.1f}{run}" class="{kind}">{title}</path>'
-
-
-def _band(one: Line, x: Scale, y: Scale) -> list[str]:
+def _band(one: Line, x: Scale, y: Scale) -> str:
     """From the lowest to the highest seed, as steps."""
-    if not len(one.low):
-        return []
     forward = "".join(f"H{x(a):.1f}V{y(b):.1f}" for a, b in zip(one.x[1:], one.high[1:], strict=True))
     places, lows = list(one.x), list(one.low)
     back = "".join(f"V{y(lows[i]):.1f}H{x(places[i]):.1f}" for i in range(len(lows) - 1, -1, -1))
-    return [f'<path d="M{x(places[0]):.1f} {y(one.high[0]):.1f}{forward}{back}Z" class="band a{one.colour}"/>']
-
-
-def _end(one: Line, x: Scale, y: Scale) -> str:
-    kind = f"ring s{one.colour}" if one.thin else f"a{one.colour}"
-    return dot(x(float(one.x[-1])), y(float(one.y[-1])), 3.6, kind)
+    return f'<path d="M{x(places[0]):.1f} {y(one.high[0]):.1f}{forward}{back}Z" class="band a{one.colour}"/>'
 
 
 def _labels_right(lines: Sequence[Line], x: Scale, y: Scale) -> list[str]:
@@ -201,8 +175,5 @@ def thin_line(one: Line) -> Line:
     if n <= MOST:
         return one
     indices: list[int] = np.linspace(0, n - 1, MOST).astype(np.int64).tolist()
-
-    def pick(values: Sequence[float]) -> list[float]:
-        return [values[i] for i in indices] if len(values) else []
-
-    return Line(one.name, pick(one.x), pick(one.y), one.colour, one.thin, pick(one.low), pick(one.high), one.label_text)
+    columns = ("x", "y", "low", "high")
+    return replace(one, **{k: [v[i] for i in indices] if len(v) else [] for k in columns for v in (getattr(one, k),)})

@@ -20,11 +20,10 @@ def participation_section(f: Facts) -> list[str]:
     """The section, with a sentence on how evenly work was shared; nothing for a run in one place."""
     if f.clients < 2:
         return []
-    charts = "".join(part for part in (data_figure(f), client_accuracy_figure(f)) if part)
-    head = "Participation"
+    charts = data_figure(f) + client_accuracy_figure(f)
     summary = " ".join(s for s in (busiest_sentence(f), holdings_sentence(f), accuracy_sentence(f)) if s)
     return [
-        f"<h2>{head}</h2>",
+        "<h2>Participation</h2>",
         f"<p>{escape(summary)}</p>" if summary else "",
         participation_figure(f),
         f'<div class="two">{charts}</div>' if charts else "",
@@ -39,12 +38,10 @@ def busiest_sentence(f: Facts) -> str:
     ranked = np.sort(f.used)[::-1]
     counts = ranked[: f.participants]
     if counts[0] == counts[-1]:
-        subject = (
-            f"All {f.people} contributed equally"
-            if f.participants == f.clients
-            else f"Each of the {f.participants:,} {f.people} that took part contributed equally"
-        )
-        return f"{subject}: {count_noun(int(counts[0]), 'report')} that {'was' if counts[0] == 1 else 'were'} used."
+        some = f"Each of the {f.participants:,} {f.people} that took part"
+        subject = f"All {f.people}" if f.participants == f.clients else some
+        verb = "was" if counts[0] == 1 else "were"
+        return f"{subject} contributed equally: {count_noun(int(counts[0]), 'report')} that {verb} used."
     few, group = max(1, round(f.clients / 10)), "all"
     if few >= f.participants:
         few, group = max(1, round(f.participants / 10)), "those that took part"
@@ -86,50 +83,30 @@ def participation_figure(f: Facts) -> str:
     column_list = list[Column]()
     for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         members = order[a:b]
-        c = int(members[0])
-        title = (
-            f"{f.person} {c}: asked {count_noun(int(f.asked[c]), 'time')}, used {f.used[c]:,}{_samples_note(f, c)}"
-            if single
-            else f"ranks {a + 1:,} to {b:,}"
-        )
+        c, title = int(members[0]), f"ranks {a + 1:,} to {b:,}"
+        if single:
+            samples = "" if f.hindsight is None else f", {count_noun(int(f.hindsight.samples[c]), 'sample')}"
+            title = f"{f.person} {c}: asked {count_noun(int(f.asked[c]), 'time')}, used {f.used[c]:,}{samples}"
         column_list.append(Column(float(f.used[members].mean()), float(wasted[members].mean()), title))
-    panel = Panel(column_list, colour=f.colour, people=f.clients, never=f.never, groups=_groups(f))
-    sorted_ = f"{f.clients:,} {f.people}, sorted"
+    h, at, groups = f.hindsight, 0, list[Group]()
+    away = h is not None and h.all_moments and not h.reached[f.kind == NEVER].any()
+    for count, name, what in (
+        (f.participants, "took part", f"used {count_noun(int(f.used.sum()), 'time')}"),
+        (f.late_only, "asked, nothing used", count_noun(int(f.asked[f.kind == LATE].sum()), "time")),
+        (f.never, "never asked", f"out of reach whenever {f.people} were asked" if away else ""),
+    ):
+        groups += [Group(at, count, f"{count:,} {name}", what)] if count else []
+        at += count
+    panel = Panel(column_list, colour=f.colour, people=f.clients, never=f.never, groups=groups)
     each = "" if single else f"; a column is the mean of about {round(f.clients / len(column_list)):,}"
-    finding = (
-        f"How often each of {f.clients:,} {f.people} was asked and how often its report was used: "
-        + "; ".join(f"{g.name}: {g.what}" for g in panel.groups)
-        + "."
-    )
+    hatched = " Hatched: asked, but the report was late or not used." if wasted.any() else ""
+    summary = "; ".join(f"{g.name}: {g.what}" for g in groups)
     return figure(
         f"How often each {f.person} was asked, and how often its report was used",
-        f"{sorted_}{each}. Full: used.{' Hatched: asked, but the report was late or not used.' if wasted.any() else ''}",
-        lambda sheet: columns([panel], sheet, across=1, height=140), finding,
-    )  # fmt: skip
-
-
-def _samples_note(f: Facts, client: int) -> str:
-    return "" if f.hindsight is None else f", {count_noun(int(f.hindsight.samples[client]), 'sample')}"
-
-
-def _groups(f: Facts) -> list[Group]:
-    h, at, result = f.hindsight, 0, list[Group]()
-    unreachable = (
-        f"out of reach whenever {f.people} were asked"
-        if h is not None and h.all_moments and not h.reached[f.kind == NEVER].any()
-        else ""
+        f"{f.clients:,} {f.people}, sorted{each}. Full: used.{hatched}",
+        lambda sheet: columns([panel], sheet, across=1, height=140),
+        f"How often each of {f.clients:,} {f.people} was asked and how often its report was used: {summary}.",
     )
-    late = count_noun(int(f.asked[f.kind == LATE].sum()), "time")
-    rows = (
-        (f.participants, "took part", f"used {count_noun(int(f.used.sum()), 'time')}"),
-        (f.late_only, "asked, nothing used", late),
-        (f.never, "never asked", unreachable),
-    )
-    for count, name, what in rows:
-        if count:
-            result.append(Group(at, count, f"{count:,} {name}", what))
-            at += count
-    return result
 
 
 def data_figure(f: Facts) -> str:
@@ -137,31 +114,18 @@ def data_figure(f: Facts) -> str:
     h = f.hindsight
     if h is None or not h.samples.sum() or f.participants in (0, f.clients):
         return ""
-    total = int(h.samples.sum())
-    rows = list[Bar]()
-    for kind, words, paint in (
-        (TOOK_PART, "took part", f"a{f.colour}"),
-        (LATE, "asked, nothing used", "late-area"),
-        (NEVER, "never asked", "a6"),
-    ):
+    total, rows = int(h.samples.sum()), list[Bar]()
+    kinds = ((TOOK_PART, "took part", f"a{f.colour}"), (LATE, "asked, nothing used", "late-area"), (NEVER, "never asked", "a6"))
+    for kind, words, paint in kinds:
         samples = h.samples[f.kind == kind]
         if len(samples):
-            rows.append(
-                Bar(
-                    f"{count_noun(len(samples), f.person, f.people)} {words}",
-                    [Part(float(samples.sum()), paint)],
-                    f"{samples.sum():,}",
-                    f"{samples.mean():,.1f} each",
-                )
-            )
-    share = float(h.samples[f.kind == TOOK_PART].sum()) / total
-    finding = (
-        f"{share_name(share).capitalize()} of the {total:,} training samples are held by {f.people} that took part: "
-        + "; ".join(f"{row.name}: {row.end_label}" for row in rows)
-    )
-    return figure(
-        "Whose data the model saw", f"Training samples, {total:,} in all", lambda sheet: bars(rows, sheet), finding, sheet=HALF
-    )
+            name, parts = f"{count_noun(len(samples), f.person, f.people)} {words}", [Part(float(samples.sum()), paint)]
+            rows.append(Bar(name, parts, f"{samples.sum():,}", f"{samples.mean():,.1f} each"))
+    share = share_name(float(h.samples[f.kind == TOOK_PART].sum()) / total).capitalize()
+    numbers = "; ".join(f"{row.name}: {row.end_label}" for row in rows)
+    finding = f"{share} of the {total:,} training samples are held by {f.people} that took part: {numbers}"
+    how = f"Training samples, {total:,} in all"
+    return figure("Whose data the model saw", how, lambda sheet: bars(rows, sheet), finding, sheet=HALF)
 
 
 def client_accuracy_figure(f: Facts) -> str:

@@ -41,9 +41,11 @@ def title(f: Facts) -> str:
         return f"{reached}: trained in one place"
     if f.participants == f.clients:
         return f"{reached}: the model learnt from all {f.clients:,} {f.people}"
-    data_share = _data_share_of_participants(f)
-    if f.participants < _FEW * f.clients and data_share is not None:
-        return f"{reached}: the model learnt from {count_noun(f.participants, f.person, f.people)} that {'holds' if f.participants == 1 else 'hold'} {share_name(data_share)} of the data"
+    h = f.hindsight
+    if f.participants < _FEW * f.clients and h is not None and h.samples.sum():
+        data_share = share_name(float(h.samples[f.kind == TOOK_PART].sum() / h.samples.sum()))
+        verb = "holds" if f.participants == 1 else "hold"
+        return f"{reached}: the model learnt from {count_noun(f.participants, f.person, f.people)} that {verb} {data_share} of the data"
     return f"{reached}: the model learnt from {f.participants:,} of {f.clients:,} {f.people}"
 
 
@@ -56,14 +58,19 @@ def _no_better(f: Facts) -> bool:
     return any("better than chance" in w or "nothing was learnt" in w for w in f.metrics["warnings"])
 
 
-def _data_share_of_participants(f: Facts) -> float | None:
-    h = f.hindsight
-    return None if h is None or not h.samples.sum() else float(h.samples[f.kind == TOOK_PART].sum() / h.samples.sum())
-
-
 def lead(f: Facts) -> str:
-    """What was reached, what it cost, what held it back."""
-    return " ".join(sentence_ for sentence_ in (_result_sentence(f), _cost(f), _obstacle_sentence(f)) if sentence_)
+    """What was reached, what it cost, and at most two obstacles: late reports, clients never asked, failed rounds, waiting."""
+    m, result = f.metrics, [_result_sentence(f)]
+    moved, wasted = m["bytes_down"] + m["bytes_up"], m["wasted"]["share"]
+    waste_note = f", and {per_cent(wasted)} of the devices' time was wasted (updates not used)" if wasted >= _OFTEN else ""
+    result += [f"It moved {size(moved)}{waste_note}."] if moved else []
+    parts = [s for s in (_failed_rounds_clause(f), _late_clause(f), _waiting_clause(f), _never_asked_clause(f)) if s][:2]
+    if parts:
+        result.append(f"Main obstacles: {', and '.join(parts)}.")
+    elif f.attribution is not None and f.attribution.causes[UNKNOWN] < f.attribution.virtual_seconds:
+        said = as_people(sentence(f.attribution), f.people, f.person)
+        result.append(said[:1].upper() + said[1:])
+    return " ".join(result)
 
 
 def _result_sentence(f: Facts) -> str:
@@ -81,27 +88,6 @@ def _result_sentence(f: Facts) -> str:
     aim = f.spec.get("stop", {}).get("target_accuracy")
     target_note = f", and stopped at its target of {per_cent(aim)}" if aim and m.get("stopped_by") == "target_accuracy" else ""
     return f"{after} the model is right on {per_cent(m['accuracy'])} of the unseen test data{best}{target_note}."
-
-
-def _cost(f: Facts) -> str:
-    m = f.metrics
-    moved = m["bytes_down"] + m["bytes_up"]
-    if not moved:
-        return ""
-    wasted = m["wasted"]["share"]
-    waste_note = f", and {per_cent(wasted)} of the devices' time was wasted (updates not used)" if wasted >= _OFTEN else ""
-    return f"It moved {size(moved)}{waste_note}."
-
-
-def _obstacle_sentence(f: Facts) -> str:
-    """At most two obstacles: late reports, clients never asked, failed rounds, waiting."""
-    parts = [s for s in (_failed_rounds_clause(f), _late_clause(f), _waiting_clause(f), _never_asked_clause(f)) if s][:2]
-    if parts:
-        return f"Main obstacles: {', and '.join(parts)}."
-    if f.attribution is not None and f.attribution.causes[UNKNOWN] < f.attribution.virtual_seconds:
-        parts = as_people(sentence(f.attribution), f.people, f.person)
-        return parts[:1].upper() + parts[1:]
-    return ""
 
 
 def _failed_rounds_clause(f: Facts) -> str:
@@ -160,8 +146,15 @@ def report_figures(f: Facts) -> list[tuple[str, str, str]]:
         accuracy = m["accuracy_clients"]
     worst = "-" if low is None or none else f"{'!' if accuracy is not None and low < 0.5 * accuracy else ''}{100 * low:.0f} %"
     wall = f", {m['wall_seconds']:,.1f} s here" if m.get("wall_seconds") else ""
+    label = f"accuracy {'of the first weights' if none else 'on unseen data'}{margin}"
+    gloss = (
+        f"On {total:,} samples that no {f.person} holds; ± is the 95 % interval for that many samples, not the spread over seeds."
+    )
+    if f.personal:
+        label = f"accuracy on the {f.people}' own data"
+        gloss = f"The mean over {f.people}, each with its own part of the model, on its own test data."
     return [
-        ("-" if accuracy is None else f"{'' if none or f.personal else alarm}{100 * accuracy:.1f} %", *_accuracy_label(f, margin, total)),
+        ("-" if accuracy is None else f"{'' if none or f.personal else alarm}{100 * accuracy:.1f} %", label, gloss),
         (worst, f"worst tenth of {f.people}", f"Accuracy of the 10th-percentile {f.person}, on its own test data."),
         (f"{f.participants:,} of {f.clients:,}", f"{f.people} that contributed", "At least one of their reports is in the model."),
         (span(m["virtual_seconds"]), f"{f.clock}{'' if f.served else wall}", _REAL if f.served else "Computed from link, speed and reachability of each device."),
@@ -170,22 +163,14 @@ def report_figures(f: Facts) -> list[tuple[str, str, str]]:
     ]  # fmt: skip
 
 
-def _accuracy_label(f: Facts, margin: str, total: int) -> tuple[str, str]:
-    """What the first figure is, and its gloss: of whose model, on which data."""
-    if f.personal:
-        return (
-            f"accuracy on the {f.people}' own data",
-            f"The mean over {f.people}, each with its own part of the model, on its own test data.",
-        )
-    gloss = (
-        f"On {total:,} samples that no {f.person} holds; ± is the 95 % interval for that many samples, not the spread over seeds."
-    )
-    return f"accuracy {'on unseen data' if f.metrics['commits'] else 'of the first weights'}{margin}", gloss
-
-
 def suggestions(f: Facts) -> list[str]:
     """What to change next, each with the figure that speaks for it; nothing that the journal cannot show."""
-    return [text for text in (_longer_deadline(f), _stop_waiting(f), _cure(f), _more_rounds(f)) if text]
+    m, fewer_failures = f.metrics, ""
+    warned = any("rounds failed" in w for w in m["warnings"])  # a warning says it already
+    if m["rounds_failed"] >= _OFTEN * m["rounds"] and m["rounds_failed"] and not warned:
+        advice = as_people(cure(f.record.failures), f.people, f.person)
+        fewer_failures = f"{advice[0].upper()}{advice[1:]}."
+    return [text for text in (_longer_deadline(f), _stop_waiting(f), fewer_failures, _more_rounds(f)) if text]
 
 
 def _longer_deadline(f: Facts) -> str:
@@ -216,14 +201,6 @@ def _stop_waiting(f: Facts) -> str:
     )
 
 
-def _cure(f: Facts) -> str:
-    m = f.metrics
-    if m["rounds_failed"] < _OFTEN * m["rounds"] or not m["rounds_failed"] or any("rounds failed" in w for w in m["warnings"]):
-        return ""  # a warning says it already
-    advice = as_people(cure(f.record.failures), f.people, f.person)
-    return f"{advice[0].upper()}{advice[1:]}."
-
-
 def _more_rounds(f: Facts) -> str:
     accuracy, seconds = f.curve.accuracy, f.curve.seconds
     if f.personal or len(accuracy) < 10 or f.metrics.get("stopped_by") not in ("rounds", "commits", None):
@@ -242,9 +219,8 @@ def confidence_sentence(f: Facts) -> str:
     accuracy, total = f.metrics["accuracy"], size_of_test_set(f.record.progress)
     if accuracy is None or not total or not f.metrics["commits"]:
         return ""
-    if f.personal:
-        return "This is one run with one seed; another seed gives another result."
-    return f"This is one run with one seed; another seed gives another result. ±{100 * accuracy_margin(accuracy, total):.0f} points is the 95 % interval for {total:,} test samples."
+    interval = f" ±{100 * accuracy_margin(accuracy, total):.0f} points is the 95 % interval for {total:,} test samples."
+    return f"This is one run with one seed; another seed gives another result.{'' if f.personal else interval}"
 
 
 def abstract(f: Facts) -> str:

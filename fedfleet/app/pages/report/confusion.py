@@ -19,9 +19,8 @@ _HALF = 0.5  # of a row: beyond that its words are paper, so that neither shade 
 def classes_section(f: Facts) -> list[str]:
     """The section, where the measures hold classes."""
     classes: Sequence[dict[str, Any]] = f.metrics.get("classes") or []
-    if (
-        not classes or not f.metrics["commits"] or f.personal
-    ):  # it says nothing of the first weights, or of a model that no client uses
+    # It says nothing of the first weights, or of a model that no client uses.
+    if not classes or not f.metrics["commits"] or f.personal:
         return []
     ranked = sorted(classes, key=lambda c: c["recall"] if c["recall"] is not None else 2.0)
     worst, best = ranked[0], [c for c in ranked if c["recall"] is not None][-1]
@@ -31,28 +30,16 @@ def classes_section(f: Facts) -> list[str]:
     listing = table(["class", "test samples", "recall", "precision"], rows)
     if len(classes) > MOST:
         return [*parts, details_block("All classes", listing)]
-    recall_bars = [
-        Bar(f"{c['label']}", [Part(c["recall"] or 0.0, "a4")], _share_text(c["recall"]), f"{c['n']:,} samples") for c in classes
-    ]
-    parts.append(
-        figure(
-            "How many of each class the model finds",
-            "Share of its test samples that are classified correctly (recall)",
-            lambda sheet: bars(recall_bars, sheet, names_left=True, most=1.0),
-            summary,
-        )
-    )
-    confusion = f.metrics.get("confusion")
+    labels, confusion = [f"{c['label']}" for c in classes], f.metrics.get("confusion")
+    recalls = list[Bar]()
+    for name, c in zip(labels, classes, strict=True):
+        recalls.append(Bar(name, [Part(c["recall"] or 0.0, "a4")], _share_text(c["recall"]), f"{c['n']:,} samples"))
+    title, how = "How many of each class the model finds", "Share of its test samples that are classified correctly (recall)"
+    parts.append(figure(title, how, lambda sheet: bars(recalls, sheet, names_left=True, most=1.0), summary))
     if confusion:
-        labels = [f"{c['label']}" for c in classes]
-        parts.append(
-            figure(
-                "Confusion matrix",
-                "Rows: true class; columns: predicted class. Darker: larger share of the row.",
-                lambda sheet: confusion_matrix(confusion, labels, sheet),
-                worst_mistake(confusion, labels),
-            )
-        )
+        how = "Rows: true class; columns: predicted class. Darker: larger share of the row."
+        mistake = worst_mistake(confusion, labels)
+        parts.append(figure("Confusion matrix", how, lambda sheet: confusion_matrix(confusion, labels, sheet), mistake))
     return [*parts, details_block("All classes", listing)]
 
 
@@ -73,29 +60,21 @@ def confusion_matrix(confusion: Sequence[Sequence[int]], labels: Sequence[str], 
     """A square for each pair; the share of its row as darkness, the number where there is room."""
     left, top = 34.0, 22.0
     side = min((sheet.width - left) / max(len(labels), 1), 44.0)
-    result = list[str]()
-    for j, label in enumerate(labels):
-        result.append(text(left + (j + 0.5) * side, 14, label[:4], anchor="middle"))
+    result = [text(left + (j + 0.5) * side, 14, label[:4], anchor="middle") for j, label in enumerate(labels)]
     for i, row in enumerate(confusion):
         total = sum(row) or 1
         result.append(text(left - 7, top + (i + 0.5) * side + 4, labels[i][:4], anchor="end"))
         for j, n in enumerate(row):
-            share = n / total
+            share, kind = n / total, "a4" if i == j else "a3"
             x, y = left + j * side, top + i * side
             result.append(box(x + 0.5, y + 0.5, side - 1, side - 1, "aw"))
             if n:
-                kind = "a4" if i == j else "a3"
-                result.append(
-                    f'<rect x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{side - 1:.1f}" height="{side - 1:.1f}" class="{kind}" fill-opacity="{_shade(share):.2f}"/>'
-                )
-                strong = "on" if share > _HALF else "ink"
-                result.append(text(x + side / 2, y + side / 2 + 4, f"{n}" if side > 24 else "", strong, "middle"))
+                # Pale up to half, full beyond: on either side the words on it can be read.
+                opacity, ink = (0.08 + 0.6 * share, "ink") if share <= _HALF else (0.93 + 0.07 * share, "on")
+                square = box(x + 0.5, y + 0.5, side - 1, side - 1, kind)
+                result.append(square.replace("/>", f' fill-opacity="{opacity:.2f}"/>'))
+                result.append(text(x + side / 2, y + side / 2 + 4, f"{n}" if side > 24 else "", ink, "middle"))
     return Drawing(sheet.width, top + side * len(labels) + 6, result)
-
-
-def _shade(share: float) -> float:
-    """Opacity of a square: pale up to half, full beyond; on either side the words on it can be read."""
-    return 0.08 + 0.6 * share if share <= _HALF else 0.93 + 0.07 * share
 
 
 def _share_text(value: float | None) -> str:

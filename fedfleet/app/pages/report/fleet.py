@@ -7,8 +7,8 @@ from html import escape
 
 import numpy as np
 
-from fedfleet.app.pages.charts.axes import Ticks, number_ticks, share_ticks, ticks
 from fedfleet.app.pages.charts.axes import format_number as said_number
+from fedfleet.app.pages.charts.axes import number_ticks, share_ticks, ticks
 from fedfleet.app.pages.charts.dots import Axis, Point, dots
 from fedfleet.app.pages.charts.marks import figure
 from fedfleet.app.pages.report.conclusion import usual_reachable
@@ -29,19 +29,12 @@ def fleet_section(f: Facts) -> list[str]:
     """The section; nothing for one place, or where no task has ended and the world is unknown."""
     if f.clients < 2:
         return []
-    figures = [part for part in (_reachability_figure(f), _durations(f)) if part][:1]
-    summary = " ".join(s for s in (_ownership_sentence(f), askable_sentence(f)) if s)
-    return ["<h2>The fleet</h2>", f"<p>{escape(summary)}</p>" if summary else "", *figures] if figures or summary else []
-
-
-def _ownership_sentence(f: Facts) -> str:
-    """How many devices work for these people, where they have several."""
-    devices = int(f.spec.get("world", {}).get("clients", 0))
-    return (
-        f"{devices:,} devices belong to {f.clients:,} {f.people}, and work together for each."
-        if "edge" in f.spec and devices
-        else ""
-    )
+    picture, devices = _reachability_figure(f) or _durations(f), int(f.spec.get("world", {}).get("clients", 0))
+    sentences = [askable_sentence(f)]
+    if "edge" in f.spec and devices:
+        sentences.insert(0, f"{devices:,} devices belong to {f.clients:,} {f.people}, and work together for each.")
+    summary = " ".join(s for s in sentences if s)
+    return ["<h2>The fleet</h2>", f"<p>{escape(summary)}</p>" if summary else "", picture] if picture or summary else []
 
 
 def askable_sentence(f: Facts) -> str:
@@ -65,8 +58,8 @@ def _reachability_figure(f: Facts) -> str:
     known = np.flatnonzero(np.isfinite(h.mbps))
     chosen = known[np.unique(np.linspace(0, len(known) - 1, min(len(known), MOST)).astype(np.int64))]
     floor = max(float(h.ready[chosen].min()), 1e-3)
-    x = _speed_axis(h.mbps[chosen])
-    y = _reach_axis(h.ready[chosen], floor, f"reachable, share of {_horizon(h.horizon)}")
+    horizon = "the first week" if h.horizon <= 604_800.0 else f"the {plain_time(h.horizon)} of the run"
+    x, y = _speed_axis(h.mbps[chosen]), _reach_axis(h.ready[chosen], floor, f"reachable, share of {horizon}")
     most = max(int(f.used.max()), 1)
     points = [
         Point(float(h.mbps[c]), max(float(h.ready[c]), floor), 3.0 + 6.0 * float(np.sqrt(f.used[c] / most)),
@@ -75,11 +68,8 @@ def _reachability_figure(f: Facts) -> str:
         for c in chosen.tolist()
     ]  # fmt: skip
     took, others = h.mbps[known][f.kind[known] == TOOK_PART], h.mbps[known][f.kind[known] != TOOK_PART]
-    comparison = (
-        f"; those who took part have {np.median(took):,.0f} in the middle, the others {np.median(others):,.0f}"
-        if len(took) and len(others)
-        else ""
-    )
+    middles = f"; those who took part have {np.median(took):,.0f} in the middle, the others " if len(took) and len(others) else ""
+    comparison = f"{middles}{np.median(others):,.0f}" if middles else ""
     finding = f"Each device by mean link speed, {h.mbps[known].min():,.0f} to {h.mbps[known].max():,.0f} Mbit/s{comparison}; and by reachability, {per_cent(float(h.ready.min()))} to {per_cent(float(h.ready.max()))} of the time."
     many_ = f" {len(chosen):,} of {f.clients:,} are drawn." if len(chosen) < f.clients else ""
     return figure(
@@ -89,17 +79,12 @@ def _reachability_figure(f: Facts) -> str:
     )  # fmt: skip
 
 
-def _horizon(seconds: float) -> str:
-    return "the first week" if seconds <= 604_800.0 else f"the {plain_time(seconds)} of the run"
-
-
 def _speed_axis(mbps: Floats) -> Axis:
     low, high = float(mbps.min()), float(mbps.max())
     label = "mean link speed, Mbit/s"
     if high > 20 * max(low, 1e-9):
-        marks = [
-            (said_number(v), v) for p in range(-2, 5) for v in (10.0**p, 2 * 10.0**p, 5 * 10.0**p) if low * 0.8 <= v <= high * 1.2
-        ]
+        known = (m * 10.0**p for p in range(-2, 5) for m in (1, 2, 5))
+        marks = [(said_number(v), v) for v in known if low * 0.8 <= v <= high * 1.2]
         return Axis(max(low, 1e-3) * 0.85, high * 1.15, marks, label + ", logarithmic", log=True)
     pad = max((high - low) * 0.06, 1.0)
     return Axis(low - pad, high + pad, [(said_number(t), t) for t in ticks(low - pad, high + pad)], label)
@@ -109,15 +94,12 @@ def _reach_axis(ready: Floats, floor: float, label: str) -> Axis:
     """Linear where everybody is there for a good part of the time, logarithmic otherwise."""
     if floor >= _OFTEN:
         return Axis(0.0, 1.04, share_ticks(1.0), label)
-    top = min(float(ready.max()) * 1.3, 1.05)
-    return Axis(floor * 0.8, top, _reach_ticks(floor, top), f"{label}, logarithmic", log=True)
-
-
-def _reach_ticks(floor: float, top: float) -> Ticks:
-    known = (("0.1 %", 0.001), ("0.3 %", 0.003), ("1 %", 0.01), ("3 %", 0.03), ("10 %", 0.1), ("30 %", 0.3), ("100 %", 1.0))
-    inside = [(label, value) for label, value in known if floor * 0.8 <= value <= top]
-    more = [(f"{100 * value:g} %", value) for value in (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0) if floor * 0.8 <= value <= top]
-    return inside if len(inside) > 1 or not more else more
+    low, top = floor * 0.8, min(float(ready.max()) * 1.3, 1.05)
+    inside, more = (
+        [(f"{100 * value:g} %", value) for value in values if low <= value <= top]
+        for values in ((0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0), (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0))
+    )
+    return Axis(low, top, inside if len(inside) > 1 or not more else more, f"{label}, logarithmic", log=True)
 
 
 def speed_mark(f: Facts) -> tuple[float, str] | None:
@@ -158,7 +140,7 @@ def speeds(tasks: Tasks, clients: int) -> Speeds:
     means = np.bincount(tasks.clients[reported], tasks.seconds[reported], clients) / np.maximum(reports, 1)
     longest = np.zeros(clients)
     np.maximum.at(longest, tasks.clients[ended], tasks.seconds[ended])
-    used, ended_counts = (contributions(tasks, clients), np.bincount(tasks.clients[tasks.fate != RUNNING], minlength=clients))
+    used, ended_counts = contributions(tasks, clients), np.bincount(tasks.clients[tasks.fate != RUNNING], minlength=clients)
     seconds = np.where(reports > 0, means, longest)
     indices = np.flatnonzero(seconds > 0)
     return Speeds(indices, seconds[indices], used[indices], ended_counts[indices], reports[indices] == 0)
@@ -179,21 +161,14 @@ def _durations(f: Facts) -> str:
         return ""
     chosen = np.unique(np.linspace(0, len(result.clients) - 1, min(len(result.clients), MOST)).astype(np.int64))
     low, high = float(result.seconds.min()), float(result.seconds.max())
+    took = " to ".join(dict.fromkeys([plain_time(low), plain_time(high)]))
     if high < _ALIKE * low and not result.lower_bound.any():
-        took = plain_time(low) if plain_time(low) == plain_time(high) else f"{plain_time(low)} to {plain_time(high)}"
         return f"<p>A task took {took} on each of {len(result.clients):,} {f.people}.</p>"
     if result.lower_bound.all():
-        ended = plain_time(low) if plain_time(low) == plain_time(high) else f"{plain_time(low)} to {plain_time(high)}"
-        return f"<p>No task came back; those of {count_noun(len(result.clients), f.person, f.people)} ended after {ended} at the latest.</p>"
+        return f"<p>No task came back; those of {count_noun(len(result.clients), f.person, f.people)} ended after {took} at the latest.</p>"
     middle, reach = float(np.sqrt(low * high)), max(float(np.sqrt(high / low)) * 1.12, 2.0)
-    most = max(int(result.used.max()), 1)
-    x = Axis(
-        middle / reach,
-        middle * reach,
-        log_time_ticks(middle / reach, middle * reach, 6),
-        "time a task takes, logarithmic",
-        log=True,
-    )
+    most, start, end = max(int(result.used.max()), 1), middle / reach, middle * reach
+    x = Axis(start, end, log_time_ticks(start, end, 6), "time a task takes, logarithmic", log=True)
     y = Axis(0.0, float(most) * 1.05, number_ticks(most), "reports used")
     points = [
         Point(float(result.seconds[i]), float(result.used[i]), 3.6, f"a{f.colour}" if result.used[i] else "late-area",
@@ -202,9 +177,8 @@ def _durations(f: Facts) -> str:
     ]  # fmt: skip
     half = fast_half(result)
     hatched = " Hatched: nothing was used, and it needs at least so long." if (result.used == 0).any() else ""
-    finding = f"A task takes {plain_time(low)} to {plain_time(high)}." + (
-        f" The faster half of {f.people} gave {per_cent(half)} of the reports that were used." if half is not None else ""
-    )
+    faster = "" if half is None else f" The faster half of {f.people} gave {per_cent(half)} of the reports that were used."
+    finding = f"A task takes {plain_time(low)} to {plain_time(high)}.{faster}"
     left = f.clients - len(result.clients)
     unseen = f" {left:,} of {f.clients:,} {f.people} never ended a task, so how fast they are is not known." if left else ""
     some = f" {len(chosen):,} of {len(result.clients):,} are drawn." if len(chosen) < len(result.clients) else ""

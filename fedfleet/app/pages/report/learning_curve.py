@@ -72,22 +72,14 @@ def learning_section(f: Facts) -> list[str]:
         by_bytes = Line("accuracy", (moved / length).tolist(), f.curve.accuracy.tolist(), f.colour, label_text=_final_accuracy(f))
         plot_bytes = Plot(time=False, label=f"{unit} moved, down and up")
         choices.append(("bytes", pictures(lambda sheet: steps([by_bytes], sheet, plot_bytes), f"By bytes moved: {summary}")))
-    what = (
-        f"the shared part alone, which no {f.person} uses"
-        if f.personal
-        else "the model"
-        if f.metrics["commits"]
-        else "the first weights"
-    )
+    what = "the model" if f.metrics["commits"] else "the first weights"
+    what = f"the shared part alone, which no {f.person} uses" if f.personal else what
     head = f'<p class="ft">Accuracy of {what}, and how many reports each round had to learn from</p>'
-    ticks_note = " Grey ticks: how many were asked." if _has_shortfall(rounds) else ""
+    # Some round had fewer reports than it asked for, while those who report were asked in the same round.
+    shortfall = (rounds.asked >= rounds.used).all() and (rounds.asked > rounds.used).any()
+    ticks_note = " Grey ticks: how many were asked." if shortfall else ""
     how = f'<p class="fs">Steps: the model changes at server updates only.{ticks_note}<span class="screen"> Against:</span></p>'
     return ["<h2>Learning</h2>", f"<figure>{head}{how}{switch('against', choices)}</figure>", *_patience(f)]
-
-
-def _has_shortfall(rounds: Rounds) -> bool:
-    """Whether some round had fewer reports than it asked for, while those who report were asked in the same round."""
-    return bool((rounds.asked >= rounds.used).all() and (rounds.asked > rounds.used).any())
 
 
 def _final_accuracy(f: Facts) -> str:
@@ -109,21 +101,13 @@ def finding(f: Facts) -> str:
 def _over_time(f: Facts, rounds: Rounds, sheet: Sheet) -> Drawing:
     end = float(f.metrics["virtual_seconds"]) or 1.0
     fall = deepest_fall(f.curve)
-    line_ = Line(
-        "accuracy",
-        [*f.curve.seconds.tolist(), end],
-        [*f.curve.accuracy.tolist(), float(f.curve.accuracy[-1])],
-        f.colour,
-        label_text=_final_accuracy(f),
-    )
+    accuracy = f.curve.accuracy.tolist()
+    line_ = Line("accuracy", [*f.curve.seconds.tolist(), end], [*accuracy, accuracy[-1]], f.colour, label_text=_final_accuracy(f))
     words: list[str] = []
     if fall and not sheet.slim:
         between = (f.tasks.fate == FOLDED) & (f.tasks.ended > fall.start) & (f.tasks.ended <= fall.end)
-        client_count = len(np.unique(f.tasks.clients[between]))
-        words = [
-            f"from {count_noun(client_count, f.person, f.people)} it learnt here:",
-            f"accuracy falls from {100 * fall.high:.0f} to {per_cent(fall.low)}",
-        ]
+        clients = count_noun(len(np.unique(f.tasks.clients[between])), f.person, f.people)
+        words = [f"from {clients} it learnt here:", f"accuracy falls from {100 * fall.high:.0f} to {per_cent(fall.low)}"]
     shade = (fall.start, fall.end) if fall else None
     plot = Plot(last=end, shade=shade, words=words, label="" if len(rounds.number) else f.clock)
     above_ = steps([line_], sheet, plot)
@@ -154,18 +138,15 @@ def _reports(f: Facts, rounds: Rounds, x: Scale, sheet: Sheet) -> Drawing:
     result.append(f'<path d="{"".join(ticks)}" class="s6" fill="none" stroke-width="1.6"/>')
     failed = np.flatnonzero(rounds.failed).tolist()
     result += [box(x(rounds.closed[i]) - thick, y.start + 2, max(thick, 2.0), 4, "late-area") for i in failed[:400]]
-    if failed:
-        label = f"round {rounds.number[failed[0]] + 1} failed" if len(failed) == 1 else f"hatched: {len(failed):,} rounds failed"
-        result.append(_failed_label(label, x(rounds.closed[failed[0]]) - thick / 2 if len(failed) == 1 else None, x, y, sheet))
+    # Which rounds failed: under the mark of the only one; of several at the right end, on phones below.
+    if len(failed) == 1:
+        words = f"round {rounds.number[failed[0]] + 1} failed"
+        at, half = x(rounds.closed[failed[0]]) - thick / 2, width_of(words, strong=True) / 2
+        result.append(text(min(max(at, half), sheet.width - half), y.start + 20, words, "strong", "middle"))
+    elif failed:
+        words = f"hatched: {len(failed):,} rounds failed"
+        result.append(text(0, y.start + 20, words, "strong") if sheet.slim else text(x.end, 12, words, "strong", "end"))
     return Drawing(sheet.width, y.start + (24 if failed and (sheet.slim or len(failed) == 1) else 10), result)
-
-
-def _failed_label(words: str, at: float | None, x: Scale, y: Scale, sheet: Sheet) -> str:
-    """Which rounds failed: under the mark of the only one; of several at the right end, on phones below."""
-    if at is not None:
-        half = width_of(words, strong=True) / 2
-        return text(min(max(at, half), sheet.width - half), y.start + 20, words, "strong", "middle")
-    return text(0, y.start + 20, words, "strong") if sheet.slim else text(x.end, 12, words, "strong", "end")
 
 
 def _patience(f: Facts) -> list[str]:

@@ -70,8 +70,9 @@ class Facts:
 
     @property
     def colour(self) -> int:
-        """The colour of the run's fleet."""
-        return colour_of(self.name)
+        """That of the run's fleet, which it keeps on every page: mild, middle and severe have theirs, all others the first."""
+        known = {"mild": 1, "middle": 2, "severe": 3}
+        return next((colour for word, colour in known.items() if word in self.name.lower()), 1)
 
     @property
     def clock(self) -> str:
@@ -134,12 +135,6 @@ def collect_facts(
         name, text, tomllib.loads(text), metrics, events, record, tasks, used, asked, kind, ended,
         attribution, fits, hardness, served,
     )  # fmt: skip
-
-
-def colour_of(name: str) -> int:
-    """A run keeps its fleet's colour on every page: mild, middle and severe have theirs, all others the first."""
-    known = {"mild": 1, "middle": 2, "severe": 3}
-    return next((colour for word, colour in known.items() if word in name.lower()), 1)
 
 
 def size_of_test_set(log: Log) -> int:

@@ -24,11 +24,8 @@ _ROW, _TOP = 15.0, 24.0
 _ALIKE = 4.0  # rounds whose lengths differ by more are drawn on scales of their own
 # What a stage is called, and its paint: moving the model is teal, training violet, inside a user ochre; grey: nothing happens.
 PAINTS: dict[str, tuple[str, str]] = {
-    "latency": ("loading and sending the model", "a4"),
-    "download": ("loading and sending the model", "a4"),
-    "planning": ("inside the user: planning, exchanging samples, averaging", "a2"),
-    "exchange": ("inside the user: planning, exchanging samples, averaging", "a2"),
-    "averaging": ("inside the user: planning, exchanging samples, averaging", "a2"),
+    **dict.fromkeys(("latency", "download"), ("loading and sending the model", "a4")),
+    **dict.fromkeys(("planning", "exchange", "averaging"), ("inside the user: planning, exchanging samples, averaging", "a2")),
     "compute": ("training", "a5"),
     "upload": ("loading and sending the model", "a4"),
     "delivery": ("the report is under way", "a1"),
@@ -79,40 +76,33 @@ def rounds_section(f: Facts) -> list[str]:
     shown = shown_rounds(f)
     if not shown:
         return []
-    words = {1: "one round", 2: "two rounds"}.get(len(shown), "three rounds")
-    alike = _similar_lengths(shown)
-    scale = "" if alike or len(shown) == 1 else " Each round has its own scale."
-    drawn_counts = [len(s.round.spans) for s in shown]
-    task_counts = [sum(s.round.fates.values()) for s in shown]
-    thinning_note = (
-        f" Of {max(task_counts):,} tasks at most {MOST} are drawn, spread evenly." if max(task_counts) > max(drawn_counts) else ""
-    )
-    finding = "Task by task: " + " ".join(f"{round_sentence(s)}." for s in shown)
-    return [
-        f"<h2>Anatomy of {words}</h2>",
-        figure(
-            f"Each bar is one {f.person}'s task, from the request to the report",
-            f"Numbers at the left are {f.people}; hatched: not used; the dotted line is the end of the round.{_pause_note(shown)}{scale}{thinning_note}",
-            lambda sheet: _rounds_chart(shown, f, sheet, alike=alike),
-            finding,
-            legend=paint_legend(_legend(shown, f)),
-        ),
-    ]
+    rounds = [s.round for s in shown]
+    words, lengths = {1: "one round", 2: "two rounds"}.get(len(shown), "three rounds"), [r.seconds for r in rounds]
+    alike = max(lengths) <= _ALIKE * max(min(lengths), 1e-9)
+    notes = " Before them a round pauses." if any(_blank(r) > 0.05 for r in rounds) else ""
+    notes += "" if alike or len(shown) == 1 else " Each round has its own scale."
+    tasks = max(sum(r.fates.values()) for r in rounds)
+    notes += f" Of {tasks:,} tasks at most {MOST} are drawn, spread evenly." if tasks > max(len(r.spans) for r in rounds) else ""
+    # Somewhat more time than the round where late tasks would have gone on.
+    late = f.hindsight is not None and f.hindsight.needs is not None and any("dropped" in r.fates for r in rounds)
+    limits = [max((max(lengths) if alike else length) * (2.2 if late else 1.0), 1e-9) for length in lengths]
+
+    def chart(sheet: Sheet) -> Drawing:
+        """The rounds side by side, or one below the other on phones."""
+        each = sheet if sheet.slim else Sheet(int((WIDE.width - 24 * (len(shown) - 1)) / len(shown)))
+        drawings = [_drawing(s, f, each, limit) for s, limit in zip(shown, limits, strict=True)]
+        return stack_below(*drawings, gap=14) if sheet.slim else side_by_side(*drawings)
+
+    title = f"Each bar is one {f.person}'s task, from the request to the report"
+    finding = " ".join(f"{round_sentence(s)}." for s in shown)
+    how = f"Numbers at the left are {f.people}; hatched: not used; the dotted line is the end of the round.{notes}"
+    legend = paint_legend(_legend(rounds, late=late))
+    return [f"<h2>Anatomy of {words}</h2>", figure(title, how, chart, f"Task by task: {finding}", legend=legend)]
 
 
-def _rounds_chart(shown: list[ShownRound], f: Facts, sheet: Sheet, *, alike: bool) -> Drawing:
-    """The rounds side by side, or one below the other on phones."""
-    each = sheet if sheet.slim else Sheet(_width(len(shown)))
-    drawings = [_drawing(s, f, each, _limit(s, shown, f, alike=alike)) for s in shown]
-    return stack_below(*drawings, gap=14) if sheet.slim else side_by_side(*drawings)
-
-
-def _pause_note(shown: list[ShownRound]) -> str:
-    """What the blank before all bars of a round is."""
-    blanks = [
-        min((s.sent - one.round.opened for s in one.round.spans), default=0.0) / max(one.round.seconds, 1e-9) for one in shown
-    ]
-    return " Before them a round pauses." if max(blanks, default=0.0) > 0.05 else ""
+def _blank(r: RoundTimeline) -> float:
+    """The share of a round that is blank before all bars."""
+    return min((s.sent - r.opened for s in r.spans), default=0.0) / max(r.seconds, 1e-9)
 
 
 def round_sentence(shown: ShownRound) -> str:
@@ -123,22 +113,6 @@ def round_sentence(shown: ShownRound) -> str:
     ends = f"it failed, because {as_people(r.reason)}," if r.version is None else f"model {r.version:,} was made"
     fates = ", ".join(f"{n:,} {_WORDS[fate]}" for fate, n in r.fates.items())
     return f"{shown.heading}{waves_note}; {fates or 'no report'}; {ends} after {plain_time(r.seconds)}"
-
-
-def _width(panels: int) -> int:
-    return int((WIDE.width - 24 * (panels - 1)) / panels)
-
-
-def _similar_lengths(shown: list[ShownRound]) -> bool:
-    lengths = [s.round.seconds for s in shown]
-    return max(lengths) <= _ALIKE * max(min(lengths), 1e-9)
-
-
-def _limit(one: ShownRound, shown: list[ShownRound], f: Facts, *, alike: bool) -> float:
-    """How much time a panel shows: its round, and somewhat more where late tasks would have gone on."""
-    longest = max(s.round.seconds for s in shown) if alike else one.round.seconds
-    late = f.hindsight is not None and f.hindsight.needs is not None and any("dropped" in s.round.fates for s in shown)
-    return max(longest * (2.2 if late else 1.0), 1e-9)
 
 
 def _drawing(shown: ShownRound, f: Facts, sheet: Sheet, limit: float) -> Drawing:
@@ -161,8 +135,11 @@ def _row(strand: TaskSpan, r: RoundTimeline, x: Scale, y: float, f: Facts, sheet
     result = [text(x.start - 7, y + 10, f"{strand.client}", anchor="end")]
     at = strand.sent - r.opened
     start = max(at, 0.0)
-    title = "" if sheet.slim else _title(strand, end, f)
-    for kind, seconds in _pieces(strand, end - strand.sent):
+    pieces, title = _pieces(strand, end - strand.sent), ""
+    if not sheet.slim:
+        stages = ", ".join(f"{kind} {plain_time(s)}" for kind, s in pieces)
+        title = f"{f.person} {strand.client}: {strand.why} after {plain_time(end - strand.sent)} ({stages})"
+    for kind, seconds in pieces:
         a, b = x(min(max(at, 0.0), x.high)), x(min(at + seconds, x.high))
         at += seconds
         if b > a:
@@ -201,20 +178,12 @@ def _pieces(strand: TaskSpan, elapsed: float) -> list[tuple[str, float]]:
     return [*known, ("away", rest)] if rest > 1e-6 * max(elapsed, 1.0) else known
 
 
-def _title(strand: TaskSpan, end: float, f: Facts) -> str:
-    pieces = ", ".join(f"{kind} {plain_time(s)}" for kind, s in _pieces(strand, end - strand.sent))
-    return f"{f.person} {strand.client}: {strand.why} after {plain_time(end - strand.sent)} ({pieces})"
-
-
-def _legend(shown: list[ShownRound], f: Facts) -> list[tuple[str, str]]:
+def _legend(rounds: list[RoundTimeline], *, late: bool) -> list[tuple[str, str]]:
     """Only what is to be seen."""
-    kinds = {
-        kind for s in shown for strand in s.round.spans
-        for kind, _ in _pieces(strand, (s.round.closed if math.isnan(strand.ended) else strand.ended) - strand.sent)
-    }  # fmt: skip
-    late = f.hindsight is not None and f.hindsight.needs is not None and any("dropped" in s.round.fates for s in shown)
-    words = {PAINTS[kind]: None for kind in PAINTS if kind in kinds or (kind == "after" and late)}
-    return list(words) + ([("not used", "late-area")] if any(s.fate != "folded" for one in shown for s in one.round.spans) else [])
+    spans = [(s, (r.closed if math.isnan(s.ended) else s.ended) - s.sent) for r in rounds for s in r.spans]
+    kinds = {kind for strand, seconds in spans for kind, _ in _pieces(strand, seconds)} | ({"after"} if late else set())
+    unused = any(strand.fate != "folded" for strand, _ in spans)
+    return [*dict.fromkeys(PAINTS[kind] for kind in PAINTS if kind in kinds), *([("not used", "late-area")] if unused else [])]
 
 
 def failed_section(f: Facts) -> list[str]:
@@ -225,16 +194,10 @@ def failed_section(f: Facts) -> list[str]:
             reasons.setdefault(one.reason, []).append(one)
     if not reasons:
         return []
-    total = int(f.metrics["rounds"])
-    rows = [
-        [
-            as_people(reason, f.people, f.person),
-            f"{len(some):,} of {total:,}",
-            _number_list([one.number + 1 for one in some]),
-            f"{plain_time(some[0].closed)} after the start",
-        ]
-        for reason, some in sorted(reasons.items(), key=lambda item: -len(item[1]))
-    ]
+    total, rows = int(f.metrics["rounds"]), list[list[str]]()
+    for reason, some in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        which, first = _number_list([one.number + 1 for one in some]), f"{plain_time(some[0].closed)} after the start"
+        rows.append([as_people(reason, f.people, f.person), f"{len(some):,} of {total:,}", which, first])
     summary = f"{count_noun(sum(len(s) for s in reasons.values()), 'round')} ended without a new model; the old one stayed."
     return ["<h2>Failed rounds</h2>", f"<p>{summary}</p>", table(["reason", "rounds", "which", "the first"], rows)]
 

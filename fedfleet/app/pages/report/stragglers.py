@@ -74,11 +74,9 @@ def late_section(f: Facts) -> list[str]:
 
 
 def _cause_figure(f: Facts, late: LateTasks) -> str:
-    rows = lateness_causes(late, f.deadline or 0.0)
-    cause_bars = [
-        Bar(name, [Part(n, "late-area")], f"{n:,}", f"{count_noun(n_people, f.person, f.people)}; {cure}")
-        for name, n, n_people, cure in rows
-    ]
+    rows, cause_bars = lateness_causes(late, f.deadline or 0.0), list[Bar]()
+    for name, n, n_people, cure in rows:
+        cause_bars.append(Bar(name, [Part(n, "late-area")], f"{n:,}", f"{count_noun(n_people, f.person, f.people)}; {cure}"))
     finding = f"Why {len(late.excess):,} reports were late: " + "; ".join(f"{n:,}: {name}" for name, n, _, _ in rows)
     title = f"{count_noun(len(late.excess), 'late report')}, by cause"
     return figure(title, "From the time that each task would have needed", lambda sheet: bars(cause_bars, sheet), finding)
@@ -114,9 +112,8 @@ def _curve(seconds: Floats, marks: list[tuple[float, str]], sheet: Sheet, colour
     up: Ticks = share_ticks(1.0)
     left, base = left_axis_width(up), 236.0
     x, y = Scale(low, high, left, sheet.width - 12, log=True), Scale(0.0, 1.0, base, 16.0)
-    late = left_axis(y, up, left, x.end) + foot_axis(
-        x, log_time_ticks(low, high, 4 if sheet.slim else 8), base, "time after being asked"
-    )
+    feet = log_time_ticks(low, high, 4 if sheet.slim else 8)
+    late = left_axis(y, up, left, x.end) + foot_axis(x, feet, base, "time after being asked")
     indices = np.unique(np.linspace(0, len(known) - 1, min(len(known), 300)).astype(np.int64)).tolist()
     run = "".join(f"H{x(float(known[i])):.1f}V{y((i + 1) / len(seconds)):.1f}" for i in indices)
     late.append(f'<path d="M{x(low):.1f} {y(0):.1f}{run}" class="line s{colour}"/>')
@@ -131,7 +128,6 @@ def _curve(seconds: Floats, marks: list[tuple[float, str]], sheet: Sheet, colour
         # Right of the mark and below the line that rises; above it at the foot, left of it where another stands or room is short.
         to_the_right = fits and not (i and abs(y(share) - y(_share_back(seconds, marks[0][0]))) < 2 * ROW)
         drop = -8.0 if y(share) > base - 26 or not to_the_right else 18.0
-        late.append(
-            text(place + (9 if to_the_right else -9), y(share) + drop, label, "strong halo", "start" if to_the_right else "end")
-        )
+        side, anchor = (9, "start") if to_the_right else (-9, "end")
+        late.append(text(place + side, y(share) + drop, label, "strong halo", anchor))
     return Drawing(sheet.width, base + 42, late)

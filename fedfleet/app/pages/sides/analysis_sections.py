@@ -45,15 +45,11 @@ def analysis_section(answer: Answer, colours: Mapping[str, int]) -> str:
 
 def _title(answer: Answer) -> str:
     """The title; names of quantities in it become words."""
-    title = str(answer["title"])
+    title, target = str(answer["title"]), answer.get("target")
     for name, word in _NAMES.items():
-        title = title.replace(name, word) if f"{name}" in title.replace(",", " ").split() else title
-    target = answer.get("target")
-    return (
-        title.replace("an accuracy", whole_percent(target))
-        if target is not None and answer["kind"] == "time_to_accuracy"
-        else title
-    )
+        title = title.replace(name, word) if name in title.replace(",", " ").split() else title
+    timed = target is not None and answer["kind"] == "time_to_accuracy"
+    return title.replace("an accuracy", whole_percent(target)) if timed else title
 
 
 def value_text(name: str, value: float | None) -> str:
@@ -78,16 +74,10 @@ def mean_cell(name: str, answer: Answer | None) -> str:
     value = f"<b>{escape(value_text(name, answer['value']))}</b>"
     if answer["low"] is None:
         return value
-    between = (
-        f"{_without_unit(value_text(name, answer['low']), value_text(name, answer['high']))} to {value_text(name, answer['high'])}"
-    )
+    low, high = (value_text(name, answer[end]) for end in ("low", "high"))
+    number, _, unit = low.partition(" ")
+    between = f"{number if unit and high.endswith(f' {unit}') else low} to {high}"
     return f'{value} <span class="soft line" title="95 % interval of the mean over {answer["n"]} runs">{escape(between)}</span>'
-
-
-def _without_unit(low: str, high: str) -> str:
-    """The lower end without its unit where both have the same."""
-    value, _, unit = low.partition(" ")
-    return value if unit and high.endswith(f" {unit}") else low
 
 
 def quantity_name(name: str) -> str:
@@ -119,9 +109,9 @@ def _correlation_figure(answer: Answer, colours: Mapping[str, int]) -> str:
     name = "Pearson's r" if answer["kind"] == "pearson" else "Spearman's rho"
     whose = f"{answer['n']} runs" + (f" of {answer['clusters']} clusters ({answer['cluster']})" if answer.get("cluster") else "")
     few = f", which needs {MIN_CLUSTERS} clusters at least" if answer["clusters"] < MIN_CLUSTERS else ""
-    between = (
-        f"no interval{few}" if answer["low"] is None else f"95 % interval {answer['low']:.2f} to {answer['high']:.2f}, by bootstrap"
-    )
+    between = f"no interval{few}"
+    if answer["low"] is not None:
+        between = f"95 % interval {answer['low']:.2f} to {answer['high']:.2f}, by bootstrap"
     value = "not defined" if answer["r"] is None else f"{answer['r']:.2f}"
     sentence = f"{name} of {quantity_name(x)} and {quantity_name(y)} is {value} ({between}; {whose})."
     marks = [
@@ -129,9 +119,8 @@ def _correlation_figure(answer: Answer, colours: Mapping[str, int]) -> str:
         for p in answer["points"]
     ]  # fmt: skip
     across, up = value_axis(x, [p.x for p in marks]), value_axis(y, [p.y for p in marks])
-    return figure(
-        sentence, "A dot is a run, in the colour of its arm.", lambda sheet: dots(marks, sheet, across, up, height=240.0), sentence
-    )
+    how = "A dot is a run, in the colour of its arm."
+    return figure(sentence, how, lambda sheet: dots(marks, sheet, across, up, height=240.0), sentence)
 
 
 def value_axis(name: str, values: Sequence[float]) -> Axis:
@@ -156,34 +145,19 @@ def _times_table(answer: Answer, colours: Mapping[str, int]) -> str:
         Head("arm"), Head("median", "When half of the runs had got there, by Kaplan and Meier; runs that never did are counted as such."),
         Head("restricted mean", "The mean of whichever came first: the target, or the time that all runs lasted."), Head("reached"),
     ]  # fmt: skip
-    rows = [
-        [
-            escape(str(r["arm"])),
-            "never" if r.get("median") is None else escape(time_text(r["median"])),
-            mean_cell("time_", r.get("restricted_mean")),
-            f"{r.get('reached', 0)} of {r.get('reached', 0) + r.get('never', 0)}",
-        ]
-        for r in answer["table"]
-    ]
-    return html_table(heads, rows) + _survival(answer, colours)
-
-
-def _survival(answer: Answer, colours: Mapping[str, int]) -> str:
-    """The share of runs that have got there, against time."""
-    lines = [
-        Line(str(r["arm"]), [0.0, *(s[0] for s in r["steps"])], [0.0, *(1.0 - s[1] for s in r["steps"])], colours.get(str(r["arm"]), 1))
-        for r in answer["table"]
-        if r["steps"]
-    ]  # fmt: skip
-    if not lines or max(len(one.x) for one in lines) < 3:
-        return ""
-    title = f"Share of runs that have reached {whole_percent(answer['target'])}, by virtual time"
-    return figure(
-        title,
-        "One minus Kaplan and Meier's curve.",
-        lambda sheet: steps(lines[:8], sheet, Plot(top=1.0, height=180.0)),
-        f"{title}: {'; '.join(one.name for one in lines)}.",
-    )
+    rows, lines = list[list[str]](), list[Line]()
+    for r in answer["table"]:
+        arm, reached, at = str(r["arm"]), r.get("reached", 0), r["steps"]
+        median = "never" if r.get("median") is None else time_text(r["median"])
+        mean = mean_cell("time_", r.get("restricted_mean"))
+        rows.append([escape(arm), escape(median), mean, f"{reached} of {reached + r.get('never', 0)}"])
+        curve = Line(arm, [0.0, *(s[0] for s in at)], [0.0, *(1.0 - s[1] for s in at)], colours.get(arm, 1))
+        lines += [curve] if at else []
+    if max((len(one.x) for one in lines), default=0) < 3:
+        return html_table(heads, rows)
+    title = f"Share of runs that have reached {whole_percent(target)}, by virtual time"
+    how, plot, names = "One minus Kaplan and Meier's curve.", Plot(top=1.0, height=180.0), "; ".join(one.name for one in lines)
+    return html_table(heads, rows) + figure(title, how, lambda sheet: steps(lines[:8], sheet, plot), f"{title}: {names}.")
 
 
 def _tests_table(answer: Answer) -> str:
@@ -193,16 +167,10 @@ def _tests_table(answer: Answer) -> str:
         Head("p", "How often chance alone would make such a difference or a larger one."), Head("p, corrected", "Holm's correction for the number of comparisons."),
         Head("in common", "What both arms were run with; where seeds share fleets, data or trainings, the test is of those."),
     ]  # fmt: skip
-    rows = [
-        [
-            escape(str(r["arm"])),
-            difference_cell(name, r),
-            escape(p_value_text(r["p"])),
-            escape(p_value_text(r["p_holm"])),
-            f"{r['n']} {r.get('unit', 'seeds')}",
-        ]
-        for r in answer["table"]
-    ]
+    rows = list[list[str]]()
+    for r in answer["table"]:
+        p_values = [escape(p_value_text(r[key])) for key in ("p", "p_holm")]
+        rows.append([escape(str(r["arm"])), difference_cell(name, r), *p_values, f"{r['n']} {r.get('unit', 'seeds')}"])
     return html_table(heads, rows)
 
 

@@ -107,8 +107,7 @@ def load_page_run(folder: Path, page: Path, *, seed: str = "", explained: bool =
     return PageRun(
         seed=seed or str(spec.seed), link=link_to(folder, page), out=folder, table=spec.table(), metrics=_metrics(folder, events),
         seconds=curve.seconds, accuracy=curve.accuracy, end=float(events[-1].time) if events else 0.0, ended=ended,
-        first=next((float(e.time) for e in events if isinstance(e, ModelCommitted)), None),
-        samples=_usual_samples(tasks),
+        first=next((float(e.time) for e in events if isinstance(e, ModelCommitted)), None), samples=_usual_samples(tasks),
         used=contributions(tasks, clients), late=np.bincount(unused, minlength=clients),
         causes=_causes(folder, spec, events) if explained else {}, served=is_network_run(folder),
         model_bytes=float(tasks.bytes_down.max(initial=0.0)),
@@ -172,8 +171,7 @@ def group_arms(arms: Sequence[Arm]) -> dict[str, tuple[Arm, ...]]:
 
     Only where arms differ in their world and in something else too; else all are one group without a name.
     """
-    worlds = [_key_part(arm.keys, world=True) for arm in arms]
-    rests = [_key_part(arm.keys, world=False) for arm in arms]
+    worlds, rests = ([{k: v for k, v in arm.keys.items() if k.startswith("world.") == of} for arm in arms] for of in (True, False))
     if len(_distinct(worlds)) < 2 or len(_distinct(rests)) < 2:
         return {"": tuple(arms)}
     groups, names = _short_names(worlds), _short_names(rests)
@@ -183,10 +181,6 @@ def group_arms(arms: Sequence[Arm]) -> dict[str, tuple[Arm, ...]]:
     for arm, world, rest in zip(arms, worlds, rests, strict=True):
         result.setdefault(groups[_row_key(world)], []).append(replace(arm, name=names[_row_key(rest)]))
     return {group: tuple(members) for group, members in result.items()}
-
-
-def _key_part(keys: Mapping[str, Any], *, world: bool) -> dict[str, Any]:
-    return {key: value for key, value in keys.items() if key.startswith("world.") == world}
 
 
 def _distinct(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -205,18 +199,15 @@ def _row_key(row: Mapping[str, Any]) -> str:
 
 def colour_sides(groups: Mapping[str, Sequence[tuple[str, tuple[PageRun, ...]]]]) -> list[Side]:
     """Sides with their colours: a group has one colour and its second side thin lines; without groups, each side has its own."""
-    if len(groups) == 1:
-        ((group, members),) = groups.items()
-        return [Side(name, looks, 1 + i % COLOURS, bool(i // COLOURS % 2), group) for i, (name, looks) in enumerate(members)]
-    return [
-        Side(name, runs, 1 + g % COLOURS, bool(i % 2), group)
-        for g, (group, members) in enumerate(groups.items())
-        for i, (name, runs) in enumerate(members)
-    ]
+    alone, sides = len(groups) == 1, list[Side]()
+    for g, (group, members) in enumerate(groups.items()):
+        for i, (name, runs) in enumerate(members):
+            colour, thin = (i % COLOURS, i // COLOURS % 2) if alone else (g % COLOURS, i % 2)
+            sides.append(Side(name, runs, 1 + colour, bool(thin), group))
+    return sides
 
 
 def sides_of(groups: Mapping[str, tuple[Arm, ...]], page_runs: Mapping[Path, PageRun]) -> list[Side]:
     """The sides of a comparison, from its grouped arms and what was read of each run."""
-    return colour_sides(
-        {group: [(arm.name, tuple(page_runs[run.out] for run in arm.runs)) for arm in arms] for group, arms in groups.items()}
-    )
+    read = {group: [(a.name, tuple(page_runs[run.out] for run in a.runs)) for a in arms] for group, arms in groups.items()}
+    return colour_sides(read)

@@ -75,8 +75,9 @@ def runs_table(sides: Sequence[Side], *, target: float | None = None) -> str:
 
 
 def _row(side: Side, target: float | None, *, several: bool) -> list[str]:
-    runs = side.runs
-    name = escape(side.label)
+    runs, name = side.runs, escape(side.label)
+    used = sum(int(one.used.sum()) for one in runs)
+    asked = used + sum(int(one.late.sum()) for one in runs)
     return [
         f'<a href="{escape(side.link, quote=True)}" title="Open the report of this run">{name}</a>' if side.link else name,
         accuracy_cell([one.last for one in runs if one.last is not None]) if any(one.first is not None for one in runs) else "no model",
@@ -84,8 +85,8 @@ def _row(side: Side, target: float | None, *, several: bool) -> list[str]:
         escape(_mean([one for one in runs if one.first is not None], lambda one: one.metrics.get("accuracy_bottom10"), whole_percent)),
         *([escape(time_to(runs, target))] if target else []),
         escape(time_range([one.end for one in runs])),
-        escape(_never(runs)),
-        escape(_in_time(runs)),
+        f"{mean_count(fmean(float((one.used == 0).sum()) for one in runs))} of {max(len(one.used) for one in runs):,}",
+        escape(whole_percent(used / asked) if asked else "-"),
         escape(_mean(runs, lambda one: float(one.metrics["bytes_up"]) + float(one.metrics["bytes_down"]), size)),
         *([seed_links(runs)] if several else []),
     ]  # fmt: skip
@@ -123,17 +124,6 @@ def seed_links(runs: Sequence[PageRun]) -> str:
     """Each seed as a link to the report of its run."""
     links = [f'<a href="{escape(one.link, quote=True)}">{escape(one.seed)}</a>' if one.link else escape(one.seed) for one in runs]
     return " ".join(links) if len(links) > _IN_A_LINE else f'<span class="one">{" ".join(links)}</span>'
-
-
-def _never(runs: Sequence[PageRun]) -> str:
-    people = {len(one.used) for one in runs}
-    mean = fmean(float((one.used == 0).sum()) for one in runs)
-    return f"{mean_count(mean)} of {max(people):,}"
-
-
-def _in_time(runs: Sequence[PageRun]) -> str:
-    total = sum(int(one.used.sum() + one.late.sum()) for one in runs)
-    return whole_percent(sum(int(one.used.sum()) for one in runs) / total) if total else "-"
 
 
 def _mean(runs: Sequence[PageRun], value: Callable[[PageRun], float | None], format_value: Callable[[float], str]) -> str:

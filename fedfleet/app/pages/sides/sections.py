@@ -8,20 +8,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import numpy as np
+
+from fedfleet.app.pages.charts.column_chart import Column, Panel, columns, rank_edges
+from fedfleet.app.pages.charts.labels import width_of
+from fedfleet.app.pages.charts.marks import figure
+from fedfleet.app.pages.hardness_section import fleets_section
 from fedfleet.app.pages.html import bind_units, details_block, page
 from fedfleet.app.pages.sides.accuracy_figures import accuracy_figure, standings_figure
-from fedfleet.app.pages.sides.comparison_words import capitalise, count_words, time_range, time_text
+from fedfleet.app.pages.sides.comparison_words import capitalise, count_words, mean_count, time_range, time_text, whole_percent
 from fedfleet.app.pages.sides.page_runs import Side
 from fedfleet.app.pages.sides.run_rows import Head, html_table, runs_table
-from fedfleet.app.pages.sides.side_hardness import hardness_section
-from fedfleet.app.pages.sides.side_participation import participation_section
-from fedfleet.app.pages.sides.side_times import cost_section, time_section
+from fedfleet.app.pages.time_chart import cost_section, time_section
+from fedfleet.app.studies.compare.arms import quote
+from fedfleet.core.records import Floats
 
 _ALIKE = 1.05  # runs whose ends differ by less have ended together
 _COLUMNS = 6  # runs whose values stand side by side
 _VALUES = 8  # different values of a key that are listed
+PANELS = 12  # panels
+_SLIM = 150.0  # pixels of a name that has half of a phone
+_UNLIKE = 5.0  # sides whose fair shares differ by more would be flat on one scale
+_SAME_SHARE = 1.1  # sides whose fair shares differ by less have one line for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,45 +107,25 @@ def runs(facts: PageFacts) -> str:
     return f"<h2>{capitalise(count_words(total, 'run'))}</h2>{runs_table(facts.sides, target=facts.target)}"
 
 
-def participation(facts: PageFacts) -> str:
-    """Whose reports were used."""
-    return participation_section(facts.drawn)
-
-
-def times(facts: PageFacts) -> str:
-    """What the server waited for."""
-    return time_section(facts.drawn)
-
-
-def hardness(facts: PageFacts) -> str:
-    """How hard the fleets are."""
-    return hardness_section(facts.drawn)
-
-
-def costs(facts: PageFacts) -> str:
-    """Device work, used and wasted."""
-    return cost_section(facts.sides)
-
-
 def checks(facts: PageFacts) -> str:
-    """How to check the page."""
-    return check_section(facts.names, facts.differs or {}, facts.digests, facts.commands)
-
-
-MEASURED: Sequence[Section] = (participation, times, hardness, costs)  # what all of these pages show of their sides
-
-
-def check_section(
-    names: Sequence[str], differs: Mapping[str, Sequence[Any]], digests: Sequence[tuple[str, str]], commands: Sequence[str]
-) -> str:
-    """Three things behind their names."""
-    pre = "\n".join(f"{name:<{max(len(n) for n, _ in digests)}}  {digest}" for name, digest in digests) if digests else ""
+    """How to check the page: three things behind their names."""
+    wide = max((len(name) for name, _ in facts.digests), default=0)
+    digests = "\n".join(f"{name:<{wide}}  {digest}" for name, digest in facts.digests)
     return (
         "<h2>How to check it</h2>"
-        + (details_block("What differs between the runs", differences(names, differs)) if differs else "")
-        + (details_block("Digests of the journals", f"<pre>{escape(pre)}</pre>") if pre else "")
-        + (details_block("Commands", f"<pre>{escape(chr(10).join(commands))}</pre>") if commands else "")
+        + (details_block("What differs between the runs", differences(facts.names, facts.differs)) if facts.differs else "")
+        + (details_block("Digests of the journals", f"<pre>{escape(digests)}</pre>") if digests else "")
+        + (details_block("Commands", f"<pre>{escape(chr(10).join(facts.commands))}</pre>") if facts.commands else "")
     )
+
+
+# What all of these pages show of their sides: whose reports were used, what the server waited for, how hard the fleets are, device work.
+MEASURED: Sequence[Section] = (
+    lambda facts: participation_section(facts.drawn),
+    lambda facts: time_section(facts.drawn),
+    lambda facts: fleets_section(facts.drawn),
+    lambda facts: cost_section(facts.sides),
+)
 
 
 def differences(names: Sequence[str], differs: Mapping[str, Sequence[Any]]) -> str:
@@ -171,3 +162,87 @@ def commands_for(folders: Sequence[Path]) -> list[str]:
         f"fedfleet run {shlex.quote(str(folders[0] / 'spec.toml'))} seed=1 --out mine",
         f"fedfleet compare {first_two} mine",
     ]
+
+
+def participation_section(sides: Sequence[Side]) -> str:
+    """A sentence and the figure; nothing where no client was selected."""
+    asked_sides = [side for side in sides if any(len(one.used) for one in side.runs)]
+    if not asked_sides:
+        return ""
+    if len({side.group for side in asked_sides}) > 1:  # groups in columns: what has one name stands in one row
+        names = list(dict.fromkeys(side.name for side in asked_sides))
+        asked_sides.sort(key=lambda side: names.index(side.name))
+    shown = asked_sides[:PANELS]
+    fair = [fmean(float((one.used + one.late).mean()) for one in side.runs) for side in shown]
+    same, apart = max(fair) <= _SAME_SHARE * min(fair), min(fair) > 0 and max(fair) > _UNLIKE * min(fair)
+    ref = (fmean(fair), f"fair share: {mean_count(fmean(fair))}") if same else (1.0, "equal share") if apart else None
+    panels = [panel(side, unit=each if apart else 1.0) for side, each in zip(shown, fair, strict=True)]
+    across = 3 if len(shown) % 3 == 0 or len(shown) > 4 else 2
+    alone = any(width_of(side.label, strong=True) > _SLIM for side in shown)
+    unequal = "in equal shares of all reports that were asked for, since these runs selected clients unequally often"
+    scale = unequal if apart else "all on one scale"
+    how = (
+        f"Clients sorted from most to least; {scale}. Under the axis, hatched: selected, and always too late; grey: never selected."
+    )
+    seeds = max(len(side.runs) for side in shown)
+    how += f" Means over {seeds} seeds, rank by rank." if seeds > 1 else ""
+    note = f"The first {PANELS} of {len(asked_sides)} are drawn." if len(asked_sides) > PANELS else ""
+    never = list[str]()
+    for side in shown:
+        count = mean_count(fmean(float((one.used == 0).sum()) for one in side.runs))
+        never.append(f"{side.label}: {count} of {len(side.runs[0].used):,} never took part")
+    body = figure(
+        "How many reports of each client were used",
+        how,
+        lambda sheet: columns(panels, sheet, across=1 if sheet.slim and alone else across, ref=ref),
+        "; ".join(never) + ".",
+        note=note,
+    )
+    return f"<h2>Participation</h2><p>{escape(participation_sentence(shown))}</p>{body}"
+
+
+def participation_sentence(sides: Sequence[Side]) -> str:
+    """Where participation was most uneven, in one sentence."""
+    tops = [(top_tenth(side), side) for side in sides if any(len(one.used) >= 10 for one in side.runs)]
+    if not tops:
+        return "A model learns from the clients whose reports arrive in time."
+    share, side = max(tops, key=lambda found: found[0])
+    who = f"With {quote(side.label)} a tenth of the clients sent {whole_percent(share)} of all reports that were used."
+    return f"A model learns from the clients whose reports arrive in time. {who}"
+
+
+def top_tenth(side: Side) -> float:
+    """The share of used reports that came from the busiest tenth; the mean over seeds."""
+    shares = list[float]()
+    for one in side.runs:
+        ordered = np.sort(one.used)[::-1]
+        shares.append(float(ordered[: -(-len(ordered) // 10)].sum() / ordered.sum()) if ordered.sum() else 0.0)
+    return fmean(shares) if shares else 0.0
+
+
+def panel(side: Side, unit: float = 1.0) -> Panel:
+    """Means over seeds in this unit, rank by rank, with those who never took part counted apart."""
+    people = min(len(one.used) for one in side.runs)
+    counts: Floats = np.mean([np.sort(one.used)[::-1][:people] for one in side.runs], axis=0)
+    late = fmean(float(((one.used == 0) & (one.late > 0)).sum()) for one in side.runs)
+    never = fmean(float(((one.used == 0) & (one.late == 0)).sum()) for one in side.runs)
+    edges = rank_edges(people, 120)
+    bars = [
+        Column(float(counts[a:b].mean()) / unit, title=f"client {a + 1}: {mean_count(float(counts[a]))} reports")
+        for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+        if counts[a] > 0
+    ]
+    # Columns stand for all clients of the panel; those with nothing are empty places.
+    bars += [Column(0.0)] * (len(edges) - 1 - len(bars))
+    return Panel(
+        bars, side.label, side.colour, people=people, late=round(late), never=round(late + never) - round(late),
+        captions=_panel_captions(late, never, people),
+    )  # fmt: skip
+
+
+def _panel_captions(late: float, never: float, people: int) -> list[str]:
+    if late + never < 0.05:
+        return ["all took part"]
+    parts = [f"{mean_count(late)} too late"] if late >= 0.05 else []
+    parts += [f"{mean_count(never)} not selected"] if never >= 0.05 else []
+    return [f"{mean_count(late + never)} of {people:,} never took part", ", ".join(parts)]

@@ -1,8 +1,10 @@
 """What a report is made of."""
 
+from dataclasses import replace
+
 import pytest
 
-from fedfleet.app.pages.report.report_facts import accuracy_margin, colour_of, rounds_of, size_of_test_set
+from fedfleet.app.pages.report.report_facts import accuracy_margin, rounds_of, size_of_test_set
 from tests.app.pages.report.logs import READINESS, facts_of, journal, seen
 
 LOG = journal([([0, 1], [2]), ([0], [2, 3]), ([], [2, 3])], clients=6)
@@ -37,7 +39,8 @@ def test_devices_of_users_are_devices_and_users_are_people():
 
 
 def test_a_run_keeps_the_colour_of_its_fleet():
-    assert [colour_of(n) for n in ("mild-deadline", "Middle", "severe-x", "mine")] == [1, 2, 3, 1]
+    facts = facts_of(journal([([0], [1])]))
+    assert [replace(facts, name=n).colour for n in ("mild-deadline", "Middle", "severe-x", "mine")] == [1, 2, 3, 1]
 
 
 def test_what_the_test_set_leaves_open():
