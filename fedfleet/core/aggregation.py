@@ -22,11 +22,9 @@ from fedfleet.core.trees import Array, Tree, mismatch
 
 
 class Entry(NamedTuple):
-    """How one report enters: with which weight, its update scaled by `factor` (in [-1, 1]), into the sum of which name.
-
-    `parts` is the share of the weight that single leaves, or single elements of a leaf, get; 0 where nothing was trained.
-    A named tuple: one is made for every report.
-    """
+    """How one report enters: with which weight, its update scaled by `factor` (in [-1, 1]), into the sum of which name. `parts` is
+    the share of the weight that single leaves, or single elements of a leaf, get; 0 where nothing was trained. A named tuple: one
+    is made for every report."""
 
     weight: float
     factor: float = 1.0
@@ -51,10 +49,8 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """What a commit applies: the mean of the unnamed sum (empty if there is none), and every sum by name.
-
-    `weight` and `count` are of all reports together.
-    """
+    """What a commit applies: the mean of the unnamed sum (empty if there is none), and every sum by name. `weight` and `count` are
+    of all reports together."""
 
     mean: Tree
     weight: float
@@ -197,17 +193,16 @@ def _enter(fold: Fold, acc: Folding, report: Report, entry: Entry) -> None:
     factor = entry.factor
     if fold.clip is not None:
         factor *= clip_factor(fold.clip, squares_of(report.update, acc.scales), slack(acc.like, acc.scales))
+    # What the fold gives each leaf, of what the client trained of it.
+    parts, trained = entry.parts, report.parts
+    if parts is None or trained is None:
+        parts = trained if parts is None else parts
+    else:
+        parts = {n: parts.get(n, 1.0) * trained.get(n, 1.0) for n in (*parts, *trained)}
     exact.add(
         target, report.update, entry.weight, acc.scales,
-        factor=factor, parts=_parts(entry.parts, report.parts), total_weight=fold.total_weight, counted=counted,
+        factor=factor, parts=parts, total_weight=fold.total_weight, counted=counted,
     )  # fmt: skip
-
-
-def _parts(requested: exact.Parts | None, trained: exact.Parts | None) -> exact.Parts | None:
-    """What the fold gives each leaf, of what the client trained of it."""
-    if requested is None or trained is None:
-        return trained if requested is None else requested
-    return {n: requested.get(n, 1.0) * trained.get(n, 1.0) for n in (*requested, *trained)}
 
 
 def sum_for(acc: Folding, name: str) -> exact.Accumulator:

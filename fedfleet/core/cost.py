@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from fedfleet.core.commands import Account
 from fedfleet.core.events import TasksSpent
-from fedfleet.core.parts import Algorithm, Offer
+from fedfleet.core.parts import Algorithm
 from fedfleet.core.passes import NO_SETTINGS, BatchPlan, LocalPass
 from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState, Settings
 from fedfleet.core.trees import tree_nbytes
@@ -51,10 +52,8 @@ def stage_seconds(
 
 
 def scale_cost(cost: Cost, byte_scale: float, charge: float | None = None) -> Cost:
-    """The cost as if the model had its declared size: bytes scale, samples and batches do not.
-
-    With `charge`, every task is charged for that many samples, whatever it trains on; nothing is counted by batches then.
-    """
+    """The cost as if the model had its declared size: bytes scale, samples and batches do not. With `charge`, every task is charged
+    for that many samples, whatever it trains on; nothing is counted by batches then."""
     if charge is not None:
         cost = replace(cost, samples=np.full(len(cost.samples), float(charge)), batches=None)
     if byte_scale == 1.0:
@@ -64,11 +63,7 @@ def scale_cost(cost: Cost, byte_scale: float, charge: float | None = None) -> Co
 
 def cost_of(algorithm: Algorithm, server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
     """The algorithm's own price, or the one that follows from its parts."""
-    return (
-        derive_cost(algorithm, server, assignments, samples)
-        if algorithm.cost is None
-        else algorithm.cost(server, assignments, samples)
-    )
+    return (algorithm.cost or partial(derive_cost, algorithm))(server, assignments, samples)
 
 
 def derive_cost(algorithm: Algorithm, server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
@@ -85,7 +80,9 @@ def derive_cost(algorithm: Algorithm, server: ServerState, assignments: Assignme
         encoded_bytes = -1 if offer.nbytes is None else int(offer.nbytes)
         size_key = (id(offer.params), id(offer.extra) if offer.extra else 0, id(chain.keep) if chain else 0, encoded_bytes)
         if size_key not in sizes:
-            sizes[size_key] = _bytes_down(offer, chain)
+            keep = None if chain is None else chain.keep
+            sent = {n: v for n, v in offer.params.items() if keep is None or not keep(n)}
+            sizes[size_key] = float(tree_nbytes(sent) + tree_nbytes(offer.extra)) if offer.nbytes is None else offer.nbytes
         down[i] = sizes[size_key]
         if chain is None:  # an opaque pass is taken to see its shard once
             done[i] = np.ceil(assignments.share[i] * samples[i])
@@ -121,13 +118,11 @@ def steps_of(algorithm: Algorithm, clients: Ints, samples: Ints) -> Floats:
 
 def epochs_of(algorithm: Algorithm, samples: Ints) -> float:
     """How often a sample is trained on in one task, on average over clients with that many samples each."""
-    everyone = Assignments(np.arange(len(samples)), np.zeros(len(samples), np.int64), np.ones(len(samples)))
     seen, known = 0.0, 0
     for i, n in enumerate(samples.tolist()):
         local = algorithm.local(i, NO_SETTINGS)
         if isinstance(local, LocalPass):
-            at = np.array([i])
-            own = (everyone.steps[at], everyone.share[at], samples[at])
+            own = (np.zeros(1, np.int64), np.ones(1), samples[i : i + 1])
             seen += sum(float(work_of(stage.batches, *own)[0][0]) for stage in local.work())
             known += n
     return seen / known if known else 1.0
@@ -149,13 +144,6 @@ def work_of(batches: BatchPlan, asked_steps: Ints, share: Floats, samples: Ints)
     return seen, np.where(steps > 0, steps, batches.epochs * per_pass).astype(np.float64)
 
 
-def _bytes_down(offer: Offer, chain: LocalPass | None) -> float:
-    if offer.nbytes is not None:
-        return offer.nbytes
-    keep = chain.keep if chain is not None else None
-    return float(tree_nbytes({n: v for n, v in offer.params.items() if keep is None or not keep(n)}) + tree_nbytes(offer.extra))
-
-
 @dataclass(frozen=True, slots=True)
 class ReportedCost:
     """What is known of a task's cost: the bytes of its report, and what its device measured, by stage."""
@@ -169,10 +157,8 @@ _MEASURED_STAGES = ("download", "compute")  # whose length a device can measure
 
 
 def tasks_spent(command: Account, costs: list[ReportedCost | None], now: float) -> TasksSpent:
-    """What ended tasks cost, as far as it is known; a device that reports more seconds than passed is not believed.
-
-    How long an upload takes only its two ends together could measure, so that it stays unknown.
-    """
+    """What ended tasks cost, as far as it is known; a device that reports more seconds than passed is not believed. How long an
+    upload takes only its two ends together could measure, so that it stays unknown."""
     n = len(command.tasks)
     spent = {name: np.full(n, np.nan) for name in (*_MEASURED_STAGES, "upload", "bytes_down", "bytes_up")}
     clients = np.zeros(n, np.int64)

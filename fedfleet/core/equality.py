@@ -31,15 +31,12 @@ def _same(a: Any, b: Any, visiting: set[tuple[int, int]]) -> bool:
         return False
     visiting.add((id(a), id(b)))
     if isinstance(a, np.ndarray):
-        return _same_array(a, b)  # pyright: ignore[reportUnknownArgumentType] - of any type
+        x, y = cast("Array", a), cast("Array", b)
+        return x.dtype == y.dtype and np.array_equal(x, y, equal_nan=x.dtype.kind == "f")
     parts_a, parts_b = _components(a), _components(b)
     if parts_a is None or parts_b is None:
         return bool(a == b)
     return len(parts_a) == len(parts_b) and all(_same(x, y, visiting) for x, y in zip(parts_a, parts_b, strict=True))
-
-
-def _same_array(a: Array, b: Array) -> bool:
-    return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
 
 
 def _components(value: Any) -> tuple[Any, ...] | None:

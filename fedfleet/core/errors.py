@@ -78,9 +78,7 @@ def printable(text: str | bytes, longest: int = MAX_TEXT_LENGTH) -> str:
     cut = text[: longest + 1]  # before anything is done with it, however long it is
     line = cut.decode("utf-8", "backslashreplace") if isinstance(cut, bytes) else cut
     if not (line.isprintable() and "\\" not in line):
-        line = "".join(c if c.isprintable() and c != "\\" else _escape(c) for c in line)
+        line = "".join(
+            c if c.isprintable() and c != "\\" else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in line
+        )
     return line if len(line) <= longest and len(text) <= longest else line[: longest - len(_CUT)] + _CUT
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")

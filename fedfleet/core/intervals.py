@@ -18,10 +18,8 @@ from fedfleet.core.shared_rows import RowNumbers, row_of
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """Ready intervals, flat: trace i owns entries offsets[i] to offsets[i + 1].
-
-    Client c follows trace `row_index[c]`; without `row_index`, trace c. The length is the number of clients.
-    """
+    """Ready intervals, flat: trace i owns entries offsets[i] to offsets[i + 1]. Client c follows trace `row_index[c]`; without
+    `row_index`, trace c. The length is the number of clients."""
 
     start: Floats
     period: Floats
@@ -42,15 +40,15 @@ def traces(start: Floats, period: Floats, offsets: Ints, begins: Floats, ends: F
     owner = np.repeat(np.arange(len(start)), counts)
     lengths = ends - begins
     problems = (
-        (~((period > 0) & np.isfinite(period)), "its period is not positive and finite"),
-        (counts == 0, "it is never ready"),
-        (_any_per_owner(owner, ~(lengths > 0), len(start)), "an interval does not end after it begins"),
-        (_any_per_owner(owner, (begins < 0) | (ends > period[owner]), len(start)), "an interval lies outside its period"),
-        (_any_per_owner(owner[1:], (owner[1:] == owner[:-1]) & (begins[1:] < ends[:-1]), len(start)), "intervals overlap"),
+        (np.flatnonzero(~((period > 0) & np.isfinite(period))), "its period is not positive and finite"),
+        (np.flatnonzero(counts == 0), "it is never ready"),
+        (owner[~(lengths > 0)], "an interval does not end after it begins"),
+        (owner[(begins < 0) | (ends > period[owner])], "an interval lies outside its period"),
+        (owner[1:][(owner[1:] == owner[:-1]) & (begins[1:] < ends[:-1])], "intervals overlap"),
     )
-    for wrong, why in problems:
-        if wrong.any():
-            raise BadInput(f"state of client {int(np.flatnonzero(wrong)[0])}: {why}; give sorted, disjoint intervals")
+    for clients, why in problems:
+        if len(clients):
+            raise BadInput(f"state of client {int(clients[0])}: {why}; give sorted, disjoint intervals")
     running = np.concatenate([[0.0], np.cumsum(lengths)])
     # Sums restart at each client, so that a client's numbers do not depend on its neighbours.
     before = np.empty_like(lengths)
@@ -65,12 +63,6 @@ def traces(start: Floats, period: Floats, offsets: Ints, begins: Floats, ends: F
             before[a:b] = np.concatenate([[0.0], sums[:-1]])
             total[i] = sums[-1]
     return Traces(start, period, offsets, begins, ends, before, total)
-
-
-def _any_per_owner(owner: Ints, wrong: Bools, n: int) -> Bools:
-    result = np.zeros(n, np.bool_)
-    result[owner[wrong]] = True
-    return result
 
 
 def _last_at_or_before(values: Floats, low: Ints, high: Ints, x: Floats) -> Ints:
@@ -96,11 +88,9 @@ def _phase(t: Traces, rows: Ints, time: float | Floats) -> Floats:
 
 
 def ready_until(t: Traces, clients: Ints, time: float | Floats) -> tuple[Bools, Floats]:
-    """Is each client ready at `time`, and until when does that answer hold? `time` may be each client's own.
-
-    An interval of the k-th period is there from start + (k period + begin) on and before start + (k period + end), as these
-    are rounded: an answer ends at the same moment, to the last bit, whenever it was asked for.
-    """
+    """Is each client ready at `time`, and until when does that answer hold? `time` may be each client's own. An interval of the
+    k-th period is there from start + (k period + begin) on and before start + (k period + end), as these are rounded: an answer
+    ends at the same moment, to the last bit, whenever it was asked for."""
     rows = row_of(t.row_index, clients)
     start, period = t.start[rows], t.period[rows]
     low, high = t.offsets[rows], t.offsets[rows + 1]

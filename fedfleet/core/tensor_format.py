@@ -73,7 +73,9 @@ def view_tree_and_array(data: bytes | memoryview) -> tuple[Tree, Array | None]:
         raise Refused("its tensors are not in safetensors form (the header is longer than what came)")
     layout = _cached_layout if length <= _MAX_CACHED_HEADER_BYTES else _layout
     places, kind = layout(bytes(view[_LENGTH.size : body]), len(view) - body)
-    tree = {n: _leaf(view[body + a : body + b], kind, shape) for n, kind, shape, a, b in places}
+    tree: Tree = {}
+    for n, dtype, shape, a, b in places:
+        tree[n] = np.frombuffer(view[body + a : body + b], dtype).reshape(shape) if b > a else np.zeros(shape, dtype)
     return tree, None if kind is None else np.frombuffer(view[body:], kind)
 
 
@@ -81,10 +83,8 @@ _LeafLayout = tuple[str, np.dtype[Any], tuple[int, ...], int, int]
 
 
 def _layout(header: bytes, body_bytes: int) -> tuple[tuple[_LeafLayout, ...], np.dtype[Any] | None]:
-    """Name, type, shape, begin and end of every leaf, by name, as a header has them; `body_bytes` is what lies behind it.
-
-    And the type of all, if they have one and lie in the order of their names.
-    """
+    """Name, type, shape, begin and end of every leaf, by name, as a header has them; `body_bytes` is what lies behind it. And the
+    type of all, if they have one and lie in the order of their names."""
     try:
         result: Any = json.loads(str(header, "utf-8"))  # as text: bytes would be guessed to be UTF-16 or -32
     except (ValueError, RecursionError) as error:
@@ -121,10 +121,6 @@ def _leaf_layout(name: str, entry: Any, body_bytes: int) -> tuple[np.dtype[Any],
     if not whole or start > end or len(shape) > 32 or math.prod(n or 1 for n in shape) > 2**40:
         raise Refused(f"its tensors have a type or shape that cannot be read (leaf {name[:80]!r})")
     return kind, shape, start, end
-
-
-def _leaf(data: memoryview, kind: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-    return np.frombuffer(data, kind).reshape(shape) if len(data) else np.zeros(shape, kind)
 
 
 if not TYPE_CHECKING:

@@ -35,7 +35,11 @@ def freeze(state: RunState) -> Frozen:
         arrays |= {f"server/{order[key]}/params/{n}": v for n, v in server.params.items()}
         arrays |= {f"server/{order[key]}/extra/{n}": v for n, v in server.extra.items()}
     for wave in waves.values():
-        arrays |= _wave_arrays(wave)
+        a, c, prefix = wave.assignments, wave.cost, f"wave/{wave.first}"
+        columns = (a.clients, a.steps, a.share, wave.keys, c.samples, c.bytes_down, c.bytes_up)
+        arrays |= {f"{prefix}/{n}": v for n, v in zip(_COLUMNS, columns, strict=True)}
+        arrays |= {} if c.batches is None else {f"{prefix}/batches": c.batches}
+        arrays |= {f"{prefix}/settings/{n}": v for n, v in a.settings.items()}
     meta: dict[str, Any] = {
         **{name: getattr(state, name) for name in _PLAIN},
         "book": state.book._asdict(),
@@ -50,7 +54,9 @@ def freeze(state: RunState) -> Frozen:
         "probe": None if (p := state.probe) is None else [p.stat, order[id(p.server)], p.time, p.round, p.within],
     }
     if state.roster is not None and state.probe is not None:
-        arrays |= _roster_arrays(state.roster) | {"probe/clients": state.probe.clients}
+        roster = state.roster
+        arrays |= {"roster/clients": roster.clients, "roster/keys": roster.keys, "roster/samples": roster.samples}
+        arrays |= {f"roster/stats/{n}": v for n, v in roster.stats.items()} | {"probe/clients": state.probe.clients}
     return meta, arrays
 
 
@@ -94,20 +100,6 @@ def _progress(data: Mapping[str, Any]) -> Progress:
         return progress
     unseen = None if tried["unseen"] is None else Tally(*tried["unseen"])
     return replace(progress, tried=EvalScore(Score(**tried["score"]), unseen))
-
-
-def _wave_arrays(wave: Wave) -> dict[str, Array]:
-    a, c = wave.assignments, wave.cost
-    columns = (a.clients, a.steps, a.share, wave.keys, c.samples, c.bytes_down, c.bytes_up)
-    arrays = {f"wave/{wave.first}/{n}": v for n, v in zip(_COLUMNS, columns, strict=True)}
-    if c.batches is not None:
-        arrays[f"wave/{wave.first}/batches"] = c.batches
-    return arrays | {f"wave/{wave.first}/settings/{n}": v for n, v in a.settings.items()}
-
-
-def _roster_arrays(roster: Roster) -> dict[str, Array]:
-    columns = {"roster/clients": roster.clients, "roster/keys": roster.keys, "roster/samples": roster.samples}
-    return columns | {f"roster/stats/{n}": v for n, v in roster.stats.items()}
 
 
 def _ending_rows(last: Ending | None) -> list[list[Any]]:

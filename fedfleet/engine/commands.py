@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, assert_never
+from typing import Protocol
 
 from fedfleet.core.commands import Account, Command, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
 from fedfleet.core.cost import settings_at
@@ -13,10 +13,8 @@ from fedfleet.engine.state import Ending, Phase, RunState, endings, next_wake
 
 
 def pending_commands(plan: Plan, state: RunState) -> tuple[Command, ...]:
-    """The commands that are still unanswered, for a runtime that takes a run up at this state.
-
-    Tasks that run are not among them: what became of them only the runtime can know.
-    """
+    """The commands that are still unanswered, for a runtime that takes a run up at this state. Tasks that run are not among them:
+    what became of them only the runtime can know."""
     del plan  # a state says it all; the plan is here so that a future part may be asked
     result: list[Command] = []
     if state.phase is Phase.DONE:
@@ -38,14 +36,14 @@ def pending_commands(plan: Plan, state: RunState) -> tuple[Command, ...]:
 
 def gather_command(state: RunState) -> Gather:
     """Fold what has arrived, in the order of tasks."""
-    arrived = [e for e in endings(state.gathering) if e.fate == FOLDED]
-    return Gather(
-        tuple(e.task for e in arrived),
-        tuple(e.wave for e in arrived),
-        tuple(_context(state, e) for e in arrived),
-        state.server,
-        state.book.version + 1,
-    )
+    arrived, version = [e for e in endings(state.gathering) if e.fate == FOLDED], state.book.version
+    contexts: list[Context] = []
+    for e in arrived:
+        assignments, slot, staleness = e.wave.assignments, e.task - e.wave.first, version - e.wave.version
+        settings = settings_at(assignments, slot) if assignments.settings else NO_SETTINGS
+        start = e.wave.server.params if staleness else None
+        contexts.append(Context(staleness, e.seconds, int(assignments.clients[slot]), settings, e.task, start))
+    return Gather(tuple(e.task for e in arrived), tuple(e.wave for e in arrived), tuple(contexts), state.server, version + 1)
 
 
 def account_command(last: Ending) -> Account:
@@ -68,14 +66,6 @@ def evaluate_command(state: RunState) -> Evaluate:
     return Evaluate(state.book.version, state.server, ending, known)
 
 
-def _context(state: RunState, ending: Ending) -> Context:
-    assignments, slot = ending.wave.assignments, ending.task - ending.wave.first
-    staleness, client = state.book.version - ending.wave.version, int(assignments.clients[slot])
-    settings = settings_at(assignments, slot) if assignments.settings else NO_SETTINGS
-    start = ending.wave.server.params if staleness else None
-    return Context(staleness, ending.seconds, client, settings, ending.task, start)
-
-
 class Actor(Protocol):
     """What a runtime can do. Answers come back as facts, in whatever way the runtime has of reporting them."""
 
@@ -90,26 +80,13 @@ class Actor(Protocol):
     def finish(self, command: Finish) -> None: ...
 
 
+_METHODS: dict[type[Command], str] = {
+    FindCandidates: "find", Probe: "probe", Send: "send", WakeAt: "wake", Gather: "gather", Forget: "forget",
+    Account: "account", Evaluate: "evaluate", Finish: "finish",
+}  # fmt: skip
+
+
 def carry_out(actor: Actor, command: Command) -> None:
     """Do what the coordinator asks."""
-    match command:
-        case FindCandidates():
-            actor.find(command)
-        case Probe():
-            actor.probe(command)
-        case Send():
-            actor.send(command)
-        case WakeAt():
-            actor.wake(command)
-        case Gather():
-            actor.gather(command)
-        case Forget():
-            actor.forget(command)
-        case Account():
-            actor.account(command)
-        case Evaluate():
-            actor.evaluate(command)
-        case Finish():
-            actor.finish(command)
-        case _:
-            assert_never(command)
+    assert type(command) in _METHODS, f"{command!r} is no command"
+    getattr(actor, _METHODS[type(command)])(command)

@@ -20,28 +20,11 @@ from typing import assert_never
 import numpy as np
 from immutables import Map
 
+from fedfleet.core import events
 from fedfleet.core.aggregation import finish
 from fedfleet.core.commands import WakeAt
 from fedfleet.core.errors import RunFailed, error_context
-from fedfleet.core.events import (
-    CandidatesSeen,
-    Evaluated,
-    Fact,
-    ModelCommitted,
-    NewModel,
-    PaceSet,
-    Probed,
-    ReportRejected,
-    ReportsGathered,
-    ReportUnwanted,
-    RoundFailed,
-    RunBegan,
-    TaskArrived,
-    TaskLost,
-    TasksSpent,
-    TaskStruck,
-    TimerFired,
-)
+from fedfleet.core.events import Fact, TaskArrived, TaskLost
 from fedfleet.core.parts import Algorithm, Plan
 from fedfleet.core.records import Book, ServerState
 from fedfleet.core.trees import content_hash, model_name
@@ -62,8 +45,8 @@ def begin(plan: Plan) -> Reaction:
     book = Book(kept=plan.pace.initial)
     next_evaluation = stop_rules.next_evaluation_time(plan)
     state = RunState(server, selector, book, Map(), phase=Phase.EVALUATING, room=facts_allowed(0), look=next_evaluation)
-    run_began = RunBegan(0.0, plan.seed, plan.clients, plan.spec_digest, content_hash(server.params))
-    pace_events = (PaceSet(0.0, name, plan.pace.initial[at]) for name, at in plan.pace.shows)
+    run_began = events.RunBegan(0.0, plan.seed, plan.clients, plan.spec_digest, content_hash(server.params))
+    pace_events = (events.PaceSet(0.0, name, plan.pace.initial[at]) for name, at in plan.pace.shows)
     return Reaction(state, (run_began, *pace_events), (evaluate_command(state), *_wake_commands(state)))
 
 
@@ -77,21 +60,21 @@ def step(plan: Plan, state: RunState, fact: Fact) -> Reaction:
         raise RunFailed(f"internal error: a fact {type(fact).__name__} came after the end of the run; please report this")
     if isinstance(fact, (TaskArrived, TaskLost)):
         return _handle_task_end(plan, state, fact)
-    if isinstance(fact, (TaskStruck, ReportUnwanted)):
+    if isinstance(fact, (events.TaskStruck, events.ReportUnwanted)):
         return _handle_unseen_fact(state, fact)
     state = _guard_zeno(plan, state, fact)
     match fact:
-        case CandidatesSeen():
+        case events.CandidatesSeen():
             return handle_candidates(plan, state, fact)
-        case Probed():
+        case events.Probed():
             return handle_probe_answer(plan, state, fact)
-        case TasksSpent():
+        case events.TasksSpent():
             return Reaction(_charge_selector(plan, state, fact))
-        case TimerFired():
+        case events.TimerFired():
             return _handle_timer(plan, state, fact)
-        case ReportsGathered():
+        case events.ReportsGathered():
             return _handle_gathered_reports(plan, state, fact)
-        case Evaluated():
+        case events.Evaluated():
             return _handle_evaluation(plan, state, fact)
         case _:
             assert_never(fact)
@@ -112,17 +95,17 @@ def _handle_task_end(plan: Plan, state: RunState, fact: TaskArrived | TaskLost) 
     return consult(plan, state)
 
 
-def _handle_unseen_fact(state: RunState, fact: TaskStruck | ReportUnwanted) -> Reaction:
+def _handle_unseen_fact(state: RunState, fact: events.TaskStruck | events.ReportUnwanted) -> Reaction:
     """What neither a policy nor a selector can know of, or has any use for: it is in the journal, and that is all."""
-    if isinstance(fact, TaskStruck) != (fact.task in state.running):
-        odd = "is not running" if isinstance(fact, TaskStruck) else "is still running"
+    if isinstance(fact, events.TaskStruck) != (fact.task in state.running):
+        odd = "is not running" if isinstance(fact, events.TaskStruck) else "is still running"
         raise RunFailed(f"internal error: a fact {type(fact).__name__} came for task {fact.task}, which {odd}; please report this")
     if fact.time - state.book.now >= INSTANT_SECONDS:  # time passes, and so what happens next is in another instant
         state = state._replace(room=facts_allowed(state.book.running))
     return Reaction(with_book(state, now=fact.time, answered=False))
 
 
-def _charge_selector(plan: Plan, state: RunState, fact: TasksSpent) -> RunState:
+def _charge_selector(plan: Plan, state: RunState, fact: events.TasksSpent) -> RunState:
     """The selector hears what tasks cost."""
     if not state.unpaid or [e.task for e in endings(state.unpaid[0])] != fact.tasks.tolist():
         raise RunFailed("internal error: unexpected costs of tasks were reported; please report this")
@@ -133,9 +116,12 @@ def _charge_selector(plan: Plan, state: RunState, fact: TasksSpent) -> RunState:
         return state._replace(selector=plan.choose.charge(state.selector, fact))
 
 
-def _handle_timer(plan: Plan, state: RunState, fact: TimerFired) -> Reaction:
+def _handle_timer(plan: Plan, state: RunState, fact: events.TimerFired) -> Reaction:
     if state.look is not None and fact.time >= state.look and state.phase is Phase.OPEN:
-        return _start_midround_evaluation(plan, state, fact)
+        # Look at the model in the middle of a round; the policy is not asked, so that looking changes nothing.
+        next_evaluation = stop_rules.next_evaluation_time(plan, fact.time)
+        state = with_book(state._replace(phase=Phase.EVALUATING_MIDROUND, look=next_evaluation), now=fact.time)
+        return Reaction(state, (), (evaluate_command(state), *_wake_commands(state)))
     state = with_book(state._replace(wake=None), now=fact.time, answered=False)
     wake_commands = _wake_commands(state)
     if state.phase is not Phase.OPEN:  # what is awaited will look at the clock when it comes, and for a look that is due then
@@ -146,32 +132,25 @@ def _handle_timer(plan: Plan, state: RunState, fact: TimerFired) -> Reaction:
     return Reaction(after.state, after.outcomes, wake_commands + after.commands)
 
 
-def _start_midround_evaluation(plan: Plan, state: RunState, fact: TimerFired) -> Reaction:
-    """Look at the model in the middle of a round; the policy is not asked, so that looking changes nothing."""
-    next_evaluation = stop_rules.next_evaluation_time(plan, fact.time)
-    state = with_book(state._replace(phase=Phase.EVALUATING_MIDROUND, look=next_evaluation), now=fact.time)
-    return Reaction(state, (), (evaluate_command(state), *_wake_commands(state)))
-
-
 def _wake_commands(state: RunState) -> tuple[WakeAt, ...]:
     wake = next_wake(state)
     return () if wake is None else (WakeAt(wake),)
 
 
-def _handle_gathered_reports(plan: Plan, state: RunState, fact: ReportsGathered) -> Reaction:
+def _handle_gathered_reports(plan: Plan, state: RunState, fact: events.ReportsGathered) -> Reaction:
     if state.phase is not Phase.GATHERING:
         raise RunFailed("internal error: reports were gathered unexpectedly; please report this")
     state = with_book(state._replace(phase=Phase.OPEN), now=fact.time)
-    rejected = tuple(ReportRejected(fact.time, r.task, r.client, r.reason) for r in fact.rejected)
+    rejected = tuple(events.ReportRejected(fact.time, r.task, r.client, r.reason) for r in fact.rejected)
     book, algorithm = state.book, plan.algorithm
     with error_context(f"algorithm {algorithm.name!r}, making model {book.version + 1} from {len(fact.tasks)} reports,"):
         new_model = fact.made or make_model(algorithm, state.server, fact)
     if new_model is None:
-        failed = RoundFailed(fact.time, book.round, "no report could be folded")
+        failed = events.RoundFailed(fact.time, book.round, "no report could be folded")
         after = open_next_round(plan, update_selector(plan, state, fact))
         return Reaction(after.state, (*rejected, failed, *after.outcomes), after.commands)
     loss = fact.stats.get("loss")
-    committed = ModelCommitted(
+    committed = events.ModelCommitted(
         fact.time, book.round, book.version + 1, new_model.name, len(fact.tasks),
         float(np.mean(loss)) if loss is not None and len(loss) else float("nan"),
     )  # fmt: skip
@@ -180,16 +159,16 @@ def _handle_gathered_reports(plan: Plan, state: RunState, fact: ReportsGathered)
     return Reaction(after.state, (*rejected, committed, *after.outcomes), after.commands)
 
 
-def make_model(algorithm: Algorithm, server: ServerState, fact: ReportsGathered) -> NewModel | None:
+def make_model(algorithm: Algorithm, server: ServerState, fact: events.ReportsGathered) -> events.NewModel | None:
     """What the server learns from gathered reports; None if nothing could be folded."""
     aggregate = finish(algorithm.fold, fact.aggregate) if fact.aggregate is not None else None
     if aggregate is None:
         return None
     after = algorithm.apply(server, aggregate)
-    return NewModel(after, model_name(after.params))
+    return events.NewModel(after, model_name(after.params))
 
 
-def _handle_evaluation(plan: Plan, state: RunState, fact: Evaluated) -> Reaction:
+def _handle_evaluation(plan: Plan, state: RunState, fact: events.Evaluated) -> Reaction:
     state = with_book(state, now=fact.time)
     if state.phase is Phase.ENDING:
         return stop_rules.finish_run(state)

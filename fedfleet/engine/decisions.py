@@ -23,9 +23,8 @@ _MAX_TURNS = 100
 def consult(plan: Plan, state: RunState) -> Reaction:
     """Ask the policy until it has nothing more to say about this instant."""
     if state.phase is not Phase.OPEN:
-        return Reaction(
-            mark_overtaken(state)
-        )  # candidates can come while reports are gathered: the policy is asked when that is done
+        # Candidates can come while reports are gathered: the policy is asked when that is done.
+        return Reaction(mark_overtaken(state))
     book = state.book
     try:
         decision = plan.pace.decide(book)
@@ -47,8 +46,10 @@ def _apply_decisions(plan: Plan, state: RunState, decision: Decision) -> Reactio
     for _ in range(_MAX_TURNS):
         _check(plan, state, decision)
         if decision.keep is not None:
-            outcomes = (*outcomes, *_pace_events(plan, state, decision.keep))
-            state = with_book(state, kept=decision.keep)
+            # Values of the policy's memory that it publishes, where they change.
+            now, old, new = state.book.now, state.book.kept, decision.keep
+            outcomes = (*outcomes, *(PaceSet(now, name, new[at]) for name, at in plan.pace.shows if new[at] != old[at]))
+            state = with_book(state, kept=new)
         if decision.drop is not None or decision.drop_before is not None:
             state, drop_event = drop_tasks(state, decision.drop, decision.drop_before)
             if drop_event is not None:
@@ -63,12 +64,6 @@ def _apply_decisions(plan: Plan, state: RunState, decision: Decision) -> Reactio
         with error_context(_policy_context(plan, state)):
             decision = plan.pace.decide(state.book)
     raise RunFailed(f"policy {plan.pace.name!r} abandons round after round at time {state.book.now} without letting time pass")
-
-
-def _pace_events(plan: Plan, state: RunState, keep: tuple[float, ...]) -> list[PaceSet]:
-    """Events for the values of the policy's memory that it publishes, where they change."""
-    book = state.book
-    return [PaceSet(book.now, name, keep[at]) for name, at in plan.pace.shows if keep[at] != book.kept[at]]
 
 
 def _check(plan: Plan, state: RunState, decision: Decision) -> None:

@@ -23,47 +23,30 @@ SLOTS = "slot"  # in an edge's memory: on which of its devices each row of its s
 
 
 def nest_algorithm(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
-    """The algorithm one layer up: its clients are edges, whose devices do what its clients did.
-
-    An edge's price is known when its turn is planned, and then its devices train at once: simulations run eagerly.
-    """
-    if not algorithm.fold.streams:
-        raise BadInput(
-            f"edge.use = {rule.name!r}: the fold of {algorithm.name!r} collects whole reports, but edges forward sums; use the "
-            "mean or norm_bound as algorithm.fold, or remove [edge]"
-        )
-    if algorithm.private is not None:
-        raise BadInput(
-            f"edge.use = {rule.name!r}: the report of an edge has the weight of all its devices, so noise cannot hide it; leave "
-            "algorithm.private out, or remove [edge]"
-        )
-    passes = (algorithm.local(device, NO_SETTINGS) for device in range(len(fleet.keys)))  # overrides may change some of them
-    halves = [half for half in passes if isinstance(half, LocalPass)]
-    if algorithm.accept is not None:
-        raise BadInput(
-            f"edge.use = {rule.name!r}: {algorithm.name!r} decodes what devices send, which edges cannot do yet; "
-            "use another algorithm"
-        )
-    if any(half.remembers() for half in halves) or algorithm.personal is not None:
-        raise BadInput(
-            f"edge.use = {rule.name!r}: {algorithm.name!r} keeps something on every device, which edges cannot do yet; "
-            "use another algorithm"
-        )
-    if algorithm.tune is not None:
-        raise BadInput(
-            f"edge.use = {rule.name!r}: {algorithm.name!r} lets every device tune the model before evaluation, which edges "
-            "cannot do yet; leave fine-tuning out, or remove [edge]"
-        )
-    if any(half.up is not None or half.down is not None for half in halves):
-        raise BadInput(
-            f"edge.use = {rule.name!r}: up and down compress what a device and the server exchange, but edges forward exact sums "
-            "that no codec can compress; leave up and down out of [algorithm], or remove [edge]"
-        )
-    if algorithm.fold.ages:
-        raise BadInput(
-            f"edge.use = {rule.name!r}: {algorithm.name!r} weighs reports by their staleness, which the sums of edges do not "
-            "contain; use another algorithm"
-        )
+    """The algorithm one layer up: its clients are edges, whose devices do what its clients did. An edge's price is known when its
+    turn is planned, and then its devices train at once: simulations run eagerly."""
+    # Overrides may change the halves of some devices.
+    passes = (algorithm.local(device, NO_SETTINGS) for device in range(len(fleet.keys)))
+    halves, name = [half for half in passes if isinstance(half, LocalPass)], repr(algorithm.name)
+    refusals = (
+        (not algorithm.fold.streams, f"the fold of {name} collects whole reports, but edges forward sums; use the mean or "
+         "norm_bound as algorithm.fold, or remove [edge]"),
+        (algorithm.private is not None, "the report of an edge has the weight of all its devices, so noise cannot hide it; leave "
+         "algorithm.private out, or remove [edge]"),
+        (algorithm.accept is not None, f"{name} decodes what devices send, which edges cannot do yet; use another algorithm"),
+        (any(half.remembers() for half in halves) or algorithm.personal is not None,
+         f"{name} keeps something on every device, which edges cannot do yet; use another algorithm"),
+        (algorithm.tune is not None, f"{name} lets every device tune the model before evaluation, which edges cannot do yet; leave "
+         "fine-tuning out, or remove [edge]"),
+        (any(half.up is not None or half.down is not None for half in halves), "up and down compress what a device and the server "
+         "exchange, but edges forward exact sums that no codec can compress; leave up and down out of [algorithm], or remove "
+         "[edge]"),
+        (algorithm.fold.ages, f"{name} weighs reports by their staleness, which the sums of edges do not contain; use another "
+         "algorithm"),
+    )  # fmt: skip
+    for refused, why in refusals:
+        if refused:
+            raise BadInput(f"edge.use = {rule.name!r}: {why}")
     inside = NestedPass(algorithm, rule, fleet)
 
     def cost(server: ServerState, assignments: Assignments, samples: Ints) -> Cost:
@@ -111,12 +94,10 @@ def check_turn(visit: Visit, turn: Turn) -> None:
 
 
 def turn_cost(job: Job, visit: Visit, turn: Turn) -> dict[str, float]:
-    """What a turn costs: the seconds of its stages, which follow each other, and what all of its devices draw meanwhile.
-
-    From the download of the model at the edge to the upload of its average: latency, download and upload are those of the edge's
-    link to the server. Every average is a trip of the model to each of its devices and back (averaging) with training in between
-    (compute), and takes as long as the device that is last; the exchange of samples comes before the first.
-    """
+    """What a turn costs: the seconds of its stages, which follow each other, and what all of its devices draw meanwhile. From the
+    download of the model at the edge to the upload of its average: latency, download and upload are those of the edge's link to the
+    server. Every average is a trip of the model to each of its devices and back (averaging) with training in between (compute), and
+    takes as long as the device that is last; the exchange of samples comes before the first."""
     inside = job.local
     assert isinstance(inside, NestedPass)
     abilities, server, scale = visit.abilities, ServerState(job.offer.params), inside.fleet.byte_scale
@@ -128,7 +109,13 @@ def turn_cost(job: Job, visit: Visit, turn: Turn) -> dict[str, float]:
         "latency": trip, "download": float(model_cost.bytes_down[0]) * 8.0 / down, "planning": turn.planning,
         "exchange": 0.0, "averaging": 0.0, "compute": 0.0, "upload": float(model_cost.bytes_up[0]) * 8.0 / up,
     }  # fmt: skip
-    energy = _energy_use(job, visit, _carrier_seconds(abilities, result))
+    # Which device carries the model between edge and server: that with the best link in each direction, half of the trip each.
+    carried = {stage: np.zeros(len(abilities.up_bps)) for stage in ("latency", "download", "upload")}
+    for stage, speeds in (("download", abilities.down_bps), ("upload", abilities.up_bps)):
+        best = int(speeds.argmax())
+        carried[stage][best] = result[stage]
+        carried["latency"][best] += 0.5 * trip
+    energy = _energy_use(job, visit, carried)
     for sync in turn.syncs:
         assignments = _make_assignments(visit.devices[sync.slots], sync.steps)
         sizes = np.array([len(rows) for rows in sync.rows], np.int64)
@@ -137,7 +124,9 @@ def turn_cost(job: Job, visit: Visit, turn: Turn) -> dict[str, float]:
         for stage, seconds in device_stages(cost, abilities, sync.slots).items():
             busy[stage] = nothing.copy()
             busy[stage][sync.slots] = seconds
-        last = _slowest_device(total(busy), visit)
+        # The device that is waited for; among equals that of the smallest key, whatever their order.
+        seconds = total(busy)
+        last = min(np.flatnonzero(seconds == seconds.max()).tolist(), key=visit.keys.__getitem__)
         averaging = busy["latency"] + busy["download"] + busy["upload"]
         result["exchange"] += float(exchange[last])
         result["averaging"] += float(averaging[last])
@@ -160,22 +149,6 @@ def device_stages(cost: Cost, abilities: Abilities, slots: Ints) -> dict[str, Fl
         compute = compute + abilities.batch_seconds()[slots] * cost.batches
     down, up = cost.bytes_down * 8.0 / abilities.down_bps[slots], cost.bytes_up * 8.0 / abilities.up_bps[slots]
     return {"latency": abilities.latencies()[slots], "download": down, "compute": compute, "upload": up}
-
-
-def _slowest_device(busy: Floats, visit: Visit) -> int:
-    """The place of the device that is waited for; among equals that of the smallest key, whatever their order."""
-    slots = np.flatnonzero(busy == busy.max())
-    return int(slots[visit.keys[slots].argmin()])
-
-
-def _carrier_seconds(abilities: Abilities, result: Mapping[str, float]) -> dict[str, Floats]:
-    """Which device carries the model between edge and server: that with the best link in each direction, half of the trip each."""
-    busy = {stage: np.zeros(len(abilities.up_bps)) for stage in ("latency", "download", "upload")}
-    for stage, speeds in (("download", abilities.down_bps), ("upload", abilities.up_bps)):
-        best = int(speeds.argmax())
-        busy[stage][best] = result[stage]
-        busy["latency"][best] += 0.5 * result["latency"]
-    return busy
 
 
 def _energy_use(job: Job, visit: Visit, busy: Mapping[str, Floats]) -> dict[str, float]:

@@ -11,32 +11,13 @@ import numpy as np
 
 from fedfleet.core.commands import Command, Gather
 from fedfleet.core.errors import BadInput, FedFleetError, RunFailed
-from fedfleet.core.events import (
-    CandidatesSeen,
-    Evaluated,
-    Event,
-    ModelCommitted,
-    Outcome,
-    Probed,
-    ReportsGathered,
-    ReportUnwanted,
-    TaskArrived,
-    TaskLost,
-    TasksSent,
-    TasksSpent,
-    TaskStruck,
-    TimerFired,
-)
+from fedfleet.core.events import CandidatesSeen, Event, Fact, ModelCommitted, Outcome, Probed, ReportsGathered, TasksSent
 from fedfleet.core.parts import Draw, Plan, State
 from fedfleet.core.records import Assignments, Ints, Keys, Roster
 from fedfleet.engine.commands import pending_commands
 from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.state import Reaction, RunState
 
-_FACTS = (
-    CandidatesSeen, Probed, TaskArrived, TaskLost, TaskStruck, ReportUnwanted, TasksSpent, TimerFired, ReportsGathered,
-    Evaluated,
-)  # fmt: skip
 T = TypeVar("T")
 Regather = Callable[[Gather, ReportsGathered], ReportsGathered]
 
@@ -79,12 +60,12 @@ def replay(
     models are believed: a replay that makes no models cannot know them.
     """
     log = list(events)
-    recorded: Iterator[tuple[int, Outcome]] = ((i, e) for i, e in enumerate(log) if not isinstance(e, _FACTS))
+    recorded: Iterator[tuple[int, Outcome]] = ((i, e) for i, e in enumerate(log) if not isinstance(e, Fact))
     state, outcomes, commands = begin(plan) if start is None else Reaction(start, (), pending_commands(plan, start))
     rechecked, facts = _recheck(outcomes, recorded, models), 0
     gather: Gather | None = None
     for i, event in enumerate(log):
-        if not isinstance(event, _FACTS):
+        if not isinstance(event, Fact):
             continue
         for command in commands:
             if isinstance(command, Gather):
@@ -129,7 +110,7 @@ def _is_probe_unanswered(log: list[Event], i: int) -> bool:
     if not isinstance(candidates, CandidatesSeen) or not len(candidates.roster.clients) or isinstance(after, TasksSent | Probed):
         return False
     answered = any(isinstance(log[k], CandidatesSeen | Probed | TasksSent) for k in range(i + 1, len(log)))
-    return not answered and (after is None or isinstance(after, _FACTS))
+    return not answered and (after is None or isinstance(after, Fact))
 
 
 def _script_candidates(plan: Plan, log: list[Event], i: int, keys: Keys, sizes: Ints) -> tuple[CandidatesSeen | Probed, Plan]:

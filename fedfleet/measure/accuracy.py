@@ -25,13 +25,8 @@ class Curve:
 
 def learning_curve(log: Log) -> Curve:
     """One point per evaluation on the central test set."""
-    evaluations = [e for e in read_progress(log).evaluations if e.total]
-    return Curve(
-        np.array([e.time for e in evaluations], np.float64),
-        np.array([e.version for e in evaluations], np.float64),
-        np.array([e.accuracy for e in evaluations], np.float64),
-        np.array([e.loss for e in evaluations], np.float64),
-    )
+    points = [(e.time, e.version, e.accuracy, e.loss) for e in read_progress(log).evaluations if e.total]
+    return Curve(*np.array(points, np.float64).reshape(-1, 4).T.copy())
 
 
 def final_accuracy(log: Log) -> float | None:
@@ -42,7 +37,10 @@ def final_accuracy(log: Log) -> float | None:
 
 def time_to_accuracy(log: Log, target: float) -> float | None:
     """Virtual seconds until an evaluation first reached the target; None if none did."""
-    curve = learning_curve(log)
+    return _time_to(learning_curve(log), target)
+
+
+def _time_to(curve: Curve, target: float) -> float | None:
     reached = np.flatnonzero(curve.accuracy >= target)
     return float(curve.seconds[reached[0]]) if len(reached) else None
 
@@ -55,11 +53,9 @@ def convergence_time(log: Log) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class ClientAccuracy:
-    """Accuracy over clients, each on its own test data.
-
-    `mean` is weighted by samples; `bottom10` is the 10th-percentile client, at the edge of the worst tenth; `worst10_mean` is the
-    mean of the worst tenth itself (of as many clients as a tenth, rounded up), which lies below; `std` counts clients alike.
-    """
+    """Accuracy over clients, each on its own test data. `mean` is weighted by samples; `bottom10` is the 10th-percentile client, at
+    the edge of the worst tenth; `worst10_mean` is the mean of the worst tenth itself (of as many clients as a tenth, rounded up),
+    which lies below; `std` counts clients alike."""
 
     mean: float
     bottom10: float
@@ -80,20 +76,16 @@ def client_accuracy(log: Log) -> ClientAccuracy | None:
 
 @dataclass(frozen=True, slots=True)
 class AccuracyByParticipation:
-    """Accuracy, over their own test samples, of the clients with a report in some model, and of those who never had one.
-
-    None: there are no such clients with test samples, or nobody looked at clients.
-    """
+    """Accuracy, over their own test samples, of the clients with a report in some model, and of those who never had one. None:
+    there are no such clients with test samples, or nobody looked at clients."""
 
     took_part: float | None
     never: float | None
 
 
 def accuracy_by_participation(log: Log, contributions: Ints) -> AccuracyByParticipation:
-    """The last evaluation of clients, apart by whether any report of the client was folded; weighted by samples.
-
-    Where all samples are trained on in one place nobody takes part as a client, and neither is known.
-    """
+    """The last evaluation of clients, apart by whether any report of the client was folded; weighted by samples. Where all samples
+    are trained on in one place nobody takes part as a client, and neither is known."""
     last = read_progress(log).client_scores
     if last is None or last.clients.max() >= len(contributions):
         return AccuracyByParticipation(None, None)
@@ -116,12 +108,10 @@ TARGETS = tuple(round(0.05 * i, 2) for i in range(1, 20))  # accuracies of which
 
 
 def curve_table(log: Log, most: int = MOST_POINTS) -> dict[str, list[float] | list[float | None] | None]:
-    """One entry per evaluation: virtual seconds, commits, rounds tried, bytes moved in both directions, accuracy, loss.
-
-    Loss is None where it is no number; `bytes` as a whole where the journal counts none; `unseen` is the accuracy on people held
-    out from training, where there are any. Bytes of a task are known when its round closes. Nothing changes between two entries
-    but what nobody looked at: a curve is made of steps.
-    """
+    """One entry per evaluation: virtual seconds, commits, rounds tried, bytes moved in both directions, accuracy, loss. Loss is
+    None where it is no number; `bytes` as a whole where the journal counts none; `unseen` is the accuracy on people held out from
+    training, where there are any. Bytes of a task are known when its round closes. Nothing changes between two entries but what
+    nobody looked at: a curve is made of steps."""
     progress = read_progress(log)
     curve, spent = learning_curve(progress), cost_curve(progress, "bytes").cost
     evaluations = [e for e in progress.evaluations if e.total]
@@ -147,11 +137,7 @@ def times_to(curve: Curve) -> dict[str, float | None]:
     >>> found["0.1"], found["0.5"], found["0.55"]
     (0.0, 10.0, None)
     """
-    result: dict[str, float | None] = {}
-    for target in TARGETS:
-        reached = np.flatnonzero(curve.accuracy >= target)
-        result[f"{target:g}"] = float(curve.seconds[reached[0]]) if len(reached) else None
-    return result
+    return {f"{target:g}": _time_to(curve, target) for target in TARGETS}
 
 
 def thin_points(points: int, most: int) -> Ints:

@@ -78,11 +78,8 @@ def cure(summary: Failures) -> str:
     """What most of the failed rounds lacked, and what to do about it."""
     match summary.causes.most_common(1)[0][0]:
         case Cause.FEW:
-            reachable = (
-                f"no more than {summary.reachable} {'client was' if summary.reachable == 1 else 'clients were'}"
-                if summary.reachable
-                else "no client was"
-            )
+            clients = "client was" if summary.reachable == 1 else "clients were"
+            reachable = f"no more than {summary.reachable} {clients}" if summary.reachable else "no client was"
             return f"{reachable} reachable in these rounds before {clock_text(summary.last)}; {WAIT}, or change world.states"
         case Cause.UNABLE:
             reason = summary.unable.most_common(1)[0][0]
@@ -90,24 +87,18 @@ def cure(summary: Failures) -> str:
         case Cause.LOST:
             reason, times = summary.lost.most_common(1)[0]
             return (
-                f"{summary.lost.total()} tasks were lost on the way (most often: {reason}, {times} times); ask "
-                f"more clients than are "
-                'needed with pace.use = "overcommit", lower pace.min_share, or have fewer faults in world.faults'
+                f"{summary.lost.total()} tasks were lost on the way (most often: {reason}, {times} times); ask more clients than "
+                'are needed with pace.use = "overcommit", lower pace.min_share, or have fewer faults in world.faults'
             )
         case Cause.REFUSED:
             return "their reports could not be used, as the next warning says"
         case Cause.LATE:
-            return _late_cure(summary)
-
-
-def _late_cure(summary: Failures) -> str:
-    more = 'raise pace.seconds or pace.lease, or wait for clients as long as they need with pace.use = "readiness"'
-    if summary.fastest is None:
-        return f"no client reported within the {summary.waited:,.4g} s after which tasks were given up; {more}"
-    return (
-        f"too few reported within the {summary.waited:,.4g} s after which tasks were given up, the fastest of all after "
-        f"{summary.fastest:,.4g} s; {more}"
-    )
+            who = "no client" if summary.fastest is None else "too few"
+            fastest = "" if summary.fastest is None else f", the fastest of all after {summary.fastest:,.4g} s"
+            return (
+                f"{who} reported within the {summary.waited:,.4g} s after which tasks were given up{fastest}; raise pace.seconds "
+                'or pace.lease, or wait for clients as long as they need with pace.use = "readiness"'
+            )
 
 
 def clock_text(seconds: float) -> str:

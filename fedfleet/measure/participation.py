@@ -52,11 +52,8 @@ def participation_fairness(counts: Ints) -> Fairness:
     """Jain, Chiu and Hawe 1984: (sum x)^2 / (n sum x^2). Gini 1912: half the mean difference of two clients over the mean."""
     square = float((counts.astype(np.float64) ** 2).sum())
     jain = float(counts.sum()) ** 2 / (len(counts) * square) if square else 0.0
-    return Fairness(jain, int((counts == 0).sum()), _gini(counts))
-
-
-def _gini(counts: Ints) -> float:
-    """By ranks: sum (2 i - n - 1) x_i / (n sum x), with the x in ascending order; 0 if there are none."""
+    # Gini by ranks: sum (2 i - n - 1) x_i / (n sum x), with the x in ascending order; 0 if there are none.
     ordered, n = np.sort(counts).astype(np.float64), len(counts)
     total = float(ordered.sum())
-    return float(((2.0 * np.arange(1, n + 1) - n - 1.0) * ordered).sum() / (n * total)) if total else 0.0
+    gini = float(((2.0 * np.arange(1, n + 1) - n - 1.0) * ordered).sum() / (n * total)) if total else 0.0
+    return Fairness(jain, int((counts == 0).sum()), gini)

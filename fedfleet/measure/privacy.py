@@ -52,9 +52,8 @@ def exposure(promise: Promise, tasks: Tasks) -> tuple[float, int]:
     commit_count = int(commits.max()) + 1
     for level in range(commit_count.bit_length()):
         nodes = commits >> level
-        used = (nodes < commit_count >> level) & (
-            nodes % 2 == 0
-        )  # only whole nodes, and of two sisters only the first, are released
+        # Only whole nodes, and of two sisters only the first, are released.
+        used = (nodes < commit_count >> level) & (nodes % 2 == 0)
         total += _squares(clients[used], nodes[used], len(total))
     return float(total.max()), times
 
@@ -66,11 +65,9 @@ def _squares(clients: Ints, nodes: Ints, n: int) -> Floats:
 
 
 def gaussian_epsilon(noise: float, squared: float, delta: float) -> float | None:
-    """Epsilon of Gaussian noise, `noise` times as large as one report, when reports of this squared norm went through it.
-
-    Gaussian mechanisms compose to one whose squared sensitivities add up, also when later ones depend on what earlier ones
-    released. None: no finite number.
-    """
+    """Epsilon of Gaussian noise, `noise` times as large as one report, when reports of this squared norm went through it. Gaussian
+    mechanisms compose to one whose squared sensitivities add up, also when later ones depend on what earlier ones released. None:
+    no finite number."""
     if squared == 0.0:
         return 0.0
     epsilon = float(_library().get_epsilon_gaussian(noise / math.sqrt(squared), delta))

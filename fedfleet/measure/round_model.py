@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fedfleet.core.parts import Draw, Selector
-from fedfleet.core.records import Assignments, Cost, Floats, Ints, Roster, Stop
+from fedfleet.core.records import Cost, Floats, Ints, Roster, Stop
 from fedfleet.core.round_rules import RoundRules
 from fedfleet.core.sources import World
 from fedfleet.measure.class_clock import Participation
@@ -22,20 +22,22 @@ from fedfleet.measure.class_clock import Participation
 def walk_rounds(
     rules: RoundRules, stop: Stop, choose: Selector, world: World, cost: Callable[[Ints, int], Cost], *, seed: int
 ) -> Participation | None:
-    """Walk through the rounds of a run; `cost(clients, round)` is what their tasks cost.
-
-    None: the selector gave a client work or a time of its own, which this model of rounds does not know.
-    """
+    """Walk through the rounds of a run; `cost(clients, round)` is what their tasks cost. None: the selector gave a client work or a
+    time of its own, which this model of rounds does not know."""
     now, tasks, rounds = 0.0, 0, 0
     times, members, asked, arrived = list[float](), list[Ints](), list[Ints](), list[Ints]()
     failed: Counter[str] = Counter()
     horizon, min_clients = stop.virtual_seconds, max(rules.min_clients, 1)
-    while not _stop_reached(stop, now, rounds, len(times), tasks):
+    while now < horizon and rounds < stop.rounds:
+        if (stop.commits is not None and len(times) >= stop.commits) or (stop.updates is not None and tasks >= stop.updates):
+            break
         start = now + rules.t_break
         if start >= horizon:
             now = horizon
             break
-        assignments = _pick_clients(choose, world, rules.cohort, start, Draw(seed, rounds, tasks))
+        online = np.flatnonzero(world.states.online(start))
+        roster = Roster(online, world.keys[online], world.data.sizes(rounds)[online])
+        assignments = choose.pick({}, roster, min(rules.cohort, len(online)), Draw(seed, rounds, tasks))
         if not assignments.usual:
             return None
         chosen = assignments.clients
@@ -68,19 +70,6 @@ def walk_rounds(
     )  # fmt: skip
 
 
-def _stop_reached(stop: Stop, now: float, rounds: int, commits: int, tasks: int) -> bool:
-    """Has a countable limit been reached?"""
-    if now >= stop.virtual_seconds or rounds >= stop.rounds:
-        return True
-    return (stop.commits is not None and commits >= stop.commits) or (stop.updates is not None and tasks >= stop.updates)
-
-
-def _pick_clients(choose: Selector, world: World, cohort: int, time: float, draw: Draw) -> Assignments:
-    clients = np.flatnonzero(world.states.online(time))
-    roster = Roster(clients, world.keys[clients], world.data.sizes(draw.round)[clients])
-    return choose.pick({}, roster, min(cohort, len(clients)), draw)
-
-
 def _end_times(world: World, clients: Ints, cost: Cost, start: float, first: int) -> Floats:
     """When each report comes; infinite where a device cannot do the work."""
     seconds = world.devices.seconds(clients, cost, start, np.arange(first, first + len(clients)))
@@ -94,10 +83,8 @@ def _end_times(world: World, clients: Ints, cost: Cost, start: float, first: int
 
 
 def _close_round(rules: RoundRules, ends: Floats, start: float) -> tuple[float, Ints]:
-    """When a round closes, and the places of those who are in it by then.
-
-    It closes with the report that is enough, when no task runs any more, or at its deadline, whichever is first.
-    """
+    """When a round closes, and the places of those who are in it by then. It closes with the report that is enough, when no task
+    runs any more, or at its deadline, whichever is first."""
     order = np.argsort(ends, kind="stable")
     able = int(np.isfinite(ends).sum())
     wanted = min(rules.ready(len(ends)), able)
@@ -109,4 +96,4 @@ def _close_round(rules: RoundRules, ends: Floats, start: float) -> tuple[float, 
 
 
 def _concatenate(parts: list[Ints]) -> Ints:
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    return np.concatenate([np.zeros(0, np.int64), *parts])

@@ -31,12 +31,9 @@ class TaskSpan:
 
 @dataclass(frozen=True, slots=True)
 class RoundTimeline:
-    """A round from the end of the one before to its own.
-
-    `asked` are its broadcasts (when, to how many); those after the first are `refills` where somebody is asked because another
-    has ended, otherwise rebroadcasts. `fates` counts the tasks that ended in it, and those sent in it that are `running` on;
-    `spans` are these tasks by their end, no more than asked for and spread evenly.
-    """
+    """A round from the end of the one before to its own. `asked` are its broadcasts (when, to how many); those after the first are
+    `refills` where somebody is asked because another has ended, otherwise rebroadcasts. `fates` counts the tasks that ended in it,
+    and those sent in it that are `running` on; `spans` are these tasks by their end, no more than asked for and spread evenly."""
 
     number: int
     opened: float
@@ -81,40 +78,21 @@ def describe_round(record: RunRecord, tasks: Tasks, number: int, *, most: int = 
     in_round = tasks.rounds[firsts] == number
     asked = tuple(zip(tasks.sent[firsts[in_round]].tolist(), sizes[in_round].tolist(), strict=True))
     refill_marks = np.isin([time for time, _ in asked[1:]], tasks.ended[ended_in])
-    return RoundTimeline(
-        number=number,
-        opened=end.opened,
-        closed=end.closed,
-        version=end.version,
-        reason=end.reason,
-        asked=asked,
-        refills=bool(len(refill_marks) and refill_marks.mean() >= 0.5),
-        fates={name: n for name, n in zip((*FATES, "running"), (*counts[1:], counts[0]), strict=True) if n},
-        spans=tuple(_task_span(record.tasks, tasks, task) for task in shown.tolist()),
-    )
+    refills = bool(len(refill_marks) and refill_marks.mean() >= 0.5)
+    by_fate = {name: n for name, n in zip((*FATES, "running"), (*counts[1:], counts[0]), strict=True) if n}
+    spans = tuple(_task_span(record.tasks, tasks, task) for task in shown.tolist())
+    return RoundTimeline(number, end.opened, end.closed, end.version, end.reason, asked, refills, by_fate, spans)
 
 
 def _task_span(columns: TaskColumns, tasks: Tasks, task: int) -> TaskSpan:
-    fate = int(tasks.fate[task])
+    fate, spent = int(tasks.fate[task]), None
     reason = columns.reasons.get(task, "its report came too late" if tasks.late[task] else None)
-    return TaskSpan(
-        task=task,
-        client=int(tasks.clients[task]),
-        sent=float(tasks.sent[task]),
-        ended=float(tasks.ended[task]),
-        fate="running" if fate == RUNNING else FATES[fate],
-        why=_reason_text(fate, int(tasks.folded_into[task]), reason),
-        spent=_stage_seconds(columns, task),
-    )
-
-
-def _stage_seconds(columns: TaskColumns, task: int) -> Mapping[str, float] | None:
-    """What a task's seconds went into; None if that is not known of every stage."""
-    if not columns.staged[task]:
-        return None
-    stages = {name: float(columns.spent[name][task]) for name in STAGES if name in columns.spent}
-    known = not any(np.isnan(seconds) for seconds in stages.values())
-    return {name: seconds for name, seconds in stages.items() if seconds > 0} if known else None
+    if columns.staged[task]:
+        stages = {name: float(columns.spent[name][task]) for name in STAGES if name in columns.spent}
+        if not any(np.isnan(seconds) for seconds in stages.values()):
+            spent = {name: seconds for name, seconds in stages.items() if seconds > 0}
+    why, name = _reason_text(fate, int(tasks.folded_into[task]), reason), "running" if fate == RUNNING else FATES[fate]
+    return TaskSpan(task, int(tasks.clients[task]), float(tasks.sent[task]), float(tasks.ended[task]), name, why, spent)
 
 
 def _reason_text(fate: int, into: int, reason: str | None) -> str:

@@ -8,29 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedfleet.core.events import (
-    CandidatesSeen,
-    Evaluated,
-    Event,
-    ModelCommitted,
-    Probed,
-    ReportRejected,
-    ReportUnwanted,
-    RoundFailed,
-    RunBegan,
-    RunEnded,
-    TaskArrived,
-    TaskLost,
-    TasksDropped,
-    TasksSent,
-    TasksSpent,
-)
-from fedfleet.core.records import ClientScores, Floats, Tally
+from fedfleet.core import events
+from fedfleet.core.events import Event
+from fedfleet.core.records import ClientScores, Tally
 from fedfleet.measure.tasks import BYTES
 
 # What can become of a task, as in measure.tasks. `late` and `again` count reports that came when nothing waited for them.
@@ -94,15 +79,12 @@ class Evaluation:
 
 @dataclass(slots=True)
 class Progress:
-    """A run so far. `on` changes it in place: thousands of events a second go through it.
+    """A run so far. `on` changes it in place: thousands of events a second go through it. `rounds` are those in which a client was
+    asked or that have ended; `current` collects for the one that is open. `newest` is the evaluation of the newest model. `counts`
+    holds tasks that are `running`, reports that have `arrived` and are not folded yet, and FATES; `costs` the joules, bytes and
+    grams of CO2 of tasks whose round has ended, of probes, and of reports that came twice."""
 
-    `rounds` are those in which a client was asked or that have ended; `current` collects for the one that is open. `newest` is the
-    evaluation of the newest model. `counts` holds tasks that are `running`, reports that have `arrived` and are not folded
-    yet, and FATES; `costs` the joules, bytes and grams of CO2 of tasks whose round has ended, of probes, and of reports that
-    came twice.
-    """
-
-    began: RunBegan | None = None
+    began: events.RunBegan | None = None
     time: float = 0.0
     rounds: list[Round] = field(default_factory=list[Round])
     current: Round | None = None
@@ -183,76 +165,70 @@ class Progress:
         if current is None:
             current = self.current = Round(opened=event.time)
         match event:
-            case TaskArrived():
+            case events.TaskArrived():
                 counts["running"] -= 1
                 counts["arrived"] += 1
                 current.bytes_up += event.bytes_up
-            case TasksSent():
-                self._send(event, current)
-            case TaskLost():
+            case events.TasksSent():
+                if current.number < 0:
+                    current.number, current.asked_at, current.first = event.round, event.time, event.first
+                    self.rounds.append(current)
+                current.asked += len(event.clients)
+                current.waves += 1
+                current.due = current.due if event.due is None else event.due
+                current.bytes_down += float(event.bytes_down.sum())
+                self.version = event.version
+                counts["running"] += len(event.clients)
+            case events.TaskLost():
                 counts["running"] -= 1
                 counts["lost"] += 1
                 current.lost += 1
-            case TasksDropped():
+            case events.TasksDropped():
                 counts["running"] -= len(event.tasks)
                 counts["dropped"] += len(event.tasks)
-            case ReportRejected():
+            case events.ReportRejected():
                 counts["arrived"] -= 1
                 counts["rejected"] += 1
-            case CandidatesSeen():
+            case events.CandidatesSeen():
                 current.reachable = max(current.reachable, len(event.roster.clients))
-            case TasksSpent() | Probed():
-                self.costs["joules"] += _sum(event.spent, ("joules",))
-                self.costs["bytes"] += _sum(event.spent, BYTES)
-                self.costs["grams"] += _sum(event.spent, ("grams",))
-            case ReportUnwanted():
+            case events.TasksSpent() | events.Probed():
+                for cost, names in (("joules", ("joules",)), ("bytes", BYTES), ("grams", ("grams",))):
+                    self.costs[cost] += sum(float(np.nansum(event.spent[name])) for name in names if name in event.spent)
+            case events.ReportUnwanted():
                 counts[event.reason] += 1
                 if event.reason == "again":
                     self.costs["bytes"] += event.bytes_up
-            case Evaluated():
-                self._evaluate(event)
-            case ModelCommitted():
+            case events.Evaluated():
+                costs = self.costs
+                done = Evaluation(
+                    event.time, event.version, event.correct, event.total, event.loss, event.unseen,
+                    self.closed_count, costs["joules"], costs["bytes"],
+                )  # fmt: skip
+                self.evaluations.append(done)
+                if event.total and event.version >= (self.newest.version if self.newest else 0):
+                    self.newest = done
+                if event.clients is not None and len(event.clients.total):
+                    self.client_scores = event.clients
+            case events.ModelCommitted():
                 self.commits, self.version, self.committed_at = self.commits + 1, event.version, event.time
                 counts["folded"] += event.folded
                 # What came while these were folded waits for the next model.
                 counts["arrived"] -= event.folded
                 current.used, current.version = event.folded, event.version
                 self._close(event, current, COMMITTED)
-            case RoundFailed():
+            case events.RoundFailed():
                 self._waste_arrivals()
                 current.reason = event.reason
                 self._close(event, current, FAILED)
-            case RunBegan():
+            case events.RunBegan():
                 self.began = event
-            case RunEnded():
+            case events.RunEnded():
                 self.ended = event.reason
                 self._waste_arrivals()
             case _:
                 pass
 
-    def _send(self, event: TasksSent, current: Round) -> None:
-        if current.number < 0:
-            current.number, current.asked_at, current.first = event.round, event.time, event.first
-            self.rounds.append(current)
-        current.asked += len(event.clients)
-        current.waves += 1
-        current.due = current.due if event.due is None else event.due
-        current.bytes_down += float(event.bytes_down.sum())
-        self.version = event.version
-        self.counts["running"] += len(event.clients)
-
-    def _evaluate(self, event: Evaluated) -> None:
-        done = Evaluation(
-            event.time, event.version, event.correct, event.total, event.loss, event.unseen,
-            self.closed_count, self.costs["joules"], self.costs["bytes"],
-        )  # fmt: skip
-        self.evaluations.append(done)
-        if event.total and event.version >= (self.newest.version if self.newest else 0):
-            self.newest = done
-        if event.clients is not None and len(event.clients.total):
-            self.client_scores = event.clients
-
-    def _close(self, event: ModelCommitted | RoundFailed, current: Round, outcome: int) -> None:
+    def _close(self, event: events.ModelCommitted | events.RoundFailed, current: Round, outcome: int) -> None:
         if current.number < 0:
             # No client was asked in it.
             current.asked_at = event.time
@@ -264,10 +240,6 @@ class Progress:
         """What is here will not be folded."""
         self.counts["wasted"] += self.counts["arrived"]
         self.counts["arrived"] = 0
-
-
-def _sum(spent: Mapping[str, Floats], names: Iterable[str]) -> float:
-    return sum(float(np.nansum(spent[name])) for name in names if name in spent)
 
 
 # What measures of rounds and evaluations are made of: the events of a run, or its progress where several measures are wanted.

@@ -12,20 +12,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fedfleet.core.events import (
-    CandidatesSeen,
-    Event,
-    ModelCommitted,
-    PaceSet,
-    Probed,
-    ReportRejected,
-    ReportUnwanted,
-    RoundFailed,
-    TaskArrived,
-    TaskLost,
-    TasksDropped,
-    TaskStruck,
-)
+from fedfleet.core import events
+from fedfleet.core.events import Event
 from fedfleet.core.records import DROPPED, LOST
 from fedfleet.measure.costs import ProbeTotals
 from fedfleet.measure.failures import Failures, Troubles
@@ -49,12 +37,9 @@ class Fault:
 @dataclass(slots=True)
 class RunRecord:
     """A run so far: `progress` by rounds and evaluations, `tasks` one by one, the latest `faults`, why rounds failed, and how many
-    clients could be asked when the server last looked (`online`).
-
-    `refused` are the client and the reason of each report that was refused. `probes` and `duplicate_bytes` (of reports that came
-    once more) are costs that belong to no task. `waits` is what a policy shows of its memory, by name: the moments at which it
-    changed, and the seconds that held from then on.
-    """
+    clients could be asked when the server last looked (`online`). `refused` are the client and the reason of each report that was
+    refused. `probes` and `duplicate_bytes` (of reports that came once more) are costs that belong to no task. `waits` is what a
+    policy shows of its memory, by name: the moments at which it changed, and the seconds that held from then on."""
 
     progress: Progress = field(default_factory=Progress)
     tasks: TaskColumns = field(default_factory=TaskColumns)
@@ -72,13 +57,13 @@ class RunRecord:
         self.tasks.on(event)
         failures = self.failures
         match event:
-            case TaskArrived():
+            case events.TaskArrived():
                 if failures.fastest is None or event.seconds < failures.fastest:
                     failures.fastest = event.seconds
-            case TaskLost() | TaskStruck():
-                failures.lose(event.reason, able=isinstance(event, TaskStruck) or not math.isnan(event.seconds))
+            case events.TaskLost() | events.TaskStruck():
+                failures.lose(event.reason, able=isinstance(event, events.TaskStruck) or not math.isnan(event.seconds))
                 self._add_fault(event.task, "lost", event.reason)
-            case TasksDropped():
+            case events.TasksDropped():
                 tasks = self.tasks.known(event.tasks)
                 fates = self.tasks.columns.fate[tasks]
                 # Those of which the world knows that they were lost are not late, although the server waited for them.
@@ -86,23 +71,23 @@ class RunRecord:
                 failures.given_up = float(event.seconds.max(initial=0.0))
                 for task in tasks[fates == DROPPED][-_FAULTS:].tolist():
                     self._add_fault(task, "late")
-            case ReportRejected():
+            case events.ReportRejected():
                 failures.open.refused += 1
                 self.refused.append((event.client, event.reason))
                 self._add_fault(event.task, "refused", event.reason)
-            case ReportUnwanted():
+            case events.ReportUnwanted():
                 if event.reason == "again":
                     self.duplicate_bytes += event.bytes_up
-            case CandidatesSeen():
+            case events.CandidatesSeen():
                 self.online = len(event.roster.clients)
                 failures.open.seen_at, failures.open.most = event.time, max(failures.open.most, self.online)
-            case Probed():
+            case events.Probed():
                 self.probes.add(event)
-            case PaceSet():
+            case events.PaceSet():
                 self.waits.setdefault(event.name, []).append([event.time, event.seconds])
-            case ModelCommitted():
+            case events.ModelCommitted():
                 failures.open = Troubles()
-            case RoundFailed():
+            case events.RoundFailed():
                 failures.fail(event.time, self.online or 0)
                 self.faults.append(Fault(event.round, None, "failed", event.reason))
             case _:

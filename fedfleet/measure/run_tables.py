@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedfleet.core.events import Event
-from fedfleet.core.records import DROPPED, FOLDED, LOST, REJECTED, ClientScores, Floats, Ints
+from fedfleet.core.records import DROPPED, FOLDED, LOST, REJECTED, Floats, Ints
 from fedfleet.measure.run_progress import COMMITTED
 from fedfleet.measure.run_record import RunRecord, read_record
 from fedfleet.measure.tasks import RUNNING, Spending, Tasks
@@ -18,14 +18,11 @@ Columns = dict[str, NDArray[Any]]
 
 
 def round_columns(log: Sequence[Event] | RunRecord) -> Columns:
-    """One row per round that ended, in order.
-
-    `version` is the model at its end and `committed` whether it is new; `time` is when it ended and `seconds` since the one
-    before. `selected` counts the tasks that were sent in it, with what became of them whenever that was: `arrived`, `folded`,
-    `dropped`, `lost`, `rejected`; `worked` are the seconds that devices worked on them, `joules` what that drew (NaN: unknown).
-    `accuracy` and `loss` are those of its model on the central test set, NaN if it was not tried.
-    """
-    record = _read(log)
+    """One row per round that ended, in order. `version` is the model at its end and `committed` whether it is new; `time` is when
+    it ended and `seconds` since the one before. `selected` counts the tasks that were sent in it, with what became of them whenever
+    that was: `arrived`, `folded`, `dropped`, `lost`, `rejected`; `worked` are the seconds that devices worked on them, `joules`
+    what that drew (NaN: unknown). `accuracy` and `loss` are those of its model on the central test set, NaN if it was not tried."""
+    record = log if isinstance(log, RunRecord) else read_record(log)
     tasks, spent, rounds = record.tasks.table(), record.tasks.spending(), record.progress.closed_rounds
     by_version = {e.version: e for e in record.progress.evaluations if e.total}
     numbers: Ints = np.array([r.number for r in rounds], np.int64)
@@ -49,13 +46,11 @@ def round_columns(log: Sequence[Event] | RunRecord) -> Columns:
 
 
 def client_columns(log: Sequence[Event] | RunRecord, *, kinds: Sequence[str] | None = None, samples: Ints | None = None) -> Columns:
-    """One row per client: how often it was asked (`picked`) and what became of that, how long it worked, what it moved.
-
-    `seconds` are those between asking it and the end of its tasks, `worked` those of them in which it worked, `joules` what that
-    drew (NaN: unknown). `accuracy` is that on its own test data at the last evaluation of clients, NaN if it has none. `kind` and
-    `samples` (of its training shard) are facts about the world, not in the journal: they are there where the world is known.
-    """
-    record = _read(log)
+    """One row per client: how often it was asked (`picked`) and what became of that, how long it worked, what it moved. `seconds`
+    are those between asking it and the end of its tasks, `worked` those of them in which it worked, `joules` what that drew (NaN:
+    unknown). `accuracy` is that on its own test data at the last evaluation of clients, NaN if it has none. `kind` and `samples`
+    (of its training shard) are facts about the world, not in the journal: they are there where the world is known."""
+    record = log if isinstance(log, RunRecord) else read_record(log)
     tasks, spent = record.tasks.table(), record.tasks.spending()
     clients = np.arange(record.progress.clients)
     known: Columns = {}
@@ -63,7 +58,9 @@ def client_columns(log: Sequence[Event] | RunRecord, *, kinds: Sequence[str] | N
         known["kind"] = np.array(kinds, dtype=object)
     if samples is not None and len(samples) == len(clients):
         known["samples"] = np.asarray(samples, np.int64)
-    fates = _fates(tasks, tasks.clients, clients)
+    fates, accuracy, last = _fates(tasks, tasks.clients, clients), np.full(len(clients), np.nan), record.progress.client_scores
+    if last is not None:
+        accuracy[last.clients] = last.correct / np.maximum(last.total, 1)
     return {
         "client": clients,
         **known,
@@ -73,12 +70,8 @@ def client_columns(log: Sequence[Event] | RunRecord, *, kinds: Sequence[str] | N
         **_costs(spent, tasks.clients, clients),
         "bytes_down": _sums_by_row(tasks.bytes_down, tasks.clients, clients),
         "bytes_up": _sums_by_row(tasks.bytes_up, tasks.clients, clients),
-        "accuracy": _own_accuracy(record.progress.client_scores, len(clients)),
+        "accuracy": accuracy,
     }
-
-
-def _read(log: Sequence[Event] | RunRecord) -> RunRecord:
-    return log if isinstance(log, RunRecord) else read_record(log)
 
 
 def _fates(tasks: Tasks, by: Ints, rows: Ints) -> Columns:
@@ -106,10 +99,3 @@ def _sums_by_row(values: NDArray[Any], by: Ints, rows: Ints) -> Floats:
     """The sums of values over the tasks of each row."""
     most = int(max(by.max(initial=-1), rows.max(initial=-1))) + 1
     return np.bincount(by, values.astype(np.float64), most).astype(np.float64)[rows]
-
-
-def _own_accuracy(last: ClientScores | None, clients: int) -> Floats:
-    result = np.full(clients, np.nan)
-    if last is not None:
-        result[last.clients] = last.correct / np.maximum(last.total, 1)
-    return result

@@ -29,16 +29,9 @@ def shapley(values: Mapping[frozenset[str], float], causes: Sequence[str]) -> di
     >>> {cause: float(value) for cause, value in shapley(v, ["a", "b"]).items()}
     {'a': -6.0, 'b': -3.0}
     """
-    n = len(causes)
-    result: dict[str, Fraction] = {}
+    n, result = len(causes), dict.fromkeys(causes, Fraction(0))
     for cause in causes:
-        others = [c for c in causes if c != cause]
-        result[cause] = sum(
-            (
-                Fraction(math.factorial(len(s)) * math.factorial(n - len(s) - 1), math.factorial(n))
-                * (Fraction(values[s | {cause}]) - Fraction(values[s]))
-                for s in subsets(others)
-            ),
-            Fraction(0),
-        )
+        for s in subsets([c for c in causes if c != cause]):
+            weight = Fraction(math.factorial(len(s)) * math.factorial(n - len(s) - 1), math.factorial(n))
+            result[cause] += weight * (Fraction(values[s | {cause}]) - Fraction(values[s]))
     return result

@@ -9,15 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.events import Event
-from fedfleet.measure.accuracy import (
-    accuracy_by_participation,
-    client_accuracy,
-    convergence_time,
-    curve_table,
-    learning_curve,
-    times_to,
-    unseen_accuracy,
-)
+from fedfleet.measure import accuracy
 from fedfleet.measure.budget import budgets, targets
 from fedfleet.measure.costs import by_fate, energy, probe_costs, stage_seconds, traffic, wasted_work
 from fedfleet.measure.participation import contributions, participation_fairness, staleness_histogram, utilisation
@@ -34,13 +26,13 @@ def summary(
     record = read_record(log) if record is None else record
     run, tasks, spent = record.progress, record.tasks.table(), record.tasks.spending()
     clients, seconds = run.clients, run.time
-    curve = learning_curve(run)
-    of_clients = client_accuracy(run)
-    converged = convergence_time(run)
+    curve = accuracy.learning_curve(run)
+    of_clients = accuracy.client_accuracy(run)
+    converged = accuracy.convergence_time(run)
     traffic_totals = traffic(tasks, seconds, record.probes, record.duplicate_bytes)
     took_part = contributions(tasks, clients)
     fairness = participation_fairness(took_part)
-    by_participation = accuracy_by_participation(run, took_part)
+    by_participation = accuracy.accuracy_by_participation(run, took_part)
     energy_used = energy(tasks, spent, record.probes, run.costs["grams"])
     return {
         "rounds": run.closed_count,
@@ -59,7 +51,7 @@ def summary(
         "accuracy_std": of_clients.std if of_clients else None,
         "accuracy_took_part": by_participation.took_part,
         "accuracy_never": by_participation.never,
-        "accuracy_unseen": unseen_accuracy(run),
+        "accuracy_unseen": accuracy.unseen_accuracy(run),
         "virtual_seconds": seconds,
         "convergence_seconds": converged,
         "bytes_down": traffic_totals.bytes_down,
@@ -80,8 +72,8 @@ def summary(
         "staleness": staleness_histogram(tasks).tolist(),
         "participation": asdict(fairness),
         "reports_rejected": run.counts["rejected"],
-        "time_to": times_to(curve),
-        "curve": curve_table(run),
+        "time_to": accuracy.times_to(curve),
+        "curve": accuracy.curve_table(run),
     }
 
 

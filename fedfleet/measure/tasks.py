@@ -9,20 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfleet.core.events import (
-    Event,
-    ModelCommitted,
-    ReportRejected,
-    ReportsGathered,
-    ReportUnwanted,
-    RoundFailed,
-    TaskArrived,
-    TaskLost,
-    TasksDropped,
-    TasksSent,
-    TasksSpent,
-    TaskStruck,
-)
+from fedfleet.core import events
+from fedfleet.core.events import Event
 from fedfleet.core.records import DROPPED, FOLDED, LOST, REJECTED, WASTED, Bools, Floats, Ints
 from fedfleet.core.stages import STAGES
 
@@ -39,12 +27,10 @@ _DTYPES: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """One entry per task, in the order of ids. `fate` holds the codes of FATES, or RUNNING; `ended` is absolute time.
-
-    A task that was lost without a word is LOST from that moment on, although the server knew nothing of it and gave it up later.
-    Of those that were dropped, `late` marks whose report came all the same; `again` marks tasks whose report came twice. Bytes are
-    those that really moved, as far as the journal knows; else all of what was to go down, and what arrived.
-    """
+    """One entry per task, in the order of ids. `fate` holds the codes of FATES, or RUNNING; `ended` is absolute time. A task that
+    was lost without a word is LOST from that moment on, although the server knew nothing of it and gave it up later. Of those that
+    were dropped, `late` marks whose report came all the same; `again` marks tasks whose report came twice. Bytes are those that
+    really moved, as far as the journal knows; else all of what was to go down, and what arrived."""
 
     clients: Ints
     rounds: Ints
@@ -83,12 +69,10 @@ class Spending:
 
 @dataclass(slots=True)
 class TaskColumns:
-    """All tasks so far, as columns with room to grow; `on` takes the next event.
-
-    `accounted` marks tasks whose costs are known, `staged` those of them whose seconds are told by stage, and `spent` holds these
-    costs by name; `reasons` says why tasks were lost or refused. `broadcasts` are the first tasks of each time that clients were
-    asked. `arrived` are the reports that wait for a model, `gathered` those of the model that is being made.
-    """
+    """All tasks so far, as columns with room to grow; `on` takes the next event. `accounted` marks tasks whose costs are known,
+    `staged` those of them whose seconds are told by stage, and `spent` holds these costs by name; `reasons` says why tasks were
+    lost or refused. `broadcasts` are the first tasks of each time that clients were asked. `arrived` are the reports that wait for
+    a model, `gathered` those of the model that is being made."""
 
     count: int = 0
     columns: Tasks = field(default_factory=lambda: _room(0))
@@ -104,34 +88,46 @@ class TaskColumns:
     def on(self, event: Event) -> None:
         """Take the next event. A journal that was cut may name tasks that it does not hold: they are passed over."""
         match event:
-            case TaskArrived() if event.task < self.count:
+            case events.TaskArrived() if event.task < self.count:
                 self._end(event, ARRIVED)
                 self.columns.bytes_up[event.task] = event.bytes_up
                 self.arrived.add(event.task)
-            case TasksSent():
-                self._send(event)
-            case TaskLost() | TaskStruck() if event.task < self.count:
+            case events.TasksSent():
+                rows, columns = self._add_rows(len(event.clients)), self.columns
+                if len(event.clients):
+                    self.broadcasts.append(rows.start)
+                columns.clients[rows], columns.samples[rows], columns.bytes_down[rows] = (
+                    event.clients,
+                    event.samples,
+                    event.bytes_down,
+                )
+                columns.rounds[rows], columns.versions[rows], columns.sent[rows] = event.round, event.version, event.time
+            case events.TaskLost() | events.TaskStruck() if event.task < self.count:
                 self._end(event, LOST)
                 self.reasons[event.task] = event.reason
-                if isinstance(event, TaskStruck):
+                if isinstance(event, events.TaskStruck):
                     self.lost_silently.add(event.task)
-            case TasksDropped():
-                self._drop(event)
-            case ReportUnwanted() if event.task < self.count:
+            case events.TasksDropped():
+                dropped, columns = event.tasks < self.count, self.columns
+                if self.lost_silently:
+                    dropped &= ~np.isin(event.tasks, list(self.lost_silently))
+                tasks = event.tasks[dropped]
+                columns.fate[tasks], columns.ended[tasks], columns.seconds[tasks] = DROPPED, event.time, event.seconds[dropped]
+            case events.ReportUnwanted() if event.task < self.count:
                 (self.columns.late if event.reason == "late" else self.columns.again)[event.task] = True
-            case TasksSpent():
+            case events.TasksSpent():
                 self._spend(event)
-            case ReportsGathered():
+            case events.ReportsGathered():
                 self.gathered = self.known(event.tasks)
                 self.arrived.difference_update(self.gathered.tolist())
                 self.columns.fate[self.gathered] = FOLDED
-            case ReportRejected() if event.task < self.count:
+            case events.ReportRejected() if event.task < self.count:
                 self.arrived.discard(event.task)
                 self.columns.fate[event.task] = REJECTED
                 self.reasons[event.task] = event.reason
-            case ModelCommitted():
+            case events.ModelCommitted():
                 self.columns.folded_into[self.gathered] = event.version
-            case RoundFailed():
+            case events.RoundFailed():
                 # What has arrived by now will not be folded.
                 self.columns.fate[list(self.arrived)] = WASTED
                 self.arrived.clear()
@@ -168,7 +164,7 @@ class TaskColumns:
             self.spent = {name: np.concatenate([column, room.ended]) for name, column in self.spent.items()}
         return slice(first, self.count)
 
-    def _spend(self, event: TasksSpent) -> None:
+    def _spend(self, event: events.TasksSpent) -> None:
         """What tasks really cost. Bytes that nobody knows stay as they were foreseen, or as they arrived."""
         known = event.tasks < self.count
         tasks = event.tasks[known]
@@ -183,23 +179,9 @@ class TaskColumns:
             moved, column = event.spent.get(name, np.zeros(len(known)))[known], getattr(self.columns, name)
             column[tasks] = np.where(np.isnan(moved), column[tasks], moved)
 
-    def _send(self, event: TasksSent) -> None:
-        rows, columns = self._add_rows(len(event.clients)), self.columns
-        if len(event.clients):
-            self.broadcasts.append(rows.start)
-        columns.clients[rows], columns.samples[rows], columns.bytes_down[rows] = (event.clients, event.samples, event.bytes_down)
-        columns.rounds[rows], columns.versions[rows], columns.sent[rows] = event.round, event.version, event.time
-
-    def _end(self, event: TaskArrived | TaskLost | TaskStruck, fate: int) -> None:
+    def _end(self, event: events.TaskArrived | events.TaskLost | events.TaskStruck, fate: int) -> None:
         columns, task = self.columns, event.task
         columns.fate[task], columns.ended[task], columns.seconds[task] = fate, event.time, event.seconds
-
-    def _drop(self, event: TasksDropped) -> None:
-        dropped = event.tasks < self.count
-        if self.lost_silently:
-            dropped &= ~np.isin(event.tasks, list(self.lost_silently))
-        tasks, columns = event.tasks[dropped], self.columns
-        columns.fate[tasks], columns.ended[tasks], columns.seconds[tasks] = DROPPED, event.time, event.seconds[dropped]
 
 
 def _room(rows: int) -> Tasks:

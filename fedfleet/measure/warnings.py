@@ -45,10 +45,8 @@ def chance_level(labels: Ints) -> float | None:
 
 
 def warnings(log: Sequence[Event] | RunRecord, chance: float | None = None) -> list[str]:
-    """One sentence for each thing that would mislead a reader who only looks at the figures.
-
-    `chance` is what guessing would score on the central test set, where that is known: the journal holds no labels.
-    """
+    """One sentence for each thing that would mislead a reader who only looks at the figures. `chance` is what guessing would score
+    on the central test set, where that is known: the journal holds no labels."""
     record = log if isinstance(log, RunRecord) else read_record(log)
     return [*_round_warnings(record), *_report_warnings(record.refused), *_learning_warnings(record.progress, chance)]
 
@@ -56,28 +54,22 @@ def warnings(log: Sequence[Event] | RunRecord, chance: float | None = None) -> l
 def _round_warnings(record: RunRecord) -> list[str]:
     run = record.progress
     failed, rounds = run.failure_reasons, run.closed_count
-    if not rounds:
-        return _unfinished_round_warnings(record)
+    if not rounds:  # the run ended before its first round did
+        if run.ended is None or run.ended == "target_accuracy":
+            return []  # it still goes on, or had nothing to do
+        if record.online is not None:
+            reason = 'its first round was still waiting for reports; use pace.use = "deadline", or raise stop.virtual_seconds'
+        else:
+            reason = (
+                "the clients that a round needs were never reachable at the same time; lower pace.min_clients and pace.min_share, "
+                "change world.states, or raise stop.virtual_seconds"
+            )
+        return [f"no model was made: the run ended at {clock_text(run.time)} by {run.ended}, and {reason}"]
     if not run.commits:
         return [f"no model was made: all {rounds} rounds failed ({_most_frequent(failed)}); {cure(record.failures)}"]
     if sum(failed.values()) * 2 > rounds:
         return [f"{sum(failed.values())} of {rounds} rounds failed ({_most_frequent(failed)}); {cure(record.failures)}"]
     return []
-
-
-def _unfinished_round_warnings(record: RunRecord) -> list[str]:
-    """A run that ended before its first round did."""
-    run = record.progress
-    if run.ended is None or run.ended == "target_accuracy":
-        return []  # it still goes on, or had nothing to do
-    if record.online is not None:
-        reason = 'its first round was still waiting for reports; use pace.use = "deadline", or raise stop.virtual_seconds'
-    else:
-        reason = (
-            "the clients that a round needs were never reachable at the same time; lower pace.min_clients and pace.min_share, "
-            "change world.states, or raise stop.virtual_seconds"
-        )
-    return [f"no model was made: the run ended at {clock_text(run.time)} by {run.ended}, and {reason}"]
 
 
 def _report_warnings(refused: Sequence[tuple[int, str]]) -> list[str]:

@@ -8,8 +8,9 @@ is with a served run, whose facts cannot be derived: its models are made again f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -42,6 +43,8 @@ def _refuse_work(work: Sequence[Any]) -> NoReturn:
     raise AssertionError(f"nothing should be trained or tried, but {len(work)} jobs were given")
 
 
+# What was gathered where nothing is trained.
+STAND_IN = Folding({}, {}, collected=[(Report(0, 0, {}, 1.0, {}), Context(0, 0.0, 0))])
 NO_EXECUTOR = Executor("nobody", _refuse_work, _refuse_work)
 
 
@@ -77,22 +80,24 @@ def audit_decisions(plan: Plan, world: World, rows: Sequence[Numbered]) -> Audit
     return Audit(record.events, record.commits, ("decisions", *WORLD), TRAINED)
 
 
-def audit_served_run(plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path) -> Audit:
-    """The decisions of a served run, and its models from the aggregates that were kept; its facts are believed.
-
-    Without an executor the scores of the models are believed too, and those that devices gave in any case.
-    """
-    gather_count = 0
-    by_devices = evaluated_by_devices(row.note for row in (Row._make(r) for _, r in rows) if row.kind == Kind.NOTE and row.note)
+def _kept_aggregates(plan: Plan, folder: Path, number_of: Callable[[Gather], int]) -> Regather:
+    """Gatherings from the aggregates that were kept under these numbers."""
 
     def regather(command: Gather, fact: ReportsGathered) -> ReportsGathered:
-        nonlocal gather_count
-        gather_count += 1
-        aggregate = load_aggregate(plan, folder, command.server, gather_count - 1, fact.time)
+        aggregate = load_aggregate(plan, folder, command.server, number_of(command), fact.time)
         if spans(aggregate.tasks) != spans(fact.tasks):
             raise RunFailed("the kept aggregate does not hold the reports of the journal")
         return aggregate
 
+    return regather
+
+
+def audit_served_run(plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path) -> Audit:
+    """The decisions of a served run, and its models from the aggregates that were kept; its facts are believed. Without an executor
+    the scores of the models are believed too, and those that devices gave in any case."""
+    notes = (row.note for row in (Row._make(r) for _, r in rows) if row.kind == Kind.NOTE and row.note)
+    numbers, by_devices = count(), evaluated_by_devices(notes)
+    regather = _kept_aggregates(plan, folder, lambda command: next(numbers))
     result = _replay_facts(plan, world, _read_log(rows), regather, execute, models=True, by_devices=by_devices)
     trained = ("models", "scores") if execute is not None else ("models",)
     scores = ("scores",) if execute is None else ("scores by devices",) if by_devices else ()
@@ -100,22 +105,15 @@ def audit_served_run(plan: Plan, world: World, execute: Executor | None, rows: S
 
 
 def audit_from_aggregates(plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path) -> Audit:
-    """A simulation whose noise comes from a secret that is not here: its models from the noised aggregates that were kept.
-
-    What clients keep at home is not known then, so that the scores of personal models are believed.
-    """
+    """A simulation whose noise comes from a secret that is not here: its models from the noised aggregates that were kept. What
+    clients keep at home is not known then, so that the scores of personal models are believed."""
     log = _read_log(rows)
-    recorded_gather = _recorded_gathers(log.events)
+    recorded, kept = _recorded_gathers(log.events), _kept_aggregates(plan, folder, lambda command: command.version)
     evaluator = execute if plan.algorithm.personal is None else None
 
     def regather(command: Gather, fact: ReportsGathered) -> ReportsGathered:
-        recorded = recorded_gather(command, fact)
-        if not len(fact.tasks):
-            return recorded
-        aggregate = load_aggregate(plan, folder, command.server, command.version, fact.time)
-        if spans(aggregate.tasks) != spans(fact.tasks):
-            raise RunFailed("the kept aggregate does not hold the reports of the journal")
-        return aggregate
+        believed_fact = recorded(command, fact)
+        return kept(command, fact) if len(fact.tasks) else believed_fact
 
     result = _replay_facts(plan, world, log, regather, evaluator, models=True)
     trained = ("models", "scores") if evaluator is not None else ("models",)
@@ -136,8 +134,7 @@ def without_learning(plan: Plan) -> Plan:
 
 def _with_stand_in(fact: ReportsGathered) -> ReportsGathered:
     """A gathering as it was recorded, with something for `without_learning` to fold."""
-    stand_in = Folding({}, {}, collected=[(Report(0, 0, {}, 1.0, {}), Context(0, 0.0, 0))])
-    return replace(fact, aggregate=stand_in if len(fact.tasks) else None, stats={})
+    return replace(fact, aggregate=STAND_IN if len(fact.tasks) else None, stats={})
 
 
 def _recorded_gathers(events: list[Event]) -> Regather:
@@ -221,11 +218,19 @@ def _replay_facts(
         if isinstance(command, Evaluate):
             number, recorded = next(scores, (0, None))
             if recorded is not None and command.version in by_devices:
-                if _is_sum(recorded):
-                    return
+                each = recorded.clients
+                if each is not None and (recorded.correct, recorded.total) == (int(each.correct.sum()), int(each.total.sum())):
+                    return  # what clients found, added up, and nothing of the server's own
                 command, recorded = replace(command, clients=False), replace(recorded, clients=None)
             if execute is not None and recorded is not None:
-                _check_score(number, recorded, evaluate(plan, world, execute, ClientMemory(), command, recorded.time))
+                derived = evaluate(plan, world, execute, ClientMemory(), command, recorded.time)
+                for name in ("version", "correct", "total", "unseen"):
+                    old, new = getattr(recorded, name), getattr(derived, name)
+                    if old != new:
+                        raise Mismatch(number, f"{name} is {old}, but {new} follows from the model")
+                scores_of = [None if e.clients is None else [c.tolist() for c in astuple(e.clients)] for e in (derived, recorded)]
+                if scores_of[0] != scores_of[1]:
+                    raise Mismatch(number, "the scores of clients are not those of the model")
 
     try:
         result = replay(plan, log.events, world.keys, world.data.sizes, regather, check_command, models=models)
@@ -234,21 +239,3 @@ def _replay_facts(
     return Audit(
         len(log.events), result.commits, ("decisions",), (*TRAINED, *WORLD), result.state.server.params if models else None
     )
-
-
-def _is_sum(recorded: Evaluated) -> bool:
-    """Is this what clients found, added up, and nothing of the server's own?"""
-    each = recorded.clients
-    return each is not None and (recorded.correct, recorded.total) == (int(each.correct.sum()), int(each.total.sum()))
-
-
-def _check_score(number: int, recorded: Evaluated, derived: Evaluated) -> None:
-    """Compare what a model was said to score with what it scores."""
-    for name in ("version", "correct", "total", "unseen"):
-        if getattr(recorded, name) != getattr(derived, name):
-            raise Mismatch(number, f"{name} is {getattr(recorded, name)}, but {getattr(derived, name)} follows from the model")
-    derived_scores, recorded_scores = (
-        None if e.clients is None else [c.tolist() for c in astuple(e.clients)] for e in (derived, recorded)
-    )
-    if derived_scores != recorded_scores:
-        raise Mismatch(number, "the scores of clients are not those of the model")

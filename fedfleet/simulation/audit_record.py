@@ -31,10 +31,8 @@ class RecordEnd(Exception):
 
 
 class Record:
-    """The rows of a journal, without remarks, and how far they were derived again.
-
-    Without `models`, what only training can tell is believed: the names of models, losses, scores and which reports were refused.
-    """
+    """The rows of a journal, without remarks, and how far they were derived again. Without `models`, what only training can tell is
+    believed: the names of models, losses, scores and which reports were refused."""
 
     def __init__(self, rows: Sequence[Numbered], *, models: bool) -> None:
         self.rows = [pair for pair in rows if pair[1][1] != Kind.NOTE]
@@ -77,12 +75,13 @@ class Record:
             return
         unchecked = () if self.models else _UNCHECKED_COLUMNS.get(row[1], ())
         names = [n for n in COLUMNS if n not in unchecked]
-        column = next((n for n in names if not _equal(getattr(Row._make(stored), n), getattr(Row._make(row), n))), None)
-        if column is not None:
-            stored_text, derived_text = (_short(getattr(Row._make(r), column)) for r in (stored, row))
-            raise Mismatch(
-                number, f"in the row {describe_row(stored)!r}, {column} is {stored_text}, but {derived_text} follows from the run"
-            )
+        for name in names:
+            old, new = (getattr(Row._make(r), name) for r in (stored, row))
+            # The store keeps NaN as nothing.
+            if old == new or (old is None and isinstance(new, float) and math.isnan(new)):
+                continue
+            old, new = (t if len(t) <= 60 else f"{t[:40]}.. ({len(t)} characters)" for t in (repr(old), repr(new)))
+            raise Mismatch(number, f"in the row {describe_row(stored)!r}, {name} is {old}, but {new} follows from the run")
 
     # ---- what is believed where nothing is trained ---------------------------------------------------------------
 
@@ -104,17 +103,7 @@ class Record:
         return replace(self._recorded_fact(Probed, Kind.PROBED, "clients are probed", 0)[0], time=now)
 
     def _recorded_fact(self, event: type[T], kind: int, what: str, ahead: int) -> tuple[T, Values]:
-        row = self._next_row(kind, what, ahead)
-        try:
-            fact = next(iter(decode([row])))
-            int(row[5])
-        except (UnreadableRow, ValueError, TypeError) as error:
-            raise Mismatch(self.rows[self.position + ahead][0], f"it cannot be read ({error})") from None
-        assert isinstance(fact, event)
-        return fact, row
-
-    def _next_row(self, kind: int, what: str, ahead: int) -> Values:
-        """The row that will stand next when as many more are heard; remember that facts are derived before they are heard."""
+        # The row that will stand next when as many more are heard; remember that facts are derived before they are heard.
         if self.position + ahead >= len(self.rows):
             if self._complete:
                 raise Mismatch(0, f"the journal ends where {what}")
@@ -122,14 +111,10 @@ class Record:
         number, row = self.rows[self.position + ahead]
         if row[1] != kind:
             raise Mismatch(number, f"it says {describe_row(row)}, but in the run {what} here")
-        return row
-
-
-def _equal(stored: object, derived: object) -> bool:
-    """Equal, where the store keeps NaN as nothing."""
-    return stored == derived or (stored is None and isinstance(derived, float) and math.isnan(derived))
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:40]}.. ({len(text)} characters)"
+        try:
+            fact = next(iter(decode([row])))
+            int(row[5])
+        except (UnreadableRow, ValueError, TypeError) as error:
+            raise Mismatch(number, f"it cannot be read ({error})") from None
+        assert isinstance(fact, event)
+        return fact, row

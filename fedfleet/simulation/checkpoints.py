@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import ReportUnwanted
@@ -17,7 +15,7 @@ from fedfleet.core.records import Wave
 from fedfleet.core.sources import World
 from fedfleet.engine.checkpoint import freeze, thaw
 from fedfleet.engine.state import RunState, open_endings
-from fedfleet.simulation.simulator import Simulation, queue_late_report, resume_simulation, train_now
+from fedfleet.simulation.simulator import Simulation, new_simulation, queue_late_report, resume_simulation, train_now
 from fedfleet.store.client_memory import DEFAULT_LIMIT, ClientMemory
 from fedfleet.store.files import DamagedFile, load_tree, meta_of, save_tree
 from fedfleet.store.journal import Journal
@@ -45,7 +43,9 @@ class Checkpoints:
         meta, arrays = freeze(sim.state)
         memory_meta, columns = sim.memory.save()
         arrays |= columns
-        late_reports = [[r.time, r.task, r.client, r.bytes_up, r.reason] for r in _queued_late_reports(sim)]
+        # The reports under way that the server does not await: no state knows of them.
+        items = [item for _, _, _, item in sorted(sim.queue, key=lambda e: e[:3])]
+        late_reports = [[r.time, r.task, r.client, r.bytes_up, r.reason] for r in items if isinstance(r, ReportUnwanted)]
         all_meta = {
             "state": meta,
             "strays": late_reports,
@@ -56,11 +56,11 @@ class Checkpoints:
         }
         save_tree(self.folder / f"checkpoint-{version:08d}.safetensors", arrays, all_meta)
         self.saved_at = version
-        kept, old = checkpoint_files(self.folder)[:_KEPT_FILES], checkpoint_files(self.folder)[_KEPT_FILES:]
-        for path in old:
+        files = checkpoint_files(self.folder)
+        for path in files[_KEPT_FILES:]:
             path.unlink()
         if memory_meta:
-            sim.memory.release(generation_of(path) for path in kept)
+            sim.memory.release(generation_of(path) for path in files[:_KEPT_FILES])
 
 
 def checkpoint_files(folder: Path) -> list[Path]:
@@ -119,34 +119,19 @@ def restore(
 def _rebuild_simulation(
     memory: ClientMemory, plan: Plan, world: World, execute: Executor, state: RunState, *, eager: bool, noising: NoiseSource
 ) -> Simulation:
-    busy = np.zeros(len(world.keys), np.bool_)
-    eager = eager or plan.algorithm.priced_by_value
-    sim = Simulation(plan, world, execute, eager, state, busy=busy, memory=memory, noising=noising)
-    for wave, slots in _unfinished_tasks(sim).values():
+    sim = new_simulation(plan, world, execute, eager=eager, memory=memory, noising=noising, state=state)
+    # By wave, the places of the tasks that run or wait to be folded.
+    tasks = {**state.running, **{e.task: e.wave for e in open_endings(state)}}
+    waves: dict[int, tuple[Wave, list[int]]] = {}
+    for task in sorted(tasks):
+        waves.setdefault(tasks[task].first, (tasks[task], []))[1].append(task - tasks[task].first)
+    for wave, slots in waves.values():
         if any(wave.first + slot in memory.lent for slot in range(len(wave))):
             memory.expect(wave, (wave.first + slot for slot in slots))
         if sim.eager:  # reports in hand are not kept: training them again gives the same bits
-            _retrain_reports(sim, wave, slots)
+            # Edges weigh themselves against all others of their wave, so the whole of it is trained again.
+            edges = isinstance(plan.algorithm.local(int(wave.assignments.clients[0]), NO_SETTINGS), NestedPass)
+            train_now(sim, wave, range(len(wave)) if edges else slots)
+            for slot in set(range(len(wave))) - set(slots):
+                sim.reports.pop(wave.first + slot, None)
     return resume_simulation(sim)
-
-
-def _unfinished_tasks(sim: Simulation) -> dict[int, tuple[Wave, list[int]]]:
-    """By wave, the places of the tasks that run or wait to be folded."""
-    tasks = dict([*sim.state.running.items(), *((e.task, e.wave) for e in open_endings(sim.state))])
-    waves: dict[int, tuple[Wave, list[int]]] = {}
-    for task, wave in sorted(tasks.items(), key=lambda pair: pair[0]):
-        waves.setdefault(wave.first, (wave, []))[1].append(task - wave.first)
-    return waves
-
-
-def _retrain_reports(sim: Simulation, wave: Wave, slots: list[int]) -> None:
-    # Edges weigh themselves against all others of their wave, so the whole of it is trained again.
-    edges = isinstance(sim.plan.algorithm.local(int(wave.assignments.clients[0]), NO_SETTINGS), NestedPass)
-    train_now(sim, wave, range(len(wave)) if edges else slots)
-    for slot in set(range(len(wave))) - set(slots):
-        sim.reports.pop(wave.first + slot, None)
-
-
-def _queued_late_reports(sim: Simulation) -> list[ReportUnwanted]:
-    """The reports under way that the server does not await: no state knows of them."""
-    return [item for _, kind, _, item in sorted(sim.queue, key=lambda e: e[:3]) if isinstance(item, ReportUnwanted)]

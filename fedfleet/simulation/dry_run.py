@@ -6,26 +6,26 @@ does here exactly what it does in the run of the same seed, and what a fleet wil
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fedfleet.core.aggregation import Fold, Folding
+from fedfleet.core.aggregation import Fold
 from fedfleet.core.commands import Account, Evaluate, Gather
 from fedfleet.core.cost import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, Event, ReportsGathered, RoundFailed, TaskArrived, TasksSent, TasksSpent
 from fedfleet.core.parts import Offer, Plan
-from fedfleet.core.records import Assignments, Context, Cost, Ints, Report, ServerState, whole_work
+from fedfleet.core.records import Assignments, Cost, Ints, ServerState, whole_work
 from fedfleet.core.sources import World
 from fedfleet.measure.class_clock import Participation
-from fedfleet.simulation.audit import NO_EXECUTOR, without_learning
+from fedfleet.simulation.audit import NO_EXECUTOR, STAND_IN, without_learning
 from fedfleet.simulation.simulator import Simulation, drive, new_simulation
 from fedfleet.simulation.trips import open_trips
 
 _NEVER = 1 << 40  # commits between evaluations that are not wanted
-_STAND_IN = Folding({}, {}, collected=[(Report(0, 0, {}, 1.0, {}), Context(0, 0.0, 0))])
 _NO_OFFER = Offer({})
 
 
@@ -38,7 +38,7 @@ class DryRunLog:
     folded: list[tuple[int, float, int]] = field(default_factory=list[tuple[int, float, int]])
     asked: list[Ints] = field(default_factory=list[Ints])
     arrived: list[int] = field(default_factory=list[int])
-    failed: dict[str, int] = field(default_factory=dict[str, int])
+    failed: Counter[str] = field(default_factory=Counter[str])
 
     def record(self, events: Sequence[Event]) -> None:
         """Keep what counts of these events."""
@@ -48,7 +48,7 @@ class DryRunLog:
             elif isinstance(event, TasksSent):
                 self.asked.append(event.clients)
             elif isinstance(event, RoundFailed):
-                self.failed[event.reason] = self.failed.get(event.reason, 0) + 1
+                self.failed[event.reason] += 1
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class DrySimulation(Simulation):
             (context.client, float(wave.assignments.share[task - wave.first]), context.staleness)
             for task, wave, context in zip(command.tasks, command.waves, command.contexts, strict=True)
         ]
-        self.facts.append(ReportsGathered(now, _STAND_IN, np.array(command.tasks, np.int64), {}))
+        self.facts.append(ReportsGathered(now, STAND_IN, np.array(command.tasks, np.int64), {}))
 
     def evaluate(self, command: Evaluate) -> None:
         """Nobody knows how good a model is that was not trained."""
@@ -84,35 +84,23 @@ class DrySimulation(Simulation):
 
 
 def dry_run(plan: Plan, world: World, *, seed: int | None = None) -> Participation:
-    """Who will be in which model of this plan, without its rules about accuracy; `seed` draws its choices anew.
-
-    Whoever chooses by what reports say cannot be foreseen: such a plan is refused.
-    """
+    """Who will be in which model of this plan, without its rules about accuracy; `seed` draws its choices anew. Whoever chooses by
+    what reports say cannot be foreseen: such a plan is refused."""
     if plan.choose.unpredictable:
         raise BadInput(f"selector {plan.choose.name!r} {plan.choose.unpredictable}")
     plan = _without_training(plan, world) if seed is None else replace(_without_training(plan, world), seed=seed)
     start = new_simulation(plan, world, NO_EXECUTOR)
     sim = DrySimulation(plan, world, NO_EXECUTOR, eager=False, state=start.state, busy=start.busy)
     drive(sim, sim.log.record)
-    return _participation(sim)
-
-
-def _participation(sim: DrySimulation) -> Participation:
-    log, clients = sim.log, sim.plan.clients
+    log, clients = sim.log, plan.clients
     columns = np.array(log.folded, np.float64).reshape(-1, 3)
-    asked: Ints = np.concatenate(log.asked) if log.asked else np.zeros(0, np.int64)
+    asked: Ints = np.concatenate([np.zeros(0, np.int64), *log.asked])
     return Participation(
-        times=np.array(log.times),
-        commit=np.repeat(np.arange(len(log.sizes)), log.sizes),
-        clients=columns[:, 0].astype(np.int64),
-        share=columns[:, 1],
-        staleness=columns[:, 2].astype(np.int64),
-        asked=np.bincount(asked, minlength=clients),
-        arrived=np.bincount(np.array(log.arrived, np.int64), minlength=clients),
-        failed=dict(sorted(log.failed.items(), key=lambda item: -item[1])),
-        rounds=len(log.times) + sum(log.failed.values()),
-        seconds=sim.state.book.now,
-    )
+        times=np.array(log.times), commit=np.repeat(np.arange(len(log.sizes)), log.sizes),
+        clients=columns[:, 0].astype(np.int64), share=columns[:, 1], staleness=columns[:, 2].astype(np.int64),
+        asked=np.bincount(asked, minlength=clients), arrived=np.bincount(np.array(log.arrived, np.int64), minlength=clients),
+        failed=dict(log.failed.most_common()), rounds=len(log.times) + log.failed.total(), seconds=sim.state.book.now,
+    )  # fmt: skip
 
 
 def _without_training(plan: Plan, world: World) -> Plan:
@@ -127,21 +115,15 @@ def _without_training(plan: Plan, world: World) -> Plan:
 
     def cost(state: ServerState, asked: Assignments, samples: Ints) -> Cost:
         del state
-        clients = asked.clients
-        is_whole = not asked.settings and not asked.steps.any() and bool((asked.share == 1.0).all())
-        if not is_whole or not np.array_equal(samples, sizes[clients]):
+        at, whole, batches = asked.clients, whole_cost, whole_cost.batches
+        if asked.settings or asked.steps.any() or not (asked.share == 1.0).all() or not np.array_equal(samples, sizes[at]):
             return cost_of(real, server, asked, samples)
-        batches = None if whole_cost.batches is None else whole_cost.batches[clients]
-        return Cost(whole_cost.samples[clients], whole_cost.bytes_down[clients], whole_cost.bytes_up[clients], batches)
+        batches = None if batches is None else batches[at]
+        return Cost(whole.samples[at], whole.bytes_down[at], whole.bytes_up[at], batches)
 
     empty_algorithm = replace(
-        real,
-        init=lambda params: nothing,
-        offer=lambda server, client, settings: _NO_OFFER,
-        fold=Fold(lambda server: {}, combine=lambda inside: {}),
-        apply=lambda server, aggregate: server,
-        cost=cost,
-        accept=None,
+        real, init=lambda params: nothing, offer=lambda server, client, settings: _NO_OFFER,
+        fold=Fold(lambda server: {}, combine=lambda inside: {}), apply=lambda server, aggregate: server, cost=cost, accept=None,
         priced_by_value=False,
-    )
+    )  # fmt: skip
     return replace(plan, algorithm=empty_algorithm, params={}, stop=stop)

@@ -35,17 +35,18 @@ class ProbeOutcome:
 
 
 def probe_outcome(plan: Plan, world: World, state: RunState, command: Probe) -> ProbeOutcome:
-    """How a probe goes: clients fetch the model, try it on their data (`loss`) or train one batch (`seconds`), and answer.
-
-    It is over when the last one answered, or when its time is up. Faults leave probes alone.
-    """
+    """How a probe goes: clients fetch the model, try it on their data (`loss`) or train one batch (`seconds`), and answer. It is
+    over when the last one answered, or when its time is up. Faults leave probes alone."""
     n = len(command.clients)
     if world.free_probes:
         return ProbeOutcome(max(command.time, state.book.now), np.ones(n, np.bool_), {})
     sizes = world.data.sizes(command.round)[command.clients]
     whole_cost = expected_cost(plan, state._replace(server=command.server), command.clients, sizes)
-    # Trying a sample is the forward pass alone, a third of training it.
-    samples = sizes / TRAINING_PASSES if command.stat == "loss" else np.minimum(_batches(plan, command), sizes)
+    if command.stat == "loss":  # trying a sample is the forward pass alone, a third of training it
+        samples = sizes / TRAINING_PASSES
+    else:  # one batch; everything where an opaque pass does not say how large that is
+        halves = [plan.algorithm.local(client, NO_SETTINGS) for client in command.clients.tolist()]
+        samples = np.minimum([h.batches.size if isinstance(h, LocalPass) else np.inf for h in halves], sizes)
     cost = Cost(np.asarray(samples, np.float64), whole_cost.bytes_down, np.full(n, ANSWER_BYTES))
     trips = np.full(n, state.next_task)
     stages = stages_of(world.devices, command.clients, cost, command.time, trips)
@@ -72,12 +73,6 @@ def probe_outcome(plan: Plan, world: World, state: RunState, command: Probe) -> 
         starts = np.full(n, command.time)
         spent |= world.energy.charges(command.clients, {s: spent[s] for s in STAGES if s in spent}, starts)
     return ProbeOutcome(max(last, state.book.now), answered, {name: values for name, values in spent.items() if values.any()})
-
-
-def _batches(plan: Plan, command: Probe) -> Floats:
-    """The size of one batch of each client; everything where an opaque pass does not say."""
-    halves = [plan.algorithm.local(client, NO_SETTINGS) for client in command.clients.tolist()]
-    return np.array([h.batches.size if isinstance(h, LocalPass) else np.inf for h in halves], np.float64)
 
 
 def probe_answer(

@@ -7,7 +7,7 @@ up again finds the same one, and so does an audit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,11 +37,9 @@ def moment_inputs(state: RunState) -> tuple[int, int, bool, int]:
 
 
 def unavailable_clients(plan: Plan, state: RunState, busy: Bools) -> Bools:
-    """Who cannot be asked: those at work, and those whose report waits for its commit if it changes what they remember.
-
-    A second task would begin with a memory without the first one's, and only the later of the two would stand: a client's
-    control variate would lack what the server has counted, and what a codec lost would be sent twice.
-    """
+    """Who cannot be asked: those at work, and those whose report waits for its commit if it changes what they remember. A second
+    task would begin with a memory without the first one's, and only the later of the two would stand: a client's control variate
+    would lack what the server has counted, and what a codec lost would be sent twice."""
     endings = (*in_order_of_arrival(state.ended), *in_order_of_arrival(state.gathering))
     reporters = {int(e.wave.assignments.clients[e.task - e.wave.first]) for e in endings if e.fate == FOLDED}
     waiting = [client for client in reporters if remembers(plan.algorithm.local(client, NO_SETTINGS))]
@@ -74,14 +72,11 @@ def earliest_moment(plan: Plan, world: World, state: RunState, busy: Bools) -> f
         return float(earliest(free, state.at_least, now, plan.stop.virtual_seconds))
 
 
-# What a roster can hold: by name, a function of (plan, world, state, clients, samples).
-Column = Callable[[Plan, World, RunState, Ints, Ints], Floats]
-
-
 def roster_of(plan: Plan, world: World, state: RunState, clients: Ints) -> Roster:
     """These clients as candidates, at the time and in the round of a state."""
     samples = world.data.sizes(state.book.round)[clients]
-    stats = {name: COLUMNS[name](plan, world, state, clients, samples) for name in plan.choose.sees}
+    view = _View(plan, world, state, clients, samples)
+    stats = {name: COLUMNS[name](view) for name in plan.choose.sees}
     return Roster(clients, world.keys[clients], samples, stats)
 
 
@@ -105,92 +100,81 @@ def expected_seconds(world: World, state: RunState, clients: Ints, cost: Cost) -
     return world.devices.seconds(clients, cost, state.book.now, trips)
 
 
-def _compute_seconds(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
-    cost, none = expected_cost(plan, state, clients, samples), np.zeros(len(clients))
-    return expected_seconds(world, state, clients, Cost(cost.samples, none, none, cost.batches))
+class _View(NamedTuple):
+    """Clients of which a selector wants to see columns, and what these depend on."""
+
+    plan: Plan
+    world: World
+    state: RunState
+    clients: Ints
+    samples: Ints
+
+    def whole_cost(self) -> Cost:
+        return expected_cost(self.plan, self.state, self.clients, self.samples)
+
+    def seconds(self, samples: Any = 0.0, down: Any = 0.0, up: Any = 0.0, batches: Floats | None = None) -> Floats:
+        """How long work of this size would take."""
+        none = np.zeros(len(self.clients))
+        return expected_seconds(self.world, self.state, self.clients, Cost(none + samples, none + down, none + up, batches))
 
 
-def _transfer_seconds(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
-    cost, none = expected_cost(plan, state, clients, samples), np.zeros(len(clients))
-    return expected_seconds(world, state, clients, Cost(none, cost.bytes_down, cost.bytes_up))
+def _compute_seconds(view: _View) -> Floats:
+    cost = view.whole_cost()
+    return view.seconds(cost.samples, batches=cost.batches)
 
 
-def _upload_seconds(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
-    cost, none = expected_cost(plan, state, clients, samples), np.zeros(len(clients))
-    return expected_seconds(world, state, clients, Cost(none, none, cost.bytes_up))
+def _transfer_seconds(view: _View) -> Floats:
+    cost = view.whole_cost()
+    return view.seconds(down=cost.bytes_down, up=cost.bytes_up)
 
 
-def _latency_seconds(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
-    del plan, samples
-    none = np.zeros(len(clients))
-    return expected_seconds(world, state, clients, Cost(none, none, none))
+def _step_seconds(view: _View) -> Floats:
+    one = Assignments(view.clients, np.ones(len(view.clients), np.int64), np.ones(len(view.clients)))
+    cost = cost_of(view.plan.algorithm, view.state.server, one, view.samples)
+    return view.seconds(cost.samples, batches=cost.batches)
 
 
-def _joules(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
+def _joules(view: _View) -> Floats:
     """What the whole work would draw from these devices: infinite for those that cannot do it, NaN if unknown."""
-    cost, starts = expected_cost(plan, state, clients, samples), np.full(len(clients), state.book.now)
-    stages = stages_of(world.devices, clients, cost, state.book.now, np.full(len(clients), state.next_task))
+    clients, world, now = view.clients, view.world, view.state.book.now
+    stages = stages_of(world.devices, clients, view.whole_cost(), now, np.full(len(clients), view.state.next_task))
     able = np.isfinite(total(stages))
     busy = {name: np.where(able, took, 0.0) for name, took in stages.items()}
-    result = {} if world.energy is None else world.energy.charges(clients, busy, starts)
+    result = {} if world.energy is None else world.energy.charges(clients, busy, np.full(len(clients), now))
     return np.where(able, result.get("joules", np.full(len(clients), np.nan)), np.inf)
 
 
-def _step_seconds(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
-    n = len(clients)
-    one = Assignments(clients, np.ones(n, np.int64), np.ones(n))
-    cost, none = cost_of(plan.algorithm, state.server, one, samples), np.zeros(n)
-    return expected_seconds(world, state, clients, Cost(cost.samples, none, none, cost.batches))
+def _user_tasks(view: _View) -> Floats:
+    users, running = view.world.users, view.state.running
+    if users is None or not running:
+        return np.zeros(len(view.clients))
+    busy = np.array([wave.assignments.clients[task - wave.first] for task, wave in running.items()], np.int64)
+    return np.bincount(users.user_of[busy], minlength=len(users))[users.user_of[view.clients]].astype(np.float64)
 
 
-def _batch_seconds(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
-    del plan, samples
-    none = np.zeros(len(clients))
-    return expected_seconds(world, state, clients, Cost(none, none, none, np.ones(len(clients))))
-
-
-def _steps(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
-    del world, state
-    return steps_of(plan.algorithm, clients, samples)
-
-
-def _user(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
-    del plan, state, samples
-    return np.full(len(clients), -1.0) if world.users is None else world.users.user_of[clients].astype(np.float64)
-
-
-def _user_tasks(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
-    del plan, samples
-    if world.users is None or not state.running:
-        return np.zeros(len(clients))
-    user_of = world.users.user_of
-    busy = np.array([wave.assignments.clients[task - wave.first] for task, wave in state.running.items()], np.int64)
-    return np.bincount(user_of[busy], minlength=len(world.users))[user_of[clients]].astype(np.float64)
-
-
-def _ended_tasks(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
-    del world, samples
-    endings = [e for chain in (state.ended, state.gathering) for e in in_order_of_arrival(chain)]
+def _ended_tasks(view: _View) -> Floats:
+    endings = [e for chain in (view.state.ended, view.state.gathering) for e in in_order_of_arrival(chain)]
     clients_of_tasks = np.array([e.wave.assignments.clients[e.task - e.wave.first] for e in endings], np.int64)
-    return np.bincount(clients_of_tasks, minlength=plan.clients)[clients].astype(np.float64)
+    return np.bincount(clients_of_tasks, minlength=view.plan.clients)[view.clients].astype(np.float64)
 
 
-def _time(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
-    del plan, world, samples
-    return np.full(len(clients), state.book.now)
+def _user(view: _View) -> Floats:
+    users = view.world.users
+    return np.full(len(view.clients), -1.0) if users is None else users.user_of[view.clients].astype(np.float64)
 
 
-COLUMNS: dict[str, Column] = {
+# What a roster can hold, by name.
+COLUMNS: dict[str, Callable[[_View], Floats]] = {
     "compute_seconds": _compute_seconds,
     "transfer_seconds": _transfer_seconds,
-    "upload_seconds": _upload_seconds,
-    "latency_seconds": _latency_seconds,
+    "upload_seconds": lambda view: view.seconds(up=view.whole_cost().bytes_up),
+    "latency_seconds": lambda view: view.seconds(),
     "joules": _joules,
     "step_seconds": _step_seconds,
-    "batch_seconds": _batch_seconds,
-    "steps": _steps,
+    "batch_seconds": lambda view: view.seconds(batches=np.ones(len(view.clients))),
+    "steps": lambda view: steps_of(view.plan.algorithm, view.clients, view.samples),
     "user": _user,
     "user_tasks": _user_tasks,
     "untold": _ended_tasks,
-    "time": _time,
+    "time": lambda view: np.full(len(view.clients), view.state.book.now),
 }

@@ -11,7 +11,8 @@ import struct
 import tempfile
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -39,6 +40,15 @@ class StoredSlot:
     place: tuple[int, int] | None = None  # offset and length in the file of the present generation
 
 
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = f"the clients' memory cannot be written ({error}); check disk space and permissions, then resume"
+        raise RunFailed(why) from error
+
+
 class RecordFile:
     """Records in one file, appended and never changed; without a folder in a temporary file that goes with the process."""
 
@@ -57,13 +67,9 @@ class RecordFile:
     def append(self, data: bytes) -> tuple[int, int]:
         """Add a record; where it lies."""
         offset = self.size
-        try:
+        with _writing():
             self._file.seek(offset)
             self._file.write(_HEAD.pack(len(data), zlib.crc32(data)) + data)
-        except OSError as error:
-            raise RunFailed(
-                f"the clients' memory cannot be written ({error}); check disk space and permissions, then resume"
-            ) from error
         self.size += _HEAD.size + len(data)
         return offset, len(data)
 
@@ -78,14 +84,10 @@ class RecordFile:
 
     def sync(self) -> None:
         """Everything appended so far is on the disk when this returns."""
-        try:
+        with _writing():
             self._file.flush()
             if self.folder is not None:
                 os.fsync(self._file.fileno())
-        except OSError as error:
-            raise RunFailed(
-                f"the clients' memory cannot be written ({error}); check disk space and permissions, then resume"
-            ) from error
 
     def close(self) -> None:
         """Let the file go."""
@@ -99,12 +101,9 @@ def file_name(generation: int) -> str:
 
 @dataclass(slots=True)
 class ClientMemory:
-    """The memory of all clients. It advances only when a report is folded.
-
-    A task sees the memory that its client had when the task was sent, even if another of its reports is folded since. What
-    was lent is kept until the last task of its wave has ended: edges are weighed against all others of their wave, also by
-    a run that was resumed in between.
-    """
+    """The memory of all clients. It advances only when a report is folded. A task sees the memory that its client had when the task
+    was sent, even if another of its reports is folded since. What was lent is kept until the last task of its wave has ended: edges
+    are weighed against all others of their wave, also by a run that was resumed in between."""
 
     folder: Path | None = None
     limit: float = DEFAULT_LIMIT
@@ -131,7 +130,9 @@ class ClientMemory:
         """A report was folded: these slots are replaced, all others stay."""
         slots_now = dict(self.current.get(client, {}))
         for slot, tree in slots.items():
-            slots_now[slot] = self._cache(StoredSlot(tree_nbytes(tree), tree))
+            stored = slots_now[slot] = StoredSlot(tree_nbytes(tree), tree)
+            self.in_ram[id(stored)] = stored
+            self.ram_bytes += stored.nbytes
         self.current[client] = slots_now
         self._spill()
 
@@ -175,11 +176,6 @@ class ClientMemory:
 
     # ---- RAM and file --------------------------------------------------------------------------------------------
 
-    def _cache(self, stored: StoredSlot) -> StoredSlot:
-        self.in_ram[id(stored)] = stored
-        self.ram_bytes += stored.nbytes
-        return stored
-
     def _tree(self, stored: StoredSlot) -> Tree:
         if stored.tree is not None:
             if id(stored) in self.in_ram:
@@ -192,7 +188,7 @@ class ClientMemory:
         """Move what was used least recently to the file until the rest fits; what is no longer referenced is dropped."""
         if self.ram_bytes <= self.limit:
             return
-        live = {id(stored) for tree in (*self.current.values(), *self.lent.values()) for stored in tree.values()}
+        live = {id(stored) for stored in self._live_slots()}
         for mark in [mark for mark in self.in_ram if mark not in live]:
             self.ram_bytes -= self.in_ram.pop(mark).nbytes
         # A little further than it must: else a memory at the limit would spill with every report.

@@ -16,8 +16,6 @@ from safetensors.numpy import save
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.trees import Array, Tree, content_hash
 
-_CHUNK = 1 << 20
-
 
 class DamagedFile(RunFailed):
     """A file that is not what was written."""
@@ -32,7 +30,11 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
-        _sync_folder(path.parent)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     except OSError as error:
         draft.unlink(missing_ok=True)
         raise RunFailed(f"{path} cannot be written ({error}); check disk space and permissions, then resume") from error
@@ -70,20 +72,9 @@ def meta_of(path: Path) -> dict[str, Any]:
 
 def file_hash(path: Path) -> str:
     """SHA-256 of a file."""
-    h = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            h.update(chunk)
-    return h.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _seal(about: Mapping[str, Any], tree: Mapping[str, Array]) -> str:
     return hashlib.sha256(f"{content_hash(tree)}|{json.dumps(about)}".encode()).hexdigest()
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

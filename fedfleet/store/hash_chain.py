@@ -32,8 +32,11 @@ class Chain:
         """Add a row; `data` are its digested bytes."""
         self.rows += 1
         self.digest.update(data)
-        extra = _undigested_bytes(row)
-        if extra:
+        # What the digest leaves out: a row's note, and of a remark everything.
+        note, is_remark = row[9], row[1] == Kind.NOTE
+        if note is not None or is_remark:
+            text = b"" if note is None else note.encode()
+            extra = (pack_row(row) if is_remark else b"") + len(text).to_bytes(8, "little") + text
             self._side_digest.update(self.rows.to_bytes(8, "little") + extra)
 
     def add_link(self) -> bytes:
@@ -82,12 +85,3 @@ def check_chain(identity: str, rows: Iterable[tuple[int, Values]], links: Mappin
     if chain.rows < last:
         return check_with_fault(f"the rows after {chain.rows} are missing, up to row {last}")
     return ChainCheck(chain.rows, chain.digest.hexdigest(), chain.link.hex(), sound)
-
-
-def _undigested_bytes(row: Values) -> bytes:
-    """The bytes of a row that the digest leaves out, for the chain: its note, and of a remark everything."""
-    note, is_remark = row[9], row[1] == Kind.NOTE
-    if note is None and not is_remark:
-        return b""
-    text = b"" if note is None else note.encode()
-    return (pack_row(row) if is_remark else b"") + len(text).to_bytes(8, "little") + text

@@ -12,37 +12,16 @@ from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 
+from fedfleet.core import events
 from fedfleet.core.errors import RunFailed
-from fedfleet.core.events import (
-    CandidatesSeen,
-    Evaluated,
-    Event,
-    ModelCommitted,
-    PaceSet,
-    Probed,
-    ReportRejected,
-    ReportsGathered,
-    ReportUnwanted,
-    RoundFailed,
-    RunBegan,
-    RunEnded,
-    TaskArrived,
-    TaskLost,
-    TasksDropped,
-    TasksSent,
-    TasksSpent,
-    TaskStruck,
-    TimerFired,
-)
+from fedfleet.core.events import Event, TaskArrived, TasksDropped, TasksSent
 from fedfleet.core.records import Ints, Roster, Tally
 from fedfleet.store.row_text import decode_columns, decode_scores, encode_columns, encode_scores, read_spans, roster_hash, spans
 
 
 class Row(NamedTuple):
-    """One row of the journal. `a` and `b` are what the kind makes of them, `body` is digested text, `note` a diagnostic.
-
-    SQLite keeps NaN as NULL, so that `a` is None when a row with NaN is read back.
-    """
+    """One row of the journal. `a` and `b` are what the kind makes of them, `body` is digested text, `note` a diagnostic. SQLite
+    keeps NaN as NULL, so that `a` is None when a row with NaN is read back."""
 
     time: float
     kind: int
@@ -67,24 +46,8 @@ class UnreadableRow(RunFailed):
 class Kind:
     """The numbers of the kinds of rows. They are part of the format: never change one."""
 
-    BEGAN = 0
-    SEEN = 1
-    PROBED = 2
-    SENT = 3
-    ARRIVED = 4
-    LOST = 5
-    TIMER = 6
-    DROPPED = 7
-    GATHERED = 8
-    EVALUATED = 9
-    REJECTED = 10
-    FAILED = 11
-    COMMITTED = 12
-    ENDED = 13
-    SPENT = 14
-    STRUCK = 15
-    UNWANTED = 16
-    PACED = 17
+    BEGAN, SEEN, PROBED, SENT, ARRIVED, LOST, TIMER, DROPPED, GATHERED, EVALUATED = range(10)
+    REJECTED, FAILED, COMMITTED, ENDED, SPENT, STRUCK, UNWANTED, PACED = range(10, 18)
     NOTE = 99  # a remark for people about how the run was carried out: no event, and not digested
 
 
@@ -148,48 +111,48 @@ def encode_arrival(event: TaskArrived) -> tuple[Values, bytes]:
 def _encode_one(event: Event) -> Row:
     t = event.time
     match event:
-        case RunBegan():
+        case events.RunBegan():
             body = {"seed": event.seed, "clients": event.clients, "spec": event.spec_digest, "model": event.model_hash}
             return Row(t, Kind.BEGAN, body=json.dumps(body))
-        case CandidatesSeen():
+        case events.CandidatesSeen():
             return Row(t, Kind.SEEN, task=len(event.roster.clients), body=roster_hash(event.roster))
-        case Probed():
+        case events.Probed():
             body = {"stat": event.stat, "clients": event.clients.tolist(), "values": event.values.tolist()}
             if event.spent:
                 body["spent"] = encode_columns(event.spent)
             return Row(t, Kind.PROBED, task=len(event.clients), body=json.dumps(body))
-        case TaskLost():
+        case events.TaskLost():
             return Row(t, Kind.LOST, task=event.task, client=event.client, a=event.seconds, body=event.reason)
-        case TaskStruck():
+        case events.TaskStruck():
             return Row(t, Kind.STRUCK, task=event.task, client=event.client, a=event.seconds, body=event.reason)
-        case ReportUnwanted():
+        case events.ReportUnwanted():
             return Row(t, Kind.UNWANTED, task=event.task, client=event.client, b=event.bytes_up, body=event.reason)
-        case TasksSpent():
+        case events.TasksSpent():
             costs = {"tasks": spans(event.tasks), "clients": event.clients.tolist(), "spent": encode_columns(event.spent)}
             return Row(t, Kind.SPENT, task=len(event.tasks), body=json.dumps(costs))
-        case TimerFired():
+        case events.TimerFired():
             return Row(t, Kind.TIMER)
-        case ReportsGathered():
+        case events.ReportsGathered():
             means = {name: float(np.mean(v)) for name, v in event.stats.items() if len(v)}
             return Row(
                 t, Kind.GATHERED, task=len(event.tasks), client=len(event.rejected), body=spans(event.tasks), note=json.dumps(means)
             )
-        case Evaluated():
+        case events.Evaluated():
             correct, total = event.unseen or (0, 0)
             return Row(
                 t, Kind.EVALUATED, version=event.version, task=correct, client=total, a=event.correct, b=event.total,
                 body=encode_scores(event.clients), note=repr(event.loss),
             )  # fmt: skip
-        case ReportRejected():
+        case events.ReportRejected():
             return Row(t, Kind.REJECTED, task=event.task, client=event.client, body=event.reason)
-        case PaceSet():
+        case events.PaceSet():
             return Row(t, Kind.PACED, a=event.seconds, body=event.name)
-        case RoundFailed():
+        case events.RoundFailed():
             return Row(t, Kind.FAILED, event.round, body=event.reason)
-        case ModelCommitted():
+        case events.ModelCommitted():
             name, loss = str(event.model_hash), repr(event.loss)
             return Row(t, Kind.COMMITTED, event.round, event.version, event.folded, body=name, note=loss)
-        case RunEnded():
+        case events.RunEnded():
             return Row(t, Kind.ENDED, body=event.reason)
         case TaskArrived() | TasksSent() | TasksDropped():
             raise AssertionError("encoded above")
@@ -239,12 +202,18 @@ def decode_with_numbers(rows: Iterable[tuple[int, Values]]) -> Iterator[tuple[in
         row = pair[1]
         return (row.kind, row.time, row.round) if row.kind in (Kind.SENT, Kind.DROPPED) else (row.kind,)
 
-    events = ((number, Row._make(row)) for number, row in rows if row[1] != Kind.NOTE)
-    for (kind, *_), group in groupby(events, key=group_key):
+    named_rows = ((number, Row._make(row)) for number, row in rows if row[1] != Kind.NOTE)
+    for (kind, *_), group in groupby(named_rows, key=group_key):
         if kind in (Kind.SENT, Kind.DROPPED):
             pairs = list(group)
-            with _name_row_in_errors(pairs[0][0]):
-                yield pairs[0][0], (_decode_sent if kind == Kind.SENT else _decode_drops)([row for _, row in pairs])
+            rows_together, number = [row for _, row in pairs], pairs[0][0]
+            with _name_row_in_errors(number):
+                if kind == Kind.SENT:
+                    yield number, _decode_sent(rows_together)
+                else:
+                    tasks, clients = _ints([r.task for r in rows_together]), _ints([r.client for r in rows_together])
+                    seconds = np.array([_number(r.a) for r in rows_together])
+                    yield number, TasksDropped(rows_together[0].time, tasks, clients, seconds)
         else:
             for number, row in group:
                 with _name_row_in_errors(number):
@@ -257,11 +226,6 @@ def _name_row_in_errors(number: int) -> Iterator[None]:
         yield
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
         raise UnreadableRow(f"row {number} of the journal has unexpected content ({error})") from error
-
-
-def _decode_drops(rows: list[Row]) -> TasksDropped:
-    tasks, clients = _ints([r.task for r in rows]), _ints([r.client for r in rows])
-    return TasksDropped(rows[0].time, tasks, clients, np.array([_number(r.a) for r in rows]))
 
 
 def _decode_sent(rows: list[Row]) -> TasksSent:
@@ -280,52 +244,48 @@ def _decode_one(row: Row) -> Event:
     match row.kind:
         case Kind.BEGAN:
             began = json.loads(text)
-            return RunBegan(t, began["seed"], began["clients"], began["spec"], began["model"])
+            return events.RunBegan(t, began["seed"], began["clients"], began["spec"], began["model"])
         case Kind.SEEN:
-            return CandidatesSeen(t, _unknown_roster(row.task))
+            # A roster of which only the size is known, as the journal keeps it.
+            n = row.task
+            return events.CandidatesSeen(t, Roster(np.full(n, -1, np.int64), np.zeros(n, np.uint64), np.zeros(n, np.int64)))
         case Kind.PROBED:
             probed = json.loads(text)
             clients, values = _ints(probed["clients"]), np.array(probed["values"], np.float64)
-            return Probed(t, probed["stat"], clients, values, decode_columns(probed.get("spent", {}), len(clients)))
+            return events.Probed(t, probed["stat"], clients, values, decode_columns(probed.get("spent", {}), len(clients)))
         case Kind.ARRIVED:
             return TaskArrived(t, row.task, row.client, _number(row.a), _number(row.b))
         case Kind.LOST:
-            return TaskLost(t, row.task, row.client, _number(row.a), text)
+            return events.TaskLost(t, row.task, row.client, _number(row.a), text)
         case Kind.STRUCK:
-            return TaskStruck(t, row.task, row.client, _number(row.a), text)
+            return events.TaskStruck(t, row.task, row.client, _number(row.a), text)
         case Kind.UNWANTED:
-            return ReportUnwanted(t, row.task, row.client, _number(row.b), text)
+            return events.ReportUnwanted(t, row.task, row.client, _number(row.b), text)
         case Kind.SPENT:
             costs, n = json.loads(text), row.task
-            return TasksSpent(t, read_spans(costs["tasks"]), _ints(costs["clients"]), decode_columns(costs["spent"], n))
+            return events.TasksSpent(t, read_spans(costs["tasks"]), _ints(costs["clients"]), decode_columns(costs["spent"], n))
         case Kind.TIMER:
-            return TimerFired(t)
+            return events.TimerFired(t)
         case Kind.GATHERED:
             means = json.loads(row.note or "{}")
-            return ReportsGathered(t, None, read_spans(text), {n: np.array([v]) for n, v in means.items()})
+            return events.ReportsGathered(t, None, read_spans(text), {n: np.array([v]) for n, v in means.items()})
         case Kind.EVALUATED:
             scores, loss = decode_scores(row.body), float(row.note or "nan")
             unseen = Tally(row.task, row.client) if row.client else None
-            return Evaluated(t, row.version, int(row.a or 0), int(row.b or 0), loss, scores, unseen)
+            return events.Evaluated(t, row.version, int(row.a or 0), int(row.b or 0), loss, scores, unseen)
         case Kind.REJECTED:
-            return ReportRejected(t, row.task, row.client, text)
+            return events.ReportRejected(t, row.task, row.client, text)
         case Kind.PACED:
-            return PaceSet(t, text, _number(row.a))
+            return events.PaceSet(t, text, _number(row.a))
         case Kind.FAILED:
-            return RoundFailed(t, row.round, text)
+            return events.RoundFailed(t, row.round, text)
         case Kind.COMMITTED:
-            return ModelCommitted(t, row.round, row.version, text, row.task, float(row.note or "nan"))
+            return events.ModelCommitted(t, row.round, row.version, text, row.task, float(row.note or "nan"))
         case Kind.ENDED:
-            return RunEnded(t, text)
+            return events.RunEnded(t, text)
         case _:
             raise ValueError(f"unknown kind of journal row: {row.kind}")
 
 
 def _ints(values: list[int]) -> Ints:
     return np.array(values, np.int64)
-
-
-def _unknown_roster(n: int) -> Roster:
-    """A roster of which only the size is known, as the journal keeps it."""
-    empty = np.full(n, -1, np.int64)
-    return Roster(empty, np.zeros(n, np.uint64), np.zeros(n, np.int64))

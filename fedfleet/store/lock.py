@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,10 +22,8 @@ _CLOCKS_DIFFER_SECONDS = 5.0
 
 @contextmanager
 def hold_lock(folder: Path) -> Iterator[None]:
-    """Hold the folder; a second process is refused with the name and the process id of the holder.
-
-    A kill or a reboot frees the lock, since the operating system holds it: a file that is left behind locks nothing.
-    """
+    """Hold the folder; a second process is refused with the name and the process id of the holder. A kill or a reboot frees the
+    lock, since the operating system holds it: a file that is left behind locks nothing."""
     path = folder / LOCK
     handle = _take_lock(folder, path)
     try:
@@ -54,40 +52,24 @@ def _take_lock(folder: Path, path: Path) -> int:
             raise BadInput(
                 f"the folder {folder} cannot be locked ({error.strerror}); choose one on another disk with --out"
             ) from None
-        if _is_at(handle, path):
-            break
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                break
         os.close(handle)  # the holder before has removed the file since we opened it
-    try:
-        about = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "command": Path(sys.argv[0]).name,
-            "since": time.time(),
-            "born": _process_mark(os.getpid()),
-        }
+    about = {"pid": os.getpid(), "host": socket.gethostname(), "command": Path(sys.argv[0]).name, "since": time.time()}
+    with suppress(OSError):  # on a full disk the lock holds all the same; only its holder stays unnamed
         os.ftruncate(handle, 0)
-        os.write(handle, (json.dumps(about) + "\n").encode())
-    except OSError:
-        pass  # on a full disk the lock holds all the same; only its holder stays unnamed
+        os.write(handle, (json.dumps({**about, "born": _process_mark(os.getpid())}) + "\n").encode())
     return handle
-
-
-def _is_at(handle: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(handle), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def _holder(handle: int) -> str:
     """Who holds the lock. Whoever has just taken it may not have written its name yet: an old one is that of a dead process."""
     for _ in range(_ATTEMPTS):
-        try:
+        with suppress(ValueError, KeyError, TypeError):
             about = json.loads(os.pread(handle, 4096, 0))
             if about["host"] != socket.gethostname() or Path(f"/proc/{int(about['pid'])}").exists():
                 return f"{about['command']} (process {about['pid']} on {about['host']})"
-        except (ValueError, KeyError, TypeError):
-            pass
         time.sleep(_PAUSE_SECONDS)
     return "another process"
 
@@ -102,10 +84,8 @@ class Holder:
 
 
 def holder_of(folder: Path) -> Holder | None:
-    """Who holds a folder on this machine, without trying the lock: trying it would block a run that starts.
-
-    The process must live, and must have been there when the lock was taken: another may bear its number after a reboot.
-    """
+    """Who holds a folder on this machine, without trying the lock: trying it would block a run that starts. The process must live,
+    and must have been there when the lock was taken: another may bear its number after a reboot."""
     try:
         about = json.loads((folder / LOCK).read_text(encoding="utf-8"))
         holder = Holder(int(about["pid"]), str(about["command"]), float(about["since"]))
@@ -126,7 +106,14 @@ def _start_time(pid: int) -> float | None:
         fields = _stat_fields(pid)
         uptime = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
     except FileNotFoundError:
-        return None if Path("/proc/self").exists() or not _is_alive(pid) else 0.0
+        if Path("/proc/self").exists():
+            return None
+        with suppress(OSError):
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                return None
+        return 0.0
     except (OSError, ValueError, IndexError):
         return 0.0
     if fields[0] in ("Z", "X"):  # it has ended, and its parent has not collected it yet
@@ -146,13 +133,3 @@ def _process_mark(pid: int) -> str | None:
 def _stat_fields(pid: int) -> list[str]:
     """What the system says of a process, from its state on."""
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -15,7 +15,10 @@ from fedfleet.core.errors import BadInput
 def sign(message: bytes, key_file: Path) -> dict[str, str]:
     """The signature of a message with the private key in a file, and the public key beside it."""
     key = load_private_key(key_file)
-    return {"key": _public_text(key.public_key()), "signature": base64.b64encode(key.sign(message)).decode()}
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    return {"key": public, "signature": base64.b64encode(key.sign(message)).decode()}
 
 
 def load_private_key(path: Path) -> Any:
@@ -61,12 +64,6 @@ def fingerprint(public: str) -> str:
     except (IndexError, binascii.Error, ValueError):
         raise BadInput("this is not a public key in OpenSSH's form: ssh-ed25519 AAAA..") from None
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
-
-
-def _public_text(key: Any) -> str:
-    from cryptography.hazmat.primitives import serialization
-
-    return key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
 
 
 def _library() -> tuple[Any, Any]:

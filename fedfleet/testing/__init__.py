@@ -26,19 +26,10 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "codecs": ("check_codec",),
-    "executors": ("check_executor", "check_kinks"),
-    "algorithms": ("check_algorithm", "check_fold"),
-    "sources": (
-        "check_data_source",
-        "check_device_source",
-        "check_energy_source",
-        "check_fault_source",
-        "check_partition",
-        "check_state_source",
-    ),
-    "selectors_and_policies": ("check_policy", "check_selector"),
-}
+    "codecs": "check_codec", "executors": "check_executor check_kinks", "algorithms": "check_algorithm check_fold",
+    "sources": "check_data_source check_device_source check_energy_source check_fault_source check_partition check_state_source",
+    "selectors_and_policies": "check_policy check_selector",
+}  # fmt: skip
 
 __all__ = [
     "check_algorithm",
@@ -59,6 +50,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
-        if name in names:
+        if name in names.split():
             return getattr(import_module(f"fedfleet.testing.{home}"), name)
     raise AttributeError(f"module 'fedfleet.testing' has no attribute {name!r}")

@@ -18,10 +18,8 @@ from fedfleet.executors.gather import admit
 
 
 def check_fold(fold: Fold, server: ServerState, reports: list[Report] | None = None) -> None:
-    """A fold refuses what it cannot use, survives saving, and folds chunks as it folds a stream.
-
-    `reports` are healthy ones; without them, updates of the whole model are made up.
-    """
+    """A fold refuses what it cannot use, survives saving, and folds chunks as it folds a stream. `reports` are healthy ones;
+    without them, updates of the whole model are made up."""
     healthy = reports or [_report(fold, server, i) for i in range(6)]
     contexts = [Context(0, 1.0, r.client) for r in healthy]
 
@@ -63,18 +61,27 @@ def check_algorithm(algorithm: Algorithm, task: Task, execute) -> None:
     for column in (cost.samples, cost.bytes_down, cost.bytes_up):
         assert len(column) == 3 and np.isfinite(column).all() and (column >= 0).all(), "a cost must be finite, one per task"
     rows = [np.arange(20), np.arange(20, 31), np.arange(31, 32)]
-    jobs = [_job(algorithm, server, int(c), rows[i]) for i, c in enumerate(clients)]
+    jobs: list[Job] = []
+    for c in clients.tolist():
+        local, again = algorithm.local(c, NO_SETTINGS), algorithm.local(c, NO_SETTINGS)
+        assert isinstance(local, LocalPass) or callable(local), "the client's half must be a pass or a function"
+        assert local == again, "the same client must get an equal pass each time, or nobody can train together"
+        jobs.append(Job(c, c, 1000 + c, 7, algorithm.offer(server, c, NO_SETTINGS), local, rows[c]))
     before = content_hash(server.params)
     first, again = list(execute.train(jobs)), list(execute.train(jobs[::-1]))[::-1]
     assert content_hash(server.params) == before, "training must not change the model that was offered"
     for a, b, job in zip(first, again, jobs, strict=True):
         assert (a.task, a.client) == (job.task, job.client), "reports must come in the order of the jobs"
         assert content_hash(a.update) == content_hash(b.update), "a client's update must not depend on who trains before it"
-    acc = aggregation.zero(algorithm.fold, server)
-    for report in first:
-        reason = admit(algorithm.fold, server, acc, report, Context(0, 1.0, report.client), algorithm.accept)
-        assert reason is None, f"its own fold refuses a healthy update: {reason}"
-    aggregate = aggregation.finish(algorithm.fold, acc)
+
+    def fold_reports(reports: list[Report], what: str) -> aggregation.Folding:
+        acc = aggregation.zero(algorithm.fold, server)
+        for report in reports:
+            reason = admit(algorithm.fold, server, acc, report, Context(0, 1.0, report.client), algorithm.accept)
+            assert reason is None, f"its own fold refuses {what}: {reason}"
+        return acc
+
+    aggregate = aggregation.finish(algorithm.fold, fold_reports(first, "a healthy update"))
     assert aggregate is not None, "healthy reports must give an aggregate"
     after = algorithm.apply(server, aggregate)
     assert {n: v.shape for n, v in after.params.items()} == {n: v.shape for n, v in server.params.items()}
@@ -83,18 +90,12 @@ def check_algorithm(algorithm: Algorithm, task: Task, execute) -> None:
     _check_decoder(algorithm, server, first[0])
     # Once more from what they remember now: a second task must fit the first one's memory.
     twice = list(execute.train([replace(job, memory=r.memory or {}) for job, r in zip(jobs, first, strict=True)]))
-    acc = aggregation.zero(algorithm.fold, server)
-    for report in twice:
-        reason = admit(algorithm.fold, server, acc, report, Context(0, 1.0, report.client), algorithm.accept)
-        assert reason is None, f"its own fold refuses what a client with memory sends: {reason}"
+    fold_reports(twice, "what a client with memory sends")
     if algorithm.personal is not None:
         personal = algorithm.personal(after.params, first[0].memory or {})
         next(iter(execute.evaluate([Trial(personal, rows[0])])))
-    check_fold(algorithm.fold, server, [_accept_report(algorithm, server, r) for r in first])
-
-
-def _accept_report(algorithm: Algorithm, server: ServerState, report: Report) -> Report:
-    return report if algorithm.accept is None else algorithm.accept(server, report, Context(0, 1.0, report.client))
+    accept = algorithm.accept or (lambda server, report, context: report)
+    check_fold(algorithm.fold, server, [accept(server, r, Context(0, 1.0, r.client)) for r in first])
 
 
 def _check_decoder(algorithm: Algorithm, server: ServerState, report: Report) -> None:
@@ -110,14 +111,6 @@ def _check_decoder(algorithm: Algorithm, server: ServerState, report: Report) ->
         context = Context(0, 1.0, report.client)
         reason = admit(algorithm.fold, server, acc, replace(report, update=update), context, algorithm.accept)
         assert reason, "a garbled report must be refused with a reason"
-
-
-def _job(algorithm: Algorithm, server: ServerState, client: int, rows) -> Job:
-    local = algorithm.local(client, NO_SETTINGS)
-    assert isinstance(local, LocalPass) or callable(local), "the client's half must be a pass or a function"
-    again = algorithm.local(client, NO_SETTINGS)
-    assert local == again, "the same client must get an equal pass each time, or nobody can train together"
-    return Job(client, client, 1000 + client, 7, algorithm.offer(server, client, NO_SETTINGS), local, rows)
 
 
 def _report(fold: Fold, server: ServerState, i: int) -> Report:

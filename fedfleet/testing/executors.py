@@ -10,6 +10,7 @@ import numpy as np
 from fedfleet.core import aggregation
 from fedfleet.core.aggregation import Aggregate, Entry, Fold
 from fedfleet.core.parts import Executor, Job, Task, Trial
+from fedfleet.core.passes import STATS
 from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.core.trees import Tree, content_hash
 from fedfleet.executors.inline import inline
@@ -18,7 +19,6 @@ from fedfleet.testing.passes import Case, cases
 
 ROUNDING = 1e-5  # what single precision loses in a pass in which no kink was crossed
 TOLERANCE = 1e-4  # of a tensor's largest value, after a local pass on a smooth model
-_STATS = ("loss", "samples", "steps", "squared_loss", "update_norm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,8 @@ def check_executor(
     execute: Executor, task: Task, *, same_bits: bool = False, tolerance: float = TOLERANCE, only: Iterable[Case] | None = None
 ) -> ExecutorCheck:
     """Every cell of the matrix of passes against `inline`: updates, memory, weights, statistics, order; and sums in place.
-
-    `same_bits`: nothing may differ by a bit. Else each tensor lies within `tolerance` of its largest value, which on models
-    without kinks any order of summation does.
-    """
+    `same_bits`: nothing may differ by a bit. Else each tensor lies within `tolerance` of its largest value, which on models without
+    kinks any order of summation does."""
     literal, worst, where, cells = inline(task), 0.0, "", 0
     for case in only if only is not None else cases(task):
         expected, actual = list(literal.train(case.jobs)), list(execute.train(case.jobs))
@@ -55,9 +53,7 @@ def check_executor(
 
 def check_kinks(execute: Executor, task: Task, jobs: Sequence[Job]) -> tuple[float, float]:
     """On a model with kinks: no farther from double precision than twice as far as inline is, or than rounding alone takes it.
-
-    Gives both distances.
-    """
+    Gives both distances."""
     double = replace(
         task, dataset=replace(task.dataset, x=task.dataset.x.astype(np.float64)), init=lambda seed: _double_tree(task.init(seed))
     )
@@ -77,8 +73,8 @@ def _compare(name: str, job: Job, a: Report, b: Report, same_bits: bool) -> floa
     assert (a.task, a.client) == (b.task, b.client), f"{name}: reports must come in the order of the jobs"
     assert a.weight == b.weight, f"{name}: weighs {b.weight}, not {a.weight}"
     assert a.stats.keys() == b.stats.keys(), f"{name}: reports {sorted(b.stats)}, not {sorted(a.stats)}"
-    assert set(_STATS) <= a.stats.keys(), f"{name}: statistics are missing"
-    for stat in _STATS:
+    assert set(STATS) <= a.stats.keys(), f"{name}: statistics are missing"
+    for stat in STATS:
         close = np.isclose(b.stats[stat], a.stats[stat], rtol=2e-4, atol=1e-5)
         assert close, f"{name}: {stat} is {b.stats[stat]}, not {a.stats[stat]}"
     assert (a.memory is None) == (b.memory is None), f"{name}: remembers {b.memory and list(b.memory)}"
@@ -138,16 +134,8 @@ def folds(names: Sequence[str]) -> dict[str, Fold]:
     plain = mean(travels=inside.__contains__)
     first = names[0] if names else ""
 
-    def enter_damped(weight: float, stats: object, context: Context) -> Entry:
-        del stats
-        return Entry(weight, factor=1.0 / (1 + context.staleness))
-
     def enter_by_stats(weight: float, stats: Mapping[str, float], context: Context) -> Entry:
         return Entry(weight * (1 + context.staleness) / stats["steps"])
-
-    def enter_by_name(weight: float, stats: object, context: Context) -> Entry:
-        del stats
-        return Entry(weight, sum=str(context.staleness))
 
     def enter_partial(weight: float, stats: object, context: Context) -> Entry:
         del stats
@@ -155,9 +143,9 @@ def folds(names: Sequence[str]) -> dict[str, Fold]:
 
     return {
         "the mean": plain,
-        "a factor": replace(plain, enter=enter_damped),
+        "a factor": replace(plain, enter=lambda weight, stats, context: Entry(weight, factor=1.0 / (1 + context.staleness))),
         "another weight": replace(plain, enter=enter_by_stats),
-        "sums by name": replace(plain, enter=enter_by_name),
+        "sums by name": replace(plain, enter=lambda weight, stats, context: Entry(weight, sum=str(context.staleness))),
         "a part per leaf": replace(plain, enter=enter_partial),
         "a fixed denominator": replace(plain, denominator=7.0),
         "two limbs": replace(plain, fine=lambda name: name == first),

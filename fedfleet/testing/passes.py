@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -20,31 +21,11 @@ from fedfleet.core.rng import stream
 from fedfleet.core.trees import Tree
 from fedfleet.learn.zoo import fedavg
 
-AXES = {
-    "terms": ("none", "pull", "drift"),
-    "memory": (False, True),
-    "keep": (False, True),
-    "frozen": (False, True),
-    "opaque": (False, True),
-    "ragged": (False, True),
-    "unlike": (False, True),
-    "hooks": (False, True),
-}
+AXES: dict[str, tuple[Any, ...]] = {"terms": ("none", "pull", "drift")}
+AXES |= dict.fromkeys(("memory", "keep", "frozen", "opaque", "ragged", "unlike", "hooks"), (False, True))
 # What is not crossed with everything else: one case each, on ragged shards.
-SINGLES = (
-    "decay",
-    "momentum",
-    "adam",
-    "adamw",
-    "rates",
-    "sends",
-    "then",
-    "second",
-    "second apart",
-    "objective",
-    "plain_weight",
-    "few_steps",
-)
+SINGLES = ("decay", "momentum", "adam", "adamw", "rates", "sends", "then")
+SINGLES += ("second", "second apart", "objective", "plain_weight", "few_steps")
 CLIENTS = 4
 
 
@@ -86,7 +67,7 @@ def pass_of(number: int, client: int, names: list[str]) -> Pass:
     if chosen["keep"]:
         local = replace(local, keep=_in_layer_of(names[-1]))
     if chosen["frozen"]:
-        local = replace(local, train=_outside_layer_of(names[0]))
+        local = replace(local, train=_in_layer_of(names[0], inside=False))
     if chosen["hooks"]:
         local = replace(local, before=(_halve_the_model,), after=(*local.after, _double_the_update, _count))
         local = replace(local, slots=(*local.slots, _COUNTER))
@@ -97,7 +78,8 @@ def memory_of(client: int, params: Tree) -> Slots:
     """What some clients remember already; others take part for the first time."""
     if client % 2 == 0:
         return {}
-    noise = {n: _noise(client, v) for n, v in params.items() if np.issubdtype(v.dtype, np.floating)}
+    floating = {n: v for n, v in params.items() if np.issubdtype(v.dtype, np.floating)}
+    noise = {n: (stream(3, "memory", client).standard_normal(v.shape) * 0.02).astype(v.dtype) for n, v in floating.items()}
     return {
         "control": noise,
         "counter": {"n": np.array([3.0], np.float32)},
@@ -122,27 +104,15 @@ def _jobs(task: Task, number: int, chosen: dict[str, Any], names: list[str]) -> 
 
 
 def _single(kind: str, client: int, names: list[str]) -> LocalPass:
-    match kind:
-        case "decay":
-            return _FEDAVG["decay"]
-        case "momentum" | "adam" | "adamw":
-            return _FEDAVG[kind]
-        case "rates":
-            return replace(_BASE, rate=0.01 * (client + 1))
-        case "sends":
-            return replace(_BASE, sends=_in_layer_of(names[-1]))
-        case "then":
-            return replace(_BASE, train=_in_layer_of(names[-1]), then=_THEN)
-        case "second":
-            return replace(_BASE, second=_SECOND, objective=distillation_loss)
-        case "second apart":
-            return replace(_BASE, second=_SECOND_OWN)
-        case "objective":
-            return replace(_BASE, objective=smoothed_loss)
-        case "plain_weight":
-            return replace(_BASE, weigh="one")
-        case _:
-            return _BASE
+    if kind in _FEDAVG:
+        return _FEDAVG[kind]
+    last = _in_layer_of(names[-1])
+    changes: dict[str, dict[str, Any]] = {
+        "rates": {"rate": 0.01 * (client + 1)}, "sends": {"sends": last}, "then": {"train": last, "then": _THEN},
+        "second": {"second": _SECOND, "objective": distillation_loss}, "second apart": {"second": _SECOND_OWN},
+        "objective": {"objective": smoothed_loss}, "plain_weight": {"weigh": "one"}, "few_steps": {},
+    }  # fmt: skip
+    return replace(_BASE, **changes[kind])
 
 
 def _pass(**settings: Any) -> LocalPass:
@@ -164,22 +134,13 @@ _SECOND = SecondModel(lambda model: {n: v.copy() for n, v in model.items()})
 _SECOND_OWN = SecondModel(_SECOND.fresh, replace(_THEN, terms=(ProximalTerm(0.3),), then=_BASE))
 _DRIFT = ConstantTerm(lambda start, carried: carried.memory["control"])
 _LEAN = ConstantTerm(lambda start, carried: {n: 0.1 * v for n, v in start.items()})
-_LEAF_FILTERS: dict[tuple[str, str], Any] = {}
 
 
-def _in_layer_of(last: str) -> Any:
-    """The last layer, as one function for all clients: passes are compared by value."""
-    layer = last.rpartition(".")[0]
-    return _LEAF_FILTERS.setdefault(("in", layer), lambda name: name.startswith(f"{layer}."))
-
-
-def _outside_layer_of(first: str) -> Any:
-    layer = first.rpartition(".")[0]
-    return _LEAF_FILTERS.setdefault(("out", layer), lambda name: not name.startswith(f"{layer}."))
-
-
-def _noise(client: int, like: Any) -> Any:
-    return (stream(3, "memory", client).standard_normal(like.shape) * 0.02).astype(like.dtype)
+@cache
+def _in_layer_of(leaf: str, inside: bool = True) -> Any:
+    """The names in the layer of this leaf, or outside, as one function for all clients: passes are compared by value."""
+    layer = leaf.rpartition(".")[0]
+    return lambda name: name.startswith(f"{layer}.") == inside
 
 
 def _halve_the_model(job: Job) -> Job:

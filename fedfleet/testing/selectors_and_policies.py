@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,15 +22,20 @@ _HORIZON = 30 * 86400.0
 
 
 def check_policy(policy: Policy, *, steps: int = 20_000) -> None:
-    """A policy closes rounds in every world where clients report, asks and wakes within reason, and is a pure function.
-
-    `steps` is how many events a world may take at most; one in which no client reports may end before any round does.
-    """
+    """A policy closes rounds in every world where clients report, asks and wakes within reason, and is a pure function. `steps` is
+    how many events a world may take at most; one in which no client reports may end before any round does."""
     assert policy.cohort >= 1, "a policy must say how many it wants at once"
     declared = None if policy.round_rules is None else round_policy(policy.name, policy.round_rules)
     for trial in trial_worlds(max(2 * policy.cohort, policy.cohort + 20)):
         decisions: list[tuple[Book, Decision]] = []
-        recording = replace(policy, decide=_record_decisions(policy.decide, decisions))
+
+        def decide(book: Book, decisions: list[tuple[Book, Decision]] = decisions) -> Decision:
+            decision = policy.decide(book)
+            assert decision == policy.decide(book), "the same book must give the same decision"
+            decisions.append((book, decision))
+            return decision
+
+        recording = replace(policy, decide=decide)
         ends = _round_ends(_plan(trial, uniform(), recording), trial, steps)
         if trial.answers:
             rounds, commits = len(ends), sum(isinstance(e, ModelCommitted) for e in ends)
@@ -59,12 +64,12 @@ def check_selector(selector: Selector, *, clients: int = 50, rounds: int = 12) -
         state = selector.initial(len(trial.world.keys))
         _check_state(state)
         for policy in (readiness(7, min_clients=1), deadline(3, seconds=30.0, min_clients=1)):
-            notes = _PickLog()
-            ends = _round_ends(_plan(trial, _guard(selector, notes), policy, rounds), trial, 10_000)
+            picks: _Picks = []
+            ends = _round_ends(_plan(trial, _guard(selector, picks), policy, rounds), trial, 10_000)
             if trial.answers:
                 commits = sum(isinstance(e, ModelCommitted) for e in ends)
                 assert commits, f"no round could be committed where {trial.name}: {ends[:1]}"
-            for again, first in notes.picks[::-1]:
+            for again, first in picks[::-1]:
                 repeated = again()
                 same = all(np.array_equal(getattr(repeated, n), getattr(first, n)) for n in ("clients", "steps", "share"))
                 assert same and repeated.due == first.due, (
@@ -72,21 +77,18 @@ def check_selector(selector: Selector, *, clients: int = 50, rounds: int = 12) -
                 )
 
 
-@dataclass(slots=True)
-class _PickLog:
-    """What a selector was asked, as functions that ask again, and what it answered."""
-
-    picks: list[tuple[Callable[[], Assignments], Assignments]] = field(default_factory=list)
+# What a selector was asked, as functions that ask again, and what it answered.
+_Picks = list[tuple[Callable[[], Assignments], Assignments]]
 
 
-def _guard(selector: Selector, notes: _PickLog) -> Selector:
+def _guard(selector: Selector, picks: _Picks) -> Selector:
     """The selector with arrays that cannot be changed, every pick noted and every state looked at."""
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         _lock(state, roster)
         assignments = selector.pick(state, roster, n, draw)
         assert len(assignments.clients) <= n, f"asked for {n}, picked {len(assignments.clients)}"
-        notes.picks.append((lambda: selector.pick(state, roster, n, draw), assignments))
+        picks.append((lambda: selector.pick(state, roster, n, draw), assignments))
         return assignments
 
     def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
@@ -101,12 +103,8 @@ def _guard(selector: Selector, notes: _PickLog) -> Selector:
         _check_state(new_state)
         return new_state
 
-    return replace(
-        selector,
-        pick=pick,
-        probe=probe if selector.probe is not None else None,
-        learn=learn if selector.learn is not None else None,
-    )
+    probe_or_none, learn_or_none = probe if selector.probe is not None else None, learn if selector.learn is not None else None
+    return replace(selector, pick=pick, probe=probe_or_none, learn=learn_or_none)
 
 
 def _lock(state: State, columns: Roster | Ended) -> None:
@@ -120,16 +118,6 @@ def _check_state(state: Any) -> None:
     assert isinstance(state, dict) and all(isinstance(v, np.ndarray) for v in state.values()), (  # pyright: ignore[reportUnknownVariableType]
         f"a selector's state must be named arrays, not {state!r}"
     )
-
-
-def _record_decisions(decide: Callable[[Book], Decision], decisions: list[tuple[Book, Decision]]) -> Callable[[Book], Decision]:
-    def decide_and_record(book: Book) -> Decision:
-        decision = decide(book)
-        assert decision == decide(book), "the same book must give the same decision"
-        decisions.append((book, decision))
-        return decision
-
-    return decide_and_record
 
 
 def _plan(trial: TrialWorld, choose: Selector, pace: Policy, rounds: int = 12) -> Plan:

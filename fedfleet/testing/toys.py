@@ -34,22 +34,13 @@ def idle(*, samples: float = 10.0, model_bytes: float = 1e6) -> Algorithm:
         del dataset
         return Report(job.task, job.client, NOTHING, 1.0, _NO_STATS)
 
-    return Algorithm(
-        name="idle",
-        init=ServerState,
-        offer=whole_model(),
-        local=lambda client, settings: local,
-        cost=constant_cost(samples, model_bytes),
-        fold=mean(),
-        apply=add_to_model,
-    )
+    half, cost = (lambda client, settings: local), constant_cost(samples, model_bytes)
+    return Algorithm("idle", ServerState, whole_model(), half, fold=mean(), apply=add_to_model, cost=cost)
 
 
 def consensus(*, remembers: bool = False, model_bytes: float | None = None) -> Algorithm:
-    """Each client pulls the model halfway to a vector of its own, in exact dyadic arithmetic.
-
-    With `remembers`, a client also counts its folded reports in its memory and reports the count.
-    """
+    """Each client pulls the model halfway to a vector of its own, in exact dyadic arithmetic. With `remembers`, a client also
+    counts its folded reports in its memory and reports the count."""
 
     def local(job: Job, dataset: Dataset) -> Report:
         del dataset
@@ -63,16 +54,9 @@ def consensus(*, remembers: bool = False, model_bytes: float | None = None) -> A
         size = np.full(len(assignments.clients), float(tree_nbytes(server.params)) if model_bytes is None else model_bytes)
         return Cost(np.asarray(assignments.share * samples, np.float64), size, size)
 
-    return Algorithm(
-        name="consensus",
-        init=ServerState,
-        offer=whole_model(),
-        local=lambda client, settings: local,
-        cost=cost,
-        fold=mean(total_weight=2.0**12),
-        apply=add_to_model,
-        personal=(lambda params, memory: {**params, **memory.get("toy", {})}) if remembers else None,
-    )
+    half, fold = (lambda client, settings: local), mean(total_weight=2.0**12)
+    personal = (lambda params, memory: {**params, **memory.get("toy", {})}) if remembers else None
+    return Algorithm("consensus", ServerState, whole_model(), half, fold=fold, apply=add_to_model, cost=cost, personal=personal)
 
 
 def consensus_start() -> Tree:
@@ -126,6 +110,9 @@ class TrialWorld:
 def trial_worlds(clients: int) -> tuple[TrialWorld, ...]:
     """Every kind of world that a selector or a policy has to live in."""
     ragged = 1.0 + hash_keys(1, "seconds", client_keys(clients)).astype(np.float64) % 97
+    late = all_of([delayed(share=0.5, seconds=20.0), repeated(share=0.5, seconds=30.0), slowed(share=0.5, factor=2.0)])
+    noticed = lossy(download=0.1, compute=0.1, upload=0.1, noticed=True)
+    down = all_of([lossy(), noticed, crashes(rate=0.2, seconds=120.0, period=600.0), outages(rate=0.3, seconds=300.0)])
     some_lost = np.where(np.arange(clients) % 3 == 0, math.inf, ragged)
     return (
         TrialWorld("everyone is there, at unlike speeds", _world(ragged), answers=True),
@@ -136,18 +123,9 @@ def trial_worlds(clients: int) -> tuple[TrialWorld, ...]:
         TrialWorld("nobody ever reports", _world(np.full(clients, 1e15)), answers=False),
         TrialWorld("nobody is online", _world(ragged, there=False), answers=False),
         TrialWorld("there is one client", _world(ragged[:1]), answers=False),
-        TrialWorld("reports come late and twice, from slow devices", _with_faults(_world(ragged), _late_faults()), answers=True),
-        TrialWorld("tasks are lost and clients go down", _with_faults(_world(ragged), _silent_faults()), answers=False),
+        TrialWorld("reports come late and twice, from slow devices", _with_faults(_world(ragged), late), answers=True),
+        TrialWorld("tasks are lost and clients go down", _with_faults(_world(ragged), down), answers=False),
     )
-
-
-def _late_faults() -> FaultRecipe:
-    return all_of([delayed(share=0.5, seconds=20.0), repeated(share=0.5, seconds=30.0), slowed(share=0.5, factor=2.0)])
-
-
-def _silent_faults() -> FaultRecipe:
-    noticed_losses = lossy(download=0.1, compute=0.1, upload=0.1, noticed=True)
-    return all_of([lossy(), noticed_losses, crashes(rate=0.2, seconds=120.0, period=600.0), outages(rate=0.3, seconds=300.0)])
 
 
 def _with_faults(world: World, faults: FaultRecipe) -> World:

@@ -31,10 +31,8 @@ _MOST = 0.5  # of a cause: how much is "most of it"
 
 
 def sentence(attribution: Attribution) -> str:
-    """The largest cause, and who was behind it; the second too if that is not most of the time.
-
-    If the cause of most of it is unknown, the sentence says so first, and then the largest cause that is known.
-    """
+    """The largest cause, and who was behind it; the second too if that is not most of the time. If the cause of most of it is
+    unknown, the sentence says so first, and then the largest cause that is known."""
     total = attribution.virtual_seconds
     if total <= 0:
         return "No time has passed yet, so there is nothing to explain."
@@ -71,16 +69,12 @@ def share(seconds: float, total: float) -> str:
 def _cause_text(attribution: Attribution, cause: str) -> str:
     meaning = MEANINGS[cause]
     if cause == FAILED:
-        return f"{meaning} ({_failure_reasons(attribution)})"
+        failed = [r for r in attribution.rounds if r.reason]
+        reason = max(attribution.failures, key=lambda r: attribution.failures[r])
+        mostly = "mostly " if len(attribution.failures) > 1 else ""
+        return f"{meaning} ({len(failed):,} {'round' if len(failed) == 1 else 'rounds'}; {mostly}because {reason})"
     who = clients_text(attribution.who.get(cause, {}), attribution.causes[cause])
     return f"{meaning}, {who}" if who else meaning
-
-
-def _failure_reasons(attribution: Attribution) -> str:
-    failed = [r for r in attribution.rounds if r.reason]
-    reason = max(attribution.failures, key=lambda r: attribution.failures[r])
-    mostly = "mostly " if len(attribution.failures) > 1 else ""
-    return f"{len(failed):,} {'round' if len(failed) == 1 else 'rounds'}; {mostly}because {reason}"
 
 
 def clients_text(who: Mapping[int, float], seconds: float) -> str:

@@ -28,9 +28,7 @@ MetricOf = Callable[[DeviceTable | None, StateTable | None], float]  # the metri
 @dataclass(frozen=True, slots=True)
 class Suspect:
     """The device or state with the largest burden: its name, how many clients have it, and the burden of all of them together.
-
-    `rows` are those of all clients with the median client's in its place.
-    """
+    `rows` are those of all clients with the median client's in its place."""
 
     name: str
     clients: int
@@ -58,34 +56,23 @@ def notes(
     if d is not None:
         result += _speed_floor(d, s, metric_of)
         seconds = before * settings.trips / settings.k * settings.t_break_asked
-        result += _one_device(settings, d, s, metric_of, seconds)
+        rows = rows_of_all(d.row_index, len(d.ids)).astype(np.int64)
+        worst = suspect(d.ids, rows, trip_seconds(settings, d))
+        spent = worst.burden / len(rows) * settings.trips  # by its own trips, one after the other; with states they take longer
+        if s is not None or spent >= _HARMLESS * seconds:
+            changed = replace(d, row_index=worst.rows.astype(np.int32))
+            result.append((_suspect_text("device", worst, len(rows)), metric_of(changed, s)))
     if s is not None:
-        result += _one_state(settings, d, s, metric_of)
+        cost = settings.deadline if d is None else float(np.median(trip_seconds(settings, d)))
+        rows = rows_of_all(s.traces.row_index, len(s.ids)).astype(np.int64)
+        worst = suspect(s.ids, rows, waiting(s, cost))
+        changed = replace(s, traces=replace(s.traces, row_index=worst.rows.astype(np.int32)))
+        result.append((_suspect_text("state", worst, len(rows)), metric_of(d, changed)))
     return [
         f"{what} decides {name}: with the median in its place it would be {after:.4g} instead of {before:.4g}"
         for what, after in result
         if after < _HALF * before
     ]
-
-
-def _one_device(
-    settings: Settings, d: DeviceTable, s: StateTable | None, metric_of: MetricOf, seconds: float
-) -> list[tuple[str, float]]:
-    cost = trip_seconds(settings, d)
-    rows = rows_of_all(d.row_index, len(d.ids)).astype(np.int64)
-    worst = suspect(d.ids, rows, cost)
-    spent = worst.burden / len(rows) * settings.trips  # by its own trips, one after the other; with states they take longer
-    if s is None and spent < _HARMLESS * seconds:
-        return []
-    return [(_suspect_text("device", worst, len(rows)), metric_of(replace(d, row_index=worst.rows.astype(np.int32)), s))]
-
-
-def _one_state(settings: Settings, d: DeviceTable | None, s: StateTable, metric_of: MetricOf) -> list[tuple[str, float]]:
-    cost = settings.deadline if d is None else float(np.median(trip_seconds(settings, d)))
-    rows = rows_of_all(s.traces.row_index, len(s.ids)).astype(np.int64)
-    worst = suspect(s.ids, rows, waiting(s, cost))
-    changed = replace(s, traces=replace(s.traces, row_index=worst.rows.astype(np.int32)))
-    return [(_suspect_text("state", worst, len(rows)), metric_of(d, changed))]
 
 
 def _speed_floor(d: DeviceTable, s: StateTable | None, metric_of: MetricOf) -> list[tuple[str, float]]:
@@ -124,10 +111,8 @@ def trip_seconds(settings: Settings, d: DeviceTable) -> Floats:
 
 
 def waiting(s: StateTable, seconds: float) -> Floats:
-    """How much waiting each row's state causes: sum_i min(seconds, length_i) gap_i / period over its sessions.
-
-    Work of that many seconds that begins near the end of a session waits for the next one.
-    """
+    """How much waiting each row's state causes: sum_i min(seconds, length_i) gap_i / period over its sessions. Work of that many
+    seconds that begins near the end of a session waits for the next one."""
     t = s.traces
     owner = np.repeat(np.arange(len(t.start)), np.diff(t.offsets))
     last = t.offsets[1:] - 1

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from itertools import count
 from typing import Any, TypeVar
 
 import numpy as np
@@ -151,8 +150,13 @@ def measure(
     warm_up(settings, *parts_of(name, devices, states))
     start = time.perf_counter()
     values: list[float] = []
-    for batch in _batches(seeds, until_se, values):
+    # First the seeds that were asked for, then as many again until the standard error is reached.
+    batch = range(seeds if until_se is None else max(seeds, 2))
+    while batch:
         values += map_in_threads(partial(one_value, name, settings, devices, states), batch, threads)
+        n = len(values)
+        done = until_se is None or float(np.std(values, ddof=1)) / math.sqrt(n) <= until_se or n >= _MOST_SEEDS
+        batch = range(0) if done else range(n, min(2 * n, _MOST_SEEDS))
     seconds = time.perf_counter() - start
     array = np.array(values)
     sd = float(array.std(ddof=1)) if len(values) > 1 else 0.0
@@ -172,18 +176,6 @@ def map_in_threads(work: Callable[[Item, Stop], Output], items: Iterable[Item], 
     finally:
         stop[0] = 1  # for those that still run, after an error or an interrupt
         pool.shutdown(cancel_futures=True)
-
-
-def _batches(seeds: int, until_se: float | None, values: list[float]) -> Iterator[range]:
-    """First the seeds that were asked for, then as many again until the standard error is reached."""
-    yield range(seeds if until_se is None else max(seeds, 2))
-    if until_se is None:
-        return
-    for _ in count():
-        n = len(values)
-        if float(np.std(values, ddof=1)) / math.sqrt(n) <= until_se or n >= _MOST_SEEDS:
-            return
-        yield range(n, min(2 * n, _MOST_SEEDS))
 
 
 def state_scores(settings: Settings, states: StateTable, *, seeds: int = 1, threads: int = 2) -> Floats:

@@ -33,17 +33,18 @@ def _scramble(z: int) -> int:
 def simulate(
     settings: Settings, devices: DeviceTable | None, states: StateTable | None, *, seed: int, t_cost: float, by_deadline: bool
 ) -> tuple[list[int], float]:
-    """One simulated training: successes per client and the virtual time at the end.
-
-    That time is infinite if trips are counted and no client is ever ready when a round begins.
-    """
+    """One simulated training: successes per client and the virtual time at the end. That time is infinite if trips are counted and
+    no client is ever ready when a round begins."""
     n = settings.clients(devices, states)
     draws, successes = Draws(seed), [0] * n
     t, rounds, trips, empty = 0.0, 0, 0, 0
     while rounds < settings.rounds if by_deadline else trips < settings.trips:
         t += settings.t_break
         rounds += 1
-        moments = [t if states is None else _lookup_time(settings, states, c, t) for c in range(n)]
+        moments = [t] * n
+        if states is not None and settings.is_released:  # released code cuts the fraction off towards the trace's start
+            starts = [states.traces.start[_row(states.traces.row_index, c)] for c in range(n)]
+            moments = [math.floor(t) if t >= start else math.ceil(t) for start in starts]
         ready = [c for c in range(n) if states is None or is_ready(states, c, moments[c])]
         chosen = choose(ready, settings.k, n, draws)
         durations = list[float]()
@@ -87,13 +88,6 @@ def choose(ready: list[int], k: int, n: int, draws: Draws) -> list[int]:
             remaining.remove(c)
             chosen.append(c)
     return chosen
-
-
-def _lookup_time(settings: Settings, states: StateTable, c: int, t: float) -> float:
-    """The time at which a trace is looked up: released code cuts the fraction off towards the trace's start."""
-    if not settings.is_released:
-        return t
-    return math.floor(t) if t >= states.traces.start[_row(states.traces.row_index, c)] else math.ceil(t)
 
 
 def _row(rows: RowNumbers | None, c: int) -> int:

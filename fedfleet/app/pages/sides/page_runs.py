@@ -18,13 +18,15 @@ from fedfleet.app.spec import Spec
 from fedfleet.app.studies.compare.arms import arm_names
 from fedfleet.app.studies.compare.records import Arm
 from fedfleet.core.errors import FedFleetError
-from fedfleet.core.events import Event, ModelCommitted, RunBegan
+from fedfleet.core.events import Event
 from fedfleet.core.records import FOLDED, Floats, Ints
 from fedfleet.measure.accuracy import learning_curve
 from fedfleet.measure.attribution.critical_path import attribution
 from fedfleet.measure.participation import contributions
+from fedfleet.measure.run_progress import COMMITTED
+from fedfleet.measure.run_record import read_record
 from fedfleet.measure.summary import summary
-from fedfleet.measure.tasks import RUNNING, Tasks, task_table
+from fedfleet.measure.tasks import RUNNING, Tasks
 from fedfleet.store.journal import digest_of, identity_of
 from fedfleet.store.seals import kind_of
 
@@ -101,13 +103,14 @@ class Side:
 def load_page_run(folder: Path, page: Path, *, seed: str = "", explained: bool = True) -> PageRun:
     """Read a run folder, finished or not; `page` is the file that will link to it. Where its time went is found only if `explained`."""
     spec, events, ended = open_run(folder)
-    curve, tasks = learning_curve(events), task_table(events)
-    clients = next((e.clients for e in events if isinstance(e, RunBegan)), 0)
+    record = read_record(events)
+    curve, tasks, clients = learning_curve(record.progress), record.tasks.table(), record.progress.clients
     unused = tasks.clients[(tasks.fate != RUNNING) & (tasks.fate != FOLDED)]
     return PageRun(
         seed=seed or str(spec.seed), link=link_to(folder, page), out=folder, table=spec.table(), metrics=_metrics(folder, events),
         seconds=curve.seconds, accuracy=curve.accuracy, end=float(events[-1].time) if events else 0.0, ended=ended,
-        first=next((float(e.time) for e in events if isinstance(e, ModelCommitted)), None), samples=_usual_samples(tasks),
+        first=next((r.closed for r in record.progress.rounds if r.outcome == COMMITTED), None),
+        samples=_usual_samples(tasks),
         used=contributions(tasks, clients), late=np.bincount(unused, minlength=clients),
         causes=_causes(folder, spec, events) if explained else {}, served=is_network_run(folder),
         model_bytes=float(tasks.bytes_down.max(initial=0.0)),
