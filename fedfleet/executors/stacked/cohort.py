@@ -127,14 +127,8 @@ def _train_one_stage(
         replayed = place.graphs.train(twin, work, x, y) if place.graphs is not None else None
         return _restore_order(replayed or train_stage(twin, work, x, y), plan)
     except ValueError as error:  # a batch that a layer cannot take
-        smallest = _smallest_job(plan)
+        smallest = plan.jobs[int(np.where(plan.sizes > 0, plan.sizes, np.iinfo(np.int64).max).min(0).argmin())]
         raise RunFailed(f"client {smallest.client}, task {smallest.task}: local training failed: {error}") from error
-
-
-def _smallest_job(plan: Schedule) -> Job:
-    """Whose batch is the smallest."""
-    large = np.iinfo(np.int64).max
-    return plan.jobs[int(np.where(plan.sizes > 0, plan.sizes, large).min(0).argmin())]
 
 
 def _sort_clients(work: Work, plan: Schedule) -> Work:
