@@ -17,8 +17,8 @@ import torch
 
 from fedfleet.core.parts import Job
 from fedfleet.core.passes import Carry
-from fedfleet.executors.client_half import PreparedJob, Tallies, TrainedStack, client_errors, group_by_pass, prepare_job
-from fedfleet.executors.stacked.cohort import refusal_reason, train_stack
+from fedfleet.executors.client_half import PreparedJob, Tallies, TrainedStack, group_by_pass
+from fedfleet.executors.stacked.cohort import prepare_jobs, train_stack
 from fedfleet.executors.stacked.lean_loop import use_one_kernel_thread
 from fedfleet.executors.stacked.numerics import Layout, layout_of, trial_passes
 from fedfleet.executors.stacked.placement import Place
@@ -44,11 +44,7 @@ class Part:
 
 def parts_of(place: Place, jobs: Sequence[Job]) -> list[Part]:
     """The stacks of one cohort as it would be cut if it were alone; jobs that stacks refuse are in none of them."""
-    stackable = [i for i, job in enumerate(jobs) if not refusal_reason(job.local)]
-    ready: list[PreparedJob] = []
-    for i in stackable:
-        with client_errors(jobs[i]):
-            ready.append(prepare_job(jobs[i]))
+    stackable, ready = prepare_jobs(jobs)
     parts: list[Part] = []
     for _, members in group_by_pass(ready):
         limit = max(1, min(place.max_clients, -(-len(members) // place.threads)))
