@@ -67,8 +67,13 @@ def test_example_specs_are_valid(path):
     assemble(resolve(tomllib.loads(path.read_text())))
 
 
-def test_the_readme_shows_the_example_that_is_there():
-    assert (ROOT / "examples/first.toml").read_text() in (ROOT / "README.md").read_text()
+def test_the_first_page_shows_the_example_that_is_there():
+    assert (ROOT / "examples/first.toml").read_text() in (ROOT / "docs/how-to/first-run.md").read_text()
+
+
+def test_the_readme_stays_short():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 110 and len(text.split()) <= 900
 
 
 @pytest.mark.slow

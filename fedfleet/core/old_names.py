@@ -135,8 +135,10 @@ def old_symbols(module: str, **new_of_old: str) -> Callable[[str], Any]:
 
 
 def old_fields(**new_of_old: str) -> Callable[[Record], Record]:
-    """A decorator for a record of which fields or methods have new names: the old ones can be read and given by keyword. Where both
-    are given the old one holds, so that `dataclasses.replace(record, old=..)` replaces what it names."""
+    """A decorator for a record of which fields or methods have new names: the old ones can be read and given by keyword.
+
+    Where both are given the old one holds, so that `dataclasses.replace(record, old=..)` replaces what it names.
+    """
 
     def decorate(record: Record) -> Record:
         for old, new in new_of_old.items():

@@ -39,8 +39,10 @@ def idle(*, samples: float = 10.0, model_bytes: float = 1e6) -> Algorithm:
 
 
 def consensus(*, remembers: bool = False, model_bytes: float | None = None) -> Algorithm:
-    """Each client pulls the model halfway to a vector of its own, in exact dyadic arithmetic. With `remembers`, a client also
-    counts its folded reports in its memory and reports the count."""
+    """Each client pulls the model halfway to a vector of its own, in exact dyadic arithmetic.
+
+    With `remembers`, a client also counts its folded reports in its memory and reports the count.
+    """
 
     def local(job: Job, dataset: Dataset) -> Report:
         del dataset

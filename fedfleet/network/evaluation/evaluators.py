@@ -69,11 +69,6 @@ def encode_message(head: Mapping[str, Any], payload: bytes = b"") -> bytes:
     return b"".join((LENGTHS.pack(len(head_data), len(payload)), head_data, payload))
 
 
-def decode_head(data: bytes) -> Head:
-    """The head of a message from its own bytes."""
-    return json.loads(data)
-
-
 def encode_result(number: int, result: EvalResult) -> bytes:
     """The answer to question `number`. Floats survive JSON to the last bit, as do those that are not finite."""
     score, clients = result.score, result.clients
@@ -86,7 +81,7 @@ def encode_result(number: int, result: EvalResult) -> bytes:
 
 
 def decode_result(head: Head, payload: bytes) -> EvalResult:
-    """The inverse of `judged_message`."""
+    """The inverse of `encode_result`."""
     score = Score(int(head["correct"]), int(head["total"]), float(head["loss"]))
     unseen = Tally(*map(int, head["unseen"])) if "unseen" in head else None
     if not payload:
@@ -264,17 +259,14 @@ async def _read_answer(connection: Connection, number: int) -> tuple[Head, bytes
     """The answer with this number; earlier ones are of questions that nobody waits for any more."""
     while True:
         head_length, length = LENGTHS.unpack(await connection.reader.readexactly(LENGTHS.size))
-        head, payload = (decode_head(await connection.reader.readexactly(head_length)), await connection.reader.readexactly(length))
+        head: Head = json.loads(await connection.reader.readexactly(head_length))
+        payload = await connection.reader.readexactly(length)
         if "failed" in head and head["number"] in (number, _READY):
-            raise _failure(head)
+            if head["input"]:
+                raise BadInput(head["failed"])
+            raise RunFailed(f"evaluating a model failed: {head['kind']}: {head['failed']}")
         if head["number"] == number:
             return head, payload
-
-
-def _failure(head: Head) -> BadInput | RunFailed:
-    if head["input"]:
-        return BadInput(head["failed"])
-    return RunFailed(f"evaluating a model failed: {head['kind']}: {head['failed']}")
 
 
 _NICENESS = 5  # receiving reports comes before judging models, where both want the same core
@@ -302,7 +294,7 @@ def _listen(connection: socket.socket, questions: SimpleQueue[Head]) -> None:
     try:
         while True:
             head_size, payload_size = LENGTHS.unpack(_read(connection, LENGTHS.size))
-            question = decode_head(_read(connection, head_size))
+            question: Head = json.loads(_read(connection, head_size))
             _read(connection, payload_size)
             questions.put(question)
     except (OSError, EOFError):

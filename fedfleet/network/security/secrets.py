@@ -19,7 +19,6 @@ from fedfleet.core.errors import BadInput, RunFailed
 
 KEY_BYTES = 32
 NONCE_BYTES = 16
-SECRET_BYTES = 32
 _TASK = b"fedfleet task 1\0"
 _DEVICE = b"fedfleet device 1\0"
 _SHEET = b"fedfleet sheet 1\0"

@@ -2,7 +2,7 @@
 
 Every client obeys the protocol (when to come back, busy, retry, over), shows its own secret, and is answered its own task; what it
 leaves out is the training. Channels are few, calls are bounded: `in_flight` payloads at once, and `waiting` calls that a server may
-hold. The module is also the program of its processes (see `children`): told a `Load`, it answers "ready", starts when told to,
+hold. The module is also the program of its processes (see `child_process`): told a `Load`, it answers "ready", starts when told to,
 and gives its `Tally` at the end.
 """
 
@@ -13,7 +13,7 @@ import heapq
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, perf_counter, process_time
 from typing import Any
@@ -314,11 +314,6 @@ def tally_json(tally: Tally) -> dict[str, Any]:
         "failures": dict(tally.failures),
         **latencies,
     }
-
-
-def load_json(load: Load) -> dict[str, Any]:
-    """What a generator process is told first."""
-    return asdict(load)
 
 
 def main() -> None:
