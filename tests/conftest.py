@@ -4,8 +4,8 @@ import os
 import re
 import signal
 
-# Two processes of tests share two cores. A thread that spins while it waits for others takes the core from those for which it waits:
-# it shall sleep. OpenMP reads this when PyTorch is loaded, here and in all processes that tests start.
+# Two processes of tests share two cores: a thread that spins while it waits takes the core from those for which it waits. It sleeps
+# instead. OpenMP reads this when PyTorch is loaded, here and in all processes that tests start.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import pytest
