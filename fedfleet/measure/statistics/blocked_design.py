@@ -5,16 +5,16 @@ together say how large the rest is: with 3 arms on 3 seeds it has 4 degrees of f
 
 The best arm is chosen after seeing the data, so its distance to another is compared with the range of as many equal means as lie
 between the two in order (Newman and Keuls, from the best arm only, which keeps the chance of any false claim at the level). A
-declared baseline is compared by Dunnett's test. If the arms' residuals are not equally wide, or too few seeds are common to all, each
-pair is tested by itself, with Holm's correction. Where seeds share fleets, data or trainings, averages over them are tested too, and
-the least sure answer counts.
+declared baseline is compared by Dunnett's test. If the arms' residuals are not equally wide, or too few seeds are common to all,
+each pair is tested by itself, with Holm's correction. Where seeds share fleets, data or trainings, averages over them are tested
+too, and the least sure answer counts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,12 +31,16 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """One arm against another. Interval and p are corrected for the number of arms and of looks: p is below ERROR only where the
-    interval does not hold 0. None: the two have no seed in common."""
+    """One arm against another; `paired` is None where they have no seed in common.
+
+    The interval and `p` are corrected for the number of arms and of looks: p is below ERROR only where the interval does not hold
+    0. `paired.p` is not corrected.
+    """
 
     arm: str
     other: str
     paired: PairedResult | None
+    p: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,36 +80,64 @@ class _Fit:
 
 
 def best_against_others(
-    values: Values[Seed], draws: Mapping[Seed, Draws], *, grain: float = 0.0, level: float = ERROR, baseline: str | None = None
+    values: Values[Seed],
+    draws: Mapping[Seed, Draws],
+    *,
+    grain: float = 0.0,
+    level: float = ERROR,
+    baseline: str | None = None,
+    apart: Collection[str] = (),
 ) -> BlockedDesign:
     """The arm with the highest mean over the common seeds against every other. `grain` as in `paired_test`, `level` of this look.
 
+    Arms that are `apart` are not in the design, since their runs do not scatter as those of the others; each is tested by itself.
+
     >>> runs = {"a": {1: 0.9, 2: 0.8, 3: 0.85}, "b": {1: 0.7, 2: 0.65, 3: 0.6}, "c": {1: 0.74, 2: 0.6, 3: 0.7}}
     >>> design = best_against_others(runs, {seed: {"fleets": seed} for seed in (1, 2, 3)})
-    >>> [(one.arm, one.other, one.paired and one.paired.p < 0.01) for one in design.contrasts]
+    >>> [(one.arm, one.other, one.p and one.p < 0.01) for one in design.contrasts]
     [('a', 'c', True), ('a', 'b', True)]
     """
-    common = common_seeds(values)
-    means = {arm: float(np.mean([mine[s] for s in common] if common else list(mine.values()))) for arm, mine in values.items()}
+    inside = {arm: mine for arm, mine in values.items() if arm not in apart}
+    common = common_seeds(inside)
+    means = {arm: float(np.mean([mine[s] for s in common] if common else list(mine.values()))) for arm, mine in inside.items()}
     best = max(means, key=lambda arm: means[arm])
-    others = sorted((arm for arm in values if arm != best), key=lambda arm: -means[arm])
-    return _contrasts(best, others, values, draws, grain=grain, level=level, baseline=baseline)
+    others = sorted((arm for arm in inside if arm != best), key=lambda arm: -means[arm])
+    design = _contrasts(best, others, inside, draws, grain=grain, level=level, baseline=baseline)
+    alone = [_pair_by_itself(best, arm, values, draws, grain, level) for arm in values if arm in apart]
+    return replace(design, contrasts=(*design.contrasts, *alone))
 
 
 def all_against_baseline(
-    baseline: str, values: Values[Seed], draws: Mapping[Seed, Draws], *, grain: float = 0.0, level: float = ERROR
-) -> BlockedDesign:
-    """Every other arm minus the baseline, by Dunnett's test."""
-    others = [arm for arm in values if arm != baseline]
-    design = _contrasts(baseline, others, values, draws, grain=grain, level=level, baseline=baseline)
-    turned = tuple(Contrast(one.other, one.arm, one.paired and reversed_result(one.paired)) for one in design.contrasts)
-    return BlockedDesign(baseline, turned, design.method, design.seeds, design.sd)
+    baseline: str,
+    values: Values[Seed],
+    draws: Mapping[Seed, Draws],
+    *,
+    grain: float = 0.0,
+    level: float = ERROR,
+    apart: Collection[str] = (),
+) -> dict[str, Contrast]:
+    """Every other arm minus the baseline, by Dunnett's test; pairs with an arm that is `apart` by themselves."""
+    inside = {arm: mine for arm, mine in values.items() if arm not in apart}
+    turned = dict[str, Contrast]()
+    if baseline in inside:
+        others = [arm for arm in inside if arm != baseline]
+        for one in _contrasts(baseline, others, inside, draws, grain=grain, level=level, baseline=baseline).contrasts:
+            turned[one.other] = Contrast(one.other, baseline, one.paired and reversed_result(one.paired), one.p)
+    alone = [arm for arm in values if arm != baseline and arm not in turned]
+    return turned | {arm: _pair_by_itself(arm, baseline, values, draws, grain, level) for arm in alone}
+
+
+def _pair_by_itself(
+    arm: str, other: str, values: Values[Seed], draws: Mapping[Seed, Draws], grain: float, level: float
+) -> Contrast:
+    ((result, p),) = _holm_results([_pair_fit(values[arm], values[other], draws, grain)], level)
+    return Contrast(arm, other, result, p)
 
 
 def common_seeds(values: Values[Seed]) -> list[Seed]:
     """The seeds that all arms have, in the order of the first."""
-    first = next(iter(values.values()), {})
-    return [seed for seed in first if all(seed in mine for mine in values.values())]
+    first = next(iter(values))
+    return [seed for seed in values[first] if all(seed in mine for mine in values.values())]
 
 
 def reversed_result(result: PairedResult) -> PairedResult:
@@ -155,19 +187,18 @@ def _contrasts(
     table = np.array([[values[name][s] for s in common] for name in (arm, *others)])
     method = INCOMPLETE if len(common) < 2 else UNEQUAL if has_unequal_variances(table) else POOLED
     if method == POOLED:
-        fits: list[_Fit | None] = [
-            _least_sure(_pooled_fits(table, [draws[s] for s in common], i + 1, grain)) for i in range(len(others))
-        ]
+        order = [draws[s] for s in common]
+        pooled = [_least_sure(_pooled_fits(table, order, i + 1, grain)) for i in range(len(others))]
+        to_baseline = [baseline in (arm, name) for name in others]
         results = [
-            None if fit is None else _pooled_result(fit, i + 2, len(others), level, against_baseline=baseline in (arm, name))
-            for i, (fit, name) in enumerate(zip(fits, others, strict=True))
+            _pooled_result(fit, i + 2, len(others), level, against_baseline=fixed)
+            for i, (fit, fixed) in enumerate(zip(pooled, to_baseline, strict=True))
         ]
-        results = _step_down(results, [baseline in (arm, name) for name in others])
+        results = _step_down(results, to_baseline)
     else:
-        fits = [_pair_fit(values[arm], values[name], draws, grain) for name in others]
-        results = _holm_results(fits, level)
+        results = _holm_results([_pair_fit(values[arm], values[name], draws, grain) for name in others], level)
     sd = math.sqrt(_residual_variance(table, grain)) if len(common) > 1 and others else None
-    pairs = tuple(Contrast(arm, name, result) for name, result in zip(others, results, strict=True))
+    pairs = tuple(Contrast(arm, name, *result) for name, result in zip(others, results, strict=True))
     return BlockedDesign(arm, pairs, method, len(common), sd)
 
 
@@ -212,46 +243,55 @@ def _without_rounding(gap: float, table: Floats) -> float:
     return 0.0 if abs(gap) <= _ROUNDING * float(np.abs(table).max(initial=0.0)) else gap
 
 
-def _result(fit: _Fit, p: float, half: float, level: float) -> PairedResult:
-    """The corrected result; all looks together err with ERROR, and this one may with `level` of it."""
+Tested = tuple[PairedResult | None, float | None]
+
+
+def _tested(fit: _Fit, p: float, near: float, far: float, level: float) -> Tested:
+    """The result with its corrected p; all looks together err with ERROR, and this one may with `level` of it.
+
+    `near` and `far` are how far the interval reaches towards 0 and away from it, in standard errors. The nearest arm to the best
+    is in part the luckiest of the others, so that the best may be farther ahead than it looks: `far` allows for all arms.
+    """
     if fit.n < 2:
-        return PairedResult(fit.difference, None, None, None, fit.n, fit.unit)
+        return PairedResult(fit.difference, None, None, None, fit.n, fit.unit), None
     if not fit.error and fit.difference:  # all alike but for rounding: what is left is the sign, n heads in a row
-        return PairedResult(fit.difference, None, None, min(1.0, 2.0 ** (1 - fit.n) * ERROR / level), fit.n, fit.unit)
-    p = min(1.0, p * ERROR / level)
-    return PairedResult(fit.difference, fit.difference - half, fit.difference + half, p, fit.n, fit.unit)
+        sign = 2.0 ** (1 - fit.n)
+        return PairedResult(fit.difference, None, None, sign, fit.n, fit.unit), min(1.0, sign * ERROR / level)
+    below, above = (near, far) if fit.difference >= 0 else (far, near)
+    low, high = fit.difference - below * fit.error, fit.difference + above * fit.error
+    return PairedResult(fit.difference, low, high, fit.p, fit.n, fit.unit), min(1.0, p * ERROR / level)
 
 
-def _pooled_result(fit: _Fit, span: int, others: int, level: float, *, against_baseline: bool) -> PairedResult:
+def _pooled_result(fit: _Fit, span: int, others: int, level: float, *, against_baseline: bool) -> Tested:
     """`span`: how many means lie between the two, both included."""
     if not fit.error:
-        return _result(fit, 1.0, 0.0, level)
+        return _tested(fit, 1.0, 0.0, 0.0, level)
     if against_baseline:
-        return _result(fit, dunnett_p(fit.t, others, fit.freedom), dunnett_quantile(level, others, fit.freedom) * fit.error, level)
-    return _result(fit, range_p(fit.t, span, fit.freedom), range_quantile(level, span, fit.freedom) * fit.error, level)
+        half = dunnett_quantile(level, others, fit.freedom)
+        return _tested(fit, dunnett_p(fit.t, others, fit.freedom), half, half, level)
+    near, far = (range_quantile(level, arms, fit.freedom) for arms in (span, others + 1))
+    return _tested(fit, range_p(fit.t, span, fit.freedom), near, far, level)
 
 
-def _step_down(results: Sequence[PairedResult | None], fixed: Sequence[bool]) -> list[PairedResult | None]:
+def _step_down(results: Sequence[Tested], fixed: Sequence[bool]) -> list[Tested]:
     """An arm that lies between the best and another that is not worse is not worse either: p never falls towards the best."""
-    highest, stepped = 0.0, list[PairedResult | None]()
-    for result, is_fixed in reversed(list(zip(results, fixed, strict=True))):
-        if result is None or result.p is None or is_fixed:
-            stepped.append(result)
-            continue
-        highest = max(highest, result.p)
-        stepped.append(PairedResult(result.difference, result.low, result.high, highest, result.n, result.unit))
+    highest, stepped = 0.0, list[Tested]()
+    for (result, p), is_fixed in reversed(list(zip(results, fixed, strict=True))):
+        if p is not None and not is_fixed:
+            highest = p = max(highest, p)
+        stepped.append((result, p))
     return stepped[::-1]
 
 
-def _holm_results(fits: Sequence[_Fit | None], level: float) -> list[PairedResult | None]:
+def _holm_results(fits: Sequence[_Fit | None], level: float) -> list[Tested]:
     """Each pair by itself: p by Holm, and the interval at the level of its step."""
     tested = sorted((fit.p, i) for i, fit in enumerate(fits) if fit is not None and fit.n > 1)
-    results: list[PairedResult | None] = [None if fit is None else _result(fit, 1.0, 0.0, level) for fit in fits]
+    results: list[Tested] = [(None, None) if fit is None else _tested(fit, 1.0, 0.0, 0.0, level) for fit in fits]
     highest = 0.0
     for rank, (p, i) in enumerate(tested):
         fit, steps = fits[i], len(tested) - rank
         assert fit is not None
         highest = max(highest, min(1.0, p * steps))
-        half = float(scipy_special().stdtrit(fit.freedom, 1 - level / steps / 2)) * fit.error
-        results[i] = _result(fit, highest, half, level)
+        near, far = (float(scipy_special().stdtrit(fit.freedom, 1 - level / m / 2)) for m in (steps, len(tested)))
+        results[i] = _tested(fit, highest, near, far, level)
     return results

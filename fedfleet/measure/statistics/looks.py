@@ -1,8 +1,8 @@
 """Looking again after more seeds: the level of each look, and how many seeds would decide.
 
-Whoever looks at 3 seeds, adds some and looks again finds a difference sooner or later, true or not. The 5 % are therefore spent over
-the looks: the first takes four fifths, each later one half of what is left. The chance that any look errs is at most their sum,
-whenever the looks are taken and however many there are (alpha spending with Bonferroni's bound).
+Whoever looks at 3 seeds, adds some and looks again finds a difference sooner or later, true or not. The 5 % are therefore spent
+over the looks: the first takes four fifths, each later one half of what is left. The chance that any look errs is at most their
+sum, whenever the looks are taken and however many there are (alpha spending with Bonferroni's bound).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Tukey's and Dunnett's distributions: how large the largest of several differences gets by chance alone.
 
-Both are in units of Student's t, a difference over its standard error. `scipy.stats.studentized_range` gives the first ones too, but
-takes 0.2 s for a quantile, and `scipy.stats.dunnett` knows one-way layouts only; here one quadrature serves both in a millisecond.
+Both are in units of Student's t, a difference over its standard error. `scipy.stats.studentized_range` gives the first ones too,
+but takes 0.2 s for a quantile, and `scipy.stats.dunnett` knows one-way layouts only; here one quadrature serves both in a
+millisecond.
 """
 
 from __future__ import annotations
