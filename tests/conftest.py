@@ -5,7 +5,7 @@ import re
 import shutil
 import signal
 
-# What tests write lies in memory where there is room. To wait for a disk proves nothing, since nobody pulls the plug here: processes
+# What tests write lies in memory where there is room. To wait for a disk proves nothing, since no test cuts the power: processes
 # that are killed lose nothing that they wrote, there as on a disk.
 if os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 4 << 30:
     os.environ.setdefault("TMPDIR", "/dev/shm")

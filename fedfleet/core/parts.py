@@ -17,6 +17,7 @@ from fedfleet.core.passes import LocalPass
 from fedfleet.core.records import (
     Assignments,
     Book,
+    Bools,
     Context,
     Cost,
     Decision,
@@ -58,11 +59,15 @@ class Offer:
 @dataclass(frozen=True, slots=True)
 class Promise:
     """What a private algorithm does, from which its privacy loss follows: the mechanism, the noise as a multiple of how far one
-    report can move what is released, and the delta that is granted."""
+    report can move what is released, and the delta that is granted. `epsilon` is what the noise was solved for, where it was.
+    `sample` are the clients of the fleet and how many of them, at most, are in a commit, where each commit draws them in secret,
+    evenly and without replacement."""
 
     mechanism: Literal["gaussian", "tree", "local"]
     noise: float
     delta: float
+    epsilon: float | None = None
+    sample: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +169,10 @@ class Selector:
     by_reports: bool | None = None
     equal_chance: bool = False
     members: Ints | None = field(default=None, compare=False)
+
+    def may_ask(self, clients: int) -> Bools:
+        """Which of that many clients it may ever ask."""
+        return np.ones(clients, np.bool_) if self.members is None else np.isin(np.arange(clients), self.members)
 
     @property
     def unpredictable(self) -> str:

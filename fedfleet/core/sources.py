@@ -33,7 +33,8 @@ class StateSource:
     """Who is reachable: `online(t)` for all clients; `finish(clients, start, seconds)` when that many ready seconds passed.
 
     `earliest(among, n, start, until)` is the first moment from `start` on, and before `until`, at which `online` says yes for n
-    of the clients that the mask `among` names; infinite if there is none. Policies that wait for clients need it.
+    of the clients that the mask `among` names; infinite if there is none. Without it, policies that wait
+    for clients look every 20 s.
     `worked(clients, start, until)` is the inverse of `finish`: how many ready seconds passed; without it `finish` is searched.
 
     What the source says about itself: `always`: every client is reachable at all times and no work is interrupted. `table()`:

@@ -59,7 +59,9 @@ def test_a_round_begins_when_enough_are_there_and_none_is_burnt():
     events, _ = events_of(plan, world_of(fleet, steady=True))
     assert seen(events)[0] == (60.0, [0, 1])
     assert not only(RoundFailed, events)
-    burning, _ = events_of(toy_plan(readiness(3, t_break=2.0), 3, stop=Stop(rounds=20)), world_of(fleet, steady=True))
+    burning, _ = events_of(
+        toy_plan(readiness(3, t_break=2.0, if_few="fail"), 3, stop=Stop(rounds=20)), world_of(fleet, steady=True)
+    )
     assert len(only(RoundFailed, burning)) == 20
 
 
@@ -232,13 +234,12 @@ def test_an_asynchronous_policy_waits_while_others_run():
     assert only(RunEnded, events)[0].reason == "rounds"
 
 
-def test_states_that_do_not_say_when_are_refused_by_a_sentence():
+def test_states_that_do_not_say_when_are_looked_at_every_twenty_seconds():
     world = world_of(shifted((50.0, 90.0), (60.0, 90.0)))
     silent = replace(world, states=replace(world.states, earliest=None))
-    plan = toy_plan(deadline(2, if_few="wait"), 2)
-    with pytest.raises(RunFailed, match=r"policy 'deadline' wants at least 2 clients, but .* `earliest`"):
-        events_of(plan, silent)
-    assert len(events_of(toy_plan(deadline(2), 2), silent)[0]) > 2, "whoever does not wait needs no such thing"
+    for break_seconds, first in ((2.0, 60.0), (61.0, 80.0)):
+        events, _ = events_of(toy_plan(deadline(2, t_break=break_seconds), 2, stop=Stop(rounds=1)), silent)
+        assert [time for time, _ in seen(events)] == [first]
 
 
 def test_an_error_of_the_world_names_it():

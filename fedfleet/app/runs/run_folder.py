@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.assemble import Setup, chance_of, metric_warnings
+from fedfleet.app.assemble import Setup, chance_of, run_warnings
 from fedfleet.app.runs.extra_measures import with_class_measures, with_privacy
 from fedfleet.app.runs.folder_seals import require_folder, stored_measures
 from fedfleet.app.spec import Spec, load_spec
@@ -18,6 +18,7 @@ from fedfleet.app.terminal.text import failure_lines, joules, percent, size, spa
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, RunEnded
 from fedfleet.core.trees import Tree
+from fedfleet.measure.privacy import privacy_figures
 from fedfleet.measure.summary import summary
 from fedfleet.store import journal as journals
 from fedfleet.store.files import load_tree, save_tree, write_atomically
@@ -112,8 +113,7 @@ def _privacy_lines(privacy: Mapping[str, Any] | None) -> list[str]:
     """The privacy loss of a run, with what is claimed."""
     if not privacy:
         return []
-    epsilon = "without a bound" if privacy["epsilon"] is None else f"{privacy['epsilon']:.3g}"
-    return [f"privacy: epsilon {epsilon} at delta {privacy['delta']:g}: {privacy['claim']}"]
+    return [f"privacy: {privacy_figures(privacy)}: {privacy['claim']}"]
 
 
 def refuse_taken(out: Path, *, resume: bool) -> None:
@@ -217,7 +217,7 @@ def complete_run(
     if setup.task.frozen:
         save_tree(out / FROZEN, setup.task.frozen)
     events = list(journals.read(out / "run.db"))
-    derived = journal_measures(setup.spec, events, journal_end.digest, chance_of(setup.task), metric_warnings(setup))
+    derived = journal_measures(setup.spec, events, journal_end.digest, chance_of(setup.task), run_warnings(setup, events))
     measures = add_measures(with_class_measures(with_privacy(derived, setup.plan, noise, events), setup.task, params))
     metrics = {**measures, "wall_seconds": wall_seconds, "out": str(out)}
     write_atomically(out / "metrics.json", (json.dumps(metrics, indent=1) + "\n").encode())

@@ -54,13 +54,14 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, content_id: str | No
             raise BadInput(f"the spec has no table or key {key!r}{hint}")
     custom_table = {"use": "own", "content": content_id} if content_id else _custom_task(table.get("task"))
     parts = {
-        key: resolve_part(kind, as_table(table.get(key, {}), key), key, default)
+        key: resolve_part(kind, with_privacy_mechanism(as_table(table.get(key, {}), key)), key, default)
         for key, (kind, default) in _DEFAULT_PARTS.items()
         if not (key == "task" and custom_table)
     }
     if custom_table:
         parts["task"] = custom_table
     world = _world(as_table(table.get("world", {}), "world"))
+    parts["algorithm"] = privacy_by_epsilon(parts["algorithm"], as_table(table.get("algorithm", {}), "algorithm"), world["clients"])
     edge = resolve_part("edges", as_table(table["edge"], "edge"), "edge") if "edge" in table else None
     if edge and "users" not in world:
         raise BadInput('edge: [edge] needs to know which devices belong to which user; add world.users = { use = "households" }')
@@ -95,6 +96,26 @@ def dotted_key(name: str) -> str | None:
         if name in parameters(schema):
             return f"{table}.{name}"
     return None
+
+
+def with_privacy_mechanism(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A table whose `private` asks for an epsilon alone is meant for the Gaussian mechanism."""
+    private = table.get("private")
+    if not isinstance(private, Mapping) or "epsilon" not in private:
+        return table
+    return {**table, "private": {"use": "gaussian", **private}}
+
+
+def privacy_by_epsilon(algorithm: Table, asked: Mapping[str, Any], clients: int) -> Table:
+    """The algorithm's table, where `private` asks for an epsilon: assembling solves for its noise. Delta is then by default no more
+    than a client's share of the fleet to the power of 1.1."""
+    private, given = algorithm.get("private"), asked.get("private")
+    if private is None or private.get("epsilon") is None or not isinstance(given, Mapping):
+        return algorithm
+    if given.get("noise") is not None:
+        raise BadInput("algorithm.private: noise and epsilon are both given, and one decides the other; give only one of them")
+    delta = private["delta"] if "delta" in given else min(private["delta"], clients**-1.1)
+    return {**algorithm, "private": {**private, "noise": None, "delta": delta}}
 
 
 def _seeds(table: Mapping[str, Any], seed: int) -> Table:

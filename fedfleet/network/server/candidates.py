@@ -144,8 +144,9 @@ class Candidates:
             # No device has come yet: patience begins with the first.
             self._asked_at = now
         declared, patience = self._options.devices, self._options.patience
+        outsiders = int((~self._plan.choose.may_ask(self._plan.clients))[idle].sum()) if state.at_least else 0
         missing = missing_devices(
-            present=len(idle), busy=int(busy.sum()), declared=declared, at_least=state.at_least,
+            present=len(idle), busy=int(busy.sum()), declared=declared, at_least=state.at_least + outsiders,
             asked_at=self._asked_at, now=now, patience=patience,
         )  # fmt: skip
         if missing is None:

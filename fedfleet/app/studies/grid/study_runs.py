@@ -164,9 +164,8 @@ def read_study_run(cell: Cell, out: Path, failure: str | None = None) -> StudyRu
 
 
 def _no_model_reason(metrics: Mapping[str, Any]) -> str:
-    failed: dict[str, int] = metrics["failed_rounds"]
-    most = max(failed, key=lambda why: (failed[why], why), default=None)
-    why = f" (most often: {most})" if most else ""
+    reasons = [warning.removeprefix("no model was made: ") for warning in metrics["warnings"]]
+    why = f": {reasons[0]}" if reasons else ""
     return f"no model was made in {metrics['rounds']} rounds and {span(metrics['virtual_seconds'])} of virtual time{why}"
 
 
