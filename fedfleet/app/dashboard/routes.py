@@ -170,7 +170,8 @@ async def _page(site: Site, request: Request, name: str, *, list_first: bool = F
         return pages.live_page(run, followed, other, side_info.log, side_info.server_status, grouped.title(run))
 
     main = await asyncio.to_thread(site.watcher.inspect, name, live)
-    body = two_columns(_sidebar(site, request, name if main else ""), main or pages.empty_page(), list_first=list_first)
+    current = name if main and not list_first else ""  # whose group is open; at home all are shut
+    body = two_columns(_sidebar(site, request, current), main or pages.empty_page(), list_first=list_first)
     return HTMLResponse(frame(site.access, f"FedFleet: {name}" if main else "FedFleet: runs", body, run=name if main else ""))
 
 
