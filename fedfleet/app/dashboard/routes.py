@@ -42,6 +42,7 @@ _REFRESH_SECONDS = 1.0
 _START_SECONDS = 20.0  # that a new run may take to have its folder before one looks elsewhere
 _MAX_FIELDS = 500  # of a form
 _MAX_SOURCES = 100  # runs that a new one can begin with
+_STUDY_SUFFIX = re.compile(r"-s[\d-]+-[0-9a-f]{16}$")  # seed and digest, in the folder of a study's run
 _KEY = re.compile(r"[\w.\[\]]{1,200}")  # of a part
 _TYPES = {".parquet": "application/octet-stream", ".js": "text/javascript", ".css": "text/css"}
 # Beside its page, the files of a group that its page leads to.
@@ -170,7 +171,8 @@ async def _page(site: Site, request: Request, name: str, *, list_first: bool = F
         return pages.live_page(run, followed, other, side_info.log, side_info.server_status, grouped.title(run))
 
     main = await asyncio.to_thread(site.watcher.inspect, name, live)
-    body = two_columns(_sidebar(site, request, name if main else ""), main or pages.empty_page(), list_first=list_first)
+    current = name if main and not list_first else ""  # whose group is open; at home all are shut
+    body = two_columns(_sidebar(site, request, current), main or pages.empty_page(), list_first=list_first)
     return HTMLResponse(frame(site.access, f"FedFleet: {name}" if main else "FedFleet: runs", body, run=name if main else ""))
 
 
@@ -185,19 +187,22 @@ def _form(site: Site, source: str) -> str:
     run, example = site.watcher.summaries.get(source), EXAMPLES.get(source.removeprefix("example:"))
     values = {"name": f"run-{next(n for n in range(1, 10_000) if not (site.watcher.root / f'run-{n}').exists())}"}
     if run is not None:
-        values = fill_form(run.table, f"{run.name.rpartition('/')[2][:56]}-again")
+        name = _STUDY_SUFFIX.sub("", run.name.rpartition("/")[2])
+        values = fill_form(run.table, f"{name[:56]}-again")
     elif example is not None:
         values = fill_form(example.table, values["name"])
-    return form(values, _sources(site), source if run or example else "", can_start=not is_run(site.watcher.root))
+    return form(values, _sources(site, run), source if run or example else "", can_start=not is_run(site.watcher.root))
 
 
-def _sources(site: Site) -> list[tuple[str, list[tuple[str, str]]]]:
-    """What a new run can begin with: examples, the runs of no group, and the first run of each arm."""
+def _sources(site: Site, run: RunSummary | None) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What a new run can begin with: the run that was chosen, examples, the runs of no group, and the first run of each arm."""
     grouped = site.grouped()
+    chosen = [] if run is None else [(run.name, grouped.title(run))]
     examples = [(f"example:{key}", example.title) for key, example in EXAMPLES.items()]
     singles = [(run.name, run.name) for run in grouped.singles if run.table]
     arms = [(arm.runs[0].name, f"{group.name}: {arm.name}") for group in grouped.groups.values() for arm in group.arms]
-    return [("examples", examples), ("runs", singles[:_MAX_SOURCES]), ("runs of studies and searches", arms[:_MAX_SOURCES])]
+    singles, arms = ([one for one in options if one not in chosen][:_MAX_SOURCES] for options in (singles, arms))
+    return [("this run", chosen), ("examples", examples), ("runs", singles), ("runs of studies and searches", arms)]
 
 
 async def _fields(site: Site, request: Request) -> Response:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from fedfleet.app.dashboard.run_filter import ORDERS, FilterResult, filter_runs
 from fedfleet.app.dashboard.run_groups import FOLDER, GroupedRuns, RunArm, RunGroup, Selection, natural_order, seed_text
-from fedfleet.app.dashboard.run_watcher import DAMAGED, FINISHED, RUNNING, STOPPED, RunSummary
+from fedfleet.app.dashboard.run_watcher import DAMAGED, FINISHED, PRUNED, RUNNING, STOPPED, RunSummary
 from fedfleet.app.dashboard.sparklines import sparkline
 from fedfleet.app.dashboard.status_text import percentage
 from fedfleet.app.terminal.text import span
@@ -19,7 +19,7 @@ from fedfleet.app.terminal.text import span
 MAX_COMPARED = 256  # runs in one comparison
 _MAX_ROWS = 200  # arms or runs in the list
 _FEW_GROUPS = 3  # so few groups that match a filter are opened
-_STATES = (RUNNING, FINISHED, STOPPED, DAMAGED)
+_STATES = (RUNNING, FINISHED, PRUNED, STOPPED, DAMAGED)
 _MAX_SEEDS = 30  # runs of an arm that have a link
 
 
@@ -192,7 +192,7 @@ class _Rows:
         runs, arms = group.runs, len(group.arms)
         match = f"{matching} of " if matching < len(runs) else ""
         inside = f" in {arms} arms" if group.kind != FOLDER and arms < len(runs) else ""
-        counts = [(sum(run.status == status for run in runs), status) for status in (RUNNING, STOPPED, DAMAGED)]
+        counts = [(sum(run.status == status for run in runs), status) for status in (RUNNING, PRUNED, STOPPED, DAMAGED)]
         states = "".join(f', <span class="st {status}">{n} {status}</span>' for n, status in counts if n) or ", finished"
         name = "comparison" if group.kind == FOLDER else f"{group.kind} page"
         link = f' &nbsp;<a href="/report/{quote(group.key)}/{group.page}">{name}</a>' if group.page else ""

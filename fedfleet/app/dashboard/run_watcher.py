@@ -24,7 +24,8 @@ from fedfleet.store.journal_rows import Kind, Values, decode
 from fedfleet.store.lock import LOCK, Holder, holder_of
 from fedfleet.store.seals import SEAL
 
-RUNNING, FINISHED, STOPPED, DAMAGED = "running", "finished", "stopped", "damaged"
+RUNNING, FINISHED, PRUNED, STOPPED, DAMAGED = "running", "finished", "pruned", "stopped", "damaged"
+_PRUNED_FILE = "pruned.json"  # in the folder of a trial that its search stopped early
 _SUMMARY_KINDS = (Kind.BEGAN, Kind.EVALUATED, Kind.FAILED, Kind.COMMITTED, Kind.ENDED)
 _CHUNK = 20_000  # rows read at a time, in some 50 ms
 _MAX_DEPTH, _MAX_FOLDERS = 4, 5_000  # how deep run folders lie (SEARCH/trials/3/seed-1), and how many are looked at
@@ -215,6 +216,8 @@ class RunWatcher:
         holder = holder_of(folder)
         sealed = (folder / SEAL).is_file()
         status = RUNNING if holder else DAMAGED if fault else FINISHED if sealed else STOPPED
+        if status == STOPPED and (folder / _PRUNED_FILE).is_file():
+            status = PRUNED
         run = state.progress
         digests = tuple(filter(None, (digest, _sealed_digest(folder) if status == FINISHED else "")))
         summary = RunSummary(

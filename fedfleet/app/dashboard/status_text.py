@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fedfleet.app.dashboard import run_view
 from fedfleet.app.dashboard.run_view import BACK, LATE, LOST, REFUSED, USED, WASTED, WORKING, Turn, client_turns
-from fedfleet.app.dashboard.run_watcher import DAMAGED, FINISHED, RUNNING, RunSummary
+from fedfleet.app.dashboard.run_watcher import DAMAGED, FINISHED, PRUNED, RUNNING, RunSummary
 from fedfleet.app.pages.report.number_words import as_people
 from fedfleet.app.terminal.text import size, span
 from fedfleet.measure.run_record import Fault, RunRecord
@@ -80,7 +80,8 @@ def _position_sentence(run: RunSummary, record: RunRecord) -> str:
     if ended:
         models = f"{record.progress.commits:,} {'model' if record.progress.commits == 1 else 'models'}"
         return f"Ended after {models} and {span(record.progress.time)} of {clock} time ({_ENDS.get(ended, ended)})"
-    return f"Stopped in round {number:,}{total} after {span(record.progress.time)} of {clock} time"
+    why = " by its search, since other trials did better," if run.status == PRUNED else ""
+    return f"Stopped{why} in round {number:,}{total} after {span(record.progress.time)} of {clock} time"
 
 
 def _accuracy_sentence(record: RunRecord, other: SimilarRun | None) -> str:

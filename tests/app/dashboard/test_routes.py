@@ -109,6 +109,11 @@ def test_a_group_has_its_page_and_nothing_beside_it(tmp_path):
         (study / name).write_text(text)
     with Answers(tmp_path) as site:
         assert '<a href="/report/study/report.html">study page</a>' in site.get("/list")[1]
+        form = site.get("/new?from=study/runs/a-s0-0123456789abcdef")[1]
+        assert (
+            'value="a-again"' in form
+            and '<option value="study/runs/a-s0-0123456789abcdef" selected>study: all runs</option>' in form
+        )
         assert site.get("/report/study/report.html")[1] == "<p>the study</p>"
         status, said, headers = site.get("/report/study/runs.csv")
         assert (status, said) == (200, "a,b") and headers["content-type"].startswith("text/plain")

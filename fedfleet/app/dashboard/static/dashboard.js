@@ -23,14 +23,14 @@
     const say = (line, text, ink, bold) => {
       if (!line || !line.t.length) return;
       const i = line.t.length - 1, x = u.valToPos(line.t[i], "x", true);
-      let y = u.valToPos(line.a[i], "y", true) + 4 * ratio;
-      while (placed.some(p => Math.abs(p - y) < 15 * ratio)) y -= 16 * ratio;
-      placed.push(y);
       ctx.save();
       ctx.textAlign = "left"; ctx.textBaseline = "alphabetic";
       ctx.font = `${bold ? "600 " : ""}${12.5 * ratio}px ${colour("--sans")}`;
       ctx.fillStyle = colour(ink); ctx.strokeStyle = colour("--paper"); ctx.lineWidth = 4 * ratio; ctx.lineJoin = "round";
       const wide = ctx.measureText(text).width, at = Math.max(u.bbox.left, Math.min(x + 6 * ratio, u.width * ratio - wide - 2 * ratio));
+      let y = u.valToPos(line.a[i], "y", true) + (at < x ? -8 : 4) * ratio; // above the line where there is no room beside its end
+      while (placed.some(p => Math.abs(p - y) < 15 * ratio)) y -= 16 * ratio;
+      placed.push(y);
       ctx.strokeText(text, at, y); ctx.fillText(text, at, y);
       ctx.restore();
     };
