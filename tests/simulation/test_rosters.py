@@ -66,7 +66,7 @@ def test_a_round_begins_when_enough_are_there_and_none_is_burnt():
 @law
 @given(fleets(), paces("readiness", "deadline"))
 def test_no_round_fails_for_want_of_clients_and_each_begins_as_soon_as_it_can(fleet, pace):
-    pace = replace(pace, if_few="wait", max_staleness=0)
+    pace = replace(pace, if_few="wait")
     policy, world = pace.policy(), world_of(fleet)
     events, _ = events_of(toy_plan(policy, len(fleet), stop=Stop(rounds=5, virtual_seconds=1000.0)), world)
     assert not [e for e in only(RoundFailed, events) if "could be selected" in e.reason]
