@@ -35,6 +35,7 @@ OLD_MODULES = {
     "fedfleet.core.spending": "fedfleet.core.stages",
     "fedfleet.engine.nested": "fedfleet.engine.hierarchy",
     "fedfleet.learn.averaging": "fedfleet.learn.fedavg",
+    "fedfleet.learn.codecs.count_sketch": "fedfleet.learn.codecs.sparsification",
     "fedfleet.learn.compose": "fedfleet.learn.composition",
     "fedfleet.learn.home": "fedfleet.learn.local_parameters",
     "fedfleet.learn.personal": "fedfleet.learn.personalisation",
@@ -61,6 +62,8 @@ OLD_MODULES = {
     "fedfleet.runtime.wire.options": "fedfleet.network.server.options",
     "fedfleet.tasks.narrowing": "fedfleet.tasks.narrow_models",
     "fedfleet.tasks.sources": "fedfleet.tasks.data_files",
+    "fedfleet.tasks.transfer": "fedfleet.tasks.photos",
+    "fedfleet.world.downtime": "fedfleet.world.faults",
 }
 # Old module -> what its functions and classes are called in the new one, where that differs.
 OLD_SYMBOLS = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from fedfleet.app.dashboard import run_view
@@ -23,10 +23,11 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 @dataclass(frozen=True, slots=True)
 class SimilarRun:
-    """The finished run that another repeats, and the keys in which they differ: (key, there, here)."""
+    """The finished run that another repeats, by its `title`, and the keys in which they differ: (key, there, here)."""
 
     run: RunSummary
     differs: tuple[tuple[str, str, str], ...]
+    title: str
 
     @property
     def description(self) -> str:
@@ -36,7 +37,9 @@ class SimilarRun:
         return ", ".join(f"{key} = {value[:_SHORTEST]}" for key, value, _ in self.differs)
 
 
-def most_similar_run(run: RunSummary, others: Iterable[RunSummary]) -> SimilarRun | None:
+def most_similar_run(
+    run: RunSummary, others: Iterable[RunSummary], title: Callable[[RunSummary], str] = lambda run: run.name
+) -> SimilarRun | None:
     """The finished run that differs in the fewest keys, in two at most; of several, the newest."""
     best: SimilarRun | None = None
     for other in others:
@@ -49,7 +52,7 @@ def most_similar_run(run: RunSummary, others: Iterable[RunSummary]) -> SimilarRu
         pairs = ((k, other.spec_values[k], run.spec_values[k]) for k in keys)
         differs = tuple(pair for pair in pairs if pair[1] != pair[2])
         if len(differs) <= _MAX_DIFFERENCES and (best is None or len(differs) < len(best.differs)):
-            best = SimilarRun(other, differs)
+            best = SimilarRun(other, differs, title(other))
     return best
 
 
@@ -88,7 +91,7 @@ def _accuracy_sentence(record: RunRecord, other: SimilarRun | None) -> str:
     first = f"{percentage(record.progress.evaluations[-1].accuracy)} accurate."
     if other is None or other.run.accuracy is None:
         return first
-    other_label, end = f"{other.run.name} ({other.description})", other.run.time
+    other_label, end = f"{other.title} ({other.description})", other.run.time
     if record.progress.time < end:
         other_scores = [s for s in other.run.scores if s.time <= record.progress.time]
         return f"{first} At this time {other_label} stood at {percentage(other_scores[-1].accuracy)}." if other_scores else first

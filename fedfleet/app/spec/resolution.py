@@ -32,6 +32,13 @@ DEFAULTS = {
     **{f"world.{key}": name for key, (_, name) in _WORLD_PARTS.items()},
 }
 _WORLD_OPTIONAL = {"users": "users", "faults": "faults"}  # what a spec may leave out altogether
+# Where a spec names a part, and of which kind.
+PART_KINDS = {
+    **{key: kind for key, (kind, _) in _DEFAULT_PARTS.items()},
+    **{f"world.{key}": kind for key, (kind, _) in _WORLD_PARTS.items()},
+    **{f"world.{key}": kind for key, kind in _WORLD_OPTIONAL.items()},
+    "edge": "edges",
+}
 
 
 def resolve(table: Mapping[str, Any], name: str = "run", *, content_id: str | None = None) -> Spec:

@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING, Protocol
 from fedfleet.core.errors import BadInput, FedFleetError, Refused, RunFailed, printable
 from fedfleet.network.device.caps import Caps, budget_reason
 from fedfleet.network.device.device_store import DeviceStore, Identity, WaitingReport
-from fedfleet.network.device.server_calls import Connection, RetryPolicy, UnknownDevice, Unreachable, call_with_retries
-from fedfleet.network.device.transfer import deliver_report
+from fedfleet.network.device.server_calls import (
+    Connection,
+    RetryPolicy,
+    UnknownDevice,
+    Unreachable,
+    call_with_retries,
+    deliver_report,
+)
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import PROTOCOL, encode_frame, split_address
 from fedfleet.network.security.secrets import check_signature

@@ -21,8 +21,7 @@ from fedfleet.core.trees import Tree
 from fedfleet.network.device.caps import Caps, steps_of, too_large, too_long
 from fedfleet.network.device.client_runtime import Assignment, ClientRuntime, evaluate_model, probe_model, rows_of, train_task
 from fedfleet.network.device.device_store import DamagedMemory, DeviceStore
-from fedfleet.network.device.server_calls import Connection, NotFound, RetryPolicy
-from fedfleet.network.device.transfer import TooLate, fetch_blob
+from fedfleet.network.device.server_calls import Connection, NotFound, RetryPolicy, TooLate, fetch_blob
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import MOST_STATS, crc32c
 from fedfleet.simulation.rosters import remembers

@@ -1,6 +1,6 @@
-"""Evaluates models without delaying reports: in a process of its own, or in a thread for plans without torch.
+"""Evaluates models without delaying reports: in a process of its own.
 
-The process: `python -m fedfleet.network.evaluation.evaluators DESCRIPTOR MODULE:FUNCTION`. The first message says what to evaluate
+That is `python -m fedfleet.network.evaluation.evaluators DESCRIPTOR MODULE:FUNCTION`. The first message says what to evaluate
 with (`function(facts)` builds it), every other one names a file with a model. It ends when the socket closes, also in the midst of
 its work, and so never outlives the server. A message is a head in JSON and a payload in safetensors format, each after its length:
 nothing that is read can be code.
@@ -16,7 +16,6 @@ import socket
 import struct
 import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -102,23 +101,6 @@ class Evaluator(Protocol):
     async def evaluate(self, version: int, params: Tree, clients: bool) -> EvalResult: ...
 
     async def close(self) -> None: ...
-
-
-@dataclass(slots=True)
-class ThreadEvaluator:
-    """A judge in a thread of this process: for plans without torch, and for models that no spec names."""
-
-    context: EvalContext
-    thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "judge"))
-
-    async def evaluate(self, version: int, params: Tree, clients: bool) -> EvalResult:
-        """How this model does, with all clients' own test samples too if that is asked."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.thread, evaluate_model, self.context, version, params, clients)
-
-    async def close(self) -> None:
-        """Let the thread go; a model that is being judged is not waited for."""
-        self.thread.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -164,18 +164,14 @@ def _handle_signals(server: ServerLoop, monitor: Monitor) -> Iterator[None]:
             server.turns.fail(ServerStopped(number))
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        try:
+        with suppress(ValueError, RuntimeError):  # not in the main thread, where signals are handled
             loop.add_signal_handler(number, stop, number)
-        except (ValueError, RuntimeError):  # not in the main thread, where signals are handled
-            break
     try:
         yield
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
-            try:
+            with suppress(ValueError, RuntimeError):
                 loop.remove_signal_handler(number)
-            except (ValueError, RuntimeError):
-                break
 
 
 async def _drain_and_stop(server: ServerLoop, monitor: Monitor, number: int) -> None:

@@ -13,7 +13,7 @@ import heapq
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from time import monotonic, perf_counter, process_time
 from typing import Any
@@ -303,17 +303,8 @@ async def generate(load: Load, secret: Callable[[int], bytes], started: Callable
 
 def tally_json(tally: Tally) -> dict[str, Any]:
     """A tally as JSON."""
-    latencies = {name: getattr(tally, name).to_json() for name in ("check", "hand")}
-    return {
-        "updates": tally.updates,
-        "checks": tally.checks,
-        "fetched_bytes": tally.fetched_bytes,
-        "cpu_seconds": tally.cpu_seconds,
-        "taken": tally.taken,
-        "statuses": dict(tally.statuses),
-        "failures": dict(tally.failures),
-        **latencies,
-    }
+    values = {f.name: getattr(tally, f.name) for f in fields(tally)}
+    return {**values, "check": tally.check.to_json(), "hand": tally.hand.to_json()}
 
 
 def main() -> None:

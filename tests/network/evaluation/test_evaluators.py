@@ -32,7 +32,6 @@ from fedfleet.network.evaluation.evaluators import (
     EvalContext,
     EvalResult,
     ProcessEvaluator,
-    ThreadEvaluator,
     decode_result,
     encode_message,
     encode_result,
@@ -41,6 +40,7 @@ from fedfleet.network.evaluation.evaluators import (
 from fedfleet.store.client_memory import ClientMemory
 from tests.network.evaluation import courts
 from tests.network.evaluation.courts import court
+from tests.network.evaluation.thread import ThreadEvaluator
 
 pytestmark = pytest.mark.slow
 
