@@ -37,8 +37,7 @@ quick: dev
 	@$(BIN)/python -m pytest -n 2 --dist worksteal --quick
 
 test: dev browser
-	@$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/executors/test_ray.py
-	@$(BIN)/python -m pytest tests/executors/test_ray.py  # alone: a cluster of its own needs both cores
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # Proofs that take long: kills at many moments, thousands of worlds, the whole matrix of passes.
 soak: dev

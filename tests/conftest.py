@@ -44,12 +44,24 @@ def pytest_ignore_collect(collection_path, config):
 
 def pytest_collection_modifyitems(config, items):
     """Tests that are marked for the soak run there, beside those of tests/soak; a sample of each kind runs always."""
-    if os.environ.get("FEDFLEET_SOAK"):
-        return
-    left_out = ("soak", "slow") if config.getoption("--quick") else ("soak",)
-    left = [item for item in items if any(item.get_closest_marker(name) for name in left_out)]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if not any(item.get_closest_marker(name) for name in left_out)]
+    if not os.environ.get("FEDFLEET_SOAK"):
+        left_out = ("soak", "slow") if config.getoption("--quick") else ("soak",)
+        left = [item for item in items if any(item.get_closest_marker(name) for name in left_out)]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not any(item.get_closest_marker(name) for name in left_out)]
+    items[:] = in_order(items, getattr(config, "workerinput", {}).get("workercount", 1))
+
+
+def in_order(items, processes):
+    """What takes long first, in each of the equal parts with which processes begin: they take what is left over from one another,
+    and all end at the same time if it is short. A cluster of Ray, which would like to be alone, begins before anything else."""
+    slow = sorted((i for i in items if i.get_closest_marker("slow")), key=lambda item: item.path.name != "test_ray.py")
+    quick = [item for item in items if not item.get_closest_marker("slow")]
+
+    def part(of, number):
+        return of[len(of) * number // processes : len(of) * (number + 1) // processes]
+
+    return [item for number in range(processes) for each in (slow, quick) for item in part(each, number)]
 
 
 @pytest.fixture(autouse=True)
