@@ -1,5 +1,6 @@
 """Rounds that wait for clients: the very run of rounds that fail at once, wherever enough clients are there."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,6 @@ from fedfleet.core.registry import names
 from fedfleet.network.server.candidates import ask_ready
 from fedfleet.simulation.simulator import simulate
 from tests.laws.test_together import POLICIES, SELECTORS
-from tests.soaking import SOAKING
 from tests.worlds import events_of, fleets, paces, plain, toy_plan, world_of
 
 law = settings(deadline=None, derandomize=True, max_examples=100)
@@ -43,7 +43,7 @@ def spec_of(selector, policy, if_few):
 PAIRS = [(s, p) for s in names("selectors") for p in WAITING if p != "semi_async" or s not in ("pyramidfl", "tifl")]
 
 
-@pytest.mark.parametrize(("selector", "policy"), PAIRS if SOAKING else PAIRS[::4])
+@pytest.mark.parametrize(("selector", "policy"), PAIRS if os.environ.get("FEDFLEET_SOAK") else PAIRS[::4])
 def test_nor_does_it_for_any_selector(selector, policy):
     logs = []
     for if_few in ("fail", "wait"):

@@ -13,7 +13,6 @@ from fedfleet.app.spec.resolution import DEFAULTS, resolve
 from fedfleet.app.spec.spec_record import Spec
 from fedfleet.core.errors import BadInput
 
-
 # By policy, keys that resolved specs of older versions lack, with what such runs did.
 _NEWER_KEYS: dict[str, dict[str, Any]] = {"semi_async": {"if_few": None}}
 
@@ -135,9 +134,11 @@ def _parse_override(override: str) -> tuple[str, list[str], Any]:
     key, equals, text = override.partition("=")
     path = _path(key, override) if equals else _path("", override)
     try:
-        return override, path, tomllib.loads(f"v = {text}")["v"]
+        value = tomllib.loads(f"v = {text}")["v"]
     except (ValueError, KeyError, RecursionError):
         return override, path, text
+    # A part may be called nan, which is a number in TOML.
+    return override, path, text if path[-1] == "use" and not isinstance(value, str) else value
 
 
 def _path(key: str, override: str) -> list[str]:
