@@ -88,6 +88,6 @@ def _check_spec(path: Path, spec: Spec) -> Answer:
     result = {"ok": True, "spec_digest": spec.digest, "warnings": feasibility_warnings(setup)}
     result |= {} if private is None else {"privacy": private}
     result |= {} if times is None else {"edge": asdict(times)}
-    notes = [*([] if private is None else [privacy_plan_text(private)]), *([] if times is None else [str(times)])]
+    notes = [*([] if private is None else [privacy_plan_text(private)]), *([] if times is None or times.slow else [str(times)])]
     lines = [f"{path} is valid; its digest is {spec.digest[:16]}", *notes]
     return Answer(result, "\n".join(lines), [f"WARNING: {warning}" for warning in result["warnings"]])

@@ -28,6 +28,11 @@ class EdgeTimes:
     averages: int
     flat: float
 
+    @property
+    def slow(self) -> bool:
+        """Does a turn take many times what a flat round would? Then a warning says it."""
+        return self.seconds >= _SLOW * self.flat
+
     def __str__(self) -> str:
         averages = f"{self.averages} averages" if self.averages > 1 else "one average"
         return (
@@ -69,6 +74,6 @@ def _flat_seconds(plan: Plan, world: World, edges: Ints) -> Floats:
 def slow_turns(plan: Plan, world: World) -> list[str]:
     """A warning where a turn takes many times what a flat round would."""
     times = edge_times(plan, world)
-    if times is None or times.seconds < _SLOW * times.flat:
+    if times is None or not times.slow:
         return []
     return [f"{times}; compare runs by virtual time, or have fewer averages (edge.syncs, edge.kappa2)"]
