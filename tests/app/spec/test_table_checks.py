@@ -44,7 +44,7 @@ def test_a_value_of_several_kinds_hears_of_all_but_none():
     assert check_value(Count | None, None, "x") is None
     with pytest.raises(BadInput) as wrong:
         check_value(Count | str | None, 2.5, "x")
-    assert "integer" in str(wrong.value) and "string" in str(wrong.value) and "None" not in str(wrong.value)
+    assert "integer" in str(wrong.value) and "text" in str(wrong.value) and "None" not in str(wrong.value)
 
 
 def test_a_part_is_built_from_its_table_with_what_is_provided():
