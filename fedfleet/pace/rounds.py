@@ -121,7 +121,12 @@ def round_policy(name: str, rules: RoundRules) -> Policy:
         selected = book.selected
         if book.wanted == 0:
             start = book.opened_at + t_break
-            return ask if book.now >= start else Decision(0, start)
+            if book.now < start:
+                return Decision(0, start)
+            given_up_at = book.sent_at + silence
+            if silence == math.inf or not book.running:
+                return ask
+            return ask._replace(wake_at=given_up_at) if book.now < given_up_at else ask._replace(drop=0)
         if selected < fewest:  # what came late would be lost with the round
             enough = late and book.arrived >= rules.success(book.wanted)
             retry = _ask_again(book, rules, cohort, least) if waits_if_few and not enough else None

@@ -321,6 +321,8 @@ def test_clients_that_a_selector_never_asks_are_not_waited_for(make):
 def test_late_reports_that_never_come_do_not_keep_a_round_waiting_for_ever():
     # Clients 0 and 1 take the first task and say nothing any more; with them nobody else is left but client 2.
     policy = deadline(2, seconds=10.0, t_break=2.0, max_staleness=1)
+    ask = policy.decide(Book(now=22.0, opened_at=20.0, sent_at=2.0, running=2, kept=policy.initial))
+    assert (ask.ask, ask.at_least, ask.wake_at) == (2, 2, 242.0)
     waiting_ask = Book(now=30.0, sent_at=2.0, asking=True, running=2, kept=policy.initial)
     assert policy.decide(waiting_ask) == Decision(wake_at=2.0 + 10 * 2 * 12.0)
     assert policy.decide(waiting_ask._replace(now=242.0)) == Decision(drop=0)

@@ -114,7 +114,7 @@ def test_who_is_away_for_one_reason_is_away():
 @pytest.mark.parametrize(
     ("faults", "why"),
     [
-        ({"use": "lossy", "upload": 1.5}, r"world.faults.upload = 1.5: input should be less than or equal to 1"),
+        ({"use": "lossy", "upload": 1.5}, r"world.faults.upload = 1.5: must be at most 1"),
         ({"use": "crashes", "rate": -0.1}, "world.faults.rate"),
         ({"use": "slowed", "factor": 0.5}, "world.faults.factor"),
         ([{"use": "delayed", "share": 2.0}], r"world.faults.faults\[0\].share"),

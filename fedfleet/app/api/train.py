@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,11 +80,14 @@ def run_spec(
 def _check_spec(path: Path, spec: Spec) -> Answer:
     """What can be said of a spec before it runs."""
     from fedfleet.app.assemble import assemble, feasibility_warnings
+    from fedfleet.app.assemble.edge_times import edge_times
     from fedfleet.app.assemble.private_noise import privacy_plan, privacy_plan_text
 
     setup = assemble(spec)
-    private = privacy_plan(setup.plan)
+    private, times = privacy_plan(setup.plan), edge_times(setup.plan, setup.world)
     result = {"ok": True, "spec_digest": spec.digest, "warnings": feasibility_warnings(setup)}
     result |= {} if private is None else {"privacy": private}
-    lines = [f"{path} is valid; its digest is {spec.digest[:16]}", *([] if private is None else [privacy_plan_text(private)])]
+    result |= {} if times is None else {"edge": asdict(times)}
+    notes = [*([] if private is None else [privacy_plan_text(private)]), *([] if times is None or times.slow else [str(times)])]
+    lines = [f"{path} is valid; its digest is {spec.digest[:16]}", *notes]
     return Answer(result, "\n".join(lines), [f"WARNING: {warning}" for warning in result["warnings"]])

@@ -8,20 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.app.assemble.setup import Setup, metric_warnings
+from fedfleet.app.assemble.edge_times import slow_turns
+from fedfleet.app.assemble.setup import Setup, chance_of, metric_warnings
 from fedfleet.app.assemble.trip_times import hopeless_trips, late_reports_advice
 from fedfleet.core.cost import cost_of
 from fedfleet.core.errors import BadInput
-from fedfleet.core.events import Event, ReportRejected
+from fedfleet.core.events import Evaluated, Event, ReportRejected
 from fedfleet.core.parts import Plan, Policy
 from fedfleet.core.records import Book, whole_work
 from fedfleet.core.rng import attackers
 from fedfleet.core.sources import World
 from fedfleet.core.trees import tree_nbytes
+from fedfleet.measure.tasks import task_table
 
 _DAYS = 30.0  # how far ahead one looks for clients that are there together
 _MEGABYTE = 2.0**20
 _WAKINGS = 1000  # of a policy that is met with silence, before it is taken to wait for ever
+_CLOSE = 0.05  # an accuracy that is no more above chance
 _KINDS_SHOWN = 3  # kinds of device that a sentence names
 _CLIENTS_SHOWN = 1 << 12  # clients whose kinds are looked at for that
 
@@ -29,7 +32,10 @@ _CLIENTS_SHOWN = 1 << 12  # clients whose kinds are looked at for that
 def feasibility_warnings(setup: Setup) -> list[str]:
     """One sentence for each thing that this run asks for and cannot get, with the cure."""
     plan, world = setup.plan, setup.world
-    return [*world.states.warnings, *plan.pace.doubts, *hopeless_trips(plan, world), *never_together(plan, world), *setup.warnings]
+    return [
+        *world.states.warnings, *plan.pace.doubts, *hopeless_trips(plan, world), *never_together(plan, world),
+        *slow_turns(plan, world), *setup.warnings,
+    ]  # fmt: skip
 
 
 def run_warnings(setup: Setup, events: Sequence[Event]) -> list[str]:
@@ -40,7 +46,23 @@ def run_warnings(setup: Setup, events: Sequence[Event]) -> list[str]:
 def advice(setup: Setup, events: Sequence[Event]) -> list[str]:
     """What would help a run whose rounds failed or whose reports were refused, by what is known of its fleet and its spec. Folders
     of runs that are older than an advice do not have it."""
-    return [*late_reports_advice(setup.plan, setup.world, events), *_attack_advice(setup, events)]
+    return [*late_reports_advice(setup.plan, setup.world, events), *_attack_advice(setup, events), *_few_clients(setup, events)]
+
+
+def _few_clients(setup: Setup, events: Sequence[Event]) -> list[str]:
+    """That a model at chance has learnt from few clients."""
+    scores = [event for event in events if isinstance(event, Evaluated) and event.total]
+    chance = chance_of(setup.task)
+    if not scores or not scores[-1].version or chance is None or scores[-1].correct > (chance + _CLOSE) * scores[-1].total:
+        return []
+    tasks = task_table(events)
+    seen = len(np.unique(tasks.clients[tasks.folded_into > 0]))
+    if seen * 2 > setup.plan.clients:
+        return []
+    return [
+        f"only {seen} of {setup.plan.clients} clients are in its {scores[-1].version} models: train for longer (stop.rounds), or "
+        'let slower clients report with a longer wait, such as pace.use = "readiness"'
+    ]
 
 
 def _attack_advice(setup: Setup, events: Sequence[Event]) -> list[str]:

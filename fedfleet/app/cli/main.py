@@ -76,11 +76,17 @@ def _override_for(name: str, context: Any) -> str:
         return ""
     from fedfleet.app.spec.resolution import dotted_key
 
-    name, _, value = name.partition("=")
     key = dotted_key(name)
-    words = [word.lstrip("-").replace("-", "_") for word in sys.argv]
-    following = sys.argv[words.index(name) + 1 :] if name in words else []
-    return "" if key is None else f"{key}={value or (following[0] if following else 'VALUE')}"
+    return "" if key is None else f"{key}={_typed_value(name)}"
+
+
+def _typed_value(name: str) -> str:
+    """What was typed for an option, as --lr=0.1 or --lr 0.1."""
+    for word, following in zip(sys.argv, [*sys.argv[1:], ""], strict=True):
+        option, equals, value = word.partition("=")
+        if option.startswith("--") and option[2:].replace("-", "_") == name:
+            return (value if equals else following) or "VALUE"
+    return "VALUE"
 
 
 if __name__ == "__main__":

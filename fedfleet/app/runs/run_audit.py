@@ -59,7 +59,7 @@ def replay_run(folder: Path, *, quick: bool = False, trust: str | None = None, i
         "rows": run.chain.rows,
         "events": audit.events,
         "commits": audit.commits,
-        "verified": [*audit.verified, *(("model.safetensors", "metrics.json") if run.seal else ())],
+        "verified": _verified(audit, sealed=run.seal is not None),
         "not_verified": believed,
         "because": reason or _why_not_derived(run, stored, quick=quick, missing=difference, believed=believed),
         "ended": run.seal is not None,
@@ -67,10 +67,18 @@ def replay_run(folder: Path, *, quick: bool = False, trust: str | None = None, i
     }
 
 
+def _verified(audit: Audit, *, sealed: bool) -> list[str]:
+    """What was verified: of a run without a commit no models and no losses, for there are none."""
+    none = () if audit.commits else ("models", "losses")
+    files = ("model.safetensors", "metrics.json") if sealed else ()
+    return [*(one for one in audit.verified if one not in none), *files]
+
+
 def replay_text(answer: dict[str, Any]) -> str:
     """What a replay verified, and what it could not."""
     lines = [
-        f"replayed {answer['rows']} rows with {answer['commits']} models: OK, the replay matches",
+        f"replayed {answer['rows']} rows with {answer['commits'] or 'no'} models: OK, the replay matches"
+        f"{'' if answer['commits'] else '; the run made no model, so there is none to verify but its first weights'}",
         f"verified: {', '.join(answer['verified'])}",
         f"not verified: {', '.join(answer['not_verified'])}{'; ' + answer['because'] if answer['because'] else ''}",
         f"digest {answer['digest'][:16]}{'' if answer['ended'] else '; the run has not ended yet'}",

@@ -24,7 +24,7 @@ from fedfleet.store import journal as journals
 from fedfleet.store.files import load_tree, save_tree, write_atomically
 from fedfleet.store.hash_chain import ChainCheck
 from fedfleet.store.lock import LOCK
-from fedfleet.store.seals import Seal, files_of, first_change, hashes, read_seal, write_seal
+from fedfleet.store.seals import Seal, files_of, first_change, hashes, kind_of, read_seal, write_seal
 from fedfleet.store.signatures import sign
 
 # What `fedfleet run --json` answers, in this order.
@@ -56,6 +56,12 @@ class FinishedRun:
         return [f"no model was made in {metrics['rounds']} rounds; stopped by {metrics.get('stopped_by')}"]
 
     @property
+    def served(self) -> bool:
+        """Was it served over a network? Its seconds are those of a real clock then."""
+        path = self.out / "run.db"
+        return path.is_file() and kind_of(journals.identity_of(path)) == "served"
+
+    @property
     def exit_code(self) -> int:
         """1 for a run that made no model: it failed, however orderly it ended."""
         return int(not self.metrics["commits"])
@@ -68,9 +74,11 @@ class FinishedRun:
 
     def __str__(self) -> str:
         m = self.metrics
+        wall = f" ({m['wall_seconds']:.1f} s of real time)"
+        clock = "real time" if self.served else f"virtual time{wall}"
         lines = [
-            f"{m['rounds']} rounds, {m['commits']} commits in {span(m['virtual_seconds'])} of virtual time "
-            f"({m['wall_seconds']:.1f} s of real time), stopped by {m.get('stopped_by')}",
+            f"{m['rounds']} rounds, {m['commits']} commits in {span(m['virtual_seconds'])} of {clock}, "
+            f"stopped by {m.get('stopped_by')}",
             f"accuracy {percent(m['accuracy'])} on the central test set; clients {percent(m['accuracy_clients'])}, "
             f"10th-percentile client {percent(m['accuracy_bottom10'])}, "
             f"mean of the worst tenth {percent(m.get('accuracy_worst10_mean'))}",

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 from annotated_types import MinLen
 
 from fedfleet.app.spec.spec_record import TABLES, Spec
-from fedfleet.app.spec.table_checks import Table, as_table, check_table, check_value, resolve_part
+from fedfleet.app.spec.table_checks import Table, as_table, builder_of, check_table, check_value, resolve_part
 from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.limits import Clients, Count, Natural, Part, Positive, Seed, Threads
 from fedfleet.core.records import Stop
-from fedfleet.core.registry import builder, parameters
+from fedfleet.core.registry import builder, names, parameters
 
 TUNE = "tune"  # a table of a spec's file that `fedfleet tune` reads
 _DEFAULT_PARTS = {
@@ -83,10 +83,13 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, content_id: str | No
 
 
 def dotted_key(name: str) -> str | None:
-    """The key that somebody means who leaves its table out; None if no table has it, or if it is a table itself.
+    """The key that somebody means who leaves its table out; None if no table has it, or if it is a table itself. What no default
+    part has may be a key of another part.
 
     >>> dotted_key("rounds"), dotted_key("lr"), dotted_key("cohort"), dotted_key("clients"), dotted_key("seed"), dotted_key("x")
     ('stop.rounds', 'algorithm.lr', 'pace.cohort', 'world.clients', 'seed', None)
+    >>> dotted_key("mu"), dotted_key("alpha"), dotted_key("epsilon")
+    ('algorithm.mu', 'world.data.alpha', 'algorithm.private.epsilon')
     """
     if name in TABLES:
         return name if name == "seed" else None
@@ -94,6 +97,11 @@ def dotted_key(name: str) -> str | None:
     parts = {key: builder(kind, default) for key, (kind, default) in _DEFAULT_PARTS.items()}
     for table, schema in {**schemas, **parts}.items():
         if name in parameters(schema):
+            return f"{table}.{name}"
+    kinds = {"pace": "policies", "world.data": "partitions", "world.states": "states", "world.devices": "devices"}
+    kinds |= {"algorithm": "algorithms", "choose": "selectors", "algorithm.private": "privacy", "task": "tasks"}
+    for table, kind in kinds.items():
+        if any(name in parameters(builder_of(kind, part)) for part in names(kind)):
             return f"{table}.{name}"
     return None
 

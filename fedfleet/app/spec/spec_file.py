@@ -134,9 +134,11 @@ def _parse_override(override: str) -> tuple[str, list[str], Any]:
     key, equals, text = override.partition("=")
     path = _path(key, override) if equals else _path("", override)
     try:
-        return override, path, tomllib.loads(f"v = {text}")["v"]
+        value = tomllib.loads(f"v = {text}")["v"]
     except (ValueError, KeyError, RecursionError):
         return override, path, text
+    # A part may be called nan, which is a number in TOML.
+    return override, path, text if path[-1] == "use" and not isinstance(value, str) else value
 
 
 def _path(key: str, override: str) -> list[str]:

@@ -34,12 +34,18 @@ def test_words_that_mean_nothing_are_one_sentence(fedfleet):
     ("words", "says"),
     [
         (("--lr", "0.1"), "algorithm.lr=0.1"),
+        (("--lr=0.1",), "algorithm.lr=0.1"),
+        (("--mu", "0.1"), "algorithm.mu=0.1"),
+        (("--alpha", "0.1"), "world.data.alpha=0.1"),
+        (("seconds=9",), "pace.seconds"),
         (("--rounds", "10"), "stop.rounds=10"),
         (("--seed", "3"), "seed=3"),
         (("lr=0.1",), "algorithm.lr"),
         (("rounds=10",), "stop.rounds"),
         (("algorithm.lr=-1",), "algorithm.lr = -1: must be greater than 0"),
         (("world.clients=1e12",), "must be an integer"),
+        (("world.clients=1000000000000",), "must be at most 100,000,000"),
+        (("algorithm.attack.use=nan", "algorithm.attack.share=7.0"), "algorithm.attack.share = 7.0: must be at most 1"),
     ],
 )
 def test_a_key_of_the_spec_is_suggested_in_full(fedfleet, tmp_path, words, says):

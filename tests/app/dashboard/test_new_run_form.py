@@ -61,7 +61,7 @@ def test_several_mistakes_each_beside_its_field(tmp_path):
         ),
         ("pace has no key 'seconds'; did you mean 'cohort'?", "pace.seconds"),
         ("pace has no key 'odd'", TOML),
-        ("pace.cohort = 'x': input should be a valid integer", "pace.cohort"),
+        ("pace.cohort = 'x': must be an integer", "pace.cohort"),
         ("task: the data are not here", "task.use"),
         ("world.devices needs the key 'path'", TOML),  # that field is empty
         ("something else", TOML),

@@ -165,7 +165,7 @@ def read_study_run(cell: Cell, out: Path, failure: str | None = None) -> StudyRu
 
 def _no_model_reason(metrics: Mapping[str, Any]) -> str:
     reasons = [warning.removeprefix("no model was made: ") for warning in metrics["warnings"]]
-    why = f": {reasons[0]}" if reasons else ""
+    why = f": {'; '.join(reasons[:2])}" if reasons else ""
     return f"no model was made in {metrics['rounds']} rounds and {span(metrics['virtual_seconds'])} of virtual time{why}"
 
 
