@@ -48,7 +48,7 @@ class Walk:
         """One word for it."""
         if not self.commits:
             return "no model"
-        if self.accuracy is not None and self.chance is not None and self.accuracy <= self.chance + 0.02:
+        if any("better than chance" in warning or "nothing was learnt" in warning for warning in self.after):
             return "at chance"
         return "half failed" if self.commits * 2 < self.rounds else "model"
 

@@ -118,7 +118,7 @@ def table_of(piece: Piece, attempt: int) -> dict[str, Any]:
             "data": list(DATA.values())[piece.index % len(DATA)],
         },
         "algorithm": {"use": "fedavg", **setting.algorithm},
-        "pace": {"use": "deadline", "cohort": COHORT, "seconds": setting.longer * float(rng.choice([100.0, 115.0, 130.0, 160.0, 240.0]))},
+        "pace": {"use": "deadline", "if_few": "fail", "cohort": COHORT, "seconds": setting.longer * float(rng.choice([100.0, 115.0, 130.0, 160.0, 240.0]))},
         "stop": {"rounds": setting.rounds, **({"evaluate_every": 3} if shared else {})},
         "run": {"execute": setting.execute},
     }  # fmt: skip

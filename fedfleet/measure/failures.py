@@ -10,9 +10,11 @@ WAIT = 'let rounds wait for clients with pace.if_few = "wait"'
 
 
 class Cause(Enum):
-    """What a round lacked: clients to ask, devices that can do the work, luck, reports that can be used, or time."""
+    """What a round lacked: clients to ask, clients that the selector accepts, devices that can do the work, luck, reports that can
+    be used, or time."""
 
     FEW = "few"
+    PICKED = "picked"
     UNABLE = "unable"
     LOST = "lost"
     REFUSED = "refused"
@@ -25,6 +27,7 @@ class Troubles:
 
     seen_at: float | None = None
     most: int = 0  # clients that could be asked
+    looks: int = 0  # how often candidates were seen
     unable: int = 0
     lost: int = 0
     late: int = 0  # given up although nothing had befallen them
@@ -56,7 +59,7 @@ class Failures:
         cause = _cause(self.open, time)
         self.causes[cause] += 1
         self.last = time
-        if cause is Cause.FEW:
+        if cause in (Cause.FEW, Cause.PICKED):
             self.reachable = max(self.reachable, online)
         elif cause is Cause.LATE:
             self.waited = max(self.waited, self.given_up)
@@ -68,7 +71,9 @@ def _cause(round_: Troubles, failed_at: float) -> Cause:
         return Cause.REFUSED
     no_client = round_.seen_at is not None and not round_.most
     if (no_client or round_.seen_at == failed_at) and not (round_.lost or round_.unable):
-        return Cause.FEW  # it saw no client, or ended in the very moment in which it saw whom it could ask
+        # It saw no client, or ended in the very moment in which it saw whom it could ask. Had it looked more than once, it was not
+        # their number.
+        return Cause.PICKED if round_.looks > 1 and round_.most else Cause.FEW
     if round_.unable >= max(round_.lost, 1):
         return Cause.UNABLE
     return Cause.LOST if round_.lost >= max(round_.late, 1) else Cause.LATE
@@ -81,6 +86,11 @@ def cure(summary: Failures) -> str:
             clients = "client was" if summary.reachable == 1 else "clients were"
             reachable = f"no more than {summary.reachable} {clients}" if summary.reachable else "no client was"
             return f"{reachable} reachable in these rounds before {clock_text(summary.last)}; {WAIT}, or change world.states"
+        case Cause.PICKED:
+            return (
+                f"the selector accepted too few of the clients that were reachable (up to {summary.reachable} at once); choose "
+                "another selector in [choose], or change what it accepts"
+            )
         case Cause.UNABLE:
             reason = summary.unable.most_common(1)[0][0]
             return f"tasks were lost ({reason}); choose other devices in world.devices, or less work in [algorithm]"

@@ -83,6 +83,7 @@ class RunRecord:
                     self.duplicate_bytes += event.bytes_up
             case events.CandidatesSeen():
                 self.online = len(event.roster.clients)
+                failures.open.looks += 1
                 failures.open.seen_at, failures.open.most = event.time, max(failures.open.most, self.online)
             case events.Probed():
                 self.probes.add(event)

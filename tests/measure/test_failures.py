@@ -13,7 +13,8 @@ from fedfleet.core.events import (
     TasksDropped,
     TaskStruck,
 )
-from fedfleet.core.records import Stop
+from fedfleet.core.parts import Selector
+from fedfleet.core.records import Stop, whole_work
 from fedfleet.measure.failures import Cause, clock_text, cure
 from fedfleet.measure.run_record import read_record
 from fedfleet.pace.rounds import deadline, readiness
@@ -124,3 +125,11 @@ def test_the_most_frequent_cause_is_told_and_rounds_do_not_mix():
 )  # fmt: skip
 def test_times_are_said_as_a_clock_shows_them(seconds, said):
     assert clock_text(seconds) == said
+
+
+def test_a_selector_that_accepts_too_few_is_the_cause_where_the_round_had_waited():
+    nobody = Selector("nobody", lambda state, roster, n, draw: whole_work(roster.clients[:0]))
+    plan = toy_plan(readiness(3), 3, choose=nobody, stop=Stop(rounds=1))
+    result = failures(events_of(plan, world_of(even_fleet(3)))[0])
+    assert result.causes == {Cause.PICKED: 1}
+    assert "accepted too few of the clients that were reachable (up to 3 at once)" in cure(result)

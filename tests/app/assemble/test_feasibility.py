@@ -46,11 +46,11 @@ def test_a_deadline_below_the_fastest_trip_is_told_with_its_seconds(seconds, fin
 @pytest.mark.parametrize(
     ("policy", "says"),
     [
-        (readiness(3, lease=11.0), r"within 11 s: .* raise pace.lease 1\.\d+ times"),
-        (timeout(3, seconds=5.0, ceiling=5.5, most=1), r"within 11 s: .* raise pace.ceiling 1\.\d+ times"),
-        (semi_async(4.0, 1, concurrency=3), r"within 10 s: .* raise pace.lease 1\.\d+ times"),
-        (buffered(k=1, concurrency=3, lease=8.0), r"within 10 s: .* raise pace.lease 1\.\d+ times"),
-        (first_of(readiness(3), deadline(3, seconds=11.0)), r"within 11 s: .* raise pace.second.seconds 1\.\d+ times"),
+        (readiness(3, lease=11.0), r"within 11 s: .* raise pace.lease [\d.]+ times"),
+        (timeout(3, seconds=5.0, ceiling=5.5, most=1), r"within 11 s: .* raise pace.ceiling [\d.]+ times"),
+        (semi_async(4.0, 1, concurrency=3), r"within 10 s: .* raise pace.lease [\d.]+ times"),
+        (buffered(k=1, concurrency=3, lease=8.0), r"within 10 s: .* raise pace.lease [\d.]+ times"),
+        (first_of(readiness(3), deadline(3, seconds=11.0)), r"within 11 s: .* raise pace.second.seconds [\d.]+ times"),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
@@ -76,12 +76,12 @@ def test_a_fleet_of_many_is_looked_at_in_parts_and_until_one_is_fast_enough(monk
         return world.devices.seconds(clients, cost, start, tasks)
 
     noted = replace(world, devices=replace(world.devices, seconds=noting))
-    assert hopeless_trips(toy_plan(deadline(3, seconds=5.0), 100), noted) == []
+    assert hopeless_trips(toy_plan(overcommit(deadline(3, seconds=5.0)), 100), noted) == []
     assert len(set(asked)) == 10
     asked.clear()
     assert hopeless_trips(toy_plan(deadline(3, seconds=1.0), 100), noted) != []
     assert set(asked) == set(range(100))
-    monkeypatch.setattr("fedfleet.app.assemble.feasibility._MOST_TRIED", 20)
+    monkeypatch.setattr("fedfleet.app.assemble.trip_times._MOST_TRIED", 20)
     assert "each of 20 devices" in hopeless_trips(toy_plan(deadline(3, seconds=1.0), 100), noted)[0]
 
 
