@@ -4,11 +4,13 @@ import os
 import re
 import shutil
 import signal
+import tempfile
 
 # What tests write lies in memory where there is room. To wait for a disk proves nothing, since no test cuts the power: processes
 # that are killed lose nothing that they wrote, there as on a disk.
 if os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 4 << 30:
     os.environ.setdefault("TMPDIR", "/dev/shm")
+    tempfile.tempdir = None  # pytest has asked already, and is answered anew
 
 # Two processes of tests share two cores: a thread that spins while it waits takes the core from those for which it waits. It sleeps
 # instead. OpenMP reads this when PyTorch is loaded, here and in all processes that tests start.

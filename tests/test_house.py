@@ -10,6 +10,7 @@ import tomllib
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -18,6 +19,7 @@ import fedfleet
 from benchmarks.house import imports_of, measures, module_of
 from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve
+from tests.conftest import in_order
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -196,3 +198,16 @@ def test_every_module_is_tested_where_one_looks_for_it():
         if name not in ONLY_TYPES and not any(f.stem == f"test_{path.stem}" or name in imported[f] for f in tests):
             missing.append(name)
     assert missing == [], "a test file in the same folder imports it, or has its name"
+
+
+def test_tests_are_put_in_order_and_none_is_lost():
+    """Each process begins with its part of the long tests; Ray's come first of all."""
+    slow = pytest.mark.slow.mark
+    names = ["a", "b", "c", "d", "e", "test_ray.py"]
+    items = [
+        SimpleNamespace(path=Path(name), get_closest_marker=lambda mark, name=name: slow if name not in "ace" else None)
+        for name in names
+    ]
+    assert [item.path.name for item in in_order(items, 2)] == ["test_ray.py", "a", "b", "d", "c", "e"]
+    for processes in (1, 2, 3, 7):
+        assert sorted(item.path.name for item in in_order(items, processes)) == names

@@ -12,7 +12,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 @pytest.fixture(scope="module")  # no longer: while Playwright is open, no test of the same process can call asyncio.run
 def browser():
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make setup")
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make dev")
     where = os.environ.get("FEDFLEET_CHROMIUM") or next((result for name in NAMES if (result := shutil.which(name))), None)
     if where is None:
         pytest.skip("there is no Chromium here; install it, for example with: apt-get install chromium")

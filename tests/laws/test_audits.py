@@ -46,7 +46,8 @@ SELECTORS = {
 }
 
 LIGHT_WORK = {"fedrep": {"head_epochs": 1}}  # so that someone makes it within a minute
-LONG_PASSES = ("ditto", "fedkd", "scaffold")  # of which nobody makes it in the first rounds
+# Of these nobody makes it in the first rounds, or the same part of a model has to come again.
+LATE = ("ditto", "fedkd", "scaffold", "heterofl", "fjord", "timelyfl")
 
 
 # Of methods that train less than the whole model, whoever asks for parts of it.
@@ -80,13 +81,15 @@ def cases():
             "algorithm": {"use": a, **LIGHT_WORK.get(a, {})},
             "pace": paced(p),
             "task": fitting_task(a),
-            "stop": {"rounds": 6 if a in LONG_PASSES else ROUNDS},
+            "stop": {"rounds": 6 if a in LATE else ROUNDS},
             **CHOSEN.get(a, {}),
         }
         for a, p in itertools.product(names("algorithms"), names("policies"))
         if p == "deadline" or a == "fedavg" or SOAK
     }
-    result |= {f"fedavg {s}": {"choose": {"use": s, **SELECTORS.get(s, {})}, "pace": paced("deadline")} for s in names("selectors")}
+    # Selectors need rounds to go by, and some of what goes wrong comes late.
+    longer = {"pace": paced("deadline"), "stop": {"rounds": 6}}
+    result |= {f"fedavg {s}": {"choose": {"use": s, **SELECTORS.get(s, {})}, **longer} for s in names("selectors")}
     coded = {"use": "fedavg", "up": [{"use": "topk", "share": 0.3}, "int4", "gzip"], "down": ["int8"], "feedback": True}
     result["codecs"] = {"algorithm": coded, "pace": paced("deadline")}
     for edge in names("edges"):
@@ -101,7 +104,7 @@ def cases():
     many = [(f"{name} {e}", more, e) for name, more in result.items() for e in ("inline", "stacked")]
     # What goes wrong is the same whoever trains.
     faulty = {f"faults {name}": {"use": name, **FAULTS.get(name, {})} for name in names("faults")}
-    many += [(n, {"pace": paced("deadline"), "world": {"faults": fault}}, "inline") for n, fault in faulty.items()]
+    many += [(n, {**longer, "world": {"faults": fault}}, "inline") for n, fault in faulty.items()]
     beside = {"world": {"faults": faulty["faults all_of"]}, "pace": {"use": "deadline", "cohort": 3, "seconds": 3000.0}}
     return [*many, ("edge under faults inline", {"edge": "hierfl", **beside}, "inline")]
 

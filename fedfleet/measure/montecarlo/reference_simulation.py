@@ -118,9 +118,9 @@ def seconds_until_done(states: StateTable, c: int, moment: float, need: float) -
     row = _row(states.traces.row_index, c)
     start, period = float(states.traces.start[row]), float(states.traces.period[row])
     base = start + math.floor((moment - start) / period) * period
-    left = need
+    left, spans = need, _spans(states, c)
     while True:
-        for low, high in _spans(states, c):
+        for low, high in spans:
             begin, end = base + low, base + high
             if end <= moment:
                 continue
