@@ -21,7 +21,8 @@ def facts(name, accuracy=0.7, end=3600.0, traffic=1e9, never=0.0, failed=0):
 
 @pytest.mark.parametrize(
     ("aim", "difference", "words"),
-    [("accuracy", 0.041, "4.1 points more"), ("accuracy", -0.02, "2.0 points less"), ("time", 0.41, "41 % less time"), ("bytes", -0.2, "20 % more traffic")],
+    [("accuracy", 0.041, "4.1 points more"), ("accuracy", -0.02, "2.0 points less"), ("time", 0.41, "41 % less time"),
+     ("bytes", -0.2, "20 % more traffic")],
 )  # fmt: skip
 def test_differences_have_units_and_signs(aim, difference, words):
     assert difference_text(CRITERIA[aim], difference) == words
