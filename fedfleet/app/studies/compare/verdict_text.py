@@ -13,7 +13,8 @@ from fedfleet.measure.statistics.paired_tests import shared_parts
 _NAMED = 4  # arms that are named in a sentence
 _METHODS = {
     POOLED: "differences are of a blocked design (arms and common seeds, pooled residual variance)",
-    UNEQUAL: "the arms vary unequally from seed to seed, so each pair is tested by itself (paired t tests, Holm's correction)",
+    UNEQUAL: "the arms vary unequally from seed to seed, so each pair is tested by itself too (paired t tests, Holm's "
+    "correction), and the less sure answer counts",
     INCOMPLETE: "too few seeds are common to all arms, so each pair is tested by itself (paired t tests, Holm's correction)",
 }
 
