@@ -134,6 +134,7 @@ def _finding(sides: Sequence[Side]) -> str:
 
 
 _ROW, _HEAD, _GAP = 25.0, 26.0, 46.0
+_PARTLY = "In brackets: how many runs had a model by then; the others count with their first weights."
 _MARKS = ((0.0, "0"), (0.5, "50"), (1.0, "100 %"))
 
 
@@ -141,6 +142,8 @@ def standings_figure(sides: Sequence[Side], title: str, how: str, *, at: float |
     """Accuracy of every side at a moment (None: of its last model); nothing if none is known."""
     if not any(accuracies_at(side, at) and any(one.has_model(at) for one in side.runs) for side in sides):
         return ""
+    partly = any(0 < sum(one.has_model(at) for one in side.runs) < len(side.runs) for side in sides)
+    how += f" {_PARTLY}" if partly else ""
     return figure(title, how, lambda sheet: standings(sides, sheet, at), _standings_text(sides, at))
 
 
@@ -213,7 +216,7 @@ def _seeds(side: Side, x: Scale, y: float, at: float | None, sheet: Sheet) -> li
     title = "" if sheet.slim else f"{side.label}: {share_range(values)}"
     result += [dot(x(v), y, 2.4, f"a{side.colour} see") for v in values] if len(values) > 1 else []
     result.append(dot(x(mean), y, 4.6, f"a{side.colour}", title))
-    label = whole_percent(mean) + (f", {without} of {len(side.runs)} without a model" if without else "")
+    label = whole_percent(mean) + (f" ({len(side.runs) - without} of {len(side.runs)})" if without else "")
     room = width_of(label, strong=True) + 10
     if x(low) - room > x.start:
         return [*result, text(x(low) - 9, y + 4, label, "strong halo", "end")]

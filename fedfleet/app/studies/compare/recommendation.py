@@ -71,7 +71,7 @@ def recommend(
     look: int = 1,
 ) -> Recommendation:
     """The arm to use. `at`: seconds after which accuracy is compared (default: when the shortest run ends); `target`: the accuracy
-    to which time, bytes and joules are counted; `look`: how often these arms have been compared by now, each time with more seeds."""
+    to which time, bytes and joules are counted; `look`: how often these arms have been compared, each time with more seeds."""
     criterion, each = CRITERIA[check_aim(aim)], [drop_repeated_runs(arm) for arm in arms]
     when = equal_time(each) if at is None else at
     goal = choose_target(each, moment(each, None).standings, target) if criterion.is_cost else None

@@ -103,7 +103,7 @@ def test_groups_stand_beside_each_other_and_on_phones_below():
 def test_seeds_without_a_model_are_said():
     bare = made([0.1], first=None)
     page = standings_figure([side("a", made(), bare), side("b", bare)], "title", "how", at=120.0)
-    assert "50 %, 1 of 2 without a model" in page, "the mean counts the first weights, as tables do"
+    assert "50 % (1 of 2)" in page and "count with their first weights" in page, "as in tables"
     assert "no model yet" in page and "b no model yet" in page
 
 
