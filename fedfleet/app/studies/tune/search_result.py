@@ -167,7 +167,7 @@ def collect_result(study: Any, search: Search, out: Path) -> Tuned:
     default = next((row.value for row in rows if row.default), None)
     return Tuned(
         search.name, search.aim.metric, search.aim.minimise, search.seeds, search.sampler, search.pruner, space, rows, best,
-        default, rounds, saved, _importance(study, search), out, tuple(_notes(search, rows)), search.own,
+        default, rounds, saved, _importance(study, search), out, tuple(_notes(search)), search.own,
     )  # fmt: skip
 
 
@@ -224,7 +224,7 @@ def _importance(study: Any, search: Search) -> dict[str, float]:
     return {key: float(value) for key, value in result.items() if key in known and math.isfinite(value)}
 
 
-def _notes(search: Search, rows: Sequence[Row]) -> list[str]:
+def _notes(search: Search) -> list[str]:
     result: list[str] = []
     if search.pruner != "none" and not search.aim.known_early:
         result.append(f"{search.aim.metric} is known at the end of a run only, so no trial was stopped early")
@@ -268,8 +268,8 @@ def how_sure(result: Tuned) -> str:
     """Why the best of many trials is not as good as it looks, and what decides."""
     seeds = "one seed" if len(result.seeds) == 1 else f"the same {len(result.seeds)} seeds"
     return (
-        f"The best of {result.count('finished')} finished trials on {seeds} is in part luck: before you rely on the difference, run "
-        "best.toml and the spec as it stands with 5 other seeds and let fedfleet compare recommend one."
+        f"The best of {result.count('finished')} finished trials on {seeds} is in part luck: before you rely on the difference, "
+        "run best.toml and the spec as it stands with 5 other seeds and let fedfleet compare recommend one."
     )
 
 
