@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from fedfleet.app.terminal.answers import AS_JSON, check_writable, option_name
-from fedfleet.app.terminal.value_checks import MOST_WORKERS, Workers, positive_int
+from fedfleet.app.terminal.value_checks import MOST_LOOKS, MOST_WORKERS, AimName, Looks, Workers, positive_int
 from fedfleet.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ def study(
     file: str | Path | Mapping[str, Any],
     *,
     scale: str | None = None,
+    aim: AimName | None = None,
     model: Any = None,
     data: Any = None,
     loss: Callable[[Any, Any], Any] | None = None,
@@ -36,6 +38,8 @@ def study(
     Args:
         file: a study file in TOML; in Python also the same as a nested dictionary.
         scale: apply the study's table 'scale.NAME', for example quick or full.
+        aim: by what an arm is recommended: accuracy (at equal time), or time, bytes or joules to the target, or fairness
+            (accuracy of the worst tenth of clients); default: that of the file, else accuracy.
         model, data, loss, metrics: your own, as for `run`; such runs are done in this process, one after the other, and the data
             lie once in the folder.
         out: the folder to write; default: runs/NAME, or runs/NAME-SCALE.
@@ -47,6 +51,7 @@ def study(
     from fedfleet.app.pages.page_writer import run_and_write
     from fedfleet.app.pages.study_page import write_pages
     from fedfleet.app.spec import plain_table
+    from fedfleet.app.studies.compare.criteria import check_aim
     from fedfleet.app.studies.grid.run_study import default_folder, load_study
     from fedfleet.app.studies.grid.run_study import study as run_study
     from fedfleet.app.studies.grid.study_jobs import WorkerSettings
@@ -59,6 +64,7 @@ def study(
         study_plan = load_study(named, scale)
     else:
         study_plan = load_study(as_path("the study file", file), scale)
+    study_plan = study_plan if aim is None else replace(study_plan, aim=check_aim(aim, option_name("aim")))
     folder = default_folder(study_plan) if out_folder is None else out_folder
     inputs, quiet = user_inputs(model, data, loss, metrics), AS_JSON.get()
     if inputs.model is None and inputs.data is None and inputs.loss is None and not inputs.metrics:
@@ -82,16 +88,25 @@ def refuse_workers(workers: int | None) -> None:
         )
 
 
-def compare(runs: Iterable[Result | str | Path], *, target: float | None = None, page: str | Path | None = None) -> Comparison:
-    """What differs between runs, and which is better: at the end and at equal virtual time, with its uncertainty.
+def compare(
+    runs: Iterable[Result | str | Path],
+    *,
+    target: float | None = None,
+    aim: AimName | None = None,
+    look: Looks | None = None,
+    page: str | Path | None = None,
+) -> Comparison:
+    """What differs between runs, and which to use: how much better it is, how sure that is, and what speaks against it.
 
     Args:
         runs: folders of runs, finished or not; or of a study: all of its runs. In Python also what `run(.., out=..)` gave.
         target: the accuracy to which times are measured, as a share; default: from the runs.
+        aim: by what an arm is recommended: accuracy (at equal time, the default), or time, bytes or joules to the target, or
+            fairness (accuracy of the worst tenth of clients).
+        look: how often these arms have been compared by now, each time with more seeds; default: 1, of a study what its folder
+            says.
         page: also write the comparison as one HTML page.
     """
-    from dataclasses import replace
-
     from fedfleet.app.api.inputs import as_path, result_folder
     from fedfleet.app.api.run_result import Result
     from fedfleet.app.studies.compare import compare as compare_folders
@@ -101,7 +116,8 @@ def compare(runs: Iterable[Result | str | Path], *, target: float | None = None,
     page_path = None if page is None else as_path("page", page)
     if page_path is not None:
         check_writable("page", page_path)
-    result = compare_folders([result_folder(one, "compare") for one in runs], target=target)
+    count = None if look is None else positive_int("look", look, MOST_LOOKS)
+    result = compare_folders([result_folder(one, "compare") for one in runs], target=target, aim=aim, look=count)
     if page_path is None:
         return result
     from fedfleet.app.pages.comparison_page import write_comparison

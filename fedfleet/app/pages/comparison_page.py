@@ -9,7 +9,7 @@ from fedfleet.app.pages.sides import sections
 from fedfleet.app.pages.sides.comparison_words import count_words
 from fedfleet.app.pages.sides.page_runs import group_arms, link_to, load_page_run, sides_of
 from fedfleet.app.pages.sides.sections import PageFacts, commands_for, ended_together, sections_page
-from fedfleet.app.pages.sides.verdicts import GroupVerdicts, caveat, headline, lead, verdict_list
+from fedfleet.app.pages.sides.verdicts import GroupVerdicts, caveat, headline, lead, tradeoffs, verdict_list
 from fedfleet.app.studies.compare.arms import seed_of
 from fedfleet.app.studies.compare.comparison import Comparison
 from fedfleet.app.studies.compare.verdict import verdict
@@ -35,8 +35,13 @@ def comparison_page(comparison: Comparison, path: Path) -> str:
     explained = len(runs) <= _MAX_EXPLAINED
     page_runs = {run.out: load_page_run(run.out, path, seed=seed_of(run), explained=explained) for run in runs}
     sides = sides_of(groups, page_runs)
+    asked = comparison.verdict.recommendation
     verdicts: GroupVerdicts = {
-        group: (arms, comparison.verdict if len(groups) == 1 else verdict(arms)) for group, arms in groups.items()
+        group: (
+            arms,
+            comparison.verdict if len(groups) == 1 else verdict(arms, aim=asked.aim, target=comparison.target, look=asked.look),
+        )
+        for group, arms in groups.items()
     }
     moment = comparison.verdict.at_equal_time
     seconds = None if moment is None else moment.seconds
@@ -44,7 +49,7 @@ def comparison_page(comparison: Comparison, path: Path) -> str:
         finding=headline(verdicts),
         lead=lead(verdicts),
         sides=sides,
-        verdicts=verdict_list(verdicts, sides, comparison.target),
+        verdicts=tradeoffs(verdicts) + verdict_list(verdicts, sides, comparison.target),
         caveat=caveat(verdicts),
         target=comparison.target,
         equal_time=None if seconds is None or ended_together(sides, seconds) else seconds,

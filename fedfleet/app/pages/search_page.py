@@ -23,7 +23,7 @@ from fedfleet.app.pages.sides.sections import PageFacts
 from fedfleet.app.pages.time_units import linear_time_ticks
 from fedfleet.app.runs import read_finished_run
 from fedfleet.app.studies.tune.aims import Aim
-from fedfleet.app.studies.tune.search_result import Row, Tuned, read_search_result, short_value
+from fedfleet.app.studies.tune.search_result import Row, Tuned, how_sure, read_search_result, short_value
 from fedfleet.app.studies.tune.trial import TRIALS
 from fedfleet.store.seals import SEAL
 
@@ -81,7 +81,8 @@ def conclusion(search: Tuned) -> tuple[str, str]:
     gain = "" if best.value is None or search.default_value is None else aim.gain(best.value, search.default_value)
     gain_note = f", {gain} the spec as it stands" if gain else ""
     default_note = "" if search.default_value is None else f" The spec as it stands gives {aim.format_value(search.default_value)}."
-    return (f"{values}: {value_text}{gain_note}", f"By {aim.description}, trial {best.trial} is the best.{default_note} {cost}")
+    lead = f"By {aim.description}, trial {best.trial} is the best.{default_note} {how_sure(search)} {cost}"
+    return f"Use {values}: {value_text}{gain_note}", lead
 
 
 def _rows_with_value(search: Tuned) -> list[Row]:

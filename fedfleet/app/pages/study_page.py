@@ -17,10 +17,11 @@ from fedfleet.app.pages.sides.comparison_words import capitalise, count_words, p
 from fedfleet.app.pages.sides.page_runs import REPORT, Side, group_arms, load_page_run, sides_of
 from fedfleet.app.pages.sides.run_rows import Head, html_table, runs_table, seed_links, time_to
 from fedfleet.app.pages.sides.sections import PageFacts, commands_for, sections_page
-from fedfleet.app.pages.sides.verdicts import GroupVerdicts, caveat, headline, lead, verdict_list
+from fedfleet.app.pages.sides.verdicts import GroupVerdicts, caveat, headline, lead, tradeoffs, verdict_list
 from fedfleet.app.runs import read_finished_run
 from fedfleet.app.studies.compare.arms import arm_names, quote
-from fedfleet.app.studies.compare.records import Arm
+from fedfleet.app.studies.compare.criteria import DEFAULT_AIM
+from fedfleet.app.studies.compare.records import Arm, Verdict
 from fedfleet.app.studies.compare.run_data import read_run
 from fedfleet.app.studies.compare.verdict import verdict
 from fedfleet.app.studies.grid.analysis_results import MEANS
@@ -35,6 +36,9 @@ EXPORTS = ("results.csv", "results.md", "results.tex", "results.parquet", "runs.
 _REQUIRED_KEYS = ("name", "rows", "runs", "analyses", "target", "baseline", "equal_time_seconds", "verdict")
 _RUN_KEYS, _ROW_KEYS = ("arm", "seed", "folder", "digest", "reason"), ("arm", "settings", "runs", *MEANS)
 _MAX_EXPLAINED = 60  # runs whose time is explained
+_DIFFERENCE = (
+    "On common seeds (blocked design, Dunnett's test): 95 % interval and p allow for the number of arms and for looking again."
+)
 _MAX_NAMED = 4  # arms without a model that the conclusion names
 
 
@@ -91,7 +95,7 @@ def study_page(study: Mapping[str, Any], path: Path) -> str:
         finding=headline(verdicts) if arms else f"None of {count_words(len(runs), 'run')} made a model",
         lead=lead(verdicts) if arms else str(study["verdict"]),
         sides=sides,
-        verdicts=_failed_note(failed, runs) + verdict_list(verdicts, sides, study["target"]) if arms else "",
+        verdicts=tradeoffs(verdicts) + _failed_note(failed, runs) + verdict_list(verdicts, sides, study["target"]) if arms else "",
         caveat=caveat(verdicts) if arms else "",
         target=study["target"],
         equal_time=study["equal_time_seconds"],
@@ -144,16 +148,16 @@ def _with_readable_names(study: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _judge_arms(study: Mapping[str, Any], path: Path) -> tuple[list[Arm], list[Side], GroupVerdicts]:
     """The arms that made models, as sides of the page, and the verdict on each group of them."""
-    good_runs = [run for run in study["runs"] if not run["reason"]]
+    ended = [run for run in study["runs"] if run["digest"]]
     arms = list[Arm]()
     page_runs = dict[Path, Any]()
     for row in study["rows"]:
-        folders = [path.parent / run["folder"] for run in good_runs if run["arm"] == row["arm"]]
+        folders = [path.parent / run["folder"] for run in ended if run["arm"] == row["arm"]]
         runs = list[Any]()
         for out in folders:
             try:
                 runs.append(read_run(out, out.name))
-                page_runs[out] = load_page_run(out, path, explained=len(good_runs) <= _MAX_EXPLAINED)
+                page_runs[out] = load_page_run(out, path, explained=len(ended) <= _MAX_EXPLAINED)
             except FedFleetError:
                 continue  # taken away since; its row in the table stays
         if runs:
@@ -161,8 +165,14 @@ def _judge_arms(study: Mapping[str, Any], path: Path) -> tuple[list[Arm], list[S
     if not arms:
         return [], [], {}
     groups = group_arms(arms)
-    verdicts: GroupVerdicts = {group: (mine, verdict(mine)) for group, mine in groups.items()}
+    verdicts: GroupVerdicts = {group: (mine, _verdict(study, mine)) for group, mine in groups.items()}
     return arms, sides_of(groups, page_runs), verdicts
+
+
+def _verdict(study: Mapping[str, Any], arms: Sequence[Arm]) -> Verdict:
+    """The verdict by the aim of the study; a baseline that is in another group, or has no runs, is none."""
+    baseline = study["baseline"] if any(arm.name == study["baseline"] for arm in arms) else None
+    return verdict(arms, aim=study.get("aim", DEFAULT_AIM), target=study["target"], baseline=baseline, look=study.get("look", 1))
 
 
 def arms_table(study: Mapping[str, Any], sides: Sequence[Side]) -> str:
@@ -176,23 +186,34 @@ def arms_table(study: Mapping[str, Any], sides: Sequence[Side]) -> str:
         Head("accuracy", "Of the last model: the mean over seeds, and its 95 % interval."),
         Head("sd", "Standard deviation over seeds, in points."),
         *([Head(f"after {time_text(equal)}", "At equal virtual time: when the shortest run had ended.")] if equal else []),
-        *([Head(f"against {baseline}", "The paired difference on common seeds, with its 95 % interval."), Head("p, corrected", "Holm's correction for the number of arms.")] if baseline else []),
+        *([Head(f"at the end, against {baseline}", _DIFFERENCE)] if baseline else []),
+        *([Head(f"after {time_text(equal)}, against {baseline}", _DIFFERENCE)] if baseline and equal else []),
         *([Head(f"time to {whole_percent(target)}", "Median by Kaplan and Meier.")] if target else []),
         Head("runs", "Each seed opens the report of its run.", "words"),
     ]  # fmt: skip
     rows = list[list[str]]()
     for row in study["rows"]:
-        side, against = by.get(row["arm"]), row.get("against")
+        side = by.get(row["arm"])
         sd = row["accuracy"]["sd"] if row["accuracy"] else None
         rows.append([
             escape(str(row["arm"])), mean_cell("accuracy", row["accuracy"]), "-" if sd is None else f"{100 * sd:.1f}",
             *([mean_cell("accuracy", row["accuracy_at_equal_time"])] if equal else []),
-            *([difference_cell("accuracy", against) if against else "is the baseline", escape(p_value_text(against["p_holm"])) if against else ""] if baseline else []),
+            *([_against_cell(row, "against", baseline)] if baseline else []),
+            *([_against_cell(row, "against_at_equal_time", baseline)] if baseline and equal else []),
             *([escape(time_to(side.runs, target)) if side else "-"] if target else []),
             (seed_links(side.runs) if side else "none") + (f" ({row['failed']} of {row['runs']} failed)" if row["failed"] else ""),
         ])  # fmt: skip
     title = f"{count_words(len(study['rows']), 'arm')}, {count_words(len(study['runs']), 'run')}"
     return f"<h2>{capitalise(title)}</h2>{html_table(heads, rows)}"
+
+
+def _against_cell(row: Mapping[str, Any], key: str, baseline: str) -> str:
+    """The difference to the baseline with its interval and p."""
+    pair = row.get(key)
+    if pair is None:
+        return "is the baseline" if row["arm"] == baseline else "-"
+    p = f' <span class="soft line">p {escape(p_value_text(pair["p_holm"]))}</span>' if pair["p_holm"] is not None else ""
+    return f"{difference_cell('accuracy', pair)}{p}"
 
 
 def _failed_note(failed: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> str:

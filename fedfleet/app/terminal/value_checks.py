@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
@@ -12,9 +12,11 @@ from fedfleet.app.terminal.answers import option_name
 from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.limits import LARGEST, MAX_COUNT, SMALLEST
 
-MOST_WORKERS, MOST_SEEDS = 256, 10_000
+MOST_WORKERS, MOST_SEEDS, MOST_LOOKS = 256, 10_000, 100
 Workers = Annotated[int, Ge(1), Le(MOST_WORKERS)]  # processes
 Seeds = Annotated[int, Ge(1), Le(MOST_SEEDS)]  # simulations
+Looks = Annotated[int, Ge(1), Le(MOST_LOOKS)]  # comparisons of the same arms, each with more seeds
+AimName = Literal["accuracy", "time", "fairness", "bytes", "joules"]  # by what an arm is recommended
 
 
 def one_of(option: str, value: str, allowed: tuple[str, ...]) -> Any:

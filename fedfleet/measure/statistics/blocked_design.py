@@ -79,6 +79,9 @@ class _Fit:
         return two_sided_p(self.t, self.freedom) if self.error else 0.0 if self.difference else 1.0
 
 
+Tested = tuple[PairedResult | None, float | None]
+
+
 def best_against_others(
     values: Values[Seed],
     draws: Mapping[Seed, Draws],
@@ -186,17 +189,15 @@ def _contrasts(
     common = common_seeds(values)
     table = np.array([[values[name][s] for s in common] for name in (arm, *others)])
     method = INCOMPLETE if len(common) < 2 else UNEQUAL if has_unequal_variances(table) else POOLED
-    if method == POOLED:
-        order = [draws[s] for s in common]
-        pooled = [_least_sure(_pooled_fits(table, order, i + 1, grain)) for i in range(len(others))]
-        to_baseline = [baseline in (arm, name) for name in others]
-        results = [
-            _pooled_result(fit, i + 2, len(others), level, against_baseline=fixed)
-            for i, (fit, fixed) in enumerate(zip(pooled, to_baseline, strict=True))
-        ]
-        results = _step_down(results, to_baseline)
-    else:
-        results = _holm_results([_pair_fit(values[arm], values[name], draws, grain) for name in others], level)
+    alone = _holm_results([_pair_fit(values[arm], values[name], draws, grain) for name in others], level)
+    results = alone
+    if method != INCOMPLETE:
+        fixed = [baseline in (arm, name) for name in others]
+        pooled = _pooled_results(table, [draws[s] for s in common], grain, level, fixed=fixed)
+        results = pooled
+        if method == UNEQUAL:
+            # A pair that happens to vary little must not gain by a third arm that varies much.
+            results = [max(two, key=lambda one: 2.0 if one[1] is None else one[1]) for two in zip(alone, pooled, strict=True)]
     sd = math.sqrt(_residual_variance(table, grain)) if len(common) > 1 and others else None
     pairs = tuple(Contrast(arm, name, *result) for name, result in zip(others, results, strict=True))
     return BlockedDesign(arm, pairs, method, len(common), sd)
@@ -208,6 +209,17 @@ def _residual_variance(table: Floats, grain: float) -> float:
     square = float((_residuals(table) ** 2).sum()) / ((arms - 1) * (seeds - 1))
     noise = _ROUNDING * float(np.abs(table).max(initial=0.0))
     return max(square if square > noise**2 else 0.0, grain**2 / 2 if grain > noise else 0.0)
+
+
+def _pooled_results(table: Floats, draws: Sequence[Draws], grain: float, level: float, *, fixed: Sequence[bool]) -> list[Tested]:
+    """The first row against every other; `fixed` are those that are compared as with a baseline."""
+    others = len(table) - 1
+    fits = [_least_sure(_pooled_fits(table, draws, i + 1, grain)) for i in range(others)]
+    results = [
+        _pooled_result(fit, i + 2, others, level, against_baseline=is_fixed)
+        for i, (fit, is_fixed) in enumerate(zip(fits, fixed, strict=True))
+    ]
+    return _step_down(results, fixed)
 
 
 def _pooled_fits(table: Floats, draws: Sequence[Draws], other: int, grain: float) -> list[_Fit]:
@@ -241,9 +253,6 @@ def _least_sure(fits: Sequence[_Fit]) -> _Fit:
 
 def _without_rounding(gap: float, table: Floats) -> float:
     return 0.0 if abs(gap) <= _ROUNDING * float(np.abs(table).max(initial=0.0)) else gap
-
-
-Tested = tuple[PairedResult | None, float | None]
 
 
 def _tested(fit: _Fit, p: float, near: float, far: float, level: float) -> Tested:

@@ -10,7 +10,7 @@ from tests.app.studies.tune.test_search_result import made, row
 def test_the_finding_comes_first_and_every_trial_has_its_row(tmp_path):
     text = tuning_page(made(tmp_path))
     plain = text.replace("\u00a0", " ")
-    assert "algorithm.lr = 0.2, algorithm.batch = 8: 90.0 %, 10.0 points better than the spec as it stands" in plain
+    assert "Use algorithm.lr = 0.2, algorithm.batch = 8: 90.0 %, 10.0 points better than the spec as it stands" in plain
     assert all(said in text for said in ("Which key matters", "Which values go together", "Every trial", "in part luck"))
     assert text.count("<tr>") == 5 and "the spec as it stands" in text and "<script" not in text
 

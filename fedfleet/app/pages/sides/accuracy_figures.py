@@ -134,18 +134,21 @@ def _finding(sides: Sequence[Side]) -> str:
 
 
 _ROW, _HEAD, _GAP = 25.0, 26.0, 46.0
+_PARTLY = "In brackets: how many runs had a model by then; the others count with their first weights."
 _MARKS = ((0.0, "0"), (0.5, "50"), (1.0, "100 %"))
 
 
 def standings_figure(sides: Sequence[Side], title: str, how: str, *, at: float | None = None) -> str:
     """Accuracy of every side at a moment (None: of its last model); nothing if none is known."""
-    if not any(accuracies_at(side, at) for side in sides):
+    if not any(accuracies_at(side, at) and any(one.has_model(at) for one in side.runs) for side in sides):
         return ""
+    partly = any(0 < sum(one.has_model(at) for one in side.runs) < len(side.runs) for side in sides)
+    how += f" {_PARTLY}" if partly else ""
     return figure(title, how, lambda sheet: standings(sides, sheet, at), _standings_text(sides, at))
 
 
 def accuracies_at(side: Side, at: float | None) -> list[float]:
-    """The accuracy of each seed at that moment, as far as it is known."""
+    """The accuracy of each seed at that moment, as far as it is known; without a model that of the first weights."""
     result = [one.last if at is None else one.accuracy_at(at) for one in side.runs]
     return [value for value in result if value is not None]
 
@@ -205,14 +208,15 @@ def _panel(
 
 def _seeds(side: Side, x: Scale, y: float, at: float | None, sheet: Sheet) -> list[str]:
     values = accuracies_at(side, at)
-    if not values:
+    without = sum(not one.has_model(at) for one in side.runs)
+    if not values or without == len(side.runs):
         return [text(x.start + 4, y + 4, "no model yet", "slanted")]
     low, high, mean = min(values), max(values), sum(values) / len(values)
     result = [line(x(low), y, x(high), y, f"s{side.colour} whisker")] if high > low else []
     title = "" if sheet.slim else f"{side.label}: {share_range(values)}"
     result += [dot(x(v), y, 2.4, f"a{side.colour} see") for v in values] if len(values) > 1 else []
     result.append(dot(x(mean), y, 4.6, f"a{side.colour}", title))
-    label = whole_percent(mean) + ("" if len(values) == len(side.runs) else f" in {len(values)} of {len(side.runs)}")
+    label = whole_percent(mean) + (f" ({len(side.runs) - without} of {len(side.runs)})" if without else "")
     room = width_of(label, strong=True) + 10
     if x(low) - room > x.start:
         return [*result, text(x(low) - 9, y + 4, label, "strong halo", "end")]
@@ -221,7 +225,9 @@ def _seeds(side: Side, x: Scale, y: float, at: float | None, sheet: Sheet) -> li
 
 def _standings_text(sides: Sequence[Side], at: float | None) -> str:
     parts = [
-        f"{side.label} {whole_percent(sum(v) / len(v))}" if (v := accuracies_at(side, at)) else f"{side.label} no model yet"
+        f"{side.label} {whole_percent(sum(v) / len(v))}"
+        if (v := accuracies_at(side, at)) and any(one.has_model(at) for one in side.runs)
+        else f"{side.label} no model yet"
         for side in sides
     ]
     return "Mean accuracy: " + "; ".join(parts) + "."

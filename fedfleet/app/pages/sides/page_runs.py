@@ -58,12 +58,19 @@ class PageRun:
     served: bool = False
     model_bytes: float = 0.0
 
+    def has_model(self, seconds: float | None) -> bool:
+        """Had a model been made by then; None: at the end?"""
+        return self.first is not None and (seconds is None or self.first <= seconds)
+
     def accuracy_at(self, seconds: float) -> float | None:
-        """Accuracy of the last model that was tried by then; None while no model had been made."""
-        if self.first is None or self.first > seconds:
-            return None
+        """Accuracy of what a user holds then: the last model that was tried, before the first one the first weights, or chance where
+        nobody tried them."""
         known = int(np.searchsorted(self.seconds, seconds, side="right"))
-        return float(self.accuracy[known - 1]) if known else None
+        return float(self.accuracy[known - 1]) if known else self._chance(seconds)
+
+    def _chance(self, seconds: float | None) -> float | None:
+        chance = self.metrics.get("chance")
+        return None if self.has_model(seconds) or chance is None else float(chance)
 
     def seconds_to(self, target: float) -> float | None:
         """When an evaluation first had this accuracy; None if none did."""
@@ -72,8 +79,8 @@ class PageRun:
 
     @property
     def last(self) -> float | None:
-        """Accuracy of the last model."""
-        return float(self.accuracy[-1]) if len(self.accuracy) else None
+        """Accuracy of the last model; of a run that made none as in `accuracy_at`."""
+        return float(self.accuracy[-1]) if len(self.accuracy) else self._chance(None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from fedfleet.app.pages.sides.comparison_words import (
 from fedfleet.app.pages.sides.page_runs import Side
 from fedfleet.app.pages.sides.run_rows import time_to
 from fedfleet.app.studies.compare.arms import quote
+from fedfleet.app.studies.compare.recommendation_text import without_tradeoffs
 from fedfleet.app.studies.compare.records import Arm, Moment, Verdict
 from fedfleet.app.terminal.text import join_words
 
@@ -31,19 +32,19 @@ SEED = "The number that all chance in a run follows from; another seed draws ano
 
 
 def headline(verdicts: GroupVerdicts) -> str:
-    """The finding in one line."""
+    """The finding in one line: what to use, and how much better it is."""
     if len(verdicts) == 1:
         ((arms, verdict),) = verdicts.values()
         return capitalise(finding(arms, verdict))
-    gaps = {group: gap for group, (_, verdict) in verdicts.items() if (gap := accuracy_gap(verdict.at_end)) is not None}
-    winners = {group: verdict.winner for group, (_, verdict) in verdicts.items() if verdict.winner}
-    undecided = [quote(group) for group in verdicts if group not in winners]
-    if not winners:
+    found = {group: verdict.recommendation for group, (_, verdict) in verdicts.items() if verdict.recommendation.arm}
+    if not any(one.decided for one in found.values()):
+        gaps = {group: gap for group, (_, verdict) in verdicts.items() if (gap := accuracy_gap(verdict.at_end)) is not None}
         return _widest_gap_sentence(verdicts, gaps) if gaps else "No model has been evaluated yet"
-    parts = [f"on {quote(group)}, {quote(winner)} is best" for group, winner in winners.items()]
-    return capitalise(
-        "; ".join([*parts, *([f"on {join_words(undecided)} no statistically significant winner"] if undecided else [])])
-    )
+    parts = [
+        f"on {quote(group)} use {quote(one.arm or '')}{'' if one.decided else ' for now (not decided yet)'}"
+        for group, one in found.items()
+    ]
+    return capitalise("; ".join(parts))
 
 
 def accuracy_gap(result: Moment) -> float | None:
@@ -78,18 +79,10 @@ def finding(arms: Sequence[Arm], verdict: Verdict) -> str:
         )
     if not end.clock and end.leader is not None:
         return join_words([f"{quote(s.arm)} ends at {_accuracy_text(end, s.arm)}" for s in end.standings])
-    if end.leader is None or equal is None:
-        return (
-            "these runs cannot be compared by accuracy" if any(s.mean for s in end.standings) else "no model has been evaluated yet"
-        )
-    if verdict.winner:
-        return f"{quote(verdict.winner)} is best, at the end and after {_moment_text(equal)}"
-    if _seed_count(end) < 2:
-        return f"{quote(end.leader)} ends highest, at {_accuracy_text(end, end.leader)}; one seed cannot show that it is better"
-    if end.leader != equal.leader and equal.leader is not None:
-        after, at_end = f"after {_moment_text(equal)} {quote(equal.leader)} is best", f"at the end {quote(end.leader)}"
-        return f"{after}, {at_end}; no statistically significant winner"
-    return f"at the end {quote(end.leader)} is best with {_accuracy_text(end, end.leader)}, but not significantly"
+    if verdict.recommendation.arm is not None:
+        return verdict.recommendation.title
+    compared = any(s.mean for s in end.standings) and equal is not None
+    return "these runs cannot be compared by accuracy" if compared else "no model has been evaluated yet"
 
 
 def _moment_text(result: Moment) -> str:
@@ -105,30 +98,27 @@ def _seed_count(result: Moment) -> int:
 
 
 def lead(verdicts: GroupVerdicts) -> str:
-    """The verdict itself; of several groups, where each stands at the end."""
+    """The verdict itself, its trade-offs apart; of several groups, the verdict on each."""
     if len(verdicts) == 1:
         ((_, verdict),) = verdicts.values()
-        return verdict.sentence
+        return without_tradeoffs(verdict.recommendation)
     return " ".join(_group_sentence(group, verdict) for group, (_, verdict) in verdicts.items())
 
 
+def tradeoffs(verdicts: GroupVerdicts) -> str:
+    """What speaks against the arm that is recommended; nothing where several groups are compared, which have it in their items."""
+    if len(verdicts) != 1:
+        return ""
+    ((_, verdict),) = verdicts.values()
+    items = [capitalise(one) for one in verdict.recommendation.tradeoffs]
+    text = " ".join(f"{one}." for one in items)
+    return f'<p class="aside"><b>Trade-off:</b> {escape(bind_units(text))}</p>' if items else ""
+
+
 def _group_sentence(group: str, verdict: Verdict) -> str:
-    """Where the arms of one group stand, at equal time and at the end."""
-    equal, end = verdict.at_equal_time, verdict.at_end
-    if equal is None and end.leader is not None:
-        return f"On {quote(group)}, at the end: {join_words([_arm_standing(end, s.arm) for s in end.standings])}."
-    if equal is None:
-        return f"On {quote(group)}, no model has been evaluated yet."
-    at_equal_time = join_words([_arm_standing(equal, s.arm) for s in equal.standings])
-    at_end = join_words([_arm_standing(end, s.arm) for s in end.standings])
-    later = f", at the end {at_end}" if at_end != at_equal_time else ""
-    return f"On {quote(group)}, after {_moment_text(equal)}: {at_equal_time}{later}."
-
-
-def _arm_standing(result: Moment, arm: str) -> str:
-    entry = next(s for s in result.standings if s.arm == arm)
-    text = whole_percent(entry.mean.value) if entry.mean and not entry.nothing else "no model yet"
-    return f"{quote(arm)} {text}"
+    """The verdict on one group."""
+    sentence = without_tradeoffs(verdict.recommendation)
+    return f"On {quote(group)}: {sentence[:1].lower()}{sentence[1:]}" if sentence else ""
 
 
 def verdict_list(verdicts: GroupVerdicts, sides: Sequence[Side], target: float | None) -> str:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.studies.compare.arms import arms, differing_keys, seed_of
+from fedfleet.app.studies.compare.criteria import DEFAULT_AIM
 from fedfleet.app.studies.compare.moments import drop_repeated_runs, equal_time
 from fedfleet.app.studies.compare.records import Arm, ArmTargetTime, ComparedRun, Verdict, clock_of
-from fedfleet.app.studies.compare.run_data import accuracy_at, read_runs
+from fedfleet.app.studies.compare.run_data import accuracy_at, read_runs, study_settings
 from fedfleet.app.studies.compare.target_times import arm_target_time, choose_target, time_to
 from fedfleet.app.studies.compare.verdict import verdict
 from fedfleet.app.terminal.text import percent, size, span
@@ -47,13 +48,15 @@ class Comparison:
         return comparison_text(self.to_dict())
 
 
-def compare(folders: Sequence[Path], *, target: float | None = None, aim: str = "accuracy", look: int = 1) -> Comparison:
+def compare(folders: Sequence[Path], *, target: float | None = None, aim: str | None = None, look: int | None = None) -> Comparison:
     """The runs in these folders side by side; `target`: the accuracy to which times are measured; `aim` and `look` as in
-    `recommend`."""
-    return comparison(read_runs(folders), target=target, aim=aim, look=look)
+    `recommend`, by default those of the study that the folders are, if they are one."""
+    known = study_settings(folders)
+    own_aim, own_look = known.get("aim", DEFAULT_AIM), known.get("look", 1)
+    return comparison(read_runs(folders), target=target, aim=aim or own_aim, look=look or own_look)
 
 
-def comparison(runs: Sequence[ComparedRun], *, target: float | None = None, aim: str = "accuracy", look: int = 1) -> Comparison:
+def comparison(runs: Sequence[ComparedRun], *, target: float | None = None, aim: str = DEFAULT_AIM, look: int = 1) -> Comparison:
     """The same for runs that were read already."""
     groups = arms(runs)
     result = verdict(groups, aim=aim, target=target, look=look)

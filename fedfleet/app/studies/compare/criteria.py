@@ -12,9 +12,9 @@ import numpy as np
 from fedfleet.app.studies.compare.records import ComparedRun
 from fedfleet.app.studies.compare.run_data import accuracy_at
 from fedfleet.app.terminal.text import joules, percent, size, span
+from fedfleet.app.terminal.value_checks import AimName
 from fedfleet.core.errors import BadInput, suggest_name
 
-AimName = Literal["accuracy", "time", "fairness", "bytes", "joules"]
 AIMS: tuple[AimName, ...] = get_args(AimName)
 DEFAULT_AIM: AimName = "accuracy"
 

@@ -71,7 +71,7 @@ def recommend(
     look: int = 1,
 ) -> Recommendation:
     """The arm to use. `at`: seconds after which accuracy is compared (default: when the shortest run ends); `target`: the accuracy
-    to which time, bytes and joules are counted; `look`: the how manieth comparison of these arms this is, each with more seeds."""
+    to which time, bytes and joules are counted; `look`: how often these arms have been compared, each time with more seeds."""
     criterion, each = CRITERIA[check_aim(aim)], [drop_repeated_runs(arm) for arm in arms]
     when = equal_time(each) if at is None else at
     goal = choose_target(each, moment(each, None).standings, target) if criterion.is_cost else None
@@ -138,6 +138,7 @@ class _Choice:
             decided=decided,
             equal_within=max((self._width(pair) for pair in equals), default=None) if decided else None,
             method=self.result.design.method,
+            look=self.look,
             pairs=tuple(self._in_units(pair) for pair in pairs),
             seeds=len(self.result.values[chosen]),
         )

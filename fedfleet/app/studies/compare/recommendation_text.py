@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fedfleet.app.studies.compare.recommendation import ArmFacts
 
 SEEDS = 5  # that a first study should have
+_TRADEOFF = "Trade-off"
 _NAMED = 3  # arms that a sentence names
 _NO_LEAD = 0.0005  # a smaller difference is 0.0 points
 _NOTICED = 0.05  # the share of clients by which one arm leaves out noticeably fewer
@@ -64,8 +65,13 @@ def with_words(
         main = f"Use {quote(result.arm)} for now: it {reach}{_ahead_clause(result, criterion)}. {_undecided_sentence(result)}"
         title = f"Use {quote(result.arm)} for now{_title_clause(result, criterion)}; not decided yet"
     failed = f" {result.failures}." if result.failures else ""
-    against = f" Trade-off: {'; '.join(result.tradeoffs)}." if result.tradeoffs else ""
+    against = f" {_TRADEOFF}: {'; '.join(result.tradeoffs)}." if result.tradeoffs else ""
     return replace(result, sentence=f"{main}{failed}{against}", title=title)
+
+
+def without_tradeoffs(result: Recommendation) -> str:
+    """The sentence alone, where the trade-offs stand beside it."""
+    return result.sentence.partition(f" {_TRADEOFF}: ")[0] if result.tradeoffs else result.sentence
 
 
 def _reach_clause(result: Recommendation, criterion: Criterion, by: Yardstick, clock: str) -> str:

@@ -147,6 +147,7 @@ class Recommendation:
     failures: str = ""
     tradeoffs: tuple[str, ...] = ()
     method: str = ""
+    look: int = 1
     pairs: tuple[Pair, ...] = ()
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from fedfleet.app.runs.custom_task_folder import load_manifest, load_weights
 from fedfleet.app.runs.user_code import sha256
 from fedfleet.app.spec import Spec
 from fedfleet.app.studies.compare.records import ComparedRun
+from fedfleet.app.terminal.value_checks import AimName, one_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event, ModelCommitted
 from fedfleet.measure.accuracy import learning_curve
@@ -68,6 +69,17 @@ def _study_runs(folder: Path) -> set[str] | None:
         return {Path(run["folder"]).name for run in json.loads((folder / _STUDY).read_text(encoding="utf-8"))["runs"]}
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def study_settings(folders: Sequence[Path]) -> dict[str, Any]:
+    """The aim of a study, and how often it has been evaluated with more seeds, where the folders are one; else nothing."""
+    if len(folders) != 1:
+        return {}
+    try:
+        kept = json.loads((folders[0] / _STUDY).read_text(encoding="utf-8"))
+        return {"aim": one_of("aim", kept["aim"], get_args(AimName)), "look": max(1, int(kept["look"]))}
+    except (OSError, ValueError, KeyError, TypeError, BadInput):
+        return {}
 
 
 def _is_run(folder: Path) -> bool:

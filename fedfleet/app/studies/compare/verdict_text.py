@@ -11,9 +11,11 @@ from fedfleet.measure.statistics.blocked_design import INCOMPLETE, POOLED, UNEQU
 from fedfleet.measure.statistics.paired_tests import shared_parts
 
 _NAMED = 4  # arms that are named in a sentence
+_ALONE = "an arm of which some runs made no model is tested by itself (paired t test)"
 _METHODS = {
     POOLED: "differences are of a blocked design (arms and common seeds, pooled residual variance)",
-    UNEQUAL: "the arms vary unequally from seed to seed, so each pair is tested by itself (paired t tests, Holm's correction)",
+    UNEQUAL: "the arms vary unequally from seed to seed, so each pair is tested by itself too (paired t tests, Holm's "
+    "correction), and the less sure answer counts",
     INCOMPLETE: "too few seeds are common to all arms, so each pair is tested by itself (paired t tests, Holm's correction)",
 }
 
@@ -119,7 +121,7 @@ def caveats(arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: 
     messages += _confounding_caveats(arms)
     messages += _test_set_caveats(at_end)
     if at_equal is not None and any(pair.p is not None for pair in at_end.pairs):
-        how = _METHODS[found.method or POOLED]
+        how = _METHODS[found.method or POOLED] + (f"; {_ALONE}" if found.failures else "")
         messages.append(f"{how}; intervals and p allow for {len(each)} arms and for looking again after more seeds")
     return messages
 

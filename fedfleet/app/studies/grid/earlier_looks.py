@@ -12,7 +12,7 @@ LOOKS = "looks.json"  # in the folder of a study
 
 
 def note_look(folder: Path, study: Study) -> int:
-    """The how manieth evaluation of these arms this is, counted from 1; the folder keeps it. The same seeds again are the same
+    """How often these arms have been evaluated by now, this time included; the folder keeps it. The same seeds again are the same
     look, and one seed is none, since nothing can be tested with it."""
     arms, count = [arm.name for arm in study.arms], len(study.seeds) * len(study.draws)
     looks = _earlier_looks(folder, arms)

@@ -26,8 +26,8 @@ FLEET = "seeds.fleet"
 class Aims:
     """What the runs of a study are measured by together: the virtual time that all of them lasted, and the accuracy to be reached.
 
-    `equal_time` is None where no run made a model, `target` where none is set. `look`: the how manieth comparison of these arms
-    this is, each with more seeds.
+    `equal_time` is None where no run made a model, `target` where none is set. `look`: how often these arms have been
+    compared by now, each time with more seeds.
     """
 
     equal_time: float | None

@@ -167,7 +167,7 @@ def collect_result(study: Any, search: Search, out: Path) -> Tuned:
     default = next((row.value for row in rows if row.default), None)
     return Tuned(
         search.name, search.aim.metric, search.aim.minimise, search.seeds, search.sampler, search.pruner, space, rows, best,
-        default, rounds, saved, _importance(study, search), out, tuple(_notes(search, rows)), search.own,
+        default, rounds, saved, _importance(study, search), out, tuple(_notes(search)), search.own,
     )  # fmt: skip
 
 
@@ -224,7 +224,7 @@ def _importance(study: Any, search: Search) -> dict[str, float]:
     return {key: float(value) for key, value in result.items() if key in known and math.isfinite(value)}
 
 
-def _notes(search: Search, rows: Sequence[Row]) -> list[str]:
+def _notes(search: Search) -> list[str]:
     result: list[str] = []
     if search.pruner != "none" and not search.aim.known_early:
         result.append(f"{search.aim.metric} is known at the end of a run only, so no trial was stopped early")
@@ -233,10 +233,6 @@ def _notes(search: Search, rows: Sequence[Row]) -> list[str]:
     if outside:
         own = ", ".join(f"{k} = {value_text(defaults.get(k, 'not set'))}" for k in outside)
         result.append(f"the spec as it stands lies outside of the space ({own}); it was tried, and teaches the search nothing")
-    if len(search.seeds) == 1:
-        result.append(
-            f"the best of {len(rows)} trials on one seed is in part luck; see whether it holds on other seeds, with fedfleet study"
-        )
     return result
 
 
@@ -254,6 +250,8 @@ def result_text(result: Tuned) -> str:
         f"{len(result.rows)} trials: {result.count('finished')} finished, {result.count('pruned')} stopped early, "
         f"{result.count('failed')} failed; {result.rounds:,} rounds, {100 * result.rounds_saved:.0f} % saved by stopping early"
     )
+    if not best.default and best.value is not None:
+        lines.append(how_sure(result))
     if result.importance:
         shares = ", ".join(f"{k} {100 * v:.0f} %" for k, v in result.importance.items())
         lines.append(f"what mattered among the trials that finished: {shares}")
@@ -264,6 +262,15 @@ def result_text(result: Tuned) -> str:
         else f"fedfleet run {shlex.quote(str(result.out / 'best.toml'))}"
     )
     return "\n".join([*lines, f"run it: {how}; page: {result.out}/report.html"])
+
+
+def how_sure(result: Tuned) -> str:
+    """Why the best of many trials is not as good as it looks, and what decides."""
+    seeds = "one seed" if len(result.seeds) == 1 else f"the same {len(result.seeds)} seeds"
+    return (
+        f"The best of {result.count('finished')} finished trials on {seeds} is in part luck: before you rely on the difference, "
+        "run best.toml and the spec as it stands with 5 other seeds and let fedfleet compare recommend one."
+    )
 
 
 def _or_inf(row: Row) -> float:

@@ -88,7 +88,7 @@ def test_long_names_on_lines_keep_what_tells_them_apart():
 
 def test_the_moment_decides():
     one = side("a", made([0.1, 0.5, 0.9]))
-    assert accuracies_at(one, None) == [0.9] and accuracies_at(one, 60.0) == [0.5] and accuracies_at(one, 59.0) == []
+    assert accuracies_at(one, None) == [0.9] and accuracies_at(one, 60.0) == [0.5] and accuracies_at(one, 59.0) == [0.1]
 
 
 def test_groups_stand_beside_each_other_and_on_phones_below():
@@ -101,8 +101,10 @@ def test_groups_stand_beside_each_other_and_on_phones_below():
 
 
 def test_seeds_without_a_model_are_said():
-    page = standings_figure([side("a", made(), made(first=None)), side("b", made(first=None))], "title", "how", at=120.0)
-    assert "90 % in 1 of 2" in page and "no model yet" in page and "b no model yet" in page
+    bare = made([0.1], first=None)
+    page = standings_figure([side("a", made(), bare), side("b", bare)], "title", "how", at=120.0)
+    assert "50 % (1 of 2)" in page and "count with their first weights" in page, "as in tables"
+    assert "no model yet" in page and "b no model yet" in page
 
 
 def test_where_nobody_has_a_model_there_is_no_figure():

@@ -35,10 +35,12 @@ def test_the_journal_alone_will_do(run_copy, tmp_path):
     assert result.link == "" and result.metrics["commits"] > 0 and len(result.accuracy)
 
 
-def test_before_its_first_model_a_run_has_no_accuracy():
-    late = made([0.1, 0.5, 0.9], first=90.0)
-    assert late.accuracy_at(89.0) is None and late.accuracy_at(90.0) == 0.5 and late.accuracy_at(1e9) == 0.9
-    assert made(first=None).accuracy_at(1e9) is None
+def test_before_its_first_model_a_run_has_the_accuracy_of_its_first_weights():
+    late = made([0.1, 0.5, 0.9], seconds=[0.0, 90.0, 120.0], first=90.0)
+    assert late.accuracy_at(89.0) == 0.1 and late.accuracy_at(90.0) == 0.5 and late.accuracy_at(1e9) == 0.9
+    assert [late.has_model(at) for at in (89.0, 90.0, None)] == [False, True, True] and not made(first=None).has_model(None)
+    untried = made([], end=9.0, first=None, metrics={"chance": 0.2})
+    assert (untried.accuracy_at(9.0), untried.last) == (0.2, 0.2) and made([], end=9.0, first=3.0).accuracy_at(9.0) is None
 
 
 def test_reaching_is_the_first_evaluation_that_has_it():

@@ -8,7 +8,7 @@ import pytest
 
 import fedfleet
 from fedfleet.app.studies.compare.arms import arms, differing_keys
-from fedfleet.app.studies.compare.run_data import accuracy_at, read_run, read_runs, runs_in, short_names
+from fedfleet.app.studies.compare.run_data import accuracy_at, read_run, read_runs, runs_in, short_names, study_settings
 from fedfleet.core.errors import BadInput, RunFailed
 from tests.app.studies.compare.made import made
 
@@ -103,3 +103,11 @@ def test_of_a_study_the_runs_are_read_that_it_is_of(tmp_path):
     assert names() == ["a-1", "b-1"], "what an earlier file of the study asked for is not shown as if it still did"
     (tmp_path / "study.json").write_text("[")
     assert len(names()) == 3
+
+
+def test_a_studys_folder_says_its_aim_and_how_often_it_was_looked_at(tmp_path):
+    (tmp_path / "study.json").write_text('{"aim": "time", "look": 2}')
+    assert study_settings([tmp_path]) == {"aim": "time", "look": 2}
+    assert study_settings([tmp_path, tmp_path]) == {} == study_settings([tmp_path / "none"])
+    (tmp_path / "study.json").write_text('{"aim": "speed", "look": 2}')
+    assert study_settings([tmp_path]) == {}

@@ -186,3 +186,11 @@ def test_names_that_cannot_be_printed_are_refused(name):
     for table in ({"name": name}, {"grid": {}, "runs": [{"name": name}]}):
         with pytest.raises(BadInput, match="cannot be printed"):
             asked(**table)
+
+
+def test_the_aim_is_a_key_and_is_written_back():
+    study = study_of({**LRS, "aim": "time"})
+    assert study.aim == "time" and study_of(tomllib.loads(study_text(study))).aim == "time"
+    assert study_of(LRS).aim == "accuracy" and "aim" not in tomllib.loads(study_text(study_of(LRS)))
+    with pytest.raises(BadInput, match="aim: there is no aim 'speed'"):
+        study_of({**LRS, "aim": "speed"})

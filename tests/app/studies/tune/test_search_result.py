@@ -48,6 +48,7 @@ def test_the_answer_in_words(tmp_path):
     assert "90.0 %, 10.0 points better than the spec as it stands (80.0 %)" in said
     assert "4 trials: 2 finished, 1 stopped early, 1 failed; 90 rounds, 25 % saved" in said
     assert "trial 3 failed: too little" in said
+    assert "best of 2 finished trials on one seed is in part luck" in said and "5 other seeds" in said
     assert "what mattered among the trials that finished: algorithm.lr 70 %" in said, "of those stopped early nobody knows"
     assert "no trial was better than the spec" in result_text(made(tmp_path, place=0))
     assert result_text(made(tmp_path, place=None)).startswith("none of 4 trials ended: too little")
