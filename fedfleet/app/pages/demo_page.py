@@ -24,7 +24,7 @@ from fedfleet.app.pages.sides.run_rows import Head, accuracy_cell, html_table, s
 from fedfleet.app.pages.sides.sections import PageFacts, sections_page
 from fedfleet.app.pages.sides.verdicts import SEED, verdict_item
 from fedfleet.app.studies.compare.arms import quote
-from fedfleet.app.studies.compare.verdict import sampling_error
+from fedfleet.app.studies.compare.moments import sampling_error
 from fedfleet.app.studies.grid.study_runs import expand_study
 from fedfleet.app.terminal.text import join_words
 from fedfleet.core.edges import NestedPass

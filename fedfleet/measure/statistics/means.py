@@ -22,7 +22,7 @@ def quantile(freedom: int) -> float:
     >>> [round(quantile(n), 3) for n in (1, 2, 4)]
     [12.706, 4.303, 2.776]
     """
-    return float(_scipy_special().stdtrit(freedom, 0.5 + LEVEL / 2))
+    return float(scipy_special().stdtrit(freedom, 0.5 + LEVEL / 2))
 
 
 def two_sided_p(t: float, freedom: int) -> float:
@@ -31,10 +31,10 @@ def two_sided_p(t: float, freedom: int) -> float:
     >>> round(two_sided_p(quantile(4), 4), 6)
     0.05
     """
-    return float(2.0 * _scipy_special().stdtr(freedom, -abs(t)))
+    return float(2.0 * scipy_special().stdtr(freedom, -abs(t)))
 
 
-def _scipy_special() -> Any:
+def scipy_special() -> Any:
     try:
         return import_module("scipy.special")
     except ImportError:

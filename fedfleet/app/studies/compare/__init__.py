@@ -1,7 +1,8 @@
 """Comparison: what differs between runs, and the verdict on them."""
 
 from fedfleet.app.studies.compare.comparison import Comparison, answer_of, compare, comparison
-from fedfleet.app.studies.compare.records import Arm, ArmTargetTime, ComparedRun, Moment, Pair, Standing, Verdict
+from fedfleet.app.studies.compare.recommendation import recommend
+from fedfleet.app.studies.compare.records import Arm, ArmTargetTime, ComparedRun, Moment, Pair, Recommendation, Standing, Verdict
 
 __all__ = [
     "Arm",
@@ -10,9 +11,11 @@ __all__ = [
     "Comparison",
     "Moment",
     "Pair",
+    "Recommendation",
     "Standing",
     "Verdict",
     "answer_of",
     "compare",
     "comparison",
+    "recommend",
 ]

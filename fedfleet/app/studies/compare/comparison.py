@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.studies.compare.arms import arms, differing_keys, seed_of
+from fedfleet.app.studies.compare.moments import drop_repeated_runs, equal_time
 from fedfleet.app.studies.compare.records import Arm, ArmTargetTime, ComparedRun, Verdict, clock_of
 from fedfleet.app.studies.compare.run_data import accuracy_at, read_runs
-from fedfleet.app.studies.compare.verdict import arm_target_time, choose_target, drop_repeated_runs, equal_time, time_to, verdict
+from fedfleet.app.studies.compare.target_times import arm_target_time, choose_target, time_to
+from fedfleet.app.studies.compare.verdict import verdict
 from fedfleet.app.terminal.text import percent, size, span
 
 _WIDEST = 44  # letters of a name in the table
@@ -45,19 +47,20 @@ class Comparison:
         return comparison_text(self.to_dict())
 
 
-def compare(folders: Sequence[Path], *, target: float | None = None) -> Comparison:
-    """The runs in these folders side by side; `target`: the accuracy to which times are measured."""
-    return comparison(read_runs(folders), target=target)
+def compare(folders: Sequence[Path], *, target: float | None = None, aim: str = "accuracy", look: int = 1) -> Comparison:
+    """The runs in these folders side by side; `target`: the accuracy to which times are measured; `aim` and `look` as in
+    `recommend`."""
+    return comparison(read_runs(folders), target=target, aim=aim, look=look)
 
 
-def comparison(runs: Sequence[ComparedRun], *, target: float | None = None) -> Comparison:
+def comparison(runs: Sequence[ComparedRun], *, target: float | None = None, aim: str = "accuracy", look: int = 1) -> Comparison:
     """The same for runs that were read already."""
     groups = arms(runs)
-    result = verdict(groups)
-    aim = choose_target(groups, result.at_end.standings, target)
+    result = verdict(groups, aim=aim, target=target, look=look)
+    goal = choose_target(groups, result.at_end.standings, target)
     each = [drop_repeated_runs(arm) for arm in groups]
-    times = () if aim is None else tuple(arm_target_time(arm, aim, equal_time(each)) for arm in each)
-    return Comparison(tuple(runs), groups, differing_keys(runs), result, aim, times)
+    times = () if goal is None else tuple(arm_target_time(arm, goal, equal_time(each)) for arm in each)
+    return Comparison(tuple(runs), groups, differing_keys(runs), result, goal, times)
 
 
 def answer_of(result: Comparison) -> dict[str, Any]:
@@ -68,6 +71,7 @@ def answer_of(result: Comparison) -> dict[str, Any]:
         "winner": conclusion.winner,
         "sure": conclusion.sure,
         "caveats": list(conclusion.caveats),
+        "recommendation": asdict(conclusion.recommendation),
         "differs": {key: [json_value(value) for value in values] for key, values in result.differs.items()},
         "target": result.target,
         "arms": [_arm(arm, result, i) for i, arm in enumerate(result.arms)],
@@ -184,7 +188,8 @@ def _accuracy_text(accuracy: dict[str, Any] | None) -> str:
         return "no model" if accuracy is not None and accuracy["nothing"] else "-"
     mean = accuracy["mean"]
     between = "" if mean["low"] is None else f" ({100 * mean['low']:.1f} to {100 * mean['high']:.1f})"
-    lacking = ", no model" if accuracy["nothing"] else f", {accuracy['missing']} without" if accuracy["missing"] else ""
+    lacking = ", no model" if accuracy["nothing"] else f", {accuracy['without']} without a model" if accuracy["without"] else ""
+    lacking += f", {accuracy['missing']} not known" if accuracy["missing"] else ""
     return f"{percent(mean['value'])}{between}{lacking}"
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fedfleet.core.records import Floats
 from fedfleet.measure.statistics.means import Mean
@@ -34,6 +36,8 @@ class ComparedRun:
     digest: str  # of the journal
     served: bool = False  # over a network, so that its seconds are real ones
     model: str = ""  # the name of its last model, which is the hash of its content
+    traffic: Floats = field(default_factory=lambda: np.empty(0))  # bytes until each evaluation, both directions; empty: not known
+    joules: Floats = field(default_factory=lambda: np.empty(0))  # of all devices until each evaluation; empty: not known
 
     @property
     def task(self) -> str:
@@ -51,7 +55,7 @@ def clock_of(runs: Iterable[ComparedRun]) -> str:
 class Arm:
     """Runs whose specs differ in seeds only. `keys`: the values of the keys in which arms differ; their words are the name.
 
-    `lost` counts further runs of it that made no model or could not be finished: leaving them out would flatter the arm.
+    `lost` counts further runs of it that could not be finished, so that their result is not known.
     """
 
     name: str
@@ -64,8 +68,9 @@ class Arm:
 class Standing:
     """What an arm had reached at a moment: its mean over seeds, each seed's accuracy, and the test set's own +- of one run.
 
-    `missing` counts runs of which no accuracy is known at that moment; mean and test are None if that is all of them. `nothing`:
-    not one of its runs had made a model by then, so that its accuracy is that of the first weights.
+    A run that had no model by then counts with its first weights, or with chance where those were not evaluated: that is what a
+    user would hold. `without` counts such runs; `nothing`: that is all of them. `missing` counts runs of which no accuracy is
+    known at that moment; mean and test are None if that is all of them.
     """
 
     arm: str
@@ -74,11 +79,15 @@ class Standing:
     test: float | None
     missing: int
     nothing: bool
+    without: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The arm that leads against another on common seeds; `p` is corrected by Holm. None: they have no seed in common."""
+    """The arm that leads against another on common seeds; None: they have no seed in common.
+
+    The interval and `p` are corrected for the number of arms and of looks; `paired.p` is not.
+    """
 
     leader: str
     other: str
@@ -110,8 +119,41 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
+class Recommendation:
+    """Which arm to use, by an aim, and how sure that is. `sentence` says all of it, `title` the gist in a line.
+
+    `difference` is how far `arm` is ahead of `against`, the arm that is hardest to tell from it, with its 95 % interval and p,
+    corrected for the number of arms and of looks: in accuracy (0.04 are 4 points), or as the share of a cost that is saved.
+    `decided`: the arm is significantly better than every other, or equal to some within `equal_within` and better than the rest.
+    If not, `more_seeds` says how many further seeds would decide with 80 % power (None: not known, or more than a study could
+    have). `arm` is None where there is nothing to recommend; then the sentence says why.
+    """
+
+    arm: str | None
+    aim: str
+    sentence: str
+    title: str = ""
+    value: float | None = None
+    against: str | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    seeds: int = 0
+    unit: str = "seeds"
+    decided: bool = False
+    equal_within: float | None = None
+    more_seeds: int | None = None
+    failures: str = ""
+    tradeoffs: tuple[str, ...] = ()
+    method: str = ""
+    pairs: tuple[Pair, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
-    """One sentence with its uncertainty; there is a winner only if it wins at the end and at equal time alike."""
+    """One sentence with its uncertainty. `winner` is the arm that is recommended, if it is surely better than every other by the
+    aim; `sure` if there is one. The two moments say who leads at the end of every run and at equal time."""
 
     sentence: str
     at_end: Moment
@@ -119,6 +161,7 @@ class Verdict:
     sure: bool
     winner: str | None
     caveats: tuple[str, ...]
+    recommendation: Recommendation
 
 
 @dataclass(frozen=True, slots=True)

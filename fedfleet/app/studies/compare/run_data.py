@@ -19,6 +19,7 @@ from fedfleet.app.studies.compare.records import ComparedRun
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event, ModelCommitted
 from fedfleet.measure.accuracy import learning_curve
+from fedfleet.measure.budget import cost_curve
 from fedfleet.measure.run_progress import COMMITTED, read_progress
 from fedfleet.measure.summary import summary
 from fedfleet.store.journal import digest_of, identity_of
@@ -91,6 +92,7 @@ def run_from_events(
     """A run from its events, as they lie in its journal."""
     run = read_progress(events)
     curve = learning_curve(run)
+    traffic, joules = (cost_curve(run, what).cost for what in ("bytes", "joules"))
     return ComparedRun(
         name=name, out=out, table=table, seed=seed, metrics=metrics, seconds=curve.seconds, accuracy=curve.accuracy, ended=ended,
         end=float(events[-1].time) if events else 0.0,
@@ -98,6 +100,7 @@ def run_from_events(
         tested=max((e.total for e in run.evaluations), default=0),
         digest=str(metrics.get("digest", "")),
         model=next((str(e.model_hash) for e in reversed(events) if isinstance(e, ModelCommitted)), ""),
+        traffic=traffic, joules=joules if len(joules) and joules[-1] > 0 else joules[:0],
     )  # fmt: skip
 
 

@@ -1,24 +1,27 @@
-"""A comparison in words: the verdict in one sentence, and the warnings that belong to it."""
+"""A comparison in words: why no arm can be recommended, and the warnings that belong to a verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from fedfleet.app.studies.compare.arms import draws_of, quote, seed_of
-from fedfleet.app.studies.compare.records import Arm, Moment, Pair, Standing, clock_of
+from fedfleet.app.studies.compare.records import Arm, Moment, Recommendation, Standing, clock_of
 from fedfleet.app.terminal.text import join_words, percent, span
+from fedfleet.measure.statistics.blocked_design import INCOMPLETE, POOLED, UNEQUAL
 from fedfleet.measure.statistics.paired_tests import shared_parts
 
 _NAMED = 4  # arms that are named in a sentence
-_NO_LEAD = 0.0005  # a smaller difference is 0.0 points
-_REPEAT = "repeat the runs with the same three or more seeds"
+_METHODS = {
+    POOLED: "differences are of a blocked design (arms and common seeds, pooled residual variance)",
+    UNEQUAL: "the arms vary unequally from seed to seed, so each pair is tested by itself (paired t tests, Holm's correction)",
+    INCOMPLETE: "too few seeds are common to all arms, so each pair is tested by itself (paired t tests, Holm's correction)",
+}
 
 
-def sentence(
-    arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: Moment | None, winner: str | None, unlike: Sequence[str]
+def reason_for_none(
+    arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: Moment | None, unlike: Sequence[str]
 ) -> str:
-    """The verdict. `each` are the arms with one run of every seed."""
+    """Why no arm can be recommended, with the figures; empty if one can. `each` are the arms with one run of every seed."""
     if unlike:
         return (
             f"These runs cannot be compared: they are evaluated on different data ({_name_list(unlike)}), and accuracies on "
@@ -28,17 +31,7 @@ def sentence(
         return _two_clocks_sentence(each, at_end)
     if at_equal is None:
         return "There is nothing to compare: none of these runs has made a model and evaluated it."
-    if len(arms) == 1:
-        return _one_arm_sentence(arms[0], each[0], at_end)
-    if sum(s.mean is not None for s in at_end.standings) == 1:
-        return _one_accuracy_sentence(at_end, winner)
-    fewest = _fewest_common_seeds(at_end)
-    if fewest < 2:
-        return _description(at_end, at_equal, fewest)
-    clauses = _clauses(at_end, at_equal)
-    if winner is not None:
-        return f"The winner is {quote(winner)}: {clauses}."
-    return f"{_no_winner(at_end, at_equal, fewest)}: {clauses}."
+    return _one_arm_sentence(arms[0], each[0], at_end) if len(arms) == 1 else ""
 
 
 def _one_arm_sentence(arm: Arm, one: Arm, at_end: Moment) -> str:
@@ -87,112 +80,6 @@ def _two_clocks_sentence(each: Sequence[Arm], at_end: Moment) -> str:
     return f"At the end {_ranking(at_end.standings)}; {reason}."
 
 
-def _one_accuracy_sentence(at_end: Moment, winner: str | None) -> str:
-    """One arm alone has accuracies."""
-    known = next(s for s in at_end.standings if s.mean is not None)
-    others = _arm_list([s.arm for s in at_end.standings if s.mean is None])
-    bare = all(s.nothing for s in at_end.standings if s.mean is None)
-    result_clause = f"reached {percent(_accuracy(known))}{_interval_text(known)}"
-    what = "made no model" if bare else "evaluated no model"
-    if winner is not None:
-        return f"The winner is {quote(known.arm)}: it {result_clause} over {len(known.by_seed)} seeds, and {others} {what}."
-    return f"No winner is named: {quote(known.arm)} {result_clause}, and {others} {what}; {_REPEAT} before you choose."
-
-
-def _description(at_end: Moment, at_equal: Moment, common: int) -> str:
-    """One common seed, or none: what was seen, without a winner."""
-    later = "" if _same_standings(at_end, at_equal) else f", and {_equal_time_phrase(at_equal)} {_ranking(at_equal.standings)}"
-    head = f"at the end and at equal {at_equal.clock} time" if _same_standings(at_end, at_equal) else "at the end"
-    errors = [s.test for s in at_end.standings if s.test is not None]
-    test = f" (the test set alone makes ±{100 * max(errors):.1f} points, other seeds often far more)" if errors else ""
-    why = "one common seed cannot show a winner" if common else "without common seeds no winner can be named"
-    return f"{_capitalise(head)} {_ranking(at_end.standings)}{later}; {why}{test}: {_REPEAT}."
-
-
-def _no_winner(at_end: Moment, at_equal: Moment, fewest: int) -> str:
-    """Why there is none, before the figures."""
-    ends, same = at_end.winner, at_equal.winner
-    lost = [s.arm for s in at_end.standings if s.missing and not (s.nothing and s.mean is None)]
-    if lost:
-        return f"No winner, since some runs of {_arm_list(lost)} have no model"
-    if ends and same:
-        return "No winner, since the best arm changes with time"
-    if ends or same:
-        when = "at the end" if ends else f"at equal {at_equal.clock} time"
-        return f"No winner, since {quote(ends or same or '')} is significantly better {when} only"
-    if fewest == 2:
-        return "No winner, since two common seeds are too few"
-    return "No statistically significant winner"
-
-
-def _clauses(at_end: Moment, at_equal: Moment) -> str:
-    if _same_standings(at_end, at_equal):
-        return f"at the end and at equal {at_equal.clock} time {_lead_clause(at_end)}"
-    return f"at the end {_lead_clause(at_end)}; {_equal_time_phrase(at_equal)} {_lead_clause(at_equal)}"
-
-
-def _lead_clause(result: Moment) -> str:
-    """The best arm and its distance to one other: the least certain of those not beaten significantly, else the closest."""
-    if result.leader is None:
-        return "no arm has a model yet"
-    pairs = [p for p in result.pairs if p.paired is not None]
-    bare = [s.arm for s in result.standings if s.nothing]
-    unknown = [s.arm for s in result.standings if s.mean is None and not s.nothing]
-    more = f", and {_arm_list(bare)} had no model yet" if bare else ""
-    more += f", and of {_arm_list(unknown)} no accuracy is known" if unknown else ""
-    if not pairs:
-        first = next(s for s in result.standings if s.arm == result.leader)
-        return f"{quote(result.leader)} has {percent(_accuracy(first))}{_interval_text(first)}{more}"
-    near = min(pairs, key=lambda p: p.paired.difference if p.paired else 0.0)
-    doubts = [p for p in pairs if not p.significant]
-    if doubts:
-        near = max(doubts, key=lambda p: (2.0 if p.p is None else p.p, -(p.paired.difference if p.paired else 0.0)))
-    if near.paired and near.paired.difference == near.paired.low == near.paired.high == 0:
-        return f"{quote(near.leader)} and {quote(near.other)} are equal on each of {near.paired.n} common {near.paired.unit}{more}"
-    rest = f", the {'least certain' if doubts else 'closest'} of {len(result.pairs)} others" if len(result.pairs) > 1 else ""
-    return f"{_pair_clause(near, rest)}{more}"
-
-
-def _pair_clause(pair: Pair, rest: str) -> str:
-    """The leader has the best mean over its own seeds; on the common ones it may be level, or behind."""
-    gap, leader, other = (pair.paired.difference if pair.paired else 0.0, quote(pair.leader), f"{quote(pair.other)}{rest}")
-    uncertainty = uncertainty_text(pair)
-    if abs(gap) < _NO_LEAD:
-        return f"{leader} and {other} are level, {_points(gap)} apart{uncertainty}"
-    if gap < 0:
-        behind = f"{leader} has the best mean over all its seeds, but on the common ones is {_points(-gap)} behind {other}"
-        return f"{behind}{uncertainty_text(_reverse_pair(pair))}"
-    return f"{leader} is best, {_points(gap)} ahead of {other}{uncertainty}"
-
-
-def _reverse_pair(pair: Pair) -> Pair:
-    """The same pair seen from the other arm."""
-    result = pair.paired
-    if result is None:
-        return pair
-    low, high = None if result.high is None else -result.high, None if result.low is None else -result.low
-    return replace(pair, paired=replace(result, difference=-result.difference, low=low, high=high))
-
-
-def _points(difference: float) -> str:
-    return f"{100 * difference:.1f} points".replace("-0.0", "0.0")
-
-
-def uncertainty_text(pair: Pair) -> str:
-    """How sure a paired difference is, in brackets behind it."""
-    result = pair.paired
-    if result is None:
-        return " (without common seeds)"
-    if pair.p is None:
-        return " (one common seed)"
-    p = "p < 0.001" if pair.p < 0.001 else f"p = {pair.p:.2g}"
-    verdict = "" if pair.significant else ", not significant"
-    if result.low is None or result.high is None:
-        return f" (the same on each of {result.n} common {result.unit}, {p}{verdict})"
-    interval = f"95 % interval {100 * result.low:.1f} to {100 * result.high:.1f}"
-    return f" ({interval}, {p}, {result.n} common {result.unit}{verdict})"
-
-
 def _ranking(standings: Sequence[Standing]) -> str:
     """Arms from the best down, with their accuracies."""
     known = sorted((s for s in standings if s.mean), key=lambda s: -_accuracy(s))
@@ -201,7 +88,7 @@ def _ranking(standings: Sequence[Standing]) -> str:
     return _name_list(parts)
 
 
-def caveats(arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: Moment | None) -> list[str]:
+def caveats(arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: Moment | None, found: Recommendation) -> list[str]:
     """What readers of the figures must know."""
     runs = [run for arm in arms for run in arm.runs]
     unfinished = [f"{r.name} ({span(r.end)})" for r in runs if not r.ended]
@@ -211,7 +98,8 @@ def caveats(arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: 
     if unfinished:
         messages.append(f"unfinished, included up to their last event: {_name_list(unfinished)}")
     if without_model:
-        messages.append(f"made no model: {_name_list(without_model)}")
+        counted = "their accuracy counts as that of the first weights, or of chance"
+        messages.append(f"made no model: {_name_list(without_model)}; {counted}")
     if unevaluated:
         messages.append(f"made models but evaluated none: {_name_list(unevaluated)}")
     own = [r.name for r in runs if any("read accuracy_clients" in w for w in r.metrics.get("warnings", ()))]
@@ -230,8 +118,9 @@ def caveats(arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: 
     messages += _shared_draw_caveats(each)
     messages += _confounding_caveats(arms)
     messages += _test_set_caveats(at_end)
-    if at_equal is not None and len(at_end.pairs) > 1 and any(pair.p is not None for pair in at_end.pairs):
-        messages.append(f"p values are corrected by Holm's method for {len(at_end.pairs)} comparisons with the best arm")
+    if at_equal is not None and any(pair.p is not None for pair in at_end.pairs):
+        how = _METHODS[found.method or POOLED]
+        messages.append(f"{how}; intervals and p allow for {len(each)} arms and for looking again after more seeds")
     return messages
 
 
@@ -293,19 +182,6 @@ def _first_weights_note(result: Standing) -> str:
     return " (the first weights, no model yet)" if result.nothing else ""
 
 
-def _fewest_common_seeds(result: Moment) -> int:
-    """Common seeds of the pair that has fewest."""
-    return min((p.paired.n if p.paired else 0 for p in result.pairs), default=0)
-
-
-def _same_standings(at_end: Moment, at_equal: Moment) -> bool:
-    return at_end.standings == at_equal.standings
-
-
-def _equal_time_phrase(result: Moment) -> str:
-    return f"after {span(result.seconds or 0.0)} of {result.clock} time (when the shortest run ends)"
-
-
 def _interval_text(result: Standing) -> str:
     mean = result.mean
     if mean is None or mean.low is None or mean.high is None:
@@ -323,7 +199,3 @@ def _name_list(words: Sequence[str]) -> str:
 
 def _arm_list(arms: Sequence[str]) -> str:
     return join_words([quote(arm) for arm in arms], _NAMED)
-
-
-def _capitalise(text: str) -> str:
-    return text[:1].upper() + text[1:]

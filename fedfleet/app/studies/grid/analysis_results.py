@@ -7,53 +7,68 @@ from dataclasses import asdict
 from typing import Any
 
 from fedfleet.app.spec.spec_record import TABLES
+from fedfleet.app.studies.compare.criteria import has_model
 from fedfleet.app.studies.compare.records import Arm as ComparedArm
+from fedfleet.app.studies.compare.records import Verdict
 from fedfleet.app.studies.compare.verdict import verdict
 from fedfleet.app.studies.grid.analyses import Analysis
 from fedfleet.app.studies.grid.quantities import FLEET, Aims, arms_of, number, quantity, resolve_target, time_to_reach
 from fedfleet.app.studies.grid.study_file import Study
 from fedfleet.app.studies.grid.study_runs import StudyRun
 from fedfleet.core.errors import BadInput
+from fedfleet.measure.statistics.blocked_design import all_against_baseline
 from fedfleet.measure.statistics.correlation import Correlation, correlation
-from fedfleet.measure.statistics.paired_tests import holm, mean_over, paired_test_over
+from fedfleet.measure.statistics.looks import level_of_look
+from fedfleet.measure.statistics.paired_tests import mean_over
 from fedfleet.measure.statistics.survival import kaplan_meier, median_time, restricted_mean
 
 Row = dict[str, Any]
 # The means of every row; shares lie between 0 and 1, everything else is not negative.
 _SHARES = ("accuracy", "best_accuracy")
+ACCURACIES = (*_SHARES, "accuracy_at_equal_time")  # of which one sample of the test set is the grain
 MEANS = ("accuracy", "accuracy_at_equal_time", "virtual_seconds", "bytes_up", "bytes_down", "commits")
 
 
 def arm_rows(study: Study, cells: Sequence[StudyRun], aims: Aims) -> list[Row]:
     """A row for every arm, in the order of the file.
 
-    `accuracy` and the like are means over the arm's runs with sd and 95 % interval; `time_to_target` knows runs that never got
-    there; `against` is the paired comparison with the baseline on common seeds, p corrected by Holm.
+    `accuracy` and the like are means over the arm's runs with sd and 95 % interval, where a run without a model counts with its
+    first weights; `time_to_target` knows runs that never got there; `against` and `against_at_equal_time` are the differences to
+    the baseline on common seeds at the two moments, by Dunnett's test.
     """
     groups = arms_of(cells)
     settings = {arm.name: dict(arm.settings) for arm in study.arms}
     rows = [_row(name, settings[name], runs, aims) for name, runs in groups.items()]
     if study.baseline is not None:
-        tested = {pair["arm"]: pair for pair in _pairs(groups, "accuracy", study.baseline, aims, "baseline")}
-        for row in rows:
-            row["against"] = tested.get(row["arm"])
+        for key, metric in (("against", "accuracy"), ("against_at_equal_time", "accuracy_at_equal_time")):
+            tested = {pair["arm"]: pair for pair in _pairs(groups, metric, study.baseline, aims, "baseline")}
+            for row in rows:
+                row[key] = tested.get(row["arm"])
     return rows
 
 
-def conclusion(cells: Sequence[StudyRun]) -> str:
-    """The verdict in one sentence, what failed in another. An arm of which runs made no model wins nothing; one that ended in order
-    and never made any is beaten."""
+def study_verdict(study: Study, cells: Sequence[StudyRun], aims: Aims) -> Verdict | None:
+    """The verdict on the arms by the aim of the study; None if no run ended."""
     arms = [
-        ComparedArm(name, {}, tuple(ran.run for ran in runs if ran.good and ran.run), sum(not ran.good for ran in runs))
+        ComparedArm(name, {}, tuple(ran.run for ran in runs if ran.run), sum(ran.run is None for ran in runs))
         for name, runs in arms_of(cells).items()
         if any(ran.run for ran in runs)
     ]
-    sentences = [verdict(arms).sentence] if any(arm.runs for arm in arms) else []
-    failed = sum(not study_run.good for study_run in cells)
-    if failed:
-        most = _most_common([ran.reason for ran in cells if ran.reason])
-        left = " and are not in the comparison" if sentences else ""
-        sentences.append(f"{failed} of {len(cells)} runs made no model{left}; most often: {most}.")
+    if not arms:
+        return None
+    return verdict(arms, aim=study.aim, target=aims.target, baseline=study.baseline, look=aims.look)
+
+
+def conclusion(found: Verdict | None, cells: Sequence[StudyRun]) -> str:
+    """The verdict, and what failed in another sentence."""
+    sentences = [] if found is None else [found.sentence]
+    bare = [ran for ran in cells if ran.run is not None and not ran.good]
+    lost = [ran for ran in cells if ran.run is None]
+    for failed, what in ((bare, "made no model"), (lost, "could not be finished")):
+        if failed:
+            most = _most_common([ran.reason for ran in failed if ran.reason])
+            left = " and are not in the comparison" if failed is lost and len(lost) < len(cells) else ""
+            sentences.append(f"{len(failed)} of {len(cells)} runs {what}{left}; most often: {most}.")
     return " ".join(sentences)
 
 
@@ -209,7 +224,11 @@ def _paired_tests(analysis: Analysis, cells: Sequence[StudyRun], aims: Aims, stu
 
 
 def _pairs(groups: dict[str, list[StudyRun]], metric: str, baseline: str, aims: Aims, where: str) -> list[Row]:
-    """Every other arm against the baseline, run by run of common seeds; p also corrected for how many arms there are."""
+    """Every other arm against the baseline on common seeds, as a blocked design; `p_corrected` allows for all arms and for looking
+    again.
+
+    `p_holm` is its name before.
+    """
     values = {
         name: {ran.cell.pairing: v for ran in mine if (v := number(ran, metric, aims, where)) is not None}
         for name, mine in groups.items()
@@ -217,14 +236,27 @@ def _pairs(groups: dict[str, list[StudyRun]], metric: str, baseline: str, aims: 
     others = [name for name in groups if name != baseline]
     draws = {study_run.cell.pairing: study_run.cell.draw_ids for runs in groups.values() for study_run in runs}
     tested = min((ran.run.tested for mine in groups.values() for ran in mine if ran.run and ran.run.tested), default=0)
-    sample = 1 / tested if tested and metric in ("accuracy", "best_accuracy", "accuracy_at_equal_time") else 0.0
-    result = [paired_test_over(values[name], values[baseline], draws, grain=sample) for name in others]
-    corrected = holm([None if one is None else one.p for one in result])
-    empty = {"difference": None, "low": None, "high": None, "p": None, "n": 0, "unit": "seeds"}
-    return [
-        {"arm": name, "baseline": baseline, **(asdict(one) if one else empty), "p_holm": p}
-        for name, one, p in zip(others, result, corrected, strict=True)
+    sample = 1 / tested if tested and metric in ACCURACIES else 0.0
+    level = level_of_look(aims.look)
+    apart = [
+        name for name, mine in groups.items() if metric in ACCURACIES and not all(_has_model(ran, metric, aims) for ran in mine)
     ]
+    known = {name: mine for name, mine in values.items() if mine or name == baseline}
+    tests = all_against_baseline(baseline, known, draws, grain=sample, level=level, apart=apart) if values[baseline] else {}
+    empty = {"difference": None, "low": None, "high": None, "p": None, "n": 0, "unit": "seeds"}
+    rows = list[Row]()
+    for name in others:
+        test = tests.get(name)
+        pair = asdict(test.paired) if test and test.paired else empty
+        rows.append({"arm": name, "baseline": baseline, **pair, "p_holm": test and test.p, "p_corrected": test and test.p})
+    return rows
+
+
+def _has_model(study_run: StudyRun, metric: str, aims: Aims) -> bool:
+    """Whether the run has an accuracy of its own, or is not known."""
+    if study_run.run is None:
+        return True
+    return has_model(study_run.run, aims.equal_time if metric == "accuracy_at_equal_time" else None)
 
 
 def _default_title(analysis: Analysis) -> str:

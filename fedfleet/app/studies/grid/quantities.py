@@ -10,8 +10,8 @@ from typing import Any
 from fedfleet.app.fleets.hardness import tables_of
 from fedfleet.app.fleets.metrics import measure_metric
 from fedfleet.app.spec import Spec
-from fedfleet.app.studies.compare.run_data import accuracy_at
-from fedfleet.app.studies.compare.verdict import time_to
+from fedfleet.app.studies.compare.criteria import accuracy_in_hand
+from fedfleet.app.studies.compare.target_times import time_to
 from fedfleet.app.studies.grid.analyses import ShareOfBest, parse_target
 from fedfleet.app.studies.grid.study_runs import StudyRun
 from fedfleet.core.errors import BadInput
@@ -26,12 +26,14 @@ FLEET = "seeds.fleet"
 class Aims:
     """What the runs of a study are measured by together: the virtual time that all of them lasted, and the accuracy to be reached.
 
-    `equal_time` is None where no run made a model, `target` where none is set.
+    `equal_time` is None where no run made a model, `target` where none is set. `look`: the how manieth comparison of these arms
+    this is, each with more seeds.
     """
 
     equal_time: float | None
     target: float | None
     hardness: FleetMetric
+    look: int = 1
 
 
 def arms_of(cells: Sequence[StudyRun]) -> dict[str, list[StudyRun]]:
@@ -73,7 +75,9 @@ def quantity(study_run: StudyRun, name: str, aims: Aims) -> Any:
         return aims.hardness(spec, rest)
     if study_run.run is not None and (first in study_run.run.metrics or name in _DERIVED):
         result = _DERIVED[name](study_run, aims) if name in _DERIVED else _lookup(study_run.run.metrics, name)
-        return result if study_run.good or first not in _MODEL_MEASURES else None
+        if study_run.good or first not in _MODEL_MEASURES:
+            return result
+        return accuracy_in_hand(study_run.run, None) if first in _IN_HAND else None
     return _SEEDS[name](spec) if name in _SEEDS else _lookup(spec.table(), name)
 
 
@@ -93,7 +97,7 @@ def time_to_reach(study_run: StudyRun, target: float) -> TargetTime | None:
 
 
 def _at_equal_time(study_run: StudyRun, aims: Aims) -> float | None:
-    return None if study_run.run is None or aims.equal_time is None else accuracy_at(study_run.run, aims.equal_time)
+    return None if study_run.run is None or aims.equal_time is None else accuracy_in_hand(study_run.run, aims.equal_time)
 
 
 def _to_target(study_run: StudyRun, aims: Aims) -> float | None:
@@ -117,7 +121,8 @@ _SEEDS: dict[str, Callable[[Spec], int]] = {
     "seeds.data": lambda spec: spec.data_seed,
     "seeds.training": lambda spec: spec.training_seed,
 }
-# What a run without a model has no value of: its first weights are no result.
+# What a run without a model has no value of, but for its accuracy: that is the one of its first weights, which a user would hold.
+_IN_HAND = ("accuracy", "best_accuracy", "accuracy_at_equal_time")
 _MODEL_MEASURES = (
     "accuracy", "best_accuracy", "loss", "accuracy_clients", "accuracy_bottom10", "accuracy_worst10_mean", "accuracy_std",
     "accuracy_never", "accuracy_unseen", "accuracy_at_equal_time", "convergence_seconds",

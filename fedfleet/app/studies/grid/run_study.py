@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,9 @@ from typing import Any
 from fedfleet.app.runs.custom_task import Resolver
 from fedfleet.app.runs.run_folder import claim_folder, make_folder
 from fedfleet.app.studies.compare.comparison import json_value
-from fedfleet.app.studies.grid.analysis_results import arm_rows, check_analyses, conclusion, run_analyses
+from fedfleet.app.studies.compare.records import Recommendation
+from fedfleet.app.studies.grid.analysis_results import arm_rows, check_analyses, conclusion, run_analyses, study_verdict
+from fedfleet.app.studies.grid.earlier_looks import LOOKS, note_look
 from fedfleet.app.studies.grid.joint_jobs import FORMS_FILE
 from fedfleet.app.studies.grid.quantities import Aims, FleetMetric, equal_time, fleet_metric, resolve_target
 from fedfleet.app.studies.grid.study_file import Study, read_study, study_of, study_text
@@ -48,8 +50,8 @@ class Studied:
     """A study that has been carried out; `print` shows the answer.
 
     `rows` has one row per arm (see `analysing.rows_of`), `analyses` one answer per [[analysis]], `cells` one per run in the order
-    of the file. `cached` counts the runs that were finished before. `verdict` is the conclusion in words, `aims` what the runs
-    were measured by together; `notes` are warnings for readers.
+    of the file. `cached` counts the runs that were finished before. `verdict` is the conclusion in words, `recommendation` the
+    same as a record (None: no run ended), `aims` what the runs were measured by together; `notes` are warnings for readers.
     """
 
     study: Study
@@ -62,6 +64,7 @@ class Studied:
     verdict: str = ""
     notes: tuple[str, ...] = ()
     page: Path | None = None
+    recommendation: Recommendation | None = None
 
     @property
     def failed(self) -> int:
@@ -109,6 +112,7 @@ class Studied:
             "failed": self.failed,
             "unfinished": self.unfinished,
             "verdict": self.verdict,
+            "recommendation": None if self.recommendation is None else asdict(self.recommendation),
             "target": self.aims.target,
             "equal_time_seconds": self.aims.equal_time,
             "rows": json_value(self.rows),
@@ -160,7 +164,7 @@ def study(
         _check_ray(worker_settings.address, missing)
     for doubt in doubts:
         tell(f"WARNING: {doubt}")
-    claim_folder(out, "study", marker=FILE, known={LOCK, RUNS, FORMS_FILE})
+    claim_folder(out, "study", marker=FILE, known={LOCK, RUNS, FORMS_FILE, LOOKS})
     make_folder(out / RUNS)
     with hold_lock(out):
         if has_other_model(out, cells):
@@ -174,11 +178,14 @@ def study(
         if prepare is not None:
             prepare()
         runs, cached = _finish_runs(cells, outs, _with_workers(worker_settings, cells), out, quiet=quiet)
-        aims = replace(blank, equal_time=equal_time(runs), target=resolve_target(definition.target, runs, definition.baseline))
+        target = resolve_target(definition.target, runs, definition.baseline)
+        aims = replace(blank, equal_time=equal_time(runs), target=target, look=note_look(out, definition))
         rows, analyses = arm_rows(definition, runs, aims), run_analyses(definition, runs, aims)
-        verdict = conclusion(runs)
+        found = study_verdict(definition, runs, aims)
+        verdict = conclusion(found, runs)
         notes = export(definition, runs, rows, analyses, aims, verdict, out)
-    return Studied(definition, runs, rows, analyses, out, aims, cached, verdict, (*doubts, *notes))
+    best = None if found is None else found.recommendation
+    return Studied(definition, runs, rows, analyses, out, aims, cached, verdict, (*doubts, *notes), recommendation=best)
 
 
 def _check_ray(address: str | None, missing: Sequence[Cell]) -> None:

@@ -29,10 +29,11 @@ from typing import Any
 from fedfleet.app.spec import read_table, set_values
 from fedfleet.app.spec.resolution import DEFAULTS
 from fedfleet.app.spec.spec_record import TABLES
+from fedfleet.app.studies.compare.criteria import DEFAULT_AIM, check_aim
 from fedfleet.app.studies.grid.analyses import Analysis, ShareOfBest, check_analysis, check_target, parse_target
 from fedfleet.core.errors import BadInput, suggest_name
 
-KEYS = ("name", "base", "seeds", "baseline", "target", "grid", "runs", "scale", "analysis")
+KEYS = ("name", "base", "seeds", "baseline", "target", "aim", "grid", "runs", "scale", "analysis")
 _MOST_SEEDS = 10_000
 _PARTS = {*DEFAULTS, "edge", "world.users", "world.faults"}  # what a bare name may stand for
 
@@ -59,6 +60,7 @@ class Study:
     analyses: tuple[Analysis, ...] = ()
     baseline: str | None = None
     target: float | str | None = None
+    aim: str = DEFAULT_AIM
 
 
 def read_study(path: str | Path, *, scale: str | None = None) -> Study:
@@ -107,6 +109,7 @@ def study_of(table: Mapping[str, Any], name: str = "study", *, folder: Path = Pa
         analyses=analyses,
         baseline=baseline,
         target=target,
+        aim=check_aim(table.get("aim", DEFAULT_AIM), "aim"),
     )
 
 
@@ -119,6 +122,7 @@ def study_text(study: Study, *, own: bool = False) -> str:
         "name": study.name,
         "seeds": list(study.seeds),
         **{key: value for key in ("baseline", "target") if (value := getattr(study, key)) is not None},
+        **({} if study.aim == DEFAULT_AIM else {"aim": study.aim}),
         "base": {**study.base, "task": {"use": "own"}} if own else study.base,
         "runs": [{"name": arm.name, **arm.settings} for arm in study.arms],
         **({"grid": draws} if draws else {}),

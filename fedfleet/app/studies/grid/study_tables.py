@@ -39,7 +39,11 @@ def results_table(rows: Sequence[Row], baseline: str | None, aims: Aims) -> Tabl
     if aims.target is not None:
         columns[f"median time to {percent(aims.target)}"] = _time_text
     if baseline is not None:
-        columns[f"against {baseline}"] = lambda row: _against(row, baseline)
+        columns[f"at the end, against {baseline}"] = lambda row: _against(row, "against", baseline)
+        if aims.equal_time is not None:
+            columns[f"after {span(aims.equal_time)}, against {baseline}"] = lambda row: _against(
+                row, "against_at_equal_time", baseline
+            )
     return list(columns), [[show(row) for show in columns.values()] for row in rows]
 
 
@@ -68,10 +72,10 @@ def _time_text(row: Row) -> str:
     return f"{text} ({time['never']} of {row['runs']} never)" if time["never"] else text
 
 
-def _against(row: Row, baseline: str) -> str:
+def _against(row: Row, key: str, baseline: str) -> str:
     if row["arm"] == baseline:
         return "the baseline"
-    pair = row.get("against")
+    pair = row.get(key)
     if pair is None or pair["difference"] is None:
         return "no common seed"
     text = f"{100 * pair['difference']:+.1f} points"
@@ -102,7 +106,11 @@ def markdown(header: Sequence[str], body: Sequence[Sequence[str]], name: str, ve
         return f"| {' | '.join(map(escape_markdown, cells))} |"
 
     rule = line(["---"] * len(header))
-    notes = "Means over seeds; 95 % intervals (Student) in brackets; p by paired t tests on common seeds, corrected by Holm."
+    notes = (
+        "Means over seeds; 95 % intervals in brackets. Differences are of arms over common seeds (blocked design, Dunnett); "
+        "their intervals and p allow for the number of arms and for looking again after more seeds. "
+        "A run without a model counts with its first weights."
+    )
     return "\n".join(
         [f"# {escape_markdown(name)}", "", escape_markdown(verdict), "", line(header), rule, *map(line, body), "", notes, ""]
     )
@@ -167,8 +175,10 @@ def flat_row(row: Row, aims: Aims) -> dict[str, Any]:
     result |= {"equal_time_seconds": aims.equal_time, "target": aims.target, "time_to_target_median": time.get("median")}
     result |= _spread("time_to_target_restricted_mean", time.get("restricted_mean"))
     result |= {"reached": time.get("reached"), "never": time.get("never")}
-    pair = row.get("against") or {}
-    return result | {f"against_{key}": pair.get(key) for key in ("baseline", "difference", "low", "high", "p", "p_holm", "n")}
+    for name in ("against", "against_at_equal_time"):
+        pair = row.get(name) or {}
+        result |= {f"{name}_{key}": pair.get(key) for key in ("baseline", "difference", "low", "high", "p", "p_holm", "n")}
+    return result
 
 
 def run_row(study_run: StudyRun, aims: Aims) -> dict[str, Any]:
@@ -206,6 +216,8 @@ def study_json(
         "baseline": study.baseline,
         "target": aims.target,
         "equal_time_seconds": aims.equal_time,
+        "aim": study.aim,
+        "look": aims.look,
         "verdict": verdict,
         "rows": list(rows),
         "analyses": list(analyses),

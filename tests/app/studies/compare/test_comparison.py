@@ -19,6 +19,7 @@ def test_the_contract_and_more(small_runs):
     assert all(len(values) == len(told["runs"]) == 3 for values in told["differs"].values())
     assert [run["arm"] for run in told["runs"]] == ["deadline", "readiness", "readiness"]
     assert told["winner"] is None and not told["sure"] and "one common seed" in told["verdict"]
+    assert told["recommendation"]["sentence"] == told["verdict"] and told["recommendation"]["decided"] is False
     assert told["at_equal_time"]["seconds"] == min(run["virtual_seconds"] for run in told["runs"])
     assert told["differs"]["pace.lease"][-1] == "inf", "JSON has no infinity"
 
@@ -77,14 +78,14 @@ def test_arms_are_rows_with_units_and_the_verdict_follows():
     assert lines[1].startswith("readiness") and "92.0 % (89.5 to 94.5)" in lines[1] and "10.0 h" in lines[1]
     assert lines[2].startswith("deadline") and "never" in lines[2] and "1.5 kB" in lines[2]
     assert len({len(line) for line in lines[:3]}) == 1, "columns stand below each other"
-    assert "  seed          1, 2, 3" in lines and "The winner is 'readiness'" in text and "note: " in text
+    assert "  seed          1, 2, 3" in lines and "Use 'readiness': it reaches 50.0 % after 2.0 h" in text and "note: " in text
     assert "95 % interval" in lines[3]
 
 
 def test_missing_figures_are_words():
     text = comparison_text(answer_of(comparison([waiting(1, (10.0, 0.5)), hurried(1, end=40.0)])))
     assert "no model" in text and "None" not in text and "interval;" not in text
-    bare = comparison_text(answer_of(comparison([waiting(1, end=3.0), hurried(1, end=3.0, first=1.0)])))
+    bare = comparison_text(answer_of(comparison([waiting(1, end=3.0, metrics={"chance": None}), hurried(1, end=3.0, first=1.0)])))
     assert "nothing to compare" in bare and "to a target" in bare
 
 

@@ -9,18 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.app.studies.compare.arms import arms
+from fedfleet.app.studies.compare.moments import equal_time, sampling_error
 from fedfleet.app.studies.compare.records import LEAST_SEEDS
-from fedfleet.app.studies.compare.verdict import (
-    arm_target_time,
-    choose_target,
-    equal_time,
-    moment,
-    sampling_error,
-    time_to,
-    unlike_data,
-    verdict,
-)
-from fedfleet.core.errors import BadInput
+from fedfleet.app.studies.compare.verdict import unlike_data, verdict
 from tests.app.studies.compare.made import hurried, made, waiting
 
 SEEDS = range(1, 6)
@@ -42,65 +33,74 @@ def test_one_seed_describes_and_crowns_nobody():
     result = judged(slow(1), fast(1))
     assert not result.sure and result.winner is None and result.at_end.leader == "readiness"
     assert result.at_end.standings[0].test == pytest.approx(sampling_error(0.81, 400))
-    assert "one common seed cannot show a winner" in result.sentence and "81.0 %" in result.sentence
+    assert "one common seed cannot show a difference" in result.sentence and "81.0 %" in result.sentence
 
 
-def test_the_end_and_equal_time_can_have_different_winners_and_then_nobody_wins():
+def test_the_end_and_equal_time_can_have_different_winners_and_then_the_aim_decides():
     result = judged(*(run(seed) for seed in SEEDS for run in (slow, fast)))
     assert result.at_end.winner == "readiness" and result.at_equal_time.winner == "deadline"
-    assert result.at_equal_time.seconds == 2000.0 and result.winner is None and not result.sure
+    assert result.at_equal_time.seconds == 2000.0 and result.winner == "deadline" and result.sure
+    assert any("'readiness' ends at 83.0 % after 13.9 h" in one for one in result.recommendation.tradeoffs)
     assert result.at_equal_time.standings[0].mean.value == pytest.approx(0.13), "the step before the shortest end"
 
 
-def test_a_winner_wins_at_both_moments_on_common_seeds():
+def test_a_winner_is_ahead_of_all_others_on_common_seeds():
     result = judged(*(slow(s) for s in SEEDS), *(fast(s, 0.3) for s in SEEDS))
     assert result.winner == "deadline" == result.at_equal_time.winner and result.sure
     pair = result.at_end.pairs[0]
     assert pair.paired.n == 5 and pair.paired.low > 0 and pair.p < 0.05
-    assert result.sentence.startswith("The winner is 'deadline': ")
-    assert "at the end 'deadline' is best, 10.6 points ahead of 'readiness'" in result.sentence
+    assert result.sentence.startswith("Use 'deadline': ") and "80.6 points more than 'readiness'" in result.sentence
+    assert result.recommendation.difference == pytest.approx(0.806) == result.at_equal_time.pairs[0].paired.difference
 
 
 def test_a_large_difference_between_seeds_that_are_not_common_is_no_proof():
     result = judged(*(slow(s) for s in (1, 2, 3)), *(fast(s, 0.3) for s in (4, 5, 6)))
     assert result.winner is None and result.at_end.pairs[0].paired is None
-    assert "without common seeds" in result.sentence and any("not every arm has the seeds" in c for c in result.caveats)
+    assert "without common seeds no difference can be shown" in result.sentence and result.recommendation.seeds == 0
+    assert any("not every arm has the seeds" in c for c in result.caveats)
 
 
 def test_two_seeds_are_too_few_even_if_they_agree():
     result = judged(*(slow(s) for s in (1, 2)), *(hurried(s, (2000.0, 0.85 + 0.01 * s)) for s in (1, 2)))
-    assert result.winner is None and "two common seeds" in result.sentence
+    assert result.winner is None and "2 seeds are too few" in result.sentence and result.recommendation.more_seeds >= 1
 
 
-def test_holm_keeps_a_lucky_one_of_many_from_winning():
+def test_a_lucky_one_of_many_does_not_win():
     ends = {"a": [0.80, 0.82, 0.81, 0.83], "b": [0.78, 0.81, 0.785, 0.815]}
     two = [made(s, ((9.0, v),), name=f"{k}{s}", choose={"use": k}) for k, vs in ends.items() for s, v in enumerate(vs)]
-    assert judged(*two).winner == "a"
+    alone = judged(*two)
+    assert alone.winner == "a"
     noisy = [made(s, ((9.0, v - 0.001 * s),), name=f"c{s}", choose={"use": "c"}) for s, v in enumerate([0.70, 0.84, 0.72, 0.9])]
     result = judged(*two, *noisy)
-    assert result.winner is None, "the third cannot be told from the first"
+    assert result.winner is None and not result.recommendation.decided, "the third cannot be told from the first"
+    assert result.recommendation.method == "unequal variances" and any("paired t tests, Holm" in c for c in result.caveats)
     ps = {pair.other: (pair.paired.p, pair.p) for pair in result.at_end.pairs}
-    assert ps["b"][1] == pytest.approx(2 * ps["b"][0]) and ps["c"][1] == pytest.approx(ps["c"][0])
+    first_look = 0.05 / 0.04
+    assert ps["b"][1] == pytest.approx(2 * ps["b"][0] * first_look) and ps["c"][1] == pytest.approx(ps["c"][0] * first_look)
 
 
 def test_who_has_not_ended_wins_nothing_yet():
     runs = [waiting(s, (10.0, 0.1), (20.0, 0.2 + 0.01 * s)) for s in SEEDS]
     going = [hurried(s, (10.0, 0.7), (20.0, 0.9 + 0.003 * s), ended=s != 3) for s in SEEDS]
     result = judged(*runs, *going)
-    assert result.at_equal_time.winner == "deadline" and result.at_end.winner is None and result.winner is None
+    assert result.at_equal_time.winner == "deadline" == result.winner and result.at_end.winner is None
     assert any("unfinished" in caveat and "deadline-3" in caveat for caveat in result.caveats)
 
 
 def test_an_arm_without_any_model_is_beaten_and_one_of_which_some_failed_is_not_judged():
     good = [waiting(s, (10.0, 0.8 + 0.01 * s)) for s in SEEDS]
     result = judged(*good, *(hurried(s, end=500.0) for s in SEEDS))
-    assert result.winner == "readiness" and "'deadline' made no model" in result.sentence
+    assert result.winner == "readiness" and "5 of 5 runs of 'deadline' had no model by then" in result.sentence
     assert equal_time(arms(good)) == 10.0 == result.at_equal_time.seconds
     some = judged(*good, hurried(1, end=500.0), *(hurried(s, (10.0, 0.2 + 0.001 * s)) for s in (2, 3, 4, 5)))
-    assert some.winner is None and some.at_end.standings[1].missing == 1
+    first = some.at_end.standings[1]
+    assert (first.without, first.missing, first.mean.value) == (1, 0, pytest.approx((0.1 + 0.2 * 4 + 0.014) / 5)), "chance counts"
+    assert some.winner == "readiness" and "1 of 5 runs of 'deadline' had no model by then" in some.sentence
     assert any("made no model: deadline-1" in caveat for caveat in some.caveats)
+    close = judged(*good, hurried(1, end=500.0), *(hurried(s, (10.0, 0.9 + 0.001 * s)) for s in (2, 3, 4, 5)))
+    assert close.recommendation.arm == "readiness" and close.winner is None, "a run without a model is a reason, not a proof"
     silent = judged(*good, *(hurried(s, end=500.0, first=3.0) for s in SEEDS))
-    assert silent.winner is None and "evaluated no model" in silent.sentence
+    assert silent.winner is None and any("made models but evaluated none: deadline-1" in c for c in silent.caveats)
 
 
 def test_first_weights_are_evaluated_too_and_beat_nobody():
@@ -108,15 +108,15 @@ def test_first_weights_are_evaluated_too_and_beat_nobody():
     bare = [hurried(s, (0.0, 0.1 + 0.001 * s), end=5.0, first=None) for s in SEEDS]
     result = judged(*good, *bare)
     assert result.winner == "readiness" and result.at_equal_time.seconds == 10.0, "a run that died at once ends no comparison"
-    assert "'deadline' had no model yet" in result.sentence and result.at_end.standings[1].nothing
+    assert "5 of 5 runs of 'deadline' had no model by then" in result.sentence and result.at_end.standings[1].nothing
     assert judged(*bare, *(waiting(s, (0.0, 0.05), end=9.0, first=None) for s in SEEDS)).winner is None
 
 
 def test_before_its_first_model_a_slow_arm_has_nothing():
     result = judged(*(waiting(s, (9000.0, 0.95)) for s in SEEDS), *(hurried(s, (50.0, 0.8 + 0.002 * s)) for s in SEEDS))
     assert result.at_equal_time.winner == "deadline" and result.at_equal_time.standings[0].nothing
-    assert result.at_end.winner == "readiness" and result.winner is None
-    assert "'readiness' had no model yet" in result.sentence
+    assert result.at_end.winner == "readiness" and result.winner == "deadline"
+    assert "5 of 5 runs of 'readiness' had no model by then" in result.sentence and "ends at 95.0 %" in result.sentence
 
 
 def test_nothing_evaluated_anywhere_is_nothing_to_judge():
@@ -247,31 +247,3 @@ def test_real_seconds_and_virtual_ones_are_never_equal():
     runs = [replace(waiting(s, (9.0, 0.9 + s / 100)), served=True) for s in SEEDS]
     result = judged(*runs, *(hurried(s, (9.0, 0.5 + s / 99)) for s in SEEDS))
     assert result.winner is None and "real and virtual time cannot be compared" in result.sentence
-
-
-def test_runs_that_never_got_there_are_counted_as_such():
-    runs = [waiting(1, (10.0, 0.2), (20.0, 0.9)), waiting(2, (10.0, 0.2), (40.0, 0.9)), waiting(3, (60.0, 0.3))]
-    result = arm_target_time(arms(runs)[0], 0.8, 30.0)
-    assert (result.median, result.reached, result.runs) == (40.0, 2, 3)
-    assert result.restricted.value == pytest.approx((20 + 30 + 30) / 3)
-    assert arm_target_time(arms(runs)[0], 0.95, 30.0).median is None
-    assert arm_target_time(arms([*runs, waiting(4, end=5.0)])[0], 0.8, 30.0).restricted is None, "the last was watched for 5 s only"
-
-
-def test_a_target_is_asked_or_the_specs_or_in_reach():
-    runs = [waiting(1, (10.0, 0.94)), hurried(1, (10.0, 0.5))]
-    groups = arms(runs)
-    standings = moment(groups, None).standings
-    assert choose_target(groups, standings, 0.7) == 0.7
-    assert choose_target(groups, standings, None) == 0.8, "nine tenths of 94 %, down to 5 %"
-    for aim, result in ((0.77, 0.77), (0.95, 0.8)):
-        same = arms([made(s, ((10.0, 0.9),), name=str(s), stop={"target_accuracy": aim}) for s in (1, 2)])
-        assert choose_target(same, standings, None) == result, "one that nobody reached tells nothing apart"
-    assert choose_target(arms([waiting(1, end=1.0)]), (), None) is None
-    for wrong in (0.0, 1.5, -1.0, float("nan")):
-        with pytest.raises(BadInput, match="--target"):
-            choose_target(groups, standings, wrong)
-
-
-def test_the_first_evaluation_there_counts():
-    assert time_to(waiting(1, (1.0, 0.1), (2.0, 0.5), (3.0, 0.4)), 0.5).seconds == 2.0

@@ -2,14 +2,20 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from scipy import stats
 
-from fedfleet.app.studies.grid.analysis_results import arm_rows, check_analyses, conclusion, run_analyses
+from fedfleet.app.studies.grid.analysis_results import arm_rows, check_analyses, conclusion, run_analyses, study_verdict
 from fedfleet.core.errors import BadInput
 from fedfleet.measure.statistics.paired_tests import paired_test
 from tests.app.studies.tables import aims, asked, ran
 
 A, B = "algorithm.lr=0.05", "algorithm.lr=0.1"
+
+
+def concluded(study, cells):
+    return conclusion(study_verdict(study, cells, aims()), cells)
 
 
 def rows(study, cells, **more):
@@ -24,16 +30,23 @@ def test_a_row_has_the_means_of_its_runs_and_the_pairs_with_the_baseline():
     assert result[A]["against"] is None
     known = paired_test([0.6, 0.8, 0.85], [0.5, 0.6, 0.7])
     got = result[B]["against"]
-    assert (got["difference"], got["p"], got["p_holm"], got["n"]) == (known.difference, known.p, known.p, 3)
+    first_look = 0.05 / 0.04
+    assert (got["difference"], got["p"], got["n"]) == (pytest.approx(known.difference), pytest.approx(known.p), 3)
+    assert got["p_holm"] == got["p_corrected"] == pytest.approx(known.p * first_look)
+    assert result[B]["against_at_equal_time"]["difference"] == got["difference"], "all runs end then"
     assert result[B]["settings"] == {"algorithm.lr": 0.1}
 
 
-def test_holm_counts_all_arms():
+def test_dunnett_counts_all_arms_and_the_residuals_of_all():
     study = asked(seeds=3, baseline="algorithm.lr=0.1", grid={"algorithm.lr": [0.1, 0.2, 0.3]})
-    result = rows(study, ran(study, [0.5, 0.6, 0.7, 0.6, 0.72, 0.79, 0.55, 0.6, 0.9]))
-    two, three = result["algorithm.lr=0.2"]["against"], result["algorithm.lr=0.3"]["against"]
-    assert two["p"] < three["p"]
-    assert (two["p_holm"], three["p_holm"]) == (pytest.approx(2 * two["p"]), max(three["p"], 2 * two["p"]))
+    base, two, three = [0.5, 0.6, 0.7], [0.6, 0.72, 0.79], [0.55, 0.67, 0.72]
+    result = rows(study, ran(study, [*base, *two, *three]))
+    got = result["algorithm.lr=0.2"]["against"]
+    table = np.array([base, two, three])
+    rest = table - table.mean(1, keepdims=True) - table.mean(0) + table.mean()
+    t = (table[1] - table[0]).mean() / np.sqrt(2 * (rest**2).sum() / 4 / 3)
+    assert got["p"] == pytest.approx(2 * stats.t.sf(t, 4)) and got["p_corrected"] > 1.25 * got["p"]
+    assert got["low"] < got["difference"] < got["high"]
 
 
 def test_failed_runs_are_counted_with_their_reason_and_pairs_are_of_common_seeds():
@@ -134,26 +147,33 @@ def test_what_only_runs_can_answer_is_not_refused():
     check_analyses(study, ran(study, [None] * 4), aims(None))
 
 
-def test_the_conclusion_names_a_winner_only_with_seeds_enough_and_says_what_failed():
-    three = asked(seeds=3)
-    clear = conclusion(ran(three, [0.5, 0.52, 0.51, 0.8, 0.83, 0.81]))
-    assert clear.startswith(f"The winner is '{B}': ")
-    assert "The winner is" not in conclusion(ran(asked(seeds=1), [0.5, 0.8]))
-    some = conclusion(ran(three, [0.5, 0.52, 0.51, 0.8, None, 0.81]))
-    assert some.endswith("1 of 6 runs made no model and are not in the comparison; most often: out of luck.")
-    assert conclusion(ran(three, [None] * 6)) == "6 of 6 runs made no model; most often: out of luck."
+def test_the_conclusion_recommends_and_says_what_failed():
+    three, one = asked(seeds=3), asked(seeds=1)
+    clear = concluded(three, ran(three, [0.5, 0.52, 0.51, 0.8, 0.83, 0.81]))
+    assert clear.startswith(f"Use '{B}': it reaches 81.3 %")
+    assert "one common seed cannot show" in concluded(one, ran(one, [0.5, 0.8]))
+    some = concluded(three, ran(three, [0.5, 0.52, 0.51, 0.8, None, 0.81]))
+    assert "for now" in some and some.endswith(
+        "1 of 6 runs could not be finished and are not in the comparison; most often: out of luck."
+    )
+    assert concluded(three, ran(three, [None] * 6)) == "6 of 6 runs could not be finished; most often: out of luck."
 
 
-def test_whoever_lost_runs_wins_nothing_however_good_the_others_are():
+def without_model(ran):
+    return replace(ran, reason="no model was made", run=replace(ran.run, first=None))
+
+
+def test_whoever_lost_runs_is_not_recommended_however_good_the_others_are():
     five = asked(seeds=5)
     low, high = [0.5, 0.52, 0.51, 0.53, 0.5], [0.8, 0.83, 0.81, 0.84, 0.82]
-    assert conclusion(ran(five, [*low, *high])).startswith(f"The winner is '{B}'")
     cells = ran(five, [*low, *high])
-    bare = [replace(c, reason="no model was made") if c.cell.arm == B and c.cell.seed < 2 else c for c in cells]
-    said = conclusion(bare)
-    assert said.startswith("No winner") and f"'{B}'" in said.partition(":")[0], said
-    nobody = [replace(c, reason="no model was made") if c.cell.arm == B else c for c in cells]
-    assert conclusion(nobody).startswith(f"The winner is '{A}': it reached 51.2 %") and "made no model" in conclusion(nobody)
+    assert concluded(five, cells).startswith(f"Use '{B}': ")
+    bare = [without_model(c) if c.cell.arm == B and c.cell.seed < 2 else c for c in cells]
+    said = concluded(five, bare)
+    assert said.startswith(f"Use '{A}' for now") and f"2 of 5 runs of '{B}' had no model by then" in said, said
+    nobody = [without_model(c) if c.cell.arm == B else c for c in cells]
+    said = concluded(five, nobody)
+    assert said.startswith(f"Use '{A}': it reaches 51.2 %") and "5 of 10 runs made no model" in said
 
 
 def test_runs_on_few_fleets_tell_of_few_fleets():
@@ -164,7 +184,7 @@ def test_runs_on_few_fleets_tell_of_few_fleets():
     result = rows(study, cells)[B]
     assert (result["against"]["n"], result["against"]["unit"]) == (2, "fleets") and result["against"]["p"] > 0.2
     assert result["accuracy"]["low"] < 0.3 and result["accuracy"]["n"] == 8
-    assert "No winner" in conclusion(cells)
+    assert "not decided" in concluded(study, cells)
 
 
 @pytest.mark.parametrize(

@@ -39,13 +39,17 @@ def test_names(cells):
     assert quantity(one, "measure.DevMC-R", hard) == (0.1, "DevMC-R")
 
 
-def test_a_run_without_a_model_has_a_spec_but_no_accuracy(cells):
+def test_a_run_without_a_model_has_a_spec_and_the_accuracy_of_its_first_weights(cells):
     assert quantity(cells[3], "accuracy", aims()) is None
     assert quantity(cells[3], "algorithm.lr", aims()) == 0.1
     from dataclasses import replace
 
-    empty = replace(cells[0], reason="no model")
-    assert quantity(empty, "accuracy", aims()) is None
+    run = cells[0].run
+    empty = replace(cells[0], reason="no model", run=replace(run, first=None, seconds=run.seconds[:1], accuracy=run.accuracy[:1]))
+    assert quantity(empty, "accuracy", aims()) == 0.1 == quantity(empty, "accuracy_at_equal_time", aims())
+    untried = replace(empty, run=replace(empty.run, seconds=run.seconds[:0], accuracy=run.accuracy[:0]))
+    assert quantity(untried, "accuracy", aims()) == 0.1, "that of chance"
+    assert quantity(empty, "loss", aims()) is None
     assert quantity(empty, "virtual_seconds", aims()) == 20.0
 
 

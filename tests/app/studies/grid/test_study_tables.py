@@ -41,10 +41,10 @@ def test_a_row_in_words():
     header, (first, second) = shown([0.5, 0.6, 0.7, 0.7, 0.81, 0.9], target=0.65)
     assert header == [
         "arm", "runs", "accuracy at the end", "accuracy after 20 s", "virtual time", "sent up", "sent down",
-        "median time to 65.0 %", f"against {A}",
+        "median time to 65.0 %", f"at the end, against {A}", f"after 20 s, against {A}",
     ]  # fmt: skip
     assert first[:3] == [A, "3", "60.0 % [35.2 % to 84.8 %]"]
-    assert first[4:] == ["20 s", "1.0 kB", "2.0 kB", "not by half (2 of 3 never)", "the baseline"]
+    assert first[4:] == ["20 s", "1.0 kB", "2.0 kB", "not by half (2 of 3 never)", "the baseline", "the baseline"]
     assert second[7] == "20 s"
     assert re.fullmatch(r"\+20\.3 points \[\+\d.* to \+.*\], p = 0\.\d{3}|.*p < 0\.001", second[8])
 
@@ -83,8 +83,8 @@ def test_names_of_arms_break_no_table():
 def test_a_difference_that_is_alike_on_every_seed_is_told_with_its_p():
     pair = {"difference": 0.1, "low": None, "high": None, "p": 0.25, "p_holm": 0.25, "n": 3}
     row = {"arm": "b", "against": pair}
-    assert study_tables._against(row, "a") == "+10.0 points on each seed, p = 0.250"
-    assert study_tables._against({"arm": "b", "against": {**pair, "p_holm": None}}, "a") == "+10.0 points (one seed)"
+    assert study_tables._against(row, "against", "a") == "+10.0 points on each seed, p = 0.250"
+    assert study_tables._against({"arm": "b", "against": {**pair, "p_holm": None}}, "against", "a") == "+10.0 points (one seed)"
 
 
 A, B = "algorithm.lr=0.05", "algorithm.lr=0.1"
