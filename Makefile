@@ -62,7 +62,7 @@ docs: setup
 	@$(BIN)/python -m sphinx -q -W -c docs -b html . site
 	@$(BIN)/jupytext --quiet --to ipynb -o site/notebook.ipynb examples/notebook.py
 
-# The pictures of README and tutorial, from pages that are made where they are missing.
+# The pictures of README, tutorial and gallery, from pages that are made for them.
 pictures: setup browser
 	@$(BIN)/python -m docs.take_pictures
 

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import yaml
 
 import fedfleet
 from benchmarks.house import imports_of, measures, module_of
@@ -67,8 +68,20 @@ def test_example_specs_are_valid(path):
     assemble(resolve(tomllib.loads(path.read_text())))
 
 
-def test_the_readme_shows_the_example_that_is_there():
-    assert (ROOT / "examples/first.toml").read_text() in (ROOT / "README.md").read_text()
+def test_the_first_page_shows_the_example_that_is_there():
+    assert (ROOT / "examples/first.toml").read_text() in (ROOT / "docs/how-to/first-run.md").read_text()
+
+
+def test_the_citation_names_this_version():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert cited["version"] == project["version"] == fedfleet.__version__
+    assert cited["license"] == project["license"]
+
+
+def test_the_readme_stays_short():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 110 and len(text.split()) <= 900
 
 
 @pytest.mark.slow

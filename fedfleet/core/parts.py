@@ -44,8 +44,10 @@ Pass = LocalPass | OpaquePass | NestedPass
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What goes down to a client: the model, and what else its half needs (control variates, masks, codes). Both are what arrives.
-    Where a codec makes them small on the way, `nbytes` is what travels, and `encoded()` the exact bytes."""
+    """What goes down to a client: the model, and what else its half needs (control variates, masks, codes).
+
+    Both are what arrives. Where a codec makes them small on the way, `nbytes` is what travels, and `encoded()` the exact bytes.
+    """
 
     params: Tree
     extra: Tree = field(default_factory=dict[str, Array])
@@ -99,8 +101,10 @@ class Algorithm:
 
 @dataclass(frozen=True, slots=True)
 class FoldResult:
-    """Reports that were added up where they were made: the sums, who is in them with which statistics, and who is not. `memory` is
-    what the folded clients remember now, by client and slot."""
+    """Reports that were added up where they were made: the sums, who is in them with which statistics, and who is not.
+
+    `memory` is what the folded clients remember now, by client and slot.
+    """
 
     accumulator: Folding
     tasks: Ints
@@ -294,10 +298,12 @@ class Trial:
 @old_fields(remarks="warnings")
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """Carries out jobs, answering in input order: `train(jobs)` streams reports, `evaluate(trials)` gives scores. `fold(jobs,
-    contexts, fold, server)` trains and adds up in place, for folds that stream. `close()`, where there is one, ends the processes
-    that the executor started; the owner of the executor calls it at the end. `warnings()` is what a person should know about how
-    the work went, when it is done. `together`: it is fastest with many jobs at once."""
+    """Carries out jobs, answering in input order: `train(jobs)` streams reports, `evaluate(trials)` gives scores.
+
+    `fold(jobs, contexts, fold, server)` trains and adds up in place, for folds that stream. `close()`, where there is one, ends the
+    processes that the executor started; the owner of the executor calls it at the end. `warnings()` is what a person should know
+    about how the work went, when it is done. `together`: it is fastest with many jobs at once.
+    """
 
     name: str
     train: Callable[[Sequence[Job]], Iterable[Report]]
@@ -311,8 +317,10 @@ class Executor:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that decides a run, apart from the world: what, who, when, until when. `charge`: for how many samples a task is
-    charged (None: for those that it trains on)."""
+    """Everything that decides a run, apart from the world: what, who, when, until when.
+
+    `charge`: for how many samples a task is charged (None: for those that it trains on).
+    """
 
     seed: int
     algorithm: Algorithm

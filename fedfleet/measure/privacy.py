@@ -65,9 +65,11 @@ def _squares(clients: Ints, nodes: Ints, n: int) -> Floats:
 
 
 def gaussian_epsilon(noise: float, squared: float, delta: float) -> float | None:
-    """Epsilon of Gaussian noise, `noise` times as large as one report, when reports of this squared norm went through it. Gaussian
-    mechanisms compose to one whose squared sensitivities add up, also when later ones depend on what earlier ones released. None:
-    no finite number."""
+    """Epsilon of Gaussian noise, `noise` times as large as one report, when reports of this squared norm went through it.
+
+    Gaussian mechanisms compose to one whose squared sensitivities add up, also when later ones depend on what earlier ones
+    released. None: no finite number.
+    """
     if squared == 0.0:
         return 0.0
     epsilon = float(_library().get_epsilon_gaussian(noise / math.sqrt(squared), delta))

@@ -22,8 +22,10 @@ from fedfleet.measure.class_clock import Participation
 def walk_rounds(
     rules: RoundRules, stop: Stop, choose: Selector, world: World, cost: Callable[[Ints, int], Cost], *, seed: int
 ) -> Participation | None:
-    """Walk through the rounds of a run; `cost(clients, round)` is what their tasks cost. None: the selector gave a client work or a
-    time of its own, which this model of rounds does not know."""
+    """Walk through the rounds of a run; `cost(clients, round)` is what their tasks cost.
+
+    None: the selector gave a client work or a time of its own, which this model of rounds does not know.
+    """
     now, tasks, rounds = 0.0, 0, 0
     times, members, asked, arrived = list[float](), list[Ints](), list[Ints](), list[Ints]()
     failed: Counter[str] = Counter()
@@ -83,8 +85,10 @@ def _end_times(world: World, clients: Ints, cost: Cost, start: float, first: int
 
 
 def _close_round(rules: RoundRules, ends: Floats, start: float) -> tuple[float, Ints]:
-    """When a round closes, and the places of those who are in it by then. It closes with the report that is enough, when no task
-    runs any more, or at its deadline, whichever is first."""
+    """When a round closes, and the places of those who are in it by then.
+
+    It closes with the report that is enough, when no task runs any more, or at its deadline, whichever is first.
+    """
     order = np.argsort(ends, kind="stable")
     able = int(np.isfinite(ends).sum())
     wanted = min(rules.ready(len(ends)), able)

@@ -37,9 +37,11 @@ def moment_inputs(state: RunState) -> tuple[int, int, bool, int]:
 
 
 def unavailable_clients(plan: Plan, state: RunState, busy: Bools) -> Bools:
-    """Who cannot be asked: those at work, and those whose report waits for its commit if it changes what they remember. A second
-    task would begin with a memory without the first one's, and only the later of the two would stand: a client's control variate
-    would lack what the server has counted, and what a codec lost would be sent twice."""
+    """Who cannot be asked: those at work, and those whose report waits for its commit if it changes what they remember.
+
+    A second task would begin with a memory without the first one's, and only the later of the two would stand: a client's control
+    variate would lack what the server has counted, and what a codec lost would be sent twice.
+    """
     endings = (*in_order_of_arrival(state.ended), *in_order_of_arrival(state.gathering))
     reporters = {int(e.wave.assignments.clients[e.task - e.wave.first]) for e in endings if e.fate == FOLDED}
     waiting = [client for client in reporters if remembers(plan.algorithm.local(client, NO_SETTINGS))]

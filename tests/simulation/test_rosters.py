@@ -16,6 +16,7 @@ from fedfleet.core.passes import BatchPlan, LocalPass, Optimiser
 from fedfleet.core.records import NOTHING, Decision, Stop, whole_work
 from fedfleet.core.stages import source_from_stages
 from fedfleet.engine.coordinator import begin
+from fedfleet.measure.tasks import RUNNING, task_table
 from fedfleet.network.server.served_plan import check_servable
 from fedfleet.pace.combinators import overcommit
 from fedfleet.pace.rounds import deadline, readiness
@@ -70,10 +71,17 @@ def test_no_round_fails_for_want_of_clients_and_each_begins_as_soon_as_it_can(fl
     events, _ = events_of(toy_plan(policy, len(fleet), stop=Stop(rounds=5, virtual_seconds=1000.0)), world)
     assert not [e for e in only(RoundFailed, events) if "could be selected" in e.reason]
     asked = pace.t_break
+    # Until when the clients of earlier rounds are busy: with staleness, a late one goes on while the next round begins.
+    busy_until = np.zeros(len(fleet))
+    tasks = task_table(events)
     for event in events:
-        if isinstance(event, CandidatesSeen):
-            # Nothing runs between two rounds: whoever is online is free, and times are whole seconds.
-            counts = {t: int(world.states.online(float(t)).sum()) for t in range(math.ceil(asked), math.ceil(event.time))}
+        if isinstance(event, TasksSent):
+            sent = slice(event.first, event.first + len(event.clients))
+            busy_until[event.clients] = np.where(tasks.fate[sent] == RUNNING, math.inf, tasks.ended[sent])
+        elif isinstance(event, CandidatesSeen):
+            # Times are whole seconds.
+            moments = range(math.ceil(asked), math.ceil(event.time))
+            counts = {t: int((world.states.online(float(t)) & (busy_until <= t)).sum()) for t in moments}
             assert len(event.roster.clients) >= policy.least
             assert not [t for t, count in counts.items() if count >= policy.least]
         elif isinstance(event, ModelCommitted | RoundFailed):

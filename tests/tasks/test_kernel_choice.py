@@ -22,4 +22,4 @@ def test_without_triton_there_are_no_kernels(monkeypatch):
 def test_with_triton_the_kernels_are_found():
     pytest.importorskip("triton", reason="Triton comes with CUDA builds of torch")
     result = kernel_choice._kernels()
-    assert result is not None and callable(result.masked)
+    assert result is not None and callable(result.apply_dropout)

@@ -37,7 +37,7 @@ from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import World
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.engine.hierarchy import nest_algorithm
-from fedfleet.world.downtime import reachable_states
+from fedfleet.world.faults import reachable_states
 from fedfleet.world.partitions import make_shards, poison_task
 
 

@@ -63,6 +63,11 @@ def test_without_words_there_is_help_and_exit_code_2(fedfleet):
     [
         (RunFailed("the disk is full"), 1, "fedfleet: the disk is full"),
         (KeyboardInterrupt(), 130, "fedfleet: interrupted"),
+        (
+            ModuleNotFoundError(name="torch.nn"),
+            2,
+            "fedfleet: this command needs torch, which is not installed; install it with: pip install 'fedfleet[train]'",
+        ),
     ],
 )
 def test_failures_have_exit_codes(fedfleet, monkeypatch, raised, code, says):
@@ -73,8 +78,9 @@ def test_failures_have_exit_codes(fedfleet, monkeypatch, raised, code, says):
     assert fedfleet("version") == (code, "", says + "\n")
 
 
-def test_the_command_is_this_entry_point():
-    done = subprocess.run([sys.executable, "-m", "fedfleet.app.cli.main", "version"], capture_output=True, text=True)
+@pytest.mark.parametrize("module", ["fedfleet.app.cli.main", "fedfleet"])
+def test_the_command_is_this_entry_point(module):
+    done = subprocess.run([sys.executable, "-m", module, "version"], capture_output=True, text=True)
     assert (done.returncode, done.stdout.split()[0]) == (0, "fedfleet")
 
 
