@@ -8,12 +8,13 @@ from statistics import fmean
 from typing import Any
 
 from fedfleet.app.demo import demo_study
-from fedfleet.app.demo.demo_study import SECONDS, USERS, WITH_DEADLINE, RunsByWay
+from fedfleet.app.demo.demo_study import HOURS, SECONDS, USERS, WITH_DEADLINE, RunsByWay
 from fedfleet.app.studies.compare import recommend
 from fedfleet.app.studies.compare.arms import draws_of, quote, seed_of
 from fedfleet.app.studies.compare.criteria import CRITERIA, Yardstick, accuracy_in_hand
 from fedfleet.app.studies.compare.moments import scores
 from fedfleet.app.studies.compare.records import Arm, ComparedRun, Recommendation
+from fedfleet.app.terminal.text import percent
 from fedfleet.measure.statistics.blocked_design import Contrast, all_against_baseline
 from fedfleet.measure.statistics.survival import median_time, target_time
 
@@ -41,28 +42,49 @@ def fleet_name(fleet: str) -> str:
 def fleet_finding(runs_by_way: RunsByWay, fleet: str) -> str:
     """The finding on one fleet, in a line: what to use, how much better it is, how sure that is, and what it costs."""
     name = fleet_name(fleet)
-    return f"{name[0].upper()}{name[1:]}: {recommendation(runs_by_way, fleet).sentence}"
+    sentence = recommendation(runs_by_way, fleet).sentence
+    return f"{name[0].upper()}{name[1:]}: {sentence[:1].lower()}{sentence[1:]}"
 
 
 def headline(runs_by_way: RunsByWay) -> str:
     """The finding in one line: what to use on each fleet, and by how much."""
-    short = "; ".join(f"on the {fleet} fleet {_short(recommendation(runs_by_way, fleet))}" for fleet in demo_study.FLEETS)
-    return f"O{short[1:]}"
+    short = "; ".join(f"{fleet} fleet: {_short(recommendation(runs_by_way, fleet))}" for fleet in demo_study.FLEETS)
+    return f"{short[0].upper()}{short[1:]}"
 
 
 def _short(result: Recommendation) -> str:
     """A recommendation in a few words."""
-    if result.arm is None or result.difference is None or result.against is None:
-        return "there is nothing to recommend"
+    if result.arm is None or result.difference is None:
+        return "nothing to recommend"
     if result.equal_within is not None:
-        return f"{quote(result.arm)} is as accurate as any"
-    unsure = "" if result.decided else ", which is not decided yet"
+        return f"{quote(result.arm)} is as good as any"
+    unsure = "" if result.decided else ", not decided yet"
     return f"{quote(result.arm)} is {100 * result.difference:.0f} points ahead{unsure}"
 
 
 def paragraph(runs_by_way: RunsByWay) -> str:
-    """The answer: for each fleet what to use, with its interval, and what sharing among one person's devices changes."""
-    return " ".join(fleet_finding(runs_by_way, fleet) for fleet in (*demo_study.FLEETS, USERS))
+    """The answer: what to use on each fleet, with its interval and its cost, and what sharing among one person's devices changes."""
+    fleets = " ".join(_brief(fleet, recommendation(runs_by_way, fleet)) for fleet in demo_study.FLEETS)
+    result = recommendation(runs_by_way, USERS)
+    times = speedup_text(result)
+    faster = f" Where a person's devices may share samples, {quote(result.arm or '')} reaches {percent(USER_TARGET)} {times}."
+    return f"{fleets}{faster if times and result.decided else ''}"
+
+
+def _brief(fleet: str, result: Recommendation) -> str:
+    """A recommendation with its interval and what speaks against it; what each way reached stands below it on the page."""
+    if result.arm is None or result.difference is None or result.value is None:
+        return f"On the {fleet} fleet there is nothing to recommend."
+    head = f"On the {fleet} fleet use {quote(result.arm)}: after {HOURS} h it reaches {percent(result.value)}"
+    against = f" Trade-off: {'; '.join(result.tradeoffs)}." if result.tradeoffs else ""
+    if result.equal_within is not None:
+        return f"{head}, and no way is more than {100 * result.equal_within:.1f} points better.{against}"
+    between = (
+        "" if result.low is None or result.high is None else f" (95 % interval {100 * result.low:.1f} to {100 * result.high:.1f})"
+    )
+    more = f"; about {result.more_seeds} more seeds would decide it" if result.more_seeds else ""
+    unsure = "" if result.decided else f" This is not decided yet{more}."
+    return f"{head}, {100 * result.difference:.1f} points more than {quote(result.against or '')}{between}.{unsure}{against}"
 
 
 def speedup_text(result: Recommendation) -> str:

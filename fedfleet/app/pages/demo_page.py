@@ -98,7 +98,8 @@ def _verdict(done: RunsByWay, sides: Sequence[Side], fleet: str) -> str:
     """What to use on a fleet, and what each way reached and left out."""
     of_fleet = [side for side in sides if side.group == fleet]
     text = " ".join(f"{quote(side.name)}: {side_facts(side, None)}" for side in of_fleet)
-    return verdict_item(_COLOURS[fleet], f"{fleet}: {demo_findings.recommendation(done, fleet).title}", text)
+    title = demo_findings.recommendation(done, fleet).title
+    return verdict_item(_COLOURS[fleet], f"{fleet}: {title[:1].lower()}{title[1:]}", text)
 
 
 def _caveat(done: RunsByWay) -> str:
