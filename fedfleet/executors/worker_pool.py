@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -32,6 +33,11 @@ Tell = Callable[[Body], None]
 Work = Callable[[Body, Tell], Body]
 # How often a piece, or the start of a worker, may end in a death.
 TRIES = 3
+
+
+def processor_count() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +67,15 @@ class _Worker:
 
 @dataclass(slots=True)
 class _WorkerPool:
-    """The workers, the pieces that wait, and how many workers each piece has cost. It has processes to end: `close` does."""
+    """The workers, the pieces that wait, and how many workers each piece has cost. It has processes to end: `close` does.
 
-    work: Work
-    pieces: Sequence[Mapping[str, Any]]
+    `work` names the function of a worker, as module:function, so that workers start before this process has loaded it.
+    """
+
+    work: str
     log: Path
-    waiting: deque[int]
+    pieces: Sequence[Mapping[str, Any]] = ()
+    waiting: deque[int] = field(default_factory=deque[int])
     deaths: dict[int, int] = field(default_factory=dict[int, int])
     failed_starts: int = 0
     workers: dict[Child, _Worker] = field(default_factory=dict[Child, _Worker])
@@ -80,29 +89,47 @@ class _WorkerPool:
             child.close()
 
 
-def run_in_workers(work: Work, pieces: Sequence[Mapping[str, Any]], workers: int, *, log: Path) -> Generator[WorkerMessage]:
-    """Have all pieces done by that many processes; their messages as they come, with one end for every piece.
+# Has all of these pieces done; their messages as they come, with one end for every piece.
+PerformPieces = Callable[[Sequence[Mapping[str, Any]]], Generator[WorkerMessage]]
 
-    A piece whose worker dies is given to another, three times at most. Closing the generator ends the workers.
+
+@contextmanager
+def open_workers(work: str, workers: int, *, log: Path) -> Iterator[PerformPieces]:
+    """That many workers, which start now and do what they are given until the end. `work`: their function, as module:function.
+
+    A piece whose worker dies is given to another, three times at most.
     """
-    pool = _WorkerPool(work, pieces, log, deque(range(len(pieces))))
-    open_pieces = len(pieces)
+    pool = _WorkerPool(work, log)
     try:
-        for _ in range(min(workers, open_pieces)):
+        for _ in range(workers):
             _start_worker(pool)
-        while open_pieces:
-            child, line = pool.inbox.get()
-            for message in _read_message(pool, child, line) if line else _handle_death(pool, child):
-                open_pieces -= message.ended
-                yield message
+        yield lambda pieces: _perform(pool, pieces)
     finally:
         pool.close()
 
 
+def run_in_workers(work: Work, pieces: Sequence[Mapping[str, Any]], workers: int, *, log: Path) -> Generator[WorkerMessage]:
+    """Have all pieces done by that many processes, which end with them; closing the generator ends them too."""
+    with open_workers(f"{work.__module__}:{work.__qualname__}", min(workers, len(pieces)), log=log) as perform:
+        yield from perform(pieces)
+
+
+def _perform(pool: _WorkerPool, pieces: Sequence[Mapping[str, Any]]) -> Generator[WorkerMessage]:
+    pool.pieces, pool.waiting, pool.deaths = pieces, deque(range(len(pieces))), {}
+    for child, worker in pool.workers.items():
+        if worker.ready:
+            _send_next_piece(pool, child)
+    open_pieces = len(pieces)
+    while open_pieces:
+        child, line = pool.inbox.get()
+        for message in _read_message(pool, child, line) if line else _handle_death(pool, child):
+            open_pieces -= message.ended
+            yield message
+
+
 def _start_worker(pool: _WorkerPool) -> None:
-    function = f"{pool.work.__module__}:{pool.work.__qualname__}"
     with block_interrupts():
-        child = Child(__name__, arguments=[function], inbox=pool.inbox, log=pool.log.open("ab"))
+        child = Child(__name__, arguments=[pool.work], inbox=pool.inbox, log=pool.log.open("ab"))
     pool.workers[child] = _Worker()
 
 

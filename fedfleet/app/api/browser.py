@@ -4,37 +4,60 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from annotated_types import Ge, Le
 
 from fedfleet.app.terminal.answers import AS_JSON, Answer, say
 from fedfleet.app.terminal.text import percent, span
 
+if TYPE_CHECKING:
+    from fedfleet.executors.worker_pool import PerformPieces
+
+_LOG = "workers.log"  # in the folder of the demo
+_DEMO_WORK = "fedfleet.app.pages.page_writer:perform_or_write"
+
 
 def demo(*, out: Path = Path("demo")) -> Answer:
-    """Train on three fleets, from mild to severe, by six methods over three seeds; writes one HTML page. Two to three minutes.
+    """Answer "what should I deploy?" for three fleets, from mild to severe; writes one HTML page. About a minute on two cores.
 
     Args:
         out: the folder to write; an earlier demo there is replaced.
     """
+    from fedfleet.app.demo.demo_folder import take_demo_folder
+    from fedfleet.executors.worker_pool import open_workers, processor_count
+
+    start, count = time.perf_counter(), processor_count()
+    take_demo_folder(out)
+    # The workers start at once, so that they load their libraries while this process loads its own.
+    with open_workers(_DEMO_WORK, count, log=out / _LOG) if count > 1 else nullcontext() as pool:
+        return Answer(_perform_demo(out, count, pool, start), demo_text)
+
+
+def _perform_demo(out: Path, count: int, pool: PerformPieces | None, start: float) -> dict[str, Any]:
     from fedfleet.app.demo import demo_findings
-    from fedfleet.app.demo.demo_study import run_demo, take_demo_folder
+    from fedfleet.app.demo.demo_study import RunsByWay, run_demo
     from fedfleet.app.pages.demo_page import write_demo
     from fedfleet.app.pages.page_writer import write_reports
-    from fedfleet.app.studies.grid.study_jobs import LOG, processor_count
+    from fedfleet.app.studies.compare.comparison import json_value
+    from fedfleet.app.studies.grid.study_jobs import WorkerSettings
 
-    start = time.perf_counter()
-    take_demo_folder(out)
-    runs_by_way = run_demo(out, quiet=AS_JSON.get())
+    def print_finding(fleet: str, runs_by_way: RunsByWay) -> None:
+        if not AS_JSON.get():
+            typer.echo(demo_findings.fleet_finding(runs_by_way, fleet))
+
+    runs_by_way = run_demo(out, WorkerSettings(count, pool=pool), on_fleet=print_finding, quiet=AS_JSON.get())
     training_seconds = time.perf_counter() - start
-    write_reports([run.out for runs in runs_by_way.values() for run in runs], workers=processor_count(), log=out / LOG)
+    write_reports([run.out for runs in runs_by_way.values() for run in runs], pool=pool, log=out / _LOG)
     report_seconds = time.perf_counter() - start
     page = write_demo(out, runs_by_way)
-    values = {
+    return {
         "answer": demo_findings.paragraph(runs_by_way),
         "finding": demo_findings.headline(runs_by_way),
+        "recommendations": json_value(demo_findings.recommendation_rows(runs_by_way)),
         "runs": demo_findings.result_rows(runs_by_way),
         "ways": demo_findings.way_rows(runs_by_way),
         "report": str(page),
@@ -45,16 +68,13 @@ def demo(*, out: Path = Path("demo")) -> Answer:
             "page": time.perf_counter() - start - report_seconds,
         },
     }
-    return Answer(values, demo_text)
 
 
 def demo_text(values: dict[str, Any]) -> str:
-    """The demo's finding, its answer, a row for each way to train on each fleet, and where its page is."""
-    heads = (f"{'fleet':<8} {'way to train':<18} {'after the hours':>16} {'at the end':>11}", "total time", "never took part")
-    lines = [values["finding"], "", values["answer"], "", f"{heads[0]} {heads[1]:>11} {heads[2]:>16}"]
+    """A row for each way to train on each fleet, and where the page is: the findings were printed as they came."""
+    lines = ["", f"{'fleet':<8} {'way to train':<18} {'accuracy':>9} {'virtual time':>13} {'never took part':>16}"]
     lines += [
-        f"{r['fleet']:<8} {r['method']:<18} {percent(r['accuracy_at_equal_time']):>16} {percent(r['accuracy']):>11} "
-        f"{span(r['virtual_seconds']):>11} {r['never']:>16.0f}"
+        f"{r['fleet']:<8} {r['method']:<18} {percent(r['accuracy']):>9} {span(r['virtual_seconds']):>13} {r['never']:>16.0f}"
         for r in values["ways"]
     ]
     return "\n".join([*lines, "", f"page: {values['report']} ({values['wall_seconds']:.0f} s)"])

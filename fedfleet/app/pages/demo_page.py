@@ -1,4 +1,4 @@
-"""The demo's page: three fleets, six ways to train, several seeds, and what sharing within users changes."""
+"""The demo's page: what to use on each of three fleets, how sure that is, and what sharing within users changes."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ import numpy as np
 from fedfleet.app.assemble import assemble
 from fedfleet.app.demo import demo_findings, demo_study
 from fedfleet.app.demo.demo_findings import TARGET, USER_TARGET
-from fedfleet.app.demo.demo_study import HOURS, MINUTES, USERS, WAITING, WITH_DEADLINE, RunsByWay
+from fedfleet.app.demo.demo_study import ASYNCHRONOUS, HOURS, MINUTES, SECONDS, USERS, WAITING, WITH_DEADLINE, RunsByWay
 from fedfleet.app.pages.exchange_page import durations_figure
 from fedfleet.app.pages.html import bind_units, topline, write_page
 from fedfleet.app.pages.sides import sections
 from fedfleet.app.pages.sides.accuracy_figures import accuracy_figure, standings_figure
-from fedfleet.app.pages.sides.comparison_words import capitalise, count_words, mean_count, share_range, whole_percent
+from fedfleet.app.pages.sides.comparison_words import capitalise, count_words, share_range, whole_percent
 from fedfleet.app.pages.sides.page_runs import Side, load_page_run
 from fedfleet.app.pages.sides.run_rows import Head, accuracy_cell, html_table, seed_links, time_to
 from fedfleet.app.pages.sides.sections import PageFacts, sections_page
-from fedfleet.app.pages.sides.verdicts import SEED, verdict_item
+from fedfleet.app.pages.sides.verdicts import SEED, side_facts, verdict_item
 from fedfleet.app.studies.compare.arms import quote
 from fedfleet.app.studies.compare.moments import sampling_error
 from fedfleet.app.studies.grid.study_runs import expand_study
-from fedfleet.app.terminal.text import join_words
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.parts import Job, Offer
 from fedfleet.engine.hierarchy import make_visits
@@ -34,7 +33,7 @@ from fedfleet.shuffle import Problem, problem_from, solve
 
 PAGE = "index.html"
 _COLOURS = {"mild": 1, "middle": 2, "severe": 3}
-_PACED = {WAITING: "waiting", WITH_DEADLINE: "deadline"}
+_SHORT = {WAITING: "waiting", WITH_DEADLINE: "deadline", ASYNCHRONOUS: "FedBuff"}
 
 
 def write_demo(out: Path, done: RunsByWay) -> Path:
@@ -46,49 +45,45 @@ def write_demo(out: Path, done: RunsByWay) -> Path:
 
 def demo_page(done: RunsByWay, path: Path) -> str:
     """The page; `path` is where it will lie."""
-    sides = fleet_sides(done, path)
+    sides = [replace(side, name=_SHORT[side.name]) for side in fleet_sides(done, path)]
     every = [run for runs in done.values() for run in runs]
     facts = PageFacts(
         finding=demo_findings.headline(done),
         lead=demo_findings.paragraph(done),
         sides=sides,
-        verdicts=f'<ul class="verdicts">{"".join(_verdict(done, fleet) for fleet in demo_study.FLEETS)}</ul>',
+        verdicts=f'<ul class="verdicts">{"".join(_verdict(done, sides, fleet) for fleet in demo_study.FLEETS)}</ul>',
         caveat=_caveat(done),
         target=TARGET,
-        closer=[replace(side, name=_PACED[side.name]) for side in sides if side.name in _PACED],
         digests=[(run.name, run.digest) for run in every],
         commands=_commands(path.parent),
     )
+    rivals = [side for side in sides if side.name != _SHORT[WAITING]]
     page_sections = (
         sections.conclusion,
         lambda facts: standings_figure(
             facts.sides,
-            f"Accuracy after {HOURS} h: three fleets, six ways to train",
-            "A small dot is a seed, the large one their mean. All have the same time, not the same number of rounds.",
-            at=3600.0 * HOURS,
+            f"Accuracy after {HOURS} h: three fleets, three ways to train",
+            "A small dot is a seed, the large one their mean.",
+            at=SECONDS,
         ),
-        lambda facts: accuracy_figure(facts.drawn, title="FedAvg against time: waiting for all, or a deadline", target=TARGET),
+        lambda _: accuracy_figure(rivals, title="Accuracy against time: a deadline, or no rounds", target=TARGET),
         lambda _: _setting(),
         sections.runs,
-        lambda _: (
-            f'<p class="note">Every seed opens the report of its run, and a name the first of them. {quote(WAITING)} does '
-            f"{demo_study.ROUNDS} rounds, however long they take; all others stop after {HOURS} h.</p>"
-        ),
         *sections.MEASURED,
         lambda _: users_section(done, user_sides(done, path)),
         sections.checks,
     )
-    top = topline(f"demo: {len(every)} runs, {count_words(len(demo_study.STUDY.seeds), 'seed')} each")
+    top = topline(f"demo: {len(every)} runs, {count_words(len(demo_study.STUDY.seeds), 'seed')} a fleet")
     return sections_page("FedFleet demo", facts, page_sections, top=top)
 
 
 def fleet_sides(done: RunsByWay, path: Path) -> list[Side]:
-    """A side for each way on each fleet, in the fleet's colour; only of plain FedAvg it is explained where its time went."""
+    """A side for each way on each fleet, in the fleet's colour; thin where late reports are dropped."""
     return [
-        Side(way, tuple(load_page_run(run.out, path, explained=way in _PACED) for run in done[fleet, way]), _COLOURS[fleet], way != WAITING, fleet)
+        Side(way, tuple(load_page_run(run.out, path) for run in done[fleet, way]), _COLOURS[fleet], way == WITH_DEADLINE, fleet)
         for fleet in demo_study.FLEETS
         for way in demo_study.WAYS
-    ]  # fmt: skip
+    ]
 
 
 def user_sides(done: RunsByWay, path: Path) -> list[Side]:
@@ -99,38 +94,30 @@ def user_sides(done: RunsByWay, path: Path) -> list[Side]:
     ]
 
 
-def _verdict(done: RunsByWay, fleet: str) -> str:
-    """The best way on a fleet, and how sure that is."""
-    order, ways = demo_findings.ranking(done, fleet), demo_study.WAYS
-    better, worse = ([quote(way) for way in side] for side in demo_findings.significant_differences(done, fleet))
-    head = f"{join_words(better)} significantly better" if better else "no statistically significant winner"
-    sentences = list[str]()
-    if order:
-        (best, high), (last, low) = order[0], order[-1]
-        sentences.append(f"{quote(best)} reaches {whole_percent(high)}, {quote(last)} {whole_percent(low)}.")
-    none = [quote(way) for way in ways if demo_findings.mean_accuracy(done[fleet, way]) is None]
-    sentences += [f"With {join_words(none)}, not every seed has a model by then."] if none else []
-    verb = "is" if len(worse) == 1 else "are"
-    sentences += [f"{join_words(worse)} {verb} significantly worse than {quote(WITH_DEADLINE)}."] if worse else []
-    left_out = demo_findings.never_took_part(done[fleet, WITH_DEADLINE])
-    excluded = f"{mean_count(left_out)} of {demo_study.CLIENTS} clients" if left_out >= 0.5 else "no client"
-    sentences.append(f"The deadline excludes {excluded}.")
-    return verdict_item(_COLOURS[fleet], f"{fleet}: {head}", " ".join(sentences))
+def _verdict(done: RunsByWay, sides: Sequence[Side], fleet: str) -> str:
+    """What to use on a fleet, and what each way reached and left out."""
+    of_fleet = [side for side in sides if side.group == fleet]
+    text = " ".join(f"{quote(side.name)}: {side_facts(side, None)}" for side in of_fleet)
+    title = demo_findings.recommendation(done, fleet).title
+    return verdict_item(_COLOURS[fleet], f"{fleet}: {title[:1].lower()}{title[1:]}", text)
 
 
 def _caveat(done: RunsByWay) -> str:
     """How much seeds alone change, where they change most, and what the test set leaves open."""
-    values = {key: [float(v) for run in runs if (v := run.metrics["accuracy"]) is not None] for key, runs in done.items()}
+    values = {
+        key: [value for run in runs if (value := demo_findings.accuracy_at_hours(run)) is not None]
+        for key, runs in done.items()
+        if key[0] != USERS
+    }
     fleet, way = max((k for k, v in values.items() if v), key=lambda k: max(values[k]) - min(values[k]))
-    tested = min(run.tested for runs in done.values() for run in runs if run.tested)
-    error = max(sampling_error(v, tested) for accuracies in values.values() for v in accuracies)
+    tested = min((run.tested for runs in done.values() for run in runs if run.tested), default=0)
+    error = max((sampling_error(v, tested) for accuracies in values.values() for v in accuracies), default=0.0) if tested else 0.0
     seeds = capitalise(count_words(len(demo_study.STUDY.seeds), "seed"))
     return bind_units(
-        f'<p class="aside"><b>How sure? {seeds} <abbr title="{SEED}">each</abbr>, so only large '
-        f"differences are significant.</b> {escape(quote(way))} on the {fleet} fleet ends at {share_range(values[fleet, way])}, depending on "
-        f"the seed alone. The sampling error of the {tested:,} test images is up to ±{100 * error:.0f} points. Significant means: by a "
-        "paired test over common seeds with Holm's correction at 5 %, both halfway and at the end, since standings at a single hour change with the "
-        "hour. BiasPrompt+ starts from a backbone that was pretrained on generated pictures; the others start from random weights.</p>"
+        f'<p class="aside"><b>How sure? {seeds} <abbr title="{SEED}">each</abbr>.</b> Intervals are those of differences on common seeds, '
+        f"at 95 % for all comparisons of a fleet together. {escape(quote(way))} on the {fleet} fleet is at {share_range(values[fleet, way])}, "
+        f"depending on the seed alone. The sampling error of the {tested:,} test images is up to ±{100 * error:.0f} points for one run. A run "
+        "that has no model yet counts with its first weights.</p>"
     )
 
 
@@ -139,8 +126,9 @@ def _setting() -> str:
     ways = [[escape(name), escape(text)] for name, text in demo_study.WAYS.items()]
     return (
         f"<h2>What was tried</h2><p>Federated learning trains one model on many people's devices without collecting their data. Here {demo_study.CLIENTS} "
-        f"phones learn to read handwritten digits, {demo_study.COHORT} of them selected at a time, as if the model were a ViT-B/16 of 343 MB. Time is "
-        "virtual: it is computed from each phone's link, computing speed and reachability, so that a simulated week takes seconds.</p>"
+        f"phones learn to read handwritten digits, {demo_study.COHORT} of them at work at a time, as if the model were a ViT-B/16 of 343 MB. The question: "
+        f"what should the server do about phones that are slow or away? All have {HOURS} h. Time is virtual: it is computed from each phone's link, "
+        "computing speed and reachability, so that simulated hours take less than a second.</p>"
         + html_table([Head("fleet"), Head("what it is like", kind="words")], fleets)
         + html_table([Head("way to train"), Head("what it does", kind="words")], ways)
     )
@@ -164,19 +152,19 @@ def users_section(done: RunsByWay, sides: Sequence[Side]) -> str:
         "<h2>One person, several devices</h2>",
         f"<p>{escape(bind_units(users_sentence(done)))}</p>",
         html_table(heads, rows),
-        accuracy_figure(sides, title=f"Accuracy within {MINUTES} min, by what a person's devices share", target=USER_TARGET),
+        accuracy_figure(sides, title=f"Accuracy until {whole_percent(USER_TARGET)}, in {MINUTES} min at most, by what a person's devices share", target=USER_TARGET),
         durations_figure(problem, solve(problem, quick=True).plan, "Exchange of samples in the first round, of the person with most devices"),
     ])  # fmt: skip
 
 
 def users_sentence(done: RunsByWay) -> str:
-    """What was compared, and by how much sharing is faster."""
-    flat, shared = (demo_findings.median_time_to(done[USERS, way], USER_TARGET) for way in ("FedAvg", "ShuffleFL"))
-    times = f"{whole_percent(USER_TARGET)} {flat / shared:.1f} times as fast as 'FedAvg'" if flat and shared else ""
-    faster = f" 'ShuffleFL' reaches {times}." if times else ""
+    """What was compared, and by how much the best method is faster."""
+    result = demo_findings.recommendation(done, USERS)
+    times = demo_findings.speedup_text(result)
+    faster = f" {quote(result.arm)} reaches {whole_percent(USER_TARGET)} {times}." if times and result.arm else ""
     return (
         f"Phones, watches and tablets often belong to one person, who may let them share data. Here {demo_study.DEVICES} devices, two to five a person, "
-        f"learn to read digits; their links and processors differ widely.{faster}"
+        f"learn to read digits until they reach {whole_percent(USER_TARGET)}; their links and processors differ widely.{faster}"
     )
 
 
@@ -202,7 +190,7 @@ def exchange_of_one_user(seed: int) -> Problem:
 
 def _commands(out: Path) -> list[str]:
     seed = demo_study.STUDY.seeds[0]
-    severe, waiting = (shlex.quote(f"{out}/runs/severe-{way}-{seed}") for way in ("deadline", "waiting"))
+    severe, waiting = (shlex.quote(f"{out}/runs/{name}-{seed}") for name in ("severe-deadline", "mild-waiting"))
     spec = shlex.quote(f"{out}/runs/severe-deadline-{seed}/spec.toml")
     return [
         f"fedfleet run {spec} pace.seconds=300 --out mine",

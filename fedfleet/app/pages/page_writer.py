@@ -10,22 +10,27 @@ from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.runs import read_finished_run
 from fedfleet.app.studies.grid import study_worker
 from fedfleet.core.errors import RunFailed
-from fedfleet.executors.worker_pool import Body, Tell, run_in_workers
+from fedfleet.executors.worker_pool import Body, PerformPieces, Tell
 
-_MIN_REPORTS = 6  # reports that are worth a second process
+_TOGETHER = 5  # reports that a worker writes before it asks for more
 
 
-def write_reports(folders: Sequence[Path], *, workers: int, log: Path) -> None:
-    """Write report.html into each of these folders of finished runs; an error names the folder's reason and the log."""
-    if workers < 2 or len(folders) < _MIN_REPORTS:
+def write_reports(folders: Sequence[Path], *, pool: PerformPieces | None = None, log: Path) -> None:
+    """Write report.html into each of these folders of finished runs, here or by these workers of `perform_or_write`; an error names
+    the folder's reason and the log."""
+    if pool is None:
         for folder in folders:
             write_report(read_finished_run(folder))
         return
-    pieces = [{"folders": [str(f.resolve()) for f in folders[i::workers]]} for i in range(workers)]
-    ends = [message for message in run_in_workers(write_piece, pieces, workers, log=log) if message.ended]
-    for message in ends:
+    pieces = [{"folders": [str(f.resolve()) for f in folders[i : i + _TOGETHER]]} for i in range(0, len(folders), _TOGETHER)]
+    for message in [message for message in pool(pieces) if message.ended]:
         if message.failure:
             raise RunFailed(f"a report could not be written: {message.failure}; for details see {log}")
+
+
+def perform_or_write(piece: Body, tell: Tell) -> Body:
+    """Perform the runs of a piece, or write the reports of its folders, in a worker that does both."""
+    return write_piece(piece, tell) if "folders" in piece else study_worker.work(piece, tell)
 
 
 def write_piece(piece: Body, tell: Tell) -> Body:

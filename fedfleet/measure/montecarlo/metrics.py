@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,11 +23,14 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, StateTable
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.shared_rows import rows_of_all
+from fedfleet.measure.montecarlo import reference_simulation
 from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.measure.statistics.means import interval95
 
 NAMES = ("DevMC-R", "DevMC-T", "StatMC-R", "StatMC-T", "InterMC-R", "InterMC-T")
 _MOST_SEEDS = 10_000
+_KERNEL = "fedfleet.measure.montecarlo.kernel"
+_SMALL = 50_000  # clients times rounds: the plain loop takes about a microsecond for each, and loading the kernel most of a second
 _NO_INTS, _NO_FLOATS, _NO_ROWS = np.zeros(1, np.int64), np.zeros(0), np.zeros(0, np.int32)
 
 Stop = NDArray[np.uint8]  # a simulation looks at it once a round, and ends where it is not 0
@@ -55,7 +59,7 @@ class MetricValue:
 def load_kernel() -> Simulate:
     """The compiled simulation; says which extra brings numba when it is missing."""
     try:
-        module: Any = import_module("fedfleet.measure.montecarlo.kernel")
+        module: Any = import_module(_KERNEL)
     except ImportError:
         raise BadInput("the metrics need numba, which is not installed; install fedfleet[train]") from None
     return module.simulate
@@ -71,7 +75,33 @@ def simulate(
     by_deadline: bool,
     stop: Stop = _NO_STOP,
 ) -> tuple[Ints, float]:
-    """One fast simulation: successes per client, virtual time at the end (infinite: no client is ever ready again)."""
+    """One simulation: successes per client, virtual time at the end (infinite: no client is ever ready again)."""
+    if _is_small(settings, devices, states, by_deadline=by_deadline):
+        successes, end = reference_simulation.simulate(settings, devices, states, seed=seed, t_cost=t_cost, by_deadline=by_deadline)
+        return np.array(successes, np.int64), end
+    return simulate_compiled(settings, devices, states, seed=seed, t_cost=t_cost, by_deadline=by_deadline, stop=stop)
+
+
+def _is_small(settings: Settings, devices: DeviceTable | None, states: StateTable | None, *, by_deadline: bool) -> bool:
+    """Is the plain loop done before the compiled one is loaded (or even compiled, the first time on a machine)? Both give the same
+    numbers. How many rounds it takes to count trips is not known beforehand where clients can be away."""
+    if _KERNEL in sys.modules or not (by_deadline or states is None):
+        return False
+    rounds = settings.rounds if by_deadline else settings.trips / settings.k
+    return rounds * settings.clients(devices, states) <= _SMALL
+
+
+def simulate_compiled(
+    settings: Settings,
+    devices: DeviceTable | None,
+    states: StateTable | None,
+    *,
+    seed: int,
+    t_cost: float,
+    by_deadline: bool,
+    stop: Stop = _NO_STOP,
+) -> tuple[Ints, float]:
+    """The same by the compiled kernel."""
     n = settings.clients(devices, states)
     d, s = devices, states.traces if states is not None else None
     compute = settings.compute_seconds(1.0) * d.seconds_per_sample if d is not None else _NO_FLOATS
@@ -128,10 +158,11 @@ def one_value(
     return float(np.mean([seconds for _, seconds in runs])) / scale
 
 
-def warm_up(settings: Settings, devices: DeviceTable | None, states: StateTable | None) -> None:
-    """Compile, or load what was compiled before, outside of any measured time."""
-    tiny = Settings(settings.k, 1, 1, settings.deadline, semantics=settings.semantics)
-    simulate(tiny, devices, states, seed=0, t_cost=1.0, by_deadline=True)
+def warm_up(settings: Settings, devices: DeviceTable | None, states: StateTable | None, *, by_deadline: bool = True) -> None:
+    """Compile, or load what was compiled before, outside of any measured time; nothing where the plain loop will do."""
+    if not _is_small(settings, devices, states, by_deadline=by_deadline):
+        tiny = Settings(settings.k, 1, 1, settings.deadline, semantics=settings.semantics)
+        simulate_compiled(tiny, devices, states, seed=0, t_cost=1.0, by_deadline=True)
 
 
 def measure(
@@ -147,7 +178,7 @@ def measure(
     """A metric over seeds 0, 1, ..; with `until_se` more seeds are added until the standard error is small enough."""
     if name not in available_metrics(devices, states):
         raise BadInput(f"{name} cannot be measured from these files: DevMC needs devices, StatMC states, InterMC both")
-    warm_up(settings, *parts_of(name, devices, states))
+    warm_up(settings, *parts_of(name, devices, states), by_deadline=name.endswith("-R"))
     start = time.perf_counter()
     values: list[float] = []
     # First the seeds that were asked for, then as many again until the standard error is reached.

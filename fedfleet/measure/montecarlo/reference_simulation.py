@@ -1,8 +1,13 @@
-"""The same simulation, literally: lists and loops, every client looked at in every round. The reference for `kernel`."""
+"""The same simulation, literally: lists and loops, every client looked at in every round.
+
+The reference for `kernel`, and what simulates fleets so small that loading the compiled kernel would take longer.
+"""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from dataclasses import dataclass
 
 from fedfleet.core.fleet import DeviceTable, StateTable
 from fedfleet.core.shared_rows import RowNumbers
@@ -38,6 +43,7 @@ def simulate(
     That time is infinite if trips are counted and no client is ever ready when a round begins.
     """
     n = settings.clients(devices, states)
+    traces = [] if states is None else traces_of_clients(states)
     draws, successes = Draws(seed), [0] * n
     t, rounds, trips, empty = 0.0, 0, 0, 0
     while rounds < settings.rounds if by_deadline else trips < settings.trips:
@@ -45,9 +51,8 @@ def simulate(
         rounds += 1
         moments = [t] * n
         if states is not None and settings.is_released:  # released code cuts the fraction off towards the trace's start
-            starts = [states.traces.start[_row(states.traces.row_index, c)] for c in range(n)]
-            moments = [math.floor(t) if t >= start else math.ceil(t) for start in starts]
-        ready = [c for c in range(n) if states is None or is_ready(states, c, moments[c])]
+            moments = [math.floor(t) if t >= trace.start else math.ceil(t) for trace in traces]
+        ready = [c for c in range(n) if states is None or is_ready(traces[c], moments[c])]
         chosen = choose(ready, settings.k, n, draws)
         durations = list[float]()
         for c in chosen:
@@ -55,7 +60,7 @@ def simulate(
             if states is None:
                 durations.append(cost)
             else:
-                durations.append(seconds_until_done(states, c, moments[c], math.ceil(cost) if settings.is_released else cost))
+                durations.append(seconds_until_done(traces[c], moments[c], math.ceil(cost) if settings.is_released else cost))
         empty = 0 if chosen else empty + 1
         if not by_deadline and empty > settings.most_empty_rounds(states):
             return successes, math.inf
@@ -96,31 +101,45 @@ def _row(rows: RowNumbers | None, c: int) -> int:
     return c if rows is None else int(rows[c])
 
 
-def _spans(states: StateTable, c: int) -> list[tuple[float, float]]:
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """When one client is ready, as plain numbers: intervals within a period that repeats."""
+
+    start: float
+    period: float
+    begins: list[float]
+    ends: list[float]
+
+    def base(self, moment: float) -> float:
+        """When the period began that this moment lies in."""
+        return self.start + math.floor((moment - self.start) / self.period) * self.period
+
+
+def traces_of_clients(states: StateTable) -> list[Trace]:
+    """The trace of each client; clients that share a row share its trace."""
     t = states.traces
-    row = _row(t.row_index, c)
-    a, b = int(t.offsets[row]), int(t.offsets[row + 1])
-    return list(zip(t.begins[a:b].tolist(), t.ends[a:b].tolist(), strict=True))
+    begins, ends, offsets = t.begins.tolist(), t.ends.tolist(), t.offsets.tolist()
+    rows = [
+        Trace(start, period, begins[a:b], ends[a:b])
+        for start, period, a, b in zip(t.start.tolist(), t.period.tolist(), offsets, offsets[1:], strict=False)
+    ]
+    return rows if t.row_index is None else [rows[row] for row in t.row_index.tolist()]
 
 
-def is_ready(states: StateTable, c: int, moment: float) -> bool:
-    """Does one of the client's intervals hold this moment?"""
-    row = _row(states.traces.row_index, c)
-    start, period = float(states.traces.start[row]), float(states.traces.period[row])
-    base = start + math.floor((moment - start) / period) * period
-    return any(base + low <= moment < base + high for low, high in _spans(states, c))
+def is_ready(trace: Trace, moment: float) -> bool:
+    """Does one of the intervals hold this moment?"""
+    base = trace.base(moment)
+    i = bisect_right(trace.ends, moment - base)
+    return i < len(trace.begins) and base + trace.begins[i] <= moment
 
 
-def seconds_until_done(states: StateTable, c: int, moment: float, need: float) -> float:
+def seconds_until_done(trace: Trace, moment: float, need: float) -> float:
     """Seconds from a ready moment until the client has been ready for `need` seconds."""
     if need <= 0:
         return 0.0
-    row = _row(states.traces.row_index, c)
-    start, period = float(states.traces.start[row]), float(states.traces.period[row])
-    base = start + math.floor((moment - start) / period) * period
-    left, spans = need, _spans(states, c)
+    base, left = trace.base(moment), need
     while True:
-        for low, high in spans:
+        for low, high in zip(trace.begins, trace.ends, strict=True):
             begin, end = base + low, base + high
             if end <= moment:
                 continue
@@ -129,7 +148,7 @@ def seconds_until_done(states: StateTable, c: int, moment: float, need: float) -
                 # Inside the first interval the answer is the need itself, without detour through absolute time.
                 return need if begin <= moment else begin + left - moment
             left -= length
-        base += period
+        base += trace.period
 
 
 def _device_cost(settings: Settings, devices: DeviceTable, c: int, draws: Draws) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,22 @@ class Rings:
 
 def devices(path: str) -> DeviceTable:
     """`builtin:` or `builtin:ROWS`: devices with download speeds like MobiPerf's; uploads are drawn from the same speeds."""
-    return draw_devices(load_parameters(), _rows(path, DEVICES), load_parameters()["devices"]["seed"])
+    return _devices(_rows(path, DEVICES))
 
 
 def states(path: str) -> StateTable:
     """`builtin:` or `builtin:ROWS`: ready intervals like those of FLASH's phones (locked, on WiFi and charging)."""
-    return draw_states(load_parameters(), _rows(path, STATES), load_parameters()["states"]["seed"])
+    return _states(_rows(path, STATES))
+
+
+@lru_cache(maxsize=4)  # every run of a study asks for them
+def _devices(rows: int) -> DeviceTable:
+    return draw_devices(load_parameters(), rows, load_parameters()["devices"]["seed"])
+
+
+@lru_cache(maxsize=4)
+def _states(rows: int) -> StateTable:
+    return draw_states(load_parameters(), rows, load_parameters()["states"]["seed"])
 
 
 @cache

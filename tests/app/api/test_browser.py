@@ -61,6 +61,7 @@ def test_the_demo_writes_its_runs_and_one_page(short, fedfleet, tmp_path):
     assert len(got["runs"]) == 10 and {r["seed"] for r in got["runs"]} == {7, 8}
     assert {r["method"] for r in got["ways"]} >= {"FedBuff", "ShuffleFL"}
     page = (tmp_path / "demo/index.html").read_text()
+    assert [row["fleet"] for row in got["recommendations"]] == ["mild", "users"]
     assert "<script" not in page and page.count("<h1>") == 1
     links = set(re.findall(r'href="([^"#]+)"', page))
     assert len(links) == 10 and all((tmp_path / "demo" / link).is_file() for link in links), "every run opens"

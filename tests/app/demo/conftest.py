@@ -6,6 +6,7 @@ import pytest
 
 from fedfleet.app.demo import demo_study
 from fedfleet.app.demo.demo_study import WAITING, WITH_DEADLINE
+from fedfleet.executors import worker_pool
 
 
 @pytest.fixture
@@ -22,4 +23,4 @@ def short(monkeypatch):
     monkeypatch.setattr(demo_study, "FLEETS", {"mild": demo_study.FLEETS["mild"]})
     monkeypatch.setattr(demo_study, "WAYS", {way: demo_study.WAYS[way] for way in ways})
     monkeypatch.setattr(demo_study, "METHODS", {way: demo_study.METHODS[way] for way in methods})
-    monkeypatch.setattr(demo_study, "processor_count", lambda: 1)
+    monkeypatch.setattr(worker_pool, "processor_count", lambda: 1)

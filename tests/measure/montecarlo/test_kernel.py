@@ -1,5 +1,7 @@
 """The fast simulation gives what the literal one gives, draw by draw."""
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ from fedfleet.core.fleet import (
     unshared_states,
 )
 from fedfleet.measure.montecarlo import reference_simulation
-from fedfleet.measure.montecarlo.metrics import simulate
+from fedfleet.measure.montecarlo.metrics import simulate, simulate_compiled
 from fedfleet.measure.montecarlo.settings import Settings
 from tests.worlds import spans_within, traces_of
 
@@ -52,13 +54,13 @@ def test_fast_and_literal_agree_on_the_same_draws(fleet, part, semantics, by_dea
     d, s = (devices if part != "state" else None), (states if part != "device" else None)
     k = 1 + seed % len(devices)
     asked = Settings(k, 30, 60, 60.0, 0.8, semantics=semantics, samples=2.0)
-    fast, t_fast = simulate(asked, d, s, seed=seed, t_cost=t_cost, by_deadline=by_deadline)
+    fast, t_fast = simulate_compiled(asked, d, s, seed=seed, t_cost=t_cost, by_deadline=by_deadline)
     slow, t_slow = reference_simulation.simulate(asked, d, s, seed=seed, t_cost=t_cost, by_deadline=by_deadline)
     assert fast.tolist() == slow
     assert t_fast == t_slow
     if shared:
         d, s = d and unshared_devices(d), s and unshared_states(s)
-        alone, t_alone = simulate(asked, d, s, seed=seed, t_cost=t_cost, by_deadline=by_deadline)
+        alone, t_alone = simulate_compiled(asked, d, s, seed=seed, t_cost=t_cost, by_deadline=by_deadline)
         assert (alone.tolist(), t_alone) == (slow, t_slow), "sharing rows changes nothing"
 
 
@@ -70,7 +72,18 @@ def test_many_clients_take_the_other_ways_of_choosing():
     for k in (2, 9, 150):
         asked = Settings(k, 120, 3000, 40.0, 0.8)
         for by_deadline in (True, False):
-            fast = simulate(asked, None, states, seed=k, t_cost=33.0, by_deadline=by_deadline)
+            fast = simulate_compiled(asked, None, states, seed=k, t_cost=33.0, by_deadline=by_deadline)
             slow = reference_simulation.simulate(asked, None, states, seed=k, t_cost=33.0, by_deadline=by_deadline)
             assert fast[0].tolist() == slow[0]
             assert fast[1] == slow[1]
+
+
+def test_a_small_fleet_is_simulated_without_the_compiled_kernel(monkeypatch):
+    devices = device_table([str(i) for i in range(30)], [[2e4 + 1e3 * i] for i in range(30)], [0.1] * 30)
+    asked, kernel = Settings(5, 50, 250, 200.0), "fedfleet.measure.montecarlo.kernel"
+    result = simulate_compiled(asked, devices, None, seed=3, t_cost=0.0, by_deadline=True)
+    monkeypatch.delitem(sys.modules, kernel)
+    small = simulate(asked, devices, None, seed=3, t_cost=0.0, by_deadline=True)
+    assert kernel not in sys.modules
+    assert small[0].tolist() == result[0].tolist()
+    assert small[1] == result[1]

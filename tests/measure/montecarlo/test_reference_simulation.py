@@ -13,11 +13,13 @@ from fedfleet.measure.montecarlo.reference_simulation import (
     quantile,
     seconds_until_done,
     simulate,
+    traces_of_clients,
 )
 from fedfleet.measure.montecarlo.settings import Settings
 from tests.worlds import traces_of
 
 STATES = StateTable(np.array(["a", "b"]), traces_of([((0.0, 10.0), (20.0, 25.0)), ((5.0, 6.0),)], [100.0, 10.0]))
+TRACES = traces_of_clients(STATES)
 
 
 def test_draws_repeat_and_stay_below():
@@ -36,7 +38,7 @@ def test_a_choice_has_no_repetition_and_only_ready_clients(ready, k, seed):
 
 
 def test_ready_moments_and_elapsed_time():
-    assert [is_ready(STATES, 0, t) for t in (0.0, 9.5, 10.0, 22.0, 25.0, 105.0)] == [
+    assert [is_ready(TRACES[0], t) for t in (0.0, 9.5, 10.0, 22.0, 25.0, 105.0)] == [
         True,
         True,
         False,
@@ -44,13 +46,13 @@ def test_ready_moments_and_elapsed_time():
         False,
         True,
     ]
-    assert seconds_until_done(STATES, 0, 0.0, 4.0) == 4.0
-    assert seconds_until_done(STATES, 0, 0.0, 12.0) == 22.0, "two seconds of the second session"
-    assert seconds_until_done(STATES, 0, 5.0, 11.0) == 96.0, "one second of the next period"
-    assert seconds_until_done(STATES, 0, 5.0, 0.0) == 0.0
-    shared = take_states(STATES, np.array([1, 0, 1]))
-    assert [is_ready(shared, c, 5.5) for c in range(3)] == [True, True, True]
-    assert [is_ready(shared, c, 21.0) for c in range(3)] == [False, True, False]
+    assert seconds_until_done(TRACES[0], 0.0, 4.0) == 4.0
+    assert seconds_until_done(TRACES[0], 0.0, 12.0) == 22.0, "two seconds of the second session"
+    assert seconds_until_done(TRACES[0], 5.0, 11.0) == 96.0, "one second of the next period"
+    assert seconds_until_done(TRACES[0], 5.0, 0.0) == 0.0
+    shared = traces_of_clients(take_states(STATES, np.array([1, 0, 1])))
+    assert [is_ready(shared[c], 5.5) for c in range(3)] == [True, True, True]
+    assert [is_ready(shared[c], 21.0) for c in range(3)] == [False, True, False]
 
 
 @settings(deadline=None, derandomize=True, max_examples=50)

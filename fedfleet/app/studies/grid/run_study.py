@@ -19,7 +19,7 @@ from fedfleet.app.studies.grid.earlier_looks import LOOKS, note_look
 from fedfleet.app.studies.grid.joint_jobs import FORMS_FILE
 from fedfleet.app.studies.grid.quantities import Aims, FleetMetric, equal_time, fleet_metric, resolve_target
 from fedfleet.app.studies.grid.study_file import Study, read_study, study_of, study_text
-from fedfleet.app.studies.grid.study_jobs import LOG, WorkerSettings, carry_out_runs, processor_count
+from fedfleet.app.studies.grid.study_jobs import LOG, WorkerSettings, carry_out_runs
 from fedfleet.app.studies.grid.study_progress import board, show_board
 from fedfleet.app.studies.grid.study_runs import (
     RUNS,
@@ -37,6 +37,7 @@ from fedfleet.app.studies.grid.study_tables import TABLES, align_table, export, 
 from fedfleet.app.terminal.answers import say
 from fedfleet.core.errors import BadInput
 from fedfleet.core.registry import added_here
+from fedfleet.executors.worker_pool import processor_count
 from fedfleet.store.files import write_atomically
 from fedfleet.store.lock import LOCK, hold_lock
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, redirect_stderr
 from dataclasses import dataclass
@@ -13,26 +12,30 @@ from fedfleet.app.spec import Spec
 from fedfleet.app.studies.grid.joint_jobs import joint_groups, load_forms
 from fedfleet.app.studies.grid.study_runs import Cell, has_seal
 from fedfleet.app.studies.grid.study_worker import piece_of, progress_listener, work
-from fedfleet.executors.worker_pool import Body, Tell, Work, WorkerMessage, answer_piece, run_in_workers
+from fedfleet.executors.worker_pool import (
+    Body,
+    PerformPieces,
+    Tell,
+    Work,
+    WorkerMessage,
+    answer_piece,
+    run_in_workers,
+)
 
 LOG = "workers.log"
 _NOT_SHARED = "a Ray worker finished it, but not in this folder; give an --out that all machines of the cluster share"
 
 
-def processor_count() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """By what the runs are done: so many processes (1: this one; 0: as many as there is room for), or a Ray cluster, at an address
-    or started here. `work` is what is done with a group of runs: a function of a module."""
+    or started here. `work` is what is done with a group of runs: a function of a module. `pool`: workers that are there already."""
 
     workers: int
     ray: bool = False
     address: str | None = None
     work: Work = work
+    pool: PerformPieces | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +59,12 @@ def carry_out_runs(
     *,
     log: Path,
     on_news: NewsListener = lambda news: None,
+    turns: Sequence[str] = (),
 ) -> list[str]:
     """Finish every run in its folder; for each the reason why it could not be, "" where it is finished.
 
-    What one run cannot do stops no other. Whatever is interrupted goes on when it is carried out again.
+    What one run cannot do stops no other. Whatever is interrupted goes on when it is carried out again. `turns` names for each run
+    the part of the study that it belongs to: one part is begun after the other, so that its result is there early.
     """
     failures = [""] * len(cells)
 
@@ -75,7 +80,11 @@ def carry_out_runs(
     if rest:
         specs = [cells[i].spec for i in rest]
         with _open_workforce(worker_settings, specs, log) as workforce:
-            parts = [[rest[i] for i in group] for group in joint_groups(specs, workers=workforce.workers)]
+            parts = list[list[int]]()
+            for turn in dict.fromkeys(turns) or [""]:
+                members = [i for i in rest if not turns or turns[i] == turn]
+                groups = joint_groups([cells[i].spec for i in members], workers=workforce.workers)
+                parts += [[members[k] for k in group] for group in groups]
             lost_parts = _run_parts(cells, outs, parts, workforce, log, record_news)
             _run_parts(
                 cells, outs, [[i] for part in lost_parts for i in part], workforce, log, record_news
@@ -110,6 +119,8 @@ def _open_workforce(worker_settings: WorkerSettings, specs: Sequence[Spec], log:
             )
         finally:
             cluster.close()
+    elif (pool := worker_settings.pool) is not None:
+        yield _Workforce(worker_settings.workers, lambda pieces, _: pool(pieces))
     elif worker_settings.workers > 1:
         yield _Workforce(
             worker_settings.workers,
