@@ -1,18 +1,28 @@
-# Two commands do everything: `make demo` and `make test`. Each sets up .venv when it is missing or stale.
+# Two commands do everything: `make demo` and `make test`. Each sets up .venv when it is missing or stale, with what it needs itself.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEV := $(VENV)/.ready-dev
 
-.PHONY: setup browser demo quick test soak lint bench peers docs pictures proto clean
+# Compiled modules make every process start faster: no test starts without them.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: setup dev browser demo quick test soak lint bench peers docs pictures proto clean
+# What every command of FedFleet needs; what tests, checks and the site need as well.
 setup: $(READY)
+dev: $(DEV)
+$(READY): EXTRA := all
+$(DEV): EXTRA := dev
 
 # Stale means: the declared dependencies are newer than the last successful installation.
-$(READY): pyproject.toml constraints.txt
+# pip would compile modules one after the other; templates of some packages cannot be compiled, and nobody imports them.
+$(READY) $(DEV): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV) (about a minute the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
-	@touch $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e ".[$(EXTRA)]"
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib fedfleet || true
+	@touch $(READY) $@
 
 demo: setup
 	@$(BIN)/fedfleet demo --out demo
@@ -23,19 +33,18 @@ browser:
 	  { apt-get update && apt-get install -y --no-install-recommends chromium; } >/dev/null 2>&1 || echo "no chromium here: the tests of pages will be skipped"; }
 
 # What is not marked slow: most modules have a test in it. About a minute.
-quick: setup
+quick: dev
 	@$(BIN)/python -m pytest -n 2 --dist worksteal --quick
 
-test: setup browser
-	@$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/executors/test_ray.py
-	@$(BIN)/python -m pytest tests/executors/test_ray.py  # alone: a cluster of its own needs both cores
+test: dev browser
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # Proofs that take long: kills at many moments, thousands of worlds, the whole matrix of passes.
-soak: setup
+soak: dev
 	@FEDFLEET_SOAK=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests/soak
 	@FEDFLEET_SOAK=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m soak tests
 
-lint: setup
+lint: dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports
@@ -57,17 +66,17 @@ peers: setup .venv-peers/.ready
 	@$(BIN)/python -m benchmarks.peers $(PEERS)
 
 # The reference pages that are made from the code itself, then the whole site, into site/: no network is needed.
-docs: setup
+docs: dev
 	@$(BIN)/python -m docs.make_reference
 	@$(BIN)/python -m sphinx -q -W -c docs -b html . site
 	@$(BIN)/jupytext --quiet --to ipynb -o site/notebook.ipynb examples/notebook.py
 
-# The pictures of README and tutorial, from pages that are made where they are missing.
-pictures: setup browser
+# The pictures of README, tutorial and gallery, from pages that are made for them.
+pictures: dev browser
 	@$(BIN)/python -m docs.take_pictures
 
 # Only after a file of proto/ changed; a test says so when it was forgotten.
-proto: setup
+proto: dev
 	@$(BIN)/python -m grpc_tools.protoc -I fedfleet/network/protocol=proto --python_out=. --pyi_out=. proto/fleet.proto proto/inside.proto
 
 clean:

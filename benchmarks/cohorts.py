@@ -13,7 +13,7 @@ import os
 
 def main() -> None:
     from fedfleet.core.registry import builder
-    from fedfleet.executors.bench import compare
+    from fedfleet.executors.bench import Bench, compare
     from fedfleet.executors.stacked.form_choice import candidates
 
     parser = argparse.ArgumentParser(description=__doc__)
@@ -30,9 +30,8 @@ def main() -> None:
         task = builder("tasks", name)(synthetic=True, samples=samples)(0)
         for form, threads in candidates(asked.device, len(os.sched_getaffinity(0))):
             got = compare(
-                task, cohort=asked.cohort, steps=asked.steps, batch=asked.batch, device=asked.device, threads=threads,
-                tf32=asked.tf32, form=form, repeats=asked.repeats,
-            )  # fmt: skip
+                Bench(task, asked.cohort, asked.steps, asked.batch, asked.device, threads, asked.tf32, form, asked.repeats)
+            )
             print(
                 f"{name:<12} cohort {asked.cohort} {got.form} x{threads}{' tf32' if asked.tf32 else ''}: loop {got.naive_seconds:.4f} s, "
                 f"stacked {got.stacked_seconds:.4f} s, {got.naive_seconds / got.stacked_seconds:.1f}x; largest difference "

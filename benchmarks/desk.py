@@ -23,7 +23,7 @@ CLAIMS, PEERS = 100_000, 50_000
 
 def main() -> None:
     """Measure and print."""
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     asked.add_argument("--tasks", type=int, default=1_000_000)
     asked.add_argument("--json", action="store_true")
     said = asked.parse_args()
@@ -39,7 +39,7 @@ def of_tasks(tasks: int) -> dict[str, float]:
     found["bytes of an open task"] = tracemalloc.get_traced_memory()[0] / tasks
     tracemalloc.stop()
     count = min(CLAIMS, tasks)
-    claims = [Claim(i, i, True, i, 100, 5.0, frontend=i % 2) for i in range(count)]
+    claims = [Claim(i, i, i, 100, 5.0, frontend=i % 2) for i in range(count)]
     found["claims granted a second"] = count / seconds(lambda: [made.decide(claim, 1.0) for claim in claims])
     found["ms to make them safe"] = 1e3 * seconds(lambda: made.mark_safe(range(count)))
     found["claims repeated a second"] = count / seconds(lambda: [made.decide(claim, 1.0) for claim in claims])

@@ -109,7 +109,7 @@ def main() -> None:
     sizes, usual_rounds = SIZES[asked.world]
     rounds = usual_rounds if asked.rounds is None else asked.rounds
     if asked.one:
-        print(json.dumps(measure(asked.world, *asked.one, rounds, asked.choose)))
+        print(json.dumps(measure(asked.world, asked.one[0], asked.one[1], rounds, asked.choose)))
         return
     for clients, cohort in sizes:
         words = [sys.executable, "-m", "benchmarks.engine", "--world", asked.world, "--rounds", str(rounds)]

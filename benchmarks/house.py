@@ -114,7 +114,7 @@ def _head(module: str) -> str:
     return module.split(".")[-1].split("_")[-1]
 
 
-def measures(folder: Path) -> dict[str, list[str] | int | float]:
+def measures(folder: Path) -> dict[str, list[str] | int | float | str]:
     """Every figure with the names behind it."""
     files = source(folder)
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in files}

@@ -138,8 +138,9 @@ def pfl_rounds(asked: argparse.Namespace) -> dict[str, float]:
 
 def jax_round(bench: Bench, repeats: int, tf32: bool) -> float:
     """The same FedAvg work on femnist_cnn, compiled whole by JAX: vmap over clients of a scan over steps, then the mean."""
-    import jax
-    import jax.numpy as jnp
+    # Not among our dependencies: only where it is installed.
+    import jax  # pyright: ignore[reportMissingImports]
+    import jax.numpy as jnp  # pyright: ignore[reportMissingImports]
     import numpy as np
 
     precision = jax.lax.Precision.DEFAULT if tf32 else jax.lax.Precision.HIGHEST
@@ -234,7 +235,7 @@ def main() -> None:
         print(f"{'jax vmap':<12} {1000 * seconds:8.1f} ms a round, {seconds / base:5.2f}x fedavg (same work, compiled whole)")
 
 
-def _on_cpu(bench: Bench, chosen: dict[str, Algorithm]) -> None:
+def _on_cpu(bench: Bench, chosen: dict[str, Work]) -> None:
     for name, (algorithm, fitted) in chosen.items():
         own = replace(bench, task=fitted)
         found = [compare_algorithm(replace(own, form=f, threads=n), algorithm) for f, n in candidates("cpu", 2)]

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # one core, ours and theirs; must precede numpy
@@ -64,7 +65,10 @@ def instance(seed: int, classes: int, devices: int, samples: int, *, bits: float
     return replace(made, alpha=made.alpha * alpha)
 
 
-def timed(work: Callable[[], object]):
+T = TypeVar("T")
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float]:
     """A result and its wall seconds."""
     start = time.perf_counter()
     result = work()
@@ -90,6 +94,7 @@ def relaxed(cap: float) -> None:
             end = time.perf_counter() + cap
             peers.append(timed(lambda problem=problem, analytic=analytic, end=end, seed=row: solve_slsqp(
                 problem, analytic=analytic, seed=seed, time_up=lambda best: time.perf_counter() > end)))  # fmt: skip
+        assert ours.bound is not None
         best = min(*simple, *(r.objective for r, _ in peers))
         said = "   ".join(f"{r.objective:9.3f} / {s:6.1f}" for r, s in peers)
         print(f"{c:<2} {v}  {n:<5} {simple[0]:9.2f} {simple[1]:9.2f}  {said}   {ours.objective:9.3f} / {bare:.3f} ({full:.3f})  "
@@ -125,6 +130,7 @@ def whole() -> None:
             fast, short = timed(lambda problem=problem: solve(problem, quick=True))
             full, long = timed(lambda problem=problem: solve(problem))
             value = full.score.objective
+            assert full.integer_bound is not None
             print(f"{c:<2} {v}  {n:<5} {full.relaxed:9.3f}  {fast.score.objective:9.3f} ({short:.2f})  {value:9.3f} ({long:.2f})  "
                   f"{100 * (value / full.relaxed - 1):8.2f} %  {100 * (value / full.integer_bound - 1):8.2f} %  "
                   f"{int((full.plan.sum((0, 1)) == 0).sum())}", flush=True)  # fmt: skip

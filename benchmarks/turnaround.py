@@ -15,7 +15,7 @@ import json
 import tempfile
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from fedfleet.network.protocol.fleet_pb2 import Caller, CheckIn
 from fedfleet.network.protocol.frames import method_path
 from fedfleet.network.security.secrets import run_key, secret_of
 from fedfleet.network.stress.channels import Target, channel_to
-from fedfleet.network.stress.load_generator import load_json
 from fedfleet.network.stress.stress_plan import Dummy
 from fedfleet.network.stress.stress_run import Keys, Stress, loads_of, server_settings
 
@@ -43,7 +42,7 @@ def turnaround(stress: Stress) -> dict[str, Any]:
         at = host.answer(120)
         load = loads_of(stress, at, "")[0]
         load = replace(load, waiting=stress.dummy.clients, trace=True, train_seconds=TRAIN_SECONDS)
-        generator = stack.enter_context(Child(GENERATOR, load_json(load)))
+        generator = stack.enter_context(Child(GENERATOR, asdict(load)))
         generator.answer(120)
         generator.tell({"go": True})
         said = host.answer(600)

@@ -35,7 +35,7 @@ def parts_page() -> str:
                 "",
                 "### Around any algorithm",
                 "",
-                "Keys of [algorithm] beside the algorithm's own, applied in this order.",
+                "Keys of [algorithm] in addition to the algorithm's own, applied in this order.",
             ]
             lines += table(wrapper_parameters())
     return "\n".join(lines) + "\n"

@@ -54,6 +54,6 @@ with tempfile.TemporaryDirectory() as folder:
     print(f"the worst class: {m['own']['worst_class']:.3f}")
     clients = result.clients
     print(f"{(clients['folded'] == 0).sum()} of 25 clients never took part; {m['wasted']['share']:.0%} of device time was wasted")
-    replayed = fedfleet.replay(result.out, loss=smooth)  # the loss is code, and we give it again ourselves
+    replayed = fedfleet.replay(result, loss=smooth)  # the loss is code, and we give it again ourselves
     print(f"replayed: {replayed['commits']} models verified, digest {replayed['digest'][:16]}")
 model.load_state_dict({name: torch.from_numpy(value) for name, value in result.params.items()})

@@ -5,6 +5,10 @@ The public names load on first use, so that importing the package stays instant 
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from functools import cache, wraps
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from fedfleet.core.old_names import install as _install_old_names
@@ -81,7 +85,26 @@ def __getattr__(name: str) -> Any:
 
     if name not in _HOME:
         raise AttributeError(f"module 'fedfleet' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    value = getattr(import_module(_HOME[name]), name)
+    return _with_short_traceback(value) if isinstance(value, FunctionType) else value
+
+
+@cache
+def _with_short_traceback(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The call whose refusals of bad input end at the caller's line: what lies below explains nothing. With FEDFLEET_TRACE set the
+    traceback is whole."""
+    from fedfleet.core.errors import BadInput
+
+    @wraps(call)
+    def short(*arguments: Any, **options: Any) -> Any:
+        try:
+            return call(*arguments, **options)
+        except BadInput as error:
+            if os.environ.get("FEDFLEET_TRACE"):
+                raise
+            raise error.with_traceback(None) from None
+
+    return short
 
 
 def __dir__() -> list[str]:

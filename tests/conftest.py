@@ -2,7 +2,17 @@
 
 import os
 import re
+import shutil
 import signal
+
+# What tests write lies in memory where there is room. To wait for a disk proves nothing, since no test cuts the power: processes
+# that are killed lose nothing that they wrote, there as on a disk.
+if os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 4 << 30:
+    os.environ.setdefault("TMPDIR", "/dev/shm")
+
+# Two processes of tests share two cores: a thread that spins while it waits takes the core from those for which it waits. It sleeps
+# instead. OpenMP reads this when PyTorch is loaded, here and in all processes that tests start.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,12 +44,24 @@ def pytest_ignore_collect(collection_path, config):
 
 def pytest_collection_modifyitems(config, items):
     """Tests that are marked for the soak run there, beside those of tests/soak; a sample of each kind runs always."""
-    if os.environ.get("FEDFLEET_SOAK"):
-        return
-    left_out = ("soak", "slow") if config.getoption("--quick") else ("soak",)
-    left = [item for item in items if any(item.get_closest_marker(name) for name in left_out)]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if not any(item.get_closest_marker(name) for name in left_out)]
+    if not os.environ.get("FEDFLEET_SOAK"):
+        left_out = ("soak", "slow") if config.getoption("--quick") else ("soak",)
+        left = [item for item in items if any(item.get_closest_marker(name) for name in left_out)]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not any(item.get_closest_marker(name) for name in left_out)]
+    items[:] = in_order(items, getattr(config, "workerinput", {}).get("workercount", 1))
+
+
+def in_order(items, processes):
+    """What takes long first, in each of the equal parts with which processes begin: they take what is left over from one another,
+    and all end at the same time if it is short. A cluster of Ray, which would like to be alone, begins before anything else."""
+    slow = sorted((i for i in items if i.get_closest_marker("slow")), key=lambda item: item.path.name != "test_ray.py")
+    quick = [item for item in items if not item.get_closest_marker("slow")]
+
+    def part(of, number):
+        return of[len(of) * number // processes : len(of) * (number + 1) // processes]
+
+    return [item for number in range(processes) for each in (slow, quick) for item in part(each, number)]
 
 
 @pytest.fixture(autouse=True)

@@ -40,8 +40,7 @@ from fedfleet.simulation.simulator import simulate
 from fedfleet.store import journal as journals
 from fedfleet.store.journal_rows import encode
 from fedfleet.testing.toys import consensus, no_data, opaque_executor
-from fedfleet.world.downtime import crashes, outages, reachable_states
-from fedfleet.world.faults import FaultRecipe, all_of, delayed, lossy, repeated, slowed
+from fedfleet.world.faults import FaultRecipe, all_of, crashes, delayed, lossy, outages, reachable_states, repeated, slowed
 from fedfleet.world.states import always_on, interval_states
 from tests.worlds import Fleet, toy_plan, traces_of
 

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import yaml
 
 import fedfleet
 from benchmarks.house import imports_of, measures, module_of
@@ -67,8 +68,20 @@ def test_example_specs_are_valid(path):
     assemble(resolve(tomllib.loads(path.read_text())))
 
 
-def test_the_readme_shows_the_example_that_is_there():
-    assert (ROOT / "examples/first.toml").read_text() in (ROOT / "README.md").read_text()
+def test_the_first_page_shows_the_example_that_is_there():
+    assert (ROOT / "examples/first.toml").read_text() in (ROOT / "docs/how-to/first-run.md").read_text()
+
+
+def test_the_citation_names_this_version():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert cited["version"] == project["version"] == fedfleet.__version__
+    assert cited["license"] == project["license"]
+
+
+def test_the_readme_stays_short():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 110 and len(text.split()) <= 900
 
 
 @pytest.mark.slow
@@ -173,13 +186,13 @@ ONLY_TYPES = {
 
 def test_every_module_is_tested_where_one_looks_for_it():
     """In the folder of tests that mirrors its own: by a file of its name, or by one that imports it."""
+    files = [path for path in sorted((ROOT / "fedfleet").rglob("*.py")) if "_pb2" not in path.name]
+    modules = {module_of(ROOT / "fedfleet", path): path for path in files if path.stem not in ("__init__", "__main__")}
+    imported = {f: imports_of(ast.parse(f.read_text()), set(modules)) for f in (ROOT / "tests").rglob("test_*.py")}
     missing = []
-    for path in sorted((ROOT / "fedfleet").rglob("*.py")):
-        name = module_of(ROOT / "fedfleet", path)
-        if path.stem in ("__init__", "__main__") or "_pb2" in path.name or name in ONLY_TYPES:
-            continue
+    for name, path in modules.items():
         folder = ROOT / "tests" / path.relative_to(ROOT / "fedfleet").parent
         tests = [f for f in (*folder.glob("test_*.py"), folder.parent / f"test_{folder.name}.py") if f.is_file()]
-        if not any(f.stem == f"test_{path.stem}" or name in imports_of(ast.parse(f.read_text()), {name}) for f in tests):
+        if name not in ONLY_TYPES and not any(f.stem == f"test_{path.stem}" or name in imported[f] for f in tests):
             missing.append(name)
     assert missing == [], "a test file in the same folder imports it, or has its name"

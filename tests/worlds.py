@@ -154,6 +154,7 @@ class Pace:
             return semi_async(
                 self.seconds * scale, self.max_staleness, concurrency=self.cohort, refill=self.t_break * scale,
                 lease=3 * self.seconds * scale if self.factor > 1 else None, batch=max(1, self.cohort - 2),
+                if_few=self.if_few,
             )  # fmt: skip
         inner = self._round(scale, common)
         return inner if self.factor == 1.0 else overcommit(inner, factor=self.factor)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from benchmarks.peers.work import CHECKED, State, Work, intervals, read_work, wait, write_result
+from fedfleet.core import aggregation
 from fedfleet.core.parts import Algorithm, Dataset, Job, Offer, Task
 from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.records import Context
@@ -78,20 +79,19 @@ def run(work: Work, task: Task, asked: dict[str, Any]) -> Round:
     assert isinstance(local, LocalPass)
     jobs, fold = our_jobs(work, local), method.fold
     executor = stacked_executor(task, device=work.device, threads=asked["threads"], form=asked["form"], tf32=work.tf32)
-    assert fold.exact is not None
+    contexts = [Context(0, 1.0, client) for client in range(work.cohort)]
 
     def one(params: Tree) -> Tree:
         server = method.init(params)
-        if executor.fold is not None and fold.exact is not None:
-            total = executor.fold(jobs(params), fold.exact(server)).accumulator
+        if executor.fold is not None and fold.streams:
+            total = executor.fold(jobs(params), contexts, fold, server).accumulator
         else:
-            total = fold.zero(server)
-            for report in executor.train(jobs(params)):
-                assert fold.check(server, report) is None
-                total = fold.add(total, report, Context(0, 0.0, report.client))
-        found = fold.finish(total)
-        assert found is not None
-        return method.apply(server, found).params
+            total = aggregation.zero(fold, server)
+            for report, context in zip(executor.train(jobs(params)), contexts, strict=True):
+                assert aggregation.check_and_add(fold, total, report, context) is None
+        result = aggregation.finish(fold, total)
+        assert result is not None
+        return method.apply(server, result).params
 
     return one
 

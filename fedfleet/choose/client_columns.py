@@ -1,4 +1,4 @@
-"""Columns that selectors keep about all clients: ledgers, which are written a few rows at a time, and durations."""
+"""Columns about all clients: ledgers, which are written a few rows at a time, durations, and whose devices they are."""
 
 from __future__ import annotations
 
@@ -125,3 +125,26 @@ def expected_seconds(state: State, roster: Roster) -> Floats:
     known, predicted = state[SECONDS][roster.clients], predicted_seconds(roster)
     open_ended = state[CENSORED][roster.clients]
     return np.where(np.isnan(known), predicted, np.where(open_ended, np.fmax(known, predicted), known))
+
+
+# ---- users --------------------------------------------------------------------------------------------------------
+
+
+def owners(user: Ints) -> Ints:
+    """The user of each device, nobody's devices having one each."""
+    return np.where(user < 0, np.arange(len(user)) + int(user.max(initial=0)) + 1, user)
+
+
+def within_user(user: Ints) -> tuple[Ints, Ints]:
+    """Of each device: how many of the same user stand before it, and where that user's first one stands. Nobody's are alone.
+
+    >>> [v.tolist() for v in within_user(np.array([3, -1, 3, -1, 3]))]
+    [[0, 0, 1, 0, 2], [0, 1, 0, 3, 0]]
+    """
+    rank = np.arange(len(user))
+    own = owners(user)
+    order = np.argsort(own, kind="stable")
+    begins = np.searchsorted(own[order], own[order], side="left")
+    place, first = np.zeros(len(user), np.int64), np.zeros(len(user), np.int64)
+    place[order], first[order] = rank - begins, order[begins]
+    return place, first

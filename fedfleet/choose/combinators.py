@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fedfleet.choose.client_columns import within_user
 from fedfleet.choose.scores import best, round_at_random
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.errors import BadInput, suggest_name
@@ -161,7 +162,7 @@ def per_user(selector: Selector | None = None, *, most: Count = 1) -> Selector:
             few = roster.only(left)
             assignments = inner.pick(state, few, min(n, len(few.clients)), draw)
             at = np.searchsorted(roster.clients, assignments.clients)
-            stay = _rank_within_user(user[at]) < room[at]
+            stay = within_user(user[at])[0] < room[at]
             picks.append(assignments.only(np.flatnonzero(stay)))
             n -= int(stay.sum())
             if stay.all() or not n:
@@ -174,20 +175,6 @@ def per_user(selector: Selector | None = None, *, most: Count = 1) -> Selector:
 
     sees, new_probe = tuple(dict.fromkeys((*inner.sees, "user", "user_tasks"))), None if inner.probe is None else probe
     return replace(inner, name=f"per_user({inner.name})", pick=pick, probe=new_probe, sees=sees, equal_chance=False)
-
-
-def _rank_within_user(users: Ints) -> Ints:
-    """How many of the same user stand before each.
-
-    >>> _rank_within_user(np.array([4, 2, 4, 4, 2])).tolist()
-    [0, 0, 1, 2, 1]
-    """
-    order = np.argsort(users, kind="stable")
-    ranked = users[order]
-    first = np.searchsorted(ranked, ranked, side="left")
-    result = np.zeros(len(users), np.int64)
-    result[order] = np.arange(len(users)) - first
-    return result
 
 
 def only(

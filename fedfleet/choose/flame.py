@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedfleet.choose.client_columns import SEES, empty_durations, expected_seconds, update_durations
+from fedfleet.choose.client_columns import SEES, empty_durations, expected_seconds, owners, update_durations, within_user
 from fedfleet.choose.scores import best
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import TasksSpent
@@ -130,14 +130,14 @@ def _best_devices(worth: Floats, user: Ints, roster: Roster, n: int, draw: Draw,
     theirs[owners] = True
     all_of = np.union1d(top, np.flatnonzero((user >= 0) & theirs[user]))
     order = all_of[best(worth[all_of], roster.keys[all_of], len(all_of), draw, "flame")]
-    place, first = _within_user(user[order])
+    place, first = within_user(user[order])
     rank = np.arange(len(order))
     return order[np.lexsort((rank, np.where(place < devices, first, rank)))[:n]]
 
 
 def _best_users(worth: Floats, user: Ints, roster: Roster, n: int, draw: Draw, devices: int) -> Ints:
     """Users by the mean of their best `devices`, each with these; then the remaining clients, by utility."""
-    own = _owners(user)
+    own = owners(user)
     mean, there = _means(worth, own, devices)
     keys = np.full(len(mean), np.iinfo(np.uint64).max, np.uint64)
     np.minimum.at(keys, own, roster.keys)  # a user's luck is that of one of its devices, whichever place that has
@@ -146,7 +146,7 @@ def _best_users(worth: Floats, user: Ints, roster: Roster, n: int, draw: Draw, d
     rank_of[users] = np.arange(len(users))
     theirs = np.flatnonzero(rank_of[own] < len(users))
     order = theirs[best(worth[theirs], roster.keys[theirs], len(theirs), draw, "flame")]
-    place, _ = _within_user(user[order])
+    place, _ = within_user(user[order])
     return order[np.lexsort((np.arange(len(order)), np.where(place < devices, rank_of[own[order]], len(users))))[:n]]
 
 
@@ -158,26 +158,6 @@ def _means(worth: Floats, own: Ints, devices: int) -> tuple[Floats, Ints]:
     if len(counted) < len(own):  # only those with more have to be sorted
         many = np.flatnonzero(held[own] > devices)
         many = many[np.argsort(-worth[many], kind="stable")]
-        place, _ = _within_user(own[many])
+        place, _ = within_user(own[many])
         counted = np.concatenate([counted, many[place < devices]])
     return np.bincount(own[counted], worth[counted], minlength=len(held)) / np.clip(held, 1, devices), there
-
-
-def _owners(user: Ints) -> Ints:
-    """The user of each device, nobody's devices having one each."""
-    return np.where(user < 0, np.arange(len(user)) + int(user.max(initial=0)) + 1, user)
-
-
-def _within_user(user: Ints) -> tuple[Ints, Ints]:
-    """Of each device: how many of the same user stand before it, and where that user's first one stands. Nobody's are alone.
-
-    >>> [v.tolist() for v in _within_user(np.array([3, -1, 3, -1, 3]))]
-    [[0, 0, 1, 0, 2], [0, 1, 0, 3, 0]]
-    """
-    rank = np.arange(len(user))
-    own = _owners(user)
-    order = np.argsort(own, kind="stable")
-    begins = np.searchsorted(own[order], own[order], side="left")
-    place, first = np.zeros(len(user), np.int64), np.zeros(len(user), np.int64)
-    place[order], first[order] = rank - begins, order[begins]
-    return place, first

@@ -22,9 +22,11 @@ from fedfleet.core.trees import Array, Tree, mismatch
 
 
 class Entry(NamedTuple):
-    """How one report enters: with which weight, its update scaled by `factor` (in [-1, 1]), into the sum of which name. `parts` is
-    the share of the weight that single leaves, or single elements of a leaf, get; 0 where nothing was trained. A named tuple: one
-    is made for every report."""
+    """How one report enters: with which weight, its update scaled by `factor` (in [-1, 1]), into the sum of which name.
+
+    `parts` is the share of the weight that single leaves, or single elements of a leaf, get; 0 where nothing was trained. A named
+    tuple: one is made for every report.
+    """
 
     weight: float
     factor: float = 1.0
@@ -49,8 +51,10 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """What a commit applies: the mean of the unnamed sum (empty if there is none), and every sum by name. `weight` and `count` are
-    of all reports together."""
+    """What a commit applies: the mean of the unnamed sum (empty if there is none), and every sum by name.
+
+    `weight` and `count` are of all reports together.
+    """
 
     mean: Tree
     weight: float

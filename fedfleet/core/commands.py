@@ -10,8 +10,10 @@ from fedfleet.core.records import Context, EvalScore, Ints, ServerState, Wave
 
 @dataclass(frozen=True, slots=True)
 class FindCandidates:
-    """Say who could be asked, as soon as `at_least` clients could be; `wanted` is how many are needed. Answer: CandidatesSeen. Both
-    numbers may grow until the answer comes: the state of the run says what holds."""
+    """Say who could be asked, as soon as `at_least` clients could be; `wanted` is how many are needed. Answer: CandidatesSeen.
+
+    Both numbers may grow until the answer comes: the state of the run says what holds.
+    """
 
     wanted: int
     at_least: int = 0
@@ -73,8 +75,10 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """Try this model on the central test set, and on all clients' test shards if `clients`. Answer: Evaluated. `known`: it has been
-    tried before, and did so; then there is nothing to compute."""
+    """Try this model on the central test set, and on all clients' test shards if `clients`. Answer: Evaluated.
+
+    `known`: it has been tried before, and did so; then there is nothing to compute.
+    """
 
     version: int
     server: ServerState

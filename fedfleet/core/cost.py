@@ -52,8 +52,10 @@ def stage_seconds(
 
 
 def scale_cost(cost: Cost, byte_scale: float, charge: float | None = None) -> Cost:
-    """The cost as if the model had its declared size: bytes scale, samples and batches do not. With `charge`, every task is charged
-    for that many samples, whatever it trains on; nothing is counted by batches then."""
+    """The cost as if the model had its declared size: bytes scale, samples and batches do not.
+
+    With `charge`, every task is charged for that many samples, whatever it trains on; nothing is counted by batches then.
+    """
     if charge is not None:
         cost = replace(cost, samples=np.full(len(cost.samples), float(charge)), batches=None)
     if byte_scale == 1.0:
@@ -157,8 +159,10 @@ _MEASURED_STAGES = ("download", "compute")  # whose length a device can measure
 
 
 def tasks_spent(command: Account, costs: list[ReportedCost | None], now: float) -> TasksSpent:
-    """What ended tasks cost, as far as it is known; a device that reports more seconds than passed is not believed. How long an
-    upload takes only its two ends together could measure, so that it stays unknown."""
+    """What ended tasks cost, as far as it is known; a device that reports more seconds than passed is not believed.
+
+    How long an upload takes only its two ends together could measure, so that it stays unknown.
+    """
     n = len(command.tasks)
     spent = {name: np.full(n, np.nan) for name in (*_MEASURED_STAGES, "upload", "bytes_down", "bytes_up")}
     clients = np.zeros(n, np.int64)

@@ -43,9 +43,11 @@ class UserSource:
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What devices can do at some moment: inference seconds per sample, and link speeds to their edge in bits per second. `latency`
-    are the seconds that each trip down and up costs beside what it carries, half of them each way; `seconds_per_batch` those of a
-    training batch beside its samples. A single number holds for all devices."""
+    """What devices can do at some moment: inference seconds per sample, and link speeds to their edge in bits per second.
+
+    `latency` are the seconds that each trip down and up costs beside what it carries, half of them each way; `seconds_per_batch`
+    those of a training batch beside its samples. A single number holds for all devices.
+    """
 
     seconds_per_sample: Floats
     up_bps: Floats
@@ -64,8 +66,10 @@ class Abilities:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """An edge's turn before it is planned: which task of which round, who its devices are, what they can do and hold. `rows[k]` are
-    the dataset rows on device `devices[k]`; `memory` is what the rule left there the last time."""
+    """An edge's turn before it is planned: which task of which round, who its devices are, what they can do and hold.
+
+    `rows[k]` are the dataset rows on device `devices[k]`; `memory` is what the rule left there the last time.
+    """
 
     edge: int
     task: int
@@ -91,8 +95,10 @@ class Sync:
 @dataclass(frozen=True, slots=True)
 class Turn:
     """What an edge does: where its samples lie from now on, which averages it makes, and what that takes beside training.
+
     `planning` are the seconds before anything moves; `exchange[k]` those that device k spends on samples before it can train.
-    `weight` replaces the devices' own weights at the server. `memory` is for the next turn, `stats` for people."""
+    `weight` replaces the devices' own weights at the server. `memory` is for the next turn, `stats` for people.
+    """
 
     rows: tuple[Ints, ...]
     syncs: tuple[Sync, ...]
@@ -115,9 +121,11 @@ class EdgeRule:
 @dataclass(frozen=True, slots=True)
 class EdgeFleet:
     """The devices behind the edges: whose they are, their keys, where each row of an edge's shard lies at first, what devices can
-    do at a time, and what links edge and server: up and down in bits per second, and the seconds of a trip. `byte_scale` is
-    declared over actual model size, as for the server's own links. `energy_draws(devices, spent, time)` says what seconds by stage,
-    spent from that time on, draw from the devices' batteries: sums by name, such as joules (None: unknown)."""
+    do at a time, and what links edge and server: up and down in bits per second, and the seconds of a trip.
+
+    `byte_scale` is declared over actual model size, as for the server's own links. `energy_draws(devices, spent, time)` says what
+    seconds by stage, spent from that time on, draw from the devices' batteries: sums by name, such as joules (None: unknown).
+    """
 
     users: UserSource
     keys: Keys

@@ -25,6 +25,10 @@ class BadInput(FedFleetError):
     exit_code = 2
 
 
+# A traceback shows the name by which people know it.
+BadInput.__module__ = "fedfleet"
+
+
 class RunFailed(FedFleetError):
     """A run that started properly and cannot continue."""
 

@@ -75,9 +75,12 @@ class ReportUnwanted:
 
 @dataclass(frozen=True, slots=True)
 class TasksSpent:
-    """Fact: what the tasks that ended in a round really cost, in the order of their ids: columns by name. Stages of core.stages in
-    seconds, as far as each was carried out; bytes_down and bytes_up that moved; joules and what else the world's energy source
-    says. A column that is not there is 0; NaN: unknown. What a task took beyond its stages it was out of reach."""
+    """Fact: what the tasks that ended in a round really cost, in the order of their ids: columns by name.
+
+    Stages of core.stages in seconds, as far as each was carried out; bytes_down and bytes_up that moved; joules and what else the
+    world's energy source says. A column that is not there is 0; NaN: unknown. What a task took beyond its stages it was out of
+    reach.
+    """
 
     time: float
     tasks: Ints
@@ -102,9 +105,11 @@ class NewModel:
 
 @dataclass(frozen=True, slots=True)
 class ReportsGathered:
-    """Fact: the reports of a commit were folded into `aggregate` (None: none could be used). `tasks` and the columns of `stats`
-    cover the folded reports only, in task order. `made` is what the server has learnt from it, from a runtime that worked it out
-    beside its loop; without it the coordinator does."""
+    """Fact: the reports of a commit were folded into `aggregate` (None: none could be used).
+
+    `tasks` and the columns of `stats` cover the folded reports only, in task order. `made` is what the server has learnt from it,
+    from a runtime that worked it out beside its loop; without it the coordinator does.
+    """
 
     time: float
     aggregate: Any
@@ -116,8 +121,10 @@ class ReportsGathered:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """Fact: how model `version` does on the central test set, and on the clients' own if that was asked. `unseen`: how it does on
-    people whose samples are never trained on, where there are any."""
+    """Fact: how model `version` does on the central test set, and on the clients' own if that was asked.
+
+    `unseen`: how it does on people whose samples are never trained on, where there are any.
+    """
 
     time: float
     version: int
@@ -178,8 +185,10 @@ class ReportRejected:
 
 @dataclass(frozen=True, slots=True)
 class PaceSet:
-    """Outcome: the policy changed how long it waits; `name` is what it calls this number of seconds (Policy.shows). The first is at
-    the beginning of the run, so that these are the whole timeline."""
+    """Outcome: the policy changed how long it waits; `name` is what it calls this number of seconds (Policy.shows).
+
+    The first is at the beginning of the run, so that these are the whole timeline.
+    """
 
     time: float
     name: str
@@ -197,8 +206,10 @@ class RoundFailed:
 
 @dataclass(frozen=True, slots=True)
 class ModelCommitted:
-    """Outcome: the round ended with model `version`, named by its content; `loss` is a diagnostic. The name of a large model is
-    found when it is first needed; it compares and prints as the string."""
+    """Outcome: the round ended with model `version`, named by its content; `loss` is a diagnostic.
+
+    The name of a large model is found when it is first needed; it compares and prints as the string.
+    """
 
     time: float
     round: int

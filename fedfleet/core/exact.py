@@ -53,10 +53,12 @@ Parts = Mapping[str, "float | NDArray[np.floating[Any]]"]
 
 @dataclass(slots=True)
 class Accumulator:
-    """Fixed-point sums by leaf, and the exact total weight as an integer of 2^-60. Working memory: `add` consumes it. `lacking` is
-    the weight that single leaves did not get, in the same unit; `thin` the weight that single elements did not get, as fixed point
-    of `missing_power` bits. `final_mean` is the mean, from a caller that has summed and divided elsewhere (an accelerator); then
-    there are no sums any more."""
+    """Fixed-point sums by leaf, and the exact total weight as an integer of 2^-60. Working memory: `add` consumes it.
+
+    `lacking` is the weight that single leaves did not get, in the same unit; `thin` the weight that single elements did not get, as
+    fixed point of `missing_power` bits. `final_mean` is the mean, from a caller that has summed and divided elsewhere (an
+    accelerator); then there are no sums any more.
+    """
 
     sums: dict[str, NDArray[np.int64]]
     fine: dict[str, NDArray[np.int64]]
@@ -126,8 +128,10 @@ def add(
     total_weight: float = 2.0**24,
     counted: int | None = None,
 ) -> Accumulator:
-    """The sum with one more weighted update; `factor` scales the update and not its weight, `parts` both, leaf by leaf. `counted`
-    is the weight in units, from a caller that has computed it already."""
+    """The sum with one more weighted update; `factor` scales the update and not its weight, `parts` both, leaf by leaf.
+
+    `counted` is the weight in units, from a caller that has computed it already.
+    """
     _check_open(acc)
     for name, scale in scales.items():
         part = parts.get(name) if parts is not None else None
@@ -195,8 +199,10 @@ def _check_open(*accs: Accumulator) -> None:
 def mean(
     acc: Accumulator, scales: dict[str, Scale], denominator: float | None = None, total_weight: float = 2.0**24
 ) -> Tree | None:
-    """The weighted mean as float32, or the weighted sum over a fixed denominator; None if nothing was added. An element without any
-    weight is zero."""
+    """The weighted mean as float32, or the weighted sum over a fixed denominator; None if nothing was added.
+
+    An element without any weight is zero.
+    """
     if acc.final_mean is not None:
         return acc.final_mean
     if acc.count == 0:

@@ -21,8 +21,10 @@ from fedfleet.core.shared_rows import Names, RowNumbers, compact_rows
 @dataclass(frozen=True, slots=True)
 class DeviceTable:
     """Devices: each row owns a span of measured link speeds in kbit/s; an empty span of `up` means: drawn from `down`.
+
     `seconds_per_sample` is inference time; `seconds_per_batch` is what each training batch takes besides its samples; `latency` is
-    [low, high] in seconds; NaN where cores or memory are unknown."""
+    [low, high] in seconds; NaN where cores or memory are unknown.
+    """
 
     ids: Names
     down: Floats

@@ -18,8 +18,10 @@ from fedfleet.core.shared_rows import RowNumbers, row_of
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """Ready intervals, flat: trace i owns entries offsets[i] to offsets[i + 1]. Client c follows trace `row_index[c]`; without
-    `row_index`, trace c. The length is the number of clients."""
+    """Ready intervals, flat: trace i owns entries offsets[i] to offsets[i + 1].
+
+    Client c follows trace `row_index[c]`; without `row_index`, trace c. The length is the number of clients.
+    """
 
     start: Floats
     period: Floats
@@ -88,9 +90,11 @@ def _phase(t: Traces, rows: Ints, time: float | Floats) -> Floats:
 
 
 def ready_until(t: Traces, clients: Ints, time: float | Floats) -> tuple[Bools, Floats]:
-    """Is each client ready at `time`, and until when does that answer hold? `time` may be each client's own. An interval of the
-    k-th period is there from start + (k period + begin) on and before start + (k period + end), as these are rounded: an answer
-    ends at the same moment, to the last bit, whenever it was asked for."""
+    """Is each client ready at `time`, and until when does that answer hold? `time` may be each client's own.
+
+    An interval of the k-th period is there from start + (k period + begin) on and before start + (k period + end), as these are
+    rounded: an answer ends at the same moment, to the last bit, whenever it was asked for.
+    """
     rows = row_of(t.row_index, clients)
     start, period = t.start[rows], t.period[rows]
     low, high = t.offsets[rows], t.offsets[rows + 1]

@@ -35,6 +35,7 @@ OLD_MODULES = {
     "fedfleet.core.spending": "fedfleet.core.stages",
     "fedfleet.engine.nested": "fedfleet.engine.hierarchy",
     "fedfleet.learn.averaging": "fedfleet.learn.fedavg",
+    "fedfleet.learn.codecs.count_sketch": "fedfleet.learn.codecs.sparsification",
     "fedfleet.learn.compose": "fedfleet.learn.composition",
     "fedfleet.learn.home": "fedfleet.learn.local_parameters",
     "fedfleet.learn.personal": "fedfleet.learn.personalisation",
@@ -61,6 +62,8 @@ OLD_MODULES = {
     "fedfleet.runtime.wire.options": "fedfleet.network.server.options",
     "fedfleet.tasks.narrowing": "fedfleet.tasks.narrow_models",
     "fedfleet.tasks.sources": "fedfleet.tasks.data_files",
+    "fedfleet.tasks.transfer": "fedfleet.tasks.photos",
+    "fedfleet.world.downtime": "fedfleet.world.faults",
 }
 # Old module -> what its functions and classes are called in the new one, where that differs.
 OLD_SYMBOLS = {
@@ -135,8 +138,10 @@ def old_symbols(module: str, **new_of_old: str) -> Callable[[str], Any]:
 
 
 def old_fields(**new_of_old: str) -> Callable[[Record], Record]:
-    """A decorator for a record of which fields or methods have new names: the old ones can be read and given by keyword. Where both
-    are given the old one holds, so that `dataclasses.replace(record, old=..)` replaces what it names."""
+    """A decorator for a record of which fields or methods have new names: the old ones can be read and given by keyword.
+
+    Where both are given the old one holds, so that `dataclasses.replace(record, old=..)` replaces what it names.
+    """
 
     def decorate(record: Record) -> Record:
         for old, new in new_of_old.items():

@@ -45,9 +45,11 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """The model at some share of its width: what it holds of the whole model, and what it takes. `places[leaf]` are, axis by axis,
-    the indices of its elements in the whole leaf; `work[leaf]` the multiply-adds of one sample's forward pass in which the leaf
-    takes part; `activations` how many numbers training keeps of one sample."""
+    """The model at some share of its width: what it holds of the whole model, and what it takes.
+
+    `places[leaf]` are, axis by axis, the indices of its elements in the whole leaf; `work[leaf]` the multiply-adds of one sample's
+    forward pass in which the leaf takes part; `activations` how many numbers training keeps of one sample.
+    """
 
     places: Mapping[str, tuple[Ints, ...]]
     work: Mapping[str, float]
@@ -57,9 +59,11 @@ class ModelShape:
 @dataclass(frozen=True, slots=True)
 class FleetFacts:
     """What a builder may ask about model and devices, with a parameter of this type: the model's shape at a share of its width, the
-    clients' keys, the seed, how much memory they have (NaN: unknown), how much larger the model is declared than it is, the kind of
-    each client's device, the clients under each tag of the spec, and how long a trip of each would take at the start. Without
-    arguments: nothing is known."""
+    clients' keys, the seed, how much memory they have (NaN: unknown), how much larger the model is declared than it is, the kind
+    of each client's device, the clients under each tag of the spec, and how long a trip of each would take at the start.
+
+    Without arguments: nothing is known.
+    """
 
     model: Callable[[float], ModelShape] | None = None
     keys: Keys = field(default_factory=lambda: np.zeros(0, np.uint64))

@@ -17,6 +17,7 @@ from fedfleet.core.passes import LocalPass
 from fedfleet.core.records import (
     Assignments,
     Book,
+    Bools,
     Context,
     Cost,
     Decision,
@@ -44,8 +45,10 @@ Pass = LocalPass | OpaquePass | NestedPass
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What goes down to a client: the model, and what else its half needs (control variates, masks, codes). Both are what arrives.
-    Where a codec makes them small on the way, `nbytes` is what travels, and `encoded()` the exact bytes."""
+    """What goes down to a client: the model, and what else its half needs (control variates, masks, codes).
+
+    Both are what arrives. Where a codec makes them small on the way, `nbytes` is what travels, and `encoded()` the exact bytes.
+    """
 
     params: Tree
     extra: Tree = field(default_factory=dict[str, Array])
@@ -56,11 +59,15 @@ class Offer:
 @dataclass(frozen=True, slots=True)
 class Promise:
     """What a private algorithm does, from which its privacy loss follows: the mechanism, the noise as a multiple of how far one
-    report can move what is released, and the delta that is granted."""
+    report can move what is released, and the delta that is granted. `epsilon` is what the noise was solved for, where it was.
+    `sample` are the clients of the fleet and how many of them, at most, are in a commit, where each commit draws them in secret,
+    evenly and without replacement."""
 
     mechanism: Literal["gaussian", "tree", "local"]
     noise: float
     delta: float
+    epsilon: float | None = None
+    sample: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +106,10 @@ class Algorithm:
 
 @dataclass(frozen=True, slots=True)
 class FoldResult:
-    """Reports that were added up where they were made: the sums, who is in them with which statistics, and who is not. `memory` is
-    what the folded clients remember now, by client and slot."""
+    """Reports that were added up where they were made: the sums, who is in them with which statistics, and who is not.
+
+    `memory` is what the folded clients remember now, by client and slot.
+    """
 
     accumulator: Folding
     tasks: Ints
@@ -160,6 +169,10 @@ class Selector:
     by_reports: bool | None = None
     equal_chance: bool = False
     members: Ints | None = field(default=None, compare=False)
+
+    def may_ask(self, clients: int) -> Bools:
+        """Which of that many clients it may ever ask."""
+        return np.ones(clients, np.bool_) if self.members is None else np.isin(np.arange(clients), self.members)
 
     @property
     def unpredictable(self) -> str:
@@ -294,10 +307,12 @@ class Trial:
 @old_fields(remarks="warnings")
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """Carries out jobs, answering in input order: `train(jobs)` streams reports, `evaluate(trials)` gives scores. `fold(jobs,
-    contexts, fold, server)` trains and adds up in place, for folds that stream. `close()`, where there is one, ends the processes
-    that the executor started; the owner of the executor calls it at the end. `warnings()` is what a person should know about how
-    the work went, when it is done. `together`: it is fastest with many jobs at once."""
+    """Carries out jobs, answering in input order: `train(jobs)` streams reports, `evaluate(trials)` gives scores.
+
+    `fold(jobs, contexts, fold, server)` trains and adds up in place, for folds that stream. `close()`, where there is one, ends the
+    processes that the executor started; the owner of the executor calls it at the end. `warnings()` is what a person should know
+    about how the work went, when it is done. `together`: it is fastest with many jobs at once.
+    """
 
     name: str
     train: Callable[[Sequence[Job]], Iterable[Report]]
@@ -311,8 +326,10 @@ class Executor:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that decides a run, apart from the world: what, who, when, until when. `charge`: for how many samples a task is
-    charged (None: for those that it trains on)."""
+    """Everything that decides a run, apart from the world: what, who, when, until when.
+
+    `charge`: for how many samples a task is charged (None: for those that it trains on).
+    """
 
     seed: int
     algorithm: Algorithm

@@ -76,9 +76,11 @@ class LinearStep:
 
 @dataclass(frozen=True, slots=True)
 class Optimiser:
-    """A functional optimiser on dictionaries of tensors. `init(params)` gives its state, `update(params, grads, state, rates)` new
-    params and state; `rates[name]` is a number, or a tensor that broadcasts against the parameter. `linear` says that it is just
-    that, so that a kernel may fuse it."""
+    """A functional optimiser on dictionaries of tensors.
+
+    `init(params)` gives its state, `update(params, grads, state, rates)` new params and state; `rates[name]` is a number, or a
+    tensor that broadcasts against the parameter. `linear` says that it is just that, so that a kernel may fuse it.
+    """
 
     init: Callable[[Tensors], Any]
     update: Callable[[Tensors, Tensors, Any, Tensors], tuple[dict[str, Any], Any]]
@@ -104,9 +106,11 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class SecondModel:
-    """A second model of the client's own, kept at home (slot "second"). It is trained beside the first, by an objective that sees
-    both; or, with a pass of its `own`, after it and apart from it: then the first trains as if there were no second, and terms of
-    the own pass take the model that was offered for their start."""
+    """A second model of the client's own, kept at home (slot "second").
+
+    It is trained beside the first, by an objective that sees both; or, with a pass of its `own`, after it and apart from it: then
+    the first trains as if there were no second, and terms of the own pass take the model that was offered for their start.
+    """
 
     fresh: Callable[[Tree], Tree]
     own: LocalPass | None = None
@@ -114,9 +118,11 @@ class SecondModel:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One step's samples as an objective sees them: inputs, labels, and the mean over each client's real samples. `mean(values)`
-    takes one value per sample and gives one per client; padding never counts. `apart(function, outputs)` calls function(outputs,
-    labels) for each client's real samples alone, for functions that give one value for all samples."""
+    """One step's samples as an objective sees them: inputs, labels, and the mean over each client's real samples.
+
+    `mean(values)` takes one value per sample and gives one per client; padding never counts. `apart(function, outputs)` calls
+    function(outputs, labels) for each client's real samples alone, for functions that give one value for all samples.
+    """
 
     x: Any
     y: Any
@@ -131,10 +137,12 @@ Objective = Callable[[Callable[[Tensors, Any], Any], Tensors, Tensors, Carry, Ba
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A stack of clients after their passes, as tensors with a leading client axis; inline is a stack of one. `update` is what goes
-    up (every leaf of one size for all clients), `memory` the slots that are replaced, `start` what each began with. `weight`,
-    `steps`, `rates`, `keys` and `tasks` are columns, one entry per client; `seed` and the last two address randomness. `bytes_up`,
-    a column too, is for hooks whose bytes depend on values (then the algorithm is `priced_by_value`)."""
+    """A stack of clients after their passes, as tensors with a leading client axis; inline is a stack of one.
+
+    `update` is what goes up (every leaf of one size for all clients), `memory` the slots that are replaced, `start` what each began
+    with. `weight`, `steps`, `rates`, `keys` and `tasks` are columns, one entry per client; `seed` and the last two address
+    randomness. `bytes_up`, a column too, is for hooks whose bytes depend on values (then the algorithm is `priced_by_value`).
+    """
 
     update: Tensors
     start: Tensors

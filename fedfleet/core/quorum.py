@@ -22,9 +22,11 @@ _MAX_PERIODS = 64  # periods among which one is looked for
 def first_time_ready(
     t: Traces, rows: Ints, weights: Ints, ready: Bools, changes: Floats, n: int, start: float, until: float
 ) -> float:
-    """The first moment from `start` on, and before `until`, at which traces that stand for n clients are ready. `weights` says for
-    how many clients each of the `rows` stands; `ready` and `changes` are what `ready_until` says of them at `start`, and are used
-    up."""
+    """The first moment from `start` on, and before `until`, at which traces that stand for n clients are ready.
+
+    `weights` says for how many clients each of the `rows` stands; `ready` and `changes` are what `ready_until` says of them at
+    `start`, and are used up.
+    """
     count = int(weights[ready].sum())
     if count >= n:
         return start if start < until else math.inf

@@ -24,7 +24,9 @@ Slots = Mapping[str, Tree]  # a client's memory by named slots, each a tree
 @dataclass(frozen=True, slots=True)
 class Roster:
     """Clients that could be asked now, by ascending index: index, 64-bit key and number of training samples, column by column.
-    `stats` holds the columns that the selector `sees`, and what a probe brought, NaN for those that were not probed."""
+
+    `stats` holds the columns that the selector `sees`, and what a probe brought, NaN for those that were not probed.
+    """
 
     clients: Ints
     keys: Keys
@@ -39,9 +41,11 @@ class Roster:
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
-    """Who is asked, and for how much: `steps` local steps (0: what the algorithm says) on `share` of the shard. `settings` are
-    named columns, one entry per client, for the algorithm to read (a learning rate, a portion of the model); `due` says how many
-    seconds after sending the reports are due, where the selector has an opinion on that."""
+    """Who is asked, and for how much: `steps` local steps (0: what the algorithm says) on `share` of the shard.
+
+    `settings` are named columns, one entry per client, for the algorithm to read (a learning rate, a portion of the model); `due`
+    says how many seconds after sending the reports are due, where the selector has an opinion on that.
+    """
 
     clients: Ints
     steps: Ints
@@ -68,8 +72,10 @@ def whole_work(clients: Ints) -> Assignments:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What tasks cost before anyone trained: samples processed, bytes down, bytes up; one entry per task. Who trains only a part of
-    the model is charged as many samples of the whole model as its work comes to."""
+    """What tasks cost before anyone trained: samples processed, bytes down, bytes up; one entry per task.
+
+    Who trains only a part of the model is charged as many samples of the whole model as its work comes to.
+    """
 
     samples: Floats
     bytes_down: Floats
@@ -106,8 +112,11 @@ _NO_SETTINGS: Settings = {}
 
 
 class Context(NamedTuple):
-    """What a fold may know about a report beside the report itself; `settings` are those of its assignment. `start` is the model
-    that a stale report's task was sent with, for `accept`; None: the present one. A named tuple: one is made for every report."""
+    """What a fold may know about a report beside the report itself; `settings` are those of its assignment.
+
+    `start` is the model that a stale report's task was sent with, for `accept`; None: the present one. A named tuple: one is made
+    for every report.
+    """
 
     staleness: int
     seconds: float
@@ -185,8 +194,10 @@ class EvalScore:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Tasks that ended since a selector last learnt, as columns; `fate` holds the codes of `FATES`. `seconds` is NaN for a task
-    that its device cannot do at all: it took no time, and would never have ended."""
+    """Tasks that ended since a selector last learnt, as columns; `fate` holds the codes of `FATES`.
+
+    `seconds` is NaN for a task that its device cannot do at all: it took no time, and would never have ended.
+    """
 
     tasks: Ints
     clients: Ints

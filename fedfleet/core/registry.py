@@ -42,8 +42,7 @@ _MODULES: dict[str, dict[str, str]] = {
     },
     "codecs": {
         "learn.codecs.quantisation": "int2 int3 int4 int5 int6 int7 int8 fp16 bf16",
-        "learn.codecs.sparsification": "topk randomk",
-        "learn.codecs.count_sketch": "sketch",
+        "learn.codecs.sparsification": "topk randomk sketch",
         "learn.codecs.low_rank": "lowrank",
         "learn.codecs.lossless": "gzip deflate zstd",
     },
@@ -58,8 +57,7 @@ _MODULES: dict[str, dict[str, str]] = {
     },
     "states": {"world.states": "always_on daily state_file dpcsm"},
     "faults": {
-        "world.faults": "lossy delayed repeated slowed all_of",
-        "world.downtime": "crashes outages",
+        "world.faults": "lossy delayed repeated slowed all_of crashes outages",
     },
     "energy": {"world.energy": "phones per_kind energy_file carbon none"},
     "partitions": {"world.partitions": "iid dirichlet by_label by_owner label_flip"},
@@ -73,8 +71,7 @@ _MODULES: dict[str, dict[str, str]] = {
     "tasks": {
         "tasks.digits": "digits_logreg digits_mlp digits_cnn digits_vit",
         "tasks.small_images": "femnist_cnn chars74k_cnn chars74k_vit omniglot_cnn mlp logreg mnist_mlp fashion_mlp fashion_cnn",
-        "tasks.photos": "cifar_cnn resnet18_gn vit_tiny celeba_cnn openimage_vit covid_cnn pneumonia_cnn covidfl_vit",
-        "tasks.transfer": "transfer",
+        "tasks.photos": "cifar_cnn resnet18_gn vit_tiny celeba_cnn openimage_vit covid_cnn pneumonia_cnn covidfl_vit transfer",
         "tasks.text": "char_lstm shakespeare_lstm twitter_logreg",
         "tasks.sensors": "har_cnn wisdm_cnn phone_watch_cnn harbox_mlp harbox_cnn realworld_cnn kws_cnn speech_cnn",
     },

@@ -43,8 +43,8 @@ class RoundRules:
 
     @property
     def independent(self) -> bool:
-        """Whether each round is on its own: no report comes late, no lease ends a task, and no round waits for clients."""
-        return not self.max_staleness and not self.wait_if_few and self.lease == math.inf
+        """Whether each round is on its own: no report comes late, and no lease ends a task."""
+        return not self.max_staleness and self.lease == math.inf
 
     def ready(self, selected: int) -> int:
         """How many reports end the wait. The small slack keeps 0.14 * 50 = 7.000000000000001 at seven."""

@@ -34,9 +34,12 @@ StageFunction = Callable[[Ints, Cost, float, Ints], StageSeconds]
 
 @dataclass(frozen=True, slots=True)
 class StagedSeconds:
-    """The seconds of a device source that says what they go into: called, it adds its stages up. `best()` is the same clients, with
-    their own draws from trip to trip, who all have the fleet's fastest link and its fastest processor; None where the source does
-    not say. `table()` is the same fleet as a table, whose rows the source draws from; None where it has none."""
+    """The seconds of a device source that says what they go into: called, it adds its stages up.
+
+    `best()` is the same clients, with their own draws from trip to trip, who all have the fleet's fastest link and its fastest
+    processor; None where the source does not say. `table()` is the same fleet as a table, whose rows the source draws from; None
+    where it has none.
+    """
 
     stages: StageFunction
     best: Callable[[], DeviceSource] | None = None
@@ -70,9 +73,11 @@ def declared_table(devices: DeviceSource) -> DeviceTable | None:
 
 
 def stages_of(devices: DeviceSource, clients: Ints, cost: Cost, start: float, tasks: Ints) -> StageSeconds:
-    """What these tasks' seconds go into on these devices; infinite where a device cannot do the work. A source that does not say is
-    asked for less work: what no work takes is latency, and what a stage adds to that is its own. The rest, if the source is not a
-    sum of its stages, counts as latency too, so that the stages add up to its seconds."""
+    """What these tasks' seconds go into on these devices; infinite where a device cannot do the work.
+
+    A source that does not say is asked for less work: what no work takes is latency, and what a stage adds to that is its own. The
+    rest, if the source is not a sum of its stages, counts as latency too, so that the stages add up to its seconds.
+    """
     if isinstance(devices.seconds, StagedSeconds):
         return devices.seconds.stages(clients, cost, start, tasks)
     whole, none = devices.seconds(clients, cost, start, tasks), np.zeros(len(clients))

@@ -83,8 +83,10 @@ _LeafLayout = tuple[str, np.dtype[Any], tuple[int, ...], int, int]
 
 
 def _layout(header: bytes, body_bytes: int) -> tuple[tuple[_LeafLayout, ...], np.dtype[Any] | None]:
-    """Name, type, shape, begin and end of every leaf, by name, as a header has them; `body_bytes` is what lies behind it. And the
-    type of all, if they have one and lie in the order of their names."""
+    """Name, type, shape, begin and end of every leaf, by name, as a header has them; `body_bytes` is what lies behind it.
+
+    And the type of all, if they have one and lie in the order of their names.
+    """
     try:
         result: Any = json.loads(str(header, "utf-8"))  # as text: bytes would be guessed to be UTF-16 or -32
     except (ValueError, RecursionError) as error:

@@ -57,9 +57,11 @@ _EAGER_HASH_BYTES = 1 << 16
 
 
 class ModelName:
-    """The content hash of a model that is computed on first use; compares, hashes and prints as the string. Whoever holds one can
-    let another thread find it out (`str(name)`): SHA-256 lets other threads run meanwhile, and two that ask at once compute the
-    same."""
+    """The content hash of a model that is computed on first use; compares, hashes and prints as the string.
+
+    Whoever holds one can let another thread find it out (`str(name)`): SHA-256 lets other threads run meanwhile, and two that ask
+    at once compute the same.
+    """
 
     __slots__ = ("_name", "_tree")
 

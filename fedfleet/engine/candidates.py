@@ -41,8 +41,10 @@ def handle_candidates(plan: Plan, state: RunState, fact: CandidatesSeen) -> Reac
 
 
 def handle_probe_answer(plan: Plan, state: RunState, fact: Probed) -> Reaction:
-    """The answers become a column of the roster, and the selector picks. Rounds may close while a probe is out. The pick has the
-    address of the probe nonetheless: drawn anew, it would be among others."""
+    """The answers become a column of the roster, and the selector picks.
+
+    Rounds may close while a probe is out. The pick has the address of the probe nonetheless: drawn anew, it would be among others.
+    """
     roster, probe = state.roster, state.probe
     if roster is None or probe is None:
         raise RunFailed("internal error: a probe was answered that was never sent; please report this")

@@ -13,8 +13,10 @@ from fedfleet.engine.state import Ending, Phase, RunState, endings, next_wake
 
 
 def pending_commands(plan: Plan, state: RunState) -> tuple[Command, ...]:
-    """The commands that are still unanswered, for a runtime that takes a run up at this state. Tasks that run are not among them:
-    what became of them only the runtime can know."""
+    """The commands that are still unanswered, for a runtime that takes a run up at this state.
+
+    Tasks that run are not among them: what became of them only the runtime can know.
+    """
     del plan  # a state says it all; the plan is here so that a future part may be asked
     result: list[Command] = []
     if state.phase is Phase.DONE:

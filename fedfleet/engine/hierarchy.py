@@ -23,8 +23,10 @@ SLOTS = "slot"  # in an edge's memory: on which of its devices each row of its s
 
 
 def nest_algorithm(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
-    """The algorithm one layer up: its clients are edges, whose devices do what its clients did. An edge's price is known when its
-    turn is planned, and then its devices train at once: simulations run eagerly."""
+    """The algorithm one layer up: its clients are edges, whose devices do what its clients did.
+
+    An edge's price is known when its turn is planned, and then its devices train at once: simulations run eagerly.
+    """
     # Overrides may change the halves of some devices.
     passes = (algorithm.local(device, NO_SETTINGS) for device in range(len(fleet.keys)))
     halves, name = [half for half in passes if isinstance(half, LocalPass)], repr(algorithm.name)
@@ -94,10 +96,12 @@ def check_turn(visit: Visit, turn: Turn) -> None:
 
 
 def turn_cost(job: Job, visit: Visit, turn: Turn) -> dict[str, float]:
-    """What a turn costs: the seconds of its stages, which follow each other, and what all of its devices draw meanwhile. From the
-    download of the model at the edge to the upload of its average: latency, download and upload are those of the edge's link to the
-    server. Every average is a trip of the model to each of its devices and back (averaging) with training in between (compute), and
-    takes as long as the device that is last; the exchange of samples comes before the first."""
+    """What a turn costs: the seconds of its stages, which follow each other, and what all of its devices draw meanwhile.
+
+    From the download of the model at the edge to the upload of its average: latency, download and upload are those of the edge's
+    link to the server. Every average is a trip of the model to each of its devices and back (averaging) with training in between
+    (compute), and takes as long as the device that is last; the exchange of samples comes before the first.
+    """
     inside = job.local
     assert isinstance(inside, NestedPass)
     abilities, server, scale = visit.abilities, ServerState(job.offer.params), inside.fleet.byte_scale

@@ -51,8 +51,10 @@ class Progress:
 
 
 class RunState(NamedTuple):
-    """Everything that the coordinator knows. `running` maps a task to its wave and shares structure between steps. A named tuple,
-    like the book: one of each is made for every task that ends, and a tuple is made four times faster."""
+    """Everything that the coordinator knows. `running` maps a task to its wave and shares structure between steps.
+
+    A named tuple, like the book: one of each is made for every task that ends, and a tuple is made four times faster.
+    """
 
     server: ServerState
     selector: State

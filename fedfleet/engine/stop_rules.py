@@ -49,8 +49,10 @@ def evaluation_due(plan: Plan, state: RunState) -> bool:
 
 
 def next_evaluation_time(plan: Plan, last: float = 0.0) -> float | None:
-    """When the model is looked at next after this look, where that goes by time; never at the end, which has its own. On a real
-    clock a look may come late; those that were due meanwhile are left out."""
+    """When the model is looked at next after this look, where that goes by time; never at the end, which has its own.
+
+    On a real clock a look may come late; those that were due meanwhile are left out.
+    """
     every = plan.stop.evaluate_seconds
     if every is None:
         return None

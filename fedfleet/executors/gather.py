@@ -90,20 +90,14 @@ def admit(
     fold: Fold, server: ServerState, acc: Folding, report: Report, context: Context, accept: Accept | None = None
 ) -> str | None:
     """Decode, check and add one report; why it was refused, None if it was added."""
-    if accept is None:
-        return aggregation.check_and_add(fold, acc, report, context)
-    try:
-        return aggregation.check_and_add(fold, acc, _decode_report(accept, server, report, context), context)
-    except Refused as error:
-        return str(error)
-
-
-def _decode_report(accept: Accept, server: ServerState, report: Report, context: Context) -> Report:
-    """What a decoder makes of a report; a decoder that fails refuses the report and never ends the run."""
-    try:
-        return accept(server, report, context)
-    except (AttributeError, KeyError, IndexError, ValueError, TypeError) as error:
-        raise Refused(f"it cannot be decoded ({type(error).__name__}: {error})") from error
+    if accept is not None:
+        try:
+            report = accept(server, report, context)
+        except Refused as error:
+            return str(error)
+        except (AttributeError, KeyError, IndexError, ValueError, TypeError) as error:  # it refuses the report, and ends no run
+            return f"it cannot be decoded ({type(error).__name__}: {error})"
+    return aggregation.check_and_add(fold, acc, report, context)
 
 
 # For which version reports are folded, and the key that addresses its noise (None: the seed of the run does).

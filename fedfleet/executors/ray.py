@@ -56,7 +56,7 @@ def ray_executor(
     threads: int = 1,
     gpus: float = 0,
 ) -> Executor:
-    """An executor on Ray workers, which follow `recipe`; a single evaluation is left to the executor `here`.
+    """An executor on Ray workers, which follow `recipe`; a single evaluation is left to `local_executor`.
 
     Without an address a cluster of `workers` processes (default: one per processor) is started on this machine, and ended
     by `close`. With one, Ray decides how many chunks it runs at once; `workers` (default: the cluster's processors) only

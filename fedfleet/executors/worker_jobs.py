@@ -124,7 +124,7 @@ def rebuild_parts(recipe: Recipe) -> tuple[Algorithm, Executor]:
 
 
 def train_chunk(recipe: Recipe, parcels: Sequence[Parcel], indices: Sequence[int], *offers: Offer) -> Answer:
-    """Train parcels, one after the other unless the executor wants them together; `which` says for each what was offered."""
+    """Train parcels, one after the other unless the executor wants them together; `indices` say for each what was offered."""
     reports: list[Any] = []
     name = "a worker could not rebuild the spec"
     try:
@@ -142,7 +142,7 @@ def train_chunk(recipe: Recipe, parcels: Sequence[Parcel], indices: Sequence[int
 
 
 def score_chunk(recipe: Recipe, parcels: Sequence[TrialParcel], indices: Sequence[int], *trees: Tree) -> Answer:
-    """Evaluate one after the other; `which` says for each with which parameters."""
+    """Evaluate one after the other; `indices` say for each with which parameters."""
     name = "a worker could not rebuild the spec"
     try:
         executor = rebuild_parts(recipe)[1]

@@ -1,8 +1,8 @@
 """Differential privacy for those who take part: updates of bounded length, weights that tell nothing, and noise.
 
 One client is protected, with all that it ever sends: what is released hardly depends on whether its updates were real or zero.
-Who takes part is not drawn by a coin for each client, so that no amplification by sampling is claimed; the loss is that of the
-participation that the journal shows (`fedfleet.measure.privacy`). It supposes that no client is picked by a value without noise: a
+The loss is that of the participation that the journal shows (`fedfleet.measure.privacy`). That clients are sampled makes it less
+only where a run says so (`amplify`). It supposes that no client is picked by a value without noise: a
 selector that goes by reported losses lets them into the models, and the run says so.
 """
 
@@ -19,6 +19,7 @@ from fedfleet.core.clip import pairwise_sum
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.limits import SMALLEST, Count
 from fedfleet.core.noise import Noise, normals, seeded_key
+from fedfleet.core.part_facts import RunFacts
 from fedfleet.core.parts import Algorithm, Promise
 from fedfleet.core.passes import Passed
 from fedfleet.core.records import Context
@@ -28,6 +29,8 @@ from fedfleet.learn.folds import sample_entry
 Clip = Annotated[float, Ge(SMALLEST), Le(1e4)]  # of an update, as a Euclidean norm
 Multiple = Annotated[float, Ge(1e-3), Le(1e4)]  # of the clipping norm: the standard deviation of the noise
 Delta = Annotated[float, Gt(0), Lt(1)]
+Epsilon = Annotated[float, Ge(1e-3), Le(1e3)]
+_DEFAULT_NOISE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,59 +40,98 @@ class Privacy:
     around: Callable[[Algorithm], Algorithm]
 
 
-def gaussian(*, cohort: Count, clip: Clip = 1.0, noise: Multiple = 1.0, delta: Delta = 1e-5) -> Privacy:
+def gaussian(
+    *,
+    cohort: Count | None = None,
+    clip: Clip = 1.0,
+    noise: Multiple | None = _DEFAULT_NOISE,
+    delta: Delta = 1e-5,
+    epsilon: Epsilon | None = None,
+    amplify: bool | None = None,
+    run: RunFacts = RunFacts(0, 0, 0),  # noqa: B008
+) -> Privacy:
     """Clipped updates and fresh Gaussian noise in the sum of every commit (McMahan et al. 2018), by the server.
 
     Every commit releases (sum over clients of min(1, clip / |u|) u + N(0, (noise clip)^2)) / cohort. The denominator is fixed
-    and weights are plain, so that one client moves the sum by `clip` at most. The server sees the updates themselves.
+    and weights are plain, so that one client moves the sum by `clip` at most. The server sees the updates themselves. In a spec
+    the cohort is by default that of [pace], and `epsilon` may be given instead of `noise`: a run solves for the noise with which
+    a client that is in every planned commit loses no more. With `amplify` the loss counts that each commit draws its clients
+    in secret, evenly among all: `epsilon` then needs less noise.
 
     >>> from fedfleet.learn.fedavg import fedavg
     >>> gaussian(cohort=20, noise=0.8).around(fedavg()).fold.noise
     Noise(std=0.8, kind='fresh')
     """
-    return Privacy(
-        lambda algorithm: _with_central_noise(algorithm, Noise(clip * noise), cohort, clip, Promise("gaussian", noise, delta))
-    )
+    multiple, size = _solved(noise), _known(cohort)
+    sample = (run.clients, size) if amplify else None
+    promise = Promise("gaussian", multiple, delta, epsilon, sample)
+    return Privacy(lambda algorithm: _with_central_noise(algorithm, Noise(clip * multiple), size, clip, promise))
 
 
-def tree(*, cohort: Count, clip: Clip = 1.0, noise: Multiple = 1.0, delta: Delta = 1e-5) -> Privacy:
+def tree(
+    *,
+    cohort: Count | None = None,
+    clip: Clip = 1.0,
+    noise: Multiple | None = _DEFAULT_NOISE,
+    delta: Delta = 1e-5,
+    epsilon: Epsilon | None = None,
+) -> Privacy:
     """Clipped updates and the noise of a binary tree over all commits: DP-FTRL (Kairouz et al. 2021), by the server.
 
     The noise in the model after t commits is that of at most log2(t) + 1 nodes, whichever clients take part when: made for clients
     that come as they please. One report enters the nodes above its commit, hence more noise is needed for a client that comes once,
-    and far less for one that comes often. The tree is never begun anew.
+    and far less for one that comes often. The tree is never begun anew. `cohort` and `epsilon` are those of `gaussian`.
 
     >>> from fedfleet.learn.fedavg import fedavg
     >>> tree(cohort=20, clip=0.5, noise=4.0).around(fedavg()).fold.noise
     Noise(std=2.0, kind='tree')
     """
-    tree_noise = Noise(clip * noise, "tree")
-    return Privacy(lambda algorithm: _with_central_noise(algorithm, tree_noise, cohort, clip, Promise("tree", noise, delta)))
+    multiple, size = _solved(noise), _known(cohort)
+    tree_noise, promise = Noise(clip * multiple, "tree"), Promise("tree", multiple, delta, epsilon)
+    return Privacy(lambda algorithm: _with_central_noise(algorithm, tree_noise, size, clip, promise))
 
 
-def local(*, clip: Clip = 1.0, noise: Multiple = 1.0, delta: Delta = 1e-5) -> Privacy:
+def local(
+    *, clip: Clip = 1.0, noise: Multiple | None = _DEFAULT_NOISE, delta: Delta = 1e-5, epsilon: Epsilon | None = None
+) -> Privacy:
     """Each client clips its update and adds Gaussian noise before it sends: the server need not be trusted.
 
     It sends min(1, clip / |u|) u + N(0, (noise clip)^2), addressed by its key and task; weights are plain. The statistics that go
-    along (loss, samples) are as they are.
+    along (loss, samples) are as they are. `epsilon` is that of `gaussian`.
 
     >>> from fedfleet.learn.fedavg import fedavg
     >>> local(noise=2.0).around(fedavg()).private
-    Promise(mechanism='local', noise=2.0, delta=1e-05)
+    Promise(mechanism='local', noise=2.0, delta=1e-05, epsilon=None, sample=None)
     """
+    multiple = _solved(noise)
 
     def around(algorithm: Algorithm) -> Algorithm:
         _check_clients(algorithm)
 
         def add_noise(passed: Passed) -> Passed:
-            return _add_noise(passed, clip, clip * noise)
+            return _add_noise(passed, clip, clip * multiple)
 
         result = with_pass(
             algorithm, "its clients cannot add noise", lambda p: replace(p, weigh="one", after=(*p.after, add_noise))
         )
-        return replace(result, private=Promise("local", noise, delta))
+        return replace(result, private=Promise("local", multiple, delta, epsilon))
 
     return Privacy(around)
+
+
+def _solved(noise: float | None) -> float:
+    if noise is None:
+        raise BadInput(
+            "private: epsilon is solved for in a run of a spec, whose rounds are known; here give noise, for example that of "
+            "fedfleet.measure.privacy.solve_noise"
+        )
+    return noise
+
+
+def _known(cohort: int | None) -> int:
+    if cohort is None:
+        raise BadInput("private: cohort is missing, the fixed number that sums are divided by; give cohort")
+    return cohort
 
 
 def _with_central_noise(algorithm: Algorithm, noise: Noise, cohort: int, clip: float, promise: Promise) -> Algorithm:

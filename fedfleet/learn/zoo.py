@@ -50,34 +50,3 @@ fjord = method(ordered_dropout, fedavg)
 timelyfl = method(partial_layers, fedavg)
 biasprompt = method(with_bias_prompt, fedavgm)
 biasprompt_plus = method(surgery, method(with_bias_prompt, fedavg))
-
-__all__ = [
-    "biasprompt",
-    "biasprompt_plus",
-    "centralized",
-    "ditto",
-    "fedadagrad",
-    "fedadam",
-    "fedasync",
-    "fedavg",
-    "fedavg_plus",
-    "fedavgm",
-    "fedbabu",
-    "fedbn",
-    "fedbuff",
-    "feddyn",
-    "fedkd",
-    "fednova",
-    "fedper",
-    "fedprox",
-    "fedrep",
-    "fedyogi",
-    "fetchsgd",
-    "fjord",
-    "ft",
-    "heterofl",
-    "local_only",
-    "scaffold",
-    "stale_fedavg",
-    "timelyfl",
-]

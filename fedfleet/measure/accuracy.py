@@ -53,9 +53,11 @@ def convergence_time(log: Log) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class ClientAccuracy:
-    """Accuracy over clients, each on its own test data. `mean` is weighted by samples; `bottom10` is the 10th-percentile client, at
-    the edge of the worst tenth; `worst10_mean` is the mean of the worst tenth itself (of as many clients as a tenth, rounded up),
-    which lies below; `std` counts clients alike."""
+    """Accuracy over clients, each on its own test data.
+
+    `mean` is weighted by samples; `bottom10` is the 10th-percentile client, at the edge of the worst tenth; `worst10_mean` is the
+    mean of the worst tenth itself (of as many clients as a tenth, rounded up), which lies below; `std` counts clients alike.
+    """
 
     mean: float
     bottom10: float
@@ -76,16 +78,20 @@ def client_accuracy(log: Log) -> ClientAccuracy | None:
 
 @dataclass(frozen=True, slots=True)
 class AccuracyByParticipation:
-    """Accuracy, over their own test samples, of the clients with a report in some model, and of those who never had one. None:
-    there are no such clients with test samples, or nobody looked at clients."""
+    """Accuracy, over their own test samples, of the clients with a report in some model, and of those who never had one.
+
+    None: there are no such clients with test samples, or nobody looked at clients.
+    """
 
     took_part: float | None
     never: float | None
 
 
 def accuracy_by_participation(log: Log, contributions: Ints) -> AccuracyByParticipation:
-    """The last evaluation of clients, apart by whether any report of the client was folded; weighted by samples. Where all samples
-    are trained on in one place nobody takes part as a client, and neither is known."""
+    """The last evaluation of clients, apart by whether any report of the client was folded; weighted by samples.
+
+    Where all samples are trained on in one place nobody takes part as a client, and neither is known.
+    """
     last = read_progress(log).client_scores
     if last is None or last.clients.max() >= len(contributions):
         return AccuracyByParticipation(None, None)
@@ -108,10 +114,12 @@ TARGETS = tuple(round(0.05 * i, 2) for i in range(1, 20))  # accuracies of which
 
 
 def curve_table(log: Log, most: int = MOST_POINTS) -> dict[str, list[float] | list[float | None] | None]:
-    """One entry per evaluation: virtual seconds, commits, rounds tried, bytes moved in both directions, accuracy, loss. Loss is
-    None where it is no number; `bytes` as a whole where the journal counts none; `unseen` is the accuracy on people held out from
-    training, where there are any. Bytes of a task are known when its round closes. Nothing changes between two entries but what
-    nobody looked at: a curve is made of steps."""
+    """One entry per evaluation: virtual seconds, commits, rounds tried, bytes moved in both directions, accuracy, loss.
+
+    Loss is None where it is no number; `bytes` as a whole where the journal counts none; `unseen` is the accuracy on people held
+    out from training, where there are any. Bytes of a task are known when its round closes. Nothing changes between two entries but
+    what nobody looked at: a curve is made of steps.
+    """
     progress = read_progress(log)
     curve, spent = learning_curve(progress), cost_curve(progress, "bytes").cost
     evaluations = [e for e in progress.evaluations if e.total]

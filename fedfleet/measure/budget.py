@@ -25,8 +25,10 @@ class CostCurve:
 
 
 def cost_curve(log: Log, what: Price) -> CostCurve:
-    """Accuracy against cumulative cost: virtual seconds, joules, or bytes in both directions. Waste and probes are in it. A task's
-    cost is known when its round closes; of those still running nothing is counted yet."""
+    """Accuracy against cumulative cost: virtual seconds, joules, or bytes in both directions.
+
+    Waste and probes are in it. A task's cost is known when its round closes; of those still running nothing is counted yet.
+    """
     evaluations = [e for e in read_progress(log).evaluations if e.total]
     costs = np.array([getattr(e, "time" if what == "seconds" else what) for e in evaluations], np.float64)
     return CostCurve(costs, np.maximum.accumulate(np.array([e.accuracy for e in evaluations], np.float64)))

@@ -27,8 +27,10 @@ _LEAST = 1e-3  # a smaller share of the ideal diversity counts as this one
 @dataclass(frozen=True, slots=True)
 class Participation:
     """Who is in which model: an entry for each folded report, in the order of commits; and what became of rounds and clients.
+
     `times` are those of the commits. `commit` counts from 0; `share` is how much of its shard a task trained on, `staleness` how
-    many versions late it was. `asked` and `arrived` count the tasks of each client, `failed` the failed rounds by reason."""
+    many versions late it was. `asked` and `arrived` count the tasks of each client, `failed` the failed rounds by reason.
+    """
 
     times: Floats
     commit: Ints
@@ -59,8 +61,10 @@ class Participation:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """`classes[t, c]` is T_c after t commits, from 0 commits on, at `times[t]`, and `diversity[t, c]` is n_c then. `effective` is
-    n_eff, the same share for all classes together, at the end."""
+    """`classes[t, c]` is T_c after t commits, from 0 commits on, at `times[t]`, and `diversity[t, c]` is n_c then.
+
+    `effective` is n_eff, the same share for all classes together, at the end.
+    """
 
     times: Floats
     classes: Floats
@@ -103,7 +107,9 @@ def class_clock(
     factors: Floats | None = None,
 ) -> Clock:
     """The clock of a run; `labels[i, c]` counts what client i trains on, `weights` are those of reports (default: samples).
-    `factors`: by how much reports are shortened without others counting more, as late ones are by FedBuff."""
+
+    `factors`: by how much reports are shortened without others counting more, as late ones are by FedBuff.
+    """
     counts = labels.astype(np.float64)
     sizes, class_totals = counts.sum(axis=1), counts.sum(axis=0)
     weight = part.share * sizes[part.clients] if weights is None else weights
@@ -214,9 +220,11 @@ def fit_monotone(values: Floats) -> Floats:
 def always_on_clock(
     success: Floats, labels: Ints, *, cohort: int, rounds: int, least: int = 2, noise: float = 0.0
 ) -> tuple[float, Floats]:
-    """Commits and T_c where everyone is always there and client i reports in time with chance success[i]: the closed form. A round
-    has Bin(M; k, mean success) reports and makes a model from `least` on; on average its labels are those of the clients that
-    succeed, each as often as it does."""
+    """Commits and T_c where everyone is always there and client i reports in time with chance success[i]: the closed form.
+
+    A round has Bin(M; k, mean success) reports and makes a model from `least` on; on average its labels are those of the clients
+    that succeed, each as often as it does.
+    """
     mean = float(success.mean())
     m = np.arange(cohort + 1)
     chance = _binomial(cohort, mean)

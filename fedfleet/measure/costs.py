@@ -15,8 +15,10 @@ from fedfleet.measure.tasks import BYTES, RUNNING, Spending, Tasks
 
 @dataclass(slots=True)
 class ProbeTotals:
-    """The probes of a run, added up: how many clients were asked and answered, and what that took. `columns` are sums by name, as
-    in Probed.spent; a name that no probe had is missing."""
+    """The probes of a run, added up: how many clients were asked and answered, and what that took.
+
+    `columns` are sums by name, as in Probed.spent; a name that no probe had is missing.
+    """
 
     asked: int = 0
     answered: int = 0
@@ -68,9 +70,11 @@ class Traffic:
 
 
 def traffic(tasks: Tasks, virtual_seconds: float, probes: ProbeTotals | None = None, duplicate_bytes: float = 0.0) -> Traffic:
-    """What moved for tasks, as far as each came, for probes, and for reports that came once more. What entered no model was for
-    nothing, and so was looking around. A report that came late is no duplicate: its bytes are those of its task, which was
-    dropped."""
+    """What moved for tasks, as far as each came, for probes, and for reports that came once more.
+
+    What entered no model was for nothing, and so was looking around. A report that came late is no duplicate: its bytes are those
+    of its task, which was dropped.
+    """
     extra_down, extra_up = (0.0, 0.0) if probes is None else (probes.total(name) for name in BYTES)
     down = float(tasks.bytes_down.sum()) + extra_down
     up = float(tasks.bytes_up.sum()) + extra_up + duplicate_bytes
@@ -82,8 +86,10 @@ def traffic(tasks: Tasks, virtual_seconds: float, probes: ProbeTotals | None = N
 
 @dataclass(frozen=True, slots=True)
 class Waste:
-    """Work that entered no model: tasks, device seconds, and its share of all device seconds. `lost` never came, `late` came after
-    they were given up, `duplicates` are reports that came once more."""
+    """Work that entered no model: tasks, device seconds, and its share of all device seconds.
+
+    `lost` never came, `late` came after they were given up, `duplicates` are reports that came once more.
+    """
 
     tasks: int
     seconds: float
@@ -131,8 +137,10 @@ def stage_seconds(spent: Spending) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """Joules of all devices: useful + wasted + probes = joules. `grams` of CO2, None if the grid is not known. Useful is what went
-    into reports that were folded, wasted all other work that ended, probes what looking at clients took."""
+    """Joules of all devices: useful + wasted + probes = joules. `grams` of CO2, None if the grid is not known.
+
+    Useful is what went into reports that were folded, wasted all other work that ended, probes what looking at clients took.
+    """
 
     joules: float
     useful: float

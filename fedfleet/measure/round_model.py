@@ -22,16 +22,24 @@ from fedfleet.measure.class_clock import Participation
 def walk_rounds(
     rules: RoundRules, stop: Stop, choose: Selector, world: World, cost: Callable[[Ints, int], Cost], *, seed: int
 ) -> Participation | None:
-    """Walk through the rounds of a run; `cost(clients, round)` is what their tasks cost. None: the selector gave a client work or a
-    time of its own, which this model of rounds does not know."""
+    """Walk through the rounds of a run; `cost(clients, round)` is what their tasks cost.
+
+    None: the selector gave a client work or a time of its own, or picked too few of the clients in a round that waits, which this
+    model of rounds does not know; or nobody says when enough clients are in reach.
+    """
     now, tasks, rounds = 0.0, 0, 0
     times, members, asked, arrived = list[float](), list[Ints](), list[Ints](), list[Ints]()
     failed: Counter[str] = Counter()
     horizon, min_clients = stop.virtual_seconds, max(rules.min_clients, 1)
+    earliest, anyone = world.states.earliest, choose.may_ask(len(world.keys))
+    if rules.wait_if_few and earliest is None:
+        return None
     while now < horizon and rounds < stop.rounds:
         if (stop.commits is not None and len(times) >= stop.commits) or (stop.updates is not None and tasks >= stop.updates):
             break
         start = now + rules.t_break
+        if rules.wait_if_few and earliest is not None and start < horizon:
+            start = earliest(anyone, rules.least(), start, horizon)
         if start >= horizon:
             now = horizon
             break
@@ -41,6 +49,8 @@ def walk_rounds(
         if not assignments.usual:
             return None
         chosen = assignments.clients
+        if rules.wait_if_few and len(chosen) < min_clients:
+            return None
         if len(chosen):
             asked.append(chosen)
         if len(chosen) < min_clients:
@@ -83,8 +93,10 @@ def _end_times(world: World, clients: Ints, cost: Cost, start: float, first: int
 
 
 def _close_round(rules: RoundRules, ends: Floats, start: float) -> tuple[float, Ints]:
-    """When a round closes, and the places of those who are in it by then. It closes with the report that is enough, when no task
-    runs any more, or at its deadline, whichever is first."""
+    """When a round closes, and the places of those who are in it by then.
+
+    It closes with the report that is enough, when no task runs any more, or at its deadline, whichever is first.
+    """
     order = np.argsort(ends, kind="stable")
     able = int(np.isfinite(ends).sum())
     wanted = min(rules.ready(len(ends)), able)

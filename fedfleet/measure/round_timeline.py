@@ -31,9 +31,12 @@ class TaskSpan:
 
 @dataclass(frozen=True, slots=True)
 class RoundTimeline:
-    """A round from the end of the one before to its own. `asked` are its broadcasts (when, to how many); those after the first are
-    `refills` where somebody is asked because another has ended, otherwise rebroadcasts. `fates` counts the tasks that ended in it,
-    and those sent in it that are `running` on; `spans` are these tasks by their end, no more than asked for and spread evenly."""
+    """A round from the end of the one before to its own.
+
+    `asked` are its broadcasts (when, to how many); those after the first are `refills` where somebody is asked because another has
+    ended, otherwise rebroadcasts. `fates` counts the tasks that ended in it, and those sent in it that are `running` on; `spans`
+    are these tasks by their end, no more than asked for and spread evenly.
+    """
 
     number: int
     opened: float

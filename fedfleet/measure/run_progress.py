@@ -79,10 +79,12 @@ class Evaluation:
 
 @dataclass(slots=True)
 class Progress:
-    """A run so far. `on` changes it in place: thousands of events a second go through it. `rounds` are those in which a client was
-    asked or that have ended; `current` collects for the one that is open. `newest` is the evaluation of the newest model. `counts`
-    holds tasks that are `running`, reports that have `arrived` and are not folded yet, and FATES; `costs` the joules, bytes and
-    grams of CO2 of tasks whose round has ended, of probes, and of reports that came twice."""
+    """A run so far. `on` changes it in place: thousands of events a second go through it.
+
+    `rounds` are those in which a client was asked or that have ended; `current` collects for the one that is open. `newest` is the
+    evaluation of the newest model. `counts` holds tasks that are `running`, reports that have `arrived` and are not folded yet, and
+    FATES; `costs` the joules, bytes and grams of CO2 of tasks whose round has ended, of probes, and of reports that came twice.
+    """
 
     began: events.RunBegan | None = None
     time: float = 0.0

@@ -37,9 +37,12 @@ class Fault:
 @dataclass(slots=True)
 class RunRecord:
     """A run so far: `progress` by rounds and evaluations, `tasks` one by one, the latest `faults`, why rounds failed, and how many
-    clients could be asked when the server last looked (`online`). `refused` are the client and the reason of each report that was
-    refused. `probes` and `duplicate_bytes` (of reports that came once more) are costs that belong to no task. `waits` is what a
-    policy shows of its memory, by name: the moments at which it changed, and the seconds that held from then on."""
+    clients could be asked when the server last looked (`online`).
+
+    `refused` are the client and the reason of each report that was refused. `probes` and `duplicate_bytes` (of reports that came
+    once more) are costs that belong to no task. `waits` is what a policy shows of its memory, by name: the moments at which it
+    changed, and the seconds that held from then on.
+    """
 
     progress: Progress = field(default_factory=Progress)
     tasks: TaskColumns = field(default_factory=TaskColumns)

@@ -18,10 +18,13 @@ Columns = dict[str, NDArray[Any]]
 
 
 def round_columns(log: Sequence[Event] | RunRecord) -> Columns:
-    """One row per round that ended, in order. `version` is the model at its end and `committed` whether it is new; `time` is when
-    it ended and `seconds` since the one before. `selected` counts the tasks that were sent in it, with what became of them whenever
-    that was: `arrived`, `folded`, `dropped`, `lost`, `rejected`; `worked` are the seconds that devices worked on them, `joules`
-    what that drew (NaN: unknown). `accuracy` and `loss` are those of its model on the central test set, NaN if it was not tried."""
+    """One row per round that ended, in order.
+
+    `version` is the model at its end and `committed` whether it is new; `time` is when it ended and `seconds` since the one before.
+    `selected` counts the tasks that were sent in it, with what became of them whenever that was: `arrived`, `folded`, `dropped`,
+    `lost`, `rejected`; `worked` are the seconds that devices worked on them, `joules` what that drew (NaN: unknown). `accuracy` and
+    `loss` are those of its model on the central test set, NaN if it was not tried.
+    """
     record = log if isinstance(log, RunRecord) else read_record(log)
     tasks, spent, rounds = record.tasks.table(), record.tasks.spending(), record.progress.closed_rounds
     by_version = {e.version: e for e in record.progress.evaluations if e.total}
@@ -46,10 +49,12 @@ def round_columns(log: Sequence[Event] | RunRecord) -> Columns:
 
 
 def client_columns(log: Sequence[Event] | RunRecord, *, kinds: Sequence[str] | None = None, samples: Ints | None = None) -> Columns:
-    """One row per client: how often it was asked (`picked`) and what became of that, how long it worked, what it moved. `seconds`
-    are those between asking it and the end of its tasks, `worked` those of them in which it worked, `joules` what that drew (NaN:
-    unknown). `accuracy` is that on its own test data at the last evaluation of clients, NaN if it has none. `kind` and `samples`
-    (of its training shard) are facts about the world, not in the journal: they are there where the world is known."""
+    """One row per client: how often it was asked (`picked`) and what became of that, how long it worked, what it moved.
+
+    `seconds` are those between asking it and the end of its tasks, `worked` those of them in which it worked, `joules` what that
+    drew (NaN: unknown). `accuracy` is that on its own test data at the last evaluation of clients, NaN if it has none. `kind` and
+    `samples` (of its training shard) are facts about the world, not in the journal: they are there where the world is known.
+    """
     record = log if isinstance(log, RunRecord) else read_record(log)
     tasks, spent = record.tasks.table(), record.tasks.spending()
     clients = np.arange(record.progress.clients)

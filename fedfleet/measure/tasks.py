@@ -27,10 +27,12 @@ _DTYPES: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """One entry per task, in the order of ids. `fate` holds the codes of FATES, or RUNNING; `ended` is absolute time. A task that
-    was lost without a word is LOST from that moment on, although the server knew nothing of it and gave it up later. Of those that
-    were dropped, `late` marks whose report came all the same; `again` marks tasks whose report came twice. Bytes are those that
-    really moved, as far as the journal knows; else all of what was to go down, and what arrived."""
+    """One entry per task, in the order of ids. `fate` holds the codes of FATES, or RUNNING; `ended` is absolute time.
+
+    A task that was lost without a word is LOST from that moment on, although the server knew nothing of it and gave it up later. Of
+    those that were dropped, `late` marks whose report came all the same; `again` marks tasks whose report came twice. Bytes are
+    those that really moved, as far as the journal knows; else all of what was to go down, and what arrived.
+    """
 
     clients: Ints
     rounds: Ints
@@ -69,10 +71,12 @@ class Spending:
 
 @dataclass(slots=True)
 class TaskColumns:
-    """All tasks so far, as columns with room to grow; `on` takes the next event. `accounted` marks tasks whose costs are known,
-    `staged` those of them whose seconds are told by stage, and `spent` holds these costs by name; `reasons` says why tasks were
-    lost or refused. `broadcasts` are the first tasks of each time that clients were asked. `arrived` are the reports that wait for
-    a model, `gathered` those of the model that is being made."""
+    """All tasks so far, as columns with room to grow; `on` takes the next event.
+
+    `accounted` marks tasks whose costs are known, `staged` those of them whose seconds are told by stage, and `spent` holds these
+    costs by name; `reasons` says why tasks were lost or refused. `broadcasts` are the first tasks of each time that clients were
+    asked. `arrived` are the reports that wait for a model, `gathered` those of the model that is being made.
+    """
 
     count: int = 0
     columns: Tasks = field(default_factory=lambda: _room(0))

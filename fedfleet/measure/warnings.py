@@ -45,8 +45,10 @@ def chance_level(labels: Ints) -> float | None:
 
 
 def warnings(log: Sequence[Event] | RunRecord, chance: float | None = None) -> list[str]:
-    """One sentence for each thing that would mislead a reader who only looks at the figures. `chance` is what guessing would score
-    on the central test set, where that is known: the journal holds no labels."""
+    """One sentence for each thing that would mislead a reader who only looks at the figures.
+
+    `chance` is what guessing would score on the central test set, where that is known: the journal holds no labels.
+    """
     record = log if isinstance(log, RunRecord) else read_record(log)
     return [*_round_warnings(record), *_report_warnings(record.refused), *_learning_warnings(record.progress, chance)]
 

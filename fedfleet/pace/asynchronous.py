@@ -9,6 +9,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Natural, Positive, Waiting
 from fedfleet.core.parts import Policy
 from fedfleet.core.records import NOTHING, Book, Decision
+from fedfleet.pace.rounds import IfFew
 
 _SWEEPS = 8  # how often, within a lease, tasks are looked at that may have outlived theirs
 _TRIES = 20  # a round has failed that sent so many times what it needs, or asked so often in vain, with no task running
@@ -112,14 +113,16 @@ def semi_async(
     lease: Positive | None = None,
     refill: Positive = 1.0,
     batch: Count = 1,
+    if_few: IfFew | None = "wait",
 ) -> Policy:
     """Commit every `period` seconds what has arrived by then, and keep `concurrency` tasks running all the time.
 
     Between a buffer, which waits for a number of reports, and a deadline, which drops late reports: reports are folded up to
     `max_staleness` versions late, and tasks that would be later are given up at the commit that makes them so. A period in which
-    nothing arrived is a round that failed. A task is given up too when it has run for `lease` seconds (default: as many periods
-    as a report may be late, and one more), so that silent clients do not hold their places for ever. `refill` and `batch`
-    are those of `buffered`.
+    nothing arrived goes on for another one; with `if_few = "fail"`, and in runs older than this key, it is a round that failed. A
+    round that has sent twenty times `concurrency` tasks without a report fails in any case. A task is given up too when it has run
+    for `lease` seconds (default: as many periods as a report may be late, and one more), so that silent clients do not hold their
+    places for ever. `refill` and `batch` are those of `buffered`.
 
     >>> policy = semi_async(60.0, concurrency=5)
     >>> policy.decide(Book(now=1.0, kept=policy.initial)).ask, policy.decide(Book(now=60.0, arrived=3, kept=policy.initial)).commit
@@ -128,10 +131,18 @@ def semi_async(
     if batch > concurrency:
         raise BadInput(f"batch: {batch} places are never free with concurrency = {concurrency}; lower batch or raise concurrency")
     longest = period * (max_staleness + 1) if lease is None else lease
-    places, empty = Places(concurrency, longest, refill, batch), "nothing arrived in a whole period"
+    places, enough = Places(concurrency, longest, refill, batch), _TRIES * concurrency
+    empty = "nothing arrived in a whole period"
 
     def decide(book: Book) -> Decision:
         decision, end = places.fill(book), book.opened_at + period
+        if if_few == "wait" and book.now >= end:
+            idle = not (book.running or book.arrived)
+            short = (book.kept if decision.keep is None else decision.keep)[2]
+            if idle and book.asking:
+                return decision  # woken by the first clients that come
+            if book.arrived or (book.selected < enough and not (idle and short >= enough)):
+                end = _period_end(book, period)
         if book.now < end:
             return decision._replace(wake_at=end if decision.wake_at is None else min(end, decision.wake_at))
         closing = Decision(drop_before=decision.drop_before, keep=decision.keep)
@@ -142,3 +153,10 @@ def semi_async(
         "semi_async", decide, concurrency, _START, patience=places.patience(), key="concurrency", limit="lease",
         rounds=False,
     )  # fmt: skip
+
+
+def _period_end(book: Book, period: float) -> float:
+    """When the period ends that is open now, of all since the round began: the next one's if nothing arrived in one that ends now.
+    The small slack keeps 3.0000000000000004 periods at three."""
+    passed = (book.now - book.opened_at) / period
+    return book.opened_at + period * (max(math.ceil(passed - 1e-9), 1) if book.arrived else math.floor(passed + 1e-9) + 1)

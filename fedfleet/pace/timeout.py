@@ -17,7 +17,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Fraction, Natural, NonNegative, Positive
 from fedfleet.core.parts import Policy
 from fedfleet.core.records import NOTHING, Book, Decision
-from fedfleet.pace.rounds import IfFew
+from fedfleet.pace.rounds import ASKS_IN_VAIN, IfFew
 
 OVER_SELECTION = 1.5  # FS-REAL's over-selection q: so many are asked for each report that is needed
 _CEILING = 8.0  # times the first t_o: three doublings
@@ -79,7 +79,7 @@ def timeout(
     most: Natural = 3,
     t_break: Positive = 20.0,
     min_share: Fraction = 0.1,
-    if_few: IfFew = "fail",
+    if_few: IfFew = "wait",
     max_staleness: Natural = 0,
 ) -> Policy:
     """Commit when `goal` reports are there; if they are not t_o seconds after a broadcast, ask others too, and wait longer.
@@ -90,7 +90,8 @@ def timeout(
     `quiet_rounds` rounds in a row in which t_o did not run out it falls by `step`, down to the `floor`, and the count starts
     again. The goal is two thirds of the cohort by default: the paper asks 1.5 times as many as it needs. Reports that come after
     t_o count as long as the round is open; later ones are folded by a later round, up to `max_staleness` versions late, or
-    dropped. With too few in reach a round broadcasts to those that are, or, by `if_few`, waits for as many as can succeed.
+    dropped. A round begins when as many are in reach as can succeed, and rebroadcasts without a client do not count; with
+    `if_few = "fail"` it broadcasts to those that are there, and fails if they are too few.
 
     >>> policy = timeout(3, seconds=60.0)
     >>> policy.decide(Book(now=20.0, kept=policy.initial)).ask
@@ -105,7 +106,8 @@ def timeout(
     if seconds > top:
         raise BadInput(f"ceiling: {top:g} s is less than seconds = {seconds:g}, with which t_o begins; raise ceiling")
     rules, need = _Rules(quiet_rounds, step, floor, top), max(1, math.ceil(min_share * enough - 1e-9))
-    at_least = need if if_few == "wait" else 0
+    waits = if_few == "wait"
+    at_least = need if waits else 0
     drop = max_staleness + 1 if max_staleness else 0  # of a round that fails: without a new model no report becomes staler
 
     def decide(book: Book) -> Decision:
@@ -122,6 +124,8 @@ def timeout(
         end = memory.since + memory.seconds
         if book.now < end:
             return Decision(wake_at=end, keep=keep)
+        if waits and not book.selected and book.asks < ASKS_IN_VAIN:  # clients were in reach, but the selector accepted none
+            return Decision(cohort, others=True, keep=keep, at_least=at_least)
         keep = tuple(memory._replace(tried=memory.tried + 1.0))
         if memory.tried < most:
             return Decision(cohort, others=True, keep=keep)

@@ -44,8 +44,8 @@ def follow_path(
     """Minimise each relaxed problem until its duality gap is about `gap` of the stack's unit of time.
 
     Centring steps until the decrement is small, then one along the path's tangent, and so on; `settle` is the decrement
-    to reach at the last mu: `SETTLED` where multipliers are wanted, `CENTRED` for a plan alone. Without a `first` gap it is
-    what the beginning costs, for where that is a hundred units, a path from one unit on would crawl.
+    to reach at the last mu: `FINAL_DECREMENT` where multipliers are wanted, `CENTRED_DECREMENT` for a plan alone. Without a `first`
+    gap it is what the beginning costs, for where that is a hundred units, a path from one unit on would crawl.
     """
     plan, t = start_point(stack) if begin is None else begin
     if first is None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedfleet.shuffle.divergence import Floats, Ints
-from fedfleet.shuffle.plan_batch import (
+from fedfleet.shuffle.plans import (
     PlanBatch,
     divergence,
     objectives,

@@ -73,11 +73,6 @@ def link(problem: Problem) -> Floats:
     return seconds
 
 
-def least_possible(problem: Problem) -> float:
-    """JS(user's totals || uniform): no plan has a smaller largest DI, since G is convex and proportional (notes 3.2)."""
-    return float(imbalance(problem.counts.sum(0)[:, None].astype(float))[0])
-
-
 def _counts(value: Any) -> Ints:
     """The table of samples, checked cell by cell."""
     rows = value.tolist() if isinstance(value, np.ndarray) else value

@@ -12,8 +12,16 @@ from fedfleet.shuffle.bound import all_cases, case_bounds, cuts_of, join_cuts, r
 from fedfleet.shuffle.central_path import CENTRED_DECREMENT, WARM_GAP, follow_path, warm_up
 from fedfleet.shuffle.divergence import Floats, Ints
 from fedfleet.shuffle.local_search import descend
-from fedfleet.shuffle.plan_batch import PlanBatch, objectives, take_plans
-from fedfleet.shuffle.plans import identity, largest_remainder, proportional, round_plans, start_plans
+from fedfleet.shuffle.plans import (
+    PlanBatch,
+    identity,
+    largest_remainder,
+    objectives,
+    proportional,
+    round_plans,
+    start_plans,
+    take_plans,
+)
 from fedfleet.shuffle.problem import PlanScore, Problem, effort, link, score
 from fedfleet.shuffle.problem_batch import RelaxedProblems, relaxed_problems, take_problems
 from fedfleet.shuffle.relaxation import Relaxed, best_plan, solve_relaxed
@@ -150,7 +158,7 @@ def _solve_single_device(problem: Problem) -> Solution:
 # Round what the relaxations of the weakest cases give, descend, shake, until the bound is near.
 #
 # Where devices hold few samples of many classes the real optimum is out of reach, and rounding it can double the objective.
-# The relaxations that the bound needs anyway (`cases`) are the right places to round from.
+# The relaxations that the bound needs anyway (`all_cases`) are the right places to round from.
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +186,7 @@ def best_whole(problem: Problem, plans: Floats, *, last: int = 3, steps: int = 6
 
 
 def from_simple(problem: Problem, result: WholePlan, *, last: int = 3, steps: int = 64) -> WholePlan:
-    """The better of a plan and the best that descents from the simple plans reach (`race`)."""
+    """The better of a plan and the best that descents from the simple plans reach."""
     plans = start_plans(problem).transpose(0, 2, 1, 3)
     whole = largest_remainder(plans, np.broadcast_to(problem.counts.T, plans.shape[:3]))
     other = best_descent(batch_of(problem, whole), last=last, steps=steps)

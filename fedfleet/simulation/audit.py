@@ -93,8 +93,10 @@ def _kept_aggregates(plan: Plan, folder: Path, number_of: Callable[[Gather], int
 
 
 def audit_served_run(plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path) -> Audit:
-    """The decisions of a served run, and its models from the aggregates that were kept; its facts are believed. Without an executor
-    the scores of the models are believed too, and those that devices gave in any case."""
+    """The decisions of a served run, and its models from the aggregates that were kept; its facts are believed.
+
+    Without an executor the scores of the models are believed too, and those that devices gave in any case.
+    """
     notes = (row.note for row in (Row._make(r) for _, r in rows) if row.kind == Kind.NOTE and row.note)
     numbers, by_devices = count(), evaluated_by_devices(notes)
     regather = _kept_aggregates(plan, folder, lambda command: next(numbers))
@@ -105,8 +107,10 @@ def audit_served_run(plan: Plan, world: World, execute: Executor | None, rows: S
 
 
 def audit_from_aggregates(plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path) -> Audit:
-    """A simulation whose noise comes from a secret that is not here: its models from the noised aggregates that were kept. What
-    clients keep at home is not known then, so that the scores of personal models are believed."""
+    """A simulation whose noise comes from a secret that is not here: its models from the noised aggregates that were kept.
+
+    What clients keep at home is not known then, so that the scores of personal models are believed.
+    """
     log = _read_log(rows)
     recorded, kept = _recorded_gathers(log.events), _kept_aggregates(plan, folder, lambda command: command.version)
     evaluator = execute if plan.algorithm.personal is None else None

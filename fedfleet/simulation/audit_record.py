@@ -31,8 +31,10 @@ class RecordEnd(Exception):
 
 
 class Record:
-    """The rows of a journal, without remarks, and how far they were derived again. Without `models`, what only training can tell is
-    believed: the names of models, losses, scores and which reports were refused."""
+    """The rows of a journal, without remarks, and how far they were derived again.
+
+    Without `models`, what only training can tell is believed: the names of models, losses, scores and which reports were refused.
+    """
 
     def __init__(self, rows: Sequence[Numbered], *, models: bool) -> None:
         self.rows = [pair for pair in rows if pair[1][1] != Kind.NOTE]

@@ -84,8 +84,10 @@ class DrySimulation(Simulation):
 
 
 def dry_run(plan: Plan, world: World, *, seed: int | None = None) -> Participation:
-    """Who will be in which model of this plan, without its rules about accuracy; `seed` draws its choices anew. Whoever chooses by
-    what reports say cannot be foreseen: such a plan is refused."""
+    """Who will be in which model of this plan, without its rules about accuracy; `seed` draws its choices anew.
+
+    Whoever chooses by what reports say cannot be foreseen: such a plan is refused.
+    """
     if plan.choose.unpredictable:
         raise BadInput(f"selector {plan.choose.name!r} {plan.choose.unpredictable}")
     plan = _without_training(plan, world) if seed is None else replace(_without_training(plan, world), seed=seed)

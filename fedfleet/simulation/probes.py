@@ -35,8 +35,10 @@ class ProbeOutcome:
 
 
 def probe_outcome(plan: Plan, world: World, state: RunState, command: Probe) -> ProbeOutcome:
-    """How a probe goes: clients fetch the model, try it on their data (`loss`) or train one batch (`seconds`), and answer. It is
-    over when the last one answered, or when its time is up. Faults leave probes alone."""
+    """How a probe goes: clients fetch the model, try it on their data (`loss`) or train one batch (`seconds`), and answer.
+
+    It is over when the last one answered, or when its time is up. Faults leave probes alone.
+    """
     n = len(command.clients)
     if world.free_probes:
         return ProbeOutcome(max(command.time, state.book.now), np.ones(n, np.bool_), {})

@@ -6,6 +6,7 @@ up again finds the same one, and so does an audit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,14 +14,18 @@ import numpy as np
 
 from fedfleet.core.cost import cost_of, scale_cost, steps_of
 from fedfleet.core.edges import NestedPass
-from fedfleet.core.errors import BadInput, RunFailed, error_context, suggest_name
+from fedfleet.core.errors import BadInput, error_context, suggest_name
 from fedfleet.core.parts import Pass, Plan
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
+from fedfleet.core.quorum import earliest_by_polling
 from fedfleet.core.records import FOLDED, Assignments, Bools, Cost, Floats, Ints, Roster, whole_work
 from fedfleet.core.sources import World
 from fedfleet.core.stages import stages_of, total
 from fedfleet.engine.candidates import clients_asked_this_round
 from fedfleet.engine.state import RunState, in_order_of_arrival
+
+# States that do not say when enough clients can be reached are looked at whenever a multiple of these seconds has passed.
+LOOK_SECONDS = 20.0
 
 
 class AwaitedMoment(NamedTuple):
@@ -37,9 +42,11 @@ def moment_inputs(state: RunState) -> tuple[int, int, bool, int]:
 
 
 def unavailable_clients(plan: Plan, state: RunState, busy: Bools) -> Bools:
-    """Who cannot be asked: those at work, and those whose report waits for its commit if it changes what they remember. A second
-    task would begin with a memory without the first one's, and only the later of the two would stand: a client's control variate
-    would lack what the server has counted, and what a codec lost would be sent twice."""
+    """Who cannot be asked: those at work, and those whose report waits for its commit if it changes what they remember.
+
+    A second task would begin with a memory without the first one's, and only the later of the two would stand: a client's control
+    variate would lack what the server has counted, and what a codec lost would be sent twice.
+    """
     endings = (*in_order_of_arrival(state.ended), *in_order_of_arrival(state.gathering))
     reporters = {int(e.wave.assignments.clients[e.task - e.wave.first]) for e in endings if e.fate == FOLDED}
     waiting = [client for client in reporters if remembers(plan.algorithm.local(client, NO_SETTINGS))]
@@ -57,18 +64,16 @@ def remembers(half: Pass) -> bool:
 
 def earliest_moment(plan: Plan, world: World, state: RunState, busy: Bools) -> float:
     """The first moment from now on at which as many clients as the ask wants are reachable and free; infinite if there is none
-    before the run's horizon."""
+    before the run's horizon. Clients that the selector never asks do not count."""
     earliest = world.states.earliest
-    if earliest is None:
-        raise RunFailed(
-            f"policy {plan.pace.name!r} wants at least {state.at_least} clients, but the states of this world do not say when that "
-            "many can be reached; give the StateSource an `earliest`, or use a policy that does not wait for clients"
-        )
-    free = ~unavailable_clients(plan, state, busy)
+    free = ~unavailable_clients(plan, state, busy) & plan.choose.may_ask(plan.clients)
     if state.others:
         free[clients_asked_this_round(state)] = False
     now = state.book.now
     with error_context(f"the world, asked at time {now} when {state.at_least} clients can be reached,"):
+        if earliest is None:
+            # Never between two looks: a run that is resumed there would see other moments.
+            earliest, now = earliest_by_polling(world.states.online, LOOK_SECONDS), math.ceil(now / LOOK_SECONDS) * LOOK_SECONDS
         return float(earliest(free, state.at_least, now, plan.stop.virtual_seconds))
 
 

@@ -51,9 +51,11 @@ class Keeper(Protocol):
 
 @dataclass(slots=True)
 class Simulation:
-    """The mutable side of a simulated run: the clock's queue, who is busy, what clients remember. The queue is ordered by (time,
-    class, number): the number is the first task of a wave, so that nothing but the state decides between waves that tie. Candidates
-    and timers carry no wave; numbered candidates are those of a moment to come."""
+    """The mutable side of a simulated run: the clock's queue, who is busy, what clients remember.
+
+    The queue is ordered by (time, class, number): the number is the first task of a wave, so that nothing but the state decides
+    between waves that tie. Candidates and timers carry no wave; numbered candidates are those of a moment to come.
+    """
 
     plan: Plan
     world: World
@@ -75,8 +77,10 @@ class Simulation:
     failed_tasks: set[int] = field(default_factory=set)
 
     def find(self, command: FindCandidates) -> None:
-        """Answered when no task ends at this instant any more; how many are wanted may grow until then. For whoever wants at least
-        so many, `next_fact` looks for the moment: tasks that end may bring it forward."""
+        """Answered when no task ends at this instant any more; how many are wanted may grow until then.
+
+        For whoever wants at least so many, `next_fact` looks for the moment: tasks that end may bring it forward.
+        """
         if not command.at_least:
             heapq.heappush(self.queue, (self.state.book.now, CANDIDATES, 0, None))
 
@@ -155,9 +159,12 @@ def simulate(
     hear: Hear | None = None,
     noising: NoiseSource = SEEDED,
 ) -> Simulation:
-    """Run a plan in a world to its end, and return where it ended. Events go to `journal` and, batch by batch, to `watch`, and to
-    `hear` with the simulation that they come from; `keeper` may save a checkpoint after every settled step. `memory` says where
-    clients' memory is kept, if it matters, `noising` where the noise of a private run comes from."""
+    """Run a plan in a world to its end, and return where it ended.
+
+    Events go to `journal` and, batch by batch, to `watch`, and to `hear` with the simulation that they come from; `keeper` may save
+    a checkpoint after every settled step. `memory` says where clients' memory is kept, if it matters, `noising` where the noise of
+    a private run comes from.
+    """
     sim = resume or new_simulation(plan, world, execute, eager=eager, memory=memory, noising=noising)
     hear_events = None if hear is None else lambda events: hear(sim, events)
     sinks = (journal.append if journal is not None else None, watch, hear_events)
@@ -216,8 +223,10 @@ def new_simulation(
 
 
 def resume_simulation(sim: Simulation) -> Simulation:
-    """A simulation of which only the state and what clients remember are known, made ready to go on from there. Who is busy, when
-    tasks end and which answers are awaited follow from the state; reports in hand must be held already."""
+    """A simulation of which only the state and what clients remember are known, made ready to go on from there.
+
+    Who is busy, when tasks end and which answers are awaited follow from the state; reports in hand must be held already.
+    """
     waves = (*sim.state.running.values(), *(e.wave for e in open_endings(sim.state)))
     for wave in {w.first: w for w in waves}.values():
         queue_arrivals(sim, wave)

@@ -54,8 +54,10 @@ class Trip:
 
 @dataclass(slots=True)
 class Arrivals:
-    """The tasks of one wave in the order in which they will end, as plain columns; `position` is the next one. `plain`: every
-    report comes, and once."""
+    """The tasks of one wave in the order in which they will end, as plain columns; `position` is the next one.
+
+    `plain`: every report comes, and once.
+    """
 
     times: list[float]
     tasks: list[int]
@@ -181,8 +183,10 @@ def task_costs(world: World, command: Account, now: float, trips: Mapping[int, T
 
 
 def _wave_costs(world: World, wave: Wave, trip: Trip, slots: Ints, took: Floats) -> dict[str, Floats]:
-    """What some tasks of a wave cost that ended after that many seconds. Compared are seconds since the wave was sent, never
-    moments: what arrived took just what it was going to take, to the last bit."""
+    """What some tasks of a wave cost that ended after that many seconds.
+
+    Compared are seconds since the wave was sent, never moments: what arrived took just what it was going to take, to the last bit.
+    """
     clients, able, lost = wave.assignments.clients[slots], trip.able[slots], trip.lost[slots]
     needs, stops, comes = (moment[slots] - wave.time for moment in (trip.done, trip.stops, trip.comes))
     complete = able & ~lost & (took >= needs)

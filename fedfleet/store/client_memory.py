@@ -101,9 +101,12 @@ def file_name(generation: int) -> str:
 
 @dataclass(slots=True)
 class ClientMemory:
-    """The memory of all clients. It advances only when a report is folded. A task sees the memory that its client had when the task
-    was sent, even if another of its reports is folded since. What was lent is kept until the last task of its wave has ended: edges
-    are weighed against all others of their wave, also by a run that was resumed in between."""
+    """The memory of all clients. It advances only when a report is folded.
+
+    A task sees the memory that its client had when the task was sent, even if another of its reports is folded since. What was lent
+    is kept until the last task of its wave has ended: edges are weighed against all others of their wave, also by a run that was
+    resumed in between.
+    """
 
     folder: Path | None = None
     limit: float = DEFAULT_LIMIT

@@ -31,10 +31,13 @@ _FROM = f"SELECT seq, {', '.join(COLUMNS)} FROM events WHERE seq >= ?"
 
 
 class Journal:
-    """An open journal. It is a resource: close it. `digest` and `position` cover everything appended so far. Rows reach the disk
-    together with the links that seal them (`store.hash_chain`): one per batch, and one per commit. A batch is full after 8192 rows
-    or after a second. Naming a large model takes milliseconds, in which the run can go on: one thread beside it finds the name out,
-    and what was appended behind it waits in order. Whoever needs the rows (`flush`, `digest`, `position`, `close`) waits too."""
+    """An open journal. It is a resource: close it. `digest` and `position` cover everything appended so far.
+
+    Rows reach the disk together with the links that seal them (`store.hash_chain`): one per batch, and one per commit. A batch is
+    full after 8192 rows or after a second. Naming a large model takes milliseconds, in which the run can go on: one thread beside
+    it finds the name out, and what was appended behind it waits in order. Whoever needs the rows (`flush`, `digest`, `position`,
+    `close`) waits too.
+    """
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._db = connection
@@ -111,8 +114,10 @@ class Journal:
         self._chain = chain
 
     def close(self) -> None:
-        """Flush and close; what is left is one file, which can be read on read-only ground. Ctrl-C may fall between a row and its
-        link: then what is on the disk is whole, and the rest is done again on resume."""
+        """Flush and close; what is left is one file, which can be read on read-only ground.
+
+        Ctrl-C may fall between a row and its link: then what is on the disk is whole, and the rest is done again on resume.
+        """
         try:
             if not isinstance(sys.exc_info()[1], KeyboardInterrupt):
                 self.flush()
@@ -198,8 +203,11 @@ def memory_journal() -> Journal:
 
 
 def create(path: Path, identity: str = "", rows: Iterable[Values] = (), links: Iterable[int] = ()) -> Journal:
-    """A new journal; it appears under its name only when it is whole. `identity` is what the chain begins with. `rows` are those of
-    a damaged journal up to where it is sound, with links after these numbers of them."""
+    """A new journal; it appears under its name only when it is whole.
+
+    `identity` is what the chain begins with. `rows` are those of a damaged journal up to where it is sound, with links after these
+    numbers of them.
+    """
     draft, wal_files = path.with_name(path.name + ".part"), (f"{path.name}-wal", f"{path.name}-shm")
     try:
         draft.unlink(missing_ok=True)
@@ -250,8 +258,10 @@ def numbered_rows(path: Path) -> list[tuple[int, Values]]:
 
 
 def rows_from(path: Path, number: int, limit: int, kinds: Sequence[int] = ()) -> list[tuple[int, Values]]:
-    """Up to that many rows from this number on, of these kinds or of all, for a reader that follows a journal during the run. It is
-    opened for reading only and closed at once: the writer is never in anybody's way."""
+    """Up to that many rows from this number on, of these kinds or of all, for a reader that follows a journal during the run.
+
+    It is opened for reading only and closed at once: the writer is never in anybody's way.
+    """
     condition = f" AND (kind IN ({', '.join(map(str, kinds))}) OR seq = ?)" if kinds else ""
     with reader(path, "ro") as db:
         rows = db.execute(f"{_FROM}{condition} ORDER BY seq LIMIT ?", (number, *((number,) if kinds else ()), limit))

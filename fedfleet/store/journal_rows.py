@@ -20,8 +20,10 @@ from fedfleet.store.row_text import decode_columns, decode_scores, encode_column
 
 
 class Row(NamedTuple):
-    """One row of the journal. `a` and `b` are what the kind makes of them, `body` is digested text, `note` a diagnostic. SQLite
-    keeps NaN as NULL, so that `a` is None when a row with NaN is read back."""
+    """One row of the journal. `a` and `b` are what the kind makes of them, `body` is digested text, `note` a diagnostic.
+
+    SQLite keeps NaN as NULL, so that `a` is None when a row with NaN is read back.
+    """
 
     time: float
     kind: int

@@ -22,8 +22,10 @@ _CLOCKS_DIFFER_SECONDS = 5.0
 
 @contextmanager
 def hold_lock(folder: Path) -> Iterator[None]:
-    """Hold the folder; a second process is refused with the name and the process id of the holder. A kill or a reboot frees the
-    lock, since the operating system holds it: a file that is left behind locks nothing."""
+    """Hold the folder; a second process is refused with the name and the process id of the holder.
+
+    A kill or a reboot frees the lock, since the operating system holds it: a file that is left behind locks nothing.
+    """
     path = folder / LOCK
     handle = _take_lock(folder, path)
     try:
@@ -84,8 +86,10 @@ class Holder:
 
 
 def holder_of(folder: Path) -> Holder | None:
-    """Who holds a folder on this machine, without trying the lock: trying it would block a run that starts. The process must live,
-    and must have been there when the lock was taken: another may bear its number after a reboot."""
+    """Who holds a folder on this machine, without trying the lock: trying it would block a run that starts.
+
+    The process must live, and must have been there when the lock was taken: another may bear its number after a reboot.
+    """
     try:
         about = json.loads((folder / LOCK).read_text(encoding="utf-8"))
         holder = Holder(int(about["pid"]), str(about["command"]), float(about["since"]))

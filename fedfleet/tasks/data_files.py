@@ -62,7 +62,12 @@ def data_from(
             path = locate(source.places, source.elsewhere)
             if path is not None:
                 return limit_samples(read(source, path, samples), samples)
-        raise BadInput(_missing(sources))
+        # One place is enough to say where a set belongs; readers know several.
+        names, place = " or ".join(source.name for source in sources), sources[0].places[0]
+        raise BadInput(
+            f"task: {names} is not here; put it into {roots()[-1]} (or the folder that FEDFLEET_DATA names) as {place}, "
+            "or set synthetic = true to use made-up data of the same shape"
+        )
 
     return Loader(load, here)
 
@@ -122,12 +127,3 @@ def arrays(path: Path, *names: str) -> list[Array]:
     """Arrays of an .npz file, which may hold no pickles."""
     with np.load(path, allow_pickle=False) as file:
         return [file[name] for name in names]
-
-
-def _missing(sources: Sequence[Source]) -> str:
-    """One place is enough to say where a set belongs; readers know several."""
-    names, place = " or ".join(source.name for source in sources), sources[0].places[0]
-    return (
-        f"task: {names} is not here; put it into {roots()[-1]} (or the folder that FEDFLEET_DATA names) as {place}, "
-        "or set synthetic = true to use made-up data of the same shape"
-    )

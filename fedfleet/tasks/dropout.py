@@ -52,18 +52,18 @@ class AddressedDropout(nn.Module):
 
 
 class _DropoutFunction(torch.autograd.Function):
-    """`masked` in one kernel; the mask is never stored, but made again in the backward pass."""
+    """`apply_dropout` in one kernel; the mask is never stored, but made again in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, address: torch.Tensor, offset: int, p: float) -> torch.Tensor:
         ctx.save_for_backward(address)
         ctx.rule = offset, p
-        return _kernels(x).masked(x, address, offset, p)
+        return _kernels(x).apply_dropout(x, address, offset, p)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor):
         (grad,), (address,) = grad_outputs, ctx.saved_tensors
-        return _kernels(grad).masked(grad, address, *ctx.rule), None, None, None
+        return _kernels(grad).apply_dropout(grad, address, *ctx.rule), None, None, None
 
 
 def _kernels(x: torch.Tensor) -> Any:

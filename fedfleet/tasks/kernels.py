@@ -154,7 +154,7 @@ def output_size(size: Pair, kernel: Pair, stride: Pair, dilation: Pair, padding:
 
 
 def apply_dropout(x: torch.Tensor, address: torch.Tensor, offset: int, p: float) -> torch.Tensor:
-    """x without the units that this address drops, the others scaled up; `dropout.masked` says how."""
+    """x without the units that this address drops, the others scaled up; `dropout.apply_dropout` says how."""
     x = x.contiguous()
     out = torch.empty_like(x)
     sizes = (x.numel(), x.numel() // address.numel(), offset, round(p * 2**24), 1.0 / (1.0 - p))

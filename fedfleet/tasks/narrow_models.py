@@ -54,14 +54,10 @@ def shape_at(task: Task, width: float) -> ModelShape:
                 "average; use GroupNorm or LayerNorm instead of BatchNorm"
             )
         sizes = zip(full[name], value.shape, blocks.get(name) or (1,) * value.ndim, strict=True)
-        places[name] = tuple(_leading(whole_axis, axis, cut) for whole_axis, axis, cut in sizes)
+        # The first places of each of the equal blocks of an axis.
+        places[name] = tuple(np.arange(n).reshape(cut, -1)[:, : part // cut].reshape(-1) for n, part, cut in sizes)
     work, activations = _trace_work(module, task.dataset.x[:1])
     return ModelShape(places, {n: work.get(n, 0.0) for n in full}, activations)
-
-
-def _leading(whole: int, part: int, blocks: int) -> Ints:
-    """The first places of each of that many equal blocks of an axis."""
-    return np.arange(whole).reshape(blocks, -1)[:, : part // blocks].reshape(-1)
 
 
 def _blocks(module: Any) -> dict[str, tuple[int, ...]]:

@@ -31,7 +31,12 @@ def pretrain(
     AdamW with a rate that rises over the first tenth and falls as a cosine. The head is made for the classes of these data, so
     that a task with others begins with a fresh one.
     """
-    _check_shapes(task, data)
+    task_shape, data_shape = task.dataset.x.shape[1:], data.x.shape[1:]
+    if task_shape != data_shape:
+        raise BadInput(
+            f"--on: its samples have shape {data_shape}, and {task.name} takes {task_shape}; choose data of "
+            f"that shape, or leave --on out"
+        )
     head = head_path(task)
     build = lambda: _with_head(task.build(), head, data.classes)  # noqa: E731
     module = build()
@@ -90,12 +95,3 @@ def _accuracy(module: Any, x: torch.Tensor, y: torch.Tensor, rows: Ints, device:
             right += int((module(x[part].to(device)).argmax(1).cpu() == y[part]).sum())
     module.train()
     return right / max(len(rows), 1)
-
-
-def _check_shapes(task: Task, data: Dataset) -> None:
-    task_shape, data_shape = task.dataset.x.shape[1:], data.x.shape[1:]
-    if task_shape != data_shape:
-        raise BadInput(
-            f"--on: its samples have shape {data_shape}, and {task.name} takes {task_shape}; choose data of "
-            f"that shape, or leave --on out"
-        )

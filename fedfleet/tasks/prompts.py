@@ -66,7 +66,7 @@ def add_prompts(task: Task, length: int, share: float) -> Task:
     """The task with prompts: `length` tokens for each layer of a transformer, a border of this share of the side for others."""
     shape, inner = tuple(task.dataset.x.shape[1:]), task
     if isinstance(build_cheaply(task.build), Vit):
-        return _change_model(task, lambda module: _set_prompts(module, length), lambda tree: tree)
+        return _change_model(task, lambda module: module.set_prompts(length), lambda tree: tree)
     if task.dataset.x.dtype.kind != "f" or len(shape) not in (2, 3) or min(shape[1:]) < 3:
         raise BadInput(
             f"{inner.name}: prompts go into a vision transformer, or around pictures and windows of 3 or more points, but this "
@@ -91,11 +91,6 @@ def _change_model(task: Task, change: Callable[[Any], Any], rename: Callable[[Tr
         return {**first_parameters(build, seed), **rename(inner.init(seed))}
 
     return replace(task, build=build, init=init, frozen=rename(task.frozen), narrow=None)
-
-
-def _set_prompts(module: Vit, length: int) -> Vit:
-    module.set_prompts(length)
-    return module
 
 
 def fast_weights(task: Task) -> Names:

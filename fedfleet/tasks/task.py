@@ -85,11 +85,7 @@ def fit_task(name: str, load: Callable[[], Dataset], net: Net, *, test_users: in
         narrows = "scale" in inspect.signature(net).parameters
         return Task(name, dataset, test_rows, build, init, narrow=narrow if narrows else None)
 
-    return Recipe(recipe, getattr(load, "here", _always), task_on_data)
-
-
-def _always() -> bool:
-    return True
+    return Recipe(recipe, getattr(load, "here", lambda: True), task_on_data)
 
 
 def check_model(name: str, build: Callable[[], Any]) -> None:

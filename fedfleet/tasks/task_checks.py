@@ -90,8 +90,6 @@ def checked_owners(values: Any, samples: int) -> Ints:
 def checked_build(model: Any) -> Callable[[], Any]:
     """A function that makes the model anew: of a module, whose weights training starts from, or of such a function."""
     require_torch()
-    import torch
-
     if isinstance(model, torch.nn.Module):
         # The given module itself is never changed.
         return lambda: copy.deepcopy(model)
@@ -120,8 +118,6 @@ def check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool = True
 
     Without `scores` its outputs are left to an own loss to understand.
     """
-    import torch
-
     try:
         module = build()
     except Exception as error:
@@ -145,8 +141,6 @@ def check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool = True
 
 
 def _check_parameters(module: Any) -> None:
-    import torch
-
     parameters = list(module.named_parameters())
     if not parameters:
         raise BadInput("model: it has no parameters, so there is nothing to train")
@@ -157,22 +151,17 @@ def _check_parameters(module: Any) -> None:
             raise BadInput(f"model: parameter {name!r} is {value.dtype}; train in float32, with model.float()")
         if not bool(torch.isfinite(value).all()):
             raise BadInput(f"model: parameter {name!r} holds values that are not finite; initialise it again")
-    _refuse_frozen([name for name, value in parameters if not value.requires_grad])
-
-
-def _refuse_frozen(names: Sequence[str]) -> None:
-    """Every parameter is trained: one that the user meant to keep as it is must not change silently."""
-    if names:
-        others = f" and {len(names) - 1} more are" if names[1:] else " is"
+    # Every parameter is trained: one that the user meant to keep as it is must not change silently.
+    frozen = [name for name, value in parameters if not value.requires_grad]
+    if frozen:
+        others = f" and {len(frozen) - 1} more are" if frozen[1:] else " is"
         raise BadInput(
-            f"model: parameter {names[0]!r}{others} frozen (requires_grad=False), and a run trains all parameters; keep what must "
+            f"model: parameter {frozen[0]!r}{others} frozen (requires_grad=False), and a run trains all parameters; keep what must "
             "not change in buffers (register_buffer), or let everything be trained with model.requires_grad_(True)"
         )
 
 
 def _check_outputs(out: Any, dataset: Dataset) -> None:
-    import torch
-
     if not isinstance(out, torch.Tensor):
         raise BadInput(f"model: it gives a {type(out).__name__}; let it give one tensor (samples, classes) of scores")
     if out.ndim != 2 or len(out) != min(2, len(dataset.y)) or not out.is_floating_point():
@@ -190,8 +179,6 @@ def _check_outputs(out: Any, dataset: Dataset) -> None:
 
 def needs_two_samples(build: Callable[[], Any], x: Array) -> bool:
     """Does training this model fail on a batch of one sample, as batch normalisation of a single value does?"""
-    import torch
-
     if not any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in build_cheaply(build).modules()):
         return False
     try:

@@ -18,8 +18,10 @@ from fedfleet.executors.gather import admit
 
 
 def check_fold(fold: Fold, server: ServerState, reports: list[Report] | None = None) -> None:
-    """A fold refuses what it cannot use, survives saving, and folds chunks as it folds a stream. `reports` are healthy ones;
-    without them, updates of the whole model are made up."""
+    """A fold refuses what it cannot use, survives saving, and folds chunks as it folds a stream.
+
+    `reports` are healthy ones; without them, updates of the whole model are made up.
+    """
     healthy = reports or [_report(fold, server, i) for i in range(6)]
     contexts = [Context(0, 1.0, r.client) for r in healthy]
 

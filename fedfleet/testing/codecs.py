@@ -18,8 +18,10 @@ _SHAPES = {"conv": (8, 3, 5, 5), "dense": (40, 30), "bias": (40,), "few": (3,), 
 
 
 def check_codec(codec: Codec) -> None:
-    """What is decoded is what was encoded, within the codec's promise; bytes are as many as it says; stacks change no bit. Leaves
-    of other types, scalars and empty leaves survive; garbled bytes are refused; what is not finite stays so."""
+    """What is decoded is what was encoded, within the codec's promise; bytes are as many as it says; stacks change no bit.
+
+    Leaves of other types, scalars and empty leaves survive; garbled bytes are refused; what is not finite stays so.
+    """
     assert codec == codec and isinstance(hash(codec), int), "a codec must be a value, or no two clients train together"
     for what, tree in trees():
         before = content_hash(tree)

@@ -34,8 +34,10 @@ def check_executor(
     execute: Executor, task: Task, *, same_bits: bool = False, tolerance: float = TOLERANCE, only: Iterable[Case] | None = None
 ) -> ExecutorCheck:
     """Every cell of the matrix of passes against `inline`: updates, memory, weights, statistics, order; and sums in place.
+
     `same_bits`: nothing may differ by a bit. Else each tensor lies within `tolerance` of its largest value, which on models without
-    kinks any order of summation does."""
+    kinks any order of summation does.
+    """
     literal, worst, where, cells = inline(task), 0.0, "", 0
     for case in only if only is not None else cases(task):
         expected, actual = list(literal.train(case.jobs)), list(execute.train(case.jobs))
@@ -53,7 +55,9 @@ def check_executor(
 
 def check_kinks(execute: Executor, task: Task, jobs: Sequence[Job]) -> tuple[float, float]:
     """On a model with kinks: no farther from double precision than twice as far as inline is, or than rounding alone takes it.
-    Gives both distances."""
+
+    Gives both distances.
+    """
     double = replace(
         task, dataset=replace(task.dataset, x=task.dataset.x.astype(np.float64)), init=lambda seed: _double_tree(task.init(seed))
     )

@@ -22,8 +22,10 @@ _HORIZON = 30 * 86400.0
 
 
 def check_policy(policy: Policy, *, steps: int = 20_000) -> None:
-    """A policy closes rounds in every world where clients report, asks and wakes within reason, and is a pure function. `steps` is
-    how many events a world may take at most; one in which no client reports may end before any round does."""
+    """A policy closes rounds in every world where clients report, asks and wakes within reason, and is a pure function.
+
+    `steps` is how many events a world may take at most; one in which no client reports may end before any round does.
+    """
     assert policy.cohort >= 1, "a policy must say how many it wants at once"
     declared = None if policy.round_rules is None else round_policy(policy.name, policy.round_rules)
     for trial in trial_worlds(max(2 * policy.cohort, policy.cohort + 20)):

@@ -19,8 +19,7 @@ from fedfleet.core.sources import DataSource, DeviceSource, Split, StateSource, 
 from fedfleet.core.trees import Tree, tree_nbytes
 from fedfleet.learn.fedavg import add_to_model, whole_model
 from fedfleet.learn.folds import mean
-from fedfleet.world.downtime import crashes, outages, reachable_states
-from fedfleet.world.faults import FaultRecipe, all_of, delayed, lossy, repeated, slowed
+from fedfleet.world.faults import FaultRecipe, all_of, crashes, delayed, lossy, outages, reachable_states, repeated, slowed
 
 NOTHING: Tree = {}
 _NO_ROWS: Ints = np.zeros(0, np.int64)
@@ -39,8 +38,10 @@ def idle(*, samples: float = 10.0, model_bytes: float = 1e6) -> Algorithm:
 
 
 def consensus(*, remembers: bool = False, model_bytes: float | None = None) -> Algorithm:
-    """Each client pulls the model halfway to a vector of its own, in exact dyadic arithmetic. With `remembers`, a client also
-    counts its folded reports in its memory and reports the count."""
+    """Each client pulls the model halfway to a vector of its own, in exact dyadic arithmetic.
+
+    With `remembers`, a client also counts its folded reports in its memory and reports the count.
+    """
 
     def local(job: Job, dataset: Dataset) -> Report:
         del dataset

@@ -157,7 +157,9 @@ def interval_states(t: Traces, clients: int | None = None) -> StateSource:
         return ready.copy() if row_index is None else ready[row_index]
 
     def earliest(among: Bools, n: int, start: float, until: float) -> float:
-        online(start)  # brings up to date what is remembered
+        # This also brings up to date what is remembered; usually enough are there.
+        if np.count_nonzero(online(start) & among) >= n:
+            return start if start < until else math.inf
         weights = among.astype(np.int64) if row_index is None else np.bincount(row_index[among], minlength=rows)
         at = np.flatnonzero(weights)
         return first_time_ready(own, at, weights[at], ready[at], valid_until[at], n, start, until)

@@ -31,7 +31,5 @@ def test_a_deadline_that_never_comes_is_a_deadline_all_the_same():
 
 
 def test_rounds_are_independent_unless_something_outlasts_them():
-    assert RoundRules(3).independent
-    assert not any(
-        rules.independent for rules in (RoundRules(3, max_staleness=1), RoundRules(3, wait_if_few=True), RoundRules(3, lease=9.0))
-    )
+    assert RoundRules(3).independent and RoundRules(3, wait_if_few=True).independent
+    assert not any(rules.independent for rules in (RoundRules(3, max_staleness=1), RoundRules(3, lease=9.0)))

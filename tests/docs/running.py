@@ -25,6 +25,8 @@ def fresh_copy(to: Path) -> Path:
 
     def ignored(folder: str, names: list[str]) -> set[str]:
         caches = {name for name in names if name.endswith("_cache") or name == ".hypothesis"}
+        if Path(folder).is_relative_to(ROOT / "tests"):
+            caches |= {"__pycache__"} & set(names)  # large, and no page runs tests
         return caches | (LEFT_OUT & set(names) if Path(folder) == ROOT else set())
 
     shutil.copytree(ROOT, to, ignore=ignored, symlinks=True)

@@ -168,7 +168,7 @@ def test_probing_nobody_picks_at_once():
 def test_a_probing_selector_finds_its_column_when_nobody_is_online():
     world = world_of(even_fleet(4))
     nobody = replace(world, states=replace(world.states, online=lambda time: np.zeros(4, np.bool_)))
-    events, _ = events_of(toy_plan(readiness(2), 4, choose=fastest(3), stop=Stop(rounds=3)), nobody)
+    events, _ = events_of(toy_plan(readiness(2, if_few="fail"), 4, choose=fastest(3), stop=Stop(rounds=3)), nobody)
     assert [e.reason for e in only(RoundFailed, events)] == ["fewer than 2 clients could be selected"] * 3
 
 

@@ -72,7 +72,7 @@ def test_one_round_of_readiness():
     assert kinds_of(outcomes) == ["RunBegan", "TasksSent"]
     assert kinds_of(commands) == ["Evaluate", "WakeAt", "FindCandidates", "WakeAt", "Send"]
     assert commands[1] == WakeAt(20.0)
-    assert commands[2] == FindCandidates(3)
+    assert commands[2] == FindCandidates(3, at_least=2)
     sent, wave = outcomes[1], only(Send, commands)[0].wave
     assert (sent.time, sent.round, sent.version, sent.first, len(sent.clients)) == (20.0, 0, 0, 0, 3)
     assert sent.clients is wave.assignments.clients
@@ -122,7 +122,7 @@ def test_a_lost_task_is_not_waited_for():
 
 
 def test_an_abandoned_round_counts_and_the_model_stays():
-    plan = toy_plan(readiness(2, t_break=20.0), 4)
+    plan = toy_plan(readiness(2, t_break=20.0, if_few="fail"), 4)
     state, outcomes, commands = fed(plan, [*SENT[:2], CandidatesSeen(20.0, roster_of(2))])
     assert kinds_of(outcomes) == ["RunBegan", "TasksSent", "TasksDropped", "RoundFailed"]
     assert outcomes[3] == RoundFailed(20.0, 0, "fewer than 2 clients could be selected")
@@ -132,7 +132,7 @@ def test_an_abandoned_round_counts_and_the_model_stays():
 
 
 def test_an_empty_roster_ends_the_round():
-    plan = toy_plan(readiness(2), 4)
+    plan = toy_plan(readiness(2, if_few="fail"), 4)
     _, outcomes, commands = fed(plan, [*SENT[:2], CandidatesSeen(20.0, roster_of())])
     assert kinds_of(outcomes) == ["RunBegan", "RoundFailed"]
     assert not only(Send, commands)
@@ -315,7 +315,7 @@ def test_answers_need_questions(fact, why):
 
 def test_zeno_is_noticed():
     # Without a break between rounds a fleet of nobody is asked again and again at the same instant.
-    plan = toy_plan(readiness(2, t_break=0.0), 4, stop=Stop(rounds=10_000))
+    plan = toy_plan(readiness(2, t_break=0.0, if_few="fail"), 4, stop=Stop(rounds=10_000))
     state, _ = after(plan, [SENT[0]])
     seen = 1
     while state.room:

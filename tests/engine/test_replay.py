@@ -72,7 +72,7 @@ def test_a_selector_learns_of_rounds_that_fail_at_once_in_replay_too():
 
     choose = replace(uniform(), learn=learn, initial=lambda clients: {"n": np.zeros(1, np.int64)})
     few = replace(choose, pick=lambda state, roster, n, draw: uniform().pick(state, roster, 1, draw))
-    plan = toy_plan(readiness(3, min_clients=2), 6, choose=few, stop=Stop(rounds=4))
+    plan = toy_plan(readiness(3, min_clients=2, if_few="fail"), 6, choose=few, stop=Stop(rounds=4))
     log, end = events_of(plan, world_of(FLEET))
     assert end.state.selector["n"] == 4
     assert replayed(plan, stored(log)).state.selector["n"] == 4

@@ -151,12 +151,12 @@ def listening(pids):
 
 def test_one_worker_gives_the_digest_of_inline_keeps_to_this_machine_and_leaves_nothing(alone, straight):
     home, before = Path.home() / ".ray", below(os.getpid())
-    had, folders = home.exists(), set(Path("/tmp").glob("fedfleet-*"))
+    had, folders = home.exists(), set(Path("/tmp").glob("fedfleet-*/ray-*"))
     setup, journal = assemble(resolve({**SPEC, "run": {"execute": "ray", "workers": 1}})), journals.memory_journal()
     with open_executor(setup) as execute:
         simulate(setup.plan, setup.world, execute, journal=journal)
         started = below(os.getpid()) - before
-        folder = next(iter(set(Path("/tmp").glob("fedfleet-*")) - folders))
+        folder = next(iter(set(Path("/tmp").glob("fedfleet-*/ray-*")) - folders)).parent
         assert folder.stat().st_mode & 0o077 == 0
         assert listening({*started, os.getpid()}) <= LOOPBACK
     assert journal.digest == straight

@@ -309,7 +309,7 @@ def test_kinds_of_device_may_have_widths_of_their_own():
         ({"widths": [0.5, 1.0]}, "the widest first"),
         ({"widths": [0.5, 0.5]}, "different shares"),
         ({"widths": [0.0]}, "greater than 0"),
-        ({"widths": [1.5]}, "less than or equal to 1"),
+        ({"widths": [1.5]}, "at most 1"),
         ({"assign": "size"}, "'evenly' or 'memory'"),
         ({"fleet": 3}, "has no key 'fleet'"),
     ],

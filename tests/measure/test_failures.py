@@ -40,7 +40,7 @@ def dropped(time, *seconds):
 
 
 def test_a_fleet_that_sleeps_has_too_few_and_the_cure_is_to_wait():
-    result = failures(ran(readiness(3), NIGHT, 180))
+    result = failures(ran(readiness(3, if_few="fail"), NIGHT, 180))
     assert result.causes == {Cause.FEW: 180}
     assert cure(result) == (
         "no client was reachable in these rounds before 01:00 of the first day; let rounds wait for clients with pace.if_few = "
@@ -50,7 +50,7 @@ def test_a_fleet_that_sleeps_has_too_few_and_the_cure_is_to_wait():
 
 
 def test_a_timeout_that_saw_nobody_had_too_few():
-    assert failures(ran(timeout(3), NIGHT, 5)).causes == {Cause.FEW: 5}
+    assert failures(ran(timeout(3, if_few="fail"), NIGHT, 5)).causes == {Cause.FEW: 5}
     assert failures(ran(timeout(3, seconds=5.0, most=0), even_fleet(3, 1e9), 5)).causes == {Cause.LATE: 5}
 
 

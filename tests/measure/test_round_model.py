@@ -1,6 +1,7 @@
 """Rounds walked through: equal to the run to the last bit, whatever the fleet and the numbers of the policy."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given, settings
@@ -22,6 +23,7 @@ RULES = st.builds(
     t_break=st.integers(1, 20).map(float),
     min_clients=st.integers(0, 2),
     min_share=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+    wait_if_few=st.booleans(),
 )
 STOPS = st.builds(
     Stop,
@@ -33,6 +35,7 @@ STOPS = st.builds(
 
 def policy_of(rules):
     shared = {"t_break": rules.t_break, "min_clients": rules.min_clients, "min_share": rules.min_share}
+    shared["if_few"] = "wait" if rules.wait_if_few else "fail"
     if rules.seconds < math.inf:
         return deadline(rules.cohort, seconds=rules.seconds, **shared)
     return readiness(rules.cohort, ready_share=rules.ready_share, **shared)
@@ -46,7 +49,7 @@ def free(clients, round):
 @given(fleets(), RULES, STOPS)
 def test_a_walk_is_the_run_without_its_coordinator(fleet, rules, stop):
     if rules.seconds < math.inf:
-        rules = RoundRules(rules.cohort, 1.0, rules.seconds, rules.t_break, rules.min_clients, rules.min_share)
+        rules = replace(rules, ready_share=1.0)
     world, plan = world_of(fleet), toy_plan(policy_of(rules), len(fleet), stop=stop)
     wanted, result = dry_run(plan, world), walk_rounds(rules, stop, uniform(), world, free, seed=plan.seed)
     for name in ("times", "commit", "clients", "share", "staleness", "asked"):

@@ -20,7 +20,7 @@ from fedfleet.core.records import Report
 from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree
 from fedfleet.engine.coordinator import begin
-from fedfleet.network.evaluation.evaluators import EvalContext, ThreadEvaluator
+from fedfleet.network.evaluation.evaluators import EvalContext
 from fedfleet.network.frontend.partial_sums import PartialSums, layout_from_json
 from fedfleet.network.frontend.report_log import LogEntry, entry_to_bytes
 from fedfleet.network.protocol import inside_pb2 as inside
@@ -35,6 +35,7 @@ from fedfleet.network.server.supervisor import Supervisor, frontend_configs
 from fedfleet.store import journal as journals
 from fedfleet.store.files import save_tree
 from fedfleet.testing.toys import opaque_executor
+from tests.network.evaluation.thread import ThreadEvaluator
 from tests.network.toys import Toy, payload_of, plan_of, worked, world_for
 
 SECONDS = 10.0  # after which a test that waits has failed

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.core.errors import FedFleetError
-from fedfleet.network.evaluation.evaluators import EvalContext, ThreadEvaluator
+from fedfleet.network.evaluation.evaluators import EvalContext
 from fedfleet.network.security.enrolment import Registry, Terms
 from fedfleet.network.security.secrets import run_key
 from fedfleet.network.server.options import ServeOptions
@@ -25,6 +25,7 @@ from fedfleet.store import journal as journals
 from fedfleet.store.files import save_tree
 from fedfleet.store.lock import hold_lock
 from fedfleet.testing.toys import opaque_executor
+from tests.network.evaluation.thread import ThreadEvaluator
 from tests.network.toys import Toy, from_text, plan_of, world_for
 
 

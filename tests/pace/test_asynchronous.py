@@ -27,7 +27,7 @@ from fedfleet.measure.participation import staleness_histogram
 from fedfleet.measure.tasks import task_table
 from fedfleet.pace.asynchronous import buffered, semi_async
 from fedfleet.pace.rounds import readiness
-from tests.worlds import even_fleet, events_of, fleets, only, toy_plan, world_of
+from tests.worlds import Fleet, even_fleet, events_of, fleets, only, toy_plan, world_of
 
 pytestmark = pytest.mark.slow
 
@@ -239,12 +239,31 @@ def test_a_report_that_comes_with_the_tick_is_in():
 
 
 def test_a_period_in_which_nothing_came_fails_and_nobody_is_given_up_for_it():
-    events = run_periods(semi_async(10.0, concurrency=2), even_fleet(4, 25.0), rounds=3, steady=True)
+    events = run_periods(semi_async(10.0, concurrency=2, if_few="fail"), even_fleet(4, 25.0), rounds=3, steady=True)
     assert [(e.time, e.reason) for e in only(RoundFailed, events)] == [
         (10.0, "nothing arrived in a whole period"),
         (20.0, "nothing arrived in a whole period"),
     ]
     assert [(e.time, e.folded) for e in only(ModelCommitted, events)] == [(30.0, 2)]
+
+
+def test_by_default_an_empty_period_goes_on_for_another_one_and_no_round_is_burnt():
+    events = run_periods(semi_async(10.0, concurrency=2), even_fleet(4, 25.0), rounds=3, steady=True)
+    assert not only(RoundFailed, events)
+    assert [e.time for e in only(ModelCommitted, events)] == [30.0, 60.0, 80.0], "always at the end of a period"
+
+
+def test_a_night_in_which_nobody_can_be_asked_costs_neither_rounds_nor_events():
+    night = Fleet(even_fleet(3).keys, (4.0,) * 3, (86_400.0,) * 3, (((40_000.0, 80_000.0),),) * 3)
+    events = run_periods(semi_async(10.0, concurrency=2), night, rounds=5, steady=True)
+    assert next(e.time for e in only(ModelCommitted, events)) == 40_010.0 and not only(RoundFailed, events)
+    assert len([e for e in events if e.time < 40_000.0]) < 20
+
+
+def test_a_fleet_that_can_do_nothing_fails_rounds_nonetheless():
+    events = run_periods(semi_async(10.0, 0, concurrency=2, lease=5.0), even_fleet(4, 1e9), rounds=2, steady=True)
+    assert len(only(RoundFailed, events)) == 2 and not only(ModelCommitted, events)
+    assert sum(len(e.clients) for e in only(TasksSent, events)) >= 80
 
 
 def test_silent_clients_do_not_hold_their_places_for_ever():
@@ -258,7 +277,8 @@ def test_silent_clients_do_not_hold_their_places_for_ever():
 @law
 @given(fleets(), st.integers(1, 40), st.integers(0, 3), st.integers(1, 4))
 def test_it_keeps_to_its_numbers(fleet, period, max_staleness, concurrency):
-    events = run_periods(semi_async(float(period), max_staleness, concurrency=concurrency), fleet)
+    policy = semi_async(float(period), max_staleness, concurrency=concurrency, if_few="fail")
+    events = run_periods(policy, fleet)
     running = 0
     for event in events:
         match event:

@@ -67,7 +67,7 @@ def test_whoever_closes_a_round_decides_alone():
 
 
 def test_each_keeps_its_memory_and_the_journal_shows_it():
-    policy = first_of(readiness(3, t_break=1.0, lease=20.0), timeout(3, goal=3, seconds=8.0, most=9, t_break=1.0))
+    policy = first_of(readiness(3, t_break=1.0, lease=20.0, if_few="fail"), timeout(3, goal=3, seconds=8.0, most=9, t_break=1.0))
     events, end = events_of(toy_plan(policy, 12, stop=Stop(rounds=1)), world_of(even_fleet(12, 1e9)))
     # The lease counts from the last broadcast: the next wait, of 32 s, is the first that outlives it.
     assert [(e.time, e.seconds) for e in only(PaceSet, events)] == [(0.0, 8.0), (9.0, 16.0), (25.0, 32.0)]
@@ -169,7 +169,7 @@ def test_the_deadline_of_the_inner_policy_holds():
 
 @pytest.mark.parametrize(("selected", "fails"), [(1, True), (2, False)])
 def test_min_clients_is_about_the_clients_that_were_selected(selected, fails):
-    policy = overcommit(readiness(4, min_clients=2), factor=2.0)
+    policy = overcommit(readiness(4, min_clients=2, if_few="fail"), factor=2.0)
     sent = {**asked_once(policy), "selected": selected}
     decision = policy.decide(Book(now=20.0, first_sent_at=20.0, running=selected, answered=True, **sent))
     assert bool(decision.abandon) == fails

@@ -1,16 +1,19 @@
 """Synchronous rounds by example: what the policy decides, given the book."""
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.events import ModelCommitted, TasksDropped, TasksSent
-from fedfleet.core.records import NOTHING, Book, Decision, Stop
+from fedfleet.core.events import CandidatesSeen, ModelCommitted, RoundFailed, TasksDropped, TasksSent
+from fedfleet.core.parts import Selector
+from fedfleet.core.records import NOTHING, Book, Decision, Stop, whole_work
 from fedfleet.measure.participation import staleness_histogram
 from fedfleet.measure.tasks import task_table
 from fedfleet.pace.rounds import deadline, readiness
-from tests.worlds import even_fleet, events_of, only, toy_plan, world_of
+from tests.worlds import Fleet, even_fleet, events_of, only, toy_plan, world_of
 from tests.worlds import plain as shown
 
 BOTH = pytest.mark.parametrize("make", [readiness, deadline])
@@ -24,7 +27,7 @@ def waiting(**changes):
 
 @BOTH
 def test_t_break_passes_before_a_round(make):
-    policy = make(4, t_break=20.0)
+    policy = make(4, t_break=20.0, if_few="fail")
     assert policy.decide(Book(now=100.0, opened_at=100.0)) == Decision(wake_at=120.0)
     assert policy.decide(Book(now=119.0, opened_at=100.0)) == Decision(wake_at=120.0)
     assert policy.decide(Book(now=120.0, opened_at=100.0)) == Decision(ask=4)
@@ -38,7 +41,7 @@ def test_nothing_is_decided_while_candidates_are_awaited(make):
 @BOTH
 @pytest.mark.parametrize(("selected", "goes_on"), [(1, False), (2, True), (3, True)])
 def test_fewer_than_min_clients_end_the_round(make, selected, goes_on):
-    decision = make(4, min_clients=2).decide(waiting(selected=selected, running=selected, answered=True))
+    decision = make(4, min_clients=2, if_few="fail").decide(waiting(selected=selected, running=selected, answered=True))
     assert bool(decision.abandon) != goes_on
     if not goes_on:
         assert decision == Decision(abandon="fewer than 2 clients could be selected", drop=0)
@@ -46,9 +49,9 @@ def test_fewer_than_min_clients_end_the_round(make, selected, goes_on):
 
 @BOTH
 def test_nobody_is_too_few_even_if_none_are_required(make):
-    none = make(4, min_clients=0).decide(waiting(selected=0, running=0, answered=True))
+    none = make(4, min_clients=0, if_few="fail").decide(waiting(selected=0, running=0, answered=True))
     assert none.abandon == "fewer than 1 clients could be selected"
-    assert not make(4, min_clients=0).decide(waiting(selected=1, running=1, answered=True)).abandon
+    assert not make(4, min_clients=0, if_few="fail").decide(waiting(selected=1, running=1, answered=True)).abandon
 
 
 @BOTH
@@ -109,8 +112,8 @@ def test_min_clients_above_the_cohort_is_refused(make):
 @BOTH
 def test_a_round_may_wait_for_as_many_as_it_needs(make):
     asks = Book(now=120.0, opened_at=100.0)
-    assert make(40).decide(asks) == Decision(ask=40), "by default it takes who is there, as FLHetBench does"
-    assert make(40, if_few="wait").decide(asks) == Decision(ask=40, at_least=4)
+    assert make(40, if_few="fail").decide(asks) == Decision(ask=40), "it takes who is there, as FLHetBench does"
+    assert make(40).decide(asks) == make(40, if_few="wait").decide(asks) == Decision(ask=40, at_least=4)
     assert make(40, min_clients=7, if_few="wait").decide(asks).at_least == 7
     assert make(40, min_clients=0, min_share=0.0, if_few="wait").decide(asks).at_least == 1
 
@@ -225,8 +228,8 @@ def test_late_reports_count_in_the_success_of_a_round():
 def test_enough_late_reports_make_up_for_clients_that_are_not_there():
     alone = {"selected": 1, "answered": True, "own_running": 1, "running": 3}
     assert deadline(4, max_staleness=3).decide(late(arrived=1, **alone)) == Decision(commit=True, drop=3)
-    assert deadline(4, max_staleness=3).decide(late(**alone)).abandon
-    assert deadline(4).decide(late(arrived=1, **alone)).abandon
+    assert deadline(4, max_staleness=3, if_few="fail").decide(late(**alone)).abandon
+    assert deadline(4, if_few="fail").decide(late(arrived=1, **alone)).abandon
 
 
 def test_a_straggler_is_folded_late_and_busy_until_then_and_dropped_beyond():
@@ -278,3 +281,49 @@ def test_a_run_whose_reports_are_lost_goes_on_with_a_lease():
         policy = readiness(6, t_break=1.0, lease=10.0, max_staleness=staleness)
         events, _ = events_of(toy_plan(policy, 6, stop=Stop(rounds=9)), world_of(fleet, steady=True))
         assert [e.time for e in only(ModelCommitted, events)] == [11.0 * i for i in range(1, 10)]
+
+
+def of(members, n=4):
+    """A selector that accepts these clients only, although it does not say so."""
+
+    def pick(state, roster, wanted, draw):
+        return whole_work(roster.clients[np.isin(roster.clients, members)][:wanted])
+
+    return Selector("picky", pick)
+
+
+@BOTH
+def test_a_round_asks_again_where_the_selector_accepts_too_few(make):
+    # Client 0 is there at once, client 1 from 100 on; others come and go and are not wanted.
+    ready = (((0.0, 1000.0),), ((100.0, 1000.0),), ((0.0, 900.0),), ((0.0, 900.0),))
+    fleet = Fleet(even_fleet(4).keys, (4.0,) * 4, (1000.0,) * 4, ready)
+    events, _ = events_of(toy_plan(make(2, t_break=10.0), 4, choose=of([0, 1]), stop=Stop(rounds=1)), world_of(fleet, steady=True))
+    assert [e.time for e in only(CandidatesSeen, events)] == [10.0, 20.0, 40.0, 80.0, 160.0], "pauses double"
+    assert [(e.time, e.clients.tolist()) for e in only(TasksSent, events)] == [(10.0, [0]), (160.0, [1])]
+    assert [e.folded for e in only(ModelCommitted, events)] == [2] and not only(RoundFailed, events)
+
+
+@BOTH
+def test_a_selector_that_never_accepts_enough_fails_the_round_in_the_end(make):
+    events, _ = events_of(toy_plan(make(2, t_break=10.0), 4, choose=of([]), stop=Stop(rounds=2)), world_of(even_fleet(4)))
+    assert [e.reason for e in only(RoundFailed, events)] == ["the selector picked fewer than 2 clients, 20 times in a row"] * 2
+    assert len(only(CandidatesSeen, events)) == 40
+
+
+@BOTH
+def test_clients_that_a_selector_never_asks_are_not_waited_for(make):
+    fleet = Fleet(even_fleet(3).keys, (4.0,) * 3, (1000.0,) * 3, (((0.0, 1000.0),), ((300.0, 1000.0),), ((0.0, 1000.0),)))
+    choose = replace(of([0, 1]), members=np.array([0, 1]))
+    events, _ = events_of(toy_plan(make(2, t_break=10.0), 3, choose=choose, stop=Stop(rounds=1)), world_of(fleet, steady=True))
+    assert [e.time for e in only(CandidatesSeen, events)] == [300.0]
+
+
+def test_late_reports_that_never_come_do_not_keep_a_round_waiting_for_ever():
+    # Clients 0 and 1 take the first task and say nothing any more; with them nobody else is left but client 2.
+    policy = deadline(2, seconds=10.0, t_break=2.0, max_staleness=1)
+    ask = policy.decide(Book(now=22.0, opened_at=20.0, sent_at=2.0, running=2, kept=policy.initial))
+    assert (ask.ask, ask.at_least, ask.wake_at) == (2, 2, 242.0)
+    waiting_ask = Book(now=30.0, sent_at=2.0, asking=True, running=2, kept=policy.initial)
+    assert policy.decide(waiting_ask) == Decision(wake_at=2.0 + 10 * 2 * 12.0)
+    assert policy.decide(waiting_ask._replace(now=242.0)) == Decision(drop=0)
+    assert policy.decide(waiting_ask._replace(running=0)) is NOTHING

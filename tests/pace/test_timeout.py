@@ -145,7 +145,7 @@ def test_it_does_not_double_when_a_broadcast_reached_nobody():
 def test_nor_when_nobody_had_been_waited_for():
     # Nobody is there before 5: the second broadcast is the first that anybody hears.
     fleet = Fleet(even_fleet(3).keys, (SILENT,) * 3, (1000.0,) * 3, (((5.0, 1000.0),),) * 3)
-    events = run(small(), world_of(fleet), 3, rounds=1)
+    events = run(small(if_few="fail"), world_of(fleet), 3, rounds=1)
     assert [e.time for e in only(TasksSent, events)] == [9.0]
     assert waits(events) == [(0.0, 8.0)]
 
@@ -173,7 +173,16 @@ def test_t_o_recovers_after_three_silent_nights():
 def test_rounds_may_wait_for_enough_clients():
     policy = small(if_few="wait", min_share=1.0)
     assert policy.decide(Book(now=1.0, kept=policy.initial)) == Decision(ask=3, at_least=2)
-    assert small().decide(Book(now=1.0, kept=small().initial)) == Decision(ask=3)
+    failing = small(if_few="fail")
+    assert failing.decide(Book(now=1.0, kept=failing.initial)) == Decision(ask=3)
+
+
+def test_broadcasts_that_reach_nobody_do_not_use_a_round_up():
+    policy = small(most=1)
+    nobody = Book(now=9.0, opened_at=0.0, sent_at=0.0, wanted=3, asks=1, kept=(8.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0))
+    asked = policy.decide(nobody)
+    assert (asked.ask, asked.others, asked.at_least, asked.keep) == (3, True, 1, None)
+    assert policy.decide(nobody._replace(asks=20, kept=(8.0, 0.0, 0.0, 1.0, 20.0, 0.0, 1.0))).abandon
 
 
 def test_the_goal_is_two_thirds_of_the_cohort():

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.shuffle.local_search import SHARES, best_bundle, best_move, best_swap, descend
-from fedfleet.shuffle.plan_batch import objectives, take_plans
-from fedfleet.shuffle.plans import identity
+from fedfleet.shuffle.plans import identity, objectives, take_plans
 from fedfleet.shuffle.problem import problem_from, score
 from fedfleet.shuffle.solve import batch_of
 from tests.shuffle.users import batch_at, single_moves, true_value, user, users

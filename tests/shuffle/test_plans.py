@@ -1,12 +1,24 @@
 """Simple plans are what they say; rounding to whole samples keeps the sum of every row and stays near the real plan."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.shuffle.plans import identity, largest_remainder, proportional, round_plans, start_plans
-from fedfleet.shuffle.problem import effort, least_possible, score
-from tests.shuffle.users import users
+from fedfleet.shuffle.divergence import imbalance
+from fedfleet.shuffle.plans import (
+    identity,
+    largest_remainder,
+    objectives,
+    proportional,
+    round_plans,
+    sample_costs,
+    start_plans,
+    take_plans,
+    unevenness,
+)
+from fedfleet.shuffle.problem import effort, link, score
+from tests.shuffle.users import batch_at, least_possible, user, users
 
 
 @settings(deadline=None, derandomize=True, max_examples=60)
@@ -39,3 +51,22 @@ def test_rounding_keeps_rows(problem, seed):
         whole = way(plan, counts)
         assert (whole >= 0).all() and (whole.sum(3) == counts).all()
         assert np.abs(whole - plan).max() < len(problem.counts) + 1
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(users())
+def test_a_batch_has_the_objective_of_each_plan(problem):
+    shared = largest_remainder(proportional(problem)[None], problem.counts[None])[0]
+    both = batch_at(problem, identity(problem), shared)
+    assert objectives(both).tolist() == pytest.approx([score(problem, plan).objective for plan in (identity(problem), shared)])
+    assert objectives(take_plans(both, np.array([1])))[0] == objectives(both)[1]
+    x = both.plan.sum(2).astype(float)
+    np.testing.assert_allclose(unevenness(x), imbalance(x), atol=1e-12)
+
+
+def test_a_sample_costs_both_ends_its_way_and_its_holder_the_training():
+    problem = user(3, 4, 3, 40)
+    costs = sample_costs(batch_at(problem, identity(problem)))[:, 0]  # [device, from, to]
+    ways, work = link(problem), effort(problem)
+    assert costs[:, 0, 1].tolist() == pytest.approx([ways[0, 1], ways[0, 1] + work[1], 0.0])
+    assert costs[:, 2, 2].tolist() == pytest.approx([0.0, 0.0, work[2]])

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from benchmarks.exchange import fuzzed
 from fedfleet.shuffle.plans import identity, proportional
-from fedfleet.shuffle.problem import least_possible, score
+from fedfleet.shuffle.problem import score
 from fedfleet.shuffle.problem_batch import relaxed_problems, relaxed_value
 from fedfleet.shuffle.relaxation import relaxed_paths, solve_relaxed
 from fedfleet.shuffle.slsqp import solve_slsqp
-from tests.shuffle.users import user, users
+from tests.shuffle.users import least_possible, user, users
 
 pytestmark = pytest.mark.slow
 

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 from hypothesis import strategies as st
 
+from fedfleet.shuffle.divergence import imbalance
 from fedfleet.shuffle.problem import Problem, problem_from, score
 from fedfleet.shuffle.solve import batch_of
 
@@ -73,3 +74,8 @@ def users(draw, most_devices=4, most_classes=6, most_samples=60):
             "alpha": draw(st.sampled_from(["auto", 0.0, 1.0, 300.0])),
         }
     )
+
+
+def least_possible(problem):
+    """JS(user's totals || uniform): no plan has a smaller largest DI, since G is convex and proportional."""
+    return float(imbalance(problem.counts.sum(0)[:, None].astype(float))[0])

@@ -27,7 +27,7 @@ from fedfleet.simulation.simulator import simulate
 from fedfleet.store import journal as journals
 from fedfleet.store.journal_rows import Kind
 from fedfleet.testing.toys import consensus, no_data, opaque_executor
-from fedfleet.world.downtime import crashes, reachable_states
+from fedfleet.world.faults import crashes, reachable_states
 from fedfleet.world.states import always_on, interval_states
 from tests.faulty import rows_of
 from tests.simulation.test_audit import changed, first

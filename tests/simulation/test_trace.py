@@ -18,7 +18,7 @@ def test_facts_and_commands_are_printed_as_they_happen(monkeypatch, capsys):
     assert told.out == ""
     lines = told.err.splitlines()
     assert len([line for line in lines if line.startswith("fedfleet: event ")]) == len(events)
-    assert "fedfleet: command FindCandidates(wanted=12, at_least=0)" in lines
+    assert "fedfleet: command FindCandidates(wanted=12, at_least=2)" in lines
     assert "fedfleet: command Send(wave=tasks 0-11 of model 0)" in lines
     assert any("CandidatesSeen(time=20.0, roster=40 clients)" in line for line in lines)
     assert all(len(line) < 400 for line in lines)

@@ -14,6 +14,7 @@ def test_tensors_of_the_cpu_have_no_kernels():
 
 def test_without_triton_there_are_no_kernels(monkeypatch):
     monkeypatch.setitem(sys.modules, "fedfleet.tasks.kernels", None)  # what an import that fails looks like
+    monkeypatch.delattr("fedfleet.tasks.kernels", raising=False)  # where Triton is there, another test has imported it
     kernel_choice._kernels.cache_clear()
     assert kernel_choice._kernels() is None
     kernel_choice._kernels.cache_clear()
@@ -22,4 +23,4 @@ def test_without_triton_there_are_no_kernels(monkeypatch):
 def test_with_triton_the_kernels_are_found():
     pytest.importorskip("triton", reason="Triton comes with CUDA builds of torch")
     result = kernel_choice._kernels()
-    assert result is not None and callable(result.masked)
+    assert result is not None and callable(result.apply_dropout)

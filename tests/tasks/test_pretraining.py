@@ -9,8 +9,8 @@ from fedfleet.core.parts import Dataset
 from fedfleet.core.trees import content_hash
 from fedfleet.tasks.backbones import fit_weights
 from fedfleet.tasks.digits import digits, digits_mlp
-from fedfleet.tasks.glyphs import glyphs
 from fedfleet.tasks.pretraining import common_rows, pretrain
+from fedfleet.tasks.synthetic import glyphs
 
 DATA = glyphs((1, 8, 8), classes=4, samples=400)
 

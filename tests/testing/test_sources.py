@@ -12,8 +12,7 @@ from fedfleet.core.registry import names
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, StateSource
 from fedfleet.tasks.digits import digits_logreg
-from fedfleet.world.downtime import crashes
-from fedfleet.world.faults import lossy
+from fedfleet.world.faults import crashes, lossy
 from tests.testing.registered import built
 
 KEYS = client_keys(30)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Any
 
 from fedfleet.app.api.inputs import arrays, as_path, resolve_inputs, result_folder, user_inputs
 from fedfleet.app.api.run_result import CommitNotifier, OnCommit, Result
-from fedfleet.app.assemble import Setup, assemble, chance_of, feasibility_warnings, metric_warnings, open_executor
+from fedfleet.app.api.user_warnings import warn_user
+from fedfleet.app.assemble import Setup, assemble, chance_of, feasibility_warnings, open_executor, run_warnings
 from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.runs import FinishedRun, perform, read_finished_run, stored_weights
 from fedfleet.app.runs.custom_task import CustomTask, load_custom_task, with_user_metrics
@@ -86,7 +86,7 @@ def run(
         write_report(finished_run)
         result = _result_of(finished_run)
     for warning in result.metrics["warnings"]:
-        warnings.warn(warning, stacklevel=2)
+        warn_user(warning)
     return result
 
 
@@ -123,14 +123,14 @@ def _run_in_memory(spec: Spec, custom_task: CustomTask | None, hear: Hear | None
     setup = assemble(spec, custom_task.task if custom_task else None)
     noise_source(setup.plan.algorithm)  # whether its privacy can be accounted for
     for warning in feasibility_warnings(setup):
-        warnings.warn(warning, stacklevel=3)
+        warn_user(warning)
     journal, events = journals.memory_journal(), list[Event]()
     with open_executor(setup) as execute:
         simulation = simulate(
             setup.plan, setup.world, execute, journal=journal, watch=lambda more: events.extend(without_sums(more)), hear=hear
         )
     params = simulation.state.server.params
-    measures = summary(events, chance=chance_of(setup.task), caveats=metric_warnings(setup))
+    measures = summary(events, chance=chance_of(setup.task), caveats=run_warnings(setup, events))
     measures = with_class_measures(with_privacy(measures, setup.plan, {}, events), setup.task, params)
     metrics = {
         **with_user_metrics(custom_task and replace(custom_task, task=setup.task), params, measures),

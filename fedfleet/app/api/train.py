@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.terminal.answers import AS_JSON, LOG_LINES, Answer, Interrupted, warn
+
+if TYPE_CHECKING:
+    from fedfleet.app.spec import Spec
 
 
 def run_spec(
@@ -44,11 +48,7 @@ def run_spec(
         words += ["run.execute=ray", f"run.ray_address={ray_address}"]
     resolved = load_spec(spec, words)
     if check:
-        from fedfleet.app.assemble import assemble, feasibility_warnings
-
-        result = {"ok": True, "spec_digest": resolved.digest, "warnings": feasibility_warnings(assemble(resolved))}
-        remarks = [f"WARNING: {warning}" for warning in result["warnings"]]
-        return Answer(result, f"{spec} is valid; its digest is {resolved.digest[:16]}", remarks)
+        return _check_spec(spec, resolved)
     from fedfleet.app.pages.report_page import write_report
     from fedfleet.app.runs import perform
     from fedfleet.app.runs.run_folder import refuse_absent
@@ -75,3 +75,19 @@ def run_spec(
         raise Interrupted(f"interrupted; resume with: {shlex.join(command)}") from None
     write_report(finished_run)
     return finished_run
+
+
+def _check_spec(path: Path, spec: Spec) -> Answer:
+    """What can be said of a spec before it runs."""
+    from fedfleet.app.assemble import assemble, feasibility_warnings
+    from fedfleet.app.assemble.edge_times import edge_times
+    from fedfleet.app.assemble.private_noise import privacy_plan, privacy_plan_text
+
+    setup = assemble(spec)
+    private, times = privacy_plan(setup.plan), edge_times(setup.plan, setup.world)
+    result = {"ok": True, "spec_digest": spec.digest, "warnings": feasibility_warnings(setup)}
+    result |= {} if private is None else {"privacy": private}
+    result |= {} if times is None else {"edge": asdict(times)}
+    notes = [*([] if private is None else [privacy_plan_text(private)]), *([] if times is None or times.slow else [str(times)])]
+    lines = [f"{path} is valid; its digest is {spec.digest[:16]}", *notes]
+    return Answer(result, "\n".join(lines), [f"WARNING: {warning}" for warning in result["warnings"]])

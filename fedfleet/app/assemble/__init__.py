@@ -1,6 +1,6 @@
 """From a resolved spec to a plan, a world and an executor."""
 
-from fedfleet.app.assemble.feasibility import feasibility_warnings
+from fedfleet.app.assemble.feasibility import feasibility_warnings, run_warnings
 from fedfleet.app.assemble.plan import assemble
 from fedfleet.app.assemble.rebuild import rebuild, rebuild_for_worker
 from fedfleet.app.assemble.setup import Setup, chance_of, metric_warnings, open_executor
@@ -15,5 +15,6 @@ __all__ = [
     "open_executor",
     "rebuild",
     "rebuild_for_worker",
+    "run_warnings",
     "score_states",
 ]

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble.algorithm import Facts, build_algorithm, part_facts, table_for, with_task_loss
+from fedfleet.app.assemble.private_noise import with_private_noise
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.spec.table_checks import Table, build_part, resolve_part
 from fedfleet.core.errors import BadInput, Refused
@@ -48,7 +49,8 @@ def client_config_for(setup: Setup, client: int, *, brings_own: bool = False) ->
 
 def client_configs(setup: Setup) -> Callable[[int, bool], bytes]:
     """The configurations of all clients, by number and whether they bring own samples; what all of them share is made once."""
-    spec, world, data = setup.spec, setup.world, setup.task.dataset
+    # Devices get the noise itself: they need no accountant.
+    spec, world, data = with_private_noise(setup.spec, setup.plan.pace, setup.world), setup.world, setup.task.dataset
     check_sendable(setup)
     memory = world.devices.memory_mb
     shared: Table = {

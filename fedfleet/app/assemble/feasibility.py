@@ -3,62 +3,81 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from fedfleet.app.assemble.setup import Setup
-from fedfleet.core.cost import cost_of, scale_cost
+from fedfleet.app.assemble.edge_times import slow_turns
+from fedfleet.app.assemble.setup import Setup, chance_of, metric_warnings
+from fedfleet.app.assemble.trip_times import hopeless_trips, late_reports_advice
+from fedfleet.core.cost import cost_of
 from fedfleet.core.errors import BadInput
+from fedfleet.core.events import Evaluated, Event, ReportRejected
 from fedfleet.core.parts import Plan, Policy
-from fedfleet.core.records import Book, Ints, whole_work
+from fedfleet.core.records import Book, whole_work
+from fedfleet.core.rng import attackers
 from fedfleet.core.sources import World
 from fedfleet.core.trees import tree_nbytes
+from fedfleet.measure.tasks import task_table
 
-_TRIPS = 8  # links vary from trip to trip
-_MOST_TRIED, _CLIENTS_AT_ONCE = 1 << 16, 1 << 12  # clients whose trips are tried, and how many at once
 _DAYS = 30.0  # how far ahead one looks for clients that are there together
 _MEGABYTE = 2.0**20
 _WAKINGS = 1000  # of a policy that is met with silence, before it is taken to wait for ever
+_CLOSE = 0.05  # an accuracy that is no more above chance
 _KINDS_SHOWN = 3  # kinds of device that a sentence names
+_CLIENTS_SHOWN = 1 << 12  # clients whose kinds are looked at for that
 
 
 def feasibility_warnings(setup: Setup) -> list[str]:
     """One sentence for each thing that this run asks for and cannot get, with the cure."""
     plan, world = setup.plan, setup.world
-    return [*world.states.warnings, *plan.pace.doubts, *hopeless_trips(plan, world), *never_together(plan, world), *setup.warnings]
+    return [
+        *world.states.warnings, *plan.pace.doubts, *hopeless_trips(plan, world), *never_together(plan, world),
+        *slow_turns(plan, world), *setup.warnings,
+    ]  # fmt: skip
 
 
-def hopeless_trips(plan: Plan, world: World) -> list[str]:
-    """Whether no client can report in time, or at all. Times that depend on trained values are not known before the run."""
-    if plan.algorithm.priced_by_value:
+def run_warnings(setup: Setup, events: Sequence[Event]) -> list[str]:
+    """The warnings of a finished run that its journal alone does not give: what would help, and which figures mislead."""
+    return [*advice(setup, events), *metric_warnings(setup)]
+
+
+def advice(setup: Setup, events: Sequence[Event]) -> list[str]:
+    """What would help a run whose rounds failed or whose reports were refused, by what is known of its fleet and its spec. Folders
+    of runs that are older than an advice do not have it."""
+    return [*late_reports_advice(setup.plan, setup.world, events), *_attack_advice(setup, events), *_few_clients(setup, events)]
+
+
+def _few_clients(setup: Setup, events: Sequence[Event]) -> list[str]:
+    """That a model at chance has learnt from few clients."""
+    scores = [event for event in events if isinstance(event, Evaluated) and event.total]
+    chance = chance_of(setup.task)
+    if not scores or not scores[-1].version or chance is None or scores[-1].correct > (chance + _CLOSE) * scores[-1].total:
         return []
-    n, patience = plan.clients, plan.pace.patience
-    sample = np.arange(n) if n <= _MOST_TRIED else np.linspace(0, n - 1, _MOST_TRIED).astype(np.int64)
-    fastest = _fastest_trip(plan, world, sample, patience)
-    if fastest == math.inf:
-        return ["no device can do this work at all; choose other devices in world.devices, or less work in [algorithm]"]
-    if fastest <= patience:
+    tasks = task_table(events)
+    seen = len(np.unique(tasks.clients[tasks.folded_into > 0]))
+    if seen * 2 > setup.plan.clients:
         return []
     return [
-        f"no client can report within {patience:,.4g} s: of {_TRIPS} trips simulated on each of {len(sample):,} devices the "
-        f"fastest takes {fastest:,.4g} s; raise pace.{plan.pace.limit} above that, or lower the work in [algorithm] or "
-        "world.model_bytes"
+        f"only {seen} of {setup.plan.clients} clients are in its {scores[-1].version} models: train for longer (stop.rounds), or "
+        'let slower clients report with a longer wait, such as pace.use = "readiness"'
     ]
 
 
-def _fastest_trip(plan: Plan, world: World, sample: Ints, patience: float) -> float:
-    """The seconds of the fastest trip with the first model, or of the first that is fast enough."""
-    server, sizes, best = plan.algorithm.init(plan.params), world.data.sizes(0), math.inf
-    parts = max(1, len(sample) // _CLIENTS_AT_ONCE)
-    for i in range(parts):
-        some = sample[i::parts]  # spread over the fleet, so that one fast kind is met early
-        cost = scale_cost(cost_of(plan.algorithm, server, whole_work(some), sizes[some]), plan.byte_scale, plan.charge)
-        for trip in range(_TRIPS):
-            seconds = world.devices.seconds(some, cost, 0.0, np.full(len(some), trip))
-            best = min(best, float(seconds.min()))
-        if best < math.inf and best <= patience:
-            break
-    return best
+def _attack_advice(setup: Setup, events: Sequence[Event]) -> list[str]:
+    """That reports were refused in a run with attackers, of whom the refusal itself does not know."""
+    attack: Mapping[str, Any] | None = setup.spec.algorithm.get("attack")
+    refused = {event.client for event in events if isinstance(event, ReportRejected)}
+    if attack is None or not refused:
+        return []
+    keys, share = setup.world.keys, float(attack.get("share", 0.0))
+    hostile = int(attackers(setup.plan.seed, keys[sorted(refused)], share, len(keys)).sum())
+    return [
+        f"this run has the attack algorithm.attack = {attack['use']!r}, and {hostile} of the {len(refused)} clients whose reports "
+        "were refused are attackers: before you lower algorithm.lr, choose a robust algorithm.fold, or weaken or remove the "
+        "attack, which can also spoil the model so far that updates of honest clients become too large"
+    ]
 
 
 def never_together(plan: Plan, world: World) -> list[str]:
@@ -67,7 +86,7 @@ def never_together(plan: Plan, world: World) -> list[str]:
     if earliest is None:
         return []
     members, until = plan.choose.members, min(plan.stop.virtual_seconds, _DAYS * 86400.0)
-    everyone = np.ones(plan.clients, np.bool_) if members is None else np.isin(np.arange(plan.clients), members)
+    everyone = plan.choose.may_ask(plan.clients)
 
     def meet(n: int) -> bool:
         return earliest(everyone, n, 0.0, until) < math.inf
@@ -97,7 +116,8 @@ def check_silence(plan: Plan, world: World) -> None:
         raise BadInput(
             f"pace: {plan.pace.name!r} waits until every task ends, but world.faults can lose a task without notice, so "
             'the run could wait for ever; give tasks up with pace.lease, use a policy that gives them up, such as "deadline" with '
-            "max_staleness = 0, or let the server notice lost tasks with world.faults.noticed = true"
+            'max_staleness = 0, let a round that finds too few clients fail with pace.if_few = "fail", or let the server notice '
+            "lost tasks with world.faults.noticed = true"
         )
 
 
@@ -160,7 +180,7 @@ def memory_warnings(plan: Plan, world: World, frozen: float = 0.0) -> list[str]:
             f"the model takes {size:,.4g} MB, but the largest memory of any device is {np.max(memory):,.4g} MB; lower "
             "world.model_bytes, choose a smaller model, or choose other devices in world.devices"
         )
-    kinds = list(dict.fromkeys(str(world.devices.kinds[c]) for c in np.flatnonzero(~small)[:_CLIENTS_AT_ONCE].tolist()))
+    kinds = list(dict.fromkeys(str(world.devices.kinds[c]) for c in np.flatnonzero(~small)[:_CLIENTS_SHOWN].tolist()))
     kind_names = ", ".join(kinds[:_KINDS_SHOWN]) + (" and others" if len(kinds) > _KINDS_SHOWN else "")
     return [
         f"the model takes {size:,.4g} MB, more than the memory of {int(small.sum())} of {plan.clients} devices, which train it "

@@ -22,6 +22,7 @@ from fedfleet.app.assemble.plan_checks import (
     check_stop,
     check_whole_work,
 )
+from fedfleet.app.assemble.private_noise import check_sampling, with_private_noise
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.assemble.user_layer import Households, assign_households, edge_fleet, edge_rule, user_world
 from fedfleet.app.assemble.world import apply_holdouts, devices_for, faults_for, pool_clients, states_for, world_extras
@@ -37,7 +38,7 @@ from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import World
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.engine.hierarchy import nest_algorithm
-from fedfleet.world.downtime import reachable_states
+from fedfleet.world.faults import reachable_states
 from fedfleet.world.partitions import make_shards, poison_task
 
 
@@ -56,9 +57,11 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
         )
     built_task: Task = task if task is not None else build_part("tasks", spec.task)(spec.data_seed)
     held_out = apply_holdouts(spec, built_task)
-    world, households, built_task = _flat_world(spec, held_out)
+    asked, (world, households, built_task) = spec, _flat_world(spec, held_out)
+    spec = with_private_noise(spec, pace, world)
     labels_changed = built_task.dataset.y is not held_out.dataset.y
     plan, built_task = _flat_plan(spec, built_task, pace, world)
+    plan = replace(plan, spec_digest=asked.digest)
     check_stop(plan.stop)
     if spec.edge is None:
         plan = with_selector(spec, plan, world, built_task)
@@ -75,9 +78,10 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     check_report_capacity(plan)
     check_rounds(plan)
     check_charge(spec, plan)
+    check_sampling(spec, plan, world)
     check_silence(plan, world)
     return Setup(
-        spec=spec,
+        spec=asked,
         plan=plan,
         world=world,
         task=built_task,
@@ -123,7 +127,6 @@ def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> tuple[Plan
         params=params,
         clients=len(world.keys),
         byte_scale=1.0 if declared is None else declared / tree_nbytes(task.whole(params)),
-        spec_digest=spec.digest,
         charge=spec.world["charge"],
     )
     return plan, task

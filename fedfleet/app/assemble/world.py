@@ -23,7 +23,7 @@ from fedfleet.measure.montecarlo.metrics import state_scores
 from fedfleet.measure.montecarlo.settings import Semantics, Settings
 from fedfleet.pace.rounds import readiness
 from fedfleet.world.devices import median_devices
-from fedfleet.world.downtime import reachable_states
+from fedfleet.world.faults import reachable_states
 from fedfleet.world.states import always_on
 
 

@@ -23,6 +23,8 @@ _USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ 
 
 # A path that cannot be is bad input, whatever looked at it; anything else of the system's is a failure.
 _BAD_NAMES = (errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.ELOOP, errno.EINVAL)
+# What the base installation, which is meant for devices, leaves out and most commands need.
+_TRAIN = ("torch", "scipy", "numba", "sklearn")
 
 
 def main() -> NoReturn:
@@ -40,6 +42,12 @@ def main() -> NoReturn:
     except OSError as error:
         say(f"{error.filename or 'the system'}: {error.strerror or error}", "error")
         sys.exit(2 if error.errno in _BAD_NAMES else 1)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _TRAIN:
+            raise
+        say(f"this command needs {package}, which is not installed; install it with: pip install 'fedfleet[train]'", "error")
+        sys.exit(2)
     except MemoryError:
         say("this machine does not have enough memory for this; ask for fewer clients, a smaller model or smaller batches", "error")
         sys.exit(1)
@@ -68,11 +76,17 @@ def _override_for(name: str, context: Any) -> str:
         return ""
     from fedfleet.app.spec.resolution import dotted_key
 
-    name, _, value = name.partition("=")
     key = dotted_key(name)
-    words = [word.lstrip("-").replace("-", "_") for word in sys.argv]
-    following = sys.argv[words.index(name) + 1 :] if name in words else []
-    return "" if key is None else f"{key}={value or (following[0] if following else 'VALUE')}"
+    return "" if key is None else f"{key}={_typed_value(name)}"
+
+
+def _typed_value(name: str) -> str:
+    """What was typed for an option, as --lr=0.1 or --lr 0.1."""
+    for word, following in zip(sys.argv, [*sys.argv[1:], ""], strict=True):
+        option, equals, value = word.partition("=")
+        if option.startswith("--") and option[2:].replace("-", "_") == name:
+            return (value if equals else following) or "VALUE"
+    return "VALUE"
 
 
 if __name__ == "__main__":

@@ -30,6 +30,11 @@ class SideInfo:
 
 
 ReadSideInfo = Callable[[RunSummary], SideInfo]
+Title = Callable[[RunSummary], str]
+
+
+def _name_of(run: RunSummary) -> str:
+    return run.name
 
 
 @dataclass(slots=True)
@@ -45,8 +50,10 @@ class PageState:
     pauses: int = _LIST_PAUSES
 
 
-def page_updates(state: PageState, watcher: RunWatcher, name: str, read_side_info: ReadSideInfo) -> dict[str, Any]:
-    """What the page has to show now; `state` remembers it."""
+def page_updates(
+    state: PageState, watcher: RunWatcher, name: str, read_side_info: ReadSideInfo, title: Title = _name_of
+) -> dict[str, Any]:
+    """What the page has to show now; `state` remembers it. `title` is what another run is called."""
     updates: dict[str, Any] = {}
     state.pauses += 1
     runs = tuple((g.name, g.status, g.rounds, g.accuracy) for g in watcher.summaries.values())
@@ -56,14 +63,19 @@ def page_updates(state: PageState, watcher: RunWatcher, name: str, read_side_inf
     summary = watcher.summaries.get(name)
     if summary is not None:
         side_info = read_side_info(summary)  # it may take a while, in which no other page waits
-        updates |= watcher.inspect(name, lambda run, f: _run_updates(state, run, f, watcher.summaries, side_info)) or {}
+        updates |= watcher.inspect(name, lambda run, f: _run_updates(state, run, f, watcher.summaries, side_info, title)) or {}
     return updates
 
 
 def _run_updates(
-    state: PageState, run: RunSummary, followed: FollowedRun, summaries: Mapping[str, RunSummary], side_info: SideInfo
+    state: PageState,
+    run: RunSummary,
+    followed: FollowedRun,
+    summaries: Mapping[str, RunSummary],
+    side_info: SideInfo,
+    title: Title,
 ) -> dict[str, Any]:
-    other = most_similar_run(run, summaries.values())
+    other = most_similar_run(run, summaries.values(), title)
     mark = (followed.version, followed.fault, run.status, side_info, other and other.run.name)
     if mark == state.mark:
         return {}
@@ -94,18 +106,20 @@ def _run_updates(
 def _comparison_label(other: SimilarRun | None) -> str:
     if other is None:
         return ""
-    return ", ".join(f"{key} {value}" for key, value, _ in other.differs) or other.run.name
+    return ", ".join(f"{key} {value}" for key, value, _ in other.differs) or other.title
 
 
 def _columns(scores: Sequence[Evaluation]) -> dict[str, list[float]]:
     return {"t": [round(s.time, 1) for s in scores], "a": [round(100 * s.accuracy, 2) for s in scores]}
 
 
-async def stream(watcher: RunWatcher, name: str, read_side_info: ReadSideInfo, is_gone: Callable[[], bool]) -> AsyncIterator[str]:
+async def stream(
+    watcher: RunWatcher, name: str, read_side_info: ReadSideInfo, is_gone: Callable[[], bool], title: Title = _name_of
+) -> AsyncIterator[str]:
     """Server-sent events for one page, until `gone`."""
     state, silent = PageState(), 0.0
     while not is_gone():
-        updates = await asyncio.to_thread(page_updates, state, watcher, name, read_side_info)
+        updates = await asyncio.to_thread(page_updates, state, watcher, name, read_side_info, title)
         if updates:
             silent = 0.0
             yield f"data: {json.dumps(updates, separators=(',', ':'))}\n\n"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from fedfleet.app.dashboard import status_text
 from fedfleet.app.dashboard.auth import TOKEN_HEADER, Access, is_loopback
-from fedfleet.app.dashboard.run_filter import ORDERS, FilterResult
 from fedfleet.app.dashboard.run_view import clients_in_model, current_round
 from fedfleet.app.dashboard.run_watcher import DAMAGED, FINISHED, RUNNING, STOPPED, FollowedRun, RunSummary
 from fedfleet.app.dashboard.served_runs import ServerStatus, resume_command, status_sentence
-from fedfleet.app.dashboard.sparklines import HATCH, round_bars, rounds_picture, sparkline
-from fedfleet.app.dashboard.status_text import SimilarRun, percentage, short_duration, state_counts
+from fedfleet.app.dashboard.sparklines import HATCH, round_bars, rounds_picture
+from fedfleet.app.dashboard.status_text import SimilarRun, short_duration, state_counts
 from fedfleet.app.pages.html import table
 from fedfleet.app.pages.report.number_words import as_people
 from fedfleet.app.terminal.text import span
@@ -33,85 +32,33 @@ _HEAD = (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
     f'<link rel="icon" href="data:,">{_LINKS}'
 )
-_MAX_ROWS = 200  # runs in the list
 
 
-def frame(access: Access, title: str, body: str, *, run: str = "") -> str:
-    """A whole page."""
+def frame(access: Access, title: str, body: str, *, run: str = "", at: str = "/") -> str:
+    """A whole page; `at`: the part of the dashboard that it belongs to."""
     where = "this machine only" if is_loopback(access.host) else f"open to {access.host}"
     scripts = "".join(f'<script src="/static/{name}" defer></script>' for name in _SCRIPTS)
     headers = escape(json.dumps({TOKEN_HEADER: access.token}))
+    places = (("/", "Runs"), ("/new", "New run"))
+    links = "".join(f'<a href="{to}"{" aria-current=page" if to == at else ""}>{word}</a>' for to, word in places)
     return (
         f'{_HEAD}<meta name="color-scheme" content="light dark"><meta name="htmx-config" content=\'{_HTMX}\'><title>{escape(title)}</title>'
         f'{scripts}</head><body hx-headers="{headers}" data-run="{escape(run)}">{HATCH}'
-        '<header class="bar"><b>FedFleet</b><nav><a href="/" aria-current="page">Runs</a><a href="#new">New run</a></nav>'
+        f'<header class="bar"><b>FedFleet</b><nav>{links}</nav>'
         f'<span class="small">{where} &nbsp;<span id="live" role="status">connecting</span></span></header>{body}</body></html>\n'
     )
 
 
-def two_columns(aside: str, main: str) -> str:
-    """List and form beside one run."""
-    return f'<div class="grid"><aside>{aside}</aside><main>{main}</main></div>'
-
-
-def run_list(rows: str, words: str, by: str = "") -> str:
-    """The runs with their filter and order; the rows fetch themselves anew when runs change."""
-    orders = "".join(f'<option value="{k}"{" selected" if k == by else ""}>{label}</option>' for k, (label, _) in ORDERS.items())
-    return (
-        '<section id="runs"><div class="hd"><h2>Runs</h2></div>'
-        '<label class="flt"><span class="vh">Filter runs</span><input type="search" id="filter" name="filter" autocomplete="off" '
-        f'value="{escape(words)}" placeholder="Filter: severe, deadline, acc&gt;90" hx-get="/list" '
-        'hx-trigger="input changed delay:250ms, search" hx-include="#runs" hx-target="#rows" hx-swap="outerHTML"></label>'
-        '<label class="flt"><span class="vh">Order of the runs</span><select id="by" name="by" hx-get="/list" hx-trigger="change" '
-        f'hx-include="#runs" hx-target="#rows" hx-swap="outerHTML">{orders}</select></label>{rows}</section>'
-    )
-
-
-def run_rows(matches: FilterResult, everything: Collection[RunSummary], *, ticked: Collection[str], current: str) -> str:
-    """The rows of the list, with ticks to compare, and how many runs there are; what is ticked stays in sight, whatever the filter."""
-    counts = [(sum(g.status == s for g in everything), s) for s in (RUNNING, FINISHED, STOPPED, DAMAGED)]
-    tally = ", ".join(f"{n:,} {status}" for n, status in counts if n) or "none yet"
-    shown = matches.runs[:_MAX_ROWS]
-    shown_names = {g.name for g in shown}
-    other_ticked = [g for g in everything if g.name in ticked and g.name not in shown_names]
-    rows = "".join(_run_row(g, ticked, current) for g in [*other_ticked, *shown])
-    tally += f"; {len(matches.runs):,} match" if len(matches.runs) < len(everything) else ""
-    hidden = len(matches.runs) - _MAX_ROWS
-    more = f'<p class="small">{hidden:,} more; filter to find them.</p>' if hidden > 0 else ""
-    none = '<p class="small">No run matches.</p>' if everything and not matches.runs else ""
-    odd = f'<p class="small bad" role="status">{escape(matches.problem)}</p>' if matches.problem else ""
-    n = len(other_ticked) + sum(g.name in ticked for g in shown)
-    return (
-        '<div id="rows" hx-get="/list" hx-trigger="runs-changed from:body" hx-include="#runs" hx-swap="outerHTML">'
-        f'<p class="small tally">{tally}</p><input type="hidden" name="current" value="{escape(current)}">'
-        f'<form action="/report/" method="get">{odd}<ul class="runs">{rows}</ul>{none}{more}'
-        f'<p class="cmp"><button class="btn" id="compare"{"" if n > 1 else " disabled"}>Compare {n} ticked</button> '
-        '<span class="small">lines: accuracy by model, 0 to 100 %</span></p></form></div>'
-    )
-
-
-def _run_row(run: RunSummary, ticked: Collection[str], current: str) -> str:
-    accuracy = "-" if run.accuracy is None else percentage(run.accuracy)
-    state = "" if run.status == FINISHED else f'<span class="st {run.status}">{run.status}</span>'
-    tick = " checked" if run.name in ticked else ""
-    return (
-        f'<li{" class=cur" if run.name == current else ""}><input type="checkbox" name="run" value="{escape(run.name)}" '
-        f'aria-label="compare {escape(run.name)}"{tick}><span class="nm"><a href="{run_address(run.name)}">{escape(run.name)}</a>{state}</span>'
-        f"{sparkline(run.scores, run.planned_end, live=run.status == RUNNING)}<b>{accuracy}</b>"
-        f'<span class="tm">{span(run.time) if run.time else "-"}</span></li>'
-    )
-
-
-def run_address(name: str) -> str:
-    """Where the page of a run is."""
-    return f"/runs/{quote(name)}"
+def two_columns(aside: str, main: str, *, list_first: bool = False) -> str:
+    """The list of runs beside one run, or beside the form of a new one; on a phone one above the other."""
+    return f'<div class="grid{" listed" if list_first else ""}"><aside>{aside}</aside><main>{main}</main></div>'
 
 
 def empty_page() -> str:
     """What is there before the first run."""
     return (
-        '<h1>No runs yet</h1><p class="say">Runs appear here as soon as they begin: start one with the form, or with '
-        "<code>fedfleet run SPEC</code> in a terminal.</p>"
+        '<h1 id="empty">No runs yet</h1><p class="say">Runs appear here as soon as they begin: <a href="/new">start a new run</a> by menus, '
+        "or with <code>fedfleet run SPEC</code> in a terminal.</p>"
     )
 
 
@@ -129,26 +76,27 @@ def waiting_piece(name: str, refused: str) -> str:
 
 
 def live_page(
-    run: RunSummary, followed: FollowedRun, other: SimilarRun | None, log: Sequence[str], server_status: ServerStatus | None = None
+    run: RunSummary,
+    followed: FollowedRun,
+    other: SimilarRun | None,
+    log: Sequence[str],
+    server_status: ServerStatus | None = None,
+    title: str = "",
 ) -> str:
-    """One run in full; every piece with an id is replaced while the run goes on."""
+    """One run in full, by its `title` if it has another than its name; every piece with an id is replaced while the run goes on."""
     pieces = live_pieces(run, followed, other, log, server_status)
     if run.status == DAMAGED and not followed.record.progress.rounds:
-        return f'<div class="hd"><h1>{escape(run.name)}</h1><span id="state">{pieces["state"]}</span></div><p id="say" class="say">{pieces["say"]}</p>'
-    comparison = "the model changes at server updates only, so the line goes in steps"
-    if other:
-        keys = ", ".join(key for key, _, _ in other.differs)
-        how = f"that this one repeats with another {keys}" if keys else "of the same spec"
-        comparison = f"grey: {other.run.name}, a finished run {how}"
+        return f'<div class="hd"><h1>{escape(title or run.name)}</h1><span id="state">{pieces["state"]}</span></div><p id="say" class="say">{pieces["say"]}</p>'
     name = escape(run.name)
+    folder = f'<p class="small where">{name}</p>' if title not in ("", run.name) else ""
 
     def piece(tag: str, key: str, kind: str = "") -> str:
         return f'<{tag} id="{key}"{f" class={kind}" if kind else ""}>{pieces[key]}</{tag}>'
 
     return (
-        f'<div class="hd"><h1>{name}</h1>{piece("span", "state")}<span class="sp1"></span>{piece("span", "acts", "acts")}</div>'
-        f'<p id="act-said" class="small bad" role="status"></p>{piece("p", "say", "say")}{piece("div", "resume")}{piece("div", "progress")}{piece("dl", "keys", "keys")}'
-        f'<figure><p class="ct">Accuracy</p><p class="cs">Against {"real" if run.served else "virtual"} time; {escape(comparison)}</p><div id="curve" class="plot"></div></figure>'
+        f'<div class="hd"><h1>{escape(title) or name}</h1>{piece("span", "state")}<span class="sp1"></span>{piece("span", "acts", "acts")}</div>'
+        f'{folder}<p id="act-said" class="small" role="status"></p>{piece("p", "say", "say")}{piece("div", "resume")}{piece("div", "progress")}{piece("dl", "keys", "keys")}'
+        f'<figure><p class="ct">Accuracy</p>{piece("p", "versus", "cs")}<div id="curve" class="plot"></div></figure>'
         '<figure><p class="ct">Rounds</p><p class="cs">Full: reports used. Hatched: asked, too late or lost. Below the line: the round failed.</p>'
         f"{piece('div', 'rounds')}</figure>"
         f'<div class="two"><figure>{piece("div", "now")}</figure>'
@@ -180,12 +128,21 @@ def live_pieces(
         "resume": _resume_hint(run),
         "progress": "" if done is None else f'<progress max="100" value="{100 * done:.1f}" aria-label="share of what the spec allows">{100 * done:.0f} %</progress>',
         "keys": "".join(f"<div><dd>{escape(value)}</dd><dt>{escape(what)}</dt></div>" for value, what in figures),
+        "versus": f"Against {'real' if run.served else 'virtual'} time; {escape(_compared_with(other))}",
         "rounds": rounds_picture(record.progress.rounds),
         "now": _current_round(record, going=run.status == RUNNING),
         "kinds": "",
         "faults": _faults(record, followed.fault),
         "log": (f'<ul class="said">{items}</ul>' if items else '<p class="small">The journal has no warnings.</p>') + printed,
     }  # fmt: skip
+
+
+def _compared_with(other: SimilarRun | None) -> str:
+    if other is None:
+        return "the model changes at server updates only, so the line goes in steps"
+    keys = ", ".join(key for key, _, _ in other.differs)
+    how = f"that this one repeats with another {keys}" if keys else "of the same spec"
+    return f"grey: {other.title}, a finished run {how}"
 
 
 def device_legend(states: str) -> str:
@@ -204,7 +161,7 @@ def _action_buttons(run: RunSummary) -> str:
         return f'<button type="button" hx-post="/{do}" hx-vals=\'{escape(json.dumps({"run": run.name}))}\' hx-target="#act-said">{words}</button>'
 
     report = "Report" if run.status == FINISHED else "Report so far"
-    again = f'<a class="plain" href="/?{urlencode({"again": run.name})}#new">Repeat with changes</a>'
+    again = f'<a class="plain" href="/new?{urlencode({"from": run.name})}">Repeat with changes</a>'
     can_resume = run.status == STOPPED and not run.served
     first = button("stop", "Stop") if run.status == RUNNING else button("resume", "Resume") if can_resume else ""
     return f'{first}{button("report", report)}{again}<span class="vh">of {escape(run.name)}</span>'
@@ -269,9 +226,3 @@ def login_page(*, rejected: bool) -> str:
         '<form method="post" action="/enter"><p><label for="token">Token of this dashboard</label>'
         '<input id="token" name="token" type="password" autocomplete="current-password" required></p><p><button class="btn">Open</button></p></form></main></body></html>\n'
     )
-
-
-def datalists(names: Mapping[str, Sequence[str]]) -> str:
-    """Lists of registered names, which the fields of the form offer."""
-    options = {kind: "".join(f'<option value="{escape(name)}">' for name in choices) for kind, choices in names.items()}
-    return "".join(f'<datalist id="k-{kind}">{inside}</datalist>' for kind, inside in options.items())

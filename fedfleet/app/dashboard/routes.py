@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,24 +22,32 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fedfleet.app.dashboard import pages
 from fedfleet.app.dashboard.auth import Access, cookie, is_read_token, refusal, response_headers
 from fedfleet.app.dashboard.event_stream import SideInfo, stream
-from fedfleet.app.dashboard.form_html import form, form_messages
+from fedfleet.app.dashboard.example_specs import EXAMPLES
+from fedfleet.app.dashboard.form_html import form, form_messages, part_list, part_menu
 from fedfleet.app.dashboard.new_run_form import TOML, FormCheck, Mistake, check_form, fill_form, locate_mistake
-from fedfleet.app.dashboard.pages import frame, login_page, run_address, run_rows, two_columns
+from fedfleet.app.dashboard.pages import frame, login_page, two_columns
 from fedfleet.app.dashboard.run_filter import filter_runs
+from fedfleet.app.dashboard.run_groups import GroupedRuns, RunGrouper, Selection
+from fedfleet.app.dashboard.run_list import MAX_COMPARED, ListState, run_address, run_list, run_rows
 from fedfleet.app.dashboard.run_processes import Starter, end_reason
 from fedfleet.app.dashboard.run_watcher import DAMAGED, FINISHED, RUNNING, FollowedRun, RunSummary, RunWatcher, is_run
 from fedfleet.app.dashboard.served_runs import read_server_status, server_log_lines
 from fedfleet.app.dashboard.status_text import most_similar_run
 from fedfleet.app.terminal.answers import say
 from fedfleet.core.errors import FedFleetError
-from fedfleet.core.registry import names
+from fedfleet.core.registry import KINDS
 
 _MAX_BODY = 64 * 1024
 _REFRESH_SECONDS = 1.0
 _START_SECONDS = 20.0  # that a new run may take to have its folder before one looks elsewhere
-_KINDS = ("tasks", "devices", "states", "partitions", "algorithms", "selectors", "policies")
-_TYPES = {".js": "text/javascript", ".css": "text/css"}
-_MAX_COMPARED = 64
+_MAX_FIELDS = 500  # of a form
+_MAX_SOURCES = 100  # runs that a new one can begin with
+_STUDY_SUFFIX = re.compile(r"-s[\d-]+-[0-9a-f]{16}$")  # seed and digest, in the folder of a study's run
+_KEY = re.compile(r"[\w.\[\]]{1,200}")  # of a part
+_TYPES = {".parquet": "application/octet-stream", ".js": "text/javascript", ".css": "text/css"}
+# Beside its page, the files of a group that its page leads to.
+_EXPORTS = ("results.csv", "results.md", "results.tex", "results.parquet", "runs.csv", "study.json", "tune.json")
+_RUN_PAGES = ("report.html", "explain.html")
 
 
 @dataclass(slots=True)
@@ -49,6 +59,14 @@ class Site:
     access: Access
     closing: bool = False
     statics: Mapping[str, bytes] = field(default_factory=lambda: _static_files())
+    grouper: RunGrouper = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.grouper = RunGrouper(self.watcher.root)
+
+    def grouped(self) -> GroupedRuns:
+        """All runs in their groups."""
+        return self.grouper.group(self.watcher.summaries)
 
     def side_info(self, run: RunSummary) -> SideInfo:
         """What a run printed, and what its server logs and says."""
@@ -68,6 +86,7 @@ def site_app(site: Site) -> ASGIApp:
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await asyncio.to_thread(site.watcher.refresh)
         task = asyncio.create_task(keep_fresh())
+        asyncio.get_running_loop().run_in_executor(None, site.grouped)  # the first time it takes a second
         yield
         site.closing = True
         task.cancel()
@@ -79,7 +98,9 @@ def site_app(site: Site) -> ASGIApp:
             try:
                 return await answer(site, request)
             except FedFleetError as error:
-                return PlainTextResponse(str(error), 200 if "hx-request" in request.headers else 400)
+                if "hx-request" in request.headers:
+                    return HTMLResponse(f'<span class="bad">{escape(str(error))}</span>')
+                return PlainTextResponse(str(error), 400)
             except Exception as error:  # a page that fails takes nothing else with it
                 say(f"the dashboard could not answer {request.url.path}: {type(error).__name__}: {error}")
                 return PlainTextResponse("The dashboard failed here; its terminal says why.", 500)
@@ -87,11 +108,12 @@ def site_app(site: Site) -> ASGIApp:
         return route
 
     get: Mapping[str, Any] = {
-        "/": _home, "/runs/{name:path}": _run_page, "/list": _list, "/events": _events, "/starting": _starting, "/device": _device,
-        "/report/": _compare, "/report/{name:path}": _report, "/static/{name}": _static, "/enter": _login,
+        "/": _home, "/new": _new, "/runs/{name:path}": _run_page, "/list": _list, "/events": _events, "/starting": _starting,
+        "/device": _device, "/report/": _compare, "/report/{name:path}": _report, "/static/{name}": _static, "/enter": _login,
     }  # fmt: skip
     post: Mapping[str, Any] = {
-        "/check": _check, "/start": _start, "/stop": _stop, "/resume": _resume, "/report": _make_report, "/enter": _check_login,
+        "/check": _check, "/fields": _fields, "/start": _start, "/stop": _stop, "/resume": _resume, "/report": _make_report,
+        "/enter": _check_login,
     }  # fmt: skip
     routes = [Route(path, make_route(answer), methods=["GET"]) for path, answer in get.items()]
     routes += [Route(path, make_route(answer), methods=["POST"]) for path, answer in post.items()]
@@ -126,7 +148,7 @@ def _guard_app(inner: ASGIApp, access: Access) -> ASGIApp:
 async def _home(site: Site, request: Request) -> Response:
     runs = site.watcher.summaries
     current = next((name for name, run in runs.items() if run.status != DAMAGED), next(iter(runs), ""))
-    return await _page(site, request, request.query_params.get("again") or current)
+    return await _page(site, request, current, list_first=True)
 
 
 async def _run_page(site: Site, request: Request) -> Response:
@@ -141,31 +163,76 @@ async def _run_page(site: Site, request: Request) -> Response:
     return HTMLResponse(frame(site.access, f"FedFleet: {name if started else 'no such run'}", body), 200 if started else 404)
 
 
-async def _page(site: Site, request: Request, name: str) -> Response:
+async def _page(site: Site, request: Request, name: str, *, list_first: bool = False) -> Response:
+    grouped = await asyncio.to_thread(site.grouped)
+
     def live(run: RunSummary, followed: FollowedRun) -> str:
-        side_info, other = site.side_info(run), most_similar_run(run, site.watcher.summaries.values())
-        return pages.live_page(run, followed, other, side_info.log, side_info.server_status)
+        side_info, other = site.side_info(run), most_similar_run(run, site.watcher.summaries.values(), grouped.title)
+        return pages.live_page(run, followed, other, side_info.log, side_info.server_status, grouped.title(run))
 
     main = await asyncio.to_thread(site.watcher.inspect, name, live)
-    body = two_columns(_sidebar(site, request, name if main else ""), main or pages.empty_page())
+    current = name if main and not list_first else ""  # whose group is open; at home all are shut
+    body = two_columns(_sidebar(site, request, current), main or pages.empty_page(), list_first=list_first)
     return HTMLResponse(frame(site.access, f"FedFleet: {name}" if main else "FedFleet: runs", body, run=name if main else ""))
 
 
+async def _new(site: Site, request: Request) -> Response:
+    """The form of a new run."""
+    source = request.query_params.get("from", "")
+    main = await asyncio.to_thread(_form, site, source)
+    return HTMLResponse(frame(site.access, "FedFleet: new run", two_columns(_sidebar(site, request, ""), main), at="/new"))
+
+
+def _form(site: Site, source: str) -> str:
+    run, example = site.watcher.summaries.get(source), EXAMPLES.get(source.removeprefix("example:"))
+    values = {"name": f"run-{next(n for n in range(1, 10_000) if not (site.watcher.root / f'run-{n}').exists())}"}
+    if run is not None:
+        name = _STUDY_SUFFIX.sub("", run.name.rpartition("/")[2])
+        values = fill_form(run.table, f"{name[:56]}-again")
+    elif example is not None:
+        values = fill_form(example.table, values["name"])
+    return form(values, _sources(site, run), source if run or example else "", can_start=not is_run(site.watcher.root))
+
+
+def _sources(site: Site, run: RunSummary | None) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What a new run can begin with: the run that was chosen, examples, the runs of no group, and the first run of each arm."""
+    grouped = site.grouped()
+    chosen = [] if run is None else [(run.name, grouped.title(run))]
+    examples = [(f"example:{key}", example.title) for key, example in EXAMPLES.items()]
+    singles = [(run.name, run.name) for run in grouped.singles if run.table]
+    arms = [(arm.runs[0].name, f"{group.name}: {arm.name}") for group in grouped.groups.values() for arm in group.arms]
+    singles, arms = ([one for one in options if one not in chosen][:_MAX_SOURCES] for options in (singles, arms))
+    return [("this run", chosen), ("examples", examples), ("runs", singles), ("runs of studies and searches", arms)]
+
+
+async def _fields(site: Site, request: Request) -> Response:
+    """The menu and the settings of another part; the form is checked once they are there."""
+    del site
+    values = await _read_form(request)
+    key, kind, whole = values.pop("part", ""), values.pop("kind", ""), values.pop("list", "")
+    if not _KEY.fullmatch(key) or kind not in KINDS or (whole and not _KEY.fullmatch(whole)):
+        raise FedFleetError("There is no such menu; load the page again.")
+    default = values.pop("default", "")
+    piece = part_list(whole, kind, values) if whole else part_menu(key, kind, values, default)
+    return HTMLResponse(piece, headers={"HX-Trigger-After-Settle": "fields-changed"})
+
+
 def _sidebar(site: Site, request: Request, current: str) -> str:
-    words, again = (request.query_params.get("filter", ""), site.watcher.summaries.get(request.query_params.get("again", "")))
-    values = fill_form(again.table, f"{again.name.rpartition('/')[2][:56]}-again") if again else _default_values(site)
-    runs, by = site.watcher.summaries.values(), request.query_params.get("by", "")
-    rows = run_rows(filter_runs(runs, words, by), runs, ticked=(), current=current)
-    can_start = not is_run(site.watcher.root)
-    return pages.run_list(rows, words, by) + form(values, {kind: names(kind) for kind in _KINDS}, can_start=can_start)
+    state = _list_state(request, current)
+    return run_list(run_rows(site.watcher.summaries, site.grouped(), state), state)
 
 
-def _default_values(site: Site) -> dict[str, str]:
-    number = next(n for n in range(1, 10_000) if not (site.watcher.root / f"run-{n}").exists())
-    return {
-        "name": f"run-{number}", "seed": "0", "task.use": "digits_mlp", "world.clients": "100", "world.devices.use": "spread",
-        "pace.use": "readiness", "pace.cohort": "10", "stop.rounds": "100",
-    }  # fmt: skip
+def _list_state(request: Request, current: str) -> ListState:
+    """What a reader has set of the list."""
+    query = request.query_params
+    opened, shut, toggled = set(query.getlist("open")), set(query.getlist("shut")), query.get("toggle", "")
+    if toggled:
+        was_open = query.get("was") == "open"
+        opened, shut = (opened - {toggled}, shut | {toggled}) if was_open else (opened | {toggled}, shut - {toggled})
+    clear = "clear" in query
+    ticked = Selection() if clear else Selection(*(list(dict.fromkeys(query.getlist(key))) for key in ("run", "arm", "group")))
+    flat = query.get("view") == "all"
+    return ListState(query.get("filter", ""), query.get("by", ""), flat, sorted(opened), sorted(shut), ticked, current)
 
 
 async def _starting(site: Site, request: Request) -> Response:
@@ -178,13 +245,18 @@ async def _starting(site: Site, request: Request) -> Response:
 
 
 async def _list(site: Site, request: Request) -> Response:
-    query, runs = request.query_params, site.watcher.summaries.values()
-    matches = filter_runs(runs, query.get("filter", ""), query.get("by", ""))
-    return HTMLResponse(run_rows(matches, runs, ticked=set(query.getlist("run")), current=query.get("current", "")))
+    state = _list_state(request, request.query_params.get("current", ""))
+    return HTMLResponse(run_rows(site.watcher.summaries, site.grouped(), state))
 
 
 async def _events(site: Site, request: Request) -> Response:
-    events = stream(site.watcher, request.query_params.get("run", ""), site.side_info, lambda: site.closing)
+    events = stream(
+        site.watcher,
+        request.query_params.get("run", ""),
+        site.side_info,
+        lambda: site.closing,
+        lambda run: site.grouped().title(run),
+    )
     return StreamingResponse(events, media_type="text/event-stream")
 
 
@@ -201,23 +273,33 @@ async def _device(site: Site, request: Request) -> Response:
 
 
 async def _report(site: Site, request: Request) -> Response:
-    run = site.watcher.summaries.get(request.path_params["name"].removesuffix("/report.html"))
-    page = run.folder / "report.html" if run else None
-    if page is None or not page.is_file():
-        return PlainTextResponse("There is no such report; make it with the button of the run.", 404)
-    return HTMLResponse(await asyncio.to_thread(page.read_bytes))
+    """The page of a run or of a group, and what it leads to."""
+    folder, _, file = request.path_params["name"].rpartition("/")
+    run, group = site.watcher.summaries.get(folder), site.grouped().groups.get(folder or ".")
+    path = None
+    if run is not None and file in _RUN_PAGES:
+        path = run.folder / file
+    elif group is not None and file and file in (group.page, *_EXPORTS):
+        path = group.folder / file
+    if path is None or not path.is_file():
+        return PlainTextResponse("There is no such page; make that of a run with its button Report.", 404)
+    content = await asyncio.to_thread(path.read_bytes)
+    return HTMLResponse(content) if path.suffix == ".html" else Response(content, media_type=_TYPES.get(path.suffix, "text/plain"))
 
 
 async def _compare(site: Site, request: Request) -> Response:
     from fedfleet.app.pages.comparison_page import comparison_page
     from fedfleet.app.studies.compare.comparison import compare
 
-    known = site.watcher.summaries
-    ticked = [known[name].folder for name in dict.fromkeys(request.query_params.getlist("run")) if name in known]
-    if not 2 <= len(ticked) <= _MAX_COMPARED:
-        return PlainTextResponse(f"Tick two runs or more, {_MAX_COMPARED} at most, and compare them then.", 400)
+    runs, grouped = site.watcher.summaries, site.grouped()
+    ticked = _list_state(request, "").selection.runs_of(
+        grouped, runs, lambda words: [run.name for run in filter_runs(runs.values(), words, "", grouped.label).runs]
+    )
+    if not 2 <= len(ticked) <= MAX_COMPARED:
+        return PlainTextResponse(f"Tick two runs or more, {MAX_COMPARED} at most, and compare them then.", 400)
     # Its links lead to reports as they lie under the folder of the runs.
-    page = await asyncio.to_thread(lambda: comparison_page(compare(ticked), site.watcher.root / "comparison.html"))
+    folders = [run.folder for run in ticked]
+    page = await asyncio.to_thread(lambda: comparison_page(compare(folders), site.watcher.root / "comparison.html"))
     return HTMLResponse(page)
 
 
@@ -300,7 +382,7 @@ async def _read_form(request: Request) -> dict[str, str]:
         if len(body) > _MAX_BODY:
             raise FedFleetError(f"The request is longer than {_MAX_BODY:,} bytes.")
     try:
-        fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=200)
+        fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError:
         raise FedFleetError("The request is not a form.") from None
     return {key: values[-1] for key, values in fields.items()}

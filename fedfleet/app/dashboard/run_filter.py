@@ -22,6 +22,12 @@ _MEASURES: dict[str, Callable[[RunSummary], float | None]] = {
     "seed": lambda g: float(g.seed),
     "clients": lambda g: float(g.clients),
 }
+# Short names of keys of a spec, as people look for them.
+_KEYS = {
+    "task": "task.use", "method": "algorithm.use", "algorithm": "algorithm.use", "selector": "choose.use", "policy": "pace.use",
+    "devices": "world.devices.use", "states": "world.states.use", "data": "world.data.use",
+}  # fmt: skip
+_DIGEST = re.compile(r"[0-9a-f]{6,64}")
 _SIGNS: dict[str, Callable[[float, float], bool]] = {">": gt, "<": lt, ">=": ge, "<=": le, "=": eq}
 
 
@@ -42,10 +48,13 @@ ORDERS: dict[str, tuple[str, Callable[[RunSummary], Any] | None]] = {
 }
 
 
-def filter_runs(runs: Iterable[RunSummary], words: str, by: str = "") -> FilterResult:
+def filter_runs(
+    runs: Iterable[RunSummary], words: str, by: str = "", label: Callable[[RunSummary], str] = lambda run: ""
+) -> FilterResult:
     """The runs of which all the words hold, separated by commas or spaces, in one of the `ORDERS`.
 
-    A word is part of a name, a state (`running`) or a value of the spec; `acc>90` compares a measure, `pace.seconds=300` a key.
+    A word is part of a name or of the `label` of a run, a state (`running`), the beginning of a value of the spec or of a digest;
+    `acc>90` compares a measure, `method=fedprox` or `pace.seconds=300` a key.
     """
     tests: list[Callable[[RunSummary], bool]] = []
     problems: list[str] = []
@@ -54,7 +63,7 @@ def filter_runs(runs: Iterable[RunSummary], words: str, by: str = "") -> FilterR
         if not word:
             continue
         if match is None:
-            tests.append(partial(_has_word, word.lower()))
+            tests.append(partial(_has_word, word.lower(), label))
         else:
             test, problem = _comparison_test(match["key"], match["sign"], match["value"])
             tests.append(test)
@@ -64,15 +73,21 @@ def filter_runs(runs: Iterable[RunSummary], words: str, by: str = "") -> FilterR
     return FilterResult(matches if order is None else sorted(matches, key=order), " ".join(problems))
 
 
-def _has_word(word: str, run: RunSummary) -> bool:
-    return word in run.name.lower() or word == run.status or any(word in v.lower() for v in run.spec_values.values())
+def _has_word(word: str, label: Callable[[RunSummary], str], run: RunSummary) -> bool:
+    return (
+        word in run.name.lower()
+        or word == run.status
+        or word in label(run).lower()
+        or any(value.lower().startswith(word) for value in run.spec_values.values())
+        or (_DIGEST.fullmatch(word) is not None and any(digest.startswith(word) for digest in run.digests))
+    )
 
 
 def _comparison_test(key: str, sign: str, value: str) -> tuple[Callable[[RunSummary], bool], str]:
     if key.lower() not in _MEASURES:
-        if sign == "=" and "." in key:
-            return (lambda run: run.spec_values.get(key) == value), ""
-        return (lambda run: True), f"Nothing is called {key!r} here{suggest_name(key, _MEASURES)}"
+        if sign == "=" and (key in _KEYS or "." in key):
+            return (lambda run: run.spec_values.get(_KEYS.get(key, key)) == value), ""
+        return (lambda run: True), f"Nothing is called {key!r} here{suggest_name(key, (*_MEASURES, *_KEYS))}"
     try:
         number = float(value.rstrip("%"))
     except ValueError:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedfleet.app.dashboard.run_watcher import FINISHED, RUNNING, RunSummary
+from fedfleet.app.dashboard.run_watcher import FINISHED, PRUNED, RUNNING, RunSummary
 from fedfleet.app.dashboard.served_runs import resume_command
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.executors.child_process import package_env
@@ -62,7 +62,7 @@ class Starter:
         """Go on with a run that was stopped."""
         if run.served:
             raise BadInput(f"{run.name} was served to devices; resume it with: {resume_command(run.folder)}")
-        if run.status in (RUNNING, FINISHED):
+        if run.status in (RUNNING, FINISHED, PRUNED):
             raise BadInput(f"{run.name} is {run.status}; there is nothing to resume")
         self._check_free(run.name)
         folder = run.folder.absolute()

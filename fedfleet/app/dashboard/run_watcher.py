@@ -6,6 +6,8 @@ grow, are sealed, are cut back by a resume, or are damaged: each of these is a s
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -22,10 +24,11 @@ from fedfleet.store.journal_rows import Kind, Values, decode
 from fedfleet.store.lock import LOCK, Holder, holder_of
 from fedfleet.store.seals import SEAL
 
-RUNNING, FINISHED, STOPPED, DAMAGED = "running", "finished", "stopped", "damaged"
+RUNNING, FINISHED, PRUNED, STOPPED, DAMAGED = "running", "finished", "pruned", "stopped", "damaged"
+_PRUNED_FILE = "pruned.json"  # in the folder of a trial that its search stopped early
 _SUMMARY_KINDS = (Kind.BEGAN, Kind.EVALUATED, Kind.FAILED, Kind.COMMITTED, Kind.ENDED)
 _CHUNK = 20_000  # rows read at a time, in some 50 ms
-_MAX_DEPTH, _MAX_FOLDERS = 3, 5_000  # how deep run folders lie, and how many are looked at
+_MAX_DEPTH, _MAX_FOLDERS = 4, 5_000  # how deep run folders lie (SEARCH/trials/3/seed-1), and how many are looked at
 _MAX_FOLLOWED = 8  # runs that are kept in memory with all that happened
 JOURNAL = "run.db"
 T = TypeVar("T")
@@ -75,7 +78,10 @@ def _file_mark(path: Path) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """One run as a list shows it. `words` are its spec's keys and values as text; `fault` says why it cannot be read."""
+    """One run as a list shows it. `spec_values` are its spec's keys and values as text; `fault` says why it cannot be read.
+
+    `digests` name it: what was asked, and, once it is finished, what happened.
+    """
 
     name: str
     folder: Path
@@ -93,6 +99,7 @@ class RunSummary:
     holder: Holder | None
     changed_at: float
     fault: str = ""
+    digests: tuple[str, ...] = ()
 
     @property
     def accuracy(self) -> float | None:
@@ -113,6 +120,7 @@ class _SummaryState:
 
     tail: Tail
     progress: Progress = field(default_factory=Progress)
+    finished: tuple[tuple[int, ...], RunSummary] | None = None  # a run that is sealed, and the mark of its folder by then
 
     def catch_up(self) -> None:
         more = True
@@ -154,14 +162,14 @@ class FollowedRun:
 
 
 class RunWatcher:
-    """All runs under a folder. Call `look` now and then; it may be called from several threads."""
+    """All runs under a folder. Call `refresh` now and then; it may be called from several threads."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._lock = threading.RLock()
         self._summary_states: dict[str, _SummaryState] = {}
         self._followed: dict[str, FollowedRun] = {}
-        self._tables: dict[str, tuple[tuple[int, ...], Mapping[str, Any], Mapping[str, str]]] = {}
+        self._tables: dict[str, tuple[tuple[int, ...], Mapping[str, Any], Mapping[str, str], str]] = {}
         self.summaries: Mapping[str, RunSummary] = {}
 
     def refresh(self) -> Mapping[str, RunSummary]:
@@ -192,10 +200,15 @@ class RunWatcher:
         return followed
 
     def _summarise(self, name: str, folder: Path) -> RunSummary:
-        state = self._summary_states.setdefault(name, _SummaryState(Tail(folder / JOURNAL, _SUMMARY_KINDS)))
-        fault, table, values = "", {}, {}
+        state = self._summary_states.get(name)
+        if state is None:
+            state = self._summary_states[name] = _SummaryState(Tail(folder / JOURNAL, _SUMMARY_KINDS))
+        mark = _finished_mark(folder)
+        if state.finished is not None and mark == state.finished[0]:
+            return state.finished[1]
+        fault, table, values, digest = "", {}, {}, ""
         try:
-            table, values = self._spec_table(name, folder)
+            table, values, digest = self._spec_table(name, folder)
             if (folder / JOURNAL).is_file():
                 state.catch_up()
         except Exception as error:  # whatever lies in one folder, the others are shown
@@ -203,22 +216,57 @@ class RunWatcher:
         holder = holder_of(folder)
         sealed = (folder / SEAL).is_file()
         status = RUNNING if holder else DAMAGED if fault else FINISHED if sealed else STOPPED
+        if status == STOPPED and (folder / _PRUNED_FILE).is_file():
+            status = PRUNED
         run = state.progress
-        return RunSummary(
+        digests = tuple(filter(None, (digest, _sealed_digest(folder) if status == FINISHED else "")))
+        summary = RunSummary(
             name, folder, status, table, values, run.clients, run.seed, run.round, run.commits, run.time,
             tuple(run.evaluations), run.ended, (folder / "wire").is_dir(), holder, max(_file_mark(folder / JOURNAL)[0::2]) / 1e9,
-            fault,
+            fault, digests,
         )  # fmt: skip
+        state.finished = (mark, summary) if status == FINISHED else None
+        return summary
 
-    def _spec_table(self, name: str, folder: Path) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-        """The spec of a run; it is read again only when it changed."""
+    def _spec_table(self, name: str, folder: Path) -> tuple[Mapping[str, Any], Mapping[str, str], str]:
+        """The spec of a run, its values by key and its digest; it is read again only when it changed."""
         mark, cached = _file_mark(folder / "spec.toml"), self._tables.get(name)
         if cached is None or cached[0] != mark:
             table = read_table(folder / "spec.toml")
             if not isinstance(table.get("stop", {}), Mapping):
                 raise BadInput(f"{folder / 'spec.toml'} is not the spec of a run: its stop is not a table")
-            cached = self._tables[name] = (mark, table, dict(flat(table)))
-        return cached[1], cached[2]
+            cached = self._tables[name] = (mark, table, dict(flat(table)), _spec_digest(table))
+        return cached[1:]
+
+
+def _spec_digest(table: Mapping[str, Any]) -> str:
+    """The digest of a resolved spec, as `Spec.digest` has it."""
+    content = {key: value for key, value in table.items() if key != "run"}
+    try:
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    except TypeError:  # a date, say: no run has written this spec
+        return ""
+
+
+def _sealed_digest(folder: Path) -> str:
+    """The digest of a finished run."""
+    try:
+        return str(json.loads((folder / SEAL).read_bytes())["digest"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _finished_mark(folder: Path) -> tuple[int, ...]:
+    """Changes when the folder of a finished run does: when a file comes or goes, or when its spec, journal or seal is written."""
+    result: list[int] = []
+    for path in ("", "spec.toml", JOURNAL, SEAL):
+        try:
+            at = os.stat(os.path.join(folder, path))
+        except OSError:
+            result.append(0)
+        else:
+            result += [at.st_mtime_ns, at.st_size]
+    return tuple(result)
 
 
 def flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
@@ -256,18 +304,22 @@ def _run_folders_in(folder: Path, depth: int) -> Iterator[Path]:
         inside = sorted(e.path for e in os.scandir(folder) if e.is_dir(follow_symlinks=False) and e.name[0] != ".")
     except OSError:
         return
-    for path in map(Path, inside):
-        if is_run(path):
-            yield path
+    for inner in inside:
+        if _has_run(inner):
+            yield Path(inner)
         elif depth > 1:
-            yield from _run_folders_in(path, depth - 1)
+            yield from _run_folders_in(Path(inner), depth - 1)
 
 
 def is_run(folder: Path) -> bool:
-    try:
-        return (folder / "spec.toml").is_file() and any((folder / n).exists() for n in (JOURNAL, LOCK, SEAL))
-    except OSError:
-        return False
+    """Is this the folder of a run?"""
+    return _has_run(os.fspath(folder))
+
+
+def _has_run(folder: str) -> bool:
+    return os.path.isfile(os.path.join(folder, "spec.toml")) and any(
+        os.path.exists(os.path.join(folder, name)) for name in (JOURNAL, LOCK, SEAL)
+    )
 
 
 def folder_of_runs(path: Path) -> Path:

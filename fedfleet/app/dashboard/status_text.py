@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from fedfleet.app.dashboard import run_view
 from fedfleet.app.dashboard.run_view import BACK, LATE, LOST, REFUSED, USED, WASTED, WORKING, Turn, client_turns
-from fedfleet.app.dashboard.run_watcher import DAMAGED, FINISHED, RUNNING, RunSummary
+from fedfleet.app.dashboard.run_watcher import DAMAGED, FINISHED, PRUNED, RUNNING, RunSummary
 from fedfleet.app.pages.report.number_words import as_people
 from fedfleet.app.terminal.text import size, span
 from fedfleet.measure.run_record import Fault, RunRecord
@@ -23,10 +23,11 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 @dataclass(frozen=True, slots=True)
 class SimilarRun:
-    """The finished run that another repeats, and the keys in which they differ: (key, there, here)."""
+    """The finished run that another repeats, by its `title`, and the keys in which they differ: (key, there, here)."""
 
     run: RunSummary
     differs: tuple[tuple[str, str, str], ...]
+    title: str
 
     @property
     def description(self) -> str:
@@ -36,7 +37,9 @@ class SimilarRun:
         return ", ".join(f"{key} = {value[:_SHORTEST]}" for key, value, _ in self.differs)
 
 
-def most_similar_run(run: RunSummary, others: Iterable[RunSummary]) -> SimilarRun | None:
+def most_similar_run(
+    run: RunSummary, others: Iterable[RunSummary], title: Callable[[RunSummary], str] = lambda run: run.name
+) -> SimilarRun | None:
     """The finished run that differs in the fewest keys, in two at most; of several, the newest."""
     best: SimilarRun | None = None
     for other in others:
@@ -49,7 +52,7 @@ def most_similar_run(run: RunSummary, others: Iterable[RunSummary]) -> SimilarRu
         pairs = ((k, other.spec_values[k], run.spec_values[k]) for k in keys)
         differs = tuple(pair for pair in pairs if pair[1] != pair[2])
         if len(differs) <= _MAX_DIFFERENCES and (best is None or len(differs) < len(best.differs)):
-            best = SimilarRun(other, differs)
+            best = SimilarRun(other, differs, title(other))
     return best
 
 
@@ -77,7 +80,8 @@ def _position_sentence(run: RunSummary, record: RunRecord) -> str:
     if ended:
         models = f"{record.progress.commits:,} {'model' if record.progress.commits == 1 else 'models'}"
         return f"Ended after {models} and {span(record.progress.time)} of {clock} time ({_ENDS.get(ended, ended)})"
-    return f"Stopped in round {number:,}{total} after {span(record.progress.time)} of {clock} time"
+    why = " by its search, since other trials did better," if run.status == PRUNED else ""
+    return f"Stopped{why} in round {number:,}{total} after {span(record.progress.time)} of {clock} time"
 
 
 def _accuracy_sentence(record: RunRecord, other: SimilarRun | None) -> str:
@@ -88,7 +92,7 @@ def _accuracy_sentence(record: RunRecord, other: SimilarRun | None) -> str:
     first = f"{percentage(record.progress.evaluations[-1].accuracy)} accurate."
     if other is None or other.run.accuracy is None:
         return first
-    other_label, end = f"{other.run.name} ({other.description})", other.run.time
+    other_label, end = f"{other.title} ({other.description})", other.run.time
     if record.progress.time < end:
         other_scores = [s for s in other.run.scores if s.time <= record.progress.time]
         return f"{first} At this time {other_label} stood at {percentage(other_scores[-1].accuracy)}." if other_scores else first

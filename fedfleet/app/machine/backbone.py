@@ -57,7 +57,7 @@ def _data(task: Task, on: str, seed: int) -> Dataset:
     """What is learnt from; refused if any of it is the task's own."""
     shape = task.dataset.x.shape[1:]
     if on == GENERATED:
-        from fedfleet.tasks.glyphs import glyphs
+        from fedfleet.tasks.synthetic import glyphs
 
         if len(shape) != 3:
             raise BadInput(f"--on glyphs: {task.name} takes samples of shape {shape}, not pictures; name the data of another task")

@@ -32,7 +32,7 @@ def profile_device(
     images can be random ones of side x side pixels. Without a server the link is unknown: the row then assumes a wired
     100 Mbit/s, and the measurements say so.
     """
-    from fedfleet.executors.model_speed import time_model
+    from fedfleet.executors.bench import time_model
 
     timing = time_model(synthetic_task(task, 200), batch=batch, iterations=iterations, warm_up=WARM_UP, side=side)
     down, up = ([100_000.0], None) if server is None else link_speed(server)

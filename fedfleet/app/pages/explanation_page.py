@@ -81,7 +81,7 @@ def waterfall(steps: Sequence[Step], sheet: Sheet, marks: Callable[[float], Tick
         start, end = sorted((x(step.start), x(step.end)))
         top = row * i + head
         y, middle = top + (_ROW - _BAR) / 2, top + _ROW / 2 + 4
-        name = text(6, top + 4, step.name, "ink halo") if sheet.slim else text(x.start - 8, middle, step.name, "ink", "end")
+        name = text(6, top - 1, step.name, "ink halo") if sheet.slim else text(x.start - 8, middle, step.name, "ink", "end")
         title = "" if sheet.slim else f"{step.name}: {step.label}"
         result += [
             name,

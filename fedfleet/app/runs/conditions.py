@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,7 +155,9 @@ def _with_executor(stored: Conditions, run: dict[str, Any]) -> dict[str, Any]:
     return {**asdict(stored), "execute": run["execute"], "ray_execute": run["ray_execute"]}
 
 
+@cache
 def _versions() -> dict[str, str]:
+    """Read once: the versions of what is loaded do not change, and to find them in their packages takes 20 ms."""
     result: dict[str, str] = {}
     for name in _LIBRARIES:
         try:

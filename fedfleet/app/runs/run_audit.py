@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedfleet.app.assemble import Setup, assemble, chance_of, metric_warnings, open_executor
+from fedfleet.app.assemble import Setup, assemble, chance_of, open_executor, run_warnings
+from fedfleet.app.assemble.feasibility import advice
 from fedfleet.app.runs.conditions import Conditions, missing_condition, refuse_other_weights, single_machine_spec, stored_conditions
 from fedfleet.app.runs.custom_task import UserInputs, load_custom_task
 from fedfleet.app.runs.extra_measures import CLASS_KEYS, secret_missing, with_class_measures, with_privacy
@@ -22,6 +24,7 @@ from fedfleet.store.journal_rows import decode
 from fedfleet.store.noise_source import VARIABLE, key_for
 
 _UNDERIVED = ("wall_seconds", "out", "own", *CLASS_KEYS)  # measures that may be there without being derived
+_NEWER_PRIVACY = {"noise", "epsilon_asked"}  # figures of privacy that folders of older versions lack
 # Sealed, but nothing that could be derived again: how long it took here, what was said on the way, where it could be taken up.
 _NEVER_DERIVED = ("wall_seconds", "remarks", "checkpoints")
 
@@ -56,7 +59,7 @@ def replay_run(folder: Path, *, quick: bool = False, trust: str | None = None, i
         "rows": run.chain.rows,
         "events": audit.events,
         "commits": audit.commits,
-        "verified": [*audit.verified, *(("model.safetensors", "metrics.json") if run.seal else ())],
+        "verified": _verified(audit, sealed=run.seal is not None),
         "not_verified": believed,
         "because": reason or _why_not_derived(run, stored, quick=quick, missing=difference, believed=believed),
         "ended": run.seal is not None,
@@ -64,10 +67,18 @@ def replay_run(folder: Path, *, quick: bool = False, trust: str | None = None, i
     }
 
 
+def _verified(audit: Audit, *, sealed: bool) -> list[str]:
+    """What was verified: of a run without a commit no models and no losses, for there are none."""
+    none = () if audit.commits else ("models", "losses")
+    files = ("model.safetensors", "metrics.json") if sealed else ()
+    return [*(one for one in audit.verified if one not in none), *files]
+
+
 def replay_text(answer: dict[str, Any]) -> str:
     """What a replay verified, and what it could not."""
     lines = [
-        f"replayed {answer['rows']} rows with {answer['commits']} models: OK, the replay matches",
+        f"replayed {answer['rows']} rows with {answer['commits'] or 'no'} models: OK, the replay matches"
+        f"{'' if answer['commits'] else '; the run made no model, so there is none to verify but its first weights'}",
         f"verified: {', '.join(answer['verified'])}",
         f"not verified: {', '.join(answer['not_verified'])}{'; ' + answer['because'] if answer['because'] else ''}",
         f"digest {answer['digest'][:16]}{'' if answer['ended'] else '; the run has not ended yet'}",
@@ -115,19 +126,25 @@ def _check_end(run: RunRecord, setup: Setup, kept: Conditions, params: Tree | No
     weights = stored_weights(run.folder)
     if any(not np.array_equal(weights.get(name, ()), value) for name, value in setup.task.frozen.items()):
         raise RunFailed(f"{run.folder}/{FROZEN} does not contain the frozen weights of the run; the file was changed")
-    derived = journal_measures(setup.spec, events, run.chain.digest, chance_of(setup.task), metric_warnings(setup))
+    derived = journal_measures(setup.spec, events, run.chain.digest, chance_of(setup.task), run_warnings(setup, events))
     derived = with_privacy(derived, setup.plan, kept.noise, events)
     if tries:
         derived = with_class_measures(derived, setup.task, {n: v for n, v in weights.items() if n not in setup.task.frozen})
-    _check_metrics(run.folder, derived)
+    _check_metrics(run.folder, derived, advice(setup, events))
 
 
-def _check_metrics(folder: Path, derived: dict[str, Any]) -> None:
+def _check_metrics(folder: Path, derived: dict[str, Any], newer: Sequence[str]) -> None:
+    """The stored measures against what follows from the journal. Warnings and figures of privacy that are `newer` than the folder
+    may be missing from it."""
     path = folder / "metrics.json"
     try:
         stored = json.loads(path.read_bytes())
         derived = json.loads(json.dumps(derived))
         stored["warnings"] = [w for w in stored.get("warnings", []) if not w.startswith("your metric ")]
+        derived["warnings"] = [w for w in derived["warnings"] if w in stored["warnings"] or w not in newer]
+        privacy = derived.get("privacy", {})
+        for key in _NEWER_PRIVACY & privacy.keys() - stored.get("privacy", {}).keys():
+            del privacy[key]
         differing = next((key for key in derived if key not in stored or repr(stored[key]) != repr(derived[key])), None)
         extra = next((key for key in stored if key not in derived and key not in _UNDERIVED), None)
     except (OSError, ValueError, TypeError, AttributeError) as error:

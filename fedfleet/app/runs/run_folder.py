@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.assemble import Setup, chance_of, metric_warnings
+from fedfleet.app.assemble import Setup, chance_of, run_warnings
 from fedfleet.app.runs.extra_measures import with_class_measures, with_privacy
 from fedfleet.app.runs.folder_seals import require_folder, stored_measures
 from fedfleet.app.spec import Spec, load_spec
@@ -18,12 +18,13 @@ from fedfleet.app.terminal.text import failure_lines, joules, percent, size, spa
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, RunEnded
 from fedfleet.core.trees import Tree
+from fedfleet.measure.privacy import privacy_figures
 from fedfleet.measure.summary import summary
 from fedfleet.store import journal as journals
 from fedfleet.store.files import load_tree, save_tree, write_atomically
 from fedfleet.store.hash_chain import ChainCheck
 from fedfleet.store.lock import LOCK
-from fedfleet.store.seals import Seal, files_of, first_change, hashes, read_seal, write_seal
+from fedfleet.store.seals import Seal, files_of, first_change, hashes, kind_of, read_seal, write_seal
 from fedfleet.store.signatures import sign
 
 # What `fedfleet run --json` answers, in this order.
@@ -55,6 +56,12 @@ class FinishedRun:
         return [f"no model was made in {metrics['rounds']} rounds; stopped by {metrics.get('stopped_by')}"]
 
     @property
+    def served(self) -> bool:
+        """Was it served over a network? Its seconds are those of a real clock then."""
+        path = self.out / "run.db"
+        return path.is_file() and kind_of(journals.identity_of(path)) == "served"
+
+    @property
     def exit_code(self) -> int:
         """1 for a run that made no model: it failed, however orderly it ended."""
         return int(not self.metrics["commits"])
@@ -67,9 +74,11 @@ class FinishedRun:
 
     def __str__(self) -> str:
         m = self.metrics
+        wall = f" ({m['wall_seconds']:.1f} s of real time)"
+        clock = "real time" if self.served else f"virtual time{wall}"
         lines = [
-            f"{m['rounds']} rounds, {m['commits']} commits in {span(m['virtual_seconds'])} of virtual time "
-            f"({m['wall_seconds']:.1f} s of real time), stopped by {m.get('stopped_by')}",
+            f"{m['rounds']} rounds, {m['commits']} commits in {span(m['virtual_seconds'])} of {clock}, "
+            f"stopped by {m.get('stopped_by')}",
             f"accuracy {percent(m['accuracy'])} on the central test set; clients {percent(m['accuracy_clients'])}, "
             f"10th-percentile client {percent(m['accuracy_bottom10'])}, "
             f"mean of the worst tenth {percent(m.get('accuracy_worst10_mean'))}",
@@ -112,8 +121,7 @@ def _privacy_lines(privacy: Mapping[str, Any] | None) -> list[str]:
     """The privacy loss of a run, with what is claimed."""
     if not privacy:
         return []
-    epsilon = "without a bound" if privacy["epsilon"] is None else f"{privacy['epsilon']:.3g}"
-    return [f"privacy: epsilon {epsilon} at delta {privacy['delta']:g}: {privacy['claim']}"]
+    return [f"privacy: {privacy_figures(privacy)}: {privacy['claim']}"]
 
 
 def refuse_taken(out: Path, *, resume: bool) -> None:
@@ -217,7 +225,7 @@ def complete_run(
     if setup.task.frozen:
         save_tree(out / FROZEN, setup.task.frozen)
     events = list(journals.read(out / "run.db"))
-    derived = journal_measures(setup.spec, events, journal_end.digest, chance_of(setup.task), metric_warnings(setup))
+    derived = journal_measures(setup.spec, events, journal_end.digest, chance_of(setup.task), run_warnings(setup, events))
     measures = add_measures(with_class_measures(with_privacy(derived, setup.plan, noise, events), setup.task, params))
     metrics = {**measures, "wall_seconds": wall_seconds, "out": str(out)}
     write_atomically(out / "metrics.json", (json.dumps(metrics, indent=1) + "\n").encode())

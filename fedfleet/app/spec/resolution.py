@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 from annotated_types import MinLen
 
 from fedfleet.app.spec.spec_record import TABLES, Spec
-from fedfleet.app.spec.table_checks import Table, as_table, check_table, check_value, resolve_part
+from fedfleet.app.spec.table_checks import Table, as_table, builder_of, check_table, check_value, resolve_part
 from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.limits import Clients, Count, Natural, Part, Positive, Seed, Threads
 from fedfleet.core.records import Stop
-from fedfleet.core.registry import builder, parameters
+from fedfleet.core.registry import builder, names, parameters
 
 TUNE = "tune"  # a table of a spec's file that `fedfleet tune` reads
 _DEFAULT_PARTS = {
@@ -32,6 +32,13 @@ DEFAULTS = {
     **{f"world.{key}": name for key, (_, name) in _WORLD_PARTS.items()},
 }
 _WORLD_OPTIONAL = {"users": "users", "faults": "faults"}  # what a spec may leave out altogether
+# Where a spec names a part, and of which kind.
+PART_KINDS = {
+    **{key: kind for key, (kind, _) in _DEFAULT_PARTS.items()},
+    **{f"world.{key}": kind for key, (kind, _) in _WORLD_PARTS.items()},
+    **{f"world.{key}": kind for key, kind in _WORLD_OPTIONAL.items()},
+    "edge": "edges",
+}
 
 
 def resolve(table: Mapping[str, Any], name: str = "run", *, content_id: str | None = None) -> Spec:
@@ -47,13 +54,14 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, content_id: str | No
             raise BadInput(f"the spec has no table or key {key!r}{hint}")
     custom_table = {"use": "own", "content": content_id} if content_id else _custom_task(table.get("task"))
     parts = {
-        key: resolve_part(kind, as_table(table.get(key, {}), key), key, default)
+        key: resolve_part(kind, with_privacy_mechanism(as_table(table.get(key, {}), key)), key, default)
         for key, (kind, default) in _DEFAULT_PARTS.items()
         if not (key == "task" and custom_table)
     }
     if custom_table:
         parts["task"] = custom_table
     world = _world(as_table(table.get("world", {}), "world"))
+    parts["algorithm"] = privacy_by_epsilon(parts["algorithm"], as_table(table.get("algorithm", {}), "algorithm"), world["clients"])
     edge = resolve_part("edges", as_table(table["edge"], "edge"), "edge") if "edge" in table else None
     if edge and "users" not in world:
         raise BadInput('edge: [edge] needs to know which devices belong to which user; add world.users = { use = "households" }')
@@ -75,10 +83,13 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, content_id: str | No
 
 
 def dotted_key(name: str) -> str | None:
-    """The key that somebody means who leaves its table out; None if no table has it, or if it is a table itself.
+    """The key that somebody means who leaves its table out; None if no table has it, or if it is a table itself. What no default
+    part has may be a key of another part.
 
     >>> dotted_key("rounds"), dotted_key("lr"), dotted_key("cohort"), dotted_key("clients"), dotted_key("seed"), dotted_key("x")
     ('stop.rounds', 'algorithm.lr', 'pace.cohort', 'world.clients', 'seed', None)
+    >>> dotted_key("mu"), dotted_key("alpha"), dotted_key("epsilon")
+    ('algorithm.mu', 'world.data.alpha', 'algorithm.private.epsilon')
     """
     if name in TABLES:
         return name if name == "seed" else None
@@ -87,7 +98,32 @@ def dotted_key(name: str) -> str | None:
     for table, schema in {**schemas, **parts}.items():
         if name in parameters(schema):
             return f"{table}.{name}"
+    kinds = {"pace": "policies", "world.data": "partitions", "world.states": "states", "world.devices": "devices"}
+    kinds |= {"algorithm": "algorithms", "choose": "selectors", "algorithm.private": "privacy", "task": "tasks"}
+    for table, kind in kinds.items():
+        if any(name in parameters(builder_of(kind, part)) for part in names(kind)):
+            return f"{table}.{name}"
     return None
+
+
+def with_privacy_mechanism(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A table whose `private` asks for an epsilon alone is meant for the Gaussian mechanism."""
+    private = table.get("private")
+    if not isinstance(private, Mapping) or "epsilon" not in private:
+        return table
+    return {**table, "private": {"use": "gaussian", **private}}
+
+
+def privacy_by_epsilon(algorithm: Table, asked: Mapping[str, Any], clients: int) -> Table:
+    """The algorithm's table, where `private` asks for an epsilon: assembling solves for its noise. Delta is then by default no more
+    than a client's share of the fleet to the power of 1.1."""
+    private, given = algorithm.get("private"), asked.get("private")
+    if private is None or private.get("epsilon") is None or not isinstance(given, Mapping):
+        return algorithm
+    if given.get("noise") is not None:
+        raise BadInput("algorithm.private: noise and epsilon are both given, and one decides the other; give only one of them")
+    delta = private["delta"] if "delta" in given else min(private["delta"], clients**-1.1)
+    return {**algorithm, "private": {**private, "noise": None, "delta": delta}}
 
 
 def _seeds(table: Mapping[str, Any], seed: int) -> Table:

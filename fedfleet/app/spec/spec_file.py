@@ -13,6 +13,9 @@ from fedfleet.app.spec.resolution import DEFAULTS, resolve
 from fedfleet.app.spec.spec_record import Spec
 from fedfleet.core.errors import BadInput
 
+# By policy, keys that resolved specs of older versions lack, with what such runs did.
+_NEWER_KEYS: dict[str, dict[str, Any]] = {"semi_async": {"if_few": None}}
+
 
 def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
     """Read a spec file, apply `key=value` words to it and resolve it."""
@@ -60,10 +63,12 @@ def _plain_value(value: Any, where: str) -> Any:
 
 
 def read_table(path: str | Path) -> dict[str, Any]:
-    """A spec file as it is."""
+    """A spec file as it is. In the folder of a run, what an older version could not write means what it meant then."""
     path = Path(path).expanduser()
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        of_run = path.name == "spec.toml" and (path.parent / "run.db").is_file()
+        return {**table, "pace": _with_older_meaning(table["pace"])} if of_run and isinstance(table.get("pace"), dict) else table
     except FileNotFoundError:
         cure = "; the spec file comes first, overrides after it" if "=" in path.name else nearest_file(path)
         raise BadInput(f"there is no spec file {path}{cure}") from None
@@ -73,6 +78,12 @@ def read_table(path: str | Path) -> dict[str, Any]:
         raise BadInput(f"cannot read the spec {path}: {error}") from None
     except (ValueError, RecursionError) as error:  # also of numbers with thousands of digits
         raise BadInput(f"the spec {path} is not valid TOML: {error}") from None
+
+
+def _with_older_meaning(pace: dict[str, Any]) -> dict[str, Any]:
+    """The pace of a finished or begun run, and those inside it, with keys that are newer than the run."""
+    inner = {key: _with_older_meaning(value) if isinstance(value, dict) else value for key, value in pace.items()}
+    return {**_NEWER_KEYS.get(str(pace.get("use")), {}), **inner}
 
 
 def nearest_file(path: Path) -> str:
@@ -123,9 +134,11 @@ def _parse_override(override: str) -> tuple[str, list[str], Any]:
     key, equals, text = override.partition("=")
     path = _path(key, override) if equals else _path("", override)
     try:
-        return override, path, tomllib.loads(f"v = {text}")["v"]
+        value = tomllib.loads(f"v = {text}")["v"]
     except (ValueError, KeyError, RecursionError):
         return override, path, text
+    # A part may be called nan, which is a number in TOML.
+    return override, path, text if path[-1] == "use" and not isinstance(value, str) else value
 
 
 def _path(key: str, override: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
@@ -124,14 +125,36 @@ def check_value(hint: Any, value: Any, where: str) -> Any:
         # For an optional value, that it is not None helps nobody.
         errors = [e for e in error.errors() if e["type"] != "none_required"] or error.errors()
         first, *others = dict.fromkeys(e["msg"] for e in errors)
-        message = ", or ".join([first, *(other.removeprefix("Input should be ") for other in others)])
-        if f"greater than or equal to {SMALLEST:.12f}" in message:
+        message = _in_words(", or ".join([first, *(other.removeprefix("Input should be ") for other in others)]))
+        if f"at least {SMALLEST:.12f}" in message:
             too_small = isinstance(value, float) and value > 0
             message = f"must be at least {SMALLEST:g}" if too_small else "must be greater than 0"
         elif isinstance(value, float):
-            integer = "must be an integer, written without a point or an exponent"
-            message = message.replace("Input should be a valid integer", integer)
+            message = message.replace("must be an integer", "must be an integer, written without a point or an exponent")
         raise BadInput(f"{where} = {_short(value)}: {message[0].lower()}{message[1:]}") from None
+
+
+_WORDS = (
+    ("Input should be ", "must be "),
+    ("greater than or equal to", "at least"),
+    ("less than or equal to", "at most"),
+    ("a valid integer", "an integer"),
+    ("a valid number", "a number"),
+    ("a valid boolean", "true or false"),
+    ("a valid string", "text"),
+    ("a valid list", "a list [..]"),
+)
+
+
+def _in_words(message: str) -> str:
+    """What pydantic says of a value, in the words of other refusals; large limits are grouped.
+
+    >>> _in_words("Input should be less than or equal to 100000000")
+    'must be at most 100,000,000'
+    """
+    for theirs, ours in _WORDS:
+        message = message.replace(theirs, ours)
+    return re.sub(r"(?<![\d.])\d{5,}(?![\d.])", lambda number: f"{int(number[0]):,}", message)
 
 
 def is_spec_type(hint: Any) -> bool:

@@ -37,13 +37,19 @@ def refusal_reason(local: Any) -> str | None:
     return None if isinstance(local, LocalPass) else "their pass is an opaque function"
 
 
-def train_stacks(place: Place, jobs: Sequence[Job]) -> Iterator[tuple[list[int], list[PreparedJob], TrainedStack]]:
-    """The jobs that can be stacked, in stacks, trained, in an order that depends on the jobs alone."""
+def prepare_jobs(jobs: Sequence[Job]) -> tuple[list[int], list[PreparedJob]]:
+    """The jobs that can be stacked, as places in the input and prepared."""
     stackable = [i for i, job in enumerate(jobs) if not refusal_reason(job.local)]
-    ready = []
+    ready: list[PreparedJob] = []
     for i in stackable:
         with client_errors(jobs[i]):
             ready.append(prepare_job(jobs[i]))
+    return stackable, ready
+
+
+def train_stacks(place: Place, jobs: Sequence[Job]) -> Iterator[tuple[list[int], list[PreparedJob], TrainedStack]]:
+    """The jobs that can be stacked, in stacks, trained, in an order that depends on the jobs alone."""
+    stackable, ready = prepare_jobs(jobs)
     for local, members in group_by_pass(ready):
         if not place.twins:
             task = at_width(place.task, local.width)
@@ -127,14 +133,8 @@ def _train_one_stage(
         replayed = place.graphs.train(twin, work, x, y) if place.graphs is not None else None
         return _restore_order(replayed or train_stage(twin, work, x, y), plan)
     except ValueError as error:  # a batch that a layer cannot take
-        smallest = _smallest_job(plan)
+        smallest = plan.jobs[int(np.where(plan.sizes > 0, plan.sizes, np.iinfo(np.int64).max).min(0).argmin())]
         raise RunFailed(f"client {smallest.client}, task {smallest.task}: local training failed: {error}") from error
-
-
-def _smallest_job(plan: Schedule) -> Job:
-    """Whose batch is the smallest."""
-    large = np.iinfo(np.int64).max
-    return plan.jobs[int(np.where(plan.sizes > 0, plan.sizes, large).min(0).argmin())]
 
 
 def _sort_clients(work: Work, plan: Schedule) -> Work:

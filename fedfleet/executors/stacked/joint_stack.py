@@ -17,8 +17,8 @@ import torch
 
 from fedfleet.core.parts import Job
 from fedfleet.core.passes import Carry
-from fedfleet.executors.client_half import PreparedJob, Tallies, TrainedStack, client_errors, group_by_pass, prepare_job
-from fedfleet.executors.stacked.cohort import refusal_reason, train_stack
+from fedfleet.executors.client_half import PreparedJob, Tallies, TrainedStack, group_by_pass
+from fedfleet.executors.stacked.cohort import prepare_jobs, train_stack
 from fedfleet.executors.stacked.lean_loop import use_one_kernel_thread
 from fedfleet.executors.stacked.numerics import Layout, layout_of, trial_passes
 from fedfleet.executors.stacked.placement import Place
@@ -44,11 +44,7 @@ class Part:
 
 def parts_of(place: Place, jobs: Sequence[Job]) -> list[Part]:
     """The stacks of one cohort as it would be cut if it were alone; jobs that stacks refuse are in none of them."""
-    stackable = [i for i, job in enumerate(jobs) if not refusal_reason(job.local)]
-    ready: list[PreparedJob] = []
-    for i in stackable:
-        with client_errors(jobs[i]):
-            ready.append(prepare_job(jobs[i]))
+    stackable, ready = prepare_jobs(jobs)
     parts: list[Part] = []
     for _, members in group_by_pass(ready):
         limit = max(1, min(place.max_clients, -(-len(members) // place.threads)))
@@ -61,7 +57,7 @@ def parts_of(place: Place, jobs: Sequence[Job]) -> list[Part]:
 def train_parts(place: Place, parts: Sequence[Part], trials: dict[Hashable, bool]) -> list[TrainedStack | Exception]:
     """Every part trained, on top of others where that is allowed; what goes wrong in one is its own and nobody else's.
 
-    `known` remembers for which layouts a trial has shown that it is.
+    `trials` remembers for which layouts a trial has shown that it is.
     """
     results: list[TrainedStack | Exception] = [RuntimeError("never trained")] * len(parts)
     free: dict[float, SimpleQueue[Twin]] = {}
@@ -75,8 +71,10 @@ def train_parts(place: Place, parts: Sequence[Part], trials: dict[Hashable, bool
         twin = twins.get()
         try:
             trained = train_stack(place, twin, [prepared for i in stack for prepared in parts[i].group])
-            for i, end in zip(stack, _split_stack(trained, [len(parts[i].group) for i in stack]), strict=True):
-                results[i] = end
+            first = 0
+            for i in stack:
+                results[i] = _slice_stack(trained, first, first + len(parts[i].group))
+                first += len(parts[i].group)
         except Exception as error:
             if len(stack) == 1:
                 results[stack[0]] = error
@@ -88,7 +86,8 @@ def train_parts(place: Place, parts: Sequence[Part], trials: dict[Hashable, bool
         for i in stack:  # whose fault it was shows when each is alone
             train_together([i])
 
-    limit = max(_FEWEST, int(_TALL_BYTES // max(1, _model_bytes(parts))))
+    model_bytes = sum(np.asarray(v).nbytes for v in parts[0].group[0].start.values()) if parts else 1
+    limit = max(_FEWEST, int(_TALL_BYTES // max(1, model_bytes)))
     stacks: list[list[int]] = []
     for stack in _stack_parts(parts, limit, place.threads):
         stacks += [stack] if len(stack) == 1 or _trial_allows(place, parts[stack[0]], limit, trials) else [[i] for i in stack]
@@ -108,10 +107,6 @@ def _trial_allows(place: Place, part: Part, limit: int, trials: dict[Hashable, b
     if kind not in trials:
         trials[kind] = trial_passes(place, part.group, limit)
     return trials[kind]
-
-
-def _model_bytes(parts: Sequence[Part]) -> int:
-    return sum(np.asarray(v).nbytes for v in parts[0].group[0].start.values()) if parts else 1
 
 
 def _stack_parts(parts: Sequence[Part], most: int, threads: int) -> list[list[int]]:
@@ -140,12 +135,6 @@ def _stack_parts(parts: Sequence[Part], most: int, threads: int) -> list[list[in
 def _max_steps(part: Part) -> int:
     """The steps of the client that takes most."""
     return int(step_counts(part.group[0].local.batches, [prepared.job for prepared in part.group]).max())
-
-
-def _split_stack(trained: TrainedStack, sizes: Sequence[int]) -> list[TrainedStack]:
-    """A tall stack taken apart again."""
-    ends = np.cumsum(sizes).tolist()
-    return [_slice_stack(trained, end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
 
 def _slice_stack(trained: TrainedStack, a: int, b: int) -> TrainedStack:

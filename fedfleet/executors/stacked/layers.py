@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from fedfleet.executors.stacked.linear_layers import Stack
+from fedfleet.executors.stacked.linear_layers import FusedStep, Stack
 from fedfleet.tasks.kernel_choice import kernels_for
 
 Pair = tuple[int, int]
@@ -50,30 +50,6 @@ class _Patches(torch.autograd.Function):
         return F.fold(grad, ctx.size, conv.kernel, conv.dilation, conv.padding, conv.stride), None
 
 
-class _FusedConv(torch.autograd.Function):
-    """Patches times weights for each client, with the weights updated in the backward pass."""
-
-    @staticmethod
-    def forward(ctx: Any, patches: torch.Tensor, trigger: torch.Tensor, leaf: Conv) -> torch.Tensor:
-        del trigger
-        ctx.leaf = leaf
-        ctx.save_for_backward(patches)
-        return leaf.product(patches)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: torch.Tensor):
-        (grad,) = grad_outputs
-        leaf, stack = ctx.leaf, ctx.leaf.stack
-        (patches,) = ctx.saved_tensors
-        down = torch.bmm(leaf.weights_per_sample(len(grad)).transpose(1, 2), grad) if ctx.needs_input_grad[0] else None
-        change = torch.bmm(grad, patches.transpose(1, 2)).reshape(stack.clients, -1, *leaf.weight.shape[1:]).sum(1)
-        stack.move.step(leaf.names["weight"], leaf.weight, change)
-        if leaf.bias is not None:
-            bias = grad.sum(2).reshape(stack.clients, -1, grad.shape[1]).sum(1)
-            stack.move.step(leaf.names["bias"], leaf.bias, bias)
-        return down, None, None
-
-
 class Conv(nn.Module):
     """A convolution (1-d or 2-d) per client, as weights times patches; weight [clients, out, in * height * width]."""
 
@@ -101,6 +77,19 @@ class Conv(nn.Module):
         """[n, k, places] -> [n, out, places]."""
         return self._add_bias(torch.bmm(self.weights_per_sample(len(patches)), patches))
 
+    def back(self, grad: torch.Tensor) -> torch.Tensor:
+        """The gradient of the patches from that of the output."""
+        return torch.bmm(self.weights_per_sample(len(grad)).transpose(1, 2), grad)
+
+    def move(self, patches: torch.Tensor, grad: torch.Tensor) -> None:
+        """One step."""
+        clients, move = self.stack.clients, self.stack.move
+        assert move is not None
+        change = torch.bmm(grad, patches.transpose(1, 2)).reshape(clients, -1, *self.weight.shape[1:]).sum(1)
+        move.step(self.names["weight"], self.weight, change)
+        if self.bias is not None:
+            move.step(self.names["bias"], self.bias, grad.sum(2).reshape(clients, -1, grad.shape[1]).sum(1))
+
     def _add_bias(self, out: torch.Tensor) -> torch.Tensor:
         if self.bias is None:
             return out
@@ -119,9 +108,8 @@ class Conv(nn.Module):
         if self.weight.stride(0) == 0 and self.stack.clients > 1 and not self.stack.moves(self):
             return self._shared_product(x)
         patches: torch.Tensor = _Patches.apply(x, self)
-        stack = self.stack
-        if stack.moves(self):
-            out: torch.Tensor = _FusedConv.apply(patches, stack.trigger, self)
+        if self.stack.moves(self):
+            out: torch.Tensor = FusedStep.apply(patches, self.stack.trigger, self)
         else:
             out = self.product(patches)
         (kh, kw), (sh, sw), (dh, dw), (ph, pw) = self.kernel, self.stride, self.dilation, self.padding

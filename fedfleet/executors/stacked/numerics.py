@@ -72,13 +72,14 @@ def is_size_independent(form: str, task: Task) -> bool:
 
 
 def can_join(place: Place) -> bool:
-    """May stacks of this place stand beside those of others at all, and is anything gained by it?"""
+    """May stacks of this place stand beside those of others at all, and is anything gained by it?
+
+    Every leaf must work on each client by itself, on rows that are aligned wherever the client stands.
+    """
     plain = place.device.type == "cpu" and not place.streamed and not place.task.frozen and place.task.loss is None
-    return plain and place.form == "merged" and _leaves_independent(place.twins[0])
-
-
-def _leaves_independent(twin: Twin) -> bool:
-    """Does every leaf work on each client by itself, on rows that are aligned wherever the client stands?"""
+    if not plain or place.form != "merged":
+        return False
+    twin = place.twins[0]
     weights = [shape for name, shape in twin.shapes.items() if len(shape) == 2 and trainable(twin, name)]
     dense = all(isinstance(leaf, Linear) for leaf, _ in twin.places.values())
     return dense and not twin.held_weights and all(shape[1] % _ALIGNED == 0 for shape in weights)

@@ -1,1 +1,1 @@
-"""Codecs: what is made small before it travels. `applying` has the verbs, `chaining` joins codecs, the rest are families."""
+"""Codecs: what is made small before it travels. `messages` has the verbs, `chain` joins codecs, the rest are families."""

@@ -21,9 +21,11 @@ Cutting = Literal["none", "world", "evenly"]
 
 @dataclass(frozen=True, slots=True)
 class RoundTime:
-    """The time of one round: from its opening to its closing, by cause; causes that took none are left out. `client` is the one
-    whose report closed it (-1: none did), `reason` why it failed, if it did. The time after the last closing is a round that is not
-    `closed`."""
+    """The time of one round: from its opening to its closing, by cause; causes that took none are left out.
+
+    `client` is the one whose report closed it (-1: none did), `reason` why it failed, if it did. The time after the last closing is
+    a round that is not `closed`.
+    """
 
     round: int
     start: float
@@ -41,9 +43,11 @@ class RoundTime:
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """A run's virtual time by cause, round by round and in all. `who` are, for each cause, the clients that were waited for, with
-    their seconds; `failures` the seconds of failed rounds by reason. `ended`: the run is over. `cutting` says how tasks were
-    divided that had begun before the round that waited for them."""
+    """A run's virtual time by cause, round by round and in all.
+
+    `who` are, for each cause, the clients that were waited for, with their seconds; `failures` the seconds of failed rounds by
+    reason. `ended`: the run is over. `cutting` says how tasks were divided that had begun before the round that waited for them.
+    """
 
     virtual_seconds: float
     causes: Mapping[str, float]

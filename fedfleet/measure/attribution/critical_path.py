@@ -30,9 +30,11 @@ _HORIZON = "virtual_seconds"  # the one way to end a run in the middle of a roun
 
 
 def attribution(log: Sequence[Event], progress: Progress | None = None) -> Attribution:
-    """Where the virtual time of a run went, which may still be going on. `progress(client, sent, time)` says how many seconds of
-    work a task had done by a time, as only the world knows; without it tasks that began before the round that waited for them are
-    divided evenly, and the result says so."""
+    """Where the virtual time of a run went, which may still be going on.
+
+    `progress(client, sent, time)` says how many seconds of work a task had done by a time, as only the world knows; without it
+    tasks that began before the round that waited for them are divided evenly, and the result says so.
+    """
     blame, outstanding, cutting = Blame(), Outstanding(), set[Cutting]()
     rounds: list[RoundTime] = []
     start = log[0].time if log else 0.0

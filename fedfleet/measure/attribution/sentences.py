@@ -31,8 +31,10 @@ _MOST = 0.5  # of a cause: how much is "most of it"
 
 
 def sentence(attribution: Attribution) -> str:
-    """The largest cause, and who was behind it; the second too if that is not most of the time. If the cause of most of it is
-    unknown, the sentence says so first, and then the largest cause that is known."""
+    """The largest cause, and who was behind it; the second too if that is not most of the time.
+
+    If the cause of most of it is unknown, the sentence says so first, and then the largest cause that is known.
+    """
     total = attribution.virtual_seconds
     if total <= 0:
         return "No time has passed yet, so there is nothing to explain."

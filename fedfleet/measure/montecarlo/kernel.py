@@ -117,9 +117,11 @@ def simulate(
     n, has_devices, size, device_of, down, down_offsets, up, up_offsets, compute,
     has_states, t_cost, trace_of, start, period, offsets, begins, ends, total, stop,
 ):  # fmt: skip
-    """One simulated training: successes per client and the virtual time at the end. Client c has the device device_of[c] and
-    follows the trace trace_of[c]. The time is infinite if trips are counted and no client is ready for more than `most_empty`
-    rounds in a row. Whoever sets stop[0] ends it at once, with whatever it has."""
+    """One simulated training: successes per client and the virtual time at the end.
+
+    Client c has the device device_of[c] and follows the trace trace_of[c]. The time is infinite if trips are counted and no client
+    is ready for more than `most_empty` rounds in a row. Whoever sets stop[0] ends it at once, with whatever it has.
+    """
     successes = np.zeros(n, np.int64)
     chosen = np.empty(max(k, 1), np.int64)
     pool = np.empty(n, np.int64)

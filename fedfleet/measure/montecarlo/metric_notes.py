@@ -28,7 +28,9 @@ MetricOf = Callable[[DeviceTable | None, StateTable | None], float]  # the metri
 @dataclass(frozen=True, slots=True)
 class Suspect:
     """The device or state with the largest burden: its name, how many clients have it, and the burden of all of them together.
-    `rows` are those of all clients with the median client's in its place."""
+
+    `rows` are those of all clients with the median client's in its place.
+    """
 
     name: str
     clients: int
@@ -111,8 +113,10 @@ def trip_seconds(settings: Settings, d: DeviceTable) -> Floats:
 
 
 def waiting(s: StateTable, seconds: float) -> Floats:
-    """How much waiting each row's state causes: sum_i min(seconds, length_i) gap_i / period over its sessions. Work of that many
-    seconds that begins near the end of a session waits for the next one."""
+    """How much waiting each row's state causes: sum_i min(seconds, length_i) gap_i / period over its sessions.
+
+    Work of that many seconds that begins near the end of a session waits for the next one.
+    """
     t = s.traces
     owner = np.repeat(np.arange(len(t.start)), np.diff(t.offsets))
     last = t.offsets[1:] - 1

@@ -33,8 +33,10 @@ def _scramble(z: int) -> int:
 def simulate(
     settings: Settings, devices: DeviceTable | None, states: StateTable | None, *, seed: int, t_cost: float, by_deadline: bool
 ) -> tuple[list[int], float]:
-    """One simulated training: successes per client and the virtual time at the end. That time is infinite if trips are counted and
-    no client is ever ready when a round begins."""
+    """One simulated training: successes per client and the virtual time at the end.
+
+    That time is infinite if trips are counted and no client is ever ready when a round begins.
+    """
     n = settings.clients(devices, states)
     draws, successes = Draws(seed), [0] * n
     t, rounds, trips, empty = 0.0, 0, 0, 0

@@ -63,9 +63,11 @@ class Settings:
         return n
 
     def most_empty_rounds(self, states: StateTable | None) -> int:
-        """So many rounds in a row without anyone ready mean that nobody ever will be again. Rounds begin every t_break seconds
-        then; where both are whole seconds, a trace looks the same to them after at most as many rounds as its period has seconds.
-        Shorter pauses need more rounds to see all of it; at some point it is enough."""
+        """So many rounds in a row without anyone ready mean that nobody ever will be again.
+
+        Rounds begin every t_break seconds then; where both are whole seconds, a trace looks the same to them after at most as many
+        rounds as its period has seconds. Shorter pauses need more rounds to see all of it; at some point it is enough.
+        """
         if states is None:
             return 1
         return math.ceil(min(float(states.traces.period.max()) / min(self.t_break, 1.0), _MOST_EMPTY)) + 1

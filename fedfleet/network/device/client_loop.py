@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING, Protocol
 from fedfleet.core.errors import BadInput, FedFleetError, Refused, RunFailed, printable
 from fedfleet.network.device.caps import Caps, budget_reason
 from fedfleet.network.device.device_store import DeviceStore, Identity, WaitingReport
-from fedfleet.network.device.server_calls import Connection, RetryPolicy, UnknownDevice, Unreachable, call_with_retries
-from fedfleet.network.device.transfer import deliver_report
+from fedfleet.network.device.server_calls import (
+    Connection,
+    RetryPolicy,
+    UnknownDevice,
+    Unreachable,
+    call_with_retries,
+    deliver_report,
+)
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import PROTOCOL, encode_frame, split_address
 from fedfleet.network.security.secrets import check_signature
@@ -63,13 +69,13 @@ class DeviceResult:
 
 
 class MakeRuntime(Protocol):
-    """From a sheet, and how frozen weights are brought, to what a client trains with."""
+    """From a client's configuration, and how frozen weights are brought, to what it trains with."""
 
     def __call__(self, config: bytes, *, fetch: Fetch) -> ClientRuntime: ...
 
 
 class Device:
-    """One device at one server. `attend` is all that it does."""
+    """One device at one server. `run` is all that it does."""
 
     def __init__(
         self,
@@ -118,7 +124,7 @@ class Device:
     # ---- who it is ------------------------------------------------------------------------------------------------
 
     def _enrol(self, seconds: float) -> None:
-        """Become a client, or the same one as before; the sheet must be signed for this device."""
+        """Become a client, or the same one as before; its configuration must be signed for this device."""
         options, identity = self.options, self.store.identity()
         if identity is not None and _host(identity.server) != _host(self.connection.server):
             identity = None  # a secret is shown to the server that gave it, and to no other
@@ -150,10 +156,6 @@ class Device:
             f"enrolled at {self.connection.server} as client {reply.client} of {printable(reply.run) or 'a run'}; {_WAITING}"
         )
         self._last_text = _WAITING
-
-    def _enrol_again(self) -> None:
-        """The server does not know this device, or has another sheet: perhaps another server has taken its place."""
-        self._enrol(self.options.patience)
 
     # ---- the loop -------------------------------------------------------------------------------------------------
 
@@ -199,7 +201,7 @@ class Device:
                 if retried:
                     raise BadInput(f"the server at {self.connection.server} refuses: {error}") from None
                 retried = True
-                self._enrol_again()
+                self._enrol(self.options.patience)
                 continue
             except Refused as error:
                 raise RunFailed(
@@ -217,7 +219,8 @@ class Device:
         self._current_work, began = work, time.monotonic()
         until = time.time() + (work.lease_seconds or _DEFAULT_LEASE)
         if work.sheet and work.sheet != hashlib.sha256(self._config).hexdigest():
-            self._enrol_again()
+            # Perhaps another server has taken its place.
+            self._enrol(self.options.patience)
         context = WorkContext(self.connection, self._caller, self.store, self.options.caps, self._wait)
         try:
             runtime = self._ready_runtime(frozen_fetcher(context, work, until))
@@ -270,7 +273,7 @@ class Device:
             if retried:
                 raise BadInput(f"the server at {self.connection.server} refuses: {error}") from None
             before = self.client
-            self._enrol_again()
+            self._enrol(self.options.patience)
             if self.client != before:  # of another client, whose reports these are not
                 return None
             head.caller.CopyFrom(self._caller)

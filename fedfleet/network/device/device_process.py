@@ -6,13 +6,13 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedfleet.core.errors import BadInput
-from fedfleet.network.device.client_loop import Device, DeviceOptions, Stopped
+from fedfleet.network.device.client_loop import Device, DeviceOptions, DeviceResult, Stopped
 from fedfleet.network.device.device_store import DeviceStore
 from fedfleet.network.device.server_calls import Connection
 from fedfleet.network.protocol.frames import split_address
@@ -56,21 +56,17 @@ def run_device(
     """Be one device of a served run; the answer says what it did. Stopped by SIGTERM, it takes its leave first."""
     split_address(server)
     options = with_samples(options, setup.data)
-    store = DeviceStore(setup.store or default_store(server, options.client))
-    try:
-        connection = Connection(server, credentials_of(server, setup.trust))
+    with (
+        closing(DeviceStore(setup.store or default_store(server, options.client))) as store,
+        closing(Connection(server, credentials_of(server, setup.trust))) as connection,
+        stop_on_sigterm(),
+    ):
+        device = Device(connection, store, options, lambda config, fetch: make_runtime(config, setup.data, fetch), say)
         try:
-            with stop_on_sigterm():
-                device = Device(connection, store, options, lambda config, fetch: make_runtime(config, setup.data, fetch), say)
-                try:
-                    result = device.run()
-                except Stopped:
-                    return {"client": device.client, "tasks": device.safe, "declined": device.declined, "reason": "stopped"}
-        finally:
-            connection.close()
-    finally:
-        store.close()
-    return {"client": result.client, "tasks": result.tasks, "declined": result.declined, "reason": result.reason}
+            result = device.run()
+        except Stopped:
+            result = DeviceResult(device.client, device.safe, device.declined, "stopped")
+    return asdict(result)
 
 
 def with_samples(options: DeviceOptions, data: Path | None) -> DeviceOptions:

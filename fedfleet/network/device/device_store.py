@@ -131,7 +131,7 @@ class DeviceStore:
 
     def memory(self, task: int) -> Slots:
         """What the client remembers, if the report of this task was the last one that was folded (-1: none was); what is older
-        goes. `Damaged` if it is not here whole."""
+        goes. `DamagedMemory` if it is not here whole."""
         files = self._memory_files()
         for number in [n for n in files if n < task]:
             for path in files[number]:

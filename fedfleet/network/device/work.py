@@ -9,7 +9,7 @@ import math
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,8 +21,7 @@ from fedfleet.core.trees import Tree
 from fedfleet.network.device.caps import Caps, steps_of, too_large, too_long
 from fedfleet.network.device.client_runtime import Assignment, ClientRuntime, evaluate_model, probe_model, rows_of, train_task
 from fedfleet.network.device.device_store import DamagedMemory, DeviceStore
-from fedfleet.network.device.server_calls import Connection, NotFound, RetryPolicy
-from fedfleet.network.device.transfer import TooLate, fetch_blob
+from fedfleet.network.device.server_calls import Connection, NotFound, RetryPolicy, TooLate, fetch_blob
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol.frames import MOST_STATS, crc32c
 from fedfleet.simulation.rosters import remembers
@@ -84,7 +83,7 @@ class WorkContext:
 def do_task(
     context: WorkContext, runtime: ClientRuntime, work: pb.Work, inline: memoryview, until: float, receive_seconds: float
 ) -> tuple[pb.Report, bytes]:
-    """Do one task. `came_in` are the seconds in which the work itself came; `Declined` if it cannot be done here."""
+    """Do one task. `receive_seconds` is how long the work itself took to come; `TaskRefusal` if it cannot be done here."""
     start, began = mark(context.connection), time.monotonic()
     model = model_bytes(context, work, inline, until)
     download, compute_start = receive_seconds + time.monotonic() - began, time.monotonic()
@@ -160,8 +159,8 @@ def _train(context: WorkContext, runtime: ClientRuntime, work: pb.Work, model: b
         raise TaskRefusal(size_reason)
     head = head_of(work, context.caller, local_result.payload)
     head.weight = local_result.weight
-    for name, value in _finite(local_result.stats).items():
-        head.stats[name] = value
+    finite = [(name, float(value)) for name, value in local_result.stats.items() if math.isfinite(value)]
+    head.stats.update(dict(finite[:MOST_STATS]))
     return head, local_result.payload
 
 
@@ -186,8 +185,3 @@ def _score_report(
 
 
 _HANDLERS = {pb.TRAIN: _train, pb.EVALUATE: _evaluate, pb.PROBE: _probe}
-
-
-def _finite(stats: Mapping[str, float]) -> dict[str, float]:
-    fine = {name: float(v) for name, v in stats.items() if math.isfinite(v)}
-    return dict(list(fine.items())[:MOST_STATS])

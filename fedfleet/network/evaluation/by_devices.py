@@ -10,13 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Literal
 
 import numpy as np
 
-from fedfleet.core.events import Evaluated, Probed
+from fedfleet.core.events import Probed
 from fedfleet.core.records import ClientScores, Floats, Ints, Score, ServerState
-from fedfleet.network.evaluation.evaluators import EvalResult
 from fedfleet.network.protocol.frames import FIRST_EVAL_TASK
 from fedfleet.store.row_text import devices_note
 
@@ -183,46 +181,6 @@ def response_summary(request: EvalRequest) -> str:
     responses = response_counts(request)
     action = "evaluated" if request.kind is RequestKind.EVALUATE else "probed"
     return devices_note(action, request.version, responses.answered, len(request.clients), responses.declined, responses.silent)
-
-
-# ---- where models are judged -----------------------------------------------------------------------------------
-
-EvalMode = Literal["server", "devices", "both"]
-
-
-@dataclass(frozen=True, slots=True)
-class EvalShare:
-    """Who judges one model: the server on its test set, the server on clients' shards that it holds, the devices."""
-
-    central: bool
-    shards: bool
-    devices: bool
-
-
-def share_of(mode: EvalMode, clients: bool) -> EvalShare:
-    """Who judges a model of which clients' own scores are wanted too, or not.
-
-    Devices are asked for every model if they alone judge; beside the server only where clients' scores are wanted.
-    """
-    match mode:
-        case "server":
-            return EvalShare(True, clients, False)
-        case "devices":
-            return EvalShare(False, False, True)
-        case "both":
-            return EvalShare(True, False, clients)
-
-
-def evaluation_fact(now: float, version: int, central: EvalResult | None, request: EvalRequest | None) -> Evaluated:
-    """The fact that follows from what server and devices found; without the server the devices' samples are the test set."""
-    if central is None:
-        assert request is not None
-        score = overall_score(request)
-    else:
-        score = central.score
-    clients = client_scores(request) if request is not None else None if central is None else central.clients
-    unseen = None if central is None else central.unseen
-    return Evaluated(now, version, score.correct, score.total, score.loss, clients, unseen)
 
 
 # ---- inside ----------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""Evaluates models without delaying reports: in a process of its own, or in a thread for plans without torch.
+"""Evaluates models without delaying reports: in a process of its own.
 
-The process: `python -m fedfleet.network.evaluation.evaluators DESCRIPTOR MODULE:FUNCTION`. The first message says what to evaluate
+That is `python -m fedfleet.network.evaluation.evaluators DESCRIPTOR MODULE:FUNCTION`. The first message says what to evaluate
 with (`function(facts)` builds it), every other one names a file with a model. It ends when the socket closes, also in the midst of
 its work, and so never outlives the server. A message is a head in JSON and a payload in safetensors format, each after its length:
 nothing that is read can be code.
@@ -16,7 +16,6 @@ import socket
 import struct
 import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -69,11 +68,6 @@ def encode_message(head: Mapping[str, Any], payload: bytes = b"") -> bytes:
     return b"".join((LENGTHS.pack(len(head_data), len(payload)), head_data, payload))
 
 
-def decode_head(data: bytes) -> Head:
-    """The head of a message from its own bytes."""
-    return json.loads(data)
-
-
 def encode_result(number: int, result: EvalResult) -> bytes:
     """The answer to question `number`. Floats survive JSON to the last bit, as do those that are not finite."""
     score, clients = result.score, result.clients
@@ -86,7 +80,7 @@ def encode_result(number: int, result: EvalResult) -> bytes:
 
 
 def decode_result(head: Head, payload: bytes) -> EvalResult:
-    """The inverse of `judged_message`."""
+    """The inverse of `encode_result`."""
     score = Score(int(head["correct"]), int(head["total"]), float(head["loss"]))
     unseen = Tally(*map(int, head["unseen"])) if "unseen" in head else None
     if not payload:
@@ -107,23 +101,6 @@ class Evaluator(Protocol):
     async def evaluate(self, version: int, params: Tree, clients: bool) -> EvalResult: ...
 
     async def close(self) -> None: ...
-
-
-@dataclass(slots=True)
-class ThreadEvaluator:
-    """A judge in a thread of this process: for plans without torch, and for models that no spec names."""
-
-    context: EvalContext
-    thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "judge"))
-
-    async def evaluate(self, version: int, params: Tree, clients: bool) -> EvalResult:
-        """How this model does, with all clients' own test samples too if that is asked."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.thread, evaluate_model, self.context, version, params, clients)
-
-    async def close(self) -> None:
-        """Let the thread go; a model that is being judged is not waited for."""
-        self.thread.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(slots=True)
@@ -264,17 +241,14 @@ async def _read_answer(connection: Connection, number: int) -> tuple[Head, bytes
     """The answer with this number; earlier ones are of questions that nobody waits for any more."""
     while True:
         head_length, length = LENGTHS.unpack(await connection.reader.readexactly(LENGTHS.size))
-        head, payload = (decode_head(await connection.reader.readexactly(head_length)), await connection.reader.readexactly(length))
+        head: Head = json.loads(await connection.reader.readexactly(head_length))
+        payload = await connection.reader.readexactly(length)
         if "failed" in head and head["number"] in (number, _READY):
-            raise _failure(head)
+            if head["input"]:
+                raise BadInput(head["failed"])
+            raise RunFailed(f"evaluating a model failed: {head['kind']}: {head['failed']}")
         if head["number"] == number:
             return head, payload
-
-
-def _failure(head: Head) -> BadInput | RunFailed:
-    if head["input"]:
-        return BadInput(head["failed"])
-    return RunFailed(f"evaluating a model failed: {head['kind']}: {head['failed']}")
 
 
 _NICENESS = 5  # receiving reports comes before judging models, where both want the same core
@@ -302,7 +276,7 @@ def _listen(connection: socket.socket, questions: SimpleQueue[Head]) -> None:
     try:
         while True:
             head_size, payload_size = LENGTHS.unpack(_read(connection, LENGTHS.size))
-            question = decode_head(_read(connection, head_size))
+            question: Head = json.loads(_read(connection, head_size))
             _read(connection, payload_size)
             questions.put(question)
     except (OSError, EOFError):

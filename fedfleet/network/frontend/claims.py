@@ -1,8 +1,8 @@
 """A report becomes a claim: it is decoded and validated here, and the server decides whether it is wanted.
 
 The uplink is a frontend's end of the link to the server: what is to be said gathers in one message, and questions wait for their
-answers. Of statistics, those that were declared, are finite and have a plain name are kept, sixteen at most; the others are dropped
-and counted: a report is worth more than a stray number in it.
+answers. Of statistics, those that were declared, are finite and have a plain name are kept, sixteen at most; the others are
+dropped: a report is worth more than a stray number in it.
 """
 
 from __future__ import annotations
@@ -28,25 +28,18 @@ from fedfleet.network.protocol.process_link import Link
 from fedfleet.network.server.options import FrontendConfig
 
 
-class Stats(NamedTuple):
-    """Statistics that are kept, and how many were dropped."""
-
-    kept: dict[str, float]
-    dropped: int
-
-
-def clean_stats(stats: Mapping[str, float], declared: Collection[str] | None = None) -> Stats:
+def clean_stats(stats: Mapping[str, float], declared: Collection[str] | None = None) -> dict[str, float]:
     """What is kept of a report's statistics: `declared` names (None: any), finite, sixteen at most, the first by name.
 
     >>> clean_stats({"loss": 0.5, "Loss!": 1.0, "norm": float("inf")})
-    Stats(kept={'loss': 0.5}, dropped=2)
+    {'loss': 0.5}
     """
     names = sorted(
         name
         for name, value in stats.items()
         if (declared is None or name in declared) and math.isfinite(value) and _STAT_NAME.fullmatch(name)
     )[:MOST_STATS]
-    return Stats({name: stats[name] for name in names}, len(stats) - len(names))
+    return {name: stats[name] for name in names}
 
 
 class DecodedReport(NamedTuple):
@@ -93,8 +86,8 @@ class ReportDecoder:
 
         Also of a task that is not queued here: it may have been granted, lost with its frontend, and be welcome again.
         """
-        stats = clean_stats(head.stats, self._config.stats).kept
-        stage_seconds = clean_stats(head.spent, STAGES).kept
+        stats = clean_stats(head.stats, self._config.stats)
+        stage_seconds = clean_stats(head.spent, STAGES)
         claim = inside.Claim(
             client=client, task=head.task, nonce=head.nonce, nbytes=head.nbytes, crc32c=head.crc32c, weight=head.weight,
             names=[*stats, *stage_seconds], values=[*stats.values(), *stage_seconds.values()], stats=len(stats),

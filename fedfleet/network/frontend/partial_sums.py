@@ -23,18 +23,6 @@ from fedfleet.network.frontend import sum_kernel
 from fedfleet.network.frontend.report_log import LogEntry, checksum, entry_from_bytes, entry_to_bytes, record_head
 from fedfleet.network.frontend.snapshots import SEGMENT, Flat, LogPosition, SnapshotStore, SumImage
 
-__all__ = [
-    "FoldLayout",
-    "FrozenSums",
-    "LogEntry",
-    "PartialSums",
-    "entry_from_bytes",
-    "entry_to_bytes",
-    "fold_layout",
-    "layout_from_json",
-    "layout_to_json",
-    "refusal",
-]
 _START = LogPosition(0, 0, 0)
 _MAX_SPARES = 4  # arrays of discarded buckets that are kept for the next: fresh memory costs more than to wipe it
 
@@ -50,21 +38,21 @@ class FoldLayout:
 
 
 def fold_layout(fold: Fold, server: ServerState) -> FoldLayout:
-    """The sheet of a fold that streams."""
+    """The layout of a fold that streams."""
     like = fold.like(server)
     empty = {name: _empty_array(leaf.shape, leaf.dtype) for name, leaf in like.items()}
     return FoldLayout(empty, aggregation.scales_of(fold, like), fold.total_weight, fold.clip)
 
 
 def layout_to_json(layout: FoldLayout) -> str:
-    """A sheet as text."""
+    """A layout as text."""
     like = [[name, list(leaf.shape), leaf.dtype.str] for name, leaf in layout.like.items()]
     scales = {name: [s.bound, s.power, s.two_limbs] for name, s in layout.scales.items()}
     return json.dumps({"like": like, "scales": scales, "total_weight": layout.total_weight, "clip": layout.clip})
 
 
 def layout_from_json(text: str) -> FoldLayout:
-    """The inverse of `sheet_to_json`."""
+    """The inverse of `layout_to_json`."""
     fields = json.loads(text)
     like = {name: _empty_array(tuple(shape), np.dtype(kind)) for name, shape, kind in fields["like"]}
     scales = {name: exact.Scale(bound, power, two) for name, (bound, power, two) in fields["scales"].items()}
@@ -79,7 +67,7 @@ def _empty_array(shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:
 def refusal(layout: FoldLayout, tree: Tree, weight: float, flat_update: Array | None = None) -> str | None:
     """Why a report may not enter the sums; None if it may. The sentences are those of the simulation.
 
-    `whole` is the tree as one array (see `taking`), if there is such.
+    `flat_update` is the tree as one array, if there is such.
     """
     reason = sum_kernel.refusal(tree, weight, layout.like, layout.scales, layout.total_weight, flat_update)
     if reason is None and layout.clip is not None:
@@ -150,9 +138,9 @@ class FrozenSums:
 
 
 class PartialSums:
-    """Sums by bucket, for one thread (all but `Frozen.write`). With a folder they begin as its newest good snapshot has them.
+    """Sums by bucket, for one thread (all but `FrozenSums.write`). With a folder they begin as its newest good snapshot has them.
 
-    `damages` are sentences about what was found damaged there; `remark` is one about speed, or None.
+    `damages` are sentences about what was found damaged there; `warning` is one about speed, or None.
     """
 
     def __init__(self, layout: FoldLayout, folder: Path | None) -> None:
@@ -187,7 +175,7 @@ class PartialSums:
     def add(self, bucket: int, entry: LogEntry, tree: Tree, flat_update: Array | None = None) -> None:
         """Add a report that `refusal` let pass, as its grant says. Refused if the sum can take no more weight; nothing changes.
 
-        `whole` is the tree as one array, leaf after leaf by name, if there is such.
+        `flat_update` is the tree as one array, leaf after leaf by name, if there is such.
         """
         layout, target = self._layout, self._buckets.get(bucket) or _Bucket()
         if entry.task in target.tasks:
@@ -227,7 +215,7 @@ class PartialSums:
         return {n: [entry_from_bytes(e) for e in bucket.recovered] for n, bucket in self._buckets.items() if bucket.recovered}
 
     def bucket_sums(self, bucket: int) -> Tree | None:
-        """The sums of a bucket as `folding.load` reads them; None if it has none. Views, until it is added to or discarded."""
+        """The sums of a bucket as `aggregation.load` reads them; None if it has none. Views, until it is added to or discarded."""
         live = self._buckets.get(bucket)
         if live is None:
             return None

@@ -6,7 +6,6 @@ more, and a report of 13 MB has three thousand of them. So buffers and chunks ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -110,17 +109,13 @@ class PartialUploads:
         self._path(head.task, head.crc32c, head.nbytes).unlink(missing_ok=True)
 
     def _make_room(self) -> None:
-        files = sorted(_files_by_age(self._folder.iterdir()))
+        files: list[tuple[int, int, Path]] = []
+        for path in self._folder.iterdir():
+            with suppress(OSError):
+                files.append((path.stat().st_mtime_ns, path.stat().st_size, path))
         total = sum(size for _, size, _ in files)
-        for _, size, path in files:
+        for _, size, path in sorted(files):
             if total <= self._max_bytes:
                 return
             path.unlink(missing_ok=True)
             total -= size
-
-
-def _files_by_age(paths: Iterable[Path]) -> Iterable[tuple[int, int, Path]]:
-    for path in paths:
-        with suppress(OSError):
-            stat = path.stat()
-            yield stat.st_mtime_ns, stat.st_size, path

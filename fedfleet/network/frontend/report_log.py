@@ -76,7 +76,7 @@ def entry_to_bytes(entry: LogEntry) -> bytes:
 
 
 def entry_from_bytes(data: Bytes) -> LogEntry:
-    """The inverse of `entry_bytes`; `Refused` if these are not the bytes of an entry.
+    """The inverse of `entry_to_bytes`; `Refused` if these are not the bytes of an entry.
 
     >>> e = LogEntry(1, 2, 3, 0.5, 10.0, 1.0, "", 7, 99, ("loss", "train"), (0.25, 3.0), 1)
     >>> entry_from_bytes(entry_to_bytes(e)) == e

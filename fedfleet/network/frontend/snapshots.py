@@ -90,7 +90,7 @@ def sync_folder(folder: Path) -> None:
 class SnapshotStore:
     """The files of one frontend's sums. `write` runs in one thread at a time.
 
-    `size` is how many int64 an image has, `sheet` the checksum of what the sums are of: those of another model are not taken.
+    `size` is how many int64 an image has, `layout_crc` the checksum of what the sums are of: those of another model are not taken.
     """
 
     def __init__(self, folder: Path, *, size: int, layout_crc: int) -> None:
@@ -165,7 +165,8 @@ class SnapshotStore:
 
     def _load(self) -> Snapshot | None:
         """The newest whole snapshot with a whole log; what is wrong with a newer one is said, and it will never count again."""
-        numbers = {slot: _snapshot_number(handle) for slot, handle in enumerate(self._slots)}
+        heads = [_read_head(handle) for handle in self._slots]
+        numbers = {slot: -1 if head is None else head[0] for slot, head in enumerate(heads)}
         snapshot = None
         for slot in sorted(numbers, key=lambda s: numbers[s], reverse=True):
             if os.fstat(self._slots[slot]).st_size == 0 or (snapshot is not None and numbers[slot] >= 0):
@@ -179,20 +180,16 @@ class SnapshotStore:
             except _Unusable as error:
                 reason = str(error)
             self.damages += (f"{self.folder / _SLOTS[slot]} cannot be used: {reason}",)
-            _invalidate(self._slots[slot])
-        self._trim_log(snapshot)
+            os.ftruncate(self._slots[slot], 0)
+            os.fdatasync(self._slots[slot])
+        # What was appended to the log later has no sums, and new entries will take its place.
+        self._remove(after=-1 if snapshot is None else snapshot.position.last)
+        if snapshot is not None:
+            os.ftruncate(self._segment(snapshot.position.last), snapshot.position.end)
         if self.damages:
             outcome = f"snapshot {snapshot.number} is used instead" if snapshot else "no other is whole, so nothing was found"
             self.damages += (f"of the sums in {self.folder}, {outcome}",)
         return snapshot
-
-    def _trim_log(self, snapshot: Snapshot | None) -> None:
-        """Leave of the log what the snapshot names: what was appended later has no sums, and new entries will take its place."""
-        if snapshot is None:
-            self._remove(after=-1)
-            return
-        self._remove(after=snapshot.position.last)
-        os.ftruncate(self._segment(snapshot.position.last), snapshot.position.end)
 
     def _read(self, slot: int) -> Snapshot:
         number, table, body = _read_snapshot(self._slots[slot])
@@ -263,18 +260,6 @@ def _read_head(handle: int) -> tuple[Any, ...] | None:
         return None
     head = _HEAD.unpack_from(raw)
     return head[1:] if head[0] == _MAGIC else None
-
-
-def _snapshot_number(handle: int) -> int:
-    """Which snapshot a file claims to be; -1 if it has no whole head."""
-    head = _read_head(handle)
-    return -1 if head is None else head[0]
-
-
-def _invalidate(handle: int) -> None:
-    """See that a file can never count again, whatever will be written to the log."""
-    os.ftruncate(handle, 0)
-    os.fdatasync(handle)
 
 
 def _read_snapshot(handle: int) -> tuple[int, bytes, Flat]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 from fedfleet.core.errors import RunFailed
@@ -78,10 +77,6 @@ class Spool:
         """What was there at the start, by bucket."""
         return {bucket: [entry_from_bytes(e) for e in entries] for bucket, entries in self._recovered.items() if entries}
 
-    def read(self, bucket: int) -> list[tuple[LogEntry, bytes]]:
-        """The reports of a bucket that are on disk."""
-        return read_spool(self.folder, bucket)
-
     def discard(self, bucket: int) -> None:
         """A bucket that nobody needs any more; its space is given back, at once or by the `sync` that is under way."""
         with self._list_lock:
@@ -141,18 +136,13 @@ class Spool:
 
 def read_spool(folder: Path, bucket: int) -> list[tuple[LogEntry, bytes]]:
     """The whole reports of a bucket in a spool, also in that of another process."""
-    return list(_read(_path(folder, bucket)))
-
-
-def _read(path: Path) -> Iterator[tuple[LogEntry, bytes]]:
     try:
-        handle = os.open(path, os.O_RDONLY)
+        handle = os.open(_path(folder, bucket), os.O_RDONLY)
     except FileNotFoundError:
-        return
+        return []
     try:
-        for record in records(handle, os.fstat(handle).st_size):
-            if record.entry is not None:
-                yield entry_from_bytes(record.entry), record.payload
+        limit = os.fstat(handle).st_size
+        return [(entry_from_bytes(r.entry), r.payload) for r in records(handle, limit) if r.entry is not None]
     finally:
         os.close(handle)
 

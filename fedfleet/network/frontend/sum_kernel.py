@@ -137,7 +137,7 @@ def refusal(
 ) -> str | None:
     """Why a report may not enter the sum, in one pass over it; the sentences of `exact.refusal`.
 
-    `whole` is the same update as one array: then one look passes all leaves at once, and only who fails it is looked at by leaf.
+    `flat_update` is the same update as one array: then one look passes all leaves at once, and leaves are looked at where it fails.
     """
     loops = _loops(like)
     if loops is None:
@@ -165,7 +165,7 @@ def _max_abs(loops: CompiledLoops, flat: NDArray[Any]) -> float:
 
 
 def squares_of(update: Tree, names: Iterable[str]) -> list[float]:
-    """The sum of squares of each of these leaves, added in the order of `clipping.halved`."""
+    """The sum of squares of each of these leaves, added in the order of `clip.pairwise_sum`."""
     loops = _loops(update)
     if loops is None:
         return clip.squares_of(update, names)

@@ -71,7 +71,7 @@ def encode_frame(head: Message, payload: bytes | memoryview = b"") -> bytes:
 
 
 def decode_frame(data: bytes | memoryview, kind: type[Head]) -> tuple[Head, memoryview]:
-    """The inverse of `framed`; the payload is a view of the same bytes."""
+    """The inverse of `encode_frame`; the payload is a view of the same bytes."""
     view = memoryview(data)
     if len(view) < _LENGTH.size:
         raise Refused("it is shorter than any frame")

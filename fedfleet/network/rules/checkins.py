@@ -52,7 +52,7 @@ class OpenIntervals:
         self._end = np.full(clients, -math.inf)
 
     def extend(self, clients: Ints, arrivals: Floats, departures: Floats) -> Intervals:
-        """These were there from `came` to `left`, each client's stays in order; the intervals that ended before a gap."""
+        """These were there from arrival to departure, each client's stays in order; the intervals that ended before a gap."""
         ended: list[Intervals] = []
         while len(clients):
             _, first = np.unique(clients, return_index=True)  # a client's second stay is looked at after its first

@@ -59,7 +59,6 @@ class Limits:
     calls: Rate = _CALLS
     strikes: Rate = _STRIKES
     streams: int = 4  # open at once
-    connections: int = 8
     peer_bytes: int = 256 << 20  # in flight
     all_bytes: int = 1 << 30
     peers: int = 50_000  # that are remembered, at 0.4 kB; who is silent and forgotten starts with full buckets
@@ -78,7 +77,7 @@ class _Peer:
 
     calls: Bucket
     strikes: Bucket | None = None
-    in_use: dict[str, int] | None = None  # streams, connections and bytes that are open
+    in_use: dict[str, int] | None = None  # streams and bytes that are open
 
 
 class PeerLimiter:
@@ -112,17 +111,13 @@ class PeerLimiter:
         record.strikes = take(record.strikes or Bucket(rule.burst, now), rule, now)[0]
         return _lockout(record, self._limits, now) is not None
 
-    def open(self, peer: Hashable, now: float, *, streams: int = 0, connections: int = 0, nbytes: int = 0) -> Refusal | None:
+    def open(self, peer: Hashable, now: float, *, streams: int = 0, nbytes: int = 0) -> Refusal | None:
         """Whether a peer may hold so much more open at once; it is counted until `close` is called with the same."""
         record = self._peer_record(peer, now)
         if record is None:
             return Refusal("too many peers at once", BUSY_SECONDS)
         limits = self._limits
-        requested = (
-            ("streams", streams, limits.streams),
-            ("connections", connections, limits.connections),
-            ("bytes", nbytes, limits.peer_bytes),
-        )
+        requested = (("streams", streams, limits.streams), ("bytes", nbytes, limits.peer_bytes))
         in_use = record.in_use or _NOTHING
         for name, more, limit in requested:
             if more and in_use.get(name, 0) + more > limit:
@@ -133,13 +128,13 @@ class PeerLimiter:
         self.bytes_in_flight += nbytes
         return None
 
-    def close(self, peer: Hashable, *, streams: int = 0, connections: int = 0, nbytes: int = 0) -> None:
+    def close(self, peer: Hashable, *, streams: int = 0, nbytes: int = 0) -> None:
         """A peer let go of what it had opened."""
         record = self._peers.get(peer)
         if record is None or record.in_use is None:
             return
         self.bytes_in_flight -= min(nbytes, record.in_use.get("bytes", 0))
-        released = {"streams": streams, "connections": connections, "bytes": nbytes}
+        released = {"streams": streams, "bytes": nbytes}
         remaining = {name: count - released[name] for name, count in record.in_use.items()}
         record.in_use = {name: count for name, count in remaining.items() if count > 0} or None
 

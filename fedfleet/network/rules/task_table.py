@@ -119,7 +119,7 @@ class TaskTable:
         """Tasks of a server that was killed, in the phase in which the journal left them.
 
         What had arrived is GRANTED, by no frontend that is known: it is answered with BUSY until a frontend says with
-        `release` that its disk holds it; when all have spoken, `release(NOBODY, ())` frees the rest.
+        `release` that its disk holds it; when all have spoken, `release(NO_FRONTEND, ())` frees the rest.
         """
         has_arrived = phase in (Phase.GRANTED, Phase.RELEASED, Phase.SAFE, Phase.FOLDED, Phase.REJECTED, Phase.REFUSED)
         self._columns.add(tasks, clients, heaviest, until, phase=phase, mark=ARRIVED if has_arrived else 0)
@@ -175,9 +175,9 @@ class TaskTable:
         self._columns.move_all(tasks, (Phase.GRANTED,), Phase.SAFE)
 
     def release(self, frontend: int, stored_tasks: Collection[int]) -> list[int]:
-        """A frontend died and its disk holds the reports `found`; those of its tasks that it lacks may be granted again.
+        """A frontend died and its disk holds the reports of `stored_tasks`; those of its tasks that it lacks may be granted again.
 
-        Found ones are safe. Also a task that was safe is released if the disk lacks it: then a disk lost what it had kept.
+        Stored ones are safe. Also a task that was safe is released if the disk lacks it: then a disk lost what it had kept.
         """
         self._adopt(frontend, stored_tasks)
         stored = np.unique(np.fromiter(stored_tasks, np.int64, len(stored_tasks)))

@@ -60,7 +60,8 @@ def make_certificates(folder: Path, request: CertificateRequest, now: datetime) 
             draft = _draft(lib, subject, key, now, request.days).issuer_name(authority[0].subject)
             draft = draft.add_extension(lib.x509.BasicConstraints(ca=False, path_length=None), critical=True)
             draft = draft.add_extension(lib.x509.ExtendedKeyUsage([usage]), critical=False)
-            draft = draft.add_extension(_authority_key_id(lib, authority[1]), critical=False)
+            signer = lib.x509.AuthorityKeyIdentifier.from_issuer_public_key(authority[1].public_key())
+            draft = draft.add_extension(signer, critical=False)
             if names:
                 draft = draft.add_extension(lib.x509.SubjectAlternativeName(names), critical=False)
             _write(paths[1], _key_pem(lib, key), 0o600)
@@ -136,10 +137,6 @@ def _draft(lib: _Library, subject: str, key: Any, now: datetime, days: int) -> A
     draft = draft.serial_number(lib.x509.random_serial_number()).not_valid_before(now - _SKEW)
     draft = draft.not_valid_after(now + timedelta(days=days))
     return draft.add_extension(lib.x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-
-
-def _authority_key_id(lib: _Library, key: Any) -> Any:
-    return lib.x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
 
 
 def _name(lib: _Library, text: str) -> Any:

@@ -3,8 +3,8 @@
 The rules, in the order in which they are asked:
 1. Whoever shows the secret of the device that holds a place is that device, and keeps place and generation.
 2. Whoever repeats an attempt whose answer was lost (same random bytes, same token) gets the answer again.
-3. A token must be good (`tokens.why_not`); without one, enrolment must be open, and not to a device that was put out. One use is
-   counted per place given. A secret of another run is worth nothing, and does no harm.
+3. A token must be good (`tokens.token_refusal`); without one, enrolment must be open, and not to a device that was put out. One
+   use is counted per place given. A secret of another run is worth nothing, and does no harm.
 4. A token that names a client gives that place, also if it is taken: the newcomer takes it over, and the secret of the earlier
    device holds no more. So a lost device is replaced, and nobody else can push a device out.
 5. Any other token gives a place that is free: the one asked for, else the first that nobody ever had, else one that was revoked.

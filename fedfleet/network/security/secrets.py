@@ -19,7 +19,6 @@ from fedfleet.core.errors import BadInput, RunFailed
 
 KEY_BYTES = 32
 NONCE_BYTES = 16
-SECRET_BYTES = 32
 _TASK = b"fedfleet task 1\0"
 _DEVICE = b"fedfleet device 1\0"
 _SHEET = b"fedfleet sheet 1\0"
@@ -47,15 +46,10 @@ def run_key(path: Path) -> RunKey:
     if not path.exists():
         _make_key(path)
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with path.open("rb") as file:
+            info, data = os.fstat(file.fileno()), file.read(KEY_BYTES + 1)
     except OSError as error:
         raise RunFailed(f"the key of the run, {path}, cannot be read ({error.strerror})") from None
-    try:
-        info, data = os.fstat(handle), os.read(handle, KEY_BYTES + 1)
-    except OSError as error:
-        raise RunFailed(f"the key of the run, {path}, cannot be read ({error.strerror})") from None
-    finally:
-        os.close(handle)
     if stat.S_IMODE(info.st_mode) & 0o077:
         raise BadInput(f"the key of the run can be read by other users; if none of them did, run: chmod 600 {path}")
     if len(data) != KEY_BYTES:

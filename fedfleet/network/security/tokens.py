@@ -1,6 +1,6 @@
 """Tokens invite devices: made by the operator of the server, valid for some uses and time, revocable; only their hash is stored.
 
-They live in the run's `store` beside the enrolments, so that the command line can make and revoke them while a server runs.
+They live in the `enrolment_store` of a run, so that the command line can make and revoke them while a server runs.
 """
 
 from __future__ import annotations

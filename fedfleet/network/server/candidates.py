@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -34,17 +33,15 @@ GRACE_SECONDS = 10.0  # after which a device that did not come back counts as go
 
 
 class Presence:
-    """When each client was last heard of and until when it is expected: 16 bytes a client."""
+    """Until when each client is expected: 8 bytes a client."""
 
     def __init__(self, clients: int, grace: float = GRACE_SECONDS, hold: float = HOLD_SECONDS) -> None:
         self._grace = grace
         self._hold = hold
-        self._called_at = np.full(clients, -math.inf)
         self._expected_by = np.full(clients, -math.inf)
 
     def record_calls(self, clients: Ints, return_seconds: Floats, now: float) -> None:
-        """These clients called; `back[i]`: in how many seconds the device was told to come back; 0: it is on the line."""
-        self._called_at[clients] = now
+        """These clients called; `return_seconds`: when each was told to come back, 0 while its call is held."""
         self._expected_by[clients] = now + np.where(return_seconds > 0, return_seconds, self._hold)
 
     def record_departures(self, clients: Ints) -> None:
@@ -54,11 +51,6 @@ class Presence:
     def present(self, now: float) -> Bools:
         """Who is there now."""
         return now <= self._expected_by + self._grace
-
-    def last_call(self, client: int) -> float | None:
-        """When a client last called; None: never."""
-        at = float(self._called_at[client])
-        return None if at == -math.inf else at
 
 
 def available_clients(present: Bools, busy: Bools, members: Bools | None = None) -> Ints:
@@ -71,30 +63,23 @@ def available_clients(present: Bools, busy: Bools, members: Bools | None = None)
     return np.flatnonzero(idle if members is None else idle & members)
 
 
-class Ready(NamedTuple):
-    """An ask is answered now; `short`: how many of the declared fleet are missing, 0 unless patience came to its end."""
-
-    short: int = 0
-
-
-def ask_ready(
+def missing_devices(
     *, present: int, busy: int, declared: int, at_least: int, asked_at: float, now: float, patience: float
-) -> Ready | None:
-    """Whether an ask is answered now: when the declared fleet is there or busy, or with whoever is there after `patience`.
+) -> int | None:
+    """How many of the declared fleet are missing if an ask is answered now; None: it waits.
 
-    `present` are those that could be asked: who is busy is not among them. Nobody at all is no answer, however long it takes;
-    nor are fewer than `at_least`. While it is None, look again when somebody calls or ends a task, and at `look_again`.
+    It is answered when the declared fleet is there or busy, or after `patience` with those that are there. `present` are those
+    that could be asked: who is busy is not among them. It waits for `at_least` of them, and for one in any case.
 
-    >>> ask_ready(present=7, busy=3, declared=10, at_least=1, asked_at=0.0, now=0.1, patience=60.0)
-    Ready(short=0)
-    >>> ask_ready(present=6, busy=3, declared=10, at_least=1, asked_at=0.0, now=59.9, patience=60.0)
-    >>> ask_ready(present=6, busy=3, declared=10, at_least=1, asked_at=0.0, now=60.0, patience=60.0)
-    Ready(short=1)
+    >>> missing_devices(present=7, busy=3, declared=10, at_least=1, asked_at=0.0, now=0.1, patience=60.0)
+    0
+    >>> missing_devices(present=6, busy=3, declared=10, at_least=1, asked_at=0.0, now=59.9, patience=60.0)
+    >>> missing_devices(present=6, busy=3, declared=10, at_least=1, asked_at=0.0, now=60.0, patience=60.0)
+    1
     """
-    short = max(0, declared - present - busy)
-    if present < max(1, at_least) or (short and now < asked_at + patience):
-        return None
-    return Ready(short)
+    missing = max(0, declared - present - busy)
+    waits = present < max(1, at_least) or (missing and now < asked_at + patience)
+    return None if waits else missing
 
 
 def patience_end(*, asked_at: float, now: float, patience: float) -> float | None:
@@ -159,18 +144,19 @@ class Candidates:
             # No device has come yet: patience begins with the first.
             self._asked_at = now
         declared, patience = self._options.devices, self._options.patience
-        ready = ask_ready(
-            present=len(idle), busy=int(busy.sum()), declared=declared, at_least=state.at_least,
+        outsiders = int((~self._plan.choose.may_ask(self._plan.clients))[idle].sum()) if state.at_least else 0
+        missing = missing_devices(
+            present=len(idle), busy=int(busy.sum()), declared=declared, at_least=state.at_least + outsiders,
             asked_at=self._asked_at, now=now, patience=patience,
         )  # fmt: skip
-        if ready is None:
+        if missing is None:
             return []
         effects: Effects = []
-        if ready.short:
+        if missing:
             effects.append(
                 Note(
                     f"round {state.book.round} was asked of {len(idle) + int(busy.sum())} of the {declared} declared "
-                    f"devices: {ready.short} had not come after {patience:g} s of patience"
+                    f"devices: {missing} had not come after {patience:g} s of patience"
                 )
             )
         self._asked_at = None

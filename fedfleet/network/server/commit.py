@@ -28,7 +28,7 @@ from fedfleet.network.rules.task_table import Phase
 from fedfleet.network.server.admission import Admission
 from fedfleet.network.server.offers import Offers
 from fedfleet.network.server.served_plan import ServedRun, client_codecs
-from fedfleet.network.server.turns import CommitJob, Effects, StartCommit, Tell
+from fedfleet.network.server.turns import CommitJob, Effects, Tell
 from fedfleet.store.aggregates import keep_aggregate
 from fedfleet.store.client_memory import ClientMemory
 from fedfleet.store.files import load_tree
@@ -94,7 +94,7 @@ class Commits:
         spools = [] if self._streams else list(folders)
         sums = [p.path for p in parts if p.path] if self._streams else []
         self.committing = True
-        return [StartCommit(CommitJob(command, bucket, reasons, metas, sums, sum(p.count for p in parts), spools))]
+        return [CommitJob(command, bucket, reasons, metas, sums, sum(p.count for p in parts), spools)]
 
     async def make(self, job: CommitJob, offers: Offers) -> tuple[ReportsGathered, Blob | None]:
         """Make the model of a job, and what devices will be offered of it, in a thread."""

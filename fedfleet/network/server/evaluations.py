@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from fedfleet.core.commands import Evaluate, Probe
 from fedfleet.core.errors import RunFailed
+from fedfleet.core.events import Evaluated
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Ints, ServerState
 from fedfleet.executors.gather import known_evaluation
 from fedfleet.network.evaluation import by_devices
-from fedfleet.network.evaluation.by_devices import Answer, AnswerVerdict, EvalMode, EvalRequest, RequestKind, share_of
+from fedfleet.network.evaluation.by_devices import Answer, AnswerVerdict, EvalRequest, RequestKind
 from fedfleet.network.evaluation.evaluators import EvalResult
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
@@ -29,6 +32,17 @@ _STATUS = {
     AnswerVerdict.FOREIGN: pb.Receipt.REFUSED,
     AnswerVerdict.INVALID: pb.Receipt.REFUSED,
 }
+
+EvalMode = Literal["server", "devices", "both"]
+
+
+@dataclass(frozen=True, slots=True)
+class EvalShare:
+    """Who judges one model: the server on its test set, the server on clients' shards that it holds, the devices."""
+
+    central: bool
+    shards: bool
+    devices: bool
 
 
 class Evaluations:
@@ -133,7 +147,7 @@ class Evaluations:
             complete = not (counts.declined or counts.silent)
             effects.append(Note(by_devices.response_summary(request), "info" if complete else "warning"))
             effects += self._end(request)
-        fact = by_devices.evaluation_fact(now, command.version, self._central, request)
+        fact = evaluation_fact(now, command.version, self._central, request)
         return [*effects, ReactLater(fact)]
 
     def add_full_state(self, out: inside.ToTransmitter) -> None:
@@ -184,3 +198,29 @@ class Evaluations:
         silent = (np.flatnonzero(request.fate == by_devices.Fate.SILENT) + request.first).tolist()
         del self._requests[request.kind], self._waves[request.kind]
         return [tell_withdrawn(silent)]
+
+
+def share_of(mode: EvalMode, clients: bool) -> EvalShare:
+    """Who judges a model of which clients' own scores are wanted too, or not.
+
+    Devices are asked for every model if they alone judge; beside the server only where clients' scores are wanted.
+    """
+    match mode:
+        case "server":
+            return EvalShare(True, clients, False)
+        case "devices":
+            return EvalShare(False, False, True)
+        case "both":
+            return EvalShare(True, False, clients)
+
+
+def evaluation_fact(now: float, version: int, central: EvalResult | None, request: EvalRequest | None) -> Evaluated:
+    """The fact that follows from what server and devices found; without the server the devices' samples are the test set."""
+    if central is None:
+        assert request is not None
+        score = by_devices.overall_score(request)
+    else:
+        score = central.score
+    clients = by_devices.client_scores(request) if request is not None else None if central is None else central.clients
+    unseen = None if central is None else central.unseen
+    return Evaluated(now, version, score.correct, score.total, score.loss, clients, unseen)

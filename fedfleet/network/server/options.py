@@ -51,9 +51,9 @@ class ServeOptions:
 class FrontendConfig:
     """What a frontend has to know before it listens; the first message that it gets.
 
-    `sheet` says what reports must look like (see sums), `codecs` in which codes they may come, `codec_of` which client uses which
-    (none: plain tensors). `spool` and `stream` say where granted reports go. Statistics are taken if they have one of the names in
-    `stats` (None: whatever an opaque pass calls them).
+    `sheet` says what reports must look like (see `partial_sums`), `codecs` in which codes they may come, `codec_of` which client
+    uses which (none: plain tensors). `spool` and `stream` say where granted reports go. Statistics are taken if they have one of
+    the names in `stats` (None: whatever an opaque pass calls them).
     """
 
     index: int
@@ -84,5 +84,5 @@ def config_to_bytes(config: FrontendConfig) -> bytes:
 
 
 def config_from_bytes(data: bytes) -> FrontendConfig:
-    """The inverse of `start_bytes`."""
+    """The inverse of `config_to_bytes`."""
     return FrontendConfig(**json.loads(data))

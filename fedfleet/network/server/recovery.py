@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedfleet.core.commands import Command, Gather
+from fedfleet.core.commands import Gather
 from fedfleet.core.errors import FedFleetError, RunFailed
 from fedfleet.core.events import Event, ReportsGathered
 from fedfleet.core.parts import Plan
@@ -28,6 +28,7 @@ from fedfleet.engine.checkpoint import freeze, thaw
 from fedfleet.engine.coordinator import begin
 from fedfleet.engine.replay import replay
 from fedfleet.engine.state import RunState, uncommitted_arrivals
+from fedfleet.network.frontend.snapshots import sync_folder
 from fedfleet.network.rules.checkins import CheckinWriter, Intervals, OpenIntervals, join_intervals
 from fedfleet.network.server.options import ServeOptions
 from fedfleet.network.server.served_plan import ServedRun
@@ -202,13 +203,9 @@ def _replay_from(
 
     if not events and start.state is None:
         return RecoveredRun(begin(plan).state, 0, memory_task, False, damages)
-    replayed = replay(plan, events, world.keys, world.data.sizes, regather, _ignore_command, start=start.state)
+    # What was commanded then was carried out then.
+    replayed = replay(plan, events, world.keys, world.data.sizes, regather, lambda command: None, start=start.state)
     return RecoveredRun(replayed.state, gatherings, memory_task, True, damages)
-
-
-def _ignore_command(command: Command) -> None:
-    """What was commanded then was carried out then."""
-    del command
 
 
 def read_lines(path: Path) -> list[Any]:
@@ -233,11 +230,7 @@ def add_line(path: Path, value: Any) -> None:
             file.flush()
             os.fsync(file.fileno())
         if new:
-            handle = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            sync_folder(path.parent)
     except OSError as error:
         raise RunFailed(f"{path} cannot be written ({error}); free some space, then resume") from error
 

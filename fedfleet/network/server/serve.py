@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,7 @@ from fedfleet.engine.coordinator import begin
 from fedfleet.engine.state import RunState
 from fedfleet.network.frontend.claims import codec_recipe
 from fedfleet.network.frontend.partial_sums import fold_layout, layout_to_json
-from fedfleet.network.operations.drain import Drain, OpenWork, advance, signal_stop, status_text
-from fedfleet.network.operations.drain import DrainPhase as DrainPhase
+from fedfleet.network.operations.drain import STATUS_TEXTS, DrainPhase, advance, start_drain
 from fedfleet.network.operations.metrics import INFLIGHT_BYTES
 from fedfleet.network.operations.monitor import Monitor
 from fedfleet.network.operations.process_memory import infrequent_gc
@@ -95,7 +94,9 @@ async def _serve(
                 resume = recovery is not None and recovery.started
                 running = asyncio.create_task(_run_server(server, supervisor, resume=resume))
                 monitor_task = asyncio.create_task(monitor.watch(server))
-                await _wait_until_ready(supervisor, running)
+                listening = asyncio.create_task(supervisor.listening.wait())
+                await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)
+                listening.cancel()
                 monitor.board.listening = True
                 if on_listening is not None:
                     on_listening(server, ListeningServer(address, tuple(supervisor.pids())))
@@ -118,11 +119,6 @@ async def _run_server(server: ServerLoop, supervisor: Supervisor, *, resume: boo
         await supervisor.start(index)
     server.start(resume=resume)
     await done
-
-
-async def _wait_until_ready(supervisor: Supervisor, running: asyncio.Task[None]) -> None:
-    while not running.done() and not all(frontend.ready for frontend in supervisor.frontends):
-        await asyncio.sleep(0.02)
 
 
 def remove_reports(folder: Path) -> None:
@@ -168,18 +164,14 @@ def _handle_signals(server: ServerLoop, monitor: Monitor) -> Iterator[None]:
             server.turns.fail(ServerStopped(number))
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        try:
+        with suppress(ValueError, RuntimeError):  # not in the main thread, where signals are handled
             loop.add_signal_handler(number, stop, number)
-        except (ValueError, RuntimeError):  # not in the main thread, where signals are handled
-            break
     try:
         yield
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
-            try:
+            with suppress(ValueError, RuntimeError):
                 loop.remove_signal_handler(number)
-            except (ValueError, RuntimeError):
-                break
 
 
 async def _drain_and_stop(server: ServerLoop, monitor: Monitor, number: int) -> None:
@@ -188,15 +180,14 @@ async def _drain_and_stop(server: ServerLoop, monitor: Monitor, number: int) -> 
     server.turns.schedule()
     now = asyncio.get_running_loop().time
     began = now()
-    drain = signal_stop(Drain(seconds=server.options.drain_seconds), began)
+    drain = start_drain(server.options.drain_seconds, began)
     while drain.phase < DrainPhase.CLOSING:
-        uploading = sum(f.counters.get(INFLIGHT_BYTES, 0) > 0 for f in server.supervisor.frontends)
+        receiving = sum(f.counters.get(INFLIGHT_BYTES, 0) > 0 for f in server.supervisor.frontends)
         if now() - began < min(_COUNTERS_SECONDS, drain.seconds / 2):
             # No frontend has counted since the drain began.
-            uploading = max(1, uploading)
-        remaining = OpenWork(uploads=uploading, unsafe=uploading)
-        drain = advance(drain, remaining, now())
-        monitor.draining = status_text(drain)
+            receiving = max(1, receiving)
+        drain = advance(drain, receiving, now())
+        monitor.draining = STATUS_TEXTS[drain.phase]
         monitor.refresh(server)
         await asyncio.sleep(0.1)
     server.turns.fail(ServerStopped(number))

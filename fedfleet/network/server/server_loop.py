@@ -43,7 +43,6 @@ from fedfleet.network.server.turns import (
     Note,
     React,
     ReactLater,
-    StartCommit,
     StartEvaluation,
     Tell,
     TellNow,
@@ -159,7 +158,7 @@ class ServerLoop:
                     self.run.react_later(fact)
                 case Note(text, level):
                     self.run.note(text, level)
-                case StartCommit(job):
+                case CommitJob() as job:
                     self.admission.on_commit_start([t for t in job.command.tasks if t not in job.refusals])
                     self.turns.run_in_background(self._commit(job))
                 case StartEvaluation(command, shards):

@@ -59,6 +59,7 @@ class Supervisor:
         self._on_message, self._on_death, self._on_failure = on_message, on_death, on_failure
         self._in_process, self._closing = in_process, False
         self._draining = False
+        self.listening = asyncio.Event()  # did every frontend listen once?
         self.totals = Totals()  # the counters of all frontends that ever were
 
     async def start(self, index: int) -> None:
@@ -110,6 +111,8 @@ class Supervisor:
         frontend = self.frontends[index]
         frontend.ready = True
         frontend.outbox.drain = self._draining
+        if self.all_ready():
+            self.listening.set()
         return frontend.outbox
 
     def on_counters(self, index: int, counters: Mapping[str, float]) -> None:

@@ -67,7 +67,10 @@ class ReportMeta(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitJob:
-    """Everything that a commit needs: what is asked for, which reports were rejected already, and where the reports are."""
+    """All sums are here: make a model of them in the background.
+
+    That takes what is asked for, which reports were rejected already, and where the reports are.
+    """
 
     command: Gather
     bucket: int
@@ -78,12 +81,6 @@ class CommitJob:
     spools: Sequence[str]  # folders, where reports were spooled instead
 
 
-class StartCommit(NamedTuple):
-    """All sums are here: make a model of them in the background."""
-
-    job: CommitJob
-
-
 class StartEvaluation(NamedTuple):
     """The server's own evaluator tries a model in the background, on the clients' shards too if that is asked."""
 
@@ -91,7 +88,7 @@ class StartEvaluation(NamedTuple):
     shards: bool
 
 
-Effect = Tell | TellNow | React | ReactLater | Note | StartCommit | StartEvaluation
+Effect = Tell | TellNow | React | ReactLater | Note | CommitJob | StartEvaluation
 Effects = list[Effect]
 
 

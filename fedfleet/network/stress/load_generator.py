@@ -2,7 +2,7 @@
 
 Every client obeys the protocol (when to come back, busy, retry, over), shows its own secret, and is answered its own task; what it
 leaves out is the training. Channels are few, calls are bounded: `in_flight` payloads at once, and `waiting` calls that a server may
-hold. The module is also the program of its processes (see `children`): told a `Load`, it answers "ready", starts when told to,
+hold. The module is also the program of its processes (see `child_process`): told a `Load`, it answers "ready", starts when told to,
 and gives its `Tally` at the end.
 """
 
@@ -13,7 +13,7 @@ import heapq
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from time import monotonic, perf_counter, process_time
 from typing import Any
@@ -303,22 +303,8 @@ async def generate(load: Load, secret: Callable[[int], bytes], started: Callable
 
 def tally_json(tally: Tally) -> dict[str, Any]:
     """A tally as JSON."""
-    latencies = {name: getattr(tally, name).to_json() for name in ("check", "hand")}
-    return {
-        "updates": tally.updates,
-        "checks": tally.checks,
-        "fetched_bytes": tally.fetched_bytes,
-        "cpu_seconds": tally.cpu_seconds,
-        "taken": tally.taken,
-        "statuses": dict(tally.statuses),
-        "failures": dict(tally.failures),
-        **latencies,
-    }
-
-
-def load_json(load: Load) -> dict[str, Any]:
-    """What a generator process is told first."""
-    return asdict(load)
+    values = {f.name: getattr(tally, f.name) for f in fields(tally)}
+    return {**values, "check": tally.check.to_json(), "hand": tally.hand.to_json()}
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """gRPC that does nothing else: the same bytes down and up through as many processes, as the limit of any server built on it.
 
 An update is two calls, one that brings the model and one that takes the report, either as single messages (unary) or as streams of
-1 MiB chunks. The better of both is the limit. The module is also the program of its processes (see `children`).
+1 MiB chunks. The better of both is the limit. The module is also the program of its processes (see `child_process`).
 """
 
 from __future__ import annotations

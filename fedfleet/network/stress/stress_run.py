@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -19,7 +20,7 @@ from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.executors.child_process import Child
 from fedfleet.network.protocol.frames import INLINE_BYTES
 from fedfleet.network.security.certificates import CertificateRequest, make_certificates, utc_now
-from fedfleet.network.stress.load_generator import Load, load_json
+from fedfleet.network.stress.load_generator import Load
 from fedfleet.network.stress.meters import Usage, UsageSampler, merge
 from fedfleet.network.stress.raw_grpc import Raw, RawRate, raw_rates
 from fedfleet.network.stress.stress_plan import Dummy, check_bytes
@@ -88,7 +89,7 @@ def run_stress(options: Stress) -> Outcome:
         host = stack.enter_context(Child(stress.host, server_settings(stress, folder, keys)))
         server = host.answer(_STARTING)
         watch = stack.enter_context(UsageSampler(host.pid))
-        loads = [stack.enter_context(Child(_GENERATOR, load_json(load))) for load in loads_of(stress, server, keys.ca)]
+        loads = [stack.enter_context(Child(_GENERATOR, asdict(load))) for load in loads_of(stress, server, keys.ca)]
         for load in loads:
             load.answer(_STARTING)
         for load in loads:
@@ -176,11 +177,10 @@ def _failure_text(tallies: list[dict[str, Any]]) -> str:
 
 def sum_counts(many: Any) -> dict[str, int]:
     """Counts by name, over several counts."""
-    total: dict[str, int] = {}
+    total: Counter[str] = Counter()
     for counts in many:
-        for name, n in counts.items():
-            total[name] = total.get(name, 0) + n
-    return total
+        total.update(counts)
+    return dict(total)
 
 
 def _make_keys(folder: str) -> Keys:

@@ -1,7 +1,7 @@
 """The server of a stress run: the very server of `fedfleet serve`, with a plan in which nobody trains.
 
-It is the program of its process (see `children`): told how to serve, it answers with its address and the file of its key, and when
-the last model is made, with the moment of each. It stops when its standard input closes.
+It is the program of its process (see `child_process`): told how to serve, it answers with its address and the file of its key,
+and when the last model is made, with the moment of each. It stops when its standard input closes.
 """
 
 from __future__ import annotations

@@ -104,10 +104,11 @@ class Vit(nn.Module):
             x = layer(self.prompts[i](x) if self.prompts else x)
         return self.head(self.norm(x[:, 0]))
 
-    def set_prompts(self, length: int) -> None:
-        """Give every layer prompts of that many tokens."""
+    def set_prompts(self, length: int) -> Vit:
+        """Give every layer prompts of that many tokens; the model itself."""
         width = self.head.in_features
         self.prompts = nn.ModuleList(DeepPrompt(length, width, first=i == 0) for i in range(len(self.layers)))
+        return self
 
 
 def vit_b16(side: int, classes: int, fit: nn.Module | None = None) -> Vit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
@@ -12,22 +12,28 @@ from fedfleet.tasks.narrow_models import units
 
 # Two groups, as in "Adaptive Federated Optimization" (Reddi et al.); clients' batches are too unlike for batch norm.
 GROUPS = 2
+Norm = Callable[[int], nn.Module]  # by the number of channels
+
+
+def group_norm(channels: int) -> nn.Module:
+    """The normalisation of the ResNet for small images."""
+    return nn.GroupNorm(GROUPS, channels)
 
 
 def _conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
     return nn.Conv2d(inputs, outputs, size, stride=stride, padding=size // 2, bias=False)
 
 
-class Block(nn.Module):
-    """Two 3x3 convolutions around a shortcut; a 1x1 convolution fits the shortcut where the shape changes."""
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions around a shortcut, normalised by batch or as `norm` says: the block of ResNet-18."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+    widens = 1
+
+    def __init__(self, inputs: int, width: int, stride: int, norm: Norm = nn.BatchNorm2d) -> None:
         super().__init__()
-        self.conv1, self.norm1 = _conv(inputs, outputs, 3, stride), nn.GroupNorm(GROUPS, outputs)
-        self.conv2, self.norm2 = _conv(outputs, outputs, 3), nn.GroupNorm(GROUPS, outputs)
-        self.shortcut: nn.Module = nn.Identity()
-        if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(_conv(inputs, outputs, 1, stride), nn.GroupNorm(GROUPS, outputs))
+        self.conv1, self.norm1 = _conv(inputs, width, 3, stride), norm(width)
+        self.conv2, self.norm2 = _conv(width, width, 3), norm(width)
+        self.shortcut = _shortcut(inputs, width, stride, norm)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.relu(self.norm1(self.conv1(x)))
@@ -40,11 +46,11 @@ class ResNet18(nn.Module):
     def __init__(self, channels: int, classes: int, *, scale: float = 1.0) -> None:
         super().__init__()
         inputs = units(64, scale, GROUPS)
-        self.stem, self.norm = _conv(channels, inputs, 3), nn.GroupNorm(GROUPS, inputs)
-        blocks: list[Block] = []
+        self.stem, self.norm = _conv(channels, inputs, 3), group_norm(inputs)
+        blocks: list[BasicBlock] = []
         for whole, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
             outputs = units(whole, scale, GROUPS)
-            blocks += [Block(inputs, outputs, stride), Block(outputs, outputs, 1)]
+            blocks += [BasicBlock(inputs, outputs, stride, group_norm), BasicBlock(outputs, outputs, 1, group_norm)]
             inputs = outputs
         self.blocks = nn.Sequential(*blocks)
         self.head = nn.Linear(inputs, classes)
@@ -71,22 +77,6 @@ class Bottleneck(nn.Module):
         y = torch.relu(self.norm1(self.conv1(x)))
         y = torch.relu(self.norm2(self.conv2(y)))
         return torch.relu(self.norm3(self.conv3(y)) + self.shortcut(x))
-
-
-class BasicBlock(nn.Module):
-    """Two 3x3 convolutions around a shortcut, normalised by batch: the block of ResNet-18."""
-
-    widens = 1
-
-    def __init__(self, inputs: int, width: int, stride: int) -> None:
-        super().__init__()
-        self.conv1, self.norm1 = _conv(inputs, width, 3, stride), nn.BatchNorm2d(width)
-        self.conv2, self.norm2 = _conv(width, width, 3), nn.BatchNorm2d(width)
-        self.shortcut = _shortcut(inputs, width, stride)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = torch.relu(self.norm1(self.conv1(x)))
-        return torch.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
 
 
 class ResNet(nn.Module):
@@ -124,8 +114,8 @@ def resnet50(classes: int, fit: nn.Module | None = None) -> ResNet:
     return ResNet(Bottleneck, (3, 4, 6, 3), classes, fit)
 
 
-def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
-    """What brings a shortcut into the shape of its block."""
+def _shortcut(inputs: int, outputs: int, stride: int, norm: Norm = nn.BatchNorm2d) -> nn.Module:
+    """What brings a shortcut into the shape of its block: a 1x1 convolution where that changes."""
     if stride == 1 and inputs == outputs:
         return nn.Identity()
-    return nn.Sequential(_conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
+    return nn.Sequential(_conv(inputs, outputs, 1, stride), norm(outputs))

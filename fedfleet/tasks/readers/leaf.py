@@ -30,7 +30,10 @@ def samples_of(path: Path, enough: int | None) -> tuple[list[Any], list[Any], li
     x: list[Any] = []
     y: list[Any] = []
     owners: list[str] = []
-    for file in _files(path):
+    files = sorted(path.parent.glob("*.json"))
+    if path.parent.name == "train":
+        files += sorted((path.parent.parent / "test").glob("*.json"))
+    for file in files:
         for user, user_data in users_of(file):
             x += user_data["x"]
             y += user_data["y"]
@@ -86,13 +89,6 @@ def read_twitter(path: Path, samples: int | None, *, words: int = 0) -> Dataset:
     texts = [x[i] if isinstance(x[i], str) else x[i][4] for i in rows]
     labels = np.array([int(float(v)) != 0 for v in y], np.int64)  # Sentiment140 itself writes 0 and 4
     return Dataset(sentence_vectors(texts, glove, words), labels[rows], 2, number_names(owners)[rows])
-
-
-def _files(path: Path) -> list[Path]:
-    files = sorted(path.parent.glob("*.json"))
-    if path.parent.name == "train":
-        files += sorted((path.parent.parent / "test").glob("*.json"))
-    return files
 
 
 def users_of(path: Path) -> Iterator[tuple[str, dict[str, list[Any]]]]:

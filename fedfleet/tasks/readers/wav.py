@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import wave
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -48,7 +47,10 @@ def read_commands(path: Path, samples: int | None) -> Dataset:
     files = [f for word in words for f in sorted(word.glob("*.wav"))]
     rows = sample_rows(len(files), samples)
     y, owner = number_names([f.parent.name for f in files]), number_names([f.name.partition("_")[0] for f in files])
-    return Dataset(_features([files[i] for i in rows]), y[rows], int(y.max()) + 1, owner[rows])
+    x = np.empty((len(rows), 1, FRAMES, BANDS), np.float32)
+    for a in range(0, len(rows), CHUNK):
+        x[a : a + CHUNK, 0] = _normalise(log_mel(np.stack([read_wav(files[i]) for i in rows[a : a + CHUNK]])))
+    return Dataset(x, y[rows], int(y.max()) + 1, owner[rows])
 
 
 def read_spectrograms(path: Path, samples: int | None) -> Dataset:
@@ -62,13 +64,6 @@ def read_spectrograms(path: Path, samples: int | None) -> Dataset:
     owner[known] = number_names(speaker[known])
     owner[~known] = np.arange(np.count_nonzero(~known)) % (owner[known].max() + 1)
     return Dataset(_normalise(values)[:, None], y.astype(np.int64), len(classes), owner)
-
-
-def _features(files: Sequence[Path]) -> Array:
-    out = np.empty((len(files), 1, FRAMES, BANDS), np.float32)
-    for a in range(0, len(files), CHUNK):
-        out[a : a + CHUNK, 0] = _normalise(log_mel(np.stack([read_wav(f) for f in files[a : a + CHUNK]])))
-    return out
 
 
 def _normalise(values: Array) -> Array:

@@ -160,7 +160,7 @@ def test_help_lists_every_option_with_meaning_type_and_default(fedfleet, monkeyp
         (("devices", "--mean-mbps", 0), ("--mean-mbps",)),
         (("devices", "--mean-mbps", "inf"), ("--mean-mbps", "finite")),
         (("devices", "--mean-mbps", "nan"), ("--mean-mbps", "finite")),
-        (("devices", "--kinds", 0), ("--kinds = 0", "greater than or equal to 1")),
+        (("devices", "--kinds", 0), ("--kinds = 0", "at least 1")),
         (("devices", "--kinds", "many"), ("--kinds",)),
         (("devices", "--semantics", "printed"), ("--semantics = 'printed'", "'released'")),
         (("devices", "--sampler", "pool72", "--distribution", "normal"), ("--distribution", "'near_normal'")),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fedfleet.tasks.glyphs import glyphs
+from fedfleet.tasks.synthetic import glyphs
 from fedfleet.world.bases import load_devices
 from tests.app.specs import refused
 

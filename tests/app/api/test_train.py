@@ -190,7 +190,7 @@ def test_a_read_only_folder_is_refused(tmp_path):
     refused((done.returncode, done.stdout, done.stderr), "locked", "--out")
 
 
-def test_an_interrupted_run_says_how_to_resume_and_does(tmp_path):
+def test_an_interrupted_run_says_how_to_resume_and_does(fedfleet, tmp_path):
     spec = written(tmp_path, TINY.replace("rounds = 6", "rounds = 100"))
     out = tmp_path / "out"
     words = [sys.executable, "-m", "fedfleet.app.cli.main", "run", spec, "--out", out]
@@ -203,9 +203,9 @@ def test_an_interrupted_run_says_how_to_resume_and_does(tmp_path):
     assert process.returncode == 130, err
     assert f"resume with: fedfleet run {spec} --resume --out {out}" in err
     assert "Traceback" not in err
-    again = subprocess.run([*words, "--resume", "--json"], check=True, capture_output=True, text=True)
-    straight = subprocess.run([*words[:-1], tmp_path / "straight", "--json"], check=True, capture_output=True, text=True)
-    assert json.loads(again.stdout)["digest"] == json.loads(straight.stdout)["digest"]
+    again = fedfleet("run", spec, "--resume", "--out", out, "--json")
+    straight = fedfleet("run", spec, "--out", tmp_path / "straight", "--json")
+    assert json.loads(again[1])["digest"] == json.loads(straight[1])["digest"]
 
 
 @pytest.mark.parametrize("begun", [True, False])

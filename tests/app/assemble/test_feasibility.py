@@ -37,20 +37,20 @@ def test_a_deadline_below_the_fastest_trip_is_told_with_its_seconds(seconds, fin
     world = world_of(even_fleet(4, [50.0, 12.0, math.inf, 70.0]))
     for policy in (deadline(3, seconds=seconds), overcommit(deadline(3, seconds=seconds))):
         said = hopeless_trips(toy_plan(policy, 4), world)
-        assert (said == []) == fine
+        assert any("no client can report" in sentence for sentence in said) != fine
     if not fine:
         assert f"can report within {seconds:.4g} s" in said[0]
-        assert "the fastest takes 12 s; raise pace.policy.seconds" in said[0]
+        assert re.search(r"the fastest takes 12 s, .*; raise pace.policy.seconds \d", said[0])
 
 
 @pytest.mark.parametrize(
     ("policy", "says"),
     [
-        (readiness(3, lease=11.0), "within 11 s: .* raise pace.lease above"),
-        (timeout(3, seconds=5.0, ceiling=5.5, most=1), "within 11 s: .* raise pace.ceiling above"),
-        (semi_async(4.0, 1, concurrency=3), "within 10 s: .* raise pace.lease above"),
-        (buffered(k=1, concurrency=3, lease=8.0), "within 10 s: .* raise pace.lease above"),
-        (first_of(readiness(3), deadline(3, seconds=11.0)), "within 11 s: .* raise pace.second.seconds above"),
+        (readiness(3, lease=11.0), r"within 11 s: .* raise pace.lease 1\.\d+ times"),
+        (timeout(3, seconds=5.0, ceiling=5.5, most=1), r"within 11 s: .* raise pace.ceiling 1\.\d+ times"),
+        (semi_async(4.0, 1, concurrency=3), r"within 10 s: .* raise pace.lease 1\.\d+ times"),
+        (buffered(k=1, concurrency=3, lease=8.0), r"within 10 s: .* raise pace.lease 1\.\d+ times"),
+        (first_of(readiness(3), deadline(3, seconds=11.0)), r"within 11 s: .* raise pace.second.seconds 1\.\d+ times"),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
@@ -67,7 +67,7 @@ def test_whoever_waits_for_ever_needs_one_device_that_can():
 
 
 def test_a_fleet_of_many_is_looked_at_in_parts_and_until_one_is_fast_enough(monkeypatch):
-    monkeypatch.setattr("fedfleet.app.assemble.feasibility._CLIENTS_AT_ONCE", 10)
+    monkeypatch.setattr("fedfleet.app.assemble.trip_times._CLIENTS_AT_ONCE", 10)
     asked = []
     world = world_of(even_fleet(100, [50.0] * 77 + [2.0] * 23))
 
@@ -209,7 +209,8 @@ def test_more_models_than_rounds_are_refused():
         (readiness(3), True), (readiness(3, ready_share=0.5, max_staleness=2), True), (overcommit(readiness(3)), True),
         (deadline(3, seconds=math.inf), True), (buffered(), True), (deadline(3), False), (deadline(3, max_staleness=4), False),
         (overcommit(deadline(3)), False), (buffered(lease=100.0), False), (deadline(3, if_few="wait"), False),
-        (deadline(3, max_staleness=4, if_few="wait"), True),  # those who are silent are busy, until nobody is left
+        # Those who are silent are busy, until nobody is left; then they are given up, unless a round waits for all in any case.
+        (deadline(3, max_staleness=4, if_few="wait"), False),
     ],
 )  # fmt: skip
 def test_whoever_goes_on_waiting_for_silence_is_known_by_its_decisions(policy, ever):

@@ -34,12 +34,18 @@ def test_words_that_mean_nothing_are_one_sentence(fedfleet):
     ("words", "says"),
     [
         (("--lr", "0.1"), "algorithm.lr=0.1"),
+        (("--lr=0.1",), "algorithm.lr=0.1"),
+        (("--mu", "0.1"), "algorithm.mu=0.1"),
+        (("--alpha", "0.1"), "world.data.alpha=0.1"),
+        (("seconds=9",), "pace.seconds"),
         (("--rounds", "10"), "stop.rounds=10"),
         (("--seed", "3"), "seed=3"),
         (("lr=0.1",), "algorithm.lr"),
         (("rounds=10",), "stop.rounds"),
         (("algorithm.lr=-1",), "algorithm.lr = -1: must be greater than 0"),
         (("world.clients=1e12",), "must be an integer"),
+        (("world.clients=1000000000000",), "must be at most 100,000,000"),
+        (("algorithm.attack.use=nan", "algorithm.attack.share=7.0"), "algorithm.attack.share = 7.0: must be at most 1"),
     ],
 )
 def test_a_key_of_the_spec_is_suggested_in_full(fedfleet, tmp_path, words, says):
@@ -63,6 +69,11 @@ def test_without_words_there_is_help_and_exit_code_2(fedfleet):
     [
         (RunFailed("the disk is full"), 1, "fedfleet: the disk is full"),
         (KeyboardInterrupt(), 130, "fedfleet: interrupted"),
+        (
+            ModuleNotFoundError(name="torch.nn"),
+            2,
+            "fedfleet: this command needs torch, which is not installed; install it with: pip install 'fedfleet[train]'",
+        ),
     ],
 )
 def test_failures_have_exit_codes(fedfleet, monkeypatch, raised, code, says):
@@ -73,8 +84,9 @@ def test_failures_have_exit_codes(fedfleet, monkeypatch, raised, code, says):
     assert fedfleet("version") == (code, "", says + "\n")
 
 
-def test_the_command_is_this_entry_point():
-    done = subprocess.run([sys.executable, "-m", "fedfleet.app.cli.main", "version"], capture_output=True, text=True)
+@pytest.mark.parametrize("module", ["fedfleet.app.cli.main", "fedfleet"])
+def test_the_command_is_this_entry_point(module):
+    done = subprocess.run([sys.executable, "-m", module, "version"], capture_output=True, text=True)
     assert (done.returncode, done.stdout.split()[0]) == (0, "fedfleet")
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.app.dashboard.new_run_form import KEYS, NAME, TOML, check_form, fill_form, locate_mistake, refuse_foreign
+from fedfleet.app.dashboard.example_specs import EXAMPLES
+from fedfleet.app.dashboard.new_run_form import NAME, TOML, check_form, fill_form, locate_mistake
 from fedfleet.app.spec import resolve
-from fedfleet.core.errors import BadInput
 
 GOOD = {
     "name": "mine",
@@ -18,6 +18,18 @@ GOOD = {
     "pace.cohort": "4",
     "pace.seconds": "60",
 }
+
+
+KEYS = (
+    "seed",
+    "task.use",
+    "world.clients",
+    "world.devices.use",
+    "world.devices.base",
+    "algorithm.lr",
+    "algorithm.up[0].use",
+    "stop.rounds",
+)
 
 
 def test_a_good_form_is_a_spec(tmp_path):
@@ -49,7 +61,7 @@ def test_several_mistakes_each_beside_its_field(tmp_path):
         ),
         ("pace has no key 'seconds'; did you mean 'cohort'?", "pace.seconds"),
         ("pace has no key 'odd'", TOML),
-        ("pace.cohort = 'x': input should be a valid integer", "pace.cohort"),
+        ("pace.cohort = 'x': must be an integer", "pace.cohort"),
         ("task: the data are not here", "task.use"),
         ("world.devices needs the key 'path'", TOML),  # that field is empty
         ("something else", TOML),
@@ -81,6 +93,9 @@ def test_a_run_can_be_asked_for_again(tmp_path):
     )
     result = check_form(fill_form(spec.table(), "again"), tmp_path, tmp_path)
     assert not result.mistakes and result.spec is not None and result.spec.digest == spec.digest
+    assert tomllib.loads(result.toml) == {
+        "seed": 3, "pace": {"use": "deadline", "seconds": 12.5}, "world": {"data": {"use": "dirichlet", "alpha": 0.3}},
+    }  # fmt: skip
     other = check_form(fill_form(spec.table(), "again") | {"pace.use": "readiness", "pace.seconds": ""}, tmp_path, tmp_path)
     assert not other.mistakes and other.spec is not None and other.spec.pace["use"] == "readiness"
 
@@ -93,50 +108,35 @@ def test_no_form_trips_it(tmp_path_factory, values):
     assert (result.spec is None) == bool(result.mistakes)
 
 
-def table(**devices):
-    return {"task": {"use": "digits_mlp"}, "world": {"devices": devices}, "algorithm": {"head": "fc.*"}}
+def test_a_form_holds_parts_inside_parts_and_lists_of_them(tmp_path):
+    table = {
+        "pace": {"use": "overcommit", "factor": 1.5, "policy": {"use": "deadline", "cohort": 4}},
+        "algorithm": {"use": "fedprox", "mu": 0.2, "up": [{"use": "topk", "share": 0.1}, {"use": "gzip"}], "feedback": True},
+        "choose": {"use": "only", "ids": [1, 2], "selector": {"use": "oort"}},
+        "world": {"clients": 30, "faults": [{"use": "lossy"}, {"use": "delayed"}], "split": [8, 1, 1]},
+        "override": [{"clients": [0], "algorithm": {"lr": 0.5}}],
+    }
+    spec = resolve(table, "a")
+    values = fill_form(spec.table(), "again")
+    assert values["pace.policy.cohort"] == "4" and values["algorithm.up[0].share"] == "0.1" and values["choose.ids"] == "[1, 2]"
+    assert list(tomllib.loads(values[TOML])) == ["override"]
+    result = check_form(values, tmp_path, tmp_path)
+    assert result.spec is not None and result.spec.digest == spec.digest
+    assert resolve(tomllib.loads(result.toml), "again").digest == spec.digest
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/etc/passwd",
-        "../x.json",
-        "~/x.json",
-        "flash:/etc/passwd",
-        "secret.json",
-        "here",
-        "flhetbench:a#/etc/b",
-        "c:x",
-        "runs/../a",
-        "a\0b",
-    ],
-)
-def test_files_elsewhere_are_refused(tmp_path, path):
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "here").write_text("")
-    with pytest.raises(BadInput, match=r"world\.devices\.(path|base)"):
-        refuse_foreign(table(use="dpgmm", base=path), tmp_path / "runs", tmp_path)
+@pytest.mark.parametrize("key", EXAMPLES)
+def test_examples_fill_the_form_and_nothing_is_left_over(tmp_path, key):
+    values = fill_form(EXAMPLES[key].table, "new")
+    result = check_form(values, tmp_path, tmp_path)
+    assert values[TOML] == "" and result.spec is not None and result.spec.digest == resolve(EXAMPLES[key].table, "new").digest
 
 
-def test_a_link_out_of_the_folder_is_refused(tmp_path):
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "secret.json").write_text("")
-    (tmp_path / "runs" / "link.json").symlink_to(tmp_path / "secret.json")
-    with pytest.raises(BadInput, match="outside"):
-        refuse_foreign(table(use="device_file", path="runs/link.json"), tmp_path / "runs", tmp_path)
+def test_settings_of_a_part_that_is_not_chosen_do_not_count(tmp_path):
+    result = check_form(GOOD | {"pace.use": "readiness", "pace.seconds": "60"}, tmp_path, tmp_path)
+    assert not result.mistakes and result.spec is not None and "seconds" not in result.spec.pace
 
 
-@pytest.mark.parametrize("base", ["builtin", "builtin:", "fsreal", "flhetbench:", "runs/mine.json", "flash:runs/a"])
-def test_bases_by_name_and_files_of_the_runs_are_fine(tmp_path, base):
-    (tmp_path / "runs").mkdir()
-    refuse_foreign(table(use="dpgmm", base=base), tmp_path / "runs", tmp_path)
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [{"task": {"use": "own"}}, {"run": {"execute": "ray"}}, {"run": {"ray_address": "auto"}}, {"a": [{"path": "/x"}]}],
-)
-def test_own_code_and_other_machines_are_refused(tmp_path, spec):
-    with pytest.raises(BadInput):
-        refuse_foreign(spec, tmp_path, tmp_path)
+def test_a_value_beyond_its_limit_has_the_limit_as_its_cure(tmp_path):
+    result = check_form(GOOD | {"pace.cohort": "0"}, tmp_path, tmp_path)
+    assert result.mistakes["pace.cohort"].right == "1"

@@ -4,7 +4,6 @@ import re
 
 from fedfleet.app.dashboard.auth import Access
 from fedfleet.app.dashboard.pages import (
-    datalists,
     device_description,
     device_legend,
     device_piece,
@@ -13,13 +12,12 @@ from fedfleet.app.dashboard.pages import (
     live_page,
     live_pieces,
     login_page,
-    run_list,
-    run_rows,
     two_columns,
     waiting_page,
     waiting_piece,
 )
-from fedfleet.app.dashboard.run_filter import filter_runs
+from fedfleet.app.dashboard.run_groups import RunGrouper, Selection
+from fedfleet.app.dashboard.run_list import ListState, run_list, run_rows
 from fedfleet.app.dashboard.run_view import device_states
 from fedfleet.app.dashboard.run_watcher import RunWatcher
 from fedfleet.app.dashboard.served_runs import ServerStatus
@@ -32,17 +30,17 @@ EVIL = "<script>alert(1)</script>'\"&"
 def page_of(root, name):
     folder_of(root, name, STORY)
     watch = RunWatcher(root)
-    runs = watch.refresh().values()
+    runs = watch.refresh()
     main = watch.inspect(
         name,
         lambda run, followed: live_page(
             run, followed, None, [EVIL], ServerStatus({"devices_online": 1, "running": 1, "waiting_for": EVIL}, EVIL)
         ),
     )
-    rows = run_rows(filter_runs(runs, EVIL), runs, ticked={name}, current=name) + run_rows(
-        filter_runs(runs, ""), runs, ticked={name}, current=name
-    )
-    return frame(Access("127.0.0.1", 1), f"FedFleet: {name}", two_columns(run_list(rows, EVIL), main), run=name)
+    grouped, ticked = RunGrouper(root).group(runs), Selection([name])
+    found, everything = (ListState(words, selection=ticked, current=name) for words in (EVIL, ""))
+    rows = run_rows(runs, grouped, found) + run_rows(runs, grouped, everything)
+    return frame(Access("127.0.0.1", 1), f"FedFleet: {name}", two_columns(run_list(rows, found), main), run=name)
 
 
 def test_names_are_only_ever_text(tmp_path):
@@ -54,7 +52,6 @@ def test_names_are_only_ever_text(tmp_path):
         device_piece(EVIL, read_record([]), 3),
         waiting_page(EVIL),
         waiting_piece(EVIL, EVIL),
-        datalists({"a": [EVIL]}),
     ):
         assert "<script" not in piece
 
@@ -76,8 +73,8 @@ def test_every_piece_has_its_place(tmp_path):
 def test_what_is_ticked_stays_in_sight_whatever_the_filter(tmp_path):
     for name in ("a", "b", "c"):
         folder_of(tmp_path, name, STORY)
-    runs = RunWatcher(tmp_path).refresh().values()
-    rows = run_rows(filter_runs(runs, "no-such"), runs, ticked={"a", "b"}, current="")
+    runs = RunWatcher(tmp_path).refresh()
+    rows = run_rows(runs, RunGrouper(tmp_path).group(runs), ListState("no-such", selection=Selection(["a", "b"])))
     assert "Compare 2 ticked" in rows and 'value="a"' in rows and 'value="c"' not in rows and "0 match" in rows
 
 

@@ -32,7 +32,9 @@ def test_pages(site):
     assert "<script>x" not in page and "&lt;script&gt;x" in page
     assert site.get("/runs/going")[0] == 200 and site.get("/runs/deep/done")[0] == 200 and site.get("/runs/none")[0] == 404
     assert site.get("/runs/%3Cscript%3Ex")[0] == site.get("/runs/odd")[0] == site.get("/runs/caf%5Cudce9")[0] == 200
-    assert "Repeat" in site.get("/?again=going")[1]
+    form = site.get("/new?from=going")[1]
+    assert 'value="going-again"' in form and "aria-current=page>New run" in form and "example:deadline" in form
+    assert 'value="run-1"' in site.get("/new?from=no-such-run")[1]
     rows = site.get("/list?filter=acc%3E50&run=going&current=going")[1]
     assert 'value="going" aria-label="compare going" checked' in rows
     assert "Device 1</h2>" in site.get("/device?run=going&client=1")[1]
@@ -78,10 +80,48 @@ def test_a_live_stream(site):
 def test_a_form_is_checked(site):
     _, said, _ = site.post("/check", name="new", **{"world.devices.use": "dpgm"})
     assert "did you mean" in said and 'data-right="dpgmm"' in said
+    _, said, _ = site.post("/check", name="new", **{"pace.use": "deadline", "pace.cohort": "0", "pace.seconds": "60"})
+    assert 'data-right="1"' in said and "[pace]" in said and "seconds = 60.0" in said
     assert "longer than" in site.post("/check", toml="x" * 70_000)[1]
 
 
-@pytest.mark.parametrize("path", ["/check", "/start", "/stop", "/resume", "/report"])
+def test_another_part_brings_its_own_settings(site):
+    ask = {"part": "pace", "kind": "policies", "default": "readiness", "pace.use": "deadline", "pace.cohort": "7"}
+    _, piece, headers = site.post("/fields", **ask)
+    assert 'name="pace.seconds"' in piece and 'name="pace.cohort" aria-describedby="m-pace-cohort" type="number"' in piece
+    assert 'value="7"' in piece and headers["hx-trigger-after-settle"] == "fields-changed"
+    codecs = {"part": "algorithm.up[0]", "kind": "codecs", "list": "algorithm.up", "algorithm.up[0].use": "topk"}
+    _, piece, _ = site.post("/fields", **codecs)
+    assert 'name="algorithm.up[0].share"' in piece and 'name="algorithm.up[1].use"' in piece
+    for odd in ({"kind": "no-such-kind"}, {"part": "<b>"}, {"list": "<b>"}):
+        assert site.post("/fields", **{**ask, **odd})[0] == 400
+
+
+def test_a_group_has_its_page_and_nothing_beside_it(tmp_path):
+    study = tmp_path / "study"
+    folder_of(study / "runs", "a-s0-0123456789abcdef", [*STORY, *END], sealed=True)
+    for name, text in (
+        ("study.toml", "name = 'x'"),
+        ("report.html", "<p>the study</p>"),
+        ("runs.csv", "a,b"),
+        ("secret.txt", "no"),
+    ):
+        (study / name).write_text(text)
+    with Answers(tmp_path) as site:
+        assert '<a href="/report/study/report.html">study page</a>' in site.get("/list")[1]
+        form = site.get("/new?from=study/runs/a-s0-0123456789abcdef")[1]
+        assert (
+            'value="a-again"' in form
+            and '<option value="study/runs/a-s0-0123456789abcdef" selected>study: all runs</option>' in form
+        )
+        assert site.get("/report/study/report.html")[1] == "<p>the study</p>"
+        status, said, headers = site.get("/report/study/runs.csv")
+        assert (status, said) == (200, "a,b") and headers["content-type"].startswith("text/plain")
+        for name in ("secret.txt", "study.toml", "runs", "../study/report.html", ""):
+            assert site.get(f"/report/study/{name}")[0] in (404, 400)
+
+
+@pytest.mark.parametrize("path", ["/check", "/fields", "/start", "/stop", "/resume", "/report"])
 def test_nothing_foreign_changes_anything(site, path):
     ours = site.ours
     foreign = [

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from fedfleet.app.dashboard.run_filter import ORDERS, filter_runs
 from fedfleet.app.dashboard.run_watcher import RunWatcher
+from fedfleet.app.spec import load_spec
 from tests.app.dashboard.runs import END, STORY, folder_of
 
 
@@ -28,11 +29,22 @@ def runs(tmp_path_factory):
         ("acc > 90", set()),
         ("acc>=60% rounds>1", {"mild-one"}),
         ("pace.seconds=300", {"severe-one"}),
+        ("policy=readiness", {"mild-one"}),
+        ("task=digits_cnn method=fedavg", {"severe-one", "mild-one"}),
         ("nothing-like-this", set()),
     ],
 )
 def test_words(runs, words, expected):
     assert {g.name for g in filter_runs(runs, words).runs} == expected
+
+
+def test_a_digest_and_the_name_of_an_arm_are_found(runs):
+    severe = next(run for run in runs if run.name == "severe-one")
+    assert severe.digests[0] == load_spec(severe.folder / "spec.toml").digest
+    assert [run.name for run in filter_runs(runs, severe.digests[0][:12]).runs] == ["severe-one"]
+    assert [run.name for run in filter_runs(runs, "patient", label=lambda run: "Patient" if run is severe else "").runs] == [
+        "severe-one"
+    ]
 
 
 def test_odd_words_are_said(runs):

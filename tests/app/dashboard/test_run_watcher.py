@@ -10,6 +10,7 @@ from fedfleet.app.dashboard.run_view import turns
 from fedfleet.app.dashboard.run_watcher import (
     DAMAGED,
     FINISHED,
+    PRUNED,
     RUNNING,
     STOPPED,
     RunWatcher,
@@ -17,6 +18,8 @@ from fedfleet.app.dashboard.run_watcher import (
     folder_of_runs,
     run_folders,
 )
+from fedfleet.app.dashboard.status_text import status_sentences
+from fedfleet.app.spec import load_spec
 from fedfleet.core.errors import BadInput
 from fedfleet.measure.run_record import read_record
 from fedfleet.store import journal as journals
@@ -99,6 +102,26 @@ def test_how_runs_stand(tmp_path):
     assert "not a FedFleet journal" in result["odd"].fault and "not valid TOML" in result["bad"].fault
     assert watch.inspect("nobody", lambda *_: 1) is None
     assert watch.inspect("odd", lambda _, followed: followed.fault)
+
+
+def test_a_trial_that_its_search_stopped_early_is_pruned(tmp_path):
+    (folder_of(tmp_path / "search/trials", "3") / "pruned.json").write_text("{}")
+    watch = RunWatcher(tmp_path)
+    [run] = watch.refresh().values()
+    assert run.status == PRUNED
+    said = watch.inspect(run.name, lambda summary, followed: status_sentences(summary, followed.record, None))
+    assert said[0].startswith("Stopped by its search")
+
+
+def test_a_finished_run_is_not_read_again_until_its_folder_changes(tmp_path):
+    folder = folder_of(tmp_path, "done", [*STORY, *END], sealed=True)
+    watch = RunWatcher(tmp_path)
+    first = watch.refresh()["done"]
+    assert watch.refresh()["done"] is first and first.digests[0] == load_spec(folder / "spec.toml").digest
+    with hold_lock(folder):
+        assert watch.refresh()["done"].status == RUNNING
+    (folder / "seal.json").unlink()
+    assert watch.refresh()["done"].status == STOPPED
 
 
 def test_a_run_that_is_deleted_is_forgotten(tmp_path):

@@ -20,6 +20,15 @@ def test_words_override_by_dotted_key():
     }
 
 
+def test_in_a_run_folder_a_key_that_is_newer_than_the_run_means_what_was_done_then(tmp_path):
+    text = '[pace]\nuse = "overcommit"\npolicy = { use = "semi_async", period = 9.0 }\n'
+    (tmp_path / "spec.toml").write_text(text)
+    assert load_spec(tmp_path / "spec.toml").pace["policy"]["if_few"] == "wait"
+    (tmp_path / "run.db").write_text("")
+    of_run = load_spec(tmp_path / "spec.toml")
+    assert of_run.pace["policy"]["if_few"] is None and "if_few" not in of_run.table()["pace"]["policy"]
+
+
 def test_files_that_cannot_be_read(tmp_path):
     for path, says in ((tmp_path / "none.toml", "no spec file"), (tmp_path, "is a folder")):
         with pytest.raises(BadInput, match=says):

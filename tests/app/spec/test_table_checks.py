@@ -29,9 +29,9 @@ def test_defaults_are_filled_in_and_functions_left_out():
     [
         ({}, "part needs the key 'size'"),
         ({"size": float("nan")}, r"part.size = nan is not a number"),
-        ({"size": 0}, r"part.size = 0: input should be greater than or equal to 1"),
+        ({"size": 0}, r"part.size = 0: must be at least 1"),
         ({"size": 1, "sped": 3.0}, "did you mean 'speed'"),
-        ({"size": 1, "mode": "c"}, "part.mode = 'c': input should be 'a' or 'b'"),
+        ({"size": 1, "mode": "c"}, "part.mode = 'c': must be 'a' or 'b'"),
         ({"size": 1, "test": 3}, "no key 'test'"),
     ],
 )
@@ -44,7 +44,7 @@ def test_a_value_of_several_kinds_hears_of_all_but_none():
     assert check_value(Count | None, None, "x") is None
     with pytest.raises(BadInput) as wrong:
         check_value(Count | str | None, 2.5, "x")
-    assert "integer" in str(wrong.value) and "string" in str(wrong.value) and "None" not in str(wrong.value)
+    assert "integer" in str(wrong.value) and "text" in str(wrong.value) and "None" not in str(wrong.value)
 
 
 def test_a_part_is_built_from_its_table_with_what_is_provided():
@@ -96,7 +96,7 @@ def test_codecs_are_lists_of_parts_of_every_algorithm():
         ({"up": ["int9"]}, r"algorithm.up\[0\].use: unknown codec 'int9'; did you mean 'int"),
         (
             {"down": [{"use": "topk", "share": 2.0}]},
-            r"algorithm.down\[0\].share = 2.0: input should be less than or equal to 1",
+            r"algorithm.down\[0\].share = 2.0: must be at most 1",
         ),
         ({"feedback": 1}, "algorithm.feedback = 1"),
     ):

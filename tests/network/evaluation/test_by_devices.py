@@ -1,24 +1,21 @@
 """Devices that judge: whatever comes in whatever order, the first answer in time of each counts, and everybody is counted once."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.core.records import ClientScores, Score, ServerState, Tally
+from fedfleet.core.records import Score, ServerState
 from fedfleet.network.evaluation.by_devices import (
     Answer,
     AnswerVerdict,
     EvalRequest,
-    EvalShare,
     RequestKind,
     ResponseCounts,
     answer_fault,
     client_scores,
-    evaluation_fact,
     first_eval_task,
     is_finished,
     overall_score,
@@ -28,9 +25,7 @@ from fedfleet.network.evaluation.by_devices import (
     record_decline,
     response_counts,
     response_summary,
-    share_of,
 )
-from fedfleet.network.evaluation.evaluators import EvalResult
 from fedfleet.network.protocol import fleet_pb2
 from fedfleet.network.protocol.frames import FIRST_EVAL_TASK, is_eval_task
 
@@ -153,29 +148,6 @@ def test_the_remark_says_who_answered():
     record_answer(result, FIRST_EVAL_TASK, said(7), 1.0)
     record_decline(result, FIRST_EVAL_TASK + 1, 3, 1.0)
     assert response_summary(result) == "version 12 was evaluated by 1 of 4 devices: 1 declined, 2 did not answer"
-
-
-def test_who_judges():
-    assert share_of("server", True) == EvalShare(True, True, False)
-    assert share_of("server", False) == EvalShare(True, False, False)
-    assert share_of("devices", False) == share_of("devices", True) == EvalShare(False, False, True)
-    assert share_of("both", True) == EvalShare(True, False, True)
-    assert share_of("both", False) == EvalShare(True, False, False)
-
-
-def test_the_fact_of_server_and_devices():
-    result, own = asked(), ClientScores(np.array([1]), np.array([2]), np.array([3]))
-    record_answer(result, FIRST_EVAL_TASK, said(7, 3, 4, 0.5), 1.0)
-    central = EvalResult(Score(5, 9, 0.125), own)
-    alone = evaluation_fact(2.0, 8, central, None)
-    assert (alone.time, alone.version, alone.correct, alone.total, alone.loss) == (2.0, 8, 5, 9, 0.125)
-    assert alone.clients is own
-    assert evaluation_fact(2.0, 8, replace(central, unseen=Tally(3, 4)), result).unseen == Tally(3, 4)
-    both = evaluation_fact(2.0, 8, EvalResult(central.score), result)
-    assert (both.correct, both.total) == (5, 9)
-    assert both.clients is not None and both.clients.clients.tolist() == [7]
-    devices = evaluation_fact(2.0, 8, None, result)
-    assert (devices.correct, devices.total, devices.loss) == (3, 4, 0.5)
 
 
 def test_a_hundred_thousand_answers_are_taken_one_by_one_in_little_time():

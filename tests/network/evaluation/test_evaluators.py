@@ -4,6 +4,7 @@ The process of the judge: it loads no gRPC, answers a question after the other, 
 """
 
 import asyncio
+import json
 import math
 import os
 import signal
@@ -31,8 +32,6 @@ from fedfleet.network.evaluation.evaluators import (
     EvalContext,
     EvalResult,
     ProcessEvaluator,
-    ThreadEvaluator,
-    decode_head,
     decode_result,
     encode_message,
     encode_result,
@@ -41,6 +40,7 @@ from fedfleet.network.evaluation.evaluators import (
 from fedfleet.store.client_memory import ClientMemory
 from tests.network.evaluation import courts
 from tests.network.evaluation.courts import court
+from tests.network.evaluation.thread import ThreadEvaluator
 
 pytestmark = pytest.mark.slow
 
@@ -297,7 +297,7 @@ def across(number, result):
     data = encode_result(number, result)
     head, payload = LENGTHS.unpack(data[: LENGTHS.size])
     assert len(data) == LENGTHS.size + head + payload
-    said = decode_head(data[LENGTHS.size : LENGTHS.size + head])
+    said = json.loads(data[LENGTHS.size : LENGTHS.size + head])
     assert said["number"] == number
     return decode_result(said, data[LENGTHS.size + head :])
 
@@ -356,7 +356,7 @@ def child(monkeypatch):
 
 def read(line):
     head, payload = LENGTHS.unpack(line.recv(LENGTHS.size, socket.MSG_WAITALL))
-    said = decode_head(line.recv(head, socket.MSG_WAITALL))
+    said = json.loads(line.recv(head, socket.MSG_WAITALL))
     return said, line.recv(payload, socket.MSG_WAITALL) if payload else b""
 
 

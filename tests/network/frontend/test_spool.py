@@ -35,15 +35,15 @@ def test_reports_come_back_after_a_sync_to_whoever_reads(tmp_path: Path) -> None
     spool.add(0, entered(9), b"not yet")
     assert spool.dirty
     expected = [(entered(t), payload(t)) for t in range(5)]
-    assert spool.read(0) == read_spool(tmp_path / "s", 0) == expected
+    assert read_spool(tmp_path / "s", 0) == expected
     assert read_spool(tmp_path / "s", 1) == []
     spool.sync()
-    assert len(spool.read(0)) == 6 and not spool.dirty
+    assert len(read_spool(spool.folder, 0)) == 6 and not spool.dirty
     again = Spool(tmp_path / "s")
     assert again.recovered_entries() == {0: [entered(t) for t in (0, 1, 2, 3, 4, 9)]}
     again.add(0, entered(10), b"")
     again.sync()
-    assert [e.task for e, _ in again.read(0)] == [0, 1, 2, 3, 4, 9, 10]
+    assert [e.task for e, _ in read_spool(again.folder, 0)] == [0, 1, 2, 3, 4, 9, 10]
     spool.close(), again.close()
 
 
@@ -62,7 +62,7 @@ def test_a_torn_tail_is_cut_off_and_what_comes_next_is_whole(tmp_path: Path) -> 
         spool.close()
         again = Spool(tmp_path / "s")
         assert not again.damages and [e.task for e in again.recovered_entries()[0]] == [0, 1, 7]
-        assert again.read(0)[-1] == (entered(7), payload(7))
+        assert read_spool(again.folder, 0)[-1] == (entered(7), payload(7))
         again.close()
 
 
@@ -73,7 +73,7 @@ def test_a_damaged_report_in_the_middle_is_left_out_and_said(tmp_path: Path) -> 
     data[data.index(payload(1)) + 3] ^= 1
     path.write_bytes(data)
     spool = Spool(tmp_path / "s")
-    assert [e.task for e in spool.recovered_entries()[0]] == [0, 2] == [e.task for e, _ in spool.read(0)]
+    assert [e.task for e in spool.recovered_entries()[0]] == [0, 2] == [e.task for e, _ in read_spool(spool.folder, 0)]
     assert "damaged" in spool.damages[0]
     spool.close()
 
@@ -109,7 +109,7 @@ def test_adding_and_discarding_go_on_while_a_thread_syncs(tmp_path: Path) -> Non
         stop.set()
         thread.join()
     spool.sync()
-    assert spool.read(5) == [(entered(t), payload(t)) for t in range(500, 600)]
+    assert read_spool(spool.folder, 5) == [(entered(t), payload(t)) for t in range(500, 600)]
     assert [p.name for p in (tmp_path / "s").iterdir()] == ["5.spool"]
     spool.close()
 
@@ -126,7 +126,7 @@ def test_a_full_disk_is_one_sentence_and_can_be_tried_again(tmp_path: Path) -> N
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [e.task for e, _ in read_spool(tmp_path / "s", 0)] == [0, 1, 2]
     spool.sync()
-    assert spool.read(0)[-1] == (entered(5), payload(5, 100_000))
+    assert read_spool(spool.folder, 0)[-1] == (entered(5), payload(5, 100_000))
     spool.close()
 
 

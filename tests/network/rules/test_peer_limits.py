@@ -56,14 +56,12 @@ def test_strikes_shut_a_peer_out_until_they_have_cooled():
 
 
 def test_what_is_open_is_counted_until_it_is_closed():
-    door = PeerLimiter(Limits(streams=2, connections=1, peer_bytes=100, all_bytes=150))
+    door = PeerLimiter(Limits(streams=2, peer_bytes=100, all_bytes=150))
     assert door.open("a", 0.0, streams=1, nbytes=90) is None
     assert "more than 100 bytes" in door.open("a", 0.0, streams=1, nbytes=20).reason
     assert "too many bytes" in door.open("b", 0.0, streams=1, nbytes=70).reason
     assert door.open("a", 0.0, streams=1) is None
     assert "more than 2 streams" in door.open("a", 0.0, streams=1).reason
-    assert door.open("a", 0.0, connections=1) is None
-    assert "more than 1 connections" in door.open("a", 0.0, connections=1).reason
     door.close("a", streams=1, nbytes=90)
     assert door.bytes_in_flight == 0
     assert door.open("b", 0.0, streams=1, nbytes=70) is None

@@ -17,7 +17,7 @@ from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
 from fedfleet.network.protocol.frames import PROTOCOL
 from fedfleet.network.security.tokens import TokenRequest, make_token
-from fedfleet.network.server.candidates import Presence, Ready, ask_ready, available_clients, patience_end
+from fedfleet.network.server.candidates import Presence, available_clients, missing_devices, patience_end
 from tests.network.scene import Scene, play
 from tests.network.toys import Toy
 
@@ -95,7 +95,6 @@ def ints(*values):
 def test_nobody_is_there_who_never_called():
     there = Presence(3)
     assert not there.present(0.0).any()
-    assert there.last_call(1) is None
 
 
 def test_a_device_is_expected_until_it_should_be_back_and_some_grace_longer():
@@ -105,7 +104,6 @@ def test_a_device_is_expected_until_it_should_be_back_and_some_grace_longer():
     assert there.present(125.1).tolist() == [False, True]
     assert there.present(135.0).tolist() == [False, True]
     assert there.present(135.1).tolist() == [False, False]
-    assert there.last_call(0) == 100.0
 
 
 def test_who_hangs_up_is_gone_until_it_calls_again():
@@ -113,7 +111,6 @@ def test_who_hangs_up_is_gone_until_it_calls_again():
     there.record_calls(ints(0), np.array([100.0]), 0.0)
     there.record_departures(ints(0))
     assert not there.present(0.0)[0]
-    assert there.last_call(0) == 0.0
     there.record_calls(ints(0), np.array([0.0]), 1.0)
     assert there.present(1.0)[0]
 
@@ -143,7 +140,7 @@ def test_who_can_be_asked():
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20), st.integers(0, 5), seconds, seconds, seconds)
 def test_an_ask_is_never_answered_short_before_patience_ends(present, busy, declared, least, asked_at, wait, patience):
     now = asked_at + wait
-    answer = ask_ready(
+    answer = missing_devices(
         present=present,
         busy=busy,
         declared=declared,
@@ -157,15 +154,15 @@ def test_an_ask_is_never_answered_short_before_patience_ends(present, busy, decl
         assert present < max(1, least) or (present + busy < declared and again is not None and again > now)
     else:
         assert present >= max(1, least)
-        assert answer.short == max(0, declared - present - busy)
-        assert answer.short == 0 or now >= asked_at + patience
+        assert answer == max(0, declared - present - busy)
+        assert answer == 0 or now >= asked_at + patience
 
 
 def test_boundless_patience_never_looks_again_by_itself():
     assert patience_end(asked_at=0.0, now=1e9, patience=math.inf) is None
     said = {"present": 9, "busy": 0, "declared": 10, "at_least": 1, "asked_at": 0.0, "patience": math.inf}
-    assert ask_ready(**said, now=1e9) is None
-    assert ask_ready(**said | {"present": 10}, now=0.0) == Ready(0)
+    assert missing_devices(**said, now=1e9) is None
+    assert missing_devices(**said | {"present": 10}, now=0.0) == 0
 
 
 def enrol(scene: Scene, number: int, **said: object) -> pb.EnrolReply:

@@ -20,7 +20,7 @@ from fedfleet.network.server.admission import Admission
 from fedfleet.network.server.candidates import Candidates
 from fedfleet.network.server.commit import Commits
 from fedfleet.network.server.options import ServeOptions
-from fedfleet.network.server.turns import CommitJob, Effects, Note, React, StartCommit, Tell
+from fedfleet.network.server.turns import CommitJob, Effects, Note, React, Tell
 from tests.network.toys import Toy, plan_of, world_for
 
 TOY = Toy(clients=3, rounds=2)
@@ -136,12 +136,12 @@ def test_a_bucket_is_closed_once_and_again_when_what_was_handed_in_is_too_old(tm
         admission.on_safe(index, tasks)
     commits.on_closed(0, inside.Closed(bucket=0, count=2, path="a"), admission, 0, folders)
     (start,) = commits.on_closed(1, inside.Closed(bucket=0, count=1, path="b"), admission, 0, folders)
-    assert isinstance(start, StartCommit) and isinstance(start.job, CommitJob)
-    assert (start.job.sums, start.job.count, sorted(start.job.metas)) == (["a", "b"], 3, [0, 1, 2])
+    assert isinstance(start, CommitJob)
+    assert (start.sums, start.count, sorted(start.metas)) == (["a", "b"], 3, [0, 1, 2])
     assert commits.committing and commits.on_frontend_start(0, 0) == []
     fact = ReportsGathered(3.0, None, np.arange(3), {})
     commits.on_commit_end()
-    admission.on_commit_end(start.job.command, fact)
+    admission.on_commit_end(start.command, fact)
     assert commits.gatherings == 1 and commits.gathering is None and admission.metas == {}
     commits.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ import pytest
 from fedfleet.core.commands import Evaluate, Probe
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import Evaluated, ModelCommitted
-from fedfleet.core.records import EvalScore, Score, Tally
+from fedfleet.core.records import ClientScores, EvalScore, Score, Tally
+from fedfleet.network.evaluation.by_devices import record_answer
+from fedfleet.network.evaluation.evaluators import EvalResult
 from fedfleet.network.protocol import fleet_pb2 as pb
 from fedfleet.network.protocol import inside_pb2 as inside
-from fedfleet.network.protocol.frames import is_eval_task
-from fedfleet.network.server.evaluations import Evaluations
+from fedfleet.network.protocol.frames import FIRST_EVAL_TASK, is_eval_task
+from fedfleet.network.server.evaluations import EvalShare, Evaluations, evaluation_fact, share_of
 from fedfleet.network.server.turns import Effects, ReactLater
+from tests.network.evaluation.test_by_devices import asked, said
 from tests.network.scene import Scene, play
 from tests.network.server.test_commit import all_granted, opened
 from tests.network.server.test_server_loop import tasks_in
@@ -211,3 +215,26 @@ def test_a_model_that_was_judged_before_is_not_judged_again(tmp_path: Path) -> N
         assert fact.clients is None and not judged_waves(scene, 0), "nobody was asked"
 
     play(tmp_path, TOY, act, evaluate="devices")
+
+
+def test_who_judges():
+    assert share_of("server", True) == EvalShare(True, True, False)
+    assert share_of("server", False) == EvalShare(True, False, False)
+    assert share_of("devices", False) == share_of("devices", True) == EvalShare(False, False, True)
+    assert share_of("both", True) == EvalShare(True, False, True)
+    assert share_of("both", False) == EvalShare(True, False, False)
+
+
+def test_the_fact_of_server_and_devices():
+    result, own = asked(), ClientScores(np.array([1]), np.array([2]), np.array([3]))
+    record_answer(result, FIRST_EVAL_TASK, said(7, 3, 4, 0.5), 1.0)
+    central = EvalResult(Score(5, 9, 0.125), own)
+    alone = evaluation_fact(2.0, 8, central, None)
+    assert (alone.time, alone.version, alone.correct, alone.total, alone.loss) == (2.0, 8, 5, 9, 0.125)
+    assert alone.clients is own
+    assert evaluation_fact(2.0, 8, replace(central, unseen=Tally(3, 4)), result).unseen == Tally(3, 4)
+    both = evaluation_fact(2.0, 8, EvalResult(central.score), result)
+    assert (both.correct, both.total) == (5, 9)
+    assert both.clients is not None and both.clients.clients.tolist() == [7]
+    devices = evaluation_fact(2.0, 8, None, result)
+    assert (devices.correct, devices.total, devices.loss) == (3, 4, 0.5)

@@ -10,7 +10,7 @@ import pytest
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.trees import content_hash
-from fedfleet.network.evaluation.evaluators import EvalContext, ThreadEvaluator
+from fedfleet.network.evaluation.evaluators import EvalContext
 from fedfleet.network.rules.task_table import Phase
 from fedfleet.network.security.enrolment import Registry, Terms
 from fedfleet.network.security.secrets import run_key
@@ -21,6 +21,7 @@ from fedfleet.network.server.served_plan import ServedRun
 from fedfleet.store import journal as journals
 from fedfleet.testing.toys import opaque_executor
 from tests.network.crowd import crowd
+from tests.network.evaluation.thread import ThreadEvaluator
 from tests.network.scene import Scene, play
 from tests.network.server.test_commit import opened
 from tests.network.toys import Toy, plan_of, reference, world_for

@@ -23,14 +23,14 @@
     const say = (line, text, ink, bold) => {
       if (!line || !line.t.length) return;
       const i = line.t.length - 1, x = u.valToPos(line.t[i], "x", true);
-      let y = u.valToPos(line.a[i], "y", true) + 4 * ratio;
-      while (placed.some(p => Math.abs(p - y) < 15 * ratio)) y -= 16 * ratio;
-      placed.push(y);
       ctx.save();
       ctx.textAlign = "left"; ctx.textBaseline = "alphabetic";
       ctx.font = `${bold ? "600 " : ""}${12.5 * ratio}px ${colour("--sans")}`;
       ctx.fillStyle = colour(ink); ctx.strokeStyle = colour("--paper"); ctx.lineWidth = 4 * ratio; ctx.lineJoin = "round";
       const wide = ctx.measureText(text).width, at = Math.max(u.bbox.left, Math.min(x + 6 * ratio, u.width * ratio - wide - 2 * ratio));
+      let y = u.valToPos(line.a[i], "y", true) + (at < x ? -8 : 4) * ratio; // above the line where there is no room beside its end
+      while (placed.some(p => Math.abs(p - y) < 15 * ratio)) y -= 16 * ratio;
+      placed.push(y);
       ctx.strokeText(text, at, y); ctx.fillText(text, at, y);
       ctx.restore();
     };
@@ -107,6 +107,7 @@
   const later = () => { if (!owed) { owed = true; requestAnimationFrame(() => { owed = false; draw(); devices(); }); } };
 
   function told(news) {
+    if (news.pieces?.state !== undefined && byId("act-said")) byId("act-said").textContent = ""; // what was answered holds no longer
     for (const [id, html] of Object.entries(news.pieces || {})) {
       const place = byId(id), held = place && place.contains(document.activeElement);
       if (!place) continue;
@@ -122,7 +123,8 @@
       byId("devices")?.setAttribute("aria-label", news.devices_said);
       later();
     }
-    if (news.runs) htmx.trigger(document.body, "runs-changed");
+    if (news.runs && byId("empty")) location.reload(); // the first run
+    else if (news.runs) htmx.trigger(document.body, "runs-changed");
   }
 
   let source = null; // only while somebody looks: a browser holds six lines to one address, and tabs are many
@@ -138,14 +140,32 @@
   }
 
   // ---- ticks, cures, and marks beside fields
+  const ticks = (place, which) => [...place.querySelectorAll(`input[type=checkbox]${which}`)];
   function tally() {
-    const n = document.querySelectorAll("#rows input[name=run]:checked").length, button = byId("compare");
-    if (button) { button.textContent = `Compare ${n} ticked`; button.disabled = n < 2; }
+    const rows = byId("rows"), button = byId("compare");
+    if (!rows || !button) return;
+    const inWhole = box => box.name !== "group" && !!box.closest(".grp")?.querySelector("input[name=group]:checked");
+    const n = ticks(rows, ":checked").filter(box => !inWhole(box)).reduce((sum, box) => sum + +box.dataset.n, 0), most = +button.dataset.most;
+    button.textContent = n > most ? `${n} ticked, ${most} at most` : `Compare ${n} ticked`;
+    button.disabled = n < 2 || n > most;
+    byId("clear").hidden = !n;
+  }
+  function tick(box) { // a group stands for its arms
+    const group = box.closest(".grp");
+    if (group && box.name === "group") for (const arm of ticks(group, ":not([name=group])")) arm.checked = box.checked;
+    else if (group && !box.checked) group.querySelector("input[name=group]").checked = false;
+    tally();
   }
   function marks() {
     for (const said of document.querySelectorAll("#ask .msg")) byId(said.id.replace(/^m-/, "f-"))?.setAttribute("aria-invalid", said.textContent ? "true" : "false");
   }
   const mendable = () => { const start = byId("start"); if (start) start.disabled = !!document.querySelector("#ask .msg:not(:empty)"); };
+  async function copy(button) {
+    const place = byId("as-toml");
+    try { await navigator.clipboard.writeText(place.textContent); button.textContent = "Copied"; }
+    catch { getSelection().selectAllChildren(place); button.textContent = "Selected"; } // without TLS a browser lets no page copy
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  }
   function mend(button) {
     const field = byId(button.dataset.field), { wrong, right } = button.dataset;
     field.value = field.tagName === "TEXTAREA" && wrong ? field.value.replace(wrong, right) : right;
@@ -153,14 +173,14 @@
     field.focus();
   }
   addEventListener("DOMContentLoaded", () => {
-    document.body.addEventListener("change", event => { if (event.target.name === "run") tally(); });
-    document.body.addEventListener("click", event => { const button = event.target.closest("button.fix"); if (button) mend(button); });
+    document.body.addEventListener("change", event => { if (event.target.closest("#rows")) tick(event.target); });
+    document.body.addEventListener("click", event => { const button = event.target.closest("button.fix"); if (button) mend(button); if (event.target.id === "copy") copy(event.target); });
     document.body.addEventListener("htmx:afterSettle", () => { tally(); marks(); mendable(); });
     document.body.addEventListener("htmx:oobAfterSwap", () => { marks(); mendable(); });
     document.body.addEventListener("htmx:beforeRequest", event => { if (event.target.id === "start") byId("left").textContent = "getting ready .."; });
     document.body.addEventListener("htmx:afterRequest", event => { if (event.target.id === "start") setTimeout(mendable); });
     document.body.addEventListener("htmx:responseError", event => { const place = byId("act-said"); if (place) place.textContent = event.detail.xhr.responseText; });
-    document.body.addEventListener("submit", event => { if (event.target.id === "ask") event.preventDefault(); });
+    document.body.addEventListener("submit", event => { if (event.target.id === "ask") event.preventDefault(); else if (event.target.matches("#rows form")) for (const arm of ticks(event.target, "[name=group]:checked").flatMap(box => ticks(box.closest("li"), ":not([name=group])"))) arm.disabled = true; });
     const canvas = byId("devices");
     if (canvas) {
       canvas.addEventListener("mousemove", event => { const who = under(event); canvas.title = who === undefined ? "" : `device ${who}`; canvas.style.cursor = who === undefined ? "" : "pointer"; });

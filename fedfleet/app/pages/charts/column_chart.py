@@ -150,18 +150,27 @@ def rank_edges(n: int, most: int = MOST) -> Ints:
 def histogram(
     counts: Sequence[int], sheet: Sheet, feet: Sequence[str], *, kinds: Sequence[str] = (), label: str = "", height: float = 150.0
 ) -> Drawing:
-    """One column for each count; `feet` stand under them (empty: nothing), `kinds` paint them, `label` names the axis."""
+    """One column for each count; `feet` stand under them (empty: nothing), `kinds` paint them, `label` names the axis.
+
+    Counts that would lie over each other or over a higher column beside them are left out.
+    """
     y = Scale(0.0, max(counts, default=0) or 1, height + 22, 22)
     each = sheet.width / max(len(counts), 1)
     result = [line(0, y.start, sheet.width, y.start, "axis")]
     right_edge = -1.0
+
+    def is_covered(i: int, wide: float) -> bool:
+        beside = [k for k in (i - 1, i + 1) if 0 <= k < len(counts)]
+        return wide / 2 > 0.56 * each and any(y(counts[k]) < y(counts[i]) - 2 for k in beside)
+
     for i, count in enumerate(counts):
         middle = (i + 0.5) * each
         result.append(box(i * each + 0.06 * each, y(count), 0.88 * each, y.start - y(count), kinds[i] if kinds else "a6"))
         count_text, wide = f"{count:,}" if count else "", width_of(f"{count:,}")
-        if count_text and middle - wide / 2 > right_edge:
-            result.append(text(middle, y(count) - 6, count_text, "strong" if kinds and kinds[i] != "a6" else "", "middle"))
-            right_edge = middle + wide / 2
+        at = min(max(middle, wide / 2), sheet.width - wide / 2)
+        if count_text and at - wide / 2 > right_edge and not is_covered(i, wide):
+            result.append(text(at, y(count) - 6, count_text, "strong" if kinds and kinds[i] != "a6" else "", "middle"))
+            right_edge = at + wide / 2
         foot = feet[i] if i < len(feet) else ""
         half = width_of(foot) / 2
         result.append(text(min(max(middle, half), sheet.width - half), y.start + 19, foot, "", "middle"))

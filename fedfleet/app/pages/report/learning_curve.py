@@ -129,7 +129,7 @@ def _reports(f: Facts, rounds: Rounds, x: Scale, sheet: Sheet) -> Drawing:
     thick = min(max((x.end - x.start) / max(len(order), 1) * 0.62, 0.8), 7.0)
     bars, ticks = list[str](), list[str]()
     for i in order:
-        at, used = x(rounds.closed[i]) - thick, int(rounds.used[i])
+        at, used = max(x.start, x(rounds.closed[i]) - thick), int(rounds.used[i])
         if used:
             bars.append(f"M{at:.1f} {y.start:.1f}V{y(used):.1f}h{thick:.1f}V{y.start:.1f}Z")
         if asked_note and rounds.asked[i] > used:
@@ -137,7 +137,7 @@ def _reports(f: Facts, rounds: Rounds, x: Scale, sheet: Sheet) -> Drawing:
     result.append(f'<path d="{"".join(bars)}" class="a{f.colour}"/>')
     result.append(f'<path d="{"".join(ticks)}" class="s6" fill="none" stroke-width="1.6"/>')
     failed = np.flatnonzero(rounds.failed).tolist()
-    result += [box(x(rounds.closed[i]) - thick, y.start + 2, max(thick, 2.0), 4, "late-area") for i in failed[:400]]
+    result += [box(max(x.start, x(rounds.closed[i]) - thick), y.start + 2, max(thick, 2.0), 4, "late-area") for i in failed[:400]]
     # Which rounds failed: under the mark of the only one; of several at the right end, on phones below.
     if len(failed) == 1:
         words = f"round {rounds.number[failed[0]] + 1} failed"

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedfleet.app.pages.html import details_block
 from fedfleet.app.pages.report.report_facts import Facts
+from fedfleet.measure.privacy import privacy_figures
 
 
 def checking_section(f: Facts, remarks: Sequence[str]) -> list[str]:
@@ -42,7 +43,7 @@ def privacy_section(f: Facts) -> list[str]:
     if not privacy:
         return []
     kind = "a study: its noise comes from the seed" if privacy["noise_from"] == "seed" else "its noise comes from a secret"
-    epsilon = "without a bound" if privacy["epsilon"] is None else f"{privacy['epsilon']:,.4g}"
-    summary = f"Epsilon {epsilon} at delta {privacy['delta']:.4g} ({privacy['mechanism']}; {kind}): {privacy['claim']}."
+    figures = privacy_figures(privacy)
+    summary = f"{figures[0].upper()}{figures[1:]} ({privacy['mechanism']}; {kind}): {privacy['claim']}."
     gloss = "Epsilon bounds how much one person's data can change what is published: the smaller, the more private."
     return ["<h2>Privacy</h2>", f"<p>{escape(summary)}</p>", f'<p class="note">{gloss}</p>']

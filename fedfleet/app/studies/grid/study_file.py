@@ -20,6 +20,7 @@ kind = "table"
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from fedfleet.core.errors import BadInput, suggest_name
 
 KEYS = ("name", "base", "seeds", "baseline", "target", "aim", "grid", "runs", "scale", "analysis")
 _MOST_SEEDS = 10_000
+_LONGEST_WORDS = 60  # letters of an arm, in the name of a folder
 _PARTS = {*DEFAULTS, "edge", "world.users", "world.faults"}  # what a bare name may stand for
 
 
@@ -257,6 +259,15 @@ def flatten(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
         else:
             result[f"{path}{key}"] = value
     return result
+
+
+def folder_words(arm: str) -> str:
+    """How the folders of an arm's runs begin; long names are cut, so arms may share it.
+
+    >>> folder_words("severe, pace=deadline(seconds=60.0)")
+    'severe-pace-deadline-seconds-60.0'
+    """
+    return re.sub(r"[^a-z0-9.]+", "-", arm.lower()).strip("-.")[:_LONGEST_WORDS].rstrip("-.") or "arm"
 
 
 def value_text(value: Any) -> str:

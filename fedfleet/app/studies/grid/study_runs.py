@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from fedfleet.app.runs.extra_measures import noise_source
 from fedfleet.app.spec import Spec, set_values
 from fedfleet.app.studies.compare.records import ComparedRun
 from fedfleet.app.studies.compare.run_data import read_run
-from fedfleet.app.studies.grid.study_file import Study
+from fedfleet.app.studies.grid.study_file import Study, folder_words
 from fedfleet.app.terminal.text import span
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.store.seals import SEAL
@@ -103,7 +102,6 @@ def check_runs(cells: list[Cell]) -> dict[str, list[str]]:
 
 RUNS = "runs"
 _DIGITS = 16  # of a digest, in the name of a folder
-_NAME = 60  # letters of an arm, in the name of a folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +164,8 @@ def read_study_run(cell: Cell, out: Path, failure: str | None = None) -> StudyRu
 
 
 def _no_model_reason(metrics: Mapping[str, Any]) -> str:
-    failed: dict[str, int] = metrics["failed_rounds"]
-    most = max(failed, key=lambda why: (failed[why], why), default=None)
-    why = f" (most often: {most})" if most else ""
+    reasons = [warning.removeprefix("no model was made: ") for warning in metrics["warnings"]]
+    why = f": {'; '.join(reasons[:2])}" if reasons else ""
     return f"no model was made in {metrics['rounds']} rounds and {span(metrics['virtual_seconds'])} of virtual time{why}"
 
 
@@ -177,5 +174,4 @@ def _digest_mark(cell: Cell) -> str:
 
 
 def _slug(cell: Cell) -> str:
-    words = re.sub(r"[^a-z0-9.]+", "-", cell.arm.lower()).strip("-.")[:_NAME].rstrip("-.")
-    return f"{words or 'arm'}-s{'-'.join(map(str, cell.repetition))}"
+    return f"{folder_words(cell.arm)}-s{'-'.join(map(str, cell.repetition))}"

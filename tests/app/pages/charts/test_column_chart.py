@@ -76,3 +76,8 @@ def test_numbers_that_would_meet_are_left_out():
     text = "".join(histogram([10_000] * 60, SLIM, []).marks)
     assert 0 < text.count(">10,000<") < 15
     assert "nan" not in "".join(histogram([], SLIM, []).marks)
+
+
+def test_a_count_lies_over_no_higher_column_beside_it():
+    text = "".join(histogram([12_345, 54_321, 12_346, 0, 0, 0, 7] + [0] * 40, SLIM, []).marks)
+    assert "54,321" in text and "12,345" not in text and "12,346" not in text and ">7<" in text
