@@ -53,15 +53,15 @@ def draw(rng: np.random.Generator, noise: Noise, means: Floats, seeds: int) -> F
     return means[:, None] + SEED_SHIFT * rng.normal(size=seeds) + noise(rng, len(means), seeds)
 
 
-def winner(values: Floats, look: int = 1) -> tuple[int | None, float, float, float]:
-    """The arm that is named, and the quoted interval with the difference of the true means' place: leader minus closest other."""
+def winner(values: Floats, look: int = 1) -> tuple[int | None, int, float, float]:
+    """The arm that is named, if one is; the arm closest to the best, and the interval of best minus closest."""
     arms, seeds = values.shape
     table = {str(i): dict(enumerate(row)) for i, row in enumerate(values.tolist())}
     design = best_against_others(table, {s: {"seeds": s} for s in range(seeds)}, level=level_of_look(look))
     sure = all(one.p is not None and one.p < ERROR for one in design.contrasts)
     near = design.contrasts[0]
     assert near.paired is not None and near.paired.low is not None and near.paired.high is not None and arms > 1
-    return int(design.arm) if sure else None, float(near.other), near.paired.low, near.paired.high
+    return int(design.arm) if sure else None, int(near.other), near.paired.low, near.paired.high
 
 
 def winner_before(values: Floats) -> int | None:
@@ -105,7 +105,7 @@ def coverage(means: Iterable[float], seeds: int, repeats: int = REPEATS) -> floa
     for _ in range(repeats):
         values = draw(rng, normal, true, seeds)
         _, other, low, high = winner(values)
-        held += low <= true[int(values.mean(axis=1).argmax())] - true[int(other)] <= high
+        held += low <= true[int(values.mean(axis=1).argmax())] - true[other] <= high
     return held / repeats
 
 
