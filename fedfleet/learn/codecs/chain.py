@@ -24,7 +24,7 @@ def chain(codecs: Sequence[Codec], where: str = "codecs") -> Codec | None:
     >>> chain([gzip(), int8()], "up")
     Traceback (most recent call last):
     ..
-    fedfleet.core.errors.BadInput: up: 'gzip' cannot come before 'int8', which needs numbers but would get bytes; swap them
+    fedfleet.BadInput: up: 'gzip' cannot come before 'int8', which needs numbers but would get bytes; swap them
     """
     _check_order(codecs, where)
     if len(codecs) <= 1:
