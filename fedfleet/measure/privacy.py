@@ -70,8 +70,8 @@ def planned_epsilon(promise: Promise, commits: int) -> float | None:
 def solve_noise(promise: Promise, epsilon: float, commits: int) -> float:
     """The least noise of four digits with which `planned_epsilon` is `epsilon` at most. More noise never costs more.
 
-    >>> solve_noise(Promise("gaussian", 1.0, 1e-5), 4.3773, 1)
-    1.0
+    >>> solve_noise(Promise("gaussian", 1.0, 1e-5), 4.38, 1)
+    0.9996
     """
 
     def enough(noise: float) -> bool:

@@ -84,7 +84,8 @@ def test_check_and_run_warn_of_what_can_never_happen(fedfleet, tmp_path):
     code, out, err = fedfleet("run", spec, *words, "--out", tmp_path / "out", "--json")
     assert code == 1
     assert err.startswith(f"fedfleet: WARNING: {said}\n"), "told before the run"
-    (after,) = json.loads(out)["warnings"]
+    after, better = json.loads(out)["warnings"]
+    assert "tasks were given up after 0.001 s, half of all trips" in better and "raise pace.seconds to" in better
     assert "no model was made: all 6 rounds failed (0 of at least 1 reports arrived); no client reported within" in after
     assert f"WARNING: {after}" in err
     page = html.unescape((tmp_path / "out/report.html").read_text())
@@ -95,16 +96,17 @@ def test_a_fleet_that_sleeps_is_explained_and_cured_by_waiting(fedfleet, tmp_pat
     rows = [{"id": "s", "start": 0, "end": 86400, "ready": [[40_000, 60_000]]}] * 12
     (tmp_path / "states.json").write_text(json.dumps({"format": "fedfleet/states@1", "states": rows}))
     words = ["world.states.use=state_file", f"world.states.path={tmp_path}/states.json", "stop.rounds=180"]
-    code, out, err = fedfleet("run", written(tmp_path), *words, "--out", tmp_path / "burnt")
+    code, out, err = fedfleet("run", written(tmp_path), *words, "pace.if_few=fail", "--out", tmp_path / "burnt")
     assert code == 1
     assert "failed rounds: 180 (180 x fewer than 2 clients could be selected)" in out
     assert "no client was reachable in these rounds before 01:00 of the first day" in err
     assert 'pace.if_few = "wait"' in err
     page = (tmp_path / "burnt/report.html").read_text()
     assert "<h2>Failed rounds</h2>" in page and "before 01:00 of the first day" in page
-    code, out, _ = fedfleet(
-        "run", written(tmp_path), *words, "pace.if_few=wait", "stop.commits=4", "--out", tmp_path / "waited", "--json"
-    )
+    replayed = json.loads(fedfleet("replay", tmp_path / "burnt", "--json")[1])
+    assert replayed["ok"] and not {"models", "losses"} & {*replayed["verified"]}
+    assert "with no models: OK" in fedfleet("replay", tmp_path / "burnt")[1]
+    code, out, _ = fedfleet("run", written(tmp_path), *words, "stop.commits=4", "--out", tmp_path / "waited", "--json")
     answer = json.loads(out)
     assert (code, answer["rounds"], answer["commits"], answer["failed_rounds"]) == (0, 4, 4, {})
     assert json.loads((tmp_path / "waited/metrics.json").read_text())["stopped_by"] == "commits"
