@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.executors.worker_pool import TRIES, map_in_processes, run_in_workers
+from fedfleet.executors.worker_pool import TRIES, map_in_processes, open_workers, run_in_workers
 
 pytestmark = pytest.mark.slow
 
@@ -45,6 +45,13 @@ def test_every_piece_ends_once_and_few_processes_do_many(tmp_path):
     assert [result[n].body["twice"] for n in range(9)] == [2 * n for n in range(9)]
     assert len({s.body["pid"] for s in said if "pid" in s.body}) <= 2
     assert (tmp_path / "log").read_text().count("prattle") == 9
+
+
+def test_workers_that_are_open_do_batch_after_batch(tmp_path):
+    with open_workers(f"{__name__}:work", 2, log=tmp_path / "log") as perform:
+        batches = [list(perform([{"n": n} for n in range(size)])) for size in (3, 4)]
+    assert [sum(said.ended for said in batch) for batch in batches] == [3, 4]
+    assert len({said.body["pid"] for batch in batches for said in batch if "pid" in said.body}) <= 2
 
 
 def test_a_refusal_and_a_mistake_are_answers_of_their_piece_alone(tmp_path):

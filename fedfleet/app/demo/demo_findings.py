@@ -63,7 +63,7 @@ def _short(result: Recommendation) -> str:
 
 
 def paragraph(runs_by_way: RunsByWay) -> str:
-    """The answer: what to use on each fleet, with its interval and cost, and what sharing among one person's devices changes."""
+    """The answer: what to use on each fleet, with interval and cost, and what sharing among one person's devices changes."""
     fleets = " ".join(_brief(fleet, recommendation(runs_by_way, fleet)) for fleet in demo_study.FLEETS)
     result = recommendation(runs_by_way, USERS)
     times = speedup_text(result)

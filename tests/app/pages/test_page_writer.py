@@ -5,10 +5,11 @@ import shutil
 import pytest
 
 from fedfleet.app.pages import page_writer
-from fedfleet.app.pages.page_writer import write_piece, write_reports
+from fedfleet.app.pages.page_writer import perform_or_write, write_piece, write_reports
 from fedfleet.app.studies.grid.study_runs import expand_study
 from fedfleet.app.studies.grid.study_worker import piece_of
 from fedfleet.core.errors import RunFailed
+from fedfleet.executors.worker_pool import open_workers
 from tests.app.studies.tables import asked
 
 
@@ -28,17 +29,27 @@ def test_a_piece_of_work_is_its_folders(run_copy, tmp_path):
 @pytest.mark.soak
 def test_processes_write_all_of_them(tiny_run, tmp_path):
     folders = copies(tiny_run.out, tmp_path, 6)
-    write_reports(folders, workers=2, log=tmp_path / "log")
-    assert all((out / "report.html").is_file() for out in folders)
-    (folders[3] / "metrics.json").write_text("{}")
-    with pytest.raises(RunFailed, match="a report could not be written"):
-        write_reports(folders, workers=2, log=tmp_path / "log")
+    log = tmp_path / "log"
+    with open_workers("fedfleet.app.pages.page_writer:perform_or_write", 2, log=log) as pool:
+        write_reports(folders, pool=pool, log=log)
+        assert all((out / "report.html").is_file() for out in folders)
+        (folders[3] / "metrics.json").write_text("{}")
+        with pytest.raises(RunFailed, match="a report could not be written"):
+            write_reports(folders, pool=pool, log=log)
 
 
-def test_few_reports_need_no_process(tiny_run, tmp_path):
+def test_without_workers_this_process_writes_them(tiny_run, tmp_path):
     folders = copies(tiny_run.out, tmp_path, 2)
-    write_reports(folders, workers=2, log=tmp_path / "log")
+    write_reports(folders, log=tmp_path / "log")
     assert all((out / "report.html").is_file() for out in folders) and not (tmp_path / "log").exists()
+
+
+def test_one_worker_performs_runs_and_writes_reports(run_copy, tmp_path):
+    (cell,) = expand_study(asked())[:1]
+    assert perform_or_write(piece_of([cell.spec], [tmp_path / "a"]), lambda body: None) == {"failures": [""]}
+    (run_copy / "report.html").unlink()
+    assert perform_or_write({"folders": [str(run_copy)]}, lambda body: None) == {}
+    assert (run_copy / "report.html").is_file()
 
 
 def test_every_finished_run_has_its_page_and_a_page_that_fails_costs_no_run(tmp_path, monkeypatch, capsys):
