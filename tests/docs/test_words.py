@@ -110,3 +110,14 @@ def test_what_is_not_there_is_noticed():
         "rows of | a | b | have",
         "fedfleet run a.toml: p",
     ]
+
+
+def missing_modules(text):
+    """Modules with a folder before their name that are neither in the package nor beside it."""
+    named = {code for code in codes(text) if re.fullmatch(r"[a-z_]+(/[a-z0-9_]+)+\.py", code)}
+    return sorted(name for name in named if not any((ROOT / home / name).exists() for home in (".", "fedfleet", "tests")))
+
+
+def test_modules_that_pages_name_exist():
+    assert missing_modules("`learn/folds.py`, `fedfleet/learn/folds.py`, `learn/no_such_module.py`") == ["learn/no_such_module.py"]
+    assert {name_of(page): missing for page, text in BY_HAND.items() if (missing := missing_modules(text))} == {}
