@@ -46,7 +46,7 @@ def fair(selector: Selector | None = None, *, cap: Annotated[float, Ge(1), Le(1e
     if selector is not None and cap is None:
         raise BadInput(
             "choose.cap: fair with a selector inside needs a limit; "
-            "set for example cap = 2, which leaves out clients with more than twice the mean"
+            "set for example cap = 2, which leaves out clients with more than twice the mean number of reports"
         )
     if selector is None:
         tracking = Selector(

@@ -203,7 +203,7 @@ def only(
         named.append(fleet.tags[tag])
     members = np.unique(np.concatenate(named))
     if not len(members):
-        raise BadInput("choose: only does not name any client; give ids = [..], kinds = [..] or tags = [..]")
+        raise BadInput("choose: the selector 'only' does not name any client; give ids = [..], kinds = [..] or tags = [..]")
     clients = len(fleet.keys)
     if clients and members[-1] >= clients:
         raise BadInput(
@@ -212,7 +212,10 @@ def only(
     if inner.members is not None:
         members = np.intersect1d(members, inner.members)
         if not len(members):
-            raise BadInput(f"choose: only and {inner.name!r} inside it have no client in common; name at least one client in both")
+            raise BadInput(
+                f"choose: the selectors 'only' and {inner.name!r} inside it have no client in common; name at least one client in "
+                "both"
+            )
 
     result = restrict_candidates(inner, lambda state, roster: np.isin(roster.clients, members), f"only({inner.name})")
     return replace(result, members=members)

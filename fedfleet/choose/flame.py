@@ -43,7 +43,9 @@ def flame(
     the whole run, as in FLAME; with `recharge` = 86400 it is full again every day.
     """
     if energy and budget <= joules:
-        raise BadInput(f"choose.budget: {budget:g} J is less than the energy of one task (choose.joules = {joules:g}); raise it")
+        raise BadInput(
+            f"choose.budget: {budget:g} J is less than the energy of one task (choose.joules = {joules:g}); raise choose.budget"
+        )
 
     def initial(clients: int) -> State:
         result = {"loss": np.full(clients, _FIRST_LOSS), **empty_durations(clients)}

@@ -49,7 +49,8 @@ def pyramidfl(
     """
     if low > high:
         raise BadInput(
-            f"low = {low:g} is more than high = {high:g}: the best clients would leave out more data than the worst; swap them"
+            f"low = {low:g} is more than high = {high:g}: the best clients would leave out more data than the worst; swap low "
+            "and high"
         )
     inner = oort() if selector is None else selector
 

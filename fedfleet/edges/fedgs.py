@@ -38,7 +38,7 @@ def fedgs(
     same. The algorithm's own batch should not be smaller than `batch`, or its step sees only a part.
     """
     if random > per_sync:
-        raise BadInput(f"edge.random = {random}: that is more than edge.per_sync = {per_sync}; lower it")
+        raise BadInput(f"edge.random = {random} is more than edge.per_sync = {per_sync}; lower edge.random")
 
     def turn(visit: Visit, shares: Floats) -> Turn:
         devices = len(visit.devices)

@@ -90,5 +90,5 @@ _METHODS: dict[type[Command], str] = {
 
 def carry_out(actor: Actor, command: Command) -> None:
     """Do what the coordinator asks."""
-    assert type(command) in _METHODS, f"{command!r} is no command"
+    assert type(command) in _METHODS, f"{command!r} is not a command"
     getattr(actor, _METHODS[type(command)])(command)

@@ -205,8 +205,8 @@ def owed_before(jobs: Sequence[Job], update: Stack, arrays: ArrayLibrary) -> dic
         odd_job = next((job for job, v in zip(jobs, owed, strict=True) if v.shape != shape), None)
         if odd_job is not None:
             raise RunFailed(
-                f"client {odd_job.client}, task {odd_job.task}: leaf {name!r} has another shape than the error that its codec left "
-                "before; leave feedback out where a client's updates change their shape"
+                f"client {odd_job.client}, task {odd_job.task}: leaf {name!r} does not have the shape of the error that its codec "
+                "kept; leave feedback out where the updates of a client change their shape"
             )
         result[name] = arrays.stack_leaf(owed, next(iter(update.values())))
     return result

@@ -126,7 +126,7 @@ def chunk_answers(cluster: Cluster, remote: Any, recipe: Recipe, chunk: SentChun
     except worker_death_errors(cluster.ray) as error:
         if len(chunk.parcels) == 1:
             raise RunFailed(
-                f"{first}: its Ray worker died {RETRIES + 1} times ({type(error).__name__}); does it fit into memory?"
+                f"{first}: its Ray worker died {RETRIES + 1} times ({type(error).__name__}); check that its job fits into memory"
             ) from error
         retries = [
             send_chunk(remote, recipe, [parcel], [i], chunk.trees) for parcel, i in zip(chunk.parcels, chunk.indices, strict=True)

@@ -42,7 +42,8 @@ def check_versions(expected: tuple[tuple[str, str], ...]) -> None:
     for (name, wanted_version), (_, own_version) in zip(expected, versions(), strict=True):
         if wanted_version != own_version:
             raise RunFailed(
-                f"it has {name} {own_version}, but the run began with {wanted_version}; install the same version everywhere"
+                f"this worker has {name} {own_version}, but the run began with {wanted_version}; install the same version "
+                "everywhere"
             )
 
 

@@ -244,7 +244,7 @@ def map_in_processes(work: Callable[[A], R], pieces: Sequence[A], workers: int) 
         raise
     except BrokenProcessPool:
         raise RunFailed(
-            "a worker process died, perhaps for lack of memory; finished work is kept: try again with fewer --workers"
+            "a worker process died, perhaps for lack of memory; finished work is kept: try again with a smaller number of --workers"
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

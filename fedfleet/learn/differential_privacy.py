@@ -122,7 +122,7 @@ def local(
 def _solved(noise: float | None) -> float:
     if noise is None:
         raise BadInput(
-            "private: epsilon is solved for in a run of a spec, whose rounds are known; here give noise, for example that of "
+            "private: epsilon needs the number of rounds, which only a run of a spec knows; give noise here, for example from "
             "fedfleet.measure.privacy.solve_noise"
         )
     return noise
@@ -130,7 +130,7 @@ def _solved(noise: float | None) -> float:
 
 def _known(cohort: int | None) -> int:
     if cohort is None:
-        raise BadInput("private: cohort is missing, the fixed number that sums are divided by; give cohort")
+        raise BadInput("private: cohort is missing; give cohort, the fixed number by which sums are divided")
     return cohort
 
 
@@ -150,7 +150,8 @@ def _with_central_noise(algorithm: Algorithm, noise: Noise, cohort: int, clip: f
         )
     if inner.denominator not in (None, float(cohort)):
         raise BadInput(
-            f"algorithm.private.cohort = {cohort}: {algorithm.name!r} divides by {inner.denominator:g} itself; use the same number"
+            f"algorithm.private.cohort = {cohort}: {algorithm.name!r} already divides by {inner.denominator:g}; set cohort to "
+            "this number"
         )
     if not callable(inner.bound) and 64.0 * noise.std > inner.bound * inner.total_weight:
         raise BadInput(
@@ -161,7 +162,7 @@ def _with_central_noise(algorithm: Algorithm, noise: Noise, cohort: int, clip: f
     def enter(_weight: float, stats: Mapping[str, float], context: Context) -> Entry:
         entry = inner.enter(1.0, stats, context)
         if entry.sum:
-            raise Refused("a private fold has one sum, and this report would enter another")
+            raise Refused(f"with algorithm.private all reports are added to one sum, but this report is for the sum {entry.sum!r}")
         return entry._replace(weight=min(entry.weight, 1.0))
 
     limit = clip if inner.clip is None else min(clip, inner.clip)

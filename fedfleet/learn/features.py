@@ -54,8 +54,9 @@ def with_variants(algorithm: Algorithm, variants: tuple[tuple[Ints, Algorithm], 
     """The algorithm in which the listed clients are offered, train and cost what their variant says; a later variant wins."""
     if any(variant.adapt != algorithm.adapt for _, variant in variants):
         raise BadInput(
-            f"override: clients of {algorithm.name!r} share one model, and a setting here would give some of them another; set it "
-            "in [algorithm], for all clients"
+            f"override: clients of {algorithm.name!r} share one model, but an override would give some of them a different "
+            "model; set "
+            "the value in [algorithm], for all clients"
         )
     algorithms = (algorithm, *(variant for _, variant in variants))
     variant_of = np.zeros(clients, np.int64)

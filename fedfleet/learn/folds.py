@@ -118,7 +118,7 @@ def with_fold(algorithm: Algorithm, fold: Fold) -> Algorithm:
     if reason is None and (fold.clip is not None or not fold.streams):
         reason = inner.intact
     if reason is not None:
-        raise BadInput(f"algorithm.fold: {algorithm.name!r} {reason}, which no other fold can stand in for; leave `fold` out")
+        raise BadInput(f"algorithm.fold: {algorithm.name!r} {reason}, which no other fold can do; leave `fold` out")
     new_fold = replace(inner, combine=fold.combine, clip=fold.clip, least=max(inner.least, fold.least))
     if fold.streams and fold.clip is None:  # the mean itself: what it was given counts
         new_fold = replace(new_fold, bound=fold.bound, total_weight=fold.total_weight)

@@ -87,8 +87,8 @@ def keep_leaves_local(algorithm: Algorithm, home: Names, where: str, no_match: s
         whole = algorithm.fold.like(server)
         if whole and whole.keys().isdisjoint(params):
             raise BadInput(
-                f"{where}: {algorithm.name!r} sends its whole update as one code, so no leaf can be left out of it; leave it "
-                "out, or use another algorithm"
+                f"{where}: {algorithm.name!r} sends its whole update as one code, so no leaf can stay on the device; leave "
+                f"{where} out, or use another algorithm"
             )
         if params.keys().isdisjoint(like(server)):
             raise BadInput(

@@ -104,7 +104,9 @@ def with_slices(algorithm: Algorithm, cuts: Cuts, level_of: LevelOf, *, changes:
         local, cut = job.local, _matching_cut(cuts(), job.offer.params)
         assert isinstance(local, LocalPass)
         if cut is None:
-            raise RunFailed(f"client {job.client}, task {job.task}: the shapes of its offer match no width of the model")
+            raise RunFailed(
+                f"client {job.client}, task {job.task}: the shapes of the received model do not match any of the widths"
+            )
         if cut.width < 1.0 and (local.keep is not None or (changes and local.remembers())):
             raise BadInput(
                 "algorithm: clients with slices of the model cannot keep leaves or models of their own, because those do not have "

@@ -100,11 +100,11 @@ def timeout(
     enough = math.ceil(cohort / OVER_SELECTION - 1e-9) if goal is None else goal
     top = _CEILING * seconds if ceiling is None else ceiling
     if enough > cohort:
-        raise BadInput(f"goal: {enough} reports never come from one broadcast to {cohort} clients; lower goal or raise cohort")
+        raise BadInput(f"goal: one broadcast to {cohort} clients never brings {enough} reports; lower goal or raise cohort")
     if seconds < floor:
-        raise BadInput(f"floor: {floor:g} s is more than seconds = {seconds:g}, with which t_o begins; lower floor")
+        raise BadInput(f"floor: {floor:g} s is more than seconds = {seconds:g}, the first timeout; lower floor")
     if seconds > top:
-        raise BadInput(f"ceiling: {top:g} s is less than seconds = {seconds:g}, with which t_o begins; raise ceiling")
+        raise BadInput(f"ceiling: {top:g} s is less than seconds = {seconds:g}, the first timeout; raise ceiling")
     rules, need = _Rules(quiet_rounds, step, floor, top), max(1, math.ceil(min_share * enough - 1e-9))
     waits = if_few == "wait"
     at_least = need if waits else 0

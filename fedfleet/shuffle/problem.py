@@ -80,7 +80,8 @@ def _counts(value: Any) -> Ints:
         raise BadInput("shuffle: counts must be a list with one list of class counts per device")
     if rows and len(rows) ** 2 * len(rows[0]) > MOST_MOVES:
         raise BadInput(
-            f"shuffle: {len(rows)} devices with {len(rows[0])} classes have more than {MOST_MOVES:,} possible moves; merge some"
+            f"shuffle: {len(rows)} devices with {len(rows[0])} classes have more than {MOST_MOVES:,} possible moves; merge "
+            "some classes"
         )
     if not rows or not rows[0]:
         raise BadInput("shuffle: counts has no devices or no classes; give one list of class counts per device")

@@ -86,7 +86,7 @@ def _kept_aggregates(plan: Plan, folder: Path, number_of: Callable[[Gather], int
     def regather(command: Gather, fact: ReportsGathered) -> ReportsGathered:
         aggregate = load_aggregate(plan, folder, command.server, number_of(command), fact.time)
         if spans(aggregate.tasks) != spans(fact.tasks):
-            raise RunFailed("the kept aggregate does not hold the reports of the journal")
+            raise RunFailed("the kept aggregate does not contain the same reports as the journal")
         return aggregate
 
     return regather
@@ -148,7 +148,7 @@ def _recorded_gathers(events: list[Event]) -> Regather:
     def regather(command: Gather, fact: ReportsGathered) -> ReportsGathered:
         refused_tasks = sorted(set(command.tasks) - set(fact.tasks.tolist()))
         if set(fact.tasks.tolist()) - set(command.tasks) or not refused.keys() >= set(refused_tasks):
-            raise RunFailed("other reports had arrived")
+            raise RunFailed("the reports that had arrived differ from those in the journal")
         return replace(_with_stand_in(fact), rejected=tuple(refused[task] for task in refused_tasks))
 
     return regather

@@ -124,9 +124,14 @@ def carbon(
     charger and the energy of networks and servers are not in it.
     """
     if swing > base:
-        raise BadInput(f"world.energy.swing = {swing:g}: it is larger than base = {base:g}, so grams would be negative")
+        raise BadInput(
+            f"world.energy.swing = {swing:g}: this is more than base = {base:g}, so grams would be negative; lower swing"
+        )
     if hours is not None and not hours:
-        raise BadInput("world.energy.hours: the list is empty; leave it out, or list grams per kWh over the day")
+        raise BadInput(
+            "world.energy.hours: the list is empty; give the grams of CO2 per kWh for equal parts of the day from midnight "
+            "on, or leave hours out"
+        )
 
     def grams_per_joule(start: Floats) -> Floats:
         day = np.mod(start, _DAY) / _DAY

@@ -91,7 +91,7 @@ def all_of(faults: list[FaultRecipe]) -> FaultRecipe:
     """
     if not faults:
         raise BadInput(
-            'world.faults: the list names no fault; leave it out, or name one, for example { use = "lossy", upload = 0.1 }'
+            'world.faults: the list is empty; leave faults out, or name one, for example { use = "lossy", upload = 0.1 }'
         )
 
     def recipe(keys: Keys, seed: int) -> FaultSource:

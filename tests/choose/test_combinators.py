@@ -300,7 +300,7 @@ def test_it_is_a_selector_as_others_are():
 
 WORLD = {"clients": 12, "devices": {"use": "pool72"}, "tags": {"night": [1, 2], "office": [3]}}
 WRONG = {
-    "nobody": ({}, "choose: only .*; give ids = "),
+    "nobody": ({}, "choose: the selector 'only' does not name any client; give ids = "),
     "nobody in common": (
         {"ids": [1], "selector": {"use": "fair", "cap": 2.0, "selector": {"use": "only", "ids": [2]}}},
         r"'fair\(only\(uniform\)\)' inside it",

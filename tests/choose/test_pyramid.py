@@ -186,7 +186,7 @@ def test_it_fits_no_policy_without_rounds():
 
 
 def test_a_best_that_leaves_out_more_than_the_last_is_refused():
-    with pytest.raises(BadInput, match="swap them"):
+    with pytest.raises(BadInput, match="swap low and high"):
         pyramidfl(low=0.5, high=0.2)
 
 

@@ -63,7 +63,7 @@ def test_a_private_fold_has_one_sum():
     private = gaussian(cohort=1).around(named)
     report = Report(0, 0, {"w": np.zeros(6, np.float32)}, 1.0, {})
     why = aggregation.check_and_add(private.fold, aggregation.zero(private.fold, SERVER), report, Context(1, 0.0, 0))
-    assert why == "a private fold has one sum, and this report would enter another"
+    assert why == "with algorithm.private all reports are added to one sum, but this report is for the sum 'late'"
 
 
 def test_noise_and_promise_follow_from_the_parameters():
@@ -128,7 +128,7 @@ REFUSED = {
     "collects whole reports": lambda: gaussian(cohort=4).around(with_fold(fedavg(), median())),
     "no client to protect": lambda: gaussian(cohort=4).around(centralized()),
     "is private already": lambda: local().around(gaussian(cohort=4).around(fedavg())),
-    "divides by 7 itself": lambda: gaussian(cohort=4).around(replace(fedavg(), fold=replace(fedavg().fold, denominator=7.0))),
+    "already divides by 7": lambda: gaussian(cohort=4).around(replace(fedavg(), fold=replace(fedavg().fold, denominator=7.0))),
     "raise algorithm.bound": lambda: gaussian(cohort=4, clip=1e4, noise=1e4).around(fedavg(bound=2.0**-4)),
 }
 

@@ -144,7 +144,7 @@ def test_a_report_of_no_width_is_refused_with_the_reason():
     assert admit(algorithm.fold, server, acc, odd, context, algorithm.accept) == (
         "its leaves have the shapes of no width of the model"
     )
-    with pytest.raises(RunFailed, match="no width of the model"):
+    with pytest.raises(RunFailed, match="do not match any of the widths"):
         list(executor("inline").train([replace(jobs[0], offer=replace(jobs[0].offer, params=odd.update))]))
 
 

@@ -201,9 +201,9 @@ def test_what_is_known_of_its_rounds():
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"goal": 4}, "goal: 4 reports never come from one broadcast to 3 clients; lower goal or raise cohort"),
-        ({"floor": 9.0}, "floor: 9 s is more than seconds = 8, with which t_o begins; lower floor"),
-        ({"ceiling": 7.0}, "ceiling: 7 s is less than seconds = 8, with which t_o begins; raise ceiling"),
+        ({"goal": 4}, "goal: one broadcast to 3 clients never brings 4 reports; lower goal or raise cohort"),
+        ({"floor": 9.0}, "floor: 9 s is more than seconds = 8, the first timeout; lower floor"),
+        ({"ceiling": 7.0}, "ceiling: 7 s is less than seconds = 8, the first timeout; raise ceiling"),
     ],
 )
 def test_numbers_that_contradict_each_other_are_refused(wrong, says):

@@ -131,7 +131,7 @@ def test_a_spec_may_give_a_list_or_one():
     many = resolve({"world": {"faults": ["lossy", {"use": "crashes", "rate": 0.5}]}})
     assert [f["use"] for f in many.world["faults"]["faults"]] == ["lossy", "crashes"]
     assert resolve(many.table()) == many
-    with pytest.raises(BadInput, match="names no fault"):
+    with pytest.raises(BadInput, match=r"world\.faults: the list is empty"):
         all_of([])
 
 

@@ -206,7 +206,7 @@ def test_more_rows_than_clients_are_fine_and_fewer_are_not(tmp_path):
         ({"ready": [[90, 101]]}, "state b: interval 0 ends after the state's own end 100"),
         ({"ready": [[10, 19], [50, 60], [19, 29]]}, "state b: intervals 0 and 2 overlap"),
         ({"sleep": 3}, r"row 1 \(b\) has an unknown key 'sleep'"),
-        ({"id": "a", "ready": [[7, 9]]}, "row 1 has the id 'a' of row 0, but is not the same"),
+        ({"id": "a", "ready": [[7, 9]]}, "row 1 has the id 'a' of row 0, but their values differ"),
         ({"ready": [[1, 2, 3]]}, "state b: interval 0"),
         ({"ready": [5]}, "state b: interval 0"),
         ({"ready": [["x", 2]]}, "state b: interval 0"),

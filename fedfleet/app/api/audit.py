@@ -42,7 +42,9 @@ def explain(
         given = [name for name, value in options.items() if value is not None]
         if given:
             raise BadInput(
-                f"{option_name(given[0])} is for simulating the run again; add {option_name('counterfactuals')}, or leave it out"
+                f"{option_name(given[0])} has an effect only with {option_name('counterfactuals')}; add "
+                f"{option_name('counterfactuals')}, "
+                f"or leave {option_name(given[0])} out"
             )
     target_share = None if target is None else share("target", target)
     result = explain_run(folder, longest=rounds)

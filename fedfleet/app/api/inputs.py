@@ -56,8 +56,8 @@ def resolve_inputs(
         resolved, custom_task = resolver_for(inputs, "train", copy_data=copy_data)(table, name)
         if stored_spec is not None and stored_spec.task["content"] != resolved.task["content"]:
             raise BadInput(
-                f"model or data differ from those of the run in {resume_folder}: its data or its initial weights "
-                "are different; give the same model and data, or leave out what the folder stores"
+                f"model or data differ from those of the run in {resume_folder}: the samples or the initial weights "
+                "are different; give the same model and data, or leave out those that the folder stores"
             )
         return resolved, custom_task
     assert resume_folder is not None

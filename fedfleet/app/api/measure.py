@@ -128,6 +128,6 @@ def _refuse_both(options: Mapping[str, Any]) -> None:
         if name in _ONLY_WITH_FILES:
             raise BadInput(f"{option_name(name)} applies to files of devices and states, not to a spec; leave one of the two out")
         raise BadInput(
-            f"{option_name(name)} and a spec were both given, and the spec sets it already; "
+            f"{option_name(name)} and a spec were both given, but the spec already sets this value; "
             "override the spec with KEY=VALUE, or leave the spec out"
         )

@@ -188,7 +188,7 @@ def status(
     from fedfleet.network.security.tls import ClientFiles
 
     if address is not None and server is not None:
-        raise BadInput(f"{option_name('server')} and {address} name the server twice; give one of them")
+        raise BadInput(f"{option_name('server')} {server} and {address} both give the address of the server; give only one of them")
     private = tls or any(path is not None for path in (ca, certificate, key))
     files = ClientFiles(ca, certificate, key) if private else None
     return Answer(ask_status(address or server or _ADDRESS, token=read_token(token, token_file), tls=files), format_status)

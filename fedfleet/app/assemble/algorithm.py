@@ -137,7 +137,9 @@ def _table(spec: Spec, tables: tuple[int, ...], where: str) -> Table:
     for i in tables:
         server_key = next((key for key in ("fold", "private") if key in spec.override[i]["algorithm"]), None)
         if server_key is not None:
-            raise BadInput(f"{where}.{server_key}: this is a server setting, the same for all clients; set it in [algorithm]")
+            raise BadInput(
+                f"{where}.{server_key}: only the server uses this setting, for all clients; set algorithm.{server_key} instead"
+            )
         table = change_algorithm(table, spec.override[i]["algorithm"], where)
     return table
 
@@ -148,8 +150,8 @@ def _check_leaves(algorithm: Algorithm, variant: Algorithm, params: Tree, where:
     odd = mismatch(variant_leaves, base_leaves) if variant_leaves or base_leaves else None
     if odd is not None:
         raise BadInput(
-            f"{where}: these clients would send different leaves than the others ({odd}), but one fold needs the "
-            "same leaves from all; set in [algorithm] which leaves stay on the device, for all clients"
+            f"{where}: the clients of this override would not send the same leaves as the rest of the fleet ({odd}), but the "
+            "server needs the same leaves from all clients; set in [algorithm] which leaves stay on the device"
         )
 
 
@@ -164,8 +166,8 @@ def _check_reaches_client(base: Table, table: Table, variant: Algorithm, facts: 
             continue
         if unchanged:
             raise BadInput(
-                f"{where}.{key}: this is a server setting, the same for all clients, and has no effect on some of them; set "
-                f"algorithm.{key} for everyone"
+                f"{where}.{key}: only the server uses this setting, so setting it for only some clients changes nothing; set "
+                f"algorithm.{key} instead"
             )
 
 

@@ -176,7 +176,7 @@ def _tags(spec: Spec, clients: int) -> dict[str, Ints]:
     result: dict[str, Ints] = {}
     for tag, members in (spec.world["tags"] or {}).items():
         if not members:
-            raise BadInput(f"world.tags.{tag}: it has no clients; list clients by number, or leave it out")
+            raise BadInput(f"world.tags.{tag}: the list is empty; list clients by number, or leave {tag} out")
         if max(members) >= clients:
             what = "users" if spec.edge is not None else "clients"
             raise BadInput(f"world.tags.{tag}: there is no client {max(members)} in a fleet of {clients} {what}")

@@ -45,7 +45,8 @@ def check_fold_minimum(plan: Plan) -> None:
     cohort, key = (plan.pace.cohort, plan.pace.key) if holds is None else (holds, plan.pace.holds_key)
     if cohort < least:
         raise BadInput(
-            f"algorithm.fold: it needs {least} reports, but a round of {plan.pace.name!r} has at most {cohort}; raise pace.{key}, "
+            f"algorithm.fold: the fold needs {least} reports, but a round of {plan.pace.name!r} has at most {cohort}; raise "
+            f"pace.{key}, "
             "or lower the number that the fold needs"
         )
 
@@ -100,8 +101,8 @@ def check_stop(stop: Stop) -> None:
     """Refuse more models than rounds."""
     if stop.commits is not None and stop.commits > stop.rounds:
         raise BadInput(
-            f"stop.commits: {stop.commits} models need more than stop.rounds = {stop.rounds} rounds; raise stop.rounds, "
-            "which counts attempts"
+            f"stop.commits: {stop.commits} models cannot be made in stop.rounds = {stop.rounds} rounds; raise stop.rounds or lower "
+            "stop.commits"
         )
 
 

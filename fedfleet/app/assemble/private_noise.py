@@ -53,24 +53,25 @@ def check_sampling(spec: Spec, plan: Plan, world: World) -> None:
     why = (
         f'{plan.choose.name!r} does not give every client the same chance; use choose.use = "uniform"'
         if not plan.choose.equal_chance or plan.choose.members is not None
-        else "clients are not reachable at all times, so that those who are have a larger chance"
+        else 'clients are not reachable at all times, so some have a larger chance; use world.states = "always_on" and no faults'
         if not world.states.always or world.faults is not None
         else f'{plan.pace.name!r} does not draw a whole cohort for each commit; use pace.use = "readiness" or "deadline"'
         if rules is None or not rules.independent
-        else "it is not counted behind edges; remove [edge]"
+        else "behind edges the sampling of clients is not counted; remove [edge]"
         if spec.edge is not None
         else ""
     )
     if why:
-        raise BadInput(f"{_WHERE}.amplify: sampling does not amplify privacy here: {why}, or leave amplify out")
+        raise BadInput(f"{_WHERE}.amplify: sampling does not amplify privacy here: {why}; or leave amplify out")
 
 
 def _check_rounds(spec: Spec, pace: Policy) -> None:
     """Refuse an epsilon where a client can be in one commit twice."""
     if not pace.rounds or _late_reports(spec.pace):
         raise BadInput(
-            f"{_WHERE}.epsilon: under {pace.name!r} a client can have several reports in one commit, so that no plan says what it "
-            "loses; use a policy with rounds and max_staleness = 0, or give noise instead and read epsilon after the run"
+            f"{_WHERE}.epsilon: under {pace.name!r} a client can have several reports in one commit, so its privacy "
+            "loss cannot be planned; use a policy with rounds and max_staleness = 0, or give noise instead and read epsilon "
+            "after the run"
         )
 
 

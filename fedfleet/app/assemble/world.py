@@ -145,7 +145,7 @@ def with_unseen(task: Task, wanted: float | int | Sequence[int] | None, seed: in
     if owner is None:
         raise BadInput(
             f"world.unseen: the data of {task.name!r} do not name the owner of each sample, so people cannot be held out; use data "
-            "with owners, or world.holdout for samples instead of people"
+            "with owners, or hold out samples instead of people with world.holdout"
         )
     people = np.unique(owner)
     chosen = _pick_people(people, wanted, seed)
@@ -153,7 +153,8 @@ def with_unseen(task: Task, wanted: float | int | Sequence[int] | None, seed: in
     new_task = replace(task, unseen=unseen, holdout=np.setdiff1d(task.holdout, unseen))
     if len(chosen) >= len(people) or not len(new_task.client_rows()):
         raise BadInput(
-            f"world.unseen: it holds out {len(chosen)} of {len(people)} people, and training needs at least one; hold out fewer"
+            f"world.unseen: {len(chosen)} of {len(people)} people would be held out, but training needs at least one; hold out "
+            "fewer"
         )
     if not len(new_task.holdout):
         raise BadInput("world.unseen: no sample is left for the central test set; hold out fewer people, or raise world.holdout")
@@ -165,7 +166,7 @@ def _pick_people(people: Ints, wanted: float | int | Sequence[int], seed: int) -
         odd = [one for one in wanted if one not in people]
         if odd or not wanted:
             numbers = f"{people.min()} to {people.max()}" if np.ptp(people) == len(people) - 1 else f"{people[:_NAMES_SHOWN]} .."
-            problem = f"there is no person {odd[0]}" if odd else "it names no person"
+            problem = f"there is no person {odd[0]}" if odd else "the list is empty"
             raise BadInput(f"world.unseen: {problem}; the people of this dataset have the numbers {numbers}")
         return np.array(wanted, np.int64)
     n = max(1, round(wanted * len(people))) if isinstance(wanted, float) else wanted

@@ -65,7 +65,10 @@ def _explain(wrong: Any) -> None:
     if type(wrong).__name__ == "NoArgsIsHelpError":  # its message is the help itself
         typer.echo(text, err=True)
     elif type(wrong).__name__ == "NoSuchOption" and (override := _override_for(name, context)):
-        say(f"no such option: {wrong.option_name}; a spec's value is set without dashes, after the spec: {override}")
+        say(
+            f"no such option: {wrong.option_name}; to change a value of the spec, write it after the spec file, without "
+            f"dashes: {override}"
+        )
     else:
         say(f"{text.rstrip('.?')}. See: {context.command_path if context else 'fedfleet'} --help")
 

@@ -56,7 +56,7 @@ class Access:
 def check_access(host: str, *, read_token: str, tls: bool) -> None:
     """Refuse to listen beyond the loopback without a token for reading and TLS."""
     if read_token and len(read_token) < MIN_TOKEN_LENGTH:
-        raise BadInput(f"--token: it has {len(read_token)} characters and could be guessed; give at least {MIN_TOKEN_LENGTH}")
+        raise BadInput(f"--token: {len(read_token)} characters could be guessed; give at least {MIN_TOKEN_LENGTH} characters")
     if not is_loopback(host) and not (read_token and tls):
         missing = " and ".join([*([] if read_token else ["--token-file"]), *([] if tls else ["--certificate with --key"])])
         raise BadInput(

@@ -234,7 +234,7 @@ class RunWatcher:
         if cached is None or cached[0] != mark:
             table = read_table(folder / "spec.toml")
             if not isinstance(table.get("stop", {}), Mapping):
-                raise BadInput(f"{folder / 'spec.toml'} is not the spec of a run: its stop is not a table")
+                raise BadInput(f"{folder / 'spec.toml'} is not the spec of a run: its key stop is not a table")
             cached = self._tables[name] = (mark, table, dict(flat(table)), _spec_digest(table))
         return cached[1:]
 

@@ -27,7 +27,7 @@ class Certificate:
 def token_from(token: str | None, file: Path | None) -> str:
     """The token for reading, from the command line or from a file; "": none."""
     if token is not None and file is not None:
-        raise BadInput("--token and --token-file name the same thing; give one of them")
+        raise BadInput("--token and --token-file both give the token; give only one of them")
     if file is None:
         result = token or ""
     else:
@@ -38,7 +38,7 @@ def token_from(token: str | None, file: Path | None) -> str:
         if not result:
             raise BadInput(f"--token-file: {file} is empty; write a long random word into it")
     if not result.isascii() or any(c.isspace() for c in result):
-        raise BadInput("--token: a token is one word of plain letters, digits and signs")
+        raise BadInput("--token: the token must be one word of plain letters, digits and signs")
     return result
 
 

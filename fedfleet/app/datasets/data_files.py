@@ -35,7 +35,9 @@ def from_path(path: Path, inputs: list[str] | None, label: str | None, owner: st
     if kinds == [".json"]:
         return _read_leaf(files)
     if owner is not None:
-        raise BadInput("data: owner= is for a single table; in a folder, the names of the files are the owners")
+        raise BadInput(
+            "data: owner= is for a single table; in a folder, the names of the files are the owners, so leave owner= out"
+        )
     per_client = [(p.stem, _read_arrays(p) if p.suffix == ".npz" else _read_table(p, inputs, label, None)) for p in files]
     return _concatenate(path, per_client)
 
@@ -57,7 +59,7 @@ def _concatenate(path: Path, per_client: Sequence[tuple[str, RawData]]) -> RawDa
         own_shape = np.shape(samples.x)[1:]
         if own_shape != shape:
             raise BadInput(
-                f"data: inputs of {name} in {path} have the shape {own_shape}, but those of {first} {shape}; give "
+                f"data: inputs of {name} in {path} have the shape {own_shape}, but inputs of {first} have {shape}; give "
                 "all inputs the same shape"
             )
         if samples.columns != columns:

@@ -95,10 +95,12 @@ def stored_conditions(folder: Path) -> Conditions:
             raise ValueError("it has another format")
         result = Conditions(**body)
         if not all(isinstance(getattr(result, n), str) for n in ("execute", "device", "form", "processor", "frozen")):
-            raise ValueError("it holds what no run writes")
+            raise ValueError("it has unexpected contents")
         return result
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadInput(f"{path} is missing or damaged ({error}); without it, it is unknown how the run computed") from None
+        raise BadInput(
+            f"{path} is missing or damaged ({error}); without this file it is unknown how the run computed; restore it"
+        ) from None
 
 
 def adopt_conditions(spec: Spec, stored: Conditions) -> tuple[Spec, list[str]]:
@@ -107,8 +109,8 @@ def adopt_conditions(spec: Spec, stored: Conditions) -> tuple[Spec, list[str]]:
     if stored.kernel == Conditions(**_with_executor(stored, run)).kernel:  # a cluster may come and go: it changes no bit
         stored = replace(stored, execute=run["execute"], ray_execute=run["ray_execute"])
     remarks = [
-        f"run.{name} = {run[name]!r} was asked, but the run began with {getattr(stored, name)!r} and goes on with it, "
-        "since it decides the last bits"
+        f"run.{name} = {run[name]!r} was given, but the run started with {getattr(stored, name)!r} and keeps it, "
+        "because this setting decides the last bits of the results"
         for name in _STORED_KEYS
         if run[name] != getattr(stored, name) and not (run["execute"] == "auto" and name == "execute")
     ]
@@ -137,7 +139,8 @@ def refuse_other_machine(folder: Path, stored: Conditions) -> None:
     missing = missing_condition(stored)
     if missing is not None:
         raise BadInput(
-            f"{folder} was started with {missing}: resuming it here could change its bits; resume it where that "
+            f"{folder} was started with {missing}: resuming it here could change its results in the last bits; resume it where "
+            "that "
             "is available, or start again in another folder with --out"
         )
 

@@ -144,7 +144,7 @@ def load_custom_task(
     sources = {role: load_source(out, entry) for role, entry in manifest.entries().items()}
     _check_same(inputs, manifest, out)
     if trust is not None and trust != manifest.code_hash():
-        raise BadInput(f"--trust-code: the code of {out} is {manifest.code_hash() or 'none at all'}, not {trust}")
+        raise BadInput(f"--trust-code: the code of {out} has the hash {manifest.code_hash() or '(none)'}, not {trust}")
     needed = {role: entry for role, entry in manifest.entries().items() if need_metrics or role in ("model", "loss")}
     reason = _unusable_reason(out, manifest, inputs, needed, trusted=trust is not None) or missing
     dataset = Dataset(arrays["x"], arrays["y"], manifest.classes, arrays.get("owner"))
@@ -239,10 +239,10 @@ def _check_same(inputs: UserInputs, manifest: TaskManifest, out: Path) -> None:
             continue
         entry = manifest.entries().get(role)
         if entry is None:
-            raise BadInput(f"the run in {out} was started without a {role}; leave it out, or choose another folder")
+            raise BadInput(f"the run in {out} was started without a {role}; leave the {role} out, or choose another folder")
         if not matches_entry(entry, thing):
             raise BadInput(
-                f"the {role} differs from that of the run in {out}: it has changed since; restore it, or choose another folder"
+                f"the {role} has changed since the run in {out} was started; restore the {role}, or choose another folder"
             )
 
 

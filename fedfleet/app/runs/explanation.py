@@ -97,7 +97,9 @@ def notes(result: Attribution, *, served: bool) -> list[str]:
     if not result.ended:
         texts.append("the run has not ended: this is what its journal holds so far")
     if served and result.causes["unknown"] > 0:
-        texts.append("devices measure fetching and training; how long a report was under way nobody knows, and is unknown")
+        texts.append(
+            "devices measure fetching and training; the time that a report was on its way is not measured, so it is unknown"
+        )
     if result.cutting == "evenly":
         texts.append(
             "tasks that began before the round that waited for them were divided evenly over its time, since nothing says how far "

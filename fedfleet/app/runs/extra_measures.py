@@ -49,8 +49,8 @@ def require_secret(algorithm: Algorithm) -> None:
     """Refuse to serve a private run whose noise every device could take away again."""
     if algorithm.private is not None and algorithm.private.sample is not None:
         raise BadInput(
-            "algorithm.private.amplify: devices know the seed, and with it who is picked, so that sampling hides nobody in a "
-            "served run; leave amplify out"
+            "algorithm.private.amplify: devices know the seed, so they can compute which clients are picked, and sampling "
+            "protects no client in a served run; leave amplify out"
         )
     if algorithm.fold.noise is not None and secret_file() is None:
         raise BadInput(

@@ -75,7 +75,7 @@ def check_chain(run: RunRecord) -> None:
             f"{run.folder}/run.db is not the journal that was sealed: digest, rows or last link differ from {run.folder}/seal.json"
         )
     if seal is not None and (wrong := first_change(run.folder, seal, ("run.db",))):
-        raise RunFailed(f"{run.folder}: {wrong}, outside of its rows")
+        raise RunFailed(f"{run.folder}: {wrong}, but its rows are intact")
 
 
 def check_files(run: RunRecord) -> None:

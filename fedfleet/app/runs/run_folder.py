@@ -306,7 +306,7 @@ def check_same_spec(spec: Spec, out: Path) -> None:
     stored_spec = load_spec(out / "spec.toml")
     if stored_spec.digest != spec.digest:
         differs = _first_difference(stored_spec.table(), spec.table())
-        raise BadInput(f"{out} holds a run of another spec ({differs}); choose another folder with --out")
+        raise BadInput(f"{out} holds a run with a different spec ({differs}); choose another folder with --out")
 
 
 def _first_difference(a: Any, b: Any, path: str = "") -> str:

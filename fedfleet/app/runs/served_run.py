@@ -184,7 +184,10 @@ def _open_journal(setup: Setup, folder: Path) -> tuple[Journal, RecoveredRun | N
     book = recovery.state.book
     for damage in recovery.damages:
         say(damage)
-    say(f"going on in round {book.round + 1} with model {book.version}; {book.running} tasks are out, {book.arrived} reports in")
+    say(
+        f"resuming in round {book.round + 1} with model {book.version}: {book.running} tasks are running, {book.arrived} "
+        "reports have arrived"
+    )
     return journal, recovery
 
 

@@ -170,7 +170,7 @@ def _override(table: Any, i: int, algorithm: Table) -> Table:
         entries = {**entries, "algorithm": {"use": entries["algorithm"]}}
     settings = check_table(override_settings, entries, where)
     if not settings["clients"] and not settings["kinds"]:
-        raise BadInput(f"{where} names neither clients nor kinds; name those to which it applies")
+        raise BadInput(f"{where} does not say to which clients it applies; give clients = [..] or kinds = [..]")
     if not settings["algorithm"]:
         raise BadInput(f"{where} changes nothing; give it a setting, for example algorithm.lr = 0.01")
     change_algorithm(algorithm, settings["algorithm"], f"{where}.algorithm")

@@ -34,7 +34,7 @@ def spec_table(spec: Any, overrides: Sequence[Any] = ()) -> tuple[dict[str, Any]
     if isinstance(spec, Mapping):
         return apply_overrides(plain_table(cast("Mapping[Any, Any]", spec)), overrides), "run"
     if not isinstance(spec, str | Path):
-        problem = f"{type(spec).__name__!r} is no spec"
+        problem = f"{type(spec).__name__!r} is not a spec"
         raise BadInput(f"an object of type {problem}; give the path of a spec file, or the same as a nested dictionary")
     return apply_overrides(read_table(spec), overrides), Path(spec).stem
 

@@ -38,7 +38,7 @@ def not_negative(option: str, value: float) -> float:
     """The value if it is finite and not negative."""
     value = number(option, value)
     if not 0 <= value <= LARGEST:
-        raise BadInput(f"{option_name(option)} {value:g} must not be negative, and at most {LARGEST:g}")
+        raise BadInput(f"{option_name(option)} {value:g} must be from 0 to {LARGEST:g}")
     return value
 
 

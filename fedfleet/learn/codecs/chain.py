@@ -24,7 +24,7 @@ def chain(codecs: Sequence[Codec], where: str = "codecs") -> Codec | None:
     >>> chain([gzip(), int8()], "up")
     Traceback (most recent call last):
     ..
-    fedfleet.BadInput: up: 'gzip' cannot come before 'int8', which needs numbers but would get bytes; swap them
+    fedfleet.BadInput: up: 'gzip' cannot come before 'int8', which needs numbers but would get bytes; swap the two
     """
     _check_order(codecs, where)
     if len(codecs) <= 1:
@@ -96,7 +96,8 @@ def _check_order(codecs: Sequence[Codec], where: str) -> None:
         if before > after:
             kind = "bytes" if first.level == "compress" else "rounded ones"
             raise BadInput(
-                f"{where}: {first.name!r} cannot come before {second.name!r}, which needs numbers but would get {kind}; swap them"
+                f"{where}: {first.name!r} cannot come before {second.name!r}, which needs numbers but would get {kind}; swap the "
+                "two"
             )
         if second.squeeze is not None and not first.sized:
             raise BadInput(

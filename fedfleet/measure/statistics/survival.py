@@ -91,7 +91,7 @@ def restricted_mean(times: Sequence[float], reached: Sequence[bool], horizon: fl
     steps = [s for s in kaplan_meier(times, reached) if s.seconds <= horizon]
     latest = max(r.seconds for r in observations)
     if latest < horizon and (not steps or steps[-1].waiting > 0):
-        raise BadInput(f"horizon {horizon:g} s is later than the last observation, {latest:g} s; give at most that")
+        raise BadInput(f"horizon {horizon:g} s is later than the last observation, {latest:g} s; give at most {latest:g}")
     n, starts = len(observations), [0.0, *(s.seconds for s in steps)]
     heights = [1.0, *(s.waiting for s in steps)]
     widths = np.diff([*starts, horizon])

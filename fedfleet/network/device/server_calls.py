@@ -226,7 +226,7 @@ def fetch_blob(connection: Connection, caller: pb.Caller, blob: pb.Blob, wait: R
         data = _fetch_once(connection, caller, blob, wait, until)
         if crc32c(data) == blob.crc32c:
             return data
-    raise Refused("the model came damaged twice: its checksum is another")
+    raise Refused("the model arrived damaged twice: its checksum is wrong")
 
 
 def _fetch_once(connection: Connection, caller: pb.Caller, blob: pb.Blob, wait: RetryPolicy, until: float) -> bytes:
@@ -237,7 +237,7 @@ def _fetch_once(connection: Connection, caller: pb.Caller, blob: pb.Blob, wait: 
             for chunk in connection.fetch(pb.FetchRequest(caller=caller, name=blob.name, offset=len(data))):
                 data += chunk
                 if len(data) > blob.nbytes:
-                    raise Refused(f"more came than the {blob.nbytes} bytes of the model")
+                    raise Refused(f"more bytes arrived than the {blob.nbytes} bytes of the model")
             if len(data) == blob.nbytes:
                 return bytes(data)
         except Unreachable:

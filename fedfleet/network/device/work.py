@@ -118,7 +118,7 @@ def frozen_fetcher(context: WorkContext, work: pb.Work, until: float) -> Fetch:
         del name  # whoever asked compares what came with it
         blob = work.frozen
         if not blob.name:
-            raise Refused("the server names no frozen weights, and those of this device are others")
+            raise Refused("the frozen weights of this device differ from those of the run, and the server does not offer them")
         reason = too_large(context.caps, blob.nbytes, "the frozen part of the model")
         if reason is not None:
             raise Refused(reason)

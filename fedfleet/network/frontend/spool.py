@@ -107,7 +107,7 @@ class Spool:
             else:
                 entries.append(record.entry)
         if end < size:
-            self.damages += (f"the last {size - end} bytes of {path} are no whole report, and were cut off",)
+            self.damages += (f"the last {size - end} bytes of {path} are not a whole report, and were cut off",)
             os.ftruncate(handle, end)
         self._ends[bucket] = end
         return entries

@@ -273,7 +273,7 @@ def _counters(f: Figures) -> Iterator[Any]:
         ("fedfleet_transmitter_restarts", "Transmitters that died and were started again.", f.restarts),
         ("fedfleet_strikes", "Uploads that were truncated, garbled or wrongly addressed.", f.counts.get("strikes", 0.0)),
         ("fedfleet_strangers", "Calls without a secret that holds.", f.counts.get("strangers", 0.0)),
-        ("fedfleet_malformed", "Calls that are no message of FedFleet.", f.counts.get("malformed", 0.0)),
+        ("fedfleet_malformed", "Calls that are not messages of FedFleet.", f.counts.get("malformed", 0.0)),
         ("fedfleet_deferred", "Reports that were told to come again: too much was on its way.", f.counts.get("busy", 0.0)),
         ("fedfleet_snapshots", "Snapshots of partial sums written.", f.counts.get("snapshots", 0.0)),
     ]

@@ -42,7 +42,9 @@ def parse_status(address: str, reply: bytes) -> dict[str, Any]:
     except (Refused, ValueError, RecursionError):
         status = None
     if not isinstance(status, dict) or any(name not in status for name in CONTRACT):
-        raise RunFailed(f"{address} answers, but not as a FedFleet server of this version; is it another program?")
+        raise RunFailed(
+            f"{address} answers, but not as a FedFleet server of this version; check the address and the version of the server"
+        )
     return {str(name): printable(value) if isinstance(value, str) else value for name, value in status.items()}
 
 
@@ -81,6 +83,8 @@ def _to_error(address: str, error: grpc.RpcError, *, secure: bool) -> RunFailed:
                 "give the file wire/status.token of its run: --token-file FILE"
             )
         case grpc.StatusCode.UNIMPLEMENTED:
-            return RunFailed(f"{address} answers, but not as a FedFleet server of this version; is it another program?")
+            return RunFailed(
+                f"{address} answers, but not as a FedFleet server of this version; check the address and the version of the server"
+            )
         case _:
             return RunFailed(f"{address} could not give its status: {code.name} {details}")

@@ -77,7 +77,7 @@ def decode_frame(data: bytes | memoryview, kind: type[Head]) -> tuple[Head, memo
         raise Refused("it is shorter than any frame")
     (length,) = _LENGTH.unpack(view[: _LENGTH.size])
     if length > MAX_HEAD_BYTES or length > len(view) - _LENGTH.size:
-        raise Refused(f"the head of its frame claims {length} bytes, which it has not, or which are too many")
+        raise Refused(f"the head of its frame claims {length} bytes, but fewer arrived, or the limit is lower")
     return parse_message(view[_LENGTH.size : _LENGTH.size + length], kind), view[_LENGTH.size + length :]
 
 
@@ -86,7 +86,7 @@ def parse_message(data: bytes | memoryview, kind: type[Head]) -> Head:
     try:
         return kind.FromString(bytes(data))
     except (DecodeError, ValueError, UnicodeDecodeError) as error:
-        raise Refused(f"its head is no {kind.__name__} ({error})") from None
+        raise Refused(f"its head is not a valid {kind.__name__} ({error})") from None
 
 
 def offer_to_bytes(offer: Offer) -> bytes:

@@ -67,7 +67,7 @@ class Registry:
         )
         for client, generation, samples, tests, data, revoked in rows:
             if client >= n:
-                raise RunFailed(f"{self._path} has a device for client {client}, and the run has {n} clients only")
+                raise RunFailed(f"{self._path} has a device for client {client}, but the run has only {n} clients")
             self._set_holder(client, generation, samples, tests, data)
             if revoked is not None:
                 self._end_holder(client, generation)

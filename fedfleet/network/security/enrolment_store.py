@@ -54,7 +54,7 @@ def open_store(path: Path) -> sqlite3.Connection:
         db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         _prepare(db, path)
     except OSError as error:
-        raise RunFailed(f"{path} cannot be opened ({error.strerror}); it holds the enrolled devices") from None
+        raise RunFailed(f"{path}, the store of enrolled devices, cannot be opened ({error.strerror})") from None
     except sqlite3.Error as error:
         raise RunFailed(f"{path} is not a usable store of devices ({error})") from None
     return db

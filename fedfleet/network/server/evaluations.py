@@ -91,8 +91,8 @@ class Evaluations:
         """Ask devices for the loss of a model on their own data."""
         if command.stat != "loss":
             raise RunFailed(
-                f"selector {self._served.plan.choose.name!r} probes clients for {command.stat}, which devices cannot tell "
-                "in advance"
+                f"selector {self._served.plan.choose.name!r} probes clients for {command.stat}, which devices cannot "
+                "report before they train"
             )
         self._probe = command
         seconds = min(command.within, self._options.evaluate_seconds)

@@ -113,9 +113,11 @@ def _mean_rate(before: RawRate, after: RawRate) -> RawRate:
 def _check(stress: Stress) -> None:
     check_bytes(stress.dummy.payload_bytes)
     if stress.dummy.rounds < 2:
-        raise BadInput("--rounds: rates leave the first round out; give at least 2")
+        raise BadInput("--rounds: the first round does not count for the rates; give at least 2")
     if stress.generators > stress.dummy.clients:
-        raise BadInput(f"--generators: {stress.dummy.clients} clients cannot be shared out among {stress.generators}; give fewer")
+        raise BadInput(
+            f"--generators: {stress.dummy.clients} clients are too few for {stress.generators} generators; give fewer generators"
+        )
 
 
 def _raw(stress: Stress, keys: Keys) -> dict[str, RawRate]:

@@ -51,7 +51,9 @@ def _device(path: str, lines: list[Line]) -> dict[str, Any]:
         name = "latency_ms_low" if low is None else "latency_ms_high"
         raise BadInput(_cell_error(path, lines[0], name, "is empty and the other end is not; give both, or neither"))
     if low > high:
-        raise BadInput(_cell_error(path, lines[0], "latency_ms_low", f"{low:g} lies above latency_ms_high {high:g}; swap them"))
+        raise BadInput(
+            _cell_error(path, lines[0], "latency_ms_low", f"{low:g} lies above latency_ms_high {high:g}; swap the two values")
+        )
     return {"id": lines[0]["id"], "down_kbps": down, "up_kbps": up or None, "latency_ms": [low, high], **once}
 
 
@@ -74,7 +76,7 @@ def _state(path: str, lines: list[Line]) -> dict[str, Any]:
                 raise BadInput(_cell_error(path, line, name, why))
         low, high = line["ready_from"], line["ready_to"]
         if high < low:
-            raise BadInput(_cell_error(path, line, "ready_to", f"{high:g} lies before ready_from {low:g}; swap them"))
+            raise BadInput(_cell_error(path, line, "ready_to", f"{high:g} lies before ready_from {low:g}; swap the two values"))
         if low < start or low >= end:
             why = f"{low:g} lies outside start {start:g} to end {end:g}; move it inside"
             raise BadInput(_cell_error(path, line, "ready_from", why))

@@ -93,7 +93,8 @@ def check_ids(path: str, table: Fleet) -> Fleet:
     if unlike.any():
         row = int(np.flatnonzero(unlike)[0])
         raise BadInput(
-            f"{path}: row {row} has the id {str(table.ids[row])!r} of row {like[row]}, but is not the same; give it another id"
+            f"{path}: row {row} has the id {str(table.ids[row])!r} of row {like[row]}, but their values differ; give one of "
+            "them another id"
         )
     return table
 

@@ -65,7 +65,7 @@ def test_the_help_states_the_defaults_that_are_used():
     ("asked", "says"),
     [
         ({}, "give a spec file .* a devices file"),
-        ({"spec": 5}, "of type 'int' is no spec"),
+        ({"spec": 5}, "of type 'int' is not a spec"),
         ({"spec": SPEC, "deadline": 4}, "deadline and a spec were both given"),
         ({"spec": SPEC, "seeds": 0}, "seeds = 0: give a whole number from 1"),
         ({"spec": SPEC, "seeds": "3"}, "seeds = '3'"),

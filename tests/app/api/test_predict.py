@@ -84,7 +84,7 @@ def test_an_own_model_is_foretold_by_its_own_reference_runs(cache, capsys):
 @pytest.mark.parametrize(
     ("spec", "more", "says"),
     [
-        (5, {}, "of type 'int' is no spec"),
+        (5, {}, "of type 'int' is not a spec"),
         ("none.toml", {}, "there is no spec file none.toml"),
         ({"pase": {}}, {}, "did you mean 'pace'"),
         (OWN, {"sweep": 3}, "sweep = 3"),

@@ -202,7 +202,7 @@ def test_a_result_is_short_in_a_notebook_and_can_be_loaded_and_replayed_by_itsel
 @pytest.mark.parametrize(
     ("spec", "words", "more", "says"),
     [
-        (5, (), {}, "an object of type 'int' is no spec"),
+        (5, (), {}, "an object of type 'int' is not a spec"),
         (SPEC, ({"stop.rounds": 2},), {}, 'write "KEY=VALUE" in quotes'),
         ({"stop": {1: 2}}, (), {}, "stop has the key 1; keys are text"),
         ({"world": None}, (), {}, r"world: None is not a table; write \[world\] with its keys below"),

@@ -59,7 +59,7 @@ def test_an_own_model_is_searched_and_goes_on(tmp_path):
     alone = package.run(tmp_path / "out/best.toml", model=given["model"], data=(X, Y))
     assert alone.metrics["accuracy"] == result.value
     assert f"fedfleet.run('{tmp_path / 'out'}/best.toml', model=.., data=..)" in str(result)
-    with pytest.raises(package.BadInput, match=r"another space \(of the spec, of the data, or .*initial weights.*manual_seed"):
+    with pytest.raises(package.BadInput, match=r"different settings \(of the spec, of the data, or .*initial weights.*manual_seed"):
         package.tune(OWN, **given, data=(X + 1, Y), trials=2)
     assert package.report(result).kind == "search"
 
@@ -108,7 +108,7 @@ def test_tune_answers_by_the_contract_and_goes_on(fedfleet, tmp_path):
     assert code == 0 and "best: algorithm.lr" in out and "trial 2" in err and "trial 1" not in err
     code, out, _ = fedfleet("report", tmp_path / "out", "--json")
     assert code == 0 and json.loads(out)["trials"] == 3
-    refused(fedfleet("tune", spec, "stop.rounds=3", "--out", tmp_path / "out"), "another space", "--out")
+    refused(fedfleet("tune", spec, "stop.rounds=3", "--out", tmp_path / "out"), "different settings", "--out")
 
 
 @pytest.mark.parametrize(

@@ -108,18 +108,18 @@ def test_codecs_of_some_clients():
 # ---- what cannot differ by client -----------------------------------------------------------------------------------
 
 ONE_FOR_ALL = {
-    "a limit of the fold": ("fedavg", {"bound": 5.0}, r"override\[0\].algorithm.bound: this is a server setting"),
+    "a limit of the fold": ("fedavg", {"bound": 5.0}, r"override\[0\].algorithm.bound: only the server uses this setting"),
     "one of several": (
         "fedavg",
         {"lr": 0.3, "bound": 5.0},
-        r"override\[0\].algorithm.bound: this is a server setting",
+        r"override\[0\].algorithm.bound: only the server uses this setting",
     ),
     "leaves kept at home": (
         "fedavg",
         {"keep": "3.*"},
-        r"would send different leaves than the others \(leaf '3.bias' is missing\)",
+        r"would not send the same leaves as the rest of the fleet \(leaf '3.bias' is missing\)",
     ),
-    "another head": ("fedper", {"head": "1.*"}, "would send different leaves than the others"),
+    "another head": ("fedper", {"head": "1.*"}, "would not send the same leaves as the rest of the fleet"),
     "a pattern of nothing": (
         "fedper",
         {"head": "9.*"},

@@ -145,7 +145,7 @@ def test_in_one_place_nobody_is_left_to_choose_among():
     [
         ({"odd": [1, 12]}, {}, "world.tags.odd: there is no client 12 in a fleet of 12 clients"),
         ({"odd": [4]}, {"edge": "hierfl"}, "world.tags.odd: there is no client 4 in a fleet of 4 users"),
-        ({"odd": []}, {}, "world.tags.odd: it has no clients"),
+        ({"odd": []}, {}, "world.tags.odd: the list is empty"),
     ],
 )
 def test_tags_name_clients_that_are_there(tags, more, says):

@@ -171,9 +171,9 @@ def test_people_are_drawn_from_the_seed_of_the_data():
     ("world", "why"),
     [
         ({"holdout": 300}, r"world.holdout = 300: the data has 300 samples, .*hold out fewer"),
-        ({"unseen": 10}, r"world.unseen: it holds out 10 of 10 people"),
+        ({"unseen": 10}, r"world.unseen: 10 of 10 people would be held out"),
         ({"unseen": [3, 77]}, r"world.unseen: there is no person 77; .* 0 to 9"),
-        ({"unseen": []}, r"world.unseen: it names no person"),
+        ({"unseen": []}, r"world.unseen: the list is empty"),
     ],
 )
 def test_what_cannot_be_is_told_in_one_sentence(world, why):

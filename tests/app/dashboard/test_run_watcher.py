@@ -166,4 +166,4 @@ def test_what_lies_in_one_folder_hides_no_other(tmp_path):
     assert {name: run.status for name, run in result.items()} == {
         "good": STOPPED, "deep": DAMAGED, "odd": DAMAGED, "lock": STOPPED, "caf\\udce9": STOPPED,
     }  # fmt: skip
-    assert "its stop is not a table" in result["odd"].fault and result["odd"].planned_end is None
+    assert "its key stop is not a table" in result["odd"].fault and result["odd"].planned_end is None

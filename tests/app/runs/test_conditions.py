@@ -46,7 +46,7 @@ def test_what_decides_bits_is_adopted_and_said():
     result = local_conditions(assemble(spec_with()))
     spec, remarks = adopt_conditions(spec_with(threads=2, execute="stacked"), result)
     assert (spec.run["threads"], spec.run["execute"]) == (1, "auto") and len(remarks) == 2
-    assert "run.threads = 2 was asked, but the run began with 1" in " ".join(remarks)
+    assert "run.threads = 2 was given, but the run started with 1" in " ".join(remarks)
     spec, remarks = adopt_conditions(spec_with(execute="ray"), result)  # a cluster computes the same bits
     assert spec.run["execute"] == "ray" and remarks == []
 
@@ -56,14 +56,14 @@ def test_a_run_resumes_as_it_began_whatever_is_asked_now(tmp_path, capsys):
     killed_run({**SPEC, "run": {"checkpoint_every": 2}}, tmp_path / "out", 3)
     again = perform(spec_with(threads=2, execute="stacked"), tmp_path / "out", resume=True)
     assert again.metrics["digest"] == straight.metrics["digest"]
-    assert "goes on with it" in capsys.readouterr().err
+    assert "keeps it" in capsys.readouterr().err
 
 
 def test_a_run_is_not_resumed_with_other_versions(tmp_path, monkeypatch):
     killed_run(SPEC, tmp_path / "out", 3)
     monkeypatch.setattr("fedfleet.app.runs.conditions._versions", lambda: {"numpy": "0.1"})
     before = identity(tmp_path / "out")
-    with pytest.raises(BadInput, match=r"was started with numpy .* could change its bits"):
+    with pytest.raises(BadInput, match=r"was started with numpy .* could change its results in the last bits"):
         perform(spec_with(), tmp_path / "out", resume=True)
     assert identity(tmp_path / "out") == before
 

@@ -98,7 +98,7 @@ def other(outputs, labels):
         ({"model": torch.nn.Linear(5, 2), "data": blobs()}, "differ from those of the run"),
         ({"model": row, "data": (blobs()[0] + 1, blobs()[1])}, "differ from those of the run"),
         ({"data": (blobs()[0] + 1, blobs()[1])}, "not the inputs of the run"),
-        ({"model": Net, "loss": other}, "loss differs from that of the run"),
+        ({"model": Net, "loss": other}, "loss has changed since the run"),
         ({"model": Net, "loss": focal, "metrics": {"unheard": share_right}}, "started without a metric 'unheard'"),
     ],
 )

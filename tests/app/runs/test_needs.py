@@ -69,5 +69,5 @@ def test_in_stacks_and_in_memory_it_is_the_same_run(done):
 
 def test_other_settings_are_another_run(done, tmp_path):
     left = unfinished(done, tmp_path / "run")
-    with pytest.raises(BadInput, match=r"another spec \(seeds.fleet is 7 there, 3 here\)"):
+    with pytest.raises(BadInput, match=r"a different spec \(seeds.fleet is 7 there, 3 here\)"):
         ff.run(left / "spec.toml", "seeds.fleet=3", out=left, resume=True)

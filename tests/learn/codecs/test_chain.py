@@ -45,7 +45,7 @@ def test_sizes_add_up_as_what_is_sent():
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (("gzip", "int8"), "up: 'gzip' cannot come before 'int8', which needs numbers but would get bytes; swap them"),
+        (("gzip", "int8"), "up: 'gzip' cannot come before 'int8', which needs numbers but would get bytes; swap the two"),
         (("int8", "topk"), "up: 'int8' cannot come before 'topk', which needs numbers but would get rounded ones"),
         (("int8", "int4"), "up: 'int8' and 'int4' cannot follow each other: both round numbers; leave one out"),
         (("fp16", "int4"), "up: 'fp16' and 'int4' cannot follow each other: both round numbers; leave one out"),

@@ -104,7 +104,7 @@ def test_the_first_evaluation_at_the_target_counts_and_a_later_fall_does_not():
 @pytest.mark.parametrize(
     ("call", "word"),
     [
-        (lambda: restricted_mean([5, 6], [True, False], 7), "6 s; give at most that"),
+        (lambda: restricted_mean([5, 6], [True, False], 7), "6 s; give at most 6"),
         (lambda: restricted_mean([5, 6], [True, False], 0), "positive"),
         (lambda: kaplan_meier([], []), "none"),
         (lambda: kaplan_meier([1], [True, False]), "1 times need the same number"),

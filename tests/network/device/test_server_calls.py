@@ -205,7 +205,7 @@ def test_a_report_is_there_once_and_whole_whatever_broke(cuts):
 
 def test_bytes_beyond_what_was_announced_are_refused():
     line = Breaking([])
-    with pytest.raises(Refused, match="more came than the 5 bytes"):
+    with pytest.raises(Refused, match="more bytes arrived than the 5 bytes"):
         fetch_blob(line, WHO, pb.Blob(name="a", nbytes=5), swift(), time.time() + 30)
 
 

@@ -97,7 +97,7 @@ def test_work_of_a_kind_that_nobody_knows_is_declined(fake, bench):
 
 def test_frozen_weights_beyond_the_caps_or_without_a_name_are_refused(fake, bench):
     work = fake.give(W)
-    with pytest.raises(Refused, match="names no frozen weights"):
+    with pytest.raises(Refused, match="frozen weights of this device differ"):
         frozen_fetcher(bench, work, time.time() + 5)("x")
     work.frozen.CopyFrom(fake.add_blob(W))
     work.frozen.nbytes = 1 << 50

@@ -90,7 +90,7 @@ def state(**changes):
         ({"down_kbps": [1.0]}, "row 1 has no id"),
         (device(down_kbps=[1e16]), "device-x: down_kbps.*beyond 1e\\+15"),
         (device(colour="red"), r"row 1 \(device-x\) has an unknown key 'colour'"),
-        (device(id="fine", cores=3), "row 1 has the id 'fine' of row 0, but is not the same; give it another id"),
+        (device(id="fine", cores=3), "row 1 has the id 'fine' of row 0, but their values differ; give one of them another id"),
     ],
 )
 def test_bad_devices_are_named(tmp_path, row, says):

@@ -157,7 +157,7 @@ def fleet_metric(spec: Spec, name: str) -> float:
     devices, states, missing = tables_of(spec)
     if states is None and not name.startswith("Dev"):
         why = f" ({missing})" if missing else ""
-        raise BadInput(f"measure.{name}: the fleet has no states that could be measured{why}; name world.states, or measure DevMC")
+        raise BadInput(f"measure.{name}: the fleet has no states that could be measured{why}; set world.states, or measure DevMC")
     of_devices, of_states = not name.startswith("Stat"), not name.startswith("Dev")
     result = measure_metric(name, settings, devices if of_devices else None, states if of_states else None, seeds=1)
     return float(result["value"])

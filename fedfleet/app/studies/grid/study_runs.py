@@ -56,7 +56,8 @@ def resolve_by_name(table: dict[str, Any], name: str) -> tuple[Spec, CustomTask 
     """The spec of a table whose task has a name."""
     if table.get("task") == {"use": "own"}:
         raise BadInput(
-            "model and data of this study were given in Python; resume it there with fedfleet.study(.., model=.., data=..)"
+            "model and data of this study were given in Python; resume the study in Python with fedfleet.study(.., model=.., "
+            "data=..)"
         )
     return resolve_named_task(table, name)
 

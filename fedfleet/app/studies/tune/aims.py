@@ -91,11 +91,11 @@ def aim_of(metric: Any, direction: Any = None) -> Aim:
     known = summary([])
     first, _, rest = str(metric).partition(".")
     if not isinstance(metric, str) or first not in known or first in _TEXTS:
-        raise BadInput(f"tune.metric: there is no measure {metric!r} of a run{suggest_name(str(metric), known.keys() - {*_TEXTS})}")
+        raise BadInput(f"tune.metric: a run has no measure {metric!r}{suggest_name(str(metric), known.keys() - {*_TEXTS})}")
     inside = known[first]
     if isinstance(inside, Mapping) and rest not in inside:
         raise BadInput(f"tune.metric = {metric!r}: choose one value of {first}{suggest_name(rest, map(str, inside))}")
     if direction is not None and direction not in _DIRECTIONS:
-        raise BadInput(f"tune.direction: there is no {direction!r}{suggest_name(str(direction), _DIRECTIONS)}")
+        raise BadInput(f"tune.direction = {direction!r} is not known{suggest_name(str(direction), _DIRECTIONS)}")
     higher = (first in _HIGHER or first.startswith("accuracy")) and first != "accuracy_std"
     return Aim(metric, not higher if direction is None else direction == "minimise")

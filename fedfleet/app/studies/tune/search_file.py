@@ -162,7 +162,7 @@ def check_trials(setting: Any, where: str) -> int:
 def check_choice(setting: Any, known: Sequence[str], where: str) -> str:
     """One of the names that there are."""
     if setting not in known:
-        raise BadInput(f"{where}: there is no {setting!r}{suggest_name(str(setting), known)}")
+        raise BadInput(f"{where} = {setting!r} is not known{suggest_name(str(setting), known)}")
     return str(setting)
 
 

@@ -183,7 +183,7 @@ def _check_same(path: Path, saved: Mapping[str, Any], current: Mapping[str, Any]
             difference = f'of "{odd}": {saved[key].get(odd, "none")} there, {current[key].get(odd, "none")} here'
         else:
             difference = _OTHER_SPEC[own] if key == "spec" else f"of {key}: {saved.get(key)} there, {current[key]} here"
-        raise BadInput(f"{path} holds a search of another space ({difference}); choose another folder with --out")
+        raise BadInput(f"{path} holds a search with different settings ({difference}); choose another folder with --out")
 
 
 def _first_line(error: Exception) -> str:

@@ -106,7 +106,7 @@ def test_a_database_that_is_not_ours_is_refused(tmp_path, kind):
 def test_a_database_of_another_space_is_refused(tmp_path, tune, changes, said):
     open_study(tmp_path, searched())
     open_study(tmp_path, searched({"trials": 50, "pruner": "halving", "sampler": "random"}))  # how, not what
-    with pytest.raises(BadInput, match=f"holds a search of another space \\({said}"):
+    with pytest.raises(BadInput, match=f"holds a search with different settings \\({said}"):
         open_study(tmp_path, searched(tune, **changes))
 
 
@@ -144,7 +144,7 @@ def test_a_grid_has_all_of_its_points_whatever_the_search_was_begun_with(tmp_pat
 
 def test_whole_numbers_and_others_are_not_one_space(tmp_path):
     close_study(open_study(tmp_path, searched({"space": {"pace.cohort": {"low": 2, "high": 4}}})))
-    with pytest.raises(BadInput, match="another space"):
+    with pytest.raises(BadInput, match="different settings"):
         open_study(tmp_path, searched({"space": {"algorithm.lr": {"low": 2.0, "high": 4.0}}}))
     one = searched({"space": {"algorithm.lr": {"low": 1, "high": 2}}}).identity()
     assert one != searched({"space": {"algorithm.lr": {"low": 1.0, "high": 2.0}}}).identity()
