@@ -30,7 +30,7 @@ def handle_candidates(plan: Plan, state: RunState, fact: CandidatesSeen) -> Reac
     if choose.probe is None:
         return _pick(plan, state, roster)
     wanted = state.book.wanted - state.book.selected
-    with error_context(f"selector {choose.name!r}, asked whom of {len(roster.clients)} candidates to probe,"):
+    with error_context(f"selector {choose.name!r}, choosing which of {len(roster.clients)} candidates to probe,"):
         clients, stat = choose.probe(state.selector, roster, wanted, _draw(plan, state))
     if not len(clients):  # the column is there all the same, so that picking needs no special case
         return _pick(plan, state, _with_column(roster, stat, np.full(len(roster.clients), np.nan)))
@@ -69,7 +69,7 @@ def _pick(plan: Plan, state: RunState, roster: Roster, draw: Draw | None = None)
     if not len(assignments.clients):
         return consult(plan, state)
     at = _check_pick(plan, roster, assignments, wanted)
-    with error_context(f"algorithm {plan.algorithm.name!r}, reckoning what {len(at)} tasks cost,"):
+    with error_context(f"algorithm {plan.algorithm.name!r}, computing what {len(at)} tasks cost,"):
         cost = scale_cost(cost_of(plan.algorithm, state.server, assignments, roster.samples[at]), plan.byte_scale, plan.charge)
     wave = Wave(state.next_task, book.round, book.version, book.now, assignments, roster.keys[at], cost, state.server)
     sent = TasksSent(

@@ -112,7 +112,7 @@ def _charge_selector(plan: Plan, state: RunState, fact: events.TasksSpent) -> Ru
     state = with_book(state._replace(unpaid=state.unpaid[1:]), now=fact.time)
     if plan.choose.charge is None:
         return state
-    with error_context(f"selector {plan.choose.name!r}, hearing what {len(fact.tasks)} tasks cost,"):
+    with error_context(f"selector {plan.choose.name!r}, learning what {len(fact.tasks)} tasks cost,"):
         return state._replace(selector=plan.choose.charge(state.selector, fact))
 
 

@@ -80,7 +80,9 @@ def _end_message(ray: Any, promise: Any, piece: int) -> WorkerMessage:
         return WorkerMessage(piece, {}, ended=True, failure=why, deaths=times)
     except ray.exceptions.RayError as error:
         last = str(error).strip().splitlines()[-1]
-        return WorkerMessage(piece, {}, ended=True, failure=f"Ray could not have it done, is this fedfleet installed there? {last}")
+        return WorkerMessage(
+            piece, {}, ended=True, failure=f"Ray could not run it; check that the same fedfleet is installed on the workers: {last}"
+        )
     return WorkerMessage(piece, body, ended=True, failure=body.pop("failure", ""))
 
 

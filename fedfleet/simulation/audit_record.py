@@ -22,7 +22,7 @@ class Mismatch(RunFailed):
     """A row of the journal that does not follow from what the run is; `row` is its number, 0: it is missing at the end."""
 
     def __init__(self, row: int, text: str) -> None:
-        super().__init__(f"row {row} of the journal lies: {text}" if row else text)
+        super().__init__(f"row {row} of the journal is wrong: {text}" if row else text)
         self.row = row
 
 

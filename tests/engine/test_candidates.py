@@ -98,7 +98,7 @@ def test_a_probe_for_what_clients_cannot_answer_is_refused_by_name():
 def test_an_error_inside_a_selector_names_it():
     with pytest.raises(RunFailed, match="selector 'greedy', picking 2 of 4 candidates, failed: KeyError"):
         after(toy_plan(readiness(2), 4, choose=selector(broken)), SENT)
-    with pytest.raises(RunFailed, match="selector 'greedy', asked whom of 4 candidates to probe, failed"):
+    with pytest.raises(RunFailed, match="selector 'greedy', choosing which of 4 candidates to probe, failed"):
         after(toy_plan(readiness(2), 4, choose=selector(broken, probe=broken)), SENT)
     with pytest.raises(RunFailed, match="selector 'greedy', making its first state for 4 clients, failed"):
         begin(toy_plan(readiness(2), 4, choose=selector(broken, initial=broken)))

@@ -335,7 +335,7 @@ def test_many_arrivals_at_one_instant_are_no_zeno():
 
 def test_an_error_inside_an_algorithm_names_it():
     plan = toy_plan(readiness(2), 4)
-    with pytest.raises(RunFailed, match="algorithm 'consensus', reckoning what 2 tasks cost, failed"):
+    with pytest.raises(RunFailed, match="algorithm 'consensus', computing what 2 tasks cost, failed"):
         after(replace(plan, algorithm=replace(plan.algorithm, cost=broken)), SENT)
     with pytest.raises(RunFailed, match="algorithm 'consensus', making model 1 from 2 reports, failed"):
         events_of(replace(plan, algorithm=replace(plan.algorithm, apply=broken)), world_of(even_fleet(4)))

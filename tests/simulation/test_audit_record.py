@@ -21,7 +21,7 @@ def test_what_agrees_is_counted_and_remarks_are_passed_over():
 def test_the_end_of_a_run_that_goes_on_is_enough_and_of_one_that_ended_a_lie():
     with pytest.raises(RecordEnd):
         Record(TIMERS[:1], models=True).check_events([TimerFired(1.0), TimerFired(2.0)])
-    with pytest.raises(Mismatch, match=r"of the journal lies: in the row 'ended at time 3.0', time is 3.0, but 1.0 follows"):
+    with pytest.raises(Mismatch, match=r"of the journal is wrong: in the row 'ended at time 3.0', time is 3.0, but 1.0 follows"):
         Record([ENDED], models=True).check_events([TimerFired(1.0)])
     ended = Record([TIMERS[0], ENDED], models=True)
     ended.check_events([TimerFired(1.0)])

@@ -47,7 +47,7 @@ def token(
     if revoke is not None:
         return Answer(end_token(folder, revoke), lambda a: f"token {a['id']} is revoked")
     if revoke_client is not None:
-        return Answer(end_enrolment(folder, revoke_client), lambda a: f"client {a['client']} is put out")
+        return Answer(end_enrolment(folder, revoke_client), lambda a: f"client {a['client']} is removed from the run")
     invitation = invite(folder, uses or 1, 24.0 if hours is None else hours, client, note)
     return Answer(invitation, invitation["token"], [invitation_text(invitation)])
 

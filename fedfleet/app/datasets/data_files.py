@@ -64,7 +64,7 @@ def _concatenate(path: Path, per_client: Sequence[tuple[str, RawData]]) -> RawDa
             )
         if samples.columns != columns:
             odd = next((n for n in samples.columns if n not in columns), samples.columns[0])
-            difference = f"{name} has a column {odd!r} where {first} has others, or has them in another order"
+            difference = f"{name} has a column {odd!r} where {first} has other columns, or has them in another order"
             raise BadInput(f"data: the columns in {path} differ: {difference}; give all files the same first line")
     are_names = {name: np.asarray(got.y).dtype.kind in "US" for name, got in per_client}
     if len(set(are_names.values())) > 1:

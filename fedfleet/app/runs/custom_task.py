@@ -219,7 +219,7 @@ def _unusable_reason(out: Path, manifest: TaskManifest, inputs: UserInputs, need
             source = f"kept in {path}" if entry.sha256 else "from a package of this machine"
             return (
                 f"the {role} of the run in {out} is code ({entry.what}, {source}), which is not run unless you trust it; "
-                f"read it, then say --trust-code {manifest.code_hash()} (in Python: trust_code=)"
+                f"read it, then give --trust-code {manifest.code_hash()} (in Python: trust_code=)"
             )
     return ""
 

@@ -107,11 +107,11 @@ def _audit_run(run: RunRecord, setup: Setup, stored: Conditions, *, quick: bool,
 def _why_not_derived(run: RunRecord, stored: Conditions, *, quick: bool, missing: str | None, believed: list[str]) -> str | None:
     """Why something that could have been derived was not."""
     if run.served:
-        return "what devices did on a real network cannot be derived; whether this record was forged, only a signature tells"
+        return "what devices did on a real network cannot be derived; only a signature shows whether this record was forged"
     if quick:
         return "nothing was trained again; without --quick everything is"
     if secret_missing(stored.noise):
-        return f"its noise comes from a secret, whose file {VARIABLE} does not name; models were made of the kept aggregates"
+        return f"the noise comes from a secret, and {VARIABLE} does not name its file; models were made from the kept aggregates"
     return f"the run computed with {missing}" if missing is not None and "models" in believed else None
 
 

@@ -272,13 +272,15 @@ def read_finished_run(out: Path) -> FinishedRun:
         raise BadInput(f"the run in {out} is not finished; continue it with: {command}")
     wrong = first_change(out, seal, ("spec.toml", "metrics.json", "run.db"))
     if wrong is not None:
-        raise RunFailed(f"{out}: {wrong}; fedfleet replay {shlex.quote(str(out))} says more")
+        raise RunFailed(f"{out}: {wrong}; for details run: fedfleet replay {shlex.quote(str(out))}")
     try:
         metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
         if not isinstance(metrics, dict) or not {*CONTRACT} <= metrics.keys():
             raise ValueError("measures are missing")
     except (OSError, ValueError) as wrong:
-        raise BadInput(f"{out}/metrics.json cannot be read ({wrong}); fedfleet replay {shlex.quote(str(out))} says more") from None
+        raise BadInput(
+            f"{out}/metrics.json cannot be read ({wrong}); for details run: fedfleet replay {shlex.quote(str(out))}"
+        ) from None
     return FinishedRun(load_spec(out / "spec.toml"), {**metrics, "out": str(out)}, list(journals.read(out / "run.db")), out)
 
 
@@ -288,7 +290,7 @@ def open_run(out: Path) -> tuple[Spec, list[Event], bool]:
     events, seal = list(journals.read(out / "run.db")), read_seal(out)
     change = None if seal is None else first_change(out, seal, ("spec.toml", "run.db"))
     if change is not None:
-        raise RunFailed(f"{out}: {change}; fedfleet replay {shlex.quote(str(out))} says more")
+        raise RunFailed(f"{out}: {change}; for details run: fedfleet replay {shlex.quote(str(out))}")
     return load_spec(out / "spec.toml"), events, bool(events) and isinstance(events[-1], RunEnded)
 
 

@@ -82,9 +82,8 @@ def unused_settings(spec: Spec) -> list[str]:
         return []
     single = len(keys) == 1
     return [
-        f"{', '.join(keys)} {'describes' if single else 'describe'} a simulated fleet; here devices take the "
-        f"time that they take, and "
-        f"nothing of {'it' if single else 'them'} is charged"
+        f"{', '.join(keys)} {'describes' if single else 'describe'} a simulated fleet; here devices need real time, so "
+        f"{'this setting has' if single else 'these settings have'} no effect"
     ]
 
 

@@ -243,7 +243,7 @@ def _fetch_once(connection: Connection, caller: pb.Caller, blob: pb.Blob, wait: 
         except Unreachable:
             pass
         if time.time() > until:
-            raise TooLate(f"only {len(data)} of {blob.nbytes} bytes of the model came before the lease ended")
+            raise TooLate(f"only {len(data)} of {blob.nbytes} bytes of the model arrived before the lease ended")
         wait.sleep(min(pause, _BUSY_PAUSE) if len(data) > before else pause)
     raise AssertionError("pauses never end")
 

@@ -121,7 +121,7 @@ class FleetService:
             self.authenticate(head.caller)
             blob = self.frontend.state.blobs.get(head.name)
             if blob is None:
-                raise NotFound("this model is not here (any more); check in for newer work")
+                raise NotFound("this model is no longer here; check in for newer work")
             for a in range(min(head.offset, blob[0].nbytes), blob[0].nbytes, CHUNK):
                 chunk = self._chunks.chunk_at(head.name, blob[1], a)
                 self.frontend.counters["bytes_down"] += len(chunk)
@@ -156,7 +156,7 @@ class FleetService:
             raise Unauthenticated(f"there is no client {caller.client}: this fleet has clients 0 to {frontend.config.clients - 1}")
         generation = int(frontend.state.generations[caller.client])
         if not check_secret(frontend.key, caller.client, generation, caller.secret):
-            raise Unauthenticated(f"client {caller.client} shows no secret that holds here (any more); enrol it with a token")
+            raise Unauthenticated(f"client {caller.client} does not show a valid secret of this run; enrol it with a token")
         self._admit(caller.client)
         return caller.client
 
@@ -240,7 +240,7 @@ class FleetService:
             async for chunk in _with_timeout(requests, _IDLE_SECONDS + (head.nbytes - received) / _MIN_UPLOAD_RATE):
                 if len(chunk) > head.nbytes - received or len(chunk) > CHUNK + MAX_HEAD_BYTES:
                     frontend.strike(client, "a stream that brings more than it announced")
-                    return _receipt(pb.Receipt.RETRY, f"more came than the {head.nbytes} bytes that it announced")
+                    return _receipt(pb.Receipt.RETRY, f"more bytes arrived than the {head.nbytes} that it announced")
                 buffer[received : received + len(chunk)] = chunk
                 received += len(chunk)
             if received < head.nbytes:

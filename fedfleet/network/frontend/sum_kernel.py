@@ -102,7 +102,7 @@ def _compile_loops() -> tuple[CompiledLoops | None, str | None]:
     except Exception as error:  # no folder for its cache, a cache that was torn: slower is better than not at all
         return None, (
             f"numba cannot compile ({type(error).__name__}: {str(error)[:200]}), so reports are added with numpy: the same "
-            "bits, several times slower; see that the folder in NUMBA_CACHE_DIR can be written to, or empty it"
+            "bits, several times slower; allow writing to the folder in NUMBA_CACHE_DIR, or empty it"
         )
 
 

@@ -21,7 +21,7 @@ class DrainPhase(IntEnum):
 
 
 STATUS_TEXTS = {
-    DrainPhase.RECEIVING: "stopping: uploads under way may end; once more to stop at once",
+    DrainPhase.RECEIVING: "stopping: uploads in progress may end; send the signal again to stop at once",
     DrainPhase.SNAPSHOTTING: "stopping: reports are being made safe",
     DrainPhase.CLOSING: "stopping: closing; go on with --resume",
 }

@@ -242,9 +242,9 @@ def _gauges(f: Figures) -> Iterator[Any]:
 
     yield InfoMetricFamily("fedfleet_run", "The run that is served.", value={"run": f.run, "protocol": str(PROTOCOL)})
     gauges: list[tuple[str, str, float | None]] = [
-        ("fedfleet_round", "The round that is under way.", f.round),
+        ("fedfleet_round", "The current round.", f.round),
         ("fedfleet_model_version", "The newest model's version.", f.version),
-        ("fedfleet_devices_online", "Devices that are on the line or about to come back.", f.devices_online),
+        ("fedfleet_devices_online", "Devices that are connected or about to come back.", f.devices_online),
         ("fedfleet_devices_declared", "Devices that the server was told to wait for.", f.declared),
         ("fedfleet_devices_enrolled", "Devices that have enrolled.", f.enrolled),
         ("fedfleet_tasks_running", "Tasks that are out with devices.", f.running),
@@ -272,7 +272,7 @@ def _counters(f: Figures) -> Iterator[Any]:
         ("fedfleet_failed_rounds", "Rounds that ended without a model.", f.failed_rounds),
         ("fedfleet_transmitter_restarts", "Transmitters that died and were started again.", f.restarts),
         ("fedfleet_strikes", "Uploads that were truncated, garbled or wrongly addressed.", f.counts.get("strikes", 0.0)),
-        ("fedfleet_strangers", "Calls without a secret that holds.", f.counts.get("strangers", 0.0)),
+        ("fedfleet_strangers", "Calls without a valid secret.", f.counts.get("strangers", 0.0)),
         ("fedfleet_malformed", "Calls that are not messages of FedFleet.", f.counts.get("malformed", 0.0)),
         ("fedfleet_deferred", "Reports that were told to come again: too much was on its way.", f.counts.get("busy", 0.0)),
         ("fedfleet_snapshots", "Snapshots of partial sums written.", f.counts.get("snapshots", 0.0)),

@@ -324,4 +324,4 @@ def _weight_fault(weight: float, heaviest: float) -> str:
     """Why a report may not weigh so much; NaN and infinity fail too. Where nothing may weigh, only 0 is right."""
     if 0.0 < weight <= heaviest < math.inf or weight == heaviest == 0.0:
         return ""
-    return f"its weight is {weight:g}, which is not more than 0 and at most {heaviest:g}"
+    return f"its weight is {weight:g}, but must be above 0 and at most {heaviest:g}"

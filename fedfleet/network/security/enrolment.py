@@ -160,13 +160,13 @@ class Registry:
         if (earlier := self._earlier_enrolment(request)) is not None:
             return self._repeat_answer(*earlier)
         if not request.token and requested is not None and self._held_before(requested, request.secret):
-            return Refusal("the device was put out, and its secret holds no more; enrol it anew with a token")
+            return Refusal("the device was removed from the run, so its secret is no longer valid; enrol it again with a token")
         why, token = self._check_invitation(request, now)
         if why is not None:
             return Refusal(why)
         place = self._place(requested, token)
         if isinstance(place, Refusal):
-            stale = " (it remembers another run: an empty --store lets it begin anew)" if request.secret else ""
+            stale = " (its --store remembers another run: give an empty --store to start again)" if request.secret else ""
             return Refusal(place.sentence + stale)
         return self._assign_place(place, request, token, now, peer)
 
@@ -181,7 +181,7 @@ class Registry:
         client = requested if token_client is None else token_client
         if token_client is not None and requested is not None and token_client != requested:
             return Refusal(
-                f"the token is for client {token_client}, and the device wants to be client {requested}; leave out one of them"
+                f"the token is for client {token_client}, but the device wants to be client {requested}; leave out one of the two"
             )
         if client is None:
             return self._free_place()
@@ -229,7 +229,7 @@ class Registry:
     def _repeat_answer(self, client: int, generation: int) -> Admission | Refusal:
         if self.enrolled[client] and self.generations[client] == generation:
             return Admission(client, generation, False)
-        return Refusal("the device was enrolled so and put out since; enrol it anew with another token")
+        return Refusal("the device was enrolled with this token and removed from the run since; enrol it again with another token")
 
     def _declare_again(self, client: int, request: EnrolRequest) -> None:
         """A device that comes back may have other data than before."""

@@ -122,7 +122,7 @@ def test_a_journal_that_was_changed_does_not_replay(run_copy, fedfleet):
     db.close()
     code, _, err = fedfleet("replay", run_copy)
     assert code == 1
-    assert "of the journal lies" in err and "'committed at time" in err
+    assert "of the journal is wrong" in err and "'committed at time" in err
     code, _, err = fedfleet("replay", run_copy, "--quick")
     assert code == 1
     assert "do not fit their link" in err

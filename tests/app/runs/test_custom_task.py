@@ -112,7 +112,7 @@ def test_layers_that_were_exchanged_are_refused(plain, tmp_path):
     folder = unfinished(plain, tmp_path / "run")
     model = row()
     model[1] = torch.nn.Tanh()
-    with pytest.raises(BadInput, match="model differs from that of the run"):
+    with pytest.raises(BadInput, match="model has changed since the run"):
         ff.run(folder / "spec.toml", model=model, out=folder, resume=True)
 
 

@@ -52,7 +52,7 @@ def test_a_description_that_was_exchanged_with_its_seal_does_not_replay(plain, t
     with pytest.raises(RunFailed, match=r"own/own\.json was changed after it was sealed"):
         replay_run(folder)
     reseal(folder)
-    with pytest.raises(RunFailed, match="of the journal lies"):
+    with pytest.raises(RunFailed, match="of the journal is wrong"):
         replay_run(folder)
 
 

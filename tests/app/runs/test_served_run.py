@@ -77,7 +77,7 @@ def test_a_served_run_fills_the_same_kind_of_folder(tmp_path, capsys):
     result = replay_run(done.out)
     assert {"decisions", "models", "scores"} <= set(result["verified"])
     assert {"arrivals", "picks", "aggregates"} <= set(result["not_verified"])
-    assert "only a signature tells" in result["because"]
+    assert "only a signature shows" in result["because"]
 
 
 @pytest.mark.parametrize("method", ["heterofl", "fjord"])

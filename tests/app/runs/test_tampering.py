@@ -61,9 +61,9 @@ def test_a_lie_is_found_although_everything_is_sealed_anew(honest, tmp_path, lie
 def test_the_row_that_lies_is_named_although_everything_is_sealed_anew(honest, tmp_path):
     folder = tampered(honest, tmp_path / "out", LIES["a quicker device"], sealed=True)
     arrived = next(i for i, row in enumerate(journals.rows_of(honest / "run.db"), 1) if row[1] == 4)
-    assert f"row {arrived} of the journal lies" in refuses(replay_run, folder)
+    assert f"row {arrived} of the journal is wrong" in refuses(replay_run, folder)
     folder = tampered(honest, tmp_path / "raw", LIES["a quicker device"], sealed=False)
-    assert f"row {arrived} of the journal lies" in refuses(replay_run, folder)
+    assert f"row {arrived} of the journal is wrong" in refuses(replay_run, folder)
     assert "do not fit their link" in refuses(lambda f: replay_run(f, quick=True), folder)
 
 

@@ -33,6 +33,6 @@ def test_it_never_goes_back(receiving):
 
 
 def test_people_hear_what_it_is_about():
-    assert "once more" in STATUS_TEXTS[DrainPhase.RECEIVING]
+    assert "send the signal again" in STATUS_TEXTS[DrainPhase.RECEIVING]
     assert "made safe" in STATUS_TEXTS[DrainPhase.SNAPSHOTTING]
     assert "--resume" in STATUS_TEXTS[DrainPhase.CLOSING]

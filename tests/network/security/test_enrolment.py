@@ -149,7 +149,7 @@ def test_a_device_that_is_put_out_while_the_server_runs_is_out(db, opened):
     revoke_client(db, 3, 2.0)  # as the command line does
     assert registry.take_changes() == [(3, 2)] and registry.take_changes() == []
     assert not registry.holds(3, secret_of(KEY, 3, 1)) and not registry.holds(3, secret_of(KEY, 3, 2))
-    refused(registry.enrol(back(3), 3.0, ""), "holds no more")
+    refused(registry.enrol(back(3), 3.0, ""), "no longer valid")
     assert registry.enrol(asks(client=3), 3.0, "") == Admission(3, 2, True)
     assert registry.holds(3, secret_of(KEY, 3, 2))
     assert opened().raised_generations() == registry.raised_generations() == [(3, 2)]
@@ -159,7 +159,7 @@ def test_a_revocation_is_seen_by_the_next_enrolment_even_if_nobody_asked_for_cha
     registry = opened(open=True)
     registry.enrol(asks(client=3), 1.0, "")
     revoke_client(db, 3, 2.0)
-    refused(registry.enrol(back(3), 3.0, ""), "holds no more")
+    refused(registry.enrol(back(3), 3.0, ""), "no longer valid")
     assert registry.take_changes() == [(3, 2)]
 
 
@@ -171,7 +171,7 @@ def test_only_a_token_that_names_a_client_replaces_its_device(db, opened):
     naming, _ = make_token(db, TokenRequest(client=3), 0.0)
     assert registry.enrol(asks(token=naming), 2.0, "") == Admission(3, 2, True)
     assert registry.take_changes() == [(3, 2)]
-    refused(registry.enrol(back(3, 1), 3.0, ""), "holds no more")
+    refused(registry.enrol(back(3, 1), 3.0, ""), "no longer valid")
     assert registry.enrol(back(3, 2), 3.0, "") == Admission(3, 2, False)
     assert [(e.client, e.generation, e.revoked) for e in all_enrolments(db)] == [(3, 1, 2.0), (3, 2, None)]
 
@@ -193,7 +193,7 @@ def test_an_attempt_whose_answer_was_lost_gets_it_again_also_when_the_token_is_u
     other, _ = make_token(db, TokenRequest(), 0.0)
     assert registry.enrol(asks(token=other, attempt=bytes(16)), 3.0, "") == Admission(1, 1, True)
     registry.revoke(0, 4.0)
-    refused(registry.enrol(first, 5.0, ""), "put out")
+    refused(registry.enrol(first, 5.0, ""), "removed from the run")
 
 
 def test_a_batch_is_one_transaction_in_order(db, opened):

@@ -173,7 +173,7 @@ def study(
                 "that is made after torch.manual_seed, or by a function given as model, has the same initial weights each time"
             )
         if _remove_stale_tables(out, cells):
-            tell(f"the tables in {out} are of other runs than this file asks for; they go, and new ones come with its runs")
+            tell(f"the tables in {out} are of other runs than this file asks for; they are deleted and written again for its runs")
         write_atomically(out / FILE, study_text(definition, own=any(cell.own for cell in cells)).encode())
         if prepare is not None:
             prepare()

@@ -107,7 +107,7 @@ def _in_processes(
         if frozen.state == state.RUNNING:
             trial = import_optuna().trial.Trial(study, frozen._trial_id)
             reason = reasons.get(frozen.number, "its worker died")
-            trial.set_user_attr("reason", f"{reason}; {out / 'workers.log'} says more")
+            trial.set_user_attr("reason", f"{reason}; for details see {out / 'workers.log'}")
             study.tell(trial, state=state.FAIL)
     if None in reasons:
         raise RunFailed(

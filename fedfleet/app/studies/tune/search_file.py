@@ -36,7 +36,7 @@ _WHOLE = ("whole numbers",)  # in the identity of an axis, for 1 and 1.0 are equ
 _LIMITS = ("low", "high", "log", "step")
 _MOST_TRIALS, _MOST_SEEDS, _MOST_POINTS = 100_000, 1000, 100_000
 _NO_SPACE = (
-    "there is nothing to search for; say in [tune.space] which keys may change and between which limits, for example "
+    "there is nothing to search for; give in [tune.space] which keys may change and between which limits, for example "
     '"algorithm.lr" = { low = 0.001, high = 1.0, log = true }'
 )
 

@@ -232,7 +232,9 @@ def _notes(search: Search) -> list[str]:
     outside = [a.key for a in search.space if a.key not in defaults or not a.contains(defaults[a.key])]
     if outside:
         own = ", ".join(f"{k} = {value_text(defaults.get(k, 'not set'))}" for k in outside)
-        result.append(f"the spec as it stands lies outside of the space ({own}); it was tried, and teaches the search nothing")
+        result.append(
+            f"the spec as it stands lies outside of the space ({own}); it was tried, but the search does not learn from it"
+        )
     return result
 
 
