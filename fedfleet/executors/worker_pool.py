@@ -164,7 +164,7 @@ def _handle_death(pool: _WorkerPool, child: Child) -> Iterator[WorkerMessage]:
     if piece is not None:
         deaths = pool.deaths[piece] = pool.deaths.get(piece, 0) + 1
         if deaths >= TRIES:
-            why = f"its worker died {deaths} times ({cause}), perhaps for lack of memory; try again with fewer --workers"
+            why = f"its worker died {deaths} times ({cause}), perhaps for lack of memory; try again with fewer workers (--workers)"
             yield WorkerMessage(piece, {}, ended=True, failure=why, deaths=deaths)
         else:
             pool.waiting.appendleft(piece)
@@ -244,7 +244,7 @@ def map_in_processes(work: Callable[[A], R], pieces: Sequence[A], workers: int) 
         raise
     except BrokenProcessPool:
         raise RunFailed(
-            "a worker process died, perhaps for lack of memory; finished work is kept: try again with a smaller number of --workers"
+            "a worker process died, perhaps for lack of memory; finished work is kept: try again with fewer workers (--workers)"
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

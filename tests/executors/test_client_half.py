@@ -374,7 +374,7 @@ def test_codecs_come_after_all_hooks():
 def test_what_is_owed_in_another_shape_is_said():
     coded = replace(PLAIN, up=topk(), feedback=True)
     group = [prepare_job(job(coded, memory={"feedback": {"w": np.zeros(7, np.float32)}}))]
-    with pytest.raises(RunFailed, match="client 0, task 10: leaf 'w' has another shape"):
+    with pytest.raises(RunFailed, match="client 0, task 10: leaf 'w' does not have the shape"):
         list(reports(group, ended(group)))
 
 

@@ -101,7 +101,10 @@ def test_every_piece_has_one_end_and_deaths_are_counted(broken):
     assert len(said) == sum(s.ended for s in news) == 5
     assert [said[n].body for n in (0, 3)] == [{"twice": 0}, {"twice": 6}]
     assert said[1].failure == "not this one"
-    assert said[2].failure.endswith("is this fedfleet installed there? the node is gone") and not said[2].deaths
+    assert (
+        said[2].failure.endswith("check that the same fedfleet is installed on the workers: the node is gone")
+        and not said[2].deaths
+    )
     assert "its Ray worker died 4 times" in said[4].failure and said[4].deaths == 4
     assert [(s.piece, s.body) for s in news if not s.ended] == ([] if broken else [(n, {"round": n}) for n in (0, 1, 3)])
 
@@ -154,7 +157,7 @@ def test_whoever_stops_listening_calls_off_the_rest():
 def test_a_worker_with_another_torch_refuses():
     others = tuple((name, "0.0" if name == "torch" else its) for name, its in versions())
     assert (
-        "a Ray worker cannot run this job: it has torch"
+        "a Ray worker cannot run this job: this worker has torch"
         in run_piece(work, {"n": 0}, others, FakeMailbox(broken=False), 0)["failure"]
     )
 

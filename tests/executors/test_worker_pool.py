@@ -145,7 +145,7 @@ def test_a_refusal_arrives_as_it_was_said():
 
 
 def test_a_worker_that_dies_is_told():
-    with pytest.raises(RunFailed, match="fewer --workers"):
+    with pytest.raises(RunFailed, match="fewer workers"):
         list(map_in_processes(vanished, [3, 4], 2))
 
 

@@ -235,14 +235,14 @@ def spec(fold, **more):
 
 
 def test_a_cohort_that_is_too_small_is_refused_before_the_run():
-    with pytest.raises(BadInput, match=r"algorithm.fold: it needs 5 reports, but a round of 'readiness' has at most 4"):
+    with pytest.raises(BadInput, match=r"algorithm.fold: the fold needs 5 reports, but a round of 'readiness' has at most 4"):
         assemble(resolve(spec({"use": "krum", "f": 1})))
     assemble(resolve(spec({"use": "krum", "f": 0})))
 
 
 def test_a_buffer_that_is_too_small_is_refused_before_the_run():
     few = {"pace": {"use": "buffered", "k": 4, "concurrency": 8}}
-    with pytest.raises(BadInput, match=r"it needs 5 reports, but a round of 'buffered' has at most 4; raise pace.k"):
+    with pytest.raises(BadInput, match=r"the fold needs 5 reports, but a round of 'buffered' has at most 4; raise pace.k"):
         assemble(resolve({**spec({"use": "krum", "f": 1}), **few}))
 
 

@@ -36,7 +36,7 @@ def token(
         note: a remark for the list, such as whom it is for.
         show: show tokens (not their secrets) and devices.
         revoke: end a token; devices that it has enrolled stay.
-        revoke_client: put a device out: its secret holds no more.
+        revoke_client: remove a device from the run: its secret is no longer valid.
     """
     from fedfleet.app.runs.invitations import check_one_request, end_enrolment, end_token, invite, list_tokens
 

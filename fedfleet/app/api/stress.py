@@ -44,7 +44,7 @@ def stress(
     Args:
         clients: clients, all of them in every round.
         payload_bytes: bytes of the model and of every report; a multiple of 4.
-        rounds: rounds; rates leave the first out.
+        rounds: rounds; the first does not count for the rates.
         mode: `sync` or fedbuff (a model for every tenth of the clients).
         durable: acknowledge reports before they are safe on disk.
         transmitters: frontend processes that hold the calls; 0: one process for all.

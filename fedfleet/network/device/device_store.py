@@ -143,7 +143,7 @@ class DeviceStore:
                 data = path.read_bytes()
                 if path.name == _memory_name(task, data):
                     return _slots(data)
-        raise DamagedMemory(f"what this client remembers of task {task} is {'damaged' if task in files else 'missing'}")
+        raise DamagedMemory(f"what this client remembers of task {task} is {'damaged' if task in files else 'missing'} here")
 
     def _memory_files(self) -> dict[int, list[Path]]:
         result: dict[int, list[Path]] = {}

@@ -6,7 +6,7 @@ The rules, in the order in which they are asked:
 3. A token must be good (`tokens.token_refusal`); without one, enrolment must be open, and not to a device that was put out. One
    use is counted per place given. A secret of another run is worth nothing, and does no harm.
 4. A token that names a client gives that place, also if it is taken: the newcomer takes it over, and the secret of the earlier
-   device holds no more. So a lost device is replaced, and nobody else can push a device out.
+   device is no longer valid. So a lost device is replaced, and nobody else can push a device out.
 5. Any other token gives a place that is free: the one asked for, else the first that nobody ever had, else one that was revoked.
    Two devices never hold one place: the later one is refused.
 
@@ -119,7 +119,7 @@ class Registry:
         return bool(self._has_own[client])
 
     def revoke(self, client: int, now: float) -> None:
-        """Put a device out: its secret holds no more."""
+        """Remove a device from the run: its secret is no longer valid."""
         revoke_client(self._db, client, now)
         self._load_revocations()
 

@@ -39,7 +39,7 @@ def test_tokens(tmp_path):
     assert token_from(None, None) == "" and token_from("x", None) == "x"
     assert token_from(None, tmp_path / "token") == "a-long-token"
     wrong = [
-        ("x", tmp_path, "give one"), (None, tmp_path / "none", "cannot read"), (None, tmp_path / "empty", "is empty"),
+        ("x", tmp_path, "give only one"), (None, tmp_path / "none", "cannot read"), (None, tmp_path / "empty", "is empty"),
         ("a b", None, "one word"), ("é", None, "one word"),
     ]  # fmt: skip
     for token, file, said in wrong:

@@ -101,7 +101,7 @@ def test_of_a_served_run_what_nobody_measured_is_unknown(tmp_path):
     done, _ = served(written(tmp_path, ROUNDS), tmp_path)
     result = explain_run(done.out)
     assert adds_up(result) and result["causes"]["unknown"] > 0 and result["causes"]["compute"] > 0
-    assert any("nobody knows" in note for note in result["notes"])
+    assert any("is not measured, so it is unknown" in note for note in result["notes"])
     assert attribute_run(done.out)[1] is True and "of real time, 2 rounds" in explanation_text(result)
     page = report_run(done.out)["report"]
     assert "real time" in Path(page).read_text() and "virtual time" not in Path(page).read_text()

@@ -38,7 +38,7 @@ def test_an_empty_spec_has_every_default():
         ({"seed": "x"}, "seed = 'x'"),
         ({"world": {"split": [6, 2]}}, "three numbers"),
         ({"override": {"clients": [1]}}, "two brackets"),
-        ({"override": [{"algorithm": {"lr": 0.1}}]}, "neither clients nor kinds"),
+        ({"override": [{"algorithm": {"lr": 0.1}}]}, "does not say to which clients it applies"),
         ({"override": [{"clients": [1]}]}, "changes nothing"),
         ({"override": [{"clients": [1], "algorithm": {"lrr": 0.1}}]}, "did you mean 'lr'"),
         ({"override": [{"clients": [1], "algorithm": {"use": "fedprox"}}]}, "not the algorithm itself"),

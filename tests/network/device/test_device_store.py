@@ -53,7 +53,7 @@ def test_only_the_newest_folded_memory_and_newer_ones_are_kept(store):
         store.remember(task, {"kept": {"w": np.float32(task)}})
     assert store.memory(-1) == {}
     assert float(store.memory(5)["kept"]["w"]) == 5
-    with pytest.raises(DamagedMemory, match="task 1 is not here"):
+    with pytest.raises(DamagedMemory, match="task 1 is missing here"):
         store.memory(1)
     assert float(store.memory(9)["kept"]["w"]) == 9
     store.remember(9, {"kept": {"w": np.float32(8)}})  # trained again

@@ -175,7 +175,7 @@ def test_who_is_at_work_is_not_asked_to_judge(tmp_path: Path) -> None:
 
 def test_a_selector_that_asks_for_what_no_device_can_tell_ends_the_run(tmp_path: Path) -> None:
     async def act(scene: Scene) -> None:
-        with pytest.raises(RunFailed, match="devices cannot tell"):
+        with pytest.raises(RunFailed, match="devices cannot report before they train"):
             scene.processor.probe(Probe(np.array([0]), "seconds", scene.processor.state.server))
 
     play(tmp_path, TOY, act)
