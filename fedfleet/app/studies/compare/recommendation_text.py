@@ -190,7 +190,10 @@ def _reasons(one: ArmFacts, other: ArmFacts) -> tuple[str, str]:
         fewer = f"{other.never - one.never:.0f}"
         return f", but leaves out {fewer} more of {one.clients or 'all'} clients", f", and leaves out {fewer} clients fewer"
     if one.end < other.end:
-        return f", but takes {span(other.end)}, not {span(one.end)}", f", and takes less time ({span(one.end)}, not {span(other.end)})"
+        return (
+            f", but takes {span(other.end)}, not {span(one.end)}",
+            f", and takes less time ({span(one.end)}, not {span(other.end)})",
+        )
     if one.traffic is not None and other.traffic is not None and one.traffic < other.traffic:
         mine, theirs = size(one.traffic), size(other.traffic)
         return f", but sends {theirs}, not {mine}", f", and sends less ({mine}, not {theirs})"
