@@ -120,7 +120,7 @@ def test_a_mistake_shows_beside_its_field_and_a_button_mends_it(look, site):
     page.fill("#f-pace-cohort", "0")
     page.locator("#f-pace-cohort").blur()
     page.wait_for_selector("#m-pace-cohort .fix")
-    assert "greater than or equal to 0" in page.text_content("#m-world-devices-sigma")
+    assert "must be at least 0" in page.text_content("#m-world-devices-sigma")
     assert page.get_attribute("#f-pace-cohort", "aria-invalid") == "true" and page.is_disabled("#start")
     assert page.text_content("#left") == "2 fields to mend" and sight.faults() == []
     page.click("#m-world-devices-sigma .fix")

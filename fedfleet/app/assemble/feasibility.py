@@ -60,7 +60,7 @@ def _few_clients(setup: Setup, events: Sequence[Event]) -> list[str]:
     if seen * 2 > setup.plan.clients:
         return []
     return [
-        f"only {seen} of {setup.plan.clients} clients are in its {scores[-1].version} models: train for longer (stop.rounds), or "
+        f"the model has learnt from only {seen} of {setup.plan.clients} clients: train for longer (stop.rounds), or "
         'let slower clients report with a longer wait, such as pace.use = "readiness"'
     ]
 

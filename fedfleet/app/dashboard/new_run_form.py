@@ -29,7 +29,7 @@ USE = ".use"
 MAX_PARTS = 8  # in a list of parts
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SUGGESTION = re.compile(r"did you mean '([^']+)'\?")
-_LIMIT = re.compile(r"should be (?:greater|less) than or equal to (-?\d+(?:\.\d+)?)$")
+_LIMIT = re.compile(r"must be at (?:least|most) (-?\d+(?:[,\d]*\d)?(?:\.\d+)?)$")
 _UNKNOWN_NAME = re.compile(r"(?:has no key|has no table or key|is called) '([^']+)'")
 _NO_KEY = re.compile(r"(\S+) has no key '([^']+)'")
 _LONGEST = 20_000  # characters of TOML
@@ -93,7 +93,7 @@ def locate_mistake(sentence: str, values: Mapping[str, str]) -> tuple[str, Mista
         return match.start() if match else -1
 
     suggestion, unknown_name, limit = _SUGGESTION.search(sentence), _UNKNOWN_NAME.search(sentence), _LIMIT.search(sentence)
-    right = suggestion[1] if suggestion else limit[1] if limit else ""
+    right = suggestion[1] if suggestion else limit[1].replace(",", "") if limit else ""
     mistake = Mistake(sentence, unknown_name[1] if unknown_name else "", right)
     unknown = _NO_KEY.match(sentence)
     if unknown:

@@ -5,14 +5,14 @@ import pytest
 from fedfleet.app.machine.backbone import pretrain_task
 from fedfleet.core.errors import BadInput
 from fedfleet.store.files import load_tree
-from fedfleet.tasks import glyphs as module
+from fedfleet.tasks import synthetic as module
 
 SMALL = ["width=8", "heads=2", "depth=1"]
 
 
 @pytest.fixture(autouse=True)
 def _few_glyphs(monkeypatch):
-    monkeypatch.setattr(module, "SAMPLES", 0)
+    monkeypatch.setattr(module, "GLYPH_SAMPLES", 0)
     monkeypatch.setattr(module.glyphs, "__kwdefaults__", {"classes": 3, "samples": 60})
 
 

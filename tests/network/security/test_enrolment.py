@@ -356,7 +356,7 @@ TestFleet = Fleet.TestCase
 
 
 KILLS = """
-import os, random, signal, sys, time
+import fcntl, os, random, signal, sys
 from pathlib import Path
 from tests.network.security.test_enrolment import KEY, asks
 from fedfleet.network.security.enrolment_request import Terms
@@ -366,6 +366,7 @@ folder, kills, chance = Path(sys.argv[1]), int(sys.argv[2]), random.Random(int(s
 devices, answered = [i.to_bytes(16, "little") for i in range(1500)], {}
 for _ in range(kills):
     left, right = os.pipe()
+    fcntl.fcntl(right, fcntl.F_SETPIPE_SZ, 4096)  # a child that is far ahead waits until its answers are read
     child = os.fork()
     if child == 0:
         registry = Registry(folder / "devices.db", KEY, Terms(len(devices), open=True))
@@ -376,8 +377,9 @@ for _ in range(kills):
                 os.write(right, device + got.client.to_bytes(4, "little"))
         os._exit(0)
     os.close(right)
-    said = os.read(left, 20)  # somebody has a place: from here on a kill is in mid-enrolment
-    time.sleep(chance.uniform(0.0, 0.06))
+    said, wanted = b"", 20 * chance.randrange(1, 60)
+    while len(said) < wanted and (more := os.read(left, wanted - len(said))):  # so many have a place: a kill is in mid-enrolment
+        said += more
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     while more := os.read(left, 1 << 16):

@@ -177,22 +177,27 @@ def _equal_sentence(
     assert result.arm is not None and result.equal_within is not None
     within = f"{100 * result.equal_within:.0f} %" if criterion.is_cost else f"{100 * result.equal_within:.1f} points"
     others = join_words([quote(arm) for arm in dict.fromkeys((leader, *equals)) if arm != result.arm], _NAMED)
-    reason = _reason(facts[result.arm], facts[result.against or leader])
+    reason, short = _reasons(facts[result.arm], facts[result.against or leader])
     head = f"Use {quote(result.arm)}" if reason else f"Use {quote(result.arm)} or {others}"
     equal = f"{others} {'is' if len(equals) < 2 else 'are'} equal to it within {within}{uncertainty(result, criterion)}"
     main = f"{head}: {'it' if reason else quote(result.arm)} {reach}, and {equal}{reason}."
-    return main, f"{head}: equal within {within}{reason}"
+    return main, f"{head}: equal within {within}{short}"
 
 
-def _reason(one: ArmFacts, other: ArmFacts) -> str:
-    """Why to take this one of two equal arms."""
+def _reasons(one: ArmFacts, other: ArmFacts) -> tuple[str, str]:
+    """Why to take `one` of two equal arms: said of the other in the sentence, and of this one in the title."""
     if one.never is not None and other.never is not None and round(one.never) < round(other.never):
-        return f", but leaves out {other.never - one.never:.0f} more of {one.clients or 'all'} clients"
+        fewer = f"{other.never - one.never:.0f}"
+        return f", but leaves out {fewer} more of {one.clients or 'all'} clients", f", and leaves out {fewer} clients fewer"
     if one.end < other.end:
-        return f", but takes {span(other.end)}, not {span(one.end)}"
+        return (
+            f", but takes {span(other.end)}, not {span(one.end)}",
+            f", and takes less time ({span(one.end)}, not {span(other.end)})",
+        )
     if one.traffic is not None and other.traffic is not None and one.traffic < other.traffic:
-        return f", but sends {size(other.traffic)}, not {size(one.traffic)}"
-    return ""
+        mine, theirs = size(one.traffic), size(other.traffic)
+        return f", but sends {theirs}, not {mine}", f", and sends less ({mine}, not {theirs})"
+    return "", ""
 
 
 def failures(without: Mapping[str, int], runs: Mapping[str, int], criterion: Criterion, by: Yardstick) -> str:

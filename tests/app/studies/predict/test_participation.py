@@ -39,7 +39,7 @@ def setup_of(**changes):
         ({"world": TABLE["world"] | {"charge": 500}}, True),
         ({"algorithm": {"use": "scaffold"}}, True),
         ({"pace": {**DEADLINE, "max_staleness": 2}}, False),
-        ({"pace": {**DEADLINE, "if_few": "wait"}}, False),
+        ({"pace": {**DEADLINE, "if_few": "fail"}}, True),
         ({"pace": {"use": "buffered", "k": 3, "concurrency": 6}}, False),
         ({"world": TABLE["world"] | {"faults": {"use": "lossy"}}}, False),
         ({"choose": {"use": "flame"}}, True),  # a uniform choice stands in for it
