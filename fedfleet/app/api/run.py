@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +11,6 @@ from typing import Any
 
 from fedfleet.app.api.inputs import arrays, as_path, resolve_inputs, result_folder, user_inputs
 from fedfleet.app.api.run_result import CommitNotifier, OnCommit, Result
-from fedfleet.app.api.user_warnings import warn_user
 from fedfleet.app.assemble import Setup, assemble, chance_of, feasibility_warnings, open_executor, run_warnings
 from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.runs import FinishedRun, perform, read_finished_run, stored_weights
@@ -86,7 +87,7 @@ def run(
         write_report(finished_run)
         result = _result_of(finished_run)
     for warning in result.metrics["warnings"]:
-        warn_user(warning)
+        _warn_user(warning)
     return result
 
 
@@ -123,7 +124,7 @@ def _run_in_memory(spec: Spec, custom_task: CustomTask | None, hear: Hear | None
     setup = assemble(spec, custom_task.task if custom_task else None)
     noise_source(setup.plan.algorithm)  # whether its privacy can be accounted for
     for warning in feasibility_warnings(setup):
-        warn_user(warning)
+        _warn_user(warning)
     journal, events = journals.memory_journal(), list[Event]()
     with open_executor(setup) as execute:
         simulation = simulate(
@@ -167,3 +168,11 @@ def _task_of(finished_run: FinishedRun) -> Task:
 def _setup_of(finished_run: FinishedRun) -> Setup:
     custom_task = load_custom_task(finished_run.out, finished_run.spec)
     return assemble(finished_run.spec, custom_task.task if custom_task else None)
+
+
+def _warn_user(message: str) -> None:
+    """Warn at the first caller that is not FedFleet itself: the line of the user's script."""
+    level, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fedfleet":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)

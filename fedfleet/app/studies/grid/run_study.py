@@ -15,7 +15,6 @@ from fedfleet.app.runs.run_folder import claim_folder, make_folder
 from fedfleet.app.studies.compare.comparison import json_value
 from fedfleet.app.studies.compare.records import Recommendation
 from fedfleet.app.studies.grid.analysis_results import arm_rows, check_analyses, conclusion, run_analyses, study_verdict
-from fedfleet.app.studies.grid.earlier_looks import LOOKS, note_look
 from fedfleet.app.studies.grid.joint_jobs import FORMS_FILE
 from fedfleet.app.studies.grid.quantities import Aims, FleetMetric, equal_time, fleet_metric, resolve_target
 from fedfleet.app.studies.grid.study_file import Study, read_study, study_of, study_text
@@ -42,6 +41,7 @@ from fedfleet.store.files import write_atomically
 from fedfleet.store.lock import LOCK, hold_lock
 
 _LONGEST = 60  # letters of a folder
+LOOKS = "looks.json"  # in the folder: with which numbers of seeds the study was evaluated before
 FILE = "study.toml"  # in the folder: the study as it was carried out, which can be carried out again
 
 
@@ -49,9 +49,10 @@ FILE = "study.toml"  # in the folder: the study as it was carried out, which can
 class Studied:
     """A study that has been carried out; `print` shows the answer.
 
-    `rows` has one row per arm (see `analysing.rows_of`), `analyses` one answer per [[analysis]], `cells` one per run in the order
-    of the file. `cached` counts the runs that were finished before. `verdict` is the conclusion in words, `recommendation` the
-    same as a record (None: no run ended), `aims` what the runs were measured by together; `notes` are warnings for readers.
+    `rows` has one row per arm (see `analysis_results.arm_rows`), `analyses` one answer per [[analysis]], `cells` one per run in
+    the order of the file. `cached` counts the runs that were finished before. `verdict` is the conclusion in words,
+    `recommendation` the same as a record (None: no run ended), `aims` what the runs were measured by together; `notes` are
+    warnings for readers.
     """
 
     study: Study
@@ -244,3 +245,26 @@ def _remove_stale_tables(folder: Path, cells: Sequence[Cell]) -> bool:
 
 def _runs_phrase(titles: Sequence[str], cells: Sequence[Cell]) -> str:
     return f"in {titles[0]!r}" if len(titles) == 1 else f"in {len(titles)} of {len(cells)} runs"
+
+
+def note_look(folder: Path, study: Study) -> int:
+    """How often these arms have been evaluated by now, this time included; the folder keeps it.
+
+    Looking again after more seeds must be surer than looking once. The same seeds again are the same look, and one seed is none,
+    since nothing can be tested with it.
+    """
+    arms, count = [arm.name for arm in study.arms], len(study.seeds) * len(study.draws)
+    looks = _earlier_looks(folder, arms)
+    if count > 1 and count not in looks:
+        looks.append(count)
+        write_atomically(folder / LOOKS, json.dumps({"arms": arms, "seeds": looks}).encode())
+    return looks.index(count) + 1 if count in looks else 1
+
+
+def _earlier_looks(folder: Path, arms: list[str]) -> list[int]:
+    """The numbers of seeds of earlier evaluations; none if they were of other arms."""
+    try:
+        kept = json.loads((folder / LOOKS).read_text(encoding="utf-8"))
+        return [int(count) for count in kept["seeds"]] if kept["arms"] == arms else []
+    except (OSError, ValueError, KeyError, TypeError):
+        return []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedfleet.app.studies.grid.run_study import FILE, default_folder, load_study, study
+from fedfleet.app.studies.grid.run_study import FILE, LOOKS, default_folder, load_study, note_look, study
 from fedfleet.app.studies.grid.study_jobs import WorkerSettings
 from fedfleet.app.studies.grid.study_tables import TABLES
 from fedfleet.choose.uniform import uniform
@@ -123,3 +123,17 @@ def test_tables_of_an_earlier_file_are_not_left_beside_a_new_one(tmp_path, monke
         )
     assert not [name for name in TABLES if (out / name).exists()] and len(list((out / "runs").iterdir())) == 2
     assert "are of other runs than this file asks for" in told[-1]
+
+
+def test_more_seeds_are_another_look_and_the_same_seeds_are_not(tmp_path):
+    assert [note_look(tmp_path, asked(seeds=n)) for n in (3, 3, 5, 9, 5)] == [1, 1, 2, 3, 2]
+
+
+def test_one_seed_is_no_look_and_other_arms_begin_anew(tmp_path):
+    assert [note_look(tmp_path, asked(seeds=n)) for n in (1, 3, 5)] == [1, 1, 2]
+    assert note_look(tmp_path, asked(seeds=9, grid={"algorithm.lr": [0.3, 0.4]})) == 1
+
+
+def test_a_broken_file_is_written_anew(tmp_path):
+    (tmp_path / LOOKS).write_text("{")
+    assert note_look(tmp_path, asked(seeds=3)) == 1 and note_look(tmp_path, asked(seeds=5)) == 2
