@@ -43,6 +43,11 @@ def one_wide(rng: np.random.Generator, arms: int, seeds: int) -> Floats:
     return rng.normal(size=(arms, seeds)) * np.where(np.arange(arms) == arms - 1, 3.0, 1.0)[:, None]
 
 
+def one_wild(rng: np.random.Generator, arms: int, seeds: int) -> Floats:
+    """The last arm varies ten times as much as the others."""
+    return rng.normal(size=(arms, seeds)) * np.where(np.arange(arms) == arms - 1, 10.0, 1.0)[:, None]
+
+
 def one_narrow(rng: np.random.Generator, arms: int, seeds: int) -> Floats:
     """The last arm varies a fifth as much as the others, as one does that is near 100 %."""
     return rng.normal(size=(arms, seeds)) * np.where(np.arange(arms) == arms - 1, 0.2, 1.0)[:, None]
@@ -117,6 +122,7 @@ def main(repeats: int = REPEATS) -> None:
         (normal, "all equal"),
         (heavy_tails, "heavy tails"),
         (one_wide, "one arm 3 x as wide"),
+        (one_wild, "one arm 10 x as wide"),
         (one_narrow, "one arm 1/5 as wide"),
     ):
         for arms in ARMS:

@@ -14,8 +14,7 @@ _NAMED = 4  # arms that are named in a sentence
 _ALONE = "an arm of which some runs made no model is tested by itself (paired t test)"
 _METHODS = {
     POOLED: "differences are of a blocked design (arms and common seeds, pooled residual variance)",
-    UNEQUAL: "the arms vary unequally from seed to seed, so each pair is tested by itself too (paired t tests, Holm's "
-    "correction), and the less sure answer counts",
+    UNEQUAL: "the arms vary unequally from seed to seed, so each pair is tested by itself (paired t tests, Holm's correction)",
     INCOMPLETE: "too few seeds are common to all arms, so each pair is tested by itself (paired t tests, Holm's correction)",
 }
 
