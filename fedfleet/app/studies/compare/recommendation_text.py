@@ -188,7 +188,10 @@ def _reasons(one: ArmFacts, other: ArmFacts) -> tuple[str, str]:
     """Why to take `one` of two equal arms: said of the other in the sentence, and of this one in the title."""
     if one.never is not None and other.never is not None and round(one.never) < round(other.never):
         fewer = f"{other.never - one.never:.0f}"
-        return f", but leaves out {fewer} more of {one.clients or 'all'} clients", f", and leaves out {fewer} clients fewer"
+        return (
+            f", but {quote(other.name)} leaves out {fewer} more of {one.clients or 'all'} clients",
+            f", and leaves out {fewer} clients fewer",
+        )
     if one.end < other.end:
         return (
             f", but takes {span(other.end)}, not {span(one.end)}",
@@ -196,7 +199,7 @@ def _reasons(one: ArmFacts, other: ArmFacts) -> tuple[str, str]:
         )
     if one.traffic is not None and other.traffic is not None and one.traffic < other.traffic:
         mine, theirs = size(one.traffic), size(other.traffic)
-        return f", but sends {theirs}, not {mine}", f", and sends less ({mine}, not {theirs})"
+        return f", but {quote(other.name)} sends {theirs}, not {mine}", f", and sends less ({mine}, not {theirs})"
     return "", ""
 
 
