@@ -60,7 +60,9 @@ def with_pass(algorithm: Algorithm, reason: str, change: Callable[[LocalPass], L
     def local(client: int, settings: Settings) -> LocalPass:
         inner = algorithm.local(client, settings)
         if not isinstance(inner, LocalPass):
-            raise BadInput(f"{algorithm.name} has an opaque local pass, so {reason}")
+            raise BadInput(
+                f"{algorithm.name} trains its clients with a function of its own, which cannot be changed from outside, so {reason}"
+            )
         known = latest[0] if latest else None
         if known is None or known[0] is not inner:
             known = inner, change(inner)

@@ -43,7 +43,7 @@ def with_fine_tuning(algorithm: Algorithm, *, tune_epochs: Epochs = 5, tune_lr: 
     def tune(client: int) -> LocalPass:
         local = algorithm.local(client, NO_SETTINGS)
         if not isinstance(local, LocalPass):
-            raise BadInput(f"{algorithm.name} has an opaque local pass, so it cannot be fine-tuned")
+            raise BadInput(f"{algorithm.name} trains its clients with a function of its own, so it cannot be fine-tuned")
         batches = BatchPlan(local.batches.size, tune_epochs)
         return LocalPass(local.optimiser, batches, rate=local.rate if tune_lr is None else tune_lr)
 

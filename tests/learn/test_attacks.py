@@ -83,7 +83,7 @@ def test_what_is_not_finite_is_refused_with_a_reason_and_the_run_goes_on():
 
 
 def test_an_opaque_pass_cannot_be_attacked():
-    with pytest.raises(BadInput, match="opaque local pass"):
+    with pytest.raises(BadInput, match="a function of its own"):
         with_attack(consensus(), KINDS["nan"][0]).local(0, {})
 
 

@@ -60,7 +60,9 @@ def test_a_clients_own_leaves_stand_before_the_global_ones():
 
 
 def test_only_a_pass_that_can_be_read_can_be_kept_home():
-    with pytest.raises(BadInput, match="opaque local pass, so its parameters cannot be kept home"):
+    with pytest.raises(
+        BadInput, match="a function of its own, which cannot be changed from outside, so its parameters cannot be kept home"
+    ):
         share_nothing(consensus()).local(0, {})
 
 

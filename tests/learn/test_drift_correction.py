@@ -117,7 +117,7 @@ def test_scaffold_refuses_steps_that_do_not_say_the_gradient(options):
 
 
 def test_scaffold_needs_a_pass_that_can_be_read():
-    with pytest.raises(BadInput, match="opaque local pass"):
+    with pytest.raises(BadInput, match="a function of its own"):
         with_control_variates(consensus(), facts=FACTS)
 
 

@@ -60,7 +60,7 @@ def test_keeping_leaves_of_a_model_of_ones_own_is_refused():
         (lambda: with_local_leaves(fedavg(), keep="*").init(MODEL), "nothing is learnt together"),
         (lambda: with_local_leaves(local_only(), keep="head.*").init(MODEL), "nothing is learnt together"),
         (lambda: with_local_leaves(centralized(), keep="head.*"), "'centralized' trains in one place"),
-        (lambda: with_local_leaves(consensus(), keep="head.*"), "opaque local pass, so algorithm.keep cannot keep"),
+        (lambda: with_local_leaves(consensus(), keep="head.*"), "cannot be changed from outside, so algorithm.keep cannot keep"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_before_the_run(make, says):

@@ -51,7 +51,7 @@ def test_the_pull_is_the_slope_of_half_mu_times_the_squared_distance(mu, w, star
 
 
 def test_a_term_needs_a_pass_that_can_be_read():
-    with pytest.raises(BadInput, match="consensus has an opaque local pass"):
+    with pytest.raises(BadInput, match="consensus trains its clients with a function of its own"):
         proximal(consensus()).local(0, {})
 
 

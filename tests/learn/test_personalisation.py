@@ -116,7 +116,7 @@ def test_a_loss_of_ones_own_reaches_tuning_and_second_models():
 def test_who_cannot_tune_is_told():
     with pytest.raises(BadInput, match="trains in one place"):
         with_fine_tuning(centralized())
-    with pytest.raises(BadInput, match="opaque local pass"):
+    with pytest.raises(BadInput, match="a function of its own"):
         with_fine_tuning(consensus())
 
 
