@@ -155,7 +155,7 @@ def newton_step(stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats) -> 
     matrix = np.matmul(middle, coupling)
     matrix[:, np.arange(4 * v), np.arange(4 * v)] += 1.0
     pulled = gradient - np.matmul(middle, offset[..., None])[..., 0]
-    eta = np.linalg.solve(matrix, np.stack([pulled, cross], 2))
+    eta = _solve(matrix, np.stack([pulled, cross], 2))
     moved = np.matmul(coupling, eta)  # [B, 4V, 2]
     seen = offset + moved[..., 0]
     pull, stiff = (cross * seen).sum(1), (cross * moved[..., 1]).sum(1)
@@ -163,6 +163,17 @@ def newton_step(stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats) -> 
     plan = _expand(stack, at, gram, solved, basis, eta[..., 0] + eta[..., 1] * dt[:, None], beta)
     outer = beta * (plan / np.where(at.plan > 0.0, at.plan, 1.0)).sum((1, 2, 3))
     return NewtonStep(plan, dt, outer + ((seen + moved[..., 1] * dt[:, None]) * gradient).sum(1) - slope * dt)
+
+
+def _solve(matrix: Floats, right: Floats) -> Floats:
+    """The solution of each system; of one that rounding has made singular, the shortest of the nearest."""
+    try:
+        return np.linalg.solve(matrix, right)
+    except np.linalg.LinAlgError:
+        if len(matrix) == 1:
+            return np.linalg.pinv(matrix) @ right
+        # One by one, so that the others of the stack keep their bits.
+        return np.concatenate([_solve(matrix[i : i + 1], right[i : i + 1]) for i in range(len(matrix))])
 
 
 def _gram(stack: RelaxedProblems, at: Point, beta: Floats) -> _Gram:

@@ -7,6 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.exchange import fuzzed
+from fedfleet.shuffle import newton_step as module
+from fedfleet.shuffle import solve
 from fedfleet.shuffle.newton_step import barrier_value, is_inside, newton_step, point_at, soft_time, time_weights
 from fedfleet.shuffle.problem_batch import relaxed_problems, start_point
 from tests.shuffle.users import user
@@ -100,3 +103,16 @@ def test_the_newton_step_against_dense_differences(seed, balanced, root, floored
         corners = phi(step + d, rise + r) - phi(step - d, rise - r) - phi(d - step, r - rise) + phi(-step - d, -rise - r)
         curved.append(corners / (4 * e * h))
     np.testing.assert_allclose(curved, -np.array(slopes), atol=2e-3 * np.abs(slopes).max())  # Hessian x step = -gradient
+
+
+def test_a_system_that_rounding_made_singular_leaves_the_others_their_bits():
+    good, singular = np.array([[2.0, 1.0], [1.0, 3.0]]), np.array([[1.0, 2.0], [2.0, 4.0]])
+    right = np.array([[1.0], [2.0]])
+    both = module._solve(np.stack([good, singular]), np.stack([right, right]))
+    assert both[0].tolist() == np.linalg.solve(good, right).tolist()
+    assert both[1] == pytest.approx(np.array([[0.2], [0.4]])), "the shortest solution of x + 2y = 1"
+
+
+def test_a_user_whose_system_is_singular_is_solved():
+    full = solve(fuzzed(1101))
+    assert full.relaxed - full.bound <= 0.01 * full.relaxed
