@@ -168,7 +168,7 @@ def newton_step(stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats) -> 
 def _solve(matrix: Floats, right: Floats) -> Floats:
     """The solution of each system; of one that rounding has made singular, the shortest of the nearest."""
     try:
-        return np.linalg.solve(matrix, right)
+        return np.linalg.solve(matrix, right).astype(float, copy=False)
     except np.linalg.LinAlgError:
         if len(matrix) == 1:
             return np.linalg.pinv(matrix) @ right
