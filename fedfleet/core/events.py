@@ -123,7 +123,8 @@ class ReportsGathered:
 class Evaluated:
     """Fact: how model `version` does on the central test set, and on the clients' own if that was asked.
 
-    `unseen`: how it does on people whose samples are never trained on, where there are any.
+    `unseen`: how it does on people whose samples are never trained on, where there are any. `measures`: what else was computed on
+    the central test set, by name (Score.measures).
     """
 
     time: float
@@ -133,6 +134,7 @@ class Evaluated:
     loss: float
     clients: ClientScores | None = None
     unseen: Tally | None = None
+    measures: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import numpy as np
 from fedfleet.core.aggregation import Aggregate, Fold, Folding
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.events import TasksSpent
+from fedfleet.core.kinds import CLASSIFICATION, Kind
 from fedfleet.core.old_names import old_fields
 from fedfleet.core.passes import LocalPass
 from fedfleet.core.records import (
@@ -226,12 +227,21 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Samples as arrays: inputs, integer labels, and who made each sample where that is known."""
+    """Samples as arrays: inputs, labels, and who made each sample where that is known.
+
+    What labels are depends on `kind`: whole numbers below `classes` [n] (classification); float32 numbers [n, outputs]
+    (regression); 0 or 1 for each of `classes` labels [n, classes] (multilabel); a class for every place of a sequence
+    [n, places], IGNORED where nothing counts (next_token, sequence_labels). `label_names` are the names of classes, of labels or of
+    the outputs of a regression, where they have any, and `owner_names` those behind `owner`.
+    """
 
     x: Array
-    y: Ints
+    y: Array
     classes: int
     owner: Ints | None = None
+    kind: Kind = CLASSIFICATION
+    label_names: tuple[str, ...] = ()
+    owner_names: tuple[str, ...] = ()
 
 
 @old_fields(of="compute")
@@ -243,6 +253,9 @@ class Loss:
     joint: bool = False
 
 
+MetricFunction = Callable[[Array, Array], Any]
+
+
 @old_fields(dealt="client_rows")
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -252,6 +265,7 @@ class Task:
     Models are trained and evaluated by cross-entropy, or by `loss`. `narrow(share)` makes the module with this share of the units
     of every hidden layer, all of them at 1; a task without it has one size only. `frozen` are weights that are never trained:
     `build()` has them inside, held once, `init` leaves them out, and so they are in no offer, update, checkpoint or charged byte.
+    `metrics` are a person's own measures, functions (outputs, labels) of arrays, asked at each evaluation of the central test set.
     """
 
     name: str
@@ -263,6 +277,7 @@ class Task:
     narrow: Callable[[float], Any] | None = None
     frozen: Tree = field(default_factory=dict[str, Array])
     unseen: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    metrics: Mapping[str, MetricFunction] = field(default_factory=dict[str, MetricFunction])
 
     def client_rows(self) -> Ints:
         """The rows that clients hold: all but those of the central test set and of people whose samples are never trained on."""
@@ -298,10 +313,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One evaluation: these parameters on these rows."""
+    """One evaluation: these parameters on these rows; `measured`: with the measures of the task's kind and its own metrics."""
 
     params: Tree
     rows: Ints
+    measured: bool = False
 
 
 @old_fields(remarks="warnings")

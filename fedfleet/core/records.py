@@ -177,11 +177,16 @@ class Tally(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How a model does on one set of samples: integers, and the loss as a diagnostic."""
+    """How a model does on one set of samples: a ratio of integers, and the loss as a diagnostic.
+
+    What the ratio means depends on the kind of task (core.kinds). `measures` are others by name, rounded to nine decimal digits, so
+    that a journal holds exactly what decided.
+    """
 
     correct: int
     total: int
     loss: float
+    measures: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,43 @@
+"""What a task asks of its model: a class, numbers, several labels at once, or an answer for every place of a sequence.
+
+Every kind has one score that is the ratio of two integers, so that curves, targets, comparisons and audits treat all kinds alike:
+`Score.correct / Score.total`. More of it is better, and what a model without knowledge reaches is its chance level.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+KindName = Literal["classification", "regression", "multilabel", "next_token", "sequence_labels"]
+KIND_NAMES: tuple[str, ...] = get_args(KindName)
+
+UNIT = 1_000_000  # one sample's share of a score that is no count: millionths
+LOWEST = -1000 * UNIT  # no model is worse than that: it bounds what a diverged model adds to a sum
+IGNORED = -100  # the label of a place in a sequence that counts for nothing, as padding does
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of task.
+
+    `score` is what its ratio of integers is called, `percent` whether people read it as a percentage; `measures` are the names of
+    what else is computed at each evaluation, in the order of reports, and `lower` those of which less is better. `per_label`: a
+    label is a class, of which there are `Dataset.classes`. `places`: a sample has one label for every place of a sequence.
+    """
+
+    name: KindName
+    score: str
+    percent: bool
+    measures: tuple[str, ...] = ()
+    lower: tuple[str, ...] = ()
+    per_label: bool = False
+    places: bool = False
+
+
+CLASSIFICATION = Kind("classification", "accuracy", percent=True, per_label=True)
+REGRESSION = Kind("regression", "R2", percent=False, measures=("mae", "rmse"), lower=("mae", "rmse"))
+MULTILABEL = Kind("multilabel", "F1", percent=True, measures=("f1_macro", "auroc", "exact_match"))
+NEXT_TOKEN = Kind("next_token", "token accuracy", percent=True, measures=("perplexity",), lower=("perplexity",), places=True)
+SEQUENCE_LABELS = Kind("sequence_labels", "token accuracy", percent=True, measures=("f1_macro",), places=True)
+KINDS: dict[str, Kind] = {k.name: k for k in (CLASSIFICATION, REGRESSION, MULTILABEL, NEXT_TOKEN, SEQUENCE_LABELS)}
