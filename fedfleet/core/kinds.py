@@ -1,7 +1,14 @@
 """What a task asks of its model: a class, numbers, several labels at once, or an answer for every place of a sequence.
 
 Every kind has one score that is the ratio of two integers, so that curves, targets, comparisons and audits treat all kinds alike:
-`Score.correct / Score.total`. More of it is better, and what a model without knowledge reaches is its chance level.
+`Score.correct / Score.total`. More of it is better, and what a model without knowledge reaches is its chance level. The type and
+the shape of the labels show their kind, so that whatever has them needs no other word:
+
+    classification     int64 [n]            a class
+    regression         float32 [n, outputs] numbers
+    multilabel         bool [n, labels]     which labels apply
+    next_token,        int64 [n, places]    a class for every place of a sequence, IGNORED where nothing counts
+    sequence_labels
 """
 
 from __future__ import annotations

@@ -229,10 +229,10 @@ class Policy:
 class Dataset:
     """Samples as arrays: inputs, labels, and who made each sample where that is known.
 
-    What labels are depends on `kind`: whole numbers below `classes` [n] (classification); float32 numbers [n, outputs]
-    (regression); 0 or 1 for each of `classes` labels [n, classes] (multilabel); a class for every place of a sequence
-    [n, places], IGNORED where nothing counts (next_token, sequence_labels). `label_names` are the names of classes, of labels or of
-    the outputs of a regression, where they have any, and `owner_names` those behind `owner`.
+    Type and shape of the labels depend on `kind` (core.kinds); `classes` is how many classes, labels or outputs there are.
+    `label_names` are their names, where they have any, and `owner_names` those behind `owner`. Labels of a regression may have been
+    scaled: `target_scale` has the mean and the standard deviation that were taken out, one pair for each output. `spread` is the
+    variance of each output that R2 is measured against, where it is not that of the central test set.
     """
 
     x: Array
@@ -242,6 +242,8 @@ class Dataset:
     kind: Kind = CLASSIFICATION
     label_names: tuple[str, ...] = ()
     owner_names: tuple[str, ...] = ()
+    target_scale: tuple[tuple[float, float], ...] = ()
+    spread: tuple[float, ...] = ()
 
 
 @old_fields(of="compute")

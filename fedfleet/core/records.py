@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfleet.core.limits import Count, Horizon, NonNegative, Positive, Share
+from fedfleet.core.limits import Count, Horizon, NonNegative, Positive, Share, TargetText
 from fedfleet.core.trees import Array, Tree
 
 Ints = NDArray[np.int64]
@@ -276,6 +276,7 @@ NOTHING = Decision()
 class Stop:
     """When a run ends: whichever comes first. `virtual_seconds` is the horizon, and always there.
 
+    `target` names a measure and its limit, as in "rmse <= 3.5"; `target_accuracy` is one for the score of the task, whatever its kind.
     `rounds` counts attempts, `commits` those that made a model, `updates` tasks handed out (trips). The rules about accuracy
     look at evaluations, of which there is one every `evaluate_every` commits, and beside those one every `evaluate_attempts`
     rounds, failed ones too, and one every `evaluate_seconds` of virtual time, where these are set. A model that has been tried
@@ -287,6 +288,7 @@ class Stop:
     commits: Count | None = None
     updates: Count | None = None
     target_accuracy: Share | None = None
+    target: TargetText | None = None
     patience: Count | None = None
     min_delta: NonNegative = 0.0
     evaluate_every: Count = 1

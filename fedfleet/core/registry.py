@@ -60,7 +60,7 @@ _MODULES: dict[str, dict[str, str]] = {
         "world.faults": "lossy delayed repeated slowed all_of crashes outages",
     },
     "energy": {"world.energy": "phones per_kind energy_file carbon none"},
-    "partitions": {"world.partitions": "iid dirichlet by_label by_owner label_flip"},
+    "partitions": {"world.partitions": "iid dirichlet quantity by_label by_owner label_flip"},
     "users": {"world.users": "households groups"},
     "edges": {
         "edges.hierfl": "hierfl",

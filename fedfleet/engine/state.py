@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -43,7 +44,7 @@ class Ending(NamedTuple):
 class Progress:
     """What the stopping rules need: the best accuracy so far and how many evaluations ago it was."""
 
-    best: float = -1.0
+    best: float = -math.inf
     since: int = 0
     evaluated: int = -1
     updates: int = 0

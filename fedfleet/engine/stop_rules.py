@@ -7,12 +7,15 @@ from dataclasses import replace
 
 from fedfleet.core.commands import Command, Finish, Forget
 from fedfleet.core.events import Evaluated, Outcome, RunEnded
+from fedfleet.core.limits import read_target
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import EvalScore, Score
 from fedfleet.engine.book import drop_tasks
 from fedfleet.engine.commands import evaluate_command, request_account
 from fedfleet.engine.state import Phase, Progress, Reaction, RunState
 
+# Names under which a target finds the score itself, whatever the kind of task calls it.
+SCORE_NAMES = frozenset({"accuracy", "score", "r2", "R2", "f1", "F1", "token_accuracy"})
 _ROUNDING = 1e-6  # of an interval between two looks: a multiple of it divided by it is nearly whole
 
 
@@ -35,7 +38,7 @@ def update_progress(plan: Plan, progress: Progress, fact: Evaluated) -> Progress
     if progress.evaluated == fact.version:
         return progress
     accuracy = fact.correct / fact.total if fact.total else 0.0
-    score = EvalScore(Score(fact.correct, fact.total, fact.loss), fact.unseen)
+    score = EvalScore(Score(fact.correct, fact.total, fact.loss, fact.measures), fact.unseen)
     if accuracy > progress.best + plan.stop.min_delta:
         return replace(progress, best=accuracy, since=0, evaluated=fact.version, tried=score)
     return replace(progress, since=progress.since + 1, evaluated=fact.version, tried=score)
@@ -65,9 +68,21 @@ def goal_reason(plan: Plan, state: RunState, fact: Evaluated) -> str:
     stop = plan.stop
     if stop.target_accuracy is not None and fact.total and fact.correct / fact.total >= stop.target_accuracy:
         return "target_accuracy"
+    if stop.target is not None and reaches(stop.target, fact):
+        return "target"
     if stop.patience is not None and state.progress.since >= stop.patience:
         return "patience"
     return ""
+
+
+def reaches(target: str, fact: Evaluated) -> bool:
+    """Has a model reached a target for one of its measures, or for its score, which goes by `accuracy` too?"""
+    parsed = read_target(target)
+    if parsed is None:
+        return False
+    name, at_least, limit = parsed
+    value = fact.correct / fact.total if name in SCORE_NAMES and fact.total else fact.measures.get(name)
+    return value is not None and (value >= limit if at_least else value <= limit)
 
 
 def start_ending(state: RunState, reason: str) -> Reaction:

@@ -22,6 +22,7 @@ from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.placement import open_place
 from fedfleet.learn.optimisers import sgd
 from fedfleet.tasks.dropout import AddressedDropout, addresses
+from fedfleet.tasks.scores import sample_losses
 
 LR = 0.01
 
@@ -78,7 +79,7 @@ def naive_loop(task: Task, jobs: Sequence[Job], x: torch.Tensor, y: torch.Tensor
                 leaf.address = torch.from_numpy(place).to(x.device)
             batch = torch.from_numpy(rows).to(x.device)
             optimiser.zero_grad()
-            torch.nn.functional.cross_entropy(module(x[batch]), y[batch]).backward()
+            sample_losses(module(x[batch]), y[batch]).mean().backward()
             optimiser.step()
         models.append({n: v.detach().clone() for n, v in module.state_dict().items()})
     return models
@@ -228,7 +229,7 @@ def time_model(task: Task, *, batch: int, iterations: int, warm_up: int, side: i
 
     def train() -> None:
         optimiser.zero_grad()
-        torch.nn.functional.cross_entropy(module(x), y).backward()
+        sample_losses(module(x), y).mean().backward()
         optimiser.step()
 
     return ModelTimes(_time_calls(infer, iterations, warm_up), _time_calls(train, iterations, warm_up), torch.get_num_threads())

@@ -21,7 +21,6 @@ from fedfleet.core.records import (
     Context,
     EvalScore,
     Floats,
-    Ints,
     Rejection,
     Report,
     Score,
@@ -185,16 +184,16 @@ def evaluate(plan: Plan, world: World, execute: Executor, memory: ClientMemory, 
         return known_evaluation(command.version, command.known, now)
     params, data = command.server.params, world.data
     sets = [data.holdout, data.unseen] if len(data.unseen) else [data.holdout]
-    central, *others = execute.evaluate([Trial(params, rows) for rows in sets])
+    central, *others = execute.evaluate([Trial(params, rows, measured=i == 0) for i, rows in enumerate(sets)])
     unseen = Tally(others[0].correct, others[0].total) if others else None
     scores = client_scores(plan, world, execute, memory, command.server) if command.clients else None
-    return Evaluated(now, command.version, central.correct, central.total, central.loss, scores, unseen)
+    return Evaluated(now, command.version, central.correct, central.total, central.loss, scores, unseen, central.measures)
 
 
 def known_evaluation(version: int, known: EvalScore, now: float) -> Evaluated:
     """A point of the curve for a model that was tried before: nothing is computed."""
     score = known.score
-    return Evaluated(now, version, score.correct, score.total, score.loss, None, known.unseen)
+    return Evaluated(now, version, score.correct, score.total, score.loss, None, known.unseen, score.measures)
 
 
 _PERSONAL_BATCH = 256  # personal models that lie in memory together
@@ -209,8 +208,9 @@ def client_scores(plan: Plan, world: World, execute: Executor, memory: ClientMem
         part = clients[a : a + step]
         models = models_of(plan, world, execute, memory, server, part)
         scores += execute.evaluate([Trial(m, data.shard(c, "test", 0)) for m, c in zip(models, part, strict=True)])
-    correct: Ints = np.array([s.correct for s in scores], np.int64)
-    return ClientScores(data.testers, correct, np.array([s.total for s in scores], np.int64))
+    correct, total = (np.array(values, np.int64) for values in ([s.correct for s in scores], [s.total for s in scores]))
+    known = total > 0  # sequences and labels may leave nothing to be right about
+    return ClientScores(data.testers[known], correct[known], total[known])
 
 
 def probe_losses(plan: Plan, world: World, execute: Executor, memory: ClientMemory, command: Probe, round: int) -> Floats:

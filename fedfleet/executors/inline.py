@@ -10,9 +10,9 @@ import torch
 from torch.func import functional_call
 
 from fedfleet.core.edges import NestedPass
-from fedfleet.core.parts import Executor, Job, Loss, Task, Trial
+from fedfleet.core.parts import Executor, Job, Task, Trial
 from fedfleet.core.passes import SECOND, Batch, Carry, LocalPass
-from fedfleet.core.records import Ints, Report, Score
+from fedfleet.core.records import Report, Score
 from fedfleet.core.trees import Tree
 from fedfleet.executors.client_half import (
     STAGE_STRIDE,
@@ -28,6 +28,7 @@ from fedfleet.executors.client_half import (
 from fedfleet.executors.tensor_stacks import TORCH, Tensors, stack_of_one
 from fedfleet.tasks.dropout import addresses, dropout_names
 from fedfleet.tasks.narrow_models import at_width
+from fedfleet.tasks.scores import Measuring, needs_measures, sample_counts, sample_losses, spread_tensor
 
 EVALUATION_BATCH = 2048
 
@@ -63,7 +64,7 @@ def inline(task: Task, *, threads: int = 1) -> Executor:
         for trial in trials:
             if loaded is None or loaded[0] != id(trial.params):
                 loaded = (id(trial.params), tensors(trial.params))
-            yield score(module, loaded[1], x, y, trial.rows, task.loss)
+            yield score(module, loaded[1], x, y, trial, task)
 
     return Executor("inline", train, evaluate)
 
@@ -164,7 +165,7 @@ class _Stage:
         """What is differentiated, and the sums of losses and of their squares for the statistics."""
         x, y = self.x[rows], self.y[rows]
         if self.stage.objective is None:
-            each = torch.nn.functional.cross_entropy(functional_call(self.module, params, (x,)), y, reduction="none")
+            each = sample_losses(functional_call(self.module, params, (x,)), y)
             losses = each.detach()
             return each.mean(), float(losses.sum()), float(losses.square().sum())
 
@@ -190,19 +191,27 @@ def split_second_model(params: Tensors) -> tuple[Tensors, Tensors]:
     return own, {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
 
 
-def score(module: Any, params: Tensors, x: torch.Tensor, y: torch.Tensor, rows: Ints, custom_loss: Loss | None = None) -> Score:
-    """Correct answers, number of samples and mean loss on these rows."""
-    correct, loss = 0, 0.0
+def score(module: Any, params: Tensors, x: torch.Tensor, y: torch.Tensor, trial: Trial, task: Task) -> Score:
+    """How the model does on the rows of a trial: its score and the mean loss; with other measures if they are asked for."""
+    rows, spread = trial.rows, spread_tensor(task)
+    correct = total = 0
+    loss = 0.0
+    measuring = Measuring(task) if needs_measures(task, trial) else None
     with torch.no_grad():
         for a in range(0, len(rows), EVALUATION_BATCH):
             batch = torch.from_numpy(rows[a : a + EVALUATION_BATCH])
-            logits = functional_call(module, params, (x[batch],))
-            correct += int((logits.argmax(1) == y[batch]).sum())
-            if custom_loss is None:
-                loss += float(torch.nn.functional.cross_entropy(logits, y[batch], reduction="sum"))
+            labels = y[batch]
+            outputs = functional_call(module, params, (x[batch],))
+            right, possible = sample_counts(outputs, labels, spread)
+            correct, total = correct + int(right.sum()), total + int(possible.sum())
+            if task.loss is None:
+                loss += float(sample_losses(outputs, labels).sum())
             else:  # one value for each sample, or one for all of them
-                loss += float(custom_loss.compute(logits, y[batch]).mean()) * len(batch)
-    return Score(correct, len(rows), loss / max(len(rows), 1))
+                loss += float(task.loss.compute(outputs, labels).mean()) * len(batch)
+            if measuring is not None:
+                measuring.add(outputs, labels)
+    result = Score(correct, total, loss / max(len(rows), 1))
+    return result if measuring is None else measuring.finish(result)
 
 
 def tensors(tree: Tree) -> Tensors:

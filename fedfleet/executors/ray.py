@@ -74,7 +74,7 @@ def ray_executor(
     def evaluate(trials: Sequence[Trial]) -> Iterable[Score]:
         if len(trials) == 1:
             return local_executor.evaluate(trials)
-        parcels = [TrialParcel(i, trial.rows) for i, trial in enumerate(trials)]
+        parcels = [TrialParcel(i, trial.rows, trial.measured) for i, trial in enumerate(trials)]
         return run_chunks(cluster, scoring, recipe, parcels, [trial.params for trial in trials])
 
     return Executor("ray", train, evaluate, close=cluster.close)

@@ -81,6 +81,7 @@ class TrialParcel:
 
     place: int
     rows: Ints
+    measured: bool = False
 
     @property
     def name(self) -> str:
@@ -149,7 +150,7 @@ def score_chunk(recipe: Recipe, parcels: Sequence[TrialParcel], indices: Sequenc
         executor = rebuild_parts(recipe)[1]
         name = f"from {parcels[0].name} on"
         # What comes out of shared memory cannot be written to, and torch complains about such rows.
-        trials = [Trial(trees[i], np.array(parcel.rows)) for parcel, i in zip(parcels, indices, strict=True)]
+        trials = [Trial(trees[i], np.array(parcel.rows), parcel.measured) for parcel, i in zip(parcels, indices, strict=True)]
         return Answer(list(executor.evaluate(trials)))
     except Exception as error:
         return _failure_answer(name, error)

@@ -71,11 +71,30 @@ _TEACHER = SecondModel(lambda model: {n: v.copy() for n, v in model.items()})
 
 def mutual_loss(forward: Callable[[Tensors, Any], Any], params: Tensors, second: Tensors, _carried: Carry, batch: Batch) -> Any:
     """Both models learn from labels and from each other. The denominator is a mean over the batch: some samples' is near zero."""
-    student, teacher = forward(params, batch.x).log_softmax(1), forward(second, batch.x).log_softmax(1)
+    student, teacher = forward(params, batch.x), forward(second, batch.x)
+    if batch.y.dim() > 1:  # numbers, several labels or sequences
+        return _mutual_loss_of_any_kind(student, teacher, batch)
+    student, teacher = student.log_softmax(1), teacher.log_softmax(1)
     labels = batch.y.unsqueeze(1)
     label_loss = batch.mean(-(student.gather(1, labels) + teacher.gather(1, labels)).squeeze(1))
     # KL(s||t) + KL(t||s), in one sum
     return label_loss + batch.mean(((student.exp() - teacher.exp()) * (student - teacher)).sum(1)) / label_loss
+
+
+def _mutual_loss_of_any_kind(student: Any, teacher: Any, batch: Batch) -> Any:
+    """The same with the loss of the task's kind. Both divergences together are, for each label or place, the difference of the
+    probabilities times that of their logits; of numbers, whose errors are taken as normal, the squared distance."""
+    from fedfleet.tasks.scores import sample_losses
+
+    label_loss = batch.mean(sample_losses(student, batch.y) + sample_losses(teacher, batch.y))
+    if batch.y.is_floating_point():
+        distance = (student - teacher).square()
+    elif str(batch.y.dtype) == "torch.bool":
+        distance = (student.sigmoid() - teacher.sigmoid()) * (student - teacher)
+    else:
+        student, teacher = student.log_softmax(-1), teacher.log_softmax(-1)
+        distance = ((student.exp() - teacher.exp()) * (student - teacher)).sum(-1)
+    return label_loss + batch.mean(distance.reshape(len(batch.y), -1).mean(1)) / label_loss
 
 
 def shrink(passed: Passed) -> Passed:

@@ -109,6 +109,12 @@ def _mean_of(scores: ClientScores, which: Bools) -> float | None:
     return float(scores.correct[which].sum() / scores.total[which].sum()) if which.any() else None
 
 
+def last_measures(log: Log) -> dict[str, float]:
+    """The other measures of the last model on the central test set, by name; classification has none but a person's own."""
+    measured = [e.measures for e in read_progress(log).evaluations if e.total]
+    return dict(measured[-1]) if measured else {}
+
+
 MOST_POINTS = 2000  # beyond, points are left out evenly: a page cannot show more
 TARGETS = tuple(round(0.05 * i, 2) for i in range(1, 20))  # accuracies of which `time_to` tells
 
@@ -117,7 +123,7 @@ def curve_table(log: Log, most: int = MOST_POINTS) -> dict[str, list[float] | li
     """One entry per evaluation: virtual seconds, commits, rounds tried, bytes moved in both directions, accuracy, loss.
 
     Loss is None where it is no number; `bytes` as a whole where the journal counts none; `unseen` is the accuracy on people held
-    out from training, where there are any. Bytes of a task are known when its round closes. Nothing changes between two entries but
+    out from training, where there are any, and `measures` other measures by name. Bytes of a task are known when its round closes. Nothing changes between two entries but
     what nobody looked at: a curve is made of steps.
     """
     progress = read_progress(log)
@@ -134,7 +140,13 @@ def curve_table(log: Log, most: int = MOST_POINTS) -> dict[str, list[float] | li
         "loss": [value if math.isfinite(value) else None for value in curve.loss[points].tolist()],
     }
     unseen = [None if e.unseen is None else e.unseen.correct / e.unseen.total for e in evaluations]
-    return {**table, "unseen": [unseen[i] for i in points.tolist()]} if any(v is not None for v in unseen) else table
+    if any(v is not None for v in unseen):
+        table["unseen"] = [unseen[i] for i in points.tolist()]
+    names = dict.fromkeys(name for e in evaluations for name in e.measures)
+    if names:
+        shown = [evaluations[i].measures for i in points.tolist()]
+        table["measures"] = {name: [values.get(name) for values in shown] for name in names}
+    return table
 
 
 def times_to(curve: Curve) -> dict[str, float | None]:

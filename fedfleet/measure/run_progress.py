@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -64,17 +64,18 @@ class Evaluation:
     rounds: int = 0
     joules: float = 0.0
     bytes: float = 0.0
+    measures: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property
     def accuracy(self) -> float:
-        """The share of the test samples that was right."""
+        """The score: the share of the test samples that was right, or what another kind of task has instead (core.kinds)."""
         return self.correct / self.total if self.total else 0.0
 
     @property
     def margin(self) -> float:
         """Half of the 95 % interval that the size of the test set leaves."""
         p = self.accuracy
-        return 1.96 * math.sqrt(p * (1 - p) / self.total) if self.total else 0.0
+        return 1.96 * math.sqrt(max(p * (1 - p), 0.0) / self.total) if self.total else 0.0
 
 
 @dataclass(slots=True)
@@ -204,7 +205,7 @@ class Progress:
                 costs = self.costs
                 done = Evaluation(
                     event.time, event.version, event.correct, event.total, event.loss, event.unseen,
-                    self.closed_count, costs["joules"], costs["bytes"],
+                    self.closed_count, costs["joules"], costs["bytes"], event.measures,
                 )  # fmt: skip
                 self.evaluations.append(done)
                 if event.total and event.version >= (self.newest.version if self.newest else 0):

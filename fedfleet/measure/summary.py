@@ -15,14 +15,16 @@ from fedfleet.measure.costs import by_fate, energy, probe_costs, stage_seconds, 
 from fedfleet.measure.participation import contributions, participation_fairness, staleness_histogram, utilisation
 from fedfleet.measure.run_progress import FAILED, Log, read_progress
 from fedfleet.measure.run_record import RunRecord, read_record
+from fedfleet.measure.score_info import ScoreInfo
 from fedfleet.measure.warnings import warnings
 
 
 def summary(
-    log: Sequence[Event], record: RunRecord | None = None, *, chance: float | None = None, caveats: Sequence[str] = ()
+    log: Sequence[Event], record: RunRecord | None = None, *, score: ScoreInfo | None = None, caveats: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The measures of a run, ready for JSON. `record` is that of the log, where it has been read already; `chance` what guessing
-    would score on the central test set, where that is known; `caveats` are further warnings."""
+    """The measures of a run, ready for JSON. `record` is that of the log, where it has been read already; `score` what the
+    score of the task is called and what guessing would reach, where that is known; `caveats` are further warnings."""
+    score = ScoreInfo() if score is None else score
     record = read_record(log) if record is None else record
     run, tasks, spent = record.progress, record.tasks.table(), record.tasks.spending()
     clients, seconds = run.clients, run.time
@@ -39,11 +41,13 @@ def summary(
         "commits": run.commits,
         "rounds_failed": run.failed_rounds,
         "failed_rounds": run.failure_reasons,
-        "warnings": [*warnings(record, chance), *caveats],
+        "warnings": [*warnings(record, score), *caveats],
         "stopped_by": run.ended,
         "accuracy": float(curve.accuracy[-1]) if len(curve.accuracy) else None,
         "best_accuracy": float(curve.accuracy.max()) if len(curve.accuracy) else None,
-        "chance": chance,
+        "chance": score.chance,
+        "score": score.to_dict(),
+        "measures": accuracy.last_measures(run),
         "loss": float(curve.loss[-1]) if len(curve.loss) and np.isfinite(curve.loss[-1]) else None,
         "accuracy_clients": of_clients.mean if of_clients else None,
         "accuracy_bottom10": of_clients.bottom10 if of_clients else None,

@@ -6,18 +6,25 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
-
 from fedfleet.core.aggregation import TOO_FEW
 from fedfleet.core.events import Event
-from fedfleet.core.records import Ints
 from fedfleet.measure.accuracy import client_accuracy, learning_curve
 from fedfleet.measure.failures import clock_text, cure
 from fedfleet.measure.run_progress import Log, Progress, read_progress
 from fedfleet.measure.run_record import RunRecord, read_record
+from fedfleet.measure.score_info import ScoreInfo
 
 ONE_CLASS = "the test set has only one class"
 _MIN_GAIN = 0.01  # a run whose accuracy never rose by so much has learnt nothing
+_LEAST_R2 = 0.01  # of a regression that explains anything
+# What a model without knowledge does, by the kind of task.
+_GUESSES = {
+    "classification": "always saying the most frequent label", "regression": "always predicting the mean",
+    "multilabel": "always giving the same labels", "next_token": "always saying the most frequent token",
+    "sequence_labels": "always saying the most frequent label",
+}  # fmt: skip
+_COUNTED = {"next_token": "tokens", "sequence_labels": "places", "multilabel": "labels"}
+_ARTICLES = {"accuracy": "an", "R2": "an", "F1": "an"}
 _DEVIATIONS = 2.0  # an accuracy that lies no farther above chance than this many standard deviations could be chance
 
 
@@ -39,18 +46,13 @@ def failed_rounds(log: Log) -> dict[str, int]:
     return read_progress(log).failure_reasons
 
 
-def chance_level(labels: Ints) -> float | None:
-    """The accuracy of always predicting the most frequent of these labels: never less than one in as many classes."""
-    return float(np.unique(labels, return_counts=True)[1].max() / labels.size) if labels.size else None
-
-
-def warnings(log: Sequence[Event] | RunRecord, chance: float | None = None) -> list[str]:
+def warnings(log: Sequence[Event] | RunRecord, score: ScoreInfo | None = None) -> list[str]:
     """One sentence for each thing that would mislead a reader who only looks at the figures.
 
-    `chance` is what guessing would score on the central test set, where that is known: the journal holds no labels.
+    `score` says what guessing would score on the central test set, where that is known: the journal holds no labels.
     """
     record = log if isinstance(log, RunRecord) else read_record(log)
-    return [*_round_warnings(record), *_report_warnings(record.refused), *_learning_warnings(record.progress, chance)]
+    return [*_round_warnings(record), *_report_warnings(record.refused), *_learning_warnings(record.progress, score or ScoreInfo())]
 
 
 def _round_warnings(record: RunRecord) -> list[str]:
@@ -97,7 +99,8 @@ def _refusal_text(refused: Sequence[tuple[int, str]]) -> str:
     return f"{len(refused)} reports of {clients} clients were refused ({_most_frequent(dict(reasons.most_common()))})"
 
 
-def _learning_warnings(run: Progress, chance: float | None) -> list[str]:
+def _learning_warnings(run: Progress, score: ScoreInfo) -> list[str]:
+    chance = score.chance
     curve, own = learning_curve(run), client_accuracy(run)
     if len(curve.accuracy) < 2 or not run.commits:
         return []
@@ -109,18 +112,21 @@ def _learning_warnings(run: Progress, chance: float | None) -> list[str]:
     cause = "is algorithm.lr right, is the data, and do enough clients take part?"
     if chance is not None:
         total = next(e.total for e in reversed(run.evaluations) if e.total)
-        chance_limit = chance + _DEVIATIONS * math.sqrt(chance * (1.0 - chance) / total)
+        luck = _DEVIATIONS * math.sqrt(chance * (1.0 - chance) / total) if score.kind.percent else _LEAST_R2
+        chance_limit = chance + luck
         if max(last, mean) <= chance_limit:
-            had_reached = f", although it had reached {100 * best:.1f} %" if best > chance_limit else ""
+            had_reached = f", although it had reached {score.text(best)}" if best > chance_limit else ""
+            samples = f"{total:,} test {_COUNTED.get(score.kind.name, 'samples')}"
+            same = f"the same {samples}" if score.kind.percent else "the same test samples"
             how = "no" if last <= chance else "not clearly"  # few samples cannot tell a small lead from luck
             return [
-                f"the model is {how} better than chance: it ended at an accuracy of {100 * last:.1f} "
-                f"%{had_reached}, and always saying "
-                f"the most frequent label scores {100 * chance:.1f} % on the same {total:,} test samples; {cause}"
+                f"the model is {how} better than chance: it ended at {_ARTICLES.get(score.name, 'a')} {score.name} of "
+                f"{score.text(last)}{had_reached}, and {_GUESSES[score.kind.name]} scores {score.text(chance)} on {same}; {cause}"
             ]
     if max(best, mean) < start + _MIN_GAIN:
         return [
-            f"nothing was learnt: accuracy began at {100 * start:.1f} % and never rose above {100 * max(best, mean):.1f} %; {cause}"
+            f"nothing was learnt: {score.name} began at {score.text(start)} and never rose above "
+            f"{score.text(max(best, mean))}; {cause}"
         ]
     return []
 

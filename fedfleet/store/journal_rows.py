@@ -143,7 +143,7 @@ def _encode_one(event: Event) -> Row:
             correct, total = event.unseen or (0, 0)
             return Row(
                 t, Kind.EVALUATED, version=event.version, task=correct, client=total, a=event.correct, b=event.total,
-                body=encode_scores(event.clients), note=repr(event.loss),
+                body=encode_scores(event.clients, event.measures), note=repr(event.loss),
             )  # fmt: skip
         case events.ReportRejected():
             return Row(t, Kind.REJECTED, task=event.task, client=event.client, body=event.reason)
@@ -272,9 +272,9 @@ def _decode_one(row: Row) -> Event:
             means = json.loads(row.note or "{}")
             return events.ReportsGathered(t, None, read_spans(text), {n: np.array([v]) for n, v in means.items()})
         case Kind.EVALUATED:
-            scores, loss = decode_scores(row.body), float(row.note or "nan")
+            (scores, measures), loss = decode_scores(row.body), float(row.note or "nan")
             unseen = Tally(row.task, row.client) if row.client else None
-            return events.Evaluated(t, row.version, int(row.a or 0), int(row.b or 0), loss, scores, unseen)
+            return events.Evaluated(t, row.version, int(row.a or 0), int(row.b or 0), loss, scores, unseen, measures)
         case Kind.REJECTED:
             return events.ReportRejected(t, row.task, row.client, text)
         case Kind.PACED:

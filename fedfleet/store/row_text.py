@@ -69,17 +69,24 @@ def roster_hash(roster: Roster) -> str:
     return h.hexdigest()[:16]
 
 
-def encode_scores(scores: ClientScores | None) -> str | None:
-    """How clients did, as JSON: who, how many right, of how many."""
-    if scores is None:
-        return None
-    columns = [scores.clients.tolist(), scores.correct.tolist(), scores.total.tolist()]
-    return json.dumps(columns, separators=(",", ":"))
+def encode_scores(scores: ClientScores | None, measures: Mapping[str, float] | None = None) -> str | None:
+    """How clients did, as JSON: who, how many right, of how many; with other measures of the model, where there are any.
+
+    >>> encode_scores(None, {"rmse": 2.5})
+    '{"clients":null,"measures":{"rmse":2.5}}'
+    """
+    columns = None if scores is None else [scores.clients.tolist(), scores.correct.tolist(), scores.total.tolist()]
+    if measures:
+        return json.dumps({"clients": columns, "measures": dict(sorted(measures.items()))}, separators=(",", ":"))
+    return None if columns is None else json.dumps(columns, separators=(",", ":"))
 
 
-def decode_scores(body: str | None) -> ClientScores | None:
+def decode_scores(body: str | None) -> tuple[ClientScores | None, dict[str, float]]:
     """The inverse of `encode_scores`."""
-    return None if body is None else ClientScores(*(np.array(c, np.int64) for c in json.loads(body)))
+    value = None if body is None else json.loads(body)
+    columns, measures = (value["clients"], value["measures"]) if isinstance(value, dict) else (value, {})
+    scores = None if columns is None else ClientScores(*(np.array(column, np.int64) for column in columns))
+    return scores, {str(name): float(number) for name, number in measures.items()}
 
 
 def devices_note(what: str, version: int, answered: int, asked: int, declined: int, silent: int) -> str:

@@ -13,6 +13,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.part_facts import ModelFacts
 from fedfleet.core.parts import Task
 from fedfleet.core.records import Floats, Ints
+from fedfleet.core.strata import strata
 from fedfleet.core.trees import Tree
 
 _PER_CLASS = 40  # samples that a class is evaluated by
@@ -29,8 +30,9 @@ def class_features(task: Task, params: Tree, rows: Ints) -> Floats:
     captured: list[torch.Tensor] = []
     hook = last[-1].register_forward_hook(lambda leaf, inputs, out: captured.append(inputs[0]))
     means: list[Floats] = []
-    for label in range(task.dataset.classes):
-        class_rows = rows[task.dataset.y[rows] == label][:_PER_CLASS]
+    groups = strata(task.dataset, "edge")
+    for label in range(groups.count):
+        class_rows = rows[groups.of[rows] == label][:_PER_CLASS]
         if not len(class_rows):
             means.append(np.zeros(last[-1].in_features))
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,75 +16,8 @@ from fedfleet.core.errors import BadInput, error_context
 from fedfleet.core.parts import Dataset, Loss, Task
 from fedfleet.core.records import Ints
 from fedfleet.core.trees import Array, Tree
+from fedfleet.tasks.data_checks import error_line
 from fedfleet.tasks.task import build_cheaply, require_torch
-
-
-def checked_data(data: Any) -> Dataset:
-    """The arrays as a dataset: (inputs, labels) or (inputs, labels, owners)."""
-    if not isinstance(data, Sequence) or isinstance(data, str | bytes) or len(data) not in (2, 3):
-        kind = f"{len(data)} things" if isinstance(data, list | tuple) else f"a {type(data).__name__}"
-        raise BadInput(f"data must be (inputs, labels) or (inputs, labels, owners), each an array; got {kind}")
-    x = checked_inputs(data[0])
-    y = checked_labels(data[1], len(x))
-    return Dataset(x, y, int(y.max()) + 1, checked_owners(data[2], len(x)) if len(data) == 3 else None)
-
-
-def checked_inputs(values: Any) -> Array:
-    """Inputs as float32, one row for each sample; all of them finite."""
-    x = _array(values, "inputs")
-    if x.dtype.kind not in "fiub" or x.ndim < 2 or not x.size:
-        raise BadInput(
-            f"data: the inputs are {x.dtype} of shape {x.shape}; give numbers with one row for each sample, such as (1000, 20)"
-        )
-    with np.errstate(over="ignore"):  # too large for float32 becomes infinite, and is named below
-        x = x.astype(np.float32)
-    bad_rows = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(1))
-    if len(bad_rows):
-        raise BadInput(
-            f"data: {len(bad_rows)} of {len(x)} inputs hold values that are not finite in float32 (NaN or infinite), the first of "
-            f"them in row {bad_rows[0]}; fill or drop them"
-        )
-    return x
-
-
-def checked_labels(values: Any, samples: int) -> Ints:
-    """Labels as whole numbers from 0, one for each sample."""
-    y = _array(values, "labels")
-    if y.ndim != 1:
-        cure = "labels.argmax(1)" if y.ndim == 2 and y.shape[1] > 1 else "labels.ravel()"
-        raise BadInput(
-            f"data: the labels have shape {y.shape}; give as many labels as inputs, {samples} integers in a row, for example {cure}"
-        )
-    if len(y) != samples:
-        raise BadInput(f"data: {samples} inputs need as many labels, one each; got {len(y)}")
-    if y.dtype.kind == "f" and np.isnan(y).any():
-        nan_rows = np.flatnonzero(np.isnan(y))
-        raise BadInput(
-            f"data: {len(nan_rows)} of {samples} labels are NaN, the first of them in row {nan_rows[0]}; drop these samples"
-        )
-    if y.dtype.kind not in "iu":
-        raise BadInput(
-            f"data: the labels are {y.dtype}, not integers; number the classes 0, 1, .., for example with "
-            "np.unique(labels, return_inverse=True)[1]"
-        )
-    if int(y.min()) < 0 or int(y.max()) >= 2**31:
-        row = int(np.argmax((y < 0) | (y >= 2**31)))
-        raise BadInput(f"data: the label in row {row} is {y[row]}, out of range; number the classes 0, 1, ..")
-    return y.astype(np.int64)
-
-
-def checked_owners(values: Any, samples: int) -> Ints:
-    """Who made each sample, as numbers 0, 1, .. in the order of the sorted names."""
-    owner = _array(values, "owners")
-    if owner.shape != (samples,):
-        raise BadInput(f"data: {samples} inputs need as many owners, one each; got an array of shape {owner.shape}")
-    if owner.dtype.kind == "f" and not np.isfinite(owner).all():
-        row = int(np.argmin(np.isfinite(owner)))
-        raise BadInput(f"data: the owner in row {row} is {owner[row]}; give the owner of each sample, by name or number")
-    try:
-        return np.unique(owner, return_inverse=True)[1].astype(np.int64)
-    except TypeError:
-        raise BadInput("data: the owners mix names and numbers; give all of them as one or the other") from None
 
 
 def checked_build(model: Any) -> Callable[[], Any]:
@@ -121,7 +54,7 @@ def check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool = True
     try:
         module = build()
     except Exception as error:
-        raise BadInput(f"model: the function that makes it fails: {_error_line(error)}") from None
+        raise BadInput(f"model: the function that makes it fails: {error_line(error)}") from None
     if not isinstance(module, torch.nn.Module):
         raise BadInput(f"model: the function that makes it gives a {type(module).__name__}, not a PyTorch module")
     if isinstance(module, torch.jit.ScriptModule):
@@ -133,8 +66,12 @@ def check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool = True
             out = module.eval()(torch.from_numpy(dataset.x[:2]))
     except Exception as error:
         raise BadInput(
-            f"model: it cannot take inputs of shape (samples, {', '.join(map(str, shape))}): {_error_line(error)}; "
-            "change its first layer or the shape of the inputs"
+            f"model: it cannot take inputs of shape (samples, {', '.join(map(str, shape))}): {error_line(error)}; "
+            + (
+                "inputs are float32, so look tokens up by x.long() in forward()"
+                if "indices" in str(error)
+                else "change its first layer or the shape of the inputs"
+            )
         ) from None
     if scores:
         _check_outputs(out, dataset)
@@ -162,19 +99,42 @@ def _check_parameters(module: Any) -> None:
 
 
 def _check_outputs(out: Any, dataset: Dataset) -> None:
+    """See that the outputs are what the kind of task needs."""
     if not isinstance(out, torch.Tensor):
-        raise BadInput(f"model: it gives a {type(out).__name__}; let it give one tensor (samples, classes) of scores")
-    if out.ndim != 2 or len(out) != min(2, len(dataset.y)) or not out.is_floating_point():
+        raise BadInput(f"model: it gives a {type(out).__name__}; let it give one tensor, {_OUTPUTS[dataset.kind.name]}")
+    samples = min(2, len(dataset.y))
+    expected = dataset.y.shape[1:2] if dataset.kind.places or not dataset.kind.per_label else ()
+    shape = tuple(out.shape)
+    numbers = dataset.kind.name == "regression" and out.numel() == samples * expected[0]
+    dims = 3 if dataset.kind.places else 2
+    if not out.is_floating_point() or not (
+        numbers or (len(shape) == dims and shape[: dims - 1] == (samples, *expected)[: dims - 1])
+    ):
         raise BadInput(
-            f"model: for {min(2, len(dataset.y))} samples it gives {out.dtype} of shape {tuple(out.shape)}; let it give a row of "
-            "scores for each sample, one for each class"
+            f"model: for {samples} samples it gives {out.dtype} of shape {shape}; let it give {_OUTPUTS[dataset.kind.name]}"
         )
-    if out.shape[1] < dataset.classes:
-        row = int(np.argmax(dataset.y))
+    if numbers:
+        return
+    if dataset.kind.name == "multilabel" and shape[1] != dataset.classes:
         raise BadInput(
-            f"data: the label in row {row} is {dataset.y[row]}, and the model has {out.shape[1]} outputs, for labels 0 to "
-            f"{out.shape[1] - 1}; give its last layer {dataset.classes} outputs, or correct the labels"
+            f"model: it has {shape[1]} outputs, and the samples have {dataset.classes} labels; give its last layer "
+            f"{dataset.classes} outputs"
         )
+    if shape[-1] < dataset.classes:
+        row = int(np.argmax(dataset.y if dataset.y.ndim == 1 else dataset.y.max(1)))
+        raise BadInput(
+            f"data: the label in row {row} is {dataset.y[row].max()}, and the model has {shape[-1]} outputs, for labels 0 to "
+            f"{shape[-1] - 1}; give its last layer {dataset.classes} outputs, or correct the labels"
+        )
+
+
+_OUTPUTS = {
+    "classification": "a row of scores for each sample, one for each class",
+    "regression": "as many numbers for each sample as it has labels",
+    "multilabel": "a row of scores for each sample, one for each label",
+    "next_token": "a tensor (samples, places, tokens) of scores",
+    "sequence_labels": "a tensor (samples, places, classes) of scores",
+}
 
 
 def needs_two_samples(build: Callable[[], Any], x: Array) -> bool:
@@ -186,19 +146,6 @@ def needs_two_samples(build: Callable[[], Any], x: Array) -> bool:
     except ValueError:
         return True
     return False
-
-
-def _array(values: Any, what: str) -> Array:
-    try:
-        return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise BadInput(f"data: the {what} are not an array: {_error_line(error)}; give rows of equal length") from None
-
-
-def _error_line(error: Exception) -> str:
-    """An error of the user's code, in one line."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 
 
 _BATCH = 2048

@@ -8,12 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedfleet.core.errors import BadInput
+from fedfleet.core.kinds import IGNORED
 from fedfleet.core.limits import Count, Fraction, Positive
 from fedfleet.core.memory_limit import check_memory
 from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.records import Ints, Keys
 from fedfleet.core.rng import attackers, stream
 from fedfleet.core.sources import DataSource, Split
+from fedfleet.core.strata import strata
+from fedfleet.core.trees import Array
 
 # (dataset, rows, clients, generator) -> the client of each row
 PartitionRecipe = Callable[[Dataset, Ints, int, np.random.Generator], Ints]
@@ -29,11 +32,15 @@ def iid() -> PartitionRecipe:
 
 
 def dirichlet(alpha: Positive = 0.5) -> PartitionRecipe:
-    """Each class is shared out by its own Dirichlet(alpha) draw over the clients: with a small alpha clients differ much."""
+    """Each class is shared out by its own Dirichlet(alpha) draw over the clients: with a small alpha clients differ much.
+
+    The numbers of a regression are shared out by ten bins of equal size, samples with several labels by their rarest one.
+    """
 
     def deal(dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
-        labels, owner = dataset.y[rows], np.empty(len(rows), np.int64)
-        for label in range(dataset.classes):
+        groups = strata(dataset, "world.data: dirichlet")
+        labels, owner = groups.of[rows], np.empty(len(rows), np.int64)
+        for label in range(groups.count):
             class_rows = rng.permutation(np.flatnonzero(labels == label))
             weights = rng.standard_gamma(alpha, clients)
             if not weights.any():  # tiny alphas can underflow every draw to zero; then one client takes the class
@@ -45,13 +52,30 @@ def dirichlet(alpha: Positive = 0.5) -> PartitionRecipe:
     return deal
 
 
+def quantity(alpha: Positive = 1.0) -> PartitionRecipe:
+    """Clients have unlike amounts of alike data: their shares of all rows are one Dirichlet(alpha) draw.
+
+    It asks nothing of the labels, and so deals sequences and numbers too.
+    """
+
+    def deal(_dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
+        shares = rng.standard_gamma(alpha, clients)
+        cuts = np.floor(np.cumsum(shares) / max(shares.sum(), np.finfo(float).tiny) * len(rows) + 0.5).astype(np.int64)
+        return np.searchsorted(cuts[:-1], rng.permutation(len(rows)), side="right").astype(np.int64)
+
+    return deal
+
+
 def by_label(labels: Count = 2) -> PartitionRecipe:
-    """Rows sorted by label are cut into clients x labels blocks, and each client is dealt `labels` of them."""
+    """Rows sorted by label are cut into clients x labels blocks, and each client is dealt `labels` of them.
+
+    The numbers of a regression are sorted by ten bins, samples with several labels by their rarest one.
+    """
 
     def deal(dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
         blocks = clients * labels
         check_memory(24 * blocks, f"world.data: {labels} labels for each of {clients} clients", "lower one of the two")
-        order = np.lexsort((rng.random(len(rows)), dataset.y[rows]))
+        order = np.lexsort((rng.random(len(rows)), strata(dataset, "world.data: by_label").of[rows]))
         holder = rng.permutation(np.arange(blocks) % clients)
         owner = np.empty(len(rows), np.int64)
         owner[order] = holder[np.arange(len(rows)) * blocks // len(rows)]
@@ -154,7 +178,8 @@ class PoisonedPartition:
 
 
 def label_flip(of: PartitionRecipe, share: Fraction = 0.2) -> PartitionRecipe:
-    """A share of the clients trains on flipped labels, class c becoming the last but c; who holds what is dealt by `of`.
+    """A share of the clients trains on flipped labels, class c becoming the last but c (see
+    `flipped`); who holds what is dealt by `of`.
 
     Biggio et al. 2012. Only training samples are flipped: whatever a model is judged by stays true.
     """
@@ -169,5 +194,16 @@ def poison_task(deal: PartitionRecipe, task: Task, data: DataSource, keys: Keys,
     labels = task.dataset.y.copy()
     for client in bad:
         rows = data.shard(client, "train", 0)
-        labels[rows] = task.dataset.classes - 1 - labels[rows]
+        labels[rows] = flipped(task.dataset, rows)
     return replace(task, dataset=replace(task.dataset, y=labels))
+
+
+def flipped(dataset: Dataset, rows: Ints) -> Array:
+    """The wrong labels of these rows: class c becomes the last but c, a number its mirror image about the mean of all, and of
+    several labels a sample has those that it had not."""
+    labels = dataset.y[rows]
+    if labels.dtype.kind == "f":
+        return (2 * dataset.y.mean(0) - labels).astype(np.float32)
+    if labels.dtype.kind == "b":
+        return ~labels
+    return np.where(labels == IGNORED, IGNORED, dataset.classes - 1 - labels)

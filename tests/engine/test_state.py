@@ -1,5 +1,6 @@
 """The state of a run: ended tasks in a chain that shares its past, and a state that steps never change in place."""
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -61,7 +62,7 @@ def test_a_run_begins_with_judging_its_first_model_and_nothing_known():
         None,
         "",
     )
-    assert state.progress == Progress(best=-1.0, since=0, evaluated=-1, updates=0)
+    assert state.progress == Progress(best=-math.inf, since=0, evaluated=-1, updates=0)
     assert all(np.array_equal(state.server.params[n], v) for n, v in plan.params.items())
 
 

@@ -192,7 +192,7 @@ def test_scores_are_counts_and_the_mean_loss(monkeypatch):
 def test_no_rows_score_nothing():
     task = small_task(smooth())
     x, y = torch.from_numpy(task.dataset.x), torch.from_numpy(task.dataset.y)
-    result = score(task.build(), tensors(task.init(0)), x, y, np.zeros(0, np.int64))
+    result = score(task.build(), tensors(task.init(0)), x, y, Trial(task.init(0), np.zeros(0, np.int64)), task)
     assert (result.correct, result.total, result.loss) == (0, 0, 0.0)
 
 

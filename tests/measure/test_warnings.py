@@ -8,7 +8,8 @@ import pytest
 from fedfleet.core.aggregation import TOO_FEW
 from fedfleet.core.events import CandidatesSeen, Evaluated, ModelCommitted, ReportRejected, RoundFailed, RunEnded
 from fedfleet.core.records import ClientScores, Stop
-from fedfleet.measure.warnings import chance_level, failed_rounds, warnings
+from fedfleet.measure.score_info import ScoreInfo, chance_level
+from fedfleet.measure.warnings import failed_rounds, warnings
 from fedfleet.pace.rounds import readiness
 from tests.worlds import Fleet, even_fleet, events_of, roster_of, toy_plan, world_of
 
@@ -23,7 +24,7 @@ def committed(version):
 
 def test_a_healthy_run_says_nothing():
     assert warnings([evaluated(0, 10), committed(1), evaluated(1, 50)]) == []
-    assert warnings([evaluated(0, 10), committed(1), evaluated(1, 50)], 0.1) == []
+    assert warnings([evaluated(0, 10), committed(1), evaluated(1, 50)], ScoreInfo(chance=0.1)) == []
     assert warnings([]) == []
 
 
@@ -57,7 +58,7 @@ def test_clients_that_learnt_for_themselves_have_learnt():
     own = ClientScores(np.array([0, 1]), np.array([8, 9]), np.array([10, 10]))
     last = replace(evaluated(1, 10), clients=own)
     for chance in (None, 0.1):
-        assert warnings([evaluated(0, 10), committed(1), evaluated(1, 10), last], chance) == []
+        assert warnings([evaluated(0, 10), committed(1), evaluated(1, 10), last], ScoreInfo(chance=chance)) == []
 
 
 def test_a_run_that_learnt_nothing_says_so():
@@ -69,7 +70,7 @@ def test_an_accuracy_that_rose_to_no_more_than_chance_is_no_success():
     # From 3 to 12 %, where the most frequent label alone makes 11 %: without labels that looks like learning.
     log = [evaluated(0, 30, 1000), committed(1), evaluated(1, 120, 1000)]
     assert warnings(log) == []
-    (said,) = warnings(log, 0.11)
+    (said,) = warnings(log, ScoreInfo(chance=0.11))
     assert said.startswith(
         "the model is not clearly better than chance: it ended at an accuracy of 12.0 %, and always saying the most frequent "
         "label scores 11.0 % on the same 1,000 test samples"
@@ -83,12 +84,12 @@ def test_an_accuracy_that_rose_to_no_more_than_chance_is_no_success():
 )  # fmt: skip
 def test_chance_has_a_spread_that_falls_with_the_test_samples(correct, total, chance, warns):
     log = [evaluated(0, 1, total), committed(1), evaluated(1, correct, total)]
-    assert bool(warnings(log, chance)) == warns
+    assert bool(warnings(log, ScoreInfo(chance=chance))) == warns
 
 
 def test_a_model_that_fell_back_to_chance_says_how_good_it_was():
     log = [evaluated(0, 10), committed(1), evaluated(1, 80), committed(2), evaluated(2, 10)]
-    assert "ended at an accuracy of 10.0 %, although it had reached 80.0 %," in warnings(log, 0.1)[0]
+    assert "ended at an accuracy of 10.0 %, although it had reached 80.0 %," in warnings(log, ScoreInfo(chance=0.1))[0]
 
 
 def test_chance_is_the_share_of_the_most_frequent_label():
@@ -115,7 +116,7 @@ def test_a_run_that_still_goes_on_or_was_good_from_the_start_is_not_accused():
 
 def test_a_lead_over_chance_that_few_samples_cannot_tell_is_said_as_such():
     log = [evaluated(0, 2, 20), committed(1), evaluated(1, 13, 20)]
-    (said,) = warnings(log, chance=0.5)
+    (said,) = warnings(log, ScoreInfo(chance=0.5))
     assert said.startswith("the model is not clearly better than chance: it ended at an accuracy of 65.0 %")
 
 

@@ -8,8 +8,9 @@ from torch import nn
 import fedfleet
 from fedfleet.core.errors import BadInput
 from fedfleet.tasks import task_checks
+from fedfleet.tasks.data_checks import checked_data
 from fedfleet.tasks.digits import digits_logreg
-from fedfleet.tasks.task_checks import check_fit, check_loss, checked_build, checked_data, needs_two_samples, outputs_of
+from fedfleet.tasks.task_checks import check_fit, check_loss, checked_build, needs_two_samples, outputs_of
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 5)), np.arange(60) % 3

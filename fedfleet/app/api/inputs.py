@@ -25,8 +25,9 @@ from fedfleet.app.spec import Spec, load_spec, resolve, spec_table
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Task
 from fedfleet.store.seals import SEAL
+from fedfleet.tasks.data_checks import checked_data
 from fedfleet.tasks.task import make_task
-from fedfleet.tasks.task_checks import check_fit, checked_build, checked_data
+from fedfleet.tasks.task_checks import check_fit, checked_build
 
 Recipe = Callable[[int], Task]  # a task for a seed
 

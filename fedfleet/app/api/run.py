@@ -11,7 +11,7 @@ from typing import Any
 
 from fedfleet.app.api.inputs import arrays, as_path, resolve_inputs, result_folder, user_inputs
 from fedfleet.app.api.run_result import CommitNotifier, OnCommit, Result
-from fedfleet.app.assemble import Setup, assemble, chance_of, feasibility_warnings, open_executor, run_warnings
+from fedfleet.app.assemble import Setup, assemble, feasibility_warnings, open_executor, run_warnings, score_of
 from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.runs import FinishedRun, perform, read_finished_run, stored_weights
 from fedfleet.app.runs.custom_task import CustomTask, load_custom_task, with_user_metrics
@@ -131,7 +131,7 @@ def _run_in_memory(spec: Spec, custom_task: CustomTask | None, hear: Hear | None
             setup.plan, setup.world, execute, journal=journal, watch=lambda more: events.extend(without_sums(more)), hear=hear
         )
     params = simulation.state.server.params
-    measures = summary(events, chance=chance_of(setup.task), caveats=run_warnings(setup, events))
+    measures = summary(events, score=score_of(setup.task), caveats=run_warnings(setup, events))
     measures = with_class_measures(with_privacy(measures, setup.plan, {}, events), setup.task, params)
     metrics = {
         **with_user_metrics(custom_task and replace(custom_task, task=setup.task), params, measures),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble.edge_times import slow_turns
-from fedfleet.app.assemble.setup import Setup, chance_of, metric_warnings
+from fedfleet.app.assemble.setup import Setup, metric_warnings, score_of
 from fedfleet.app.assemble.trip_times import hopeless_trips, late_reports_advice
 from fedfleet.core.cost import cost_of
 from fedfleet.core.errors import BadInput
@@ -52,7 +52,7 @@ def advice(setup: Setup, events: Sequence[Event]) -> list[str]:
 def _few_clients(setup: Setup, events: Sequence[Event]) -> list[str]:
     """That a model at chance has learnt from few clients."""
     scores = [event for event in events if isinstance(event, Evaluated) and event.total]
-    chance = chance_of(setup.task)
+    chance = score_of(setup.task).chance
     if not scores or not scores[-1].version or chance is None or scores[-1].correct > (chance + _CLOSE) * scores[-1].total:
         return []
     tasks = task_table(events)

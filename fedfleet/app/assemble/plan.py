@@ -20,6 +20,7 @@ from fedfleet.app.assemble.plan_checks import (
     check_report_capacity,
     check_rounds,
     check_stop,
+    check_target,
     check_whole_work,
 )
 from fedfleet.app.assemble.private_noise import check_sampling, with_private_noise
@@ -69,6 +70,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     if plan.algorithm.pooled:
         plan, world = pool_clients(plan, world)
     check_batches(built_task, plan, world)
+    check_target(plan.stop, built_task)
     check_first_jobs(plan)
     check_fold_minimum(plan)
     if spec.edge is not None and households is not None:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.spec import Spec
-from fedfleet.core.errors import BadInput, FedFleetError
+from fedfleet.core.errors import BadInput, FedFleetError, suggest_name
+from fedfleet.core.limits import read_target
 from fedfleet.core.memory_limit import check_memory
 from fedfleet.core.parts import Job, Plan, Policy, Task
 from fedfleet.core.passes import NO_SETTINGS, BatchPlan, LocalPass
@@ -103,6 +104,20 @@ def check_stop(stop: Stop) -> None:
         raise BadInput(
             f"stop.commits: {stop.commits} models cannot be made in stop.rounds = {stop.rounds} rounds; raise stop.rounds or lower "
             "stop.commits"
+        )
+
+
+def check_target(stop: Stop, task: Task) -> None:
+    """Refuse a target for a measure that the task has not."""
+    parsed = None if stop.target is None else read_target(stop.target)
+    if parsed is None:
+        return
+    kind = task.dataset.kind
+    own = kind.score.lower().replace(" ", "_")
+    names = ("score", own, *kind.measures, *task.metrics)
+    if parsed[0] not in (*names, kind.score):
+        raise BadInput(
+            f"stop.target: the task {task.name!r} ({kind.name}) has no measure {parsed[0]!r}{suggest_name(parsed[0], names)}"
         )
 
 

@@ -13,7 +13,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Executor, Plan, Task
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.sources import World
-from fedfleet.measure.warnings import chance_level
+from fedfleet.measure.score_info import ScoreInfo, chance_level
 
 if TYPE_CHECKING:
     from fedfleet.executors.stacked.form_choice import Form
@@ -37,9 +37,9 @@ class Setup:
     labels_changed: bool = False
 
 
-def chance_of(task: Task) -> float | None:
-    """What guessing would score on the central test set of a task."""
-    return chance_level(task.dataset.y[task.holdout])
+def score_of(task: Task) -> ScoreInfo:
+    """What the score of a task is called, and what guessing would score on its central test set."""
+    return ScoreInfo(task.dataset.kind, chance_level(task.dataset.y[task.holdout]))
 
 
 def metric_warnings(setup: Setup) -> list[str]:

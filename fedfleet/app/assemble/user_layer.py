@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -13,11 +14,12 @@ from fedfleet.core.cost import TRAINING_PASSES
 from fedfleet.core.edges import Abilities, EdgeFleet, EdgeRule, UserSource
 from fedfleet.core.errors import BadInput
 from fedfleet.core.part_facts import FactsOf, LabelsOf, Prior, TaskFacts
-from fedfleet.core.parts import Task
+from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import client_keys, hash_keys
 from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, StateSource, World
 from fedfleet.core.stages import StageSeconds
+from fedfleet.core.strata import Strata, strata
 from fedfleet.world.partitions import PartitionRecipe, make_shards
 from fedfleet.world.users import UserRecipe, on_devices, spread_inside
 
@@ -45,8 +47,13 @@ def assign_households(table: Table, task: Task, deal: PartitionRecipe, devices: 
     # Rounding takes at most one row from the training share, and flat runs need a training row on every device.
     fewest = max(table["min_samples"] * most, math.ceil((most + 1) * sum(split) / split[0]) if most > 1 else 1)
     data = make_shards(deal, task, keys, seed, split=split, min_samples=fewest)
-    slots = spread_inside(users, data, task.dataset.y, recipe.mu, seed)
+    slots = spread_inside(users, data, _groups_inside(task.dataset), recipe.mu, seed)
     return Households(users, keys, data, slots, on_devices(users, data, slots))
+
+
+def _groups_inside(dataset: Dataset) -> Ints:
+    """By what a user's samples are spread over the devices: by strata; sequences have none, and differ in number only."""
+    return np.zeros(len(dataset.y), np.int64) if dataset.kind.places else strata(dataset, "world.users").of
 
 
 def user_world(households: Households, devices: DeviceSource, states: StateSource, energy: EnergySource | None = None) -> World:
@@ -122,14 +129,17 @@ def edge_fleet(
 
 def edge_rule(table: Table, task: Task, epochs: float, seed: int) -> EdgeRule:
     """The rule that a spec names, given the facts about the task that it asks for; `epochs` is how often samples are seen."""
-    labels, classes = task.dataset.y, task.dataset.classes
     rows = task.client_rows()
 
+    @cache
+    def groups() -> Strata:
+        return strata(task.dataset, "edge")
+
     def labels_of(wanted: Ints) -> Ints:
-        return labels[wanted]
+        return groups().of[wanted]
 
     def prior() -> Floats:
-        return np.bincount(labels[rows], minlength=classes) / len(rows)
+        return np.bincount(groups().of[rows], minlength=groups().count) / len(rows)
 
     def features() -> Floats:
         from fedfleet.tasks.model_parts import class_features
@@ -138,6 +148,6 @@ def edge_rule(table: Table, task: Task, epochs: float, seed: int) -> EdgeRule:
 
     def facts() -> TaskFacts:
         bits = 8.0 * task.dataset.x[:1].nbytes
-        return TaskFacts(labels_of, classes, bits, epochs, features)
+        return TaskFacts(labels_of, groups().count, bits, epochs, features)
 
     return build_part("edges", table, {LabelsOf: labels_of, Prior: prior, FactsOf: facts})

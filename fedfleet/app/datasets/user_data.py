@@ -14,7 +14,7 @@ from fedfleet.app.datasets.table_columns import RawData, from_columns
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Ints
 from fedfleet.core.trees import Array
-from fedfleet.tasks.task_checks import checked_inputs, checked_labels
+from fedfleet.tasks.data_checks import checked_inputs, checked_labels
 
 
 @dataclass(frozen=True, slots=True)

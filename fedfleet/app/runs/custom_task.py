@@ -37,6 +37,7 @@ from fedfleet.app.runs.user_code import (
 )
 from fedfleet.app.spec import Spec, resolve
 from fedfleet.core.errors import BadInput
+from fedfleet.core.kinds import KINDS
 from fedfleet.core.parts import Dataset, Loss, Task
 from fedfleet.core.trees import Tree, content_hash
 
@@ -123,6 +124,7 @@ def save_custom_task(custom_task: CustomTask, out: Path, seed: int) -> None:
         model=add_source(model_entry(custom_task.inputs.model, data.x[:2])),
         loss=None if custom_task.inputs.loss is None else add_source(function_entry(custom_task.inputs.loss)),
         metrics={name: add_source(function_entry(metric)) for name, metric in custom_task.inputs.metrics.items()},
+        kind=data.kind.name,
     )
     write_task_folder(out, manifest, arrays, weights, sources)
 
@@ -147,7 +149,7 @@ def load_custom_task(
         raise BadInput(f"--trust-code: the code of {out} has the hash {manifest.code_hash() or '(none)'}, not {trust}")
     needed = {role: entry for role, entry in manifest.entries().items() if need_metrics or role in ("model", "loss")}
     reason = _unusable_reason(out, manifest, inputs, needed, trusted=trust is not None) or missing
-    dataset = Dataset(arrays["x"], arrays["y"], manifest.classes, arrays.get("owner"))
+    dataset = Dataset(arrays["x"], arrays["y"], manifest.classes, arrays.get("owner"), KINDS[manifest.kind])
     task = _task(dataset, spec.data_seed, weights, _model_builder(manifest, inputs, weights, sources["model"], reason))
     if reason:
         refuse = partial(_refuse, reason)

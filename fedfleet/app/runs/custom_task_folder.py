@@ -25,8 +25,10 @@ from safetensors.numpy import load_file
 
 from fedfleet.app.runs.user_code import Entry, sha256
 from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.kinds import IGNORED, KINDS, MULTILABEL, REGRESSION, Kind, KindName
 from fedfleet.core.trees import Array, Tree, content_hash
 from fedfleet.store.files import DamagedFile, load_tree, save_tree, write_atomically
+from fedfleet.tasks.data_checks import checked_data
 
 FOLDER = "own"
 _DIGITS = 16  # of a hash, in the name of a file
@@ -49,6 +51,7 @@ class TaskManifest:
     model: Entry
     loss: Entry | None
     metrics: dict[str, Entry]
+    kind: KindName = "classification"
 
     def content_id(self) -> str:
         """The name of data and first weights together, which the spec holds."""
@@ -149,11 +152,27 @@ def load_arrays(out: Path, manifest: TaskManifest, data: Any = None) -> tuple[Tr
 def _check_sane(out: Path, manifest: TaskManifest, labels: Tree) -> None:
     """Refuse labels, owners and shapes that no run can have had, whoever sealed them."""
     rows, (shape, _) = labels.get("y", np.zeros(0)), manifest.arrays.get("x", ([0], ""))
-    columns = [v.ndim == 1 and v.dtype == np.int64 and len(v) == len(rows) and v.min(initial=0) >= 0 for v in labels.values()]
+    names = [v.ndim == 1 and v.dtype == np.int64 and v.min(initial=0) >= 0 for n, v in labels.items() if n != "y"]
+    columns = [*names, *(len(v) == len(rows) for v in labels.values()), _are_labels(rows, KINDS[manifest.kind])]
     fits = labels.keys() | {"x"} == manifest.arrays.keys() and {"y"} <= labels.keys() <= {"y", "owner"} and all(columns)
     sized = len(rows) > 0 and shape[:1] == [len(rows)] and all(n > 0 for n in shape) and math.prod(shape) < 1 << 48
-    if not (fits and sized and int(rows.max()) < manifest.classes <= _MOST_CLASSES):
+    if not (fits and sized and _most_label(rows) < manifest.classes <= _MOST_CLASSES):
         raise _changed_error(out / FOLDER)
+
+
+def _are_labels(y: Array, kind: Kind) -> bool:
+    """Can these be the labels of that kind of task?"""
+    if kind is REGRESSION:
+        return y.ndim == 2 and y.dtype == np.float32 and bool(np.isfinite(y).all())
+    if kind is MULTILABEL:
+        return y.ndim == 2 and y.dtype == np.bool_
+    least = IGNORED if kind.places else 0
+    return y.ndim == 1 + kind.places and y.dtype == np.int64 and int(y.min(initial=0)) >= least
+
+
+def _most_label(y: Array) -> int:
+    """The largest class; of other kinds of labels the number of columns, less one."""
+    return int(y.max()) if y.dtype == np.int64 else y.shape[1] - 1
 
 
 def _inputs(out: Path, manifest: TaskManifest, data: Any) -> tuple[Array | None, Path]:
@@ -222,10 +241,10 @@ def arrays_file(folder: Path, tree: Tree) -> Path:
     return folder / f"data-{sha256(json.dumps(sorted(hashes_of(tree).items())))[:_DIGITS]}.npz"
 
 
-def task_arrays(data: Any) -> Tree:
+def task_arrays(data: Any, kind: str = "auto") -> Tree:
     """Arrays as a task holds them."""
-    tree = {"x": np.asarray(data[0], np.float32), "y": np.asarray(data[1]).astype(np.int64)}
-    return tree if len(data) < 3 else {**tree, "owner": np.unique(np.asarray(data[2]), return_inverse=True)[1]}
+    dataset = checked_data(data, kind)
+    return {"x": dataset.x, "y": dataset.y} | ({} if dataset.owner is None else {"owner": dataset.owner})
 
 
 def _read_tree(path: Path) -> Tree:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.assemble import Setup, chance_of, run_warnings
+from fedfleet.app.assemble import Setup, run_warnings, score_of
 from fedfleet.app.runs.extra_measures import with_class_measures, with_privacy
 from fedfleet.app.runs.folder_seals import require_folder, stored_measures
 from fedfleet.app.spec import Spec, load_spec
@@ -19,6 +19,7 @@ from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, RunEnded
 from fedfleet.core.trees import Tree
 from fedfleet.measure.privacy import privacy_figures
+from fedfleet.measure.score_info import ScoreInfo, score_info_of
 from fedfleet.measure.summary import summary
 from fedfleet.store import journal as journals
 from fedfleet.store.files import load_tree, save_tree, write_atomically
@@ -225,7 +226,7 @@ def complete_run(
     if setup.task.frozen:
         save_tree(out / FROZEN, setup.task.frozen)
     events = list(journals.read(out / "run.db"))
-    derived = journal_measures(setup.spec, events, journal_end.digest, chance_of(setup.task), run_warnings(setup, events))
+    derived = journal_measures(setup.spec, events, journal_end.digest, score_of(setup.task), run_warnings(setup, events))
     measures = add_measures(with_class_measures(with_privacy(derived, setup.plan, noise, events), setup.task, params))
     metrics = {**measures, "wall_seconds": wall_seconds, "out": str(out)}
     write_atomically(out / "metrics.json", (json.dumps(metrics, indent=1) + "\n").encode())
@@ -235,11 +236,11 @@ def complete_run(
 
 
 def journal_measures(
-    spec: Spec, events: list[Event], digest: str, chance: float | None, known_warnings: Sequence[str] = ()
+    spec: Spec, events: list[Event], digest: str, score: ScoreInfo, known_warnings: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Everything in `metrics.json` that follows from the journal, from what guessing would score on the test set, and from the
+    """Everything in `metrics.json` that follows from the journal, from what its score means, and from the
     caveats that are known of such a run."""
-    return {**summary(events, chance=chance, caveats=known_warnings), "digest": digest, "spec_digest": spec.digest}
+    return {**summary(events, score=score, caveats=known_warnings), "digest": digest, "spec_digest": spec.digest}
 
 
 def stored_warnings(out: Path, event_warnings: Sequence[str]) -> list[str]:
@@ -248,10 +249,9 @@ def stored_warnings(out: Path, event_warnings: Sequence[str]) -> list[str]:
     return [str(warning) for warning in stored if warning not in event_warnings] if isinstance(stored, list) else []
 
 
-def stored_chance(out: Path) -> float | None:
-    """What guessing would score on the test set of a run, where its measures say so."""
-    chance = stored_measures(out).get("chance")
-    return float(chance) if isinstance(chance, float | int) else None
+def stored_score(out: Path) -> ScoreInfo:
+    """What the score of a run is called, and what guessing would score on its test set, where its measures say so."""
+    return score_info_of(stored_measures(out))
 
 
 def seal_folder(out: Path, chain: ChainCheck, key: Path | None) -> None:

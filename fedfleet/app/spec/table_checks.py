@@ -138,6 +138,7 @@ _WORDS = (
     ("Input should be ", "must be "),
     ("greater than or equal to", "at least"),
     ("less than or equal to", "at most"),
+    ("Predicate 'is_target' failed", 'must name a measure and its limit, as in "rmse <= 3.5"'),
     ("a valid integer", "an integer"),
     ("a valid number", "a number"),
     ("a valid boolean", "true or false"),

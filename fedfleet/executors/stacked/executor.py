@@ -28,6 +28,7 @@ from fedfleet.executors.stacked.device_sums import DeviceSums, changes
 from fedfleet.executors.stacked.placement import Place, open_place
 from fedfleet.executors.stacked.stacked_model import Twin
 from fedfleet.executors.tensor_stacks import TORCH, device_slots
+from fedfleet.tasks.scores import Measuring, needs_measures, sample_counts, sample_losses, spread_tensor
 
 
 def stacked_executor(
@@ -63,7 +64,7 @@ def executor_at(place: Place) -> Executor:
         return fold_jobs(place, jobs, contexts, rule, server)
 
     def evaluate(trials: Sequence[Trial]) -> Iterable[Score]:
-        return score_trials(place.eval_model, place.twins, place.x, place.y, trials, place.device, place.task.loss)
+        return score_trials(place.eval_model, place.twins, place.x, place.y, trials, place.device, place.task)
 
     def remarks() -> tuple[str, ...]:
         waste = 1.0 - place.real / place.computed if place.computed else 0.0
@@ -183,25 +184,28 @@ def score_trials(
     y: torch.Tensor,
     trials: Sequence[Trial],
     device: torch.device,
-    custom_loss: Loss | None = None,
+    task: Task,
 ) -> Iterator[Score]:
     """Scores in input order: neighbours with the same parameters in one pass, models of their own in stacks.
 
-    A loss that gives one value for many samples is asked about each shard alone.
+    A loss that gives one value for many samples is asked about each shard alone, and so is what is measured in more ways.
     """
     runs: list[list[Trial]] = []
-    joint_loss = custom_loss is not None and custom_loss.joint
-    for trial in trials:
-        if runs and trial.params is runs[-1][0].params and not joint_loss:
+    joint_loss = task.loss is not None and task.loss.joint
+    apart = [joint_loss or needs_measures(task, trial) for trial in trials]
+    for i, trial in enumerate(trials):
+        if runs and trial.params is runs[-1][0].params and not (apart[i] or apart[i - 1]):
             runs[-1].append(trial)
         else:
             runs.append([trial])
-    if custom_loss is None and twins and len(runs) > 1 and len(runs) == len(trials):
-        yield from _score_models(twins[0], x, y, trials, device)
+    if task.loss is None and twins and len(runs) > 1 and len(runs) == len(trials) and not any(apart):
+        yield from _score_models(twins[0], x, y, trials, device, task)
         return
     for run in runs:
         params = {n: torch.from_numpy(np.array(v)).to(device) for n, v in run[0].params.items()}
-        yield from _score_shards(module, params, x, y, [t.rows for t in run], device, custom_loss)
+        measuring = Measuring(task) if needs_measures(task, run[0]) else None
+        scores = _score_shards(module, params, x, y, [t.rows for t in run], device, task, measuring)
+        yield from scores if measuring is None else map(measuring.finish, scores)
 
 
 def _score_shards(
@@ -211,47 +215,61 @@ def _score_shards(
     y: torch.Tensor,
     shards: list[np.ndarray],
     device: torch.device,
-    custom_loss: Loss | None = None,
+    task: Task,
+    measuring: Measuring | None,
 ) -> Iterator[Score]:
     rows = torch.from_numpy(np.concatenate(shards) if shards else np.zeros(0, np.int64)).to(x.device)
     owner = np.repeat(np.arange(len(shards)), [len(s) for s in shards])
-    right, losses = [], []
+    spread = spread_tensor(task, device)
+    right, possible, losses = list[torch.Tensor](), list[torch.Tensor](), list[torch.Tensor]()
     with torch.no_grad():
         for part in rows.split(EVAL_BATCH if device.type == "cpu" else 4 * EVAL_BATCH):
             truth = y[part].to(device)
-            logits = functional_call(module, params, (x[part].to(device),))
-            right.append(logits.argmax(1) == truth)
-            losses.append(_sample_losses(logits, truth, custom_loss))
+            outputs = functional_call(module, params, (x[part].to(device),))
+            hits, most = sample_counts(outputs, truth, spread)
+            right.append(hits)
+            possible.append(most)
+            losses.append(_sample_losses(outputs, truth, task.loss))
+            if measuring is not None:
+                measuring.add(outputs, truth)
         # Fetched once at the end: each trip across the bus would wait for the device.
-        right = torch.cat(right).cpu().numpy() if right else None
-        losses = torch.cat(losses).cpu().numpy().astype(np.float64) if losses else None
-    correct = np.bincount(owner, right, len(shards))
-    loss = np.bincount(owner, losses, len(shards))
+        correct, total = (_shard_sums(counts, owner, len(shards)) for counts in (right, possible))
+        loss = np.bincount(owner, torch.cat(losses).cpu().numpy().astype(np.float64) if losses else None, len(shards))
     for i, shard in enumerate(shards):
-        yield Score(int(correct[i]), len(shard), float(loss[i] / max(len(shard), 1)))
+        yield Score(int(correct[i]), int(total[i]), float(loss[i] / max(len(shard), 1)))
 
 
-def _sample_losses(logits: torch.Tensor, truth: torch.Tensor, custom_loss: Loss | None) -> torch.Tensor:
+def _shard_sums(counts: list[torch.Tensor], owner: np.ndarray, shards: int) -> np.ndarray:
+    """The exact sums of integers by shard."""
+    sums = np.zeros(shards, np.int64)
+    if counts:
+        np.add.at(sums, owner, torch.cat(counts).cpu().numpy())
+    return sums
+
+
+def _sample_losses(outputs: torch.Tensor, truth: torch.Tensor, custom_loss: Loss | None) -> torch.Tensor:
     """The loss of each sample; of a joint one, its share in the value for all of them."""
     if custom_loss is None:
-        return torch.nn.functional.cross_entropy(logits, truth, reduction="none")
-    losses = custom_loss.compute(logits, truth)
+        return sample_losses(outputs, truth)
+    losses = custom_loss.compute(outputs, truth)
     return losses.reshape(()).expand(len(truth)) if custom_loss.joint else losses.reshape(len(truth), -1).mean(1)
 
 
-def _score_models(twin: Twin, x: torch.Tensor, y: torch.Tensor, trials: Sequence[Trial], device: torch.device) -> Iterator[Score]:
+def _score_models(
+    twin: Twin, x: torch.Tensor, y: torch.Tensor, trials: Sequence[Trial], device: torch.device, task: Task
+) -> Iterator[Score]:
     """Each client's own model on its own shard: like lengths together, as many as make a large batch."""
     scores: dict[int, Score] = {}
     order = sorted(range(len(trials)), key=lambda i: len(trials[i].rows))
     while order:
         width = max(1, len(trials[order[-1]].rows))
         part, order = order[-max(1, EVAL_BATCH // width) :], order[: -max(1, EVAL_BATCH // width)]
-        scores |= zip(part, _score_stack(twin, x, y, [trials[i] for i in part], width, device), strict=True)
+        scores |= zip(part, _score_stack(twin, x, y, [trials[i] for i in part], width, device, task), strict=True)
     yield from (scores[i] for i in range(len(trials)))
 
 
 def _score_stack(
-    twin: Twin, x: torch.Tensor, y: torch.Tensor, trials: list[Trial], width: int, device: torch.device
+    twin: Twin, x: torch.Tensor, y: torch.Tensor, trials: list[Trial], width: int, device: torch.device, task: Task
 ) -> Iterator[Score]:
     sizes = np.array([len(t.rows) for t in trials])
     rows = np.zeros((len(trials), width), np.int64)
@@ -264,10 +282,11 @@ def _score_stack(
     twin.load(params, len(trials))
     twin.module.eval()
     with torch.no_grad():
-        logits, truth = twin.module(x[flat].to(device)), y[flat].to(device)
-        right = (logits.argmax(1) == truth).reshape(len(trials), width).cpu().numpy()
-        each = torch.nn.functional.cross_entropy(logits, truth, reduction="none")
-        losses = each.reshape(len(trials), width).double().cpu().numpy()
+        outputs, truth = twin.module(x[flat].to(device)), y[flat].to(device)
+        counts = sample_counts(outputs, truth, spread_tensor(task, device))
+        hits, most = (v.reshape(len(trials), width).cpu().numpy() for v in counts)
+        losses = sample_losses(outputs, truth).reshape(len(trials), width).double().cpu().numpy()
     real = np.arange(width) < sizes[:, None]
-    for correct, loss, n in zip((right & real).sum(1), (losses * real).sum(1), sizes.tolist(), strict=True):
-        yield Score(int(correct), n, float(loss / max(n, 1)))
+    sums = ((values * real).sum(1).tolist() for values in (hits, most, losses))
+    for correct, total, loss, n in zip(*sums, sizes.tolist(), strict=True):
+        yield Score(correct, total, float(loss / max(n, 1)))

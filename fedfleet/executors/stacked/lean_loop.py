@@ -25,6 +25,7 @@ from fedfleet.executors.stacked.linear_layers import FusedStep, PastSteps
 from fedfleet.executors.stacked.stacked_model import reused_leaves
 from fedfleet.executors.tensor_stacks import TORCH, stack_carry, stack_of_one
 from fedfleet.tasks.dropout import AddressedDropout, addresses
+from fedfleet.tasks.scores import sample_losses
 
 # Below this many weights a linear layer's gradient is too small to be worth avoiding.
 _WORTH_FUSING = 200_000
@@ -216,7 +217,7 @@ def train_lean(lean_module: LeanModule, prepared: PreparedJob, x: torch.Tensor, 
         for leaf in lean_module.dropouts:
             place = addresses(job.seed, np.array([job.key], np.uint64), np.array([job.task]), steps)
             leaf.address = torch.from_numpy(place)
-        each = nn.functional.cross_entropy(lean_module.module(x[batch]), y[batch], reduction="none")
+        each = sample_losses(lean_module.module(x[batch]), y[batch])
         each.mean().backward()
         with torch.no_grad():
             for p, anchor in zip(lean_module.params, anchors, strict=True):

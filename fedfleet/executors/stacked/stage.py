@@ -16,6 +16,7 @@ from fedfleet.executors.stacked.fused_step import Move, fused_rule
 from fedfleet.executors.stacked.schedule import Schedule, seeds_of
 from fedfleet.executors.stacked.stacked_model import Tensors, Twin
 from fedfleet.tasks.dropout import addresses
+from fedfleet.tasks.scores import sample_losses
 
 
 @dataclass(slots=True)
@@ -246,7 +247,7 @@ class StageRun:
         """The sum over clients of their losses, whose gradients are the clients' own; and the counts."""
         objective, clients = self.work.stage.objective, self.clients
         if objective is None:
-            each = torch.nn.functional.cross_entropy(self.twin.module(x), y, reduction="none").reshape(clients, -1)
+            each = sample_losses(self.twin.module(x), y).reshape(clients, -1)
             each_loss = each.detach() if weights is None else each.detach() * weights
             self._count(each_loss.sum(1), each_loss.square().sum(1))
             if weights is None:

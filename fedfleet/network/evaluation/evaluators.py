@@ -59,7 +59,8 @@ def evaluate_model(context: EvalContext, version: int, params: Tree, clients: bo
     """Judge a model as a simulation does, to the last bit. What clients remember is theirs, and not known here."""
     command = Evaluate(version, ServerState(params), clients)
     evaluated = evaluate(context.plan, context.world, context.execute, ClientMemory(), command, 0.0)
-    return EvalResult(Score(evaluated.correct, evaluated.total, evaluated.loss), evaluated.clients, evaluated.unseen)
+    score = Score(evaluated.correct, evaluated.total, evaluated.loss, evaluated.measures)
+    return EvalResult(score, evaluated.clients, evaluated.unseen)
 
 
 def encode_message(head: Mapping[str, Any], payload: bytes = b"") -> bytes:
@@ -72,6 +73,8 @@ def encode_result(number: int, result: EvalResult) -> bytes:
     """The answer to question `number`. Floats survive JSON to the last bit, as do those that are not finite."""
     score, clients = result.score, result.clients
     head: Head = {"number": number, "correct": score.correct, "total": score.total, "loss": score.loss}
+    if score.measures:
+        head["measures"] = dict(score.measures)
     if result.unseen is not None:
         head["unseen"] = list(result.unseen)
     if clients is None:
@@ -81,7 +84,8 @@ def encode_result(number: int, result: EvalResult) -> bytes:
 
 def decode_result(head: Head, payload: bytes) -> EvalResult:
     """The inverse of `encode_result`."""
-    score = Score(int(head["correct"]), int(head["total"]), float(head["loss"]))
+    measures = {str(name): float(value) for name, value in head.get("measures", {}).items()}
+    score = Score(int(head["correct"]), int(head["total"]), float(head["loss"]), measures)
     unseen = Tally(*map(int, head["unseen"])) if "unseen" in head else None
     if not payload:
         return EvalResult(score, None, unseen)

@@ -223,4 +223,4 @@ def evaluation_fact(now: float, version: int, central: EvalResult | None, reques
         score = central.score
     clients = by_devices.client_scores(request) if request is not None else None if central is None else central.clients
     unseen = None if central is None else central.unseen
-    return Evaluated(now, version, score.correct, score.total, score.loss, clients, unseen)
+    return Evaluated(now, version, score.correct, score.total, score.loss, clients, unseen, score.measures)

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from fedfleet.app.runs import open_run, stored_chance
+from fedfleet.app.runs import open_run, stored_score
 from fedfleet.app.runs.explanation import attribute_simulated
 from fedfleet.app.spec import Spec
 from fedfleet.app.studies.compare.arms import arm_names
@@ -147,7 +147,7 @@ def _metrics(folder: Path, events: Sequence[Event]) -> dict[str, Any]:
     try:
         return json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return {**summary(events, chance=stored_chance(folder)), "digest": digest_of(folder / "run.db")}
+        return {**summary(events, score=stored_score(folder)), "digest": digest_of(folder / "run.db")}
 
 
 def _causes(folder: Path, spec: Spec, events: list[Event]) -> dict[str, float]:

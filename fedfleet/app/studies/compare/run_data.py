@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from fedfleet.app.runs import open_run, read_finished_run, stored_chance
+from fedfleet.app.runs import open_run, read_finished_run, stored_score
 from fedfleet.app.runs.custom_task import is_custom_task
 from fedfleet.app.runs.custom_task_folder import load_manifest, load_weights
 from fedfleet.app.runs.user_code import sha256
@@ -93,7 +93,7 @@ def read_run(out: Path, name: str) -> ComparedRun:
         spec, events, metrics, ended = done.spec, done.events, done.metrics, True
     else:
         spec, events, ended = open_run(out)
-        metrics = {**summary(events, chance=stored_chance(out)), "digest": digest_of(out / _JOURNAL), "out": str(out)}
+        metrics = {**summary(events, score=stored_score(out)), "digest": digest_of(out / _JOURNAL), "out": str(out)}
     served = kind_of(identity_of(out / _JOURNAL)) == "served"
     return replace(run_from_events(name, out, identifying_table(spec, out), spec.seed, metrics, events, ended=ended), served=served)
 
