@@ -276,7 +276,8 @@ NOTHING = Decision()
 class Stop:
     """When a run ends: whichever comes first. `virtual_seconds` is the horizon, and always there.
 
-    `target` names a measure and its limit, as in "rmse <= 3.5"; `target_accuracy` is one for the score of the task, whatever its kind.
+    `target` names a measure and its limit, as in "rmse <= 3.5"; `target_accuracy` is a limit for the score of the task, whatever
+    its kind.
     `rounds` counts attempts, `commits` those that made a model, `updates` tasks handed out (trips). The rules about accuracy
     look at evaluations, of which there is one every `evaluate_every` commits, and beside those one every `evaluate_attempts`
     rounds, failed ones too, and one every `evaluate_seconds` of virtual time, where these are set. A model that has been tried

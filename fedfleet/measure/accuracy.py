@@ -123,8 +123,8 @@ def curve_table(log: Log, most: int = MOST_POINTS) -> dict[str, list[float] | li
     """One entry per evaluation: virtual seconds, commits, rounds tried, bytes moved in both directions, accuracy, loss.
 
     Loss is None where it is no number; `bytes` as a whole where the journal counts none; `unseen` is the accuracy on people held
-    out from training, where there are any, and `measures` other measures by name. Bytes of a task are known when its round closes. Nothing changes between two entries but
-    what nobody looked at: a curve is made of steps.
+    out from training, where there are any; `measures` are other measures by name. Bytes of a task are known when its round closes.
+    Nothing changes between two entries but what nobody looked at: a curve is made of steps.
     """
     progress = read_progress(log)
     curve, spent = learning_curve(progress), cost_curve(progress, "bytes").cost

@@ -6,7 +6,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -110,7 +110,7 @@ def limit_samples(dataset: Dataset, samples: int | None) -> Dataset:
         return dataset
     rows = sample_rows(len(dataset.y), samples)
     owner = None if dataset.owner is None else dataset.owner[rows]
-    return Dataset(dataset.x[rows], dataset.y[rows], dataset.classes, owner)
+    return replace(dataset, x=dataset.x[rows], y=dataset.y[rows], owner=owner)
 
 
 def pixels(grey: Array) -> Array:

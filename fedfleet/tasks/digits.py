@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fedfleet.core.errors import BadInput
+from fedfleet.core.kinds import MULTILABEL
 from fedfleet.core.limits import Depth, Width
 from fedfleet.core.parts import Dataset
 from fedfleet.tasks.narrow_models import units
@@ -65,6 +66,30 @@ def digits_cnn(channels: Width = 8, norm: Literal["none", "batch", "group"] = "n
         return SmallCnn(8, units(channels, scale), classes, norm)
 
     return fit_task("digits_cnn", digits, net)
+
+
+# What holds of which digits, label by label.
+TRAITS = {"even": (0, 2, 4, 6, 8), "above four": (5, 6, 7, 8, 9), "prime": (2, 3, 5, 7), "has a loop": (0, 6, 8, 9)}
+
+
+@cache
+def traits() -> Dataset:
+    """The digits with four labels at once, which hold of some digits and not of others."""
+    data = digits()
+    labels = np.stack([np.isin(data.y, members) for members in TRAITS.values()], 1)
+    return Dataset(data.x, labels, len(TRAITS), kind=MULTILABEL, label_names=tuple(TRAITS))
+
+
+def digits_traits(hidden: Width = 64) -> TaskRecipe:
+    """Several labels at once: whether a handwritten digit is even, above four, prime, and drawn with a loop."""
+
+    def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
+        from fedfleet.tasks.nets.small import perceptron
+
+        del shape
+        return perceptron(64, [units(hidden, scale)], classes)
+
+    return fit_task("digits_traits", traits, net)
 
 
 def digits_vit(*, width: Width = 64, depth: Depth = 3, heads: Width = 4, backbone: str = "builtin") -> TaskRecipe:

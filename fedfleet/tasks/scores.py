@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from fedfleet.core.kinds import IGNORED, LOWEST, UNIT
 from fedfleet.core.parts import Dataset, Task, Trial
-from fedfleet.core.records import Floats, Ints, Score
+from fedfleet.core.records import Floats, Score
 from fedfleet.core.trees import Array
 
 Counts = tuple[torch.Tensor, torch.Tensor]  # what of a score each sample has, and how much it could have
@@ -65,20 +65,18 @@ def sample_counts(outputs: torch.Tensor, labels: torch.Tensor, spread: torch.Ten
 
 
 def spread_of(task: Task) -> Floats | None:
-    """The variance of each output that R2 is measured against: of the central test set; None for other kinds of task."""
+    """The variance that R2 is measured against, the mean over all outputs on the central test set; None for other kinds.
+
+    So R2 is the share of the variance of all outputs together, and an output that hardly varies cannot spoil it.
+    """
     data = task.dataset
     if data.y.dtype.kind != "f":
         return None
     if data.spread:
         return np.array(data.spread, np.float64)
-    return label_spread(data, task.holdout)
-
-
-def label_spread(data: Dataset, rows: Ints) -> Floats:
-    """The variance of each output over these rows, over all where there are none; 1 where all values are equal."""
-    values = data.y[rows] if len(rows) else data.y
-    spread = np.asarray(values, np.float64).var(0)
-    return np.where(spread > 0, spread, 1.0)
+    values = np.asarray(data.y[task.holdout] if len(task.holdout) else data.y, np.float64)
+    spread = float(values.var(0).mean())
+    return np.full(values.shape[1], spread if spread > 0 else 1.0)
 
 
 def spread_tensor(task: Task, device: torch.device | None = None) -> torch.Tensor | None:

@@ -1,11 +1,16 @@
-"""Tasks on text: the next character of a role, the mood of a tweet."""
+"""Tasks on text: the next character, after a window or at every place of it; the mood of a tweet."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from fedfleet.core.limits import Count, Width, Words
+from annotated_types import Ge, Le
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.limits import Count, Depth, Width, Words
+from fedfleet.core.parts import Dataset
 from fedfleet.tasks.data_files import Source, data_from
 from fedfleet.tasks.narrow_models import units
 from fedfleet.tasks.readers import leaf, texts
@@ -32,6 +37,60 @@ def shakespeare_lstm(
 ) -> TaskRecipe:
     """The same LSTM on the texts of Shakespeare's roles: a window every `stride` characters, at most `per_role` a role."""
     return _next_character("shakespeare_lstm", (_roles(stride, per_role),), hidden, samples, synthetic)
+
+
+def text_gpt(*, width: Width = 64, depth: Depth = 2, heads: Width = 4, window: Annotated[int, Ge(2), Le(1024)] = 32) -> TaskRecipe:
+    """The next character at every place, by a small causal transformer: English prose about datasets that ships with scikit-learn.
+
+    Windows that do not overlap; each of the 14 texts is an owner.
+    """
+
+    def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
+        from fedfleet.tasks.nets.attention import Gpt
+
+        del scale  # its heads share a width
+        return Gpt(classes, shape[0], width=width, depth=depth, heads=heads)
+
+    check_heads(width, heads)
+    return fit_task("text_gpt", partial(texts.package_texts, window), net)
+
+
+def shakespeare_gpt(
+    *,
+    width: Width = 64,
+    depth: Depth = 2,
+    heads: Width = 4,
+    window: Annotated[int, Ge(2), Le(1024)] = 80,
+    per_role: Count = 400,
+    samples: Count | None = None,
+    synthetic: bool = False,
+) -> TaskRecipe:
+    """The next character at every place, by a small causal transformer on the texts of Shakespeare's roles, each an owner."""
+
+    def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
+        from fedfleet.tasks.nets.attention import Gpt
+
+        del scale  # its heads share a width
+        return Gpt(classes, shape[0], width=width, depth=depth, heads=heads)
+
+    check_heads(width, heads)
+
+    def read(path: Path, limit: int | None) -> Dataset:
+        del limit  # the window decides how many there are
+        return texts.read_role_sequences(path, window=window, most=per_role)
+
+    source = Source("Shakespeare by role", ("shakespeare/roles.json.gz",), read)
+
+    def make_synthetic(limit: int | None) -> Dataset:
+        return texts.as_sequences(synthetic_text("shakespeare", window, len(texts.LETTERS))(limit))
+
+    return fit_task("shakespeare_gpt", data_from((source,), make_synthetic, samples=samples, synthetic=synthetic), net)
+
+
+def check_heads(width: int, heads: int) -> None:
+    """Refuse a width that heads cannot share."""
+    if width % heads:
+        raise BadInput(f"task: heads = {heads} must divide width = {width}; use width = {heads * -(-width // heads)}")
 
 
 def twitter_logreg(*, words: Words = 0, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:

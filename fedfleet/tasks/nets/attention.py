@@ -1,4 +1,4 @@
-"""A small vision transformer, its attention written out from linear layers."""
+"""Small transformers for pictures and texts, their attention written out from linear layers."""
 
 from __future__ import annotations
 
@@ -47,27 +47,27 @@ class DeepPrompt(nn.Module):
 
 
 class Attention(nn.Module):
-    """Self-attention of several heads."""
+    """Self-attention of several heads; `causal`: each place sees only those before it, and itself."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, *, causal: bool = False) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.causal = heads, causal
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         parts = self.qkv(x).view(x.shape[0], x.shape[1], 3, self.heads, -1)
         q, k, v = parts.permute(2, 0, 3, 1, 4).unbind(0)
-        y = scaled_dot_product_attention(q, k, v)
+        y = scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         return self.out(y.transpose(1, 2).flatten(2))
 
 
 class Layer(nn.Module):
     """Attention and a two-layer perceptron, each normalised before and added after."""
 
-    def __init__(self, width: int, heads: int, eps: float = NORM_EPS) -> None:
+    def __init__(self, width: int, heads: int, eps: float = NORM_EPS, *, causal: bool = False) -> None:
         super().__init__()
-        self.norm1, self.attention = nn.LayerNorm(width, eps), Attention(width, heads)
+        self.norm1, self.attention = nn.LayerNorm(width, eps), Attention(width, heads, causal=causal)
         self.norm2 = nn.LayerNorm(width, eps)
         self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
@@ -109,6 +109,21 @@ class Vit(nn.Module):
         width = self.head.in_features
         self.prompts = nn.ModuleList(DeepPrompt(length, width, first=i == 0) for i in range(len(self.layers)))
         return self
+
+
+class Gpt(nn.Module):
+    """A small causal transformer: at every place of a text, a score for each token that could come next."""
+
+    def __init__(self, tokens: int, places: int, *, width: int = 64, depth: int = 2, heads: int = 4) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(tokens, width)
+        self.positions = Positions(places, width)
+        self.layers = nn.Sequential(*(Layer(width, heads, causal=True) for _ in range(depth)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, tokens)
+        nn.init.normal_(self.embed.weight, std=START_SPREAD)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.norm(self.layers(self.positions(self.embed(x)))))
 
 
 def vit_b16(side: int, classes: int, fit: nn.Module | None = None) -> Vit:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from fedfleet.core.errors import BadInput
+from fedfleet.core.kinds import NEXT_TOKEN
 from fedfleet.core.parts import Dataset
 from fedfleet.core.records import Ints
 from fedfleet.core.trees import Array
@@ -48,6 +52,52 @@ def read_roles(path: Path, *, stride: int, most: int) -> Dataset:
             following.append(windows[:, WINDOW])
             owner.append(np.full(len(windows), len(owner)))
     return Dataset(np.concatenate(text), np.concatenate(following), len(LETTERS), np.concatenate(owner))
+
+
+def read_role_sequences(path: Path, *, window: int, most: int) -> Dataset:
+    """The same texts for the next character at every place: windows side by side, at most `most` of a role."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        roles = json.load(file)
+    return text_windows({name: "\n".join(speeches) for name, speeches in sorted(roles.items())}, window, most)
+
+
+def package_texts(window: int) -> Dataset:
+    """The descriptions of datasets that ship with scikit-learn, cut into windows; each text is an owner."""
+    spec = importlib.util.find_spec("sklearn")
+    places = [Path(at) / "datasets/descr" for at in (spec.submodule_search_locations or ())] if spec else []
+    files = sorted(file for place in places for file in place.glob("*.rst"))
+    if not files:
+        raise BadInput("these texts ship with scikit-learn, which is not installed; install fedfleet[train]")
+    return text_windows({file.stem: file.read_text(encoding="utf-8") for file in files}, window)
+
+
+def text_windows(owners: Mapping[str, str], window: int, most: int | None = None) -> Dataset:
+    """Texts by owner as windows side by side: at every place the label is the next character.
+
+    >>> found = text_windows({"ann": "abcdefg", "bob": "ab"}, 3)
+    >>> found.x.shape, found.owner_names, bool((found.x[:, 1:] == found.y[:, :-1]).all())
+    ((2, 3), ('ann',), True)
+    """
+    text, owner, names = list[Ints](), list[Ints](), list[str]()
+    for name, words in owners.items():
+        characters = as_numbers(words)
+        if len(characters) > window:
+            windows = np.lib.stride_tricks.sliding_window_view(characters, window + 1)[::window][:most]
+            text.append(windows)
+            owner.append(np.full(len(windows), len(names)))
+            names.append(name)
+    if not text:
+        raise BadInput(f"task.window = {window}: no text is longer; use a smaller window")
+    both = np.concatenate(text)
+    return Dataset(
+        both[:, :-1].copy(), both[:, 1:].copy(), len(LETTERS), np.concatenate(owner), NEXT_TOKEN, tuple(LETTERS), tuple(names)
+    )
+
+
+def as_sequences(dataset: Dataset) -> Dataset:
+    """Windows with one next character as windows with one at every place."""
+    both = np.concatenate([dataset.x, dataset.y[:, None]], 1)
+    return replace(dataset, x=both[:, :-1].copy(), y=both[:, 1:].copy(), kind=NEXT_TOKEN)
 
 
 WIDTH = 50
