@@ -8,6 +8,7 @@ is with a served run, whose facts cannot be derived: its models are made again f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from itertools import count
@@ -45,6 +46,7 @@ def _refuse_work(work: Sequence[Any]) -> NoReturn:
 
 # What was gathered where nothing is trained.
 STAND_IN = Folding({}, {}, collected=[(Report(0, 0, {}, 1.0, {}), Context(0, 0.0, 0))])
+_MEASURE_ERROR = 1e-6  # relative: measures are floats, and processors differ in their last digits
 NO_EXECUTOR = Executor("nobody", _refuse_work, _refuse_work)
 
 
@@ -231,6 +233,10 @@ def _replay_facts(
                 for name in ("version", "correct", "total", "unseen"):
                     old, new = getattr(recorded, name), getattr(derived, name)
                     if old != new:
+                        raise Mismatch(number, f"{name} is {old}, but {new} follows from the model")
+                for name, new in derived.measures.items():
+                    old = recorded.measures.get(name, math.nan)
+                    if not math.isclose(old, new, rel_tol=_MEASURE_ERROR):
                         raise Mismatch(number, f"{name} is {old}, but {new} follows from the model")
                 scores_of = [None if e.clients is None else [c.tolist() for c in astuple(e.clients)] for e in (derived, recorded)]
                 if scores_of[0] != scores_of[1]:

@@ -39,7 +39,7 @@ def shakespeare_lstm(
     return _next_character("shakespeare_lstm", (_roles(stride, per_role),), hidden, samples, synthetic)
 
 
-def text_gpt(*, width: Width = 64, depth: Depth = 2, heads: Width = 4, window: Annotated[int, Ge(2), Le(1024)] = 32) -> TaskRecipe:
+def text_gpt(*, width: Width = 32, depth: Depth = 2, heads: Width = 4, window: Annotated[int, Ge(2), Le(1024)] = 32) -> TaskRecipe:
     """The next character at every place, by a small causal transformer: English prose about datasets that ships with scikit-learn.
 
     Windows that do not overlap; each of the 14 texts is an owner.
@@ -53,6 +53,19 @@ def text_gpt(*, width: Width = 64, depth: Depth = 2, heads: Width = 4, window: A
 
     check_heads(width, heads)
     return fit_task("text_gpt", partial(texts.package_texts, window), net)
+
+
+def text_lstm(*, hidden: Width = 64, layers: Depth = 1, window: Annotated[int, Ge(2), Le(1024)] = 32) -> TaskRecipe:
+    """The next character at every place, by an LSTM: the texts of `text_gpt`."""
+
+    def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
+        from fedfleet.tasks.nets.small import EMBEDDING, CharLstm
+
+        del shape  # any length will do
+        embedding, width = units(2 * EMBEDDING, scale), units(hidden, scale)
+        return CharLstm(classes, embedding=embedding, hidden=width, layers=layers, every_place=True)
+
+    return fit_task("text_lstm", partial(texts.package_texts, window), net)
 
 
 def shakespeare_gpt(

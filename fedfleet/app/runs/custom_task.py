@@ -95,7 +95,8 @@ def new_custom_task(task: Task, inputs: UserInputs, *, file: str = "", copy_data
     for name, metric in inputs.metrics.items():
         if not callable(metric):
             raise BadInput(f"metrics: {name!r} is not a function; give one that takes (outputs, labels)")
-    return CustomTask(_with_loss(task, inputs.loss), inputs, inputs.metrics, file, copy_data)
+    task = replace(_with_loss(task, inputs.loss), metrics=inputs.metrics)
+    return CustomTask(task, inputs, inputs.metrics, file, copy_data)
 
 
 def task_content_id(task: Task, seed: int) -> str:
@@ -161,7 +162,7 @@ def load_custom_task(
     }
     metrics = {n: inputs.metrics.get(n) or objects[f"metric {n!r}"] for n in (manifest.metrics if need_metrics else ())}
     loss = None if manifest.loss is None else inputs.loss or objects["loss"]
-    return CustomTask(_with_loss(task, loss), inputs, metrics)
+    return CustomTask(replace(_with_loss(task, loss), metrics=metrics), inputs, metrics)
 
 
 def with_user_metrics(custom_task: CustomTask | None, params: Tree, measures: dict[str, Any]) -> dict[str, Any]:

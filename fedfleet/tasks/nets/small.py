@@ -132,17 +132,23 @@ EMBEDDING = 8  # LEAF's
 
 
 class CharLstm(nn.Module):
-    """LEAF's next-character model: an 8-dimensional embedding, two LSTM layers of 256, a head on the last hidden state."""
+    """LEAF's next-character model: an 8-dimensional embedding, two LSTM layers of 256, a head on the last hidden state.
 
-    def __init__(self, vocabulary: int, *, embedding: int = EMBEDDING, hidden: int = 256, layers: int = 2) -> None:
+    With `every_place` the head scores what comes next at every place.
+    """
+
+    def __init__(
+        self, vocabulary: int, *, embedding: int = EMBEDDING, hidden: int = 256, layers: int = 2, every_place: bool = False
+    ) -> None:
         super().__init__()
+        self.every_place = every_place
         self.embedding = nn.Embedding(vocabulary, embedding)
         self.lstm = nn.LSTM(embedding, hidden, num_layers=layers, batch_first=True)
         self.head = nn.Linear(hidden, vocabulary)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out, _ = self.lstm(self.embedding(x))
-        return self.head(out[:, -1])
+        return self.head(out if self.every_place else out[:, -1])
 
 
 class WindowCnn(nn.Module):
