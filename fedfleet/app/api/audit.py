@@ -71,21 +71,17 @@ def _explain_counterfactuals(folder: Path, result: dict[str, Any], options: dict
 
 
 def export(folder: Path, *, to: Sequence[str]) -> Answer:
-    """Write a run, finished or not, to TensorBoard, MLflow or a file of JSON lines, from its journal.
+    """Write a run, finished or not, to TensorBoard, MLflow, Weights & Biases or a file of JSON lines, from its journal.
 
     Args:
         folder: the folder of a run.
-        to: `tensorboard:DIR`, mlflow:URI or jsonl:FILE; may be repeated.
+        to: `tensorboard:DIR`, mlflow:URI, wandb:DIR or jsonl:FILE; may be repeated.
     """
-    from fedfleet.app.runs import open_run, read_finished_run
-    from fedfleet.app.tracking.run_follower import export_events
+    from fedfleet.app.studies.run_tracking import export_run
     from fedfleet.app.tracking.sink import sinks_of
-    from fedfleet.store.seals import SEAL
 
     sinks = sinks_of(to)
-    spec, events, _ = open_run(folder)
-    metrics = read_finished_run(folder).metrics if (folder / SEAL).is_file() else None
-    written = export_events(sinks, spec, folder.resolve().name, events, metrics, lambda message: warn([message]))
+    written = export_run(folder, sinks, lambda message: warn([message]))
     failed = [sink.name for sink in sinks if sink.name not in written]
     result = {"run": str(folder), "to": written, "failed": failed}
     return Answer(result, f"{folder} is in {', '.join(written) or 'none of them'}", exit_code=int(bool(failed)))

@@ -15,15 +15,18 @@ from fedfleet.app.assemble import Setup, assemble, feasibility_warnings, open_ex
 from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.runs import FinishedRun, perform, read_finished_run, stored_weights
 from fedfleet.app.runs.custom_task import CustomTask, load_custom_task, with_user_metrics
+from fedfleet.app.runs.execution import Listeners
 from fedfleet.app.runs.extra_measures import noise_source, with_class_measures, with_privacy
 from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.app.spec import Spec
+from fedfleet.app.tracking.run_follower import follow_run
+from fedfleet.app.tracking.sink import sinks_of
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.core.events import Event, without_sums
 from fedfleet.core.parts import Task
 from fedfleet.core.sources import World
 from fedfleet.measure.summary import summary
-from fedfleet.simulation.simulator import Hear, simulate
+from fedfleet.simulation.simulator import simulate
 from fedfleet.store import journal as journals
 
 
@@ -39,6 +42,7 @@ def run(
     keep_data: bool = True,
     resume: bool = False,
     trust_code: str | None = None,
+    track: str | Sequence[str] = (),
 ) -> Result:
     """Train by a spec (a path or a nested dictionary), with `key=value` overrides.
 
@@ -57,6 +61,8 @@ def run(
         resume: go on from the last checkpoint in `out`; where there is none yet, begin, so that a script can be called again. What
             is not given again is taken from the folder.
         trust_code: the hash of the code in a folder, which is never run without it.
+        track: write rounds, evaluations and your metrics to a tracking tool too: "tensorboard:DIR", "mlflow:URI", "wandb:DIR" or
+            "jsonl:FILE"; or a list of them.
 
     >>> result = run({"task": {"use": "digits_logreg"}, "stop": {"rounds": 2}})
     >>> result.metrics["rounds"], result.rounds["round"].tolist()
@@ -72,20 +78,26 @@ def run(
     folder = None if out is None else as_path("out", out)
     if resume and folder is None:
         raise BadInput("resume needs the folder of the run to continue; give it with out=..")
-    notifier = CommitNotifier(_callbacks(on_commit))
+    notifier, sinks = CommitNotifier(_callbacks(on_commit)), sinks_of(track)
     inputs = user_inputs(model, data, loss, metrics)
     resolved, custom_task = resolve_inputs(
         spec, overrides, inputs, resume_folder=folder if resume else None, trust=trust_code, copy_data=keep_data
     )
     on_events = notifier.on_events if notifier.callbacks else None  # whoever listens costs a call for every event
-    if folder is None:
-        result = _run_in_memory(resolved, custom_task, on_events)
-        notifier.notify()
-    else:
-        finished_run = perform(resolved, folder, resume=resume, custom_task=custom_task, trust=trust_code, hear=on_events)
-        notifier.notify()
-        write_report(finished_run)
-        result = _result_of(finished_run)
+    name = folder.resolve().name if folder is not None else f"{resolved.name}-{resolved.digest[:10]}"
+    with follow_run(sinks, resolved, name, _warn_user) as follower:
+        listeners = Listeners(follower.combined_with(None), on_events)
+        if folder is None:
+            result = _run_in_memory(resolved, custom_task, listeners)
+            notifier.notify()
+        else:
+            finished_run = perform(
+                resolved, folder, resume=resume, custom_task=custom_task, trust=trust_code, watch=listeners.watch, hear=on_events
+            )
+            notifier.notify()
+            write_report(finished_run)
+            result = _result_of(finished_run)
+        follower.end(result.metrics)
     for warning in result.metrics["warnings"]:
         _warn_user(warning)
     return result
@@ -119,17 +131,21 @@ def _callbacks(value: Any) -> list[OnCommit]:
     return callbacks
 
 
-def _run_in_memory(spec: Spec, custom_task: CustomTask | None, hear: Hear | None) -> Result:
+def _run_in_memory(spec: Spec, custom_task: CustomTask | None, listeners: Listeners) -> Result:
     """A run of which nothing is written."""
     setup = assemble(spec, custom_task.task if custom_task else None)
     noise_source(setup.plan.algorithm)  # whether its privacy can be accounted for
     for warning in feasibility_warnings(setup):
         _warn_user(warning)
     journal, events = journals.memory_journal(), list[Event]()
+
+    def watch(more: Sequence[Event]) -> None:
+        events.extend(without_sums(more))
+        if listeners.watch is not None:
+            listeners.watch(more)
+
     with open_executor(setup) as execute:
-        simulation = simulate(
-            setup.plan, setup.world, execute, journal=journal, watch=lambda more: events.extend(without_sums(more)), hear=hear
-        )
+        simulation = simulate(setup.plan, setup.world, execute, journal=journal, watch=watch, hear=listeners.hear)
     params = simulation.state.server.params
     measures = summary(events, score=score_of(setup.task), caveats=run_warnings(setup, events))
     measures = with_class_measures(with_privacy(measures, setup.plan, {}, events), setup.task, params)

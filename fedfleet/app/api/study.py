@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -30,6 +30,7 @@ def study(
     workers: Workers | None = None,
     ray: bool = False,
     ray_address: str | None = None,
+    track: Sequence[str] | str = (),
 ) -> Studied:
     """Run every arm of a study with every seed, and compare them: tables, analyses and one page. What is finished stays.
 
@@ -46,6 +47,7 @@ def study(
         workers: in how many processes to run; default: one for each processor.
         ray: run on a Ray cluster, started here if no address is given.
         ray_address: run on the Ray cluster at this address; the folder must be one that it shares.
+        track: write each run that this call finishes to tensorboard:DIR, mlflow:URI, wandb:DIR or jsonl:FILE too; may be repeated.
     """
     from fedfleet.app.api.inputs import as_path, shared_resolver, user_inputs
     from fedfleet.app.pages.page_writer import run_and_write
@@ -55,6 +57,7 @@ def study(
     from fedfleet.app.studies.grid.run_study import default_folder, load_study
     from fedfleet.app.studies.grid.run_study import study as run_study
     from fedfleet.app.studies.grid.study_jobs import WorkerSettings
+    from fedfleet.app.studies.run_tracking import run_tracker
 
     worker_count = None if workers is None else positive_int("workers", workers, MOST_WORKERS)
     out_folder = None if out is None else as_path("out", out)
@@ -66,16 +69,18 @@ def study(
         study_plan = load_study(as_path("the study file", file), scale)
     study_plan = study_plan if aim is None else replace(study_plan, aim=check_aim(aim, option_name("aim")))
     folder = default_folder(study_plan) if out_folder is None else out_folder
-    inputs, quiet = user_inputs(model, data, loss, metrics), AS_JSON.get()
+    inputs, quiet, tracker = user_inputs(model, data, loss, metrics), AS_JSON.get(), run_tracker(track)
     if inputs.model is None and inputs.data is None and inputs.loss is None and not inputs.metrics:
         settings = WorkerSettings(worker_count or 0, ray=ray or ray_address is not None, address=ray_address, work=run_and_write)
-        return write_pages(run_study(study_plan, folder, worker_settings=settings, quiet=quiet))
+        return write_pages(run_study(study_plan, folder, worker_settings=settings, quiet=quiet, tracker=tracker))
     resolver, prepare = shared_resolver(inputs, folder, "study")
     refuse_workers(worker_count)
     if ray or ray_address is not None:
         raise BadInput("ray: a model of your own exists only in this process, so its runs must run here; leave ray out")
     return write_pages(
-        run_study(study_plan, folder, worker_settings=WorkerSettings(1), quiet=quiet, resolving=resolver, prepare=prepare)
+        run_study(
+            study_plan, folder, worker_settings=WorkerSettings(1), quiet=quiet, resolving=resolver, prepare=prepare, tracker=tracker
+        )
     )
 
 

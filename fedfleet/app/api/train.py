@@ -37,7 +37,7 @@ def run_spec(
         ray_address: train on the Ray cluster at this address.
         trust_code: run the code of an own model that lies in the folder, if this is its hash.
         sign: sign the finished run with this Ed25519 private key (OpenSSH or PEM).
-        track: write to tensorboard:DIR, mlflow:URI or jsonl:FILE too; may be repeated.
+        track: write to tensorboard:DIR, mlflow:URI, wandb:DIR or jsonl:FILE too; may be repeated.
         log_json: log every round on standard error as a line of JSON.
     """
     from fedfleet.app.spec import load_spec

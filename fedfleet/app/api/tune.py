@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.api.study import refuse_workers
+from fedfleet.app.terminal.answers import warn
 from fedfleet.app.terminal.value_checks import MOST_WORKERS, Workers, positive_int
 from fedfleet.core.errors import BadInput
 
@@ -32,6 +33,7 @@ def tune(
     on_trial: OnTrial | None = None,
     out: str | Path | None = None,
     workers: Workers = 1,
+    track: Sequence[str] | str = (),
 ) -> Tuned:
     """Search for the best values of a spec's keys; trials that do badly are stopped early. What has been tried is kept.
 
@@ -50,6 +52,7 @@ def tune(
         on_trial: called with the `Row` of each trial that ends.
         out: the folder to write; default: runs/NAME-tune.
         workers: in how many processes to try.
+        track: write each trial that this call ends to tensorboard:DIR, mlflow:URI, wandb:DIR or jsonl:FILE too; may be repeated.
 
     >>> import tempfile
     >>> spec = {"task": "digits_logreg", "world": {"clients": 10}, "pace": {"cohort": 4}, "stop": {"rounds": 2}}
@@ -61,19 +64,28 @@ def tune(
     from fedfleet.app.pages.search_page import write_tuning
     from fedfleet.app.runs.custom_task import resolve_named_task
     from fedfleet.app.spec import spec_table
+    from fedfleet.app.studies.run_tracking import run_tracker
     from fedfleet.app.studies.tune.search import default_folder
     from fedfleet.app.studies.tune.search import tune as run_search
     from fedfleet.app.studies.tune.search_file import load_search
+    from fedfleet.app.studies.tune.trial import trial_runs
 
     worker_count, notify = positive_int("workers", workers, MOST_WORKERS), _trial_listener(on_trial)
-    inputs = user_inputs(model, data, loss)
+    tracker, inputs = run_tracker(track), user_inputs(model, data, loss)
     name = spec_table(spec, overrides)[1]
     folder = default_folder(name) if out is None else as_path("out", out)
     resolver, prepare = shared_resolver(inputs, folder, "tune")
     if resolver is not resolve_named_task:
         refuse_workers(worker_count)
     search = load_search(spec, overrides, space, trials=trials, sampler=sampler, pruner=pruner, resolving=resolver)
-    result = run_search(search, folder, workers=worker_count, on_row=notify, prepare=prepare)
+
+    def on_row(row: Row) -> None:
+        for name, run_folder in trial_runs(folder, row.trial).items():
+            tracker.write(run_folder, name)
+        notify(row)
+
+    result = run_search(search, folder, workers=worker_count, on_row=on_row, prepare=prepare)
+    warn(tracker.warnings)
     return replace(result, page=write_tuning(result))
 
 

@@ -18,13 +18,13 @@ VERBS: dict[str, Verb | Group] = {
     "study": Verb(
         f"{_API}.study:study",
         {"file": "FILE"},
-        {"scale": "--scale NAME", "out": "--out DIR"},
+        {"scale": "--scale NAME", "out": "--out DIR", "track": "--track TOOL:WHERE"},
         interrupted="interrupted; what has been run is kept: run the same command again to resume",
     ),
     "tune": Verb(
         f"{_API}.tune:tune",
         {"spec": "SPEC"},
-        {"space": "--space FILE", "out": "--out DIR"},
+        {"space": "--space FILE", "out": "--out DIR", "track": "--track TOOL:WHERE"},
         supplied={"on_trial": say_unless_json},
         interrupted="interrupted; what has been tried is kept: run the same command again to resume",
     ),

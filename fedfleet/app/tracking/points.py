@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 from fedfleet.core.events import Evaluated, Event, ModelCommitted, RoundFailed
 from fedfleet.measure.run_progress import FAILED, Evaluation, Progress, Round
 
+# What an evaluation is written under, so that a person's own measure of that name has another one.
+SCORE_NAMES = ("accuracy", "loss", "accuracy_unseen")
+EVALUATED = "evaluated"
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -38,7 +42,7 @@ def follower() -> Follow:
                     loss = event.loss if isinstance(event, ModelCommitted) else math.nan
                     yield _round_point(progress.rounds[-1], loss)
                 case Evaluated() if event.total:
-                    yield Point("evaluated", progress.round, event.time, _scores(progress.evaluations[-1]))
+                    yield Point(EVALUATED, progress.round, event.time, _scores(progress.evaluations[-1]))
                 case _:
                     pass
 
@@ -58,6 +62,8 @@ def _round_point(ended: Round, loss: float) -> Point:
 
 
 def _scores(evaluation: Evaluation) -> dict[str, float]:
+    """The score, the loss, and the measures of the kind of task and of the person; one that has a name of ours is `own.NAME`."""
     held_out = evaluation.unseen
     unseen = {} if held_out is None or not held_out.total else {"accuracy_unseen": held_out.correct / held_out.total}
-    return {"accuracy": evaluation.accuracy, "loss": float(evaluation.loss), **unseen}
+    scores = {"accuracy": evaluation.accuracy, "loss": float(evaluation.loss), **unseen}
+    return scores | {f"own.{name}" if name in SCORE_NAMES else name: value for name, value in evaluation.measures.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fedfleet.app.spec import Spec
-from fedfleet.app.tracking.points import Point
+from fedfleet.app.tracking.points import EVALUATED, Point
 from fedfleet.core.errors import BadInput, suggest_name
 
 Metrics = Mapping[str, Any]
@@ -33,24 +34,34 @@ class Sink:
     end: Callable[[Metrics | None], None]
 
 
-def sinks_of(words: Sequence[str]) -> list[Sink]:
-    """The sinks that these words name; a package that is missing is told now, not after the run."""
-    return [_sink(word) for word in words]
+def sinks_of(words: str | Sequence[str]) -> list[Sink]:
+    """The sinks that these words name; a package that is missing is reported now, not after the run."""
+    return [_sink(word) for word in ([words] if isinstance(words, str) else words)]
 
 
-def _sink(word: str) -> Sink:
-    kind, colon, where = word.partition(":")
-    if not colon or not where:
-        raise BadInput(f"{word!r} does not say where to write; write for example tensorboard:DIR, mlflow:URI or jsonl:FILE")
-    makers = {"tensorboard": tensorboard, "mlflow": mlflow, "jsonl": jsonlines}
+def _sink(word: Any) -> Sink:
+    makers = {"tensorboard": tensorboard, "mlflow": mlflow, "wandb": wandb, "jsonl": jsonlines}
+    if not isinstance(word, str):
+        raise BadInput(f'track: {word!r} is not a tracking target; write TOOL:WHERE as text, for example "tensorboard:DIR"')
+    kind, _, where = word.partition(":")
     if kind not in makers:
         raise BadInput(f"there is no tracking tool {kind!r}{suggest_name(kind, makers)}")
+    if not where:
+        raise BadInput(f"{word!r} does not say where to write; write for example {_EXAMPLES[kind]}")
     return makers[kind](where)
 
 
-def missing_package(tool: str, package: str) -> BadInput:
+_EXAMPLES = {
+    "tensorboard": "tensorboard:DIR",
+    "mlflow": "mlflow:sqlite:///mlflow.db",
+    "wandb": "wandb:DIR",
+    "jsonl": "jsonl:FILE",
+}
+
+
+def missing_package(tool: str, package: str, extra: str = "track") -> BadInput:
     """What to say where the package of a tool is not installed."""
-    return BadInput(f"{tool} needs the package {package}; install it with: pip install 'fedfleet[track]'")
+    return BadInput(f"{tool} needs the package {package}; install it with: pip install 'fedfleet[{extra}]'")
 
 
 def numbers_in(metrics: Metrics) -> dict[str, float]:
@@ -110,7 +121,7 @@ def tensorboard(where: str) -> Sink:
 
     def write(point: Point) -> None:
         last_round[0] = point.round
-        values = [proto.Summary.Value(tag=f"{_group(k)}/{k}", simple_value=v) for k, v in point.values.items()]
+        values = [proto.Summary.Value(tag=f"{_group(point, k)}/{k}", simple_value=v) for k, v in point.values.items()]
         put(values, point.round, point.seconds)
 
     def end(metrics: Metrics | None) -> None:
@@ -122,8 +133,8 @@ def tensorboard(where: str) -> Sink:
     return Sink(f"tensorboard:{where}", begin, write, end)
 
 
-def _group(name: str) -> str:
-    return "learning" if "accuracy" in name or "loss" in name else "round"
+def _group(point: Point, name: str) -> str:
+    return "learning" if point.what == EVALUATED or name == "train_loss" else "round"
 
 
 _MOST_WAITING, _MOST_SECONDS = 200, 5.0  # values, or seconds, after which what was collected is sent
@@ -191,23 +202,70 @@ def to_client(name: str, connect: Any, metric: Any, param: Any) -> Sink:
     return Sink(name, begin, lambda point: add(point.values, point.seconds, point.round), end)
 
 
+_NO_PROJECT = re.compile(r"[/\\#?%:\s]+")  # what a project of W&B may not have in its name
+_LONGEST_PROJECT = 128
+
+
+def wandb(where: str) -> Sink:
+    """A run of Weights & Biases below this folder, in a project of the spec's name.
+
+    Always offline: the files stay here until the person uploads them with `wandb sync`. Its config is the spec, its steps are
+    rounds, and `virtual_seconds` can be chosen as the axis of a chart.
+    """
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # offline is offline: nothing is sent, not even its own errors
+    try:
+        library = import_module("wandb")
+        start, settings = library.init, library.Settings
+    except (ImportError, AttributeError):  # a folder called wandb imports too, without what is needed
+        raise missing_package("Weights & Biases", "wandb", "wandb") from None
+    runs: list[Any] = []
+
+    def begin(spec: Spec, name: str) -> None:
+        folder = Path(where).absolute()
+        folder.mkdir(parents=True, exist_ok=True)  # else it would write to another one
+        runs.append(
+            start(
+                project=_NO_PROJECT.sub("-", spec.name)[:_LONGEST_PROJECT] or "fedfleet",
+                name=name,
+                dir=str(folder),
+                mode="offline",
+                config=_plain({**spec.table(), "spec_digest": spec.digest}),
+                reinit="create_new",  # the person may have a run of their own
+                save_code=False,
+                settings=settings(silent=True, console="off"),
+            )
+        )
+
+    def write(point: Point) -> None:
+        runs[0].log({**point.values, "virtual_seconds": point.seconds}, step=point.round)
+
+    def end(metrics: Metrics | None) -> None:
+        run = runs.pop()
+        if metrics is not None:
+            run.summary.update({f"end.{key}": value for key, value in numbers_in(metrics).items()})
+        run.finish(exit_code=int(metrics is None))
+
+    return Sink(f"wandb:{where}", begin, write, end)
+
+
 def jsonlines(where: str) -> Sink:
-    """Lines of JSON that are added to this file: what log collectors and notebooks read."""
+    """Lines of JSON that are added to this file, each with the run's name: what log collectors and notebooks read."""
     path = Path(where)
-    open_files: list[TextIO] = []
+    open_files: list[tuple[TextIO, str]] = []
 
     def begin(spec: Spec, name: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        open_files.append(path.open("a", encoding="utf-8"))
+        open_files.append((path.open("a", encoding="utf-8"), name))
         _put_begin(_put, spec, name)
 
     def _put(line: dict[str, Any]) -> None:
-        open_files[0].write(json.dumps(_plain(line)) + "\n")
-        open_files[0].flush()
+        file, name = open_files[0]
+        file.write(json.dumps({"run": name, **_plain(line)}) + "\n")
+        file.flush()
 
     def end(metrics: Metrics | None) -> None:
         _put(_end_line(metrics))
-        open_files.pop().close()
+        open_files.pop()[0].close()
 
     return Sink(f"jsonl:{where}", begin, lambda point: _put(line_of(point)), end)
 

@@ -48,3 +48,9 @@ def test_it_does_not_matter_in_which_batches_events_come(sizes):
 
 def test_an_evaluation_without_samples_is_no_point():
     assert list(follower()([Evaluated(0.0, 0, 0, 0, float("nan"))])) == pytest.approx([])
+
+
+def test_measures_of_an_evaluation_are_written_too():
+    measures = {"rmse": 2.5, "balanced": 0.75, "loss": 9.0}
+    (point,) = follower()([Evaluated(0.0, 0, 5, 10, 1.5, measures=measures)])
+    assert point.values == {"accuracy": 0.5, "loss": 1.5, "rmse": 2.5, "balanced": 0.75, "own.loss": 9.0}

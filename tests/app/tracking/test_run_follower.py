@@ -64,7 +64,7 @@ def test_a_run_that_stops_closes_its_sinks_and_one_that_never_began_leaves_no_tr
         with pytest.raises(KeyboardInterrupt):
             interrupted(events)
         assert path.exists() == bool(events)
-    assert lines(path)[-1] == {"event": "stopped"}
+    assert lines(path)[-1] == {"run": "x", "event": "stopped"}
 
 
 def test_where_nobody_listens_nothing_stands_between_a_run_and_its_watch(tiny_run):

@@ -1,7 +1,9 @@
 """Sinks are named by words; what cannot be is refused before the run."""
 
 import json
+import os
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +12,7 @@ from fedfleet.app.tracking.points import Point
 from fedfleet.app.tracking.run_follower import export_events
 from fedfleet.app.tracking.sink import json_log, jsonlines, numbers_in, sinks_of, to_client
 from fedfleet.core.errors import BadInput
+from tests.app.tracking.stand_in import stand_in
 
 
 def test_words_name_sinks(tmp_path):
@@ -22,8 +25,12 @@ def test_words_name_sinks(tmp_path):
     ("word", "said"),
     [
         ("tensorbord:x", "did you mean 'tensorboard'"),
-        ("jsonl", "does not say where"),
-        ("mlflow:", "does not say where"),
+        ("jsonl", "does not say where.*jsonl:FILE"),
+        ("mlflow:", "does not say where.*mlflow:sqlite"),
+        ("wandb", "does not say where.*wandb:DIR"),
+        ("wanbd:runs", "did you mean 'wandb'"),
+        ("runs/log", "known: jsonl, mlflow, tensorboard, wandb"),
+        (3, "3 is not a tracking target"),
     ],
 )
 def test_words_that_name_none(word, said):
@@ -31,12 +38,50 @@ def test_words_that_name_none(word, said):
         sinks_of([word])
 
 
-@pytest.mark.parametrize(("word", "module"), [("tensorboard:x", "tensorboard.compat.proto"), ("mlflow:x", "mlflow.entities")])
-def test_the_extra_that_brings_a_tool_is_named(monkeypatch, word, module):
+@pytest.mark.parametrize(
+    ("word", "module", "extra"),
+    [
+        ("tensorboard:x", "tensorboard.compat.proto", "track"),
+        ("mlflow:x", "mlflow.entities", "track"),
+        ("wandb:x", "wandb", "wandb"),
+    ],
+)
+def test_the_extra_that_brings_a_tool_is_named(monkeypatch, word, module, extra):
     monkeypatch.setitem(sys.modules, module.partition(".")[0], None)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(BadInput, match=r"pip install 'fedfleet\[track\]'"):
+    with pytest.raises(BadInput, match=rf"pip install 'fedfleet\[{extra}\]'"):
         sinks_of([word])
+
+
+def test_a_folder_of_its_name_is_not_the_package(monkeypatch, tmp_path):
+    (tmp_path / "wandb").mkdir()  # as W&B itself makes it
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "wandb", raising=False)
+    with pytest.raises(BadInput, match="needs the package wandb"):
+        sinks_of(["wandb:wandb"])
+    monkeypatch.delitem(sys.modules, "wandb", raising=False)
+
+
+def test_runs_of_wandb_stay_on_this_machine(monkeypatch, tiny_run, tmp_path):
+    module = stand_in()
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    word = f"wandb:{tmp_path / 'deep' / 'folder'}"
+    spec = replace(tiny_run.spec, name="fast/slow: 50 %")
+    assert export_events(sinks_of(word), spec, "mine", tiny_run.events, tiny_run.metrics, pytest.fail) == [word]
+    (run,) = module.runs
+    assert run.asked["project"] == "fast-slow-50-" and run.asked["name"] == "mine" and run.asked["reinit"] == "create_new"
+    assert run.asked["config"]["algorithm"]["lr"] == 0.1 and run.asked["config"]["spec_digest"] == spec.digest
+    curve = tiny_run.metrics["curve"]
+    tried = [row for row in run.rows.values() if "accuracy" in row]
+    assert [row["accuracy"] for row in tried] == curve["accuracy"]
+    assert [row["virtual_seconds"] for row in tried] == curve["seconds"]
+    assert list(run.rows) == list(range(tiny_run.metrics["rounds"] + 1)) and all("bytes_up" in run.rows[i] for i in (1, 6))
+    assert run.summary["end.accuracy"] == tiny_run.metrics["accuracy"] and run.exit_code == 0
+    assert (tmp_path / "deep/folder/wandb/offline-run-mine").is_dir()
+    assert os.environ["WANDB_ERROR_REPORTING"] == "false"
+    export_events(sinks_of(word), spec, "stopped", tiny_run.events[:3], None, pytest.fail)
+    assert module.runs[1].exit_code == 1 and not module.runs[1].summary
 
 
 def test_only_finite_numbers_are_measures():

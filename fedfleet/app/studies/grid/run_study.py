@@ -18,7 +18,7 @@ from fedfleet.app.studies.grid.analysis_results import arm_rows, check_analyses,
 from fedfleet.app.studies.grid.joint_jobs import FORMS_FILE
 from fedfleet.app.studies.grid.quantities import Aims, FleetMetric, equal_time, fleet_metric, resolve_target
 from fedfleet.app.studies.grid.study_file import Study, read_study, study_of, study_text
-from fedfleet.app.studies.grid.study_jobs import LOG, WorkerSettings, carry_out_runs
+from fedfleet.app.studies.grid.study_jobs import LOG, RunNews, WorkerSettings, carry_out_runs
 from fedfleet.app.studies.grid.study_progress import board, show_board
 from fedfleet.app.studies.grid.study_runs import (
     RUNS,
@@ -33,7 +33,8 @@ from fedfleet.app.studies.grid.study_runs import (
     run_folders,
 )
 from fedfleet.app.studies.grid.study_tables import TABLES, align_table, export, flat_row, results_table
-from fedfleet.app.terminal.answers import say
+from fedfleet.app.studies.run_tracking import RunTracker
+from fedfleet.app.terminal.answers import say, warn
 from fedfleet.core.errors import BadInput
 from fedfleet.core.registry import added_here
 from fedfleet.executors.worker_pool import processor_count
@@ -147,11 +148,13 @@ def study(
     resolving: Resolver = resolve_by_name,
     prepare: Callable[[], None] | None = None,
     tell: Callable[[str], None] = say,
+    tracker: RunTracker | None = None,
 ) -> Studied:
     """Carry out a study of a file or a table: finished runs are read, those that were interrupted go on, the others are begun.
 
     Everything that can be wrong is reported before the first run. `resolving` makes the spec of a table, with the own task where a
-    person gave one; `prepare` is called once the folder is there and nothing has begun; `means` says by what the runs are done.
+    person gave one; `prepare` is called once the folder is there and nothing has begun; `worker_settings` says by what the runs are
+    done; `tracker` gets every run that is finished now.
     """
     definition = file if isinstance(file, Study) else load_study(file, scale)
     out = default_folder(definition) if out is None else out
@@ -178,7 +181,8 @@ def study(
         write_atomically(out / FILE, study_text(definition, own=any(cell.own for cell in cells)).encode())
         if prepare is not None:
             prepare()
-        runs, cached = _finish_runs(cells, outs, _with_workers(worker_settings, cells), out, quiet=quiet)
+        settings = _with_workers(worker_settings, cells)
+        runs, cached = _finish_runs(cells, outs, settings, out, quiet=quiet, tracker=tracker or RunTracker([]))
         target = resolve_target(definition.target, runs, definition.baseline)
         aims = replace(blank, equal_time=equal_time(runs), target=target, look=note_look(out, definition))
         rows, analyses = arm_rows(definition, runs, aims), run_analyses(definition, runs, aims)
@@ -219,12 +223,24 @@ def _with_workers(worker_settings: WorkerSettings, cells: Sequence[Cell]) -> Wor
 
 
 def _finish_runs(
-    cells: list[Cell], outs: list[Path], worker_settings: WorkerSettings, folder: Path, *, quiet: bool
+    cells: list[Cell], outs: list[Path], worker_settings: WorkerSettings, folder: Path, *, quiet: bool, tracker: RunTracker
 ) -> tuple[list[StudyRun], int]:
     """Every run as it ended, and how many had ended before."""
     cached = [i for i, place in enumerate(outs) if has_seal(place)]
-    with show_board(board(cells, cached), quiet=quiet) as on_news:
-        failures = carry_out_runs(cells, outs, worker_settings, log=folder / LOG, on_news=on_news)
+    missing = [place for i, place in enumerate(outs) if i not in cached]
+    try:
+        with show_board(board(cells, cached), quiet=quiet) as take_news:
+
+            def on_news(news: RunNews) -> None:
+                take_news(news)
+                if news.is_over and has_seal(outs[news.cell]):
+                    tracker.write(outs[news.cell])
+
+            failures = carry_out_runs(cells, outs, worker_settings, log=folder / LOG, on_news=on_news)
+    finally:
+        for place in filter(has_seal, missing):  # after an interrupt too: they are not tried again
+            tracker.write(place)
+        warn(tracker.warnings)
     ends = zip(cells, outs, failures, strict=True)
     return [read_study_run(cell, place, failure or None) for cell, place, failure in ends], len(cached)
 

@@ -114,6 +114,14 @@ def _trial_value(aim: Aim, trial: Any, specs: Sequence[tuple[Spec, CustomTask | 
     return sum(result) / len(result)
 
 
+def trial_runs(out: Path, number: int) -> dict[str, Path]:
+    """The folders of a trial's runs that have begun, by names; none if another trial has the same spec."""
+    folder, name = out / TRIALS / str(number), f"trial-{number}"
+    if (folder / "run.db").is_file():
+        return {name: folder}
+    return {f"{name}-{path.parent.name}": path.parent for path in sorted(folder.glob("seed-*/run.db"))}
+
+
 def _run_value(aim: Aim, run: FinishedRun) -> float:
     if not run.metrics["commits"]:
         failed: Mapping[str, int] = run.metrics["failed_rounds"]
