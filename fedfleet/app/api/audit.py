@@ -77,7 +77,7 @@ def export(folder: Path, *, to: Sequence[str]) -> Answer:
         folder: the folder of a run.
         to: `tensorboard:DIR`, mlflow:URI, wandb:DIR or jsonl:FILE; may be repeated.
     """
-    from fedfleet.app.studies.run_tracking import export_run
+    from fedfleet.app.studies.run_export import export_run
     from fedfleet.app.tracking.sink import sinks_of
 
     sinks = sinks_of(to)

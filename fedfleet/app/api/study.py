@@ -57,7 +57,7 @@ def study(
     from fedfleet.app.studies.grid.run_study import default_folder, load_study
     from fedfleet.app.studies.grid.run_study import study as run_study
     from fedfleet.app.studies.grid.study_jobs import WorkerSettings
-    from fedfleet.app.studies.run_tracking import run_tracker
+    from fedfleet.app.studies.run_export import run_tracker
 
     worker_count = None if workers is None else positive_int("workers", workers, MOST_WORKERS)
     out_folder = None if out is None else as_path("out", out)

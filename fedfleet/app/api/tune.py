@@ -64,7 +64,7 @@ def tune(
     from fedfleet.app.pages.search_page import write_tuning
     from fedfleet.app.runs.custom_task import resolve_named_task
     from fedfleet.app.spec import spec_table
-    from fedfleet.app.studies.run_tracking import run_tracker
+    from fedfleet.app.studies.run_export import run_tracker
     from fedfleet.app.studies.tune.search import default_folder
     from fedfleet.app.studies.tune.search import tune as run_search
     from fedfleet.app.studies.tune.search_file import load_search

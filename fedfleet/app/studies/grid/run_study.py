@@ -33,7 +33,7 @@ from fedfleet.app.studies.grid.study_runs import (
     run_folders,
 )
 from fedfleet.app.studies.grid.study_tables import TABLES, align_table, export, flat_row, results_table
-from fedfleet.app.studies.run_tracking import RunTracker
+from fedfleet.app.studies.run_export import RunTracker
 from fedfleet.app.terminal.answers import say, warn
 from fedfleet.core.errors import BadInput
 from fedfleet.core.registry import added_here

@@ -3,7 +3,7 @@
 import json
 import shutil
 
-from fedfleet.app.studies.run_tracking import export_run, run_tracker
+from fedfleet.app.studies.run_export import export_run, run_tracker
 from fedfleet.app.studies.tune.trial import trial_runs
 from fedfleet.app.tracking.sink import sinks_of
 
