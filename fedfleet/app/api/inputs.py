@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.api.run_result import Result
-from fedfleet.app.datasets.user_data import read_user_data
+from fedfleet.tasks.user_data.samples import read_user_data
 from fedfleet.app.runs.custom_task import (
     CustomTask,
     Resolver,
