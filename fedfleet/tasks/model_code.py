@@ -80,11 +80,7 @@ def model_maker(named: CodeName, digest: str) -> Callable[[tuple[int, ...], int]
     """What makes the model, from its shape of inputs and its number of outputs. This runs the code, so it must be trusted."""
     source = trusted_source(digest)
     if source is None:
-        where = f"read {named.file}, then " if named.file else ""
-        raise BadInput(
-            f"task.model: {named.name} is code ({named.file or 'received'}), which does not run unless you trust it; {where}give "
-            f"--trust-code {digest} once (in Python: trust_code=), and this machine trusts this version of the file"
-        )
+        raise BadInput(untrusted_text(named, digest))
     module = _module(named, source, digest)
     make = getattr(module, named.name, None)
     if make is None:
@@ -100,6 +96,15 @@ def model_maker(named: CodeName, digest: str) -> Callable[[tuple[int, ...], int]
             return make(**{name: offered[name] for name in taken})
 
     return make_model
+
+
+def untrusted_text(named: CodeName, digest: str) -> str:
+    """Why code does not run here, and what a person does who has read it."""
+    file = named.file or "the file"
+    return (
+        f"task.model: {named.name} is code ({file}, hash {digest}), and no code runs that you do not trust; read it, then trust this "
+        f"version once on this machine: fedfleet trust {file}"
+    )
 
 
 def _parameters(named: CodeName, make: Callable[..., Any]) -> tuple[str, ...]:

@@ -45,6 +45,11 @@ def trusted_source(digest: str) -> str | None:
     return source if source_hash(source) == digest else None
 
 
+def forget(digest: str) -> None:
+    """Trust this code no longer."""
+    trusted_file(digest).unlink(missing_ok=True)
+
+
 def trust(source: str) -> str:
     """Trust this source on this machine from now on; its hash."""
     digest = source_hash(source)

@@ -35,6 +35,26 @@ class Columns:
         return {key: value for key, value in {"label": label, "owner": self.owner, "kind": self.kind}.items() if value is not None}
 
 
+NO_COLUMNS = Columns()
+
+
+def read_user_data(source: Any, columns: Columns = NO_COLUMNS) -> Any:
+    """What a person gave as data beside a model of their own: a file, a folder or a table is read, arrays stay as they are."""
+    from fedfleet.tasks.data_checks import checked_data
+    from fedfleet.tasks.user_data import samples
+
+    settings = columns.settings()
+    if not settings or source is None:
+        return samples.read_user_data(source)
+    if not isinstance(source, list | tuple):
+        return samples.data(source, **settings)
+    others = [name for name in settings if name != "kind"]
+    if others:
+        raise BadInput(f"{others[0]} names a column, and arrays have none; give data=(inputs, labels, owners)")
+    checked = checked_data(source, settings["kind"])
+    return samples.OwnData(checked.x, checked.y, checked.owner, kind=checked.kind)
+
+
 def names_task(model: Any, data: Any) -> bool:
     """Are model and data given by their places, so that a spec can hold them?"""
     places = data is None or isinstance(data, str | Path)
