@@ -21,7 +21,7 @@ from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
 from fedfleet.tasks.file_hash import path_hash
 from fedfleet.tasks.model_code import CodeName, code_name, current_hash, model_maker
-from fedfleet.tasks.task import HOLDOUT_SHARE, TaskRecipe, fit_task, hold_out
+from fedfleet.tasks.task import HOLDOUT_SHARE, ModelCheck, Net, TaskRecipe, fit_task, hold_out
 from fedfleet.tasks.user_data.samples import OwnData, data
 from fedfleet.tasks.user_data.scale import apply_scale, fit_scale
 
@@ -53,10 +53,10 @@ def pin_files(table: Mapping[str, Any]) -> dict[str, Any]:
         raise BadInput("task.path: name the file or folder with your samples, for example task.path=my.csv, or --data my.csv")
     data_pin = {} if table.get("content") else {"path": str(_existing(table["path"])), "content": path_hash(_existing(table["path"]))}
     named = code_name(table["model"])
-    if named is None or not named.file or table.get("code"):
+    if named is None or not named.file:
         return {**table, **data_pin}
-    code_pin = {"model": f"{Path(named.file).expanduser().absolute()}:{named.name}", "code": current_hash(named)}
-    return {**table, **data_pin, **code_pin}
+    place = {"model": f"{Path(named.file).expanduser().absolute()}:{named.name}"}
+    return {**table, **data_pin, **place, "code": table.get("code") or current_hash(named)}
 
 
 def _existing(path: str, again: str = "") -> Path:
@@ -105,9 +105,17 @@ def table(
     named = code_name(model)
     if named is None and model not in MODELS:
         raise BadInput(f"task.model = {model!r} is no model{suggest_name(model, MODELS)}; or name your own, as in model.py:Net")
+    if named is not None:
+        return table_recipe(source, _own_net(named, code), test=test, scale=scale, check=_check_own_model)
+    return table_recipe(source, _net_of(model, hidden), test=test, scale=scale)
+
+
+def table_recipe(source: TableSource, net: Net, *, test: TestName, scale: str, check: ModelCheck | None = None) -> TaskRecipe:
+    """The task of these samples with this model."""
 
     def load() -> Dataset:
-        return read_samples(source).dataset()
+        own = read_samples(source)
+        return replace(own.dataset(), x=own.x, input_names=own.inputs)
 
     def hold(dataset: Dataset, seed: int) -> Ints:
         return held_out(dataset, seed, test, None if test != "time" else read_samples(source).time)
@@ -115,8 +123,7 @@ def table(
     def prepare(dataset: Dataset, test_rows: Ints) -> Dataset:
         return scaled(dataset, test_rows, scale)
 
-    net = _own_net(named, code) if named is not None else _net_of(model, hidden)
-    return fit_task("table", load, net, hold=hold, prepare=prepare, check=None if named is None else _check_own_model)
+    return fit_task("table", load, net, hold=hold, prepare=prepare, check=check)
 
 
 def _names(value: str | list[str] | None) -> tuple[str, ...] | None:

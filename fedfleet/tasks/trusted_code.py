@@ -65,3 +65,14 @@ def trust(source: str) -> str:
     except OSError as error:
         raise BadInput(f"cannot keep trusted code in {path.parent}: {error}; set XDG_STATE_HOME to a folder that you can write") from None
     return digest
+
+
+def keep_received(source: str) -> Path:
+    """Keep code that came from elsewhere for a person to read, apart from what is trusted; where it is."""
+    path = state_folder() / "received" / f"{source_hash(source)}.py"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.write_text(source, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"cannot keep the received code in {path.parent}: {error}; set XDG_STATE_HOME to a folder that you can write") from None
+    return path

@@ -63,12 +63,13 @@ VERBS: dict[str, Verb | Group] = {
     "shuffle": Verb(f"{_API}.shuffle:shuffle", {"file": "FILE"}, {"page": "--picture"}),
     "serve": Verb(
         f"{_API}.serve:serve",
-        {"spec": "SPEC"},
+        {"spec": "[SPEC]"},
         {
-            **_TLS_FILES, **_SIGNING, "address": "--address HOST:PORT", "client_ca": "--client-ca FILE",
+            **_TLS_FILES, **_SIGNING, **_OWN, "address": "--address HOST:PORT", "client_ca": "--client-ca FILE",
             "evidence": "--evidence NAME[:ARG]", "metrics": "--metrics HOST:PORT",
         },
         {
+            **_OWN_PANEL,
             _WHO: ("certificate", "key", "client_ca", "open_enrolment", "evidence"),
             _WAITING: ("devices", "patience", "lease", "evaluate", "evaluate_seconds"),
             _MACHINE: ("transmitters", "hold", "keep_reports", "metrics", "drain_seconds", "log_level"),
@@ -77,7 +78,7 @@ VERBS: dict[str, Verb | Group] = {
     "device": Verb(
         f"{_API}.serve:device",
         options={
-            **_TLS_FILES, "server": "--server HOST:PORT", "data": "--data FILE|FOLDER", "store": "--store DIR",
+            **_TLS_FILES, "server": "--server HOST:PORT", "data": "--data FILE|FOLDER", "trust_code": "--trust-code HASH", "store": "--store DIR",
             "evidence": "--evidence FILE",
         },
     ),
