@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.api.run_result import Result
-from fedfleet.tasks.user_data.samples import read_user_data
 from fedfleet.app.runs.custom_task import (
     CustomTask,
     Resolver,
@@ -28,6 +27,7 @@ from fedfleet.store.seals import SEAL
 from fedfleet.tasks.data_checks import checked_data
 from fedfleet.tasks.task import make_task
 from fedfleet.tasks.task_checks import check_fit, checked_build
+from fedfleet.tasks.user_data.samples import read_user_data
 
 Recipe = Callable[[int], Task]  # a task for a seed
 

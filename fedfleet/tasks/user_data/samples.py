@@ -9,14 +9,14 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from fedfleet.tasks.user_data.tabular_files import from_path
-from fedfleet.tasks.user_data.columns import RawData, from_columns
 from fedfleet.core.errors import BadInput
 from fedfleet.core.kinds import CLASSIFICATION, MULTILABEL, REGRESSION, Kind, KindName
 from fedfleet.core.parts import Dataset
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.trees import Array
 from fedfleet.tasks.data_checks import checked_inputs, checked_labels
+from fedfleet.tasks.user_data.columns import RawData, from_columns
+from fedfleet.tasks.user_data.tabular_files import from_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,14 @@ def data(
     >>> found, found.labels, found.owners, found.y.tolist()
     (OwnData(3 samples of 2 owners, inputs (2,), 2 classes), ('run', 'walk'), ('ann', 'bob'), [1, 0, 1])
     """
-    if time is not None or kind != "auto" or missing != "error" or scale != "none" or context != 32 or isinstance(label, list | tuple):
+    if (
+        time is not None
+        or kind != "auto"
+        or missing != "error"
+        or scale != "none"
+        or context != 32
+        or isinstance(label, list | tuple)
+    ):
         raise BadInput("data: only classification without missing values is read at present")
     inputs = [input] if isinstance(input, str) else None if input is None else list(input)
     if isinstance(source, str | Path):

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.tasks.user_data.columns import LABELS, RawData, check_column, label_column
 from fedfleet.core.errors import BadInput, nearest_file
 from fedfleet.core.trees import Array
 from fedfleet.tasks.readers.leaf import users_of
+from fedfleet.tasks.user_data.columns import LABELS, RawData, check_column, label_column
 
 _KINDS = "a folder of NAME.npz or NAME.csv, one for each client, a .csv, or LEAF's .json"
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from fedfleet.core.errors import BadInput
 from fedfleet.tasks.user_data.columns import from_columns
 from fedfleet.tasks.user_data.samples import data
-from fedfleet.core.errors import BadInput
 from tests.tasks.user_data.tables import Table
 
 
