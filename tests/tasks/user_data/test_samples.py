@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedfleet
-from fedfleet.tasks.user_data.samples import OwnData, read_user_data
 from fedfleet.core.errors import BadInput
+from fedfleet.tasks.user_data.samples import OwnData, read_user_data
 from tests.tasks.user_data.tables import Table
 
 law = settings(deadline=None, derandomize=True, max_examples=25)
