@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedfleet.app.api.run import run
 from fedfleet.app.assemble import assemble, score_states
-from fedfleet.app.assemble.world import apply_holdouts, with_unseen
+from fedfleet.app.assemble.world import apply_holdouts
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import TasksSpent
@@ -18,6 +18,7 @@ from fedfleet.core.records import Cost
 from fedfleet.core.rng import client_keys
 from fedfleet.tasks.task import hold_out
 from fedfleet.world.bases import load_states
+from fedfleet.world.holdouts import with_unseen
 from fedfleet.world.partitions import by_owner, dirichlet, iid, make_shards
 
 WORLD = {"clients": 30, "devices": {"use": "spread"}, "states": {"use": "daily", "ready": 0.3}}
