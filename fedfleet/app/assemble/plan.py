@@ -29,6 +29,7 @@ from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.assemble.user_layer import Households, assign_households, edge_fleet, edge_rule, user_world
 from fedfleet.app.assemble.world import apply_holdouts, devices_for, faults_for, pool_clients, states_for, world_extras
 from fedfleet.app.spec import Spec
+from fedfleet.app.spec.people import named_task
 from fedfleet.app.spec.table_checks import build_part
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.cost import cost_of, epochs_of, scale_cost
@@ -57,7 +58,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
             "Continue that run with --resume --out FOLDER, or give model= and data= in Python, as in "
             "fedfleet.run(.., model=.., data=..)"
         )
-    built_task: Task = task if task is not None else build_part("tasks", spec.task)(spec.data_seed)
+    built_task: Task = task if task is not None else named_task(spec)
     held_out = apply_holdouts(spec, built_task)
     asked, (world, households, people, built_task) = spec, _flat_world(spec, held_out)
     spec = with_private_noise(spec, pace, world)

@@ -34,6 +34,7 @@ class PeopleCount:
 
 
 _counts = dict[tuple[Any, ...], PeopleCount]()  # studies resolve one spec for each of their runs
+_counted_task = dict[tuple[Any, ...], Task]()  # the last one, for the run that follows: its data are read once
 
 
 def default_clients(spec: Spec, count: Callable[[Spec], int] | None = None) -> int:
@@ -84,9 +85,18 @@ def count_people(spec: Spec) -> PeopleCount:
     key = _count_key(spec)
     if key not in _counts:
         begin = time.perf_counter()
-        people = people_in(build_part("tasks", spec.task)(spec.data_seed), spec)
-        _counts[key] = PeopleCount(people, time.perf_counter() - begin)
+        task: Task = build_part("tasks", spec.task)(spec.data_seed)
+        _counts[key] = PeopleCount(people_in(task, spec), time.perf_counter() - begin)
+        _counted_task.clear()
+        _counted_task[key] = task
     return _counts[key]
+
+
+def named_task(spec: Spec) -> Task:
+    """The task that a spec names: the one whose people were just counted, or a new one."""
+    task = _counted_task.pop(_count_key(spec), None)
+    _counted_task.clear()
+    return build_part("tasks", spec.task)(spec.data_seed) if task is None else task
 
 
 def _count_key(spec: Spec) -> tuple[Any, ...]:
