@@ -65,8 +65,7 @@ def permit_numbers(table: Mapping[str, Any], *, replace: bool = False) -> Table:
     inner = {k: permit_numbers(v, replace=replace) if isinstance(v, Mapping) else v for k, v in table.items()}
     if table.get("use") != BY_OWNER:
         return inner
-    allowed = dict.fromkeys(PERMISSIONS, True)
-    return {**inner, **allowed} if replace else {**allowed, **inner}
+    return {**inner, **{key: True for key in PERMISSIONS if replace or key not in inner}}
 
 
 def people_in(task: Task, spec: Spec) -> int:

@@ -1,5 +1,6 @@
 """People and clients: the number of clients that a spec does not give, and what permits other numbers."""
 
+import json
 import tomllib
 
 import pytest
@@ -9,10 +10,19 @@ from fedfleet.app.spec import load_spec, resolve
 from fedfleet.app.spec.people import DEFAULT_CLIENTS, count_people, counting_note, deals_by_owner, permit_numbers
 from fedfleet.app.spec.table_checks import build_part
 from fedfleet.core.errors import BadInput
+from tests.app.specs import refused, written
 
 TASK = {"use": "phone_watch_cnn", "synthetic": True, "samples": 460, "hidden": 4}
 PEOPLE = 23
+MERGED = {"use": "by_owner", "merge_owners": True}
 FLIPPED = {"use": "label_flip", "of": {"use": "by_owner"}, "share": 0.2}
+
+FILE = """
+task = { use = "phone_watch_cnn", synthetic = true, samples = 460, hidden = 4 }
+world.data = "by_owner"
+pace.cohort = 4
+stop.rounds = 1
+"""
 
 
 def spec_of(**world):
@@ -119,3 +129,20 @@ def test_the_folder_of_an_older_run_keeps_its_number(tmp_path):
 
 def test_parts_inside_parts_deal_by_owner_too():
     assert deals_by_owner(FLIPPED) and not deals_by_owner({"use": "label_flip", "of": {"use": "iid"}})
+
+
+def test_the_check_counts_people_and_clients_apart(fedfleet, tmp_path):
+    spec = written(tmp_path, FILE)
+    assert "23 people as 23 clients" in fedfleet("run", spec, "--check")[1]
+    words = ("world.data.merge_owners=true", "world.clients=10")
+    assert "23 people merged into 10 clients" in fedfleet("run", spec, *words, "--check")[1]
+    answer = json.loads(fedfleet("run", spec, *words, "--check", "--json")[1])
+    assert (answer["people"], answer["clients"]) == (23, 10)
+
+
+@pytest.mark.parametrize(("clients", "key"), [(500, "split_owners"), (5, "merge_owners")])
+def test_another_number_is_refused_on_the_command_line(fedfleet, tmp_path, clients, key):
+    spec, words = written(tmp_path, FILE), (f"world.clients={clients}", "world.min_samples=1")
+    refused(fedfleet("run", spec, *words, "--check"), f"world.clients = {clients}", "23 people", f"{key} = true")
+    refused(fedfleet("serve", spec, *words, "--out", tmp_path / "served"), "23 people", key)
+    assert not (tmp_path / "served").exists()
