@@ -70,9 +70,9 @@ def _existing(path: str, again: str = "") -> Path:
 
 def content_of(table: Mapping[str, Any]) -> dict[str, Any]:
     """What of the table says what is trained on, wherever files lie."""
-    named = code_name(table["model"])
+    named = code_name(str(table.get("model", "")))
     model = {"model": named.name} if named is not None and table.get("code") else {}
-    return {**{key: value for key, value in table.items() if key != "path" or not table.get("content")}, **model}
+    return {**{key: value for key, value in table.items() if key != "path"}, **model}
 
 
 @pinned(pin_files, content_of)

@@ -24,6 +24,7 @@ from fedfleet.app.runs.custom_task_folder import arrays_file, read_arrays, task_
 from fedfleet.app.spec import Spec, load_spec, resolve, spec_table
 from fedfleet.app.studies.grid.study_file import Study
 from fedfleet.app.terminal.answers import option_name
+from fedfleet.app.spec.people import deals_by_owner, people_in
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Task
 from fedfleet.store.seals import SEAL
@@ -102,7 +103,7 @@ def resolve_inputs(
         return resolved, custom_task
     assert resume_folder is not None
     _refuse_named_task(table)
-    resolved = resolve({**table, "task": stored_spec.task}, name)
+    resolved = resolve({**table, "task": stored_spec.task, "world": _with_counted_people(table, stored_spec)}, name)
     if (resume_folder / SEAL).is_file():
         return resolved, None  # it is finished, and needs nothing any more
     return resolved, load_custom_task(resume_folder, resolved, trust, replace(inputs, data=arrays(inputs.data)))
@@ -129,7 +130,8 @@ def resolver_for(inputs: UserInputs, verb: str, *, copy_data: bool = False, file
         _refuse_named_task(table)
         if not recipe:
             recipe.append(custom_task_recipe(inputs.model, arrays(inputs.data), scores=inputs.loss is None))
-        resolved = resolve({k: v for k, v in table.items() if k != "task"}, name, content_id="?")
+        without_task = {k: v for k, v in table.items() if k != "task"}
+        resolved = resolve(without_task, name, content_id="?", count=lambda spec: people_in(recipe[0](spec.data_seed), spec))
         seeds = resolved.data_seed, resolved.training_seed
         if seeds not in tasks_by_seeds:
             task = recipe[0](resolved.data_seed)
@@ -200,6 +202,14 @@ def _refuse_named_task(table: Mapping[str, Any]) -> None:
 def has_custom_task(folder: Path) -> bool:
     """Is there a run of a model that was given as an object?"""
     return _custom_task_spec(folder) is not None
+
+
+def _with_counted_people(table: Mapping[str, Any], stored: Spec) -> Any:
+    """The [world] of a run that continues: the people in its data were counted when it began."""
+    world = table.get("world", {})
+    if not isinstance(world, Mapping) or not deals_by_owner(stored.world["data"]):
+        return world
+    return {"clients": stored.world["clients"], **world}
 
 
 def _custom_task_spec(folder: Path | None) -> Spec | None:

@@ -97,12 +97,16 @@ def _check_spec(path: Path | None, spec: Spec) -> Answer:
     from fedfleet.app.assemble import assemble, feasibility_warnings
     from fedfleet.app.assemble.edge_times import edge_times
     from fedfleet.app.assemble.private_noise import privacy_plan, privacy_plan_text
+    from fedfleet.app.spec.people import counting_note
 
     setup = assemble(spec)
     private, times = privacy_plan(setup.plan), edge_times(setup.plan, setup.world)
     result = {"ok": True, "spec_digest": spec.digest, "warnings": feasibility_warnings(setup)}
+    result |= {} if setup.people is None else {"people": setup.people.people, "clients": setup.plan.clients}
     result |= {} if private is None else {"privacy": private}
     result |= {} if times is None else {"edge": asdict(times)}
     notes = [*([] if private is None else [privacy_plan_text(private)]), *([] if times is None or times.slow else [str(times)])]
+    notes = [*([] if setup.people is None else [f"the data deal {setup.people}"]), *notes]
     lines = [f"{path} is valid; its digest is {spec.digest[:16]}", *notes]
-    return Answer(result, "\n".join(lines), [f"WARNING: {warning}" for warning in result["warnings"]])
+    remarks = [*([note] if (note := counting_note(spec)) else []), *(f"WARNING: {warning}" for warning in result["warnings"])]
+    return Answer(result, "\n".join(lines), remarks)
