@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -29,6 +30,8 @@ TestName = Literal["random", "owner", "time"]
 _SAMPLE_MODELS, _SEQUENCE_MODELS = ("linear", "mlp", "cnn"), ("gpt", "lstm")
 MODELS = ("auto", *_SAMPLE_MODELS, *_SEQUENCE_MODELS)
 _HEADS = 4
+# What a refusal of the reader calls a parameter is a key of the task here.
+_READING_KEY = re.compile(r"\b((?:missing|label|owner|input|time|kind|context|scale) ?=)")
 _SMALLEST_PICTURE = 8  # pixels, of a picture that a convolutional network reads by default
 
 
@@ -140,9 +143,17 @@ def read_samples(source: TableSource) -> OwnData:
             "(without task.content)"
         )
     input, label = (None if names is None else list(names) if len(names) > 1 else names[0] for names in (source.input, source.label))
+    try:
+        return _read(path, source, input, label)
+    except BadInput as error:
+        raise BadInput(_READING_KEY.sub(r"task.\1", str(error))) from None
+
+
+def _read(path: Path, source: TableSource, input: Any, label: Any) -> OwnData:
+    kind: Any = source.kind
+    missing: Any = source.missing
     return data(
-        path, input=input, label=label, owner=source.owner, time=source.time, kind=source.kind, missing=source.missing,
-        context=source.context,
+        path, input=input, label=label, owner=source.owner, time=source.time, kind=kind, missing=missing, context=source.context
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.api.own_task import NO_COLUMNS, Columns, names_task, read_user_data, refuse_columns, with_named_task
+from fedfleet.app.api.own_task import NO_COLUMNS, Columns, dealt_by_owner, names_task, read_user_data, refuse_columns, with_named_task
 from fedfleet.app.api.run_result import Result
 from fedfleet.app.runs.custom_task import (
     CustomTask,
@@ -21,7 +21,7 @@ from fedfleet.app.runs.custom_task import (
     task_content_id,
 )
 from fedfleet.app.runs.custom_task_folder import arrays_file, read_arrays, task_arrays, write_arrays
-from fedfleet.app.spec import Spec, load_spec, resolve, spec_table
+from fedfleet.app.spec import Spec, apply_overrides, load_spec, resolve, spec_table
 from fedfleet.app.studies.grid.study_file import Study
 from fedfleet.app.terminal.answers import option_name
 from fedfleet.app.spec.people import deals_by_owner, people_in
@@ -50,14 +50,17 @@ def take_inputs(
         spec, overrides = None, [str(spec), *overrides]  # with data of one's own a spec may be left out
     if spec is None and inputs.data is None:
         raise BadInput(f"nothing to train: give a spec, or your own data with {option_name('data')} FILE")
-    table, name = spec_table({} if spec is None else spec, overrides)
     refuse_columns(columns, inputs.data)
     if as_objects or not names_task(inputs.model, inputs.data):
+        table, name = spec_table({} if spec is None else spec, overrides)
         return table, name, replace(inputs, data=read_user_data(inputs.data, columns))
     if inputs.loss is not None or inputs.metrics:
         raise BadInput("loss and metrics are objects of Python and need a model that is one too; give model= as a class or a function")
+    table, name = spec_table({} if spec is None else spec)
     name = Path(inputs.data).stem if spec is None and inputs.data is not None else name
-    return with_named_task(table, inputs.model, inputs.data, columns), name, UserInputs()
+    # What is written out in words may change how the data are read.
+    table = apply_overrides(with_named_task(table, inputs.model, inputs.data, columns), overrides)
+    return dealt_by_owner(table), name, UserInputs()
 
 
 def take_study_inputs(study: Study, inputs: UserInputs, columns: Columns) -> tuple[Study, UserInputs]:
@@ -69,7 +72,7 @@ def take_study_inputs(study: Study, inputs: UserInputs, columns: Columns) -> tup
     if changing:
         raise BadInput(f"the arm {changing[0]!r} of the study has a task of its own; leave {option_name('data')} out, or the task of the arm")
     name = study.name if inputs.data is None else f"{study.name}-{Path(inputs.data).stem}"
-    base = with_named_task(study.base, inputs.model, inputs.data, columns)
+    base = dealt_by_owner(with_named_task(study.base, inputs.model, inputs.data, columns))
     return replace(study, base=base, name=name), replace(inputs, model=None, data=None)
 
 

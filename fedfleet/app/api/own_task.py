@@ -62,10 +62,7 @@ def names_task(model: Any, data: Any) -> bool:
 
 
 def with_named_task(table: Mapping[str, Any], model: Any, data: Any, columns: Columns) -> dict[str, Any]:
-    """The spec's table with the task that model, data and columns name; code that is named here is trusted from now on.
-
-    Data that say who made each sample are dealt by owner, unless the table says otherwise.
-    """
+    """The spec's table with the task that model, data and columns name; code that is named here is trusted from now on."""
     plain = plain_table(table)
     task = plain.get("task")
     is_table = task == "table" or (isinstance(task, Mapping) and task.get("use") == "table")
@@ -79,7 +76,7 @@ def with_named_task(table: Mapping[str, Any], model: Any, data: Any, columns: Co
         settings |= {"task.model": model, "task.code": None} | _trusted(model)
     changed = set_values(plain, {"task.use": "table", **settings})
     changed["task"] = {key: value for key, value in changed["task"].items() if value is not None}
-    return _dealt_by_owner(changed)
+    return changed
 
 
 def _trusted(model: str) -> dict[str, Any]:
@@ -89,7 +86,8 @@ def _trusted(model: str) -> dict[str, Any]:
     return {} if code_name(model) is None else {"task.code": trust_file(model)}
 
 
-def _dealt_by_owner(table: dict[str, Any]) -> dict[str, Any]:
+def dealt_by_owner(table: dict[str, Any]) -> dict[str, Any]:
+    """The table with data dealt by owner, where they say who made each sample and the table does not say how they are dealt."""
     world = table.get("world", {})
     if not isinstance(world, Mapping) or "data" in world:
         return table
