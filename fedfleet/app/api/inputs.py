@@ -7,7 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.api.own_task import NO_COLUMNS, Columns, dealt_by_owner, names_task, read_user_data, refuse_columns, with_named_task
+from fedfleet.app.api.own_task import (
+    NO_COLUMNS,
+    Columns,
+    dealt_by_owner,
+    names_task,
+    read_user_data,
+    refuse_columns,
+    with_named_task,
+)
 from fedfleet.app.api.run_result import Result
 from fedfleet.app.runs.custom_task import (
     CustomTask,
@@ -22,16 +30,16 @@ from fedfleet.app.runs.custom_task import (
 )
 from fedfleet.app.runs.custom_task_folder import arrays_file, read_arrays, task_arrays, write_arrays
 from fedfleet.app.spec import Spec, apply_overrides, load_spec, resolve, spec_table
+from fedfleet.app.spec.people import deals_by_owner, people_in
+from fedfleet.app.studies.grid.ready_studies import with_cohorts_for
 from fedfleet.app.studies.grid.study_file import Study
 from fedfleet.app.terminal.answers import option_name
-from fedfleet.app.spec.people import deals_by_owner, people_in
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Task
 from fedfleet.store.seals import SEAL
 from fedfleet.tasks.data_checks import checked_data
 from fedfleet.tasks.task import make_task
 from fedfleet.tasks.task_checks import check_fit, checked_build
-from fedfleet.tasks.user_data.samples import read_user_data
 
 Recipe = Callable[[int], Task]  # a task for a seed
 
@@ -46,7 +54,13 @@ def take_inputs(
 ) -> tuple[dict[str, Any], str, UserInputs]:
     """The spec as a table, the name of its runs, and what is given as objects: data and code that are given by their places have
     become the table's own task, unless an own run that goes on needs them `as_objects`."""
-    if inputs.data is not None and spec is not None and not isinstance(spec, Mapping) and "=" in str(spec) and not Path(spec).exists():
+    if (
+        inputs.data is not None
+        and spec is not None
+        and not isinstance(spec, Mapping)
+        and "=" in str(spec)
+        and not Path(spec).exists()
+    ):
         spec, overrides = None, [str(spec), *overrides]  # with data of one's own a spec may be left out
     if spec is None and inputs.data is None:
         raise BadInput(f"nothing to train: give a spec, or your own data with {option_name('data')} FILE")
@@ -55,7 +69,9 @@ def take_inputs(
         table, name = spec_table({} if spec is None else spec, overrides)
         return table, name, replace(inputs, data=read_user_data(inputs.data, columns))
     if inputs.loss is not None or inputs.metrics:
-        raise BadInput("loss and metrics are objects of Python and need a model that is one too; give model= as a class or a function")
+        raise BadInput(
+            "loss and metrics are objects of Python and need a model that is one too; give model= as a class or a function"
+        )
     table, name = spec_table({} if spec is None else spec)
     name = Path(inputs.data).stem if spec is None and inputs.data is not None else name
     # What is written out in words may change how the data are read.
@@ -63,17 +79,26 @@ def take_inputs(
     return dealt_by_owner(table), name, UserInputs()
 
 
-def take_study_inputs(study: Study, inputs: UserInputs, columns: Columns) -> tuple[Study, UserInputs]:
-    """The study on the task that places of data and code name, if they do; otherwise what is given as objects, with its data read."""
+def take_study_inputs(
+    study: Study, inputs: UserInputs, columns: Columns, *, small_fleets: bool = False
+) -> tuple[Study, UserInputs]:
+    """The study on the task that places of data and code name, if they do; otherwise what is given as objects, with its data read.
+
+    With `small_fleets` its cohorts become smaller where the data have few owners.
+    """
     refuse_columns(columns, inputs.data)
     if not names_task(inputs.model, inputs.data):
         return study, replace(inputs, data=read_user_data(inputs.data, columns))
     changing = [arm.name for arm in study.arms if any(key.startswith("task.") for key in arm.settings)]
     if changing:
-        raise BadInput(f"the arm {changing[0]!r} of the study has a task of its own; leave {option_name('data')} out, or the task of the arm")
+        raise BadInput(
+            f"the arm {changing[0]!r} of the study has a task of its own; leave {option_name('data')} out, or the task of the arm"
+        )
     name = study.name if inputs.data is None else f"{study.name}-{Path(inputs.data).stem}"
     base = dealt_by_owner(with_named_task(study.base, inputs.model, inputs.data, columns))
-    return replace(study, base=base, name=name), replace(inputs, model=None, data=None)
+    study = replace(study, base=base, name=name)
+    study = with_cohorts_for(study, resolve(base).world["clients"]) if small_fleets else study
+    return study, replace(inputs, model=None, data=None)
 
 
 def user_inputs(

@@ -12,8 +12,8 @@ from fedfleet.app.spec.people import default_clients
 from fedfleet.app.spec.spec_record import TABLES, Spec
 from fedfleet.app.spec.table_checks import Table, as_table, builder_of, check_table, check_value, resolve_part
 from fedfleet.core.errors import BadInput, suggest_name
-from fedfleet.core.pins import complete
 from fedfleet.core.limits import Clients, Count, Natural, Part, Positive, Seed, Threads
+from fedfleet.core.pins import complete
 from fedfleet.core.records import Stop
 from fedfleet.core.registry import builder, names, parameters
 
