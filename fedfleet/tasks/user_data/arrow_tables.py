@@ -104,5 +104,7 @@ def _arrow_column(pa: Any, name: str, column: Any, text: frozenset[str]) -> Colu
             values = np.asarray(rows)
             if values.dtype.kind in "fiub":
                 return Column(name, values.astype(np.float64) if values.dtype.kind == "f" else values)
-    # Refused where somebody asks for it: other columns may be all that is needed.
-    return Column(name, np.asarray([None] * len(column), object))
+    # Refused where somebody asks for this column: others may be all that is needed.
+    objects = np.empty(len(column), object)
+    objects[:] = [str(value) for value in column.to_pylist()]
+    return Column(name, objects)

@@ -98,8 +98,8 @@ def data(
 
     Args:
         source: a .csv, .tsv, .arff or .parquet file of everybody's samples; .npz with arrays x and y; LEAF's JSON; a folder with
-            one of these files for each client; a folder of texts, CLIENT.txt; a folder of pictures, CLIENT/CLASS/picture.png; a Hugging
-            Face dataset; a pandas table; a Dataset or a DataLoader of PyTorch.
+            one of these files for each client; a folder of texts, CLIENT.txt; a folder of pictures, CLIENT/CLASS/picture.png; a
+            Hugging Face dataset; a pandas table; a Dataset or a DataLoader of PyTorch.
         input: the column with the inputs, or several columns; default: all others (files), or one called x, image ..
         label: the column with the labels; default: one called label, y, class .., else (files) the last one. Several columns are
             several outputs of a regression or, where they hold yes and no (0 and 1), several labels at once.
@@ -201,9 +201,10 @@ def _inputs(samples: RawSamples) -> Array:
 
 def _check_finite(x: Array, samples: RawSamples) -> None:
     """Refuse what is infinite, or will be in float32, by its place."""
-    if x.dtype.kind != "f" or (np.abs(x).max() < np.finfo(np.float32).max):
+    most = np.finfo(np.float32).max
+    if x.dtype.kind != "f" or (-most < x.min() and x.max() < most):
         return
-    wrong = ~(np.abs(x.reshape(len(x), -1)) < np.finfo(np.float32).max)
+    wrong = ~(np.abs(x.reshape(len(x), -1)) < most)
     rows = np.flatnonzero(wrong.any(1))
     column = int(wrong[rows[0]].argmax())
     name = f"column {samples.input_names[column]}" if samples.input_names else f"value {column}"
