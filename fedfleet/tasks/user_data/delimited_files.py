@@ -70,7 +70,7 @@ def text_lines(content: bytes) -> Iterator[str]:
 def _layout(path: Path, content: bytes) -> Layout:
     start = content[: content.find(b"\n") if b"\n" in content else len(content)]
     delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(start.decode("utf-8", "replace"))
-    layout = Layout(path, (), partial(text_lines, content), {"delimiter": delimiter}, 0)
+    layout = Layout(path, (), partial(text_lines, content), {"delimiter": delimiter, "strict": True, "skipinitialspace": True}, 0)
     (number, first), *below = islice(numbered_rows(layout), 2)
     second = below[0][1] if below else None
     has_header = _has_header(path, number, first, second)

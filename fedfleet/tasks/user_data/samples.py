@@ -54,6 +54,8 @@ class OwnData(Sequence[Any]):
         """How many classes, outputs, labels or tokens there are, as `Dataset.classes` counts them."""
         if self.kind in (REGRESSION, MULTILABEL):
             return self.y.shape[1]
+        if self.kind is NEXT_TOKEN and not self.vocabulary:
+            return max(int(self.x.max()), int(self.y.max())) + 1
         return max(int(self.y.max()) + 1, len(self.labels), len(self.vocabulary))
 
     def dataset(self) -> Dataset:
@@ -76,10 +78,14 @@ class OwnData(Sequence[Any]):
         return self._parts()[index]
 
     def __repr__(self) -> str:
-        people = "" if self.owner is None else f" of {len(self.owners)} owners"
-        what = {"regression": "outputs", "multilabel": "labels"}.get(self.kind.name, "tokens" if self.vocabulary else "classes")
-        warned = f", {len(self.warnings)} in .warnings" if self.warnings else ""
-        return f"OwnData({len(self.y)} samples{people}, inputs {self.x.shape[1:]}, {self.classes} {what}{warned})"
+        people = "" if self.owner is None else f" of {_count(len(self.owners), 'owner')}"
+        what = {"regression": "output", "multilabel": "label"}.get(self.kind.name, "token" if self.vocabulary else "class")
+        warned = f", {_count(len(self.warnings), 'warning')}" if self.warnings else ""
+        return f"OwnData({_count(len(self.y), 'sample')}{people}, inputs {self.x.shape[1:]}, {_count(self.classes, what)}{warned})"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
 
 
 def data(
