@@ -54,6 +54,8 @@ class OwnData(Sequence[Any]):
         """How many classes, outputs, labels or tokens there are, as `Dataset.classes` counts them."""
         if self.kind in (REGRESSION, MULTILABEL):
             return self.y.shape[1]
+        if self.kind is NEXT_TOKEN and not self.vocabulary:
+            return max(int(self.x.max()), int(self.y.max())) + 1
         return max(int(self.y.max()) + 1, len(self.labels), len(self.vocabulary))
 
     def dataset(self) -> Dataset:
@@ -76,10 +78,14 @@ class OwnData(Sequence[Any]):
         return self._parts()[index]
 
     def __repr__(self) -> str:
-        people = "" if self.owner is None else f" of {len(self.owners)} owners"
-        what = {"regression": "outputs", "multilabel": "labels"}.get(self.kind.name, "tokens" if self.vocabulary else "classes")
-        warned = f", {len(self.warnings)} in .warnings" if self.warnings else ""
-        return f"OwnData({len(self.y)} samples{people}, inputs {self.x.shape[1:]}, {self.classes} {what}{warned})"
+        people = "" if self.owner is None else f" of {_count(len(self.owners), 'owner')}"
+        what = {"regression": "output", "multilabel": "label"}.get(self.kind.name, "token" if self.vocabulary else "class")
+        warned = f", {_count(len(self.warnings), 'warning')}" if self.warnings else ""
+        return f"OwnData({_count(len(self.y), 'sample')}{people}, inputs {self.x.shape[1:]}, {_count(self.classes, what)}{warned})"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
 
 
 def data(
@@ -98,8 +104,8 @@ def data(
 
     Args:
         source: a .csv, .tsv, .arff or .parquet file of everybody's samples; .npz with arrays x and y; LEAF's JSON; a folder with
-            one of these files for each client; a folder of texts, CLIENT.txt; a folder of pictures, CLIENT/CLASS/picture.png; a Hugging
-            Face dataset; a pandas table; a Dataset or a DataLoader of PyTorch.
+            one of these files for each client; a folder of texts, CLIENT.txt; a folder of pictures, CLIENT/CLASS/picture.png; a
+            Hugging Face dataset; a pandas table; a Dataset or a DataLoader of PyTorch.
         input: the column with the inputs, or several columns; default: all others (files), or one called x, image ..
         label: the column with the labels; default: one called label, y, class .., else (files) the last one. Several columns are
             several outputs of a regression or, where they hold yes and no (0 and 1), several labels at once.
@@ -201,9 +207,10 @@ def _inputs(samples: RawSamples) -> Array:
 
 def _check_finite(x: Array, samples: RawSamples) -> None:
     """Refuse what is infinite, or will be in float32, by its place."""
-    if x.dtype.kind != "f" or (np.abs(x).max() < np.finfo(np.float32).max):
+    most = np.finfo(np.float32).max
+    if x.dtype.kind != "f" or (-most < x.min() and x.max() < most):
         return
-    wrong = ~(np.abs(x.reshape(len(x), -1)) < np.finfo(np.float32).max)
+    wrong = ~(np.abs(x.reshape(len(x), -1)) < most)
     rows = np.flatnonzero(wrong.any(1))
     column = int(wrong[rows[0]].argmax())
     name = f"column {samples.input_names[column]}" if samples.input_names else f"value {column}"
