@@ -16,6 +16,7 @@ from fedfleet.app.assemble.client_config import client_configs
 from fedfleet.app.assemble.setup import pin_frozen_weights
 from fedfleet.app.runs.conditions import Conditions, local_conditions, refuse_other_machine, stored_conditions, write_conditions
 from fedfleet.app.runs.extra_measures import noise_source, noising_of, require_secret
+from fedfleet.app.runs.model_trust import has_model_code
 from fedfleet.app.runs.run_folder import (
     FinishedRun,
     JournalEnd,
@@ -238,6 +239,11 @@ def _tls(access: AccessOptions) -> dict[str, str]:
     }  # fmt: skip
 
 
+def _code_note(spec: Spec) -> str:
+    """What the owners of devices do about a model of one's own."""
+    return "each device's owner reads what it receives, and trusts it once with --trust-code HASH, unless the model is a row of PyTorch layers"
+
+
 def _greeter(
     spec: Spec, options: ServeOptions, access: AccessOptions, folder: Path, command: Sequence[str]
 ) -> Callable[[ServerLoop, ListeningServer], None]:
@@ -250,6 +256,8 @@ def _greeter(
         )  # for whoever watches the folder
         security = "with TLS" if access.files is not None else "on this machine only, without TLS"
         say(f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients")
+        if has_model_code(spec):
+            say(f"devices train code of yours: {spec.task['model']}, hash {spec.task['code']}; {_code_note(spec)}")
         if access.files is None:
             say(f"start each device with: fedfleet device --server {listening.address}")
         else:
