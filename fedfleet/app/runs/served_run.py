@@ -239,11 +239,6 @@ def _tls(access: AccessOptions) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _code_note(spec: Spec) -> str:
-    """What the owners of devices do about a model of one's own."""
-    return "each device's owner reads what it receives, and trusts it once with --trust-code HASH, unless the model is a row of PyTorch layers"
-
-
 def _greeter(
     spec: Spec, options: ServeOptions, access: AccessOptions, folder: Path, command: Sequence[str]
 ) -> Callable[[ServerLoop, ListeningServer], None]:
@@ -257,7 +252,10 @@ def _greeter(
         security = "with TLS" if access.files is not None else "on this machine only, without TLS"
         say(f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients")
         if has_model_code(spec):
-            say(f"devices train code of yours: {spec.task['model']}, hash {spec.task['code']}; {_code_note(spec)}")
+            say(
+                f"the model is your code, {spec.task['model']}; unless it is a row of PyTorch's layers, each device's owner "
+                f"reads it and trusts it once: fedfleet device --trust-code {spec.task['code']}"
+            )
         if access.files is None:
             say(f"start each device with: fedfleet device --server {listening.address}")
         else:
