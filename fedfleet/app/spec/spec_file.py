@@ -78,7 +78,16 @@ def read_table(path: str | Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read the spec {path}: {error}") from None
     except (ValueError, RecursionError) as error:  # also of numbers with thousands of digits
-        raise BadInput(f"the spec {path} is not valid TOML: {error}") from None
+        raise BadInput(_other_format(path) or f"the spec {path} is not valid TOML: {error}") from None
+
+
+def _other_format(path: Path) -> str:
+    """The sentence about a spec whose name says that it is in another format; "" of others."""
+    found = {".yaml": "YAML", ".yml": "YAML", ".json": "JSON", ".py": "Python"}.get(path.suffix.lower(), "")
+    return (
+        found
+        and f"the spec {path} is {found}, and specs are TOML, with lines such as stop.rounds = 10; write it so in {path.stem}.toml"
+    )
 
 
 def with_older_meaning(table: dict[str, Any]) -> dict[str, Any]:
@@ -112,6 +121,10 @@ def apply_overrides(table: dict[str, Any], overrides: Sequence[str]) -> dict[str
 
     A word that changes `use` replaces the part: what the table said about the one before goes.
     """
+    if "=" in overrides:
+        at = list(overrides).index("=")
+        joined = "".join(overrides[max(at - 1, 0) : at + 2])
+        raise BadInput(f"'=' stands alone: write KEY=VALUE without spaces, as in {joined}")
     return _apply_settings(table, map(_parse_override, overrides))
 
 
@@ -155,7 +168,9 @@ def _parse_override(override: str) -> tuple[str, list[str], Any]:
 def _path(key: str, override: str) -> list[str]:
     path = key.split(".")
     if not all(path):
-        raise BadInput(f"{override!r} is not an override; write KEY=VALUE, for example pace.cohort=20")
+        colon = ":" in override and "=" not in override
+        example = override.replace(":", "=", 1).replace(" ", "") if colon else "pace.cohort=20"
+        raise BadInput(f"{override!r} is not an override; write KEY=VALUE, for example {example}")
     return path
 
 
