@@ -13,7 +13,9 @@ from fedfleet.app.spec.spec_record import TABLES, Spec
 from fedfleet.app.spec.table_checks import Table, UnknownKey, as_table, check_table, check_value, resolve_part
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Clients, Count, Natural, Part, Positive, Seed, Threads
+from fedfleet.core.pins import complete
 from fedfleet.core.records import Stop
+from fedfleet.core.registry import builder
 
 TUNE = "tune"  # a table of a spec's file that `fedfleet tune` reads
 _DEFAULT_PARTS = {
@@ -75,6 +77,8 @@ def _resolve(table: Mapping[str, Any], name: str, content_id: str | None, count:
     }
     if custom_table:
         parts["task"] = custom_table
+    else:
+        parts["task"] = complete(builder("tasks", parts["task"]["use"]), parts["task"])
     world = _world(as_table(table.get("world", {}), "world"))
     edge = resolve_part("edges", as_table(table["edge"], "edge"), "edge") if "edge" in table else None
     if edge and "users" not in world:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedfleet.app.spec.table_checks import Table
+from fedfleet.core.pins import identity_of
+from fedfleet.core.registry import builder
 
 TABLES = ("seed", "seeds", "task", "world", "algorithm", "edge", "choose", "pace", "stop", "run", "override")
 # What only permits a number of clients, and changes nothing of what a run does.
@@ -82,6 +84,10 @@ def digest_of(table: Mapping[str, Any]) -> str:
     True
     """
     content: dict[str, Any] = _without_none({k: v for k, v in table.items() if k != "run"})
+    task = content.get("task")
+    if isinstance(task, Mapping) and "content" in task and task.get("use") != "own":
+        # The content is what was asked for, wherever its file lies.
+        content["task"] = identity_of(builder("tasks", task["use"]), task)
     world = content.get("world")
     if isinstance(world, Mapping) and isinstance(world.get("data"), Mapping):
         content["world"] = {**world, "data": _without_permissions(world["data"])}

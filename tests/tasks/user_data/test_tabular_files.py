@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from fedfleet.app.datasets.user_data import data
 from fedfleet.core.errors import BadInput
+from fedfleet.tasks.user_data.samples import data
 
 HEAD = "a,b,label\n"
 

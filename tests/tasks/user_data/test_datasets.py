@@ -5,10 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fedfleet.app.datasets.table_columns import from_columns
-from fedfleet.app.datasets.user_data import data
 from fedfleet.core.errors import BadInput
-from tests.app.datasets.tables import Table
+from fedfleet.tasks.user_data.samples import data
+from tests.tasks.user_data.tables import Table
 
 
 class Picture:
@@ -34,8 +33,8 @@ def test_pictures_labels_with_names_and_people():
 
 
 def test_several_columns_of_numbers_stand_side_by_side():
-    result = from_columns(Table(a=[1, 2], b=[3.0, 4.0], label=["u", "v"]), ["b", "a"], None, None)
-    assert result.x.tolist() == [[3, 1], [4, 2]] and result.columns == ("b", "a")
+    result = data(Table(a=[1, 2], b=[3.0, 4.0], label=["u", "v"]), input=["b", "a"])
+    assert result.x.tolist() == [[3, 1], [4, 2]] and result.inputs == ("b", "a")
     assert data(Table(a=[[1, 2], [3, 4]], target=[1, 0])).x.tolist() == [[1, 2], [3, 4]]
 
 
