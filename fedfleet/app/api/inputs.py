@@ -31,7 +31,6 @@ from fedfleet.store.seals import SEAL
 from fedfleet.tasks.data_checks import checked_data
 from fedfleet.tasks.task import make_task
 from fedfleet.tasks.task_checks import check_fit, checked_build
-from fedfleet.tasks.user_data.samples import read_user_data
 
 Recipe = Callable[[int], Task]  # a task for a seed
 
