@@ -48,7 +48,9 @@ def take_inputs(
     if inputs.data is not None and spec is not None and not isinstance(spec, Mapping) and "=" in str(spec) and not Path(spec).exists():
         spec, overrides = None, [str(spec), *overrides]  # with data of one's own a spec may be left out
     if spec is None and inputs.data is None:
-        raise BadInput(f"nothing to train: give a spec, or your own data with {option_name('data')} FILE")
+        option = option_name("data")
+        own = f"{option} FILE" if option.startswith("-") else "data="
+        raise BadInput(f"nothing to train: give a spec, or your own data with {own}")
     refuse_columns(columns, inputs.data)
     if as_objects or not names_task(inputs.model, inputs.data):
         table, name = spec_table({} if spec is None else spec, overrides)
@@ -80,7 +82,10 @@ def user_inputs(
 ) -> UserInputs:
     """A model, data, a loss and metrics as they were given."""
     if metrics is not None and not isinstance(metrics, Mapping):
-        raise BadInput(f"metrics: {metrics!r} is not a dictionary; give functions by name: metrics={{'name': function}}")
+        functions = metrics if isinstance(metrics, list | tuple) else [metrics]
+        named = [str(getattr(one, "__name__", "")) for one in functions]
+        example = next((f"{{{name!r}: {name}}}" for name in named if name.isidentifier()), "{'name': function}")
+        raise BadInput(f"metrics: a {type(metrics).__name__} is not a dictionary; give functions by name: metrics={example}")
     return UserInputs(model, data, loss, dict(metrics or {}))
 
 

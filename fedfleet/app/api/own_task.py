@@ -67,8 +67,10 @@ def with_named_task(table: Mapping[str, Any], model: Any, data: Any, columns: Co
     task = plain.get("task")
     is_table = task == "table" or (isinstance(task, Mapping) and task.get("use") == "table")
     if data is None and not is_table:
-        option = option_name("data")
-        raise BadInput(f"{option_name('model')} {model}: your own model needs your own data; give {option} FILE too, or name task.path in the spec")
+        raise BadInput(
+            f"{option_name('model')} {model}: your own model needs your own data; give {option_name('data')} FILE too, or name "
+            "task.path in the spec; a model that ships with FedFleet is part of a task: task.use=NAME (fedfleet list tasks)"
+        )
     settings = {f"task.{key}": value for key, value in columns.settings().items()}
     if data is not None:
         settings |= {"task.path": str(data), "task.content": None}
@@ -93,7 +95,6 @@ def dealt_by_owner(table: dict[str, Any]) -> dict[str, Any]:
         return table
     from fedfleet.app.spec.table_checks import resolve_part
     from fedfleet.core.pins import complete
-
     from fedfleet.tasks.table import has_owners
 
     resolved = complete(builder("tasks", "table"), resolve_part("tasks", table["task"], "task"))

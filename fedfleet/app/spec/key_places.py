@@ -23,7 +23,6 @@ _OF_STUDIES = ("base", "runs", "grid", "baseline", "analysis", "draws", "scale")
 _PLACES_SHOWN, _PARTS_SHOWN, _CLOSE = 3, 3, 0.75
 
 
-@cache
 def key_places(name: str) -> dict[str, tuple[str, ...]]:
     """All keys with this last word, and for each the parts that have it; none for [stop], [world] and [run]. Where tables or parts
     have it that a spec has by default, the others are left out.
@@ -32,19 +31,23 @@ def key_places(name: str) -> dict[str, tuple[str, ...]]:
     (['algorithm.lr'], ['stop.rounds'], [])
     """
     plain = {f"{table}.{name}": () for table, schema in _PLAIN.items() if name in parameters(schema)}
-    found: dict[str, tuple[str, ...]] = {}
-    kinds = {**PART_KINDS, **_INSIDE}
-    for table in sorted(kinds, key=lambda key: _ORDER.index(key) if key in _ORDER else len(_ORDER)):
-        parts = tuple(part for part in names(kinds[table]) if _has(kinds[table], part, name))
-        if parts:
-            found[f"{table}.{name}"] = parts
+    found = {f"{table}.{name}": parts for table, parts in _parts_by_key().get(name, {}).items()}
     default = {key: parts for key, parts in found.items() if DEFAULTS.get(key.rpartition(".")[0]) in parts}
     return {**plain, **default} or found
 
 
-def _has(kind: str, part: str, name: str) -> bool:
-    hints = parameters(builder_of(kind, part))
-    return name in hints and is_spec_type(hints[name][0])
+@cache
+def _parts_by_key() -> dict[str, dict[str, tuple[str, ...]]]:
+    """By the last word of a key: the tables that have it, and the parts that have it there."""
+    result: dict[str, dict[str, tuple[str, ...]]] = {}
+    kinds = {**PART_KINDS, **_INSIDE}
+    for table in sorted(kinds, key=lambda key: _ORDER.index(key) if key in _ORDER else len(_ORDER)):
+        for part in names(kinds[table]):
+            for name, (hint, _) in parameters(builder_of(kinds[table], part)).items():
+                if is_spec_type(hint):
+                    places = result.setdefault(name, {})
+                    places[table] = (*places.get(table, ()), part)
+    return result
 
 
 def dotted_key(name: str) -> str | None:
