@@ -95,7 +95,10 @@ def user_inputs(
 ) -> UserInputs:
     """A model, data, a loss and metrics as they were given."""
     if metrics is not None and not isinstance(metrics, Mapping):
-        raise BadInput(f"metrics: {metrics!r} is not a dictionary; give functions by name: metrics={{'name': function}}")
+        functions = metrics if isinstance(metrics, list | tuple) else [metrics]
+        named = [str(getattr(one, "__name__", "")) for one in functions]
+        example = next((f"{{{name!r}: {name}}}" for name in named if name.isidentifier()), "{'name': function}")
+        raise BadInput(f"metrics: a {type(metrics).__name__} is not a dictionary; give functions by name: metrics={example}")
     return UserInputs(model, data, loss, dict(metrics or {}))
 
 

@@ -17,6 +17,14 @@ from fedfleet.core.trees import Tree
 from fedfleet.measure.run_tables import Columns, client_columns, round_columns
 from fedfleet.simulation.simulator import Simulation
 
+# What people look for in a result, and where it is.
+_GUESSED = {
+    "history": "rounds, a row for each round", "curve": "rounds, a row for each round", "losses": "rounds['loss']",
+    "accuracies": "rounds['accuracy']", "model": "module()", "net": "module()", "weights": "params", "parameters": "params",
+    "state_dict": "params", "folder": "out", "path": "out", "warnings": "metrics['warnings']", "log": "events",
+    "summary": "metrics",
+}  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result:
@@ -38,6 +46,14 @@ class Result:
             f"Result({accuracy} after {metrics['rounds']} rounds, {metrics['commits']} models, "
             f"{span(metrics['virtual_seconds'])} of virtual time{where})"
         )
+
+    def __getattr__(self, name: str) -> Any:
+        """Only for names that a result does not have: where the thing is that people look for."""
+        if name.startswith("_"):  # copy and pickle ask for such names
+            raise AttributeError(name)
+        place = _GUESSED.get(name) or (f"metrics[{name!r}]" if name in self.metrics else "")
+        known = f"it has metrics, rounds, clients, params, events, out and module(), and metrics has {', '.join(self.metrics)}"
+        raise AttributeError(f"a result has no attribute {name!r}; {f'use result.{place}' if place else known}")
 
     def module(self) -> Any:
         """The trained model as a PyTorch module, ready to be asked: frozen weights and prompts inside."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from fedfleet.core.errors import Refused, RunFailed
+from fedfleet.core.errors import BadInput, FedFleetError, Refused, RunFailed
 from fedfleet.core.errors import printable as printable
 from fedfleet.network.operations.metrics import activity_text
 from fedfleet.network.protocol.fleet_pb2 import StatusReply, StatusRequest
@@ -69,12 +69,12 @@ def _accuracy(value: object) -> str:
     return f", accuracy {value:.3f}" if isinstance(value, float) else ""
 
 
-def _to_error(address: str, error: grpc.RpcError, *, secure: bool) -> RunFailed:
+def _to_error(address: str, error: grpc.RpcError, *, secure: bool) -> FedFleetError:
     code, details = error.code(), printable(error.details() or "", 120)  # type: ignore[attr-defined]
     match code:
         case grpc.StatusCode.UNAVAILABLE:
             cure = "or it shows another certificate" if secure else "or it wants TLS: then give --ca FILE"
-            return RunFailed(f"no answer from {address}; no server runs there, {cure}")
+            return BadInput(f"no answer from {address}; no server runs there, {cure}")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return RunFailed(f"{address} did not answer in time; it may be overloaded, or it is not a FedFleet server")
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:

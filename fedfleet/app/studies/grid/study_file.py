@@ -89,6 +89,8 @@ def study_of(table: Mapping[str, Any], name: str = "study", *, folder: Path = Pa
     for key in table:
         if key not in KEYS:
             hint = f"; keys of a spec go below base, as in base.{key}" if key in TABLES else suggest_name(key, KEYS)
+            if not {"base", "runs", "grid"} & {*table}:
+                hint = f"{hint}; if this is the spec of one run, use: fedfleet run SPEC"
             raise BadInput(f"the study has no key {key!r}{hint}")
     base = _base(table.get("base"), folder)
     table, base = _apply_scale(table, base, scale)
