@@ -50,7 +50,7 @@ def test_mistakes(tmp_path, arrays, words, says):
 def test_clients_whose_labels_differ_in_shape(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.zeros((2, 2)), y=[0, 1])
     np.savez(tmp_path / "b.npz", x=np.zeros((2, 2)), y=np.zeros((2, 3)))
-    with pytest.raises(BadInput, match="labels of b and of a in .* differ in shape"):
+    with pytest.raises(BadInput, match=r"labels of b and of a in .* differ in shape"):
         data(tmp_path)
     (tmp_path / "b.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:-40])
     with pytest.raises(BadInput, match=r"b\.npz cannot be read"):

@@ -36,9 +36,9 @@ def test_every_type_of_column(tmp_path):
     found = data(path, input=names, owner="who", time="when", missing="mean")
     assert found.x.tolist() == [[1, 0.5, 1, 0, 1], [2, 1.5, 0, 1, 0], [3, 2.5, 1, 0, 1]]
     assert found.owners == ("7", "8") and found.time.tolist() == [1704067200.0] * 3 and found.labels == ("r", "w")
-    with pytest.raises(BadInput, match="'a', 1 in 'b', the first in .*row 1"):
+    with pytest.raises(BadInput, match=r"'a', 1 in 'b', the first in .*row 1"):
         data(path, input=names)
-    with pytest.raises(BadInput, match="row 0, column other: .* is not an array of numbers"):
+    with pytest.raises(BadInput, match=r"row 0, column other: .* is not an array of numbers"):
         data(path)
 
 

@@ -126,7 +126,7 @@ def test_samples_of_pytorch_have_owners_names_and_streams():
     stream = data(Stream(), time="at")
     assert stream.kind.name == "regression" and stream.owners == ("7",) and stream.time.tolist() == [0, 1, 2, 3]
     assert data(Stream(), label="at", input="target").x.tolist() == [[0], [0.5], [1], [1.5]]
-    with pytest.raises(BadInput, match="user='x'|owner='x'"):
+    with pytest.raises(BadInput, match="owner='x' is not one of the parts"):
         data(Stream(), owner="x")
     with pytest.raises(BadInput, match="samples of Rows have no names, so label="):
         data(Rows(), label="y")
