@@ -7,6 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedfleet.app.api.own_task import (
+    NO_COLUMNS,
+    Columns,
+    SpecSource,
+    dealt_by_owner,
+    names_task,
+    read_user_data,
+    refuse_columns,
+    take_task,
+    with_named_task,
+)
 from fedfleet.app.api.run_result import Result
 from fedfleet.app.runs.custom_task import (
     CustomTask,
@@ -21,29 +32,76 @@ from fedfleet.app.runs.custom_task import (
 )
 from fedfleet.app.runs.custom_task_folder import arrays_file, read_arrays, task_arrays, write_arrays
 from fedfleet.app.spec import Spec, load_spec, resolve, spec_table
+from fedfleet.app.spec.people import deals_by_owner, people_in
+from fedfleet.app.studies.grid.ready_studies import with_cohorts_for
+from fedfleet.app.studies.grid.study_file import Study
+from fedfleet.app.terminal.answers import option_name
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Task
 from fedfleet.store.seals import SEAL
 from fedfleet.tasks.data_checks import checked_data
 from fedfleet.tasks.task import make_task
 from fedfleet.tasks.task_checks import check_fit, checked_build
-from fedfleet.tasks.user_data.samples import read_user_data
 
 Recipe = Callable[[int], Task]  # a task for a seed
+
+
+def take_inputs(
+    spec: SpecSource,
+    overrides: Sequence[str],
+    inputs: UserInputs,
+    columns: Columns = NO_COLUMNS,
+    *,
+    as_objects: bool = False,
+) -> tuple[dict[str, Any], str, UserInputs]:
+    """The spec as a table, the name of its runs, and what is given as objects: data and code that are given by their places have
+    become the table's own task, unless an own run that goes on needs them `as_objects`."""
+    if as_objects or not names_task(inputs.model, inputs.data):
+        refuse_columns(columns, inputs.data)
+        table, name = spec_table({} if spec is None else spec, overrides)
+        return table, name, replace(inputs, data=read_user_data(inputs.data, columns))
+    if inputs.loss is not None or inputs.metrics:
+        raise BadInput(
+            "loss and metrics are objects of Python and need a model that is one too; give model= as a class or a function"
+        )
+    table, name = take_task(spec, overrides, inputs.model, inputs.data, columns)
+    return table, name, UserInputs()
+
+
+def take_study_inputs(
+    study: Study, inputs: UserInputs, columns: Columns, *, small_fleets: bool = False
+) -> tuple[Study, UserInputs]:
+    """The study on the task that places of data and code name, if they do; otherwise what is given as objects, with its data read.
+
+    With `small_fleets` its cohorts become smaller where the data have few owners.
+    """
+    refuse_columns(columns, inputs.data)
+    if not names_task(inputs.model, inputs.data):
+        return study, replace(inputs, data=read_user_data(inputs.data, columns))
+    changing = [arm.name for arm in study.arms if any(key.startswith("task.") for key in arm.settings)]
+    if changing:
+        raise BadInput(
+            f"the arm {changing[0]!r} of the study has a task of its own; leave {option_name('data')} out, or the task of the arm"
+        )
+    name = study.name if inputs.data is None else f"{study.name}-{Path(inputs.data).stem}"
+    base = dealt_by_owner(with_named_task(study.base, inputs.model, inputs.data, columns))
+    study = replace(study, base=base, name=name)
+    study = with_cohorts_for(study, resolve(base).world["clients"]) if small_fleets else study
+    return study, replace(inputs, model=None, data=None)
 
 
 def user_inputs(
     model: Any, data: Any, loss: Callable[[Any, Any], Any] | None, metrics: Mapping[str, Any] | None = None
 ) -> UserInputs:
-    """A model, data, a loss and metrics as they were given; data that is no file of arrays is read."""
+    """A model, data, a loss and metrics as they were given."""
     if metrics is not None and not isinstance(metrics, Mapping):
         raise BadInput(f"metrics: {metrics!r} is not a dictionary; give functions by name: metrics={{'name': function}}")
-    return UserInputs(model, read_user_data(data), loss, dict(metrics or {}))
+    return UserInputs(model, data, loss, dict(metrics or {}))
 
 
 def resolve_inputs(
-    spec: str | Path | Mapping[str, Any],
-    overrides: Sequence[str],
+    table: dict[str, Any],
+    name: str,
     inputs: UserInputs,
     *,
     resume_folder: Path | None = None,
@@ -51,7 +109,6 @@ def resolve_inputs(
     copy_data: bool = True,
 ) -> tuple[Spec, CustomTask | None]:
     """The resolved spec, and the own task where there is one: as it was given, or with what the folder has of it."""
-    table, name = spec_table(spec, overrides)
     stored_spec = _custom_task_spec(resume_folder)
     if stored_spec is None or (inputs.model is not None and inputs.data is not None):
         resolved, custom_task = resolver_for(inputs, "train", copy_data=copy_data)(table, name)
@@ -63,7 +120,7 @@ def resolve_inputs(
         return resolved, custom_task
     assert resume_folder is not None
     _refuse_named_task(table)
-    resolved = resolve({**table, "task": stored_spec.task}, name)
+    resolved = resolve({**table, "task": stored_spec.task, "world": _with_counted_people(table, stored_spec)}, name)
     if (resume_folder / SEAL).is_file():
         return resolved, None  # it is finished, and needs nothing any more
     return resolved, load_custom_task(resume_folder, resolved, trust, replace(inputs, data=arrays(inputs.data)))
@@ -90,7 +147,8 @@ def resolver_for(inputs: UserInputs, verb: str, *, copy_data: bool = False, file
         _refuse_named_task(table)
         if not recipe:
             recipe.append(custom_task_recipe(inputs.model, arrays(inputs.data), scores=inputs.loss is None))
-        resolved = resolve({k: v for k, v in table.items() if k != "task"}, name, content_id="?")
+        without_task = {k: v for k, v in table.items() if k != "task"}
+        resolved = resolve(without_task, name, content_id="?", count=lambda spec: people_in(recipe[0](spec.data_seed), spec))
         seeds = resolved.data_seed, resolved.training_seed
         if seeds not in tasks_by_seeds:
             task = recipe[0](resolved.data_seed)
@@ -156,6 +214,19 @@ def _refuse_named_task(table: Mapping[str, Any]) -> None:
     task = table.get("task")
     if task is not None and not (isinstance(task, Mapping) and task.get("use") == "own"):
         raise BadInput("the spec names a task, but model and data were given too; leave out [task], or leave out model and data")
+
+
+def has_custom_task(folder: Path) -> bool:
+    """Is there a run of a model that was given as an object?"""
+    return _custom_task_spec(folder) is not None
+
+
+def _with_counted_people(table: Mapping[str, Any], stored: Spec) -> Any:
+    """The [world] of a run that continues: the people in its data were counted when it began."""
+    world = table.get("world", {})
+    if not isinstance(world, Mapping) or not deals_by_owner(stored.world["data"]):
+        return world
+    return {"clients": stored.world["clients"], **world}
 
 
 def _custom_task_spec(folder: Path | None) -> Spec | None:

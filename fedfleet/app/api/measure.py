@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.terminal.answers import check_writable, option_name, write_page
+from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
 from fedfleet.app.terminal.value_checks import MOST_SEEDS, Seeds, positive_int
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count
@@ -21,8 +22,12 @@ def measure(
     spec: str | Path | Mapping[str, Any] | None = None,
     *overrides: str,
     seeds: Seeds = 3,
-    model: Any = None,
-    data: Any = None,
+    model: OwnModel = None,
+    data: OwnPath = None,
+    label: LabelColumn = None,
+    owner: OwnerColumn = None,
+    kind: KindOfTask = None,
+    missing: MissingRule = None,
     devices: str | Path | None = None,
     states: str | Path | None = None,
     clients_k: Count | None = None,
@@ -49,7 +54,7 @@ def measure(
         spec: the spec file whose fleet is measured, under its own pacing and work; in Python also a nested dictionary.
         overrides: overrides of the spec, for example pace.cohort=20.
         seeds: how many simulations to average.
-        model, data: your own, as for `run`, where the spec names no task.
+        model, data, label, owner, kind, missing: your own, by their places; in Python also as objects, as for `run`.
         devices: a devices file (.json, .csv, .npz) or base, where there is no spec.
         states: a states file (.json, .csv, .npz) or base, where there is no spec.
         clients_k: clients per round; default: 20.
@@ -80,15 +85,16 @@ def measure(
         "clients_k": clients_k, "rounds": rounds, "trips": trips, "deadline": deadline, "ready_share": ready_share,
         "t_cost": t_cost, "semantics": semantics, "model_bytes": model_bytes, "samples": samples, "t_break": t_break,
     }  # fmt: skip
-    if spec is not None:
+    if spec is not None or (data is not None and devices is None and states is None):
         _refuse_both(
             {"devices": devices, "states": states, **settings, "until_se": until_se, "only": only, "against": against, "page": page}
         )
-        from fedfleet.app.api.inputs import resolver_for, user_inputs
-        from fedfleet.app.spec import spec_table
+        from fedfleet.app.api.inputs import resolver_for, take_inputs, user_inputs
+        from fedfleet.app.api.own_task import Columns
         from fedfleet.app.studies.predict.fleet_hardness import measure_spec
 
-        resolved, custom_task = resolver_for(user_inputs(model, data, None), "measure")(*spec_table(spec, overrides))
+        table, name, inputs = take_inputs(spec, overrides, user_inputs(model, data, None), Columns(label, owner, kind, missing))
+        resolved, custom_task = resolver_for(inputs, "measure")(table, name)
         return make_measured(measure_spec(resolved, seeds=seed_count, task=custom_task.task if custom_task else None))
     if overrides or model is not None or data is not None:
         raise BadInput("overrides, model and data need a spec; give a spec, or leave them out")

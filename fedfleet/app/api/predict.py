@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from fedfleet.app.terminal.answers import check_writable, say, write_page
+from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
 from fedfleet.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -16,25 +17,31 @@ if TYPE_CHECKING:
 
 @overload
 def predict(
-    spec: str | Path | Mapping[str, Any], *overrides: str, sweep: None = None, model: Any = None, data: Any = None,
+    spec: str | Path | Mapping[str, Any] | None = None, *overrides: str, sweep: None = None, model: Any = None, data: Any = None,
+    label: LabelColumn = None, owner: OwnerColumn = None, kind: KindOfTask = None, missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None, page: str | Path | None = None, cache: str | Path | None = None,
 ) -> Predicted: ...  # fmt: skip
 @overload
 def predict(
-    spec: str | Path | Mapping[str, Any], *overrides: str, sweep: str | Mapping[str, Any], model: Any = None, data: Any = None,
+    spec: str | Path | Mapping[str, Any] | None = None, *overrides: str, sweep: str | Mapping[str, Any], model: Any = None,
+    data: Any = None, label: LabelColumn = None, owner: OwnerColumn = None, kind: KindOfTask = None, missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None, page: str | Path | None = None, cache: str | Path | None = None,
 ) -> Swept: ...  # fmt: skip
 @overload
 def predict(
-    spec: str | Path | Mapping[str, Any], *overrides: str, sweep: str | Mapping[str, Any] | None,
+    spec: str | Path | Mapping[str, Any] | None, *overrides: str, sweep: str | Mapping[str, Any] | None,
     page: str | Path | None = None, cache: str | Path | None = None,
 ) -> Predicted | Swept: ...  # fmt: skip
 def predict(
-    spec: str | Path | Mapping[str, Any],
+    spec: str | Path | Mapping[str, Any] | None = None,
     *overrides: str,
     sweep: str | Mapping[str, Any] | None = None,
-    model: Any = None,
-    data: Any = None,
+    model: OwnModel = None,
+    data: OwnPath = None,
+    label: LabelColumn = None,
+    owner: OwnerColumn = None,
+    kind: KindOfTask = None,
+    missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None,
     page: str | Path | None = None,
     cache: str | Path | None = None,
@@ -46,8 +53,9 @@ def predict(
         overrides: overrides of the spec, for example pace.cohort=20.
         sweep: predict at many values of one key, for example pace.seconds=30..600; in Python also `{"pace.seconds": [30, 60]}`. A
             `Swept` is given.
-        model, data, loss: your own, as for `run`. A prediction needs labels and reference runs, and own models have both; the
-            reference runs of a model or a loss without a name in a module, such as a lambda, are not kept.
+        model, data, label, owner, kind, missing: your own, by their places; in Python also as objects, as for `run`.
+        loss: your own, as for `run`. Reference runs of a model or a loss without a name in a module, such as a lambda, are not
+            kept.
         page: also draw it, as an HTML page.
         cache: the folder where reference runs are kept; default: ~/.cache/fedfleet.
 
@@ -59,9 +67,9 @@ def predict(
     """
     from dataclasses import replace
 
-    from fedfleet.app.api.inputs import as_path, resolver_for, user_inputs
+    from fedfleet.app.api.inputs import as_path, resolver_for, take_inputs, user_inputs
+    from fedfleet.app.api.own_task import Columns
     from fedfleet.app.pages.prediction_page import prediction_page, sweep_page
-    from fedfleet.app.spec import spec_table
     from fedfleet.app.studies.predict.key_sweep import predict_sweep
     from fedfleet.app.studies.predict.prediction import predict as predict_run
     from fedfleet.app.studies.predict.prediction import summarise
@@ -70,8 +78,8 @@ def predict(
     if page_path is not None:
         check_writable("page", page_path)
     parsed_sweep = _parse_sweep(sweep)
-    table, name = spec_table(spec, overrides)
-    resolver = resolver_for(user_inputs(model, data, loss), "predict")
+    table, name, inputs = take_inputs(spec, overrides, user_inputs(model, data, loss), Columns(label, owner, kind, missing))
+    resolver = resolver_for(inputs, "predict")
     cache_path = None if cache is None else as_path("cache", cache)
     if parsed_sweep is not None:
         result = predict_sweep(table, name, parsed_sweep, cache=cache_path, resolving=resolver, tell=say)

@@ -9,14 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.terminal.answers import AS_JSON, LOG_LINES, Answer, Interrupted, warn
+from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
 
 if TYPE_CHECKING:
     from fedfleet.app.spec import Spec
 
 
 def run_spec(
-    spec: Path,
+    spec: Path | None = None,
     *overrides: str,
+    data: OwnPath = None,
+    label: LabelColumn = None,
+    owner: OwnerColumn = None,
+    model: OwnModel = None,
+    kind: KindOfTask = None,
+    missing: MissingRule = None,
     out: Path | None = None,
     resume: bool = False,
     check: bool = False,
@@ -29,7 +36,7 @@ def run_spec(
     """Train by a spec in virtual time, and write a run folder with journal, model, metrics and report.
 
     Args:
-        spec: a spec file in TOML.
+        spec: a spec file in TOML; it may be left out where your own data are given.
         overrides: overrides of the spec, for example pace.cohort=20.
         out: the folder to write; default: runs/NAME-DIGEST.
         resume: go on from the last checkpoint in the folder.
@@ -40,15 +47,20 @@ def run_spec(
         track: write to tensorboard:DIR, mlflow:URI, wandb:DIR or jsonl:FILE too; may be repeated.
         log_json: log every round on standard error as a line of JSON.
     """
-    from fedfleet.app.spec import load_spec
+    from fedfleet.app.api.own_task import Columns, take_task
+    from fedfleet.app.spec import resolve
 
     LOG_LINES.set(log_json)
     words = list(overrides)
     if ray_address is not None:
         words += ["run.execute=ray", f"run.ray_address={ray_address}"]
-    resolved = load_spec(spec, words)
+    resolved = resolve(*take_task(spec, words, model, data, Columns(label, owner, kind, missing)))
+    if trust_code is not None:
+        from fedfleet.app.runs.model_trust import trust_model
+
+        trust_model(resolved, trust_code, out)
     if check:
-        return _check_spec(spec, resolved)
+        return _check_spec(spec or Path(data), resolved)
     from fedfleet.app.pages.report_page import write_report
     from fedfleet.app.runs import perform
     from fedfleet.app.runs.run_folder import refuse_absent
@@ -82,12 +94,16 @@ def _check_spec(path: Path, spec: Spec) -> Answer:
     from fedfleet.app.assemble import assemble, feasibility_warnings
     from fedfleet.app.assemble.edge_times import edge_times
     from fedfleet.app.assemble.private_noise import privacy_plan, privacy_plan_text
+    from fedfleet.app.spec.people import counting_note
 
     setup = assemble(spec)
     private, times = privacy_plan(setup.plan), edge_times(setup.plan, setup.world)
     result = {"ok": True, "spec_digest": spec.digest, "warnings": feasibility_warnings(setup)}
+    result |= {} if setup.people is None else {"people": setup.people.people, "clients": setup.plan.clients}
     result |= {} if private is None else {"privacy": private}
     result |= {} if times is None else {"edge": asdict(times)}
     notes = [*([] if private is None else [privacy_plan_text(private)]), *([] if times is None or times.slow else [str(times)])]
+    notes = [*([] if setup.people is None else [f"the data deal {setup.people}"]), *notes]
     lines = [f"{path} is valid; its digest is {spec.digest[:16]}", *notes]
-    return Answer(result, "\n".join(lines), [f"WARNING: {warning}" for warning in result["warnings"]])
+    remarks = [*([note] if (note := counting_note(spec)) else []), *(f"WARNING: {warning}" for warning in result["warnings"])]
+    return Answer(result, "\n".join(lines), remarks)

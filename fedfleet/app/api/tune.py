@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.api.study import refuse_workers
 from fedfleet.app.terminal.answers import warn
+from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
 from fedfleet.app.terminal.value_checks import MOST_WORKERS, Workers, positive_int
 from fedfleet.core.errors import BadInput
 
@@ -21,14 +22,18 @@ OnTrial = Callable[["Row"], object]
 
 
 def tune(
-    spec: str | Path | Mapping[str, Any],
+    spec: str | Path | Mapping[str, Any] | None = None,
     *overrides: str,
     space: str | Path | Mapping[str, Any] | None = None,
     trials: int | None = None,
     sampler: str | None = None,
     pruner: str | None = None,
-    model: Any = None,
-    data: Any = None,
+    model: OwnModel = None,
+    data: OwnPath = None,
+    label: LabelColumn = None,
+    owner: OwnerColumn = None,
+    kind: KindOfTask = None,
+    missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None,
     on_trial: OnTrial | None = None,
     out: str | Path | None = None,
@@ -48,7 +53,8 @@ def tune(
             stands.
         sampler: how values are chosen: tpe (the default), random or grid.
         pruner: which trials are stopped early: median (the default), halving or none.
-        model, data, loss: your own, as for `run`; such trials are done in this process, and the data lie once in the folder.
+        model, data, label, owner, kind, missing: your own, by their places; in Python also as objects, as for `run`.
+        loss: your own, as for `run`; such trials are done in this process, and the data lie once in the folder.
         on_trial: called with the `Row` of each trial that ends.
         out: the folder to write; default: runs/NAME-tune.
         workers: in how many processes to try.
@@ -60,10 +66,10 @@ def tune(
     >>> sorted(found.best), len(found.rows), found.page.name
     (['algorithm.lr'], 2, 'report.html')
     """
-    from fedfleet.app.api.inputs import as_path, shared_resolver, user_inputs
+    from fedfleet.app.api.inputs import as_path, shared_resolver, take_inputs, user_inputs
+    from fedfleet.app.api.own_task import Columns
     from fedfleet.app.pages.search_page import write_tuning
     from fedfleet.app.runs.custom_task import resolve_named_task
-    from fedfleet.app.spec import spec_table
     from fedfleet.app.studies.run_export import run_tracker
     from fedfleet.app.studies.tune.search import default_folder
     from fedfleet.app.studies.tune.search import tune as run_search
@@ -71,13 +77,13 @@ def tune(
     from fedfleet.app.studies.tune.trial import trial_runs
 
     worker_count, notify = positive_int("workers", workers, MOST_WORKERS), _trial_listener(on_trial)
-    tracker, inputs = run_tracker(track), user_inputs(model, data, loss)
-    name = spec_table(spec, overrides)[1]
+    tracker = run_tracker(track)
+    table, name, inputs = take_inputs(spec, overrides, user_inputs(model, data, loss), Columns(label, owner, kind, missing))
     folder = default_folder(name) if out is None else as_path("out", out)
     resolver, prepare = shared_resolver(inputs, folder, "tune")
     if resolver is not resolve_named_task:
         refuse_workers(worker_count)
-    search = load_search(spec, overrides, space, trials=trials, sampler=sampler, pruner=pruner, resolving=resolver)
+    search = load_search(table, name, space, trials=trials, sampler=sampler, pruner=pruner, resolving=resolver)
 
     def on_row(row: Row) -> None:
         for name, run_folder in trial_runs(folder, row.trial).items():
