@@ -62,7 +62,6 @@ def test_a_column_of_text_by_owner(tmp_path):
         ({"kind": "next_token", "input": "text", "label": "n"}, "the label is the next character"),
         ({"kind": "next_token", "input": "text", "context": 30}, "longer than context = 30 characters (the longest has 11)"),
         ({"kind": "next_token", "input": "text", "context": 4, "scale": "standard"}, "characters have no scale"),
-        ({"input": "text", "label": "n"}, 'predict the text itself with kind = "next_token"'),
     ],
 )
 def test_mistakes(words, says):
@@ -76,3 +75,10 @@ def test_a_text_is_no_table(tmp_path):
     for words, says in (({"kind": "classification"}, "is text"), ({"label": "a"}, "label=.. has no meaning")):
         with pytest.raises(BadInput, match=says):
             data(tmp_path, context=4, **words)
+
+
+def test_text_with_a_label_of_its_own_is_refused():
+    table = Table(text=[f"hello {i}" for i in range(60)], label=[0, 1] * 30)
+    for words in ({"input": "text"}, {}):
+        with pytest.raises(BadInput, match='predict the text itself with kind = "next_token"'):
+            data(table, **words)

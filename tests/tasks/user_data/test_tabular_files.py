@@ -67,3 +67,6 @@ def test_text_with_many_values_is_no_input(tmp_path):
     with pytest.raises(BadInput, match=r"leave it out of input=\[\.\.\]"):
         data(tmp_path / "t.csv", input=["a", "c"])
     assert data(tmp_path / "t.csv", input="a").x.shape == (200, 1)
+    short = tmp_path / "s.csv"
+    short.write_text("a,c,label\n1,car,w\n2,bus,w\n")
+    assert data(short, input=["a", "c"]).inputs == ("a", "c=bus", "c=car")  # as one device may have it
