@@ -83,7 +83,9 @@ def fit_task(name: str, load: Callable[[], Dataset], net: Net, *, test_users: in
             return {**first_parameters(build, seed), **{n: v.copy() for n, v in pretrained.items()}}
 
         narrows = "scale" in inspect.signature(net).parameters
-        return Task(name, dataset, test_rows, build, init, narrow=narrow if narrows else None)
+        return Task(
+            name, dataset, test_rows, build, init, narrow=narrow if narrows else None, first_weights="file" if backbone else "seed"
+        )
 
     return Recipe(recipe, getattr(load, "here", lambda: True), task_on_data)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 from fedfleet.app.api.inputs import arrays, as_path, resolve_inputs, result_folder, user_inputs
 from fedfleet.app.api.run_result import CommitNotifier, OnCommit, Result
+from fedfleet.app.api.user_warnings import warn_of_unseeded, warn_user
 from fedfleet.app.assemble import Setup, assemble, feasibility_warnings, open_executor, run_warnings, score_of
 from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.runs import FinishedRun, perform, read_finished_run, stored_weights
@@ -38,6 +37,8 @@ def run(
     loss: Callable[[Any, Any], Any] | None = None,
     metrics: Mapping[str, Callable[[Any, Any], Any]] | None = None,
     on_commit: OnCommit | Sequence[OnCommit] = (),
+    weights: str | Path | None = None,
+    partial_weights: bool = False,
     out: str | Path | None = None,
     keep_data: bool = True,
     resume: bool = False,
@@ -54,6 +55,9 @@ def run(
         metrics: functions (outputs, labels) of arrays by name, asked about the last model on the central test set; what they
             say is in `result.metrics["own"]`.
         on_commit: called with each new model (see `Commit`); more than one may be given.
+        weights: the first weights of your model: a .safetensors file, a folder of Hugging Face, or the folder of a run. A resumed
+            run needs them no more.
+        partial_weights: take over the arrays of `weights` that fit, for example all but the head; the rest begins as without them.
         out: the folder to write, with journal, model, measures, report, and what was given in `own/`. Without it nothing is
             written.
         keep_data: copy the inputs into the folder; otherwise it refers to the file that they came from, by path and hash, or
@@ -79,13 +83,15 @@ def run(
     if resume and folder is None:
         raise BadInput("resume needs the folder of the run to continue; give it with out=..")
     notifier, sinks = CommitNotifier(_callbacks(on_commit)), sinks_of(track)
-    inputs = user_inputs(model, data, loss, metrics)
+    inputs = user_inputs(model, data, loss, metrics, weights, partial_weights=partial_weights)
+    if folder is not None and not resume:
+        warn_of_unseeded(inputs)
     resolved, custom_task = resolve_inputs(
         spec, overrides, inputs, resume_folder=folder if resume else None, trust=trust_code, copy_data=keep_data
     )
     on_events = notifier.on_events if notifier.callbacks else None  # whoever listens costs a call for every event
     name = folder.resolve().name if folder is not None else f"{resolved.name}-{resolved.digest[:10]}"
-    with follow_run(sinks, resolved, name, _warn_user) as follower:
+    with follow_run(sinks, resolved, name, warn_user) as follower:
         listeners = Listeners(follower.combined_with(None), on_events)
         if folder is None:
             result = _run_in_memory(resolved, custom_task, listeners)
@@ -99,7 +105,8 @@ def run(
             result = _result_of(finished_run)
         follower.end(result.metrics)
     for warning in result.metrics["warnings"]:
-        _warn_user(warning)
+        if folder is not None or custom_task is None or warning not in custom_task.task.warnings:  # said before training
+            warn_user(warning)
     return result
 
 
@@ -136,7 +143,7 @@ def _run_in_memory(spec: Spec, custom_task: CustomTask | None, listeners: Listen
     setup = assemble(spec, custom_task.task if custom_task else None)
     noise_source(setup.plan.algorithm)  # whether its privacy can be accounted for
     for warning in feasibility_warnings(setup):
-        _warn_user(warning)
+        warn_user(warning)
     journal, events = journals.memory_journal(), list[Event]()
 
     def watch(more: Sequence[Event]) -> None:
@@ -151,6 +158,7 @@ def _run_in_memory(spec: Spec, custom_task: CustomTask | None, listeners: Listen
     measures = with_class_measures(with_privacy(measures, setup.plan, {}, events), setup.task, params)
     metrics = {
         **with_user_metrics(custom_task and replace(custom_task, task=setup.task), params, measures),
+        "first_weights": setup.task.first_weights,
         "digest": journal.digest,
         "spec_digest": spec.digest,
     }
@@ -184,11 +192,3 @@ def _task_of(finished_run: FinishedRun) -> Task:
 def _setup_of(finished_run: FinishedRun) -> Setup:
     custom_task = load_custom_task(finished_run.out, finished_run.spec)
     return assemble(finished_run.spec, custom_task.task if custom_task else None)
-
-
-def _warn_user(message: str) -> None:
-    """Warn at the first caller that is not FedFleet itself: the line of the user's script."""
-    level, frame = 1, sys._getframe(0)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fedfleet":
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, stacklevel=level)

@@ -30,6 +30,8 @@ def tune(
     model: Any = None,
     data: Any = None,
     loss: Callable[[Any, Any], Any] | None = None,
+    weights: Any = None,
+    partial_weights: Any = False,
     on_trial: OnTrial | None = None,
     out: str | Path | None = None,
     workers: Workers = 1,
@@ -48,7 +50,8 @@ def tune(
             stands.
         sampler: how values are chosen: tpe (the default), random or grid.
         pruner: which trials are stopped early: median (the default), halving or none.
-        model, data, loss: your own, as for `run`; such trials are done in this process, and the data lie once in the folder.
+        model, data, loss, weights, partial_weights: your own, as for `run`; such trials are done in this process, and the data
+            lie once in the folder.
         on_trial: called with the `Row` of each trial that ends.
         out: the folder to write; default: runs/NAME-tune.
         workers: in how many processes to try.
@@ -61,6 +64,7 @@ def tune(
     (['algorithm.lr'], 2, 'report.html')
     """
     from fedfleet.app.api.inputs import as_path, shared_resolver, user_inputs
+    from fedfleet.app.api.user_warnings import warn_of_unseeded
     from fedfleet.app.pages.search_page import write_tuning
     from fedfleet.app.runs.custom_task import resolve_named_task
     from fedfleet.app.spec import spec_table
@@ -71,11 +75,12 @@ def tune(
     from fedfleet.app.studies.tune.trial import trial_runs
 
     worker_count, notify = positive_int("workers", workers, MOST_WORKERS), _trial_listener(on_trial)
-    tracker, inputs = run_tracker(track), user_inputs(model, data, loss)
+    tracker, inputs = run_tracker(track), user_inputs(model, data, loss, None, weights, partial_weights=partial_weights)
     name = spec_table(spec, overrides)[1]
     folder = default_folder(name) if out is None else as_path("out", out)
     resolver, prepare = shared_resolver(inputs, folder, "tune")
     if resolver is not resolve_named_task:
+        warn_of_unseeded(inputs)
         refuse_workers(worker_count)
     search = load_search(spec, overrides, space, trials=trials, sampler=sampler, pruner=pruner, resolving=resolver)
 
