@@ -93,11 +93,13 @@ def training_warnings(module: torch.nn.Module, x: torch.Tensor, objective: Objec
         except Exception:  # the check of an own loss says why
             return _random_training(draws)
     _refuse_changed_parameters(module, before)
-    if not total.requires_grad:
+    if isinstance(outputs, torch.Tensor) and not outputs.requires_grad:
         raise BadInput(
             "model: its outputs do not depend on its parameters as far as gradients can tell, so nothing can be learnt; remove "
             "detach(), no_grad() and argmax() from forward()"
         )
+    if not total.requires_grad:  # the check of an own loss says why
+        return _random_training(draws)
     try:
         gradients = torch.autograd.grad(total, parameters, allow_unused=True)
     except RuntimeError as error:

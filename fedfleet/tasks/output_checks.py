@@ -1,4 +1,4 @@
-"""Outputs of an own model against the labels: a shape that no loss takes is refused; an activation that the loss has already is named."""
+"""Outputs of an own model against the labels: shapes that no loss takes are refused, superfluous activations are named."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ def _refuse_few(outputs: int, dataset: Dataset) -> None:
             f"{dataset.classes} outputs"
         )
     raise BadInput(
-        f"data: the label in row {row} is {largest[row]}, and the model has {outputs} outputs, for labels 0 to {outputs - 1}; {cure}"
+        f"data: the label in row {row} is {largest[row]}, and the model has {outputs} outputs, for labels 0 to {outputs - 1}; "
+        f"{cure}"
     )
 
 
@@ -147,8 +148,8 @@ def _binary_warnings(out: torch.Tensor, last: str, low: float, high: float) -> l
     inside = out.numel() >= _MANY and low > 0.0 and high < 1.0
     if last in ("Sigmoid", "Hardsigmoid", "Softmax") or inside:
         return [
-            f"model: its outputs lie between 0 and 1 (a {last if last in _RANGES else 'Sigmoid'}), and binary cross-entropy applies "
-            "a sigmoid itself, so every label is predicted for every sample; remove it from the end of the model"
+            f"model: its outputs lie between 0 and 1 (a {last if last in _RANGES else 'Sigmoid'}), and binary cross-entropy "
+            "applies a sigmoid itself, so every label is predicted for every sample; remove it from the end of the model"
         ]
     if last in ("ReLU", "ReLU6", "Softplus") or (low == 0.0 and out.numel() >= _MANY):
         return [
@@ -159,8 +160,8 @@ def _binary_warnings(out: torch.Tensor, last: str, low: float, high: float) -> l
 
 
 def _range_warnings(out: torch.Tensor, dataset: Dataset, last: str, low: float) -> list[str]:
-    """Targets that the last layer can never give; a ReLU that is a function shows by zeros among outputs that are never negative."""
-    name = last or ("ReLU" if low == 0.0 and out.numel() > 1 else "")
+    """Targets that the last layer can never give; a ReLU that is a function shows by zeros among positive outputs."""
+    name = last if last in _RANGES or low != 0.0 or not bool((out > 0).any()) else "ReLU"
     if name not in _RANGES:
         return []
     least, most = _RANGES[name]
