@@ -26,7 +26,7 @@ _PUBLIC = {
     "fedfleet.app.api.study": ("compare", "study"),
     "fedfleet.app.api.run": ("load", "replay", "run"),
     "fedfleet.app.studies.compare.comparison": ("Comparison",),
-    "fedfleet.app.datasets.user_data": ("OwnData", "data"),
+    "fedfleet.tasks.user_data.samples": ("OwnData", "data"),
     "fedfleet.app.api.run_result": ("Commit", "Result"),
     "fedfleet.app.studies.grid.run_study": ("Studied",),
     "fedfleet.app.studies.tune.search_result": ("Row", "Tuned"),
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from fedfleet.app.api.run_result import Commit, Result
     from fedfleet.app.api.study import compare, study
     from fedfleet.app.api.tune import tune
-    from fedfleet.app.datasets.user_data import OwnData, data
+    from fedfleet.tasks.user_data.samples import OwnData, data
     from fedfleet.app.studies.compare.comparison import Comparison
     from fedfleet.app.studies.grid.run_study import Studied
     from fedfleet.app.studies.predict.prediction_result import Predicted, Range, Swept

@@ -16,6 +16,9 @@ if os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 4 << 
 # instead. OpenMP reads this when PyTorch is loaded, here and in all processes that tests start.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+# What a person trusts and what devices keep belongs to the tests alone.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="fedfleet-state-")
+
 import pytest
 from hypothesis import HealthCheck, settings
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from pathlib import Path
 
 MAX_TEXT_LENGTH = 200  # characters of foreign text that are shown
 _CUT = ".."
@@ -68,6 +69,16 @@ def suggest_name(word: str, known: Iterable[str]) -> str:
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; known: {', '.join(names)}" if names else ""
+
+
+def nearest_file(path: Path) -> str:
+    """A hint with the file or folder beside it whose name is the nearest; nothing if none is near."""
+    try:
+        names = [] if not path.parent.is_dir() else [one.name for one in path.parent.iterdir()]
+    except OSError:
+        names = []
+    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.6)
+    return f"; did you mean {path.parent / close[0]}?" if close else ""
 
 
 def printable(text: str | bytes, longest: int = MAX_TEXT_LENGTH) -> str:

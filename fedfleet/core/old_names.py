@@ -20,6 +20,7 @@ Record = TypeVar("Record", bound=type)
 # Old module -> its place today. Modules below an entry move with it.
 OLD_MODULES = {
     "fedfleet.app.comparing": "fedfleet.app.studies.compare",
+    "fedfleet.app.datasets.user_data": "fedfleet.tasks.user_data.samples",
     "fedfleet.app.fleets.sampling": "fedfleet.app.fleets.fleet_samples",
     "fedfleet.app.predicting": "fedfleet.app.studies.predict",
     "fedfleet.app.predicting.predicting": "fedfleet.app.studies.predict.prediction",

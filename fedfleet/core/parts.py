@@ -232,7 +232,8 @@ class Dataset:
     Type and shape of the labels depend on `kind` (core.kinds); `classes` is how many classes, labels or outputs there are.
     `label_names` are their names, where they have any, and `owner_names` those behind `owner`. Labels of a regression may have been
     scaled: `target_scale` has the mean and the standard deviation that were taken out, one pair for each output. `spread` is the
-    variance of each output that R2 is measured against, where it is not that of the central test set.
+    variance of each output that R2 is measured against, where it is not that of the central test set. `input_names` are the columns
+    of the inputs, where they have names, and `input_scale` the means and the deviations that were taken out of them.
     """
 
     x: Array
@@ -244,6 +245,8 @@ class Dataset:
     owner_names: tuple[str, ...] = ()
     target_scale: tuple[tuple[float, float], ...] = ()
     spread: tuple[float, ...] = ()
+    input_names: tuple[str, ...] = ()
+    input_scale: tuple[Floats, Floats] | None = field(default=None, compare=False)
 
 
 @old_fields(of="compute")

@@ -74,6 +74,7 @@ _MODULES: dict[str, dict[str, str]] = {
         "tasks.photos": "cifar_cnn resnet18_gn vit_tiny celeba_cnn openimage_vit covid_cnn pneumonia_cnn covidfl_vit transfer",
         "tasks.text": "char_lstm shakespeare_lstm text_gpt text_lstm shakespeare_gpt twitter_logreg",
         "tasks.numbers": "diabetes_mlp digits_completion",
+        "tasks.table": "table",
         "tasks.sensors": "har_cnn wisdm_cnn phone_watch_cnn harbox_mlp harbox_cnn realworld_cnn kws_cnn speech_cnn",
     },
 }

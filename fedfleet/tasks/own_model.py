@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from fedfleet.core.parts import Dataset, FirstWeights, Task
+from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.trees import Array, Tree
 from fedfleet.tasks.model_weights import FittedWeights, WeightsFile, fitted_weights
-from fedfleet.tasks.task import Recipe, first_parameters, make_task, require_torch
+from fedfleet.tasks.task import Recipe, TaskRecipe, first_parameters, make_task, require_torch
 from fedfleet.tasks.task_checks import check_fit, checked_build
 
 Build = Callable[[], Any]
@@ -66,31 +66,46 @@ def model_recipe(
     require_torch()
     build = trainable_build(checked_build(model), dataset.x)
     warnings = tuple(check_fit(build, dataset, scores=scores, loss=loss))
-    inner = make_task(name, lambda: dataset, build)
-    said: FirstWeights = "file" if weights is not None else "module" if is_module(model) else "seed"
-    fitted: dict[int, FittedWeights] = {}
-
-    def weights_for(seed: int) -> FittedWeights:
-        if seed not in fitted:
-            first = first_parameters(build, seed)
-            fitted[seed] = (
-                FittedWeights(first) if weights is None else fitted_weights(weights.source, first, partial=weights.partial)
-            )
-        return fitted[seed]
-
-    def first_tree(seed: int) -> Tree:
-        return {n: v.copy() for n, v in weights_for(seed).tree.items()}
-
-    def finished(seed: int, task: Task) -> Task:
-        notes = weights_for(seed).notes
-        return replace(task, init=first_tree, warnings=(*warnings, *notes), first_weights=said)
+    inner, first = make_task(name, lambda: dataset, build), "module" if is_module(model) else "seed"
 
     def recipe(seed: int) -> Task:
-        return finished(seed, inner(seed))
+        return with_first_weights(replace(inner(seed), warnings=warnings, first_weights=first), seed, weights)
+
+    return Recipe(recipe, lambda: True)
+
+
+def own_recipe(inner: TaskRecipe, weights: WeightsFile | None = None) -> Recipe:
+    """A recipe whose model is a person's own: it is brought into the form that is trained, and checked with its data."""
+
+    def finished(task: Task, seed: int) -> Task:
+        build = trainable_build(task.build, task.dataset.x)
+        warnings = tuple(check_fit(build, task.dataset))
+        task = replace(task, build=build, init=partial(first_parameters, build), warnings=warnings)
+        return with_first_weights(task, seed, weights)
+
+    def recipe(seed: int) -> Task:
+        return finished(inner(seed), seed)
 
     def fit(seed: int, data: Dataset) -> Task:
         assert isinstance(inner, Recipe)
         assert inner.fit is not None
-        return finished(seed, inner.fit(seed, data))
+        return finished(inner.fit(seed, data), seed)
 
-    return Recipe(recipe, lambda: True, fit)
+    return Recipe(recipe, getattr(inner, "here", lambda: True), fit)
+
+
+def with_first_weights(task: Task, seed: int, weights: WeightsFile | None) -> Task:
+    """The task whose first weights are those of a file, with a word about what was done to make them fit; the same without one."""
+    if weights is None:
+        return task
+    fitted: dict[int, FittedWeights] = {}
+
+    def weights_for(seed: int) -> FittedWeights:
+        if seed not in fitted:
+            fitted[seed] = fitted_weights(weights.source, task.init(seed), partial=weights.partial)
+        return fitted[seed]
+
+    def init(seed: int) -> Tree:
+        return {n: v.copy() for n, v in weights_for(seed).tree.items()}
+
+    return replace(task, init=init, first_weights="file", warnings=(*task.warnings, *weights_for(seed).notes))

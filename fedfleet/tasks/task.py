@@ -34,6 +34,8 @@ class Recipe:
 TaskRecipe = Callable[[int], Task]
 # A model for samples of this shape and that many classes; if it takes a `scale` too, with that share of its hidden units.
 Net = Callable[..., Any]
+Hold = Callable[[Dataset, int], Ints]  # the rows of the central test set, for a seed
+Prepare = Callable[[Dataset, Ints], Dataset]  # the data, scaled without those rows
 HOLDOUT_SHARE = 0.2
 # PyTorch draws fresh weights from one generator of the process: runs side by side in threads must not draw from each other's.
 INIT_LOCK = threading.RLock()
@@ -45,17 +47,23 @@ def make_task(name: str, load: Callable[[], Dataset], build: Callable[[], Any]) 
     return fit_task(name, load, lambda shape, classes: build())
 
 
-def fit_task(name: str, load: Callable[[], Dataset], net: Net, *, test_users: int = 0, backbone: str = "") -> TaskRecipe:
-    """The same for a model that takes its input shape and number of classes from the data.
+def fit_task(
+    name: str, load: Callable[[], Dataset], net: Net, *, test_users: int = 0, backbone: str = "", hold: Hold | None = None,
+    prepare: Prepare | None = None,
+) -> TaskRecipe:  # fmt: skip
+    """The same for a model that takes its input shape and number of classes from the data, and their kind if it asks for `kind`.
 
-    With `test_users` everything of that many seeded owners is held out instead of a fifth of all samples. `backbone` names
-    pretrained weights to begin with, as `backbones` knows them; "": the model begins from the seed alone.
+    With `test_users` everything of that many seeded owners is held out instead of a fifth of all samples, or whatever `hold` says;
+    `prepare` is what then becomes of the data. `backbone` names pretrained weights to begin with, as `backbones` knows them; "": the
+    model begins from the seed alone.
     """
+    asks = inspect.signature(net).parameters
 
     def recipe(seed: int) -> Task:
         require_torch()
         dataset = load()
-        return build_task(seed, dataset, hold_out(dataset, seed, test_users))
+        test_rows = hold_out(dataset, seed, test_users) if hold is None else hold(dataset, seed)
+        return build_task(seed, dataset if prepare is None else prepare(dataset, test_rows), test_rows)
 
     def task_on_data(seed: int, dataset: Dataset) -> Task:
         require_torch()
@@ -63,14 +71,15 @@ def fit_task(name: str, load: Callable[[], Dataset], net: Net, *, test_users: in
 
     def build_task(seed: int, dataset: Dataset, test_rows: Ints) -> Task:
         shape, classes = dataset.x.shape[1:], dataset.classes
+        kind = {"kind": dataset.kind} if "kind" in asks else {}
 
         def build() -> Any:
             with INIT_LOCK:
-                return net(shape, classes)
+                return net(shape, classes, **kind)
 
         def narrow(scale: float) -> Any:
             with INIT_LOCK:
-                return net(shape, classes, scale=scale)
+                return net(shape, classes, scale=scale, **kind)
 
         check_model(name, build)
         pretrained: Tree = {}
@@ -82,10 +91,8 @@ def fit_task(name: str, load: Callable[[], Dataset], net: Net, *, test_users: in
         def init(seed: int) -> Tree:
             return {**first_parameters(build, seed), **{n: v.copy() for n, v in pretrained.items()}}
 
-        narrows = "scale" in inspect.signature(net).parameters
-        return Task(
-            name, dataset, test_rows, build, init, narrow=narrow if narrows else None, first_weights="file" if backbone else "seed"
-        )
+        narrows, first = narrow if "scale" in asks else None, "file" if backbone else "seed"
+        return Task(name, dataset, test_rows, build, init, narrow=narrows, first_weights=first)
 
     return Recipe(recipe, getattr(load, "here", lambda: True), task_on_data)
 

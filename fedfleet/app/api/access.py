@@ -15,6 +15,30 @@ from fedfleet.core.limits import MAX_CLIENTS, Clients
 _MOST_ROWS = 50
 
 
+def trust(file: Path, *, forget: bool = False) -> Answer:
+    """Trust the code in a file on this machine: models that specs, run folders or servers name by its hash may run from now on.
+
+    Only this version of the file is trusted. Read it first: code can do whatever you can do.
+
+    Args:
+        file: a Python file with a model, or a copy of it in the folder of a run (code/HASH.py).
+        forget: trust it no longer.
+    """
+    from fedfleet.tasks.model_code import read_code
+    from fedfleet.tasks.trusted_code import forget as forget_code
+    from fedfleet.tasks.trusted_code import source_hash, trusted_source
+    from fedfleet.tasks.trusted_code import trust as trust_code
+
+    source = read_code(str(file))
+    digest, before = source_hash(source), trusted_source(source_hash(source)) is not None
+    if forget:
+        forget_code(digest)
+        text = f"{file} is no longer trusted here" if before else f"{file} was not trusted here"
+        return Answer({"file": str(file), "hash": digest, "trusted": False}, text)
+    trust_code(source)
+    return Answer({"file": str(file), "hash": digest, "trusted": True}, f"{file} is trusted on this machine, hash {digest}")
+
+
 def token(
     folder: Path,
     *,

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedfleet.app.api.own_task import NO_COLUMNS, Columns, names_task, read_user_data, refuse_columns, with_named_task
 from fedfleet.app.api.run_result import Result
-from fedfleet.app.datasets.user_data import read_user_data
 from fedfleet.app.runs.custom_task import (
     CustomTask,
     Resolver,
@@ -28,6 +28,8 @@ from fedfleet.app.runs.custom_task_folder import (
     write_arrays,
 )
 from fedfleet.app.spec import Spec, load_spec, resolve, spec_table
+from fedfleet.app.studies.grid.study_file import Study
+from fedfleet.app.terminal.answers import option_name
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Task
 from fedfleet.store.seals import SEAL
@@ -36,6 +38,65 @@ from fedfleet.tasks.model_weights import WeightsFile
 from fedfleet.tasks.own_model import model_recipe
 
 Recipe = Callable[[int], Task]  # a task for a seed
+
+
+def take_inputs(
+    spec: str | Path | Mapping[str, Any] | None,
+    overrides: Sequence[str],
+    inputs: UserInputs,
+    columns: Columns = NO_COLUMNS,
+    *,
+    as_objects: bool = False,
+) -> tuple[dict[str, Any], str, UserInputs]:
+    """The spec as a table, the name of its runs, and what is given as objects: data and code that are given by their places have
+    become the table's own task, unless an own run that goes on needs them `as_objects`."""
+    if (
+        inputs.data is not None
+        and spec is not None
+        and not isinstance(spec, Mapping)
+        and "=" in str(spec)
+        and not Path(spec).exists()
+    ):
+        spec, overrides = None, [str(spec), *overrides]  # with data of one's own a spec may be left out
+    if spec is None and inputs.data is None:
+        raise BadInput(f"nothing to train: give a spec, or your own data with {option_name('data')} FILE")
+    table, name = spec_table({} if spec is None else spec, overrides)
+    refuse_columns(columns, inputs.data)
+    if as_objects or not names_task(inputs.model, inputs.data):
+        return table, name, replace(inputs, data=read_user_data(inputs.data, columns))
+    if inputs.loss is not None or inputs.metrics:
+        raise BadInput(
+            "loss and metrics are objects of Python and need a model that is one too; give model= as a class or a function"
+        )
+    _refuse_weights(inputs)
+    name = Path(inputs.data).stem if spec is None and inputs.data is not None else name
+    return with_named_task(table, inputs.model, inputs.data, columns), name, UserInputs()
+
+
+def take_study_inputs(study: Study, inputs: UserInputs, columns: Columns) -> tuple[Study, UserInputs]:
+    """The study on the task that places of data and code name, if they do; otherwise what is given as objects, with its data read."""
+    refuse_columns(columns, inputs.data)
+    if names_task(inputs.model, inputs.data):
+        _refuse_weights(inputs)
+    else:
+        return study, replace(inputs, data=read_user_data(inputs.data, columns))
+    changing = [arm.name for arm in study.arms if any(key.startswith("task.") for key in arm.settings)]
+    if changing:
+        raise BadInput(
+            f"the arm {changing[0]!r} of the study has a task of its own; leave {option_name('data')} out, or the task of the arm"
+        )
+    name = study.name if inputs.data is None else f"{study.name}-{Path(inputs.data).stem}"
+    base = with_named_task(study.base, inputs.model, inputs.data, columns)
+    return replace(study, base=base, name=name), replace(inputs, model=None, data=None)
+
+
+def _refuse_weights(inputs: UserInputs) -> None:
+    """Refuse weights for a model that is no object of Python: nothing in a spec says yet that they are part of the run."""
+    if inputs.weights is not None:
+        raise BadInput(
+            "weights are those of a model that is an object of Python; give model= as a module, a class or a function, and data as "
+            "arrays or a file"
+        )
 
 
 def user_inputs(
@@ -47,18 +108,18 @@ def user_inputs(
     *,
     partial_weights: bool = False,
 ) -> UserInputs:
-    """A model, data, a loss, metrics and first weights as they were given; data that is no file of arrays is read."""
+    """A model, data, a loss, metrics and first weights as they were given."""
     if metrics is not None and not isinstance(metrics, Mapping):
         raise BadInput(f"metrics: {metrics!r} is not a dictionary; give functions by name: metrics={{'name': function}}")
     if weights is None and partial_weights:
         raise BadInput("partial_weights = True says how weights may fit, and there are none; give weights too, or leave it out")
     source = None if weights is None else WeightsFile(as_path("weights", weights), partial_weights)
-    return UserInputs(model, read_user_data(data), loss, dict(metrics or {}), source)
+    return UserInputs(model, data, loss, dict(metrics or {}), source)
 
 
 def resolve_inputs(
-    spec: str | Path | Mapping[str, Any],
-    overrides: Sequence[str],
+    table: dict[str, Any],
+    name: str,
     inputs: UserInputs,
     *,
     resume_folder: Path | None = None,
@@ -66,7 +127,6 @@ def resolve_inputs(
     copy_data: bool = True,
 ) -> tuple[Spec, CustomTask | None]:
     """The resolved spec, and the own task where there is one: as it was given, or with what the folder has of it."""
-    table, name = spec_table(spec, overrides)
     stored_spec = _custom_task_spec(resume_folder)
     if stored_spec is not None and resume_folder is not None:
         inputs = _with_stored_weights(inputs, resume_folder)
@@ -99,8 +159,8 @@ def resolver_for(inputs: UserInputs, verb: str, *, copy_data: bool = False, file
 
     The task of the spec where nothing was given; `file` is where the data lie, `copied` whether each run's folder holds them.
     """
-    if inputs.weights is not None and inputs.model is None:
-        raise BadInput("weights are those of a model of your own, and none is given; give model and data too, or leave weights out")
+    if inputs.model is None:
+        _refuse_weights(inputs)
     if inputs.model is None and inputs.data is None:
         if inputs.loss is not None or inputs.metrics:
             raise BadInput(
@@ -185,6 +245,11 @@ def _refuse_named_task(table: Mapping[str, Any]) -> None:
     task = table.get("task")
     if task is not None and not (isinstance(task, Mapping) and task.get("use") == "own"):
         raise BadInput("the spec names a task, but model and data were given too; leave out [task], or leave out model and data")
+
+
+def has_custom_task(folder: Path) -> bool:
+    """Is there a run of a model that was given as an object?"""
+    return _custom_task_spec(folder) is not None
 
 
 def _custom_task_spec(folder: Path | None) -> Spec | None:

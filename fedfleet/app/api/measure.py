@@ -21,8 +21,11 @@ def measure(
     spec: str | Path | Mapping[str, Any] | None = None,
     *overrides: str,
     seeds: Seeds = 3,
-    model: Any = None,
-    data: Any = None,
+    model: str | Any = None,
+    data: str | Path | Any = None,
+    label: str | Sequence[str] | None = None,
+    owner: str | None = None,
+    kind: str | None = None,
     devices: str | Path | None = None,
     states: str | Path | None = None,
     clients_k: Count | None = None,
@@ -49,7 +52,12 @@ def measure(
         spec: the spec file whose fleet is measured, under its own pacing and work; in Python also a nested dictionary.
         overrides: overrides of the spec, for example pace.cohort=20.
         seeds: how many simulations to average.
-        model, data: your own, as for `run`, where the spec names no task.
+        model: the model for your data: model.py:Net, or the name of one that ships (linear, mlp, cnn, gpt, lstm); in Python also
+            your own object, as for `run`.
+        data: a file or folder with your own data, instead of the spec's task; in Python also arrays, as for `run`.
+        label: the column of the labels; may be repeated, for several outputs or labels.
+        owner: the column that says who made each sample: each owner becomes a client.
+        kind: the kind of task: classification, regression, multilabel, next_token, sequence_labels; default: by the labels.
         devices: a devices file (.json, .csv, .npz) or base, where there is no spec.
         states: a states file (.json, .csv, .npz) or base, where there is no spec.
         clients_k: clients per round; default: 20.
@@ -80,15 +88,16 @@ def measure(
         "clients_k": clients_k, "rounds": rounds, "trips": trips, "deadline": deadline, "ready_share": ready_share,
         "t_cost": t_cost, "semantics": semantics, "model_bytes": model_bytes, "samples": samples, "t_break": t_break,
     }  # fmt: skip
-    if spec is not None:
+    if spec is not None or (data is not None and devices is None and states is None):
         _refuse_both(
             {"devices": devices, "states": states, **settings, "until_se": until_se, "only": only, "against": against, "page": page}
         )
-        from fedfleet.app.api.inputs import resolver_for, user_inputs
-        from fedfleet.app.spec import spec_table
+        from fedfleet.app.api.inputs import resolver_for, take_inputs, user_inputs
+        from fedfleet.app.api.own_task import Columns
         from fedfleet.app.studies.predict.fleet_hardness import measure_spec
 
-        resolved, custom_task = resolver_for(user_inputs(model, data, None), "measure")(*spec_table(spec, overrides))
+        table, name, inputs = take_inputs(spec, overrides, user_inputs(model, data, None), Columns(label, owner, kind))
+        resolved, custom_task = resolver_for(inputs, "measure")(table, name)
         return make_measured(measure_spec(resolved, seeds=seed_count, task=custom_task.task if custom_task else None))
     if overrides or model is not None or data is not None:
         raise BadInput("overrides, model and data need a spec; give a spec, or leave them out")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
@@ -16,25 +16,30 @@ if TYPE_CHECKING:
 
 @overload
 def predict(
-    spec: str | Path | Mapping[str, Any], *overrides: str, sweep: None = None, model: Any = None, data: Any = None,
+    spec: str | Path | Mapping[str, Any] | None = None, *overrides: str, sweep: None = None, model: Any = None, data: Any = None,
+    label: str | Sequence[str] | None = None, owner: str | None = None, kind: str | None = None,
     loss: Callable[[Any, Any], Any] | None = None, page: str | Path | None = None, cache: str | Path | None = None,
 ) -> Predicted: ...  # fmt: skip
 @overload
 def predict(
-    spec: str | Path | Mapping[str, Any], *overrides: str, sweep: str | Mapping[str, Any], model: Any = None, data: Any = None,
+    spec: str | Path | Mapping[str, Any] | None = None, *overrides: str, sweep: str | Mapping[str, Any], model: Any = None,
+    data: Any = None, label: str | Sequence[str] | None = None, owner: str | None = None, kind: str | None = None,
     loss: Callable[[Any, Any], Any] | None = None, page: str | Path | None = None, cache: str | Path | None = None,
 ) -> Swept: ...  # fmt: skip
 @overload
 def predict(
-    spec: str | Path | Mapping[str, Any], *overrides: str, sweep: str | Mapping[str, Any] | None,
+    spec: str | Path | Mapping[str, Any] | None, *overrides: str, sweep: str | Mapping[str, Any] | None,
     page: str | Path | None = None, cache: str | Path | None = None,
 ) -> Predicted | Swept: ...  # fmt: skip
 def predict(
-    spec: str | Path | Mapping[str, Any],
+    spec: str | Path | Mapping[str, Any] | None = None,
     *overrides: str,
     sweep: str | Mapping[str, Any] | None = None,
-    model: Any = None,
-    data: Any = None,
+    model: str | Any = None,
+    data: str | Path | Any = None,
+    label: str | Sequence[str] | None = None,
+    owner: str | None = None,
+    kind: str | None = None,
     loss: Callable[[Any, Any], Any] | None = None,
     page: str | Path | None = None,
     cache: str | Path | None = None,
@@ -46,8 +51,13 @@ def predict(
         overrides: overrides of the spec, for example pace.cohort=20.
         sweep: predict at many values of one key, for example pace.seconds=30..600; in Python also `{"pace.seconds": [30, 60]}`. A
             `Swept` is given.
-        model, data, loss: your own, as for `run`. A prediction needs labels and reference runs, and own models have both; the
-            reference runs of a model or a loss without a name in a module, such as a lambda, are not kept.
+        model: the model for your data: model.py:Net, or the name of one that ships (linear, mlp, cnn, gpt, lstm); in Python also
+            your own object, as for `run`.
+        data: a file or folder with your own data, instead of the spec's task; in Python also arrays, as for `run`.
+        label: the column of the labels; may be repeated, for several outputs or labels.
+        owner: the column that says who made each sample: each owner becomes a client.
+        kind: the kind of task: classification, regression, multilabel, next_token, sequence_labels; default: by the labels.
+        loss: your own, as for `run`. Reference runs of a model or a loss without a name in a module, such as a lambda, are not kept.
         page: also draw it, as an HTML page.
         cache: the folder where reference runs are kept; default: ~/.cache/fedfleet.
 
@@ -59,9 +69,9 @@ def predict(
     """
     from dataclasses import replace
 
-    from fedfleet.app.api.inputs import as_path, resolver_for, user_inputs
+    from fedfleet.app.api.inputs import as_path, resolver_for, take_inputs, user_inputs
+    from fedfleet.app.api.own_task import Columns
     from fedfleet.app.pages.prediction_page import prediction_page, sweep_page
-    from fedfleet.app.spec import spec_table
     from fedfleet.app.studies.predict.key_sweep import predict_sweep
     from fedfleet.app.studies.predict.prediction import predict as predict_run
     from fedfleet.app.studies.predict.prediction import summarise
@@ -70,8 +80,8 @@ def predict(
     if page_path is not None:
         check_writable("page", page_path)
     parsed_sweep = _parse_sweep(sweep)
-    table, name = spec_table(spec, overrides)
-    resolver = resolver_for(user_inputs(model, data, loss), "predict")
+    table, name, inputs = take_inputs(spec, overrides, user_inputs(model, data, loss), Columns(label, owner, kind))
+    resolver = resolver_for(inputs, "predict")
     cache_path = None if cache is None else as_path("cache", cache)
     if parsed_sweep is not None:
         result = predict_sweep(table, name, parsed_sweep, cache=cache_path, resolving=resolver, tell=say)

@@ -7,7 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.api.inputs import arrays, as_path, resolve_inputs, result_folder, user_inputs
+from fedfleet.app.api.inputs import (
+    arrays,
+    as_path,
+    has_custom_task,
+    read_user_data,
+    resolve_inputs,
+    result_folder,
+    take_inputs,
+    user_inputs,
+)
+from fedfleet.app.api.own_task import Columns
 from fedfleet.app.api.run_result import CommitNotifier, OnCommit, Result
 from fedfleet.app.api.user_warnings import warn_of_unseeded, warn_user
 from fedfleet.app.assemble import Setup, assemble, feasibility_warnings, open_executor, run_warnings, score_of
@@ -16,6 +26,7 @@ from fedfleet.app.runs import FinishedRun, perform, read_finished_run, stored_we
 from fedfleet.app.runs.custom_task import CustomTask, load_custom_task, with_user_metrics
 from fedfleet.app.runs.execution import Listeners
 from fedfleet.app.runs.extra_measures import noise_source, with_class_measures, with_privacy
+from fedfleet.app.runs.model_trust import trust_model
 from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.app.spec import Spec
 from fedfleet.app.tracking.run_follower import follow_run
@@ -30,10 +41,13 @@ from fedfleet.store import journal as journals
 
 
 def run(
-    spec: str | Path | Mapping[str, Any],
+    spec: str | Path | Mapping[str, Any] | None = None,
     *overrides: str,
     model: Any = None,
     data: Any = None,
+    label: str | Sequence[str] | None = None,
+    owner: str | None = None,
+    kind: str | None = None,
     loss: Callable[[Any, Any], Any] | None = None,
     metrics: Mapping[str, Callable[[Any, Any], Any]] | None = None,
     on_commit: OnCommit | Sequence[OnCommit] = (),
@@ -45,12 +59,16 @@ def run(
     trust_code: str | None = None,
     track: str | Sequence[str] = (),
 ) -> Result:
-    """Train by a spec (a path or a nested dictionary), with `key=value` overrides.
+    """Train by a spec (a path or a nested dictionary), with `key=value` overrides; or, without one, on your own data.
 
     Args:
-        model: your own PyTorch module, or a function or class that makes one without arguments.
+        model: your own PyTorch module, or a function or class that makes one without arguments; or "model.py:Net", or the name of
+            a small model that ships (see `fedfleet list tasks`: table), for data in files.
         data: (inputs, integer labels) or (inputs, labels, owners) as arrays, a .npz or .safetensors file with arrays x, y and
-            perhaps owner, or whatever `fedfleet.data` reads: a folder of per-client files, LEAF's JSON, a dataset.
+            perhaps owner, or whatever `fedfleet.data` reads: a folder of per-client files, LEAF's JSON, a dataset. A path without
+            a model of yours, or with "model.py:Net", becomes the spec's own task (`table`).
+        label, owner: the columns of the data with the labels (several for several outputs) and with who made each sample.
+        kind: the kind of task: classification, regression, multilabel, next_token, sequence_labels; default: by the labels.
         loss: a function (outputs, labels) that gives one value per sample, or their mean, as a tensor; default: cross-entropy.
         metrics: functions (outputs, labels) of arrays by name, asked about the last model on the central test set; what they
             say is in `result.metrics["own"]`.
@@ -86,9 +104,11 @@ def run(
     inputs = user_inputs(model, data, loss, metrics, weights, partial_weights=partial_weights)
     if folder is not None and not resume:
         warn_of_unseeded(inputs)
-    resolved, custom_task = resolve_inputs(
-        spec, overrides, inputs, resume_folder=folder if resume else None, trust=trust_code, copy_data=keep_data
-    )
+    columns = Columns(label, owner, kind)
+    resumed = folder is not None and resume and has_custom_task(folder)
+    taken = take_inputs(spec, overrides, inputs, columns, as_objects=resumed)
+    resolved, custom_task = resolve_inputs(*taken, resume_folder=folder if resume else None, trust=trust_code, copy_data=keep_data)
+    trust_model(resolved, None if custom_task else trust_code, folder)
     on_events = notifier.on_events if notifier.callbacks else None  # whoever listens costs a call for every event
     name = folder.resolve().name if folder is not None else f"{resolved.name}-{resolved.digest[:10]}"
     with follow_run(sinks, resolved, name, warn_user) as follower:
@@ -126,7 +146,7 @@ def replay(
 ) -> dict[str, Any]:
     """Audit a run from its folder, as `fedfleet replay` does; give what the folder of an own model cannot make again."""
     inputs = user_inputs(model, data, loss)
-    inputs = replace(inputs, data=arrays(inputs.data))
+    inputs = replace(inputs, data=arrays(read_user_data(inputs.data)))
     return replay_run(result_folder(out, "replay"), quick=quick, trust=trust_code, inputs=inputs)
 
 

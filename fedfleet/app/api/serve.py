@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,8 +26,14 @@ _Seconds = Annotated[float, Ge(0.0)]
 
 
 def serve(
-    spec: Path,
+    spec: Path | None = None,
     *overrides: str,
+    data: Path | None = None,
+    label: Sequence[str] = (),
+    owner: str | None = None,
+    model: str | None = None,
+    kind: str | None = None,
+    trust_code: str | None = None,
     out: Path | None = None,
     resume: bool = False,
     address: str = _ADDRESS,
@@ -52,6 +60,13 @@ def serve(
     Args:
         spec: a spec file in TOML; of its world, only the data and the number of clients are used.
         overrides: overrides of the spec, for example pace.cohort=20.
+        data: a file or folder with your own data, instead of the spec's task: it tests models, and says how devices read theirs.
+        label: the column of the labels; may be repeated, for several outputs or labels.
+        owner: the column that says who made each sample: each owner becomes a client.
+        model: the model for your data: model.py:Net, or the name of one that ships (linear, mlp, cnn, gpt, lstm). Devices get its
+            layers or its source, and each device's owner trusts that once.
+        kind: the kind of task: classification, regression, multilabel, next_token, sequence_labels; default: by the labels.
+        trust_code: trust the code of the spec's own model, if this is its hash.
         out: the folder to write; default: runs/NAME-wire-DIGEST.
         resume: go on where a server in this folder was stopped or killed.
         address: where to listen.
@@ -73,9 +88,13 @@ def serve(
         log_level: what goes to wire/log.jsonl of the run: debug, info, warning or error.
         sign: sign the finished run with this Ed25519 private key (OpenSSH or PEM).
     """
+    from fedfleet.app.api.inputs import take_inputs, user_inputs
+    from fedfleet.app.api.own_task import Columns
     from fedfleet.app.pages.report_page import write_report
+    from fedfleet.app.runs.model_trust import trust_model
     from fedfleet.app.runs.served_run import access_options, serve_run
     from fedfleet.network.server.options import LEVELS, ServeOptions
+    from fedfleet.app.spec import resolve
     from fedfleet.network.server.serve import ServerStopped
 
     options = ServeOptions(
@@ -85,8 +104,11 @@ def serve(
     )  # fmt: skip
     access = access_options(certificate, key, client_ca, evidence, open_enrolment=open_enrolment)
     command = sys.argv[1:] if sys.argv[1:2] == ["serve"] else ()
+    table, name, _ = take_inputs(spec, overrides, user_inputs(model, data, None), Columns(label, owner, kind))
+    resolved = resolve(table, name)
+    trust_model(resolved, trust_code, out)
     try:
-        finished_run = serve_run(spec, list(overrides), out, options, access, resume=resume, key=sign, command=command)
+        finished_run = serve_run(resolved, out, options, access, resume=resume, key=sign, command=command)
     except ServerStopped as reason:
         raise Interrupted(f"{reason}; what it acknowledged is on disk: resume with the same command and --resume") from None
     write_report(finished_run)
@@ -100,6 +122,7 @@ def device(
     token: str | None = None,
     token_file: Path | None = None,
     data: Path | None = None,
+    trust_code: str | None = None,
     store: Path | None = None,
     tls: bool = False,
     ca: Path | None = None,
@@ -119,10 +142,11 @@ def device(
         client: which client of the fleet to be, from 0; default: as before, or a free one.
         token: the token that invites this device; also FEDFLEET_TOKEN or --token-file.
         token_file: a file that holds the token.
-        data: your own samples, which stay here: an .npz with arrays x and y; a .csv with a column called label, one sample a row;
-            or a folder with one sub-folder for each class, called by its number, with .npy files (one sample each) or .csv files
-            (one sample a row). A seeded fifth of them tests. Without it: the shard that the spec deals to this client, for
-            rehearsals.
+        data: your own samples, which stay here: a file like that of the server, if it serves own data (.csv, .tsv, .arff, .parquet,
+            .npz or a folder); otherwise an .npz with arrays x and y, a .csv with a column called label, one sample a row, or a
+            folder with one sub-folder for each class, called by its number, with .npy files (one sample each) or .csv files (one
+            sample a row). A seeded fifth of them tests. Without it: the shard that the spec deals to this client, for rehearsals.
+        trust_code: run the code of the server's own model, if this is its hash; it stays trusted on this machine.
         store: the folder for what this device keeps; default: a folder in ~/.local/state/fedfleet.
         tls: call with TLS, trusting whom the system trusts.
         ca: call with TLS, trusting this authority (PEM).
@@ -148,16 +172,16 @@ def device(
         caps=Caps(max_bytes, max_steps, max_tasks, max_seconds),
         patience=patience,
     )
-    summary = run_device(server, LocalSetup(store, data, Trust(tls, ca, certificate, key)), options, _build_runtime, say)
+    summary = run_device(server, LocalSetup(store, data, Trust(tls, ca, certificate, key)), options, partial(_build_runtime, trust_code), say)
     tasks = f"{summary['tasks']} {'task' if summary['tasks'] == 1 else 'tasks'}"
     return Answer(summary, f"client {summary['client']} finished {tasks} (end: {summary['reason']})")
 
 
-def _build_runtime(config_bytes: bytes, data_path: Path | None, fetch: Fetch) -> ClientRuntime:
+def _build_runtime(trust_code: str | None, config_bytes: bytes, data_path: Path | None, fetch: Fetch) -> ClientRuntime:
     # with the first work, and not before: it loads torch
     from fedfleet.app.assemble.client_config import build_client_runtime
 
-    return build_client_runtime(config_bytes, data_path, fetch)
+    return build_client_runtime(config_bytes, data_path, fetch, trust_code)
 
 
 def status(

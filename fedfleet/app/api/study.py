@@ -22,8 +22,11 @@ def study(
     *,
     scale: str | None = None,
     aim: AimName | None = None,
-    model: Any = None,
-    data: Any = None,
+    model: str | Any = None,
+    data: str | Path | Any = None,
+    label: str | Sequence[str] | None = None,
+    owner: str | None = None,
+    kind: str | None = None,
     loss: Callable[[Any, Any], Any] | None = None,
     metrics: Mapping[str, Any] | None = None,
     weights: Any = None,
@@ -43,15 +46,22 @@ def study(
         scale: apply the study's table 'scale.NAME', for example quick or full.
         aim: by what an arm is recommended: accuracy (at equal time), or time, bytes or joules to the target, or fairness
             (accuracy of the worst tenth of clients); default: that of the file, else accuracy.
-        model, data, loss, metrics, weights, partial_weights: your own, as for `run`; such runs are done in this process, one after
-            the other, and the data lie once in the folder.
+        model: the model for your data: model.py:Net, or the name of one that ships (linear, mlp, cnn, gpt, lstm); in Python also
+            your own object, as for `run`.
+        data: a file or folder with your own data, instead of the task of the study; in Python also arrays, as for `run`.
+        label: the column of the labels; may be repeated, for several outputs or labels.
+        owner: the column that says who made each sample: each owner becomes a client.
+        kind: the kind of task: classification, regression, multilabel, next_token, sequence_labels; default: by the labels.
+        loss, metrics, weights, partial_weights: your own, as for `run`; such runs are done in this process, one after the other,
+            and the data lie once in the folder.
         out: the folder to write; default: runs/NAME, or runs/NAME-SCALE.
         workers: in how many processes to run; default: one for each processor.
         ray: run on a Ray cluster, started here if no address is given.
         ray_address: run on the Ray cluster at this address; the folder must be one that it shares.
         track: write each run that this call finishes to tensorboard:DIR, mlflow:URI, wandb:DIR or jsonl:FILE too; may be repeated.
     """
-    from fedfleet.app.api.inputs import as_path, shared_resolver, user_inputs
+    from fedfleet.app.api.inputs import as_path, shared_resolver, take_study_inputs, user_inputs
+    from fedfleet.app.api.own_task import Columns
     from fedfleet.app.api.user_warnings import warn_of_unseeded
     from fedfleet.app.pages.page_writer import run_and_write
     from fedfleet.app.pages.study_page import write_pages
@@ -71,12 +81,10 @@ def study(
     else:
         study_plan = load_study(as_path("the study file", file), scale)
     study_plan = study_plan if aim is None else replace(study_plan, aim=check_aim(aim, option_name("aim")))
+    inputs, columns = user_inputs(model, data, loss, metrics, weights, partial_weights=partial_weights), Columns(label, owner, kind)
+    study_plan, inputs = take_study_inputs(study_plan, inputs, columns)
     folder = default_folder(study_plan) if out_folder is None else out_folder
-    inputs, quiet, tracker = (
-        user_inputs(model, data, loss, metrics, weights, partial_weights=partial_weights),
-        AS_JSON.get(),
-        run_tracker(track),
-    )
+    quiet, tracker = AS_JSON.get(), run_tracker(track)
     if inputs.model is None and inputs.data is None and inputs.loss is None and not inputs.metrics:
         settings = WorkerSettings(worker_count or 0, ray=ray or ray_address is not None, address=ray_address, work=run_and_write)
         return write_pages(run_study(study_plan, folder, worker_settings=settings, quiet=quiet, tracker=tracker))

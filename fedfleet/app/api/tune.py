@@ -21,14 +21,17 @@ OnTrial = Callable[["Row"], object]
 
 
 def tune(
-    spec: str | Path | Mapping[str, Any],
+    spec: str | Path | Mapping[str, Any] | None = None,
     *overrides: str,
     space: str | Path | Mapping[str, Any] | None = None,
     trials: int | None = None,
     sampler: str | None = None,
     pruner: str | None = None,
-    model: Any = None,
-    data: Any = None,
+    model: str | Any = None,
+    data: str | Path | Any = None,
+    label: str | Sequence[str] | None = None,
+    owner: str | None = None,
+    kind: str | None = None,
     loss: Callable[[Any, Any], Any] | None = None,
     weights: Any = None,
     partial_weights: Any = False,
@@ -50,8 +53,14 @@ def tune(
             stands.
         sampler: how values are chosen: tpe (the default), random or grid.
         pruner: which trials are stopped early: median (the default), halving or none.
-        model, data, loss, weights, partial_weights: your own, as for `run`; such trials are done in this process, and the data
-            lie once in the folder.
+        model: the model for your data: model.py:Net, or the name of one that ships (linear, mlp, cnn, gpt, lstm); in Python also
+            your own object, as for `run`.
+        data: a file or folder with your own data, instead of the spec's task; in Python also arrays, as for `run`.
+        label: the column of the labels; may be repeated, for several outputs or labels.
+        owner: the column that says who made each sample: each owner becomes a client.
+        kind: the kind of task: classification, regression, multilabel, next_token, sequence_labels; default: by the labels.
+        loss, weights, partial_weights: your own, as for `run`; such trials are done in this process, and the data lie once in the
+            folder.
         on_trial: called with the `Row` of each trial that ends.
         out: the folder to write; default: runs/NAME-tune.
         workers: in how many processes to try.
@@ -63,11 +72,11 @@ def tune(
     >>> sorted(found.best), len(found.rows), found.page.name
     (['algorithm.lr'], 2, 'report.html')
     """
-    from fedfleet.app.api.inputs import as_path, shared_resolver, user_inputs
+    from fedfleet.app.api.inputs import as_path, shared_resolver, take_inputs, user_inputs
+    from fedfleet.app.api.own_task import Columns
     from fedfleet.app.api.user_warnings import warn_of_unseeded
     from fedfleet.app.pages.search_page import write_tuning
     from fedfleet.app.runs.custom_task import resolve_named_task
-    from fedfleet.app.spec import spec_table
     from fedfleet.app.studies.run_export import run_tracker
     from fedfleet.app.studies.tune.search import default_folder
     from fedfleet.app.studies.tune.search import tune as run_search
@@ -75,14 +84,16 @@ def tune(
     from fedfleet.app.studies.tune.trial import trial_runs
 
     worker_count, notify = positive_int("workers", workers, MOST_WORKERS), _trial_listener(on_trial)
-    tracker, inputs = run_tracker(track), user_inputs(model, data, loss, None, weights, partial_weights=partial_weights)
-    name = spec_table(spec, overrides)[1]
+    tracker = run_tracker(track)
+    table, name, inputs = take_inputs(
+        spec, overrides, user_inputs(model, data, loss, None, weights, partial_weights=partial_weights), Columns(label, owner, kind)
+    )
     folder = default_folder(name) if out is None else as_path("out", out)
     resolver, prepare = shared_resolver(inputs, folder, "tune")
     if resolver is not resolve_named_task:
         warn_of_unseeded(inputs)
         refuse_workers(worker_count)
-    search = load_search(spec, overrides, space, trials=trials, sampler=sampler, pruner=pruner, resolving=resolver)
+    search = load_search(table, name, space, trials=trials, sampler=sampler, pruner=pruner, resolving=resolver)
 
     def on_row(row: Row) -> None:
         for name, run_folder in trial_runs(folder, row.trial).items():

@@ -20,6 +20,7 @@ import numpy as np
 from fedfleet.app.assemble.algorithm import Facts, build_algorithm, part_facts, table_for, with_task_loss
 from fedfleet.app.assemble.private_noise import with_private_noise
 from fedfleet.app.assemble.setup import Setup
+from fedfleet.app.assemble.table_config import device_recipe, found_data, is_table, own_samples, table_entries
 from fedfleet.app.spec.table_checks import Table, build_part, resolve_part
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.limits import LARGEST, MAX_COUNT, MAX_SEED
@@ -42,13 +43,16 @@ Fetch = Callable[[str], Tree]
 # ---- on the server ------------------------------------------------------------------------------------------------
 
 
-def client_config_for(setup: Setup, client: int, *, brings_own: bool = False) -> bytes:
+def client_config_for(setup: Setup, client: int, *, brings_own: bool = False, local: bool = False) -> bytes:
     """The configuration of one client as JSON; `brings_own`: it has its own samples instead of a shard of the run's data."""
-    return client_configs(setup)(client, brings_own)
+    return client_configs(setup, local=local)(client, brings_own)
 
 
-def client_configs(setup: Setup) -> Callable[[int, bool], bytes]:
-    """The configurations of all clients, by number and whether they bring own samples; what all of them share is made once."""
+def client_configs(setup: Setup, *, local: bool = False) -> Callable[[int, bool], bytes]:
+    """The configurations of all clients, by number and whether they bring own samples; what all of them share is made once.
+
+    `local`: the devices are on this machine, as in a rehearsal.
+    """
     # Devices get the noise itself: they need no accountant.
     spec, world, data = with_private_noise(setup.spec, setup.plan.pace, setup.world), setup.world, setup.task.dataset
     check_sendable(setup)
@@ -60,7 +64,7 @@ def client_configs(setup: Setup) -> Callable[[int, bool], bytes]:
         "clients": spec.world["clients"],
         "rounds": spec.stop["rounds"],
         "byte_scale": setup.plan.byte_scale,
-        "task": _sendable_table({**spec.task, **_backbone(spec.task)}, "task"),
+        **_task_entries(setup, local=local),
         "inputs": {"shape": list(data.x.shape[1:]), "kind": data.x.dtype.str, "classes": data.classes},
         "frozen": setup.task.frozen_name,
     }
@@ -82,14 +86,23 @@ def client_configs(setup: Setup) -> Callable[[int, bool], bytes]:
     return config_of
 
 
+def _task_entries(setup: Setup, *, local: bool) -> Table:
+    """What is trained: the task's name and parameters, and of a person's own task also how its samples are read."""
+    task = setup.spec.task
+    if is_table(task):
+        entries = table_entries(setup, local=local)
+        return {**entries, "task": {k: v for k, v in entries["task"].items() if v is not None}}
+    return {"task": _sendable_table({**task, **_backbone(task)}, "task")}
+
+
 def check_sendable(setup: Setup) -> None:
     """Refuse a run that cannot be described to devices."""
     if setup.spec.edge is not None:
         raise BadInput("edge: a server cannot work with devices behind edges over the network yet; remove [edge]")
     if setup.spec.has_custom_task:
         raise BadInput(
-            'task.use = "own": devices receive names, never code, so your own model object cannot be sent to them; '
-            "register it as a task of a package that is also installed on the devices"
+            'task.use = "own": a model that was given as an object of Python cannot be sent to devices; write it into a file and give '
+            "it with your data: fedfleet serve SPEC --data FILE --model model.py:Net"
         )
 
 
@@ -133,21 +146,29 @@ def _sendable_table(table: Any, where: str) -> Any:
 # ---- on the device ------------------------------------------------------------------------------------------------
 
 
-def build_client_runtime(config_bytes: bytes, data_path: Path | None = None, fetch: Fetch | None = None) -> ClientRuntime:
+def build_client_runtime(
+    config_bytes: bytes, data_path: Path | None = None, fetch: Fetch | None = None, trusted: str | None = None
+) -> ClientRuntime:
     """What a client trains with, built here from the names in its configuration; `data_path` is where its own samples are.
 
-    `fetch` downloads frozen weights that this machine lacks; without it they are refused.
+    `fetch` downloads frozen weights that this machine lacks; without it they are refused. `trusted` is the hash of a model's code
+    that the device's owner trusts.
     """
     config = _parse_config(config_bytes)
     try:
-        return _build_runtime(config, data_path, fetch)
+        return _build_runtime(config, data_path, fetch, trusted)
     except (KeyError, TypeError, ValueError, OverflowError, IndexError) as odd:
         raise Refused(f"{_UNREADABLE}: {type(odd).__name__}: {odd}") from odd
 
 
-def _build_runtime(config: Table, data_path: Path | None, fetch: Fetch | None) -> ClientRuntime:
+def _build_runtime(config: Table, data_path: Path | None, fetch: Fetch | None, trusted: str | None) -> ClientRuntime:
     table, seed, key = resolve_part("tasks", config["task"], "task"), config["seed"], int(config["key"], 16)
-    task, train, test = _with_data(config, build_part("tasks", table), data_path, key)
+    if is_table(table):
+        table = {**table, "path": str(found_data(table["path"])) if data_path is None else ""}
+        recipe = device_recipe(config, table, trusted)
+    else:
+        recipe = build_part("tasks", table)
+    task, train, test = _with_data(config, table, recipe, data_path, key)
     algorithm = resolve_part("algorithms", config["algorithm"], "algorithm")
     built, task = build_algorithm(algorithm, task, _facts(config, task), seed)
     task = _with_frozen_weights(task, config["frozen"], fetch)
@@ -200,16 +221,19 @@ _RANGES: dict[str, tuple[float, float]] = {
 }  # fmt: skip
 
 
-def _with_data(config: Table, recipe: Any, data_path: Path | None, key: int) -> tuple[Task, Ints, Ints]:
+def _with_data(config: Table, table: Table, recipe: Any, data_path: Path | None, key: int) -> tuple[Task, Ints, Ints]:
     """The task with this client's samples, and the rows that train and test."""
     input_info, data, seed = config["inputs"], config["data"], config["data_seed"]
     if data["use"] == "own":
         if data_path is None:
             raise BadInput("this client was enrolled with its own samples; give their path with --data FILE|FOLDER")
-        x, y = read_samples(data_path)
-        inputs = ModelInputs(tuple(input_info["shape"]), input_info["kind"], input_info["classes"])
-        dataset = Dataset(fit_to_model(x, y, inputs, data_path), y, inputs.classes)
-        return _task_on_data(recipe, seed, dataset), *split_rows(len(y), seed, key)
+        if is_table(table):
+            dataset = own_samples(config, table, data_path)
+        else:
+            x, y = read_samples(data_path)
+            inputs = ModelInputs(tuple(input_info["shape"]), input_info["kind"], input_info["classes"])
+            dataset = Dataset(fit_to_model(x, y, inputs, data_path), y, inputs.classes)
+        return _task_on_data(recipe, seed, dataset), *split_rows(len(dataset.y), seed, key)
     if data_path is not None:
         raise BadInput("--data: the server gives this client a shard of its own data; leave --data out, or enrol again")
     task: Task = recipe(seed)

@@ -9,22 +9,26 @@ _API = "fedfleet.app.api"
 _RUN = {"folder": "RUN"}
 _WHO, _WAITING, _MACHINE = "Who may come in", "Waiting for devices", "The machine"
 _TLS_FILES = {"certificate": "--certificate FILE", "key": "--key FILE", "token_file": "--token-file FILE", "ca": "--ca FILE"}
+_OWN = {"data": "--data PATH", "label": "--label COLUMN", "owner": "--owner COLUMN", "model": "--model FILE.py:NAME", "kind": "--kind KIND"}
+_OWN_PANEL = {"Your own data and model": tuple(_OWN)}
 _SIGNING = {"trust_code": "--trust-code HASH", "sign": "--sign KEY"}
 
 # In the order of `fedfleet --help`.
 VERBS: dict[str, Verb | Group] = {
     "demo": Verb(f"{_API}.browser:demo"),
-    "run": Verb(f"{_API}.train:run_spec", {"spec": "SPEC"}, {**_SIGNING, "track": "--track TOOL:WHERE"}),
+    "run": Verb(f"{_API}.train:run_spec", {"spec": "[SPEC]"}, {**_SIGNING, **_OWN, "track": "--track TOOL:WHERE"}, _OWN_PANEL),
     "study": Verb(
         f"{_API}.study:study",
         {"file": "FILE"},
-        {"scale": "--scale NAME", "out": "--out DIR", "track": "--track TOOL:WHERE"},
+        {**_OWN, "scale": "--scale NAME", "out": "--out DIR", "track": "--track TOOL:WHERE"},
+        _OWN_PANEL,
         interrupted="interrupted; what has been run is kept: run the same command again to resume",
     ),
     "tune": Verb(
         f"{_API}.tune:tune",
-        {"spec": "SPEC"},
-        {"space": "--space FILE", "out": "--out DIR", "track": "--track TOOL:WHERE"},
+        {"spec": "[SPEC]"},
+        {**_OWN, "space": "--space FILE", "out": "--out DIR", "track": "--track TOOL:WHERE"},
+        _OWN_PANEL,
         supplied={"on_trial": say_unless_json},
         interrupted="interrupted; what has been tried is kept: run the same command again to resume",
     ),
@@ -49,21 +53,23 @@ VERBS: dict[str, Verb | Group] = {
             "states": Verb(f"{_API}.sample:states", options={"page": "--picture"}),
         },
     ),
-    "measure": Verb(f"{_API}.measure:measure", {"spec": "[SPEC]"}, {"page": "--picture"}),
+    "measure": Verb(f"{_API}.measure:measure", {"spec": "[SPEC]"}, {**_OWN, "page": "--picture"}, _OWN_PANEL),
     "predict": Verb(
         f"{_API}.predict:predict",
-        {"spec": "SPEC"},
-        {"sweep": "--sweep KEY=A..B", "page": "--out PAGE", "cache": "--cache DIR"},
+        {"spec": "[SPEC]"},
+        {**_OWN, "sweep": "--sweep KEY=A..B", "page": "--out PAGE", "cache": "--cache DIR"},
+        _OWN_PANEL,
     ),
     "shuffle": Verb(f"{_API}.shuffle:shuffle", {"file": "FILE"}, {"page": "--picture"}),
     "serve": Verb(
         f"{_API}.serve:serve",
-        {"spec": "SPEC"},
+        {"spec": "[SPEC]"},
         {
-            **_TLS_FILES, **_SIGNING, "address": "--address HOST:PORT", "client_ca": "--client-ca FILE",
+            **_TLS_FILES, **_SIGNING, **_OWN, "address": "--address HOST:PORT", "client_ca": "--client-ca FILE",
             "evidence": "--evidence NAME[:ARG]", "metrics": "--metrics HOST:PORT",
         },
         {
+            **_OWN_PANEL,
             _WHO: ("certificate", "key", "client_ca", "open_enrolment", "evidence"),
             _WAITING: ("devices", "patience", "lease", "evaluate", "evaluate_seconds"),
             _MACHINE: ("transmitters", "hold", "keep_reports", "metrics", "drain_seconds", "log_level"),
@@ -72,11 +78,12 @@ VERBS: dict[str, Verb | Group] = {
     "device": Verb(
         f"{_API}.serve:device",
         options={
-            **_TLS_FILES, "server": "--server HOST:PORT", "data": "--data FILE|FOLDER", "store": "--store DIR",
+            **_TLS_FILES, "server": "--server HOST:PORT", "data": "--data FILE|FOLDER", "trust_code": "--trust-code HASH", "store": "--store DIR",
             "evidence": "--evidence FILE",
         },
     ),
     "status": Verb(f"{_API}.serve:status", {"address": "[HOST:PORT]"}, {**_TLS_FILES, "server": "--server HOST:PORT"}),
+    "trust": Verb(f"{_API}.access:trust", {"file": "FILE.py"}),
     "token": Verb(
         f"{_API}.access:token",
         _RUN,

@@ -25,6 +25,7 @@ from fedfleet.app.runs.custom_task_folder import (
     load_weights,
     write_task_folder,
 )
+from fedfleet.app.runs.model_trust import trust_model
 from fedfleet.app.runs.user_code import (
     Entry,
     function_entry,
@@ -142,6 +143,7 @@ def load_custom_task(
     hash. All that is there is checked against its hash, trusted or not. The metrics are needed only with `need_metrics`.
     """
     if not is_custom_task(spec):
+        trust_model(spec, trust, out)
         return None
     manifest, inputs = load_manifest(out), inputs or UserInputs()
     if manifest.content_id() != spec.task["content"]:

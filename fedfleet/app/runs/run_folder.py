@@ -13,6 +13,7 @@ from typing import Any, get_args
 from fedfleet.app.assemble import Setup, run_warnings, score_of
 from fedfleet.app.runs.extra_measures import with_class_measures, with_privacy
 from fedfleet.app.runs.folder_seals import require_folder, stored_measures
+from fedfleet.app.runs.model_trust import keep_model_code
 from fedfleet.app.spec import Spec, load_spec
 from fedfleet.app.terminal.text import failure_lines, joules, percent, size, span
 from fedfleet.core.errors import BadInput, RunFailed
@@ -190,6 +191,7 @@ def write_spec(spec: Spec, out: Path) -> None:
         draft = out / "spec.toml.part"
         draft.write_text(spec.toml(), encoding="utf-8")
         draft.replace(out / "spec.toml")
+        keep_model_code(spec, out)
     except OSError as error:
         raise _cannot_write(out, error) from None
 

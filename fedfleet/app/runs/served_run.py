@@ -27,7 +27,7 @@ from fedfleet.app.runs.run_folder import (
     refuse_taken,
     write_spec,
 )
-from fedfleet.app.spec import Spec, load_spec, resolve
+from fedfleet.app.spec import Spec, resolve
 from fedfleet.app.terminal.answers import say, warn
 from fedfleet.core.errors import BadInput
 from fedfleet.network.evaluation.evaluators import ProcessEvaluator
@@ -88,8 +88,7 @@ def unused_settings(spec: Spec) -> list[str]:
 
 
 def serve_run(
-    spec_path: Path,
-    words: Sequence[str],
+    spec: Spec,
     out: Path | None,
     options: ServeOptions,
     access: AccessOptions,
@@ -105,7 +104,6 @@ def serve_run(
     if key is not None:
         load_private_key(key)
     refuse_open(options.address, access.files is not None)
-    spec = load_spec(spec_path, words)
     setup = assemble(spec)
     if options.evaluate not in ("server", "devices", "both"):
         raise BadInput(f"--evaluate: {options.evaluate!r} is not known; give server, devices or both")
@@ -202,7 +200,7 @@ def _open_served(
     registry = Registry(folder / "wire" / "devices.db", key, terms)
     form = conditions.stacked_form()
     facts = {"spec": pin_frozen_weights(spec.toml(), setup.task)} | ({"form": form.name, "threads": form.threads} if form else {})
-    config_of = client_configs(setup)
+    config_of = client_configs(setup, local=is_loopback(host))
     try:
         yield ServedRun(
             plan,

@@ -10,6 +10,7 @@ from annotated_types import MinLen
 from fedfleet.app.spec.spec_record import TABLES, Spec
 from fedfleet.app.spec.table_checks import Table, as_table, builder_of, check_table, check_value, resolve_part
 from fedfleet.core.errors import BadInput, suggest_name
+from fedfleet.core.pins import complete
 from fedfleet.core.limits import Clients, Count, Natural, Part, Positive, Seed, Threads
 from fedfleet.core.records import Stop
 from fedfleet.core.registry import builder, names, parameters
@@ -60,6 +61,8 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, content_id: str | No
     }
     if custom_table:
         parts["task"] = custom_table
+    else:
+        parts["task"] = complete(builder("tasks", parts["task"]["use"]), parts["task"])
     world = _world(as_table(table.get("world", {}), "world"))
     parts["algorithm"] = privacy_by_epsilon(parts["algorithm"], as_table(table.get("algorithm", {}), "algorithm"), world["clients"])
     edge = resolve_part("edges", as_table(table["edge"], "edge"), "edge") if "edge" in table else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, cast
 
 from fedfleet.app.spec.resolution import DEFAULTS, resolve
 from fedfleet.app.spec.spec_record import Spec
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, nearest_file
 
 # By policy, keys that resolved specs of older versions lack, with what such runs did.
 _NEWER_KEYS: dict[str, dict[str, Any]] = {"semi_async": {"if_few": None}}
@@ -84,16 +83,6 @@ def _with_older_meaning(pace: dict[str, Any]) -> dict[str, Any]:
     """The pace of a finished or begun run, and those inside it, with keys that are newer than the run."""
     inner = {key: _with_older_meaning(value) if isinstance(value, dict) else value for key, value in pace.items()}
     return {**_NEWER_KEYS.get(str(pace.get("use")), {}), **inner}
-
-
-def nearest_file(path: Path) -> str:
-    """A hint with the file or folder beside it whose name is the nearest; nothing if none is near."""
-    try:
-        names = [] if not path.parent.is_dir() else [one.name for one in path.parent.iterdir()]
-    except OSError:
-        names = []
-    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.6)
-    return f"; did you mean {path.parent / close[0]}?" if close else ""
 
 
 def apply_overrides(table: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedfleet.app.spec.table_checks import Table
+from fedfleet.core.pins import identity_of
+from fedfleet.core.registry import builder
 
 TABLES = ("seed", "seeds", "task", "world", "algorithm", "edge", "choose", "pace", "stop", "run", "override")
 
@@ -64,6 +66,8 @@ class Spec:
     def digest(self) -> str:
         """SHA-256 of what was asked for; [run], which says how to run it, is left out."""
         content = {k: v for k, v in self.table().items() if k != "run"}
+        if "content" in self.task and not self.has_custom_task:
+            content["task"] = identity_of(builder("tasks", self.task["use"]), content["task"])
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def toml(self) -> str:

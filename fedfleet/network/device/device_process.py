@@ -73,9 +73,9 @@ def with_samples(options: DeviceOptions, data: Path | None) -> DeviceOptions:
     """The wishes of a device that says how many samples of its own it has."""
     if data is None:
         return options
-    from fedfleet.network.device.local_data import read_samples, split_counts
+    from fedfleet.network.device.local_data import sample_count, split_counts
 
-    train, test = split_counts(len(read_samples(data)[1]))
+    train, test = split_counts(sample_count(data))
     return replace(options, data=data.name or "own", samples=train, test_samples=test)
 
 

@@ -20,6 +20,8 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
 from fedfleet.core.trees import Array
+from fedfleet.tasks.user_data.samples import data
+from fedfleet.tasks.user_data.tabular_files import READERS, read_table_file
 
 ACCEPTED_FORMATS = (
     "an .npz with arrays x and y; a .csv with a column called label and one sample a row; or a folder with one sub-folder for each "
@@ -50,6 +52,19 @@ def read_samples(path: Path) -> tuple[Array, Ints]:
     if x.ndim < 2 or len(x) < 2 or x.dtype.kind not in "fiub":
         raise BadInput(f"--data: {path} holds {x.dtype} of shape {x.shape}; give at least two samples, one row each")
     return x, _labels(y, len(x), path)
+
+
+def sample_count(path: Path) -> int:
+    """How many samples a file or folder holds, before the run has said how it reads them."""
+    if path.is_file() and path.suffix.lower() in READERS:
+        table = read_table_file(path)
+        return len(table.columns[0].values)
+    try:
+        return len(read_samples(path)[1])
+    except BadInput:
+        if not path.exists():
+            raise
+        return len(data(path).y)
 
 
 def split_counts(samples: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from fedfleet.app.runs import perform
 from fedfleet.app.runs.extra_measures import STUDY_WARNING, stored_class_measures, with_class_measures
 from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.app.runs.served_run import AccessOptions, serve_run
+from fedfleet.app.spec import load_spec
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.noise import add_noise
@@ -186,7 +187,7 @@ def test_a_server_needs_a_secret_and_local_noise_is_not_served(tmp_path, monkeyp
         path = tmp_path / f"{use}.toml"
         path.write_text(resolve(spec(use)).toml())
         with pytest.raises(BadInput, match=why):
-            serve_run(path, [], tmp_path / "served", ServeOptions(address="127.0.0.1:0", devices=4), AccessOptions())
+            serve_run(load_spec(path), tmp_path / "served", ServeOptions(address="127.0.0.1:0", devices=4), AccessOptions())
     assert not (tmp_path / "served").exists()
 
 

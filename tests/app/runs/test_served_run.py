@@ -59,7 +59,7 @@ def served(spec, folder, clients=2, key=None):
     for device in devices:
         device.start()
     options = ServeOptions(address=address, devices=clients, transmitters=1, quiet=True)
-    done = serve_run(spec, [], folder / "out", options, AccessOptions(), key=key)
+    done = serve_run(load_spec(spec), folder / "out", options, AccessOptions(), key=key)
     for device in devices:
         device.join(60)
     return done, {client: result.tasks for client, result in did.items()}
@@ -134,8 +134,7 @@ def test_a_server_that_cannot_listen_leaves_no_folder(tmp_path):
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(BadInput):
             serve_run(
-                written(tmp_path, ROUNDS),
-                [],
+                load_spec(written(tmp_path, ROUNDS)),
                 tmp_path / "out",
                 ServeOptions(address=address, devices=2),
                 AccessOptions(),
@@ -168,10 +167,10 @@ def test_a_run_that_is_over_is_answered_again_and_a_simulation_is_not_taken_up(t
     spec = written(tmp_path, ROUNDS)
     done, _ = served(spec, tmp_path)
     options = ServeOptions(address=free_address(), devices=2)
-    assert serve_run(spec, [], tmp_path / "out", options, AccessOptions(), resume=True).metrics["digest"] == done.metrics["digest"]
+    assert serve_run(load_spec(spec), tmp_path / "out", options, AccessOptions(), resume=True).metrics["digest"] == done.metrics["digest"]
     with pytest.raises(BadInput, match="exists already"):
-        serve_run(spec, [], tmp_path / "out", options, AccessOptions())
+        serve_run(load_spec(spec), tmp_path / "out", options, AccessOptions())
     perform(load_spec(spec, []), tmp_path / "simulated")
     (tmp_path / "simulated" / "seal.json").unlink()
     with pytest.raises(BadInput, match="contains a simulation"):
-        serve_run(spec, [], tmp_path / "simulated", options, AccessOptions(), resume=True)
+        serve_run(load_spec(spec), tmp_path / "simulated", options, AccessOptions(), resume=True)

@@ -263,8 +263,8 @@ def _value_at(table: Mapping[str, Any], key: str) -> Any:
 
 
 def load_search(
-    spec: Any,
-    words: Sequence[str] = (),
+    table: Mapping[str, Any],
+    name: str = "run",
     space: Any = None,
     *,
     trials: int | None = None,
@@ -272,11 +272,10 @@ def load_search(
     pruner: str | None = None,
     resolving: Resolver = resolve_named_task,
 ) -> Search:
-    """The search of a spec's file or table, with what the command line or a Python call says instead.
+    """The search of a spec's table, with what the command line or a Python call says instead.
 
     `space` is a file with the keys of [tune], at its top or in [tune]; or a table: the same, or the keys that may change alone.
     """
-    table, name = spec_table(spec, words)
     if space is not None:
         table = {**table, TUNE: _tune_table(space, table.get(TUNE, {}))}
     result = search_of(table, name, resolving)

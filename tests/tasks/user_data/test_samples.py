@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedfleet
-from fedfleet.app.datasets.user_data import OwnData, read_user_data
+from fedfleet.tasks.user_data.samples import OwnData, read_user_data
 from fedfleet.core.errors import BadInput
-from tests.app.datasets.tables import Table
+from tests.tasks.user_data.tables import Table
 
 law = settings(deadline=None, derandomize=True, max_examples=25)
 names = st.from_regex(r"[a-z]{1,6}", fullmatch=True)

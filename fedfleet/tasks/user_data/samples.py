@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
-from fedfleet.app.datasets.data_files import from_path
-from fedfleet.app.datasets.table_columns import RawData, from_columns
+from fedfleet.tasks.user_data.tabular_files import from_path
+from fedfleet.tasks.user_data.columns import RawData, from_columns
 from fedfleet.core.errors import BadInput
-from fedfleet.core.records import Ints
+from fedfleet.core.kinds import CLASSIFICATION, MULTILABEL, REGRESSION, Kind, KindName
+from fedfleet.core.parts import Dataset
+from fedfleet.core.records import Floats, Ints
 from fedfleet.core.trees import Array
 from fedfleet.tasks.data_checks import checked_inputs, checked_labels
 
@@ -21,14 +23,34 @@ from fedfleet.tasks.data_checks import checked_inputs, checked_labels
 class OwnData(Sequence[Any]):
     """Inputs, labels and perhaps who made each sample, as `run`, `study` and `replay` take them: `x, y, owner = data(..)`.
 
-    `labels` are the names behind the numbers in `y`, where they had any; `owners` those behind `owner`.
+    `y` is laid out by `kind` (core.kinds). `labels` are the names of the classes, outputs or labels, where they have any; `owners`
+    those behind `owner`; `inputs` those of the input columns. `time` is when each sample was made, where a column says so;
+    `vocabulary` are the tokens behind the numbers of texts; `warnings` are sentences for whoever brought the data.
     """
 
     x: Array
-    y: Ints
+    y: Array
     owner: Ints | None
     labels: tuple[str, ...] = ()
     owners: tuple[str, ...] = ()
+    kind: Kind = CLASSIFICATION
+    inputs: tuple[str, ...] = ()
+    time: Floats | None = None
+    warnings: tuple[str, ...] = ()
+    vocabulary: tuple[str, ...] = ()
+
+    @property
+    def classes(self) -> int:
+        """How many classes, outputs, labels or tokens there are, as `Dataset.classes` counts them."""
+        if self.kind in (REGRESSION, MULTILABEL):
+            return self.y.shape[1]
+        return max(int(self.y.max()) + 1, len(self.labels), len(self.vocabulary))
+
+    def dataset(self) -> Dataset:
+        """The same samples as the dataset of a task."""
+        tokens = self.kind.places and self.x.dtype.kind in "iu"
+        x = self.x if tokens else self.x.astype(np.float32)
+        return Dataset(x, self.y, self.classes, self.owner, self.kind, self.labels, self.owners)
 
     def _parts(self) -> tuple[Array, ...]:
         return (self.x, self.y) if self.owner is None else (self.x, self.y, self.owner)
@@ -45,10 +67,22 @@ class OwnData(Sequence[Any]):
 
     def __repr__(self) -> str:
         people = "" if self.owner is None else f" of {len(self.owners)} owners"
-        return f"OwnData({len(self.y)} samples{people}, inputs {self.x.shape[1:]}, {int(self.y.max()) + 1} classes)"
+        what = {"regression": "outputs", "multilabel": "labels"}.get(self.kind.name, "tokens" if self.vocabulary else "classes")
+        return f"OwnData({len(self.y)} samples{people}, inputs {self.x.shape[1:]}, {self.classes} {what})"
 
 
-def data(source: Any, *, input: str | Sequence[str] | None = None, label: str | None = None, owner: str | None = None) -> OwnData:
+def data(
+    source: Any,
+    *,
+    input: str | Sequence[str] | None = None,
+    label: str | Sequence[str] | None = None,
+    owner: str | None = None,
+    time: str | None = None,
+    kind: Literal["auto"] | KindName = "auto",
+    missing: Literal["error", "drop", "mean"] = "error",
+    scale: Literal["none", "standard"] = "none",
+    context: int = 32,
+) -> OwnData:
     """Read your own data as arrays for `run(.., data=..)`.
 
     Args:
@@ -66,6 +100,8 @@ def data(source: Any, *, input: str | Sequence[str] | None = None, label: str | 
     >>> found, found.labels, found.owners, found.y.tolist()
     (OwnData(3 samples of 2 owners, inputs (2,), 2 classes), ('run', 'walk'), ('ann', 'bob'), [1, 0, 1])
     """
+    if time is not None or kind != "auto" or missing != "error" or scale != "none" or context != 32 or isinstance(label, list | tuple):
+        raise BadInput("data: only classification without missing values is read at present")
     inputs = [input] if isinstance(input, str) else None if input is None else list(input)
     if isinstance(source, str | Path):
         return _check_data(from_path(Path(source), inputs, label, owner))

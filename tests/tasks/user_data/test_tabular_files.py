@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from fedfleet.app.datasets.user_data import data
+from fedfleet.tasks.user_data.samples import data
 from fedfleet.core.errors import BadInput
 
 HEAD = "a,b,label\n"

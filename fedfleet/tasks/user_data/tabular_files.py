@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.app.datasets.table_columns import LABELS, RawData, check_column, label_column
-from fedfleet.app.spec.spec_file import nearest_file
-from fedfleet.core.errors import BadInput
+from fedfleet.tasks.user_data.columns import LABELS, RawData, check_column, label_column
+from fedfleet.core.errors import BadInput, nearest_file
 from fedfleet.core.trees import Array
 from fedfleet.tasks.readers.leaf import users_of
 

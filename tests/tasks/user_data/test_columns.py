@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fedfleet.app.datasets.table_columns import from_columns
-from fedfleet.app.datasets.user_data import data
+from fedfleet.tasks.user_data.columns import from_columns
+from fedfleet.tasks.user_data.samples import data
 from fedfleet.core.errors import BadInput
-from tests.app.datasets.tables import Table
+from tests.tasks.user_data.tables import Table
 
 
 class Picture:

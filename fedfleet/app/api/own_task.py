@@ -1,0 +1,109 @@
+"""A task that a person names by the places of their data and model: `--data my.csv --label activity --model model.py:Net`.
+
+Places become keys of the spec's [task], so that everything that takes a spec takes them: runs, studies, searches, predictions,
+servers. What is given as objects (a module, arrays) stays what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedfleet.app.spec import plain_table, set_values
+from fedfleet.app.terminal.answers import option_name
+from fedfleet.core.errors import BadInput
+from fedfleet.core.registry import builder
+
+Names = str | Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which columns of the data are the label and the owner, and which kind of task they make."""
+
+    label: Names | None = None
+    owner: str | None = None
+    kind: str | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """What is given, as keys of a task."""
+        label = self.label if self.label is None or isinstance(self.label, str) else list(self.label)
+        # One name from the command line is a list of one.
+        label = label[0] if isinstance(label, list) and len(label) == 1 else label or None
+        return {key: value for key, value in {"label": label, "owner": self.owner, "kind": self.kind}.items() if value is not None}
+
+
+NO_COLUMNS = Columns()
+
+
+def read_user_data(source: Any, columns: Columns = NO_COLUMNS) -> Any:
+    """What a person gave as data beside a model of their own: a file, a folder or a table is read, arrays stay as they are."""
+    from fedfleet.tasks.data_checks import checked_data
+    from fedfleet.tasks.user_data import samples
+
+    settings = columns.settings()
+    if not settings or source is None:
+        return samples.read_user_data(source)
+    if not isinstance(source, list | tuple):
+        return samples.data(source, **settings)
+    others = [name for name in settings if name != "kind"]
+    if others:
+        raise BadInput(f"{others[0]} names a column, and arrays have none; give data=(inputs, labels, owners)")
+    checked = checked_data(source, settings["kind"])
+    return samples.OwnData(checked.x, checked.y, checked.owner, kind=checked.kind)
+
+
+def names_task(model: Any, data: Any) -> bool:
+    """Are model and data given by their places, so that a spec can hold them?"""
+    places = data is None or isinstance(data, str | Path)
+    return places and (model is None or isinstance(model, str)) and not (model is None and data is None)
+
+
+def with_named_task(table: Mapping[str, Any], model: Any, data: Any, columns: Columns) -> dict[str, Any]:
+    """The spec's table with the task that model, data and columns name; code that is named here is trusted from now on.
+
+    Data that say who made each sample are dealt by owner, unless the table says otherwise.
+    """
+    plain = plain_table(table)
+    task = plain.get("task")
+    is_table = task == "table" or (isinstance(task, Mapping) and task.get("use") == "table")
+    if data is None and not is_table:
+        option = option_name("data")
+        raise BadInput(f"{option_name('model')} {model}: your own model needs your own data; give {option} FILE too, or name task.path in the spec")
+    settings = {f"task.{key}": value for key, value in columns.settings().items()}
+    if data is not None:
+        settings |= {"task.path": str(data), "task.content": None}
+    if isinstance(model, str):
+        settings |= {"task.model": model, "task.code": None} | _trusted(model)
+    changed = set_values(plain, {"task.use": "table", **settings})
+    changed["task"] = {key: value for key, value in changed["task"].items() if value is not None}
+    return _dealt_by_owner(changed)
+
+
+def _trusted(model: str) -> dict[str, Any]:
+    """The hash of code that is named, which is trusted by being named; nothing for a model that ships."""
+    from fedfleet.tasks.model_code import code_name, trust_file
+
+    return {} if code_name(model) is None else {"task.code": trust_file(model)}
+
+
+def _dealt_by_owner(table: dict[str, Any]) -> dict[str, Any]:
+    world = table.get("world", {})
+    if not isinstance(world, Mapping) or "data" in world:
+        return table
+    from fedfleet.app.spec.table_checks import resolve_part
+    from fedfleet.core.pins import complete
+
+    from fedfleet.tasks.table import has_owners
+
+    resolved = complete(builder("tasks", "table"), resolve_part("tasks", table["task"], "task"))
+    return set_values(table, {"world.data": {"use": "by_owner"}}) if has_owners(resolved) else table
+
+
+def refuse_columns(columns: Columns, data: Any) -> None:
+    """Refuse names of columns without the data that would have them."""
+    given = [name for name in ("label", "owner", "kind") if getattr(columns, name)]
+    if given and data is None:
+        raise BadInput(f"{option_name(given[0])} says how to read data; give {option_name('data')} FILE too, or write task.{given[0]}=.. for the spec's own task")
