@@ -14,7 +14,7 @@ from fedfleet.tasks.task import INIT_LOCK
 _LEAST_RANDOM_SEED = 1 << 32
 _FEW = 16  # values: their spread says nothing
 _SPREAD = 0.25  # relative: how far the spread of fresh values may lie from that of others, for the smallest arrays
-_BEYOND = 1.05  # times the largest fresh value: uniform draws end there
+_BELOW = 10.0
 
 
 def unseeded_weights(model: Any) -> bool:
@@ -45,15 +45,16 @@ def looks_fresh(module: nn.Module) -> bool:
                     return False
             elif fresh.is_floating_point() and fresh.numel() >= _FEW:
                 drawn = True
-                if not _alike(value, fresh):
+                if not _alike(value, fresh, uniform=not isinstance(leaf, nn.Embedding | nn.EmbeddingBag)):
                     return False
     return drawn
 
 
-def _alike(value: torch.Tensor, fresh: torch.Tensor) -> bool:
-    """Could both be draws from one distribution, by their spread and their largest value?"""
+def _alike(value: torch.Tensor, fresh: torch.Tensor, *, uniform: bool) -> bool:
+    """Could both be draws from one distribution, by their spread and, of a uniform one, their largest value?"""
     ratio = float(value.std()) / max(float(fresh.std()), 1e-12)
     slack = max(_SPREAD, 4.0 / fresh.numel() ** 0.5)
-    uniform = float(fresh.abs().max()) < 2.0 * float(fresh.std())
-    within = not uniform or float(value.abs().max()) <= _BEYOND * 3**0.5 * max(float(fresh.std()), float(value.std()))
+    # The largest of n uniform draws hardly lies further below the bound than this.
+    bound = float(fresh.abs().max()) * (1.0 + _BELOW / fresh.numel())
+    within = not uniform or float(value.abs().max()) <= bound
     return abs(ratio - 1.0) < slack and within

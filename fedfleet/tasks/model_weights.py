@@ -20,6 +20,7 @@ from fedfleet.core.trees import Array, Tree
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".th")
 _WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _FROZEN = "frozen.safetensors"  # beside it in the folder of a run that froze a part of its model
+WRAPPED = "model."  # as `LogitsModel` names its model
 _NAMES_SHOWN, _NAMES_TRIED = 3, 5
 _INDEX_BYTES = 64 << 20
 
@@ -145,10 +146,12 @@ def without_prefix(given: Tree, wanted: Iterable[str]) -> tuple[Tree, str]:
     for prefix in _candidates(given, names):
         shorter = {n.removeprefix(prefix): v for n, v in given.items()}
         longer = {f"{prefix}{n}": v for n, v in given.items()}
-        for renamed, word in ((shorter, "of its names was left out"), (longer, "was put before its names")):
+        # A model that FedFleet wrapped has names with this prefix, which is nobody's affair.
+        put_before = "" if prefix == WRAPPED else f"the prefix {prefix!r} was put before its names"
+        for renamed, word in ((shorter, f"the prefix {prefix!r} of its names was left out"), (longer, put_before)):
             count = len(names & renamed.keys()) if len(renamed) == len(given) else 0
             if count > most:
-                best, note, most = renamed, f"the prefix {prefix!r} {word}", count
+                best, note, most = renamed, word, count
     return best, note
 
 
@@ -168,8 +171,9 @@ def _problems(
     problems: list[str] = []
     if other_shape:
         name = other_shape[0]
-        more = f" and {len(other_shape) - 1} more" if len(other_shape) > 1 else ""
-        problems.append(f"{name!r}{more} has the shape {given[name].shape} there and {first[name].shape} in the model")
+        shapes = f"{given[name].shape} there and {first[name].shape} in the model"
+        more = f" ({len(other_shape)} arrays have another shape)" if len(other_shape) > 1 else ""
+        problems.append(f"{name!r} has the shape {shapes}{more}")
     if missing:
         problems.append(f"it lacks {_listed(missing)}")
     if unexpected:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fedfleet.core.errors import BadInput, suggest_name
-from fedfleet.core.kinds import CLASSIFICATION, REGRESSION, Kind, KindName
+from fedfleet.core.kinds import CLASSIFICATION, NEXT_TOKEN, REGRESSION, Kind, KindName
 from fedfleet.core.limits import Count, Width
 from fedfleet.core.parts import Dataset
 from fedfleet.core.pins import pinned
@@ -51,9 +51,7 @@ def pin_files(table: Mapping[str, Any]) -> dict[str, Any]:
     """The table with the hashes of its data and of its model's code, where it has none yet: then it means these, for ever."""
     if not table["path"]:
         raise BadInput("task.path: name the file or folder with your samples, for example task.path=my.csv, or --data my.csv")
-    data_pin = (
-        {} if table.get("content") else {"path": str(_existing(table["path"])), "content": path_hash(_existing(table["path"]))}
-    )
+    data_pin = {} if table.get("content") else {"path": str(_existing(table["path"])), "content": path_hash(_existing(table["path"]))}
     named = code_name(table["model"])
     if named is None or not named.file:
         return {**table, **data_pin}
@@ -144,9 +142,7 @@ def read_samples(source: TableSource) -> OwnData:
             f"task.path: {source.path} has changed since this run was described; restore it, or begin a new run with the new samples "
             "(without task.content)"
         )
-    input, label = (
-        None if names is None else list(names) if len(names) > 1 else names[0] for names in (source.input, source.label)
-    )
+    input, label = (None if names is None else list(names) if len(names) > 1 else names[0] for names in (source.input, source.label))
     return data(
         path, input=input, label=label, owner=source.owner, time=source.time, kind=source.kind, missing=source.missing,
         context=source.context,
@@ -162,10 +158,7 @@ def source_of(table: Mapping[str, Any]) -> TableSource:
     """How the samples of a resolved table are read."""
     keys = ("path", "owner", "time", "kind", "missing", "context")
     return TableSource(
-        **{key: table[key] for key in keys},
-        content=table["content"] or "",
-        label=_names(table["label"]),
-        input=_names(table["input"]),
+        **{key: table[key] for key in keys}, content=table["content"] or "", label=_names(table["label"]), input=_names(table["input"])
     )
 
 
@@ -255,8 +248,6 @@ def _check_choice(model: str, shape: tuple[int, ...], kind: Kind) -> None:
         fitting = ", ".join(_SEQUENCE_MODELS if kind.places else _SAMPLE_MODELS)
         raise BadInput(f'task.model = "{model}" does not fit {kind.name}; use one of {fitting}, or your own, as in model.py:Net')
     if kind.places and len(shape) != 1:
-        raise BadInput(
-            f"task.model: the models that ship read tokens, and a sample has the shape {shape}; give your own, as in model.py:Net"
-        )
+        raise BadInput(f"task.model: the models that ship read tokens, and a sample has the shape {shape}; give your own, as in model.py:Net")
     if model == "cnn" and (len(shape) != 3 or min(shape[1:]) < 4):
         raise BadInput(f'task.model = "cnn" needs pictures (channels, height, width), and a sample has the shape {shape}; use mlp')

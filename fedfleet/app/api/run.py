@@ -23,7 +23,7 @@ from fedfleet.app.api.user_warnings import warn_of_unseeded, warn_user
 from fedfleet.app.assemble import Setup, assemble, feasibility_warnings, open_executor, run_warnings, score_of
 from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.runs import FinishedRun, perform, read_finished_run, stored_weights
-from fedfleet.app.runs.custom_task import CustomTask, load_custom_task, with_user_metrics
+from fedfleet.app.runs.custom_task import CustomTask, UserInputs, load_custom_task, with_user_metrics
 from fedfleet.app.runs.execution import Listeners
 from fedfleet.app.runs.extra_measures import noise_source, with_class_measures, with_privacy
 from fedfleet.app.runs.model_trust import trust_model
@@ -33,11 +33,12 @@ from fedfleet.app.tracking.run_follower import follow_run
 from fedfleet.app.tracking.sink import sinks_of
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.core.events import Event, without_sums
-from fedfleet.core.parts import Task
 from fedfleet.core.sources import World
 from fedfleet.measure.summary import summary
 from fedfleet.simulation.simulator import simulate
 from fedfleet.store import journal as journals
+
+_NOTHING = UserInputs()
 
 
 def run(
@@ -122,7 +123,7 @@ def run(
             )
             notifier.notify()
             write_report(finished_run)
-            result = _result_of(finished_run)
+            result = _result_of(finished_run, taken[2])
         follower.end(result.metrics)
     for warning in result.metrics["warnings"]:
         if folder is not None or custom_task is None or warning not in custom_task.task.warnings:  # said before training
@@ -185,30 +186,28 @@ def _run_in_memory(spec: Spec, custom_task: CustomTask | None, listeners: Listen
     return Result(metrics, setup.task.whole(params), events, None, lambda: setup.world, lambda: setup.task)
 
 
-def _result_of(finished_run: FinishedRun) -> Result:
+def _result_of(finished_run: FinishedRun, inputs: UserInputs = _NOTHING) -> Result:
+    """The result in a folder; `inputs` are what the person gave, where this process has it."""
     return Result(
         finished_run.metrics,
         stored_weights(finished_run.out),
         finished_run.events,
         finished_run.out,
-        lambda: _world_of(finished_run),
-        lambda: _task_of(finished_run),
+        lambda: _world_of(finished_run, inputs),
+        lambda: _setup_of(finished_run, inputs).task,
     )
 
 
-def _world_of(finished_run: FinishedRun) -> World | None:
+def _world_of(finished_run: FinishedRun, inputs: UserInputs) -> World | None:
     """The world of a run's folder, built again; None if something that it needs is not here."""
     try:
-        return _setup_of(finished_run).world
+        return _setup_of(finished_run, inputs).world
     except FedFleetError:
         return None
 
 
-def _task_of(finished_run: FinishedRun) -> Task:
-    """The task of a run's folder as its algorithm trained it, built again."""
-    return _setup_of(finished_run).task
-
-
-def _setup_of(finished_run: FinishedRun) -> Setup:
-    custom_task = load_custom_task(finished_run.out, finished_run.spec)
+def _setup_of(finished_run: FinishedRun, inputs: UserInputs) -> Setup:
+    """The setup of a run's folder as its algorithm trained it, built again."""
+    given = replace(inputs, data=arrays(inputs.data))
+    custom_task = load_custom_task(finished_run.out, finished_run.spec, inputs=given, need_metrics=False)
     return assemble(finished_run.spec, custom_task.task if custom_task else None)

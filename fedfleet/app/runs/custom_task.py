@@ -157,7 +157,9 @@ def load_custom_task(
     reason = _unusable_reason(out, manifest, inputs, needed, trusted=trust is not None) or missing
     dataset = Dataset(arrays["x"], arrays["y"], manifest.classes, arrays.get("owner"), KINDS[manifest.kind])
     task = _task(dataset, spec.data_seed, weights, _model_builder(manifest, inputs, weights, sources["model"], dataset.x, reason))
-    task = replace(task, first_weights=manifest.first_weights, warnings=tuple(manifest.warnings))
+    # A stopping rule may name a metric whose code does not run here: then its recorded values count.
+    unknown = dict.fromkeys(manifest.metrics, partial(_refuse, "its function is not here"))
+    task = replace(task, metrics=unknown, first_weights=manifest.first_weights, warnings=tuple(manifest.warnings))
     if reason:
         refuse = partial(_refuse, reason)
         return CustomTask(replace(task, loss=Loss(refuse) if manifest.loss else None), inputs, {}, unusable_reason=reason)
@@ -168,7 +170,7 @@ def load_custom_task(
     }
     metrics = {n: inputs.metrics.get(n) or objects[f"metric {n!r}"] for n in (manifest.metrics if need_metrics else ())}
     loss = None if manifest.loss is None else inputs.loss or objects["loss"]
-    return CustomTask(replace(_with_loss(task, loss), metrics=metrics), inputs, metrics)
+    return CustomTask(replace(_with_loss(task, loss), metrics={**unknown, **metrics}), inputs, metrics)
 
 
 def with_stored_notes(custom_task: CustomTask | None, out: Path) -> CustomTask | None:
