@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import fedfleet
+from fedfleet.app.runs import read_finished_run
 from fedfleet.core.errors import BadInput
 from fedfleet.tasks import fresh_weights
 from fedfleet.tasks.data_checks import checked_data
@@ -75,6 +76,7 @@ def test_a_run_from_a_file_needs_it_no_more(weights, tmp_path):
     done = fedfleet.run(SPEC, model=net, data=DATA, weights=weights, out=out)
     assert done.metrics["first_weights"] == "file" == json.loads((out / "metrics.json").read_text())["first_weights"]
     assert "First weights: from a file" in (out / "report.html").read_text()
+    assert "first weights: from a file" in str(read_finished_run(out))
     fresh = fedfleet.run(SPEC, model=net, data=DATA)
     assert fresh.metrics["first_weights"] == "seed" and fresh.metrics["digest"] != done.metrics["digest"]
     weights.unlink()
@@ -116,7 +118,7 @@ def test_random_weights_of_an_object_are_warned_of_where_the_run_is_kept(tmp_pat
     fedfleet.run(SPEC, model=net, data=DATA, out=tmp_path / "function")
     fedfleet.run(SPEC, model=net(), data=DATA, weights=weights, out=tmp_path / "file")
     assert warned() == []
-    study = {"name": "s", "arms": {"a": {}}, "base": SPEC, "seeds": 1}
+    study = {"base": SPEC, "seeds": 1, "runs": [{"name": "only"}]}
     fedfleet.study(study, model=net(), data=DATA, out=tmp_path / "study")
     assert len(warned()) == 1
 
