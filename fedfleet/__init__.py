@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from fedfleet.app.api.run_result import Commit, Result
     from fedfleet.app.api.study import compare, study
     from fedfleet.app.api.tune import tune
-    from fedfleet.tasks.user_data.samples import OwnData, data
     from fedfleet.app.studies.compare.comparison import Comparison
     from fedfleet.app.studies.grid.run_study import Studied
     from fedfleet.app.studies.predict.prediction_result import Predicted, Range, Swept
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
     from fedfleet.core.registry import register
     from fedfleet.core.sources import DataSource, DeviceSource, StateSource
     from fedfleet.simulation.simulator import simulate
+    from fedfleet.tasks.user_data.samples import OwnData, data
 
 __all__ = [
     "Algorithm", "Assignments", "BadInput", "BatchPlan", "Book", "Commit", "Comparison", "Cost", "DataSource", "Dataset",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fedfleet.core.errors import BadInput, suggest_name
-from fedfleet.core.kinds import CLASSIFICATION, NEXT_TOKEN, REGRESSION, Kind, KindName
+from fedfleet.core.kinds import CLASSIFICATION, REGRESSION, Kind, KindName
 from fedfleet.core.limits import Count, Width
 from fedfleet.core.parts import Dataset
 from fedfleet.core.pins import pinned
@@ -29,6 +30,8 @@ TestName = Literal["random", "owner", "time"]
 _SAMPLE_MODELS, _SEQUENCE_MODELS = ("linear", "mlp", "cnn"), ("gpt", "lstm")
 MODELS = ("auto", *_SAMPLE_MODELS, *_SEQUENCE_MODELS)
 _HEADS = 4
+# What a refusal of the reader calls a parameter is a key of the task here.
+_READING_KEY = re.compile(r"\b((?:missing|label|owner|input|time|kind|context|scale) ?=)")
 _SMALLEST_PICTURE = 8  # pixels, of a picture that a convolutional network reads by default
 
 
@@ -51,7 +54,9 @@ def pin_files(table: Mapping[str, Any]) -> dict[str, Any]:
     """The table with the hashes of its data and of its model's code, where it has none yet: then it means these, for ever."""
     if not table["path"]:
         raise BadInput("task.path: name the file or folder with your samples, for example task.path=my.csv, or --data my.csv")
-    data_pin = {} if table.get("content") else {"path": str(_existing(table["path"])), "content": path_hash(_existing(table["path"]))}
+    data_pin = (
+        {} if table.get("content") else {"path": str(_existing(table["path"])), "content": path_hash(_existing(table["path"]))}
+    )
     named = code_name(table["model"])
     if named is None or not named.file:
         return {**table, **data_pin}
@@ -70,9 +75,9 @@ def _existing(path: str, again: str = "") -> Path:
 
 def content_of(table: Mapping[str, Any]) -> dict[str, Any]:
     """What of the table says what is trained on, wherever files lie."""
-    named = code_name(table["model"])
+    named = code_name(str(table.get("model", "")))
     model = {"model": named.name} if named is not None and table.get("code") else {}
-    return {**{key: value for key, value in table.items() if key != "path" or not table.get("content")}, **model}
+    return {**{key: value for key, value in table.items() if key != "path"}, **model}
 
 
 @pinned(pin_files, content_of)
@@ -139,13 +144,24 @@ def read_samples(source: TableSource) -> OwnData:
     path = _existing(source.path, "; this run needs it: restore it, or give its new place with task.path=..")
     if source.content and path_hash(path) != source.content:
         raise BadInput(
-            f"task.path: {source.path} has changed since this run was described; restore it, or begin a new run with the new samples "
-            "(without task.content)"
+            f"task.path: {source.path} has changed since this run was described; restore it, or begin a new run with the new "
+            "samples (without task.content)"
         )
-    input, label = (None if names is None else list(names) if len(names) > 1 else names[0] for names in (source.input, source.label))
+    input, label = (
+        None if names is None else names[0] if len(names) == 1 else list(names) for names in (source.input, source.label)
+    )
+    try:
+        return _read(path, source, input, label)
+    except BadInput as error:
+        text = str(error).replace('missing = "drop"', 'missing = "drop" or --missing drop')
+        raise BadInput(_READING_KEY.sub(r"task.\1", text)) from None
+
+
+def _read(path: Path, source: TableSource, input: Any, label: Any) -> OwnData:
+    kind: Any = source.kind
+    missing: Any = source.missing
     return data(
-        path, input=input, label=label, owner=source.owner, time=source.time, kind=source.kind, missing=source.missing,
-        context=source.context,
+        path, input=input, label=label, owner=source.owner, time=source.time, kind=kind, missing=missing, context=source.context
     )  # fmt: skip
 
 
@@ -158,12 +174,15 @@ def source_of(table: Mapping[str, Any]) -> TableSource:
     """How the samples of a resolved table are read."""
     keys = ("path", "owner", "time", "kind", "missing", "context")
     return TableSource(
-        **{key: table[key] for key in keys}, content=table["content"] or "", label=_names(table["label"]), input=_names(table["input"])
+        **{key: table[key] for key in keys},
+        content=table["content"] or "",
+        label=_names(table["label"]),
+        input=_names(table["input"]),
     )
 
 
 def held_out(dataset: Dataset, seed: int, test: TestName, time: Any = None) -> Ints:
-    """The rows of the central test set: a fifth of all at random, all of a fifth of the owners, or the latest fifth of each owner."""
+    """The rows of the central test set: a fifth at random, all of a fifth of the owners, or the latest fifth of each owner."""
     if test == "random":
         return hold_out(dataset, seed, 0)
     if test == "owner":
@@ -248,6 +267,8 @@ def _check_choice(model: str, shape: tuple[int, ...], kind: Kind) -> None:
         fitting = ", ".join(_SEQUENCE_MODELS if kind.places else _SAMPLE_MODELS)
         raise BadInput(f'task.model = "{model}" does not fit {kind.name}; use one of {fitting}, or your own, as in model.py:Net')
     if kind.places and len(shape) != 1:
-        raise BadInput(f"task.model: the models that ship read tokens, and a sample has the shape {shape}; give your own, as in model.py:Net")
+        raise BadInput(
+            f"task.model: the models that ship read tokens, and a sample has the shape {shape}; give your own, as in model.py:Net"
+        )
     if model == "cnn" and (len(shape) != 3 or min(shape[1:]) < 4):
         raise BadInput(f'task.model = "cnn" needs pictures (channels, height, width), and a sample has the shape {shape}; use mlp')

@@ -54,8 +54,8 @@ def fit_task(
     """The same for a model that takes its input shape and number of classes from the data, and their kind if it asks for `kind`.
 
     With `test_users` everything of that many seeded owners is held out instead of a fifth of all samples, or whatever `hold` says;
-    `prepare` is what then becomes of the data. `backbone` names pretrained weights to begin with, as `backbones` knows them; "": the
-    model begins from the seed alone.
+    `prepare` is what then becomes of the data. `backbone` names pretrained weights to begin with, as `backbones` knows them; "":
+    the model begins from the seed alone.
     """
     asks = inspect.signature(net).parameters
 

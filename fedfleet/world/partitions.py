@@ -84,19 +84,17 @@ def by_label(labels: Count = 2) -> PartitionRecipe:
     return deal
 
 
-def by_owner() -> PartitionRecipe:
-    """The people who made the samples are the clients.
+@dataclass(frozen=True, slots=True)
+class OwnerPartition:
+    """The partition by people; whether people may share a client, and whether the samples of one may be divided, is only said
+    here: `app.assemble` refuses other numbers of clients than people without it."""
 
-    Fewer clients than people: people are dealt to clients in turn. More: whoever has most rows per client is split.
-    """
+    merge_owners: bool = False
+    split_owners: bool = False
 
-    def deal(dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
-        if dataset.owner is None:
-            raise BadInput(
-                "world.data: by_owner needs to know who made each sample, and this dataset does not say; "
-                "use dirichlet, or give data of your own with the owner of each sample"
-            )
-        people, person_of_row = np.unique(dataset.owner[rows], return_inverse=True)
+    def __call__(self, dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
+        """The client of each row."""
+        people, person_of_row = people_of(dataset, rows)
         if clients <= len(people):
             return rng.permutation(np.arange(len(people)) % clients)[person_of_row]
         counts = np.bincount(person_of_row).astype(np.float64)
@@ -110,7 +108,32 @@ def by_owner() -> PartitionRecipe:
             turn[own_rows] = np.arange(len(own_rows)) % parts[person]
         return first[person_of_row] + turn
 
-    return deal
+
+def by_owner(*, merge_owners: bool = False, split_owners: bool = False) -> PartitionRecipe:
+    """The people who made the samples are the clients, as many as there are people.
+
+    With `merge_owners` there may be fewer clients: people are dealt to clients in turn, each with all samples. With `split_owners`
+    there may be more: the samples of those who have most per client are divided.
+    """
+    return OwnerPartition(merge_owners, split_owners)
+
+
+def people_of(dataset: Dataset, rows: Ints) -> tuple[Ints, Ints]:
+    """The people who made these rows, and for each row which of them."""
+    if dataset.owner is None:
+        raise BadInput(
+            "world.data: by_owner needs to know who made each sample, and this dataset does not say; "
+            "use dirichlet, or give data of your own with the owner of each sample"
+        )
+    people, person_of_row = np.unique(dataset.owner[rows], return_inverse=True)
+    return people, person_of_row
+
+
+def owner_partition(deal: PartitionRecipe) -> OwnerPartition | None:
+    """The partition by people, alone or inside another one; None if nothing is dealt by people."""
+    while isinstance(deal, PoisonedPartition):
+        deal = deal.inside
+    return deal if isinstance(deal, OwnerPartition) else None
 
 
 def make_shards(
@@ -120,8 +143,9 @@ def make_shards(
     n, dataset = len(keys), task.dataset
     rows = task.client_rows()
     if n * min_samples > len(rows):
+        of = "" if owner_partition(deal) is None else f" of {len(people_of(dataset, rows)[0])} people"
         raise BadInput(
-            f"world.clients: {n} clients with at least {min_samples} samples each need {n * min_samples} samples, "
+            f"world.clients: {n} clients{of} with at least {min_samples} samples each need {n * min_samples} samples, "
             f"but the dataset leaves {len(rows)}; use fewer clients or a smaller world.min_samples"
         )
     rng = stream(seed, "partition")

@@ -28,6 +28,7 @@ STUDY = {
     "seeds": 2,
     "baseline": "a",
 }
+MORE_CLIENTS = {"world": {"clients": 12, "data": "by_owner"}, "stop": {"rounds": 2}}
 
 
 def test_the_example_has_thirty_lines():
@@ -57,6 +58,7 @@ def test_the_example_answers(tmp_path):
         ("a model for other inputs", {}, nn.Linear(7, 6), (X, Y, WHO)),
         ("a column of owners that is too short", {}, NET, (X, Y, WHO[:-1])),
         ("nobody said who made the samples", {}, NET, (X, Y)),
+        ("a number of clients that is not the number of people", {"base": MORE_CLIENTS}, NET, (X, Y, WHO)),
         ("a typing error in a pace", {"runs": [{"name": "a", "pace": {"use": "deadlin"}}]}, NET, (X, Y, WHO)),
         ("a key in the wrong place", {"seed": 3}, NET, (X, Y, WHO)),
         ("a baseline that is not there", {"baseline": "wait"}, NET, (X, Y, WHO)),

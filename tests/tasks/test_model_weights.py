@@ -11,7 +11,11 @@ from safetensors.torch import save_file
 from fedfleet.core.errors import BadInput
 from fedfleet.tasks.model_weights import fitted_weights, read_weights
 
-FIRST = {"body.weight": np.zeros((4, 3), np.float32), "body.bias": np.zeros(4, np.float32), "head.weight": np.zeros((2, 4), np.float32)}
+FIRST = {
+    "body.weight": np.zeros((4, 3), np.float32),
+    "body.bias": np.zeros(4, np.float32),
+    "head.weight": np.zeros((2, 4), np.float32),
+}
 FULL = {"body.weight": torch.ones(4, 3), "body.bias": torch.full((4,), 2.0), "head.weight": torch.full((2, 4), 3.0)}
 
 
@@ -67,7 +71,7 @@ def test_a_folder_of_hugging_face_with_one_file_or_an_index(tmp_path):
 @pytest.mark.parametrize("place", ["../secret.safetensors", "/etc/x.safetensors", "model.bin"])
 def test_an_index_names_only_files_beside_it(tmp_path, place):
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": place}}))
-    with pytest.raises(BadInput, match="which is not a .safetensors file beside it"):
+    with pytest.raises(BadInput, match=r"which is not a .safetensors file beside it"):
         read_weights(tmp_path)
 
 
@@ -91,7 +95,7 @@ def test_on_request_what_fits_is_taken_and_the_rest_is_as_before(tmp_path):
 
 @pytest.mark.parametrize("partial", [False, True])
 def test_weights_of_which_nothing_fits_are_refused(tmp_path, partial):
-    with pytest.raises(BadInput, match="no array of .* fits the model"):
+    with pytest.raises(BadInput, match=r"no array of .* fits the model"):
         fitted_weights(saved(tmp_path, {"a": torch.zeros(2)}), FIRST, partial=partial)
 
 
@@ -106,7 +110,7 @@ def test_a_pickle_is_refused_with_the_line_that_converts_it(tmp_path):
     assert equal(read_weights(path.with_suffix(".safetensors")))
     (tmp_path / "folder").mkdir()
     torch.save(FULL, tmp_path / "folder/pytorch_model.bin")
-    with pytest.raises(BadInput, match="pytorch_model.bin is a pickle"):
+    with pytest.raises(BadInput, match=r"pytorch_model.bin is a pickle"):
         read_weights(tmp_path / "folder")
 
 

@@ -9,8 +9,8 @@ from torch import nn
 
 from fedfleet.core.errors import BadInput
 from fedfleet.tasks.data_checks import checked_data
-from fedfleet.tasks.own_model import model_recipe, trainable_build
 from fedfleet.tasks.output_checks import loss_name
+from fedfleet.tasks.own_model import model_recipe, trainable_build
 from fedfleet.tasks.task_checks import check_fit
 from tests.tasks.stand_ins import NEXT, PLACES, READ, TOKENS
 

@@ -98,8 +98,10 @@ def test_sentences_about_a_model_reach_script_terminal_and_report(tmp_path, capf
     assert re.search("WARNING: model: its outputs are probabilities", capfd.readouterr().err), "before training"
     assert any("remove the Softmax" in warning for warning in done.metrics["warnings"])
     assert "remove the Softmax" in (tmp_path / "run/report.html").read_text()
-    assert fedfleet.replay(tmp_path / "run")["ok"] and fedfleet.load(tmp_path / "run").metrics["warnings"] == done.metrics["warnings"]
-    with pytest.warns(UserWarning) as told:
+    assert (
+        fedfleet.replay(tmp_path / "run")["ok"] and fedfleet.load(tmp_path / "run").metrics["warnings"] == done.metrics["warnings"]
+    )
+    with pytest.warns(UserWarning, match="remove the Softmax") as told:
         fedfleet.run(SPEC, model=softmaxed, data=DATA)
     assert sum("remove the Softmax" in str(warning.message) for warning in told) == 1
 

@@ -7,7 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.api.own_task import NO_COLUMNS, Columns, names_task, read_user_data, refuse_columns, with_named_task
+from fedfleet.app.api.own_task import (
+    NO_COLUMNS,
+    Columns,
+    dealt_by_owner,
+    names_task,
+    read_user_data,
+    refuse_columns,
+    with_named_task,
+)
 from fedfleet.app.api.run_result import Result
 from fedfleet.app.runs.custom_task import (
     CustomTask,
@@ -27,7 +35,9 @@ from fedfleet.app.runs.custom_task_folder import (
     task_arrays,
     write_arrays,
 )
-from fedfleet.app.spec import Spec, load_spec, resolve, spec_table
+from fedfleet.app.spec import Spec, apply_overrides, load_spec, resolve, spec_table
+from fedfleet.app.spec.people import deals_by_owner, people_in
+from fedfleet.app.studies.grid.ready_studies import with_cohorts_for
 from fedfleet.app.studies.grid.study_file import Study
 from fedfleet.app.terminal.answers import option_name
 from fedfleet.core.errors import BadInput
@@ -60,21 +70,29 @@ def take_inputs(
         spec, overrides = None, [str(spec), *overrides]  # with data of one's own a spec may be left out
     if spec is None and inputs.data is None:
         raise BadInput(f"nothing to train: give a spec, or your own data with {option_name('data')} FILE")
-    table, name = spec_table({} if spec is None else spec, overrides)
     refuse_columns(columns, inputs.data)
     if as_objects or not names_task(inputs.model, inputs.data):
+        table, name = spec_table({} if spec is None else spec, overrides)
         return table, name, replace(inputs, data=read_user_data(inputs.data, columns))
     if inputs.loss is not None or inputs.metrics:
         raise BadInput(
             "loss and metrics are objects of Python and need a model that is one too; give model= as a class or a function"
         )
     _refuse_weights(inputs)
+    table, name = spec_table({} if spec is None else spec)
     name = Path(inputs.data).stem if spec is None and inputs.data is not None else name
-    return with_named_task(table, inputs.model, inputs.data, columns), name, UserInputs()
+    # What is written out in words may change how the data are read.
+    table = apply_overrides(with_named_task(table, inputs.model, inputs.data, columns), overrides)
+    return dealt_by_owner(table), name, UserInputs()
 
 
-def take_study_inputs(study: Study, inputs: UserInputs, columns: Columns) -> tuple[Study, UserInputs]:
-    """The study on the task that places of data and code name, if they do; otherwise what is given as objects, with its data read."""
+def take_study_inputs(
+    study: Study, inputs: UserInputs, columns: Columns, *, small_fleets: bool = False
+) -> tuple[Study, UserInputs]:
+    """The study on the task that places of data and code name, if they do; otherwise what is given as objects, with its data read.
+
+    With `small_fleets` its cohorts become smaller where the data have few owners.
+    """
     refuse_columns(columns, inputs.data)
     if names_task(inputs.model, inputs.data):
         _refuse_weights(inputs)
@@ -86,8 +104,10 @@ def take_study_inputs(study: Study, inputs: UserInputs, columns: Columns) -> tup
             f"the arm {changing[0]!r} of the study has a task of its own; leave {option_name('data')} out, or the task of the arm"
         )
     name = study.name if inputs.data is None else f"{study.name}-{Path(inputs.data).stem}"
-    base = with_named_task(study.base, inputs.model, inputs.data, columns)
-    return replace(study, base=base, name=name), replace(inputs, model=None, data=None)
+    base = dealt_by_owner(with_named_task(study.base, inputs.model, inputs.data, columns))
+    study = replace(study, base=base, name=name)
+    study = with_cohorts_for(study, resolve(base).world["clients"]) if small_fleets else study
+    return study, replace(inputs, model=None, data=None)
 
 
 def _refuse_weights(inputs: UserInputs) -> None:
@@ -140,7 +160,7 @@ def resolve_inputs(
         return resolved, custom_task
     assert resume_folder is not None
     _refuse_named_task(table)
-    resolved = resolve({**table, "task": stored_spec.task}, name)
+    resolved = resolve({**table, "task": stored_spec.task, "world": _with_counted_people(table, stored_spec)}, name)
     if (resume_folder / SEAL).is_file():
         return resolved, None  # it is finished, and needs nothing any more
     return resolved, load_custom_task(resume_folder, resolved, trust, replace(inputs, data=arrays(inputs.data)))
@@ -177,7 +197,8 @@ def resolver_for(inputs: UserInputs, verb: str, *, copy_data: bool = False, file
         _refuse_named_task(table)
         if not recipe:
             recipe.append(_recipe_of(inputs, arrays(inputs.data)))
-        resolved = resolve({k: v for k, v in table.items() if k != "task"}, name, content_id="?")
+        without_task = {k: v for k, v in table.items() if k != "task"}
+        resolved = resolve(without_task, name, content_id="?", count=lambda spec: people_in(recipe[0](spec.data_seed), spec))
         seeds = resolved.data_seed, resolved.training_seed
         if seeds not in tasks_by_seeds:
             task = recipe[0](resolved.data_seed)
@@ -250,6 +271,14 @@ def _refuse_named_task(table: Mapping[str, Any]) -> None:
 def has_custom_task(folder: Path) -> bool:
     """Is there a run of a model that was given as an object?"""
     return _custom_task_spec(folder) is not None
+
+
+def _with_counted_people(table: Mapping[str, Any], stored: Spec) -> Any:
+    """The [world] of a run that continues: the people in its data were counted when it began."""
+    world = table.get("world", {})
+    if not isinstance(world, Mapping) or not deals_by_owner(stored.world["data"]):
+        return world
+    return {"clients": stored.world["clients"], **world}
 
 
 def _custom_task_spec(folder: Path | None) -> Spec | None:

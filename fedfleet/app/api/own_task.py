@@ -21,18 +21,20 @@ Names = str | Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns of the data are the label and the owner, and which kind of task they make."""
+    """Which columns of the data are the label and the owner, which kind of task they make, and what becomes of missing values."""
 
     label: Names | None = None
     owner: str | None = None
     kind: str | None = None
+    missing: str | None = None
 
     def settings(self) -> dict[str, Any]:
         """What is given, as keys of a task."""
         label = self.label if self.label is None or isinstance(self.label, str) else list(self.label)
         # One name from the command line is a list of one.
         label = label[0] if isinstance(label, list) and len(label) == 1 else label or None
-        return {key: value for key, value in {"label": label, "owner": self.owner, "kind": self.kind}.items() if value is not None}
+        found = {"label": label, "owner": self.owner, "kind": self.kind, "missing": self.missing}
+        return {key: value for key, value in found.items() if value is not None}
 
 
 NO_COLUMNS = Columns()
@@ -62,16 +64,16 @@ def names_task(model: Any, data: Any) -> bool:
 
 
 def with_named_task(table: Mapping[str, Any], model: Any, data: Any, columns: Columns) -> dict[str, Any]:
-    """The spec's table with the task that model, data and columns name; code that is named here is trusted from now on.
-
-    Data that say who made each sample are dealt by owner, unless the table says otherwise.
-    """
+    """The spec's table with the task that model, data and columns name; code that is named here is trusted from now on."""
     plain = plain_table(table)
     task = plain.get("task")
     is_table = task == "table" or (isinstance(task, Mapping) and task.get("use") == "table")
     if data is None and not is_table:
         option = option_name("data")
-        raise BadInput(f"{option_name('model')} {model}: your own model needs your own data; give {option} FILE too, or name task.path in the spec")
+        raise BadInput(
+            f"{option_name('model')} {model}: a model of your own needs data of your own; give {option} FILE too, or name "
+            "task.path in the spec"
+        )
     settings = {f"task.{key}": value for key, value in columns.settings().items()}
     if data is not None:
         settings |= {"task.path": str(data), "task.content": None}
@@ -79,7 +81,7 @@ def with_named_task(table: Mapping[str, Any], model: Any, data: Any, columns: Co
         settings |= {"task.model": model, "task.code": None} | _trusted(model)
     changed = set_values(plain, {"task.use": "table", **settings})
     changed["task"] = {key: value for key, value in changed["task"].items() if value is not None}
-    return _dealt_by_owner(changed)
+    return changed
 
 
 def _trusted(model: str) -> dict[str, Any]:
@@ -89,13 +91,13 @@ def _trusted(model: str) -> dict[str, Any]:
     return {} if code_name(model) is None else {"task.code": trust_file(model)}
 
 
-def _dealt_by_owner(table: dict[str, Any]) -> dict[str, Any]:
+def dealt_by_owner(table: dict[str, Any]) -> dict[str, Any]:
+    """The table with data dealt by owner, where they say who made each sample and the table does not say how they are dealt."""
     world = table.get("world", {})
     if not isinstance(world, Mapping) or "data" in world:
         return table
     from fedfleet.app.spec.table_checks import resolve_part
     from fedfleet.core.pins import complete
-
     from fedfleet.tasks.table import has_owners
 
     resolved = complete(builder("tasks", "table"), resolve_part("tasks", table["task"], "task"))
@@ -104,6 +106,9 @@ def _dealt_by_owner(table: dict[str, Any]) -> dict[str, Any]:
 
 def refuse_columns(columns: Columns, data: Any) -> None:
     """Refuse names of columns without the data that would have them."""
-    given = [name for name in ("label", "owner", "kind") if getattr(columns, name)]
+    given = [name for name in ("label", "owner", "kind", "missing") if getattr(columns, name)]
     if given and data is None:
-        raise BadInput(f"{option_name(given[0])} says how to read data; give {option_name('data')} FILE too, or write task.{given[0]}=.. for the spec's own task")
+        raise BadInput(
+            f"{option_name(given[0])} says how to read data; give {option_name('data')} FILE too, or write "
+            f"task.{given[0]}=.. for the task of the spec"
+        )

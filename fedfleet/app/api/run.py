@@ -29,6 +29,7 @@ from fedfleet.app.runs.extra_measures import noise_source, with_class_measures, 
 from fedfleet.app.runs.model_trust import trust_model
 from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.app.spec import Spec
+from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn
 from fedfleet.app.tracking.run_follower import follow_run
 from fedfleet.app.tracking.sink import sinks_of
 from fedfleet.core.errors import BadInput, FedFleetError
@@ -46,9 +47,10 @@ def run(
     *overrides: str,
     model: Any = None,
     data: Any = None,
-    label: str | Sequence[str] | None = None,
-    owner: str | None = None,
-    kind: str | None = None,
+    label: LabelColumn = None,
+    owner: OwnerColumn = None,
+    kind: KindOfTask = None,
+    missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None,
     metrics: Mapping[str, Callable[[Any, Any], Any]] | None = None,
     on_commit: OnCommit | Sequence[OnCommit] = (),
@@ -68,8 +70,9 @@ def run(
         data: (inputs, integer labels) or (inputs, labels, owners) as arrays, a .npz or .safetensors file with arrays x, y and
             perhaps owner, or whatever `fedfleet.data` reads: a folder of per-client files, LEAF's JSON, a dataset. A path without
             a model of yours, or with "model.py:Net", becomes the spec's own task (`table`).
-        label, owner: the columns of the data with the labels (several for several outputs) and with who made each sample.
-        kind: the kind of task: classification, regression, multilabel, next_token, sequence_labels; default: by the labels.
+        label, owner: the columns of data with the labels (several for several outputs) and with who made each sample.
+        kind: classification, regression, multilabel, next_token or sequence_labels; default: by the labels.
+        missing: what becomes of samples with missing values: error (the default), drop, or mean.
         loss: a function (outputs, labels) that gives one value per sample, or their mean, as a tensor; default: cross-entropy.
         metrics: functions (outputs, labels) of arrays by name, asked about the last model on the central test set; what they
             say is in `result.metrics["own"]`.
@@ -105,7 +108,7 @@ def run(
     inputs = user_inputs(model, data, loss, metrics, weights, partial_weights=partial_weights)
     if folder is not None and not resume:
         warn_of_unseeded(inputs)
-    columns = Columns(label, owner, kind)
+    columns = Columns(label, owner, kind, missing)
     resumed = folder is not None and resume and has_custom_task(folder)
     taken = take_inputs(spec, overrides, inputs, columns, as_objects=resumed)
     resolved, custom_task = resolve_inputs(*taken, resume_folder=folder if resume else None, trust=trust_code, copy_data=keep_data)

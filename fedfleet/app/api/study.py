@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from fedfleet.app.terminal.answers import AS_JSON, check_writable, option_name
+from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
 from fedfleet.app.terminal.value_checks import MOST_LOOKS, MOST_WORKERS, AimName, Looks, Workers, positive_int
 from fedfleet.core.errors import BadInput
 
@@ -22,11 +23,12 @@ def study(
     *,
     scale: str | None = None,
     aim: AimName | None = None,
-    model: str | Any = None,
-    data: str | Path | Any = None,
-    label: str | Sequence[str] | None = None,
-    owner: str | None = None,
-    kind: str | None = None,
+    model: OwnModel = None,
+    data: OwnPath = None,
+    label: LabelColumn = None,
+    owner: OwnerColumn = None,
+    kind: KindOfTask = None,
+    missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None,
     metrics: Mapping[str, Any] | None = None,
     weights: Any = None,
@@ -42,16 +44,12 @@ def study(
     Run the same again to resume after an interruption.
 
     Args:
-        file: a study file in TOML; in Python also the same as a nested dictionary.
+        file: a study file in TOML, or one that ships: mild, middle or severe, which ask on such a fleet whether to wait for all
+            clients, to stop at a deadline, or to train without rounds; in Python also a nested dictionary.
         scale: apply the study's table 'scale.NAME', for example quick or full.
         aim: by what an arm is recommended: accuracy (at equal time), or time, bytes or joules to the target, or fairness
             (accuracy of the worst tenth of clients); default: that of the file, else accuracy.
-        model: the model for your data: model.py:Net, or the name of one that ships (linear, mlp, cnn, gpt, lstm); in Python also
-            your own object, as for `run`.
-        data: a file or folder with your own data, instead of the task of the study; in Python also arrays, as for `run`.
-        label: the column of the labels; may be repeated, for several outputs or labels.
-        owner: the column that says who made each sample: each owner becomes a client.
-        kind: the kind of task: classification, regression, multilabel, next_token, sequence_labels; default: by the labels.
+        model, data, label, owner, kind, missing: your own, by their places; in Python also as objects, as for `run`.
         loss, metrics, weights, partial_weights: your own, as for `run`; such runs are done in this process, one after the other,
             and the data lie once in the folder.
         out: the folder to write; default: runs/NAME, or runs/NAME-SCALE.
@@ -67,6 +65,7 @@ def study(
     from fedfleet.app.pages.study_page import write_pages
     from fedfleet.app.spec import plain_table
     from fedfleet.app.studies.compare.criteria import check_aim
+    from fedfleet.app.studies.grid.ready_studies import is_ready, ready_table
     from fedfleet.app.studies.grid.run_study import default_folder, load_study
     from fedfleet.app.studies.grid.run_study import study as run_study
     from fedfleet.app.studies.grid.study_jobs import WorkerSettings
@@ -78,11 +77,14 @@ def study(
         table = plain_table(cast("Mapping[Any, Any]", file))
         named = {"name": out_folder.name, **table} if out_folder is not None and out_folder.name else table
         study_plan = load_study(named, scale)
+    elif is_ready(file):
+        study_plan = load_study(ready_table(str(file)), scale)
     else:
         study_plan = load_study(as_path("the study file", file), scale)
     study_plan = study_plan if aim is None else replace(study_plan, aim=check_aim(aim, option_name("aim")))
-    inputs, columns = user_inputs(model, data, loss, metrics, weights, partial_weights=partial_weights), Columns(label, owner, kind)
-    study_plan, inputs = take_study_inputs(study_plan, inputs, columns)
+    inputs = user_inputs(model, data, loss, metrics, weights, partial_weights=partial_weights)
+    columns = Columns(label, owner, kind, missing)
+    study_plan, inputs = take_study_inputs(study_plan, inputs, columns, small_fleets=is_ready(file))
     folder = default_folder(study_plan) if out_folder is None else out_folder
     quiet, tracker = AS_JSON.get(), run_tracker(track)
     if inputs.model is None and inputs.data is None and inputs.loss is None and not inputs.metrics:

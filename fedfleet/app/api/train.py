@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.terminal.answers import AS_JSON, LOG_LINES, Answer, Interrupted, warn
+from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
 
 if TYPE_CHECKING:
     from fedfleet.app.spec import Spec
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
 def run_spec(
     spec: Path | None = None,
     *overrides: str,
-    data: Path | None = None,
-    label: Sequence[str] = (),
-    owner: str | None = None,
-    model: str | None = None,
-    kind: str | None = None,
+    data: OwnPath = None,
+    label: LabelColumn = None,
+    owner: OwnerColumn = None,
+    model: OwnModel = None,
+    kind: KindOfTask = None,
+    missing: MissingRule = None,
     out: Path | None = None,
     resume: bool = False,
     check: bool = False,
@@ -36,11 +38,6 @@ def run_spec(
     Args:
         spec: a spec file in TOML; it may be left out where your own data are given.
         overrides: overrides of the spec, for example pace.cohort=20.
-        data: a file or folder with your own data, instead of the spec's task.
-        label: the column of the labels; may be repeated, for several outputs or labels.
-        owner: the column that says who made each sample: each owner becomes a client.
-        model: the model for your data: model.py:Net, or the name of one that ships (linear, mlp, cnn, gpt, lstm).
-        kind: the kind of task: classification, regression, multilabel, next_token, sequence_labels; default: by the labels.
         out: the folder to write; default: runs/NAME-DIGEST.
         resume: go on from the last checkpoint in the folder.
         check: check the spec and stop.
@@ -59,11 +56,11 @@ def run_spec(
     words = list(overrides)
     if ray_address is not None:
         words += ["run.execute=ray", f"run.ray_address={ray_address}"]
-    table, name, _ = take_inputs(spec, words, user_inputs(model, data, None), Columns(label, owner, kind))
+    table, name, _ = take_inputs(spec, words, user_inputs(model, data, None), Columns(label, owner, kind, missing))
     resolved = resolve(table, name)
     trust_model(resolved, trust_code, out)
     if check:
-        return _check_spec(spec or data, resolved)
+        return _check_spec(spec or Path(data), resolved)
     from fedfleet.app.pages.report_page import write_report
     from fedfleet.app.runs import perform
     from fedfleet.app.runs.run_folder import refuse_absent
@@ -92,17 +89,21 @@ def run_spec(
     return finished_run
 
 
-def _check_spec(path: Path | None, spec: Spec) -> Answer:
+def _check_spec(path: Path, spec: Spec) -> Answer:
     """What can be said of a spec before it runs."""
     from fedfleet.app.assemble import assemble, feasibility_warnings
     from fedfleet.app.assemble.edge_times import edge_times
     from fedfleet.app.assemble.private_noise import privacy_plan, privacy_plan_text
+    from fedfleet.app.spec.people import counting_note
 
     setup = assemble(spec)
     private, times = privacy_plan(setup.plan), edge_times(setup.plan, setup.world)
     result = {"ok": True, "spec_digest": spec.digest, "warnings": feasibility_warnings(setup)}
+    result |= {} if setup.people is None else {"people": setup.people.people, "clients": setup.plan.clients}
     result |= {} if private is None else {"privacy": private}
     result |= {} if times is None else {"edge": asdict(times)}
     notes = [*([] if private is None else [privacy_plan_text(private)]), *([] if times is None or times.slow else [str(times)])]
+    notes = [*([] if setup.people is None else [f"the data deal {setup.people}"]), *notes]
     lines = [f"{path} is valid; its digest is {spec.digest[:16]}", *notes]
-    return Answer(result, "\n".join(lines), [f"WARNING: {warning}" for warning in result["warnings"]])
+    remarks = [*([note] if (note := counting_note(spec)) else []), *(f"WARNING: {warning}" for warning in result["warnings"])]
+    return Answer(result, "\n".join(lines), remarks)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.api.study import refuse_workers
 from fedfleet.app.terminal.answers import warn
+from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
 from fedfleet.app.terminal.value_checks import MOST_WORKERS, Workers, positive_int
 from fedfleet.core.errors import BadInput
 
@@ -27,11 +28,12 @@ def tune(
     trials: int | None = None,
     sampler: str | None = None,
     pruner: str | None = None,
-    model: str | Any = None,
-    data: str | Path | Any = None,
-    label: str | Sequence[str] | None = None,
-    owner: str | None = None,
-    kind: str | None = None,
+    model: OwnModel = None,
+    data: OwnPath = None,
+    label: LabelColumn = None,
+    owner: OwnerColumn = None,
+    kind: KindOfTask = None,
+    missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None,
     weights: Any = None,
     partial_weights: Any = False,
@@ -53,12 +55,7 @@ def tune(
             stands.
         sampler: how values are chosen: tpe (the default), random or grid.
         pruner: which trials are stopped early: median (the default), halving or none.
-        model: the model for your data: model.py:Net, or the name of one that ships (linear, mlp, cnn, gpt, lstm); in Python also
-            your own object, as for `run`.
-        data: a file or folder with your own data, instead of the spec's task; in Python also arrays, as for `run`.
-        label: the column of the labels; may be repeated, for several outputs or labels.
-        owner: the column that says who made each sample: each owner becomes a client.
-        kind: the kind of task: classification, regression, multilabel, next_token, sequence_labels; default: by the labels.
+        model, data, label, owner, kind, missing: your own, by their places; in Python also as objects, as for `run`.
         loss, weights, partial_weights: your own, as for `run`; such trials are done in this process, and the data lie once in the
             folder.
         on_trial: called with the `Row` of each trial that ends.
@@ -85,9 +82,8 @@ def tune(
 
     worker_count, notify = positive_int("workers", workers, MOST_WORKERS), _trial_listener(on_trial)
     tracker = run_tracker(track)
-    table, name, inputs = take_inputs(
-        spec, overrides, user_inputs(model, data, loss, None, weights, partial_weights=partial_weights), Columns(label, owner, kind)
-    )
+    given = user_inputs(model, data, loss, None, weights, partial_weights=partial_weights)
+    table, name, inputs = take_inputs(spec, overrides, given, Columns(label, owner, kind, missing))
     folder = default_folder(name) if out is None else as_path("out", out)
     resolver, prepare = shared_resolver(inputs, folder, "tune")
     if resolver is not resolve_named_task:

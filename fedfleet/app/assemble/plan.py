@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedfleet.app.assemble.algorithm import build_algorithm, facts_for, with_overrides, with_task_loss
+from fedfleet.app.assemble.dealt_people import DealtPeople, dealt_people
 from fedfleet.app.assemble.executor_choice import check_executor, make_executor
 from fedfleet.app.assemble.feasibility import check_silence, memory_warnings
 from fedfleet.app.assemble.plan_checks import (
@@ -28,6 +29,7 @@ from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.assemble.user_layer import Households, assign_households, edge_fleet, edge_rule, user_world
 from fedfleet.app.assemble.world import apply_holdouts, devices_for, faults_for, pool_clients, states_for, world_extras
 from fedfleet.app.spec import Spec
+from fedfleet.app.spec.people import named_task
 from fedfleet.app.spec.table_checks import build_part
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.cost import cost_of, epochs_of, scale_cost
@@ -56,9 +58,9 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
             "Continue that run with --resume --out FOLDER, or give model= and data= in Python, as in "
             "fedfleet.run(.., model=.., data=..)"
         )
-    built_task: Task = task if task is not None else build_part("tasks", spec.task)(spec.data_seed)
+    built_task: Task = task if task is not None else named_task(spec)
     held_out = apply_holdouts(spec, built_task)
-    asked, (world, households, built_task) = spec, _flat_world(spec, held_out)
+    asked, (world, households, people, built_task) = spec, _flat_world(spec, held_out)
     spec = with_private_noise(spec, pace, world)
     labels_changed = built_task.dataset.y is not held_out.dataset.y
     plan, built_task = _flat_plan(spec, built_task, pace, world)
@@ -88,13 +90,15 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
         world=world,
         task=built_task,
         executor=lambda form=None: make_executor(spec, built_task, form),
-        warnings=memory_problems,
+        warnings=(*memory_problems, *(people.warnings if people else ())),
+        people=people,
         labels_changed=labels_changed,
     )
 
 
-def _flat_world(spec: Spec, task: Task) -> tuple[World, Households | None, Task]:
-    """The world whose clients are devices; the users that they belong to, where the spec names any; the task as they hold it."""
+def _flat_world(spec: Spec, task: Task) -> tuple[World, Households | None, DealtPeople | None, Task]:
+    """The world whose clients are devices; the users that they belong to, where the spec names any; the people in the data, where
+    they are dealt by owner; and the task as clients hold it."""
     table, keys, fleet = spec.world, client_keys(spec.world["clients"]), spec.fleet_seed
     devices, states = devices_for(table, keys, fleet), states_for(table, keys, fleet)
     extras = world_extras(table, devices, states, keys, fleet)
@@ -104,10 +108,11 @@ def _flat_world(spec: Spec, task: Task) -> tuple[World, Households | None, Task]
         world = World(
             keys, devices, extras.states, households.on_devices, households.users, extras.faults, extras.energy, extras.free_probes
         )
-        return world, households, poison_task(deal, task, world.data, keys, spec.data_seed)
+        return world, households, households.people, poison_task(deal, task, world.data, keys, spec.data_seed)
+    people = dealt_people(deal, task, len(keys), table["min_samples"])
     data = make_shards(deal, task, keys, spec.data_seed, split=tuple(table["split"]), min_samples=table["min_samples"])
     world = World(keys, devices, extras.states, data, None, extras.faults, extras.energy, extras.free_probes)
-    return world, None, poison_task(deal, task, data, keys, spec.data_seed)
+    return world, None, people, poison_task(deal, task, data, keys, spec.data_seed)
 
 
 def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> tuple[Plan, Task]:

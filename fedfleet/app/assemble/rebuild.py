@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedfleet.app.assemble.plan import assemble
 from fedfleet.app.assemble.setup import Setup, check_pin
 from fedfleet.app.spec import apply_overrides, resolve
+from fedfleet.app.spec.spec_file import with_older_meaning
 from fedfleet.core.parts import Algorithm, Executor
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 def rebuild(text: str) -> Setup:
     """Everything that a spec's text names, with inline training; refused if it was meant with other frozen weights."""
-    setup = assemble(resolve(apply_overrides(tomllib.loads(text), ["run.execute=inline", "run.device=cpu"])))
+    table = with_older_meaning(tomllib.loads(text))
+    setup = assemble(resolve(apply_overrides(table, ["run.execute=inline", "run.device=cpu"])))
     check_pin(text, setup.task)
     return setup
 
@@ -43,7 +45,7 @@ def rebuild_eval_context(facts: Mapping[str, Any]) -> EvalContext:
     from fedfleet.executors.stacked.form_choice import Form
     from fedfleet.network.evaluation.evaluators import EvalContext
 
-    table = tomllib.loads(facts["spec"])
+    table = with_older_meaning(tomllib.loads(facts["spec"]))
     run = resolve(table).run
     kernel = run["ray_execute"] if run["execute"] == "ray" else run["execute"]
     setup = assemble(resolve(apply_overrides(table, [f"run.execute={kernel}"])))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedfleet.app.assemble.dealt_people import DealtPeople
 from fedfleet.app.spec import Spec
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Executor, Plan, Task
@@ -35,6 +36,8 @@ class Setup:
     warnings: tuple[str, ...] = ()
     # Do clients train on other labels than the task's own data have, as poisoned clients do?
     labels_changed: bool = False
+    # The people in data that are dealt by owner.
+    people: DealtPeople | None = None
 
 
 def score_of(task: Task) -> ScoreInfo:

@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 
+from fedfleet.app.assemble.dealt_people import DealtPeople, dealt_people
 from fedfleet.app.spec.table_checks import Table, build_part
 from fedfleet.core.cost import TRAINING_PASSES
 from fedfleet.core.edges import Abilities, EdgeFleet, EdgeRule, UserSource
@@ -35,6 +36,7 @@ class Households:
     data: DataSource
     slots: list[dict[str, Ints]]
     on_devices: DataSource
+    people: DealtPeople | None = None
 
 
 def assign_households(table: Table, task: Task, deal: PartitionRecipe, devices: int, fleet: int, seed: int) -> Households:
@@ -46,9 +48,10 @@ def assign_households(table: Table, task: Task, deal: PartitionRecipe, devices: 
     most, split = int(np.bincount(users.user_of).max()), tuple(table["split"])
     # Rounding takes at most one row from the training share, and flat runs need a training row on every device.
     fewest = max(table["min_samples"] * most, math.ceil((most + 1) * sum(split) / split[0]) if most > 1 else 1)
+    people = dealt_people(deal, task, len(users), fewest, devices=devices)
     data = make_shards(deal, task, keys, seed, split=split, min_samples=fewest)
     slots = spread_inside(users, data, _groups_inside(task.dataset), recipe.mu, seed)
-    return Households(users, keys, data, slots, on_devices(users, data, slots))
+    return Households(users, keys, data, slots, on_devices(users, data, slots), people)
 
 
 def _groups_inside(dataset: Dataset) -> Ints:

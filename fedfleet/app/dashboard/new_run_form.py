@@ -20,6 +20,7 @@ from fedfleet.app.dashboard.spec_fields import (
     seed_field,
 )
 from fedfleet.app.dashboard.spec_policy import refuse_foreign
+from fedfleet.app.spec.people import DEFAULT_CLIENTS, deals_by_owner
 from fedfleet.app.spec.resolution import DEFAULTS, PART_KINDS, resolve
 from fedfleet.app.spec.spec_record import TABLES, Spec
 from fedfleet.core.errors import BadInput
@@ -71,6 +72,7 @@ def check_form(values: Mapping[str, str], root: Path, base_folder: Path) -> Form
         try:
             table = _spec_table(remaining, skipped)
             toml = toml or tomli_w.dumps(table)
+            refuse_foreign(table, root, base_folder)  # before anything is read: data may be, to count the people in them
             spec = resolve(table, entries[NAME] or "run")
             refuse_foreign(spec.table(), root, base_folder)
             break
@@ -196,6 +198,10 @@ def fill_form(table: Mapping[str, Any], name: str) -> dict[str, str]:
 
     rest: dict[str, Any] = copy.deepcopy({key: value for key, value in table.items() if key != "run"})
     values = {NAME: name}
+    world = rest.get("world", {})
+    data = world.get("data", {})
+    if world.get("clients") == DEFAULT_CLIENTS and not (isinstance(data, dict) and deals_by_owner(data)):
+        del world["clients"]  # as many as there are by default
     for setting in (seed_field(), *(one for table_name in ("world", "stop") for one in plain_fields(table_name))):
         _move(rest, setting.key, setting, values)
     for key, kind in PART_KINDS.items():

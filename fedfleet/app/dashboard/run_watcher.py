@@ -6,7 +6,6 @@ grow, are sealed, are cut back by a resume, or are damaged: each of these is a s
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedfleet.app.spec.spec_file import read_table
+from fedfleet.app.spec.spec_record import digest_of
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.measure.run_progress import Evaluation, Progress
 from fedfleet.measure.run_record import RunRecord
@@ -241,9 +241,8 @@ class RunWatcher:
 
 def _spec_digest(table: Mapping[str, Any]) -> str:
     """The digest of a resolved spec, as `Spec.digest` has it."""
-    content = {key: value for key, value in table.items() if key != "run"}
     try:
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return digest_of(table)
     except TypeError:  # a date, say: no run has written this spec
         return ""
 

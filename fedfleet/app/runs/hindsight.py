@@ -45,7 +45,8 @@ class Hindsight:
 
     `samples` are those that each holds for training; `reached` how many of the `looks` at the fleet, when rounds asked for clients,
     found each of them (`every`: these are all such moments); `mbps` is the mean link speed (NaN: not known), `ready` the share of
-    `horizon` seconds in which each can be reached. `needs` is None where no world can tell.
+    `horizon` seconds in which each can be reached. `needs` is None where no world can tell. `people` says how many people
+    are dealt to how many clients, where the data are dealt by owner.
     """
 
     samples: Ints
@@ -56,6 +57,7 @@ class Hindsight:
     ready: Floats
     horizon: float
     needs: Needs | None
+    people: str = ""
 
 
 def hindsight(spec: Spec, events: Sequence[Event], tasks: Tasks, folder: Path) -> Hindsight | None:
@@ -86,7 +88,7 @@ def compute_hindsight(setup: Setup, events: Sequence[Event], tasks: Tasks) -> Hi
     ready = ready_seconds(world.states, everyone, 0.0, np.full(n, horizon)) / horizon
     return Hindsight(
         np.asarray(world.data.sizes(0), np.int64), reached, len(looks), len(looks) == len(moments), speeds(world, everyone),
-        ready, horizon, needs(setup, events, tasks),
+        ready, horizon, needs(setup, events, tasks), "" if setup.people is None else str(setup.people),
     )  # fmt: skip
 
 

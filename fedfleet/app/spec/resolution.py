@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from annotated_types import MinLen
 
+from fedfleet.app.spec.people import default_clients
 from fedfleet.app.spec.spec_record import TABLES, Spec
 from fedfleet.app.spec.table_checks import Table, as_table, builder_of, check_table, check_value, resolve_part
 from fedfleet.core.errors import BadInput, suggest_name
-from fedfleet.core.pins import complete
 from fedfleet.core.limits import Clients, Count, Natural, Part, Positive, Seed, Threads
+from fedfleet.core.pins import complete
 from fedfleet.core.records import Stop
 from fedfleet.core.registry import builder, names, parameters
 
@@ -42,11 +44,18 @@ PART_KINDS = {
 }
 
 
-def resolve(table: Mapping[str, Any], name: str = "run", *, content_id: str | None = None) -> Spec:
+def resolve(
+    table: Mapping[str, Any],
+    name: str = "run",
+    *,
+    content_id: str | None = None,
+    count: Callable[[Spec], int] | None = None,
+) -> Spec:
     """Check a spec against the builders' signatures and fill in every default.
 
-    `own_task` names a task that was given as objects instead of by name; the spec of such a run holds that name. What stands in
-    [tune] says what a search may change and is no part of a run, so it is left out.
+    `content_id` names a task that was given as objects instead of by name; the spec of such a run holds that name, and `count`
+    gives the number of people in its data. What stands in [tune] says what a search may change and is no part of a run, so it is
+    left out. Where data are dealt by owner and `world.clients` is not given, the data of a named task are read.
     """
     for key in table:
         if key not in (*TABLES, TUNE):
@@ -64,7 +73,6 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, content_id: str | No
     else:
         parts["task"] = complete(builder("tasks", parts["task"]["use"]), parts["task"])
     world = _world(as_table(table.get("world", {}), "world"))
-    parts["algorithm"] = privacy_by_epsilon(parts["algorithm"], as_table(table.get("algorithm", {}), "algorithm"), world["clients"])
     edge = resolve_part("edges", as_table(table["edge"], "edge"), "edge") if "edge" in table else None
     if edge and "users" not in world:
         raise BadInput('edge: [edge] needs to know which devices belong to which user; add world.users = { use = "households" }')
@@ -72,7 +80,7 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, content_id: str | No
     if not isinstance(overrides, list):
         raise BadInput("override must be a list of tables: write [[override]], with two brackets")
     seed = check_value(Seed, table.get("seed", 0), "seed")
-    return Spec(
+    spec = Spec(
         name=name,
         seed=seed,
         seeds=_seeds(as_table(table.get("seeds", {}), "seeds"), seed),
@@ -81,7 +89,17 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, content_id: str | No
         world=world,
         stop=check_table(Stop, as_table(table.get("stop", {}), "stop"), "stop"),
         run=check_table(run_settings, as_table(table.get("run", {}), "run"), "run"),
-        override=[_override(o, i, parts["algorithm"]) for i, o in enumerate(overrides)],
+        override=[],
+    )
+    # Last of what is not given, since data may have to be read for it.
+    clients = default_clients(spec, count) if world["clients"] is None else world["clients"]
+    asked = as_table(table.get("algorithm", {}), "algorithm")
+    algorithm = privacy_by_epsilon(parts["algorithm"], asked, clients)
+    return replace(
+        spec,
+        world={**world, "clients": clients},
+        algorithm=algorithm,
+        override=[_override(o, i, algorithm) for i, o in enumerate(overrides)],
     )
 
 
@@ -203,7 +221,7 @@ def _change_settings(table: Table, settings: Mapping[str, Any], where: str) -> T
 
 def world_settings(
     *,
-    clients: Clients = 100,
+    clients: Clients | None = None,
     model_bytes: Positive | None = None,
     split: list[Natural] = [6, 2, 2],  # noqa: B006
     min_samples: Count = 5,
@@ -214,7 +232,7 @@ def world_settings(
     unseen: Part | Count | list[Natural] | None = None,
     charge: Literal["trained"] | Count | None = None,
 ) -> None:
-    """The keys of [world] beside its parts."""
+    """The keys of [world] beside its parts. `clients`: by default 100, or one for each person where data are dealt by owner."""
 
 
 def seed_settings(*, fleet: Seed | None = None, data: Seed | None = None, training: Seed | None = None) -> None:

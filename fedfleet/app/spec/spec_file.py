@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from fedfleet.app.spec.people import permit_numbers
 from fedfleet.app.spec.resolution import DEFAULTS, resolve
 from fedfleet.app.spec.spec_record import Spec
 from fedfleet.core.errors import BadInput, nearest_file
@@ -67,7 +68,7 @@ def read_table(path: str | Path) -> dict[str, Any]:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         of_run = path.name == "spec.toml" and (path.parent / "run.db").is_file()
-        return {**table, "pace": _with_older_meaning(table["pace"])} if of_run and isinstance(table.get("pace"), dict) else table
+        return with_older_meaning(table) if of_run else table
     except FileNotFoundError:
         cure = "; the spec file comes first, overrides after it" if "=" in path.name else nearest_file(path)
         raise BadInput(f"there is no spec file {path}{cure}") from None
@@ -79,9 +80,19 @@ def read_table(path: str | Path) -> dict[str, Any]:
         raise BadInput(f"the spec {path} is not valid TOML: {error}") from None
 
 
-def _with_older_meaning(pace: dict[str, Any]) -> dict[str, Any]:
+def with_older_meaning(table: dict[str, Any]) -> dict[str, Any]:
+    """A resolved spec with keys that are newer than it is: they mean what such runs did. It has all others."""
+    pace, world = table.get("pace"), table.get("world")
+    result = {**table, "pace": _with_older_pace(pace)} if isinstance(pace, dict) else dict(table)
+    if isinstance(world, dict) and isinstance(world.get("data"), dict):
+        # A run took any number of clients, whatever the number of people.
+        result["world"] = {**world, "data": permit_numbers(world["data"])}
+    return result
+
+
+def _with_older_pace(pace: dict[str, Any]) -> dict[str, Any]:
     """The pace of a finished or begun run, and those inside it, with keys that are newer than the run."""
-    inner = {key: _with_older_meaning(value) if isinstance(value, dict) else value for key, value in pace.items()}
+    inner = {key: _with_older_pace(value) if isinstance(value, dict) else value for key, value in pace.items()}
     return {**_NEWER_KEYS.get(str(pace.get("use")), {}), **inner}
 
 

@@ -13,6 +13,8 @@ from fedfleet.core.pins import identity_of
 from fedfleet.core.registry import builder
 
 TABLES = ("seed", "seeds", "task", "world", "algorithm", "edge", "choose", "pace", "stop", "run", "override")
+# What only permits a number of clients, and changes nothing of what a run does.
+PERMISSIONS = ("merge_owners", "split_owners")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +67,35 @@ class Spec:
     @property
     def digest(self) -> str:
         """SHA-256 of what was asked for; [run], which says how to run it, is left out."""
-        content = {k: v for k, v in self.table().items() if k != "run"}
-        if "content" in self.task and not self.has_custom_task:
-            content["task"] = identity_of(builder("tasks", self.task["use"]), content["task"])
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return digest_of(self.table())
 
     def toml(self) -> str:
         """The resolved spec as TOML, which reads back to the same spec."""
         import tomli_w
 
         return tomli_w.dumps(self.table())
+
+
+def digest_of(table: Mapping[str, Any]) -> str:
+    """The digest of a resolved spec, by its table: without [run], and without what only permits a number of clients.
+
+    >>> world = {"clients": 3, "data": {"use": "by_owner"}}
+    >>> digest_of({"world": world}) == digest_of({"world": {**world, "data": {"use": "by_owner", "merge_owners": True}}})
+    True
+    """
+    content: dict[str, Any] = _without_none({k: v for k, v in table.items() if k != "run"})
+    task = content.get("task")
+    if isinstance(task, Mapping) and "content" in task and task.get("use") != "own":
+        # The content is what was asked for, wherever its file lies.
+        content["task"] = identity_of(builder("tasks", task["use"]), task)
+    world = content.get("world")
+    if isinstance(world, Mapping) and isinstance(world.get("data"), Mapping):
+        content["world"] = {**world, "data": _without_permissions(world["data"])}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _without_permissions(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: _without_permissions(v) if isinstance(v, Mapping) else v for k, v in data.items() if k not in PERMISSIONS}
 
 
 def _without_none(value: Any) -> Any:

@@ -1,161 +1,235 @@
-"""Columns of a table that somebody else's library holds, such as a Hugging Face dataset, as inputs, labels and owners."""
+"""Columns of a table, and which of them are inputs, labels, owners and times."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput, suggest_name
+from fedfleet.core.errors import BadInput, printable, suggest_name
+from fedfleet.core.records import Ints
 from fedfleet.core.trees import Array
 
 LABELS = ("label", "labels", "y", "class", "target", "activity", "fine_label")
 INPUTS = ("x", "image", "img", "features", "input", "inputs", "pixel_values", "data", "signal")
+MISSING = frozenset(("", "?", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "null", "NULL", "None"))
+YES, NO = frozenset(("yes", "true")), frozenset(("no", "false"))
+# What other programs call a number and people do not, such as 1_000 or infinity, is none.
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+", re.ASCII)
+_SHOWN = 40  # characters of a cell, and names of columns, in a sentence
 
 
 @dataclass(frozen=True, slots=True)
-class RawData:
-    """What was found before it is checked; `labels` are names that the source itself has for its label numbers, `columns` those
-    of the inputs."""
+class Column:
+    """One column: numbers are float64, NaN where one is missing; text is places in `names`, -1 where it is missing; everything else
+    is arrays, one for each sample.
 
-    x: Any
-    y: Any
-    owner: Sequence[Any] | None
-    labels: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
+    `fixed`: the source itself lists the names, so that their order and those that do not occur count too.
+    """
 
+    name: str
+    values: Array
+    names: tuple[str, ...] | None = None
+    fixed: bool = False
 
-def from_columns(source: Any, inputs: list[str] | None, label: str | None, owner: str | None) -> RawData:
-    """The named columns of an object with `column_names` (Hugging Face) or `columns` (pandas)."""
-    keys = _keys(source)
-    names = list(keys)
-    y_name = label_column(names, label)
-    if owner is not None:
-        check_column(names, owner, "owner")
-    input_names = inputs or _guess_inputs(source, keys, {y_name, owner})
-    for name in input_names:
-        check_column(names, name, "input")
-    if y_name in input_names:
-        raise BadInput(f"data: the column {y_name!r} cannot be both input and label; name others with input=.. and label=..")
-    columns = [as_array(source[keys[name]], name) for name in input_names]
-    x = (
-        columns[0]
-        if len(columns) == 1 and columns[0].ndim > 1
-        else np.stack([_flat_column(c, n) for c, n in zip(columns, input_names, strict=True)], 1)
-    )
-    people = None if owner is None else _owners(source[keys[owner]], owner)
-    return RawData(x, list(source[keys[y_name]]), people, _label_names(source, y_name), tuple(input_names))
+    def missing(self) -> Array:
+        """Which samples lack a value."""
+        if self.names is not None:
+            return self.values < 0
+        if self.values.dtype.kind != "f":
+            return np.zeros(len(self.values), bool)
+        return np.isnan(self.values).reshape(len(self.values), -1).any(1)
+
+    def rows(self, rows: Array) -> Column:
+        """The same column of some of the samples."""
+        return replace(self, values=self.values[rows])
 
 
-def label_column(names: Sequence[str], wanted: str | None, *, last: bool = False) -> str:
-    """The column of labels: as asked, or called so; `last`: else the last one."""
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns of equal length. `place(row)` says where a sample stands, such as `my.csv: line 3`; `last`: without a column that is
+    called label, the last one is the label."""
+
+    where: str
+    columns: tuple[Column, ...]
+    place: Callable[[int], str]
+    last: bool = True
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    def column(self, name: str) -> Column:
+        """The column of this name."""
+        return self.columns[self.names.index(name)]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a person asked for: names of columns, or None to go by their names; the kind of task; the places of a window of text."""
+
+    input: tuple[str, ...] | None = None
+    label: tuple[str, ...] | None = None
+    owner: str | None = None
+    time: str | None = None
+    kind: str = "auto"
+    context: int = 32
+
+    def text_columns(self) -> frozenset[str]:
+        """Columns that are text even where they hold digits alone."""
+        texts = (self.input or ()) if self.kind == "next_token" else ()
+        return frozenset((*texts, *((self.owner,) if self.owner else ())))
+
+
+def column_of(name: str, values: Sequence[Any] | Array, where: str = "") -> Column:
+    """A column of plain values of Python or numpy: numbers, truth values, text, or nothing at all for one that is missing.
+
+    >>> column_of("a", ["walk", None, "run"]).names, column_of("a", ["walk", None, "run"]).values.tolist()
+    (('run', 'walk'), [1, -1, 0])
+    >>> column_of("a", [1, None, True]).values.tolist()
+    [1.0, nan, 1.0]
+    """
+    if isinstance(values, np.ndarray) and values.dtype.kind in "fiub":
+        return Column(name, values.astype(np.float64))
+    cells = np.asarray(values).tolist() if isinstance(values, np.ndarray) else list(values)
+    try:
+        if not any(isinstance(cell, str | bytes) for cell in cells):
+            return Column(name, np.array([np.nan if _is_none(cell) else cell for cell in cells], np.float64))
+    except (ValueError, TypeError, OverflowError):
+        odd = next((i for i, cell in enumerate(cells) if not _is_none(cell) and not isinstance(cell, int | float)), 0)
+        raise BadInput(
+            f"data: {where}column {name!r}: sample {odd} is {printable(str(cells[odd]), _SHOWN)!r}, neither a number nor text; "
+            f"convert it first"
+        ) from None
+    return text_column(name, ["" if _is_none(cell) else _as_text(cell) for cell in cells])
+
+
+def text_column(name: str, cells: Sequence[str]) -> Column:
+    """A column of text: the names in their order, and where each cell stands among them."""
+    index: dict[str, int] = {}
+    codes = np.fromiter((index.setdefault(cell.strip(), len(index)) for cell in cells), np.int64, len(cells))
+    return coded_column(name, codes, list(index))
+
+
+def coded_column(name: str, codes: Ints, values: Sequence[str]) -> Column:
+    """A column of text from places in a list of values, in any order, some of which may stand for a missing one."""
+    names = tuple(sorted({value for value in values if value not in MISSING}))
+    place = {value: i for i, value in enumerate(names)}
+    table = np.array([place.get(value, -1) for value in values] or [-1], np.int64)
+    return Column(name, table[codes], names)
+
+
+def label_columns(names: Sequence[str], wanted: tuple[str, ...] | None, *, last: bool) -> tuple[str, ...]:
+    """The columns of labels: as asked, or one that is called so; `last`: else the last one."""
     if wanted is not None:
-        check_column(names, wanted, "label")
+        for name in wanted:
+            check_column(names, name, "label")
         return wanted
     matches = [name for word in LABELS for name in names if name.strip().lower() == word]
     if matches:
-        return matches[0]
+        return (matches[0],)
     if last and names:
-        return names[-1]
-    raise BadInput(f"data: none of the columns {', '.join(names)} is called label; name the column of labels with label=..")
+        return (names[-1],)
+    raise BadInput(f"data: none of the columns {listed(names)} is called label; name the column of labels with label=..")
 
 
 def check_column(names: Sequence[str], column: str, what: str) -> None:
     """Refuse a column that is not there."""
     if column not in names:
-        raise BadInput(f"data: {what}={column!r} is not one of the columns {', '.join(names)}{suggest_name(column, names)}")
+        hint = suggest_name(column, names) if len(names) <= _SHOWN else suggest_name(column, names).partition("; known")[0]
+        raise BadInput(f"data: {what}={column!r} is not one of the columns {listed(names)}{hint}")
 
 
-def as_array(column: Any, name: str) -> Array:
-    """A column as numbers, a row for each sample; pictures become channels first, from 0 to 1."""
-    values = column if isinstance(column, np.ndarray) else list(column)
-    if len(values) == 0:
-        raise BadInput(f"data: the column {name!r} is empty; give at least one sample")
-    if isinstance(values[0], str | bytes):
-        raise BadInput(
-            f"data: the inputs in column {name!r} are text; convert them into numbers first, or name another with input=.."
-        )
-    picture = hasattr(values[0], "getbands")  # pictures of PIL, which datasets decode to
-    rows = values if isinstance(values, np.ndarray) and values.dtype != object else [_row(v, i, name) for i, v in enumerate(values)]
-    shapes = [np.shape(row) for row in rows] if isinstance(rows, list) else []
-    odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
-    if odd is not None:
-        raise BadInput(
-            f"data: column {name!r}: sample {odd} has the shape {shapes[odd]}, but sample 0 has {shapes[0]}; give "
-            "all samples the same shape"
-        )
-    x = np.asarray(rows)
-    if not picture:
-        return x
-    return np.moveaxis(x, -1, 1).astype(np.float32) / 255.0 if x.ndim == 4 else x[:, None].astype(np.float32) / 255.0
+def check_choice(names: Sequence[str], choice: Choice, labels: tuple[str, ...]) -> None:
+    """Refuse columns that are not there, or that are asked to be two things."""
+    asked = [("input", name) for name in choice.input or ()]
+    asked += [("owner", choice.owner)] * (choice.owner is not None) + [("time", choice.time)] * (choice.time is not None)
+    for what, name in asked:
+        check_column(names, str(name), what)
+    roles: dict[str, str] = dict.fromkeys(labels, "label")
+    for what, name in asked:
+        if what != "time" and roles.setdefault(str(name), what) != what:
+            raise BadInput(
+                f"data: the column {name!r} cannot be both {what} and {roles[str(name)]}; name others with {what}=.. and "
+                f"{roles[str(name)]}=.."
+            )
 
 
-def _row(value: Any, i: int, name: str) -> Array:
-    if value is None:
-        raise BadInput(f"data: column {name!r}: sample {i} is empty; fill it in or delete it")
-    try:
-        row = np.asarray(value)
-    except ValueError:
-        raise BadInput(f"data: column {name!r}: sample {i} has rows of different length; give all rows the same length") from None
-    if row.dtype.kind not in "fiub":
-        raise BadInput(
-            f"data: column {name!r}: sample {i} is not an array of numbers but {str(value)[:40]!r}; convert it into numbers first"
-        )
-    return row
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence, not more than people read."""
+    more = f", .. ({len(names):,} in all)" if len(names) > _SHOWN else ""
+    return ", ".join(printable(name, _SHOWN) for name in names[:_SHOWN]) + more
 
 
-def _keys(source: Any) -> dict[str, Any]:
-    """How the table itself calls each column; pandas numbers those that nobody named."""
+def odd_cell(column: Column, fits: Callable[[str], bool]) -> tuple[int, str] | None:
+    """The first sample whose text does not fit, and the text."""
+    wrong = [i for i, name in enumerate(column.names or ()) if not fits(name)]
+    rows = np.flatnonzero(np.isin(column.values, wrong))
+    return (int(rows[0]), (column.names or ())[int(column.values[rows[0]])]) if len(rows) else None
+
+
+def is_number(text: str) -> bool:
+    """Does this text stand for a number?
+
+    >>> [is_number(text) for text in ("1.5e3", " -2", "1_000", "inf", "1,5")]
+    [True, True, False, False, False]
+    """
+    return NUMBER.fullmatch(text.strip()) is not None
+
+
+def is_flag(name: str) -> bool:
+    """Is this one of yes, no, true and false?"""
+    return name.lower() in YES or name.lower() in NO
+
+
+def flag_values(column: Column) -> Array:
+    """Yes and true as 1, no and false as 0, NaN where one is missing."""
+    table = np.array([*(float(name.lower() in YES) for name in column.names or ()), np.nan])
+    return table[column.values]
+
+
+def refuse_odd_number(column: Column, place: Callable[[int], str], cure: str) -> None:
+    """Refuse text in a column most of which is numbers: a mistake in a cell, and no name of anything."""
+    names = column.names or ()
+    counts = np.bincount(column.values[column.values >= 0], minlength=len(names))
+    for pattern in (COMMA_NUMBER, NUMBER):
+        likes = np.array([pattern.fullmatch(name) is not None for name in names], bool)
+        if 2 * counts[likes].sum() < max(counts.sum(), 1):
+            continue
+        if pattern is COMMA_NUMBER:
+            row = int(np.flatnonzero(np.isin(column.values, np.flatnonzero(likes)))[0])
+            text = names[int(column.values[row])]
+            raise BadInput(
+                f"data: {place(row)}, column {column.name}: {printable(text, _SHOWN)!r} has a comma in a number; save the file "
+                f"with decimal "
+                "points and without separators of thousands"
+            )
+        found = odd_cell(column, is_number)
+        if found is not None:
+            raise BadInput(
+                f"data: {place(found[0])}, column {column.name}: {printable(found[1], _SHOWN)!r} is not a number; {cure}"
+            )
+
+
+def keys_of(source: Any) -> Mapping[str, Any] | None:
+    """How a table of another library calls each of its columns; None where it is no table. Pandas numbers those that nobody "
+    "named."""
     names = getattr(source, "column_names", None)
     names = getattr(source, "columns", None) if names is None else names
-    if isinstance(names, Mapping):
-        first = next(iter(names), "train")
-        raise BadInput(f"data: this contains the splits {', '.join(map(str, names))}; give one of them, such as dataset[{first!r}]")
-    if names is None or not hasattr(source, "__len__"):
-        kind = type(source).__name__
-        raise BadInput(
-            f"data: {kind} cannot be read; give a folder, a file, a table with columns that is completely in "
-            "memory (not streaming), or give arrays to fedfleet.run: data=(inputs, labels)"
-        )
+    if names is None or isinstance(names, Mapping):
+        return names
     return {str(name): name for name in names}
 
 
-def _guess_inputs(source: Any, keys: Mapping[str, Any], taken: set[str | None]) -> list[str]:
-    """A column that is called so, the only one that is left, or all that are left where each holds one number a sample."""
-    remaining = [name for name in keys if name not in taken]
-    matches = [name for word in INPUTS for name in remaining if name.lower() == word]
-    if matches:
-        return matches[:1]
-    if len(remaining) == 1 or (remaining and len(source) and all(_is_number(source[keys[name]]) for name in remaining)):
-        return remaining
-    raise BadInput(f"data: which of the columns {', '.join(remaining) or '(none is left)'} are the inputs? name them with input=..")
+def _is_none(cell: Any) -> bool:
+    return cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
 
 
-def _is_number(column: Any) -> bool:
-    first = np.asarray(next(iter(column)))
-    return first.ndim == 0 and first.dtype.kind in "fiub"
-
-
-def _flat_column(column: Array, name: str) -> Array:
-    if column.ndim != 1:
-        raise BadInput(
-            f"data: the column {name!r} contains arrays of shape {column.shape[1:]}; give it as the only input: input={name!r}"
-        )
-    return column
-
-
-def _owners(column: Any, name: str) -> list[Any]:
-    people = list(column)
-    empty = next((i for i, who in enumerate(people) if who is None or who != who), None)
-    if empty is not None:
-        raise BadInput(f"data: column {name!r}: sample {empty} has no owner; name the owner of each sample, or delete the sample")
-    return people
-
-
-def _label_names(source: Any, name: str) -> tuple[str, ...]:
-    """The names that a dataset's own features have for the numbers of its labels."""
-    features = getattr(source, "features", None)
-    names = getattr(features[name], "names", None) if isinstance(features, Mapping) and name in features else None
-    return tuple(map(str, names)) if names else ()
+def _as_text(cell: Any) -> str:
+    return cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell)

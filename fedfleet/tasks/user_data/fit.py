@@ -44,7 +44,9 @@ def fit_samples(path: Path, plan: ColumnPlan) -> Dataset:
     )  # fmt: skip
     x = _aligned(own, plan, path)
     if x.shape[1:] != plan.shape:
-        raise BadInput(f"--data: {path}: a sample has the shape {x.shape[1:]}, and this run's model takes {plan.shape}; convert the samples")
+        raise BadInput(
+            f"--data: {path}: a sample has the shape {x.shape[1:]}, and this run's model takes {plan.shape}; convert the samples"
+        )
     y = _numbered(own, plan, path)
     if plan.scale is not None:
         x = (x.astype(np.float64) - plan.scale[0]) / plan.scale[1]
@@ -52,7 +54,9 @@ def fit_samples(path: Path, plan: ColumnPlan) -> Dataset:
         mean, sd = np.array(plan.target_scale).T
         y = ((y.astype(np.float64) - mean) / sd).astype(np.float32)
     x = x if plan.kind.places and x.dtype.kind in "iu" else x.astype(np.float32)
-    return Dataset(x, y, plan.classes, kind=plan.kind, label_names=plan.labels, input_names=plan.columns, target_scale=plan.target_scale)
+    return Dataset(
+        x, y, plan.classes, kind=plan.kind, label_names=plan.labels, input_names=plan.columns, target_scale=plan.target_scale
+    )
 
 
 def _missing(rule: str):
@@ -65,7 +69,7 @@ def _table_columns(names: Sequence[str]) -> list[str]:
 
 
 def _aligned(own: OwnData, plan: ColumnPlan, path: Path) -> Array:
-    """The inputs in the run's order of columns. A value that the run does not know is refused; one that does not occur here is 0."""
+    """The inputs in the run's order of columns. A value that the run does not know is refused; one that is not here is 0."""
     if not plan.columns or own.inputs == plan.columns:
         return own.x
     place = {name: i for i, name in enumerate(own.inputs)}
@@ -89,7 +93,9 @@ def _numbered(own: OwnData, plan: ColumnPlan, path: Path) -> Array:
         number = {name: i for i, name in enumerate(plan.labels)}
         unknown = sorted({names[i] for i in np.unique(own.y)} - number.keys())
         if unknown:
-            raise BadInput(f"--data: {path}: the label {unknown[0]!r} is not one of this run{suggest_name(unknown[0], plan.labels)}")
+            raise BadInput(
+                f"--data: {path}: the label {unknown[0]!r} is not one of this run{suggest_name(unknown[0], plan.labels)}"
+            )
         return np.array([number.get(name, 0) for name in names], np.int64)[own.y]
     y = own.y
     most = int(y.max(initial=0)) + 1 if y.dtype.kind in "iu" else y.shape[1]

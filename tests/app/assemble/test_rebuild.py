@@ -27,7 +27,7 @@ def test_a_worker_gets_the_executor_that_the_spec_names_for_workers():
 
 
 def test_a_judge_holds_out_what_the_run_does():
-    held = {"clients": 4, "holdout": 60, "unseen": 0.1, "data": "by_owner"}
+    held = {"clients": 4, "holdout": 60, "unseen": 0.1, "data": {"use": "by_owner", "merge_owners": True}}
     task = {"use": "har_cnn", "synthetic": True, "samples": 400, "hidden": 8}
     here = assemble(resolve({**SPEC, "task": task, "world": held, "seeds": {"data": 9}}))
     there = rebuild_eval_context({"spec": here.spec.toml()}).world.data

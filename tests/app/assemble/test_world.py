@@ -4,21 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fedfleet.app.api.run import run
 from fedfleet.app.assemble import assemble, score_states
-from fedfleet.app.assemble.world import apply_holdouts, with_unseen
+from fedfleet.app.assemble.world import apply_holdouts
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import TasksSpent
 from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.records import Cost
-from fedfleet.core.rng import client_keys
 from fedfleet.tasks.task import hold_out
 from fedfleet.world.bases import load_states
-from fedfleet.world.partitions import by_owner, dirichlet, iid, make_shards
 
 WORLD = {"clients": 30, "devices": {"use": "spread"}, "states": {"use": "daily", "ready": 0.3}}
 
@@ -140,31 +136,6 @@ def test_larger_test_sets_have_the_smaller_ones_inside_and_the_usual_one_is_one_
     small, large = held(holdout=30).holdout, held(holdout=0.4).holdout
     assert np.isin(small, large).all()
     assert np.array_equal(held(holdout=0.2).holdout, hold_out(DATA, 5, 0))
-
-
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(
-    st.one_of(st.floats(0.01, 0.9), st.integers(1, 9), st.lists(st.integers(0, 9), min_size=1, max_size=9, unique=True)),
-    st.sampled_from([iid, dirichlet, by_owner]),
-    st.integers(0, 3),
-)
-def test_nobody_trains_on_people_who_are_held_out(unseen, partition, seed):
-    result = with_unseen(task_of(), unseen, seed)
-    data = make_shards(partition(), result, client_keys(5), seed, min_samples=1)
-    used = np.concatenate([data.shard(c, split, 0) for c in range(5) for split in ("train", "valid", "test")])
-    gone, there = {*PEOPLE[data.unseen]}, {*PEOPLE[used], *PEOPLE[data.holdout]}
-    assert gone and there and not gone & there
-    assert len(data.unseen) == 30 * len(gone), "everything of theirs"
-    assert len(data.unseen) + len(used) + len(data.holdout) == 300, "every sample has one place"
-    if isinstance(unseen, list):
-        assert gone == {*unseen}
-    else:
-        assert len(gone) == (unseen if isinstance(unseen, int) else max(1, round(10 * unseen)))
-
-
-def test_people_are_drawn_from_the_seed_of_the_data():
-    some = [tuple(np.unique(PEOPLE[with_unseen(task_of(), 3, seed).unseen])) for seed in range(5)]
-    assert len({*some}) > 1 and some[0] == tuple(np.unique(PEOPLE[with_unseen(task_of(), 3, 0).unseen]))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ NEEDS = {
     "seeds": {"fleet": 7, "data": 8},
     "world": {
         "clients": 6, "devices": {"use": "spread", "most_link": 13.0, "most_compute": 4.0}, "holdout": 50, "unseen": 2,
-        "data": "by_owner", "charge": 1,
+        "data": {"use": "by_owner", "merge_owners": True}, "charge": 1,
     },
     "pace": {"use": "deadline", "cohort": 3, "seconds": 0.25, "t_break": 1.0},
     "stop": {"rounds": 6, "evaluate_attempts": 1, "evaluate_seconds": 0.7},

@@ -16,7 +16,7 @@ CLIENTS = 3
 BASE = {
     "seed": 7,
     "task": {"use": "harbox_mlp", "synthetic": True, "samples": 400, "hidden": 4, "test_users": 0},
-    "world": {"clients": CLIENTS, "data": "by_owner"},
+    "world": {"clients": CLIENTS, "data": {"use": "by_owner", "merge_owners": True}},
     "pace": {"use": "readiness", "cohort": 2, "t_break": 0.05},
     "stop": {"rounds": 3},
     "run": {"execute": "inline"},

@@ -33,6 +33,8 @@ def fleet_section(f: Facts) -> list[str]:
     sentences = [askable_sentence(f)]
     if "edge" in f.spec and devices:
         sentences.insert(0, f"{devices:,} devices belong to {f.clients:,} {f.people}, and work together for each.")
+    if f.hindsight is not None and f.hindsight.people:
+        sentences.insert(0, f"The data are dealt by owner: {f.hindsight.people}.")
     summary = " ".join(s for s in sentences if s)
     return ["<h2>The fleet</h2>", f"<p>{escape(summary)}</p>" if summary else "", picture] if picture or summary else []
 

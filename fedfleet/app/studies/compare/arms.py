@@ -117,6 +117,9 @@ def arm_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """
     if len(rows) < 2:
         return [_ALL] * len(rows)
+    # An arm of a study may leave out what another one sets.
+    keys = dict.fromkeys(key for row in rows for key in row)
+    rows = [{key: row.get(key) for key in keys} for row in rows]
     chosen, distinct = list[str](), 1
     for key in sorted(rows[0], key=lambda k: not k.endswith(".use")):
         if (count := _distinct_count(rows, [*chosen, key])) > distinct:

@@ -138,8 +138,8 @@ def check_quantity(name: str, where: str, *, also: Sequence[str] = ()) -> None:
     if not known:
         keys = [f"{table}." for table in TABLES]
         raise BadInput(
-            f"{where}: {name!r} is neither a measure of a run, nor a key of its spec, nor measures.NAME (a metric of the task or of "
-            f"your own), nor measure.NAME{suggest_name(name, (*measures, *keys))}"
+            f"{where}: {name!r} is neither a measure of a run, nor a key of its spec, nor measures.NAME (a metric of the task or "
+            f"of your own), nor measure.NAME{suggest_name(name, (*measures, *keys))}"
         )
 
 

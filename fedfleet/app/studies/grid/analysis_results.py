@@ -99,7 +99,8 @@ def check_analyses(study: Study, cells: Sequence[StudyRun], aims: Aims) -> None:
                 first, _, rest = name.partition(".")
                 if first == "measures" and rest not in task_measures:
                     raise BadInput(
-                        f"{where}.{key} = {name!r}: no task of this study has the measure {rest!r}{suggest_name(rest, task_measures)}"
+                        f"{where}.{key} = {name!r}: no task of this study has the measure {rest!r}"
+                        f"{suggest_name(rest, task_measures)}"
                     )
                 if not _is_run_measure(name):
                     result = [number(study_run, name, aims, f"{where}.{key}") for study_run in cells]

@@ -21,6 +21,7 @@ import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble, open_executor
 from fedfleet.app.spec import Spec, resolve
+from fedfleet.app.spec.people import permit_numbers
 from fedfleet.app.spec.table_checks import build_part
 from fedfleet.app.studies.predict.participation import fleet_of
 from fedfleet.core.errors import BadInput
@@ -129,6 +130,8 @@ def ideal_spec(spec: Spec, cohort: int, rounds: int, *, fixed_length: bool = Fal
     """
     table = spec.table()
     world = {k: v for k, v in table["world"].items() if k not in ("faults", "users", "tags", "model_bytes", "charge")}
+    # A fleet without users has other clients than people.
+    world["data"] = permit_numbers(world["data"], replace=True)
     world |= {"devices": {"use": "homogeneous"}, "states": {"use": "always_on"}, "heterogeneity": "both"}
     stop: dict[str, Any] = {"rounds": max(rounds, 1)}
     stop |= {"evaluate_every": max(rounds // LOOKS, 1)} if fixed_length else {"patience": _PATIENCE, "min_delta": _GAIN}

@@ -5,9 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fedfleet.tasks.user_data.columns import from_columns
-from fedfleet.tasks.user_data.samples import data
 from fedfleet.core.errors import BadInput
+from fedfleet.tasks.user_data.samples import data
 from tests.tasks.user_data.tables import Table
 
 
@@ -34,8 +33,8 @@ def test_pictures_labels_with_names_and_people():
 
 
 def test_several_columns_of_numbers_stand_side_by_side():
-    result = from_columns(Table(a=[1, 2], b=[3.0, 4.0], label=["u", "v"]), ["b", "a"], None, None)
-    assert result.x.tolist() == [[3, 1], [4, 2]] and result.columns == ("b", "a")
+    result = data(Table(a=[1, 2], b=[3.0, 4.0], label=["u", "v"]), input=["b", "a"])
+    assert result.x.tolist() == [[3, 1], [4, 2]] and result.inputs == ("b", "a")
     assert data(Table(a=[[1, 2], [3, 4]], target=[1, 0])).x.tolist() == [[1, 2], [3, 4]]
 
 
@@ -78,7 +77,7 @@ def test_columns_that_nobody_named_are_numbers_to_pandas():
         (Table(x=[[[1], [1, 2]]], label=[0]), {}, "rows of different length"),
         (Table(x=[], label=[]), {}, "is empty"),
         (Table(x=[[1]], a=[[1]], label=[0]), {"input": ["x", "a"]}, "the only input"),
-        (Table(x=[[1]], label=[0], user=[None]), {"owner": "user"}, "sample 0 has no owner"),
+        (Table(x=[[1]], label=[0], user=[None]), {"owner": "user"}, "1 in 'user', the first in Table: sample 0"),
         (Table(x=[{"a": 1}], label=[0]), {}, "not an array of numbers"),
         (SimpleNamespace(column_names={"train": ["x"], "test": ["x"]}), {}, "splits train, test; give one of them"),
         (SimpleNamespace(column_names=["x"]), {}, "not streaming"),

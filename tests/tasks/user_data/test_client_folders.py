@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from fedfleet.tasks.user_data.samples import data
 from fedfleet.core.errors import BadInput
+from fedfleet.tasks.user_data.samples import data
 
 HEAD = "a,b,label\n"
 
@@ -40,7 +40,7 @@ def test_leaf_in_one_file_and_arrays_with_owners(tmp_path):
     held = {"user_data": {"u": {"x": [[1, 2]], "y": [3]}, "v": {"x": [[5, 6]], "y": [0]}}}
     (tmp_path / "leaf.json").write_text(json.dumps(held))
     result = data(tmp_path / "leaf.json")
-    assert result.owners == ("u", "v") and result.y.tolist() == [3, 0]
+    assert result.owners == ("u", "v") and result.y.tolist() == [1, 0] and result.labels == ("0", "3")
     np.savez(tmp_path / "a.npz", x=np.zeros((2, 3)), y=[0, 1], owner=["p", "q"])
     assert data(tmp_path / "a.npz").owners == ("p", "q")
 
@@ -48,16 +48,16 @@ def test_leaf_in_one_file_and_arrays_with_owners(tmp_path):
 @pytest.mark.parametrize(
     ("files", "says"),
     [
-        ({}, "holds no .npz, .csv or .json file"),
+        ({}, ".json or .txt file, and no pictures"),
         ({"a.csv": HEAD + "1,2,0", "b.json": "{}"}, "contains .csv and .json files"),
         ({"a.csv": ""}, "a.csv is empty"),
         ({"a.csv": HEAD}, "a header line but no sample"),
         ({"a.csv": HEAD + "1,2,0\n1,x,0"}, "a.csv: line 3, column b: 'x' is not a number"),
         ({"a.csv": HEAD + "1,2"}, "a.csv: line 2 has 2 cells, but the first line has 3"),
-        ({"a.csv": HEAD + "1,2,"}, "a.csv: line 2 has no label"),
+        ({"a.csv": HEAD + "1,2,"}, "1 missing value: 1 in 'label', the first in"),
         ({"a.csv": "label\n1"}, "has only the column label"),
         ({"a.csv": "1,bob,0\n2,ann,1"}, "the first line has numbers and also 'bob'"),
-        ({"a.csv": HEAD + "1,2,0", "b.csv": "a,label\n1,0"}, "inputs of b in"),
+        ({"a.csv": HEAD + "1,2,0", "b.csv": "a,label\n1,0"}, "b has 2 columns where a has other columns"),
         ({"a.csv": HEAD + "1,2,0", "b.csv": "b,a,label\n1,2,0"}, "in another order"),
         ({"a.csv": HEAD + "1,2,0", "b.csv": HEAD + "1,2,walk"}, "use names in all files"),
         ({"a.npz": {"x": np.zeros((2, 3))}}, "has no array y (x)"),
@@ -77,11 +77,11 @@ def test_mistakes_in_a_folder(tmp_path, files, says):
 
 
 def test_mistakes_in_what_is_asked_for(tmp_path):
-    written(tmp_path, {"ann.csv": HEAD + "1,2,0", "odd.txt": "", "bad.npz": "no archive"})
+    written(tmp_path, {"ann.csv": HEAD + "1,2,0", "odd.doc": "", "bad.npz": "no archive"})
     for words, says in (
         ((tmp_path / "an.csv", {}), "/ann.csv?"),
         ((tmp_path / "none" / "x", {}), "give a folder of"),
-        ((tmp_path / "odd.txt", {}), "unsupported file type"),
+        ((tmp_path / "odd.doc", {}), "unsupported file type"),
         ((tmp_path / "bad.npz", {}), "cannot be read as .npz"),
         ((tmp_path / "ann.csv", {"label": "labl"}), "did you mean 'label'"),
         ((tmp_path / "ann.csv", {"owner": "who"}), "owner='who' is not one of the columns a, b, label"),
