@@ -42,7 +42,7 @@ def test_an_answer_without_logits_names_the_cure():
     ("model", "data", "kind"),
     [(LanguageModel, (READ, NEXT), "next_token"), (Classifier, (READ.astype(np.float32), TOPIC), "classification")],
 )
-def test_such_models_train_in_a_folder_that_replays(tmp_path, model, data, kind, execute, capfd):
+def test_such_models_train_in_a_folder_that_replays(tmp_path, model, data, kind, execute):
     spec = {**SPEC, "run": {"execute": execute}}
     done = fedfleet.run(spec, model=model, data=data, out=tmp_path / "run")
     assert done.metrics["commits"] == 2 and done.metrics["score"]["kind"] == kind
@@ -51,8 +51,6 @@ def test_such_models_train_in_a_folder_that_replays(tmp_path, model, data, kind,
     assert isinstance(done.module().model, model)
     again = fedfleet.run(spec, model=model, data=data)
     assert again.metrics["digest"] == done.metrics["digest"]
-    if execute == "stacked" and model is LanguageModel:
-        assert "cannot be stacked (model.head shares its weight with another layer)" in capfd.readouterr().err
 
 
 def test_a_tied_weight_is_one_array_and_stays_tied():

@@ -49,7 +49,8 @@ def replay_run(folder: Path, *, quick: bool = False, trust: str | None = None, i
     )
     audit = _audit_run(run, setup, stored, quick=quick, missing=difference)
     check_chain(run)
-    tries = not reason and difference is None  # elsewhere a last bit may decide between two classes
+    usable = custom_task is None or not custom_task.unusable_reason
+    tries = usable and difference is None  # elsewhere a last bit may decide between two classes
     _check_end(run, setup, stored, audit.params, tries=tries)
     by_class = () if tries or run.seal is None else CLASS_KEYS
     believed = [*audit.believed, *_NEVER_DERIVED, *by_class, *(("own",) if stored_user_metrics(folder) else ())]
