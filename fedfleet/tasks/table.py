@@ -253,6 +253,7 @@ def _net_of(model: str, hidden: int) -> Callable[..., Any]:
 def default_model(shape: tuple[int, ...], kind: Kind) -> str:
     """A small transformer for tokens, a convolutional network for pictures, a perceptron for everything else.
 
+    >>> from fedfleet.core.kinds import NEXT_TOKEN
     >>> default_model((12,), CLASSIFICATION), default_model((3, 32, 32), CLASSIFICATION), default_model((32,), NEXT_TOKEN)
     ('mlp', 'cnn', 'gpt')
     """

@@ -10,10 +10,12 @@ from typing import Any
 from fedfleet.app.api.own_task import (
     NO_COLUMNS,
     Columns,
+    SpecSource,
     dealt_by_owner,
     names_task,
     read_user_data,
     refuse_columns,
+    take_task,
     with_named_task,
 )
 from fedfleet.app.api.run_result import Result
@@ -35,7 +37,7 @@ from fedfleet.app.runs.custom_task_folder import (
     task_arrays,
     write_arrays,
 )
-from fedfleet.app.spec import Spec, apply_overrides, load_spec, resolve, spec_table
+from fedfleet.app.spec import Spec, load_spec, resolve, spec_table
 from fedfleet.app.spec.people import deals_by_owner, people_in
 from fedfleet.app.studies.grid.ready_studies import with_cohorts_for
 from fedfleet.app.studies.grid.study_file import Study
@@ -51,7 +53,7 @@ Recipe = Callable[[int], Task]  # a task for a seed
 
 
 def take_inputs(
-    spec: str | Path | Mapping[str, Any] | None,
+    spec: SpecSource,
     overrides: Sequence[str],
     inputs: UserInputs,
     columns: Columns = NO_COLUMNS,
@@ -60,18 +62,8 @@ def take_inputs(
 ) -> tuple[dict[str, Any], str, UserInputs]:
     """The spec as a table, the name of its runs, and what is given as objects: data and code that are given by their places have
     become the table's own task, unless an own run that goes on needs them `as_objects`."""
-    if (
-        inputs.data is not None
-        and spec is not None
-        and not isinstance(spec, Mapping)
-        and "=" in str(spec)
-        and not Path(spec).exists()
-    ):
-        spec, overrides = None, [str(spec), *overrides]  # with data of one's own a spec may be left out
-    if spec is None and inputs.data is None:
-        raise BadInput(f"nothing to train: give a spec, or your own data with {option_name('data')} FILE")
-    refuse_columns(columns, inputs.data)
     if as_objects or not names_task(inputs.model, inputs.data):
+        refuse_columns(columns, inputs.data)
         table, name = spec_table({} if spec is None else spec, overrides)
         return table, name, replace(inputs, data=read_user_data(inputs.data, columns))
     if inputs.loss is not None or inputs.metrics:
@@ -79,11 +71,8 @@ def take_inputs(
             "loss and metrics are objects of Python and need a model that is one too; give model= as a class or a function"
         )
     _refuse_weights(inputs)
-    table, name = spec_table({} if spec is None else spec)
-    name = Path(inputs.data).stem if spec is None and inputs.data is not None else name
-    # What is written out in words may change how the data are read.
-    table = apply_overrides(with_named_task(table, inputs.model, inputs.data, columns), overrides)
-    return dealt_by_owner(table), name, UserInputs()
+    table, name = take_task(spec, overrides, inputs.model, inputs.data, columns)
+    return table, name, UserInputs()
 
 
 def take_study_inputs(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.spec import plain_table, set_values
+from fedfleet.app.spec import apply_overrides, plain_table, set_values, spec_table
 from fedfleet.app.terminal.answers import option_name
 from fedfleet.core.errors import BadInput
 from fedfleet.core.registry import builder
@@ -61,6 +61,26 @@ def names_task(model: Any, data: Any) -> bool:
     """Are model and data given by their places, so that a spec can hold them?"""
     places = data is None or isinstance(data, str | Path)
     return places and (model is None or isinstance(model, str)) and not (model is None and data is None)
+
+
+SpecSource = str | Path | Mapping[str, Any] | None
+
+
+def take_task(
+    spec: SpecSource, overrides: Sequence[str], model: Any, data: Any, columns: Columns = NO_COLUMNS
+) -> tuple[dict[str, Any], str]:
+    """The spec as a table, with the task that model, data and columns name where they are given; and the name of its runs."""
+    if data is not None and isinstance(spec, str | Path) and "=" in str(spec) and not Path(spec).exists():
+        spec, overrides = None, [str(spec), *overrides]  # with data of one's own a spec may be left out
+    if spec is None and data is None:
+        raise BadInput(f"nothing to train: give a spec, or your own data with {option_name('data')} FILE")
+    refuse_columns(columns, data)
+    if not names_task(model, data):
+        return spec_table({} if spec is None else spec, overrides)
+    table, name = spec_table({} if spec is None else spec)
+    name = Path(data).stem if spec is None and data is not None else name
+    # What is written out in words may change how the data are read.
+    return dealt_by_owner(apply_overrides(with_named_task(table, model, data, columns), overrides)), name
 
 
 def with_named_task(table: Mapping[str, Any], model: Any, data: Any, columns: Columns) -> dict[str, Any]:

@@ -86,8 +86,7 @@ def serve(
         log_level: what goes to wire/log.jsonl of the run: debug, info, warning or error.
         sign: sign the finished run with this Ed25519 private key (OpenSSH or PEM).
     """
-    from fedfleet.app.api.inputs import take_inputs, user_inputs
-    from fedfleet.app.api.own_task import Columns
+    from fedfleet.app.api.own_task import Columns, take_task
     from fedfleet.app.pages.report_page import write_report
     from fedfleet.app.runs.model_trust import trust_model
     from fedfleet.app.runs.served_run import access_options, serve_run
@@ -102,8 +101,7 @@ def serve(
     )  # fmt: skip
     access = access_options(certificate, key, client_ca, evidence, open_enrolment=open_enrolment)
     command = sys.argv[1:] if sys.argv[1:2] == ["serve"] else ()
-    table, name, _ = take_inputs(spec, overrides, user_inputs(model, data, None), Columns(label, owner, kind, missing))
-    resolved = resolve(table, name)
+    resolved = resolve(*take_task(spec, overrides, model, data, Columns(label, owner, kind, missing)))
     trust_model(resolved, trust_code, out)
     try:
         finished_run = serve_run(resolved, out, options, access, resume=resume, key=sign, command=command)

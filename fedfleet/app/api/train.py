@@ -47,18 +47,18 @@ def run_spec(
         track: write to tensorboard:DIR, mlflow:URI, wandb:DIR or jsonl:FILE too; may be repeated.
         log_json: log every round on standard error as a line of JSON.
     """
-    from fedfleet.app.api.inputs import take_inputs, user_inputs
-    from fedfleet.app.api.own_task import Columns
-    from fedfleet.app.runs.model_trust import trust_model
+    from fedfleet.app.api.own_task import Columns, take_task
     from fedfleet.app.spec import resolve
 
     LOG_LINES.set(log_json)
     words = list(overrides)
     if ray_address is not None:
         words += ["run.execute=ray", f"run.ray_address={ray_address}"]
-    table, name, _ = take_inputs(spec, words, user_inputs(model, data, None), Columns(label, owner, kind, missing))
-    resolved = resolve(table, name)
-    trust_model(resolved, trust_code, out)
+    resolved = resolve(*take_task(spec, words, model, data, Columns(label, owner, kind, missing)))
+    if trust_code is not None:
+        from fedfleet.app.runs.model_trust import trust_model
+
+        trust_model(resolved, trust_code, out)
     if check:
         return _check_spec(spec or Path(data), resolved)
     from fedfleet.app.pages.report_page import write_report
