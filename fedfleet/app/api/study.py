@@ -31,6 +31,8 @@ def study(
     missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None,
     metrics: Mapping[str, Any] | None = None,
+    weights: Any = None,
+    partial_weights: Any = False,
     out: str | Path | None = None,
     workers: Workers | None = None,
     ray: bool = False,
@@ -48,8 +50,8 @@ def study(
         aim: by what an arm is recommended: accuracy (at equal time), or time, bytes or joules to the target, or fairness
             (accuracy of the worst tenth of clients); default: that of the file, else accuracy.
         model, data, label, owner, kind, missing: your own, by their places; in Python also as objects, as for `run`.
-        loss, metrics: your own, as for `run`; such runs are done in this process, one after the other, and the data lie once in
-            the folder.
+        loss, metrics, weights, partial_weights: your own, as for `run`; such runs are done in this process, one after the other,
+            and the data lie once in the folder.
         out: the folder to write; default: runs/NAME, or runs/NAME-SCALE.
         workers: in how many processes to run; default: one for each processor.
         ray: run on a Ray cluster, started here if no address is given.
@@ -58,6 +60,7 @@ def study(
     """
     from fedfleet.app.api.inputs import as_path, shared_resolver, take_study_inputs, user_inputs
     from fedfleet.app.api.own_task import Columns
+    from fedfleet.app.api.user_warnings import warn_of_unseeded
     from fedfleet.app.pages.page_writer import run_and_write
     from fedfleet.app.pages.study_page import write_pages
     from fedfleet.app.spec import plain_table
@@ -79,13 +82,15 @@ def study(
     else:
         study_plan = load_study(as_path("the study file", file), scale)
     study_plan = study_plan if aim is None else replace(study_plan, aim=check_aim(aim, option_name("aim")))
-    inputs, columns = user_inputs(model, data, loss, metrics), Columns(label, owner, kind, missing)
+    inputs = user_inputs(model, data, loss, metrics, weights, partial_weights=partial_weights)
+    columns = Columns(label, owner, kind, missing)
     study_plan, inputs = take_study_inputs(study_plan, inputs, columns, small_fleets=is_ready(file))
     folder = default_folder(study_plan) if out_folder is None else out_folder
     quiet, tracker = AS_JSON.get(), run_tracker(track)
     if inputs.model is None and inputs.data is None and inputs.loss is None and not inputs.metrics:
         settings = WorkerSettings(worker_count or 0, ray=ray or ray_address is not None, address=ray_address, work=run_and_write)
         return write_pages(run_study(study_plan, folder, worker_settings=settings, quiet=quiet, tracker=tracker))
+    warn_of_unseeded(inputs)
     resolver, prepare = shared_resolver(inputs, folder, "study")
     refuse_workers(worker_count)
     if ray or ray_address is not None:

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from fedfleet.app.assemble import Setup, run_warnings, score_of
 from fedfleet.app.runs.extra_measures import with_class_measures, with_privacy
@@ -18,6 +18,7 @@ from fedfleet.app.spec import Spec, load_spec
 from fedfleet.app.terminal.text import failure_lines, joules, percent, size, span
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, RunEnded
+from fedfleet.core.parts import FirstWeights
 from fedfleet.core.trees import Tree
 from fedfleet.measure.privacy import privacy_figures
 from fedfleet.measure.score_info import ScoreInfo, score_info_of
@@ -34,6 +35,7 @@ CONTRACT = (
     "digest", "rounds", "commits", "accuracy", "accuracy_clients", "accuracy_bottom10", "accuracy_std", "virtual_seconds",
     "wall_seconds", "bytes_up", "bytes_down", "utilisation", "failed_rounds", "warnings", "out",
 )  # fmt: skip
+_FIRST_WEIGHTS = {"module": "those of the module that was given, which no seed decides", "file": "from a file"}
 FROZEN = "frozen.safetensors"  # beside model.safetensors, which holds what travelled
 
 _NO_NOISE: Mapping[str, str] = {}
@@ -87,11 +89,22 @@ class FinishedRun:
             *_unseen_lines(m),
             *failure_lines(m["failed_rounds"]),
             *_privacy_lines(m.get("privacy")),
+            *first_weights_lines(m),
             f"{size(m['bytes_down'])} down, {size(m['bytes_up'])} up",
             *_energy_lines(m.get("energy")),
             f"digest {m['digest'][:16]}; see {m['out']}/report.html",
         ]
         return "\n".join(lines)
+
+
+def first_weights_lines(metrics: Mapping[str, Any]) -> list[str]:
+    """Where the first weights came from, where the seed of the spec did not decide them.
+
+    >>> first_weights_lines({"first_weights": "file"}), first_weights_lines({"first_weights": "seed"})
+    (['first weights: from a file'], [])
+    """
+    text = _FIRST_WEIGHTS.get(str(metrics.get("first_weights")))
+    return [] if text is None else [f"first weights: {text}"]
 
 
 def _unseen_lines(metrics: Mapping[str, Any]) -> list[str]:
@@ -228,7 +241,7 @@ def complete_run(
     if setup.task.frozen:
         save_tree(out / FROZEN, setup.task.frozen)
     events = list(journals.read(out / "run.db"))
-    derived = journal_measures(setup.spec, events, journal_end.digest, score_of(setup.task), run_warnings(setup, events))
+    derived = journal_measures(setup, events, journal_end.digest)
     measures = add_measures(with_class_measures(with_privacy(derived, setup.plan, noise, events), setup.task, params))
     metrics = {**measures, "wall_seconds": wall_seconds, "out": str(out)}
     write_atomically(out / "metrics.json", (json.dumps(metrics, indent=1) + "\n").encode())
@@ -237,18 +250,22 @@ def complete_run(
     return FinishedRun(setup.spec, metrics, events, out)
 
 
-def journal_measures(
-    spec: Spec, events: list[Event], digest: str, score: ScoreInfo, known_warnings: Sequence[str] = ()
-) -> dict[str, Any]:
-    """Everything in `metrics.json` that follows from the journal, from what its score means, and from the
-    caveats that are known of such a run."""
-    return {**summary(events, score=score, caveats=known_warnings), "digest": digest, "spec_digest": spec.digest}
+def journal_measures(setup: Setup, events: list[Event], digest: str) -> dict[str, Any]:
+    """Everything in `metrics.json` that follows from the journal, and from what is known of its task and its fleet."""
+    measures = summary(events, score=score_of(setup.task), caveats=run_warnings(setup, events))
+    return {**measures, "first_weights": setup.task.first_weights, "digest": digest, "spec_digest": setup.spec.digest}
 
 
 def stored_warnings(out: Path, event_warnings: Sequence[str]) -> list[str]:
     """The warnings in the measures of a run that its events alone do not tell."""
     stored = stored_measures(out).get("warnings")
     return [str(warning) for warning in stored if warning not in event_warnings] if isinstance(stored, list) else []
+
+
+def stored_first_weights(out: Path) -> dict[str, str]:
+    """Where the first weights of a run came from, where its measures say so."""
+    value = stored_measures(out).get("first_weights")
+    return {"first_weights": value} if value in get_args(FirstWeights) else {}
 
 
 def stored_score(out: Path) -> ScoreInfo:

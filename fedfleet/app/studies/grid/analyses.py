@@ -138,8 +138,8 @@ def check_quantity(name: str, where: str, *, also: Sequence[str] = ()) -> None:
     if not known:
         keys = [f"{table}." for table in TABLES]
         raise BadInput(
-            f"{where}: {name!r} is neither a measure of a run, nor a key of its spec, nor "
-            f"measure.NAME{suggest_name(name, (*measures, *keys))}"
+            f"{where}: {name!r} is neither a measure of a run, nor a key of its spec, nor measures.NAME (a metric of the task or "
+            f"of your own), nor measure.NAME{suggest_name(name, (*measures, *keys))}"
         )
 
 
@@ -153,6 +153,8 @@ def check_number(name: str, where: str) -> None:
     if first not in known:
         return
     result = known[first]
+    if name == "measures":
+        raise BadInput(f"{where}: measures has several values; choose one with measures.NAME, such as measures.rmse")
     if first in _NO_NUMBERS or isinstance(result, list):
         raise BadInput(f"{where}: {name!r} is not a number; name a measure that is a number, such as accuracy")
     if isinstance(result, Mapping) and result and rest not in _entries(result):

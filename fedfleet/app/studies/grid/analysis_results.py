@@ -15,7 +15,8 @@ from fedfleet.app.studies.grid.analyses import Analysis
 from fedfleet.app.studies.grid.quantities import FLEET, Aims, arms_of, number, quantity, resolve_target, time_to_reach
 from fedfleet.app.studies.grid.study_file import Study
 from fedfleet.app.studies.grid.study_runs import StudyRun
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, suggest_name
+from fedfleet.core.kinds import KINDS
 from fedfleet.measure.statistics.blocked_design import all_against_baseline
 from fedfleet.measure.statistics.correlation import Correlation, correlation
 from fedfleet.measure.statistics.looks import level_of_look
@@ -90,10 +91,17 @@ def run_analyses(study: Study, cells: Sequence[StudyRun], aims: Aims) -> list[di
 
 def check_analyses(study: Study, cells: Sequence[StudyRun], aims: Aims) -> None:
     """Refuse analyses that no run could answer, before the first one starts: `cells` have not been run yet."""
+    task_measures = _task_measures(cells)
     for i, analysis in enumerate(study.analyses):
         where, s = f"analysis[{i}]", analysis.settings
         for key in ("x", "y", "metric", "columns"):
             for name in s.get(key, ()) if key == "columns" else filter(None, [s.get(key)]):
+                first, _, rest = name.partition(".")
+                if first == "measures" and rest not in task_measures:
+                    raise BadInput(
+                        f"{where}.{key} = {name!r}: no task of this study has the measure {rest!r}"
+                        f"{suggest_name(rest, task_measures)}"
+                    )
                 if not _is_run_measure(name):
                     result = [number(study_run, name, aims, f"{where}.{key}") for study_run in cells]
                     if all(value is None for value in result):
@@ -101,6 +109,15 @@ def check_analyses(study: Study, cells: Sequence[StudyRun], aims: Aims) -> None:
         for name in (s.get("rows"), s.get("across"), s.get("cluster")):
             if name is not None and not _is_run_measure(name) and all(quantity(ran, name, aims) is None for ran in cells):
                 raise BadInput(f"{where}: no spec of this study has the key {name!r}")
+
+
+def _task_measures(cells: Sequence[StudyRun]) -> list[str]:
+    """What is measured beside the score: a person's own metrics and those of the kind of task; of tasks that a spec names, whose
+    kind shows when they are made, those of any kind."""
+    tasks = [study_run.cell.own.task for study_run in cells if study_run.cell.own is not None]
+    kinds = [task.dataset.kind for task in tasks] if len(tasks) == len(cells) else KINDS.values()
+    own = [name for task in tasks for name in task.metrics]
+    return sorted({*own, *(name for kind in kinds for name in kind.measures)})
 
 
 def _is_run_measure(name: str) -> bool:

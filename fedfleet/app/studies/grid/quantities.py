@@ -125,7 +125,7 @@ _SEEDS: dict[str, Callable[[Spec], int]] = {
 _IN_HAND = ("accuracy", "best_accuracy", "accuracy_at_equal_time")
 _MODEL_MEASURES = (
     "accuracy", "best_accuracy", "loss", "accuracy_clients", "accuracy_bottom10", "accuracy_worst10_mean", "accuracy_std",
-    "accuracy_never", "accuracy_unseen", "accuracy_at_equal_time", "convergence_seconds",
+    "accuracy_never", "accuracy_unseen", "accuracy_at_equal_time", "convergence_seconds", "measures",
 )  # fmt: skip
 
 
