@@ -109,7 +109,7 @@ def token_results(labels: Array, answers: Array, names: Sequence[str]) -> list[d
     right = np.bincount(true[true == guess], minlength=len(totals))
     often = np.flatnonzero(totals >= max(_LEAST, _SHARE * len(true)))
     tokens = often if len(often) else np.flatnonzero(totals)
-    worst = tokens[np.argsort(right[tokens] / totals[tokens], kind="stable")][:MOST_TOKENS]
+    worst = tokens[np.lexsort((-totals[tokens], right[tokens] / totals[tokens]))][:MOST_TOKENS]
     rows = list[dict[str, Any]]()
     for token in worst.tolist():
         wrong = guess[(true == token) & (guess != token)]

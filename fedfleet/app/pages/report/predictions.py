@@ -60,7 +60,7 @@ def _regression(f: Facts, found: Row) -> list[str]:
     missing = f" {found['not_finite']:,} predictions are no finite numbers." if found["not_finite"] else ""
     bins: Sequence[Row] = found["bins"]
     worst = max(bins, key=lambda row: row["rmse"] or 0.0)
-    finding = f"The error is largest where the true number is {_range_text(worst)}: RMSE {plain_number(worst['rmse'])}, {_bias_text(worst)}."
+    finding = f"The error is largest where the true number is {_range_text(worst)}: RMSE {plain_number(worst['rmse'])}; predictions are {_bias_text(worst)}."
     scatter = figure(
         "Predicted against true", f"A dot is one number. On the dotted line both are equal.{' ' if drawn else ''}{drawn}{edge}{missing}",
         lambda sheet: dots(points, sheet, x, y, height=300.0, diagonal="predicted = true"), finding, sheet=HALF,
@@ -104,7 +104,7 @@ def _labels(found: Sequence[Row]) -> list[str]:
         return []
     ranked = sorted(known, key=lambda row: row["f1"])
     worst, best = ranked[0], ranked[-1]
-    summary = f"Label {worst['label']} has the lowest F1, {per_cent(worst['f1'])}; label {best['label']} the highest, {per_cent(best['f1'])}."
+    summary = f"Label {_label(worst)} has the lowest F1, {per_cent(worst['f1'])}; label {_label(best)} the highest, {per_cent(best['f1'])}."
     shown = found if len(found) <= _MOST_BARS else ranked[:_MOST_BARS]
     rows = [Bar(f"{r['label']}", [Part(r["f1"] or 0.0, "a4")], _share_text(r["f1"]), f"{r['n']:,} samples have it") for r in shown]
     how = "F1 on the central test set: 2 x right / (given + true)"
@@ -116,6 +116,10 @@ def _labels(found: Sequence[Row]) -> list[str]:
         figure("F1 of each label", how, lambda sheet: bars(rows, sheet, names_left=True, most=1.0), summary),
         details_block("All labels", table(["label", "samples with it", "recall", "precision", "F1"], cells)),
     ]
+
+
+def _label(row: Row) -> str:
+    return f"'{row['label']}'" if isinstance(row["label"], str) else f"{row['label']}"
 
 
 def _share_text(value: float | None) -> str:
