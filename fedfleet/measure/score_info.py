@@ -105,7 +105,13 @@ def chance_level(labels: Array) -> float | None:
 
 
 # A measure by which the kind of a task is known where only its journal is read.
-_TELLING = {"rmse": "regression", "mae": "regression", "exact_match": "multilabel", "auroc": "multilabel", "perplexity": "next_token"}
+_TELLING = {
+    "rmse": "regression",
+    "mae": "regression",
+    "exact_match": "multilabel",
+    "auroc": "multilabel",
+    "perplexity": "next_token",
+}
 
 
 def kind_of_measures(names: Iterable[str]) -> Kind:
@@ -127,4 +133,6 @@ def score_info_of(metrics: Mapping[str, Any]) -> ScoreInfo:
     """
     stored, chance, samples = metrics.get("score"), metrics.get("chance"), metrics.get("test_samples")
     kind = KINDS.get(str(stored.get("kind")), CLASSIFICATION) if isinstance(stored, Mapping) else CLASSIFICATION
-    return ScoreInfo(kind, float(chance) if isinstance(chance, float | int) else None, samples if isinstance(samples, int) else None)
+    return ScoreInfo(
+        kind, float(chance) if isinstance(chance, float | int) else None, samples if isinstance(samples, int) else None
+    )

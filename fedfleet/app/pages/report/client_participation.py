@@ -147,7 +147,9 @@ def client_accuracy_figure(f: Facts) -> str:
         label = "right on their own test data"
         finding = f"Of {len(share):,} {f.people}, for {counts[0]:,} the model is right on less than 10 % of their test samples, {counts[-1]:,} in 90 % or more; {ends}"
     else:
-        finding = f"Of {len(share):,} {f.people}, {name} is below 10 % for {counts[0]:,} and 90 % or more for {counts[-1]:,}; {ends}"
+        finding = (
+            f"Of {len(share):,} {f.people}, {name} is below 10 % for {counts[0]:,} and 90 % or more for {counts[-1]:,}; {ends}"
+        )
     return figure(
         f"{f.score.title} for each {f.person}", f"Number of {f.people} by {name} on their own test data",
         lambda sheet: histogram(counts, sheet, feet, kinds=kinds, label=label), finding,

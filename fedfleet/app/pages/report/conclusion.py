@@ -77,7 +77,10 @@ def _no_model(f: Facts) -> str:
 
 
 def _no_better(f: Facts) -> bool:
-    return any("better than chance" in w or "better than predicting the mean" in w or "nothing was learnt" in w for w in f.metrics["warnings"])
+    return any(
+        "better than chance" in w or "better than predicting the mean" in w or "nothing was learnt" in w
+        for w in f.metrics["warnings"]
+    )
 
 
 def lead(f: Facts) -> str:
@@ -107,7 +110,9 @@ def _result_sentence(f: Facts) -> str:
         return f"{own}. The shared part alone, which no {f.person} uses, reaches {f.score.brief(m['accuracy'])}."
     has_fallen = m["best_accuracy"] - m["accuracy"] >= _FELL
     best = f"; its best was {f.score.brief(m['best_accuracy'])}" if has_fallen else ""
-    return f"{after} the model {_reaches(f, m['accuracy'], 'the unseen test data', m.get('measures') or {})}{best}{_target_note(f)}."
+    return (
+        f"{after} the model {_reaches(f, m['accuracy'], 'the unseen test data', m.get('measures') or {})}{best}{_target_note(f)}."
+    )
 
 
 def _reaches(f: Facts, value: float, of: str, measures: Mapping[str, float] | None = None) -> str:
@@ -193,11 +198,17 @@ def report_figures(f: Facts) -> list[tuple[str, str, str]]:
     if f.personal:
         accuracy = m["accuracy_clients"]
     is_low = low is not None and accuracy is not None and (low < 0.5 * accuracy if score.kind.percent else low < 0 < accuracy)
-    worst = "-" if low is None or none else f"{'!' if is_low else ''}{f'{100 * low:.0f} %' if score.kind.percent else score.text(low)}"
+    worst = (
+        "-" if low is None or none else f"{'!' if is_low else ''}{f'{100 * low:.0f} %' if score.kind.percent else score.text(low)}"
+    )
     wall = f", {m['wall_seconds']:,.1f} s here" if m.get("wall_seconds") else ""
     label = f"{score.name} {'of the first weights' if none else 'on unseen data'}{margin}"
     held_out = f"On {total:,} samples that no {f.person} holds" if total else f"On samples that no {f.person} holds"
-    gloss = f"{held_out}; ± is the 95 % interval for that many samples, not the spread over seeds." if margin else f"{held_out}. {_SCORE_GLOSSES[score.kind.name]}"
+    gloss = (
+        f"{held_out}; ± is the 95 % interval for that many samples, not the spread over seeds."
+        if margin
+        else f"{held_out}. {_SCORE_GLOSSES[score.kind.name]}"
+    )
     if f.personal:
         label = f"{score.name} on the {f.people}' own data"
         gloss = f"The mean over {f.people}, each with its own part of the model, on its own test data."
