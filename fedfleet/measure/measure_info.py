@@ -68,10 +68,10 @@ def plain_number(value: float) -> str:
     """A number without a unit, with three digits at least.
 
     >>> plain_number(0.05234), plain_number(54.321), plain_number(187.45), plain_number(23456.7), plain_number(-2.0)
-    ('0.0523', '54.3', '187.4', '23,457', '−2')
+    ('0.0523', '54.3', '187.4', '23,457', '−2.00')
     """
     size = abs(value)
-    text = f"{value:,.0f}" if size >= _WHOLE else f"{value:.1f}" if size >= 100 else f"{value:.3g}"
+    text = f"{value:,.0f}" if size >= _WHOLE else f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size >= 1 else f"{value:.3g}"
     return text.replace("-", MINUS)
 
 
