@@ -125,6 +125,15 @@ def kind_of_measures(names: Iterable[str]) -> Kind:
     return KINDS.get(found, CLASSIFICATION)
 
 
+def kind_score(name: str) -> ScoreInfo:
+    """The score of a kind of task by its name; that of classification for any other word.
+
+    >>> kind_score("regression").name, kind_score("None").name
+    ('R2', 'accuracy')
+    """
+    return ScoreInfo(KINDS.get(name, CLASSIFICATION))
+
+
 def score_info_of(metrics: Mapping[str, Any]) -> ScoreInfo:
     """The score of a run from its measures; those of older runs are of classifications.
 

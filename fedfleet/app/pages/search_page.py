@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.pages.charts.axes import Ticks, axis_end, number_ticks, share_ticks, ticks
+from fedfleet.app.pages.charts.axes import Ticks, axis_end, number_ticks, share_ticks, span_ticks, ticks
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
 from fedfleet.app.pages.charts.dots import Axis, Point, dots
 from fedfleet.app.pages.charts.marks import figure
@@ -97,8 +97,13 @@ def _row_value(row: Row) -> float | None:
 def _aim_axis(search: Tuned) -> Axis:
     """The axis of the aim."""
     aim, rows = search.aim, _rows_with_value(search)
-    highest = max(_row_value(row) or 0.0 for row in rows)
+    values = [_row_value(row) or 0.0 for row in rows]
+    highest = max(values)
     first = aim.metric.partition(".")[0]
+    if aim.info is not None and not (aim.info.percent and aim.info.is_score):
+        room = 0.08 * ((highest - min(values)) or abs(highest) or 1.0)
+        low, top = min(values) - room, highest + room
+        return Axis(low, top, span_ticks(low, top), aim.description)
     if "accuracy" in first:
         top = min(axis_end(highest), 1.0)
         return Axis(0.0, top, share_ticks(top), aim.description)

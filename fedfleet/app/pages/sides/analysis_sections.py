@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -21,6 +22,7 @@ from fedfleet.measure.score_info import ScoreInfo
 from fedfleet.measure.statistics.correlation import MIN_CLUSTERS
 
 Answer = Mapping[str, Any]
+_QUANTITY = re.compile(r"(?<![\w.])[a-z][\w.]*\w(?![\w.])")
 _SCORE = ScoreInfo()
 _NAMES = {
     "virtual_seconds": "virtual time", "bytes_up": "sent up", "bytes_down": "sent down", "bytes": "traffic", "commits": "server updates",
@@ -50,8 +52,7 @@ def analysis_section(answer: Answer, colours: Mapping[str, int], score: ScoreInf
 def _title(answer: Answer, score: ScoreInfo) -> str:
     """The title; names of quantities in it become words."""
     title, target = str(answer["title"]), answer.get("target")
-    for name in [*dict.fromkeys(title.replace(",", " ").split())]:
-        title = title.replace(name, quantity_name(name, score)) if quantity_name(name, score) != name else title
+    title = _QUANTITY.sub(lambda word: quantity_name(word[0], score), title)
     timed = target is not None and answer["kind"] == "time_to_accuracy"
     return title.replace("an accuracy", _goal(target, score)).replace("the target", _goal(target, score)) if timed else title
 

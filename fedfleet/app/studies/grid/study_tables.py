@@ -19,10 +19,11 @@ from fedfleet.app.terminal.text import size, span
 from fedfleet.core.errors import RunFailed
 from fedfleet.measure.goal import target_text
 from fedfleet.measure.measure_info import MeasureInfo, measure_info
-from fedfleet.measure.score_info import MINUS
+from fedfleet.measure.score_info import MINUS, ScoreInfo
 from fedfleet.store.files import write_atomically
 
 Row = Mapping[str, Any]
+_ACCURACY = measure_info("accuracy", ScoreInfo())
 Table = tuple[list[str], list[list[str]]]
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -46,14 +47,14 @@ def results_table(rows: Sequence[Row], baseline: str | None, aims: Aims) -> Tabl
         columns[f"median time to {target_text(aims.target, score)}"] = _time_text
     info_of_score = measure_info("accuracy", score)
     if baseline is not None:
-        columns[f"at the end, against {baseline}"] = lambda row: _against(row, row.get("against"), baseline, info_of_score)
+        columns[f"at the end, against {baseline}"] = lambda row: _against(row, "against", baseline, info_of_score)
         if aims.equal_time is not None:
             columns[f"after {span(aims.equal_time)}, against {baseline}"] = lambda row: _against(
-                row, row.get("against_at_equal_time"), baseline, info_of_score
+                row, "against_at_equal_time", baseline, info_of_score
             )
         for info in (measure_info(name, score) for name in aims.shown):
             columns[f"{info.label}, against {baseline}"] = lambda row, info=info: _against(
-                row, (row.get("measures_against") or {}).get(info.name), baseline, info
+                {**(row.get("measures_against") or {}), "arm": row["arm"]}, info.name, baseline, info
             )
     return list(columns), [[show(row) for show in columns.values()] for row in rows]
 
@@ -84,9 +85,10 @@ def _time_text(row: Row) -> str:
     return f"{text} ({time['never']} of {row['runs']} never)" if time["never"] else text
 
 
-def _against(row: Row, pair: Row | None, baseline: str, info: MeasureInfo) -> str:
+def _against(row: Row, key: str, baseline: str, info: MeasureInfo = _ACCURACY) -> str:
     if row["arm"] == baseline:
         return "the baseline"
+    pair = row.get(key)
     if pair is None or pair["difference"] is None:
         return "no common seed"
     text = signed_difference(info, pair["difference"])
