@@ -76,6 +76,8 @@ def conclusion(search: Tuned) -> tuple[str, str]:
     best = search.winner
     values = ", ".join(f"{key} = {short_value(value)}" for key, value in best.values.items())
     value_text = aim.format_value(math.inf if best.value is None else best.value)
+    if aim.info is not None and not (aim.info.is_score and aim.score.counts_answers):
+        value_text = f"{aim.info.label} {value_text}"
     if best.default:
         return f"No trial beat the spec as it stands: {value_text}", f"{cost} The spec has {values}."
     gain = "" if best.value is None or search.default_value is None else aim.gain(best.value, search.default_value)
@@ -161,8 +163,13 @@ def _slice(search: Tuned, key: str) -> str:
     x = Axis(rail.low, rail.high, rail.ticks, key + (", logarithmic" if rail.log else ""), rail.log)
     points = [_point(search, row, float(row.values[key])) for row in rows]
     best = None if search.winner is None else search.winner.values[key]
-    title, finding = f"{search.aim.description.capitalize()} by {key}", f"The best trial has {key} = {short_value(best)}."
+    title, finding = f"{_title_case(search.aim.description)} by {key}", f"The best trial has {key} = {short_value(best)}."
     return figure(title, _LEGEND, lambda sheet: dots(points, sheet, x, y, height=210), finding)
+
+
+def _title_case(text: str) -> str:
+    """With a capital first letter; RMSE stays what it is."""
+    return text[:1].upper() + text[1:]
 
 
 def _parallel_figure(search: Tuned) -> str:
