@@ -125,6 +125,11 @@ def kind_of_measures(names: Iterable[str]) -> Kind:
     return KINDS.get(found, CLASSIFICATION)
 
 
+def score_of_measures(names: Iterable[str]) -> ScoreInfo:
+    """The score of a run of which only evaluations are known, by the measures that these have."""
+    return ScoreInfo(kind_of_measures(names))
+
+
 def kind_score(name: str) -> ScoreInfo:
     """The score of a kind of task by its name; that of classification for any other word.
 

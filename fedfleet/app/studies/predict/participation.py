@@ -191,9 +191,7 @@ _OUT = 0.5  # who has fewer reports in models than this, on average over draws, 
 _LONGER, _LESS = 1.2, 0.8  # differences that are worth a word
 
 
-def exclusion_summary(
-    setup: Setup, parts: Sequence[Participation], clock: Floats, fleet: Fleet | None = None
-) -> dict[str, Any]:
+def exclusion_summary(setup: Setup, parts: Sequence[Participation], clock: Floats, fleet: Fleet | None = None) -> dict[str, Any]:
     """The shares of clients that are in no model and hardly in any, how they differ from the others, and the labels with them."""
     folded = np.stack([part.folded_counts for part in parts])
     fair = float(folded.mean())

@@ -72,7 +72,9 @@ _POINTS = 60  # of a predicted curve
 _NINETY = 1.64  # standard deviations, between which nine of ten lie
 
 
-NOT_PREDICTED = "{} is not predicted: the prediction of a score applies to classification only; participation and time are predicted"
+NOT_PREDICTED = (
+    "{} is not predicted: the prediction of a score applies to classification only; participation and time are predicted"
+)
 
 
 @dataclass(frozen=True, slots=True)
