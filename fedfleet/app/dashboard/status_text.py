@@ -19,7 +19,8 @@ FATES = {WORKING: "training", BACK: "back", USED: "used", LATE: "late", LOST: "l
 _MAX_DIFFERENCES = 2  # keys in which a run may differ from the one that it repeats
 _MAX_NAMED = 8  # clients that a line names
 _SHORTEST = 40  # characters of a value in a sentence
-_ENDS = {"rounds": "all rounds are done", "virtual_seconds": "its time is up", "commits": "all models are made"}
+_ENDS = {"rounds": "all rounds are done", "virtual_seconds": "its time is up", "commits": "all models are made",
+         "target": "its target is reached", "target_accuracy": "its target is reached"}  # fmt: skip
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -48,6 +49,8 @@ def most_similar_run(
         if other.name == run.name or other.status != FINISHED or not other.scores or not run.spec_values:
             continue
         if other.served != run.served:  # real and virtual time do not lie side by side
+            continue
+        if run.scores and other.score.kind != run.score.kind:  # nor do an accuracy and an R2
             continue
         # Keys that only one of them has belong to a part that differs, or are younger than the older run.
         keys = sorted(k for k in {*run.spec_values} & {*other.spec_values} if not k.startswith("run."))

@@ -54,7 +54,7 @@
       axes: [
         { stroke: colour("--soft"), font, grid: { show: false }, ticks: grid, size: 34, values: (u, at) => at.map(v => v === 0 ? "start" : `${+(v / length).toPrecision(3)} ${unit}`),
           splits: (u, i, min, max) => { const rough = max / length / (place.clientWidth < 500 ? 3 : 6), ten = 10 ** Math.floor(Math.log10(rough)), step = [1, 2, 5, 10].map(k => k * ten).find(s => s >= rough) * length, found = []; for (let v = 0; v <= max; v += step) found.push(v); return found; } },
-        { stroke: colour("--soft"), font, grid, ticks: { show: false }, size: 52, splits: () => number ? [lowest, lowest / 2, 0, 0.5, 1].filter((v, i, all) => all.indexOf(v) === i) : [0, 25, 50, 75, 100], values: (u, at) => at.map(v => number ? `${+v.toFixed(2)}` : `${v} %`) },
+        { stroke: colour("--soft"), font, grid, ticks: { show: false }, size: 52, splits: () => number ? [lowest, 0, 0.5, 1].filter((v, i, all) => all.indexOf(v) === i) : [0, 25, 50, 75, 100], values: (u, at) => at.map(v => number ? `${+v.toFixed(2)}` : `${v} %`) },
       ],
       series: [{}, line("--d1", 2.4), ...(other ? [line("--d6", 1.5)] : [])],
       hooks: { draw: [ends] },
