@@ -172,7 +172,7 @@ def figures_of(progress: Progress, run: str, *, run_seconds: float, **known: Any
         run, progress.round, progress.version, running=progress.running, arrived=progress.arrived, lost=progress.lost,
         run_seconds=run_seconds, commits=progress.commits, failed_rounds=progress.failed_rounds,
         reports=progress.fates, seconds_since_commit=since, accuracy=progress.accuracy,
-        score=kind_of_measures(progress.newest.measures if progress.newest else ()).score, **known,
+        score=progress.score_name, **known,
     )  # fmt: skip
 
 
