@@ -44,8 +44,8 @@ def strata(dataset: Dataset, where: str) -> Strata:
 
 
 def stratum_names(dataset: Dataset, found: Strata) -> tuple[str, ...]:
-    """What each stratum is called: a class by its number, a bin of numbers by its range in the units of the label, a set of labels by
-    the rarest one.
+    """What each stratum is called: a class by its number, a bin of numbers by its range in the units of the label, a set of labels
+    by the rarest one.
 
     >>> data = Dataset(np.zeros((20, 1)), np.arange(20.0, dtype=np.float32)[:, None], 1, target_scale=((100.0, 10.0),))
     >>> stratum_names(data, strata(data, "here"))[:2]

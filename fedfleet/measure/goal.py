@@ -71,7 +71,8 @@ def target_text(target: Target, score: ScoreInfo) -> str:
         return str(target) if isinstance(target, str) else score.named(target)
     name, at_least, limit = parsed
     info = measure_info(name, score)
-    return f"{article(info.label)} {info.label} of at {'least' if at_least else 'most'} {info.text(limit) if info.percent or info.is_score else f'{limit:g}'}"
+    shown = info.text(limit) if info.percent or info.is_score else f"{limit:g}"
+    return f"{article(info.label)} {info.label} of at {'least' if at_least else 'most'} {shown}"
 
 
 # Names that are read letter by letter and begin with the sound of a vowel.

@@ -1,4 +1,4 @@
-"""What a measure of an evaluation is called, how people read it, and whether less of it is better: the score, RMSE, perplexity .."""
+"""What a measure of an evaluation is called, how people read it, and whether less of it is better: RMSE, perplexity, the score."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from fedfleet.measure.score_info import MINUS, ScoreInfo
 
 OWN = "own."  # before the name of a person's own measure, where it could be taken for one of ours
 _LABELS = {
-    "mae": "MAE", "rmse": "RMSE", "f1_macro": "macro F1", "auroc": "AUROC", "exact_match": "exact match", "perplexity": "perplexity",
-    "loss": "loss",
+    "mae": "MAE", "rmse": "RMSE", "f1_macro": "macro F1", "auroc": "AUROC", "exact_match": "exact match",
+    "perplexity": "perplexity", "loss": "loss",
 }  # fmt: skip
 _PERCENT = frozenset({"f1_macro", "exact_match"})
 _LOWER = frozenset(name for kind in KINDS.values() for name in kind.lower) | {"loss"}

@@ -38,8 +38,8 @@ class ScoreInfo:
     def brief(self, value: float | None) -> str:
         """A score on a page, as a whole percentage that says all only of all and none only of none; R2 keeps its digits.
 
-        >>> ScoreInfo().brief(0.947), ScoreInfo().brief(0.998), ScoreInfo(KINDS["regression"]).brief(0.4123), ScoreInfo().brief(None)
-        ('95 %', 'over 99 %', '0.412', '-')
+        >>> ScoreInfo().brief(0.947), ScoreInfo().brief(0.998), ScoreInfo(KINDS["regression"]).brief(0.4123)
+        ('95 %', 'over 99 %', '0.412')
         """
         if value is None:
             return "-"

@@ -125,8 +125,8 @@ def outcome(finished_run: FinishedRun, target: Target) -> Outcome:
     curve = learning_curve(finished_run.events)
     if not len(curve.accuracy):
         raise BadInput(
-            f"{finished_run.out} was never evaluated on the test set, so its {score_info_of(finished_run.metrics).name} is unknown; "
-            "lower stop.evaluate_every"
+            f"{finished_run.out} was never evaluated on the test set, so its "
+            f"{score_info_of(finished_run.metrics).name} is unknown; lower stop.evaluate_every"
         )
     reached = evaluations_at(target, curve.accuracy, curve.measures)
     when = float(curve.seconds[reached[0]]) if len(reached) else None

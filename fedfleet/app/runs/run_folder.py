@@ -107,7 +107,8 @@ def _score_lines(metrics: Mapping[str, Any]) -> list[str]:
         return "-" if value is None else percent(value) if score.kind.percent else score.text(value)
 
     central, clients, low, worst = map(text, ("accuracy", "accuracy_clients", "accuracy_bottom10", "accuracy_worst10_mean"))
-    line = f"{score.name} {central} on the central test set; clients {clients}, 10th-percentile client {low}, mean of the worst tenth {worst}"
+    of_clients = f"clients {clients}, 10th-percentile client {low}, mean of the worst tenth {worst}"
+    line = f"{score.name} {central} on the central test set; {of_clients}"
     known = [(measure_info(name, score), value) for name, value in (metrics.get("measures") or {}).items()]
     others = ", ".join(f"{info.label} {info.text(value)}" for info, value in known)
     unit = ", in the units of the label" if score.kind.name == "regression" else ""
@@ -121,9 +122,10 @@ def _unseen_lines(metrics: Mapping[str, Any]) -> list[str]:
     ['held-out people, with no data in training: 50.0 %']
     """
     new, never, others = (metrics.get(f"accuracy_{name}") for name in ("unseen", "never", "took_part"))
-    say = score_info_of(metrics).text
+    score = score_info_of(metrics)
+    say = lambda value: "-" if value is None else score.text(value)  # noqa: E731
     result = [] if new is None else [f"held-out people, with no data in training: {say(new)}"]
-    apart = f"clients that never took part: {'-' if never is None else say(never)}, the others: {'-' if others is None else say(others)}"
+    apart = f"clients that never took part: {say(never)}, the others: {say(others)}"
     return result if never is None else [*result, apart]
 
 

@@ -30,6 +30,7 @@ __all__ = [
 _MARGIN = 0.02  # differences of a score below are equal for practice: 2 points
 _COST_MARGIN = 0.1  # and of costs: 10 %
 _SCORE = ScoreInfo()
+_ACCURACY = measure_info("accuracy", _SCORE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Criterion:
     is_cost: bool
     unit: Callable[[float], str]
     less: str = ""
-    info: MeasureInfo = measure_info("accuracy", _SCORE)
+    info: MeasureInfo = _ACCURACY
     score_info: ScoreInfo = _SCORE
 
     @property

@@ -69,7 +69,8 @@ def recommend(
     look: int = 1,
 ) -> Recommendation:
     """The arm to use. `at`: seconds after which accuracy is compared (default: when the shortest run ends); `target`: the score, or
-    the limit of another measure, to which time, bytes and joules are counted; `look`: how often these arms have been compared, each time with more seeds."""
+    the limit of another measure, to which time, bytes and joules are counted; `look`: how often these arms have been compared,
+    each time with more seeds."""
     each = [drop_repeated_runs(arm) for arm in arms]
     score = score_of_runs(run for arm in each for run in arm.runs)
     criterion = criterion_of(check_aim(aim), score)

@@ -115,7 +115,8 @@ def caveats(arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: 
     own = [r.name for r in runs if any("read accuracy_clients" in w for w in r.metrics.get("warnings", ()))]
     if own:
         messages.append(
-            f"parts of the model stay with each client, so {score_of_runs(runs).name} is of a model that no client uses: {_name_list(own)}"
+            f"parts of the model stay with each client, so {score_of_runs(runs).name} is of a model that no client uses: "
+            f"{_name_list(own)}"
         )
     served = [r.name for r in runs if r.served]
     if served:

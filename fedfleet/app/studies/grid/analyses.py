@@ -114,7 +114,8 @@ def check_target(value: Any, where: str, arms: Sequence[str]) -> float | str | N
                 )
             return value
     raise BadInput(
-        f'{where} = {value!r}: write an accuracy between 0 and 1 (or another score), a limit such as "rmse <= 3.5", or "0.95 of best of baseline"'
+        f'{where} = {value!r}: write an accuracy between 0 and 1 (or another score), a limit such as "rmse <= 3.5", or "0.95 of '
+        'best of baseline"'
     )
 
 

@@ -319,7 +319,8 @@ def _check_answerable(target: float | str | None, baseline: str | None, analyses
     for i, entry in enumerate(analyses):
         if entry.kind == "time_to_accuracy" and target is None and entry.settings["target"] is None:
             raise BadInput(
-                f'analysis[{i}] needs a target accuracy or measure; write target = 0.8 or "rmse <= 3.5" there or at the top of the study'
+                f'analysis[{i}] needs a target accuracy or measure; write target = 0.8 or "rmse <= 3.5" there or at the top of the '
+                "study"
             )
         if entry.kind == "paired_test" and baseline is None and entry.settings["baseline"] is None:
             raise BadInput(f'analysis[{i}] needs an arm to compare with; write baseline = "ARM" there or at the top of the study')

@@ -16,6 +16,7 @@ from fedfleet.app.pages.report.conclusion import (
 from fedfleet.app.pages.report.learning_curve import learning_section
 from fedfleet.app.pages.report.report_facts import collect_facts
 from fedfleet.measure.attribution.critical_path import attribution
+from fedfleet.measure.score_info import ScoreInfo
 from fedfleet.measure.summary import summary
 from tests.app.pages.report.logs import DEADLINE, READINESS, facts_of, journal, needs, scores, seen
 
