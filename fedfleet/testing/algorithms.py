@@ -209,7 +209,9 @@ def _fold_reports(algorithm: Algorithm, server: ServerState, reports: list[Repor
     acc = aggregation.zero(algorithm.fold, server)
     for report in reports:
         reason = admit(algorithm.fold, server, acc, report, Context(0, 1.0, report.client), algorithm.accept)
-        assert reason is None, f"its own fold refuses {what}, of client {report.client} with {_SIZES[report.client]} samples: {reason}"
+        assert reason is None, (
+            f"its own fold refuses {what}, of client {report.client} with {_SIZES[report.client]} samples: {reason}"
+        )
     return acc
 
 

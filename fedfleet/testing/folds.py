@@ -109,7 +109,9 @@ def _check_count(fold: Fold, server: ServerState, report: Report) -> None:
     if fold.denominator is not None:
         return
     few, many = (
-        finish_fold(fold, fold_all(fold, server, [(replace(report, task=i, client=i), Context(0, 1.0, i, task=i)) for i in range(n)]))
+        finish_fold(
+            fold, fold_all(fold, server, [(replace(report, task=i, client=i), Context(0, 1.0, i, task=i)) for i in range(n)])
+        )
         for n in (max(3, fold.least), 2 * max(3, fold.least))
     )
     assert few is None or many is None or _is_near(few.mean, many.mean), (

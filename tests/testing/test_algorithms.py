@@ -29,7 +29,9 @@ def test_algorithms(name):
 
 @pytest.mark.parametrize("name", names("folds"))
 def test_folds(name):
-    testing.check_fold(built("folds", name), ServerState({"a": np.zeros((3, 2), np.float32), "n": np.zeros(2, np.int64)}), quiet=True)
+    testing.check_fold(
+        built("folds", name), ServerState({"a": np.zeros((3, 2), np.float32), "n": np.zeros(2, np.int64)}), quiet=True
+    )
 
 
 def test_a_fold_whose_entries_depend_on_who_came_before_is_caught():
