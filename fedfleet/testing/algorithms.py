@@ -135,7 +135,8 @@ def _check_training(jobs: list[Job], execute: Executor, around: Surroundings, lo
         )
         said = [a.weight, a.stats, a.memory, a.bytes_up], [b.weight, b.stats, b.memory, b.bytes_up]
         assert fingerprint(said[0]) == fingerprint(said[1]), (
-            f"weight, statistics and memory of a client must not depend on who trains before it, nor on chance or the clock: {_AGAIN}"
+            "weight, statistics and memory of a client must not depend on who trains before it, nor on chance or the clock: "
+            f"{_AGAIN}"
         )
     for report in first:
         assert all(np.isfinite(v) for v in (report.weight, *report.stats.values())), (
@@ -190,8 +191,8 @@ def _check_stack(jobs: list[Job], task: Task, execute: Executor, reports: list[R
                 continue
             gap = float(np.abs(leaf - other.update[name]).max()) / max(float(np.abs(leaf).max()), floor, 1e-9)
             assert gap <= _TOGETHER, (
-                f"leaf {name!r} of client {one.client}'s update differs by {gap:.0%} when clients train together in one stack: terms "
-                "and hooks see a leading axis of clients, so that a sum or a norm must leave that axis out"
+                f"leaf {name!r} of client {one.client}'s update differs by {gap:.0%} when clients train together in one stack: "
+                "terms and hooks see a leading axis of clients, so that a sum or a norm must leave that axis out"
             )
 
 

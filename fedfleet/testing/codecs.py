@@ -31,16 +31,15 @@ def check_codec(codec: Codec, *, quiet: bool = False) -> Conformance:
     with around(1, leaves_generators="a codec"):
         for what, tree in trees():
             before = content_hash(tree)
-            for address in (3, -(2**62)):
-                sent.append((what, tree, address, _check_one(codec, tree, address, what)))
+            sent += [(what, tree, address, _check_one(codec, tree, address, what)) for address in (3, -(2**62))]
             assert content_hash(tree) == before, "encoding must not change what it is given"
     log.answer([data for *_, data in sent])
     log.checked("every kind of update arrives within the promise, in as many bytes as it says; other leaves to the last bit")
     with around(2, leaves_generators="a codec"):
         for what, tree, address, data in sent[::-1]:
             assert encode_bytes(codec, tree, address) == data, (
-                f"{codec.name} on {what}: the same tree and address must give the same bytes, at any time; draw by the addresses that "
-                "`squeeze` gets (`addressed`), and remember nothing: error feedback is the client's memory, not the codec's"
+                f"{codec.name} on {what}: the same tree and address must give the same bytes, at any time; draw by the addresses "
+                "that `squeeze` gets (`addressed`), and remember nothing: error feedback is the client's memory, not the codec's"
             )
     log.checked("the same tree and address give the same bytes again, with other global generators and clocks")
     all_trees = [tree for _, tree in trees()]

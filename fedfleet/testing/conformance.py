@@ -53,7 +53,7 @@ class CheckLog:
         """The result; it is printed unless `quiet`."""
         result = Conformance(self.part, tuple(self.sentences), self.hash.hexdigest())
         if not quiet:
-            print(result)
+            sys.stdout.write(f"{result}\n")
         return result
 
 

@@ -39,7 +39,8 @@ def check_fold(fold: Fold, server: ServerState, reports: list[Report] | None = N
     with around(2, leaves_generators="a fold"):
         backwards, once_more = (_bits(finish_fold(fold, fold_all(fold, server, p))) for p in (pairs[::-1], pairs))
     assert backwards == whole, (
-        "the order of arrival must not change a bit of the aggregate; let `enter` look at its own report alone, and remember nothing"
+        "the order of arrival must not change a bit of the aggregate; let `enter` look at its own report alone, and "
+        "remember nothing"
     )
     assert once_more == whole, "the same reports must fold to the same aggregate, at any time: no chance, no clock, no memory"
     half = len(pairs) // 2

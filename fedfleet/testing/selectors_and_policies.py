@@ -53,7 +53,8 @@ def check_policy(policy: Policy, *, steps: int = 20_000, quiet: bool = False) ->
         with around(2, leaves_generators="decide"):
             for book, decision in decisions[::-1]:
                 assert policy.decide(book) == decision, (
-                    f"the same book must give the same decision, in whatever order it is asked, at any time: {_PURE}; the book: {book}"
+                    f"the same book must give the same decision, in whatever order it is asked, at any time: {_PURE}; "
+                    f"the book: {book}"
                 )
                 assert declared is None or _outcome(decision) == _outcome(declared.decide(book)), (
                     f"by its round_rules it would decide otherwise than it does; correct them, or leave them out: {book}"
@@ -177,9 +178,9 @@ def _check_renaming(selector: Selector, clients: int, rounds: int) -> None:
     for round_number, (one, other) in enumerate(zip(found[0], found[1], strict=True)):
         was, now = sorted(one.tolist()), sorted(order[other].tolist())
         assert was == now, (
-            f"a selector must not go by the numbers of clients: round {round_number} picks {was}, and when the same clients have other "
-            f"numbers, those that were {now}; let hash_keys(draw.seed, name, roster.keys, draw.round, draw.first) decide among equals, "
-            "or name the clients in `members`"
+            f"a selector must not go by the numbers of clients: round {round_number} picks {was}, and when the same clients have "
+            f"other numbers, those that were {now}; let hash_keys(draw.seed, name, roster.keys, draw.round, draw.first) decide among "
+            "equals, or name the clients in `members`"
         )
 
 

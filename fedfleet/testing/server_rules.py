@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from fedfleet.core.parts import Algorithm
 from fedfleet.core.records import ServerState
 from fedfleet.core.rng import stream
 from fedfleet.core.tensor_format import pack_tree, unpack_tree
-from fedfleet.core.trees import Tree, mismatch, tree_map
+from fedfleet.core.trees import Array, Tree, mismatch, tree_map
 from fedfleet.testing.conformance import CheckLog, fingerprint
 from fedfleet.testing.surroundings import Surroundings
 
@@ -83,7 +85,7 @@ def _check_chain(algorithm: Algorithm, server: ServerState, aggregate: Aggregate
         for commit in range(_COMMITS):
             states.append(apply(algorithm, states[-1], turns[commit % 2]))
     with around(4):
-        for commit, (one, expected) in enumerate(zip(states[:-1], states[1:], strict=True)):
+        for commit, (one, expected) in enumerate(pairwise(states)):
             thawed = ServerState(unpack_tree(pack_tree(one.params)), unpack_tree(pack_tree(one.extra)))
             result = apply(algorithm, thawed, turns[commit % 2])
             assert fingerprint(result) == fingerprint(expected), (
@@ -112,7 +114,7 @@ def _check_broadcast(algorithm: Algorithm, server: ServerState, aggregate: Aggre
             )
 
 
-def _with_values(aggregate: Aggregate, change) -> Aggregate:
+def _with_values(aggregate: Aggregate, change: Callable[[Array], Array]) -> Aggregate:
     """The aggregate with other values in all floating leaves."""
 
     def changed(tree: Tree) -> Tree:

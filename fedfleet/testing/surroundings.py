@@ -46,14 +46,14 @@ class Surroundings:
                 space[name] = value
             restore_generators(before)
         assert not used, (
-            f"{leaves_generators} must not use or seed the global generator of {used[0]}: a run shares it with everything else; draw "
+            f"{leaves_generators} must not use or seed the global generator of {used[0]}: a run shares it with all else; draw "
             "from core.rng.stream(seed, label, ids) or hash_keys"
         )
 
 
 def generator_states() -> dict[str, Any]:
     """The states of the global generators, as values that can be compared."""
-    name, keys, *rest = np.random.get_state()  # noqa: NPY002 - this is what a part might use
+    name, keys, *rest = np.random.get_state()
     result: dict[str, Any] = {"numpy": (name, np.asarray(keys).tobytes(), *rest), "random": random.getstate()}
     torch: Any = sys.modules.get("torch")
     if torch is not None:
@@ -63,7 +63,7 @@ def generator_states() -> dict[str, Any]:
 
 def seed_generators(number: int) -> None:
     """Other numbers from all global generators."""
-    np.random.seed(7919 + number)  # noqa: NPY002
+    np.random.seed(7919 + number)
     random.seed(104729 + number)
     torch: Any = sys.modules.get("torch")
     if torch is not None:
@@ -73,7 +73,7 @@ def seed_generators(number: int) -> None:
 def restore_generators(states: Mapping[str, Any]) -> None:
     """The inverse of `generator_states`."""
     name, keys, *rest = states["numpy"]
-    np.random.set_state((name, np.frombuffer(keys, np.uint32), *rest))  # noqa: NPY002
+    np.random.set_state((name, np.frombuffer(keys, np.uint32), *rest))
     random.setstate(states["random"])
     torch: Any = sys.modules.get("torch")
     if torch is not None and "torch" in states:
