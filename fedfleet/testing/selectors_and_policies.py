@@ -87,8 +87,15 @@ def check_selector(selector: Selector, *, clients: int = 50, rounds: int = 12, q
         # Rounds that do not wait for clients show the selector an empty roster too.
         for policy in (readiness(7, min_clients=1, if_few="fail"), deadline(3, seconds=30.0, min_clients=1)):
             answers: _Answers = []
+            picks: list[Ints] = []
             with around(1, leaves_generators="a selector"):
-                ends = _round_ends(_plan(trial, _guard(selector, answers), policy, rounds), trial, 10_000)
+                ends = _round_ends(_plan(trial, _guard(selector, answers, picks), policy, rounds), trial, 10_000)
+            if trial.alike and picks:
+                possible = min(policy.cohort, np.count_nonzero(selector.may_ask(clients)))
+                assert len(picks[0]) >= possible, (
+                    f"in the first round, where {trial.name}, it was asked for {policy.cohort} clients and picked {len(picks[0])}: "
+                    "pick as many as are wanted and there"
+                )
             if trial.answers:
                 commits = sum(isinstance(e, ModelCommitted) for e in ends)
                 assert commits, f"no round could be committed where {trial.name}: {ends[:1]}"
@@ -179,8 +186,8 @@ def _check_renaming(selector: Selector, clients: int, rounds: int) -> None:
         was, now = sorted(one.tolist()), sorted(order[other].tolist())
         assert was == now, (
             f"a selector must not go by the numbers of clients: round {round_number} picks {was}, and when the same clients have "
-            f"other numbers, those that were {now}; let hash_keys(draw.seed, name, roster.keys, draw.round, draw.first) decide among "
-            "equals, or name the clients in `members`"
+            f"other numbers, those that were {now}; let hash_keys(draw.seed, name, roster.keys, draw.round, draw.first) break "
+            "ties, or name the clients in `members`"
         )
 
 

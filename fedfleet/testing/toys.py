@@ -101,11 +101,13 @@ def opaque_executor() -> Executor:
 
 @dataclass(frozen=True, slots=True)
 class TrialWorld:
-    """A world by its name. `answers`: everyone who is asked reports in the end, so that rounds must succeed."""
+    """A world by its name. `answers`: everyone who is asked reports in the end, so that rounds must succeed. `alike`: nobody is
+    faster than others, so that there is no reason to leave anybody out."""
 
     name: str
     world: World
     answers: bool
+    alike: bool = False
 
 
 def trial_worlds(clients: int) -> tuple[TrialWorld, ...]:
@@ -117,7 +119,7 @@ def trial_worlds(clients: int) -> tuple[TrialWorld, ...]:
     some_lost = np.where(np.arange(clients) % 3 == 0, math.inf, ragged)
     return (
         TrialWorld("everyone is there, at unlike speeds", _world(ragged), answers=True),
-        TrialWorld("everyone is there and equally fast", _world(np.full(clients, 8.0)), answers=True),
+        TrialWorld("everyone is there and equally fast", _world(np.full(clients, 8.0)), answers=True, alike=True),
         TrialWorld("clients come and go", _world(ragged, comes_and_goes=True), answers=True),
         TrialWorld("a third of the devices cannot do the work", _world(some_lost), answers=False),
         TrialWorld("nobody can do the work", _world(np.full(clients, math.inf)), answers=False),
