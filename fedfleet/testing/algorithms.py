@@ -44,7 +44,7 @@ def check_algorithm(algorithm: Algorithm, task: Task, execute: Executor, *, quie
     assert fingerprint(server) == before, "training must not change the model that was offered"
     _check_bytes(algorithm, cost, jobs, reports)
     log.checked("costs are finite, the same for any wave, and what is really sent")
-    _check_stack(jobs, task, execute, reports)
+    _check_stack(jobs, task, execute)
     log.checked("clients that train together in a stack do not depend on each other")
     with around(5):
         first = _accepted(algorithm, server, reports)
@@ -177,13 +177,15 @@ def _check_bytes(algorithm: Algorithm, cost: Cost, jobs: list[Job], reports: lis
         )
 
 
-def _check_stack(jobs: list[Job], task: Task, execute: Executor, reports: list[Report]) -> None:
+def _check_stack(jobs: list[Job], task: Task, execute: Executor) -> None:
     """Terms, objectives and hooks work on stacks of clients: what a client sends is its own there, too."""
     if execute.together or not all(isinstance(job.local, LocalPass) for job in jobs):
         return
     from fedfleet.executors.stacked.executor import stacked_executor  # needs torch, as the passes do
 
-    for one, other in zip(reports, _train(stacked_executor(task), jobs), strict=True):
+    # Some steps for everyone, side by side: in the first nobody has moved yet.
+    jobs = [replace(job, steps=3) for job in jobs]
+    for one, other in zip(_train(execute, jobs), _train(stacked_executor(task), jobs), strict=True):
         # What normalising layers undo has no gradient but rounding, which may differ as it likes.
         floor = 1e-3 * max((float(np.abs(v).max(initial=0.0)) for v in one.update.values() if v.dtype.kind == "f"), default=0.0)
         for name, leaf in one.update.items():

@@ -13,7 +13,7 @@ from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.core.trees import Tree, content_hash, mismatch
 from fedfleet.learn.codecs.messages import decode, decode_bytes, encode, encode_bytes, nbytes, round_trip_trees
 from fedfleet.testing.conformance import CheckLog, Conformance
-from fedfleet.testing.surroundings import Surroundings
+from fedfleet.testing.surroundings import Surroundings, turns
 
 _SMALLEST = 1e-37  # numbers below are hardly there in single precision
 _SHAPES = {"conv": (8, 3, 5, 5), "dense": (40, 30), "bias": (40,), "few": (3,), "scalar": (), "none": (0, 4)}
@@ -35,12 +35,13 @@ def check_codec(codec: Codec, *, quiet: bool = False) -> Conformance:
             assert content_hash(tree) == before, "encoding must not change what it is given"
     log.answer([data for *_, data in sent])
     log.checked("every kind of update arrives within the promise, in as many bytes as it says; other leaves to the last bit")
-    with around(2, leaves_generators="a codec"):
-        for what, tree, address, data in sent[::-1]:
-            assert encode_bytes(codec, tree, address) == data, (
-                f"{codec.name} on {what}: the same tree and address must give the same bytes, at any time; draw by the addresses "
-                "that `squeeze` gets (`addressed`), and remember nothing: error feedback is the client's memory, not the codec's"
-            )
+    for number, group in turns(sent[::-1]):
+        with around(number, leaves_generators="a codec"):
+            for what, tree, address, data in group:
+                assert encode_bytes(codec, tree, address) == data, (
+                    f"{codec.name} on {what}: the same tree and address must give the same bytes, at any time; draw by the "
+                    "addresses that `squeeze` gets (`addressed`), and remember nothing: error feedback is the client's memory"
+                )
     log.checked("the same tree and address give the same bytes again, with other global generators and clocks")
     all_trees = [tree for _, tree in trees()]
     _check_stack(codec, all_trees)

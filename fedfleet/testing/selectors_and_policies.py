@@ -17,7 +17,7 @@ from fedfleet.core.rng import client_keys
 from fedfleet.pace.rounds import deadline, readiness, round_policy
 from fedfleet.simulation.simulator import simulate
 from fedfleet.testing.conformance import CheckLog, Conformance, fingerprint
-from fedfleet.testing.surroundings import Surroundings
+from fedfleet.testing.surroundings import Surroundings, turns
 from fedfleet.testing.toys import TrialWorld, consensus, consensus_start, opaque_executor, renamed_worlds, trial_worlds
 
 _SEED = 11
@@ -50,15 +50,16 @@ def check_policy(policy: Policy, *, steps: int = 20_000, quiet: bool = False) ->
             rounds, commits = len(ends), sum(isinstance(e, ModelCommitted) for e in ends)
             assert rounds >= 3, f"only {rounds} rounds ended where {trial.name}: does it wait for ever?"
             assert commits, f"no round was committed where {trial.name}: {ends[0]}"
-        with around(2, leaves_generators="decide"):
-            for book, decision in decisions[::-1]:
-                assert policy.decide(book) == decision, (
-                    f"the same book must give the same decision, in whatever order it is asked, at any time: {_PURE}; "
-                    f"the book: {book}"
-                )
-                assert declared is None or _outcome(decision) == _outcome(declared.decide(book)), (
-                    f"by its round_rules it would decide otherwise than it does; correct them, or leave them out: {book}"
-                )
+        for number, group in turns(decisions[::-1]):
+            with around(number, leaves_generators="decide"):
+                for book, decision in group:
+                    assert policy.decide(book) == decision, (
+                        f"the same book must give the same decision, in whatever order it is asked, at any time: {_PURE}; "
+                        f"the book: {book}"
+                    )
+                    assert declared is None or _outcome(decision) == _outcome(declared.decide(book)), (
+                        f"by its round_rules it would decide otherwise than it does; correct them, or leave them out: {book}"
+                    )
         log.answer(repr([decision for _, decision in decisions]))
         log.checked(f"it works where {trial.name}")
     log.checked("the same book gives the same decision, in any order, with other global generators and clocks")
@@ -99,12 +100,13 @@ def check_selector(selector: Selector, *, clients: int = 50, rounds: int = 12, q
             if trial.answers:
                 commits = sum(isinstance(e, ModelCommitted) for e in ends)
                 assert commits, f"no round could be committed where {trial.name}: {ends[:1]}"
-            with around(2, leaves_generators="a selector"):
-                for again, first in answers[::-1]:
-                    assert fingerprint(again()) == first, (
-                        "the same state, roster and address must give the same answer, in whatever order it is asked, at any time: "
-                        f"{_PURE}"
-                    )
+            for number, group in turns(answers[::-1]):
+                with around(number, leaves_generators="a selector"):
+                    for again, first in group:
+                        assert fingerprint(again()) == first, (
+                            "the same state, roster and address must give the same answer, in whatever order it is asked, at "
+                            f"any time: {_PURE}"
+                        )
             log.answer([first for _, first in answers])
         log.checked(f"it works where {trial.name}")
     log.checked("the same state, roster and address give the same answer, in any order, with other global generators and clocks")

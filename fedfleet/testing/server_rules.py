@@ -79,18 +79,18 @@ def check_state(server: ServerState, after: ServerState) -> None:
 
 def _check_chain(algorithm: Algorithm, server: ServerState, aggregate: Aggregate, around: Surroundings, log: CheckLog) -> None:
     """Some commits, twice: the second time the state goes through a checkpoint before each of them."""
-    turns = [aggregate, _with_values(aggregate, lambda v: v * np.float32(-0.5))]
+    aggregates = [aggregate, _with_values(aggregate, lambda v: v * np.float32(-0.5))]
     states = [server]
     with around(3):
         for commit in range(_COMMITS):
-            states.append(apply(algorithm, states[-1], turns[commit % 2]))
-    with around(4):
-        for commit, (one, expected) in enumerate(pairwise(states)):
-            thawed = ServerState(unpack_tree(pack_tree(one.params)), unpack_tree(pack_tree(one.extra)))
-            result = apply(algorithm, thawed, turns[commit % 2])
+            states.append(apply(algorithm, states[-1], aggregates[commit % 2]))
+    for commit, (one, expected) in enumerate(pairwise(states)):
+        thawed = ServerState(unpack_tree(pack_tree(one.params)), unpack_tree(pack_tree(one.extra)))
+        with around(4 + commit):
+            result = apply(algorithm, thawed, aggregates[commit % 2])
             assert fingerprint(result) == fingerprint(expected), (
-                f"commit {commit + 1} from a saved state must give the model that it gave without saving: a run that was resumed "
-                "would go another way; put all that the rule remembers into ServerState.extra"
+                f"commit {commit + 1} from a saved state must give the model that it gave without saving, at any time: a run that "
+                "was resumed would go another way; put all that the rule remembers into ServerState.extra"
             )
     log.answer(states[-1])
     log.checked("twelve commits give the same models again, each from a state that was saved and loaded")
@@ -100,6 +100,7 @@ def _check_broadcast(algorithm: Algorithm, server: ServerState, aggregate: Aggre
     """Elements that differ in the aggregate may not all get the same step: then something was broadcast."""
     rng = stream(5, "check broadcast")
     noise = _with_values(aggregate, lambda v: (rng.standard_normal(v.shape) * 0.01).astype(v.dtype))
+    check_state(server, apply(algorithm, server, _with_values(noise, lambda v: v * np.float32(100.0))))
     nothing = replace(server, params=tree_map(np.zeros_like, server.params))
     after = apply(algorithm, nothing, noise)
     for name, change in after.params.items():

@@ -14,7 +14,7 @@ from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, FaultDraws, FaultSource, StateSource
 from fedfleet.core.stages import STAGES, StageSeconds
 from fedfleet.testing.conformance import CheckLog, Conformance, fingerprint
-from fedfleet.testing.surroundings import Surroundings
+from fedfleet.testing.surroundings import Surroundings, turns
 from fedfleet.world.partitions import PartitionRecipe, make_shards
 from fedfleet.world.states import interval_states
 
@@ -57,9 +57,11 @@ def check_state_source(source: StateSource, clients: int, *, quiet: bool = False
         answers = [source.online(float(t)).copy() for t in times]
     for answer in answers:
         assert answer.shape == (clients,), "online must answer for every client"
-    with around(2):
-        for t, answer in list(zip(times, answers, strict=True))[::-40]:
-            assert np.array_equal(source.online(float(t)), answer), (
+    for number, group in turns(list(zip(times, answers, strict=True))[::-34]):
+        with around(number):
+            asked = [(source.online(float(t)), answer) for t, answer in group]
+        for one, answer in asked:
+            assert np.array_equal(one, answer), (
                 "asked again, or with the clock set back, it answers differently: the answer must follow from the time alone"
             )
     log.answer(answers)

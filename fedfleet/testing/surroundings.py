@@ -8,18 +8,21 @@ import random
 import sys
 import time
 import types
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns")
 _CALENDAR = ("localtime", "gmtime")
-_STEP = 40 * 86400 + 5 * 3600 + 7 * 60 + 13  # seconds from one surrounding to the next: another second, hour, weekday, month
+# Seconds from one surrounding to the next: another second, minute, hour, weekday and month, whatever small number one divides by.
+_STEP = 41 * 86400 + 5 * 3600 + 7 * 60 + 13
 # Their functions need no look: they read no clock, or not for what they return.
 _FOREIGN = ("fedfleet", "numpy", "torch", "scipy", "builtins")
+
+T = TypeVar("T")
 
 
 class Surroundings:
@@ -49,6 +52,14 @@ class Surroundings:
             f"{leaves_generators} must not use or seed the global generator of {used[0]}: a run shares it with all else; draw "
             "from core.rng.stream(seed, label, ids) or hash_keys"
         )
+
+
+def turns(items: Iterable[T], most: int = 7) -> Iterator[tuple[int, list[T]]]:
+    """The items in at most so many groups, each with the number of other surroundings: all days of the week, if there are seven."""
+    rows = list(items)
+    size = max(1, -(-len(rows) // most))
+    for number, a in enumerate(range(0, len(rows), size), start=2):
+        yield number, rows[a : a + size]
 
 
 def generator_states() -> dict[str, Any]:
