@@ -24,6 +24,7 @@ from fedfleet.testing.surroundings import Surroundings
 
 _SIZES = (20, 11, 1)  # samples of the clients that try the algorithm
 _TOGETHER = 0.02  # of a leaf's largest value: far above rounding, far below what a neighbour in a stack changes
+_ODD = 0.03  # of an update's elements
 _AGAIN = "no chance without an address, no clock, no memory but ServerState.extra and slots"
 
 
@@ -127,12 +128,16 @@ def _check_training(jobs: list[Job], execute: Executor, around: Surroundings, lo
     changed = fingerprint([[job.offer.params, job.offer.extra] for job in jobs]) != before
     assert not changed, "training must not change the model that was offered: copy an array before you write"
     with around(6):
-        again, alone = _train(execute, jobs[::-1])[::-1], _train(execute, jobs[1:2])
-    for a, b, job in zip([*first, first[1]], [*again, *alone], [*jobs, jobs[1]], strict=True):
+        again = _train(execute, jobs[::-1])[::-1]
+        # Where clients train together, the last bits follow from who is in the stack.
+        alone = [] if execute.together else _train(execute, jobs[1:2])
+    for a, b, job in zip([*first, first[1]], [*again, *alone], [*jobs, jobs[1]], strict=False):
         assert (a.task, a.client) == (b.task, b.client) == (job.task, job.client), "reports must come in the order of the jobs"
         assert content_hash(a.update) == content_hash(b.update), (
             f"a client's update must not depend on who trains before it, nor on chance or the clock: {_AGAIN}"
         )
+        if execute.together:
+            continue
         said = [a.weight, a.stats, a.memory, a.bytes_up], [b.weight, b.stats, b.memory, b.bytes_up]
         assert fingerprint(said[0]) == fingerprint(said[1]), (
             "weight, statistics and memory of a client must not depend on who trains before it, nor on chance or the clock: "
@@ -183,19 +188,24 @@ def _check_stack(jobs: list[Job], task: Task, execute: Executor) -> None:
         return
     from fedfleet.executors.stacked.executor import stacked_executor  # needs torch, as the passes do
 
-    # Some steps for everyone, side by side: in the first nobody has moved yet.
-    jobs = [replace(job, steps=3) for job in jobs]
+    # Some steps for everyone, side by side: in the first nobody has moved yet. Without codecs, which magnify a last bit.
+    jobs = [replace(job, steps=3, local=_without_codec(job.local)) for job in jobs]
     for one, other in zip(_train(execute, jobs), _train(stacked_executor(task), jobs), strict=True):
+        leaves = {n: v for n, v in one.update.items() if v.size and np.issubdtype(v.dtype, np.floating)}
+        sizes = {n: float(np.abs(v).max()) for n, v in leaves.items()}
         # What normalising layers undo has no gradient but rounding, which may differ as it likes.
-        floor = 1e-3 * max((float(np.abs(v).max(initial=0.0)) for v in one.update.values() if v.dtype.kind == "f"), default=0.0)
-        for name, leaf in one.update.items():
-            if not leaf.size or not np.issubdtype(leaf.dtype, np.floating):
-                continue
-            gap = float(np.abs(leaf - other.update[name]).max()) / max(float(np.abs(leaf).max()), floor, 1e-9)
-            assert gap <= _TOGETHER, (
-                f"leaf {name!r} of client {one.client}'s update differs by {gap:.0%} when clients train together in one stack: "
-                "terms and hooks see a leading axis of clients, so that a sum or a norm must leave that axis out"
-            )
+        floor = max(1e-3 * max(sizes.values(), default=0.0), 1e-9)
+        # A hook that keeps the largest may keep another one after rounding: a few elements prove nothing.
+        wrong = {n: np.count_nonzero(np.abs(v - other.update[n]) > _TOGETHER * max(sizes[n], floor)) for n, v in leaves.items()}
+        share = sum(wrong.values()) / max(1, sum(v.size for v in leaves.values()))
+        assert share <= _ODD, (
+            f"{share:.0%} of client {one.client}'s update, as of leaf {max(wrong, key=lambda n: wrong[n])!r}, is another when "
+            "clients train together in one stack: terms and hooks see a leading axis of clients, which a norm must leave out"
+        )
+
+
+def _without_codec(local: Any) -> LocalPass:
+    return replace(local, up=None, feedback=False)
 
 
 def _accepted(algorithm: Algorithm, server: ServerState, reports: list[Report]) -> list[Report]:

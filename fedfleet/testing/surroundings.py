@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime
 import functools
-import random
-import sys
 import time
 import types
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -13,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
-import numpy as np
+from fedfleet.learn.global_generators import generator_states, restore_generators, seed_generators
 
 _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns")
 _CALENDAR = ("localtime", "gmtime")
@@ -60,35 +58,6 @@ def turns(items: Iterable[T], most: int = 7) -> Iterator[tuple[int, list[T]]]:
     size = max(1, -(-len(rows) // most))
     for number, a in enumerate(range(0, len(rows), size), start=2):
         yield number, rows[a : a + size]
-
-
-def generator_states() -> dict[str, Any]:
-    """The states of the global generators, as values that can be compared."""
-    name, keys, *rest = np.random.get_state()
-    result: dict[str, Any] = {"numpy": (name, np.asarray(keys).tobytes(), *rest), "random": random.getstate()}
-    torch: Any = sys.modules.get("torch")
-    if torch is not None:
-        result["torch"] = torch.get_rng_state().numpy().tobytes()
-    return result
-
-
-def seed_generators(number: int) -> None:
-    """Other numbers from all global generators."""
-    np.random.seed(7919 + number)
-    random.seed(104729 + number)
-    torch: Any = sys.modules.get("torch")
-    if torch is not None:
-        torch.manual_seed(1299709 + number)
-
-
-def restore_generators(states: Mapping[str, Any]) -> None:
-    """The inverse of `generator_states`."""
-    name, keys, *rest = states["numpy"]
-    np.random.set_state((name, np.frombuffer(keys, np.uint32), *rest))
-    random.setstate(states["random"])
-    torch: Any = sys.modules.get("torch")
-    if torch is not None and "torch" in states:
-        torch.set_rng_state(torch.from_numpy(np.frombuffer(states["torch"], np.uint8).copy()))
 
 
 # ---- clocks -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from fedfleet.core.parts import Selector
-from fedfleet.testing.surroundings import Surroundings, generator_states, turns
+from fedfleet.learn.global_generators import generator_states
+from fedfleet.testing.surroundings import Surroundings, turns
 
 READS = {
     "time.time": lambda: time.time() // 60,
