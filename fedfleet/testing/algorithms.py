@@ -45,8 +45,9 @@ def check_algorithm(algorithm: Algorithm, task: Task, execute: Executor, *, quie
     assert fingerprint(server) == before, "training must not change the model that was offered"
     _check_bytes(algorithm, cost, jobs, reports)
     log.checked("costs are finite, the same for any wave, and what is really sent")
-    _check_stack(jobs, task, execute)
-    log.checked("clients that train together in a stack do not depend on each other")
+    if not execute.together and all(isinstance(job.local, LocalPass) for job in jobs):
+        _check_stack(jobs, task, execute)
+        log.checked("clients that train together in a stack do not depend on each other")
     with around(5):
         first = _accepted(algorithm, server, reports)
     with around(6):
@@ -184,8 +185,6 @@ def _check_bytes(algorithm: Algorithm, cost: Cost, jobs: list[Job], reports: lis
 
 def _check_stack(jobs: list[Job], task: Task, execute: Executor) -> None:
     """Terms, objectives and hooks work on stacks of clients: what a client sends is its own there, too."""
-    if execute.together or not all(isinstance(job.local, LocalPass) for job in jobs):
-        return
     from fedfleet.executors.stacked.executor import stacked_executor  # needs torch, as the passes do
 
     # Some steps for everyone, side by side: in the first nobody has moved yet. Without codecs, which magnify a last bit.
