@@ -125,6 +125,8 @@ def with_fold(algorithm: Algorithm, fold: Fold) -> Algorithm:
     reason = (
         _why_not_plain(inner) if own_sums or not fold.streams else None if inner.streams else "combines reports in a way of its own"
     )
+    if reason is None and own_sums and inner.enter is not plain_entry:
+        reason = "weighs reports in a way of its own"
     if reason is None and (fold.clip is not None or not fold.streams):
         reason = inner.intact
     if reason is not None:

@@ -28,11 +28,16 @@ _ODD = 0.03  # of an update's elements
 _AGAIN = "no chance without an address, no clock, no memory but ServerState.extra and slots"
 
 
-def check_algorithm(algorithm: Algorithm, task: Task, execute: Executor, *, quiet: bool = False) -> Conformance:
+def check_algorithm(
+    algorithm: Algorithm, task: Task | None = None, execute: Executor | None = None, *, quiet: bool = False
+) -> Conformance:
     """Both halves fit: costs are known before training, updates fold, the model keeps its shape, nothing depends on order.
 
-    Everything is asked twice, with other global generators and clocks. What was checked is printed, unless `quiet`.
+    Everything is asked twice, with other global generators and clocks. `task` is what clients train (default: a perceptron on
+    digits), `execute` who trains it (default: one client after the other). What was checked is printed, unless `quiet`.
     """
+    task = task or _small_task()
+    execute = execute or _executor_of(task)
     log, around = CheckLog(f"algorithm {algorithm.name!r}"), Surroundings(algorithm)
     with around(1):
         server = algorithm.init(task.init(0))
@@ -68,6 +73,18 @@ def check_algorithm(algorithm: Algorithm, task: Task, execute: Executor, *, quie
     log.answer(check_fold(algorithm.fold, server, first, quiet=True).digest)
     log.checked("no order of reports changes a bit of the aggregate")
     return log.end(quiet)
+
+
+def _small_task() -> Task:
+    from fedfleet.tasks.digits import digits_mlp  # needs scikit-learn and torch, which other checks do without
+
+    return digits_mlp()(0)
+
+
+def _executor_of(task: Task) -> Executor:
+    from fedfleet.executors.inline import inline
+
+    return inline(task)
 
 
 def _check_costs(algorithm: Algorithm, server: ServerState, around: Surroundings, log: CheckLog) -> Cost:
