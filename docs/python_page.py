@@ -37,8 +37,8 @@ def own_parts() -> list[str]:
     """What parts of one's own are made of."""
     lines = [
         "", "## Parts of your own", "",
-        "`from fedfleet.parts import with_rule`: methods to begin with, functions that change them, and randomness with an address.",
-        "[Your own rules](../how-to/own-rules.md) shows how they are used. Functions that change an algorithm can be put around each other.",
+        "`from fedfleet.parts import with_rule`: methods to begin with, functions that change them, randomness with an address.",
+        "[Your own rules](../how-to/own-rules.md) shows how they are used. Functions that change an algorithm combine freely.",
     ]  # fmt: skip
     for name in sorted(parts.__all__, key=str.lower):
         lines += ["", f"### fedfleet.parts.{name}", "", *documented(getattr(parts, name), "fedfleet.parts")]

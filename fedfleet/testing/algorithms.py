@@ -189,7 +189,7 @@ def _check_bytes(algorithm: Algorithm, cost: Cost, jobs: list[Job], reports: lis
         i, sent = job.client, float(tree_nbytes(report.update)) if report.bytes_up is None else report.bytes_up
         assert abs(cost.bytes_up[i] - sent) < 0.5, (
             f"bytes_up must be what is sent: client {i} is charged {cost.bytes_up[i]:g} bytes and sends {sent:g}; give the "
-            "algorithm a `cost` of its own"
+            "algorithm a `cost` of its own, or say priced_by_value"
         )
         keep = job.local.keep if isinstance(job.local, LocalPass) else None
         kept = {n for n in job.offer.params if keep is not None and keep(n)}

@@ -69,7 +69,11 @@ def _replace_clocks(spaces: list[dict[str, Any]], offset: int) -> _Replaced:
     """Replace every clock; what was there, so that it can be put back."""
     other = _other_clocks(offset)
     replaced: _Replaced = []
-    for space, names in [(vars(time), [*_CLOCKS, *_CALENDAR]), (vars(datetime), ["datetime", "date"])]:
+    modules: list[tuple[dict[str, Any], list[str]]] = [
+        (vars(time), [*_CLOCKS, *_CALENDAR]),
+        (vars(datetime), ["datetime", "date"]),
+    ]
+    for space, names in modules:
         replaced += [(space, name, space[name]) for name in names]
     for space in spaces:
         replaced += [(space, name, value) for name, value in space.items() if id(value) in other]
