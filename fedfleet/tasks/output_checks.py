@@ -69,8 +69,9 @@ def check_shape(out: torch.Tensor, dataset: Dataset, samples: int) -> None:
         )
     if fits and kind.name == "regression":
         raise BadInput(
-            f"model: it has {shape[-1]} outputs, and the labels are numbers, {dataset.classes} for each sample; give its last layer "
-            f"{dataset.classes} output{'s' if dataset.classes > 1 else ''}, or make the labels integers 0, 1, .. if they are classes"
+            f"model: it has {shape[-1]} outputs, and the labels are numbers, {dataset.classes} for each sample; give its last "
+            f"layer {dataset.classes} output{'s' if dataset.classes > 1 else ''}, or make the labels integers 0, 1, .. if they are "
+            "classes"
         )
     if not fits or (kind.places and shape[1] != expected[0]):
         raise BadInput(f"model: for {samples} samples it gives {out.dtype} of shape {shape}; let it give {OUTPUTS[kind.name]}")
