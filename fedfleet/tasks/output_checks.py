@@ -67,7 +67,13 @@ def check_shape(out: torch.Tensor, dataset: Dataset, samples: int) -> None:
             f"model: for {samples} samples it gives a tensor of shape {shape}, with the {places} places last; let it give "
             f"{OUTPUTS[kind.name]}, for example with transpose(1, 2)"
         )
-    if not fits or kind.name == "regression" or (kind.places and shape[1] != places):
+    if fits and kind.name == "regression":
+        raise BadInput(
+            f"model: it has {shape[-1]} outputs, and the labels are numbers, {dataset.classes} for each sample; give its last "
+            f"layer {dataset.classes} output{'s' if dataset.classes > 1 else ''}, or make the labels integers 0, 1, .. if they are "
+            "classes"
+        )
+    if not fits or (kind.places and shape[1] != places):
         raise BadInput(f"model: for {samples} samples it gives {out.dtype} of shape {shape}; let it give {OUTPUTS[kind.name]}")
     if kind.name == "multilabel" and shape[1] != dataset.classes:
         raise BadInput(

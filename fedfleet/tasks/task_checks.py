@@ -210,10 +210,19 @@ def module_of(task: Task, params: Tree) -> torch.nn.Module:
     return plain_dropout(unseed_draws(module)).eval()
 
 
+# Losses as people name them, and the function of torch.nn.functional.
+_LOSSES = {
+    "mse": "mse_loss", "l2": "mse_loss", "mae": "l1_loss", "l1": "l1_loss", "huber": "huber_loss", "ce": "cross_entropy",
+    "crossentropy": "cross_entropy", "cross_entropy": "cross_entropy", "bce": "binary_cross_entropy_with_logits", "nll": "nll_loss",
+}  # fmt: skip
+
+
 def check_loss(function: Callable[[Any, Any], Any], task: Task) -> Loss:
     """A loss function of the person's own: whether it gives one value per sample or one for all is seen by trying it."""
     if not callable(function):
-        raise BadInput(f"loss: {function!r} is not a function; give one that takes (outputs, labels)")
+        known = _LOSSES.get(str(function).lower().replace(" ", "_"))
+        example = f", for example torch.nn.functional.{known}" if known else ""
+        raise BadInput(f"loss: {function!r} is not a function; give one that takes (outputs, labels){example}, or leave loss out")
     if isinstance(function, type) and issubclass(function, torch.nn.Module):
         raise BadInput(f"loss is the class {function.__name__}; give an instance, loss={function.__name__}()")
     data, n = task.dataset, min(_SAMPLES, len(task.dataset.y))

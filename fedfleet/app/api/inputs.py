@@ -119,7 +119,10 @@ def user_inputs(
 ) -> UserInputs:
     """A model, data, a loss, metrics and first weights as they were given."""
     if metrics is not None and not isinstance(metrics, Mapping):
-        raise BadInput(f"metrics: {metrics!r} is not a dictionary; give functions by name: metrics={{'name': function}}")
+        functions = metrics if isinstance(metrics, list | tuple) else [metrics]
+        named = [str(getattr(one, "__name__", "")) for one in functions]
+        example = next((f"{{{name!r}: {name}}}" for name in named if name.isidentifier()), "{'name': function}")
+        raise BadInput(f"metrics: a {type(metrics).__name__} is not a dictionary; give functions by name: metrics={example}")
     if weights is None and partial_weights:
         raise BadInput("partial_weights = True says how weights may fit, and there are none; give weights too, or leave it out")
     source = None if weights is None else WeightsFile(as_path("weights", weights), partial_weights)

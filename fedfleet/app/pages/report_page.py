@@ -19,6 +19,7 @@ from fedfleet.app.pages.report.confusion import classes_section
 from fedfleet.app.pages.report.fleet import fleet_section
 from fedfleet.app.pages.report.learning_curve import learning_section
 from fedfleet.app.pages.report.number_words import as_people
+from fedfleet.app.pages.report.predictions import predictions_section
 from fedfleet.app.pages.report.report_checks import checking_section, privacy_section
 from fedfleet.app.pages.report.report_facts import Facts, collect_facts
 from fedfleet.app.pages.report.rounds import failed_section, rounds_section
@@ -135,6 +136,7 @@ def render(
         *fleet_section(f),
         *hardness_section(f),
         *classes_section(f),
+        *predictions_section(f),
         *cost_section(m),
         *failed_section(f),
         *privacy_section(f),

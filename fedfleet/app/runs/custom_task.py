@@ -23,6 +23,7 @@ from fedfleet.app.runs.custom_task_folder import (
     load_manifest,
     load_source,
     load_weights,
+    stored_dataset,
     write_task_folder,
 )
 from fedfleet.app.runs.model_trust import trust_model
@@ -37,7 +38,6 @@ from fedfleet.app.runs.user_code import (
 )
 from fedfleet.app.spec import Spec, resolve
 from fedfleet.core.errors import BadInput
-from fedfleet.core.kinds import KINDS
 from fedfleet.core.parts import Dataset, Loss, Task
 from fedfleet.core.trees import Array, Tree, content_hash
 from fedfleet.tasks.model_weights import WeightsFile
@@ -121,6 +121,9 @@ def save_custom_task(custom_task: CustomTask, out: Path, seed: int) -> None:
     manifest = TaskManifest(
         arrays={n: (list(arrays[n].shape), array_hash) for n, array_hash in hashes_of(arrays).items()},
         classes=data.classes,
+        label_names=list(data.label_names),
+        owner_names=list(data.owner_names),
+        target_scale=list(data.target_scale),
         weights=content_hash(weights),
         data="folder" if custom_task.copy_data else "file" if custom_task.file else "hand",
         file=custom_task.file,
@@ -155,7 +158,7 @@ def load_custom_task(
         raise BadInput(f"--trust-code: the code of {out} has the hash {manifest.code_hash() or '(none)'}, not {trust}")
     needed = {role: entry for role, entry in manifest.entries().items() if need_metrics or role in ("model", "loss")}
     reason = _unusable_reason(out, manifest, inputs, needed, trusted=trust is not None) or missing
-    dataset = Dataset(arrays["x"], arrays["y"], manifest.classes, arrays.get("owner"), KINDS[manifest.kind])
+    dataset = stored_dataset(arrays, manifest)
     task = _task(dataset, spec.data_seed, weights, _model_builder(manifest, inputs, weights, sources["model"], dataset.x, reason))
     # A stopping rule may name a metric whose code does not run here: then its recorded values count.
     unknown = dict.fromkeys(manifest.metrics, partial(_refuse, "its function is not here"))

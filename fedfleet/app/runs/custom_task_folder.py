@@ -26,7 +26,7 @@ from safetensors.numpy import load_file
 from fedfleet.app.runs.user_code import Entry, sha256
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.kinds import IGNORED, KINDS, MULTILABEL, REGRESSION, Kind, KindName
-from fedfleet.core.parts import FirstWeights
+from fedfleet.core.parts import Dataset, FirstWeights
 from fedfleet.core.trees import Array, Tree, content_hash
 from fedfleet.store.files import DamagedFile, load_tree, save_tree, write_atomically
 from fedfleet.tasks.data_checks import checked_data
@@ -49,6 +49,10 @@ class TaskManifest:
     weights: str
     data: Literal["folder", "file", "hand"]
     file: str
+    # What the person's own file calls classes, outputs and people, and what was taken out of the outputs of a regression.
+    label_names: list[str] = field(default_factory=list[str], kw_only=True)
+    owner_names: list[str] = field(default_factory=list[str], kw_only=True)
+    target_scale: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]], kw_only=True)
     model: Entry
     loss: Entry | None
     metrics: dict[str, Entry]
@@ -158,6 +162,20 @@ def load_arrays(out: Path, manifest: TaskManifest, data: Any = None) -> tuple[Tr
     return {"x": np.broadcast_to(np.float32(0), manifest.arrays["x"][0]), **labels}, missing
 
 
+def stored_dataset(arrays: Tree, manifest: TaskManifest) -> Dataset:
+    """The samples of a folder, with the names and the scale that belong to them."""
+    return Dataset(
+        arrays["x"],
+        arrays["y"],
+        manifest.classes,
+        arrays.get("owner"),
+        KINDS[manifest.kind],
+        tuple(manifest.label_names),
+        tuple(manifest.owner_names),
+        tuple((mean, sd) for mean, sd in manifest.target_scale),
+    )
+
+
 def _check_sane(out: Path, manifest: TaskManifest, labels: Tree) -> None:
     """Refuse labels, owners and shapes that no run can have had, whoever sealed them."""
     rows, (shape, _) = labels.get("y", np.zeros(0)), manifest.arrays.get("x", ([0], ""))
@@ -165,7 +183,10 @@ def _check_sane(out: Path, manifest: TaskManifest, labels: Tree) -> None:
     columns = [*names, *(len(v) == len(rows) for v in labels.values()), _are_labels(rows, KINDS[manifest.kind])]
     fits = labels.keys() | {"x"} == manifest.arrays.keys() and {"y"} <= labels.keys() <= {"y", "owner"} and all(columns)
     sized = len(rows) > 0 and shape[:1] == [len(rows)] and all(n > 0 for n in shape) and math.prod(shape) < 1 << 48
-    if not (fits and sized and _most_label(rows) < manifest.classes <= _MOST_CLASSES):
+    scales = all(math.isfinite(mean) and 0 < sd < math.inf for mean, sd in manifest.target_scale)
+    named = len(manifest.label_names) in (0, manifest.classes) and len(manifest.target_scale) in (0, manifest.classes) and scales
+    people = not manifest.owner_names or int(labels.get("owner", np.zeros(1)).max(initial=0)) < len(manifest.owner_names)
+    if not (fits and sized and named and people and _most_label(rows) < manifest.classes <= _MOST_CLASSES):
         raise _changed_error(out / FOLDER)
 
 

@@ -24,7 +24,7 @@ from fedfleet.store.journal_rows import decode
 from fedfleet.store.noise_source import VARIABLE, key_for
 
 _UNDERIVED = ("wall_seconds", "out", "own", *CLASS_KEYS)  # measures that may be there without being derived
-_NEWER = {"score", "measures", "first_weights"}  # measures that folders of older versions lack
+_NEWER = {"score", "measures", "first_weights", "test_samples", "task_results"}  # measures that folders of older versions lack
 _NEWER_PRIVACY = {"noise", "epsilon_asked"}  # figures of privacy that folders of older versions lack
 # Sealed, but nothing that could be derived again: how long it took here, what was said on the way, where it could be taken up.
 _NEVER_DERIVED = ("wall_seconds", "remarks", "checkpoints")

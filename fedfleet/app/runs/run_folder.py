@@ -20,6 +20,7 @@ from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, RunEnded
 from fedfleet.core.parts import FirstWeights
 from fedfleet.core.trees import Tree
+from fedfleet.measure.measure_info import measure_info
 from fedfleet.measure.privacy import privacy_figures
 from fedfleet.measure.score_info import ScoreInfo, score_info_of
 from fedfleet.measure.summary import summary
@@ -83,9 +84,7 @@ class FinishedRun:
         lines = [
             f"{m['rounds']} rounds, {m['commits']} commits in {span(m['virtual_seconds'])} of {clock}, "
             f"stopped by {m.get('stopped_by')}",
-            f"accuracy {percent(m['accuracy'])} on the central test set; clients {percent(m['accuracy_clients'])}, "
-            f"10th-percentile client {percent(m['accuracy_bottom10'])}, "
-            f"mean of the worst tenth {percent(m.get('accuracy_worst10_mean'))}",
+            *_score_lines(m),
             *_unseen_lines(m),
             *failure_lines(m["failed_rounds"]),
             *_privacy_lines(m.get("privacy")),
@@ -107,6 +106,29 @@ def first_weights_lines(metrics: Mapping[str, Any]) -> list[str]:
     return [] if text is None else [f"first weights: {text}"]
 
 
+def _score_lines(metrics: Mapping[str, Any]) -> list[str]:
+    """The score of the last model, centrally and by client, and the other measures of its kind of task.
+
+    >>> metrics = {"accuracy": 0.4, "accuracy_clients": None, "accuracy_bottom10": -0.2, "measures": {"rmse": 54.321}}
+    >>> for line in _score_lines({**metrics, "score": {"kind": "regression"}}): print(line)
+    R2 0.400 on the central test set; clients -, 10th-percentile client −0.200, mean of the worst tenth -
+    RMSE 54.3, in the units of the label
+    """
+    score = score_info_of(metrics)
+
+    def text(key: str) -> str:
+        value = metrics.get(key)
+        return "-" if value is None else percent(value) if score.kind.percent else score.text(value)
+
+    central, clients, low, worst = map(text, ("accuracy", "accuracy_clients", "accuracy_bottom10", "accuracy_worst10_mean"))
+    of_clients = f"clients {clients}, 10th-percentile client {low}, mean of the worst tenth {worst}"
+    line = f"{score.name} {central} on the central test set; {of_clients}"
+    known = [(measure_info(name, score), value) for name, value in (metrics.get("measures") or {}).items()]
+    others = ", ".join(f"{info.label} {info.text(value)}" for info, value in known)
+    unit = ", in the units of the label" if score.kind.name == "regression" else ""
+    return [line, *([others + unit] if others else [])]
+
+
 def _unseen_lines(metrics: Mapping[str, Any]) -> list[str]:
     """How the model does for clients that it did not learn from: people held out, clients that never took part.
 
@@ -114,8 +136,10 @@ def _unseen_lines(metrics: Mapping[str, Any]) -> list[str]:
     ['held-out people, with no data in training: 50.0 %']
     """
     new, never, others = (metrics.get(f"accuracy_{name}") for name in ("unseen", "never", "took_part"))
-    result = [] if new is None else [f"held-out people, with no data in training: {percent(new)}"]
-    apart = f"clients that never took part: {percent(never)}, the others: {percent(others)}"
+    score = score_info_of(metrics)
+    say = lambda value: "-" if value is None else score.text(value)  # noqa: E731
+    result = [] if new is None else [f"held-out people, with no data in training: {say(new)}"]
+    apart = f"clients that never took part: {say(never)}, the others: {say(others)}"
     return result if never is None else [*result, apart]
 
 

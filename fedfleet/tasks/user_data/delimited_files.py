@@ -71,7 +71,10 @@ def _layout(path: Path, content: bytes) -> Layout:
     start = content[: content.find(b"\n") if b"\n" in content else len(content)]
     delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(start.decode("utf-8", "replace"))
     layout = Layout(path, (), partial(text_lines, content), {"delimiter": delimiter, "strict": True, "skipinitialspace": True}, 0)
-    (number, first), *below = islice(numbered_rows(layout), 2)
+    top = list(islice(numbered_rows(layout), 2))
+    if not top:
+        raise BadInput(f"data: {path} is empty; give one sample per line, or delete the file")
+    (number, first), *below = top
     second = below[0][1] if below else None
     has_header = _has_header(path, number, first, second)
     names = tuple(cell.strip() for cell in first) if has_header else tuple(map(str, range(len(first))))

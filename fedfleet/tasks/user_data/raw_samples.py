@@ -121,7 +121,9 @@ def input_column(table: Table, column: Column, *, guessed: bool) -> Column:
     cure = "choose columns with input=[..]" if guessed else "leave it out of input=[..]"
     if not column.fixed:
         refuse_odd_number(column, table.place, f"correct it, or {cure}")
-    if not _has_few_values(column):
+    # Of a short table, as one device has it, nothing need come again; whoever names the column knows that it is no text.
+    few = _has_few_values(column) or (not guessed and max(len(column.names), len(column.values)) <= MOST_VALUES)
+    if not few:
         raise BadInput(
             f"data: the inputs in column {column.name!r} of {table.where} are text; convert them into numbers "
             f"({len(column.names):,} different "

@@ -34,7 +34,8 @@ class OwnData(Sequence[Any]):
     `y` is laid out by `kind` (core.kinds). `labels` are the names of the classes, outputs or labels, where they have any; `owners`
     those behind `owner`; `inputs` those of the input columns. `time` is when each sample was made, where a column says so;
     `vocabulary` are the tokens behind the numbers of texts; `warnings` are sentences for the person who brought the data;
-    `target_scale` is the mean and the standard deviation that were taken out of each output of a regression.
+    `target_scale` is the mean and the standard deviation that were taken out of each output of a regression, `input_scale` those of
+    the inputs.
     """
 
     x: Array
@@ -48,6 +49,7 @@ class OwnData(Sequence[Any]):
     warnings: tuple[str, ...] = ()
     vocabulary: tuple[str, ...] = ()
     target_scale: tuple[tuple[float, float], ...] = ()
+    input_scale: scales.Scale | None = None
 
     @property
     def classes(self) -> int:
@@ -62,7 +64,19 @@ class OwnData(Sequence[Any]):
         """The same samples as the dataset of a task."""
         has_tokens = self.kind.places and self.x.dtype.kind in "iu"
         x = self.x if has_tokens else self.x.astype(np.float32)
-        return Dataset(x, self.y, self.classes, self.owner, self.kind, self.labels, self.owners, self.target_scale)
+        taken_out = None if self.input_scale is None else (self.input_scale.mean, self.input_scale.sd)
+        return Dataset(
+            x,
+            self.y,
+            self.classes,
+            self.owner,
+            self.kind,
+            self.labels,
+            self.owners,
+            self.target_scale,
+            input_names=self.inputs,
+            input_scale=taken_out,
+        )
 
     def _parts(self) -> tuple[Array, ...]:
         return (self.x, self.y) if self.owner is None else (self.x, self.y, self.owner)
@@ -172,9 +186,10 @@ def _samples_data(samples: RawSamples, kind: str, scale: str) -> OwnData:
         warned.append(
             f"data: all {len(x):,} samples belong to one owner, {printable(owners[0], 40)!r}; name another column with owner=.."
         )
-    y, target_scale = labels.y, ()
+    y, target_scale, input_scale = labels.y, (), None
     if scale == "standard":
-        x = scales.apply_scale(x, scales.fit_scale(x, owner=owner))
+        input_scale = scales.fit_scale(x, owner=owner)
+        x = scales.apply_scale(x, input_scale)
         if labels.kind is REGRESSION:
             fit = scales.fit_scale(y, owner=owner)
             y, target_scale = scales.apply_scale(y, fit), tuple(zip(fit.mean.tolist(), fit.sd.tolist(), strict=True))
@@ -182,9 +197,8 @@ def _samples_data(samples: RawSamples, kind: str, scale: str) -> OwnData:
         sentence = scales.magnitude_warning(x, samples.input_names)
         warned += [sentence] if sentence else []
     time = None if samples.time is None else samples.time.values.astype(np.float64)
-    return OwnData(
-        x, y, owner, labels.names, owners, labels.kind, samples.input_names, time, tuple(warned), target_scale=target_scale
-    )
+    names = samples.input_names
+    return OwnData(x, y, owner, labels.names, owners, labels.kind, names, time, tuple(warned), (), target_scale, input_scale)
 
 
 def _windows_data(found: CharacterWindows) -> OwnData:
@@ -226,7 +240,7 @@ def _owners(samples: RawSamples) -> tuple[Ints | None, tuple[str, ...]]:
     if samples.owner is None:
         return None, ()
     used, owner = np.unique(samples.owner.values, return_inverse=True)
-    people = samples.owner.names or ()
+    people: tuple[str, ...] = samples.owner.names or ()
     return owner.astype(np.int64), tuple(people[i] for i in used)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.kinds import CLASSIFICATION, REGRESSION
+from fedfleet.core.kinds import CLASSIFICATION, NEXT_TOKEN, REGRESSION
 from fedfleet.tasks.user_data.fit import ColumnPlan, fit_samples
 
 PLAN = ColumnPlan(
@@ -44,3 +44,24 @@ def test_numbers_to_predict_are_on_the_scale_of_the_run(tmp_path):
     path = written(tmp_path / "me.csv", "a,height\n1,170\n2,190\n")
     plan = ColumnPlan(REGRESSION, (1,), 1, columns=("a",), labels=("height",), target_scale=((180.0, 10.0),))
     assert fit_samples(path, plan).y.tolist() == [[-1], [1]]
+
+
+def test_classes_that_are_numbers_stay_what_they_are(tmp_path):
+    path = written(tmp_path / "d.csv", "speed,label\n1,2\n2,1\n")
+    assert fit_samples(path, ColumnPlan(CLASSIFICATION, (1,), 3, ("speed",))).y.tolist() == [2, 1]
+    with pytest.raises(BadInput, match="the label '2' is not one of this run"):
+        fit_samples(path, ColumnPlan(CLASSIFICATION, (1,), 2, ("speed",)))
+
+
+def test_characters_have_the_numbers_of_the_run(tmp_path):
+    path = written(tmp_path / "d.txt", "cabcab")
+    plan = ColumnPlan(NEXT_TOKEN, (3,), 4, (), ("x", "a", "b", "c"), context=3)
+    found = fit_samples(path, plan)
+    assert found.x.tolist() == [[3, 1, 2]] and found.y.tolist() == [[1, 2, 3]] and found.x.dtype == np.int64
+    with pytest.raises(BadInput, match="the character 'z' is not one that this run's model knows"):
+        fit_samples(written(path, "cabz"), plan)
+
+
+def test_a_device_with_one_sample_of_a_word_is_no_text(tmp_path):
+    path = written(tmp_path / "me.csv", "what,colour,a\nwalk,red,1\nsit,blue,2\n")
+    assert fit_samples(path, PLAN).x.tolist() == [[0, 0, 1], [0.5, 1, 0]]
