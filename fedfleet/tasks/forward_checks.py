@@ -122,7 +122,7 @@ def _random_training(draws: Sequence[str]) -> list[str]:
         return []
     return [
         f"model: forward() draws from {' and '.join(draws)} in training, which no seed of a run decides, so that two runs differ "
-        "and a replay cannot confirm the models; use nn.Dropout, which FedFleet seeds, and set the dropout of attention layers to 0"
+        "and a replay cannot confirm the models; draw from PyTorch's generator, which FedFleet seeds, for example with nn.Dropout"
     ]
 
 

@@ -57,14 +57,14 @@ def check_shape(out: torch.Tensor, dataset: Dataset, samples: int) -> None:
     """Refuse outputs that are not what the kind of task needs, for that many samples."""
     kind = dataset.kind
     shape = tuple(out.shape)
-    expected = dataset.y.shape[1:2] if kind.places or not kind.per_label else ()
+    places = dataset.y.shape[1] if kind.places else 0
     if kind.name == "regression" and out.is_floating_point() and out.numel() == samples * dataset.classes:
         return
     dims = 3 if kind.places else 2
     fits = out.is_floating_point() and len(shape) == dims and shape[0] == samples
-    if kind.places and fits and shape[1] != expected[0] and shape[2] == expected[0]:
+    if kind.places and fits and shape[1] != places and shape[2] == places:
         raise BadInput(
-            f"model: for {samples} samples it gives a tensor of shape {shape}, with the {expected[0]} places last; let it give "
+            f"model: for {samples} samples it gives a tensor of shape {shape}, with the {places} places last; let it give "
             f"{OUTPUTS[kind.name]}, for example with transpose(1, 2)"
         )
     if fits and kind.name == "regression":
@@ -73,7 +73,7 @@ def check_shape(out: torch.Tensor, dataset: Dataset, samples: int) -> None:
             f"layer {dataset.classes} output{'s' if dataset.classes > 1 else ''}, or make the labels integers 0, 1, .. if they are "
             "classes"
         )
-    if not fits or (kind.places and shape[1] != expected[0]):
+    if not fits or (kind.places and shape[1] != places):
         raise BadInput(f"model: for {samples} samples it gives {out.dtype} of shape {shape}; let it give {OUTPUTS[kind.name]}")
     if kind.name == "multilabel" and shape[1] != dataset.classes:
         raise BadInput(

@@ -29,29 +29,38 @@ def model_factory(model: Any) -> Build:
 
 @dataclass(frozen=True, slots=True)
 class TrainableBuild:
-    """A function that makes a model in the form that is trained; whether it must be wrapped is tried once, with a few inputs."""
+    """A function that makes a model in the form that is trained; whether it must be wrapped, and whether it draws
+    random numbers itself, is tried once, with a few inputs."""
 
     build: Build
     x: Array
     wraps: list[bool] = field(default_factory=list[bool])
+    draws: list[bool] = field(default_factory=list[bool])
 
     def __call__(self) -> Any:
         """The model anew; what is no module is left to the checks."""
         from fedfleet.tasks.dropout import address_dropout
         from fedfleet.tasks.logits_model import LogitsModel, needs_wrapping
+        from fedfleet.tasks.seeded_draws import draws_in_training, seed_draws
         from fedfleet.tasks.tied_weights import hide_ties
 
         module = self.build()
         if not is_module(module):
             return module
-        wraps = self.wraps[0] if self.wraps else needs_wrapping(module, self.x)
-        if wraps is not None and not self.wraps:
-            self.wraps.append(wraps)
-        return hide_ties(address_dropout(LogitsModel(module) if wraps else module))
+        wraps = self.wraps[0] if self.wraps else _note(self.wraps, needs_wrapping(module, self.x))
+        module = address_dropout(LogitsModel(module) if wraps else module)
+        draws = self.draws[0] if self.draws else _note(self.draws, draws_in_training(module, self.x))
+        return hide_ties(seed_draws(module) if draws else module)
+
+
+def _note(notes: list[bool], answer: bool | None) -> bool:
+    """The answer, noted if it is one."""
+    notes.extend([] if answer is None else [answer])
+    return bool(answer)
 
 
 def trainable_build(model: Any, x: Array) -> Build:
-    """A function that makes the model in the form that is trained: its outputs are logits, its dropout is seeded, and weights that
+    """A function that makes the model in the form that is trained: its outputs are logits, its draws are seeded, and weights that
     it holds twice are listed once. A given module itself is never changed; `x` are inputs to try it with."""
     return TrainableBuild(model_factory(model), x[:2])
 

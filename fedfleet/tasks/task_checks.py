@@ -20,6 +20,7 @@ from fedfleet.tasks import forward_checks, output_checks
 from fedfleet.tasks.data_checks import error_line
 from fedfleet.tasks.dropout import plain_dropout
 from fedfleet.tasks.scores import sample_losses
+from fedfleet.tasks.seeded_draws import unseed_draws
 from fedfleet.tasks.task import INIT_LOCK, build_cheaply, require_torch
 
 
@@ -206,7 +207,7 @@ def module_of(task: Task, params: Tree) -> torch.nn.Module:
     """The task's model with these parameters, for use; what is frozen is inside already."""
     module = task.build()
     module.load_state_dict({n: torch.from_numpy(np.array(v)) for n, v in params.items() if n not in task.frozen})
-    return plain_dropout(module).eval()
+    return plain_dropout(unseed_draws(module)).eval()
 
 
 # Losses as people name them, and the function of torch.nn.functional.

@@ -50,8 +50,3 @@ class Classifier(nn.Module):
 
     def forward(self, values):
         return {"logits": self.classifier(torch.tanh(self.body(values))), "hidden": None}
-
-
-def untied(model):
-    """The names of a model's state, and of what it trains."""
-    return sorted(model.state_dict()), sorted(n for n, _ in model.named_parameters())

@@ -60,10 +60,10 @@ WARNED = {
     "random scores of Python": (lambda n, x: n.inner(x) * random.random(), {}, "Python's global generator in evaluation"),
     "the mean of the batch": (lambda n, x: n.inner(x - x.mean(0)), {}, "depend on the other samples of the batch"),
     "a count": (counting, {"count": torch.zeros(())}, "changes buffer 'count' in evaluation"),
-    "functional dropout": (
-        lambda n, x: n.inner(nn.functional.dropout(x, 0.5, n.training)),
+    "noise of NumPy in training": (
+        lambda n, x: n.inner(x * float(1.0 + n.training * np.random.rand())),
         {},
-        "torch's global generator in training.*nn.Dropout",
+        "NumPy's global generator in training.*nn.Dropout",
     ),
     "a layer that is not called": (
         lambda n, x: n.inner(x),
@@ -79,6 +79,7 @@ WARNED = {
 FINE = {
     "a layer": (lambda n, x: n.inner(x), {}),
     "a layer for dropout": (lambda n, x: n.drop(n.inner(x)), {"drop": nn.Dropout(0.5)}),
+    "functional dropout": (lambda n, x: n.inner(nn.functional.dropout(x, 0.5, n.training)), {}),
     "batch normalisation": (lambda n, x: n.norm(n.inner(x)), {"norm": nn.BatchNorm1d(3)}),
     "an infinite constant": (lambda n, x: n.inner(x), {}),
     "a count in training": (counting_in_training, {"count": torch.zeros(())}),

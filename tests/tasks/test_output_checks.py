@@ -88,7 +88,11 @@ REFUSED = {
     "too few tokens": (Places(TOKENS - 1), TEXT, f"{TOKENS - 1} outputs.*{TOKENS} outputs"),
     "too few labels": (nn.Linear(5, 2), FLAGS, "2 outputs, and the samples have 3 labels"),
     "too many labels": (nn.Linear(5, 4), FLAGS, "4 outputs, and the samples have 3 labels"),
-    "two numbers": (nn.Linear(5, 2), NUMBERS, r"shape \(8, 2\); let it give as many numbers"),
+    "two numbers": (
+        nn.Linear(5, 2),
+        NUMBERS,
+        "2 outputs, and the labels are numbers, 1 for each sample; give its last layer 1",
+    ),
     "a tuple": (Gives(3, lambda o: (o, None)), CLASSES, r"gives a tuple; return one tensor .*shape \(8, 3\)"),
     "a dictionary": (Gives(3, lambda o: {"scores": o}), CLASSES, "gives a dict; .*'scores'"),
     "whole numbers": (Gives(3, lambda o: o.long()), CLASSES, "gives torch.int64"),

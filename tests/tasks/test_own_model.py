@@ -12,6 +12,7 @@ from torch import nn
 
 import fedfleet
 from fedfleet.app.runs import read_finished_run
+from fedfleet.app.runs.custom_task_folder import load_manifest
 from fedfleet.core.errors import BadInput
 from fedfleet.tasks import fresh_weights
 from fedfleet.tasks.data_checks import checked_data
@@ -132,3 +133,17 @@ def test_weights_without_an_own_model_are_refused(weights):
         fedfleet.run(SPEC, model=net, data=DATA, partial_weights=True)
     with pytest.raises(BadInput, match="weights = 3: give a path"):
         fedfleet.run(SPEC, model=net, data=DATA, weights=3)
+
+
+def test_studies_searches_and_predictions_begin_from_a_file_too(weights, tmp_path):
+    given = {"model": net, "data": DATA, "weights": weights}
+    done = fedfleet.study({"base": SPEC, "seeds": 2, "runs": [{"name": "only"}]}, **given, out=tmp_path / "study")
+    assert {fedfleet.load(run.out).metrics["first_weights"] for run in done.cells} == {"file"}
+    first = [load_manifest(run.out).weights for run in done.cells]
+    assert first[0] == first[1], "whatever the seed"
+    found = fedfleet.tune(SPEC, space={"algorithm.lr": [0.1, 0.5]}, trials=2, sampler="grid", **given, out=tmp_path / "tune")
+    assert len(found.rows) == 2
+    told = fedfleet.predict(SPEC, **given, cache=tmp_path / "cache")
+    assert told.commits.value == 3
+    with pytest.raises(BadInput, match="there is no file or folder"):
+        fedfleet.predict(SPEC, model=net, data=DATA, weights=tmp_path / "none.safetensors")

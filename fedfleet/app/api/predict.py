@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 def predict(
     spec: str | Path | Mapping[str, Any] | None = None, *overrides: str, sweep: None = None, model: Any = None, data: Any = None,
     label: LabelColumn = None, owner: OwnerColumn = None, kind: KindOfTask = None, missing: MissingRule = None,
-    loss: Callable[[Any, Any], Any] | None = None, page: str | Path | None = None, cache: str | Path | None = None,
+    loss: Callable[[Any, Any], Any] | None = None, weights: Any = None, partial_weights: Any = False,
+    page: str | Path | None = None, cache: str | Path | None = None,
 ) -> Predicted: ...  # fmt: skip
 @overload
 def predict(
     spec: str | Path | Mapping[str, Any] | None = None, *overrides: str, sweep: str | Mapping[str, Any], model: Any = None,
     data: Any = None, label: LabelColumn = None, owner: OwnerColumn = None, kind: KindOfTask = None, missing: MissingRule = None,
-    loss: Callable[[Any, Any], Any] | None = None, page: str | Path | None = None, cache: str | Path | None = None,
+    loss: Callable[[Any, Any], Any] | None = None, weights: Any = None, partial_weights: Any = False,
+    page: str | Path | None = None, cache: str | Path | None = None,
 ) -> Swept: ...  # fmt: skip
 @overload
 def predict(
@@ -43,6 +45,8 @@ def predict(
     kind: KindOfTask = None,
     missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None,
+    weights: Any = None,
+    partial_weights: Any = False,
     page: str | Path | None = None,
     cache: str | Path | None = None,
 ) -> Predicted | Swept:
@@ -54,8 +58,8 @@ def predict(
         sweep: predict at many values of one key, for example pace.seconds=30..600; in Python also `{"pace.seconds": [30, 60]}`. A
             `Swept` is given.
         model, data, label, owner, kind, missing: your own, by their places; in Python also as objects, as for `run`.
-        loss: your own, as for `run`. Reference runs of a model or a loss without a name in a module, such as a lambda, are not
-            kept.
+        loss, weights, partial_weights: your own, as for `run`. Reference runs of a model or a loss without a name in a module,
+            such as a lambda, are not kept.
         page: also draw it, as an HTML page.
         cache: the folder where reference runs are kept; default: ~/.cache/fedfleet.
 
@@ -69,6 +73,7 @@ def predict(
 
     from fedfleet.app.api.inputs import as_path, resolver_for, take_inputs, user_inputs
     from fedfleet.app.api.own_task import Columns
+    from fedfleet.app.api.user_warnings import warn_user
     from fedfleet.app.pages.prediction_page import prediction_page, sweep_page
     from fedfleet.app.studies.predict.key_sweep import predict_sweep
     from fedfleet.app.studies.predict.prediction import predict as predict_run
@@ -78,7 +83,8 @@ def predict(
     if page_path is not None:
         check_writable("page", page_path)
     parsed_sweep = _parse_sweep(sweep)
-    table, name, inputs = take_inputs(spec, overrides, user_inputs(model, data, loss), Columns(label, owner, kind, missing))
+    given = user_inputs(model, data, loss, None, weights, partial_weights=partial_weights)
+    table, name, inputs = take_inputs(spec, overrides, given, Columns(label, owner, kind, missing))
     resolver = resolver_for(inputs, "predict")
     cache_path = None if cache is None else as_path("cache", cache)
     if parsed_sweep is not None:
@@ -86,6 +92,8 @@ def predict(
         html = sweep_page
     else:
         resolved, own = resolver(table, name)
+        for warning in own.task.warnings if own is not None else ():
+            warn_user(warning)
         result = summarise(predict_run(resolved, cache=cache_path, own=own, tell=say))
         html = prediction_page
     if page_path is not None:

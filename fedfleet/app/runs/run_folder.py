@@ -286,7 +286,7 @@ def stored_warnings(out: Path, event_warnings: Sequence[str]) -> list[str]:
     return [str(warning) for warning in stored if warning not in event_warnings] if isinstance(stored, list) else []
 
 
-def stored_first_weights(out: Path) -> dict[str, str]:
+def stored_first_weights(out: Path) -> dict[str, Any]:
     """Where the first weights of a run came from, where its measures say so."""
     value = stored_measures(out).get("first_weights")
     return {"first_weights": value} if value in get_args(FirstWeights) else {}

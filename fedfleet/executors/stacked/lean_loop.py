@@ -26,6 +26,7 @@ from fedfleet.executors.stacked.stacked_model import reused_leaves
 from fedfleet.executors.tensor_stacks import TORCH, stack_carry, stack_of_one
 from fedfleet.tasks.dropout import AddressedDropout, addresses
 from fedfleet.tasks.scores import sample_losses
+from fedfleet.tasks.tied_weights import tied_names
 
 # Below this many weights a linear layer's gradient is too small to be worth avoiding.
 _WORTH_FUSING = 200_000
@@ -136,11 +137,12 @@ def make_lean_module(task: Task) -> LeanModule:
     """A module whose large linear layers update themselves; names and shapes stay those of the model."""
     module, rate = task.build(), Rate()
     fused: dict[str, FusedLinear] = {}
-    reused = reused_leaves(module, torch.from_numpy(task.dataset.x[:2]))
+    reused, ties = reused_leaves(module, torch.from_numpy(task.dataset.x[:2])), tied_names(module)
+    shared = {*ties, *ties.values()}
     for path, leaf in list(module.named_modules()):
         trains_both = {*leaf._parameters} == {"weight", "bias"} and leaf.bias is not None  # neither is frozen inside the model
         large = isinstance(leaf, nn.Linear) and trains_both and leaf.weight.numel() >= _WORTH_FUSING
-        if isinstance(leaf, nn.Linear) and large and path and path not in reused:
+        if isinstance(leaf, nn.Linear) and large and path and path not in reused and f"{path}.weight" not in shared:
             parent, _, last = path.rpartition(".")
             fused[path] = FusedLinear(leaf, rate)
             setattr(module.get_submodule(parent), last, fused[path])

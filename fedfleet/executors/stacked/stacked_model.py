@@ -14,6 +14,7 @@ from fedfleet.executors.stacked import layers
 from fedfleet.executors.stacked.linear_layers import Linear, Stack
 from fedfleet.tasks.dropout import AddressedDropout
 from fedfleet.tasks.frozen_weights import frozen_names
+from fedfleet.tasks.seeded_draws import SeededDraws
 
 Tensors = dict[str, torch.Tensor]
 _OTHER = 1.125  # times the weights of one client are those of the other, where a twin is tried
@@ -88,6 +89,8 @@ def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
 
     A forward pass on the sample shows which leaves are used more than once; these cannot update themselves on the way.
     """
+    if any(isinstance(leaf, SeededDraws) for leaf in module.modules()):
+        raise CannotStack("its forward() draws random numbers itself, for one client at a time")
     stack = Stack()
     reused = reused_leaves(module, sample) if sample is not None else frozenset()
     shapes = {n: v.shape for n, v in module.state_dict().items()}
