@@ -38,10 +38,10 @@ def _softmax_warnings(task: Task, params: Tree, rows: Ints) -> tuple[str, ...]:
     """Cross-entropy takes scores: of probabilities it takes the softmax once more, whose gradients nearly vanish."""
     if task.dataset.kind is not CLASSIFICATION or task.loss is not None or task.dataset.classes < 2:
         return ()
-    from fedfleet.tasks.task_checks import outputs_of
+    from fedfleet.tasks.task_checks import sample_outputs
 
     try:
-        outputs = outputs_of(task, params, rows)
+        outputs = sample_outputs(task, params, rows)
     except FedFleetError:  # code that nobody has trusted, which is not run here
         return ()
     if outputs.ndim != 2 or outputs.shape[1] < 2 or (outputs < 0).any() or not np.allclose(outputs.sum(1), 1.0, atol=_EXACT):
