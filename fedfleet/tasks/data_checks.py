@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -30,6 +30,9 @@ def checked_data(data: Any, kind: str = "auto") -> Dataset:
 
     `kind` names the kind of task; "auto" goes by the labels, and by what data that were read say of themselves.
     """
+    read, said = getattr(data, "dataset", None), getattr(data, "kind", None)
+    if callable(read) and isinstance(said, Kind) and kind in ("auto", said.name):  # what fedfleet.data read is checked already
+        return cast("Dataset", read())
     if not isinstance(data, Sequence) or isinstance(data, str | bytes) or len(data) not in (2, 3):
         given = f"{len(data)} things" if isinstance(data, list | tuple) else f"a {type(data).__name__}"
         raise BadInput(f"data must be (inputs, labels) or (inputs, labels, owners), each an array; got {given}")
@@ -42,8 +45,7 @@ def checked_data(data: Any, kind: str = "auto") -> Dataset:
     inputs = checked_inputs(raw)
     if labels.ndim == 0:
         raise BadInput(f"data: the labels are one value, {labels}; give as many labels as inputs, {len(raw)}")
-    said = getattr(data, "kind", None)
-    y, classes, found = checked_targets(labels, raw, said.name if isinstance(said, Kind) and kind == "auto" else kind)
+    y, classes, found = checked_targets(labels, raw, kind)
     x = checked_tokens(raw) if found.places and raw.dtype.kind in "iu" and raw.ndim == 2 else inputs
     return Dataset(x, y, classes, checked_owners(data[2], len(x)) if len(data) == 3 else None, found)
 

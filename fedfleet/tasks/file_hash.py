@@ -16,7 +16,9 @@ def path_hash(path: Path) -> str:
     try:
         if not path.is_dir():
             return _file_hash(str(path), *_stamp(path))
-        files = sorted(p for p in path.rglob("*") if p.is_file() and not any(part.startswith(".") for part in p.relative_to(path).parts))
+        files = sorted(
+            p for p in path.rglob("*") if p.is_file() and not any(part.startswith(".") for part in p.relative_to(path).parts)
+        )
         if len(files) > _MOST_FILES:
             raise BadInput(f"{path} holds {len(files):,} files, more than {_MOST_FILES:,}; put the samples into fewer files")
         lines = [f"{p.relative_to(path).as_posix()}\0{_file_hash(str(p), *_stamp(p))}\n" for p in files]

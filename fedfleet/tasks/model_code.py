@@ -87,7 +87,9 @@ def model_maker(named: CodeName, digest: str) -> Callable[[tuple[int, ...], int]
         names = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
         raise BadInput(f"model: {named.file} has no {named.name!r}{suggest_name(named.name, names)}")
     if not callable(make):
-        raise BadInput(f"model: {named.name!r} in {named.file} is a {type(make).__name__}, not a class or function; name what makes the model")
+        raise BadInput(
+            f"model: {named.name!r} in {named.file} is a {type(make).__name__}, not a class or function; name what makes the model"
+        )
     taken = _parameters(named, make)
 
     def make_model(shape: tuple[int, ...], outputs: int) -> Any:
@@ -102,8 +104,8 @@ def untrusted_text(named: CodeName, digest: str) -> str:
     """Why code does not run here, and what a person does who has read it."""
     file = named.file or "the file"
     return (
-        f"task.model: {named.name} is code ({file}, hash {digest}), and no code runs that you do not trust; read it, then trust this "
-        f"version once on this machine: fedfleet trust {file}"
+        f"task.model: {named.name} is code ({file}, hash {digest}), and no code runs that you do not trust; read it, then trust "
+        f"this version once on this machine: fedfleet trust {file}"
     )
 
 
@@ -117,8 +119,8 @@ def _parameters(named: CodeName, make: Callable[..., Any]) -> tuple[str, ...]:
     needed = [p.name for p in parameters if p.default is p.empty and p.kind not in variable and p.name not in _OFFERED]
     if needed:
         raise BadInput(
-            f"model: {named.name} in {named.file} needs the argument {needed[0]!r}, which nothing gives; give it a default, or take "
-            "inputs (the size of one sample) and outputs (how many classes, labels or numbers)"
+            f"model: {named.name} in {named.file} needs the argument {needed[0]!r}, which nothing gives; give it a default, or "
+            "take inputs (the size of one sample) and outputs (how many classes, labels or numbers)"
         )
     return tuple(p.name for p in parameters if p.name in _OFFERED)
 
@@ -137,7 +139,8 @@ def _module(named: CodeName, source: str, digest: str) -> ModuleType:
         del sys.modules[name]
         if isinstance(error, ModuleNotFoundError):
             raise BadInput(
-                f"model: {named.file} imports {error.name!r}, which is not installed; put that code into the same file, or install it"
+                f"model: {named.file} imports {error.name!r}, which is not installed; put that code into the same file, or install "
+                "it"
             ) from None
         if isinstance(error, SyntaxError):
             raise BadInput(f"model: {named.file} is not valid Python: line {error.lineno}: {error.msg}") from None

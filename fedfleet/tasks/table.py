@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fedfleet.core.errors import BadInput, suggest_name
-from fedfleet.core.kinds import CLASSIFICATION, NEXT_TOKEN, REGRESSION, Kind, KindName
+from fedfleet.core.kinds import CLASSIFICATION, REGRESSION, Kind, KindName
 from fedfleet.core.limits import Count, Width
 from fedfleet.core.parts import Dataset
 from fedfleet.core.pins import pinned
@@ -22,7 +22,7 @@ from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
 from fedfleet.tasks.file_hash import path_hash
 from fedfleet.tasks.model_code import CodeName, code_name, current_hash, model_maker
-from fedfleet.tasks.task import HOLDOUT_SHARE, ModelCheck, Net, TaskRecipe, fit_task, hold_out
+from fedfleet.tasks.task import HOLDOUT_SHARE, Net, TaskRecipe, fit_task, hold_out, require_torch
 from fedfleet.tasks.user_data.samples import OwnData, data
 from fedfleet.tasks.user_data.scale import apply_scale, fit_scale
 
@@ -54,7 +54,9 @@ def pin_files(table: Mapping[str, Any]) -> dict[str, Any]:
     """The table with the hashes of its data and of its model's code, where it has none yet: then it means these, for ever."""
     if not table["path"]:
         raise BadInput("task.path: name the file or folder with your samples, for example task.path=my.csv, or --data my.csv")
-    data_pin = {} if table.get("content") else {"path": str(_existing(table["path"])), "content": path_hash(_existing(table["path"]))}
+    data_pin = (
+        {} if table.get("content") else {"path": str(_existing(table["path"])), "content": path_hash(_existing(table["path"]))}
+    )
     named = code_name(table["model"])
     if named is None or not named.file:
         return {**table, **data_pin}
@@ -109,11 +111,14 @@ def table(
     if named is None and model not in MODELS:
         raise BadInput(f"task.model = {model!r} is no model{suggest_name(model, MODELS)}; or name your own, as in model.py:Net")
     if named is not None:
-        return table_recipe(source, _own_net(named, code), test=test, scale=scale, check=_check_own_model)
+        require_torch()
+        from fedfleet.tasks.own_model import own_recipe
+
+        return own_recipe(table_recipe(source, _own_net(named, code), test=test, scale=scale))
     return table_recipe(source, _net_of(model, hidden), test=test, scale=scale)
 
 
-def table_recipe(source: TableSource, net: Net, *, test: TestName, scale: str, check: ModelCheck | None = None) -> TaskRecipe:
+def table_recipe(source: TableSource, net: Net, *, test: TestName, scale: str) -> TaskRecipe:
     """The task of these samples with this model."""
 
     def load() -> Dataset:
@@ -126,7 +131,7 @@ def table_recipe(source: TableSource, net: Net, *, test: TestName, scale: str, c
     def prepare(dataset: Dataset, test_rows: Ints) -> Dataset:
         return scaled(dataset, test_rows, scale)
 
-    return fit_task("table", load, net, hold=hold, prepare=prepare, check=check)
+    return fit_task("table", load, net, hold=hold, prepare=prepare)
 
 
 def _names(value: str | list[str] | None) -> tuple[str, ...] | None:
@@ -139,14 +144,17 @@ def read_samples(source: TableSource) -> OwnData:
     path = _existing(source.path, "; this run needs it: restore it, or give its new place with task.path=..")
     if source.content and path_hash(path) != source.content:
         raise BadInput(
-            f"task.path: {source.path} has changed since this run was described; restore it, or begin a new run with the new samples "
-            "(without task.content)"
+            f"task.path: {source.path} has changed since this run was described; restore it, or begin a new run with the new "
+            "samples (without task.content)"
         )
-    input, label = (None if names is None else list(names) if len(names) > 1 else names[0] for names in (source.input, source.label))
+    input, label = (
+        None if names is None else names[0] if len(names) == 1 else list(names) for names in (source.input, source.label)
+    )
     try:
         return _read(path, source, input, label)
     except BadInput as error:
-        raise BadInput(_READING_KEY.sub(r"task.\1", str(error))) from None
+        text = str(error).replace('missing = "drop"', 'missing = "drop" or --missing drop')
+        raise BadInput(_READING_KEY.sub(r"task.\1", text)) from None
 
 
 def _read(path: Path, source: TableSource, input: Any, label: Any) -> OwnData:
@@ -166,12 +174,15 @@ def source_of(table: Mapping[str, Any]) -> TableSource:
     """How the samples of a resolved table are read."""
     keys = ("path", "owner", "time", "kind", "missing", "context")
     return TableSource(
-        **{key: table[key] for key in keys}, content=table["content"] or "", label=_names(table["label"]), input=_names(table["input"])
+        **{key: table[key] for key in keys},
+        content=table["content"] or "",
+        label=_names(table["label"]),
+        input=_names(table["input"]),
     )
 
 
 def held_out(dataset: Dataset, seed: int, test: TestName, time: Any = None) -> Ints:
-    """The rows of the central test set: a fifth of all at random, all of a fifth of the owners, or the latest fifth of each owner."""
+    """The rows of the central test set: a fifth at random, all of a fifth of the owners, or the latest fifth of each owner."""
     if test == "random":
         return hold_out(dataset, seed, 0)
     if test == "owner":
@@ -217,12 +228,6 @@ def _own_net(named: CodeName, digest: str | None) -> Callable[..., Any]:
     return net
 
 
-def _check_own_model(build: Callable[[], Any], dataset: Dataset) -> None:
-    from fedfleet.tasks.task_checks import check_fit
-
-    check_fit(build, dataset)
-
-
 def _net_of(model: str, hidden: int) -> Callable[..., Any]:
     def net(shape: tuple[int, ...], classes: int, scale: float = 1.0, kind: Kind = CLASSIFICATION) -> Any:
         from fedfleet.tasks.narrow_models import units
@@ -248,6 +253,7 @@ def _net_of(model: str, hidden: int) -> Callable[..., Any]:
 def default_model(shape: tuple[int, ...], kind: Kind) -> str:
     """A small transformer for tokens, a convolutional network for pictures, a perceptron for everything else.
 
+    >>> from fedfleet.core.kinds import NEXT_TOKEN
     >>> default_model((12,), CLASSIFICATION), default_model((3, 32, 32), CLASSIFICATION), default_model((32,), NEXT_TOKEN)
     ('mlp', 'cnn', 'gpt')
     """
@@ -262,6 +268,8 @@ def _check_choice(model: str, shape: tuple[int, ...], kind: Kind) -> None:
         fitting = ", ".join(_SEQUENCE_MODELS if kind.places else _SAMPLE_MODELS)
         raise BadInput(f'task.model = "{model}" does not fit {kind.name}; use one of {fitting}, or your own, as in model.py:Net')
     if kind.places and len(shape) != 1:
-        raise BadInput(f"task.model: the models that ship read tokens, and a sample has the shape {shape}; give your own, as in model.py:Net")
+        raise BadInput(
+            f"task.model: the models that ship read tokens, and a sample has the shape {shape}; give your own, as in model.py:Net"
+        )
     if model == "cnn" and (len(shape) != 3 or min(shape[1:]) < 4):
         raise BadInput(f'task.model = "cnn" needs pictures (channels, height, width), and a sample has the shape {shape}; use mlp')

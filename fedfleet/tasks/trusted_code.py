@@ -1,8 +1,8 @@
 """Code that a person trusts on this machine, by the hash of its source: kept once, run by all their commands.
 
 A spec, a run folder or a server may name code, and nothing of it runs before the person has trusted just this source: by naming
-the file on a command line (`--model model.py:Net`), or by its hash (`--trust-code`). What is trusted is copied, so that a run goes on
-with the code with which it began, whatever becomes of the file. To trust code no longer, delete its copy.
+the file on a command line (`--model model.py:Net`), or by its hash (`--trust-code`). What is trusted is copied, so that a run goes
+on with the code with which it began, whatever becomes of the file. To trust code no longer, delete its copy.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def trust(source: str) -> str:
             file.write(source)
         os.replace(draft, path)
     except OSError as error:
-        raise BadInput(f"cannot keep trusted code in {path.parent}: {error}; set XDG_STATE_HOME to a folder that you can write") from None
+        raise BadInput(
+            f"cannot keep trusted code in {path.parent}: {error}; set XDG_STATE_HOME to a folder that you can write"
+        ) from None
     return digest
 
 
@@ -74,5 +76,7 @@ def keep_received(source: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.write_text(source, encoding="utf-8")
     except OSError as error:
-        raise BadInput(f"cannot keep the received code in {path.parent}: {error}; set XDG_STATE_HOME to a folder that you can write") from None
+        raise BadInput(
+            f"cannot keep the received code in {path.parent}: {error}; set XDG_STATE_HOME to a folder that you can write"
+        ) from None
     return path

@@ -7,7 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.api.own_task import NO_COLUMNS, Columns, dealt_by_owner, names_task, read_user_data, refuse_columns, with_named_task
+from fedfleet.app.api.own_task import (
+    NO_COLUMNS,
+    Columns,
+    SpecSource,
+    dealt_by_owner,
+    names_task,
+    read_user_data,
+    refuse_columns,
+    take_task,
+    with_named_task,
+)
 from fedfleet.app.api.run_result import Result
 from fedfleet.app.runs.custom_task import (
     CustomTask,
@@ -15,28 +25,35 @@ from fedfleet.app.runs.custom_task import (
     UserInputs,
     is_custom_task,
     load_custom_task,
-    model_factory,
     new_custom_task,
     resolve_named_task,
     task_content_id,
 )
-from fedfleet.app.runs.custom_task_folder import arrays_file, read_arrays, task_arrays, write_arrays
-from fedfleet.app.spec import Spec, apply_overrides, load_spec, resolve, spec_table
+from fedfleet.app.runs.custom_task_folder import (
+    arrays_file,
+    first_weights_file,
+    load_manifest,
+    read_arrays,
+    task_arrays,
+    write_arrays,
+)
+from fedfleet.app.spec import Spec, load_spec, resolve, spec_table
+from fedfleet.app.spec.people import deals_by_owner, people_in
+from fedfleet.app.studies.grid.ready_studies import with_cohorts_for
 from fedfleet.app.studies.grid.study_file import Study
 from fedfleet.app.terminal.answers import option_name
-from fedfleet.app.spec.people import deals_by_owner, people_in
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Task
 from fedfleet.store.seals import SEAL
 from fedfleet.tasks.data_checks import checked_data
-from fedfleet.tasks.task import make_task
-from fedfleet.tasks.task_checks import check_fit, checked_build
+from fedfleet.tasks.model_weights import WeightsFile
+from fedfleet.tasks.own_model import model_recipe
 
 Recipe = Callable[[int], Task]  # a task for a seed
 
 
 def take_inputs(
-    spec: str | Path | Mapping[str, Any] | None,
+    spec: SpecSource,
     overrides: Sequence[str],
     inputs: UserInputs,
     columns: Columns = NO_COLUMNS,
@@ -45,48 +62,71 @@ def take_inputs(
 ) -> tuple[dict[str, Any], str, UserInputs]:
     """The spec as a table, the name of its runs, and what is given as objects: data and code that are given by their places have
     become the table's own task, unless an own run that goes on needs them `as_objects`."""
-    if inputs.data is not None and spec is not None and not isinstance(spec, Mapping) and "=" in str(spec) and not Path(spec).exists():
-        spec, overrides = None, [str(spec), *overrides]  # with data of one's own a spec may be left out
-    if spec is None and inputs.data is None:
-        option = option_name("data")
-        own = f"{option} FILE" if option.startswith("-") else "data="
-        raise BadInput(f"nothing to train: give a spec, or your own data with {own}")
-    refuse_columns(columns, inputs.data)
     if as_objects or not names_task(inputs.model, inputs.data):
+        refuse_columns(columns, inputs.data)
         table, name = spec_table({} if spec is None else spec, overrides)
         return table, name, replace(inputs, data=read_user_data(inputs.data, columns))
     if inputs.loss is not None or inputs.metrics:
-        raise BadInput("loss and metrics are objects of Python and need a model that is one too; give model= as a class or a function")
-    table, name = spec_table({} if spec is None else spec)
-    name = Path(inputs.data).stem if spec is None and inputs.data is not None else name
-    # What is written out in words may change how the data are read.
-    table = apply_overrides(with_named_task(table, inputs.model, inputs.data, columns), overrides)
-    return dealt_by_owner(table), name, UserInputs()
+        raise BadInput(
+            "loss and metrics are objects of Python and need a model that is one too; give model= as a class or a function"
+        )
+    _refuse_weights(inputs)
+    table, name = take_task(spec, overrides, inputs.model, inputs.data, columns)
+    return table, name, UserInputs()
 
 
-def take_study_inputs(study: Study, inputs: UserInputs, columns: Columns) -> tuple[Study, UserInputs]:
-    """The study on the task that places of data and code name, if they do; otherwise what is given as objects, with its data read."""
+def take_study_inputs(
+    study: Study, inputs: UserInputs, columns: Columns, *, small_fleets: bool = False
+) -> tuple[Study, UserInputs]:
+    """The study on the task that places of data and code name, if they do; otherwise what is given as objects, with its data read.
+
+    With `small_fleets` its cohorts become smaller where the data have few owners.
+    """
     refuse_columns(columns, inputs.data)
-    if not names_task(inputs.model, inputs.data):
+    if names_task(inputs.model, inputs.data):
+        _refuse_weights(inputs)
+    else:
         return study, replace(inputs, data=read_user_data(inputs.data, columns))
     changing = [arm.name for arm in study.arms if any(key.startswith("task.") for key in arm.settings)]
     if changing:
-        raise BadInput(f"the arm {changing[0]!r} of the study has a task of its own; leave {option_name('data')} out, or the task of the arm")
+        raise BadInput(
+            f"the arm {changing[0]!r} of the study has a task of its own; leave {option_name('data')} out, or the task of the arm"
+        )
     name = study.name if inputs.data is None else f"{study.name}-{Path(inputs.data).stem}"
     base = dealt_by_owner(with_named_task(study.base, inputs.model, inputs.data, columns))
-    return replace(study, base=base, name=name), replace(inputs, model=None, data=None)
+    study = replace(study, base=base, name=name)
+    study = with_cohorts_for(study, resolve(base).world["clients"]) if small_fleets else study
+    return study, replace(inputs, model=None, data=None)
+
+
+def _refuse_weights(inputs: UserInputs) -> None:
+    """Refuse weights for a model that is no object of Python: nothing in a spec says yet that they are part of the run."""
+    if inputs.weights is not None:
+        raise BadInput(
+            "weights are those of a model that is an object of Python; give model= as a module, a class or a function, and data as "
+            "arrays or a file"
+        )
 
 
 def user_inputs(
-    model: Any, data: Any, loss: Callable[[Any, Any], Any] | None, metrics: Mapping[str, Any] | None = None
+    model: Any,
+    data: Any,
+    loss: Callable[[Any, Any], Any] | None,
+    metrics: Mapping[str, Any] | None = None,
+    weights: str | Path | None = None,
+    *,
+    partial_weights: bool = False,
 ) -> UserInputs:
-    """A model, data, a loss and metrics as they were given."""
+    """A model, data, a loss, metrics and first weights as they were given."""
     if metrics is not None and not isinstance(metrics, Mapping):
         functions = metrics if isinstance(metrics, list | tuple) else [metrics]
         named = [str(getattr(one, "__name__", "")) for one in functions]
         example = next((f"{{{name!r}: {name}}}" for name in named if name.isidentifier()), "{'name': function}")
         raise BadInput(f"metrics: a {type(metrics).__name__} is not a dictionary; give functions by name: metrics={example}")
-    return UserInputs(model, data, loss, dict(metrics or {}))
+    if weights is None and partial_weights:
+        raise BadInput("partial_weights = True says how weights may fit, and there are none; give weights too, or leave it out")
+    source = None if weights is None else WeightsFile(as_path("weights", weights), partial_weights)
+    return UserInputs(model, data, loss, dict(metrics or {}), source)
 
 
 def resolve_inputs(
@@ -100,6 +140,8 @@ def resolve_inputs(
 ) -> tuple[Spec, CustomTask | None]:
     """The resolved spec, and the own task where there is one: as it was given, or with what the folder has of it."""
     stored_spec = _custom_task_spec(resume_folder)
+    if stored_spec is not None and resume_folder is not None:
+        inputs = _with_stored_weights(inputs, resume_folder)
     if stored_spec is None or (inputs.model is not None and inputs.data is not None):
         resolved, custom_task = resolver_for(inputs, "train", copy_data=copy_data)(table, name)
         if stored_spec is not None and stored_spec.task["content"] != resolved.task["content"]:
@@ -116,11 +158,21 @@ def resolve_inputs(
     return resolved, load_custom_task(resume_folder, resolved, trust, replace(inputs, data=arrays(inputs.data)))
 
 
+def _with_stored_weights(inputs: UserInputs, folder: Path) -> UserInputs:
+    """What was given, with the first weights of the folder where these came from a file, which may be gone by now."""
+    given = inputs.model is None or inputs.weights is not None or not first_weights_file(folder).is_file()
+    if given or load_manifest(folder).first_weights != "file":
+        return inputs
+    return replace(inputs, weights=WeightsFile(first_weights_file(folder)))
+
+
 def resolver_for(inputs: UserInputs, verb: str, *, copy_data: bool = False, file: str = "") -> Resolver:
     """How tables become specs with what was given, which is looked at once; `verb` says in a refusal what is done with it.
 
     The task of the spec where nothing was given; `file` is where the data lie, `copied` whether each run's folder holds them.
     """
+    if inputs.model is None:
+        _refuse_weights(inputs)
     if inputs.model is None and inputs.data is None:
         if inputs.loss is not None or inputs.metrics:
             raise BadInput(
@@ -136,7 +188,7 @@ def resolver_for(inputs: UserInputs, verb: str, *, copy_data: bool = False, file
     def resolve_with_task(table: dict[str, Any], name: str) -> tuple[Spec, CustomTask]:
         _refuse_named_task(table)
         if not recipe:
-            recipe.append(custom_task_recipe(inputs.model, arrays(inputs.data), scores=inputs.loss is None))
+            recipe.append(_recipe_of(inputs, arrays(inputs.data)))
         without_task = {k: v for k, v in table.items() if k != "task"}
         resolved = resolve(without_task, name, content_id="?", count=lambda spec: people_in(recipe[0](spec.data_seed), spec))
         seeds = resolved.data_seed, resolved.training_seed
@@ -158,9 +210,7 @@ def shared_resolver(inputs: UserInputs, folder: Path, verb: str) -> tuple[Resolv
     if inputs.model is None or inputs.data is None:
         return resolver_for(inputs, verb), lambda: None
     array_inputs = replace(inputs, data=arrays(inputs.data))
-    custom_task_recipe(
-        array_inputs.model, array_inputs.data, scores=array_inputs.loss is None
-    )  # before anything is made of data that cannot be used
+    _recipe_of(array_inputs, array_inputs.data)  # before anything is made of data that cannot be used
     if isinstance(inputs.data, str | Path):
         return resolver_for(array_inputs, verb, file=str(Path(inputs.data).resolve())), lambda: None
     file = arrays_file(folder, task_arrays(array_inputs.data))
@@ -171,11 +221,15 @@ def shared_resolver(inputs: UserInputs, folder: Path, verb: str) -> tuple[Resolv
     return resolver_for(array_inputs, verb, file=str(file.resolve())), prepare
 
 
-def custom_task_recipe(model: Any, data: Sequence[Any], *, scores: bool = True) -> Recipe:
+def custom_task_recipe(
+    model: Any, data: Sequence[Any], *, scores: bool = True, loss: Any = None, weights: WeightsFile | None = None
+) -> Recipe:
     """A task made of a PyTorch model and arrays; `scores`: the model gives a score for each class, as cross-entropy needs."""
-    dataset = checked_data(data)
-    check_fit(checked_build(model), dataset, scores=scores)
-    return make_task("own", lambda: dataset, model_factory(model))
+    return model_recipe(model, checked_data(data), scores=scores, loss=loss, weights=weights)
+
+
+def _recipe_of(inputs: UserInputs, data: Sequence[Any]) -> Recipe:
+    return custom_task_recipe(inputs.model, data, scores=inputs.loss is None, loss=inputs.loss, weights=inputs.weights)
 
 
 def arrays(data: Any) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.terminal.answers import check_writable, option_name, write_page
+from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
 from fedfleet.app.terminal.value_checks import MOST_SEEDS, Seeds, positive_int
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count
@@ -21,11 +22,12 @@ def measure(
     spec: str | Path | Mapping[str, Any] | None = None,
     *overrides: str,
     seeds: Seeds = 3,
-    model: str | Any = None,
-    data: str | Path | Any = None,
-    label: str | Sequence[str] | None = None,
-    owner: str | None = None,
-    kind: str | None = None,
+    model: OwnModel = None,
+    data: OwnPath = None,
+    label: LabelColumn = None,
+    owner: OwnerColumn = None,
+    kind: KindOfTask = None,
+    missing: MissingRule = None,
     devices: str | Path | None = None,
     states: str | Path | None = None,
     clients_k: Count | None = None,
@@ -52,12 +54,7 @@ def measure(
         spec: the spec file whose fleet is measured, under its own pacing and work; in Python also a nested dictionary.
         overrides: overrides of the spec, for example pace.cohort=20.
         seeds: how many simulations to average.
-        model: the model for your data: model.py:Net, or the name of one that ships (linear, mlp, cnn, gpt, lstm); in Python also
-            your own object, as for `run`.
-        data: a file or folder with your own data, instead of the spec's task; in Python also arrays, as for `run`.
-        label: the column of the labels; may be repeated, for several outputs or labels.
-        owner: the column that says who made each sample: each owner becomes a client.
-        kind: the kind of task: classification, regression, multilabel, next_token, sequence_labels; default: by the labels.
+        model, data, label, owner, kind, missing: your own, by their places; in Python also as objects, as for `run`.
         devices: a devices file (.json, .csv, .npz) or base, where there is no spec.
         states: a states file (.json, .csv, .npz) or base, where there is no spec.
         clients_k: clients per round; default: 20.
@@ -96,7 +93,7 @@ def measure(
         from fedfleet.app.api.own_task import Columns
         from fedfleet.app.studies.predict.fleet_hardness import measure_spec
 
-        table, name, inputs = take_inputs(spec, overrides, user_inputs(model, data, None), Columns(label, owner, kind))
+        table, name, inputs = take_inputs(spec, overrides, user_inputs(model, data, None), Columns(label, owner, kind, missing))
         resolved, custom_task = resolver_for(inputs, "measure")(table, name)
         return make_measured(measure_spec(resolved, seeds=seed_count, task=custom_task.task if custom_task else None))
     if overrides or model is not None or data is not None:

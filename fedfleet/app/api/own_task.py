@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.spec import plain_table, set_values
+from fedfleet.app.spec import apply_overrides, plain_table, set_values, spec_table
 from fedfleet.app.terminal.answers import option_name
 from fedfleet.core.errors import BadInput
 from fedfleet.core.registry import builder
@@ -21,18 +21,20 @@ Names = str | Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns of the data are the label and the owner, and which kind of task they make."""
+    """Which columns of the data are the label and the owner, which kind of task they make, and what becomes of missing values."""
 
     label: Names | None = None
     owner: str | None = None
     kind: str | None = None
+    missing: str | None = None
 
     def settings(self) -> dict[str, Any]:
         """What is given, as keys of a task."""
         label = self.label if self.label is None or isinstance(self.label, str) else list(self.label)
         # One name from the command line is a list of one.
         label = label[0] if isinstance(label, list) and len(label) == 1 else label or None
-        return {key: value for key, value in {"label": label, "owner": self.owner, "kind": self.kind}.items() if value is not None}
+        found = {"label": label, "owner": self.owner, "kind": self.kind, "missing": self.missing}
+        return {key: value for key, value in found.items() if value is not None}
 
 
 NO_COLUMNS = Columns()
@@ -61,6 +63,28 @@ def names_task(model: Any, data: Any) -> bool:
     return places and (model is None or isinstance(model, str)) and not (model is None and data is None)
 
 
+SpecSource = str | Path | Mapping[str, Any] | None
+
+
+def take_task(
+    spec: SpecSource, overrides: Sequence[str], model: Any, data: Any, columns: Columns = NO_COLUMNS
+) -> tuple[dict[str, Any], str]:
+    """The spec as a table, with the task that model, data and columns name where they are given; and the name of its runs."""
+    if data is not None and isinstance(spec, str | Path) and "=" in str(spec) and not Path(spec).exists():
+        spec, overrides = None, [str(spec), *overrides]  # with data of one's own a spec may be left out
+    if spec is None and data is None:
+        option = option_name("data")
+        own = f"{option} FILE" if option.startswith("-") else "data="
+        raise BadInput(f"nothing to train: give a spec, or your own data with {own}")
+    refuse_columns(columns, data)
+    if not names_task(model, data):
+        return spec_table({} if spec is None else spec, overrides)
+    table, name = spec_table({} if spec is None else spec)
+    name = Path(data).stem if spec is None and data is not None else name
+    # What is written out in words may change how the data are read.
+    return dealt_by_owner(apply_overrides(with_named_task(table, model, data, columns), overrides)), name
+
+
 def with_named_task(table: Mapping[str, Any], model: Any, data: Any, columns: Columns) -> dict[str, Any]:
     """The spec's table with the task that model, data and columns name; code that is named here is trusted from now on."""
     plain = plain_table(table)
@@ -68,8 +92,8 @@ def with_named_task(table: Mapping[str, Any], model: Any, data: Any, columns: Co
     is_table = task == "table" or (isinstance(task, Mapping) and task.get("use") == "table")
     if data is None and not is_table:
         raise BadInput(
-            f"{option_name('model')} {model}: your own model needs your own data; give {option_name('data')} FILE too, or name "
-            "task.path in the spec; a model that ships with FedFleet is part of a task: task.use=NAME (fedfleet list tasks)"
+            f"{option_name('model')} {model}: a model of your own needs data of your own; give {option_name('data')} FILE too, or "
+            "name task.path in the spec; a model that ships with FedFleet is part of a task: task.use=NAME (fedfleet list tasks)"
         )
     settings = {f"task.{key}": value for key, value in columns.settings().items()}
     if data is not None:
@@ -103,6 +127,9 @@ def dealt_by_owner(table: dict[str, Any]) -> dict[str, Any]:
 
 def refuse_columns(columns: Columns, data: Any) -> None:
     """Refuse names of columns without the data that would have them."""
-    given = [name for name in ("label", "owner", "kind") if getattr(columns, name)]
+    given = [name for name in ("label", "owner", "kind", "missing") if getattr(columns, name)]
     if given and data is None:
-        raise BadInput(f"{option_name(given[0])} says how to read data; give {option_name('data')} FILE too, or write task.{given[0]}=.. for the spec's own task")
+        raise BadInput(
+            f"{option_name(given[0])} says how to read data; give {option_name('data')} FILE too, or write "
+            f"task.{given[0]}=.. for the task of the spec"
+        )

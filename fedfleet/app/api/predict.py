@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from fedfleet.app.terminal.answers import check_writable, say, write_page
+from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
 from fedfleet.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 @overload
 def predict(
     spec: str | Path | Mapping[str, Any] | None = None, *overrides: str, sweep: None = None, model: Any = None, data: Any = None,
-    label: str | Sequence[str] | None = None, owner: str | None = None, kind: str | None = None,
+    label: LabelColumn = None, owner: OwnerColumn = None, kind: KindOfTask = None, missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None, page: str | Path | None = None, cache: str | Path | None = None,
 ) -> Predicted: ...  # fmt: skip
 @overload
 def predict(
     spec: str | Path | Mapping[str, Any] | None = None, *overrides: str, sweep: str | Mapping[str, Any], model: Any = None,
-    data: Any = None, label: str | Sequence[str] | None = None, owner: str | None = None, kind: str | None = None,
+    data: Any = None, label: LabelColumn = None, owner: OwnerColumn = None, kind: KindOfTask = None, missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None, page: str | Path | None = None, cache: str | Path | None = None,
 ) -> Swept: ...  # fmt: skip
 @overload
@@ -35,11 +36,12 @@ def predict(
     spec: str | Path | Mapping[str, Any] | None = None,
     *overrides: str,
     sweep: str | Mapping[str, Any] | None = None,
-    model: str | Any = None,
-    data: str | Path | Any = None,
-    label: str | Sequence[str] | None = None,
-    owner: str | None = None,
-    kind: str | None = None,
+    model: OwnModel = None,
+    data: OwnPath = None,
+    label: LabelColumn = None,
+    owner: OwnerColumn = None,
+    kind: KindOfTask = None,
+    missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None,
     page: str | Path | None = None,
     cache: str | Path | None = None,
@@ -51,13 +53,9 @@ def predict(
         overrides: overrides of the spec, for example pace.cohort=20.
         sweep: predict at many values of one key, for example pace.seconds=30..600; in Python also `{"pace.seconds": [30, 60]}`. A
             `Swept` is given.
-        model: the model for your data: model.py:Net, or the name of one that ships (linear, mlp, cnn, gpt, lstm); in Python also
-            your own object, as for `run`.
-        data: a file or folder with your own data, instead of the spec's task; in Python also arrays, as for `run`.
-        label: the column of the labels; may be repeated, for several outputs or labels.
-        owner: the column that says who made each sample: each owner becomes a client.
-        kind: the kind of task: classification, regression, multilabel, next_token, sequence_labels; default: by the labels.
-        loss: your own, as for `run`. Reference runs of a model or a loss without a name in a module, such as a lambda, are not kept.
+        model, data, label, owner, kind, missing: your own, by their places; in Python also as objects, as for `run`.
+        loss: your own, as for `run`. Reference runs of a model or a loss without a name in a module, such as a lambda, are not
+            kept.
         page: also draw it, as an HTML page.
         cache: the folder where reference runs are kept; default: ~/.cache/fedfleet.
 
@@ -80,7 +78,7 @@ def predict(
     if page_path is not None:
         check_writable("page", page_path)
     parsed_sweep = _parse_sweep(sweep)
-    table, name, inputs = take_inputs(spec, overrides, user_inputs(model, data, loss), Columns(label, owner, kind))
+    table, name, inputs = take_inputs(spec, overrides, user_inputs(model, data, loss), Columns(label, owner, kind, missing))
     resolver = resolver_for(inputs, "predict")
     cache_path = None if cache is None else as_path("cache", cache)
     if parsed_sweep is not None:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.terminal.text import percent, span
+from fedfleet.app.terminal.text import span
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, Event, ModelCommitted
 from fedfleet.core.parts import Task
 from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree
 from fedfleet.measure.run_tables import Columns, client_columns, round_columns
+from fedfleet.measure.score_info import score_info_of
 from fedfleet.simulation.simulator import Simulation
 
 # What people look for in a result, and where it is.
@@ -41,7 +42,8 @@ class Result:
         metrics, where = self.metrics, "" if self.out is None else f"; {self.out}"
         if "rounds" not in metrics:
             return f"Result({len(self.events)} events{where})"
-        accuracy = "no accuracy" if metrics.get("accuracy") is None else percent(metrics["accuracy"])
+        score = score_info_of(metrics)
+        accuracy = f"no {score.name}" if metrics.get("accuracy") is None else score.named(metrics["accuracy"])
         return (
             f"Result({accuracy} after {metrics['rounds']} rounds, {metrics['commits']} models, "
             f"{span(metrics['virtual_seconds'])} of virtual time{where})"

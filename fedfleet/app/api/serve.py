@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge, Le
 
 from fedfleet.app.terminal.answers import AS_JSON, Answer, Interrupted, option_name, say
+from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
 from fedfleet.app.terminal.value_checks import one_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Clients
@@ -28,11 +28,12 @@ _Seconds = Annotated[float, Ge(0.0)]
 def serve(
     spec: Path | None = None,
     *overrides: str,
-    data: Path | None = None,
-    label: Sequence[str] = (),
-    owner: str | None = None,
-    model: str | None = None,
-    kind: str | None = None,
+    data: OwnPath = None,
+    label: LabelColumn = None,
+    owner: OwnerColumn = None,
+    model: OwnModel = None,
+    kind: KindOfTask = None,
+    missing: MissingRule = None,
     trust_code: str | None = None,
     out: Path | None = None,
     resume: bool = False,
@@ -60,12 +61,9 @@ def serve(
     Args:
         spec: a spec file in TOML; of its world, only the data and the number of clients are used.
         overrides: overrides of the spec, for example pace.cohort=20.
-        data: a file or folder with your own data, instead of the spec's task: it tests models, and says how devices read theirs.
-        label: the column of the labels; may be repeated, for several outputs or labels.
-        owner: the column that says who made each sample: each owner becomes a client.
-        model: the model for your data: model.py:Net, or the name of one that ships (linear, mlp, cnn, gpt, lstm). Devices get its
-            layers or its source, and each device's owner trusts that once.
-        kind: the kind of task: classification, regression, multilabel, next_token, sequence_labels; default: by the labels.
+        data: your own data, a file or a folder: they test the models, and say how devices read samples of theirs.
+        model: the model for your data: model.py:Net, or one that ships. Devices get its layers or its source, and each device's
+            owner trusts the source once.
         trust_code: trust the code of the spec's own model, if this is its hash.
         out: the folder to write; default: runs/NAME-wire-DIGEST.
         resume: go on where a server in this folder was stopped or killed.
@@ -88,13 +86,12 @@ def serve(
         log_level: what goes to wire/log.jsonl of the run: debug, info, warning or error.
         sign: sign the finished run with this Ed25519 private key (OpenSSH or PEM).
     """
-    from fedfleet.app.api.inputs import take_inputs, user_inputs
-    from fedfleet.app.api.own_task import Columns
+    from fedfleet.app.api.own_task import Columns, take_task
     from fedfleet.app.pages.report_page import write_report
     from fedfleet.app.runs.model_trust import trust_model
     from fedfleet.app.runs.served_run import access_options, serve_run
-    from fedfleet.network.server.options import LEVELS, ServeOptions
     from fedfleet.app.spec import resolve
+    from fedfleet.network.server.options import LEVELS, ServeOptions
     from fedfleet.network.server.serve import ServerStopped
 
     options = ServeOptions(
@@ -104,8 +101,7 @@ def serve(
     )  # fmt: skip
     access = access_options(certificate, key, client_ca, evidence, open_enrolment=open_enrolment)
     command = sys.argv[1:] if sys.argv[1:2] == ["serve"] else ()
-    table, name, _ = take_inputs(spec, overrides, user_inputs(model, data, None), Columns(label, owner, kind))
-    resolved = resolve(table, name)
+    resolved = resolve(*take_task(spec, overrides, model, data, Columns(label, owner, kind, missing)))
     trust_model(resolved, trust_code, out)
     try:
         finished_run = serve_run(resolved, out, options, access, resume=resume, key=sign, command=command)
@@ -172,7 +168,9 @@ def device(
         caps=Caps(max_bytes, max_steps, max_tasks, max_seconds),
         patience=patience,
     )
-    summary = run_device(server, LocalSetup(store, data, Trust(tls, ca, certificate, key)), options, partial(_build_runtime, trust_code), say)
+    summary = run_device(
+        server, LocalSetup(store, data, Trust(tls, ca, certificate, key)), options, partial(_build_runtime, trust_code), say
+    )
     tasks = f"{summary['tasks']} {'task' if summary['tasks'] == 1 else 'tasks'}"
     return Answer(summary, f"client {summary['client']} finished {tasks} (end: {summary['reason']})")
 

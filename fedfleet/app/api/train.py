@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.terminal.answers import AS_JSON, LOG_LINES, Answer, Interrupted, warn
+from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
 
 if TYPE_CHECKING:
     from fedfleet.app.spec import Spec
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
 def run_spec(
     spec: Path | None = None,
     *overrides: str,
-    data: Path | None = None,
-    label: Sequence[str] = (),
-    owner: str | None = None,
-    model: str | None = None,
-    kind: str | None = None,
+    data: OwnPath = None,
+    label: LabelColumn = None,
+    owner: OwnerColumn = None,
+    model: OwnModel = None,
+    kind: KindOfTask = None,
+    missing: MissingRule = None,
     out: Path | None = None,
     resume: bool = False,
     check: bool = False,
@@ -36,11 +38,6 @@ def run_spec(
     Args:
         spec: a spec file in TOML; it may be left out where your own data are given.
         overrides: overrides of the spec, for example pace.cohort=20.
-        data: a file or folder with your own data, instead of the spec's task.
-        label: the column of the labels; may be repeated, for several outputs or labels.
-        owner: the column that says who made each sample: each owner becomes a client.
-        model: the model for your data: model.py:Net, or the name of one that ships (linear, mlp, cnn, gpt, lstm).
-        kind: the kind of task: classification, regression, multilabel, next_token, sequence_labels; default: by the labels.
         out: the folder to write; default: runs/NAME-DIGEST.
         resume: go on from the last checkpoint in the folder.
         check: check the spec and stop.
@@ -50,20 +47,20 @@ def run_spec(
         track: write to tensorboard:DIR, mlflow:URI, wandb:DIR or jsonl:FILE too; may be repeated.
         log_json: log every round on standard error as a line of JSON.
     """
-    from fedfleet.app.api.inputs import take_inputs, user_inputs
-    from fedfleet.app.api.own_task import Columns
-    from fedfleet.app.runs.model_trust import trust_model
+    from fedfleet.app.api.own_task import Columns, take_task
     from fedfleet.app.spec import resolve
 
     LOG_LINES.set(log_json)
     words = list(overrides)
     if ray_address is not None:
         words += ["run.execute=ray", f"run.ray_address={ray_address}"]
-    table, name, _ = take_inputs(spec, words, user_inputs(model, data, None), Columns(label, owner, kind))
-    resolved = resolve(table, name)
-    trust_model(resolved, trust_code, out)
+    resolved = resolve(*take_task(spec, words, model, data, Columns(label, owner, kind, missing)))
+    if trust_code is not None:
+        from fedfleet.app.runs.model_trust import trust_model
+
+        trust_model(resolved, trust_code, out)
     if check:
-        return _check_spec(spec or data, resolved)
+        return _check_spec(spec or Path(data), resolved)
     from fedfleet.app.pages.report_page import write_report
     from fedfleet.app.runs import perform
     from fedfleet.app.runs.run_folder import refuse_absent
@@ -92,7 +89,7 @@ def run_spec(
     return finished_run
 
 
-def _check_spec(path: Path | None, spec: Spec) -> Answer:
+def _check_spec(path: Path, spec: Spec) -> Answer:
     """What can be said of a spec before it runs."""
     from fedfleet.app.assemble import assemble, feasibility_warnings
     from fedfleet.app.assemble.edge_times import edge_times

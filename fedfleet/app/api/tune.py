@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.api.study import refuse_workers
 from fedfleet.app.terminal.answers import warn
+from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
 from fedfleet.app.terminal.value_checks import MOST_WORKERS, Workers, positive_int
 from fedfleet.core.errors import BadInput
 
@@ -27,12 +28,15 @@ def tune(
     trials: int | None = None,
     sampler: str | None = None,
     pruner: str | None = None,
-    model: str | Any = None,
-    data: str | Path | Any = None,
-    label: str | Sequence[str] | None = None,
-    owner: str | None = None,
-    kind: str | None = None,
+    model: OwnModel = None,
+    data: OwnPath = None,
+    label: LabelColumn = None,
+    owner: OwnerColumn = None,
+    kind: KindOfTask = None,
+    missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None,
+    weights: Any = None,
+    partial_weights: Any = False,
     on_trial: OnTrial | None = None,
     out: str | Path | None = None,
     workers: Workers = 1,
@@ -51,13 +55,9 @@ def tune(
             stands.
         sampler: how values are chosen: tpe (the default), random or grid.
         pruner: which trials are stopped early: median (the default), halving or none.
-        model: the model for your data: model.py:Net, or the name of one that ships (linear, mlp, cnn, gpt, lstm); in Python also
-            your own object, as for `run`.
-        data: a file or folder with your own data, instead of the spec's task; in Python also arrays, as for `run`.
-        label: the column of the labels; may be repeated, for several outputs or labels.
-        owner: the column that says who made each sample: each owner becomes a client.
-        kind: the kind of task: classification, regression, multilabel, next_token, sequence_labels; default: by the labels.
-        loss: your own, as for `run`; such trials are done in this process, and the data lie once in the folder.
+        model, data, label, owner, kind, missing: your own, by their places; in Python also as objects, as for `run`.
+        loss, weights, partial_weights: your own, as for `run`; such trials are done in this process, and the data lie once in the
+            folder.
         on_trial: called with the `Row` of each trial that ends.
         out: the folder to write; default: runs/NAME-tune.
         workers: in how many processes to try.
@@ -71,6 +71,7 @@ def tune(
     """
     from fedfleet.app.api.inputs import as_path, shared_resolver, take_inputs, user_inputs
     from fedfleet.app.api.own_task import Columns
+    from fedfleet.app.api.user_warnings import warn_of_unseeded
     from fedfleet.app.pages.search_page import write_tuning
     from fedfleet.app.runs.custom_task import resolve_named_task
     from fedfleet.app.studies.run_export import run_tracker
@@ -81,10 +82,12 @@ def tune(
 
     worker_count, notify = positive_int("workers", workers, MOST_WORKERS), _trial_listener(on_trial)
     tracker = run_tracker(track)
-    table, name, inputs = take_inputs(spec, overrides, user_inputs(model, data, loss), Columns(label, owner, kind))
+    given = user_inputs(model, data, loss, None, weights, partial_weights=partial_weights)
+    table, name, inputs = take_inputs(spec, overrides, given, Columns(label, owner, kind, missing))
     folder = default_folder(name) if out is None else as_path("out", out)
     resolver, prepare = shared_resolver(inputs, folder, "tune")
     if resolver is not resolve_named_task:
+        warn_of_unseeded(inputs)
         refuse_workers(worker_count)
     search = load_search(table, name, space, trials=trials, sampler=sampler, pruner=pruner, resolving=resolver)
 

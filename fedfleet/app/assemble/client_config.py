@@ -101,8 +101,8 @@ def check_sendable(setup: Setup) -> None:
         raise BadInput("edge: a server cannot work with devices behind edges over the network yet; remove [edge]")
     if setup.spec.has_custom_task:
         raise BadInput(
-            'task.use = "own": a model that was given as an object of Python cannot be sent to devices; write it into a file and give '
-            "it with your data: fedfleet serve SPEC --data FILE --model model.py:Net"
+            'task.use = "own": a model that was given as an object of Python cannot be sent to devices; write it into a file and '
+            "give it with your data: fedfleet serve SPEC --data FILE --model model.py:Net"
         )
 
 

@@ -105,7 +105,9 @@ def device_recipe(config: Table, table: Table, trusted: str | None) -> Any:
         from fedfleet.tasks import layers
 
         described = model["layers"]
-        return table_recipe(source_of(table), lambda shape, outputs: layers.build_from(described), test=table["test"], scale=table["scale"])
+        return table_recipe(
+            source_of(table), lambda shape, outputs: layers.build_from(described), test=table["test"], scale=table["scale"]
+        )
     source, name = str(model["source"]), str(model["name"])
     if len(source.encode()) > MOST_BYTES or not name.isidentifier():
         raise Refused("the server sent the code of a model in a form that this version does not take")
@@ -115,8 +117,8 @@ def device_recipe(config: Table, table: Table, trusted: str | None) -> Any:
     elif trusted_source(digest) is None:
         kept = keep_received(source)
         raise BadInput(
-            f"this run trains a model of somebody's own code ({name}), which does not run here unless you trust it; read {kept}, then "
-            f"start this device again with --trust-code {digest}"
+            f"this run trains a model of somebody's own code ({name}), which does not run here unless you trust it; read {kept}, "
+            f"then start this device again with --trust-code {digest}"
         )
     return build_part("tasks", {**table, "model": f":{name}", "code": digest})
 

@@ -9,7 +9,14 @@ _API = "fedfleet.app.api"
 _RUN = {"folder": "RUN"}
 _WHO, _WAITING, _MACHINE = "Who may come in", "Waiting for devices", "The machine"
 _TLS_FILES = {"certificate": "--certificate FILE", "key": "--key FILE", "token_file": "--token-file FILE", "ca": "--ca FILE"}
-_OWN = {"data": "--data PATH", "label": "--label COLUMN", "owner": "--owner COLUMN", "model": "--model FILE.py:NAME", "kind": "--kind KIND"}
+_OWN = {
+    "data": "--data PATH",
+    "label": "--label COLUMN",
+    "owner": "--owner COLUMN",
+    "model": "--model FILE.py:NAME",
+    "kind": "--kind KIND",
+    "missing": "--missing RULE",
+}
 _OWN_PANEL = {"Your own data and model": tuple(_OWN)}
 _SIGNING = {"trust_code": "--trust-code HASH", "sign": "--sign KEY"}
 
@@ -78,7 +85,8 @@ VERBS: dict[str, Verb | Group] = {
     "device": Verb(
         f"{_API}.serve:device",
         options={
-            **_TLS_FILES, "server": "--server HOST:PORT", "data": "--data FILE|FOLDER", "trust_code": "--trust-code HASH", "store": "--store DIR",
+            **_TLS_FILES, "server": "--server HOST:PORT", "data": "--data FILE|FOLDER",
+            "trust_code": "--trust-code HASH", "store": "--store DIR",
             "evidence": "--evidence FILE",
         },
     ),
@@ -89,7 +97,10 @@ VERBS: dict[str, Verb | Group] = {
         _RUN,
         {"show": "--list", "revoke": "--revoke ID", "revoke_client": "--revoke-client CLIENT"},
     ),
-    "certificate": Verb(f"{_API}.access:certificate", options={"out": "--out DIR", "client": "--client NAME"}),
+    "certificate": Verb(
+        f"{_API}.access:certificate",
+        options={"out": "--out DIR", "host": "--host NAME", "client": "--client NAME"},
+    ),
     "stress": Verb(f"{_API}.stress:stress", options={"sweep": "--sweep N,N,.."}),
     "data": Verb(f"{_API}.parts:fetch_data", {"name": "[NAME]"}),
     "pretrain": Verb(f"{_API}.speed:pretrain", {"task": "TASK"}),

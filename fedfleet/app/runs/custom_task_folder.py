@@ -14,7 +14,7 @@ import re
 import shutil
 import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from safetensors.numpy import load_file
 from fedfleet.app.runs.user_code import Entry, sha256
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.kinds import IGNORED, KINDS, MULTILABEL, REGRESSION, Kind, KindName
+from fedfleet.core.parts import Dataset, FirstWeights
 from fedfleet.core.trees import Array, Tree, content_hash
 from fedfleet.store.files import DamagedFile, load_tree, save_tree, write_atomically
 from fedfleet.tasks.data_checks import checked_data
@@ -48,10 +49,17 @@ class TaskManifest:
     weights: str
     data: Literal["folder", "file", "hand"]
     file: str
+    # What the person's own file calls classes, outputs and people, and what was taken out of the outputs of a regression.
+    label_names: list[str] = field(default_factory=list[str], kw_only=True)
+    owner_names: list[str] = field(default_factory=list[str], kw_only=True)
+    target_scale: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]], kw_only=True)
     model: Entry
     loss: Entry | None
     metrics: dict[str, Entry]
     kind: KindName = "classification"
+    # Folders of older versions do not say where their first weights came from.
+    first_weights: FirstWeights = "module"
+    warnings: list[str] = field(default_factory=list[str])
 
     def content_id(self) -> str:
         """The name of data and first weights together, which the spec holds."""
@@ -86,7 +94,7 @@ def write_task_folder(out: Path, manifest: TaskManifest, arrays: Tree, weights: 
         (draft / "code").mkdir(parents=True)
     except OSError as error:
         raise RunFailed(f"{draft} cannot be written ({error}); free some space, then resume") from error
-    save_tree(draft / "weights.safetensors", weights)
+    save_tree(draft / first_weights_file(out).name, weights)
     save_tree(draft / "labels.safetensors", {n: v for n, v in arrays.items() if n != "x"})
     if manifest.data == "folder":
         save_tree(draft / "data.safetensors", {"x": arrays["x"]})
@@ -116,9 +124,14 @@ def load_manifest(out: Path) -> TaskManifest:
         raise _changed_error(path) from None
 
 
+def first_weights_file(out: Path) -> Path:
+    """Where a run's folder keeps the first weights."""
+    return out / FOLDER / "weights.safetensors"
+
+
 def load_weights(out: Path, manifest: TaskManifest) -> Tree:
     """The first weights."""
-    path = out / FOLDER / "weights.safetensors"
+    path = first_weights_file(out)
     tree = _read_tree(path)
     if content_hash(tree) != manifest.weights:
         raise _changed_error(path)
@@ -149,6 +162,20 @@ def load_arrays(out: Path, manifest: TaskManifest, data: Any = None) -> tuple[Tr
     return {"x": np.broadcast_to(np.float32(0), manifest.arrays["x"][0]), **labels}, missing
 
 
+def stored_dataset(arrays: Tree, manifest: TaskManifest) -> Dataset:
+    """The samples of a folder, with the names and the scale that belong to them."""
+    return Dataset(
+        arrays["x"],
+        arrays["y"],
+        manifest.classes,
+        arrays.get("owner"),
+        KINDS[manifest.kind],
+        tuple(manifest.label_names),
+        tuple(manifest.owner_names),
+        tuple((mean, sd) for mean, sd in manifest.target_scale),
+    )
+
+
 def _check_sane(out: Path, manifest: TaskManifest, labels: Tree) -> None:
     """Refuse labels, owners and shapes that no run can have had, whoever sealed them."""
     rows, (shape, _) = labels.get("y", np.zeros(0)), manifest.arrays.get("x", ([0], ""))
@@ -156,7 +183,10 @@ def _check_sane(out: Path, manifest: TaskManifest, labels: Tree) -> None:
     columns = [*names, *(len(v) == len(rows) for v in labels.values()), _are_labels(rows, KINDS[manifest.kind])]
     fits = labels.keys() | {"x"} == manifest.arrays.keys() and {"y"} <= labels.keys() <= {"y", "owner"} and all(columns)
     sized = len(rows) > 0 and shape[:1] == [len(rows)] and all(n > 0 for n in shape) and math.prod(shape) < 1 << 48
-    if not (fits and sized and _most_label(rows) < manifest.classes <= _MOST_CLASSES):
+    scales = all(math.isfinite(mean) and 0 < sd < math.inf for mean, sd in manifest.target_scale)
+    named = len(manifest.label_names) in (0, manifest.classes) and len(manifest.target_scale) in (0, manifest.classes) and scales
+    people = not manifest.owner_names or int(labels.get("owner", np.zeros(1)).max(initial=0)) < len(manifest.owner_names)
+    if not (fits and sized and named and people and _most_label(rows) < manifest.classes <= _MOST_CLASSES):
         raise _changed_error(out / FOLDER)
 
 

@@ -27,7 +27,10 @@ def trust_model(spec: Spec, digest: str | None, folder: Path | None = None) -> N
         raise BadInput(f"--trust-code: the code of this run's model has the hash {wanted}, not {digest}")
     source = _source(spec, folder)
     if source is None:
-        raise BadInput(f"task.model: the code with the hash {wanted} is neither in {spec.task['model']} nor in the run's folder; restore the file")
+        raise BadInput(
+            f"task.model: the code with the hash {wanted} is neither in {spec.task['model']} nor in the run's folder; restore the "
+            "file"
+        )
     trust(source)
 
 

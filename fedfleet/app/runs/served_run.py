@@ -16,6 +16,7 @@ from fedfleet.app.assemble.client_config import client_configs
 from fedfleet.app.assemble.setup import pin_frozen_weights
 from fedfleet.app.runs.conditions import Conditions, local_conditions, refuse_other_machine, stored_conditions, write_conditions
 from fedfleet.app.runs.extra_measures import noise_source, noising_of, require_secret
+from fedfleet.app.runs.model_trust import has_model_code
 from fedfleet.app.runs.run_folder import (
     FinishedRun,
     JournalEnd,
@@ -250,6 +251,11 @@ def _greeter(
         )  # for whoever watches the folder
         security = "with TLS" if access.files is not None else "on this machine only, without TLS"
         say(f"listening on {listening.address} ({security}) for {options.devices} devices of {spec.world['clients']} clients")
+        if has_model_code(spec):
+            say(
+                f"the model is your code, {spec.task['model']}; unless it is a row of PyTorch's layers, each device's owner "
+                f"reads it and trusts it once: fedfleet device --trust-code {spec.task['code']}"
+            )
         if access.files is None:
             say(f"start each device with: fedfleet device --server {listening.address}")
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import grpc
@@ -55,7 +56,7 @@ def format_status(status: dict[str, Any]) -> str:
     uptime = status["uptime_seconds"]
     lines = [
         f"run {status['run']}, up for {duration_text(uptime) if isinstance(uptime, (int, float)) else uptime}",
-        f"round {status['round']}, model {status['version']}" + _accuracy(status.get("accuracy")),
+        f"round {status['round']}, model {status['version']}" + _score_text(status),
         f"{status['devices_online']} devices online, {status['running']} tasks out",
     ]
     if status["waiting_for"]:
@@ -65,8 +66,10 @@ def format_status(status: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _accuracy(value: object) -> str:
-    return f", accuracy {value:.3f}" if isinstance(value, float) else ""
+def _score_text(status: Mapping[str, object]) -> str:
+    """The score of the newest model that was evaluated, by its name."""
+    value = status.get("accuracy")
+    return f", {printable(str(status.get('score', 'accuracy')), 40)} {value:.3f}" if isinstance(value, float) else ""
 
 
 def _to_error(address: str, error: grpc.RpcError, *, secure: bool) -> FedFleetError:

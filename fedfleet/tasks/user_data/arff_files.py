@@ -30,8 +30,8 @@ def read_arff(path: Path, text: frozenset[str] = frozenset()) -> Table:
     content = text_content(path)
     types, header = _declarations(path, text_lines(content))
     quote = '"' if re.search(rb'(^|,)\s*"', content, re.MULTILINE) else "'"
-    options = {"quotechar": quote, "escapechar": "\\", "skipinitialspace": True}
-    layout = Layout(path, tuple(types), partial(_data_lines, path, content, header), options, 0)
+    options = {"quotechar": quote, "escapechar": "\\", "skipinitialspace": True, "strict": True}
+    layout = Layout(path, tuple(types), partial(_data_lines, path, content, header), options, 0, "the header declares")
     texts = text | {name for name, kind in types.items() if kind not in _NUMERIC}
     columns = read_columns(layout, frozenset(texts))
     return Table(str(path), tuple(_typed(layout, column, types[column.name], text) for column in columns), partial(line_of, layout))

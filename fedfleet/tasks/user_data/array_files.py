@@ -37,9 +37,10 @@ _DAMAGED = (*UNREADABLE, zipfile.BadZipFile, zlib.error, OverflowError)
 def read_npz(path: Path, choice: Choice) -> RawSamples:
     """The arrays x and y of a file, or those that `choice` names."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not hasattr(file, "files"):
-                raise ValueError("it holds a single array without a name")
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            raise ValueError("a single array without a name")
+        with loaded as file:
             arrays = {name: file[name] for name in file.files}
     except _DAMAGED as error:
         raise BadInput(

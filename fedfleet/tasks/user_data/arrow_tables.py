@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from fedfleet.tasks.data_checks import error_line
 from fedfleet.tasks.user_data.cells import Layout, cell_numbers, numbered_rows
 from fedfleet.tasks.user_data.columns import MISSING, Column, Table, coded_column, column_of
 
+# A quote inside of a cell, which the csv module and pyarrow take in different ways.
+_ODD_QUOTE = re.compile(rb'[^,;\t\r\n"]"[^,;\t\r\n"]')
 _SAMPLE = 1000  # lines by which columns count as numbers until one shows otherwise
 
 
@@ -21,6 +24,8 @@ def csv_columns(layout: Layout, content: bytes, text: frozenset[str]) -> tuple[C
     import pyarrow as pa
     from pyarrow import csv
 
+    if b'"' in content and _ODD_QUOTE.search(content):
+        return None
     first = list(islice(numbered_rows(layout), layout.skip + _SAMPLE))
     rows = [row for _, row in first[layout.skip :]]
     if not rows or any(len(row) != len(layout.names) for row in rows):
@@ -104,5 +109,7 @@ def _arrow_column(pa: Any, name: str, column: Any, text: frozenset[str]) -> Colu
             values = np.asarray(rows)
             if values.dtype.kind in "fiub":
                 return Column(name, values.astype(np.float64) if values.dtype.kind == "f" else values)
-    # Refused where somebody asks for it: other columns may be all that is needed.
-    return Column(name, np.asarray([None] * len(column), object))
+    # Refused where somebody asks for this column: others may be all that is needed.
+    objects = np.empty(len(column), object)
+    objects[:] = [str(value) for value in column.to_pylist()]
+    return Column(name, objects)

@@ -21,13 +21,14 @@ _BLOCK = 20_000  # lines
 @dataclass(frozen=True, slots=True)
 class Layout:
     """How a file's samples are written: `lines()` begins at the top of the file each time, `options` are those of `csv.reader`,
-    `skip` is how many lines that are not blank precede the samples."""
+    `skip` is how many lines that are not blank precede the samples, `width_of` what says how many columns there are."""
 
     path: Path
     names: tuple[str, ...]
     lines: Callable[[], Iterator[str]]
     options: Mapping[str, Any]
     skip: int
+    width_of: str = "the first line has"
 
 
 class _TextFound(Exception):
@@ -43,13 +44,31 @@ def numbered_rows(layout: Layout) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader(layout.lines(), **layout.options)
     try:
         for row in reader:
-            if row and (row[0].strip() or any(map(str.strip, row))):
+            if _has_cells(row):
                 yield reader.line_num, row
     except csv.Error as error:
-        raise BadInput(
-            f"data: {layout.path} cannot be read: line {reader.line_num}: {error}; save it with one sample per line, and check "
-            f"its quotes"
-        ) from None
+        raise _csv_error(layout, reader.line_num, error) from None
+
+
+def _blocks(layout: Layout) -> Iterator[list[list[str]]]:
+    """The samples' lines of cells, many at a time."""
+    reader = csv.reader(layout.lines(), **layout.options)
+    try:
+        for _ in range(layout.skip):
+            next(row for row in reader if _has_cells(row))
+        while block := list(islice(reader, _BLOCK)):
+            yield [row for row in block if row and (row[0].strip() or _has_cells(row))]
+    except csv.Error as error:
+        raise _csv_error(layout, reader.line_num, error) from None
+
+
+def _has_cells(row: Sequence[str]) -> bool:
+    return any(map(str.strip, row))
+
+
+def _csv_error(layout: Layout, line: int, error: csv.Error) -> BadInput:
+    cure = "save it with one sample per line, and check its quotes"
+    return BadInput(f"data: {layout.path} cannot be read: line {line}: {error}; {cure}")
 
 
 def line_of(layout: Layout, sample: int) -> str:
@@ -72,8 +91,7 @@ def _read_blocks(layout: Layout, text: set[str]) -> tuple[Column, ...]:
     width = len(layout.names)
     texts: dict[str, dict[str, int]] = {name: {} for name in layout.names if name in text}
     blocks: list[list[Array]] = [[] for _ in layout.names]
-    rows = _plain_rows(layout)
-    while block := list(islice(rows, _BLOCK)):
+    for block in filter(None, _blocks(layout)):
         if set(map(len, block)) != {width}:
             _refuse_ragged(layout)
         found = set[str]()
@@ -90,13 +108,9 @@ def _read_blocks(layout: Layout, text: set[str]) -> tuple[Column, ...]:
         if found:
             raise _TextFound(found)
     if not blocks or not blocks[0]:
-        raise BadInput(f"data: {layout.path} has a header but no sample; give one sample per line, or delete the file")
+        raise BadInput(f"data: {layout.path} has a header line but no sample; give one sample per line, or delete the file")
     parts = zip(layout.names, map(np.concatenate, blocks), strict=True)
     return tuple(coded_column(name, values, list(texts[name])) if name in texts else Column(name, values) for name, values in parts)
-
-
-def _plain_rows(layout: Layout) -> Iterator[list[str]]:
-    return (row for _, row in islice(numbered_rows(layout), layout.skip, None))
 
 
 def _refuse_ragged(layout: Layout) -> None:
@@ -104,9 +118,9 @@ def _refuse_ragged(layout: Layout) -> None:
     for number, row in islice(numbered_rows(layout), layout.skip, None):
         if len(row) != width:
             raise BadInput(
-                f"data: {layout.path}: line {number} has {len(row)} cells, but there are {width} columns; give every line the "
-                f"same number "
-                "of cells, and quote cells that contain the separator"
+                f"data: {layout.path}: line {number} has {len(row)} cells, but {layout.width_of} {width}; give every line the "
+                f"same number of "
+                "cells, and quote cells that contain the separator"
             )
 
 

@@ -17,9 +17,9 @@ from fedfleet.tasks.user_data.tabular_files import READERS, joined_tables, read_
 
 SUFFIXES = (*READERS, ".npz", ".json", ".txt")
 KINDS = (
-    "a file (.csv, .tsv, .arff, .parquet, .npz, LEAF's .json, .txt), a folder of such files, one for each client, or a folder of "
-    "pictures, "
-    "CLIENT/CLASS/picture.png"
+    "a folder of files, one for each client, or a single file (.csv, .tsv, .arff, .parquet, .npz, LEAF's .json, .txt), or a "
+    "folder of "
+    "pictures, CLIENT/CLASS/picture.png"
 )
 Found = RawSamples | CharacterWindows
 

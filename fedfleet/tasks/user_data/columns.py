@@ -42,7 +42,7 @@ class Column:
             return self.values < 0
         if self.values.dtype.kind != "f":
             return np.zeros(len(self.values), bool)
-        return np.isnan(self.values).reshape(len(self.values), -1).any(1)
+        return np.asarray(np.isnan(self.values).reshape(len(self.values), -1).any(1))
 
     def rows(self, rows: Array) -> Column:
         """The same column of some of the samples."""

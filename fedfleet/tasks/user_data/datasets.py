@@ -64,7 +64,8 @@ def _column(source: Any, name: str, key: Any, choice: Choice) -> Column:
         codes = values if names[1] is None else names[1]
         return label_column(name, codes, names[0])
     known = [v for v in islice(values, 100) if v is not None]
-    nested = bool(known) and (np.ndim(known[0]) > 0 or hasattr(known[0], "getbands"))
+    nested = bool(known) and (hasattr(known[0], "__len__") or hasattr(known[0], "getbands"))
+    nested = nested and not isinstance(known[0], str | bytes | Mapping)
     if nested:
         return Column(name, nested_values(values, name))
     if name in choice.text_columns():
@@ -72,8 +73,16 @@ def _column(source: Any, name: str, key: Any, choice: Choice) -> Column:
     if isinstance(values, np.ndarray) and values.dtype.kind == "M":
         return Column(name, np.where(np.isnat(values), np.nan, values.astype("datetime64[us]").astype(np.int64) / 1e6))
     if known and not isinstance(known[0], str | bytes | int | float | np.number | np.bool_):
-        return Column(name, np.asarray([None] * len(values), object))  # refused where somebody asks for it
+        return Column(name, _objects(values))
     return column_of(name, values)
+
+
+def _objects(values: Any) -> Array:
+    """What cannot be read, for a refusal: only where somebody asks for this column."""
+    objects = np.empty(len(values), object)
+    for i, value in enumerate(values):
+        objects[i] = value
+    return objects
 
 
 def _class_names(source: Any, name: str, raw: Any) -> tuple[tuple[str, ...], Any] | None:
@@ -225,7 +234,7 @@ def _parts_of(sample: Any, where: str, choice: Choice) -> Callable[[Any], tuple[
 def _key(names: tuple[str, ...], asked: tuple[str, ...] | None, known: tuple[str, ...], what: str) -> str:
     if asked is not None and (len(asked) > 1 or asked[0] not in names):
         raise BadInput(f"data: {what}={listed(asked)!r} is not one of the parts {listed(names)} of a sample; name one of them")
-    found = asked[0] if asked else next((name for word in known for name in names if name.lower() == word), None)
+    found = asked[0] if asked is not None else next((name for word in known for name in names if name.lower() == word), None)
     if found is None:
         raise BadInput(f"data: none of the parts {listed(names)} of a sample is called {known[0]}; name one with {what}=..")
     return found

@@ -57,7 +57,7 @@ def text_content(path: Path) -> bytes:
     if b"\0" in content:
         line = content.count(b"\n", 0, content.index(b"\0")) + 1
         raise BadInput(f"data: {path}: line {line} has a zero byte, so this is not a text file; save it as CSV in UTF-8")
-    if not content.strip():
+    if not content[:1000].strip() and not content.strip():
         raise BadInput(f"data: {path} is empty; give one sample per line, or delete the file")
     return content
 
@@ -70,8 +70,11 @@ def text_lines(content: bytes) -> Iterator[str]:
 def _layout(path: Path, content: bytes) -> Layout:
     start = content[: content.find(b"\n") if b"\n" in content else len(content)]
     delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(start.decode("utf-8", "replace"))
-    layout = Layout(path, (), partial(text_lines, content), {"delimiter": delimiter}, 0)
-    (number, first), *below = islice(numbered_rows(layout), 2)
+    layout = Layout(path, (), partial(text_lines, content), {"delimiter": delimiter, "strict": True, "skipinitialspace": True}, 0)
+    top = list(islice(numbered_rows(layout), 2))
+    if not top:
+        raise BadInput(f"data: {path} is empty; give one sample per line, or delete the file")
+    (number, first), *below = top
     second = below[0][1] if below else None
     has_header = _has_header(path, number, first, second)
     names = tuple(cell.strip() for cell in first) if has_header else tuple(map(str, range(len(first))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -42,9 +42,13 @@ def fit_samples(path: Path, plan: ColumnPlan) -> Dataset:
         path, input=_table_columns(plan.columns) or None, label=label, kind=plan.kind.name, missing=_missing(plan.missing),
         context=plan.context,
     )  # fmt: skip
+    if own.vocabulary and plan.labels:
+        own = _with_tokens_of_run(own, plan, path)
     x = _aligned(own, plan, path)
     if x.shape[1:] != plan.shape:
-        raise BadInput(f"--data: {path}: a sample has the shape {x.shape[1:]}, and this run's model takes {plan.shape}; convert the samples")
+        raise BadInput(
+            f"--data: {path}: a sample has the shape {x.shape[1:]}, and this run's model takes {plan.shape}; convert the samples"
+        )
     y = _numbered(own, plan, path)
     if plan.scale is not None:
         x = (x.astype(np.float64) - plan.scale[0]) / plan.scale[1]
@@ -52,7 +56,9 @@ def fit_samples(path: Path, plan: ColumnPlan) -> Dataset:
         mean, sd = np.array(plan.target_scale).T
         y = ((y.astype(np.float64) - mean) / sd).astype(np.float32)
     x = x if plan.kind.places and x.dtype.kind in "iu" else x.astype(np.float32)
-    return Dataset(x, y, plan.classes, kind=plan.kind, label_names=plan.labels, input_names=plan.columns, target_scale=plan.target_scale)
+    return Dataset(
+        x, y, plan.classes, kind=plan.kind, label_names=plan.labels, input_names=plan.columns, target_scale=plan.target_scale
+    )
 
 
 def _missing(rule: str):
@@ -65,7 +71,7 @@ def _table_columns(names: Sequence[str]) -> list[str]:
 
 
 def _aligned(own: OwnData, plan: ColumnPlan, path: Path) -> Array:
-    """The inputs in the run's order of columns. A value that the run does not know is refused; one that does not occur here is 0."""
+    """The inputs in the run's order of columns. A value that the run does not know is refused; one that is not here is 0."""
     if not plan.columns or own.inputs == plan.columns:
         return own.x
     place = {name: i for i, name in enumerate(own.inputs)}
@@ -82,14 +88,28 @@ def _aligned(own: OwnData, plan: ColumnPlan, path: Path) -> Array:
     return x
 
 
+def _with_tokens_of_run(own: OwnData, plan: ColumnPlan, path: Path) -> OwnData:
+    """The same text with the run's numbers for characters: a device has others, in an order of its own."""
+    number = {character: i for i, character in enumerate(plan.labels)}
+    unknown = [character for character in own.vocabulary if character not in number]
+    if unknown:
+        raise BadInput(
+            f"--data: {path}: the character {unknown[0]!r} is not one that this run's model knows; replace it, or leave it out"
+        )
+    table = np.array([number[character] for character in own.vocabulary], np.int64)
+    return replace(own, x=table[own.x], y=table[own.y], labels=plan.labels, vocabulary=plan.labels)
+
+
 def _numbered(own: OwnData, plan: ColumnPlan, path: Path) -> Array:
     """The labels with the run's numbers."""
-    if plan.kind is CLASSIFICATION and plan.labels:
+    if plan.kind is CLASSIFICATION:
+        # Numbers have no names where all of 0, 1, .. are there; a device that has some of them alone calls them by their names.
+        known = plan.labels or tuple(map(str, range(plan.classes)))
         names = own.labels or tuple(str(i) for i in range(int(own.y.max()) + 1))
-        number = {name: i for i, name in enumerate(plan.labels)}
+        number = {name: i for i, name in enumerate(known)}
         unknown = sorted({names[i] for i in np.unique(own.y)} - number.keys())
         if unknown:
-            raise BadInput(f"--data: {path}: the label {unknown[0]!r} is not one of this run{suggest_name(unknown[0], plan.labels)}")
+            raise BadInput(f"--data: {path}: the label {unknown[0]!r} is not one of this run{suggest_name(unknown[0], known)}")
         return np.array([number.get(name, 0) for name in names], np.int64)[own.y]
     y = own.y
     most = int(y.max(initial=0)) + 1 if y.dtype.kind in "iu" else y.shape[1]

@@ -32,7 +32,7 @@ def encode_labels(columns: tuple[Column, ...], x: Array, kind: str, place: Place
     """The labels of samples of which none is missing. `kind` is "auto" or the name of a kind of task."""
     if len(columns) > 1:
         return _several(columns, kind, place)
-    column = columns[0]
+    (column,) = columns
     if column.values.ndim > 1 or kind in ("next_token", "sequence_labels"):
         y, classes, found = checked_targets(column.values, x, kind)
         return Labels(y, (column.name,) if found is REGRESSION and classes == 1 else (), found)
@@ -53,7 +53,7 @@ def _named_classes(column: Column, kind: str, place: Place) -> Labels:
             f"predicts; name another "
             'column with label=.., or use kind = "classification"'
         )
-    names = column.names or ()
+    names: tuple[str, ...] = column.names or ()
     if not column.fixed:
         if any(_is_fraction(name) for name in names):  # else hundreds of classes, for one number that is misspelt
             refuse_odd_number(column, place, "correct it, or name another column with label=..")

@@ -45,8 +45,8 @@ def read_leaf(files: Sequence[Path]) -> RawSamples:
         )
     try:
         rows = np.asarray(x)
-    except ValueError:
-        raise BadInput(f"data: the inputs in {files[0]} have rows of different length; give all inputs the same shape") from None
-    if rows.dtype.kind == "O":
-        rows = np.array([[np.nan if v is None else v for v in np.ravel(row)] for row in x], np.float64).reshape(rows.shape)
+        if rows.dtype.kind == "O":  # null is a missing value
+            rows = np.array([np.nan if v is None else v for v in rows.ravel().tolist()], np.float64).reshape(rows.shape)
+    except (ValueError, TypeError):
+        raise BadInput(f"data: the inputs in {files[0]} are not rows of numbers of one shape; correct them") from None
     return array_samples(where, rows[:, None] if rows.ndim == 1 else rows, y, owners)

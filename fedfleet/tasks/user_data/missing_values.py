@@ -88,5 +88,5 @@ def sums_of(flat: Floats, owner: Ints | None, counted: Array | None = None) -> t
         return counted.sum(0, dtype=np.float64)[None], flat.sum(0)[None]
     owners = int(owner.max()) + 1
     columns: Sequence[int] = range(flat.shape[1])
-    counts = [np.bincount(owner, counted[:, i], owners) for i in columns]
+    counts = [np.bincount(owner, counted[:, i].astype(np.float64), owners) for i in columns]
     return np.stack(counts, 1), np.stack([np.bincount(owner, flat[:, i], owners) for i in columns], 1)

@@ -109,9 +109,11 @@ def input_column(table: Table, column: Column, *, guessed: bool) -> Column:
     """A column as numbers: text of few values becomes one column of 0 and 1 for each value, yes and no become 1 and 0."""
     if column.names is None:
         if column.values.dtype.kind not in "fiub":
+            row, value = next(((i, v) for i, v in enumerate(column.values.tolist()) if v is not None), (0, None))
             raise BadInput(
-                f"data: the column {column.name!r} of {table.where} cannot be read as numbers; convert it, or name another with "
-                f"input=.."
+                f"data: {table.place(row)}, column {column.name}: {printable(str(value), 40)!r} is not an array of numbers; "
+                f"convert it into "
+                "numbers first, or name another column with input=.."
             )
         return column
     if all(map(is_flag, column.names)):
@@ -119,12 +121,13 @@ def input_column(table: Table, column: Column, *, guessed: bool) -> Column:
     cure = "choose columns with input=[..]" if guessed else "leave it out of input=[..]"
     if not column.fixed:
         refuse_odd_number(column, table.place, f"correct it, or {cure}")
-    if not _has_few_values(column):
+    # Of a short table, as one device has it, nothing need come again; whoever names the column knows that it is no text.
+    few = _has_few_values(column) or (not guessed and max(len(column.names), len(column.values)) <= MOST_VALUES)
+    if not few:
         raise BadInput(
-            f"data: the inputs in column {column.name!r} of {table.where} are text with {len(column.names):,} different values, "
-            f"such as "
-            f"{printable(column.names[0], 40)!r}; convert them into numbers, {cure}, or predict the text itself with kind = "
-            f'"next_token"'
+            f"data: the inputs in column {column.name!r} of {table.where} are text; convert them into numbers "
+            f"({len(column.names):,} different "
+            f'values, such as {printable(column.names[0], 40)!r}), {cure}, or predict the text itself with kind = "next_token"'
         )
     table_of_rows = np.vstack([np.eye(len(column.names)), np.full(len(column.names), np.nan)])
     return Column(column.name, table_of_rows[column.values])

@@ -34,7 +34,8 @@ class OwnData(Sequence[Any]):
     `y` is laid out by `kind` (core.kinds). `labels` are the names of the classes, outputs or labels, where they have any; `owners`
     those behind `owner`; `inputs` those of the input columns. `time` is when each sample was made, where a column says so;
     `vocabulary` are the tokens behind the numbers of texts; `warnings` are sentences for the person who brought the data;
-    `target_scale` is the mean and the standard deviation that were taken out of each output of a regression.
+    `target_scale` is the mean and the standard deviation that were taken out of each output of a regression, `input_scale` those of
+    the inputs.
     """
 
     x: Array
@@ -48,19 +49,34 @@ class OwnData(Sequence[Any]):
     warnings: tuple[str, ...] = ()
     vocabulary: tuple[str, ...] = ()
     target_scale: tuple[tuple[float, float], ...] = ()
+    input_scale: scales.Scale | None = None
 
     @property
     def classes(self) -> int:
         """How many classes, outputs, labels or tokens there are, as `Dataset.classes` counts them."""
         if self.kind in (REGRESSION, MULTILABEL):
             return self.y.shape[1]
+        if self.kind is NEXT_TOKEN and not self.vocabulary:
+            return max(int(self.x.max()), int(self.y.max())) + 1
         return max(int(self.y.max()) + 1, len(self.labels), len(self.vocabulary))
 
     def dataset(self) -> Dataset:
         """The same samples as the dataset of a task."""
         has_tokens = self.kind.places and self.x.dtype.kind in "iu"
         x = self.x if has_tokens else self.x.astype(np.float32)
-        return Dataset(x, self.y, self.classes, self.owner, self.kind, self.labels, self.owners, self.target_scale)
+        taken_out = None if self.input_scale is None else (self.input_scale.mean, self.input_scale.sd)
+        return Dataset(
+            x,
+            self.y,
+            self.classes,
+            self.owner,
+            self.kind,
+            self.labels,
+            self.owners,
+            self.target_scale,
+            input_names=self.inputs,
+            input_scale=taken_out,
+        )
 
     def _parts(self) -> tuple[Array, ...]:
         return (self.x, self.y) if self.owner is None else (self.x, self.y, self.owner)
@@ -76,10 +92,14 @@ class OwnData(Sequence[Any]):
         return self._parts()[index]
 
     def __repr__(self) -> str:
-        people = "" if self.owner is None else f" of {len(self.owners)} owners"
-        what = {"regression": "outputs", "multilabel": "labels"}.get(self.kind.name, "tokens" if self.vocabulary else "classes")
-        warned = f", {len(self.warnings)} in .warnings" if self.warnings else ""
-        return f"OwnData({len(self.y)} samples{people}, inputs {self.x.shape[1:]}, {self.classes} {what}{warned})"
+        people = "" if self.owner is None else f" of {_count(len(self.owners), 'owner')}"
+        what = {"regression": "output", "multilabel": "label"}.get(self.kind.name, "token" if self.vocabulary else "class")
+        warned = f", {_count(len(self.warnings), 'warning')}" if self.warnings else ""
+        return f"OwnData({_count(len(self.y), 'sample')}{people}, inputs {self.x.shape[1:]}, {_count(self.classes, what)}{warned})"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
 
 
 def data(
@@ -98,8 +118,8 @@ def data(
 
     Args:
         source: a .csv, .tsv, .arff or .parquet file of everybody's samples; .npz with arrays x and y; LEAF's JSON; a folder with
-            one of these files for each client; a folder of texts, CLIENT.txt; a folder of pictures, CLIENT/CLASS/picture.png; a Hugging
-            Face dataset; a pandas table; a Dataset or a DataLoader of PyTorch.
+            one of these files for each client; a folder of texts, CLIENT.txt; a folder of pictures, CLIENT/CLASS/picture.png; a
+            Hugging Face dataset; a pandas table; a Dataset or a DataLoader of PyTorch.
         input: the column with the inputs, or several columns; default: all others (files), or one called x, image ..
         label: the column with the labels; default: one called label, y, class .., else (files) the last one. Several columns are
             several outputs of a regression or, where they hold yes and no (0 and 1), several labels at once.
@@ -166,9 +186,10 @@ def _samples_data(samples: RawSamples, kind: str, scale: str) -> OwnData:
         warned.append(
             f"data: all {len(x):,} samples belong to one owner, {printable(owners[0], 40)!r}; name another column with owner=.."
         )
-    y, target_scale = labels.y, ()
+    y, target_scale, input_scale = labels.y, (), None
     if scale == "standard":
-        x = scales.apply_scale(x, scales.fit_scale(x, owner=owner))
+        input_scale = scales.fit_scale(x, owner=owner)
+        x = scales.apply_scale(x, input_scale)
         if labels.kind is REGRESSION:
             fit = scales.fit_scale(y, owner=owner)
             y, target_scale = scales.apply_scale(y, fit), tuple(zip(fit.mean.tolist(), fit.sd.tolist(), strict=True))
@@ -176,9 +197,8 @@ def _samples_data(samples: RawSamples, kind: str, scale: str) -> OwnData:
         sentence = scales.magnitude_warning(x, samples.input_names)
         warned += [sentence] if sentence else []
     time = None if samples.time is None else samples.time.values.astype(np.float64)
-    return OwnData(
-        x, y, owner, labels.names, owners, labels.kind, samples.input_names, time, tuple(warned), target_scale=target_scale
-    )
+    names = samples.input_names
+    return OwnData(x, y, owner, labels.names, owners, labels.kind, names, time, tuple(warned), (), target_scale, input_scale)
 
 
 def _windows_data(found: CharacterWindows) -> OwnData:
@@ -201,9 +221,10 @@ def _inputs(samples: RawSamples) -> Array:
 
 def _check_finite(x: Array, samples: RawSamples) -> None:
     """Refuse what is infinite, or will be in float32, by its place."""
-    if x.dtype.kind != "f" or (np.abs(x).max() < np.finfo(np.float32).max):
+    most = np.finfo(np.float32).max
+    if x.dtype.kind != "f" or (-most < x.min() and x.max() < most):
         return
-    wrong = ~(np.abs(x.reshape(len(x), -1)) < np.finfo(np.float32).max)
+    wrong = ~(np.abs(x.reshape(len(x), -1)) < most)
     rows = np.flatnonzero(wrong.any(1))
     column = int(wrong[rows[0]].argmax())
     name = f"column {samples.input_names[column]}" if samples.input_names else f"value {column}"
@@ -219,7 +240,7 @@ def _owners(samples: RawSamples) -> tuple[Ints | None, tuple[str, ...]]:
     if samples.owner is None:
         return None, ()
     used, owner = np.unique(samples.owner.values, return_inverse=True)
-    people = samples.owner.names or ()
+    people: tuple[str, ...] = samples.owner.names or ()
     return owner.astype(np.int64), tuple(people[i] for i in used)
 
 

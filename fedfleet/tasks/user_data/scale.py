@@ -13,6 +13,7 @@ from fedfleet.tasks.user_data.missing_values import sums_of
 
 CHOICES = ("none", "standard")
 MOST_APART = 100.0  # times that the spreads of two inputs may differ without a warning
+_ENOUGH = 100_000  # samples to see how far inputs spread
 _ROUNDING = 4 * np.finfo(np.float64).eps
 
 
@@ -67,7 +68,7 @@ def magnitude_warning(x: Array, names: tuple[str, ...] = ()) -> str | None:
     if len(moving) < 2:
         return None
     reach = (high - low)[moving]
-    spread = fit_scale(x).sd[moving]
+    spread = fit_scale(x[:: len(x) // _ENOUGH + 1]).sd[moving]
     # By deviation and by range: neither a rare event nor a single outlier makes a scale of its own.
     for measure in (spread, reach):
         wide, narrow = int(measure.argmax()), int(measure.argmin())

@@ -48,7 +48,14 @@ def joined_tables(where: str, files: Sequence[tuple[str, Table]]) -> Table:
         return files[at][1].place(row - int(starts[at]))
 
     columns = tuple(joined_column([table.columns[i] for _, table in files]) for i in range(len(one.columns)))
-    return replace(one, where=where, columns=columns, place=place, warnings=tuple(w for _, table in files for w in table.warnings))
+    return replace(
+        one, where=where, columns=columns, place=place, warnings=_once([w for _, table in files for w in table.warnings])
+    )
+
+
+def _once(sentences: Sequence[str]) -> tuple[str, ...]:
+    """The first of sentences that differ in the file alone."""
+    return tuple(sentences) if len(sentences) < 2 else (f"{sentences[0]} (as in {len(sentences) - 1:,} other files)",)
 
 
 def joined_column(parts: Sequence[Column]) -> Column:

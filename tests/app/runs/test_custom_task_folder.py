@@ -2,6 +2,7 @@
 
 import pickle
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ from fedfleet.app.runs.custom_task_folder import (
     arrays_file,
     content_id_of,
     hashes_of,
+    load_arrays,
     load_manifest,
     load_source,
     read_arrays,
+    stored_dataset,
     task_arrays,
     write_arrays,
     write_task_folder,
@@ -101,3 +104,38 @@ def test_arrays_are_written_once_for_their_content_and_read_back_the_same(tmp_pa
 def test_arrays_are_laid_out_as_tasks_hold_them():
     result = task_arrays(([[1, 2], [3, 4]], [0, 1], ["b", "a"]))
     assert result["x"].dtype == np.float32 and result["y"].dtype == np.int64 and result["owner"].tolist() == [1, 0]
+
+
+def test_names_and_scale_of_own_data_are_kept_with_them(tmp_path):
+    y = np.zeros((3, 1), np.float32)
+    arrays = {"x": ARRAYS["x"], "y": y, "owner": np.array([0, 1, 1])}
+    shapes = {n: (list(v.shape), h) for (n, v), h in zip(arrays.items(), hashes_of(arrays).values(), strict=True)}
+    named = {"label_names": ["price"], "owner_names": ["ann", "bob"], "target_scale": [(5.0, 2.0)]}
+    whole = replace(kept(**named), arrays=shapes, classes=1, kind="regression")
+    write_task_folder(tmp_path / "a", whole, arrays, WEIGHTS, [])
+    found = stored_dataset(load_arrays(tmp_path / "a", load_manifest(tmp_path / "a"))[0], load_manifest(tmp_path / "a"))
+    assert (found.label_names, found.owner_names, found.target_scale) == (("price",), ("ann", "bob"), ((5.0, 2.0),))
+    wrong = (
+        {"target_scale": [(5.0, 0.0)]},
+        {"target_scale": [(5.0, 2.0)] * 2},
+        {"label_names": ["p", "q"]},
+        {"owner_names": ["ann"]},
+    )
+    for i, forged in enumerate(wrong):
+        write_task_folder(tmp_path / str(i), replace(whole, **forged), arrays, WEIGHTS, [])
+        with pytest.raises(RunFailed, match="has changed"):
+            load_arrays(tmp_path / str(i), replace(whole, **forged))
+
+
+def test_a_run_on_own_numbers_replays_with_their_scale(tmp_path):
+    import torch
+
+    import fedfleet
+
+    lines = [f"p{i % 3},{i % 7},{i % 5},{1000 * (i % 7) + 1.5}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["who,a,b,price", *lines]))
+    data = fedfleet.data(tmp_path / "t.csv", owner="who", label="price", scale="standard")
+    spec = {"world": {"clients": 3, "data": "by_owner"}, "pace": {"cohort": 2, "min_clients": 1}, "stop": {"rounds": 2}}
+    done = fedfleet.run(spec, model=torch.nn.Linear(2, 1), data=data, out=tmp_path / "run")
+    assert "scores" in fedfleet.replay(done.out)["verified"]
+    assert load_manifest(tmp_path / "run").label_names == ["price"]

@@ -11,8 +11,7 @@ from fedfleet.app.runs import perform
 from fedfleet.app.runs.extra_measures import STUDY_WARNING, stored_class_measures, with_class_measures
 from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.app.runs.served_run import AccessOptions, serve_run
-from fedfleet.app.spec import load_spec
-from fedfleet.app.spec import resolve
+from fedfleet.app.spec import load_spec, resolve
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.noise import add_noise
 from fedfleet.core.parts import Dataset, Task

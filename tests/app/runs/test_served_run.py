@@ -167,7 +167,8 @@ def test_a_run_that_is_over_is_answered_again_and_a_simulation_is_not_taken_up(t
     spec = written(tmp_path, ROUNDS)
     done, _ = served(spec, tmp_path)
     options = ServeOptions(address=free_address(), devices=2)
-    assert serve_run(load_spec(spec), tmp_path / "out", options, AccessOptions(), resume=True).metrics["digest"] == done.metrics["digest"]
+    again = serve_run(load_spec(spec), tmp_path / "out", options, AccessOptions(), resume=True)
+    assert again.metrics["digest"] == done.metrics["digest"]
     with pytest.raises(BadInput, match="exists already"):
         serve_run(load_spec(spec), tmp_path / "out", options, AccessOptions())
     perform(load_spec(spec, []), tmp_path / "simulated")

@@ -35,8 +35,9 @@ def test_a_folder_reads_back_whatever_its_kind(tmp_path_factory, people, kind):
             (folder / f"{name}.json").write_text(json.dumps({"users": [name], "user_data": {name: {"x": x, "y": y}}}))
     result = fedfleet.data(folder)
     order = sorted(people)
-    assert result.owners == tuple(order) and result.labels == ()
-    assert result.y.tolist() == [c for name in order for _, c in people[name]]
+    assert result.owners == tuple(order)
+    classes = [int(name) for name in result.labels] or range(6)
+    assert [classes[y] for y in result.y] == [c for name in order for _, c in people[name]]
     assert result.x[:, 0].tolist() == [np.float32(v) for name in order for v, _ in people[name]]
     assert [result.owners[i] for i in result.owner] == [name for name in order for _ in people[name]]
 
@@ -81,11 +82,11 @@ def test_the_example_is_short():
 @pytest.mark.parametrize(
     ("labels", "says"),
     [
-        ([0.0, 1.5], "label 1 is 1.5"),
-        ([0.0, float("nan")], "label 1 is nan"),
-        ([0, -1], "out of range"),
-        (["a", None], "label 1 is None"),
-        (["a", float("nan")], "label 1 is nan"),
+        ([0.0, float("nan")], "1 in 'label', the first in Table: sample 1"),
+        (["a", None], "1 in 'label', the first in Table: sample 1"),
+        (["a", float("nan")], "1 in 'label', the first in Table: sample 1"),
+        ([0.0, float("inf")], "sample 1, column label: the label is inf"),
+        ([0.0, {}], "sample 1 is '{}', neither a number nor text"),
     ],
 )
 def test_labels_that_are_none(labels, says):
@@ -94,5 +95,8 @@ def test_labels_that_are_none(labels, says):
 
 
 def test_inputs_that_are_not_finite_are_named():
-    with pytest.raises(BadInput, match="row 1; fill or drop them"):
+    with pytest.raises(BadInput, match="1 in 'x', the first in Table: sample 1"):
         fedfleet.data(Table(x=[[1.0], [float("nan")]], label=[0, 1]))
+    for value in (float("inf"), 1e39):
+        with pytest.raises(BadInput, match=r"sample 1, column x: .* not finite in float32, as are inputs of 1 of 2"):
+            fedfleet.data(Table(x=[1.0, value], label=[0, 1]))

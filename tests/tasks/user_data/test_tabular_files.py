@@ -1,95 +1,72 @@
-"""Own data in files: every mistake names the file and the line, with its cure."""
+"""Tables of several clients, one below the other: columns of text are joined by their names."""
 
-import json
-
-import numpy as np
 import pytest
 
 from fedfleet.core.errors import BadInput
+from fedfleet.tasks.user_data.columns import Column, coded_column, column_of, text_column
+from fedfleet.tasks.user_data.raw_samples import MOST_VALUES, as_names, time_column
 from fedfleet.tasks.user_data.samples import data
-
-HEAD = "a,b,label\n"
-
-
-def written(folder, files):
-    for name, content in files.items():
-        if isinstance(content, str):
-            (folder / name).write_text(content)
-        else:
-            np.savez(folder / name, **content)
-    return folder
+from fedfleet.tasks.user_data.tabular_files import READERS, joined_column, read_table_file
 
 
-@pytest.mark.parametrize(
-    ("text", "x", "labels"),
-    [
-        ("1,2,0\n3,4,1\n", [[1, 2], [3, 4]], [0, 1]),  # no names
-        ("0,1,label\n1,2,walk\n", [[1, 2]], [0]),  # numbers as names
-        ("0,1,klass\n1,2,0\n3,4,0\n", [[1, 2], [3, 4]], [0, 0]),
-        ("1,2,walk\n3,4,run\n", [[1, 2], [3, 4]], [1, 0]),
-        ("\ufefflabel;a;b\r\n1;2.5;3\r\n\r\n0;4;5\r\n", [[2.5, 3], [4, 5]], [1, 0]),
-    ],
-)
-def test_a_table_with_and_without_names(tmp_path, text, x, labels):
-    (tmp_path / "t.csv").write_bytes(text.encode())
-    result = data(tmp_path / "t.csv")
-    assert result.x.tolist() == x and result.y.tolist() == labels
+def cells_of(column):
+    return [None if i < 0 else column.names[i] for i in column.values.tolist()]
 
 
-def test_leaf_in_one_file_and_arrays_with_owners(tmp_path):
-    held = {"user_data": {"u": {"x": [[1, 2]], "y": [3]}, "v": {"x": [[5, 6]], "y": [0]}}}
-    (tmp_path / "leaf.json").write_text(json.dumps(held))
-    result = data(tmp_path / "leaf.json")
-    assert result.owners == ("u", "v") and result.y.tolist() == [3, 0]
-    np.savez(tmp_path / "a.npz", x=np.zeros((2, 3)), y=[0, 1], owner=["p", "q"])
-    assert data(tmp_path / "a.npz").owners == ("p", "q")
+def test_text_is_joined_by_name():
+    joined = joined_column([text_column("c", ["b", "a"]), text_column("c", ["c", "?", "a"])])
+    assert joined.names == ("a", "b", "c") and cells_of(joined) == ["b", "a", "c", None, "a"]
+    mixed = joined_column([column_of("c", [1.0, None]), text_column("c", ["x"])])
+    assert cells_of(mixed) == ["1", None, "x"]
+    assert joined_column([column_of("c", [1.0]), column_of("c", [2])]).values.tolist() == [1, 2]
+    fixed = joined_column([Column("c", column_of("c", [1]).values.astype(int), ("z", "a"), fixed=True)] * 2)
+    assert fixed.names == ("z", "a") and fixed.fixed
 
 
-@pytest.mark.parametrize(
-    ("files", "says"),
-    [
-        ({}, "holds no .npz, .csv or .json file"),
-        ({"a.csv": HEAD + "1,2,0", "b.json": "{}"}, "contains .csv and .json files"),
-        ({"a.csv": ""}, "a.csv is empty"),
-        ({"a.csv": HEAD}, "a header line but no sample"),
-        ({"a.csv": HEAD + "1,2,0\n1,x,0"}, "a.csv: line 3, column b: 'x' is not a number"),
-        ({"a.csv": HEAD + "1,2"}, "a.csv: line 2 has 2 cells, but the first line has 3"),
-        ({"a.csv": HEAD + "1,2,"}, "a.csv: line 2 has no label"),
-        ({"a.csv": "label\n1"}, "has only the column label"),
-        ({"a.csv": "1,bob,0\n2,ann,1"}, "the first line has numbers and also 'bob'"),
-        ({"a.csv": HEAD + "1,2,0", "b.csv": "a,label\n1,0"}, "inputs of b in"),
-        ({"a.csv": HEAD + "1,2,0", "b.csv": "b,a,label\n1,2,0"}, "in another order"),
-        ({"a.csv": HEAD + "1,2,0", "b.csv": HEAD + "1,2,walk"}, "use names in all files"),
-        ({"a.npz": {"x": np.zeros((2, 3))}}, "has no array y (x)"),
-        ({"a.npz": {"x": np.zeros((2, 3)), "y": [0]}}, "give one row and one label for each sample"),
-        ({"a.json": "{}"}, "has no user_data"),
-        ({"a.json": "[1"}, "a.json cannot be read"),
-        ({"a.json": '{"user_data": {"u": {"x": [[1]], "y": []}}}'}, "user u has 1 inputs and 0 labels"),
-        ({"a.json": '{"user_data": {"u": {"x": [[1], [1, 2]], "y": [0, 1]}}}'}, "an input of user u has 2 numbers"),
-        ({"a.json": '{"user_data": {"u": {"x": ["text"], "y": [0]}}}'}, "are text"),
-        ({"a.json": '{"user_data": {}}'}, "holds no samples"),
-    ],
-)
-def test_mistakes_in_a_folder(tmp_path, files, says):
-    with pytest.raises(BadInput) as wrong:
-        data(written(tmp_path, files))
-    assert says in str(wrong.value) and "\n" not in str(wrong.value)
+def test_a_mistake_names_the_file_of_the_client(tmp_path):
+    (tmp_path / "ann.csv").write_text("a,label\n1,w\n2,r\n")
+    (tmp_path / "bob.csv").write_text("a,label\n\n1,w\nfast,r\n3,r\n")
+    with pytest.raises(BadInput, match=r"bob\.csv: line 4, column a: 'fast' is not a number"):
+        data(tmp_path)
+    (tmp_path / "bob.csv").write_text("a,label\n1,w\n,r\n")
+    with pytest.raises(BadInput, match=r"1 missing value: 1 in 'a', the first in .*bob\.csv: line 3"):
+        data(tmp_path)
+    assert data(tmp_path, missing="drop").owner.tolist() == [0, 0, 1]
 
 
-def test_mistakes_in_what_is_asked_for(tmp_path):
-    written(tmp_path, {"ann.csv": HEAD + "1,2,0", "odd.txt": "", "bad.npz": "no archive"})
-    for words, says in (
-        ((tmp_path / "an.csv", {}), "/ann.csv?"),
-        ((tmp_path / "none" / "x", {}), "give a folder of"),
-        ((tmp_path / "odd.txt", {}), "unsupported file type"),
-        ((tmp_path / "bad.npz", {}), "cannot be read as .npz"),
-        ((tmp_path / "ann.csv", {"label": "labl"}), "did you mean 'label'"),
-        ((tmp_path / "ann.csv", {"owner": "who"}), "owner='who' is not one of the columns a, b, label"),
-        ((tmp_path / "ann.csv", {"input": ["c"]}), "input='c' is not one of"),
-    ):
-        with pytest.raises(BadInput) as wrong:
-            data(words[0], **words[1])
-        assert says in str(wrong.value)
-    (tmp_path / "bad.npz").unlink()
-    with pytest.raises(BadInput, match="names of the files are the owners"):
-        data(tmp_path, owner="a")
+def test_a_client_without_a_class_changes_no_numbers(tmp_path):
+    (tmp_path / "ann.csv").write_text("a,kind,label\n1,car,w\n2,car,w\n")
+    (tmp_path / "bob.csv").write_text("a,kind,label\n1,bus,r\n2,car,w\n")
+    found = data(tmp_path)
+    assert found.labels == ("r", "w") and found.y.tolist() == [1, 1, 0, 1]
+    assert found.inputs == ("a", "kind=bus", "kind=car") and found.x[:, 1].tolist() == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("suffix", sorted(READERS))
+def test_every_reader_refuses_what_is_not_its_own(tmp_path, suffix):
+    (tmp_path / f"t{suffix}").write_bytes(b"\x00\x01\x02")
+    with pytest.raises(BadInput, match=f"t{suffix}"):
+        read_table_file(tmp_path / f"t{suffix}")
+
+
+def test_columns_with_the_names_of_clients_and_the_times_of_samples():
+    assert cells_of(as_names(column_of("c", [10, 9, None, 9]))) == ["10", "9", None, "9"]
+    assert as_names(column_of("c", [10, 9])).names == ("9", "10")
+    dates = text_column("t", ["1970-01-02", "1970-01-01T00:00:01.5Z", "NA"])
+    assert time_column(dates, str).values[:2].tolist() == [86400, 1.5]
+    with pytest.raises(BadInput, match="line 0, column t: 'noon' is neither a number nor a date"):
+        time_column(text_column("t", ["noon"]), lambda row: f"line {row}")
+    assert coded_column("c", column_of("c", [1, 0]).values.astype(int), ["b", "a"]).names == ("a", "b")
+
+
+def test_text_with_many_values_is_no_input(tmp_path):
+    rows = "".join(f"{i},v{i % (MOST_VALUES + 1)},w\n" for i in range(200))
+    (tmp_path / "t.csv").write_text("a,c,label\n" + rows)
+    with pytest.raises(BadInput, match=r"column 'c' of .*t\.csv are text; .*51 different values, such as 'v0'"):
+        data(tmp_path / "t.csv")
+    with pytest.raises(BadInput, match=r"leave it out of input=\[\.\.\]"):
+        data(tmp_path / "t.csv", input=["a", "c"])
+    assert data(tmp_path / "t.csv", input="a").x.shape == (200, 1)
+    short = tmp_path / "s.csv"
+    short.write_text("a,c,label\n1,car,w\n2,bus,w\n")
+    assert data(short, input=["a", "c"]).inputs == ("a", "c=bus", "c=car")  # as one device may have it

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from fedfleet.app.runs.custom_task import CustomTask, Resolver, resolve_named_task
-from fedfleet.app.spec import Spec, plain_table, read_table, set_values, spec_table
+from fedfleet.app.spec import Spec, plain_table, read_table, set_values
 from fedfleet.app.spec.resolution import TUNE
 from fedfleet.app.studies.tune.aims import Aim, aim_of
 from fedfleet.app.terminal.value_checks import positive_int
