@@ -63,8 +63,8 @@ def checked_inputs(values: Any) -> Array:
     x = as_array(values, "inputs")
     if x.dtype.kind in "USO" and x.ndim >= 2:
         raise BadInput(
-            f"data: the inputs are text or objects ({x.dtype}) of shape {x.shape}; give numbers, for example with "
-            "x.astype(float), and encode words as numbers"
+            f"data: the inputs are text or objects ({x.dtype}) of shape {x.shape}; give numbers with one row for "
+            "each sample, such as x.astype(float), and encode words as numbers"
         )
     if x.dtype.kind not in "fiub" or x.ndim < 2 or not x.size:
         raise BadInput(

@@ -193,6 +193,13 @@ def outputs_of(task: Task, params: Tree, rows: Ints) -> Array:
     return np.concatenate(outputs) if outputs else np.zeros((0, task.dataset.classes), np.float32)
 
 
+def sample_outputs(task: Task, params: Tree, rows: Ints) -> Array:
+    """The same, for a look at a model before a run: random numbers that its making draws are given back, for the run would draw
+    others after it."""
+    with torch.random.fork_rng(devices=[]):
+        return outputs_of(task, params, rows)
+
+
 @contextmanager
 def _one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()

@@ -15,6 +15,7 @@ from fedfleet.app.api.own_task import (
     names_task,
     read_user_data,
     refuse_columns,
+    refuse_nothing,
     take_task,
     with_named_task,
 )
@@ -62,6 +63,8 @@ def take_inputs(
 ) -> tuple[dict[str, Any], str, UserInputs]:
     """The spec as a table, the name of its runs, and what is given as objects: data and code that are given by their places have
     become the table's own task, unless an own run that goes on needs them `as_objects`."""
+    if not as_objects:
+        refuse_nothing(spec, inputs.data)
     if as_objects or not names_task(inputs.model, inputs.data):
         refuse_columns(columns, inputs.data)
         table, name = spec_table({} if spec is None else spec, overrides)

@@ -72,10 +72,7 @@ def take_task(
     """The spec as a table, with the task that model, data and columns name where they are given; and the name of its runs."""
     if data is not None and isinstance(spec, str | Path) and "=" in str(spec) and not Path(spec).exists():
         spec, overrides = None, [str(spec), *overrides]  # with data of one's own a spec may be left out
-    if spec is None and data is None:
-        option = option_name("data")
-        own = f"{option} FILE" if option.startswith("-") else "data="
-        raise BadInput(f"nothing to train: give a spec, or your own data with {own}")
+    refuse_nothing(spec, data)
     refuse_columns(columns, data)
     if not names_task(model, data):
         return spec_table({} if spec is None else spec, overrides)
@@ -83,6 +80,14 @@ def take_task(
     name = Path(data).stem if spec is None and data is not None else name
     # What is written out in words may change how the data are read.
     return dealt_by_owner(apply_overrides(with_named_task(table, model, data, columns), overrides)), name
+
+
+def refuse_nothing(spec: SpecSource, data: Any) -> None:
+    """Refuse a call that names neither a spec nor data."""
+    if spec is None and data is None:
+        option = option_name("data")
+        own = f"{option} FILE" if option.startswith("-") else "data="
+        raise BadInput(f"nothing to train: give a spec, or your own data with {own}")
 
 
 def with_named_task(table: Mapping[str, Any], model: Any, data: Any, columns: Columns) -> dict[str, Any]:

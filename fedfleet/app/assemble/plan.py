@@ -26,6 +26,7 @@ from fedfleet.app.assemble.plan_checks import (
 )
 from fedfleet.app.assemble.private_noise import check_sampling, with_private_noise
 from fedfleet.app.assemble.setup import Setup
+from fedfleet.app.assemble.task_warnings import task_warnings
 from fedfleet.app.assemble.user_layer import Households, assign_households, edge_fleet, edge_rule, user_world
 from fedfleet.app.assemble.world import apply_holdouts, devices_for, faults_for, pool_clients, states_for, world_extras
 from fedfleet.app.spec import Spec
@@ -69,6 +70,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     if spec.edge is None:
         plan = with_selector(spec, plan, world, built_task)
     memory_problems = () if plan.algorithm.pooled else tuple(memory_warnings(plan, world, tree_nbytes(built_task.frozen)))
+    model_problems = task_warnings(built_task, plan.params)
     if plan.algorithm.pooled:
         plan, world = pool_clients(plan, world)
     check_batches(built_task, plan, world)
@@ -90,7 +92,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
         world=world,
         task=built_task,
         executor=lambda form=None: make_executor(spec, built_task, form),
-        warnings=(*memory_problems, *(people.warnings if people else ())),
+        warnings=(*memory_problems, *(people.warnings if people else ()), *model_problems),
         people=people,
         labels_changed=labels_changed,
     )

@@ -34,9 +34,9 @@ _VERBS = {
 def option_hint(option: str, context: Any, words: Sequence[str]) -> str:
     """What to write instead of an option that the verb does not have; "" if nobody knows."""
     name = option.lstrip("-").replace("-", "_").lower()
-    known = {opt for parameter in context.command.params for opt in parameter.opts} if context is not None else set[str]()
-    if not any(opt.startswith("--") and opt != "--help" for opt in known) or context.parent is None:
+    if context is None or context.parent is None:
         return verb_hint([option], ())
+    known = {opt for parameter in context.command.params for opt in parameter.opts}
     value = typed_value(option, words)
     takes_spec = any(parameter.name == "overrides" for parameter in context.command.params)
     start = f"no such option: {option}"

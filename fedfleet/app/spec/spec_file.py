@@ -32,7 +32,7 @@ def spec_table(spec: Any, overrides: Sequence[Any] = ()) -> tuple[dict[str, Any]
     for override in overrides:
         if isinstance(override, Mapping):
             words = ", ".join(repr(f"{key}={value}") for key, value in cast("Mapping[Any, Any]", override).items())
-            raise BadInput(f"overrides are text, not a dictionary; write {words or repr('KEY=VALUE')}")
+            raise BadInput(f'overrides are text, not a dictionary; write "KEY=VALUE" in quotes: {words or "pace.cohort=20"}')
         if not isinstance(override, str):
             raise BadInput(f'{override!r} is not an override; write "KEY=VALUE" in quotes, for example "pace.cohort=20"')
     if isinstance(spec, Mapping):
