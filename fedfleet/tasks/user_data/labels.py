@@ -11,7 +11,7 @@ from fedfleet.core.errors import BadInput, printable
 from fedfleet.core.kinds import CLASSIFICATION, KINDS, MULTILABEL, REGRESSION, Kind
 from fedfleet.core.trees import Array
 from fedfleet.tasks.data_checks import checked_targets
-from fedfleet.tasks.user_data.columns import Column, flag_values, is_flag, odd_cell, refuse_odd_number
+from fedfleet.tasks.user_data.columns import COMMA_NUMBER, NUMBER, Column, flag_values, is_flag, odd_cell, refuse_odd_number
 from fedfleet.tasks.user_data.raw_samples import as_names
 
 MOST_CLASSES = 1000  # different whole numbers that are still taken for classes
@@ -71,8 +71,6 @@ def _named_classes(column: Column, kind: str, place: Place) -> Labels:
 
 
 def _is_fraction(name: str) -> bool:
-    from fedfleet.tasks.user_data.columns import COMMA_NUMBER, NUMBER
-
     return COMMA_NUMBER.fullmatch(name) is not None or (NUMBER.fullmatch(name) is not None and float(name) % 1 != 0)
 
 
