@@ -134,5 +134,5 @@ def _typed(layout: Layout, column: Column, kind: tuple[str, ...] | str, text: fr
             f"correct it, or add "
             "it to the attribute's values"
         )
-    table = np.array([*(index[name] for name in column.names or ()), -1], np.int64)
+    table = np.array([*(index[name] for name in column.words), -1], np.int64)
     return Column(column.name, table[column.values], kind, fixed=True)

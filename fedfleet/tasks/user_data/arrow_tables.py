@@ -111,13 +111,10 @@ def _arrow_column(pa: Any, name: str, column: Any, text: frozenset[str]) -> Colu
             if values.dtype.kind in "fiub":
                 return Column(name, values.astype(np.float64) if values.dtype.kind == "f" else values)
     if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:  # how Hugging Face writes pictures
-        contents = [(value or {}).get("bytes") for value in column.to_pylist()]
+        contents: list[Any] = [(value or {}).get("bytes") for value in column.to_pylist()]
         if contents and all(isinstance(content, bytes) for content in contents):
-            pictures = [
-                (f"of row {i} in {name!r}", decode_picture(content, f"of row {i} in {name!r}"))
-                for i, content in enumerate(contents)
-            ]
-            return Column(name, stack_pictures(pictures))
+            where = [f"of row {i} in {name!r}" for i in range(len(contents))]
+            return Column(name, stack_pictures([(at, decode_picture(c, at)) for at, c in zip(where, contents, strict=True)]))
     # Refused where somebody asks for this column: others may be all that is needed.
     objects = np.empty(len(column), object)
     objects[:] = [str(value) for value in column.to_pylist()]

@@ -232,9 +232,12 @@ def _parts_of(sample: Any, where: str, choice: Choice) -> Callable[[Any], tuple[
 
 
 def _key(names: tuple[str, ...], asked: tuple[str, ...] | None, known: tuple[str, ...], what: str) -> str:
-    if asked is not None and (len(asked) > 1 or asked[0] not in names):
-        raise BadInput(f"data: {what}={listed(asked)!r} is not one of the parts {listed(names)} of a sample; name one of them")
-    found = asked[0] if asked is not None else next((name for word in known for name in names if name.lower() == word), None)
+    one, *others = asked or (None,)
+    if others or (one is not None and one not in names):
+        raise BadInput(
+            f"data: {what}={listed(asked or ())!r} is not one of the parts {listed(names)} of a sample; name one of them"
+        )
+    found = one or next((name for word in known for name in names if name.lower() == word), None)
     if found is None:
         raise BadInput(f"data: none of the parts {listed(names)} of a sample is called {known[0]}; name one with {what}=..")
     return found

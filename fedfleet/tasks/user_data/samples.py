@@ -240,7 +240,7 @@ def _owners(samples: RawSamples) -> tuple[Ints | None, tuple[str, ...]]:
     if samples.owner is None:
         return None, ()
     used, owner = np.unique(samples.owner.values, return_inverse=True)
-    people: tuple[str, ...] = samples.owner.names or ()
+    people: tuple[str, ...] = samples.owner.words
     return owner.astype(np.int64), tuple(people[i] for i in used)
 
 
