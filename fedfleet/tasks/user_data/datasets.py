@@ -160,13 +160,22 @@ def torch_samples(source: Any, choice: Choice) -> RawSamples:
     x, y, owner, time = parts
     inputs = nested_values([v if hasattr(v, "getbands") else np.atleast_1d(_row(v, i, "x")) for i, v in enumerate(x)], "x")
     plain = [_plain(value) for value in y]
-    classes = getattr(dataset, "classes", None)
+    classes = _feature_names(dataset, choice) or getattr(dataset, "classes", None)
     names = tuple(map(str, classes)) if isinstance(classes, list | tuple) and not isinstance(plain[0], str) else ()
     if names and (np.ndim(plain[0]) or len(names) <= max(_number(v) for v in plain)):
         names = ()
     return array_samples(
         where, inputs, plain, [_plain(v) for v in owner] or None, [_plain(v) for v in time] or None, ("x", "y"), names
     )
+
+
+def _feature_names(dataset: Any, choice: Choice) -> tuple[str, ...] | None:
+    """The names of classes that a stream of Hugging Face has in its features."""
+    features = getattr(dataset, "features", None)
+    if not isinstance(features, Mapping):
+        return None
+    name = _key(tuple(map(str, features)), choice.label, LABELS, "label")
+    return tuple(map(str, getattr(features[name], "names", None) or ())) or None
 
 
 def _number(value: Any) -> float:
