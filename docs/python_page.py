@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 import fedfleet
+from fedfleet import parts, testing
 
 
 def python_page() -> str:
@@ -29,16 +30,40 @@ def python_page() -> str:
         lines += ["", f"## {title}"]
         for name in sorted(names_of_kind):
             lines += ["", f"### fedfleet.{name}", "", *documented(found[name])]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *own_parts(), *checks()]) + "\n"
 
 
-def documented(thing: Any) -> list[str]:
+def own_parts() -> list[str]:
+    """What parts of one's own are made of."""
+    lines = [
+        "", "## Parts of your own", "",
+        "`from fedfleet.parts import with_rule`: methods to begin with, functions that change them, randomness with an address.",
+        "[Your own rules](../how-to/own-rules.md) shows how they are used. Functions that change an algorithm combine freely.",
+    ]  # fmt: skip
+    for name in sorted(parts.__all__, key=str.lower):
+        lines += ["", f"### fedfleet.parts.{name}", "", *documented(getattr(parts, name), "fedfleet.parts")]
+    return lines
+
+
+def checks() -> list[str]:
+    """The checks of parts."""
+    lines = [
+        "", "## Checks of parts", "",
+        "`from fedfleet.testing import check_selector`: each check prints what it checked and gives a `Conformance`, or raises",
+        "`AssertionError` with the rule that is broken, what was seen, and the cure.",
+    ]  # fmt: skip
+    for name in sorted(testing.__all__, key=str.lower):
+        lines += ["", f"### fedfleet.testing.{name}", "", *documented(getattr(testing, name), "fedfleet.testing")]
+    return lines
+
+
+def documented(thing: Any, package: str = "fedfleet") -> list[str]:
     """A call's parameters or a record's fields, then what the docstring says, its examples as such."""
     text = inspect.getdoc(thing) or ""
     if text.startswith(f"{getattr(thing, '__name__', '')}("):
         text = ""  # a record without a docstring has its own signature for one
     if not inspect.isclass(thing):
-        return ["```text", *signature(thing), "```", "", *paragraphs(text)]
+        return ["```text", *signature(thing, package), "```", "", *paragraphs(text)]
     fields = getattr(thing, "__annotations__", {})
     rows = [f"| `{n}` | `{str(t).replace('|', chr(92) + '|')}` |" for n, t in fields.items() if not n.startswith("_")]
     return [
@@ -58,7 +83,7 @@ def questions(record: type) -> list[str]:
     return found
 
 
-def signature(thing: Any) -> list[str]:
+def signature(thing: Any, package: str) -> list[str]:
     """A call as it is written, one parameter a line."""
     asked = inspect.signature(thing)
     given = [str(p).replace("'", "") for p in asked.parameters.values()]
@@ -66,7 +91,7 @@ def signature(thing: Any) -> list[str]:
     if stars is not None and not any(p.kind is p.VAR_POSITIONAL for p in asked.parameters.values()):
         given.insert(stars, "*")
     back = asked.return_annotation
-    return [f"fedfleet.{thing.__name__}(", *(f"    {one}," for one in given), f") -> {back}"]
+    return [f"{package}.{thing.__name__}(", *(f"    {one}," for one in given), f") -> {back}"]
 
 
 def paragraphs(text: str) -> list[str]:

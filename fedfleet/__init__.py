@@ -84,20 +84,27 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name not in _HOME:
-        raise AttributeError(f"module 'fedfleet' has no attribute {name!r}")
+        hint = ""
+        if not name.startswith("_"):  # others ask for such names, and want no sentence
+            from fedfleet.app.api.call_checks import name_hint
+
+            hint = name_hint(name, __all__)
+        raise AttributeError(f"module 'fedfleet' has no attribute {name!r}{hint}")
     value = getattr(import_module(_HOME[name]), name)
-    return _with_short_traceback(value) if isinstance(value, FunctionType) else value
+    return with_short_traceback(value) if isinstance(value, FunctionType) else value
 
 
 @cache
-def _with_short_traceback(call: Callable[..., Any]) -> Callable[..., Any]:
+def with_short_traceback(call: Callable[..., Any]) -> Callable[..., Any]:
     """The call whose refusals of bad input end at the caller's line: what lies below explains nothing. With FEDFLEET_TRACE set the
     traceback is whole."""
+    from fedfleet.app.api.call_checks import check_call
     from fedfleet.core.errors import BadInput
 
     @wraps(call)
     def short(*arguments: Any, **options: Any) -> Any:
         try:
+            check_call(call, arguments, options)
             return call(*arguments, **options)
         except BadInput as error:
             if os.environ.get("FEDFLEET_TRACE"):

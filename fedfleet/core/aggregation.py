@@ -15,7 +15,7 @@ import numpy as np
 
 from fedfleet.core import exact
 from fedfleet.core.clip import clip_factor, slack, squares_of
-from fedfleet.core.errors import Refused
+from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.core.noise import Noise
 from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.core.trees import Array, Tree, mismatch
@@ -250,6 +250,7 @@ def finish(fold: Fold, acc: Folding) -> Aggregate | None:
         tree = fold.combine(reports) if reports else None
         if tree is None:
             return None
+        _check_shapes(tree, acc.like)
         whole = Mean(tree, math.fsum(r.weight for r, _ in reports), len(reports))
         return Aggregate(tree, whole.weight, whole.count, {"": whole})
     result: dict[str, Mean] = {}
@@ -262,6 +263,16 @@ def finish(fold: Fold, acc: Folding) -> Aggregate | None:
         return None
     plain = result[""].tree if "" in result else {}
     return Aggregate(plain, math.fsum(m.weight for m in result.values()), sum(m.count for m in result.values()), result)
+
+
+def _check_shapes(tree: Tree, like: Tree) -> None:
+    """A collecting fold gives one number for each element: another shape would be broadcast over the model without a word."""
+    for name, leaf in tree.items():
+        if name in like and np.shape(leaf) != like[name].shape:
+            raise RunFailed(
+                f"the fold combines reports into leaf {name!r} of shape {np.shape(leaf)}, and the model has {like[name].shape}; "
+                "give one number for each element"
+            )
 
 
 def save(acc: Folding) -> Tree:

@@ -30,6 +30,10 @@ class BadInput(FedFleetError):
 BadInput.__module__ = "fedfleet"
 
 
+class BadCall(BadInput, TypeError):
+    """A Python call whose arguments do not fit its signature; who catches TypeError catches it too."""
+
+
 class RunFailed(FedFleetError):
     """A run that started properly and cannot continue."""
 

@@ -21,6 +21,8 @@ KIND_NAMES: tuple[str, ...] = get_args(KindName)
 
 UNIT = 1_000_000  # one sample's share of a score that is no count: millionths
 LOWEST = -1000 * UNIT  # no model is worse than that: it bounds what a diverged model adds to a sum
+# Names under which a target finds the score itself, whatever the kind of task calls it.
+SCORE_NAMES = frozenset({"accuracy", "score", "r2", "R2", "f1", "F1", "token_accuracy"})
 IGNORED = -100  # the label of a place in a sequence that counts for nothing, as padding does
 
 
@@ -29,8 +31,9 @@ class Kind:
     """One kind of task.
 
     `score` is what its ratio of integers is called, `percent` whether people read it as a percentage; `measures` are the names of
-    what else is computed at each evaluation, in the order of reports, and `lower` those of which less is better. `per_label`: a
-    label is a class, of which there are `Dataset.classes`. `places`: a sample has one label for every place of a sequence.
+    what else is computed at each evaluation, in the order of reports, and `lower` those of which less is better; `main` is the one
+    of them that charts show beside the score. `per_label`: a label is a class, of which there are `Dataset.classes`. `places`: a
+    sample has one label for every place of a sequence.
     """
 
     name: KindName
@@ -38,13 +41,16 @@ class Kind:
     percent: bool
     measures: tuple[str, ...] = ()
     lower: tuple[str, ...] = ()
+    main: str = ""
     per_label: bool = False
     places: bool = False
 
 
 CLASSIFICATION = Kind("classification", "accuracy", percent=True, per_label=True)
-REGRESSION = Kind("regression", "R2", percent=False, measures=("mae", "rmse"), lower=("mae", "rmse"))
-MULTILABEL = Kind("multilabel", "F1", percent=True, measures=("f1_macro", "auroc", "exact_match"))
-NEXT_TOKEN = Kind("next_token", "token accuracy", percent=True, measures=("perplexity",), lower=("perplexity",), places=True)
-SEQUENCE_LABELS = Kind("sequence_labels", "token accuracy", percent=True, measures=("f1_macro",), places=True)
+REGRESSION = Kind("regression", "R2", percent=False, measures=("mae", "rmse"), lower=("mae", "rmse"), main="rmse")
+MULTILABEL = Kind("multilabel", "F1", percent=True, measures=("f1_macro", "auroc", "exact_match"), main="f1_macro")
+NEXT_TOKEN = Kind(
+    "next_token", "token accuracy", percent=True, measures=("perplexity",), lower=("perplexity",), main="perplexity", places=True
+)
+SEQUENCE_LABELS = Kind("sequence_labels", "token accuracy", percent=True, measures=("f1_macro",), main="f1_macro", places=True)
 KINDS: dict[str, Kind] = {k.name: k for k in (CLASSIFICATION, REGRESSION, MULTILABEL, NEXT_TOKEN, SEQUENCE_LABELS)}

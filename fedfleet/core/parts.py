@@ -259,6 +259,7 @@ class Loss:
 
 
 MetricFunction = Callable[[Array, Array], Any]
+FirstWeights = Literal["seed", "module", "file"]
 
 
 @old_fields(dealt="client_rows")
@@ -271,6 +272,8 @@ class Task:
     of every hidden layer, all of them at 1; a task without it has one size only. `frozen` are weights that are never trained:
     `build()` has them inside, held once, `init` leaves them out, and so they are in no offer, update, checkpoint or charged byte.
     `metrics` are a person's own measures, functions (outputs, labels) of arrays, asked at each evaluation of the central test set.
+    `first_weights` says where `init` has its weights from: the seed, a module that a person gave, or a file; `warnings` are
+    sentences about the model that its user should read before it is trained.
     """
 
     name: str
@@ -283,6 +286,8 @@ class Task:
     frozen: Tree = field(default_factory=dict[str, Array])
     unseen: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     metrics: Mapping[str, MetricFunction] = field(default_factory=dict[str, MetricFunction])
+    first_weights: FirstWeights = "seed"
+    warnings: tuple[str, ...] = ()
 
     def client_rows(self) -> Ints:
         """The rows that clients hold: all but those of the central test set and of people whose samples are never trained on."""

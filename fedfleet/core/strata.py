@@ -43,6 +43,30 @@ def strata(dataset: Dataset, where: str) -> Strata:
     return Strata(y, dataset.classes)
 
 
+def stratum_names(dataset: Dataset, found: Strata) -> tuple[str, ...]:
+    """What each stratum is called: a class by its number, a bin of numbers by its range in the units of the label, a set of labels
+    by the rarest one.
+
+    >>> data = Dataset(np.zeros((20, 1)), np.arange(20.0, dtype=np.float32)[:, None], 1, target_scale=((100.0, 10.0),))
+    >>> stratum_names(data, strata(data, "here"))[:2]
+    ('100 to 110', '120 to 130')
+    """
+    y, names = dataset.y, dataset.label_names
+    if y.dtype.kind == "b":
+        return (*(names[i] if i < len(names) else f"label {i}" for i in range(y.shape[1])), "no label")
+    if y.dtype.kind != "f":
+        return tuple(str(i) for i in range(found.count))
+    if y.shape[1] > 1:  # one number cannot say where several lie
+        return tuple(f"tenth {i + 1} of {BINS}" for i in range(BINS))
+    mean, deviation = dataset.target_scale[0] if dataset.target_scale else (0.0, 1.0)
+    values = mean + deviation * np.asarray(y[:, 0], np.float64)
+    return tuple(_range_name(values[found.of == i], i) for i in range(BINS))
+
+
+def _range_name(values: np.ndarray, i: int) -> str:
+    return f"{values.min():.4g} to {values.max():.4g}" if len(values) else f"bin {i + 1}, empty"
+
+
 def _bins(y: np.ndarray) -> Ints:
     """The bin of each sample by the mean of its outputs, each in units of its own deviation."""
     values = np.asarray(y, np.float64)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from fedfleet.core.commands import Command, Finish, Forget
 from fedfleet.core.events import Evaluated, Outcome, RunEnded
+from fedfleet.core.kinds import SCORE_NAMES
 from fedfleet.core.limits import read_target
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import EvalScore, Score
@@ -14,8 +15,6 @@ from fedfleet.engine.book import drop_tasks
 from fedfleet.engine.commands import evaluate_command, request_account
 from fedfleet.engine.state import Phase, Progress, Reaction, RunState
 
-# Names under which a target finds the score itself, whatever the kind of task calls it.
-SCORE_NAMES = frozenset({"accuracy", "score", "r2", "R2", "f1", "F1", "token_accuracy"})
 _ROUNDING = 1e-6  # of an interval between two looks: a multiple of it divided by it is nearly whole
 
 
@@ -81,7 +80,7 @@ def reaches(target: str, fact: Evaluated) -> bool:
     if parsed is None:
         return False
     name, at_least, limit = parsed
-    value = fact.correct / fact.total if name in SCORE_NAMES and fact.total else fact.measures.get(name)
+    value = fact.correct / fact.total if name in SCORE_NAMES and fact.total else fact.measures.get(name.removeprefix("own."))
     return value is not None and (value >= limit if at_least else value <= limit)
 
 

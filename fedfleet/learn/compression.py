@@ -49,6 +49,10 @@ def with_compression(
             f"up: {algorithm.name!r} already makes its updates small, and a codec would send the whole matrices again; "
             "leave up out (down may stay)"
         )
+    if up_codec is not None and algorithm.accept is not None and not algorithm.fold.streams:
+        raise BadInput(
+            f"up: {algorithm.name!r} reads whole reports in a way of its own, so no codec can go around it; leave up out"
+        )
     changed = with_pass(
         algorithm, "what it sends and gets cannot be encoded", lambda p: replace(p, up=up_codec, down=down_codec, feedback=feedback)
     )

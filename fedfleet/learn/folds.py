@@ -15,7 +15,7 @@ import numpy as np
 from annotated_types import Ge, Lt
 from numpy.typing import NDArray
 
-from fedfleet.core.aggregation import CollectedReports, Entry, Fold
+from fedfleet.core.aggregation import CollectedReports, Entry, Fold, plain_entry
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Bound, Count, Natural, Positive
 from fedfleet.core.parts import Algorithm
@@ -112,16 +112,30 @@ def multi_krum(f: Natural = 1, m: Count | None = None) -> Fold:
 
 
 def with_fold(algorithm: Algorithm, fold: Fold) -> Algorithm:
-    """The algorithm with this fold: one that collects replaces a plain mean only, one that streams any fold that streams."""
+    """The algorithm with this fold: one that collects, or has entries of its own, replaces a plain mean only.
+
+    Another one that streams goes around any fold that streams. What reports hold stays as the algorithm says.
+    """
     inner = algorithm.fold
-    reason = _why_not_plain(inner) if not fold.streams else None if inner.streams else "combines reports in a way of its own"
+    own_sums = fold.enter is not plain_entry or fold.ages or fold.denominator is not None
+    if fold.noise is not None:
+        raise BadInput(
+            "algorithm.fold: a fold cannot bring noise of its own, which the runtime adds with its key; use algorithm.private"
+        )
+    reason = (
+        _why_not_plain(inner) if own_sums or not fold.streams else None if inner.streams else "combines reports in a way of its own"
+    )
+    if reason is None and own_sums and inner.enter is not plain_entry:
+        reason = "weighs reports in a way of its own"
     if reason is None and (fold.clip is not None or not fold.streams):
         reason = inner.intact
     if reason is not None:
         raise BadInput(f"algorithm.fold: {algorithm.name!r} {reason}, which no other fold can do; leave `fold` out")
     new_fold = replace(inner, combine=fold.combine, clip=fold.clip, least=max(inner.least, fold.least))
     if fold.streams and fold.clip is None:  # the mean itself: what it was given counts
-        new_fold = replace(new_fold, bound=fold.bound, total_weight=fold.total_weight)
+        new_fold = replace(new_fold, bound=fold.bound, total_weight=fold.total_weight, fine=fold.fine or inner.fine)
+    if own_sums:  # whoever has another entry of its own was refused
+        new_fold = replace(new_fold, enter=fold.enter, ages=fold.ages, denominator=fold.denominator)
     return replace(algorithm, fold=new_fold)
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from fedfleet.core.errors import BadInput, error_context
 from fedfleet.core.limits import NonNegative
-from fedfleet.core.parts import Algorithm, Loss
-from fedfleet.core.passes import NO_SETTINGS, Batch, Carry, GradientTerm, LocalPass, ProximalTerm, Tensors
+from fedfleet.core.parts import Algorithm, Job, Loss
+from fedfleet.core.passes import NO_SETTINGS, Batch, Carry, GradientTerm, LocalPass, Objective, ProximalTerm, Tensors
 from fedfleet.learn.composition import with_pass
+
+Forward = Callable[[Tensors, Any], Any]
+Penalty = Callable[[Any, Any], Any]  # (outputs, outputs of the offered model) -> one value for each sample
+_OFFERED = "offered/"
 
 
 def proximal(algorithm: Algorithm, *, mu: NonNegative = 0.01) -> Algorithm:
@@ -31,10 +36,49 @@ def with_term(algorithm: Algorithm, term: GradientTerm) -> Algorithm:
     return with_pass(algorithm, "no term can be added to it", add_term)
 
 
+def with_penalty(algorithm: Algorithm, penalty: Penalty) -> Algorithm:
+    """The algorithm whose clients add a penalty on outputs to their loss, in every stage of their pass.
+
+    `penalty(outputs, offered)` gives one value for each sample: `outputs` are those of the model as it is now, `offered` those of
+    the model as the client got it, on the same samples and without a gradient. Nothing more goes over the network for it.
+    """
+
+    @cache  # one for each that it goes around: passes are compared by value
+    def around(inner: Objective | None) -> Objective:
+        def objective(forward: Forward, params: Tensors, second: Tensors, carried: Carry, batch: Batch) -> Any:
+            outputs = forward(params, batch.x)
+            model = {n.removeprefix(_OFFERED): v for n, v in carried.given.items() if n.startswith(_OFFERED)}
+            offered = forward(model, batch.x).detach()
+            with error_context("your penalty"):
+                extra = batch.mean(penalty(outputs, offered))
+            if inner is not None:
+                return inner(forward, params, second, carried, batch) + extra
+            from fedfleet.tasks.scores import sample_losses  # late: it loads torch
+
+            return batch.mean(sample_losses(outputs, batch.y)) + extra
+
+        return objective
+
+    def add_penalty(inner: LocalPass) -> LocalPass:
+        then = None if inner.then is None else add_penalty(inner.then)
+        return replace(inner, objective=around(inner.objective), then=then)
+
+    def change(inner: LocalPass) -> LocalPass:
+        return replace(add_penalty(inner), before=(*inner.before, give_offered_model))
+
+    return with_pass(algorithm, "no penalty can be added to it", change)
+
+
+def give_offered_model(job: Job) -> Job:
+    """The job whose objective sees the offered model beside what is trained: the client has it, and it need not travel again."""
+    offered = {_OFFERED + n: v for n, v in job.offer.params.items()}
+    return replace(job, offer=replace(job.offer, extra={**job.offer.extra, **offered}))
+
+
 def with_loss(algorithm: Algorithm, loss: Loss) -> Algorithm:
     """The algorithm whose clients train by this loss, in every stage of their pass and when they tune."""
 
-    def objective(forward: Callable[[Tensors, Any], Any], params: Tensors, _second: Tensors, _carried: Carry, batch: Batch) -> Any:
+    def objective(forward: Forward, params: Tensors, _second: Tensors, _carried: Carry, batch: Batch) -> Any:
         outputs = forward(params, batch.x)
         with error_context("your loss function"):
             return batch.apart(loss.compute, outputs) if loss.joint else batch.mean(loss.compute(outputs, batch.y))

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedfleet.core.aggregation import Aggregate
+from fedfleet.core.errors import RunFailed
 from fedfleet.core.limits import Fraction, Positive
 from fedfleet.core.parts import Algorithm
 from fedfleet.core.records import ServerState
@@ -112,10 +113,27 @@ def _adaptive(
 
 
 def with_rule(algorithm: Algorithm, rule: Callable[[ServerState, Tree], tuple[Tree, Tree]]) -> Algorithm:
-    """The algorithm that adds what a rule makes of the mean update: `rule(server, mean)` gives what to remember, and the step."""
+    """The algorithm that adds what a rule makes of the mean update: `rule(server, mean)` gives what to remember, and the step.
+
+    What it remembers are arrays by names that begin with a word of its own, such as "velocity/"; it finds them in `server.extra`
+    the next time, and nothing there at the first. The step has the names and shapes of the mean.
+
+    >>> from fedfleet.learn.fedavg import fedavg
+    >>> half = with_rule(fedavg(), lambda server, mean: ({}, {name: 0.5 * value for name, value in mean.items()}))
+    >>> after = half.apply(ServerState({"w": np.zeros(2, np.float32)}), Aggregate({"w": np.ones(2, np.float32)}, 1.0, 1))
+    >>> after.params["w"].tolist()
+    [0.5, 0.5]
+    """
 
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
         memory, step = rule(server, aggregate.mean)
+        for name, value in step.items():  # what broadcasts would be added without a word
+            if name not in aggregate.mean or np.shape(value) != aggregate.mean[name].shape:
+                expected = f"the shape {aggregate.mean[name].shape}" if name in aggregate.mean else "no such name"
+                raise RunFailed(
+                    f"the server's rule gives a step of shape {np.shape(value)} for {name!r}, and the mean update has {expected}; "
+                    "give one number for each element of the mean"
+                )
         new_state = algorithm.apply(server, replace(aggregate, mean=step))
         return replace(new_state, extra={**new_state.extra, **memory})
 

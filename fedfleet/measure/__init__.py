@@ -14,7 +14,8 @@ class _CallableModule(ModuleType):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """How hard is this fleet? See `help(fedfleet.app.api.measure.measure)`."""
-        return import_module("fedfleet.app.api.measure").measure(*args, **kwargs)
+        call = import_module("fedfleet.app.api.measure").measure
+        return import_module("fedfleet").with_short_traceback(call)(*args, **kwargs)
 
 
 sys.modules[__name__].__class__ = _CallableModule

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,18 +16,22 @@ from fedfleet.measure.run_progress import Log, read_progress
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Accuracy and loss of the evaluated models, by commit and by virtual second."""
+    """Accuracy (the score), loss and other measures of the evaluated models, by commit and by virtual second; NaN: not computed."""
 
     seconds: Floats
     versions: Floats
     accuracy: Floats
     loss: Floats
+    measures: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
 
 
 def learning_curve(log: Log) -> Curve:
     """One point per evaluation on the central test set."""
-    points = [(e.time, e.version, e.accuracy, e.loss) for e in read_progress(log).evaluations if e.total]
-    return Curve(*np.array(points, np.float64).reshape(-1, 4).T.copy())
+    evaluations = [e for e in read_progress(log).evaluations if e.total]
+    points = [(e.time, e.version, e.accuracy, e.loss) for e in evaluations]
+    names = dict.fromkeys(name for e in evaluations for name in e.measures)
+    measures = {name: np.array([e.measures.get(name, math.nan) for e in evaluations], np.float64) for name in names}
+    return Curve(*np.array(points, np.float64).reshape(-1, 4).T.copy(), measures)
 
 
 def final_accuracy(log: Log) -> float | None:

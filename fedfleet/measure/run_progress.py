@@ -16,6 +16,7 @@ import numpy as np
 from fedfleet.core import events
 from fedfleet.core.events import Event
 from fedfleet.core.records import ClientScores, Tally
+from fedfleet.measure.score_info import kind_of_measures
 from fedfleet.measure.tasks import BYTES
 
 # What can become of a task, as in measure.tasks. `late` and `again` count reports that came when nothing waited for them.
@@ -155,6 +156,11 @@ class Progress:
     def accuracy(self) -> float | None:
         """That of the newest model that was evaluated."""
         return self.newest.accuracy if self.newest else None
+
+    @property
+    def score_name(self) -> str:
+        """What the score is called, as the measures of its evaluations show."""
+        return kind_of_measures(self.newest.measures if self.newest else ()).score
 
     @property
     def failure_reasons(self) -> dict[str, int]:

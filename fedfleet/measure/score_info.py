@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,11 @@ MINUS = "\N{MINUS SIGN}"
 
 @dataclass(frozen=True, slots=True)
 class ScoreInfo:
-    """The kind of a run's task, and the chance level of its central test set, where that is known."""
+    """The kind of a run's task, the chance level of its central test set, and how many samples that has, where they are known."""
 
     kind: Kind = CLASSIFICATION
     chance: float | None = None
+    samples: int | None = None
 
     @property
     def name(self) -> str:
@@ -33,6 +34,41 @@ class ScoreInfo:
         ('83.1 %', '−0.250')
         """
         return f"{100 * value:.1f} %" if self.kind.percent else f"{value:.3f}".replace("-", MINUS)
+
+    def brief(self, value: float | None) -> str:
+        """A score on a page, as a whole percentage that says all only of all and none only of none; R2 keeps its digits.
+
+        >>> ScoreInfo().brief(0.947), ScoreInfo().brief(0.998), ScoreInfo(KINDS["regression"]).brief(0.4123)
+        ('95 %', 'over 99 %', '0.412')
+        """
+        if value is None:
+            return "-"
+        if not self.kind.percent:
+            return self.text(value)
+        return "under 1 %" if 0 < value <= 0.005 else "over 99 %" if 0.995 <= value < 1 else f"{100 * value:.0f} %"
+
+    def named(self, value: float) -> str:
+        """A score that nothing else names: R2 has no unit that would show what it is.
+
+        >>> ScoreInfo().named(0.5), ScoreInfo(KINDS["regression"]).named(0.5)
+        ('50.0 %', 'R2 0.500')
+        """
+        return self.text(value) if self.kind.percent else f"{self.name} {self.text(value)}"
+
+    @property
+    def title(self) -> str:
+        """The name of the score at the beginning of a sentence."""
+        return self.name[:1].upper() + self.name[1:]
+
+    @property
+    def least(self) -> float:
+        """The lowest score that there can be."""
+        return 0.0 if self.kind.percent else -float("inf")
+
+    @property
+    def counts_answers(self) -> bool:
+        """Whether the score is a share of right answers, each of which a sampling error can be computed from."""
+        return self.kind.per_label
 
     def difference(self, value: float, *, sign: bool = True) -> str:
         """A difference of two scores.
@@ -68,12 +104,49 @@ def chance_level(labels: Array) -> float | None:
     return float(np.unique(counted, return_counts=True)[1].max() / counted.size) if counted.size else None
 
 
+# A measure by which the kind of a task is known where only its journal is read.
+_TELLING = {
+    "rmse": "regression",
+    "mae": "regression",
+    "exact_match": "multilabel",
+    "auroc": "multilabel",
+    "perplexity": "next_token",
+}
+
+
+def kind_of_measures(names: Iterable[str]) -> Kind:
+    """The kind of task whose evaluations have these measures; classification has none of its own.
+
+    >>> kind_of_measures(["mae", "rmse"]).name, kind_of_measures([]).name, kind_of_measures(["f1_macro"]).name
+    ('regression', 'classification', 'sequence_labels')
+    """
+    known = set(names)
+    found = next((kind for name, kind in _TELLING.items() if name in known), "sequence_labels" if "f1_macro" in known else "")
+    return KINDS.get(found, CLASSIFICATION)
+
+
+def score_of_measures(names: Iterable[str]) -> ScoreInfo:
+    """The score of a run of which only evaluations are known, by the measures that these have."""
+    return ScoreInfo(kind_of_measures(names))
+
+
+def kind_score(name: str) -> ScoreInfo:
+    """The score of a kind of task by its name; that of classification for any other word.
+
+    >>> kind_score("regression").name, kind_score("None").name
+    ('R2', 'accuracy')
+    """
+    return ScoreInfo(KINDS.get(name, CLASSIFICATION))
+
+
 def score_info_of(metrics: Mapping[str, Any]) -> ScoreInfo:
     """The score of a run from its measures; those of older runs are of classifications.
 
     >>> score_info_of({"score": {"kind": "regression"}, "chance": 0.0}).name, score_info_of({}).name
     ('R2', 'accuracy')
     """
-    stored, chance = metrics.get("score"), metrics.get("chance")
+    stored, chance, samples = metrics.get("score"), metrics.get("chance"), metrics.get("test_samples")
     kind = KINDS.get(str(stored.get("kind")), CLASSIFICATION) if isinstance(stored, Mapping) else CLASSIFICATION
-    return ScoreInfo(kind, float(chance) if isinstance(chance, float | int) else None)
+    return ScoreInfo(
+        kind, float(chance) if isinstance(chance, float | int) else None, samples if isinstance(samples, int) else None
+    )

@@ -47,6 +47,7 @@ def summary(
         "best_accuracy": float(curve.accuracy.max()) if len(curve.accuracy) else None,
         "chance": score.chance,
         "score": score.to_dict(),
+        "test_samples": score.samples,
         "measures": accuracy.last_measures(run),
         "loss": float(curve.loss[-1]) if len(curve.loss) and np.isfinite(curve.loss[-1]) else None,
         "accuracy_clients": of_clients.mean if of_clients else None,

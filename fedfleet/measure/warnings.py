@@ -10,6 +10,7 @@ from fedfleet.core.aggregation import TOO_FEW
 from fedfleet.core.events import Event
 from fedfleet.measure.accuracy import client_accuracy, learning_curve
 from fedfleet.measure.failures import clock_text, cure
+from fedfleet.measure.goal import article
 from fedfleet.measure.run_progress import Log, Progress, read_progress
 from fedfleet.measure.run_record import RunRecord, read_record
 from fedfleet.measure.score_info import ScoreInfo
@@ -19,12 +20,11 @@ _MIN_GAIN = 0.01  # a run whose accuracy never rose by so much has learnt nothin
 _LEAST_R2 = 0.01  # of a regression that explains anything
 # What a model without knowledge does, by the kind of task.
 _GUESSES = {
-    "classification": "always saying the most frequent label", "regression": "always predicting the mean",
+    "classification": "always saying the most frequent label", "regression": "predicting the mean (an R2 of 0)",
     "multilabel": "always giving the same labels", "next_token": "always saying the most frequent token",
     "sequence_labels": "always saying the most frequent label",
 }  # fmt: skip
 _COUNTED = {"next_token": "tokens", "sequence_labels": "places", "multilabel": "labels"}
-_ARTICLES = {"accuracy": "an", "R2": "an", "F1": "an"}
 _DEVIATIONS = 2.0  # an accuracy that lies no farther above chance than this many standard deviations could be chance
 
 
@@ -104,8 +104,8 @@ def _learning_warnings(run: Progress, score: ScoreInfo) -> list[str]:
     curve, own = learning_curve(run), client_accuracy(run)
     if len(curve.accuracy) < 2 or not run.commits:
         return []
-    if chance == 1.0:
-        return [f"{ONE_CLASS}, so accuracy does not show whether the model has learnt; use test data with more classes"]
+    if chance == 1.0 and score.kind.percent:
+        return [f"{ONE_CLASS}, so {score.name} does not show whether the model has learnt; use test data with more classes"]
     # Clients that keep models of their own may have learnt although the global one has not.
     best, mean = float(curve.accuracy.max()), own.mean if own else 0.0
     start, last = float(curve.accuracy[0]), float(curve.accuracy[-1])
@@ -116,13 +116,13 @@ def _learning_warnings(run: Progress, score: ScoreInfo) -> list[str]:
         chance_limit = chance + luck
         if max(last, mean) <= chance_limit:
             had_reached = f", although it had reached {score.text(best)}" if best > chance_limit else ""
-            samples = f"{total:,} test {_COUNTED.get(score.kind.name, 'samples')}"
-            same = f"the same {samples}" if score.kind.percent else "the same test samples"
+            ended = f"it ended at {article(score.name)} {score.name} of {score.text(last)}{had_reached}"
             how = "no" if last <= chance else "not clearly"  # few samples cannot tell a small lead from luck
-            return [
-                f"the model is {how} better than chance: it ended at {_ARTICLES.get(score.name, 'a')} {score.name} of "
-                f"{score.text(last)}{had_reached}, and {_GUESSES[score.kind.name]} scores {score.text(chance)} on {same}; {cause}"
-            ]
+            if not score.kind.percent:
+                return [f"the model is {how} better than {_GUESSES[score.kind.name]}: {ended}; {cause}"]
+            samples = f"the same {total:,} test {_COUNTED.get(score.kind.name, 'samples')}"
+            guess = f"{_GUESSES[score.kind.name]} scores {score.text(chance)} on {samples}"
+            return [f"the model is {how} better than chance: {ended}, and {guess}; {cause}"]
     if max(best, mean) < start + _MIN_GAIN:
         return [
             f"nothing was learnt: {score.name} began at {score.text(start)} and never rose above "

@@ -66,7 +66,8 @@ def audit_by_rerun(
 ) -> Audit:
     """Everything derived from the plan and its world: simulate, and compare row by row. `key` is that of a secret run's noise."""
     record = Record(rows, models=True)
-    params = _compare(record, new_simulation(plan, world, execute, eager=eager, noising=NoiseSource(key)))
+    tried = record.with_believed_metrics(execute)
+    params = _compare(record, new_simulation(plan, world, tried, eager=eager, noising=NoiseSource(key)))
     return Audit(record.events, record.commits, ("decisions", *WORLD, *TRAINED), (), params)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import Evaluated, Event, ModelCommitted, Probed, ReportsGathered
-from fedfleet.core.records import Rejection
+from fedfleet.core.parts import Executor, Trial
+from fedfleet.core.records import Rejection, Score
+from fedfleet.core.trees import Tree
 from fedfleet.store.journal_rows import COLUMNS, Kind, Row, UnreadableRow, Values, decode, describe_row, encode
 from fedfleet.store.row_text import decode_scores
 
@@ -29,6 +31,16 @@ class Mismatch(RunFailed):
 
 class RecordEnd(Exception):
     """Everything that was recorded of a run that is still going on has been derived again."""
+
+
+def _recorded_measures(row: Values) -> Mapping[str, float]:
+    """The measures in the row of an evaluation; none in any other."""
+    if row[1] != Kind.EVALUATED or not row[8]:
+        return {}
+    try:
+        return decode_scores(row[8])[1]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}
 
 
 class Record:
@@ -66,13 +78,28 @@ class Record:
     def _with_believed_metrics(self, event: Evaluated) -> Evaluated:
         """The evaluation with what a person's own metrics said in the record, where their code is not run again."""
         row = self.rows[self.position][1] if self.position < len(self.rows) else None
-        if row is None or row[1] != Kind.EVALUATED or not row[8]:
-            return event
-        try:
-            recorded = decode_scores(row[8])[1]
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return event
-        return replace(event, measures={**recorded, **event.measures})
+        return event if row is None else replace(event, measures={**_recorded_measures(row), **event.measures})
+
+    def with_believed_metrics(self, execute: Executor) -> Executor:
+        """The executor, whose evaluations know what a person's own metrics said in the record: a stopping rule may go by them.
+
+        The journal has the models in the order in which they are evaluated; one that is evaluated again has the same parameters.
+        """
+        by_version = {Row._make(row).version: _recorded_measures(row) for _, row in self.rows if row[1] == Kind.EVALUATED}
+        recorded = iter(by_version.values())
+        last: tuple[Tree, Mapping[str, float]] | None = None
+
+        def evaluate(trials: Sequence[Trial]) -> Iterator[Score]:
+            nonlocal last
+            for trial, score in zip(trials, execute.evaluate(trials), strict=True):
+                if not trial.measured:
+                    yield score
+                    continue
+                if last is None or trial.params is not last[0]:
+                    last = trial.params, next(recorded, {})
+                yield replace(score, measures={**last[1], **score.measures})
+
+        return replace(execute, evaluate=evaluate)
 
     def check_end(self) -> None:
         """The derived run is over: so must be the record."""

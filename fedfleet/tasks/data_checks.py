@@ -37,6 +37,11 @@ def checked_data(data: Any, kind: str = "auto") -> Dataset:
         given = f"{len(data)} things" if isinstance(data, list | tuple) else f"a {type(data).__name__}"
         raise BadInput(f"data must be (inputs, labels) or (inputs, labels, owners), each an array; got {given}")
     raw, labels = as_array(data[0], "inputs"), as_array(data[1], "labels")
+    if raw.ndim == 1 and labels.ndim >= 2 and len(raw) == len(labels):
+        raise BadInput(
+            f"data: the inputs have one value for each sample and the labels {labels[0].size}; give (inputs, labels) in this "
+            "order, or inputs of shape (samples, 1)"
+        )
     inputs = checked_inputs(raw)
     if labels.ndim == 0:
         raise BadInput(f"data: the labels are one value, {labels}; give as many labels as inputs, {len(raw)}")
@@ -56,6 +61,11 @@ def checked_tokens(x: Array) -> Array:
 def checked_inputs(values: Any) -> Array:
     """Inputs as float32, one row for each sample; all of them finite."""
     x = as_array(values, "inputs")
+    if x.dtype.kind in "USO" and x.ndim >= 2:
+        raise BadInput(
+            f"data: the inputs are text or objects ({x.dtype}) of shape {x.shape}; give numbers, for example with "
+            "x.astype(float), and encode words as numbers"
+        )
     if x.dtype.kind not in "fiub" or x.ndim < 2 or not x.size:
         raise BadInput(
             f"data: the inputs are {x.dtype} of shape {x.shape}; give numbers with one row for each sample, such as (1000, 20)"

@@ -93,3 +93,28 @@ def dropout_names(module: nn.Module) -> list[str]:
 def addresses(seed: Seeds, keys: UintArray, tasks: Ints, step: int) -> Any:
     """One address per client for this step, as an int64 array."""
     return hash_keys(seed, "dropout", keys, tasks, step).view(np.int64)
+
+
+def address_dropout(module: nn.Module) -> nn.Module:
+    """The module with every `nn.Dropout` replaced by an addressed one, so that the seed of a run decides what is dropped."""
+    layers = [(path, leaf) for path, leaf in module.named_modules(remove_duplicate=False) if type(leaf) is nn.Dropout]
+    for number, (path, leaf) in enumerate(layers):
+        module = _with_layer(module, path, AddressedDropout(leaf.p, number).train(leaf.training))
+    return module
+
+
+def plain_dropout(module: nn.Module) -> nn.Module:
+    """The module with every addressed dropout replaced by `nn.Dropout`, for use outside a run."""
+    layers = [(path, leaf) for path, leaf in module.named_modules(remove_duplicate=False) if isinstance(leaf, AddressedDropout)]
+    for path, leaf in layers:
+        module = _with_layer(module, path, nn.Dropout(leaf.p).train(leaf.training))
+    return module
+
+
+def _with_layer(module: nn.Module, path: str, layer: nn.Module) -> nn.Module:
+    """The module with another layer at this path."""
+    if not path:
+        return layer
+    parent, _, last = path.rpartition(".")
+    setattr(module.get_submodule(parent), last, layer)
+    return module

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from fedfleet.core.errors import BadInput
+from fedfleet.tasks.logits_model import LogitsModel, needs_wrapping
 
 Description = dict[str, Any]
 
@@ -90,11 +91,16 @@ def same_model(a: Any, b: Any, x: Any) -> bool:
         a.eval()
         b.eval()
         with torch.no_grad():
-            return bool(torch.equal(a(torch.from_numpy(x)), b(torch.from_numpy(x))))
+            return bool(torch.equal(_answer(a, x), _answer(b, x)))
     except Exception:  # a model that cannot be tried is not known to be the same
         return False
     finally:
         a.train(was_training)
+
+
+def _answer(model: nn.Module, x: Any) -> torch.Tensor:
+    """The answer of a model as it is trained, be it an object with logits."""
+    return (LogitsModel(model) if needs_wrapping(model, x) else model)(torch.from_numpy(x))
 
 
 def _describe_layer(module: nn.Module, known: frozenset[str]) -> Description | None:

@@ -22,7 +22,7 @@ from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
 from fedfleet.tasks.file_hash import path_hash
 from fedfleet.tasks.model_code import CodeName, code_name, current_hash, model_maker
-from fedfleet.tasks.task import HOLDOUT_SHARE, ModelCheck, Net, TaskRecipe, fit_task, hold_out
+from fedfleet.tasks.task import HOLDOUT_SHARE, Net, TaskRecipe, fit_task, hold_out, require_torch
 from fedfleet.tasks.user_data.samples import OwnData, data
 from fedfleet.tasks.user_data.scale import apply_scale, fit_scale
 
@@ -111,11 +111,14 @@ def table(
     if named is None and model not in MODELS:
         raise BadInput(f"task.model = {model!r} is no model{suggest_name(model, MODELS)}; or name your own, as in model.py:Net")
     if named is not None:
-        return table_recipe(source, _own_net(named, code), test=test, scale=scale, check=_check_own_model)
+        require_torch()
+        from fedfleet.tasks.own_model import own_recipe
+
+        return own_recipe(table_recipe(source, _own_net(named, code), test=test, scale=scale))
     return table_recipe(source, _net_of(model, hidden), test=test, scale=scale)
 
 
-def table_recipe(source: TableSource, net: Net, *, test: TestName, scale: str, check: ModelCheck | None = None) -> TaskRecipe:
+def table_recipe(source: TableSource, net: Net, *, test: TestName, scale: str) -> TaskRecipe:
     """The task of these samples with this model."""
 
     def load() -> Dataset:
@@ -128,7 +131,7 @@ def table_recipe(source: TableSource, net: Net, *, test: TestName, scale: str, c
     def prepare(dataset: Dataset, test_rows: Ints) -> Dataset:
         return scaled(dataset, test_rows, scale)
 
-    return fit_task("table", load, net, hold=hold, prepare=prepare, check=check)
+    return fit_task("table", load, net, hold=hold, prepare=prepare)
 
 
 def _names(value: str | list[str] | None) -> tuple[str, ...] | None:
@@ -225,12 +228,6 @@ def _own_net(named: CodeName, digest: str | None) -> Callable[..., Any]:
     return net
 
 
-def _check_own_model(build: Callable[[], Any], dataset: Dataset) -> None:
-    from fedfleet.tasks.task_checks import check_fit
-
-    check_fit(build, dataset)
-
-
 def _net_of(model: str, hidden: int) -> Callable[..., Any]:
     def net(shape: tuple[int, ...], classes: int, scale: float = 1.0, kind: Kind = CLASSIFICATION) -> Any:
         from fedfleet.tasks.narrow_models import units
@@ -256,6 +253,7 @@ def _net_of(model: str, hidden: int) -> Callable[..., Any]:
 def default_model(shape: tuple[int, ...], kind: Kind) -> str:
     """A small transformer for tokens, a convolutional network for pictures, a perceptron for everything else.
 
+    >>> from fedfleet.core.kinds import NEXT_TOKEN
     >>> default_model((12,), CLASSIFICATION), default_model((3, 32, 32), CLASSIFICATION), default_model((32,), NEXT_TOKEN)
     ('mlp', 'cnn', 'gpt')
     """

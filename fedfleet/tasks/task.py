@@ -36,7 +36,6 @@ TaskRecipe = Callable[[int], Task]
 Net = Callable[..., Any]
 Hold = Callable[[Dataset, int], Ints]  # the rows of the central test set, for a seed
 Prepare = Callable[[Dataset, Ints], Dataset]  # the data, scaled without those rows
-ModelCheck = Callable[[Callable[[], Any], Dataset], object]
 HOLDOUT_SHARE = 0.2
 # PyTorch draws fresh weights from one generator of the process: runs side by side in threads must not draw from each other's.
 INIT_LOCK = threading.RLock()
@@ -50,13 +49,13 @@ def make_task(name: str, load: Callable[[], Dataset], build: Callable[[], Any]) 
 
 def fit_task(
     name: str, load: Callable[[], Dataset], net: Net, *, test_users: int = 0, backbone: str = "", hold: Hold | None = None,
-    prepare: Prepare | None = None, check: ModelCheck | None = None,
+    prepare: Prepare | None = None,
 ) -> TaskRecipe:  # fmt: skip
     """The same for a model that takes its input shape and number of classes from the data, and their kind if it asks for `kind`.
 
     With `test_users` everything of that many seeded owners is held out instead of a fifth of all samples, or whatever `hold` says;
     `prepare` is what then becomes of the data. `backbone` names pretrained weights to begin with, as `backbones` knows them; "":
-    the model begins from the seed alone. `check` looks at a model that does not ship with FedFleet.
+    the model begins from the seed alone.
     """
     asks = inspect.signature(net).parameters
 
@@ -83,8 +82,6 @@ def fit_task(
                 return net(shape, classes, scale=scale, **kind)
 
         check_model(name, build)
-        if check is not None:
-            check(build, dataset)
         pretrained: Tree = {}
         if backbone:
             from fedfleet.tasks import backbones
@@ -94,7 +91,8 @@ def fit_task(
         def init(seed: int) -> Tree:
             return {**first_parameters(build, seed), **{n: v.copy() for n, v in pretrained.items()}}
 
-        return Task(name, dataset, test_rows, build, init, narrow=narrow if "scale" in asks else None)
+        narrows, first = narrow if "scale" in asks else None, "file" if backbone else "seed"
+        return Task(name, dataset, test_rows, build, init, narrow=narrows, first_weights=first)
 
     return Recipe(recipe, getattr(load, "here", lambda: True), task_on_data)
 

@@ -16,8 +16,11 @@ from fedfleet.core.errors import BadInput, error_context
 from fedfleet.core.parts import Dataset, Loss, Task
 from fedfleet.core.records import Ints
 from fedfleet.core.trees import Array, Tree
+from fedfleet.tasks import forward_checks, output_checks
 from fedfleet.tasks.data_checks import error_line
-from fedfleet.tasks.task import build_cheaply, require_torch
+from fedfleet.tasks.dropout import plain_dropout
+from fedfleet.tasks.scores import sample_losses
+from fedfleet.tasks.task import INIT_LOCK, build_cheaply, require_torch
 
 
 def checked_build(model: Any) -> Callable[[], Any]:
@@ -46,35 +49,98 @@ def _check_class(model: Any, name: str) -> None:
         ) from None
 
 
-def check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool = True) -> None:
-    """See that the model can be made, has finite float32 parameters, takes the inputs and tells all classes apart.
+def check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool = True, loss: Any = None) -> list[str]:
+    """See that the model can be made, has finite float32 parameters, takes the inputs, tells all classes apart, and can learn.
 
-    Without `scores` its outputs are left to an own loss to understand.
+    Without `scores` its outputs are left to an own `loss` to understand. What works and is probably wrong is returned as sentences.
+    The global generators are as before.
     """
+    with INIT_LOCK, forward_checks.global_draws():
+        return _check_fit(build, dataset, scores=scores, loss=loss)
+
+
+def _check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool, loss: Any) -> list[str]:
+    module = _built(build)
+    _check_parameters(module)
+    _check_buffers(module)
+    x, y = _trial_samples(dataset)
+    out, last = _first_outputs(module, x, dataset)
+    if scores or not isinstance(out, torch.Tensor):
+        if scores:
+            output_checks.check_type(out, dataset)
+            output_checks.check_shape(out, dataset, len(x))
+        else:  # an own loss may take several tensors
+            return []
+    name = output_checks.loss_name(loss, dataset)
+    found = output_checks.output_warnings(out, dataset, last, name)
+    found += forward_checks.evaluation_warnings(module, x, out)
+    if len(x) < 2 or (loss is not None and not callable(loss)):
+        return found
+    # The module that was evaluated may remember; training begins from a new one.
+    return found + forward_checks.training_warnings(_built(build), x, lambda o: _mean_loss(loss, o, y))
+
+
+def _mean_loss(loss: Any, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return sample_losses(outputs, labels).mean() if loss is None else loss(outputs, labels).mean()
+
+
+def _built(build: Callable[[], Any]) -> torch.nn.Module:
     try:
         module = build()
+    except BadInput:
+        raise
     except Exception as error:
         raise BadInput(f"model: the function that makes it fails: {error_line(error)}") from None
     if not isinstance(module, torch.nn.Module):
         raise BadInput(f"model: the function that makes it gives a {type(module).__name__}, not a PyTorch module")
     if isinstance(module, torch.jit.ScriptModule):
         raise BadInput("model: it is a TorchScript module, whose weights cannot be replaced; give the module that it was made from")
-    _check_parameters(module)
-    shape = tuple(dataset.x.shape[1:])
+    return module
+
+
+def _trial_samples(dataset: Dataset) -> tuple[torch.Tensor, torch.Tensor]:
+    """A few samples; of tokens also the row with the largest, which an embedding must know."""
+    rows = np.arange(min(_TRIAL_SAMPLES, len(dataset.x)))
+    if dataset.x.dtype.kind in "iu":
+        rows[-1] = int(np.argmax(dataset.x.reshape(len(dataset.x), -1).max(1)))
+    return torch.from_numpy(dataset.x[rows]), torch.from_numpy(dataset.y[rows])
+
+
+def _first_outputs(module: torch.nn.Module, x: torch.Tensor, dataset: Dataset) -> tuple[Any, str]:
     try:
-        with torch.no_grad():
-            out = module.eval()(torch.from_numpy(dataset.x[:2]))
+        return forward_checks.last_layer_type(module.eval(), x)
+    except BadInput:
+        raise
     except Exception as error:
+        shape = ", ".join(map(str, x.shape[1:]))
         raise BadInput(
-            f"model: it cannot take inputs of shape (samples, {', '.join(map(str, shape))}): {error_line(error)}; "
-            + (
-                "inputs are float32, so look tokens up by x.long() in forward()"
-                if "indices" in str(error)
-                else "change its first layer or the shape of the inputs"
-            )
+            f"model: it cannot take inputs of shape (samples, {shape}): {error_line(error)}; {_input_cure(error, dataset)}"
         ) from None
-    if scores:
-        _check_outputs(out, dataset)
+
+
+def _input_cure(error: Exception, dataset: Dataset) -> str:
+    """What to change where a model cannot take the inputs: most often their type, or the size of a table of tokens."""
+    text, whole = str(error), dataset.x.dtype.kind in "iu"
+    if "indices" in text and not whole:
+        return "inputs are float32, so look tokens up by x.long() in forward()"
+    if isinstance(error, IndexError) and "out of range" in text:
+        return f"the largest token is {int(dataset.x.max())}, so give the embedding {int(dataset.x.max()) + 1} rows or more"
+    if whole and ("dtype" in text or "type Float" in text or "Long" in text):
+        return "inputs are tokens (int64), so look them up with nn.Embedding as the first layer"
+    return "change its first layer or the shape of the inputs"
+
+
+def _check_buffers(module: torch.nn.Module) -> None:
+    """Buffers of the state travel with the parameters."""
+    state = module.state_dict()
+    for name, value in module.named_buffers():
+        if name not in state:
+            continue
+        cure = "a constant need not travel: register_buffer(.., persistent=False)"
+        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            raise BadInput(f"model: buffer {name!r} holds values that are not finite; {cure}")
+        if value.is_complex() or (value.is_floating_point() and value.dtype != torch.float32):
+            raise BadInput(f"model: buffer {name!r} is {value.dtype}; make it float32 with model.float(), or {cure}")
 
 
 def _check_parameters(module: Any) -> None:
@@ -98,45 +164,6 @@ def _check_parameters(module: Any) -> None:
         )
 
 
-def _check_outputs(out: Any, dataset: Dataset) -> None:
-    """See that the outputs are what the kind of task needs."""
-    if not isinstance(out, torch.Tensor):
-        raise BadInput(f"model: it gives a {type(out).__name__}; let it give one tensor, {_OUTPUTS[dataset.kind.name]}")
-    samples = min(2, len(dataset.y))
-    expected = dataset.y.shape[1:2] if dataset.kind.places or not dataset.kind.per_label else ()
-    shape = tuple(out.shape)
-    numbers = dataset.kind.name == "regression" and out.numel() == samples * expected[0]
-    dims = 3 if dataset.kind.places else 2
-    if not out.is_floating_point() or not (
-        numbers or (len(shape) == dims and shape[: dims - 1] == (samples, *expected)[: dims - 1])
-    ):
-        raise BadInput(
-            f"model: for {samples} samples it gives {out.dtype} of shape {shape}; let it give {_OUTPUTS[dataset.kind.name]}"
-        )
-    if numbers:
-        return
-    if dataset.kind.name == "multilabel" and shape[1] != dataset.classes:
-        raise BadInput(
-            f"model: it has {shape[1]} outputs, and the samples have {dataset.classes} labels; give its last layer "
-            f"{dataset.classes} outputs"
-        )
-    if shape[-1] < dataset.classes:
-        row = int(np.argmax(dataset.y if dataset.y.ndim == 1 else dataset.y.max(1)))
-        raise BadInput(
-            f"data: the label in row {row} is {dataset.y[row].max()}, and the model has {shape[-1]} outputs, for labels 0 to "
-            f"{shape[-1] - 1}; give its last layer {dataset.classes} outputs, or correct the labels"
-        )
-
-
-_OUTPUTS = {
-    "classification": "a row of scores for each sample, one for each class",
-    "regression": "as many numbers for each sample as it has labels",
-    "multilabel": "a row of scores for each sample, one for each label",
-    "next_token": "a tensor (samples, places, tokens) of scores",
-    "sequence_labels": "a tensor (samples, places, classes) of scores",
-}
-
-
 def needs_two_samples(build: Callable[[], Any], x: Array) -> bool:
     """Does training this model fail on a batch of one sample, as batch normalisation of a single value does?"""
     if not any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in build_cheaply(build).modules()):
@@ -150,6 +177,7 @@ def needs_two_samples(build: Callable[[], Any], x: Array) -> bool:
 
 _BATCH = 2048
 _SAMPLES = 3
+_TRIAL_SAMPLES = 8  # of which a model is tried before it is trained
 
 
 def outputs_of(task: Task, params: Tree, rows: Ints) -> Array:
@@ -178,13 +206,22 @@ def module_of(task: Task, params: Tree) -> torch.nn.Module:
     """The task's model with these parameters, for use; what is frozen is inside already."""
     module = task.build()
     module.load_state_dict({n: torch.from_numpy(np.array(v)) for n, v in params.items() if n not in task.frozen})
-    return module.eval()
+    return plain_dropout(module).eval()
+
+
+# Losses as people name them, and the function of torch.nn.functional.
+_LOSSES = {
+    "mse": "mse_loss", "l2": "mse_loss", "mae": "l1_loss", "l1": "l1_loss", "huber": "huber_loss", "ce": "cross_entropy",
+    "crossentropy": "cross_entropy", "cross_entropy": "cross_entropy", "bce": "binary_cross_entropy_with_logits", "nll": "nll_loss",
+}  # fmt: skip
 
 
 def check_loss(function: Callable[[Any, Any], Any], task: Task) -> Loss:
     """A loss function of the person's own: whether it gives one value per sample or one for all is seen by trying it."""
     if not callable(function):
-        raise BadInput(f"loss: {function!r} is not a function; give one that takes (outputs, labels)")
+        known = _LOSSES.get(str(function).lower().replace(" ", "_"))
+        example = f", for example torch.nn.functional.{known}" if known else ""
+        raise BadInput(f"loss: {function!r} is not a function; give one that takes (outputs, labels){example}, or leave loss out")
     if isinstance(function, type) and issubclass(function, torch.nn.Module):
         raise BadInput(f"loss is the class {function.__name__}; give an instance, loss={function.__name__}()")
     data, n = task.dataset, min(_SAMPLES, len(task.dataset.y))

@@ -3,7 +3,9 @@
     from fedfleet.testing import check_selector
     check_selector(my_selector())
 
-Each raises AssertionError with the rule that was broken. They load on first use: those of executors need torch.
+Each prints what it checked (`quiet=True`: nothing) and gives it as a `Conformance`, or raises AssertionError with the rule that
+was broken, what was seen, and the cure. Everything is asked twice, in another order, with other global random generators and
+clocks. They load on first use: those of executors need torch.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedfleet.testing.algorithms import check_algorithm, check_fold
+    from fedfleet.testing.algorithms import check_algorithm
     from fedfleet.testing.codecs import check_codec
+    from fedfleet.testing.conformance import Conformance, check_across_processes
     from fedfleet.testing.executors import check_executor, check_kinks
+    from fedfleet.testing.folds import check_fold
     from fedfleet.testing.selectors_and_policies import check_policy, check_selector
     from fedfleet.testing.sources import (
         check_data_source,
@@ -26,12 +30,15 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "codecs": "check_codec", "executors": "check_executor check_kinks", "algorithms": "check_algorithm check_fold",
+    "codecs": "check_codec", "executors": "check_executor check_kinks", "algorithms": "check_algorithm", "folds": "check_fold",
+    "conformance": "Conformance check_across_processes",
     "sources": "check_data_source check_device_source check_energy_source check_fault_source check_partition check_state_source",
     "selectors_and_policies": "check_policy check_selector",
 }  # fmt: skip
 
 __all__ = [
+    "Conformance",
+    "check_across_processes",
     "check_algorithm",
     "check_codec",
     "check_data_source",

@@ -12,25 +12,42 @@ from fedfleet.core.rng import stream
 from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.core.trees import Tree, content_hash, mismatch
 from fedfleet.learn.codecs.messages import decode, decode_bytes, encode, encode_bytes, nbytes, round_trip_trees
+from fedfleet.testing.conformance import CheckLog, Conformance
+from fedfleet.testing.surroundings import Surroundings, turns
 
 _SMALLEST = 1e-37  # numbers below are hardly there in single precision
 _SHAPES = {"conv": (8, 3, 5, 5), "dense": (40, 30), "bias": (40,), "few": (3,), "scalar": (), "none": (0, 4)}
 
 
-def check_codec(codec: Codec) -> None:
+def check_codec(codec: Codec, *, quiet: bool = False) -> Conformance:
     """What is decoded is what was encoded, within the codec's promise; bytes are as many as it says; stacks change no bit.
 
-    Leaves of other types, scalars and empty leaves survive; garbled bytes are refused; what is not finite stays so.
+    Leaves of other types, scalars and empty leaves survive; garbled bytes are refused; what is not finite stays so. What was
+    checked is printed, unless `quiet`.
     """
     assert codec == codec and isinstance(hash(codec), int), "a codec must be a value, or no two clients train together"
-    for what, tree in trees():
-        before = content_hash(tree)
-        for address in (3, -(2**62)):
-            _check_one(codec, tree, address, what)
-        assert content_hash(tree) == before, "encoding must not change what it is given"
+    log, around = CheckLog(f"codec {codec.name!r}"), Surroundings(codec)
+    sent: list[tuple[str, Tree, int, bytes]] = []
+    with around(1, leaves_generators="a codec"):
+        for what, tree in trees():
+            before = content_hash(tree)
+            sent += [(what, tree, address, _check_one(codec, tree, address, what)) for address in (3, -(2**62))]
+            assert content_hash(tree) == before, "encoding must not change what it is given"
+    log.answer([data for *_, data in sent])
+    log.checked("every kind of update arrives within the promise, in as many bytes as it says; other leaves to the last bit")
+    for number, group in turns(sent[::-1]):
+        with around(number, leaves_generators="a codec"):
+            for what, tree, address, data in group:
+                assert encode_bytes(codec, tree, address) == data, (
+                    f"{codec.name} on {what}: the same tree and address must give the same bytes, at any time; draw by the "
+                    "addresses that `squeeze` gets (`addressed`), and remember nothing: error feedback is the client's memory"
+                )
+    log.checked("the same tree and address give the same bytes again, with other global generators and clocks")
     all_trees = [tree for _, tree in trees()]
     _check_stack(codec, all_trees)
+    log.checked("clients in a stack do not change each other's bits")
     _check_garbled_bytes(codec, all_trees[0])
+    log.checked("garbled bytes are refused with a reason")
     for bad in (np.nan, np.inf, -np.inf):
         bad_tree = {**all_trees[0], "dense": all_trees[0]["dense"].copy()}
         bad_tree["dense"][3, 4] = bad
@@ -39,6 +56,8 @@ def check_codec(codec: Codec) -> None:
         assert not all(np.isfinite(v).all() for v in decoded.values()), (
             f"{codec.name}: an update that is not finite must arrive so, or nobody refuses it"
         )
+    log.checked("what is not finite does not become so")
+    return log.end(quiet)
 
 
 def trees() -> Iterator[tuple[str, Tree]]:
@@ -54,10 +73,15 @@ def trees() -> Iterator[tuple[str, Tree]]:
     yield ("far apart", {**{n: v * np.float32(10) ** np.clip(np.round(v * 1000), -30, 30) for n, v in noise.items()}, **others})
 
 
-def _check_one(codec: Codec, tree: Tree, address: int, what: str) -> None:
+def _check_one(codec: Codec, tree: Tree, address: int, what: str) -> bytes:
     where, encoded, data = f"{codec.name} on {what}", encode(codec, tree, address), encode_bytes(codec, tree, address)
-    assert data == pack_tree(encoded) == encode_bytes(codec, tree, address), f"{where}: the same tree must give the same bytes"
-    assert nbytes(codec, tree) in (None, float(len(data))), f"{where}: it says another number of bytes than it sends"
+    assert data == pack_tree(encoded) == encode_bytes(codec, tree, address), (
+        f"{where}: the same tree must give the same bytes: no chance but by the addresses, no memory"
+    )
+    assert nbytes(codec, tree) in (None, float(len(data))), (
+        f"{where}: it says another number of bytes than it sends, {nbytes(codec, tree)} and {len(data)}; where values decide, say "
+        "sized = False"
+    )
     assert codec.sized == (nbytes(codec, tree) is not None), f"{where}: a codec of fixed size must say that size"
     decoded = decode(codec, encoded, tree)
     assert content_hash(decoded) == content_hash(decode_bytes(codec, data, tree)), f"{where}: bytes and trees must agree"
@@ -70,6 +94,7 @@ def _check_one(codec: Codec, tree: Tree, address: int, what: str) -> None:
         error = np.abs(decoded[name].astype(np.float64) - leaf)
         in_bounds = (error <= bounds[name] + _SMALLEST) | np.isinf(bounds[name])
         assert in_bounds.all(), f"{where}: leaf {name!r} is {error.max()} off, beyond its promise"
+    return data
 
 
 def _check_stack(codec: Codec, clients: list[Tree]) -> None:

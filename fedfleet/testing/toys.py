@@ -13,7 +13,7 @@ import numpy as np
 from fedfleet.core.edges import UserSource
 from fedfleet.core.parts import Algorithm, Dataset, Executor, Job
 from fedfleet.core.quorum import earliest_by_polling
-from fedfleet.core.records import Assignments, Bools, Cost, Floats, Ints, Report, Score, ServerState
+from fedfleet.core.records import Assignments, Bools, Cost, Floats, Ints, Keys, Report, Score, ServerState
 from fedfleet.core.rng import client_keys, hash_keys, uniforms
 from fedfleet.core.sources import DataSource, DeviceSource, Split, StateSource, World
 from fedfleet.core.trees import Tree, tree_nbytes
@@ -101,11 +101,13 @@ def opaque_executor() -> Executor:
 
 @dataclass(frozen=True, slots=True)
 class TrialWorld:
-    """A world by its name. `answers`: everyone who is asked reports in the end, so that rounds must succeed."""
+    """A world by its name. `answers`: everyone who is asked reports in the end, so that rounds must succeed. `alike`: nobody is
+    faster than others, so that there is no reason to leave anybody out."""
 
     name: str
     world: World
     answers: bool
+    alike: bool = False
 
 
 def trial_worlds(clients: int) -> tuple[TrialWorld, ...]:
@@ -117,7 +119,7 @@ def trial_worlds(clients: int) -> tuple[TrialWorld, ...]:
     some_lost = np.where(np.arange(clients) % 3 == 0, math.inf, ragged)
     return (
         TrialWorld("everyone is there, at unlike speeds", _world(ragged), answers=True),
-        TrialWorld("everyone is there and equally fast", _world(np.full(clients, 8.0)), answers=True),
+        TrialWorld("everyone is there and equally fast", _world(np.full(clients, 8.0)), answers=True, alike=True),
         TrialWorld("clients come and go", _world(ragged, comes_and_goes=True), answers=True),
         TrialWorld("a third of the devices cannot do the work", _world(some_lost), answers=False),
         TrialWorld("nobody can do the work", _world(np.full(clients, math.inf)), answers=False),
@@ -135,9 +137,20 @@ def _with_faults(world: World, faults: FaultRecipe) -> World:
     return replace(world, states=reachable_states(world.states, fault_source), faults=fault_source)
 
 
-def _world(shortest: Floats, *, there: bool = True, comes_and_goes: bool = False) -> World:
+def renamed_worlds(clients: int) -> tuple[World, World, Ints]:
+    """A world in which everyone is there, the same one with its clients in another order, and who is who: old index by new."""
+    keys = client_keys(clients)
+    order = np.argsort(hash_keys(3, "renamed", keys), kind="stable")
+    ragged = 1.0 + hash_keys(1, "seconds", keys).astype(np.float64) % 97
+    users = np.arange(clients, dtype=np.int64) // 2
+    return _world(ragged), _world(ragged[order], keys=keys[order], users=users[order]), order
+
+
+def _world(
+    shortest: Floats, *, there: bool = True, comes_and_goes: bool = False, keys: Keys | None = None, users: Ints | None = None
+) -> World:
     n = len(shortest)
-    keys = client_keys(n)
+    keys = client_keys(n) if keys is None else keys
 
     def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
         del cost, start
@@ -153,5 +166,5 @@ def _world(shortest: Floats, *, there: bool = True, comes_and_goes: bool = False
         return start + seconds
 
     earliest = earliest_by_polling(online, 60.0, repeats=240.0)
-    users = UserSource(np.arange(n, dtype=np.int64) // 2)
-    return World(keys, DeviceSource(seconds, ["toy"] * n), StateSource(online, finish, earliest), no_data(n), users)
+    owners = UserSource(np.arange(n, dtype=np.int64) // 2 if users is None else users)
+    return World(keys, DeviceSource(seconds, ["toy"] * n), StateSource(online, finish, earliest), no_data(n), owners)

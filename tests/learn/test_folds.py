@@ -13,7 +13,7 @@ from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve
 from fedfleet.core import aggregation
 from fedfleet.core.aggregation import Entry
-from fedfleet.core.errors import BadInput, Refused
+from fedfleet.core.errors import BadInput, Refused, RunFailed
 from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.learn.folds import combine_updates, krum, mean, median, multi_krum, norm_bound, trimmed_mean, with_fold
 from fedfleet.learn.zoo import fedavg, fedprox
@@ -257,3 +257,42 @@ def test_a_fold_is_the_same_for_all_clients():
     other = {"override": [{"clients": [1], "algorithm": {"fold": "median"}}]}
     with pytest.raises(BadInput, match=r"override\[0\].algorithm.fold: .*server"):
         assemble(resolve({**spec("mean"), "algorithm": {}, **other}))
+
+
+# ---- folds of one's own ---------------------------------------------------------------------------------------------
+
+
+def by_loss(weight, stats, context):
+    return Entry(weight / (1.0 + stats["loss"]))
+
+
+def test_entries_and_denominators_of_a_fold_of_ones_own_reach_the_algorithm():
+    own = replace(mean(bound=8.0), enter=by_loss, ages=True, denominator=5.0)
+    fold = with_fold(fedavg(), own).fold
+    assert (fold.enter, fold.ages, fold.denominator, fold.bound) == (by_loss, True, 5.0, 8.0)
+    assert with_fold(fedprox(), mean()).fold.enter is fedprox().fold.enter
+
+
+def test_entries_of_ones_own_do_not_go_around_others():
+    inner = with_fold(fedavg(), replace(mean(), ages=True))
+    with pytest.raises(BadInput, match="weighs reports by how late they are"):
+        with_fold(inner, replace(mean(), enter=by_loss))
+    with pytest.raises(BadInput, match="combines reports in a way of its own"):
+        with_fold(with_fold(fedavg(), median()), replace(mean(), enter=by_loss))
+    with pytest.raises(BadInput, match="weighs reports in a way of its own"):
+        with_fold(replace(fedavg(), fold=replace(mean(), enter=by_loss)), replace(mean(), denominator=2.0))
+
+
+def test_a_fold_brings_no_noise():
+    from fedfleet.core.noise import Noise
+
+    with pytest.raises(BadInput, match="noise of its own"):
+        with_fold(fedavg(), replace(mean(), noise=object.__new__(Noise)))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 2)])
+def test_an_aggregate_that_would_be_broadcast_over_the_model_is_refused(shape):
+    fold = replace(mean(), combine=lambda collected: {"w": np.zeros(shape, np.float32)})
+    acc = aggregation.add(fold, aggregation.zero(fold, ServerState({"w": np.zeros(2, np.float32)})), report(1.0), NOW)
+    with pytest.raises(RunFailed, match="leaf 'w' of shape"):
+        aggregation.finish(fold, acc)

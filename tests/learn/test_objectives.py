@@ -8,16 +8,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedfleet.core.cost import cost_of
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import Job, Loss, Offer, Trial
 from fedfleet.core.passes import Carry, ConstantTerm
+from fedfleet.core.records import ServerState, whole_work
 from fedfleet.executors.inline import inline
 from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.learn.composition import with_pass
 from fedfleet.learn.fedavg import fedavg
-from fedfleet.learn.objectives import proximal, with_loss, with_term
+from fedfleet.learn.objectives import proximal, with_loss, with_penalty, with_term
 from fedfleet.learn.zoo import fedprox
 from fedfleet.tasks.digits import digits_mlp
+from fedfleet.testing import check_algorithm
 from fedfleet.testing.toys import consensus
 from tests.learn.digits import FORMS, models, task, trained
 
@@ -167,3 +170,54 @@ def test_a_loss_that_breaks_is_named(kind):
 def test_tuning_takes_it_too():
     tuned = replace(fedavg(), tune=lambda client: fedavg().local(client, {}))
     assert with_loss(tuned, LOSSES["each"]).tune(0).objective is not None
+
+
+# ---- penalties on outputs -------------------------------------------------------------------------------------------
+
+
+def squared_gap(outputs, offered):
+    return (outputs - offered).square().mean(1)
+
+
+@pytest.mark.parametrize("execute", FORMS)
+def test_a_penalty_of_nothing_changes_next_to_nothing(execute):
+    free = with_penalty(fedavg(), lambda outputs, offered: 0.0 * outputs.sum(1))
+    one, other = (trained(a, rounds=1, execute=execute)[1].state.server.params for a in (fedavg(), free))
+    assert max(float(np.abs(one[n] - other[n]).max()) for n in one) < 1e-6
+
+
+@pytest.mark.parametrize("execute", FORMS)
+def test_outputs_stay_near_those_of_the_offered_model(execute):
+    task_ = task()
+    start, x = task_.init(3), torch.from_numpy(task_.dataset.x[:200])
+    outputs = {}
+    for strength in (0.0, 5.0):
+        near = with_penalty(fedavg(), lambda now, offered, strength=strength: strength * squared_gap(now, offered))
+        end = trained(near, rounds=1, execute=execute)[1].state.server.params
+        outputs[strength] = torch.func.functional_call(task_.build(), {n: torch.from_numpy(v) for n, v in end.items()}, (x,))
+    first = torch.func.functional_call(task_.build(), {n: torch.from_numpy(v) for n, v in start.items()}, (x,))
+    gaps = {s: float(squared_gap(o, first).mean()) for s, o in outputs.items()}
+    assert gaps[5.0] < 0.5 * gaps[0.0]
+
+
+def test_a_penalty_passes_its_check_alone_and_around_a_loss_in_every_stage():
+    smooth = with_loss(fedavg(lr=0.05), Loss(lambda o, y: torch.nn.functional.cross_entropy(o, y, reduction="none")))
+    staged = with_pass(fedavg(lr=0.05, epochs=1), "", lambda p: replace(p, then=replace(p)))
+    for inner in (fedavg(lr=0.05), smooth, staged):
+        near = with_penalty(inner, squared_gap)
+        assert near.local(0, {}) == near.local(1, {})
+        check_algorithm(near, digits_mlp()(0), quiet=True)
+    assert with_penalty(staged, squared_gap).local(0, {}).then.objective is not None
+
+
+def test_a_penalty_costs_no_byte():
+    asked, sizes = whole_work(np.arange(2)), np.array([5, 9])
+    server = ServerState(task().init(0))
+    plain, near = (cost_of(a, server, asked, sizes) for a in (fedavg(), with_penalty(fedavg(), squared_gap)))
+    assert np.array_equal(plain.bytes_down, near.bytes_down) and np.array_equal(plain.bytes_up, near.bytes_up)
+
+
+def test_an_error_in_a_penalty_names_it():
+    broken = with_penalty(fedavg(), lambda outputs, offered: outputs.nonsense)
+    with pytest.raises(RunFailed, match="your penalty failed: AttributeError"):
+        trained(broken, rounds=1)

@@ -9,6 +9,7 @@ from fedfleet.choose.uniform import uniform
 from fedfleet.core.parts import Policy, Selector
 from fedfleet.core.records import NOTHING, Decision, whole_work
 from fedfleet.core.registry import names
+from fedfleet.core.rng import hash_keys
 from fedfleet.pace.combinators import overcommit
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.testing import check_policy, check_selector
@@ -20,12 +21,12 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("name", names("selectors"))
 def test_selectors(name):
-    check_selector(built("selectors", name))
+    check_selector(built("selectors", name), quiet=True)
 
 
 @pytest.mark.parametrize("name", names("policies"))
 def test_policies(name):
-    check_policy(built("policies", name))
+    check_policy(built("policies", name), quiet=True)
 
 
 def policy(decide, **parts):
@@ -180,6 +181,18 @@ BAD_SELECTORS = {
         selector(lambda state, roster, n, draw: whole_work(roster.clients[np.argsort(roster.stats["speed"])[:n]])),
         "KeyError: 'speed'",
     ),
+    "takes the lowest numbers": (selector(first), "must not go by the numbers of clients"),
+    "breaks ties by number": (
+        selector(lambda state, roster, n, draw: whole_work(roster.clients[np.argsort(roster.samples, kind="stable")[:n]])),
+        "must not go by the numbers of clients",
+    ),
+    "is unfair and says otherwise": (
+        selector(
+            lambda state, roster, n, draw: whole_work(roster.clients[np.argsort(luck(roster, draw) // (1 + roster.keys % 2))[:n]]),
+            equal_chance=True,
+        ),
+        "it says equal_chance",
+    ),
     "wants to see nonsense": (selector(first, sees=("compute_second",)), "did you mean 'compute_seconds'"),
 }
 
@@ -197,19 +210,34 @@ def test_a_selector_that_picks_twice_is_caught():
         check_selector(twice)
 
 
+def luck(roster, draw):
+    return hash_keys(draw.seed, "toy", roster.keys, draw.round, draw.first)
+
+
 def fastest(state, roster, n, draw):
-    return whole_work(roster.clients[np.argsort(roster.stats["seconds"], kind="stable")[:n]])
+    return whole_work(roster.clients[np.lexsort((luck(roster, draw), roster.stats["seconds"]))[:n]])
+
+
+def nine(state, roster, n, draw):
+    return roster.clients[np.sort(np.argsort(luck(roster, draw), kind="stable")[:9])], "seconds"
 
 
 def seeing(state, roster, n, draw):
-    order = np.lexsort((roster.stats["user"], roster.stats["compute_seconds"] + roster.stats["transfer_seconds"]))
-    return whole_work(roster.clients[order[:n]])
+    seconds = roster.stats["compute_seconds"] + roster.stats["transfer_seconds"]
+    return whole_work(roster.clients[np.lexsort((luck(roster, draw), seconds))[:n]])
+
+
+def lottery(state, roster, n, draw):
+    return whole_work(roster.clients[np.argsort(luck(roster, draw))[:n]])
 
 
 GOOD_SELECTORS = {
     "uniform": uniform(),
-    "first": selector(first),
-    "probing": selector(fastest, probe=lambda state, roster, n, draw: (roster.clients[:9], "seconds")),
+    "lottery": selector(lottery, equal_chance=True),
+    "probing": selector(fastest, probe=nine),
+    "its members, by number": selector(
+        lambda state, roster, n, draw: whole_work(roster.clients[roster.clients < 30][:n]), members=np.arange(30)
+    ),
     "seeing": selector(seeing, sees=("compute_seconds", "transfer_seconds", "steps", "user")),
 }
 

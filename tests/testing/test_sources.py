@@ -21,12 +21,12 @@ TASK = digits_logreg()(0)
 
 @pytest.mark.parametrize("name", [n for n in names("devices") if not n.endswith("_file")])
 def test_devices(name):
-    testing.check_device_source(built("devices", name)(KEYS, 1), len(KEYS))
+    testing.check_device_source(built("devices", name)(KEYS, 1), len(KEYS), quiet=True)
 
 
 @pytest.mark.parametrize("name", [n for n in names("states") if not n.endswith("_file")])
 def test_states(name):
-    testing.check_state_source(built("states", name)(KEYS, 1), len(KEYS))
+    testing.check_state_source(built("states", name)(KEYS, 1), len(KEYS), quiet=True)
 
 
 @pytest.mark.parametrize("name", names("partitions"))
@@ -34,13 +34,13 @@ def test_partitions(name):
     task = TASK
     if name == "by_owner":
         task = replace(TASK, dataset=replace(TASK.dataset, owner=np.arange(len(TASK.dataset.y)) % 20))
-    testing.check_partition(lambda: built("partitions", name), task)
+    testing.check_partition(lambda: built("partitions", name), task, quiet=True)
 
 
 @pytest.mark.parametrize("name", [n for n in names("energy") if not n.endswith("_file")])
 def test_energy(name):
     devices = built("devices", "spread")(KEYS, 1)
-    testing.check_energy_source(built("energy", name)(devices, KEYS, 1), len(KEYS))
+    testing.check_energy_source(built("energy", name)(devices, KEYS, 1), len(KEYS), quiet=True)
 
 
 # ---- energy that breaks a rule ------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def test_a_stage_is_not_a_charge():
 
 @pytest.mark.parametrize("name", names("faults"))
 def test_faults(name):
-    testing.check_fault_source(built("faults", name)(KEYS, 1), len(KEYS))
+    testing.check_fault_source(built("faults", name)(KEYS, 1), len(KEYS), quiet=True)
 
 
 @pytest.mark.parametrize("name", names("faults"))

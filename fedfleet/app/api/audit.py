@@ -11,6 +11,8 @@ from annotated_types import Ge
 from fedfleet.app.terminal.answers import Answer, Interrupted, option_name, warn, write_page
 from fedfleet.app.terminal.value_checks import Workers, share
 from fedfleet.core.errors import BadInput
+from fedfleet.core.limits import is_target
+from fedfleet.measure.goal import Target, plain_target
 
 
 def explain(
@@ -18,7 +20,7 @@ def explain(
     *,
     rounds: Annotated[int, Ge(0)] = 0,
     counterfactuals: bool = False,
-    target: float | None = None,
+    target: float | str | None = None,
     workers: Workers | None = None,
     cache: Path | None = None,
     trust_code: str | None = None,
@@ -30,7 +32,8 @@ def explain(
         rounds: list the N longest rounds with their causes.
         counterfactuals: also what the run would have been on a kinder fleet: simulate it again without each set of causes (links,
             computing, reachability, data, faults).
-        target: with --counterfactuals: the accuracy to be reached; default: the spec's own, else 95 % of the best of the run.
+        target: with --counterfactuals: the score to be reached, or the limit of a measure, such as "rmse <= 3.5"; default: the
+            spec's own, else 95 % of the best of the run.
         workers: with --counterfactuals: in how many processes to simulate; default: 1.
         cache: with --counterfactuals: where these runs are kept; default: RUN/counterfactuals.
         trust_code: run the code of an own model that lies in the folder, if this is its hash.
@@ -46,15 +49,29 @@ def explain(
                 f"{option_name('counterfactuals')}, "
                 f"or leave {option_name(given[0])} out"
             )
-    target_share = None if target is None else share("target", target)
+    goal = None if target is None else _checked_target(target)
     result = explain_run(folder, longest=rounds)
     if counterfactuals:
-        options = {"target": target_share, "workers": workers or 1, "cache": cache, "trust": trust_code}
+        options = {"target": goal, "workers": workers or 1, "cache": cache, "trust": trust_code}
         try:
             result |= _explain_counterfactuals(folder, result, options)
         except KeyboardInterrupt:
             raise Interrupted("interrupted; what was simulated is kept: run the same command again to resume") from None
     return Answer(result, explanation_text)
+
+
+def _checked_target(target: float | str) -> Target:
+    """A share of the score, or the limit of a measure."""
+    if not isinstance(target, str):
+        return share("target", target)
+    if is_target(target):
+        return plain_target(target)
+    try:
+        value = float(target)
+    except ValueError:
+        where = option_name("target")
+        raise BadInput(f'{where} {target!r} is no target; give a score such as 0.8, or a limit such as "rmse <= 3.5"') from None
+    return share("target", value)
 
 
 def _explain_counterfactuals(folder: Path, result: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:

@@ -25,12 +25,18 @@ from fedfleet.app.runs.custom_task import (
     UserInputs,
     is_custom_task,
     load_custom_task,
-    model_factory,
     new_custom_task,
     resolve_named_task,
     task_content_id,
 )
-from fedfleet.app.runs.custom_task_folder import arrays_file, read_arrays, task_arrays, write_arrays
+from fedfleet.app.runs.custom_task_folder import (
+    arrays_file,
+    first_weights_file,
+    load_manifest,
+    read_arrays,
+    task_arrays,
+    write_arrays,
+)
 from fedfleet.app.spec import Spec, load_spec, resolve, spec_table
 from fedfleet.app.spec.people import deals_by_owner, people_in
 from fedfleet.app.studies.grid.ready_studies import with_cohorts_for
@@ -40,8 +46,8 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Task
 from fedfleet.store.seals import SEAL
 from fedfleet.tasks.data_checks import checked_data
-from fedfleet.tasks.task import make_task
-from fedfleet.tasks.task_checks import check_fit, checked_build
+from fedfleet.tasks.model_weights import WeightsFile
+from fedfleet.tasks.own_model import model_recipe
 
 Recipe = Callable[[int], Task]  # a task for a seed
 
@@ -64,6 +70,7 @@ def take_inputs(
         raise BadInput(
             "loss and metrics are objects of Python and need a model that is one too; give model= as a class or a function"
         )
+    _refuse_weights(inputs)
     table, name = take_task(spec, overrides, inputs.model, inputs.data, columns)
     return table, name, UserInputs()
 
@@ -76,7 +83,9 @@ def take_study_inputs(
     With `small_fleets` its cohorts become smaller where the data have few owners.
     """
     refuse_columns(columns, inputs.data)
-    if not names_task(inputs.model, inputs.data):
+    if names_task(inputs.model, inputs.data):
+        _refuse_weights(inputs)
+    else:
         return study, replace(inputs, data=read_user_data(inputs.data, columns))
     changing = [arm.name for arm in study.arms if any(key.startswith("task.") for key in arm.settings)]
     if changing:
@@ -90,13 +99,34 @@ def take_study_inputs(
     return study, replace(inputs, model=None, data=None)
 
 
+def _refuse_weights(inputs: UserInputs) -> None:
+    """Refuse weights for a model that is no object of Python: nothing in a spec says yet that they are part of the run."""
+    if inputs.weights is not None:
+        raise BadInput(
+            "weights are those of a model that is an object of Python; give model= as a module, a class or a function, and data as "
+            "arrays or a file"
+        )
+
+
 def user_inputs(
-    model: Any, data: Any, loss: Callable[[Any, Any], Any] | None, metrics: Mapping[str, Any] | None = None
+    model: Any,
+    data: Any,
+    loss: Callable[[Any, Any], Any] | None,
+    metrics: Mapping[str, Any] | None = None,
+    weights: str | Path | None = None,
+    *,
+    partial_weights: bool = False,
 ) -> UserInputs:
-    """A model, data, a loss and metrics as they were given."""
+    """A model, data, a loss, metrics and first weights as they were given."""
     if metrics is not None and not isinstance(metrics, Mapping):
-        raise BadInput(f"metrics: {metrics!r} is not a dictionary; give functions by name: metrics={{'name': function}}")
-    return UserInputs(model, data, loss, dict(metrics or {}))
+        functions = metrics if isinstance(metrics, list | tuple) else [metrics]
+        named = [str(getattr(one, "__name__", "")) for one in functions]
+        example = next((f"{{{name!r}: {name}}}" for name in named if name.isidentifier()), "{'name': function}")
+        raise BadInput(f"metrics: a {type(metrics).__name__} is not a dictionary; give functions by name: metrics={example}")
+    if weights is None and partial_weights:
+        raise BadInput("partial_weights = True says how weights may fit, and there are none; give weights too, or leave it out")
+    source = None if weights is None else WeightsFile(as_path("weights", weights), partial_weights)
+    return UserInputs(model, data, loss, dict(metrics or {}), source)
 
 
 def resolve_inputs(
@@ -110,6 +140,8 @@ def resolve_inputs(
 ) -> tuple[Spec, CustomTask | None]:
     """The resolved spec, and the own task where there is one: as it was given, or with what the folder has of it."""
     stored_spec = _custom_task_spec(resume_folder)
+    if stored_spec is not None and resume_folder is not None:
+        inputs = _with_stored_weights(inputs, resume_folder)
     if stored_spec is None or (inputs.model is not None and inputs.data is not None):
         resolved, custom_task = resolver_for(inputs, "train", copy_data=copy_data)(table, name)
         if stored_spec is not None and stored_spec.task["content"] != resolved.task["content"]:
@@ -126,11 +158,21 @@ def resolve_inputs(
     return resolved, load_custom_task(resume_folder, resolved, trust, replace(inputs, data=arrays(inputs.data)))
 
 
+def _with_stored_weights(inputs: UserInputs, folder: Path) -> UserInputs:
+    """What was given, with the first weights of the folder where these came from a file, which may be gone by now."""
+    given = inputs.model is None or inputs.weights is not None or not first_weights_file(folder).is_file()
+    if given or load_manifest(folder).first_weights != "file":
+        return inputs
+    return replace(inputs, weights=WeightsFile(first_weights_file(folder)))
+
+
 def resolver_for(inputs: UserInputs, verb: str, *, copy_data: bool = False, file: str = "") -> Resolver:
     """How tables become specs with what was given, which is looked at once; `verb` says in a refusal what is done with it.
 
     The task of the spec where nothing was given; `file` is where the data lie, `copied` whether each run's folder holds them.
     """
+    if inputs.model is None:
+        _refuse_weights(inputs)
     if inputs.model is None and inputs.data is None:
         if inputs.loss is not None or inputs.metrics:
             raise BadInput(
@@ -146,7 +188,7 @@ def resolver_for(inputs: UserInputs, verb: str, *, copy_data: bool = False, file
     def resolve_with_task(table: dict[str, Any], name: str) -> tuple[Spec, CustomTask]:
         _refuse_named_task(table)
         if not recipe:
-            recipe.append(custom_task_recipe(inputs.model, arrays(inputs.data), scores=inputs.loss is None))
+            recipe.append(_recipe_of(inputs, arrays(inputs.data)))
         without_task = {k: v for k, v in table.items() if k != "task"}
         resolved = resolve(without_task, name, content_id="?", count=lambda spec: people_in(recipe[0](spec.data_seed), spec))
         seeds = resolved.data_seed, resolved.training_seed
@@ -168,9 +210,7 @@ def shared_resolver(inputs: UserInputs, folder: Path, verb: str) -> tuple[Resolv
     if inputs.model is None or inputs.data is None:
         return resolver_for(inputs, verb), lambda: None
     array_inputs = replace(inputs, data=arrays(inputs.data))
-    custom_task_recipe(
-        array_inputs.model, array_inputs.data, scores=array_inputs.loss is None
-    )  # before anything is made of data that cannot be used
+    _recipe_of(array_inputs, array_inputs.data)  # before anything is made of data that cannot be used
     if isinstance(inputs.data, str | Path):
         return resolver_for(array_inputs, verb, file=str(Path(inputs.data).resolve())), lambda: None
     file = arrays_file(folder, task_arrays(array_inputs.data))
@@ -181,11 +221,15 @@ def shared_resolver(inputs: UserInputs, folder: Path, verb: str) -> tuple[Resolv
     return resolver_for(array_inputs, verb, file=str(file.resolve())), prepare
 
 
-def custom_task_recipe(model: Any, data: Sequence[Any], *, scores: bool = True) -> Recipe:
+def custom_task_recipe(
+    model: Any, data: Sequence[Any], *, scores: bool = True, loss: Any = None, weights: WeightsFile | None = None
+) -> Recipe:
     """A task made of a PyTorch model and arrays; `scores`: the model gives a score for each class, as cross-entropy needs."""
-    dataset = checked_data(data)
-    check_fit(checked_build(model), dataset, scores=scores)
-    return make_task("own", lambda: dataset, model_factory(model))
+    return model_recipe(model, checked_data(data), scores=scores, loss=loss, weights=weights)
+
+
+def _recipe_of(inputs: UserInputs, data: Sequence[Any]) -> Recipe:
+    return custom_task_recipe(inputs.model, data, scores=inputs.loss is None, loss=inputs.loss, weights=inputs.weights)
 
 
 def arrays(data: Any) -> Any:

@@ -188,9 +188,11 @@ def _clock_lines(clock: Mapping[str, Any] | None) -> list[str]:
     """The class clock with its gloss, as many labels in a line as fit."""
     if clock is None:
         return []
+    shown = {"label": "each label", "target": "each range of the target"}.get(clock.get("by", "label"), "the data")
+    head = "Class clock" if clock.get("by", "label") == "label" else "Clock"
     label_values = ", ".join(f"{label}: {value:.3g}" for label, value in clock["classes"].items())
     gloss = (
-        f"Class clock: how many rounds of an ideal fleet (all clients alike and always available) would show each label as much as "
+        f"{head}: how many rounds of an ideal fleet (all clients alike and always available) would show {shown} as much as "
         f"{clock['rounds_done']:.0f} rounds of this one do, of which {clock['commits']:.3g} give a model"
     )
     effective = (

@@ -73,7 +73,9 @@ def take_task(
     if data is not None and isinstance(spec, str | Path) and "=" in str(spec) and not Path(spec).exists():
         spec, overrides = None, [str(spec), *overrides]  # with data of one's own a spec may be left out
     if spec is None and data is None:
-        raise BadInput(f"nothing to train: give a spec, or your own data with {option_name('data')} FILE")
+        option = option_name("data")
+        own = f"{option} FILE" if option.startswith("-") else "data="
+        raise BadInput(f"nothing to train: give a spec, or your own data with {own}")
     refuse_columns(columns, data)
     if not names_task(model, data):
         return spec_table({} if spec is None else spec, overrides)
@@ -89,10 +91,9 @@ def with_named_task(table: Mapping[str, Any], model: Any, data: Any, columns: Co
     task = plain.get("task")
     is_table = task == "table" or (isinstance(task, Mapping) and task.get("use") == "table")
     if data is None and not is_table:
-        option = option_name("data")
         raise BadInput(
-            f"{option_name('model')} {model}: a model of your own needs data of your own; give {option} FILE too, or name "
-            "task.path in the spec"
+            f"{option_name('model')} {model}: a model of your own needs data of your own; give {option_name('data')} FILE too, or "
+            "name task.path in the spec; a model that ships with FedFleet is part of a task: task.use=NAME (fedfleet list tasks)"
         )
     settings = {f"task.{key}": value for key, value in columns.settings().items()}
     if data is not None:

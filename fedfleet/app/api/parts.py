@@ -13,7 +13,8 @@ from fedfleet.core.registry import KINDS
 _SYNONYMS = {
     "methods": "algorithms", "models": "tasks", "datasets": "tasks", "samplers": "devices", "compressors": "codecs",
     "compression": "codecs", "aggregators": "folds", "aggregation": "folds", "pace": "policies", "pacing": "policies",
-    "schedulers": "policies", "choose": "selectors", "selection": "selectors",
+    "strategies": "algorithms", "optimizers": "algorithms",
+    "optimisers": "algorithms", "clients": "devices", "schedulers": "policies", "choose": "selectors", "selection": "selectors",
 }  # fmt: skip
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +19,11 @@ from fedfleet.app.api.inputs import (
 )
 from fedfleet.app.api.own_task import Columns
 from fedfleet.app.api.run_result import CommitNotifier, OnCommit, Result
+from fedfleet.app.api.user_warnings import warn_of_unseeded, warn_user
 from fedfleet.app.assemble import Setup, assemble, feasibility_warnings, open_executor, run_warnings, score_of
 from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.runs import FinishedRun, perform, read_finished_run, stored_weights
-from fedfleet.app.runs.custom_task import CustomTask, load_custom_task, with_user_metrics
+from fedfleet.app.runs.custom_task import CustomTask, UserInputs, load_custom_task, with_user_metrics
 from fedfleet.app.runs.execution import Listeners
 from fedfleet.app.runs.extra_measures import noise_source, with_class_measures, with_privacy
 from fedfleet.app.runs.model_trust import trust_model
@@ -35,11 +34,12 @@ from fedfleet.app.tracking.run_follower import follow_run
 from fedfleet.app.tracking.sink import sinks_of
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.core.events import Event, without_sums
-from fedfleet.core.parts import Task
 from fedfleet.core.sources import World
 from fedfleet.measure.summary import summary
 from fedfleet.simulation.simulator import simulate
 from fedfleet.store import journal as journals
+
+_NOTHING = UserInputs()
 
 
 def run(
@@ -54,6 +54,8 @@ def run(
     loss: Callable[[Any, Any], Any] | None = None,
     metrics: Mapping[str, Callable[[Any, Any], Any]] | None = None,
     on_commit: OnCommit | Sequence[OnCommit] = (),
+    weights: str | Path | None = None,
+    partial_weights: bool = False,
     out: str | Path | None = None,
     keep_data: bool = True,
     resume: bool = False,
@@ -75,6 +77,9 @@ def run(
         metrics: functions (outputs, labels) of arrays by name, asked about the last model on the central test set; what they
             say is in `result.metrics["own"]`.
         on_commit: called with each new model (see `Commit`); more than one may be given.
+        weights: the first weights of your model: a .safetensors file, a folder of Hugging Face, or the folder of a run. A resumed
+            run needs them no more.
+        partial_weights: take over the arrays of `weights` that fit, for example all but the head; the rest begins as without them.
         out: the folder to write, with journal, model, measures, report, and what was given in `own/`. Without it nothing is
             written.
         keep_data: copy the inputs into the folder; otherwise it refers to the file that they came from, by path and hash, or
@@ -100,14 +105,17 @@ def run(
     if resume and folder is None:
         raise BadInput("resume needs the folder of the run to continue; give it with out=..")
     notifier, sinks = CommitNotifier(_callbacks(on_commit)), sinks_of(track)
-    inputs, columns = user_inputs(model, data, loss, metrics), Columns(label, owner, kind, missing)
+    inputs = user_inputs(model, data, loss, metrics, weights, partial_weights=partial_weights)
+    if folder is not None and not resume:
+        warn_of_unseeded(inputs)
+    columns = Columns(label, owner, kind, missing)
     resumed = folder is not None and resume and has_custom_task(folder)
     taken = take_inputs(spec, overrides, inputs, columns, as_objects=resumed)
     resolved, custom_task = resolve_inputs(*taken, resume_folder=folder if resume else None, trust=trust_code, copy_data=keep_data)
     trust_model(resolved, None if custom_task else trust_code, folder)
     on_events = notifier.on_events if notifier.callbacks else None  # whoever listens costs a call for every event
     name = folder.resolve().name if folder is not None else f"{resolved.name}-{resolved.digest[:10]}"
-    with follow_run(sinks, resolved, name, _warn_user) as follower:
+    with follow_run(sinks, resolved, name, warn_user) as follower:
         listeners = Listeners(follower.combined_with(None), on_events)
         if folder is None:
             result = _run_in_memory(resolved, custom_task, listeners)
@@ -118,10 +126,11 @@ def run(
             )
             notifier.notify()
             write_report(finished_run)
-            result = _result_of(finished_run)
+            result = _result_of(finished_run, taken[2])
         follower.end(result.metrics)
     for warning in result.metrics["warnings"]:
-        _warn_user(warning)
+        if folder is not None or custom_task is None or warning not in custom_task.task.warnings:  # said before training
+            warn_user(warning)
     return result
 
 
@@ -158,7 +167,7 @@ def _run_in_memory(spec: Spec, custom_task: CustomTask | None, listeners: Listen
     setup = assemble(spec, custom_task.task if custom_task else None)
     noise_source(setup.plan.algorithm)  # whether its privacy can be accounted for
     for warning in feasibility_warnings(setup):
-        _warn_user(warning)
+        warn_user(warning)
     journal, events = journals.memory_journal(), list[Event]()
 
     def watch(more: Sequence[Event]) -> None:
@@ -173,44 +182,35 @@ def _run_in_memory(spec: Spec, custom_task: CustomTask | None, listeners: Listen
     measures = with_class_measures(with_privacy(measures, setup.plan, {}, events), setup.task, params)
     metrics = {
         **with_user_metrics(custom_task and replace(custom_task, task=setup.task), params, measures),
+        "first_weights": setup.task.first_weights,
         "digest": journal.digest,
         "spec_digest": spec.digest,
     }
     return Result(metrics, setup.task.whole(params), events, None, lambda: setup.world, lambda: setup.task)
 
 
-def _result_of(finished_run: FinishedRun) -> Result:
+def _result_of(finished_run: FinishedRun, inputs: UserInputs = _NOTHING) -> Result:
+    """The result in a folder; `inputs` are what the person gave, where this process has it."""
     return Result(
         finished_run.metrics,
         stored_weights(finished_run.out),
         finished_run.events,
         finished_run.out,
-        lambda: _world_of(finished_run),
-        lambda: _task_of(finished_run),
+        lambda: _world_of(finished_run, inputs),
+        lambda: _setup_of(finished_run, inputs).task,
     )
 
 
-def _world_of(finished_run: FinishedRun) -> World | None:
+def _world_of(finished_run: FinishedRun, inputs: UserInputs) -> World | None:
     """The world of a run's folder, built again; None if something that it needs is not here."""
     try:
-        return _setup_of(finished_run).world
+        return _setup_of(finished_run, inputs).world
     except FedFleetError:
         return None
 
 
-def _task_of(finished_run: FinishedRun) -> Task:
-    """The task of a run's folder as its algorithm trained it, built again."""
-    return _setup_of(finished_run).task
-
-
-def _setup_of(finished_run: FinishedRun) -> Setup:
-    custom_task = load_custom_task(finished_run.out, finished_run.spec)
+def _setup_of(finished_run: FinishedRun, inputs: UserInputs) -> Setup:
+    """The setup of a run's folder as its algorithm trained it, built again."""
+    given = replace(inputs, data=arrays(inputs.data))
+    custom_task = load_custom_task(finished_run.out, finished_run.spec, inputs=given, need_metrics=False)
     return assemble(finished_run.spec, custom_task.task if custom_task else None)
-
-
-def _warn_user(message: str) -> None:
-    """Warn at the first caller that is not FedFleet itself: the line of the user's script."""
-    level, frame = 1, sys._getframe(0)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fedfleet":
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, stacklevel=level)

@@ -8,14 +8,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.terminal.text import percent, span
+from fedfleet.app.terminal.text import span
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, Event, ModelCommitted
 from fedfleet.core.parts import Task
 from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree
 from fedfleet.measure.run_tables import Columns, client_columns, round_columns
+from fedfleet.measure.score_info import score_info_of
 from fedfleet.simulation.simulator import Simulation
+
+# What people look for in a result, and where it is.
+_GUESSED = {
+    "history": "rounds, a row for each round", "curve": "rounds, a row for each round", "losses": "rounds['loss']",
+    "accuracies": "rounds['accuracy']", "model": "module()", "net": "module()", "weights": "params", "parameters": "params",
+    "state_dict": "params", "folder": "out", "path": "out", "warnings": "metrics['warnings']", "log": "events",
+    "summary": "metrics",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -33,11 +42,20 @@ class Result:
         metrics, where = self.metrics, "" if self.out is None else f"; {self.out}"
         if "rounds" not in metrics:
             return f"Result({len(self.events)} events{where})"
-        accuracy = "no accuracy" if metrics.get("accuracy") is None else percent(metrics["accuracy"])
+        score = score_info_of(metrics)
+        accuracy = f"no {score.name}" if metrics.get("accuracy") is None else score.named(metrics["accuracy"])
         return (
             f"Result({accuracy} after {metrics['rounds']} rounds, {metrics['commits']} models, "
             f"{span(metrics['virtual_seconds'])} of virtual time{where})"
         )
+
+    def __getattr__(self, name: str) -> Any:
+        """Only for names that a result does not have: where the thing is that people look for."""
+        if name.startswith("_"):  # copy and pickle ask for such names
+            raise AttributeError(name)
+        place = _GUESSED.get(name) or (f"metrics[{name!r}]" if name in self.metrics else "")
+        known = f"it has metrics, rounds, clients, params, events, out and module(), and metrics has {', '.join(self.metrics)}"
+        raise AttributeError(f"a result has no attribute {name!r}; {f'use result.{place}' if place else known}")
 
     def module(self) -> Any:
         """The trained model as a PyTorch module, ready to be asked: frozen weights and prompts inside."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from fedfleet.app.terminal.answers import AS_JSON, check_writable, option_name
 from fedfleet.app.terminal.own_options import KindOfTask, LabelColumn, MissingRule, OwnerColumn, OwnModel, OwnPath
-from fedfleet.app.terminal.value_checks import MOST_LOOKS, MOST_WORKERS, AimName, Looks, Workers, positive_int
+from fedfleet.app.terminal.value_checks import MOST_LOOKS, MOST_WORKERS, Looks, Workers, positive_int
 from fedfleet.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def study(
     file: str | Path | Mapping[str, Any],
     *,
     scale: str | None = None,
-    aim: AimName | None = None,
+    aim: str | None = None,
     model: OwnModel = None,
     data: OwnPath = None,
     label: LabelColumn = None,
@@ -31,6 +31,8 @@ def study(
     missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None,
     metrics: Mapping[str, Any] | None = None,
+    weights: Any = None,
+    partial_weights: Any = False,
     out: str | Path | None = None,
     workers: Workers | None = None,
     ray: bool = False,
@@ -45,11 +47,12 @@ def study(
         file: a study file in TOML, or one that ships: mild, middle or severe, which ask on such a fleet whether to wait for all
             clients, to stop at a deadline, or to train without rounds; in Python also a nested dictionary.
         scale: apply the study's table 'scale.NAME', for example quick or full.
-        aim: by what an arm is recommended: accuracy (at equal time), or time, bytes or joules to the target, or fairness
-            (accuracy of the worst tenth of clients); default: that of the file, else accuracy.
+        aim: by what an arm is recommended: accuracy (the score of whatever task, at equal time), or time, bytes or joules to the
+            target, or fairness (the score of the worst tenth of clients), or another measure: rmse, perplexity, own.NAME;
+            default: that of the file, else accuracy.
         model, data, label, owner, kind, missing: your own, by their places; in Python also as objects, as for `run`.
-        loss, metrics: your own, as for `run`; such runs are done in this process, one after the other, and the data lie once in
-            the folder.
+        loss, metrics, weights, partial_weights: your own, as for `run`; such runs are done in this process, one after the other,
+            and the data lie once in the folder.
         out: the folder to write; default: runs/NAME, or runs/NAME-SCALE.
         workers: in how many processes to run; default: one for each processor.
         ray: run on a Ray cluster, started here if no address is given.
@@ -58,6 +61,7 @@ def study(
     """
     from fedfleet.app.api.inputs import as_path, shared_resolver, take_study_inputs, user_inputs
     from fedfleet.app.api.own_task import Columns
+    from fedfleet.app.api.user_warnings import warn_of_unseeded
     from fedfleet.app.pages.page_writer import run_and_write
     from fedfleet.app.pages.study_page import write_pages
     from fedfleet.app.spec import plain_table
@@ -79,13 +83,15 @@ def study(
     else:
         study_plan = load_study(as_path("the study file", file), scale)
     study_plan = study_plan if aim is None else replace(study_plan, aim=check_aim(aim, option_name("aim")))
-    inputs, columns = user_inputs(model, data, loss, metrics), Columns(label, owner, kind, missing)
+    inputs = user_inputs(model, data, loss, metrics, weights, partial_weights=partial_weights)
+    columns = Columns(label, owner, kind, missing)
     study_plan, inputs = take_study_inputs(study_plan, inputs, columns, small_fleets=is_ready(file))
     folder = default_folder(study_plan) if out_folder is None else out_folder
     quiet, tracker = AS_JSON.get(), run_tracker(track)
     if inputs.model is None and inputs.data is None and inputs.loss is None and not inputs.metrics:
         settings = WorkerSettings(worker_count or 0, ray=ray or ray_address is not None, address=ray_address, work=run_and_write)
         return write_pages(run_study(study_plan, folder, worker_settings=settings, quiet=quiet, tracker=tracker))
+    warn_of_unseeded(inputs)
     resolver, prepare = shared_resolver(inputs, folder, "study")
     refuse_workers(worker_count)
     if ray or ray_address is not None:
@@ -109,8 +115,8 @@ def refuse_workers(workers: int | None) -> None:
 def compare(
     runs: Iterable[Result | str | Path],
     *,
-    target: float | None = None,
-    aim: AimName | None = None,
+    target: float | str | None = None,
+    aim: str | None = None,
     look: Looks | None = None,
     page: str | Path | None = None,
 ) -> Comparison:
@@ -118,9 +124,10 @@ def compare(
 
     Args:
         runs: folders of runs, finished or not; or of a study: all of its runs. In Python also what `run(.., out=..)` gave.
-        target: the accuracy to which times are measured, as a share; default: from the runs.
-        aim: by what an arm is recommended: accuracy (at equal time, the default), or time, bytes or joules to the target, or
-            fairness (accuracy of the worst tenth of clients).
+        target: the score to which times are measured, as a share, or the limit of a measure, such as "rmse <= 3.5"; default:
+            from the runs.
+        aim: by what an arm is recommended: accuracy (the score of whatever task, at equal time, the default), or time, bytes or
+            joules to the target, or fairness (the score of the worst tenth of clients), or another measure: rmse, own.NAME.
         look: how often these arms have been compared by now, each time with more seeds; default: 1, of a study what its folder
             says.
         page: also write the comparison as one HTML page.
@@ -128,6 +135,7 @@ def compare(
     from fedfleet.app.api.inputs import as_path, result_folder
     from fedfleet.app.api.run_result import Result
     from fedfleet.app.studies.compare import compare as compare_folders
+    from fedfleet.app.studies.compare.aim_names import check_aim
 
     if isinstance(runs, str | Path | Result) or not isinstance(runs, Iterable):
         raise BadInput("compare takes a list of runs: compare([first, second])")
@@ -135,7 +143,12 @@ def compare(
     if page_path is not None:
         check_writable("page", page_path)
     count = None if look is None else positive_int("look", look, MOST_LOOKS)
-    result = compare_folders([result_folder(one, "compare") for one in runs], target=target, aim=aim, look=count)
+    result = compare_folders(
+        [result_folder(one, "compare") for one in runs],
+        target=target,
+        aim=None if aim is None else check_aim(aim, option_name("aim")),
+        look=count,
+    )
     if page_path is None:
         return result
     from fedfleet.app.pages.comparison_page import write_comparison

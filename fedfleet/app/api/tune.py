@@ -35,6 +35,8 @@ def tune(
     kind: KindOfTask = None,
     missing: MissingRule = None,
     loss: Callable[[Any, Any], Any] | None = None,
+    weights: Any = None,
+    partial_weights: Any = False,
     on_trial: OnTrial | None = None,
     out: str | Path | None = None,
     workers: Workers = 1,
@@ -54,7 +56,8 @@ def tune(
         sampler: how values are chosen: tpe (the default), random or grid.
         pruner: which trials are stopped early: median (the default), halving or none.
         model, data, label, owner, kind, missing: your own, by their places; in Python also as objects, as for `run`.
-        loss: your own, as for `run`; such trials are done in this process, and the data lie once in the folder.
+        loss, weights, partial_weights: your own, as for `run`; such trials are done in this process, and the data lie once in the
+            folder.
         on_trial: called with the `Row` of each trial that ends.
         out: the folder to write; default: runs/NAME-tune.
         workers: in how many processes to try.
@@ -68,6 +71,7 @@ def tune(
     """
     from fedfleet.app.api.inputs import as_path, shared_resolver, take_inputs, user_inputs
     from fedfleet.app.api.own_task import Columns
+    from fedfleet.app.api.user_warnings import warn_of_unseeded
     from fedfleet.app.pages.search_page import write_tuning
     from fedfleet.app.runs.custom_task import resolve_named_task
     from fedfleet.app.studies.run_export import run_tracker
@@ -78,10 +82,12 @@ def tune(
 
     worker_count, notify = positive_int("workers", workers, MOST_WORKERS), _trial_listener(on_trial)
     tracker = run_tracker(track)
-    table, name, inputs = take_inputs(spec, overrides, user_inputs(model, data, loss), Columns(label, owner, kind, missing))
+    given = user_inputs(model, data, loss, None, weights, partial_weights=partial_weights)
+    table, name, inputs = take_inputs(spec, overrides, given, Columns(label, owner, kind, missing))
     folder = default_folder(name) if out is None else as_path("out", out)
     resolver, prepare = shared_resolver(inputs, folder, "tune")
     if resolver is not resolve_named_task:
+        warn_of_unseeded(inputs)
         refuse_workers(worker_count)
     search = load_search(table, name, space, trials=trials, sampler=sampler, pruner=pruner, resolving=resolver)
 

@@ -34,13 +34,13 @@ def feasibility_warnings(setup: Setup) -> list[str]:
     plan, world = setup.plan, setup.world
     return [
         *world.states.warnings, *plan.pace.doubts, *hopeless_trips(plan, world), *never_together(plan, world),
-        *slow_turns(plan, world), *setup.warnings,
+        *slow_turns(plan, world), *setup.warnings, *setup.task.warnings,
     ]  # fmt: skip
 
 
 def run_warnings(setup: Setup, events: Sequence[Event]) -> list[str]:
     """The warnings of a finished run that its journal alone does not give: what would help, and which figures mislead."""
-    return [*advice(setup, events), *metric_warnings(setup)]
+    return [*advice(setup, events), *metric_warnings(setup), *setup.task.warnings]
 
 
 def advice(setup: Setup, events: Sequence[Event]) -> list[str]:

@@ -115,7 +115,7 @@ def check_target(stop: Stop, task: Task) -> None:
     kind = task.dataset.kind
     own = kind.score.lower().replace(" ", "_")
     names = ("score", own, *kind.measures, *task.metrics)
-    if parsed[0] not in (*names, kind.score):
+    if parsed[0].removeprefix("own.") not in (*names, kind.score):
         raise BadInput(
             f"stop.target: the task {task.name!r} ({kind.name}) has no measure {parsed[0]!r}{suggest_name(parsed[0], names)}"
         )

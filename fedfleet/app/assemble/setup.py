@@ -42,7 +42,7 @@ class Setup:
 
 def score_of(task: Task) -> ScoreInfo:
     """What the score of a task is called, and what guessing would score on its central test set."""
-    return ScoreInfo(task.dataset.kind, chance_level(task.dataset.y[task.holdout]))
+    return ScoreInfo(task.dataset.kind, chance_level(task.dataset.y[task.holdout]), len(task.holdout))
 
 
 def metric_warnings(setup: Setup) -> list[str]:

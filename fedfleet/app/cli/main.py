@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import typer
 
 from fedfleet.app.cli.commands import Group, group_command
+from fedfleet.app.cli.usage_hints import argument_hint, option_hint, verb_hint
 from fedfleet.app.cli.verbs import VERBS
 from fedfleet.app.terminal.answers import LOG_LINES, Interrupted, say
 from fedfleet.core.errors import FedFleetError
@@ -61,35 +62,17 @@ def main() -> NoReturn:
 def _explain(wrong: Any) -> None:
     """Say in one sentence what is wrong with the words of the command line."""
     text, context = wrong.format_message().strip(), getattr(wrong, "ctx", None)
-    name = getattr(wrong, "option_name", "").lstrip("-").replace("-", "_")
     if type(wrong).__name__ == "NoArgsIsHelpError":  # its message is the help itself
         typer.echo(text, err=True)
-    elif type(wrong).__name__ == "NoSuchOption" and (override := _override_for(name, context)):
-        say(
-            f"no such option: {wrong.option_name}; to change a value of the spec, write it after the spec file, without "
-            f"dashes: {override}"
-        )
-    else:
-        say(f"{text.rstrip('.?')}. See: {context.command_path if context else 'fedfleet'} --help")
-
-
-def _override_for(name: str, context: Any) -> str:
-    """KEY=VALUE for a key of the spec that was typed as an option, with the value that was typed; "" if the verb takes none."""
-    if context is None or not any(parameter.name == "overrides" for parameter in context.command.params):
-        return ""
-    from fedfleet.app.spec.resolution import dotted_key
-
-    key = dotted_key(name)
-    return "" if key is None else f"{key}={_typed_value(name)}"
-
-
-def _typed_value(name: str) -> str:
-    """What was typed for an option, as --lr=0.1 or --lr 0.1."""
-    for word, following in zip(sys.argv, [*sys.argv[1:], ""], strict=True):
-        option, equals, value = word.partition("=")
-        if option.startswith("--") and option[2:].replace("-", "_") == name:
-            return (value if equals else following) or "VALUE"
-    return "VALUE"
+        return
+    hint = ""
+    if type(wrong).__name__ == "NoSuchOption":
+        hint = option_hint(wrong.option_name, context, sys.argv)
+    elif context is None or context.parent is None:
+        hint = verb_hint(sys.argv[1:], VERBS)
+    elif type(wrong).__name__ == "MissingParameter":
+        hint = argument_hint(context)
+    say(hint or f"{text.rstrip('.?')}. See: {context.command_path if context else 'fedfleet'} --help")
 
 
 if __name__ == "__main__":

@@ -97,7 +97,10 @@ VERBS: dict[str, Verb | Group] = {
         _RUN,
         {"show": "--list", "revoke": "--revoke ID", "revoke_client": "--revoke-client CLIENT"},
     ),
-    "certificate": Verb(f"{_API}.access:certificate", options={"out": "--out DIR", "client": "--client NAME"}),
+    "certificate": Verb(
+        f"{_API}.access:certificate",
+        options={"out": "--out DIR", "host": "--host NAME", "client": "--client NAME"},
+    ),
     "stress": Verb(f"{_API}.stress:stress", options={"sweep": "--sweep N,N,.."}),
     "data": Verb(f"{_API}.parts:fetch_data", {"name": "[NAME]"}),
     "pretrain": Verb(f"{_API}.speed:pretrain", {"task": "TASK"}),

@@ -15,6 +15,7 @@ from fedfleet.app.dashboard.served_runs import ServerStatus
 from fedfleet.app.dashboard.sparklines import curve_description
 from fedfleet.app.dashboard.status_text import SimilarRun, most_similar_run
 from fedfleet.measure.run_progress import Evaluation
+from fedfleet.measure.score_info import score_of_measures
 
 PAUSE_SECONDS = 0.5
 _KEEPALIVE_SECONDS = 15.0  # between two signs of life to a page that has nothing to hear
@@ -95,6 +96,9 @@ def _run_updates(
         first = 0 if len(evaluations) < state.curve else state.curve
         words = curve_description(evaluations, run.name, _comparison_label(other))
         updates["curve"] = {"from": first, "said": words, **_columns(evaluations[first:])}
+        score = score_of_measures(evaluations[-1].measures if evaluations else ())
+        if not score.kind.percent:
+            updates["curve"]["number"] = True
         state.curve = len(evaluations)
     name = other.run.name if other else ""
     if name != state.other:
@@ -110,7 +114,9 @@ def _comparison_label(other: SimilarRun | None) -> str:
 
 
 def _columns(scores: Sequence[Evaluation]) -> dict[str, list[float]]:
-    return {"t": [round(s.time, 1) for s in scores], "a": [round(100 * s.accuracy, 2) for s in scores]}
+    percent = score_of_measures(scores[-1].measures if scores else ()).kind.percent
+    values = [round(100 * s.accuracy, 2) if percent else round(s.accuracy, 4) for s in scores]
+    return {"t": [round(s.time, 1) for s in scores], "a": values}
 
 
 async def stream(

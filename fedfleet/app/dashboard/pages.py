@@ -96,7 +96,7 @@ def live_page(
     return (
         f'<div class="hd"><h1>{escape(title) or name}</h1>{piece("span", "state")}<span class="sp1"></span>{piece("span", "acts", "acts")}</div>'
         f'{folder}<p id="act-said" class="small" role="status"></p>{piece("p", "say", "say")}{piece("div", "resume")}{piece("div", "progress")}{piece("dl", "keys", "keys")}'
-        f'<figure><p class="ct">Accuracy</p>{piece("p", "versus", "cs")}<div id="curve" class="plot"></div></figure>'
+        f'<figure><p class="ct">{escape(run.score.title)}</p>{piece("p", "versus", "cs")}<div id="curve" class="plot"></div></figure>'
         '<figure><p class="ct">Rounds</p><p class="cs">Full: reports used. Hatched: asked, too late or lost. Below the line: the round failed.</p>'
         f"{piece('div', 'rounds')}</figure>"
         f'<div class="two"><figure>{piece("div", "now")}</figure>'

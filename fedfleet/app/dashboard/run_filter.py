@@ -11,17 +11,27 @@ from typing import Any
 
 from fedfleet.app.dashboard.run_watcher import RunSummary
 from fedfleet.core.errors import suggest_name
+from fedfleet.measure.measure_info import MEASURE_NAMES
 
 _COMPARISON = re.compile(r"(?P<key>[a-z_.]+)\s*(?P<sign>>=|<=|>|<|=)\s*(?P<value>\S+)", re.I)
 # What can be compared with a number, in the units that the page shows.
 _MEASURES: dict[str, Callable[[RunSummary], float | None]] = {
-    "acc": lambda g: None if g.accuracy is None else 100 * g.accuracy,
-    "accuracy": lambda g: None if g.accuracy is None else 100 * g.accuracy,
+    "acc": lambda g: _score(g),
+    "accuracy": lambda g: _score(g),
+    "score": lambda g: _score(g),
+    **{name: partial(lambda name, g: g.scores[-1].measures.get(name) if g.scores else None, name) for name in MEASURE_NAMES},
     "rounds": lambda g: float(g.rounds),
     "hours": lambda g: g.time / 3600,
     "seed": lambda g: float(g.seed),
     "clients": lambda g: float(g.clients),
 }
+
+
+def _score(run: RunSummary) -> float | None:
+    """The score in the unit that the page shows: per cent, but R2 as a number."""
+    return None if run.accuracy is None else 100 * run.accuracy if run.score.kind.percent else run.accuracy
+
+
 # Short names of keys of a spec, as people look for them.
 _KEYS = {
     "task": "task.use", "method": "algorithm.use", "algorithm": "algorithm.use", "selector": "choose.use", "policy": "pace.use",
@@ -54,7 +64,7 @@ def filter_runs(
     """The runs of which all the words hold, separated by commas or spaces, in one of the `ORDERS`.
 
     A word is part of a name or of the `label` of a run, a state (`running`), the beginning of a value of the spec or of a digest;
-    `acc>90` compares a measure, `method=fedprox` or `pace.seconds=300` a key.
+    `acc>90` compares the score, `rmse<60` another measure, `method=fedprox` or `pace.seconds=300` a key.
     """
     tests: list[Callable[[RunSummary], bool]] = []
     problems: list[str] = []

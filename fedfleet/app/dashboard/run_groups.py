@@ -11,6 +11,7 @@ from statistics import fmean
 
 from fedfleet.app.dashboard.run_watcher import RUNNING, RunSummary, printable
 from fedfleet.app.studies.grid.study_file import folder_words
+from fedfleet.measure.score_info import ScoreInfo
 
 STUDY, SEARCH, DEMO, FOLDER = "study", "search", "demo", "folder"
 # Of each kind of group: the folder in its own in which it keeps its runs, the files by which it is known, and its page.
@@ -36,6 +37,11 @@ class RunArm:
         """The mean over the runs that have an evaluation."""
         known = [run.accuracy for run in self.runs if run.accuracy is not None]
         return fmean(known) if known else None
+
+    @property
+    def score(self) -> ScoreInfo:
+        """What the score of its runs is called."""
+        return next((run.score for run in self.runs if run.scores), ScoreInfo())
 
     @property
     def time(self) -> float:

@@ -13,7 +13,7 @@ from fedfleet.app.dashboard.run_filter import ORDERS, FilterResult, filter_runs
 from fedfleet.app.dashboard.run_groups import FOLDER, GroupedRuns, RunArm, RunGroup, Selection, natural_order, seed_text
 from fedfleet.app.dashboard.run_watcher import DAMAGED, FINISHED, PRUNED, RUNNING, STOPPED, RunSummary
 from fedfleet.app.dashboard.sparklines import sparkline
-from fedfleet.app.dashboard.status_text import percentage
+from fedfleet.app.dashboard.status_text import score_text
 from fedfleet.app.terminal.text import span
 
 MAX_COMPARED = 256  # runs in one comparison
@@ -104,7 +104,7 @@ def _compare_line(n: int) -> str:
     )
     return (
         f'<p class="cmp"><button class="btn" id="compare" data-most="{MAX_COMPARED}"{off}>Compare {n} ticked</button> {clear} '
-        '<span class="small">lines: accuracy by model, 0 to 100 %</span></p>'
+        '<span class="small">lines: accuracy by model, 0 to 100 %; R2 0 to 1</span></p>'
     )
 
 
@@ -179,7 +179,7 @@ class _Rows:
         figure = (
             "-"
             if best is None
-            else f'<abbr title="{escape(best.name)}"><span class="small">best</span> {percentage(best.accuracy or 0.0)}</abbr>'
+            else f'<abbr title="{escape(best.name)}"><span class="small">best</span> {score_text(best.score, best.accuracy or 0.0)}</abbr>'
         )
         return (
             f'<li class="grp">{tick}<button type="button" class="tw" id="g-{_identifier(group.key)}" aria-expanded="{str(is_open).lower()}" '
@@ -216,7 +216,7 @@ class _Rows:
         checked = is_ticked or first.name in self.selection.arms
         links = " ".join(
             f'<a href="{run_address(run.name)}"{" aria-current=true" if run.name == self.state.current else ""}'
-            f'{f" class={run.status}" if run.status != FINISHED else ""} title="{escape(run.name)}: {_score(run.accuracy)}">{escape(seed_text(run))}</a>'
+            f'{f" class={run.status}" if run.status != FINISHED else ""} title="{escape(run.name)}: {_score(run)}">{escape(seed_text(run))}</a>'
             for run in runs[:_MAX_SEEDS]
         )
         more = f" and {len(runs) - _MAX_SEEDS} more" if len(runs) > _MAX_SEEDS else ""
@@ -228,7 +228,7 @@ class _Rows:
             f'<li class="many{current}">{self._tick("arm", first.name, len(runs), f"compare {len(runs)} runs of {arm.name}", checked=checked)}'
             f'<span class="nm"><a href="{run_address(runs[0].name)}">{escape(arm.name)}</a>{state}</span><span class="seeds">seeds {links}{more}</span>'
             f'{sparkline(runs[0].scores, runs[0].planned_end, live=runs[0].status == RUNNING)}<b><abbr title="mean of {len(runs)} runs">'
-            f'{_score(arm.accuracy)}</abbr></b><span class="tm">{span(arm.time) if arm.time else "-"}</span></li>'
+            f'{_score(arm)}</abbr></b><span class="tm">{span(arm.time) if arm.time else "-"}</span></li>'
         )
 
     def _run_row(self, run: RunSummary, name: str, *, checked: bool = False) -> str:
@@ -238,7 +238,7 @@ class _Rows:
         return (
             f"<li{' class=cur' if run.name == self.state.current else ''}>{tick}"
             f'<span class="nm"><a href="{run_address(run.name)}"{title}>{escape(name)}</a>{state}</span>'
-            f"{sparkline(run.scores, run.planned_end, live=run.status == RUNNING)}<b>{_score(run.accuracy)}</b>"
+            f"{sparkline(run.scores, run.planned_end, live=run.status == RUNNING)}<b>{_score(run)}</b>"
             f'<span class="tm">{span(run.time) if run.time else "-"}</span></li>'
         )
 
@@ -247,8 +247,8 @@ class _Rows:
         return f'<input type="checkbox" name="{kind}" value="{escape(token)}" aria-label="{escape(words)}"{" checked" if checked else ""} data-n="{n}">'
 
 
-def _score(accuracy: float | None) -> str:
-    return "-" if accuracy is None else percentage(accuracy)
+def _score(entry: RunSummary | RunArm) -> str:
+    return "-" if entry.accuracy is None else score_text(entry.score, entry.accuracy)
 
 
 def _identifier(key: str) -> str:

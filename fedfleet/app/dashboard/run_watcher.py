@@ -19,6 +19,7 @@ from fedfleet.app.spec.spec_record import digest_of
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.measure.run_progress import Evaluation, Progress
 from fedfleet.measure.run_record import RunRecord
+from fedfleet.measure.score_info import ScoreInfo, score_of_measures
 from fedfleet.store.journal import rows_from
 from fedfleet.store.journal_rows import Kind, Values, decode
 from fedfleet.store.lock import LOCK, Holder, holder_of
@@ -105,6 +106,11 @@ class RunSummary:
     def accuracy(self) -> float | None:
         """That of the last model that was evaluated."""
         return self.scores[-1].accuracy if self.scores else None
+
+    @property
+    def score(self) -> ScoreInfo:
+        """What its score is called, and how it is read."""
+        return score_of_measures(self.scores[-1].measures if self.scores else ())
 
     @property
     def planned_end(self) -> int | None:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from html import escape
 
 from fedfleet.app.dashboard.run_view import BACK, LATE, LOST, REFUSED, USED, WASTED, WORKING
-from fedfleet.app.dashboard.status_text import TaskRow, percentage
+from fedfleet.app.dashboard.status_text import TaskRow, score_text
 from fedfleet.app.pages.report.number_words import as_people
 from fedfleet.measure.run_progress import FAILED, Evaluation, Round
+from fedfleet.measure.score_info import score_of_measures
 
 HATCH = (
     '<svg aria-hidden="true" class="none"><defs><pattern id="hx" width="5" height="5" patternUnits="userSpaceOnUse" '
@@ -21,13 +22,13 @@ _CLASSES = {BACK: "f4", USED: "f4", WORKING: "f5", LATE: "hx", LOST: "gone", REF
 
 
 def sparkline(scores: Sequence[Evaluation], planned: int | None, *, live: bool) -> str:
-    """Accuracy by model as steps, always from 0 to 100 %, and over all models that are planned while a run goes on."""
+    """The score by model as steps, always from 0 to 100 % (R2: to 1), and over all models that are planned while a run goes on."""
     if not scores:
         return f'<svg viewBox="0 0 {_WIDE} {_HIGH}" class="sp" aria-hidden="true"></svg>'
     shown = [scores[i * len(scores) // _POINTS] for i in range(_POINTS)] + [scores[-1]] if len(scores) > _POINTS else scores
     last = max(s.version for s in shown) or 1
     most = max(last, planned or 0) if live and planned and planned < 10_000 else last
-    at = [(1 + 95 * s.version / most, 23 - 21 * s.accuracy) for s in shown]
+    at = [(1 + 95 * s.version / most, 23 - 21 * min(max(s.accuracy, 0.0), 1.0)) for s in shown]
     steps = "".join(f"H{x:.1f}V{y:.1f}" for x, y in at[1:])
     x, y = at[-1]
     return (
@@ -79,4 +80,6 @@ def curve_description(scores: Sequence[Evaluation], name: str, other: str) -> st
     """What the chart of accuracy shows, for those who do not see it."""
     if not scores:
         return f"Accuracy of {name}: no model has been evaluated yet."
-    return f"Accuracy of {name} against time: {percentage(scores[-1].accuracy)} now{f'; compared with {other}' if other else ''}."
+    score = score_of_measures(scores[-1].measures)
+    now = score_text(score, scores[-1].accuracy)
+    return f"{score.title} of {name} against time: {now} now{f'; compared with {other}' if other else ''}."

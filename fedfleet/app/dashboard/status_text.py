@@ -11,13 +11,16 @@ from fedfleet.app.dashboard.run_view import BACK, LATE, LOST, REFUSED, USED, WAS
 from fedfleet.app.dashboard.run_watcher import DAMAGED, FINISHED, PRUNED, RUNNING, RunSummary
 from fedfleet.app.pages.report.number_words import as_people
 from fedfleet.app.terminal.text import size, span
+from fedfleet.measure.measure_info import main_measure
 from fedfleet.measure.run_record import Fault, RunRecord
+from fedfleet.measure.score_info import ScoreInfo, score_of_measures
 
 FATES = {WORKING: "training", BACK: "back", USED: "used", LATE: "late", LOST: "lost", REFUSED: "refused", WASTED: "back, not used"}
 _MAX_DIFFERENCES = 2  # keys in which a run may differ from the one that it repeats
 _MAX_NAMED = 8  # clients that a line names
 _SHORTEST = 40  # characters of a value in a sentence
-_ENDS = {"rounds": "all rounds are done", "virtual_seconds": "its time is up", "commits": "all models are made"}
+_ENDS = {"rounds": "all rounds are done", "virtual_seconds": "its time is up", "commits": "all models are made",
+         "target": "its target is reached", "target_accuracy": "its target is reached"}  # fmt: skip
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -46,6 +49,8 @@ def most_similar_run(
         if other.name == run.name or other.status != FINISHED or not other.scores or not run.spec_values:
             continue
         if other.served != run.served:  # real and virtual time do not lie side by side
+            continue
+        if run.scores and other.score.kind != run.score.kind:  # nor do an accuracy and an R2
             continue
         # Keys that only one of them has belong to a part that differs, or are younger than the older run.
         keys = sorted(k for k in {*run.spec_values} & {*other.spec_values} if not k.startswith("run."))
@@ -87,18 +92,31 @@ def _position_sentence(run: RunSummary, record: RunRecord) -> str:
 def _accuracy_sentence(record: RunRecord, other: SimilarRun | None) -> str:
     if not record.progress.evaluations:
         return "not evaluated yet."
+    last = record.progress.evaluations[-1]
+    score = score_of_measures(last.measures)
+    is_accuracy, shown = score.counts_answers, score_text(score, last.accuracy)
     if not record.progress.commits:
-        return f"no model yet: the first weights are {percentage(record.progress.evaluations[-1].accuracy)} accurate."
-    first = f"{percentage(record.progress.evaluations[-1].accuracy)} accurate."
+        return f"no model yet: the first weights {f'are {shown} accurate' if is_accuracy else f'have {score.name} {shown}'}."
+    first = f"{shown} accurate." if is_accuracy else f"{score.name} {shown}{_main_measure_text(last.measures, score)}."
     if other is None or other.run.accuracy is None:
         return first
     other_label, end = f"{other.title} ({other.description})", other.run.time
     if record.progress.time < end:
         other_scores = [s for s in other.run.scores if s.time <= record.progress.time]
-        return f"{first} At this time {other_label} stood at {percentage(other_scores[-1].accuracy)}." if other_scores else first
+        return (
+            f"{first} At this time {other_label} stood at {score_text(score, other_scores[-1].accuracy)}."
+            if other_scores
+            else first
+        )
     own_scores = [s for s in record.progress.evaluations if s.time <= end]
-    stood = f", it stood at {percentage(own_scores[-1].accuracy)}" if own_scores else ""
-    return f"{first} At {span(end)}, where {other_label} ended at {percentage(other.run.accuracy)}{stood}."
+    stood = f", it stood at {score_text(score, own_scores[-1].accuracy)}" if own_scores else ""
+    return f"{first} At {span(end)}, where {other_label} ended at {score_text(score, other.run.accuracy)}{stood}."
+
+
+def _main_measure_text(measures: Mapping[str, float], score: ScoreInfo) -> str:
+    """The main measure beside the score, in brackets."""
+    info = main_measure(score)
+    return f" ({info.label} {info.text(measures[info.name])})" if info is not None and info.name in measures else ""
 
 
 def _participation_sentence(run: RunSummary, record: RunRecord) -> str:
@@ -126,11 +144,14 @@ def figures(record: RunRecord, online: int | None = None) -> list[tuple[str, str
     progress, score = record.progress, record.progress.evaluations[-1] if record.progress.evaluations else None
     counts, contributed = run_view.fate_counts(record), len(run_view.clients_in_model(record))
     finished = sum(counts[fate] for fate in (USED, LATE, LOST, REFUSED, WASTED))
-    name = "accuracy" if progress.commits or score is None else "accuracy of the first weights"
-    label = name if score is None else f"{name}, ±{100 * score.margin:.0f} by the size of the test set"
+    shown = score_of_measures(score.measures if score else ())
+    name = shown.name if progress.commits or score is None else f"{shown.name} of the first weights"
+    label = f"{name}, ±{100 * score.margin:.0f} by the size of the test set" if score and shown.counts_answers else name
+    if score and not shown.counts_answers:
+        label += _main_measure_text(score.measures, shown)
     there, when = record.online if online is None else online, "online at the last check"
     return [
-        ("-" if score is None else percentage(score.accuracy, 1), label),
+        ("-" if score is None else score_text(shown, score.accuracy, 1), label),
         (
             "-" if there is None else f"{there:,} of {progress.clients:,}",
             when if online is None else f"online now, {progress.clients - online:,} offline",
@@ -252,6 +273,16 @@ def short_duration(seconds: float) -> str:
 def percentage(x: float, digits: int = 0) -> str:
     """0.897 as 90 %."""
     return f"{100 * x:.{digits}f} %"
+
+
+def score_text(score: ScoreInfo, value: float, digits: int = 0) -> str:
+    """A score: percentages as such, R2 as a number.
+
+    >>> from fedfleet.core.kinds import KINDS
+    >>> score_text(ScoreInfo(), 0.897), score_text(ScoreInfo(KINDS["regression"]), 0.4123)
+    ('90 %', '0.412')
+    """
+    return percentage(value, digits) if score.kind.percent else score.text(value)
 
 
 def clients_word(n: int) -> str:

@@ -10,12 +10,21 @@ from fedfleet.app.pages.sides.comparison_words import count_words
 from fedfleet.app.pages.sides.page_runs import group_arms, link_to, load_page_run, sides_of
 from fedfleet.app.pages.sides.sections import PageFacts, commands_for, ended_together, sections_page
 from fedfleet.app.pages.sides.verdicts import GroupVerdicts, caveat, headline, lead, tradeoffs, verdict_list
+from fedfleet.app.studies.compare.aim_names import AIMS
 from fedfleet.app.studies.compare.arms import seed_of
 from fedfleet.app.studies.compare.comparison import Comparison
 from fedfleet.app.studies.compare.verdict import verdict
 from fedfleet.core.errors import BadInput
 
-SECTIONS = (sections.conclusion, sections.accuracy, sections.equal_time, sections.runs, *sections.MEASURED, sections.checks)
+SECTIONS = (
+    sections.conclusion,
+    sections.accuracy,
+    sections.measures,
+    sections.equal_time,
+    sections.runs,
+    *sections.MEASURED,
+    sections.checks,
+)
 _MAX_EXPLAINED = 40  # runs whose time is explained: more would keep the reader of the page waiting
 _MAX_LINKED = 3  # runs whose reports the line above the page names
 
@@ -58,6 +67,7 @@ def comparison_page(comparison: Comparison, path: Path) -> str:
         differs=comparison.differs,
         digests=[(run.name, run.digest) for run in runs],
         commands=commands_for([run.out for run in runs]),
+        measures=[] if asked.aim in AIMS else [asked.aim],
     )
     links = [(run.name, link_to(run.out, path)) for run in runs]
     top = topline(

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from fedfleet.app.pages.charts.axes import Scale, Ticks, foot_axis, share_ticks
+from fedfleet.app.pages.charts.axes import Scale, Ticks, foot_axis, share_ticks, span_ticks
 from fedfleet.app.pages.charts.labels import width_of
 from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, figure, line, text
 from fedfleet.app.pages.html import details_block, page, table, topline
 from fedfleet.app.pages.time_units import linear_time_ticks
 from fedfleet.app.runs.causes import NAMES
-from fedfleet.app.terminal.text import percent, span
+from fedfleet.app.terminal.text import span
+from fedfleet.measure.goal import target_text
+from fedfleet.measure.score_info import score_info_of
 
 _ROW, _BAR = 30.0, 16.0
 _WHOLE, _GAIN, _LOSS = "a6", "a4", "a2"
@@ -44,20 +46,22 @@ def _counterfactual_section(answer: dict[str, Any]) -> list[str]:
     sections = ["<h2>What it would have been</h2>", f'<p class="lead">{escape(answer["sentence"])}</p>']
     if not answer["present"]:
         return sections
-    target, restricted = percent(answer["target"]), any(row["censored"] for row in answer["counterfactuals"])
+    score = score_info_of(answer)
+    target, restricted = target_text(answer["target"], score), any(row["censored"] for row in answer["counterfactuals"])
     note = f" A run that never did counts with {span(answer['horizon'])}, the longest of these runs." if restricted else ""
-    seconds, accuracy = _steps(answer, "time_to_accuracy", span), _steps(answer, "accuracy", percent)
+    seconds, accuracy = _steps(answer, "time_to_accuracy", span), _steps(answer, "accuracy", score.text)
+    marks = share_ticks if score.kind.percent else lambda high: span_ticks(0.0, high)
     rows = list[list[str]]()
     for row in answer["counterfactuals"]:
         without = ", ".join(NAMES[cause] for cause in row["without"]) or "nothing (as it was)"
         reached = f"{'not within ' if row['censored'] else ''}{span(row['time_to_accuracy'])}"
-        rows.append([without, reached, percent(row["accuracy"]), span(row["virtual_seconds"])])
+        rows.append([without, reached, score.text(row["accuracy"]), span(row["virtual_seconds"])])
     return [
         *sections,
-        figure(f"Virtual time until {target} accuracy", f"From the run as it was to an ideal fleet: the Shapley value of each cause.{note}",
+        figure(f"Virtual time until {target}{' accuracy' if score.counts_answers and isinstance(answer['target'], float) else ''}", f"From the run as it was to an ideal fleet: the Shapley value of each cause.{note}",
                lambda sheet: waterfall(seconds, sheet, lambda high: linear_time_ticks(0.0, high, 4)), steps_sentence(seconds)),
-        figure("Accuracy of the last model", "In the same way.", lambda sheet: waterfall(accuracy, sheet, share_ticks), steps_sentence(accuracy)),
-        details_block("All re-simulations", table(["without", "time to accuracy", "last model", "whole run"], rows, words=[0])),
+        figure(f"{score.title} of the last model", "In the same way.", lambda sheet: waterfall(accuracy, sheet, marks), steps_sentence(accuracy)),
+        details_block("All re-simulations", table(["without", "time to accuracy" if score.counts_answers else "time to the target", "last model", "whole run"], rows, words=[0])),
         '<p class="note">Each was simulated with the same seed and the same addressed draws. The reference is an ideal device, the '
         "fleet's fastest, and not the median one. Causes act together: a Shapley value is a cause's effect averaged over all orders "
         "in which the causes could be removed.</p>",

@@ -17,12 +17,15 @@ from fedfleet.app.terminal.text import percent, span
 
 def prediction_page(answer: dict[str, Any], name: str) -> str:
     """What a run will come to, as one page: the conclusion in words first."""
-    reference, curve = answer["reference"], [_curve(answer)] if _has_model(answer) else []
+    reference = answer["reference"]
+    curve = [_curve(answer)] if _has_model(answer) and reference else []
+    after = ""
+    if reference:
+        after = f", and three reference runs on an ideal fleet ({reference['commits']} commits, {reference['seconds']:.0f} s of real time)"
     limits = [
         "<h2>Limitations</h2>",
         "<ul>" + "".join(f"<li>{escape(note[:1].upper() + note[1:])}.</li>" for note in answer["notes"]) + "</ul>",
-        f'<p class="note">From {answer["draws"]} draws with other seeds than the run\'s own, and three reference runs on an ideal fleet '
-        f"({reference['commits']} commits, {reference['seconds']:.0f} s of real time).</p>",
+        f'<p class="note">From {answer["draws"]} draws with other seeds than the run\'s own{after}.</p>',
     ]
     top, body = _top(name), [*_head(answer), *curve, *_participation_section(answer), *limits]
     return page(f"{name}, predicted", body, top=top, description=_conclusion(answer))
@@ -39,17 +42,21 @@ def _has_model(answer: dict[str, Any]) -> bool:
 
 def _conclusion(answer: dict[str, Any]) -> str:
     accuracy, commits, time = answer["accuracy"], answer["commits"], f"{span(answer['virtual_seconds']['value'])} of virtual time"
+    made = f"{commits['value']:.0f} models out of {answer['rounds']:.0f} rounds"
+    if accuracy is None:
+        return f"The run will make {made} in {time}; {answer['score']} is not predicted, since that applies to classification only."
     ideal = f"an ideal fleet would reach {percent(answer['ideal_accuracy'])}."
     if not _has_model(answer):
         return f"None of {answer['rounds']:.0f} rounds will end with a model, in {time}; {ideal}"
     interval = f"90 % interval: {100 * accuracy['low']:.1f} to {percent(accuracy['high'])}"
-    made = f"{commits['value']:.0f} models out of {answer['rounds']:.0f} rounds"
     return f"The run will reach about {percent(accuracy['value'])} ({interval}) in {time}, with {made}; {ideal}"
 
 
 def _head(answer: dict[str, Any]) -> list[str]:
     failed, accuracy, title = sum(answer["failed_rounds"].values()), answer["accuracy"], "No model will be made"
-    if _has_model(answer):
+    if _has_model(answer) and accuracy is None:
+        title = f"About {answer['commits']['value']:.0f} models in {span(answer['virtual_seconds']['value'])}"
+    elif _has_model(answer):
         low, high = (f"{100 * accuracy[end]:.0f}" for end in ("low", "high"))
         interval = f"{high} %" if low == high else f"{low} to {high} %"
         title = f"About {per_cent(accuracy['value'])} at the end, 90 % interval {interval}"
@@ -57,7 +64,7 @@ def _head(answer: dict[str, Any]) -> list[str]:
         f"<h1>{escape(title)}</h1>",
         f'<p class="lead">{escape(_conclusion(answer))}</p>',
         key_figures([
-            (percent(answer["accuracy"]["value"]) if _has_model(answer) else "-", "accuracy at the end", "on the central test set, as predicted"),
+            (percent(accuracy["value"]) if _has_model(answer) and accuracy else "-", f"{answer.get('score', 'accuracy')} at the end{'' if accuracy else ', not predicted'}", "on the central test set, as predicted"),
             (f"{answer['commits']['value']:.0f}", "models made", "commits: rounds that end with a new model"),
             (f"{failed:.0f}" if failed >= 0.5 or not failed else "under 1", "failed rounds", "too few reports in time, or too few reachable clients"),
             (span(answer["virtual_seconds"]["value"]), "virtual time", "of the simulated fleet, not of this computer"),
@@ -84,14 +91,15 @@ def _curve(answer: dict[str, Any]) -> str:
 
 def _participation_section(answer: dict[str, Any]) -> list[str]:
     clock = answer["clock"]
-    finding = f"By label: from {min(clock.values()):.0f} to {max(clock.values()):.0f} server updates of an ideal fleet"
-    rows = [Bar(f"label {c}", [Part(t, "a1", f"{t:.0f}")]) for c, t in clock.items()]
+    by = answer.get("by", "label")
+    finding = f"By {by}: from {min(clock.values()):.0f} to {max(clock.values()):.0f} server updates of an ideal fleet"
+    rows = [Bar(f"{by} {c}", [Part(t, "a1", f"{t:.0f}")]) for c, t in clock.items()]
     failed = [[as_people(reason), f"{n:.0f}" if n >= 0.5 else "under 1"] for reason, n in answer["failed_rounds"].items()]
-    how = "In server updates of an ideal fleet that would have trained the label as much: the class clock."
+    how = f"In server updates of an ideal fleet that would have trained the {by} as much: the class clock."
     return [
         "<h2>Participation and exclusion</h2>",
         f"<p>{escape(as_people(answer['left_out']['sentence']))}</p>",
-        figure("How much each label is trained", how, lambda sheet: bars(rows, sheet, names_left=True), finding),
+        figure(f"How much each {by} is trained", how, lambda sheet: bars(rows, sheet, names_left=True), finding),
         *([table(["rounds that will fail because", "rounds"], failed, words=[0])] if failed else []),
     ]
 

@@ -19,6 +19,7 @@ from fedfleet.app.pages.report.confusion import classes_section
 from fedfleet.app.pages.report.fleet import fleet_section
 from fedfleet.app.pages.report.learning_curve import learning_section
 from fedfleet.app.pages.report.number_words import as_people
+from fedfleet.app.pages.report.predictions import predictions_section
 from fedfleet.app.pages.report.report_checks import checking_section, privacy_section
 from fedfleet.app.pages.report.report_facts import Facts, collect_facts
 from fedfleet.app.pages.report.rounds import failed_section, rounds_section
@@ -26,7 +27,7 @@ from fedfleet.app.pages.report.stragglers import late_section
 from fedfleet.app.pages.sides.comparison_words import time_text
 from fedfleet.app.pages.time_chart import attribution_figure
 from fedfleet.app.pages.time_units import plain_time
-from fedfleet.app.runs import FinishedRun, open_run, stored_score, stored_user_metrics, stored_warnings
+from fedfleet.app.runs import FinishedRun, open_run, stored_first_weights, stored_score, stored_user_metrics, stored_warnings
 from fedfleet.app.runs.explanation import attribute_events
 from fedfleet.app.runs.extra_measures import stored_class_measures, stored_privacy
 from fedfleet.app.runs.hindsight import Hindsight, hindsight
@@ -67,6 +68,7 @@ def report_run(folder: Path) -> dict[str, Any]:
     measures = summary(events, record, score=stored_score(folder))
     if ended:  # what the end of a run wrote down that its journal does not hold
         measures |= stored_user_metrics(folder) | stored_privacy(folder) | stored_class_measures(folder)
+        measures |= stored_first_weights(folder)
         measures["warnings"] += stored_warnings(folder, measures["warnings"])
     metrics = {**measures, "digest": digest_of(folder / "run.db"), "ended": ended, "report": str(path)}
     write_page(path, _render_folder(folder, spec, metrics, events, record, ended=ended))
@@ -134,6 +136,7 @@ def render(
         *fleet_section(f),
         *hardness_section(f),
         *classes_section(f),
+        *predictions_section(f),
         *cost_section(m),
         *failed_section(f),
         *privacy_section(f),

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.pages.charts.axes import Ticks, axis_end, number_ticks, share_ticks, ticks
+from fedfleet.app.pages.charts.axes import Ticks, axis_end, number_ticks, share_ticks, span_ticks, ticks
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
 from fedfleet.app.pages.charts.dots import Axis, Point, dots
 from fedfleet.app.pages.charts.marks import figure
@@ -76,6 +76,8 @@ def conclusion(search: Tuned) -> tuple[str, str]:
     best = search.winner
     values = ", ".join(f"{key} = {short_value(value)}" for key, value in best.values.items())
     value_text = aim.format_value(math.inf if best.value is None else best.value)
+    if aim.info is not None and not (aim.info.is_score and aim.score.counts_answers):
+        value_text = f"{aim.info.label} {value_text}"
     if best.default:
         return f"No trial beat the spec as it stands: {value_text}", f"{cost} The spec has {values}."
     gain = "" if best.value is None or search.default_value is None else aim.gain(best.value, search.default_value)
@@ -97,8 +99,13 @@ def _row_value(row: Row) -> float | None:
 def _aim_axis(search: Tuned) -> Axis:
     """The axis of the aim."""
     aim, rows = search.aim, _rows_with_value(search)
-    highest = max(_row_value(row) or 0.0 for row in rows)
+    values = [_row_value(row) or 0.0 for row in rows]
+    highest = max(values)
     first = aim.metric.partition(".")[0]
+    if aim.info is not None and not (aim.info.percent and aim.info.is_score):
+        room = 0.08 * ((highest - min(values)) or abs(highest) or 1.0)
+        low, top = min(values) - room, highest + room
+        return Axis(low, top, span_ticks(low, top), aim.description)
     if "accuracy" in first:
         top = min(axis_end(highest), 1.0)
         return Axis(0.0, top, share_ticks(top), aim.description)
@@ -156,8 +163,13 @@ def _slice(search: Tuned, key: str) -> str:
     x = Axis(rail.low, rail.high, rail.ticks, key + (", logarithmic" if rail.log else ""), rail.log)
     points = [_point(search, row, float(row.values[key])) for row in rows]
     best = None if search.winner is None else search.winner.values[key]
-    title, finding = f"{search.aim.description.capitalize()} by {key}", f"The best trial has {key} = {short_value(best)}."
+    title, finding = f"{_title_case(search.aim.description)} by {key}", f"The best trial has {key} = {short_value(best)}."
     return figure(title, _LEGEND, lambda sheet: dots(points, sheet, x, y, height=210), finding)
+
+
+def _title_case(text: str) -> str:
+    """With a capital first letter; RMSE stays what it is."""
+    return text[:1].upper() + text[1:]
 
 
 def _parallel_figure(search: Tuned) -> str:

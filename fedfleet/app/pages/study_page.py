@@ -13,12 +13,13 @@ from fedfleet.app.pages.html import topline, write_page
 from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.pages.sides import sections
 from fedfleet.app.pages.sides.analysis_sections import analysis_section, difference_cell, mean_cell
-from fedfleet.app.pages.sides.comparison_words import capitalise, count_words, p_value_text, time_text, whole_percent
+from fedfleet.app.pages.sides.comparison_words import capitalise, count_words, p_value_text, time_text
 from fedfleet.app.pages.sides.page_runs import REPORT, Side, group_arms, load_page_run, sides_of
 from fedfleet.app.pages.sides.run_rows import Head, html_table, runs_table, seed_links, time_to
 from fedfleet.app.pages.sides.sections import PageFacts, commands_for, sections_page
 from fedfleet.app.pages.sides.verdicts import GroupVerdicts, caveat, headline, lead, tradeoffs, verdict_list
 from fedfleet.app.runs import read_finished_run
+from fedfleet.app.studies.compare.aim_names import AIMS
 from fedfleet.app.studies.compare.arms import arm_names, quote
 from fedfleet.app.studies.compare.criteria import DEFAULT_AIM
 from fedfleet.app.studies.compare.records import Arm, Verdict
@@ -29,6 +30,9 @@ from fedfleet.app.studies.grid.run_study import Studied
 from fedfleet.app.studies.grid.study_runs import RUNS
 from fedfleet.app.terminal.text import join_words
 from fedfleet.core.errors import BadInput, FedFleetError
+from fedfleet.measure.goal import target_text
+from fedfleet.measure.measure_info import MEASURE_NAMES, OWN, MeasureInfo, measure_info
+from fedfleet.measure.score_info import ScoreInfo, score_info_of
 from fedfleet.store.seals import SEAL
 
 STUDY = "study.json"
@@ -87,7 +91,7 @@ def _missing_keys(study: Mapping[str, Any]) -> list[str]:
 
 def study_page(study: Mapping[str, Any], path: Path) -> str:
     """The page; `path` is where it will lie, in the folder of the runs."""
-    study = _with_readable_names(study)
+    study, score = _with_readable_names(study), score_info_of(study)
     arms, sides, verdicts = _judge_arms(study, path)
     runs, rows, name = study["runs"], study["rows"], str(study["name"])
     failed = [run for run in runs if run["reason"]]
@@ -103,13 +107,15 @@ def study_page(study: Mapping[str, Any], path: Path) -> str:
         differs={key: [row["settings"].get(key) for row in rows] for row in rows for key in row["settings"]},
         digests=[(f"{run['arm']}, seed {run['seed']}", str(run["digest"])) for run in runs if run["digest"]],
         commands=commands_for([path.parent / run["folder"] for run in runs]),
+        measures=[] if study.get("aim", DEFAULT_AIM) in AIMS else [str(study["aim"])],
     )
     colours = {side.label: side.colour for side in sides} | {side.name: side.colour for side in sides}
-    analyses = [analysis_section(analysis, colours) for analysis in study["analyses"]]
+    analyses = [analysis_section(analysis, colours, score) for analysis in study["analyses"]]
     exports = ", ".join(f'<a href="{name}">{name}</a>' for name in EXPORTS if (path.parent / name).is_file())
     page_sections: Sequence[sections.Section] = (
         sections.conclusion,
         sections.accuracy,
+        sections.measures,
         sections.equal_time,
         lambda facts: arms_table(study, facts.sides),
         lambda _: _failures(failed),
@@ -178,17 +184,21 @@ def _verdict(study: Mapping[str, Any], arms: Sequence[Arm]) -> Verdict:
 def arms_table(study: Mapping[str, Any], sides: Sequence[Side]) -> str:
     """Every arm with mean, sd and interval, at the end and at equal time, against the baseline, and its runs."""
     baseline, target, equal = study["baseline"], study["target"], study["equal_time_seconds"]
+    score = score_info_of(study)
+    measures = [measure_info(name, score) for name in (study["rows"][0].get("measures") or {})] if study["rows"] else []
+    goal = "" if target is None else score.brief(target) if isinstance(target, float) else target_text(target, score)
     # Sides have other names than their arms where these are grouped, but the same runs.
     home = {Path(run["folder"]).name: str(run["arm"]) for run in study["runs"]}
     by = {home[side.runs[0].out.name]: side for side in sides}
     heads = [
         Head("arm"),
-        Head("accuracy", "Of the last model: the mean over seeds, and its 95 % interval."),
-        Head("sd", "Standard deviation over seeds, in points."),
+        Head(score.name, "Of the last model: the mean over seeds, and its 95 % interval."),
+        Head("sd", f"Standard deviation over seeds{', in points' if score.kind.percent else ''}."),
         *([Head(f"after {time_text(equal)}", "At equal virtual time: when the shortest run had ended.")] if equal else []),
         *([Head(f"at the end, against {baseline}", _DIFFERENCE)] if baseline else []),
         *([Head(f"after {time_text(equal)}, against {baseline}", _DIFFERENCE)] if baseline and equal else []),
-        *([Head(f"time to {whole_percent(target)}", "Median by Kaplan and Meier.")] if target else []),
+        *(head for info in measures for head in _measure_heads(info, baseline)),
+        *([Head(f"time to {goal}", "Median by Kaplan and Meier.")] if target else []),
         Head("runs", "Each seed opens the report of its run.", "words"),
     ]  # fmt: skip
     rows = list[list[str]]()
@@ -196,10 +206,11 @@ def arms_table(study: Mapping[str, Any], sides: Sequence[Side]) -> str:
         side = by.get(row["arm"])
         sd = row["accuracy"]["sd"] if row["accuracy"] else None
         rows.append([
-            escape(str(row["arm"])), mean_cell("accuracy", row["accuracy"]), "-" if sd is None else f"{100 * sd:.1f}",
-            *([mean_cell("accuracy", row["accuracy_at_equal_time"])] if equal else []),
-            *([_against_cell(row, "against", baseline)] if baseline else []),
-            *([_against_cell(row, "against_at_equal_time", baseline)] if baseline and equal else []),
+            escape(str(row["arm"])), mean_cell("accuracy", row["accuracy"], score), "-" if sd is None else f"{100 * sd:.1f}" if score.kind.percent else score.text(sd),
+            *([mean_cell("accuracy", row["accuracy_at_equal_time"], score)] if equal else []),
+            *([_against_cell(row, row.get("against"), baseline, "accuracy", score)] if baseline else []),
+            *([_against_cell(row, row.get("against_at_equal_time"), baseline, "accuracy", score)] if baseline and equal else []),
+            *(cell for info in measures for cell in _measure_cells(row, info, baseline, score)),
             *([escape(time_to(side.runs, target)) if side else "-"] if target else []),
             (seed_links(side.runs) if side else "none") + (f" ({row['failed']} of {row['runs']} failed)" if row["failed"] else ""),
         ])  # fmt: skip
@@ -207,13 +218,26 @@ def arms_table(study: Mapping[str, Any], sides: Sequence[Side]) -> str:
     return f"<h2>{capitalise(title)}</h2>{html_table(heads, rows)}"
 
 
-def _against_cell(row: Mapping[str, Any], key: str, baseline: str) -> str:
+def _measure_heads(info: MeasureInfo, baseline: str | None) -> list[Head]:
+    """The heads of a measure beside the score."""
+    better = "less is better" if info.lower else "more is better"
+    head = Head(info.label, f"Of the last model ({better}): the mean over seeds, and its 95 % interval.")
+    return [head, *([Head(f"{info.label}, against {baseline}", _DIFFERENCE)] if baseline else [])]
+
+
+def _measure_cells(row: Mapping[str, Any], info: MeasureInfo, baseline: str | None, score: ScoreInfo) -> list[str]:
+    name = info.name if info.name in MEASURE_NAMES else f"{OWN}{info.name.removeprefix(OWN)}"
+    mean = mean_cell(name, (row.get("measures") or {}).get(info.name), score)
+    pair = (row.get("measures_against") or {}).get(info.name)
+    return [mean, *([_against_cell(row, pair, baseline, name, score)] if baseline else [])]
+
+
+def _against_cell(row: Mapping[str, Any], pair: Mapping[str, Any] | None, baseline: str, name: str, score: ScoreInfo) -> str:
     """The difference to the baseline with its interval and p."""
-    pair = row.get(key)
     if pair is None:
         return "is the baseline" if row["arm"] == baseline else "-"
     p = f' <span class="soft line">p {escape(p_value_text(pair["p_holm"]))}</span>' if pair["p_holm"] is not None else ""
-    return f"{difference_cell('accuracy', pair)}{p}"
+    return f"{difference_cell(name, pair, score)}{p}"
 
 
 def _failed_note(failed: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> str:

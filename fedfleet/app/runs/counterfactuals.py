@@ -22,10 +22,12 @@ from fedfleet.app.runs.execution import perform
 from fedfleet.app.runs.run_folder import FinishedRun, read_finished_run
 from fedfleet.app.spec import Spec, resolve
 from fedfleet.app.terminal.answers import say
-from fedfleet.app.terminal.text import join_words, percent, span
+from fedfleet.app.terminal.text import join_words, span
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.executors.worker_pool import map_in_processes
-from fedfleet.measure.accuracy import learning_curve, time_to_accuracy
+from fedfleet.measure.accuracy import learning_curve
+from fedfleet.measure.goal import Target, evaluations_at, target_of, target_text
+from fedfleet.measure.score_info import ScoreInfo, score_info_of
 from fedfleet.measure.shapley import shapley, subsets
 from fedfleet.store import journal as journals
 from fedfleet.store.noise_source import SECRET
@@ -33,6 +35,7 @@ from fedfleet.store.seals import COUNTERFACTUALS, SEAL, kind_of
 
 # Of the best accuracy of the run itself, which is its target where nobody names one: near the end of learning, and surely reached.
 _NEAR_BEST = 0.95
+_ACCURACY = ScoreInfo()
 _DIGITS = 16  # of a digest, in the name of a folder
 
 
@@ -44,14 +47,14 @@ class Counterfactual:
     text: str
     folder: Path
     original: Path
-    target: float
+    target: Target
     trust: str | None
     conditions: Conditions | None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one run ended; `reached` is None where it never had the target accuracy."""
+    """How one run ended; `reached` is None where it never had the target, `accuracy` its score."""
 
     virtual_seconds: float
     reached: float | None
@@ -61,7 +64,7 @@ class Outcome:
 def counterfactual_answer(
     folder: Path,
     *,
-    target: float | None = None,
+    target: Target | None = None,
     workers: int = 1,
     cache: Path | None = None,
     trust: str | None = None,
@@ -69,12 +72,14 @@ def counterfactual_answer(
 ) -> dict[str, Any]:
     """What the run in this folder would have been without each set of its causes, and the Shapley value of each cause.
 
-    `target` is the accuracy to be reached: default the spec's stop.target_accuracy, else 95 % of the best that the run had. A run
+    `target` is the score, or the limit of a measure, to be reached: default that of the spec's [stop], else 95 % of the best score
+    that the run had. A run
     that never reaches it counts with the horizon, which is the longest of these runs, and is marked as censored.
     """
     finished_run = _load_simulated(folder)
     check_removable(finished_run, trust)
     target_accuracy = _target(finished_run, target)
+    score = score_info_of(finished_run.metrics)
     causes, first = present_causes(finished_run.spec), outcome(finished_run, target_accuracy)
     counterfactuals = _counterfactuals(finished_run, causes, target_accuracy, cache or folder / COUNTERFACTUALS, trust)
     cached = sum((piece.folder / SEAL).is_file() for piece in counterfactuals)
@@ -84,10 +89,10 @@ def counterfactual_answer(
     for counterfactual, run_outcome in map_in_processes(simulate_again, counterfactuals, workers):
         outcomes[frozenset(counterfactual.removed)] = run_outcome
         tell(
-            f"without {_cause_names(counterfactual.removed)}: {_outcome_text(run_outcome, target_accuracy)} "
+            f"without {_cause_names(counterfactual.removed)}: {_outcome_text(run_outcome, target_accuracy, score)} "
             f"({len(outcomes) - 1} of {len(counterfactuals)})"
         )
-    return {**build_answer(causes, outcomes, target_accuracy), "runs": len(counterfactuals), "cached": cached}
+    return {**build_answer(causes, outcomes, target_accuracy, score), "runs": len(counterfactuals), "cached": cached}
 
 
 def check_removable(finished_run: FinishedRun, trust: str | None = None) -> None:
@@ -115,15 +120,17 @@ def simulate_again(counterfactual: Counterfactual) -> Outcome:
         raise type(error)(f"the run without {_cause_names(counterfactual.removed)}: {error}") from None
 
 
-def outcome(finished_run: FinishedRun, target: float) -> Outcome:
+def outcome(finished_run: FinishedRun, target: Target) -> Outcome:
     """How a finished run ended, by its journal."""
     curve = learning_curve(finished_run.events)
     if not len(curve.accuracy):
         raise BadInput(
-            f"{finished_run.out} was never evaluated on the test set, so its accuracy is unknown; lower stop.evaluate_every"
+            f"{finished_run.out} was never evaluated on the test set, so its "
+            f"{score_info_of(finished_run.metrics).name} is unknown; lower stop.evaluate_every"
         )
-    reached = time_to_accuracy(finished_run.events, target)
-    return Outcome(float(finished_run.metrics["virtual_seconds"]), reached, float(curve.accuracy[-1]))
+    reached = evaluations_at(target, curve.accuracy, curve.measures)
+    when = float(curve.seconds[reached[0]]) if len(reached) else None
+    return Outcome(float(finished_run.metrics["virtual_seconds"]), when, float(curve.accuracy[-1]))
 
 
 def _load_simulated(folder: Path) -> FinishedRun:
@@ -136,17 +143,19 @@ def _load_simulated(folder: Path) -> FinishedRun:
     return finished_run
 
 
-def _target(finished_run: FinishedRun, wanted: float | None) -> float:
-    if wanted is not None:
-        return wanted
-    if finished_run.spec.stop["target_accuracy"] is not None:
-        return float(finished_run.spec.stop["target_accuracy"])
+def _target(finished_run: FinishedRun, wanted: Target | None) -> Target:
+    goal = target_of(finished_run.spec.stop) if wanted is None else wanted
+    if goal is not None:
+        return goal
     curve = learning_curve(finished_run.events)
-    return _NEAR_BEST * float(max(curve.accuracy, default=1.0))
+    best = float(max(curve.accuracy, default=1.0))
+    if best < 0:  # an R2 that never got so far as the mean
+        return best
+    return _NEAR_BEST * best
 
 
 def _counterfactuals(
-    finished_run: FinishedRun, causes: Sequence[str], target: float, cache_folder: Path, trust: str | None
+    finished_run: FinishedRun, causes: Sequence[str], target: Target, cache_folder: Path, trust: str | None
 ) -> list[Counterfactual]:
     """The runs that are needed, those that were made before among them: one for each set of causes but the empty one."""
     stored = stored_conditions(finished_run.out)
@@ -165,7 +174,7 @@ def _counterfactuals(
 
 
 def _counterfactual(
-    spec: Spec, removed_set: frozenset[str], causes: Sequence[str], rest: tuple[Path, Path, float, Any, Any]
+    spec: Spec, removed_set: frozenset[str], causes: Sequence[str], rest: tuple[Path, Path, Target, Any, Any]
 ) -> Counterfactual:
     removed = tuple(cause for cause in causes if cause in removed_set)
     new_spec, (cache_folder, original, target, trust, conditions) = without_causes(spec, removed), rest
@@ -191,13 +200,16 @@ def _cost_text(finished_run: FinishedRun, causes: Sequence[str], runs: int, cach
     )
 
 
-def build_answer(causes: Sequence[str], outcomes: dict[frozenset[str], Outcome], target: float) -> dict[str, Any]:
+def build_answer(
+    causes: Sequence[str], outcomes: dict[frozenset[str], Outcome], target: Target, score: ScoreInfo = _ACCURACY
+) -> dict[str, Any]:
     """The answer, from how the run ended without each set of its causes."""
     horizon = max(run_outcome.virtual_seconds for run_outcome in outcomes.values())
     times = {removed: horizon if got.reached is None else got.reached for removed, got in outcomes.items()}
     by_time, by_accuracy = shapley(times, causes), shapley({s: got.accuracy for s, got in outcomes.items()}, causes)
     answer: dict[str, Any] = {
         "target": target,
+        "score": score.to_dict(),
         "horizon": horizon,
         "present": list(causes),
         "counterfactuals": [
@@ -233,12 +245,13 @@ def sentence(answer: dict[str, Any]) -> str:
         for cause, effect in sorted(effects.items(), key=lambda item: -abs(item[1]))
         if effect
     ]
-    target_text = f" have reached {percent(answer['target'])}"
+    score = score_info_of(answer)
+    goal = f" have reached {target_text(answer['target'], score)}"
     return (
-        f"Without {_cause_names(causes)} the run would{_reach_text(last, target_text)}, and really did{_reach_text(first)}"
+        f"Without {_cause_names(causes)} the run would{_reach_text(last, goal)}, and really did{_reach_text(first)}"
         f"{': ' + ', '.join(effect_texts) if effect_texts else ''}; its last model would have had "
-        f"{percent(last['accuracy'])}, and has "
-        f"{percent(first['accuracy'])}."
+        f"{score.named(last['accuracy'])}, and has "
+        f"{score.text(first['accuracy'])}."
     )
 
 
@@ -250,6 +263,6 @@ def _cause_names(causes: Sequence[str]) -> str:
     return join_words([NAMES[cause] for cause in causes])
 
 
-def _outcome_text(run_outcome: Outcome, target: float) -> str:
+def _outcome_text(run_outcome: Outcome, target: Target, score: ScoreInfo) -> str:
     when = "never" if run_outcome.reached is None else f"after {span(run_outcome.reached)}"
-    return f"{percent(target)} {when}, {percent(run_outcome.accuracy)} at the end"
+    return f"{target_text(target, score)} {when}, {score.named(run_outcome.accuracy)} at the end"

@@ -33,14 +33,14 @@ from fedfleet.app.runs.user_code import (
     load_object,
     matches_entry,
     model_entry,
-    model_factory,
     rebuild_object,
     sha256,
 )
 from fedfleet.app.spec import Spec, resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset, Loss, Task
-from fedfleet.core.trees import Tree, content_hash
+from fedfleet.core.trees import Array, Tree, content_hash
+from fedfleet.tasks.model_weights import WeightsFile
 
 Metric = Callable[[Any, Any], Any]
 
@@ -53,6 +53,7 @@ class UserInputs:
     data: Any = None
     loss: Any = None
     metrics: Mapping[str, Metric] = field(default_factory=dict[str, Metric])
+    weights: WeightsFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,8 @@ def save_custom_task(custom_task: CustomTask, out: Path, seed: int) -> None:
         loss=None if custom_task.inputs.loss is None else add_source(function_entry(custom_task.inputs.loss)),
         metrics={name: add_source(function_entry(metric)) for name, metric in custom_task.inputs.metrics.items()},
         kind=data.kind.name,
+        first_weights=custom_task.task.first_weights,
+        warnings=list(custom_task.task.warnings),
     )
     write_task_folder(out, manifest, arrays, weights, sources)
 
@@ -156,7 +159,10 @@ def load_custom_task(
     needed = {role: entry for role, entry in manifest.entries().items() if need_metrics or role in ("model", "loss")}
     reason = _unusable_reason(out, manifest, inputs, needed, trusted=trust is not None) or missing
     dataset = stored_dataset(arrays, manifest)
-    task = _task(dataset, spec.data_seed, weights, _model_builder(manifest, inputs, weights, sources["model"], reason))
+    task = _task(dataset, spec.data_seed, weights, _model_builder(manifest, inputs, weights, sources["model"], dataset.x, reason))
+    # A stopping rule may name a metric whose code does not run here: then its recorded values count.
+    unknown = dict.fromkeys(manifest.metrics, partial(_refuse, "its function is not here"))
+    task = replace(task, metrics=unknown, first_weights=manifest.first_weights, warnings=tuple(manifest.warnings))
     if reason:
         refuse = partial(_refuse, reason)
         return CustomTask(replace(task, loss=Loss(refuse) if manifest.loss else None), inputs, {}, unusable_reason=reason)
@@ -167,7 +173,16 @@ def load_custom_task(
     }
     metrics = {n: inputs.metrics.get(n) or objects[f"metric {n!r}"] for n in (manifest.metrics if need_metrics else ())}
     loss = None if manifest.loss is None else inputs.loss or objects["loss"]
-    return CustomTask(replace(_with_loss(task, loss), metrics=metrics), inputs, metrics)
+    return CustomTask(replace(_with_loss(task, loss), metrics={**unknown, **metrics}), inputs, metrics)
+
+
+def with_stored_notes(custom_task: CustomTask | None, out: Path) -> CustomTask | None:
+    """The task with what the folder says about its model, which a later check may say in other words."""
+    if custom_task is None or not (out / FOLDER / "own.json").is_file():
+        return custom_task
+    manifest = load_manifest(out)
+    task = replace(custom_task.task, first_weights=manifest.first_weights, warnings=tuple(manifest.warnings))
+    return replace(custom_task, task=task)
 
 
 def with_user_metrics(custom_task: CustomTask | None, params: Tree, measures: dict[str, Any]) -> dict[str, Any]:
@@ -199,16 +214,19 @@ def with_user_metrics(custom_task: CustomTask | None, params: Tree, measures: di
 # ---- what is there, and what is lacking --------------------------------------------------------------------------
 
 
-def _model_builder(manifest: TaskManifest, inputs: UserInputs, weights: Tree, text: str, reason: str) -> Callable[[], Any]:
+def _model_builder(
+    manifest: TaskManifest, inputs: UserInputs, weights: Tree, text: str, x: Array, reason: str
+) -> Callable[[], Any]:
     from fedfleet.tasks import layers
+    from fedfleet.tasks.own_model import trainable_build
 
     if reason:
         return partial(_refuse, reason)
     if inputs.model is not None:
-        return model_factory(inputs.model)
+        return trainable_build(inputs.model, x)
     if manifest.model.by == "layers":
-        return partial(layers.build_matching, manifest.model.layers, weights)
-    return partial(load_object, manifest.model, text)
+        return trainable_build(partial(layers.build_matching, manifest.model.layers, weights), x)
+    return trainable_build(partial(load_object, manifest.model, text), x)
 
 
 def _unusable_reason(out: Path, manifest: TaskManifest, inputs: UserInputs, needed: Mapping[str, Entry], *, trusted: bool) -> str:

@@ -26,7 +26,7 @@ from safetensors.numpy import load_file
 from fedfleet.app.runs.user_code import Entry, sha256
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.kinds import IGNORED, KINDS, MULTILABEL, REGRESSION, Kind, KindName
-from fedfleet.core.parts import Dataset
+from fedfleet.core.parts import Dataset, FirstWeights
 from fedfleet.core.trees import Array, Tree, content_hash
 from fedfleet.store.files import DamagedFile, load_tree, save_tree, write_atomically
 from fedfleet.tasks.data_checks import checked_data
@@ -57,6 +57,9 @@ class TaskManifest:
     loss: Entry | None
     metrics: dict[str, Entry]
     kind: KindName = "classification"
+    # Folders of older versions do not say where their first weights came from.
+    first_weights: FirstWeights = "module"
+    warnings: list[str] = field(default_factory=list[str])
 
     def content_id(self) -> str:
         """The name of data and first weights together, which the spec holds."""
@@ -91,7 +94,7 @@ def write_task_folder(out: Path, manifest: TaskManifest, arrays: Tree, weights: 
         (draft / "code").mkdir(parents=True)
     except OSError as error:
         raise RunFailed(f"{draft} cannot be written ({error}); free some space, then resume") from error
-    save_tree(draft / "weights.safetensors", weights)
+    save_tree(draft / first_weights_file(out).name, weights)
     save_tree(draft / "labels.safetensors", {n: v for n, v in arrays.items() if n != "x"})
     if manifest.data == "folder":
         save_tree(draft / "data.safetensors", {"x": arrays["x"]})
@@ -121,9 +124,14 @@ def load_manifest(out: Path) -> TaskManifest:
         raise _changed_error(path) from None
 
 
+def first_weights_file(out: Path) -> Path:
+    """Where a run's folder keeps the first weights."""
+    return out / FOLDER / "weights.safetensors"
+
+
 def load_weights(out: Path, manifest: TaskManifest) -> Tree:
     """The first weights."""
-    path = out / FOLDER / "weights.safetensors"
+    path = first_weights_file(out)
     tree = _read_tree(path)
     if content_hash(tree) != manifest.weights:
         raise _changed_error(path)

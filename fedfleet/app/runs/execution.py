@@ -20,7 +20,13 @@ from fedfleet.app.runs.conditions import (
     stored_conditions,
     write_conditions,
 )
-from fedfleet.app.runs.custom_task import CustomTask, load_custom_task, save_custom_task, with_user_metrics
+from fedfleet.app.runs.custom_task import (
+    CustomTask,
+    load_custom_task,
+    save_custom_task,
+    with_stored_notes,
+    with_user_metrics,
+)
 from fedfleet.app.runs.extra_measures import noise_source, noising_of
 from fedfleet.app.runs.folder_seals import check_chain, check_files, open_record
 from fedfleet.app.runs.run_folder import (
@@ -137,6 +143,7 @@ def _resume(
     spec: Spec, out: Path, custom_task: CustomTask | None, trust: str | None, listeners: Listeners, key: Path | None, kernel: Kernel
 ) -> FinishedRun:
     check_same_spec(spec, out)
+    custom_task = with_stored_notes(custom_task, out)
     if (out / "aggregates").is_dir() and not _keeps_own_aggregates(out):
         raise BadInput(
             f"{out} holds a run that was served over a network, which cannot be resumed; choose another folder with --out"

@@ -12,13 +12,15 @@ import numpy as np
 from fedfleet.app.assemble import assemble
 from fedfleet.app.runs.run_folder import open_run
 from fedfleet.app.spec import Spec
-from fedfleet.app.terminal.text import percent, span
+from fedfleet.app.terminal.text import span
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.core.events import Event
 from fedfleet.measure.attribution.causes import Attribution, RoundTime
 from fedfleet.measure.attribution.critical_path import attribution
 from fedfleet.measure.attribution.path_cursor import Progress
 from fedfleet.measure.attribution.sentences import MEANINGS, clients_text, sentence, share
+from fedfleet.measure.goal import target_text
+from fedfleet.measure.score_info import score_info_of
 from fedfleet.simulation.trips import ready_seconds
 from fedfleet.store.journal import identity_of
 from fedfleet.store.seals import kind_of
@@ -140,13 +142,16 @@ def _shapley_lines(answer: Mapping[str, Any]) -> list[str]:
     """What removing each cause would change, on average over all orders of removing them; nothing where nobody asked."""
     if not answer.get("present"):
         return []
-    heading = f"time to {percent(answer['target'])}"
-    lines = ["", f"{'without':<18} {heading:>20} {'last model':>12}"]
+    score = score_info_of(answer)
+    heading = f"time to {target_text(answer['target'], score)}"
+    wide = max(20, len(heading))
+    lines = ["", f"{'without':<18} {heading:>{wide}} {'last model':>12}"]
     for cause in answer["present"]:
         value = answer["shapley"][cause]
-        seconds, points = value["time_to_accuracy"], 100 * value["accuracy"]
+        seconds = value["time_to_accuracy"]
+        points = f"{100 * value['accuracy']:+.1f} %" if score.kind.percent else score.difference(value["accuracy"])
         longer = f"{'-' if seconds < 0 else '+'}{span(abs(seconds))}"
-        lines.append(f"{cause:<18} {longer:>20} {points:>+10.1f} %")
+        lines.append(f"{cause:<18} {longer:>{wide}} {points:>12}")
     return [*lines, f"more is in {answer['page']}"] if "page" in answer else lines
 
 

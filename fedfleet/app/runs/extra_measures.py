@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedfleet.app.runs.folder_seals import stored_measures
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event
@@ -13,6 +15,7 @@ from fedfleet.core.parts import Algorithm, Plan, Task
 from fedfleet.core.trees import Tree
 from fedfleet.measure.accuracy import MOST_CLASSES, class_results, confusion_matrix
 from fedfleet.measure.privacy import privacy_loss, require_accountant
+from fedfleet.measure.task_results import fit_results, label_results, token_results
 from fedfleet.store.noise_source import SECRET, SEED, SEEDED, VARIABLE, NoiseSource, key_for, new_source, secret_file
 
 STUDY_WARNING = (
@@ -77,7 +80,10 @@ def stored_privacy(folder: Path) -> dict[str, Any]:
     return {"privacy": result} if isinstance(result, dict) else {}
 
 
-CLASS_KEYS = ("classes", "confusion")  # the measures that follow from the model and not from the journal
+CLASS_KEYS = ("classes", "confusion", "task_results")  # the measures that follow from the model and not from the journal
+
+
+_ROWS = 256  # sequences that are asked at once
 
 
 def stored_class_measures(out: Path) -> dict[str, Any]:
@@ -87,17 +93,34 @@ def stored_class_measures(out: Path) -> dict[str, Any]:
 
 
 def with_class_measures(measures: dict[str, Any], task: Task, params: Tree) -> dict[str, Any]:
-    """The measures with results by class and the confusion matrix of this model.
+    """The measures with results by class and the confusion matrix of this model; of another kind of task, with `task_results`.
 
     Both are None where there are more classes than a reader could look at, or where a sample has more than one label.
     """
     labels, classes = task.dataset.y[task.holdout], task.dataset.classes
+    none = {**measures, "classes": None, "confusion": None}
+    if not task.dataset.kind.per_label:
+        return {**none, "task_results": _task_results(task, params) if len(labels) else None}
     if classes > MOST_CLASSES or labels.ndim != 1 or not len(labels):
-        return {**measures, **dict.fromkeys(CLASS_KEYS)}
+        return none
     from fedfleet.tasks.task_checks import outputs_of
 
     answers = outputs_of(task, params, task.holdout)
     if answers.ndim != 2 or answers.shape[1] != classes:
-        return {**measures, **dict.fromkeys(CLASS_KEYS)}
+        return none
     confusion = confusion_matrix(labels, answers.argmax(1), classes)
     return {**measures, "classes": class_results(confusion), "confusion": confusion.tolist()}
+
+
+def _task_results(task: Task, params: Tree) -> Any:
+    """What this model gets right and wrong on the central test set, by the kind of its task."""
+    from fedfleet.tasks.task_checks import outputs_of
+
+    data, labels = task.dataset, task.dataset.y[task.holdout]
+    if data.kind.places:  # batch by batch: the scores of all tokens at all places would not fit
+        rows = np.array_split(task.holdout, -(-len(task.holdout) // _ROWS))
+        return token_results(labels, np.concatenate([outputs_of(task, params, some).argmax(2) for some in rows]), data.label_names)
+    outputs = outputs_of(task, params, task.holdout)
+    if data.kind.name == "regression":
+        return fit_results(labels, outputs, data.target_scale, data.label_names)
+    return label_results(labels, outputs, data.label_names)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.app.assemble import Setup, assemble, open_executor, run_warnings, score_of
+from fedfleet.app.assemble import Setup, assemble, open_executor
 from fedfleet.app.assemble.feasibility import advice
 from fedfleet.app.runs.conditions import Conditions, missing_condition, refuse_other_weights, single_machine_spec, stored_conditions
 from fedfleet.app.runs.custom_task import UserInputs, load_custom_task
@@ -24,7 +24,7 @@ from fedfleet.store.journal_rows import decode
 from fedfleet.store.noise_source import VARIABLE, key_for
 
 _UNDERIVED = ("wall_seconds", "out", "own", *CLASS_KEYS)  # measures that may be there without being derived
-_NEWER = {"score", "measures"}  # measures that folders of older versions lack
+_NEWER = {"score", "measures", "first_weights", "test_samples", "task_results"}  # measures that folders of older versions lack
 _NEWER_PRIVACY = {"noise", "epsilon_asked"}  # figures of privacy that folders of older versions lack
 # Sealed, but nothing that could be derived again: how long it took here, what was said on the way, where it could be taken up.
 _NEVER_DERIVED = ("wall_seconds", "remarks", "checkpoints")
@@ -49,7 +49,8 @@ def replay_run(folder: Path, *, quick: bool = False, trust: str | None = None, i
     )
     audit = _audit_run(run, setup, stored, quick=quick, missing=difference)
     check_chain(run)
-    tries = not reason and difference is None  # elsewhere a last bit may decide between two classes
+    usable = custom_task is None or not custom_task.unusable_reason
+    tries = usable and difference is None  # elsewhere a last bit may decide between two classes
     _check_end(run, setup, stored, audit.params, tries=tries)
     by_class = () if tries or run.seal is None else CLASS_KEYS
     believed = [*audit.believed, *_NEVER_DERIVED, *by_class, *(("own",) if stored_user_metrics(folder) else ())]
@@ -127,7 +128,7 @@ def _check_end(run: RunRecord, setup: Setup, kept: Conditions, params: Tree | No
     weights = stored_weights(run.folder)
     if any(not np.array_equal(weights.get(name, ()), value) for name, value in setup.task.frozen.items()):
         raise RunFailed(f"{run.folder}/{FROZEN} does not contain the frozen weights of the run; the file was changed")
-    derived = journal_measures(setup.spec, events, run.chain.digest, score_of(setup.task), run_warnings(setup, events))
+    derived = journal_measures(setup, events, run.chain.digest)
     derived = with_privacy(derived, setup.plan, kept.noise, events)
     if tries:
         derived = with_class_measures(derived, setup.task, {n: v for n, v in weights.items() if n not in setup.task.frozen})

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from fedfleet.app.assemble import Setup, run_warnings, score_of
 from fedfleet.app.runs.extra_measures import with_class_measures, with_privacy
@@ -18,7 +18,9 @@ from fedfleet.app.spec import Spec, load_spec
 from fedfleet.app.terminal.text import failure_lines, joules, percent, size, span
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, RunEnded
+from fedfleet.core.parts import FirstWeights
 from fedfleet.core.trees import Tree
+from fedfleet.measure.measure_info import measure_info
 from fedfleet.measure.privacy import privacy_figures
 from fedfleet.measure.score_info import ScoreInfo, score_info_of
 from fedfleet.measure.summary import summary
@@ -34,6 +36,7 @@ CONTRACT = (
     "digest", "rounds", "commits", "accuracy", "accuracy_clients", "accuracy_bottom10", "accuracy_std", "virtual_seconds",
     "wall_seconds", "bytes_up", "bytes_down", "utilisation", "failed_rounds", "warnings", "out",
 )  # fmt: skip
+_FIRST_WEIGHTS = {"module": "those of the module that was given, which no seed decides", "file": "from a file"}
 FROZEN = "frozen.safetensors"  # beside model.safetensors, which holds what travelled
 
 _NO_NOISE: Mapping[str, str] = {}
@@ -81,17 +84,49 @@ class FinishedRun:
         lines = [
             f"{m['rounds']} rounds, {m['commits']} commits in {span(m['virtual_seconds'])} of {clock}, "
             f"stopped by {m.get('stopped_by')}",
-            f"accuracy {percent(m['accuracy'])} on the central test set; clients {percent(m['accuracy_clients'])}, "
-            f"10th-percentile client {percent(m['accuracy_bottom10'])}, "
-            f"mean of the worst tenth {percent(m.get('accuracy_worst10_mean'))}",
+            *_score_lines(m),
             *_unseen_lines(m),
             *failure_lines(m["failed_rounds"]),
             *_privacy_lines(m.get("privacy")),
+            *first_weights_lines(m),
             f"{size(m['bytes_down'])} down, {size(m['bytes_up'])} up",
             *_energy_lines(m.get("energy")),
             f"digest {m['digest'][:16]}; see {m['out']}/report.html",
         ]
         return "\n".join(lines)
+
+
+def first_weights_lines(metrics: Mapping[str, Any]) -> list[str]:
+    """Where the first weights came from, where the seed of the spec did not decide them.
+
+    >>> first_weights_lines({"first_weights": "file"}), first_weights_lines({"first_weights": "seed"})
+    (['first weights: from a file'], [])
+    """
+    text = _FIRST_WEIGHTS.get(str(metrics.get("first_weights")))
+    return [] if text is None else [f"first weights: {text}"]
+
+
+def _score_lines(metrics: Mapping[str, Any]) -> list[str]:
+    """The score of the last model, centrally and by client, and the other measures of its kind of task.
+
+    >>> metrics = {"accuracy": 0.4, "accuracy_clients": None, "accuracy_bottom10": -0.2, "measures": {"rmse": 54.321}}
+    >>> for line in _score_lines({**metrics, "score": {"kind": "regression"}}): print(line)
+    R2 0.400 on the central test set; clients -, 10th-percentile client −0.200, mean of the worst tenth -
+    RMSE 54.3, in the units of the label
+    """
+    score = score_info_of(metrics)
+
+    def text(key: str) -> str:
+        value = metrics.get(key)
+        return "-" if value is None else percent(value) if score.kind.percent else score.text(value)
+
+    central, clients, low, worst = map(text, ("accuracy", "accuracy_clients", "accuracy_bottom10", "accuracy_worst10_mean"))
+    of_clients = f"clients {clients}, 10th-percentile client {low}, mean of the worst tenth {worst}"
+    line = f"{score.name} {central} on the central test set; {of_clients}"
+    known = [(measure_info(name, score), value) for name, value in (metrics.get("measures") or {}).items()]
+    others = ", ".join(f"{info.label} {info.text(value)}" for info, value in known)
+    unit = ", in the units of the label" if score.kind.name == "regression" else ""
+    return [line, *([others + unit] if others else [])]
 
 
 def _unseen_lines(metrics: Mapping[str, Any]) -> list[str]:
@@ -101,8 +136,10 @@ def _unseen_lines(metrics: Mapping[str, Any]) -> list[str]:
     ['held-out people, with no data in training: 50.0 %']
     """
     new, never, others = (metrics.get(f"accuracy_{name}") for name in ("unseen", "never", "took_part"))
-    result = [] if new is None else [f"held-out people, with no data in training: {percent(new)}"]
-    apart = f"clients that never took part: {percent(never)}, the others: {percent(others)}"
+    score = score_info_of(metrics)
+    say = lambda value: "-" if value is None else score.text(value)  # noqa: E731
+    result = [] if new is None else [f"held-out people, with no data in training: {say(new)}"]
+    apart = f"clients that never took part: {say(never)}, the others: {say(others)}"
     return result if never is None else [*result, apart]
 
 
@@ -228,7 +265,7 @@ def complete_run(
     if setup.task.frozen:
         save_tree(out / FROZEN, setup.task.frozen)
     events = list(journals.read(out / "run.db"))
-    derived = journal_measures(setup.spec, events, journal_end.digest, score_of(setup.task), run_warnings(setup, events))
+    derived = journal_measures(setup, events, journal_end.digest)
     measures = add_measures(with_class_measures(with_privacy(derived, setup.plan, noise, events), setup.task, params))
     metrics = {**measures, "wall_seconds": wall_seconds, "out": str(out)}
     write_atomically(out / "metrics.json", (json.dumps(metrics, indent=1) + "\n").encode())
@@ -237,18 +274,22 @@ def complete_run(
     return FinishedRun(setup.spec, metrics, events, out)
 
 
-def journal_measures(
-    spec: Spec, events: list[Event], digest: str, score: ScoreInfo, known_warnings: Sequence[str] = ()
-) -> dict[str, Any]:
-    """Everything in `metrics.json` that follows from the journal, from what its score means, and from the
-    caveats that are known of such a run."""
-    return {**summary(events, score=score, caveats=known_warnings), "digest": digest, "spec_digest": spec.digest}
+def journal_measures(setup: Setup, events: list[Event], digest: str) -> dict[str, Any]:
+    """Everything in `metrics.json` that follows from the journal, and from what is known of its task and its fleet."""
+    measures = summary(events, score=score_of(setup.task), caveats=run_warnings(setup, events))
+    return {**measures, "first_weights": setup.task.first_weights, "digest": digest, "spec_digest": setup.spec.digest}
 
 
 def stored_warnings(out: Path, event_warnings: Sequence[str]) -> list[str]:
     """The warnings in the measures of a run that its events alone do not tell."""
     stored = stored_measures(out).get("warnings")
     return [str(warning) for warning in stored if warning not in event_warnings] if isinstance(stored, list) else []
+
+
+def stored_first_weights(out: Path) -> dict[str, str]:
+    """Where the first weights of a run came from, where its measures say so."""
+    value = stored_measures(out).get("first_weights")
+    return {"first_weights": value} if value in get_args(FirstWeights) else {}
 
 
 def stored_score(out: Path) -> ScoreInfo:

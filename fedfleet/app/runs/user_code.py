@@ -6,12 +6,10 @@ Describing runs nothing but what the person gave. Finding again runs code, and i
 from __future__ import annotations
 
 import ast
-import copy
 import hashlib
 import inspect
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from importlib import import_module
@@ -212,11 +210,6 @@ def rebuild_object(entry: Entry, text: str) -> Any:
     from fedfleet.tasks import layers
 
     return layers.build_from(entry.layers) if entry.by == "layers" else load_object(entry, text)
-
-
-def model_factory(model: Any) -> Callable[[], Any]:
-    """A function that makes this model; a given module itself is never changed."""
-    return partial(copy.deepcopy, model) if hasattr(model, "state_dict") and not isinstance(model, type) else model
 
 
 def matches_entry(stored: Entry, thing: Any) -> bool:

@@ -10,12 +10,12 @@ from annotated_types import MinLen
 
 from fedfleet.app.spec.people import default_clients
 from fedfleet.app.spec.spec_record import TABLES, Spec
-from fedfleet.app.spec.table_checks import Table, as_table, builder_of, check_table, check_value, resolve_part
-from fedfleet.core.errors import BadInput, suggest_name
+from fedfleet.app.spec.table_checks import Table, UnknownKey, as_table, check_table, check_value, resolve_part
+from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Clients, Count, Natural, Part, Positive, Seed, Threads
 from fedfleet.core.pins import complete
 from fedfleet.core.records import Stop
-from fedfleet.core.registry import builder, names, parameters
+from fedfleet.core.registry import builder
 
 TUNE = "tune"  # a table of a spec's file that `fedfleet tune` reads
 _DEFAULT_PARTS = {
@@ -57,11 +57,18 @@ def resolve(
     gives the number of people in its data. What stands in [tune] says what a search may change and is no part of a run, so it is
     left out. Where data are dealt by owner and `world.clients` is not given, the data of a named task are read.
     """
+    try:
+        return _resolve(table, name, content_id, count)
+    except UnknownKey as wrong:
+        from fedfleet.app.spec.key_places import misplaced_key
+
+        raise BadInput(misplaced_key(wrong)) from None
+
+
+def _resolve(table: Mapping[str, Any], name: str, content_id: str | None, count: Callable[[Spec], int] | None) -> Spec:
     for key in table:
         if key not in (*TABLES, TUNE):
-            dotted = dotted_key(key)
-            hint = f"; did you mean {dotted}?" if dotted else suggest_name(key, (*TABLES, TUNE))
-            raise BadInput(f"the spec has no table or key {key!r}{hint}")
+            raise UnknownKey("", key, table[key], (*TABLES, TUNE))
     custom_table = {"use": "own", "content": content_id} if content_id else _custom_task(table.get("task"))
     parts = {
         key: resolve_part(kind, with_privacy_mechanism(as_table(table.get(key, {}), key)), key, default)
@@ -101,30 +108,6 @@ def resolve(
         algorithm=algorithm,
         override=[_override(o, i, algorithm) for i, o in enumerate(overrides)],
     )
-
-
-def dotted_key(name: str) -> str | None:
-    """The key that somebody means who leaves its table out; None if no table has it, or if it is a table itself. What no default
-    part has may be a key of another part.
-
-    >>> dotted_key("rounds"), dotted_key("lr"), dotted_key("cohort"), dotted_key("clients"), dotted_key("seed"), dotted_key("x")
-    ('stop.rounds', 'algorithm.lr', 'pace.cohort', 'world.clients', 'seed', None)
-    >>> dotted_key("mu"), dotted_key("alpha"), dotted_key("epsilon")
-    ('algorithm.mu', 'world.data.alpha', 'algorithm.private.epsilon')
-    """
-    if name in TABLES:
-        return name if name == "seed" else None
-    schemas = {"stop": Stop, "world": world_settings, "run": run_settings}
-    parts = {key: builder(kind, default) for key, (kind, default) in _DEFAULT_PARTS.items()}
-    for table, schema in {**schemas, **parts}.items():
-        if name in parameters(schema):
-            return f"{table}.{name}"
-    kinds = {"pace": "policies", "world.data": "partitions", "world.states": "states", "world.devices": "devices"}
-    kinds |= {"algorithm": "algorithms", "choose": "selectors", "algorithm.private": "privacy", "task": "tasks"}
-    for table, kind in kinds.items():
-        if any(name in parameters(builder_of(kind, part)) for part in names(kind)):
-            return f"{table}.{name}"
-    return None
 
 
 def with_privacy_mechanism(table: Mapping[str, Any]) -> Mapping[str, Any]:

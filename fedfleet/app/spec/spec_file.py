@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from fedfleet.app.spec.people import permit_numbers
-from fedfleet.app.spec.resolution import DEFAULTS, resolve
+from fedfleet.app.spec.resolution import DEFAULTS, PART_KINDS, resolve
 from fedfleet.app.spec.spec_record import Spec
 from fedfleet.core.errors import BadInput, nearest_file
+from fedfleet.core.registry import names
 
 # By policy, keys that resolved specs of older versions lack, with what such runs did.
 _NEWER_KEYS: dict[str, dict[str, Any]] = {"semi_async": {"if_few": None}}
@@ -29,6 +30,9 @@ def spec_table(spec: Any, overrides: Sequence[Any] = ()) -> tuple[dict[str, Any]
     ({'stop': {'rounds': 2}}, 'run')
     """
     for override in overrides:
+        if isinstance(override, Mapping):
+            words = ", ".join(repr(f"{key}={value}") for key, value in cast("Mapping[Any, Any]", override).items())
+            raise BadInput(f"overrides are text, not a dictionary; write {words or repr('KEY=VALUE')}")
         if not isinstance(override, str):
             raise BadInput(f'{override!r} is not an override; write "KEY=VALUE" in quotes, for example "pace.cohort=20"')
     if isinstance(spec, Mapping):
@@ -36,6 +40,11 @@ def spec_table(spec: Any, overrides: Sequence[Any] = ()) -> tuple[dict[str, Any]
     if not isinstance(spec, str | Path):
         problem = f"{type(spec).__name__!r} is not a spec"
         raise BadInput(f"an object of type {problem}; give the path of a spec file, or the same as a nested dictionary")
+    if isinstance(spec, str) and "\n" in spec.strip():
+        raise BadInput(
+            "the spec is text of several lines, and a spec is given by the path of its file; save the text in a file, or give "
+            "tomllib.loads(text)"
+        )
     return apply_overrides(read_table(spec), overrides), Path(spec).stem
 
 
@@ -70,14 +79,31 @@ def read_table(path: str | Path) -> dict[str, Any]:
         of_run = path.name == "spec.toml" and (path.parent / "run.db").is_file()
         return with_older_meaning(table) if of_run else table
     except FileNotFoundError:
-        cure = "; the spec file comes first, overrides after it" if "=" in path.name else nearest_file(path)
-        raise BadInput(f"there is no spec file {path}{cure}") from None
+        order = "; the spec file comes first, overrides after it" if "=" in path.name else ""
+        raise BadInput(f"there is no spec file {path}{order or nearest_file(path) or _named_part(path.name)}") from None
     except IsADirectoryError:
         raise BadInput(f"{path} is a folder; give a spec file, for example {path / 'spec.toml'}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read the spec {path}: {error}") from None
     except (ValueError, RecursionError) as error:  # also of numbers with thousands of digits
-        raise BadInput(f"the spec {path} is not valid TOML: {error}") from None
+        raise BadInput(_other_format(path) or f"the spec {path} is not valid TOML: {error}") from None
+
+
+def _named_part(word: str) -> str:
+    """A hint that a word is the name of a part, which a spec has as a setting; "" of others."""
+    for key, kind in PART_KINDS.items():
+        if word in names(kind):
+            return f"; {word} is a name for {key}.use: give a spec and {key}.use={word}"
+    return ""
+
+
+def _other_format(path: Path) -> str:
+    """The sentence about a spec whose name says that it is in another format; "" of others."""
+    found = {".yaml": "YAML", ".yml": "YAML", ".json": "JSON", ".py": "Python"}.get(path.suffix.lower(), "")
+    return (
+        found
+        and f"the spec {path} is {found}, and specs are TOML, with lines such as stop.rounds = 10; write it so in {path.stem}.toml"
+    )
 
 
 def with_older_meaning(table: dict[str, Any]) -> dict[str, Any]:
@@ -101,6 +127,10 @@ def apply_overrides(table: dict[str, Any], overrides: Sequence[str]) -> dict[str
 
     A word that changes `use` replaces the part: what the table said about the one before goes.
     """
+    if "=" in overrides:
+        at = list(overrides).index("=")
+        joined = "".join(overrides[max(at - 1, 0) : at + 2])
+        raise BadInput(f"'=' stands alone: write KEY=VALUE without spaces, as in {joined}")
     return _apply_settings(table, map(_parse_override, overrides))
 
 
@@ -144,7 +174,9 @@ def _parse_override(override: str) -> tuple[str, list[str], Any]:
 def _path(key: str, override: str) -> list[str]:
     path = key.split(".")
     if not all(path):
-        raise BadInput(f"{override!r} is not an override; write KEY=VALUE, for example pace.cohort=20")
+        colon = ":" in override and "=" not in override
+        example = override.replace(":", "=", 1).replace(" ", "") if colon else "pace.cohort=20"
+        raise BadInput(f"{override!r} is not an override; write KEY=VALUE, for example {example}")
     return path
 
 

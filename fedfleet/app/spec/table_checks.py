@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -34,6 +34,14 @@ NESTED: dict[Any, str] = {
 }  # fmt: skip
 _PLAIN = ("world", "stop", "run", "seeds")  # tables that are no parts
 _STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True)
+
+
+class UnknownKey(BadInput):
+    """A key that its table does not have. Whoever knows all tables can say where it belongs."""
+
+    def __init__(self, where: str, key: str, value: Any, known: Sequence[str]) -> None:
+        super().__init__(f"{where} has no key {key!r}{suggest_name(key, known)}")
+        self.where, self.key, self.value, self.known = where, key, value, known
 
 
 def resolve_part(kind: str, table: Mapping[str, Any], where: str, default: str | None = None) -> Table:
@@ -75,7 +83,7 @@ def check_table(build: Callable[..., Any], table: Mapping[str, Any], where: str,
     spec_parameters = {n: v for n, v in hints.items() if is_spec_type(v[0])}
     for key in table:
         if key not in spec_parameters:
-            raise BadInput(f"{where} has no key {key!r}{suggest_name(key, (*spec_parameters, *also))}")
+            raise UnknownKey(where, key, table[key], (*spec_parameters, *also))
     result: Table = {}
     for key, (hint, parameter) in spec_parameters.items():
         inner = nested_kind(hint)

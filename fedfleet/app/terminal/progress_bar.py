@@ -40,7 +40,7 @@ def progress(rounds: int, commits: int | None = None, *, quiet: bool = False, la
             done = run.closed_count if commits is None else run.commits
             failed = f"{run.failed_rounds} failed" if run.failed_rounds else ""
             tried = next((e for e in reversed(run.evaluations) if e.total), None)
-            note = "" if tried is None else f"accuracy {tried.accuracy:.3f} at {tried.time:,.0f} s"
+            note = "" if tried is None else f"{run.score_name} {tried.accuracy:.3f} at {tried.time:,.0f} s"
             bar.update(task, completed=done, failed=failed, note=note)
 
         yield watch

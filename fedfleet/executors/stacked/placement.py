@@ -12,7 +12,7 @@ from fedfleet.core.trees import Tree
 from fedfleet.executors.hardware import keep_large_blocks, require_cuda
 from fedfleet.executors.stacked.cuda_graph import CudaGraphs
 from fedfleet.executors.stacked.schedule import Schedule
-from fedfleet.executors.stacked.stacked_model import CannotStack, Tensors, Twin, make_twin
+from fedfleet.executors.stacked.stacked_model import CannotStack, Tensors, Twin, check_twin, make_twin
 from fedfleet.tasks.narrow_models import at_width
 
 
@@ -91,7 +91,9 @@ def open_place(task: Task, *, device: str, threads: int, form: str, tf32: bool, 
 def make_twins(task: Task, model: torch.nn.Module, count: int) -> list[Twin]:
     """So many twins of the task's model, where the model is."""
     sample = torch.from_numpy(task.dataset.x[:2]).to(next(model.parameters()).device)
-    return [make_twin(model, sample) for _ in range(count)]
+    twins = [make_twin(model, sample) for _ in range(count)]
+    check_twin(twins[0], model, sample)
+    return twins
 
 
 def _load_data(task: Task, target: torch.device, room: float | None) -> tuple[torch.Tensor, torch.Tensor, bool]:

@@ -16,6 +16,8 @@ from fedfleet.tasks.dropout import AddressedDropout
 from fedfleet.tasks.frozen_weights import frozen_names
 
 Tensors = dict[str, torch.Tensor]
+_OTHER = 1.125  # times the weights of one client are those of the other, where a twin is tried
+_SLACK = 1e-2  # of the largest output: what another order of sums may change, and another model hardly stays within
 
 
 class CannotStack(TypeError):
@@ -102,6 +104,9 @@ def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
         ]
         if not names:
             continue
+        tied = next((n for n in names if f"{path}.{n}".lstrip(".") not in shapes), None)
+        if tied is not None:
+            raise CannotStack(f"{path or 'the model'} shares its {tied} with another layer")
         new_leaf = _stacked_leaf(stack, leaf, path)
         inside = frozen_names(leaf) if not isinstance(new_leaf, layers.Table) else []  # a table's leaf has them itself
         held_weights += [(new_leaf, n, _one_row(new_leaf, n, leaf._buffers[n])) for n in inside]
@@ -124,6 +129,32 @@ def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
                 shareable.add(name)
     dropouts = [m for m in twin.modules() if isinstance(m, AddressedDropout)]
     return Twin(twin, stack, places, frozenset(flat), dropouts, frozenset(fusable), frozenset(shareable), shapes, held_weights)
+
+
+def check_twin(twin: Twin, module: nn.Module, sample: torch.Tensor) -> None:
+    """Try a twin with two clients whose weights differ: it must answer as the model does with the weights of each.
+
+    A forward() that looks up what does not depend on the batch, or mixes its samples, is found so; CannotStack says it.
+    """
+    state = {n: v.detach() for n, v in module.state_dict().items()}
+    sample = sample.to(next(module.parameters()).dtype) if sample.is_floating_point() else sample
+    other = {n: v * _OTHER if v.is_floating_point() else v for n, v in state.items()}
+    modes = [(part, part.training) for part in (module, twin.module)]
+    try:
+        with torch.no_grad():
+            module.eval()
+            twin.module.eval()
+            wanted = torch.cat([torch.func.functional_call(module, tree, (sample,)) for tree in (state, other)])
+            twin.load({n: torch.stack([state[n], other[n]]) for n in state}, 2)
+            found = twin.module(torch.cat([sample, sample]))
+    except Exception as error:
+        raise CannotStack(f"its forward() fails when batches of clients are joined: {type(error).__name__}: {error}") from None
+    finally:
+        for part, mode in modes:
+            part.train(mode)
+    slack = _SLACK * float(wanted.abs().nan_to_num(posinf=0.0).max()) if wanted.numel() else 0.0
+    if found.shape != wanted.shape or not torch.allclose(found, wanted, rtol=_SLACK, atol=slack, equal_nan=True):
+        raise CannotStack("its forward() gives other outputs when batches of clients are joined")
 
 
 def _one_row(leaf: nn.Module, name: str, value: torch.Tensor | None) -> torch.Tensor:

@@ -156,6 +156,7 @@ class Figures:
     reports: Mapping[str, int] = field(default_factory=dict[str, int])  # by fate
     seconds_since_commit: float | None = None
     accuracy: float | None = None
+    score: str = "accuracy"  # what the score of the task is called
     counts: Mapping[str, float] = field(default_factory=dict[str, float])
     transmitters: int = 0
     transmitters_up: int = 0
@@ -170,7 +171,8 @@ def figures_of(progress: Progress, run: str, *, run_seconds: float, **known: Any
     return Figures(
         run, progress.round, progress.version, running=progress.running, arrived=progress.arrived, lost=progress.lost,
         run_seconds=run_seconds, commits=progress.commits, failed_rounds=progress.failed_rounds,
-        reports=progress.fates, seconds_since_commit=since, accuracy=progress.accuracy, **known,
+        reports=progress.fates, seconds_since_commit=since, accuracy=progress.accuracy,
+        score=progress.score_name, **known,
     )  # fmt: skip
 
 
@@ -200,6 +202,7 @@ def status_json(figures: Figures) -> str:
         "failed_rounds": figures.failed_rounds,
         "reports": dict(figures.reports),
         "accuracy": figures.accuracy,
+        **({} if figures.score == "accuracy" else {"score": figures.score}),
         "transmitters_up": figures.transmitters_up,
         "draining": figures.draining,
     }

@@ -54,7 +54,7 @@ def line_of(figures: Figures) -> str:
     if tasks or f.lost:
         parts.append(f"{f.arrived} of {tasks} reports" + (f", {f.lost} lost" if f.lost else ""))
     if f.version or f.accuracy is not None:
-        parts.append(f"model {f.version}" + ("" if f.accuracy is None else f", accuracy {f.accuracy:.3f}"))
+        parts.append(f"model {f.version}" + ("" if f.accuracy is None else f", {f.score} {f.accuracy:.3f}"))
     if f.failed_rounds:
         parts.append(f"{f.failed_rounds} failed")
     parts.append(duration_text(f.run_seconds))

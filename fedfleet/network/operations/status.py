@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import grpc
 
-from fedfleet.core.errors import Refused, RunFailed
+from fedfleet.core.errors import BadInput, FedFleetError, Refused, RunFailed
 from fedfleet.core.errors import printable as printable
 from fedfleet.network.operations.metrics import activity_text
 from fedfleet.network.protocol.fleet_pb2 import StatusReply, StatusRequest
@@ -55,7 +56,7 @@ def format_status(status: dict[str, Any]) -> str:
     uptime = status["uptime_seconds"]
     lines = [
         f"run {status['run']}, up for {duration_text(uptime) if isinstance(uptime, (int, float)) else uptime}",
-        f"round {status['round']}, model {status['version']}" + _accuracy(status.get("accuracy")),
+        f"round {status['round']}, model {status['version']}" + _score_text(status),
         f"{status['devices_online']} devices online, {status['running']} tasks out",
     ]
     if status["waiting_for"]:
@@ -65,16 +66,18 @@ def format_status(status: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _accuracy(value: object) -> str:
-    return f", accuracy {value:.3f}" if isinstance(value, float) else ""
+def _score_text(status: Mapping[str, object]) -> str:
+    """The score of the newest model that was evaluated, by its name."""
+    value = status.get("accuracy")
+    return f", {printable(str(status.get('score', 'accuracy')), 40)} {value:.3f}" if isinstance(value, float) else ""
 
 
-def _to_error(address: str, error: grpc.RpcError, *, secure: bool) -> RunFailed:
+def _to_error(address: str, error: grpc.RpcError, *, secure: bool) -> FedFleetError:
     code, details = error.code(), printable(error.details() or "", 120)  # type: ignore[attr-defined]
     match code:
         case grpc.StatusCode.UNAVAILABLE:
             cure = "or it shows another certificate" if secure else "or it wants TLS: then give --ca FILE"
-            return RunFailed(f"no answer from {address}; no server runs there, {cure}")
+            return BadInput(f"no answer from {address}; no server runs there, {cure}")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return RunFailed(f"{address} did not answer in time; it may be overloaded, or it is not a FedFleet server")
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:

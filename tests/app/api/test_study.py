@@ -245,3 +245,30 @@ def test_what_cannot_be_compared_is_refused(tiny_run, other_run, fedfleet, tmp_p
     refused(fedfleet("compare", tiny_run.out, other_run, "--target", "80"), "--target")
     refused(fedfleet("compare", tiny_run.out, other_run, "--out", tmp_path / "no/page.html"), "--out")
     refused(fedfleet("compare"), "RUN")
+
+
+def test_analyses_of_a_study_know_own_metrics(tmp_path):
+    x = np.random.default_rng(0).normal(size=(200, 4))
+    y = (x.sum(1) > 0).astype(int)
+    table = {
+        "base": {"world": {"clients": 6}, "stop": {"rounds": 3}},
+        "seeds": 2,
+        "runs": PACES,
+        "analysis": [
+            {"kind": "table", "columns": ["measures.margin", "accuracy"]},
+            {"kind": "paired_test", "metric": "measures.margin", "baseline": "patient"},
+        ],
+    }
+
+    def margin(outputs, labels):
+        return -float(np.abs(outputs).mean())
+
+    given = {"model": lambda: torch.nn.Linear(4, 2), "data": (x, y), "metrics": {"margin": margin}}
+    done = fedfleet.study(table, out=tmp_path / "out", **given)
+    column = [row["measures.margin"]["value"] for row in done.analyses[0]["table"]]
+    wanted = [[fedfleet.load(c.out).metrics["own"]["margin"] for c in done.cells if c.cell.arm == arm["name"]] for arm in PACES]
+    assert column == pytest.approx([np.mean(values) for values in wanted], rel=1e-6) and max(column) < 0
+    table["analysis"] = [{"kind": "table", "columns": ["measures.margn"]}]
+    with pytest.raises(BadInput, match=r"columns = 'measures.margn': .* has the measure 'margn'; did you mean 'margin'"):
+        fedfleet.study(table, out=tmp_path / "other", **given)
+    assert not (tmp_path / "other").exists()

@@ -31,6 +31,18 @@ def test_a_refusal_in_a_script_ends_at_the_users_line(tmp_path):
     assert traced.stderr.count('File "') > 5
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [("fedfleet.run({}, rounds=3)", "run(spec, 'stop.rounds=3')"), ("fedfleet.load('nowhere')", "no run folder nowhere")],
+)
+def test_so_does_one_of_a_wrong_call_and_of_a_wrong_folder(tmp_path, line, says):
+    (tmp_path / "script.py").write_text(f"import fedfleet\n{line}\n")
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and says in done.stderr.strip().splitlines()[-1]
+    assert done.stderr.count('File "') == 2, "one of the script, one of ours"
+
+
 def test_names_are_the_same_object_and_say_who_they_are():
     assert fedfleet.run is fedfleet.run and fedfleet.run.__name__ == "run"
     back = pickle.loads(pickle.dumps(fedfleet.BadInput("a sentence")))

@@ -32,18 +32,38 @@ EXECUTORS = ("inline", "stacked")
 def test_a_folder_changes_nothing_and_holds_everything(plain, coded):
     for done, given in (
         (plain, {"model": row(), "data": blobs(owners=True)}),
-        (coded, {"model": Net, "data": blobs()}),
+        (coded, {"model": Net, "data": blobs(), "loss": focal, "metrics": {"right": share_right}}),
     ):
-        loss = focal if done is coded else None
-        assert ff.run(spec_for(), **given, loss=loss).metrics["digest"] == done.metrics["digest"]
+        assert ff.run(spec_for(), **given).metrics["digest"] == done.metrics["digest"]
         for name in ("spec.toml", "run.db", "model.safetensors", "metrics.json", "report.html", "own/own.json"):
             assert (done.out / name).is_file(), name
     assert coded.metrics["own"] == {"right": pytest.approx(coded.metrics["accuracy"])}
     assert json.loads((coded.out / "metrics.json").read_text())["own"] == coded.metrics["own"]
 
 
-def test_metrics_change_no_digest(coded):
-    assert ff.run(spec_for(), model=Net, data=blobs(), loss=focal).metrics["digest"] == coded.metrics["digest"]
+def test_metrics_are_in_the_journal_and_change_no_model(coded):
+    without = ff.run(spec_for(), model=Net, data=blobs(), loss=focal)
+    assert all(np.array_equal(v, coded.params[n]) for n, v in without.params.items())
+    assert without.metrics["digest"] != coded.metrics["digest"], "each evaluation has them"
+    assert without.metrics["spec_digest"] == coded.metrics["spec_digest"]
+
+
+def test_a_run_may_stop_by_a_metric_of_ones_own(tmp_path):
+    def given(**stop):
+        spec = spec_for(stop={"rounds": 30, **stop})
+        return {"spec": spec, "model": Net, "data": blobs(), "metrics": {"right": share_right}}
+
+    done = ff.run(**given(target="right >= 0.999"), out=tmp_path / "run")
+    assert done.metrics["stopped_by"] == "target" and 0 < done.metrics["rounds"] < 30 and done.metrics["measures"]["right"] >= 0.999
+    # Nobody's code runs to audit it, and a resumed run needs the metric.
+    assert "models" in ff.replay(tmp_path / "run", model=Net)["verified"] and ff.replay(tmp_path / "run", quick=True)["ok"]
+    killed = unfinished(done, tmp_path / "killed")
+    again = ff.run(killed / "spec.toml", model=Net, metrics={"right": share_right}, out=killed, resume=True)
+    assert again.metrics["digest"] == done.metrics["digest"]
+    with pytest.raises(BadInput, match=r"no measure 'rigth'; did you mean 'right'"):
+        ff.run(**given(target="rigth >= 0.9"))
+    with pytest.raises(BadInput, match=r"no measure 'zzz'; known: accuracy, right, score"):
+        ff.run(**given(target="zzz <= 1"))
 
 
 @pytest.mark.parametrize("execute", EXECUTORS)

@@ -15,11 +15,11 @@ from fedfleet.app.runs.user_code import (
     load_object,
     matches_entry,
     model_entry,
-    model_factory,
     rebuild_object,
     sha256,
 )
 from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.tasks.own_model import model_factory
 from tests.app.runs.owned import Net, focal, row, share_right, smooth
 
 

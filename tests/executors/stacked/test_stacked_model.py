@@ -12,12 +12,13 @@ from fedfleet.executors.client_half import prepare_job
 from fedfleet.executors.stacked.cohort import train_stack
 from fedfleet.executors.stacked.executor import stacked_executor
 from fedfleet.executors.stacked.placement import open_place
-from fedfleet.executors.stacked.stacked_model import CannotStack, make_twin, reused_leaves
+from fedfleet.executors.stacked.stacked_model import CannotStack, check_twin, make_twin, reused_leaves
 from fedfleet.learn.zoo import fedavg
 from fedfleet.tasks.digits import digits_vit
 from fedfleet.tasks.frozen_weights import freeze
 from fedfleet.tasks.sensors import har_cnn
 from fedfleet.tasks.text import char_lstm
+from fedfleet.tasks.tied_weights import hide_ties
 from tests.executors.cohorts import (
     Odd,
     Twice,
@@ -191,3 +192,60 @@ def test_weights_that_a_pass_leaves_alone_are_not_copied_either():
     where = open_place(task, device="cpu", threads=1, form="merged", tf32=False, graphs=False)
     ended = train_stack(where, where.twins[0], [prepare_job(job) for job in jobs])
     assert ended.end["1.weight"].stride(0) == 0 and ended.end["1.bias"].stride(0) != 0
+
+
+class Tied(nn.Module):
+    """A head that is its table."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = nn.Embedding(5, 3), nn.Linear(3, 5, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, x):
+        return self.head(self.table(x))
+
+
+class Placed(nn.Module):
+    """Looks up places, which are the same for every sample and so have no batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.places = nn.Embedding(5, 3), nn.Embedding(4, 3)
+
+    def forward(self, x):
+        return self.table(x) + self.places(torch.arange(x.shape[1])[None])
+
+
+class Mixing(nn.Module):
+    """Compares samples with their batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 2)
+
+    def forward(self, x):
+        out = self.inner(x)
+        return out - out.mean(0)
+
+
+def test_what_a_merged_batch_would_spoil_is_not_stacked():
+    tokens = torch.arange(8).reshape(2, 4) % 5
+    with pytest.raises(CannotStack, match="head shares its weight with another layer"):
+        make_twin(hide_ties(Tied()), tokens)
+    for model, sample, why in (
+        (Placed(), tokens, "forward.. fails when batches of clients are joined"),
+        (Mixing(), torch.randn(2, 4), "gives other outputs when batches of clients are joined"),
+    ):
+        twin = make_twin(model, sample)
+        with pytest.raises(CannotStack, match=why):
+            check_twin(twin, model, sample)
+        assert model.training, "as it was"
+
+
+@pytest.mark.parametrize("build", [convolutions(lambda: nn.BatchNorm2d(6)), dense()], ids=["batch norm", "dense"])
+def test_a_twin_that_answers_as_its_model_does_passes(build):
+    module = build()
+    twin = make_twin(module, SAMPLE)
+    check_twin(twin, module, SAMPLE)
+    assert module.training and twin.module.training

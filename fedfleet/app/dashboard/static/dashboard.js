@@ -8,7 +8,8 @@
 
   // ---- accuracy against time, in steps
   const mine = { t: [], a: [], said: "" };
-  let other = null, plot = null;
+  let other = null, plot = null, number = false; // a score that is a number, such as R2, and no percentage
+  const scoreText = value => number ? value.toFixed(3).replace("-", "\u2212") : `${value.toFixed(0)} %`;
   const units = [[86400, "days"], [3600, "h"], [60, "min"], [1, "s"]];
   const unitOf = top => units.find(([length]) => top >= 1.5 * length) || units[3];
 
@@ -35,8 +36,8 @@
       ctx.restore();
     };
     const last = mine.a[mine.a.length - 1];
-    say(mine, mine.a.length ? `${last.toFixed(0)} % now` : "", "--d1", true);
-    if (other) say(other, `${other.a[other.a.length - 1].toFixed(0)} % with ${other.name}`.slice(0, 40), "--soft", false);
+    say(mine, mine.a.length ? `${scoreText(last)} now` : "", "--d1", true);
+    if (other) say(other, `${scoreText(other.a[other.a.length - 1])} with ${other.name}`.slice(0, 40), "--soft", false);
   }
 
   function draw() {
@@ -44,15 +45,16 @@
     if (!place || typeof uPlot === "undefined") return;
     const data = joined(), top = data[0].length ? data[0][data[0].length - 1] : 1, [length, unit] = unitOf(top);
     if (plot) plot.destroy();
+    const lowest = number ? Math.max(-1, Math.floor(Math.min(0, ...mine.a, ...(other ? other.a : [])) * 4) / 4) : 0;
     const grid = { stroke: colour("--hair"), width: 1 }, font = `12.5px ${colour("--sans")}`;
     const line = (ink, width) => ({ stroke: colour(ink), width, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } });
     plot = new uPlot({
       width: place.clientWidth, height: 250, padding: [12, 84, 0, 0], legend: { show: false }, cursor: { show: false },
-      scales: { x: { time: false, range: [0, Math.max(top, 1e-6)] }, y: { range: [0, 100] } },
+      scales: { x: { time: false, range: [0, Math.max(top, 1e-6)] }, y: { range: number ? [lowest, 1] : [0, 100] } },
       axes: [
         { stroke: colour("--soft"), font, grid: { show: false }, ticks: grid, size: 34, values: (u, at) => at.map(v => v === 0 ? "start" : `${+(v / length).toPrecision(3)} ${unit}`),
           splits: (u, i, min, max) => { const rough = max / length / (place.clientWidth < 500 ? 3 : 6), ten = 10 ** Math.floor(Math.log10(rough)), step = [1, 2, 5, 10].map(k => k * ten).find(s => s >= rough) * length, found = []; for (let v = 0; v <= max; v += step) found.push(v); return found; } },
-        { stroke: colour("--soft"), font, grid, ticks: { show: false }, size: 52, splits: () => [0, 25, 50, 75, 100], values: (u, at) => at.map(v => `${v} %`) },
+        { stroke: colour("--soft"), font, grid, ticks: { show: false }, size: 52, splits: () => number ? [lowest, 0, 0.5, 1].filter((v, i, all) => all.indexOf(v) === i) : [0, 25, 50, 75, 100], values: (u, at) => at.map(v => number ? `${+v.toFixed(2)}` : `${v} %`) },
       ],
       series: [{}, line("--d1", 2.4), ...(other ? [line("--d6", 1.5)] : [])],
       hooks: { draw: [ends] },
@@ -115,7 +117,7 @@
       htmx.process(place);
       if (held) place.querySelector("button, a, pre")?.focus(); // whoever works with the keyboard stays where they were
     }
-    if (news.curve) { const c = news.curve; mine.t.length = mine.a.length = c.from; mine.t.push(...c.t); mine.a.push(...c.a); mine.said = c.said; later(); }
+    if (news.curve) { const c = news.curve; mine.t.length = mine.a.length = c.from; mine.t.push(...c.t); mine.a.push(...c.a); mine.said = c.said; number = Boolean(c.number); later(); }
     if ("other" in news) { other = news.other && news.other.t.length ? news.other : null; later(); }
     if (news.devices) {
       if (news.devices.all !== undefined) states = news.devices.all;

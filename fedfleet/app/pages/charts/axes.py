@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from fedfleet.app.pages.charts.labels import width_of
 from fedfleet.app.pages.charts.marks import Sheet, line, text
 from fedfleet.app.pages.time_units import linear_time_ticks, log_time_ticks
+from fedfleet.measure.score_info import MINUS
 
 Ticks = list[tuple[str, float]]  # (label, value)
+
 DECADES = 100.0  # a span of time over more than this is drawn on a logarithmic axis
 
 
@@ -73,6 +75,15 @@ def axis_end(value: float, count: int = 4) -> float:
 def number_ticks(high: float, count: int = 4, *, whole_only: bool = True) -> Ticks:
     """Numbers from 0 up; only whole ones where halves mean nothing."""
     return [(format_number(t), t) for t in ticks(0, high, count) if not whole_only or t == int(t)]
+
+
+def span_ticks(low: float, high: float, count: int = 4) -> Ticks:
+    """Round numbers between two limits of which the lower one may lie below 0.
+
+    >>> span_ticks(-0.5, 1.0)
+    [('−0.5', -0.5), ('0', 0.0), ('0.5', 0.5), ('1', 1.0)]
+    """
+    return [(format_number(t).replace("-", MINUS), t) for t in ticks(low, high, count)]
 
 
 def share_ticks(high: float = 1.0, count: int = 4) -> Ticks:

@@ -33,9 +33,17 @@ class Axis:
 
 
 def dots(
-    points: Sequence[Point], sheet: Sheet, x: Axis, y: Axis, *, height: float = 300.0, mark: tuple[float, str] | None = None
+    points: Sequence[Point],
+    sheet: Sheet,
+    x: Axis,
+    y: Axis,
+    *,
+    height: float = 300.0,
+    mark: tuple[float, str] | None = None,
+    diagonal: str = "",
 ) -> Drawing:
-    """The chart; large dots are painted first. `mark`: a dotted line upwards at a value of x, with its words."""
+    """The chart; large dots are painted first. `mark`: a dotted line upwards at a value of x, with its words; `diagonal` names the
+    line on which y is x."""
     left = left_axis_width(y.ticks)
     wide = width_of(mark[1]) if mark else 0.0
     mark_in_axis_row = mark is not None and not sheet.slim  # its words stand in the row of the axis' name, else in one of their own
@@ -49,6 +57,10 @@ def dots(
         start = min(max(at - wide / 2, width_of(y.label) + 14 if mark_in_axis_row else 0.0), sheet.width - wide)
         result.append(line(at, roof - 11, at, up.start, "ref"))
         result.append(text(start, roof - 15, mark[1], "ink"))
+    if diagonal:
+        low, high = max(x.low, y.low), min(x.high, y.high)
+        result.append(line(across(low), up(low), across(high), up(high), "ref"))
+        result.append(text(across(high) - 6, min(up(high) + 26, up.start - 6), diagonal, "halo ink", "end"))
     for p in sorted(points, key=lambda p: -p.radius):
         result.append(dot(across(p.x), up(p.y), p.radius, p.kind, "" if sheet.slim else p.title))
     return Drawing(sheet.width, up.start + 42, result)

@@ -43,7 +43,8 @@ class Plot:
     """What steps are drawn on: shares of one or plain numbers upwards; virtual time, or numbers with a `label`, to the right.
 
     `refs` are dotted lines (value, name); `shade` is a part of the x axis that the reader should look at, with its words; `height` of
-    the plot without its labels and feet; `right` is the room right of the plot (None: as much as its labels need).
+    the plot without its labels and feet; `left` and `right` are the room beside the plot (None: as much as its numbers and labels
+    need). The axis upwards goes from `low` to `top`; what lies outside is drawn at its edge. `title` stands above the plot.
     """
 
     shares: bool = True
@@ -56,6 +57,9 @@ class Plot:
     shade: tuple[float, float] | None = None
     words: Sequence[str] = ()
     right: float | None = None
+    left: float | None = None
+    low: float = 0.0
+    title: str = ""
 
 
 def steps(lines: Sequence[Line], sheet: Sheet, plot: Plot = Plot()) -> Drawing:  # noqa: B008 (a frozen record)
@@ -69,9 +73,10 @@ def steps(lines: Sequence[Line], sheet: Sheet, plot: Plot = Plot()) -> Drawing: 
     span = axes.time_scale(last, left, sheet.width - right, first=first if plot.time and len(curves) > 1 else 0.0)
     x = span if plot.time else Scale(0.0, last, left, sheet.width - right)
     placements = place_flags([x(float(one.x[-1])) for one in curves], [width_of(o.label, strong=True) for o in curves], 0, sheet.width) if crowded else []  # fmt: skip
-    roof = (max((f.row for f in placements), default=-1) + 1) * ROW + 14
-    y = Scale(0.0, top, roof + plot.height, roof)
-    result = list[str]()
+    roof = (max((f.row for f in placements), default=-1) + 1) * ROW + (30 if plot.title else 14)
+    y = Scale(plot.low, top, roof + plot.height, roof)
+    curves = [_inside(one, plot.low, top) for one in curves]
+    result = [text(0, 13, plot.title)]
     if plot.shade:
         result.append(box(x(plot.shade[0]), y.end, x(plot.shade[1]) - x(plot.shade[0]), y.start - y.end, "aw"))
     result += axes.left_axis(y, marks, left, x.end)
@@ -96,7 +101,15 @@ def _value_axis(lines: Sequence[Line], plot: Plot) -> tuple[float, Ticks]:
     maxima = [float(np.max(one.high if len(one.high) else one.y)) for one in lines if len(one.y)]
     highest = max([*maxima, *(value for value, _ in plot.refs)], default=1.0)  # a line that is named is on the axis
     top = plot.top or min(axes.axis_end(highest), 1.0 if plot.shares else np.inf) or 1.0
-    return top, axes.share_ticks(top) if plot.shares else number_ticks(top, whole_only=False)
+    if plot.shares:
+        return top, axes.share_ticks(top)
+    return top, number_ticks(top, whole_only=False) if plot.low == 0 else axes.span_ticks(plot.low, top)
+
+
+def _inside(one: Line, low: float, top: float) -> Line:
+    """The line with what lies outside of the axis at its edge."""
+    columns = {key: list(np.clip(getattr(one, key), low, top)) for key in ("y", "low", "high") if len(getattr(one, key))}
+    return replace(one, **columns)
 
 
 def axis_top(lines: Sequence[Line], plot: Plot) -> float:
@@ -110,7 +123,8 @@ def margins(lines: Sequence[Line], sheet: Sheet, plot: Plot) -> tuple[float, flo
     words = max((width_of(one.label, strong=True) for one in lines), default=0.0) + 14
     overlap = _labels_overlap([one for one in lines if len(one.x)], last, sheet)
     right = 10.0 if overlap else min(words, _MAX_LABEL_SHARE * sheet.width)
-    return left_axis_width(_value_axis(lines, plot)[1]), right if plot.right is None else plot.right
+    left = left_axis_width(_value_axis(lines, plot)[1])
+    return left if plot.left is None else plot.left, right if plot.right is None else plot.right
 
 
 def _shade_words(plot: Plot, x: Scale, y: Scale) -> list[str]:

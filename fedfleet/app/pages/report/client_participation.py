@@ -11,7 +11,7 @@ from fedfleet.app.pages.charts.column_chart import Column, Group, Panel, columns
 from fedfleet.app.pages.charts.marks import HALF, figure
 from fedfleet.app.pages.report.number_words import count_noun, per_cent, share_name
 from fedfleet.app.pages.report.report_facts import LATE, NEVER, TOOK_PART, Facts
-from fedfleet.core.records import Ints
+from fedfleet.core.records import Floats, Ints
 
 _BINS = 10
 
@@ -70,8 +70,9 @@ def accuracy_sentence(f: Facts) -> str:
         ("accuracy_never", "for those that never did"),
         ("accuracy_unseen", f"for {f.people} that were held out from training"),
     )
-    known = [f"{per_cent(m[key])} {name}" for key, name in names if m.get(key) is not None]
-    return f"On their own test data the model is right on {', '.join(known)}." if known else ""
+    known = [f"{f.score.brief(m[key])} {name}" for key, name in names if m.get(key) is not None]
+    is_right = "the model is right on" if f.score.counts_answers else f"the {f.score.name} of the model is"
+    return f"On their own test data {is_right} {', '.join(known)}." if known else ""
 
 
 def participation_figure(f: Facts) -> str:
@@ -129,18 +130,46 @@ def data_figure(f: Facts) -> str:
 
 
 def client_accuracy_figure(f: Facts) -> str:
-    """How many clients have which accuracy on their own test data, at the last evaluation of clients."""
+    """How many clients have which score on their own test data, at the last evaluation of clients."""
     scores = f.record.progress.client_scores
     if scores is None or not f.metrics["commits"]:
         return ""
+    if not f.score.kind.percent:
+        return _client_r2_figure(f, scores.correct / scores.total)
     share = scores.correct / scores.total
     counts = np.bincount(np.minimum((share * _BINS).astype(np.int64), _BINS - 1), minlength=_BINS).tolist()
     feet = ["0 to 10 %", *[""] * 4, "50 to 60 %", *[""] * 3, "90 to 100 %"]
     kinds = [f"a{f.colour}", *["a6"] * (_BINS - 1)]
     low, mean = f.metrics["accuracy_bottom10"], f.metrics["accuracy_clients"]
-    finding = f"Of {len(share):,} {f.people}, for {counts[0]:,} the model is right on less than 10 % of their test samples, {counts[-1]:,} in 90 % or more; the mean is {per_cent(mean or 0.0)}, the 10th percentile {per_cent(low or 0.0)}."
+    name, label = f.score.name, f"{f.score.name} on their own test data"
+    ends = f"the mean is {per_cent(mean or 0.0)}, the 10th percentile {per_cent(low or 0.0)}."
+    if f.score.counts_answers:
+        label = "right on their own test data"
+        finding = f"Of {len(share):,} {f.people}, for {counts[0]:,} the model is right on less than 10 % of their test samples, {counts[-1]:,} in 90 % or more; {ends}"
+    else:
+        finding = (
+            f"Of {len(share):,} {f.people}, {name} is below 10 % for {counts[0]:,} and 90 % or more for {counts[-1]:,}; {ends}"
+        )
     return figure(
-        f"Accuracy for each {f.person}", f"Number of {f.people} by accuracy on their own test data",
-        lambda sheet: histogram(counts, sheet, feet, kinds=kinds, label="right on their own test data"), finding,
+        f"{f.score.title} for each {f.person}", f"Number of {f.people} by {name} on their own test data",
+        lambda sheet: histogram(counts, sheet, feet, kinds=kinds, label=label), finding,
         sheet=HALF,
+    )  # fmt: skip
+
+
+def _client_r2_figure(f: Facts, values: Floats) -> str:
+    """The same of a score that may be negative: clients for whom the mean would predict better stand apart."""
+    edges = np.linspace(-1.0, 1.0, _BINS + 1)
+    counts = np.bincount(np.clip(np.searchsorted(edges, values, side="right") - 1, 0, _BINS - 1), minlength=_BINS).tolist()
+    below, low, mean = int((values < 0).sum()), f.metrics["accuracy_bottom10"], f.metrics["accuracy_clients"]
+    feet = [f"below {f.score.text(-0.8).removesuffix('00')}", *[""] * 4, "0 to 0.2", *[""] * 3, "0.8 to 1"]
+    kinds = ["a3" if edge < -1e-9 else "a6" for edge in edges[:-1].tolist()]
+    name = f.score.name
+    finding = (
+        f"Of {len(values):,} {f.people}, {name} is below 0 for {below:,}, for whom the mean of all test data would predict better; "
+        f"the mean is {f.score.brief(mean)}, the 10th percentile {f.score.brief(low)}."
+    )
+    return figure(
+        f"{name} for each {f.person}", f"Number of {f.people} by {name} on their own test data",
+        lambda sheet: histogram(counts, sheet, feet, kinds=kinds, label=f"{name} on their own test data"), finding, sheet=HALF,
     )  # fmt: skip

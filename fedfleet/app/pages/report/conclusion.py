@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from fedfleet.app.fleets.hardness import rules_of
 from fedfleet.app.pages.report.number_words import as_people, count_noun, duration, per_cent, share_name
-from fedfleet.app.pages.report.report_facts import NEVER, TOOK_PART, Facts, accuracy_margin, rounds_of, size_of_test_set
+from fedfleet.app.pages.report.report_facts import NEVER, TOOK_PART, Facts, rounds_of, sampling_margin, size_of_test_set
 from fedfleet.app.pages.report.stragglers import deadline_to_try, find_late_tasks
 from fedfleet.app.terminal.text import size, span
 from fedfleet.measure.attribution.causes import FAILED, PAUSE, REACHABILITY, UNKNOWN
 from fedfleet.measure.attribution.sentences import sentence, share
 from fedfleet.measure.failures import cure
+from fedfleet.measure.goal import article, target_of, target_text
+from fedfleet.measure.measure_info import measure_info
 from fedfleet.measure.warnings import ONE_CLASS
 
 _FEW = 0.9  # of all: where fewer take part, the title says how many
 _RISING = 0.02  # accuracy that was won over the last fifth of the evaluations, to say that it still rose
 _FELL = 0.02  # below the best, to say what the best was
 _MOST = 0.5  # of the time: a cause that held a run back on its own
+_SCORE_GLOSSES = {
+    "classification": "", "regression": "R2 is the share of the variance that the model explains: 1 is perfect, 0 is the mean.",
+    "multilabel": "F1 weighs wrong labels against missing ones, over all labels together.",
+    "next_token": "The share of tokens that the model predicts correctly.",
+    "sequence_labels": "The share of places whose label is correct.",
+}  # fmt: skip
 _REAL = "From the start of the server to its end; the time in which it was down is not counted."
 _OFTEN = 0.1  # of tasks or rounds: what happens less often held nothing back
 
@@ -29,12 +39,12 @@ def title(f: Facts) -> str:
     if not m["commits"]:
         return f"{so_far}no model: {_no_model(f)}" if so_far else f"No model was made: {_no_model(f)}"
     if f.personal and m["accuracy_clients"] is not None:
-        return f"{so_far}{per_cent(m['accuracy_clients'])} on the {f.people}' own data: each keeps a part of the model"
+        return f"{so_far}{_named(f, m['accuracy_clients'])} on the {f.people}' own data: each keeps a part of the model"
     if m["accuracy"] is None:
         return f"{so_far}{count_noun(m['commits'], 'model')} from {f.participants:,} of {f.clients:,} {f.people}, never tested"
-    reached = f"{so_far}{per_cent(m['accuracy'])}"
+    reached = f"{so_far}{_named(f, m['accuracy'])}"
     if _no_better(f):
-        return f"{reached}: no better than guessing"
+        return f"{reached}: no better than {_GUESSES[f.score.kind.name]}"
     if any(ONE_CLASS in w for w in m["warnings"]):
         return f"{reached}: the test set has only one class"
     if f.clients == 1:
@@ -49,13 +59,28 @@ def title(f: Facts) -> str:
     return f"{reached}: the model learnt from {f.participants:,} of {f.clients:,} {f.people}"
 
 
+# What a model without knowledge does.
+_GUESSES = {
+    "classification": "guessing", "regression": "predicting the mean", "multilabel": "always giving the same labels",
+    "next_token": "always giving the most frequent token", "sequence_labels": "always giving the most frequent label",
+}  # fmt: skip
+
+
+def _named(f: Facts, value: float) -> str:
+    """A score in a title; only accuracy goes without its name."""
+    return f.score.brief(value) if f.score.counts_answers else f"{f.score.title} {f.score.brief(value)}"
+
+
 def _no_model(f: Facts) -> str:
     n = f.metrics["rounds"]
     return f"all {count_noun(n, 'round')} failed" if n > 1 else "its only round failed" if n else "its first round did not end"
 
 
 def _no_better(f: Facts) -> bool:
-    return any("better than chance" in w or "nothing was learnt" in w for w in f.metrics["warnings"])
+    return any(
+        "better than chance" in w or "better than predicting the mean" in w or "nothing was learnt" in w
+        for w in f.metrics["warnings"]
+    )
 
 
 def lead(f: Facts) -> str:
@@ -81,13 +106,40 @@ def _result_sentence(f: Facts) -> str:
     if m["accuracy"] is None:
         return f"{after} there {'is' if m['commits'] == 1 else 'are'} {count_noun(m['commits'], 'model')}, and none was tested."
     if f.personal and m["accuracy_clients"] is not None:
-        own = f"{after} the model of each {f.person} is right on {per_cent(m['accuracy_clients'])} of its own test data, on average"
-        return f"{own}. The shared part alone, which no {f.person} uses, reaches {per_cent(m['accuracy'])}."
+        own = f"{after} the model of each {f.person} {_reaches(f, m['accuracy_clients'], 'its own test data')}, on average"
+        return f"{own}. The shared part alone, which no {f.person} uses, reaches {f.score.brief(m['accuracy'])}."
     has_fallen = m["best_accuracy"] - m["accuracy"] >= _FELL
-    best = f"; its best was {per_cent(m['best_accuracy'])}" if has_fallen else ""
-    aim = f.spec.get("stop", {}).get("target_accuracy")
-    target_note = f", and stopped at its target of {per_cent(aim)}" if aim and m.get("stopped_by") == "target_accuracy" else ""
-    return f"{after} the model is right on {per_cent(m['accuracy'])} of the unseen test data{best}{target_note}."
+    best = f"; its best was {f.score.brief(m['best_accuracy'])}" if has_fallen else ""
+    return (
+        f"{after} the model {_reaches(f, m['accuracy'], 'the unseen test data', m.get('measures') or {})}{best}{_target_note(f)}."
+    )
+
+
+def _reaches(f: Facts, value: float, of: str, measures: Mapping[str, float] | None = None) -> str:
+    """What a model reaches on some data, with the other measures of its kind of task."""
+    score, shown = f.score, f.score.brief(value)
+    known = [measure_info(name, score) for name in score.kind.measures if name in (measures or {})]
+    others = [f"{info.label} {info.text((measures or {})[info.name])}" for info in known]
+    beside = f" ({', '.join(others)})" if others else ""
+    match score.kind.name:
+        case "classification":
+            return f"is right on {shown} of {of}"
+        case "next_token":
+            return f"predicts {shown} of the tokens of {of} correctly{beside}"
+        case "sequence_labels":
+            return f"is right at {shown} of the places of {of}{beside}"
+        case "regression" | "multilabel":
+            return f"reaches {article(score.name)} {score.name} of {shown} on {of}{beside}"
+
+
+def _target_note(f: Facts) -> str:
+    """The target at which the run stopped, if it did."""
+    stop, ended = f.spec.get("stop", {}), f.metrics.get("stopped_by")
+    aim = target_of(stop)
+    if aim is None or ended not in ("target_accuracy", "target"):
+        return ""
+    goal = f.score.brief(aim) if isinstance(aim, float) else target_text(aim, f.score)
+    return f", and stopped at its target of {goal}"
 
 
 def _failed_rounds_clause(f: Facts) -> str:
@@ -137,25 +189,32 @@ def _never_asked_clause(f: Facts) -> str:
 
 def report_figures(f: Facts) -> list[tuple[str, str, str]]:
     """The six key figures: (value, what it is, gloss); ! marks an alarm."""
-    m, total = f.metrics, size_of_test_set(f.record.progress)
+    m, score, total = f.metrics, f.score, size_of_test_set(f.record.progress, f.score)
     accuracy, none = m["accuracy"], not m["commits"]
-    margin = f", ±{100 * accuracy_margin(accuracy, total):.0f}" if accuracy is not None and total else ""
+    error = sampling_margin(score, accuracy, total)
+    margin = "" if error is None else f", ±{100 * error:.0f}"
     alarm = "!" if _no_better(f) or (accuracy is not None and m["best_accuracy"] - accuracy >= 0.05) else ""
     low = m["accuracy_bottom10"]
     if f.personal:
         accuracy = m["accuracy_clients"]
-    worst = "-" if low is None or none else f"{'!' if accuracy is not None and low < 0.5 * accuracy else ''}{100 * low:.0f} %"
+    is_low = low is not None and accuracy is not None and (low < 0.5 * accuracy if score.kind.percent else low < 0 < accuracy)
+    worst = (
+        "-" if low is None or none else f"{'!' if is_low else ''}{f'{100 * low:.0f} %' if score.kind.percent else score.text(low)}"
+    )
     wall = f", {m['wall_seconds']:,.1f} s here" if m.get("wall_seconds") else ""
-    label = f"accuracy {'of the first weights' if none else 'on unseen data'}{margin}"
+    label = f"{score.name} {'of the first weights' if none else 'on unseen data'}{margin}"
+    held_out = f"On {total:,} samples that no {f.person} holds" if total else f"On samples that no {f.person} holds"
     gloss = (
-        f"On {total:,} samples that no {f.person} holds; ± is the 95 % interval for that many samples, not the spread over seeds."
+        f"{held_out}; ± is the 95 % interval for that many samples, not the spread over seeds."
+        if margin
+        else f"{held_out}. {_SCORE_GLOSSES[score.kind.name]}"
     )
     if f.personal:
-        label = f"accuracy on the {f.people}' own data"
+        label = f"{score.name} on the {f.people}' own data"
         gloss = f"The mean over {f.people}, each with its own part of the model, on its own test data."
     return [
-        ("-" if accuracy is None else f"{'' if none or f.personal else alarm}{100 * accuracy:.1f} %", label, gloss),
-        (worst, f"worst tenth of {f.people}", f"Accuracy of the 10th-percentile {f.person}, on its own test data."),
+        ("-" if accuracy is None else f"{'' if none or f.personal else alarm}{score.text(accuracy)}", label, gloss),
+        (worst, f"worst tenth of {f.people}", f"{score.title} of the 10th-percentile {f.person}, on its own test data."),
         (f"{f.participants:,} of {f.clients:,}", f"{f.people} that contributed", "At least one of their reports is in the model."),
         (span(m["virtual_seconds"]), f"{f.clock}{'' if f.served else wall}", _REAL if f.served else "Computed from link, speed and reachability of each device."),
         (size(m["bytes_down"] + m["bytes_up"]), f"traffic: {size(m['bytes_down'])} down, {size(m['bytes_up'])} up", ""),
@@ -211,15 +270,18 @@ def _more_rounds(f: Facts) -> str:
     if last - max(fifths) < _RISING or accuracy[-1] < last - _FELL:
         return ""  # it rises no more, or has begun to fall
     period = span(float(seconds[-1] - seconds[-tail]))
-    return f"More rounds (stop.rounds): over the last {period} accuracy was {100 * (last - max(fifths)):.0f} points higher than over any fifth of the evaluations before."
+    gain = last - max(fifths)
+    higher = f"{100 * gain:.0f} points" if f.score.kind.percent else f.score.difference(gain, sign=False)
+    return f"More rounds (stop.rounds): over the last {period} {f.score.name} was {higher} higher than over any fifth of the evaluations before."
 
 
 def confidence_sentence(f: Facts) -> str:
     """How sure the result is."""
-    accuracy, total = f.metrics["accuracy"], size_of_test_set(f.record.progress)
-    if accuracy is None or not total or not f.metrics["commits"]:
+    accuracy, total = f.metrics["accuracy"], size_of_test_set(f.record.progress, f.score)
+    if accuracy is None or not f.metrics["commits"] or (f.score.counts_answers and not total):
         return ""
-    interval = f" ±{100 * accuracy_margin(accuracy, total):.0f} points is the 95 % interval for {total:,} test samples."
+    error = sampling_margin(f.score, accuracy, total)
+    interval = "" if error is None else f" ±{100 * error:.0f} points is the 95 % interval for {total:,} test samples."
     return f"This is one run with one seed; another seed gives another result.{'' if f.personal else interval}"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedfleet.app.pages.html import details_block
 from fedfleet.app.pages.report.report_facts import Facts
+from fedfleet.app.runs.run_folder import first_weights_lines
 from fedfleet.measure.privacy import privacy_figures
 
 
@@ -18,12 +19,13 @@ def checking_section(f: Facts, remarks: Sequence[str]) -> list[str]:
     shown = {k: v for k, v in m.items() if k not in ("report", "out")}
     folder = escape(str(m.get("out") or "RUN"))
     replay = f"<pre>fedfleet replay {folder}\nfedfleet verify {folder}\nfedfleet explain {folder}</pre>"
+    first = "".join(f'<p class="note">{escape(line[:1].upper() + line[1:])}.</p>' for line in first_weights_lines(m))
     digest = f'<p class="note">Digest <code>{escape(str(m.get("digest", "")))}</code>. The journal run.db beside this page holds every event.</p>'
     return [
         "<h2>How to check it</h2>",
         details_block("Spec, with every default", f"<pre>{escape(f.text)}</pre>"),
         details_block("All measures", f"<pre>{escape(json.dumps(_shorten(shown), indent=1, default=str))}</pre>"),
-        details_block("Digest and replay", digest + replay),
+        details_block("Digest and replay", digest + first + replay),
         *([details_block("How it was computed", f"<ul>{''.join(f'<li>{escape(r)}</li>' for r in remarks)}</ul>")] if remarks else []),
     ]  # fmt: skip
 

@@ -19,6 +19,7 @@ from fedfleet.measure.attribution.causes import Attribution
 from fedfleet.measure.participation import contributions
 from fedfleet.measure.run_progress import FAILED, Log, read_progress
 from fedfleet.measure.run_record import RunRecord, read_record
+from fedfleet.measure.score_info import ScoreInfo, score_info_of
 from fedfleet.measure.tasks import Tasks
 
 Metrics = Mapping[str, Any]
@@ -57,6 +58,11 @@ class Facts:
     def curve(self) -> Curve:
         """The evaluations on the central test set."""
         return learning_curve(self.record.progress)
+
+    @property
+    def score(self) -> ScoreInfo:
+        """What the score of this run is called, and how it is read."""
+        return score_info_of(self.metrics)
 
     @property
     def person(self) -> str:
@@ -137,9 +143,17 @@ def collect_facts(
     )  # fmt: skip
 
 
-def size_of_test_set(log: Log) -> int:
-    """How many samples the last central evaluation used."""
+def size_of_test_set(log: Log, score: ScoreInfo | None = None) -> int:
+    """How many samples the last central evaluation used; 0 where that is not known. Of a score that does not count right answers
+    the journal does not tell."""
+    if score is not None and not score.counts_answers:
+        return score.samples or 0
     return next((e.total for e in reversed(read_progress(log).evaluations) if e.total), 0)
+
+
+def sampling_margin(score: ScoreInfo, value: float | None, total: int) -> float | None:
+    """Half the 95 % interval that the size of the test set leaves to a score; None where it is not a share of right answers."""
+    return accuracy_margin(value, total) if value is not None and total and score.counts_answers else None
 
 
 def accuracy_margin(accuracy: float, total: int) -> float:

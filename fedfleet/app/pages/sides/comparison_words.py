@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from fedfleet.app.terminal.text import span
+from fedfleet.measure.score_info import ScoreInfo
 
 _KEY = re.compile(r"[a-z]\w*([._=]\w|\s+\d)|[a-z]+_")
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
@@ -46,6 +47,18 @@ def share_range(shares: Sequence[float]) -> str:
     """
     low, high = whole_percent(min(shares)), whole_percent(max(shares))
     return high if low == high else f"{low.removesuffix(' %')} to {high}"
+
+
+def score_range(score: ScoreInfo, values: Sequence[float]) -> str:
+    """The lowest and the highest of some scores.
+
+    >>> score_range(ScoreInfo(), [0.46, 0.84])
+    '46 to 84 %'
+    """
+    if score.kind.percent:
+        return share_range(values)
+    low, high = score.brief(min(values)), score.brief(max(values))
+    return high if low == high else f"{low} to {high}"
 
 
 def time_range(seconds: Sequence[float]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,9 +22,11 @@ from fedfleet.core.events import Event
 from fedfleet.core.records import FOLDED, Floats, Ints
 from fedfleet.measure.accuracy import learning_curve
 from fedfleet.measure.attribution.critical_path import attribution
+from fedfleet.measure.goal import Target, evaluations_at
 from fedfleet.measure.participation import contributions
 from fedfleet.measure.run_progress import COMMITTED
 from fedfleet.measure.run_record import read_record
+from fedfleet.measure.score_info import ScoreInfo, score_info_of
 from fedfleet.measure.summary import summary
 from fedfleet.measure.tasks import RUNNING, Tasks
 from fedfleet.store.journal import digest_of, identity_of
@@ -35,7 +37,7 @@ REPORT = "report.html"
 
 @dataclass(frozen=True, slots=True)
 class PageRun:
-    """One run. Accuracy is a step: from seconds[i] on it is accuracy[i].
+    """One run. Accuracy, the score of whatever kind of task, is a step: from seconds[i] on it is accuracy[i]; so are `measures`.
 
     `first` is when it made its first model, `samples` what a task of a usual person trains on, `model_bytes` what it loads first. `used` and `late` count each person's reports that entered a model, and those that were asked for and did not; `causes` are the
     seconds by what the server waited for, real ones if it was `served`. `link` leads from the page to the run's report; empty where there is none.
@@ -57,6 +59,12 @@ class PageRun:
     causes: Mapping[str, float]
     served: bool = False
     model_bytes: float = 0.0
+    measures: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
+
+    @property
+    def score(self) -> ScoreInfo:
+        """What its score is called, and how it is read."""
+        return score_info_of(self.metrics)
 
     def has_model(self, seconds: float | None) -> bool:
         """Had a model been made by then; None: at the end?"""
@@ -72,9 +80,9 @@ class PageRun:
         chance = self.metrics.get("chance")
         return None if self.has_model(seconds) or chance is None else float(chance)
 
-    def seconds_to(self, target: float) -> float | None:
-        """When an evaluation first had this accuracy; None if none did."""
-        indices = np.flatnonzero(self.accuracy >= target)
+    def seconds_to(self, target: Target) -> float | None:
+        """When an evaluation first had reached this score, or this limit of a measure; None if none did."""
+        indices = evaluations_at(target, self.accuracy, self.measures)
         return float(self.seconds[indices[0]]) if len(indices) else None
 
     @property
@@ -95,6 +103,11 @@ class Side:
     colour: int = 1
     thin: bool = False
     group: str = ""
+
+    @property
+    def score(self) -> ScoreInfo:
+        """What the score of its runs is called."""
+        return self.runs[0].score if self.runs else ScoreInfo()
 
     @property
     def label(self) -> str:
@@ -120,7 +133,7 @@ def load_page_run(folder: Path, page: Path, *, seed: str = "", explained: bool =
         samples=_usual_samples(tasks),
         used=contributions(tasks, clients), late=np.bincount(unused, minlength=clients),
         causes=_causes(folder, spec, events) if explained else {}, served=is_network_run(folder),
-        model_bytes=float(tasks.bytes_down.max(initial=0.0)),
+        model_bytes=float(tasks.bytes_down.max(initial=0.0)), measures=curve.measures,
     )  # fmt: skip
 
 

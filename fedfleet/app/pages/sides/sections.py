@@ -18,13 +18,17 @@ from fedfleet.app.pages.charts.labels import width_of
 from fedfleet.app.pages.charts.marks import figure
 from fedfleet.app.pages.hardness_section import fleets_section
 from fedfleet.app.pages.html import bind_units, details_block, page
-from fedfleet.app.pages.sides.accuracy_figures import accuracy_figure, standings_figure
+from fedfleet.app.pages.sides.accuracy_figures import accuracy_figure, measure_figure, standings_figure
 from fedfleet.app.pages.sides.comparison_words import capitalise, count_words, mean_count, time_range, time_text, whole_percent
 from fedfleet.app.pages.sides.page_runs import Side
 from fedfleet.app.pages.sides.run_rows import Head, html_table, runs_table
 from fedfleet.app.pages.time_chart import cost_section, time_section
 from fedfleet.app.studies.compare.arms import quote
+from fedfleet.core.kinds import SCORE_NAMES
+from fedfleet.core.limits import read_target
 from fedfleet.core.records import Floats
+from fedfleet.measure.goal import Target
+from fedfleet.measure.measure_info import OWN
 
 _ALIKE = 1.05  # runs whose ends differ by less have ended together
 _COLUMNS = 6  # runs whose values stand side by side
@@ -48,7 +52,7 @@ class PageFacts:
     sides: Sequence[Side] = ()
     verdicts: str = ""
     caveat: str = ""
-    target: float | None = None
+    target: Target | None = None
     equal_time: float | None = None
     clock: str = "virtual"
     closer: Sequence[Side] | None = None
@@ -56,6 +60,7 @@ class PageFacts:
     differs: Mapping[str, Sequence[Any]] | None = None
     digests: Sequence[tuple[str, str]] = ()
     commands: Sequence[str] = ()
+    measures: Sequence[str] = ()  # further ones whose curves are drawn
 
     @property
     def drawn(self) -> Sequence[Side]:
@@ -83,16 +88,26 @@ def accuracy(facts: PageFacts) -> str:
     return accuracy_figure(facts.drawn, target=facts.target)
 
 
+def measures(facts: PageFacts) -> str:
+    """The main measure of the kind of task, and the ones that the page asks about; nothing for classification."""
+    if not facts.drawn:
+        return ""
+    parsed = read_target(facts.target) if isinstance(facts.target, str) else None
+    names = [facts.drawn[0].score.kind.main, *facts.measures, parsed[0] if parsed else ""]
+    wanted = dict.fromkeys(name.removeprefix(OWN) for name in names if name and name not in SCORE_NAMES)
+    return "".join(measure_figure(facts.drawn, name, target=facts.target) for name in wanted)
+
+
 def equal_time(facts: PageFacts) -> str:
     """Where all stood when the shortest run ended, or at the end where all ended together; nothing without such a moment."""
     seconds = facts.equal_time
     if not seconds or not facts.sides:
         return ""
-    ends = [run.end for side in facts.sides for run in side.runs]
+    ends, name = [run.end for side in facts.sides for run in side.runs], facts.sides[0].score.title
     how = "A small dot is a seed, the large one their mean."
     if ended_together(facts.sides, seconds):
-        return standings_figure(facts.sides, "Accuracy of the last models", how)
-    title = f"Accuracy at equal {facts.clock} time: after {time_text(seconds)}"
+        return standings_figure(facts.sides, f"{name} of the last models", how)
+    title = f"{name} at equal {facts.clock} time: after {time_text(seconds)}"
     return standings_figure(facts.sides, title, f"{how} The runs ended after {time_range(ends)}.", at=seconds)
 
 

@@ -13,17 +13,18 @@ from fedfleet.app.pages.sides.comparison_words import (
     capitalise,
     count_words,
     mean_count,
-    share_range,
+    score_range,
     time_range,
     time_text,
-    whole_percent,
 )
 from fedfleet.app.pages.sides.page_runs import Side
 from fedfleet.app.pages.sides.run_rows import time_to
 from fedfleet.app.studies.compare.arms import quote
 from fedfleet.app.studies.compare.recommendation_text import without_tradeoffs
-from fedfleet.app.studies.compare.records import Arm, Moment, Verdict
+from fedfleet.app.studies.compare.records import Arm, Moment, Verdict, score_of_runs
 from fedfleet.app.terminal.text import join_words
+from fedfleet.measure.goal import Target, target_text
+from fedfleet.measure.score_info import ScoreInfo
 
 GroupVerdicts = Mapping[str, tuple[tuple[Arm, ...], Verdict]]  # by group
 _FIGURE = re.compile(r"\d+(?:\.\d+)?")
@@ -59,38 +60,46 @@ def _widest_gap_sentence(verdicts: GroupVerdicts, gaps: Mapping[str, float]) -> 
     end = verdicts[group][1].at_end
     known = sorted((s for s in end.standings if s.mean), key=lambda s: -(s.mean.value if s.mean else 0.0))
     best, worst = known[0], known[-1]
-    rest = [gap for g, gap in gaps.items() if g != group]
-    near = f"; elsewhere all arms end within {max(100 * max(rest), 1):.0f} points of each other" if rest else ""
-    high, low = _accuracy_text(end, best.arm), _accuracy_text(end, worst.arm)
+    rest, score = [gap for g, gap in gaps.items() if g != group], _score(verdicts[group][0])
+    near = ""
+    if rest:
+        widest = f"{max(100 * max(rest), 1):.0f} points" if score.kind.percent else score.difference(max(rest), sign=False)
+        near = f"; elsewhere all arms end within {widest} of each other"
+    high, low = _accuracy_text(end, best.arm, score), _accuracy_text(end, worst.arm, score)
     return f"On {quote(group)}, {quote(best.arm)} ends at {high} and {quote(worst.arm)} at {low}{near}"
 
 
 def finding(arms: Sequence[Arm], verdict: Verdict) -> str:
     """The conclusion on these arms, in a few words."""
-    end, equal = verdict.at_end, verdict.at_equal_time
+    end, equal, score = verdict.at_end, verdict.at_equal_time, _score(arms)
     if len(arms) == 1:
         values = list(end.standings[0].by_seed.values())
         return (
-            f"{count_words(len(values), 'seed')} of one run end at {share_range(values)}"
+            f"{count_words(len(values), 'seed')} of one run end at {score_range(score, values)}"
             if len(values) > 1
-            else f"one run ends at {share_range(values)}"
+            else f"one run ends at {score_range(score, values)}"
             if values
             else "no model has been evaluated yet"
         )
     if not end.clock and end.leader is not None:
-        return join_words([f"{quote(s.arm)} ends at {_accuracy_text(end, s.arm)}" for s in end.standings])
+        return join_words([f"{quote(s.arm)} ends at {_accuracy_text(end, s.arm, score)}" for s in end.standings])
     if verdict.recommendation.arm is not None:
         return verdict.recommendation.title
     compared = any(s.mean for s in end.standings) and equal is not None
-    return "these runs cannot be compared by accuracy" if compared else "no model has been evaluated yet"
+    return f"these runs cannot be compared by {score.name}" if compared else "no model has been evaluated yet"
 
 
 def _moment_text(result: Moment) -> str:
     return time_text(result.seconds or 0.0)
 
 
-def _accuracy_text(result: Moment, arm: str) -> str:
-    return next((whole_percent(s.mean.value) for s in result.standings if s.arm == arm and s.mean), "-")
+def _score(arms: Sequence[Arm]) -> ScoreInfo:
+    """What the score of these arms is called."""
+    return score_of_runs(run for arm in arms for run in arm.runs)
+
+
+def _accuracy_text(result: Moment, arm: str, score: ScoreInfo) -> str:
+    return next((score.brief(s.mean.value) for s in result.standings if s.arm == arm and s.mean), "-")
 
 
 def _seed_count(result: Moment) -> int:
@@ -121,7 +130,7 @@ def _group_sentence(group: str, verdict: Verdict) -> str:
     return f"On {quote(group)}: {sentence[:1].lower()}{sentence[1:]}" if sentence else ""
 
 
-def verdict_list(verdicts: GroupVerdicts, sides: Sequence[Side], target: float | None) -> str:
+def verdict_list(verdicts: GroupVerdicts, sides: Sequence[Side], target: Target | None) -> str:
     """A verdict for each group, or where there is one group the facts of each side."""
     items = list[str]()
     if len(verdicts) == 1:
@@ -145,17 +154,19 @@ def verdict_item(colour: int, head: str, text: str) -> str:
     return f'<li class="c{colour}"><b>{escape(bind_units(capitalise(head)))}</b><span>{escape(bind_units(text))}</span></li>'
 
 
-def side_facts(side: Side, target: float | None) -> str:
+def side_facts(side: Side, target: Target | None) -> str:
     """What a side reached, in what time, and how many clients it excluded."""
     values = accuracies_at(side, None)
     if all(one.first is None for one in side.runs):
         return f"No model in {time_range([one.end for one in side.runs])}."
     if not values:
         return f"No model was evaluated in {time_range([one.end for one in side.runs])}."
-    mean = whole_percent(fmean(values))
-    range_note = f" ({share_range(values)} over {count_words(len(values), 'seed')})" if len(values) > 1 else ""
+    score = side.score
+    mean = score.brief(fmean(values)) if score.kind.percent else f"{score.name} {score.brief(fmean(values))}"
+    range_note = f" ({score_range(score, values)} over {count_words(len(values), 'seed')})" if len(values) > 1 else ""
     text = f"{mean}{range_note} after {time_range([one.end for one in side.runs])}"
-    to = f"; {whole_percent(target)} {_when_phrase(time_to(side.runs, target))}" if target else ""
+    goal = "" if target is None else score.brief(target) if isinstance(target, float) else target_text(target, score)
+    to = f"; {goal} {_when_phrase(time_to(side.runs, target))}" if target else ""
     never = fmean(float((one.used == 0).sum()) for one in side.runs)
     people = len(side.runs[0].used)
     left = (

@@ -9,14 +9,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fedfleet.app.studies.compare.aim_names import AIMS, DEFAULT_AIM
 from fedfleet.app.studies.compare.arms import arms, differing_keys, seed_of
-from fedfleet.app.studies.compare.criteria import DEFAULT_AIM
 from fedfleet.app.studies.compare.moments import drop_repeated_runs, equal_time
-from fedfleet.app.studies.compare.records import Arm, ArmTargetTime, ComparedRun, Verdict, clock_of
-from fedfleet.app.studies.compare.run_data import accuracy_at, read_runs, study_settings
+from fedfleet.app.studies.compare.records import Arm, ArmTargetTime, ComparedRun, Verdict, clock_of, score_of_runs
+from fedfleet.app.studies.compare.run_data import accuracy_at, measure_at, read_runs, study_settings
 from fedfleet.app.studies.compare.target_times import arm_target_time, choose_target, time_to
 from fedfleet.app.studies.compare.verdict import verdict
-from fedfleet.app.terminal.text import percent, size, span
+from fedfleet.app.terminal.text import size, span
+from fedfleet.measure.goal import Target, target_text
+from fedfleet.measure.measure_info import OWN, measure_info
+from fedfleet.measure.score_info import ScoreInfo, score_info_of
 
 _WIDEST = 44  # letters of a name in the table
 _VALUES = 60  # letters of the values of a key
@@ -31,7 +34,7 @@ class Comparison:
     arms: tuple[Arm, ...]
     differs: Mapping[str, list[Any]]  # dotted key -> the value of each run, None where it has no such key
     verdict: Verdict
-    target: float | None
+    target: Target | None
     times: tuple[ArmTargetTime, ...]  # to the target, an entry for each arm
     page: Path | None = None
 
@@ -48,7 +51,9 @@ class Comparison:
         return comparison_text(self.to_dict())
 
 
-def compare(folders: Sequence[Path], *, target: float | None = None, aim: str | None = None, look: int | None = None) -> Comparison:
+def compare(
+    folders: Sequence[Path], *, target: Target | None = None, aim: str | None = None, look: int | None = None
+) -> Comparison:
     """The runs in these folders side by side; `target`: the accuracy to which times are measured; `aim` and `look` as in
     `recommend`, by default those of the study that the folders are, if they are one."""
     known = study_settings(folders)
@@ -56,7 +61,7 @@ def compare(folders: Sequence[Path], *, target: float | None = None, aim: str | 
     return comparison(read_runs(folders), target=target, aim=aim or own_aim, look=look or own_look)
 
 
-def comparison(runs: Sequence[ComparedRun], *, target: float | None = None, aim: str = DEFAULT_AIM, look: int = 1) -> Comparison:
+def comparison(runs: Sequence[ComparedRun], *, target: Target | None = None, aim: str = DEFAULT_AIM, look: int = 1) -> Comparison:
     """The same for runs that were read already."""
     groups = arms(runs)
     result = verdict(groups, aim=aim, target=target, look=look)
@@ -77,6 +82,7 @@ def answer_of(result: Comparison) -> dict[str, Any]:
         "recommendation": asdict(conclusion.recommendation),
         "differs": {key: [json_value(value) for value in values] for key, values in result.differs.items()},
         "target": result.target,
+        "score": score_of_runs(result.runs).to_dict(),
         "arms": [_arm(arm, result, i) for i, arm in enumerate(result.arms)],
         "runs": [_run(run, arm.name, result) for run, arm in _runs_with_arms(result)],
         "at_end": asdict(conclusion.at_end),
@@ -112,11 +118,18 @@ def _arm(arm: Arm, result: Comparison, i: int) -> dict[str, Any]:
         "at_end": asdict(result.verdict.at_end.standings[i]),
         "at_equal_time": None if at_equal is None else asdict(at_equal.standings[i]),
         "time_to_target": asdict(result.times[i]) if result.times else None,
+        "measures": _measure_means(runs),
         "clock": clock_of(runs),
         "virtual_seconds": sum(run.end for run in runs) / n,
         "bytes_down": sum(run.metrics["bytes_down"] for run in runs) / n,
         "bytes_up": sum(run.metrics["bytes_up"] for run in runs) / n,
     }
+
+
+def _measure_means(runs: Sequence[ComparedRun]) -> dict[str, float]:
+    """The other measures of the last models: means over the runs that have them all."""
+    names = [name for name in (runs[0].measures if runs else ()) if all(measure_at(run, name, run.end) is not None for run in runs)]
+    return {name: sum(measure_at(run, name, run.end) or 0.0 for run in runs) / len(runs) for name in names}
 
 
 def _run(run: ComparedRun, arm: str, result: Comparison) -> dict[str, Any]:
@@ -154,12 +167,15 @@ def _table(answer: dict[str, Any]) -> list[str]:
     when = answer["at_equal_time"]
     clocks = {arm["clock"] for arm in answer["arms"]}
     both = len(clocks) > 1
+    score = score_info_of(answer)
+    measures = [name for name in _shown_measures(score, answer) if all(name in arm["measures"] for arm in answer["arms"])]
     heads = [
-        "arm", "seeds", "accuracy at the end", f"at {span(when['seconds'])}" if when else "at equal time",
-        "to a target" if answer["target"] is None else f"time to {percent(answer['target'])}",
+        "arm", "seeds", f"{score.name} at the end", f"at {span(when['seconds'])}" if when else "at equal time",
+        *(measure_info(name, score).label for name in measures),
+        "to a target" if answer["target"] is None else f"time to {target_text(answer['target'], score)}",
         "time" if both else f"{clocks.pop()} time", "traffic",
     ]  # fmt: skip
-    rows = [_table_row(arm, both=both) for arm in answer["arms"]]
+    rows = [_table_row(arm, score, measures, both=both) for arm in answer["arms"]]
     widths = [max(len(line[i]) for line in [heads, *rows]) for i in range(len(heads))]
     lines = [_line(cells, widths) for cells in [heads, *rows]]
     over = any(arm["at_end"]["mean"] and arm["at_end"]["mean"]["n"] > 1 for arm in answer["arms"])
@@ -167,14 +183,22 @@ def _table(answer: dict[str, Any]) -> list[str]:
     return [*lines, *([note] if over else [])]
 
 
-def _table_row(arm: dict[str, Any], *, both: bool) -> list[str]:
+def _shown_measures(score: ScoreInfo, answer: dict[str, Any]) -> list[str]:
+    """The measures that the table shows beside the score: the main one of the kind of task, and the one that is aimed at."""
+    aim = str(answer["recommendation"]["aim"])
+    own = [] if aim in AIMS else [aim.removeprefix(OWN)]
+    return list(dict.fromkeys([*([score.kind.main] if score.kind.main else []), *own]))
+
+
+def _table_row(arm: dict[str, Any], score: ScoreInfo, measures: Sequence[str], *, both: bool) -> list[str]:
     clock = f" {arm['clock']}" if both else ""
     name = arm["name"] if len(arm["name"]) <= _WIDEST else f"{arm['name'][: _WIDEST - 2]}.."
     return [
         name,
         str(len(arm["seeds"])),
-        _accuracy_text(arm["at_end"]),
-        _accuracy_text(arm["at_equal_time"]),
+        _accuracy_text(arm["at_end"], score),
+        _accuracy_text(arm["at_equal_time"], score),
+        *(measure_info(name, score).text(arm["measures"][name]) for name in measures),
         _time_text(arm["time_to_target"]),
         f"{span(arm['virtual_seconds'])}{clock}",
         size(arm["bytes_down"] + arm["bytes_up"]),
@@ -185,15 +209,16 @@ def _line(cells: list[str], widths: list[int]) -> str:
     return "  ".join([cells[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(cells[1:], widths[1:], strict=True))])
 
 
-def _accuracy_text(accuracy: dict[str, Any] | None) -> str:
-    """An accuracy with its interval; how many runs have none."""
+def _accuracy_text(accuracy: dict[str, Any] | None, score: ScoreInfo) -> str:
+    """A score with its interval; how many runs have none."""
     if accuracy is None or accuracy["mean"] is None:
         return "no model" if accuracy is not None and accuracy["nothing"] else "-"
     mean = accuracy["mean"]
-    between = "" if mean["low"] is None else f" ({100 * mean['low']:.1f} to {100 * mean['high']:.1f})"
+    ends = [] if mean["low"] is None else [mean["low"], mean["high"]]
+    between = f" ({' to '.join(f'{100 * end:.1f}' if score.kind.percent else score.text(end) for end in ends)})" if ends else ""
     lacking = ", no model" if accuracy["nothing"] else f", {accuracy['without']} without a model" if accuracy["without"] else ""
     lacking += f", {accuracy['missing']} not known" if accuracy["missing"] else ""
-    return f"{percent(mean['value'])}{between}{lacking}"
+    return f"{score.text(mean['value'])}{between}{lacking}"
 
 
 def _time_text(times: dict[str, Any] | None) -> str:

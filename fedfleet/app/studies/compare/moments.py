@@ -7,8 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fedfleet.app.studies.compare.arms import draws_of, seed_of
-from fedfleet.app.studies.compare.criteria import CRITERIA, Criterion, Yardstick, has_model
-from fedfleet.app.studies.compare.records import LEAST_SEEDS, Arm, ComparedRun, Moment, Pair, Standing, clock_of
+from fedfleet.app.studies.compare.criteria import Criterion, Yardstick, criterion_of, has_model
+from fedfleet.app.studies.compare.records import (
+    LEAST_SEEDS,
+    Arm,
+    ComparedRun,
+    Moment,
+    Pair,
+    Standing,
+    clock_of,
+    score_of_runs,
+)
 from fedfleet.measure.statistics.blocked_design import BlockedDesign, Contrast, best_against_others
 from fedfleet.measure.statistics.looks import level_of_look
 from fedfleet.measure.statistics.means import Mean
@@ -71,7 +80,8 @@ def scores(arms: Sequence[Arm], criterion: Criterion, by: Yardstick, *, baseline
     points = {arm: {seed: criterion.score(value) for seed, value in mine.items()} for arm, mine in values.items()}
     draws = {seed_of(run): draws_of(run) for arm in arms for run in arm.runs}
     tested = min((run.tested for arm in arms for run in arm.runs if run.tested), default=0)
-    grain = 1 / tested if tested and criterion.name == "accuracy" else 0.0
+    counts = criterion.name == "accuracy" and criterion.score_info.counts_answers
+    grain = 1 / tested if tested and counts else 0.0
     level = level_of_look(look)
     known = {arm: mine for arm, mine in points.items() if mine}
     design = best_against_others(
@@ -89,7 +99,8 @@ def _got_there(criterion: Criterion, run: ComparedRun, value: float | None, by: 
 
 def moment(arms: Sequence[Arm], seconds: float | None, *, fair: bool = True, baseline: str | None = None, look: int = 1) -> Moment:
     """Standings, the leader against each other arm, and the winner if there is one; `fair`: their accuracies can be compared."""
-    result = scores(arms, CRITERIA["accuracy"], Yardstick(seconds), baseline=baseline, look=look)
+    criterion = criterion_of("accuracy", score_of_runs(run for arm in arms for run in arm.runs))
+    result = scores(arms, criterion, Yardstick(seconds), baseline=baseline, look=look)
     standings, clock = tuple(standing(arm, result) for arm in arms), clock_of(run for arm in arms for run in arm.runs)
     if not fair or result.design is None:
         return Moment(seconds, standings, (), None, None, clock)
@@ -114,14 +125,16 @@ def standing(arm: Arm, result: Scores) -> Standing:
         return Standing(arm.name, None, {}, None, result.missing[arm.name], nothing, without)
     mean = mean_of_arm(arm, values)
     tested = min((run.tested for run in arm.runs if run.tested), default=0)
-    error = sampling_error(mean.value, tested) if tested else None
+    error = sampling_error(mean.value, tested) if tested and score_of_runs(arm.runs).counts_answers else None
     return Standing(arm.name, mean, values, error, result.missing[arm.name], nothing, without)
 
 
 def mean_of_arm(arm: Arm, values: Mapping[str, float]) -> Mean:
-    """The mean of an arm's shares with its interval; runs that share a fleet, data or training count as one."""
+    """The mean of an arm's scores with its interval; runs that share a fleet, data or training count as one."""
     draws = [draws_of(run) for run in arm.runs if seed_of(run) in values]
-    return mean_over([values[seed_of(run)] for run in arm.runs if seed_of(run) in values], draws, least=0.0, most=1.0)
+    return mean_over(
+        [values[seed_of(run)] for run in arm.runs if seed_of(run) in values], draws, least=score_of_runs(arm.runs).least, most=1.0
+    )
 
 
 def sampling_error(share: float, tested: int) -> float:

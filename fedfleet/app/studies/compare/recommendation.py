@@ -34,17 +34,15 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from fedfleet.app.studies.compare import recommendation_text as text
-from fedfleet.app.studies.compare.criteria import CRITERIA, Criterion, Yardstick, check_aim
+from fedfleet.app.studies.compare.criteria import Criterion, Yardstick, accuracy_in_hand, check_aim, criterion_of
 from fedfleet.app.studies.compare.moments import Scores, drop_repeated_runs, equal_time, moment, pairs_of, scores
-from fedfleet.app.studies.compare.records import LEAST_SEEDS, Arm, Pair, Recommendation, clock_of
+from fedfleet.app.studies.compare.records import LEAST_SEEDS, Arm, Pair, Recommendation, clock_of, score_of_runs
 from fedfleet.app.studies.compare.target_times import choose_target
+from fedfleet.measure.goal import Target
 from fedfleet.measure.statistics.blocked_design import POOLED
 from fedfleet.measure.statistics.looks import level_of_look, seeds_to_decide
 from fedfleet.measure.statistics.paired_tests import PairedResult
 from fedfleet.measure.statistics.simultaneous_tests import dunnett_quantile, range_quantile
-
-MARGIN = 0.02  # differences of accuracy below are equal for practice: 2 points
-COST_MARGIN = 0.1  # and of costs: 10 %
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +64,19 @@ def recommend(
     *,
     aim: str = "accuracy",
     at: float | None = None,
-    target: float | None = None,
+    target: Target | None = None,
     baseline: str | None = None,
     look: int = 1,
 ) -> Recommendation:
-    """The arm to use. `at`: seconds after which accuracy is compared (default: when the shortest run ends); `target`: the accuracy
-    to which time, bytes and joules are counted; `look`: how often these arms have been compared, each time with more seeds."""
-    criterion, each = CRITERIA[check_aim(aim)], [drop_repeated_runs(arm) for arm in arms]
+    """The arm to use. `at`: seconds after which accuracy is compared (default: when the shortest run ends); `target`: the score, or
+    the limit of another measure, to which time, bytes and joules are counted; `look`: how often these arms have been compared,
+    each time with more seeds."""
+    each = [drop_repeated_runs(arm) for arm in arms]
+    score = score_of_runs(run for arm in each for run in arm.runs)
+    criterion = criterion_of(check_aim(aim), score)
     when = equal_time(each) if at is None else at
     goal = choose_target(each, moment(each, None).standings, target) if criterion.is_cost else None
-    by = Yardstick(when if criterion.name == "accuracy" else None, goal)
+    by = Yardstick(when if criterion.at_equal_time else None, goal)
     result = scores(each, criterion, by, baseline=baseline, look=look)
     if when is None or result.design is None or len(arms) < 2:
         return Recommendation(None, criterion.name, text.nothing_to_recommend(criterion, by, len(arms)))
@@ -89,7 +90,7 @@ def arm_facts(arm: Arm) -> ArmFacts:
     runs = arm.runs
     never = [float(run.metrics["participation"]["never"]) for run in runs if "participation" in run.metrics]
     clients = [int(run.table["world"]["clients"]) for run in runs if run.table.get("world", {}).get("clients")]
-    ends = [value for run in runs if (value := CRITERIA["accuracy"].value(run, Yardstick())) is not None]
+    ends = [value for run in runs if (value := accuracy_in_hand(run, None)) is not None]
     known = all("bytes_up" in run.metrics for run in runs)
     return ArmFacts(
         arm.name,
@@ -169,7 +170,8 @@ class _Choice:
         result = pair.paired
         if result is None or result.n < LEAST_SEEDS or pair.significant or result.low is None:
             return False
-        return self._width(pair) <= (COST_MARGIN if self.criterion.is_cost else MARGIN)
+        typical = text.typical(self.criterion, list(self.result.values[pair.leader].values()))
+        return self._width(pair) <= self.criterion.margin(typical)
 
     def _width(self, pair: Pair) -> float:
         result = self._in_units(pair).paired
@@ -244,11 +246,13 @@ class _Choice:
 
     def _tradeoffs(self, chosen: str) -> list[str]:
         """What speaks against the arm, and for another."""
-        points = {arm: fmean(values.values()) for arm, values in self.result.values.items() if values}
+        points = {arm: self.criterion.score(fmean(v.values())) for arm, v in self.result.values.items() if v}
         rivals = {arm: self.facts[arm] for arm in self.result.contenders}
         found = [
-            text.left_out(chosen, self.facts, points if not self.criterion.is_cost else {}),
-            text.better_at_the_end(chosen, self.facts) if self.by.seconds is not None or self.criterion.is_cost else "",
+            text.left_out(chosen, self.facts, points if not self.criterion.is_cost else {}, self.criterion),
+            text.better_at_the_end(chosen, self.facts, self.criterion.score_info)
+            if self.by.seconds is not None or self.criterion.is_cost
+            else "",
             text.traffic_of_others(chosen, rivals) if self.criterion.name != "bytes" else "",
         ]
         return [one for one in found if one]

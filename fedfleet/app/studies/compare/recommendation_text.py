@@ -8,9 +8,11 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from fedfleet.app.studies.compare.arms import quote
-from fedfleet.app.studies.compare.criteria import Criterion, Yardstick
+from fedfleet.app.studies.compare.criteria import CRITERIA, Criterion, Yardstick
 from fedfleet.app.studies.compare.records import LEAST_SEEDS, Recommendation
-from fedfleet.app.terminal.text import join_words, percent, size, span
+from fedfleet.app.terminal.text import join_words, size, span
+from fedfleet.measure.goal import article, target_text
+from fedfleet.measure.score_info import ScoreInfo
 from fedfleet.measure.statistics.looks import MOST_SEEDS
 
 if TYPE_CHECKING:
@@ -29,12 +31,15 @@ def nothing_to_recommend(criterion: Criterion, by: Yardstick, arms: int) -> str:
     """Why there is no arm to recommend."""
     if arms < 2:
         return "There is one arm only, so there is nothing to choose."
+    if criterion.info.name not in ("accuracy", "accuracy_bottom10"):
+        return f"There is nothing to recommend by {criterion.info.label}: it is known of no arm; choose another --aim."
     if not criterion.is_cost:
         return "There is nothing to recommend: none of these runs has made a model and evaluated it."
     if by.target is None:
         return "There is nothing to recommend: no run was evaluated."
     cure = "; choose a lower --target" if criterion.name != "joules" else "; choose a lower --target, and a fleet with world.energy"
-    return f"There is nothing to recommend by {criterion.name}: no run is known to have reached {percent(by.target)}{cure}."
+    reached = target_text(by.target, criterion.score_info)
+    return f"There is nothing to recommend by {criterion.name}: no run is known to have reached {reached}{cure}."
 
 
 def typical(criterion: Criterion, values: Sequence[float]) -> float:
@@ -78,15 +83,21 @@ def _reach_clause(result: Recommendation, criterion: Criterion, by: Yardstick, c
     value = result.value if result.value is not None else 0.0
     shown = criterion.unit(value)
     after = f" after {span(by.seconds)} of {clock} time" if by.seconds is not None else ""
+    info, plain = criterion.info, criterion.score_info.counts_answers
+    goal = target_text(by.target or 0.0, criterion.score_info)
     match criterion.name:
         case "accuracy":
-            return f"reaches {shown}{after}" if by.seconds is not None else f"ends at {shown}"
+            named = shown if plain else f"{article(info.label)} {info.label} of {shown}"
+            return f"reaches {named}{after}" if by.seconds is not None else f"ends at {named}"
         case "fairness":
-            return f"gives nine in ten clients at least {shown}"
+            at_least = shown if plain else f"{article(info.label)} {criterion.score_info.name} of {shown}"
+            return f"gives nine in ten clients at least {at_least}"
         case "time":
-            return f"reaches {percent(by.target)} after {shown} of {clock} time"
+            return f"reaches {goal} after {shown} of {clock} time"
         case "bytes" | "joules":
-            return f"reaches {percent(by.target)} with {shown}"
+            return f"reaches {goal} with {shown}"
+        case _:
+            return f"has {article(info.label)} {info.label} of {shown}{after or ' at the end'}"
 
 
 def difference_text(criterion: Criterion, difference: float) -> str:
@@ -99,12 +110,23 @@ def difference_text(criterion: Criterion, difference: float) -> str:
     if criterion.is_cost:
         less = criterion.less if difference >= 0 else criterion.less.replace("less", "more")
         return f"{100 * abs(difference):.0f} % {less}"
-    return f"{100 * abs(difference):.1f} points {'more' if difference >= 0 else 'less'}"
+    if criterion.info.is_score:
+        return f"{criterion.info.difference(abs(difference), sign=False)} {'more' if difference >= 0 else 'less'}"
+    return f"{criterion.info.difference(abs(difference), sign=False)} {_direction(criterion, difference)}"
+
+
+def _direction(criterion: Criterion, difference: float) -> str:
+    """Where the arm with a positive difference, which is the better one, lies."""
+    return "lower" if (difference >= 0) == criterion.info.lower else "higher"
 
 
 def interval_text(criterion: Criterion, low: float, high: float) -> str:
     """The interval of such a difference."""
-    return f"{100 * low:.0f} to {100 * high:.0f} %" if criterion.is_cost else f"{_points(low)} to {_points(high)}"
+    if criterion.is_cost:
+        return f"{100 * low:.0f} to {100 * high:.0f} %"
+    if criterion.info.percent:
+        return f"{_points(low)} to {_points(high)}"
+    return " to ".join(criterion.info.difference(end, sign=False) for end in (low, high))
 
 
 def _points(share: float) -> str:
@@ -118,7 +140,7 @@ def _ahead_clause(result: Recommendation, criterion: Criterion) -> str:
     others = len(result.pairs)
     which = f", the {'closest' if result.decided else 'least certain'} of {others} others" if others > 1 else ""
     other = f"{quote(result.against)}{which}"
-    if abs(result.difference) < _NO_LEAD:
+    if _is_level(result, criterion):
         return f", as {other} does{uncertainty(result, criterion)}"
     return f", {difference_text(criterion, result.difference)} than {other}{uncertainty(result, criterion)}"
 
@@ -134,11 +156,22 @@ def _title_clause(result: Recommendation, criterion: Criterion) -> str:
     if result.against is None or result.difference is None:
         return ""
     what = {"accuracy": "more accurate", "fairness": "more for the worst tenth of clients"}.get(criterion.name, "")
-    amount = f"{100 * abs(result.difference):.1f} points {what}" if what else difference_text(criterion, result.difference)
-    if abs(result.difference) < _NO_LEAD:
+    if _is_level(result, criterion):
         return f": level with {quote(result.against)}"
+    gap = criterion.info.difference(abs(result.difference), sign=False)
+    if not criterion.is_cost and not (criterion.info.is_score and criterion.score_info.counts_answers):
+        return f": {criterion.info.label} {gap} {_direction(criterion, result.difference)} than {quote(result.against)}"
+    amount = f"{gap} {what}" if what else difference_text(criterion, result.difference)
     sign = amount if result.difference > 0 or not what else amount.replace("more", "less")
     return f": {sign} than {quote(result.against)}"
+
+
+def _is_level(result: Recommendation, criterion: Criterion) -> bool:
+    """Is the difference too small to be shown?"""
+    limit = (
+        _NO_LEAD if criterion.is_cost or criterion.info.percent or criterion.info.is_score else _NO_LEAD * abs(result.value or 0.0)
+    )
+    return result.difference is not None and abs(result.difference) < limit
 
 
 def _undecided_sentence(result: Recommendation) -> str:
@@ -175,7 +208,9 @@ def _equal_sentence(
 ) -> tuple[str, str]:
     """Arms that are equal for practice: the reason for the one is then what it costs."""
     assert result.arm is not None and result.equal_within is not None
-    within = f"{100 * result.equal_within:.0f} %" if criterion.is_cost else f"{100 * result.equal_within:.1f} points"
+    within = (
+        f"{100 * result.equal_within:.0f} %" if criterion.is_cost else criterion.info.difference(result.equal_within, sign=False)
+    )
     others = join_words([quote(arm) for arm in dict.fromkeys((leader, *equals)) if arm != result.arm], _NAMED)
     reason, short = _reasons(facts[result.arm], facts[result.against or leader])
     head = f"Use {quote(result.arm)}" if reason else f"Use {quote(result.arm)} or {others}"
@@ -214,8 +249,10 @@ def failures(without: Mapping[str, int], runs: Mapping[str, int], criterion: Cri
     return f"{join_words(counts, _NAMED)} {criterion.failure(by)}{counted}"
 
 
-def left_out(chosen: str, facts: Mapping[str, ArmFacts], points: Mapping[str, float]) -> str:
-    """How many clients the arm leaves out, and which arm leaves out fewest."""
+def left_out(
+    chosen: str, facts: Mapping[str, ArmFacts], points: Mapping[str, float], criterion: Criterion = CRITERIA["accuracy"]
+) -> str:
+    """How many clients the arm leaves out, and which arm leaves out fewest; `points`: the arms by the aim, more is better."""
     mine = facts[chosen]
     known = [one for one in facts.values() if one.never is not None and one.failed < one.runs]
     if mine.never is None or not known:
@@ -229,20 +266,21 @@ def left_out(chosen: str, facts: Mapping[str, ArmFacts], points: Mapping[str, fl
     behind = ""
     if chosen in points and least.name in points:
         distance = points[chosen] - points[least.name]
-        behind = f" and is {_points(abs(distance))} points {'behind' if distance >= 0 else 'ahead'}"
+        amount = criterion.info.difference(abs(distance), sign=False)
+        behind = f" and is {amount} {'behind' if distance >= 0 else 'ahead'}"
     return f"it leaves out {mine.never:.0f}{of} clients, {quote(least.name)} leaves out {fewest}{behind}"
 
 
-def better_at_the_end(chosen: str, facts: Mapping[str, ArmFacts]) -> str:
+def better_at_the_end(chosen: str, facts: Mapping[str, ArmFacts], score: ScoreInfo = ScoreInfo()) -> str:  # noqa: B008 (a frozen record)
     """Which arm ends higher, given its time: the soonest of those that end about as high as the best."""
     mine = facts[chosen]
     known = [one for one in facts.values() if one.accuracy is not None]
-    highest = max((one.accuracy or 0.0 for one in known), default=0.0)
+    highest = max((one.accuracy for one in known if one.accuracy is not None), default=0.0)
     if mine.accuracy is None or highest < mine.accuracy + _ALIKE:
         return ""
     best = min((one for one in known if (one.accuracy or 0.0) >= highest - _ALIKE), key=lambda one: one.end)
-    end = f"ends at {percent(best.accuracy)} after {span(best.end)}"
-    return f"{quote(best.name)} {end}, {quote(chosen)} at {percent(mine.accuracy)} after {span(mine.end)}"
+    end = f"ends at {score.named(best.accuracy or 0.0)} after {span(best.end)}"
+    return f"{quote(best.name)} {end}, {quote(chosen)} at {score.named(mine.accuracy)} after {span(mine.end)}"
 
 
 def traffic_of_others(chosen: str, facts: Mapping[str, ArmFacts]) -> str:

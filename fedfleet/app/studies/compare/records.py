@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.records import Floats
+from fedfleet.measure.score_info import ScoreInfo, score_info_of
 from fedfleet.measure.statistics.means import Mean
 from fedfleet.measure.statistics.paired_tests import PairedResult
 
@@ -20,7 +21,8 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """One run, finished or not. Accuracy is a step: from seconds[i] on it is accuracy[i], until the next evaluation."""
+    """One run, finished or not. Accuracy, which is the score of whatever kind of task, is a step: from seconds[i] on it is
+    accuracy[i], until the next evaluation; so are the other `measures`, NaN where one was not computed."""
 
     name: str  # short, and no other run of the comparison has it
     out: Path
@@ -38,11 +40,22 @@ class ComparedRun:
     model: str = ""  # the name of its last model, which is the hash of its content
     traffic: Floats = field(default_factory=lambda: np.empty(0))  # bytes until each evaluation, both directions; empty: not known
     joules: Floats = field(default_factory=lambda: np.empty(0))  # of all devices until each evaluation; empty: not known
+    measures: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
+
+    @property
+    def score(self) -> ScoreInfo:
+        """What its score is called, and how it is read."""
+        return score_info_of(self.metrics)
 
     @property
     def task(self) -> str:
         """The name of what it trains."""
         return str(self.table["task"]["use"])
+
+
+def score_of_runs(runs: Iterable[ComparedRun]) -> ScoreInfo:
+    """What the score of these runs is called: that of the first."""
+    return next((run.score for run in runs), ScoreInfo())
 
 
 def clock_of(runs: Iterable[ComparedRun]) -> str:
@@ -123,7 +136,8 @@ class Recommendation:
     """Which arm to use, by an aim, and how sure that is. `sentence` says all of it, `title` the gist in a line.
 
     `difference` is how far `arm` is ahead of `against`, the arm that is hardest to tell from it, with its 95 % interval and p,
-    corrected for the number of arms and of looks: in accuracy (0.04 are 4 points), or as the share of a cost that is saved.
+    corrected for the number of arms and of looks: in accuracy (0.04 are 4 points), in another measure (positive: better, also
+    where less is better), or as the share of a cost that is saved.
     `decided`: the arm is significantly better than every other, or equal to some within `equal_within` and better than the rest.
     If not, `more_seeds` says how many further seeds would decide with 80 % power (None: not known, or more than a study could
     have). `arm` is None where there is nothing to recommend; then the sentence says why.

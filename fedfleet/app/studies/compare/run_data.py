@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +15,14 @@ from fedfleet.app.runs.custom_task import is_custom_task
 from fedfleet.app.runs.custom_task_folder import load_manifest, load_weights
 from fedfleet.app.runs.user_code import sha256
 from fedfleet.app.spec import Spec
+from fedfleet.app.studies.compare.aim_names import check_aim
 from fedfleet.app.studies.compare.records import ComparedRun
-from fedfleet.app.terminal.value_checks import AimName, one_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event, ModelCommitted
 from fedfleet.measure.accuracy import learning_curve
 from fedfleet.measure.budget import cost_curve
 from fedfleet.measure.run_progress import COMMITTED, read_progress
+from fedfleet.measure.score_info import ScoreInfo, score_info_of
 from fedfleet.measure.summary import summary
 from fedfleet.store.journal import digest_of, identity_of
 from fedfleet.store.seals import SEAL, kind_of
@@ -77,7 +78,7 @@ def study_settings(folders: Sequence[Path]) -> dict[str, Any]:
         return {}
     try:
         kept = json.loads((folders[0] / _STUDY).read_text(encoding="utf-8"))
-        return {"aim": one_of("aim", kept["aim"], get_args(AimName)), "look": max(1, int(kept["look"]))}
+        return {"aim": check_aim(kept["aim"], "aim"), "look": max(1, int(kept["look"]))}
     except (OSError, ValueError, KeyError, TypeError, BadInput):
         return {}
 
@@ -109,11 +110,23 @@ def run_from_events(
         name=name, out=out, table=table, seed=seed, metrics=metrics, seconds=curve.seconds, accuracy=curve.accuracy, ended=ended,
         end=float(events[-1].time) if events else 0.0,
         first=next((r.closed for r in run.rounds if r.outcome == COMMITTED), None),
-        tested=max((e.total for e in run.evaluations), default=0),
+        tested=_tested(score_info_of(metrics), max((e.total for e in run.evaluations), default=0)),
         digest=str(metrics.get("digest", "")),
         model=next((str(e.model_hash) for e in reversed(events) if isinstance(e, ModelCommitted)), ""),
-        traffic=traffic, joules=joules if len(joules) and joules[-1] > 0 else joules[:0],
+        traffic=traffic, joules=joules if len(joules) and joules[-1] > 0 else joules[:0], measures=curve.measures,
     )  # fmt: skip
+
+
+def _tested(score: ScoreInfo, counted: int) -> int:
+    """How many samples the central test set has: as many as were counted, unless a score counts something else."""
+    return counted if score.counts_answers else score.samples or 0
+
+
+def measure_at(run: ComparedRun, name: str, seconds: float) -> float | None:
+    """What the last evaluation at or before this moment found for another measure; None if it was not computed."""
+    known = int(np.searchsorted(run.seconds, seconds, side="right"))
+    values = run.measures.get(name)
+    return None if values is None or not known or not np.isfinite(values[known - 1]) else float(values[known - 1])
 
 
 def accuracy_at(run: ComparedRun, seconds: float) -> float | None:

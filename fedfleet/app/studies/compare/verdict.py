@@ -15,12 +15,13 @@ from fedfleet.app.studies.compare.criteria import check_aim
 from fedfleet.app.studies.compare.moments import drop_repeated_runs, equal_time, moment
 from fedfleet.app.studies.compare.recommendation import recommend
 from fedfleet.app.studies.compare.records import Arm, ComparedRun, Recommendation, Verdict
+from fedfleet.measure.goal import Target
 
 _DATA_SETTINGS = ("pictures", "samples", "stride", "per_role", "test_users")  # settings of tasks that choose samples, not models
 
 
 def verdict(
-    arms: Sequence[Arm], *, aim: str = "accuracy", target: float | None = None, baseline: str | None = None, look: int = 1
+    arms: Sequence[Arm], *, aim: str = "accuracy", target: Target | None = None, baseline: str | None = None, look: int = 1
 ) -> Verdict:
     """The verdict on these arms; `aim`, `target`, `baseline` and `look` as in `recommend`."""
     each = [drop_repeated_runs(arm) for arm in arms]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedfleet.app.studies.compare.arms import draws_of, quote, seed_of
-from fedfleet.app.studies.compare.records import Arm, Moment, Recommendation, Standing, clock_of
-from fedfleet.app.terminal.text import join_words, percent, span
+from fedfleet.app.studies.compare.records import Arm, Moment, Recommendation, Standing, clock_of, score_of_runs
+from fedfleet.app.terminal.text import join_words, span
+from fedfleet.measure.score_info import ScoreInfo
 from fedfleet.measure.statistics.blocked_design import INCOMPLETE, POOLED, UNEQUAL
 from fedfleet.measure.statistics.paired_tests import shared_parts
 
@@ -25,7 +26,7 @@ def reason_for_none(
     """Why no arm can be recommended, with the figures; empty if one can. `each` are the arms with one run of every seed."""
     if unlike:
         return (
-            f"These runs cannot be compared: they are evaluated on different data ({_name_list(unlike)}), and accuracies on "
+            f"These runs cannot be compared: they are evaluated on different data ({_name_list(unlike)}), and {_plural(each)} on "
             "different test sets say nothing about each other."
         )
     if not at_end.clock and at_end.leader is not None:
@@ -50,12 +51,12 @@ def _one_arm_sentence(arm: Arm, one: Arm, at_end: Moment) -> str:
             else "yet their journals differ, so one of them was changed or was made by other code"
         )
         return f"There is nothing to compare: {names} are runs of one spec with one seed, and {reason}."
-    result = at_end.standings[0]
+    result, score = at_end.standings[0], score_of_runs(one.runs)
     assert result.mean is not None
     values = sorted(result.by_seed.values())
     return (
-        f"These runs differ in seeds only, so there is nothing to compare: {percent(result.mean.value)} at the end"
-        f"{_interval_text(result)}, from {percent(values[0])} to {percent(values[-1])} over {len(values)} seeds."
+        f"These runs differ in seeds only, so there is nothing to compare: {score.named(result.mean.value)} at the end"
+        f"{_interval_text(result, score)}, from {score.text(values[0])} to {score.text(values[-1])} over {len(values)} seeds."
     )
 
 
@@ -66,25 +67,32 @@ def _models_clause(arm: Arm) -> str:
 
 def _two_clocks_sentence(each: Sequence[Arm], at_end: Moment) -> str:
     """Of runs of which some were served over a network and others simulated: what they reached, but not in what time."""
-    reason = "real and virtual time cannot be compared"
+    reason, score = "real and virtual time cannot be compared", score_of_runs(run for arm in each for run in arm.runs)
     if len(each) != 2 or len(each[0].keys) != 1:
         how = "some runs were served over a network, others simulated"
-        return f"At the end {_ranking(at_end.standings)}; {how}: {reason}, so no winner is named."
+        return f"At the end {_ranking(at_end.standings, score)}; {how}: {reason}, so no winner is named."
     pairs = [(a, b) for a in each[0].runs for b in each[1].runs if seed_of(a) == seed_of(b) and a.ended and b.ended and a.model]
     first = f"Served and simulated, {'this spec ends' if len(pairs) < 2 else 'the runs of each seed end'} with"
     if pairs and all(a.model == b.model for a, b in pairs):
         times = " and ".join(f"{span(arm.runs[0].end)} of {clock_of(arm.runs)} time" for arm in each)
         accuracy = next(_accuracy(s) for s in at_end.standings if s.mean)
-        return f"{first} the same model, bit for bit: {percent(accuracy)}, after {times}."
+        return f"{first} the same model, bit for bit: {score.named(accuracy)}, after {times}."
     if pairs:
-        return f"{first} different models: at the end {_ranking(at_end.standings)}; {reason}."
-    return f"At the end {_ranking(at_end.standings)}; {reason}."
+        return f"{first} different models: at the end {_ranking(at_end.standings, score)}; {reason}."
+    return f"At the end {_ranking(at_end.standings, score)}; {reason}."
 
 
-def _ranking(standings: Sequence[Standing]) -> str:
-    """Arms from the best down, with their accuracies."""
+def _plural(arms: Sequence[Arm]) -> str:
+    """What is compared: accuracies, or the scores of other kinds of tasks."""
+    return "accuracies" if all(run.score.counts_answers for arm in arms for run in arm.runs) else "scores"
+
+
+def _ranking(standings: Sequence[Standing], score: ScoreInfo) -> str:
+    """Arms from the best down, with their scores."""
     known = sorted((s for s in standings if s.mean), key=lambda s: -_accuracy(s))
-    parts = [f"{quote(s.arm)} {'' if i else 'has '}{percent(_accuracy(s))}{_first_weights_note(s)}" for i, s in enumerate(known)]
+    parts = [
+        f"{quote(s.arm)} {'' if i else 'has '}{score.named(_accuracy(s))}{_first_weights_note(s)}" for i, s in enumerate(known)
+    ]
     parts += [f"{quote(s.arm)} {'no model yet' if s.nothing else 'no evaluation yet'}" for s in standings if s.mean is None]
     return _name_list(parts)
 
@@ -99,14 +107,16 @@ def caveats(arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: 
     if unfinished:
         messages.append(f"unfinished, included up to their last event: {_name_list(unfinished)}")
     if without_model:
-        counted = "their accuracy counts as that of the first weights, or of chance"
+        name = score_of_runs(runs).name
+        counted = f"their {name} counts as that of the first weights, or of chance"
         messages.append(f"made no model: {_name_list(without_model)}; {counted}")
     if unevaluated:
         messages.append(f"made models but evaluated none: {_name_list(unevaluated)}")
     own = [r.name for r in runs if any("read accuracy_clients" in w for w in r.metrics.get("warnings", ()))]
     if own:
         messages.append(
-            f"parts of the model stay with each client, so accuracy is of a model that no client uses: {_name_list(own)}"
+            f"parts of the model stay with each client, so {score_of_runs(runs).name} is of a model that no client uses: "
+            f"{_name_list(own)}"
         )
     served = [r.name for r in runs if r.served]
     if served:
@@ -183,10 +193,12 @@ def _first_weights_note(result: Standing) -> str:
     return " (the first weights, no model yet)" if result.nothing else ""
 
 
-def _interval_text(result: Standing) -> str:
+def _interval_text(result: Standing, score: ScoreInfo) -> str:
     mean = result.mean
     if mean is None or mean.low is None or mean.high is None:
         return ""
+    if not score.kind.percent:
+        return f" (95 % interval {score.text(mean.low)} to {score.text(mean.high)})"
     return f" (95 % interval {100 * mean.low:.1f} to {100 * mean.high:.1f} %)"
 
 

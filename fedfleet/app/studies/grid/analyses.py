@@ -10,6 +10,9 @@ from typing import Any, Literal, get_args
 from fedfleet.app.spec.spec_record import TABLES
 from fedfleet.app.spec.table_checks import check_table
 from fedfleet.core.errors import BadInput, suggest_name
+from fedfleet.core.limits import is_target
+from fedfleet.measure.goal import Target, plain_target
+from fedfleet.measure.measure_info import MEASURE_NAMES
 
 Kind = Literal["table", "pearson", "spearman", "time_to_accuracy", "paired_test"]
 # What an arm's row has besides the measures of a run.
@@ -51,7 +54,7 @@ def _correlation(*, x: str, y: str = "accuracy", cluster: str | None = None) -> 
 
 
 def _time_to_accuracy(*, target: float | str | None = None) -> None:
-    """When each arm reached an accuracy; runs that never did are counted as such."""
+    """When each arm reached a target, a score or a limit of a measure; runs that never did are counted as such."""
 
 
 def _paired_test(*, metric: str = "accuracy", baseline: str | None = None) -> None:
@@ -95,29 +98,36 @@ def check_analysis(table: Mapping[str, Any], where: str, arms: Sequence[str]) ->
 
 
 def check_target(value: Any, where: str, arms: Sequence[str]) -> float | str | None:
-    """A target accuracy as it was written, if it means something."""
+    """A target as it was written, if it means something: a score, a limit of a measure, or a share of an arm's best score."""
     if value is None:
         return None
     if isinstance(value, float | int) and not isinstance(value, bool) and 0 < value <= 1:
         return float(value)
     if isinstance(value, str):
         target = parse_target(value)
+        if is_target(value):
+            return plain_target(value)
         if isinstance(target, ShareOfBest):
             if target.arm != "baseline" and target.arm not in arms:
                 raise BadInput(
                     f"{where}: {target.arm!r} is not an arm of this study{suggest_name(target.arm, ('baseline', *arms))}"
                 )
             return value
-    raise BadInput(f'{where} = {value!r}: write an accuracy between 0 and 1, or "0.95 of best of baseline"')
+    raise BadInput(
+        f'{where} = {value!r}: write an accuracy between 0 and 1 (or another score), a limit such as "rmse <= 3.5", or "0.95 of '
+        'best of baseline"'
+    )
 
 
-def parse_target(value: float | str | None) -> float | ShareOfBest | None:
+def parse_target(value: float | str | None) -> Target | ShareOfBest | None:
     """What a target means.
 
     >>> parse_target("0.95 of best of baseline")
     ShareOfBest(share=0.95, arm='baseline')
+    >>> parse_target("rmse <= 3.5")
+    'rmse <= 3.5'
     """
-    if not isinstance(value, str):
+    if not isinstance(value, str) or is_target(value):
         return value
     match = _SHARE.fullmatch(value.strip())
     return ShareOfBest(float(match["share"]), match["arm"]) if match else None
@@ -129,17 +139,17 @@ def check_quantity(name: str, where: str, *, also: Sequence[str] = ()) -> None:
     from fedfleet.measure.summary import summary
 
     first, _, rest = name.partition(".")
-    measures = (*summary([]), *DERIVED, *also)
+    measures = (*summary([]), *DERIVED, *MEASURE_NAMES, *also)
     if first == "measure":
         if rest not in NAMES:
             raise BadInput(f"{where}: fleets have no metric {rest!r}{suggest_name(rest, NAMES)}")
         return
-    known = first in measures or name == "seed" or (first in (*TABLES, "seeds") and rest)
+    known = first in measures or name == "seed" or (first in (*TABLES, "seeds", "own") and rest)
     if not known:
         keys = [f"{table}." for table in TABLES]
         raise BadInput(
-            f"{where}: {name!r} is neither a measure of a run, nor a key of its spec, nor "
-            f"measure.NAME{suggest_name(name, (*measures, *keys))}"
+            f"{where}: {name!r} is neither a measure of a run, nor a key of its spec, nor measures.NAME (a metric of the task or "
+            f"of your own), nor measure.NAME{suggest_name(name, (*measures, *keys))}"
         )
 
 
@@ -153,6 +163,8 @@ def check_number(name: str, where: str) -> None:
     if first not in known:
         return
     result = known[first]
+    if name == "measures":
+        raise BadInput(f"{where}: measures has several values; choose one with measures.NAME, such as measures.rmse")
     if first in _NO_NUMBERS or isinstance(result, list):
         raise BadInput(f"{where}: {name!r} is not a number; name a measure that is a number, such as accuracy")
     if isinstance(result, Mapping) and result and rest not in _entries(result):

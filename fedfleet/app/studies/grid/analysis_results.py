@@ -15,7 +15,10 @@ from fedfleet.app.studies.grid.analyses import Analysis
 from fedfleet.app.studies.grid.quantities import FLEET, Aims, arms_of, number, quantity, resolve_target, time_to_reach
 from fedfleet.app.studies.grid.study_file import Study
 from fedfleet.app.studies.grid.study_runs import StudyRun
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, suggest_name
+from fedfleet.core.kinds import KINDS
+from fedfleet.measure.goal import Target
+from fedfleet.measure.score_info import ScoreInfo
 from fedfleet.measure.statistics.blocked_design import all_against_baseline
 from fedfleet.measure.statistics.correlation import Correlation, correlation
 from fedfleet.measure.statistics.looks import level_of_look
@@ -44,6 +47,10 @@ def arm_rows(study: Study, cells: Sequence[StudyRun], aims: Aims) -> list[Row]:
             tested = {pair["arm"]: pair for pair in _pairs(groups, metric, study.baseline, aims, "baseline")}
             for row in rows:
                 row[key] = tested.get(row["arm"])
+        for name in aims.shown:
+            tested = {pair["arm"]: pair for pair in _pairs(groups, name, study.baseline, aims, "baseline")}
+            for row in rows:
+                row.setdefault("measures_against", {})[name] = tested.get(row["arm"])
     return rows
 
 
@@ -84,16 +91,23 @@ def run_analyses(study: Study, cells: Sequence[StudyRun], aims: Aims) -> list[di
     result: list[dict[str, Any]] = []
     for i, analysis in enumerate(study.analyses):
         body = kinds[analysis.kind](analysis, cells, aims, study, f"analysis[{i}]")
-        result.append({"kind": analysis.kind, "title": analysis.title or _default_title(analysis), **body})
+        result.append({"kind": analysis.kind, "title": analysis.title or _default_title(analysis, aims.score), **body})
     return result
 
 
 def check_analyses(study: Study, cells: Sequence[StudyRun], aims: Aims) -> None:
     """Refuse analyses that no run could answer, before the first one starts: `cells` have not been run yet."""
+    task_measures = _task_measures(cells)
     for i, analysis in enumerate(study.analyses):
         where, s = f"analysis[{i}]", analysis.settings
         for key in ("x", "y", "metric", "columns"):
             for name in s.get(key, ()) if key == "columns" else filter(None, [s.get(key)]):
+                first, _, rest = name.partition(".")
+                if first == "measures" and rest not in task_measures:
+                    raise BadInput(
+                        f"{where}.{key} = {name!r}: no task of this study has the measure {rest!r}"
+                        f"{suggest_name(rest, task_measures)}"
+                    )
                 if not _is_run_measure(name):
                     result = [number(study_run, name, aims, f"{where}.{key}") for study_run in cells]
                     if all(value is None for value in result):
@@ -101,6 +115,15 @@ def check_analyses(study: Study, cells: Sequence[StudyRun], aims: Aims) -> None:
         for name in (s.get("rows"), s.get("across"), s.get("cluster")):
             if name is not None and not _is_run_measure(name) and all(quantity(ran, name, aims) is None for ran in cells):
                 raise BadInput(f"{where}: no spec of this study has the key {name!r}")
+
+
+def _task_measures(cells: Sequence[StudyRun]) -> list[str]:
+    """What is measured beside the score: a person's own metrics and those of the kind of task; of tasks that a spec names, whose
+    kind shows when they are made, those of any kind."""
+    tasks = [study_run.cell.own.task for study_run in cells if study_run.cell.own is not None]
+    kinds = [task.dataset.kind for task in tasks] if len(tasks) == len(cells) else KINDS.values()
+    own = [name for task in tasks for name in task.metrics]
+    return sorted({*own, *(name for kind in kinds for name in kind.measures)})
 
 
 def _is_run_measure(name: str) -> bool:
@@ -123,6 +146,7 @@ def _row(name: str, settings: dict[str, Any], runs: Sequence[StudyRun], aims: Ai
         "failed": sum(reasons.values()),
         "reasons": reasons,
         **{key: summarise(runs, key, aims, "rows") for key in MEANS},
+        **({"measures": {name: summarise(runs, name, aims, "rows") for name in aims.shown}} if aims.shown else {}),
         "time_to_target": None if aims.target is None else target_times(runs, aims.target, aims.equal_time),
     }
 
@@ -133,12 +157,13 @@ def summarise(runs: Sequence[StudyRun], name: str, aims: Aims, where: str) -> di
     if not known:
         return None
     values, draw_list = [value for value, _ in known], [draws for _, draws in known]
-    least = 0.0 if min(values) >= 0 else -float("inf")
+    bounded = min(values) >= 0 and (aims.score.kind.percent or "accuracy" not in name)
+    least = 0.0 if bounded else -float("inf")
     most = 1.0 if name.startswith(_SHARES) and max(values) <= 1 else float("inf")
     return asdict(mean_over(values, draw_list, least=least, most=most))
 
 
-def target_times(runs: Sequence[StudyRun], target: float, horizon: float | None) -> dict[str, Any] | None:
+def target_times(runs: Sequence[StudyRun], target: Target, horizon: float | None) -> dict[str, Any] | None:
     """How long an arm's runs took to the target: Kaplan and Meier's median (None: fewer than half got there), and the mean of
     whichever comes first, the target or the horizon that all runs lasted."""
     results = [r for study_run in runs if (r := time_to_reach(study_run, target)) is not None]
@@ -236,7 +261,7 @@ def _pairs(groups: dict[str, list[StudyRun]], metric: str, baseline: str, aims: 
     others = [name for name in groups if name != baseline]
     draws = {study_run.cell.pairing: study_run.cell.draw_ids for runs in groups.values() for study_run in runs}
     tested = min((ran.run.tested for mine in groups.values() for ran in mine if ran.run and ran.run.tested), default=0)
-    sample = 1 / tested if tested and metric in ACCURACIES else 0.0
+    sample = 1 / tested if tested and metric in ACCURACIES and aims.score.counts_answers else 0.0
     level = level_of_look(aims.look)
     apart = [
         name for name, mine in groups.items() if metric in ACCURACIES and not all(_has_model(ran, metric, aims) for ran in mine)
@@ -259,7 +284,7 @@ def _has_model(study_run: StudyRun, metric: str, aims: Aims) -> bool:
     return has_model(study_run.run, aims.equal_time if metric == "accuracy_at_equal_time" else None)
 
 
-def _default_title(analysis: Analysis) -> str:
+def _default_title(analysis: Analysis, score: ScoreInfo) -> str:
     s = analysis.settings
     match analysis.kind:
         case "table":
@@ -267,7 +292,9 @@ def _default_title(analysis: Analysis) -> str:
         case "pearson" | "spearman":
             return f"{s['x']} against {s['y']}, {analysis.kind.capitalize()}'s correlation"
         case "time_to_accuracy":
-            return "virtual time until an accuracy is reached"
+            return (
+                "virtual time until an accuracy is reached" if score.counts_answers else "virtual time until the target is reached"
+            )
         case "paired_test":
             return f"{s['metric']} against the baseline on common seeds"
 

@@ -10,12 +10,16 @@ from typing import Any
 from fedfleet.app.fleets.hardness import tables_of
 from fedfleet.app.fleets.metrics import measure_metric
 from fedfleet.app.spec import Spec
+from fedfleet.app.studies.compare.aim_names import AIMS
 from fedfleet.app.studies.compare.criteria import accuracy_in_hand
 from fedfleet.app.studies.compare.target_times import time_to
 from fedfleet.app.studies.grid.analyses import ShareOfBest, parse_target
 from fedfleet.app.studies.grid.study_runs import StudyRun
 from fedfleet.core.errors import BadInput
+from fedfleet.measure.goal import Target
+from fedfleet.measure.measure_info import MEASURE_NAMES, OWN
 from fedfleet.measure.montecarlo.settings import VIT_KB, Settings
+from fedfleet.measure.score_info import ScoreInfo
 from fedfleet.measure.statistics.survival import TargetTime
 
 FleetMetric = Callable[[Spec, str], float]
@@ -24,16 +28,19 @@ FLEET = "seeds.fleet"
 
 @dataclass(frozen=True, slots=True)
 class Aims:
-    """What the runs of a study are measured by together: the virtual time that all of them lasted, and the accuracy to be reached.
+    """What the runs of a study are measured by together: the virtual time that all of them lasted, and what is to be reached.
 
     `equal_time` is None where no run made a model, `target` where none is set. `look`: how often these arms have been
-    compared by now, each time with more seeds.
+    compared by now, each time with more seeds. `score` is what the score of the runs is called, `shown` the other measures that
+    tables have beside it.
     """
 
     equal_time: float | None
-    target: float | None
+    target: Target | None
     hardness: FleetMetric
     look: int = 1
+    score: ScoreInfo = ScoreInfo()  # noqa: RUF009 (a frozen record)
+    shown: tuple[str, ...] = ()
 
 
 def arms_of(cells: Sequence[StudyRun]) -> dict[str, list[StudyRun]]:
@@ -49,8 +56,8 @@ def equal_time(cells: Sequence[StudyRun]) -> float | None:
     return min((study_run.run.end for study_run in cells if study_run.good and study_run.run), default=None)
 
 
-def resolve_target(target: float | str | None, cells: Sequence[StudyRun], baseline: str | None) -> float | None:
-    """The target accuracy that was asked for; a share of an arm's best is of the best accuracy that its runs had on average."""
+def resolve_target(target: float | str | None, cells: Sequence[StudyRun], baseline: str | None) -> Target | None:
+    """The target that was asked for; a share of an arm's best is of the best score that its runs had on average."""
     parsed = parse_target(target)
     if not isinstance(parsed, ShareOfBest):
         return parsed
@@ -73,12 +80,35 @@ def quantity(study_run: StudyRun, name: str, aims: Aims) -> Any:
         return study_run.cell.arm
     if first == "measure":
         return aims.hardness(spec, rest)
+    if name in MEASURE_NAMES or (first == "own" and rest):
+        return _last_measure(study_run, name)
     if study_run.run is not None and (first in study_run.run.metrics or name in _DERIVED):
         result = _DERIVED[name](study_run, aims) if name in _DERIVED else _lookup(study_run.run.metrics, name)
         if study_run.good or first not in _MODEL_MEASURES:
             return result
         return accuracy_in_hand(study_run.run, None) if first in _IN_HAND else None
     return _SEEDS[name](spec) if name in _SEEDS else _lookup(spec.table(), name)
+
+
+def _last_measure(study_run: StudyRun, name: str) -> Any:
+    """A measure of a kind of task, or one of the person's own, of the last model; a run without a model has none."""
+    if study_run.run is None or not study_run.good:
+        return None
+    metrics, key = study_run.run.metrics, name.removeprefix(OWN)
+    own: Mapping[str, Any] = metrics.get("own") or {}
+    return own.get(key, (metrics.get("measures") or {}).get(key))
+
+
+def shown_measures(cells: Sequence[StudyRun], aim: str) -> tuple[str, ...]:
+    """The measures that tables have beside the score: the main one of the kind of task, and the one that is aimed at."""
+    score = score_of_cells(cells)
+    own = [] if aim in AIMS else [aim]
+    return tuple(dict.fromkeys([*([score.kind.main] if score.kind.main else []), *own]))
+
+
+def score_of_cells(cells: Sequence[StudyRun]) -> ScoreInfo:
+    """What the score of these runs is called."""
+    return next((study_run.run.score for study_run in cells if study_run.run is not None), ScoreInfo())
 
 
 def number(study_run: StudyRun, name: str, aims: Aims, where: str) -> float | None:
@@ -91,7 +121,7 @@ def number(study_run: StudyRun, name: str, aims: Aims, where: str) -> float | No
     return float(result) if math.isfinite(result) else None
 
 
-def time_to_reach(study_run: StudyRun, target: float) -> TargetTime | None:
+def time_to_reach(study_run: StudyRun, target: Target) -> TargetTime | None:
     """When the run had the target, or how long it was watched; None if it never ran."""
     return None if study_run.run is None else time_to(study_run.run, target)
 
@@ -125,7 +155,7 @@ _SEEDS: dict[str, Callable[[Spec], int]] = {
 _IN_HAND = ("accuracy", "best_accuracy", "accuracy_at_equal_time")
 _MODEL_MEASURES = (
     "accuracy", "best_accuracy", "loss", "accuracy_clients", "accuracy_bottom10", "accuracy_worst10_mean", "accuracy_std",
-    "accuracy_never", "accuracy_unseen", "accuracy_at_equal_time", "convergence_seconds",
+    "accuracy_never", "accuracy_unseen", "accuracy_at_equal_time", "convergence_seconds", "measures",
 )  # fmt: skip
 
 

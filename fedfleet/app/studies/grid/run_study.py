@@ -16,7 +16,15 @@ from fedfleet.app.studies.compare.comparison import json_value
 from fedfleet.app.studies.compare.records import Recommendation
 from fedfleet.app.studies.grid.analysis_results import arm_rows, check_analyses, conclusion, run_analyses, study_verdict
 from fedfleet.app.studies.grid.joint_jobs import FORMS_FILE
-from fedfleet.app.studies.grid.quantities import Aims, FleetMetric, equal_time, fleet_metric, resolve_target
+from fedfleet.app.studies.grid.quantities import (
+    Aims,
+    FleetMetric,
+    equal_time,
+    fleet_metric,
+    resolve_target,
+    score_of_cells,
+    shown_measures,
+)
 from fedfleet.app.studies.grid.study_file import Study, read_study, study_of, study_text
 from fedfleet.app.studies.grid.study_jobs import LOG, RunNews, WorkerSettings, carry_out_runs
 from fedfleet.app.studies.grid.study_progress import board, show_board
@@ -184,7 +192,8 @@ def study(
         settings = _with_workers(worker_settings, cells)
         runs, cached = _finish_runs(cells, outs, settings, out, quiet=quiet, tracker=tracker or RunTracker([]))
         target = resolve_target(definition.target, runs, definition.baseline)
-        aims = replace(blank, equal_time=equal_time(runs), target=target, look=note_look(out, definition))
+        score, shown = score_of_cells(runs), shown_measures(runs, definition.aim)
+        aims = replace(blank, equal_time=equal_time(runs), target=target, look=note_look(out, definition), score=score, shown=shown)
         rows, analyses = arm_rows(definition, runs, aims), run_analyses(definition, runs, aims)
         found = study_verdict(definition, runs, aims)
         verdict = conclusion(found, runs)

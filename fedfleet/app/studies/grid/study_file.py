@@ -3,7 +3,7 @@
 base = "spec.toml"             # a spec in the same folder, or the spec itself as a table
 seeds = 5                      # a count, or a list; each arm is run once with each
 baseline = "pace.seconds=60"   # the arm that the others are compared with
-target = 0.8                   # accuracy to be reached: a number, or "0.95 of best of ARM"
+target = 0.8                   # to be reached: a score, "rmse <= 3.5", or "0.95 of best of ARM"
 [grid]                         # every combination of these is an arm
 "pace.seconds" = [60.0, 120.0]
 [[grid.world]]                 # a table among the values may have a name, by which its arms are called
@@ -33,6 +33,7 @@ from fedfleet.app.spec.spec_record import TABLES
 from fedfleet.app.studies.compare.criteria import DEFAULT_AIM, check_aim
 from fedfleet.app.studies.grid.analyses import Analysis, ShareOfBest, check_analysis, check_target, parse_target
 from fedfleet.core.errors import BadInput, suggest_name
+from fedfleet.measure.goal import target_of
 
 KEYS = ("name", "base", "seeds", "baseline", "target", "aim", "grid", "runs", "scale", "analysis")
 _MOST_SEEDS = 10_000
@@ -89,6 +90,8 @@ def study_of(table: Mapping[str, Any], name: str = "study", *, folder: Path = Pa
     for key in table:
         if key not in KEYS:
             hint = f"; keys of a spec go below base, as in base.{key}" if key in TABLES else suggest_name(key, KEYS)
+            if not {"base", "runs", "grid"} & {*table}:
+                hint = f"{hint}; if this is the spec of one run, use: fedfleet run SPEC"
             raise BadInput(f"the study has no key {key!r}{hint}")
     base = _base(table.get("base"), folder)
     table, base = _apply_scale(table, base, scale)
@@ -98,7 +101,7 @@ def study_of(table: Mapping[str, Any], name: str = "study", *, folder: Path = Pa
     names = [arm.name for arm in arms]
     if baseline is not None and baseline not in names:
         raise BadInput(f"baseline = {baseline!r} is not an arm of this study{suggest_name(str(baseline), names)}")
-    target = check_target(table.get("target", _stop(base).get("target_accuracy")), "target", names)
+    target = check_target(table.get("target", target_of(_stop(base))), "target", names)
     analyses = tuple(_analyses(table.get("analysis", []), names))
     _check_answerable(target, baseline, analyses)
     return Study(
@@ -317,7 +320,10 @@ def _check_answerable(target: float | str | None, baseline: str | None, analyses
             raise BadInput(f'{where} = "{entry}": the study names no baseline; write baseline = "ARM" at its top')
     for i, entry in enumerate(analyses):
         if entry.kind == "time_to_accuracy" and target is None and entry.settings["target"] is None:
-            raise BadInput(f"analysis[{i}] needs a target accuracy; write target = 0.8 there or at the top of the study")
+            raise BadInput(
+                f'analysis[{i}] needs a target accuracy or measure; write target = 0.8 or "rmse <= 3.5" there or at the top of the '
+                "study"
+            )
         if entry.kind == "paired_test" and baseline is None and entry.settings["baseline"] is None:
             raise BadInput(f'analysis[{i}] needs an arm to compare with; write baseline = "ARM" there or at the top of the study')
 

@@ -15,11 +15,15 @@ from fedfleet.app.studies.grid.analysis_results import MEANS
 from fedfleet.app.studies.grid.quantities import Aims, quantity
 from fedfleet.app.studies.grid.study_file import Study
 from fedfleet.app.studies.grid.study_runs import RUNS, StudyRun
-from fedfleet.app.terminal.text import percent, size, span
+from fedfleet.app.terminal.text import size, span
 from fedfleet.core.errors import RunFailed
+from fedfleet.measure.goal import target_text
+from fedfleet.measure.measure_info import MeasureInfo, measure_info
+from fedfleet.measure.score_info import MINUS, ScoreInfo
 from fedfleet.store.files import write_atomically
 
 Row = Mapping[str, Any]
+_ACCURACY = measure_info("accuracy", ScoreInfo())
 Table = tuple[list[str], list[list[str]]]
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -30,19 +34,27 @@ _LATEX = {
 def results_table(rows: Sequence[Row], baseline: str | None, aims: Aims) -> Table:
     """Header and cells: a line for every arm, units on every number, 95 % intervals in brackets."""
     columns: dict[str, Callable[[Row], str]] = {"arm": lambda row: row["arm"], "runs": _runs}
-    columns["accuracy at the end"] = lambda row: mean_text(row["accuracy"], percent)
+    score = aims.score
+    columns[f"{score.name} at the end"] = lambda row: mean_text(row["accuracy"], score.text)
     if aims.equal_time is not None:
-        columns[f"accuracy after {span(aims.equal_time)}"] = lambda row: mean_text(row["accuracy_at_equal_time"], percent)
+        columns[f"{score.name} after {span(aims.equal_time)}"] = lambda row: mean_text(row["accuracy_at_equal_time"], score.text)
+    for info in (measure_info(name, score) for name in aims.shown):
+        columns[f"{info.label} at the end"] = lambda row, info=info: mean_text(row["measures"][info.name], info.text)
     columns["virtual time"] = lambda row: mean_text(row["virtual_seconds"], span, interval=False)
     columns["sent up"] = lambda row: mean_text(row["bytes_up"], size, interval=False)
     columns["sent down"] = lambda row: mean_text(row["bytes_down"], size, interval=False)
     if aims.target is not None:
-        columns[f"median time to {percent(aims.target)}"] = _time_text
+        columns[f"median time to {target_text(aims.target, score)}"] = _time_text
+    info_of_score = measure_info("accuracy", score)
     if baseline is not None:
-        columns[f"at the end, against {baseline}"] = lambda row: _against(row, "against", baseline)
+        columns[f"at the end, against {baseline}"] = lambda row: _against(row, "against", baseline, info_of_score)
         if aims.equal_time is not None:
             columns[f"after {span(aims.equal_time)}, against {baseline}"] = lambda row: _against(
-                row, "against_at_equal_time", baseline
+                row, "against_at_equal_time", baseline, info_of_score
+            )
+        for info in (measure_info(name, score) for name in aims.shown):
+            columns[f"{info.label}, against {baseline}"] = lambda row, info=info: _against(
+                {**(row.get("measures_against") or {}), "arm": row["arm"]}, info.name, baseline, info
             )
     return list(columns), [[show(row) for show in columns.values()] for row in rows]
 
@@ -50,6 +62,7 @@ def results_table(rows: Sequence[Row], baseline: str | None, aims: Aims) -> Tabl
 def mean_text(mean: Mapping[str, Any] | None, unit: Callable[[float], str], *, interval: bool = True) -> str:
     """A mean with its interval, in this unit.
 
+    >>> from fedfleet.app.terminal.text import percent
     >>> mean_text({"value": 0.9, "sd": 0.01, "low": 0.88, "high": 0.92, "n": 5}, percent)
     '90.0 % [88.0 % to 92.0 %]'
     """
@@ -72,19 +85,29 @@ def _time_text(row: Row) -> str:
     return f"{text} ({time['never']} of {row['runs']} never)" if time["never"] else text
 
 
-def _against(row: Row, key: str, baseline: str) -> str:
+def _against(row: Row, key: str, baseline: str, info: MeasureInfo = _ACCURACY) -> str:
     if row["arm"] == baseline:
         return "the baseline"
     pair = row.get(key)
     if pair is None or pair["difference"] is None:
         return "no common seed"
-    text = f"{100 * pair['difference']:+.1f} points"
+    text = signed_difference(info, pair["difference"])
     if pair["p_holm"] is None:
         return f"{text} (one seed)"
     p = "p < 0.001" if pair["p_holm"] < 0.001 else f"p = {pair['p_holm']:.3f}"
     if pair["low"] is None:
         return f"{text} on each seed, {p}"
-    return f"{text} [{100 * pair['low']:+.1f} to {100 * pair['high']:+.1f}], {p}"
+    low, high = (signed_difference(info, pair[end]).removesuffix(info.unit_of_differences) for end in ("low", "high"))
+    return f"{text} [{low} to {high}], {p}"
+
+
+def signed_difference(info: MeasureInfo, value: float) -> str:
+    """A difference with its sign, as tables have it: with the minus of a keyboard, so that other programs read it.
+
+    >>> signed_difference(measure_info("accuracy", ScoreInfo()), -0.031)
+    '-3.1 points'
+    """
+    return info.difference(value).replace(MINUS, "-")
 
 
 def align_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
@@ -171,6 +194,8 @@ def flat_row(row: Row, aims: Aims) -> dict[str, Any]:
     result |= {"runs": row["runs"], "failed": row["failed"]}
     for key in MEANS:
         result |= _spread(key, row[key])
+    for key, mean in (row.get("measures") or {}).items():
+        result |= _spread(key, mean)
     time = row["time_to_target"] or {}
     result |= {"equal_time_seconds": aims.equal_time, "target": aims.target, "time_to_target_median": time.get("median")}
     result |= _spread("time_to_target_restricted_mean", time.get("restricted_mean"))
@@ -184,7 +209,7 @@ def flat_row(row: Row, aims: Aims) -> dict[str, Any]:
 def run_row(study_run: StudyRun, aims: Aims) -> dict[str, Any]:
     """One run in runs.csv."""
     cell = study_run.cell
-    values = {key: quantity(study_run, key, aims) if study_run.run else None for key in _RUN_KEYS}
+    values = {key: quantity(study_run, key, aims) if study_run.run else None for key in (*_RUN_KEYS, *aims.shown)}
     digest = study_run.run.digest if study_run.run else None
     return {
         "arm": cell.arm, "seed": cell.seed, **cell.draws, **values, "folder": _folder(study_run), "digest": digest, "spec_digest":
@@ -215,6 +240,7 @@ def study_json(
         "seeds": list(study.seeds),
         "baseline": study.baseline,
         "target": aims.target,
+        "score": aims.score.to_dict(),
         "equal_time_seconds": aims.equal_time,
         "aim": study.aim,
         "look": aims.look,

@@ -95,7 +95,7 @@ def verdict(hard: Hardness, clock: dict[str, Any] | None) -> str:
         sentences.append(_share_sentence(name, hard.measures[name], hard))
     elif name:
         sentences.append(_wait_sentence(name, hard.measures[name], hard))
-    if clock is not None:
+    if clock is not None and len(clock["classes"]) > 1:
         sentences.append(_clock_sentence(clock))
     return " ".join(sentences) or "Nothing about this fleet could be measured."
 
@@ -126,8 +126,12 @@ def _clock_sentence(clock: dict[str, Any]) -> str:
     """The most under-represented label decides: a mean over labels hides the one that is never learnt."""
     classes, rounds = clock["classes"], max(round(clock["rounds_done"]), 1)
     worst, best = min(classes, key=lambda c: classes[c]), max(classes, key=lambda c: classes[c])
+    noun = clock.get("by", "label")
+    loss = _LABEL_LOSS[share_word(classes[worst] / rounds)]
+    if noun != "label":
+        loss = loss.replace("Its labels lose", "Its ranges of the target lose").replace("A label", "A range of the target")
     return (
-        f"{_LABEL_LOSS[share_word(classes[worst] / rounds)]} here: label {worst} is under-represented most; "
-        f"{rounds} rounds train it as much as {classes[worst]:.3g} rounds of an ideal fleet (label {best}: "
+        f"{loss} here: {noun} {worst} is under-represented most; "
+        f"{rounds} rounds train it as much as {classes[worst]:.3g} rounds of an ideal fleet ({noun} {best}: "
         f"{classes[best]:.3g})."
     )

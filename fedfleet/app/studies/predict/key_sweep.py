@@ -118,6 +118,12 @@ def predict_sweep(
     spec, own = resolving(dict(table), name)
     setup = assemble(spec, own.task if own else None)
     predictable_plan(setup)
+    if not setup.task.dataset.kind.per_label:
+        raise BadInput(
+            "--sweep: values are compared by the accuracy that they will reach, and "
+            f"{setup.task.dataset.kind.score} is not predicted: the prediction of a score applies to classification only; "
+            "predict each value by itself"
+        )
     others = [_spec_with_value(table, name, sweep.key, value, resolving) for value in sweep.values]  # before anything is trained
     references = _references(spec, own, others, cache, tell)
     target = _TARGET * max(float(one.ideal.accuracy[-1]) for one in references)

@@ -18,6 +18,7 @@ from fedfleet.core.parts import Plan, stateless
 from fedfleet.core.records import Bools, Context, Cost, Floats, Ints, whole_work
 from fedfleet.core.round_rules import RoundRules
 from fedfleet.core.sources import World
+from fedfleet.core.strata import Strata, strata, stratum_names
 from fedfleet.measure.class_clock import Participation, always_on_clock
 from fedfleet.measure.round_model import walk_rounds
 from fedfleet.simulation.dry_run import dry_run
@@ -28,18 +29,38 @@ _SEED_STEP = 1_000_003  # draws of a prediction are as far from a run's own seed
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What is known of a fleet's data before training: labels by client, and the shares of labels in the test set."""
+    """What is known of a fleet's data before training: labels by client, and the shares of labels in the test set.
+
+    Numbers count by the bins that partitions deal by, several labels of a sample each, sequences all alike.
+    `names` are what these are called, `noun` is what each of them is.
+    """
 
     labels: Ints
     test: Floats
+    names: tuple[str, ...] = ()
+    noun: str = "label"
+
+
+_NOUNS = {"regression": "target", "next_token": "data", "sequence_labels": "data"}
 
 
 def fleet_of(setup: Setup) -> Fleet:
     """Count the labels that each client trains on, and those of the central test set."""
     data, set_ = setup.world.data, setup.task.dataset
-    counts = [np.bincount(set_.y[data.shard(c, "train", 0)], minlength=set_.classes) for c in range(setup.plan.clients)]
-    test = np.bincount(set_.y[data.holdout], minlength=set_.classes).astype(np.float64)
-    return Fleet(np.stack(counts).astype(np.int64), test / max(float(test.sum()), 1.0))
+    noun = _NOUNS.get(set_.kind.name, "label")
+    if set_.y.dtype.kind == "b":  # a sample counts for each label that it has
+        counts = [set_.y[data.shard(c, "train", 0)].sum(0) for c in range(setup.plan.clients)]
+        test = set_.y[data.holdout].sum(0).astype(np.float64)
+        known = stratum_names(set_, Strata(np.zeros(0, np.int64), set_.y.shape[1] + 1))[:-1]
+        return Fleet(np.stack(counts).astype(np.int64), test / max(float(test.sum()), 1.0), known, noun)
+    if set_.kind.places:
+        found, names = Strata(np.zeros(len(set_.y), np.int64), 1), ("all samples",)
+    else:
+        found = strata(set_, "world.data")
+        names = stratum_names(set_, found)
+    counts = [np.bincount(found.of[data.shard(c, "train", 0)], minlength=found.count) for c in range(setup.plan.clients)]
+    test = np.bincount(found.of[data.holdout], minlength=found.count).astype(np.float64)
+    return Fleet(np.stack(counts).astype(np.int64), test / max(float(test.sum()), 1.0), names, noun)
 
 
 def other_seeds(seed: int, draws: int) -> list[int]:
@@ -170,7 +191,7 @@ _OUT = 0.5  # who has fewer reports in models than this, on average over draws, 
 _LONGER, _LESS = 1.2, 0.8  # differences that are worth a word
 
 
-def exclusion_summary(setup: Setup, parts: Sequence[Participation], clock: Floats) -> dict[str, Any]:
+def exclusion_summary(setup: Setup, parts: Sequence[Participation], clock: Floats, fleet: Fleet | None = None) -> dict[str, Any]:
     """The shares of clients that are in no model and hardly in any, how they differ from the others, and the labels with them."""
     folded = np.stack([part.folded_counts for part in parts])
     fair = float(folded.mean())
@@ -186,9 +207,14 @@ def exclusion_summary(setup: Setup, parts: Sequence[Participation], clock: Float
         "too_slow": float(slow.mean()),
         "trip_seconds": _group_medians(trips, excluded),
         "reachable": _group_medians(reach, excluded),
-        "classes": {str(c): float(share) for c, share in enumerate(shown)},
+        "classes": {name: float(share) for name, share in zip(clock_names(fleet, len(shown)), shown, strict=True)},
     }
-    return {**result, "sentence": _sentence(result)}
+    return {**result, "sentence": _sentence(result, "label" if fleet is None else fleet.noun)}
+
+
+def clock_names(fleet: Fleet | None, count: int) -> Sequence[str]:
+    """What the entries of a clock are called; classes by their numbers."""
+    return fleet.names if fleet is not None and len(fleet.names) == count else [str(c) for c in range(count)]
 
 
 def _group_medians(values: Floats, excluded: Bools) -> dict[str, float | None]:
@@ -197,7 +223,7 @@ def _group_medians(values: Floats, excluded: Bools) -> dict[str, float | None]:
     return dict(zip(("left_out", "others"), (m if math.isfinite(m) else None for m in middle), strict=True))
 
 
-def _sentence(result: dict[str, Any]) -> str:
+def _sentence(result: dict[str, Any], noun: str) -> str:
     if result["never"] + result["hardly"] == 0:
         return "No client will be left out."
     phrases = [
@@ -218,5 +244,5 @@ def _sentence(result: dict[str, Any]) -> str:
     least = min(result["classes"], key=lambda c: result["classes"][c])
     labels = ""
     if result["classes"][least] < _LESS:
-        labels = f" Label {least} is trained on {percent(result['classes'][least])} as often as an average label."
+        labels = f" {noun.capitalize()} {least} is trained on {percent(result['classes'][least])} as often as an average {noun}."
     return f"{' and '.join(phrases)}{': ' + '; '.join(why) if why else ''}.{labels}"

@@ -17,6 +17,7 @@ from fedfleet.app.runs.custom_task import CustomTask, fingerprint
 from fedfleet.app.spec import Spec
 from fedfleet.app.studies.predict.participation import (
     Fleet,
+    clock_names,
     closed_form,
     exclusion_summary,
     expected_participation,
@@ -71,6 +72,11 @@ _POINTS = 60  # of a predicted curve
 _NINETY = 1.64  # standard deviations, between which nine of ten lie
 
 
+NOT_PREDICTED = (
+    "{} is not predicted: the prediction of a score applies to classification only; participation and time are predicted"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class PredictedDraw:
     """One draw of a run: who is in its models, its clock, and the predicted accuracy after each commit."""
@@ -82,11 +88,11 @@ class PredictedDraw:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a run will come to: all of its draws, and what they were predicted from."""
+    """What a run will come to: all of its draws, and what they were predicted from; without a `reference` no score is predicted."""
 
     setup: Setup
     fleet: Fleet
-    reference: Reference
+    reference: Reference | None
     draws: tuple[PredictedDraw, ...]
     notes: tuple[str, ...]
     seconds: float  # of real time, without the reference runs
@@ -110,12 +116,16 @@ def predict(
     """
     setup = assemble(spec, own.task if own else None) if setup is None else setup
     predictable_plan(setup)  # what cannot be predicted is refused before anything is trained
-    reference = reference_for(spec, own, cache=cache, tell=tell) if reference is None else reference
+    if reference is None and setup.task.dataset.kind.per_label:
+        reference = reference_for(spec, own, cache=cache, tell=tell)
     start = time.perf_counter()
     fleet = fleet_of(setup)
     draw_seeds = other_seeds(spec.training_seed, _affordable_draws(spec, draws)) if seeds is None else seeds
     parts, notes = expected_participation(setup, draw_seeds)
-    result = tuple(_predict_draw(part, fleet, reference, setup.plan) for part in parts)
+    if reference is None:
+        result = tuple(_participation_draw(part, fleet, setup) for part in parts)
+    else:
+        result = tuple(_predict_draw(part, fleet, reference, setup.plan) for part in parts)
     return Prediction(setup, fleet, reference, result, (*notes, *_limitations(setup, parts)), time.perf_counter() - start)
 
 
@@ -144,6 +154,13 @@ def _predict_draw(part: Participation, fleet: Fleet, reference: Reference, plan:
     return PredictedDraw(part, clock, predict_accuracy(clock, ideal, fleet.test))
 
 
+def _participation_draw(part: Participation, fleet: Fleet, setup: Setup) -> PredictedDraw:
+    """Who takes part, where no score can be predicted: that needs a curve for each class."""
+    factors = staleness_factors(setup.plan, part)
+    clock = class_clock(part, fleet.labels, cohort=cohort_of(setup.spec), factors=factors)
+    return PredictedDraw(part, clock, np.zeros(0))
+
+
 def clock_of(spec: Spec, *, task: Task | None = None, draws: int = _DRAWS) -> dict[str, Any]:
     """The class clock of a spec's fleet under its own pacing and rounds, without any training; the answer of `measure SPEC`.
 
@@ -160,7 +177,8 @@ def clock_of(spec: Spec, *, task: Task | None = None, draws: int = _DRAWS) -> di
         "commits": float(np.mean([part.commits for part in parts])),
         "rounds": rounds,
         "rounds_done": float(np.mean([part.rounds for part in parts])),
-        "classes": {str(c): float(t) for c, t in enumerate(at_end)},
+        "classes": {name: float(t) for name, t in zip(clock_names(fleet, len(at_end)), at_end, strict=True)},
+        "by": fleet.noun,
         "effective": float(np.mean([clock.effective for clock in clocks])),
         "notes": notes,
     }
@@ -168,35 +186,41 @@ def clock_of(spec: Spec, *, task: Task | None = None, draws: int = _DRAWS) -> di
 
 def summarise(result: Prediction, page: Path | None = None) -> Predicted:
     """What the draws of a prediction say together."""
-    ideal, parts = result.reference.ideal, [draw.part for draw in result.draws]
+    reference, parts = result.reference, [draw.part for draw in result.draws]
+    ideal = None if reference is None else reference.ideal
+    cohort, noise = (cohort_of(result.setup.spec), 0.0) if ideal is None else (ideal.cohort, ideal.noise)
     curve = curve_of(result)
     clock = np.mean([draw.clock.classes[-1] for draw in result.draws], axis=0)
     return Predicted(
-        accuracy=Range(curve["accuracy"][-1], curve["low"][-1], curve["high"][-1]),
-        ideal_accuracy=float(ideal.accuracy[-1]),
+        accuracy=None if ideal is None else Range(curve["accuracy"][-1], curve["low"][-1], curve["high"][-1]),
+        ideal_accuracy=None if ideal is None else float(ideal.accuracy[-1]),
         commits=_range([p.commits for p in parts]),
         rounds=float(np.mean([p.rounds for p in parts])),
         failed_rounds=_failed_rounds(parts),
         virtual_seconds=_range([p.seconds for p in parts]),
         target=_target(result, curve),
         curve={name: np.array(values) for name, values in curve.items()},
-        clock={str(c): float(t) for c, t in enumerate(clock)},
+        clock={name: float(t) for name, t in zip(clock_names(result.fleet, len(clock)), clock, strict=True)},
         effective=float(np.mean([draw.clock.effective for draw in result.draws])),
-        noise=ideal.noise,
-        exponent=ideal.exponent,
-        cohort=ideal.cohort,
-        closed_form=closed_form(result.setup, result.fleet.labels, cohort=ideal.cohort, noise=ideal.noise),
-        left_out=exclusion_summary(result.setup, parts, clock),
+        noise=noise,
+        exponent=0.0 if ideal is None else ideal.exponent,
+        cohort=cohort,
+        closed_form=closed_form(result.setup, result.fleet.labels, cohort=cohort, noise=noise),
+        left_out=exclusion_summary(result.setup, parts, clock, result.fleet),
         draws=len(parts),
-        reference={
+        reference=None
+        if reference is None or ideal is None
+        else {
             "commits": len(ideal.accuracy) - 1,
-            "seconds": result.reference.seconds,
-            "kept": result.reference.cached,
-            "flat": result.reference.flat,
+            "seconds": reference.seconds,
+            "kept": reference.cached,
+            "flat": reference.flat,
         },
-        band=band().note,
+        band="" if reference is None else band().note,
         notes=result.notes,
         seconds=result.seconds,
+        score=result.setup.task.dataset.kind.score,
+        by=result.fleet.noun,
         page=page,
     )
 
@@ -204,17 +228,20 @@ def summarise(result: Prediction, page: Path | None = None) -> Predicted:
 def _target(result: Prediction, curve: dict[str, list[float]]) -> dict[str, float | None] | None:
     """When the accuracy is reached that the spec stops at, if it names one; None: not within its rounds."""
     target = result.setup.spec.stop["target_accuracy"]
-    if target is None:
+    if target is None or result.reference is None:
         return None
     times = [seconds for seconds, value in zip(curve["seconds"], curve["accuracy"], strict=True) if value >= target]
     return {"accuracy": target, "seconds": times[0] if times else None}
 
 
 def curve_of(result: Prediction) -> dict[str, list[float]]:
-    """The predicted accuracy at evenly spaced moments up to the last end of a draw, with its band."""
+    """The predicted accuracy at evenly spaced moments up to the last end of a draw, with its band; commits alone where no score is
+    predicted."""
     end = max(draw.part.seconds for draw in result.draws)
     times = np.linspace(0.0, end, _POINTS)
     places = [np.searchsorted(draw.part.times, times, side="right") for draw in result.draws]
+    if result.reference is None:
+        return {"seconds": times.tolist(), "commits": np.mean(places, axis=0).tolist()}
     accuracies = np.stack([draw.accuracy[at] for draw, at in zip(result.draws, places, strict=True)])
     mean, sd = accuracies.mean(axis=0), accuracies.std(axis=0, ddof=1) if len(accuracies) > 1 else np.zeros(len(times))
     low, high = band_around(band(), mean, sd, result.reference)
@@ -248,6 +275,8 @@ def _limitations(setup: Setup, parts: Sequence[Participation]) -> list[str]:
     """What this prediction cannot see, in plain words."""
     plan = setup.plan
     result = ["the prediction uses label counts only, not features: people who write or move differently count as alike"]
+    if not setup.task.dataset.kind.per_label:
+        result = [NOT_PREDICTED.format(setup.task.dataset.kind.score)]
     late = [float(part.staleness.mean()) for part in parts if len(part.staleness)]
     if late and np.mean(late) > 0:
         short = [by for by in (staleness_factors(plan, part) for part in parts) if by is not None]

@@ -31,10 +31,14 @@ class Predicted:
     `curve` has columns seconds (virtual), commits, accuracy, low and high, the band around it: `pandas.DataFrame(found.curve)`.
     `left_out` says who will be in no model and what they have in common, `clock` how far each label is learnt, in commits of an
     ideal fleet; `band` where the error band is from, `notes` what the prediction cannot see.
+
+    Of other tasks than classification no score is predicted: `accuracy`, `ideal_accuracy` and `reference` are None, and `curve` has
+    seconds and commits. `score` is what their score is called, `by` what the entries of `clock` are: labels, or ranges of the
+    target.
     """
 
-    accuracy: Range
-    ideal_accuracy: float
+    accuracy: Range | None
+    ideal_accuracy: float | None
     commits: Range
     rounds: float
     failed_rounds: Mapping[str, float]
@@ -49,21 +53,29 @@ class Predicted:
     closed_form: Mapping[str, Any] | None
     left_out: Mapping[str, Any]
     draws: int
-    reference: Mapping[str, Any]
+    reference: Mapping[str, Any] | None
     band: str
     notes: tuple[str, ...]
     seconds: float
+    score: str = "accuracy"
+    by: str = "label"
     page: Path | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """What `fedfleet predict --json` answers."""
-        return {f.name: _json_value(getattr(self, f.name)) for f in fields(self) if f.name != "page"}
+        left_out = {"page"} if self.accuracy is None else {"page", "score", "by"}  # of a classification both are known
+        return {f.name: _json_value(getattr(self, f.name)) for f in fields(self) if f.name not in left_out}
 
     answer = to_dict  # its name before
 
     def __repr__(self) -> str:
         if not self.commits.high:
             return f"Predicted(no model in {self.rounds:.0f} rounds, {span(self.virtual_seconds.value)} of virtual time)"
+        if self.accuracy is None:
+            return (
+                f"Predicted({self.commits.value:.0f} models of {self.rounds:.0f} rounds, {span(self.virtual_seconds.value)} of "
+                f"virtual time, {percent(self.left_out['never'])} of clients in no model; {self.score} is not predicted)"
+            )
         between = f"{percent(self.accuracy.low)} to {percent(self.accuracy.high)}"
         return (
             f"Predicted({percent(self.accuracy.value)} at the end ({between}), {self.commits.value:.0f} models of "
@@ -73,18 +85,20 @@ class Predicted:
 
     def __str__(self) -> str:
         ideal = f"an ideal fleet (all clients alike and always available) reaches {percent(self.ideal_accuracy)}"
-        reference = f"{self.reference['seconds']:.0f} s{' (cached)' if self.reference['kept'] else ''}"
-        has_model = self.commits.high > 0
+        known, after, has_model = self.reference is not None, "", self.commits.high > 0
+        if self.reference is not None:
+            reference = f"{self.reference['seconds']:.0f} s{' (cached)' if self.reference['kept'] else ''}"
+            after = f", after reference runs of {reference}"
         lines = [
-            *(self._accuracy_lines(ideal) if has_model else [self._no_model_line(ideal)]),
+            *(self._accuracy_lines(ideal) if has_model else [self._no_model_line(ideal if known else "")]),
             *failure_lines(self.failed_rounds),
-            *([self._curve_line()] if has_model else []),
+            *([self._curve_line()] if has_model and known else []),
             *self._target_lines(),
             self.left_out["sentence"],
             *([self._clock_line()] if has_model else []),
             *(f"limitation: {note}" for note in self.notes),
-            f"{self.draws} draws with other seeds than the run's own in {self.seconds:.2g} s, after reference runs of {reference}",
-            *([f"source of the error band: {self.band}"] if has_model else []),
+            f"{self.draws} draws with other seeds than the run's own in {self.seconds:.2g} s{after}",
+            *([f"source of the error band: {self.band}"] if has_model and known else []),
         ]
         return "\n".join(lines)
 
@@ -92,15 +106,17 @@ class Predicted:
         accuracy, commits = self.accuracy, self.commits
         return [
             f"accuracy at the end: {percent(accuracy.value)}, 90 % interval: {percent(accuracy.low)} to {percent(accuracy.high)}; "
-            f"{ideal}",
+            f"{ideal}"
+            if accuracy is not None
+            else f"{self.score} at the end: not predicted",
             f"{commits.value:.0f} commits ({commits.low:.0f} to {commits.high:.0f}) in {self.rounds:.0f} rounds and "
             f"{span(self.virtual_seconds.value)} of virtual time",
         ]
 
     def _no_model_line(self, ideal: str) -> str:
         return (
-            f"no model: none of {self.rounds:.0f} rounds in {span(self.virtual_seconds.value)} of virtual time ends with a commit; "
-            f"{ideal}"
+            f"no model: none of {self.rounds:.0f} rounds in {span(self.virtual_seconds.value)} of virtual time ends with a commit"
+            f"{'; ' if ideal else ''}{ideal}"
         )
 
     def _curve_line(self) -> str:
@@ -116,10 +132,14 @@ class Predicted:
         return [f"target accuracy of the spec, {percent(self.target['accuracy'])}: {when}"]
 
     def _clock_line(self) -> str:
+        effective = f"the models rest on {percent(self.effective)} of the fleet's samples"
+        if len(self.clock) == 1:
+            return f"clock: the data are learnt as by {max(self.clock.values()):.0f} commits of an ideal fleet; {effective}"
         low, high = min(self.clock, key=lambda c: self.clock[c]), max(self.clock, key=lambda c: self.clock[c])
+        name = "class clock: labels are" if self.by == "label" else f"clock by {self.by}: its ranges are"
         return (
-            f"class clock: labels are learnt as by {self.clock[low]:.0f} (label {low}) to {self.clock[high]:.0f} (label {high}) "
-            f"commits of an ideal fleet; the models rest on {percent(self.effective)} of the fleet's samples"
+            f"{name} learnt as by {self.clock[low]:.0f} ({self.by} {low}) to {self.clock[high]:.0f} ({self.by} {high}) "
+            f"commits of an ideal fleet; {effective}"
         )
 
 

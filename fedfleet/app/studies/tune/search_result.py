@@ -7,7 +7,7 @@ import math
 import shlex
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from fedfleet.app.studies.tune.aims import Aim
 from fedfleet.app.studies.tune.search_file import Search
 from fedfleet.app.studies.tune.search_store import import_optuna
 from fedfleet.core.errors import BadInput
+from fedfleet.core.kinds import CLASSIFICATION
+from fedfleet.measure.score_info import kind_score
 
 FILE = "tune.json"
 _NAMES = {"COMPLETE": "finished", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running", "WAITING": "waiting"}
@@ -66,6 +68,7 @@ class Tuned:
     out: Path
     notes: tuple[str, ...] = ()
     own: bool = False  # were model and data given in Python?
+    kind: str = "classification"  # of the task
     page: Path | None = None
 
     @property
@@ -98,7 +101,7 @@ class Tuned:
     @property
     def aim(self) -> Aim:
         """What was wanted."""
-        return Aim(self.metric, self.minimise)
+        return Aim(self.metric, self.minimise, kind_score(self.kind))
 
     def count(self, state: str) -> int:
         """How many trials ended so."""
@@ -167,8 +170,14 @@ def collect_result(study: Any, search: Search, out: Path) -> Tuned:
     default = next((row.value for row in rows if row.default), None)
     return Tuned(
         search.name, search.aim.metric, search.aim.minimise, search.seeds, search.sampler, search.pruner, space, rows, best,
-        default, rounds, saved, _importance(study, search), out, tuple(_notes(search)), search.own,
+        default, rounds, saved, _importance(study, search), out, tuple(_notes(search)), search.own, _kind_of(study),
     )  # fmt: skip
+
+
+def _kind_of(study: Any) -> str:
+    """The kind of the task, as the first trial that ended says."""
+    kinds = (trial.user_attrs.get("kind") for trial in study.get_trials(deepcopy=False))
+    return next((kind for kind in kinds if kind), CLASSIFICATION.name)
 
 
 def trial_rows(study: Any, search: Search, numbers: Sequence[int]) -> list[Row]:
@@ -193,7 +202,7 @@ def _row(trial: Any, search: Search) -> Row:
         attributes.get("reason", ""),
         attributes.get("default", False),
         attributes.get("same_as"),
-        search.aim.format_value(attributes.get("value")),
+        replace(search.aim, score=kind_score(str(attributes.get("kind")))).format_value(attributes.get("value")),
     )
 
 

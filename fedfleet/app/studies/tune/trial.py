@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from fedfleet.app.studies.tune.search_file import Search
 from fedfleet.app.studies.tune.search_store import PROGRESS_MARKS, import_optuna, seed_sampler, silence_warnings, suggest_value
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.core.events import Evaluated, Event, ModelCommitted, RoundFailed
+from fedfleet.measure.score_info import ScoreInfo, kind_of_measures, score_info_of
 from fedfleet.store.files import write_atomically
 
 TRIALS, LOG, PRUNED_FILE = "trials", "trials.log", "pruned.json"
@@ -108,6 +109,7 @@ def _trial_value(aim: Aim, trial: Any, specs: Sequence[tuple[Spec, CustomTask | 
             record = {"trial": trial.number, "pruned_after_rounds": progress.rounds, "seed": spec.seed, "reason": str(pruned)}
             write_atomically(out / PRUNED_FILE, (json.dumps(record, indent=1) + "\n").encode())
             raise
+        trial.set_user_attr("kind", score_info_of(run.metrics).kind.name)
         rounds += run.metrics["rounds"]
         trial.set_user_attr("rounds", rounds)
         result.append(_run_value(aim, run))
@@ -162,6 +164,8 @@ def _compare_progress(
         return
     trial.report((sum(earlier_values) + value) / (len(earlier_values) + 1), j * PROGRESS_MARKS + progress.mark)
     if trial.should_prune() and progress.rounds < most:
+        shown = replace(aim, score=ScoreInfo(kind_of_measures(event.measures)))
         raise TrialPruned(
-            f"{aim.format_value(value)} after {progress.rounds} of {most} rounds: less than the other trials had by then"
+            f"{shown.format_value(value)} after {progress.rounds} of {most} rounds: "
+            f"{'more' if aim.minimise else 'less'} than the other trials had by then"
         )

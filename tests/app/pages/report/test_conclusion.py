@@ -16,6 +16,7 @@ from fedfleet.app.pages.report.conclusion import (
 from fedfleet.app.pages.report.learning_curve import learning_section
 from fedfleet.app.pages.report.report_facts import collect_facts
 from fedfleet.measure.attribution.critical_path import attribution
+from fedfleet.measure.score_info import ScoreInfo
 from fedfleet.measure.summary import summary
 from tests.app.pages.report.logs import DEADLINE, READINESS, facts_of, journal, needs, scores, seen
 
@@ -55,17 +56,14 @@ def test_where_parts_of_the_model_stay_at_home_the_title_is_of_what_people_use()
 
 
 def test_a_model_that_only_guesses_is_called_so():
-    from fedfleet.app.pages.report.report_facts import collect_facts
-    from fedfleet.measure.summary import summary
-
     log = journal([([0], [])] * 4, clients=4, accuracy=[11, 12, 10, 11])
-    f = collect_facts("x", "seed = 1", summary(log, chance=0.12), log)
+    f = collect_facts("x", "seed = 1", summary(log, score=ScoreInfo(chance=0.12)), log)
     assert title(f) == "11 %: no better than guessing" and report_figures(f)[0][0].startswith("!")
 
 
 def test_a_test_set_of_one_class_is_not_called_a_guess():
     log = journal([([0], [])] * 4, clients=4, accuracy=[100] * 4)
-    f = collect_facts("x", "seed = 1", summary(log, chance=1.0), log)
+    f = collect_facts("x", "seed = 1", summary(log, score=ScoreInfo(chance=1.0)), log)
     assert "guessing" not in title(f) and "only one class" in title(f) and "only one class" in f.metrics["warnings"][0]
 
 
