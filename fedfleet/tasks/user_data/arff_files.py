@@ -11,7 +11,7 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput, printable
 from fedfleet.tasks.user_data.cells import Layout, line_of, read_columns
-from fedfleet.tasks.user_data.columns import Column, Table, odd_cell
+from fedfleet.tasks.user_data.columns import Column, Table, odd_cell, refuse_odd_number
 from fedfleet.tasks.user_data.delimited_files import text_content, text_lines
 
 _NUMERIC = ("numeric", "real", "integer")
@@ -121,8 +121,6 @@ def _typed(layout: Layout, column: Column, kind: tuple[str, ...] | str, text: fr
     if isinstance(kind, str) or column.name in text:
         if kind == "numeric" and column.names is not None and column.name not in text:
             odd = odd_cell(column, lambda name: False) or (0, "")
-            from fedfleet.tasks.user_data.columns import refuse_odd_number
-
             refuse_odd_number(column, place, "correct it, or declare the attribute with its values")
             raise BadInput(
                 f"data: {place(odd[0])}, column {column.name}: {printable(odd[1], _SHOWN)!r} is not a number; correct it"
@@ -136,5 +134,5 @@ def _typed(layout: Layout, column: Column, kind: tuple[str, ...] | str, text: fr
             f"correct it, or add "
             "it to the attribute's values"
         )
-    table = np.array([*(index[name] for name in column.names or ()), -1], np.int64)
+    table = np.array([*(index[name] for name in column.words), -1], np.int64)
     return Column(column.name, table[column.values], kind, fixed=True)

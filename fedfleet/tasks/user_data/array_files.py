@@ -149,7 +149,10 @@ def client_arrays(where: str, clients: Sequence[tuple[str, RawSamples]]) -> RawS
     times = [samples.time for _, samples in clients]
     time = Column("time", np.concatenate([t.values for t in times if t is not None])) if None not in times else None
     owner = text_column("owner", [name for name, samples in clients for _ in range(len(samples.inputs[0].values))])
-    return RawSamples(where, (x,), (joined_column([samples.labels[0] for _, samples in clients]),), owner, time, place)
+    unused = next((name for name, samples in clients if samples.owner is not None), None)
+    warned = f"data: the array owner of {unused} in {where} is not used: in a folder, the owners are the names of the files"
+    labels = joined_column([samples.labels[0] for _, samples in clients])
+    return RawSamples(where, (x,), (labels,), owner, time, place, warnings=(warned,) if unused else ())
 
 
 def check_alike_labels(labels: Sequence[tuple[str, Column]]) -> None:

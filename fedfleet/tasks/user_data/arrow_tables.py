@@ -13,6 +13,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.tasks.data_checks import error_line
 from fedfleet.tasks.user_data.cells import Layout, cell_numbers, numbered_rows
 from fedfleet.tasks.user_data.columns import MISSING, Column, Table, coded_column, column_of
+from fedfleet.tasks.user_data.picture_bytes import decode_picture, stack_pictures
 
 # A quote inside of a cell, which the csv module and pyarrow take in different ways.
 _ODD_QUOTE = re.compile(rb'[^,;\t\r\n"]"[^,;\t\r\n"]')
@@ -109,6 +110,11 @@ def _arrow_column(pa: Any, name: str, column: Any, text: frozenset[str]) -> Colu
             values = np.asarray(rows)
             if values.dtype.kind in "fiub":
                 return Column(name, values.astype(np.float64) if values.dtype.kind == "f" else values)
+    if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:  # how Hugging Face writes pictures
+        contents: list[Any] = [(value or {}).get("bytes") for value in column.to_pylist()]
+        if contents and all(isinstance(content, bytes) for content in contents):
+            where = [f"of row {i} in {name!r}" for i in range(len(contents))]
+            return Column(name, stack_pictures([(at, decode_picture(c, at)) for at, c in zip(where, contents, strict=True)]))
     # Refused where somebody asks for this column: others may be all that is needed.
     objects = np.empty(len(column), object)
     objects[:] = [str(value) for value in column.to_pylist()]

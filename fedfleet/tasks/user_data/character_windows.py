@@ -58,10 +58,10 @@ def character_windows(where: str, texts: Mapping[str, str], context: int) -> Cha
 
 def texts_by_owner(text: Column, owner: Column | None) -> dict[str, str]:
     """Everything that each owner wrote, line by line; one text where nobody says whose it is."""
-    names: tuple[str, ...] = text.names or ()
+    names: tuple[str, ...] = text.words
     lines: dict[str, list[str]] = {}
     codes = np.zeros(len(text.values), np.int64) if owner is None else owner.values
-    people: tuple[str, ...] = ("",) if owner is None else owner.names or ()
+    people: tuple[str, ...] = ("",) if owner is None else owner.words
     for code, line in zip(codes.tolist(), text.values.tolist(), strict=True):
         if line >= 0 and code >= 0:
             lines.setdefault(people[code], []).append(names[line])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fedfleet.core.errors import BadInput, nearest_file, printable
@@ -72,11 +73,7 @@ def _windows(where: str, texts: dict[str, str], choice: Choice, *, owned: bool) 
     if choice.label is not None or choice.time is not None:
         raise BadInput("data: of a text, the label is the next character; leave label=.. and time=.. out")
     found = character_windows(where, texts, choice.context)
-    if owned:
-        return found
-    from dataclasses import replace
-
-    return replace(found, owners=())
+    return found if owned else replace(found, owners=())
 
 
 def _read_folder(path: Path, choice: Choice) -> Found:

@@ -36,6 +36,11 @@ class Column:
     names: tuple[str, ...] | None = None
     fixed: bool = False
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The names, none of numbers and arrays."""
+        return () if self.names is None else self.names
+
     def missing(self) -> Array:
         """Which samples lack a value."""
         if self.names is not None:
@@ -169,9 +174,9 @@ def listed(names: Sequence[str]) -> str:
 
 def odd_cell(column: Column, fits: Callable[[str], bool]) -> tuple[int, str] | None:
     """The first sample whose text does not fit, and the text."""
-    wrong = [i for i, name in enumerate(column.names or ()) if not fits(name)]
+    wrong = [i for i, name in enumerate(column.words) if not fits(name)]
     rows = np.flatnonzero(np.isin(column.values, wrong))
-    return (int(rows[0]), (column.names or ())[int(column.values[rows[0]])]) if len(rows) else None
+    return (int(rows[0]), column.words[int(column.values[rows[0]])]) if len(rows) else None
 
 
 def is_number(text: str) -> bool:
@@ -190,13 +195,13 @@ def is_flag(name: str) -> bool:
 
 def flag_values(column: Column) -> Array:
     """Yes and true as 1, no and false as 0, NaN where one is missing."""
-    table = np.array([*(float(name.lower() in YES) for name in column.names or ()), np.nan])
+    table = np.array([*(float(name.lower() in YES) for name in column.words), np.nan])
     return table[column.values]
 
 
 def refuse_odd_number(column: Column, place: Callable[[int], str], cure: str) -> None:
     """Refuse text in a column most of which is numbers: a mistake in a cell, and no name of anything."""
-    names = column.names or ()
+    names = column.words
     counts = np.bincount(column.values[column.values >= 0], minlength=len(names))
     for pattern in (COMMA_NUMBER, NUMBER):
         likes = np.array([pattern.fullmatch(name) is not None for name in names], bool)

@@ -160,13 +160,22 @@ def torch_samples(source: Any, choice: Choice) -> RawSamples:
     x, y, owner, time = parts
     inputs = nested_values([v if hasattr(v, "getbands") else np.atleast_1d(_row(v, i, "x")) for i, v in enumerate(x)], "x")
     plain = [_plain(value) for value in y]
-    classes = getattr(dataset, "classes", None)
+    classes = _feature_names(dataset, choice) or getattr(dataset, "classes", None)
     names = tuple(map(str, classes)) if isinstance(classes, list | tuple) and not isinstance(plain[0], str) else ()
     if names and (np.ndim(plain[0]) or len(names) <= max(_number(v) for v in plain)):
         names = ()
     return array_samples(
         where, inputs, plain, [_plain(v) for v in owner] or None, [_plain(v) for v in time] or None, ("x", "y"), names
     )
+
+
+def _feature_names(dataset: Any, choice: Choice) -> tuple[str, ...] | None:
+    """The names of classes that a stream of Hugging Face has in its features."""
+    features = getattr(dataset, "features", None)
+    if not isinstance(features, Mapping):
+        return None
+    name = _key(tuple(map(str, features)), choice.label, LABELS, "label")
+    return tuple(map(str, getattr(features[name], "names", None) or ())) or None
 
 
 def _number(value: Any) -> float:
@@ -232,9 +241,12 @@ def _parts_of(sample: Any, where: str, choice: Choice) -> Callable[[Any], tuple[
 
 
 def _key(names: tuple[str, ...], asked: tuple[str, ...] | None, known: tuple[str, ...], what: str) -> str:
-    if asked is not None and (len(asked) > 1 or asked[0] not in names):
-        raise BadInput(f"data: {what}={listed(asked)!r} is not one of the parts {listed(names)} of a sample; name one of them")
-    found = asked[0] if asked is not None else next((name for word in known for name in names if name.lower() == word), None)
+    one, *others = asked or (None,)
+    if others or (one is not None and one not in names):
+        raise BadInput(
+            f"data: {what}={listed(asked or ())!r} is not one of the parts {listed(names)} of a sample; name one of them"
+        )
+    found = one or next((name for word in known for name in names if name.lower() == word), None)
     if found is None:
         raise BadInput(f"data: none of the parts {listed(names)} of a sample is called {known[0]}; name one with {what}=..")
     return found

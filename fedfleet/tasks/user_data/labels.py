@@ -11,7 +11,7 @@ from fedfleet.core.errors import BadInput, printable
 from fedfleet.core.kinds import CLASSIFICATION, KINDS, MULTILABEL, REGRESSION, Kind
 from fedfleet.core.trees import Array
 from fedfleet.tasks.data_checks import checked_targets
-from fedfleet.tasks.user_data.columns import Column, flag_values, is_flag, odd_cell, refuse_odd_number
+from fedfleet.tasks.user_data.columns import COMMA_NUMBER, NUMBER, Column, flag_values, is_flag, odd_cell, refuse_odd_number
 from fedfleet.tasks.user_data.raw_samples import as_names
 
 MOST_CLASSES = 1000  # different whole numbers that are still taken for classes
@@ -30,9 +30,9 @@ class Labels:
 
 def encode_labels(columns: tuple[Column, ...], x: Array, kind: str, place: Place) -> Labels:
     """The labels of samples of which none is missing. `kind` is "auto" or the name of a kind of task."""
-    if len(columns) > 1:
+    column, *others = columns
+    if others:
         return _several(columns, kind, place)
-    (column,) = columns
     if column.values.ndim > 1 or kind in ("next_token", "sequence_labels"):
         y, classes, found = checked_targets(column.values, x, kind)
         return Labels(y, (column.name,) if found is REGRESSION and classes == 1 else (), found)
@@ -53,7 +53,7 @@ def _named_classes(column: Column, kind: str, place: Place) -> Labels:
             f"predicts; name another "
             'column with label=.., or use kind = "classification"'
         )
-    names: tuple[str, ...] = column.names or ()
+    names: tuple[str, ...] = column.words
     if not column.fixed:
         if any(_is_fraction(name) for name in names):  # else hundreds of classes, for one number that is misspelt
             refuse_odd_number(column, place, "correct it, or name another column with label=..")
@@ -71,8 +71,6 @@ def _named_classes(column: Column, kind: str, place: Place) -> Labels:
 
 
 def _is_fraction(name: str) -> bool:
-    from fedfleet.tasks.user_data.columns import COMMA_NUMBER, NUMBER
-
     return COMMA_NUMBER.fullmatch(name) is not None or (NUMBER.fullmatch(name) is not None and float(name) % 1 != 0)
 
 
@@ -103,7 +101,7 @@ def _numbers(column: Column, kind: str, place: Place) -> Labels:
     if np.array_equal(different, np.arange(len(different))):
         return Labels(values.astype(np.int64), (), CLASSIFICATION, _of_one_class(values, (), column.name))
     named = as_names(column)
-    names = named.names or ()
+    names = named.words
     shown = f"{', '.join(names[:5])}{', ..' if len(names) > 5 else ''}"
     sentence = f"data: the labels in {column.name!r} are not 0 to {len(names) - 1}; they are the names of classes: {shown}"
     return Labels(named.values, names, CLASSIFICATION, (sentence, *_of_one_class(values, names, column.name)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -85,8 +84,8 @@ def sums_of(flat: Floats, owner: Ints | None, counted: Array | None = None) -> t
     """What each owner would send: how many values of each column it has, and their sum; one row an owner."""
     counted = np.ones(flat.shape, bool) if counted is None else counted
     if owner is None:
-        return counted.sum(0, dtype=np.float64)[None], flat.sum(0)[None]
-    owners = int(owner.max()) + 1
-    columns: Sequence[int] = range(flat.shape[1])
-    counts = [np.bincount(owner, counted[:, i].astype(np.float64), owners) for i in columns]
-    return np.stack(counts, 1), np.stack([np.bincount(owner, flat[:, i], owners) for i in columns], 1)
+        return counted.sum(0)[None].astype(np.float64), flat.sum(0)[None]
+    owners, columns = int(owner.max()) + 1, range(flat.shape[1])
+    counts = np.stack([np.bincount(owner, counted[:, i], owners) for i in columns], 1)
+    sums = np.stack([np.bincount(owner, flat[:, i], owners) for i in columns], 1)
+    return counts.astype(np.float64), sums.astype(np.float64)

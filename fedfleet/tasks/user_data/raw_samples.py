@@ -101,8 +101,8 @@ def _is_plain(column: Column) -> bool:
 def _has_few_values(column: Column) -> bool:
     """Do words come again and again, as the names of kinds do and those of people do not?"""
     if column.fixed:
-        return len(column.names or ()) <= MOST_DECLARED
-    return len(column.names or ()) <= MOST_VALUES and len(column.names or ()) < len(column.values)
+        return len(column.words) <= MOST_DECLARED
+    return len(column.words) <= MOST_VALUES and len(column.words) < len(column.values)
 
 
 def input_column(table: Table, column: Column, *, guessed: bool) -> Column:
@@ -137,7 +137,7 @@ def _parts(source: Column, column: Column) -> tuple[str, ...]:
     """The names of the numbers that a column became."""
     if column.values.ndim == 1:
         return (column.name,)
-    return tuple(f"{column.name}={value}" for value in source.names or ())
+    return tuple(f"{column.name}={value}" for value in source.words)
 
 
 def _owner_column(column: Column) -> Column:

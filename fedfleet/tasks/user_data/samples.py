@@ -183,9 +183,8 @@ def _samples_data(samples: RawSamples, kind: str, scale: str) -> OwnData:
     owner, owners = _owners(samples)
     warned = [*samples.warnings, *labels.warnings]
     if len(owners) == 1 and len(x) > 1:
-        warned.append(
-            f"data: all {len(x):,} samples belong to one owner, {printable(owners[0], 40)!r}; name another column with owner=.."
-        )
+        cure = "give samples of more owners, or name another column with owner=.."
+        warned.append(f"data: all {len(x):,} samples belong to one owner, {printable(owners[0], 40)!r}; {cure}")
     y, target_scale, input_scale = labels.y, (), None
     if scale == "standard":
         input_scale = scales.fit_scale(x, owner=owner)
@@ -240,7 +239,7 @@ def _owners(samples: RawSamples) -> tuple[Ints | None, tuple[str, ...]]:
     if samples.owner is None:
         return None, ()
     used, owner = np.unique(samples.owner.values, return_inverse=True)
-    people: tuple[str, ...] = samples.owner.names or ()
+    people: tuple[str, ...] = samples.owner.words
     return owner.astype(np.int64), tuple(people[i] for i in used)
 
 

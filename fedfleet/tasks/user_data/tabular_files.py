@@ -63,7 +63,7 @@ def joined_column(parts: Sequence[Column]) -> Column:
     if all(part.names is None for part in parts):
         return replace(parts[0], values=np.concatenate([part.values for part in parts]))
     parts = [part if part.names is not None else _as_text(part) for part in parts]
-    lists = [part.names or () for part in parts]
+    lists = [part.words for part in parts]
     fixed = all(part.fixed for part in parts)
     every = dict.fromkeys(name for names in lists for name in names)
     names = tuple(every) if fixed else tuple(sorted(every))

@@ -62,3 +62,9 @@ def test_a_single_array_has_no_name(tmp_path):
         np.save(file, np.zeros((2, 2)))
     with pytest.raises(BadInput, match="a single array without a name"):
         data(tmp_path / "a.npz")
+
+
+def test_owners_in_the_files_of_a_folder_are_said_to_be_unused(tmp_path):
+    np.savez(tmp_path / "ann.npz", x=np.zeros((2, 2)), y=[0, 1], owner=["p", "q"])
+    found = data(tmp_path)
+    assert found.owners == ("ann",) and "owner of ann" in found.warnings[0] and "one owner, 'ann'" in found.warnings[1]

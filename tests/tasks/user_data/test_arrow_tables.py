@@ -9,6 +9,7 @@ import pytest
 from fedfleet.core.errors import BadInput
 from fedfleet.tasks.user_data.arrow_tables import read_parquet
 from fedfleet.tasks.user_data.samples import data
+from tests.tasks.files import png
 
 pa = pytest.importorskip("pyarrow")
 
@@ -56,6 +57,15 @@ def test_parquet_and_csv_are_the_same_table(tmp_path):
     one, two = (data(tmp_path / name, input="a") for name in ("t.parquet", "t.csv"))
     assert np.array_equal(one.x, two.x) and one.labels == two.labels == ("3", "4") and one.y.tolist() == two.y.tolist()
     assert read_parquet(path).names == ("a", "c", "label")
+
+
+def test_pictures_as_hugging_face_writes_them(tmp_path):
+    rows = [{"bytes": png(np.full((4, 5), level)), "path": None} for level in (0, 255)]
+    found = data(written(tmp_path / "t.parquet", image=pa.array(rows), label=pa.array([1, 0])))
+    assert found.x.shape == (2, 1, 4, 5) and found.x[:, 0, 0, 0].tolist() == [0, 1]
+    rows[1]["bytes"] = b"no picture"
+    with pytest.raises(BadInput, match="the picture of row 1 in 'image'"):
+        data(written(tmp_path / "t.parquet", image=pa.array(rows), label=pa.array([1, 0])))
 
 
 def test_mistakes(tmp_path, monkeypatch):

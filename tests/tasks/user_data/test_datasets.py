@@ -132,6 +132,20 @@ def test_samples_of_pytorch_have_owners_names_and_streams():
         data(Rows(), label="y")
 
 
+def test_a_stream_of_hugging_face_knows_its_classes():
+    _, parts = torch_parts()
+
+    class Stream(parts.IterableDataset):
+        def __init__(self):
+            self.features = {"x": SimpleNamespace(), "label": SimpleNamespace(names=["cat", "dog", "owl"])}
+
+        def __iter__(self):
+            return iter({"x": [i], "label": i % 2} for i in range(3))
+
+    found = data(Stream())
+    assert found.labels == ("cat", "dog", "owl") and found.y.tolist() == [0, 1, 0] and found.classes == 3
+
+
 def test_a_stream_without_end_is_bounded(monkeypatch):
     from fedfleet.tasks.user_data import datasets
 

@@ -1,5 +1,7 @@
 """Tables as text: the same table with and without pyarrow, whatever is in it; garbled bytes are refused in a sentence."""
 
+import io
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from fedfleet.tasks.user_data.cells import cell_numbers
 from fedfleet.tasks.user_data.columns import MISSING, is_number
 from fedfleet.tasks.user_data.delimited_files import read_delimited
 from fedfleet.tasks.user_data.samples import data
+from tests.tasks.files import png
 
 law = settings(deadline=None, derandomize=True, max_examples=60)
 numbers = st.one_of(st.integers(-(10**6), 10**6).map(str), st.floats(allow_nan=False, allow_infinity=False).map(repr))
@@ -71,24 +74,50 @@ def test_text_that_is_found_late_makes_a_column_of_text(tmp_path):
     same_table(path)
 
 
-@law
-@given(st.binary(max_size=60), st.integers(0, 60), st.sampled_from([".csv", ".tsv", ".arff", ".npz", ".json", ".parquet", ".txt"]))
-def test_garbled_bytes_are_data_or_bad_input(tmp_path_factory, noise, at, suffix):
-    path = tmp_path_factory.mktemp("fuzz") / f"t{suffix}"
-    whole = {
-        ".arff": b"@relation r\n@attribute a numeric\n@attribute c {x,'y z'}\n@data\n1,x\n2,'y z'\n?,x\n",
-        ".json": b'{"user_data": {"u": {"x": [[1, 2]], "y": [3]}, "v": {"x": [[5, 6]], "y": [0]}}}',
-    }.get(suffix, b'a,b,label\n1,2,walk\n"3",4,"run, fast"\n5,,sit\n')
-    path.write_bytes(whole[:at] + noise + whole[at + len(noise) // 2 :])
-    sentence = ""
+def archive(suffix):
+    """A whole file of a binary kind."""
+    file = io.BytesIO()
+    if suffix == ".npz":
+        np.savez_compressed(file, x=np.arange(6.0).reshape(3, 2), y=np.array([0, 1, 0]), owner=np.array(["a", "b", "a"]))
+    elif suffix == ".parquet":
+        pa = pytest.importorskip("pyarrow")
+        from pyarrow import parquet
+
+        parquet.write_table(pa.table({"a": [1.5, None, 2.0], "c": ["x", "y", "x"], "label": [0, 1, 0]}), file)
+    return file.getvalue()
+
+
+WHOLE = {
+    ".csv": b'a,b,label\n1,2,walk\n"3",4,"run, fast"\n5,,sit\n',
+    ".tsv": b"a\tb\tlabel\n1\t2\twalk\n3\t4\trun\n",
+    ".txt": b"hello world",
+    ".arff": b"@relation r\n@attribute a numeric\n@attribute c {x,'y z'}\n@data\n1,x\n2,'y z'\n?,x\n",
+    ".json": b'{"user_data": {"u": {"x": [[1, 2]], "y": [3]}, "v": {"x": [[5, 6]], "y": [0]}}}',
+    ".npz": archive(".npz"),
+    ".parquet": archive(".parquet"),
+    ".png": png(np.arange(20).reshape(4, 5)),
+}
+
+
+def is_data_or_refused(path):
+    """Reading gives samples, or one sentence; no other exception ends it."""
     try:
-        found = data(path, context=2)
+        found = data(path, context=2, missing="drop")
     except BadInput as error:
-        sentence = str(error)
-    if sentence:
-        assert sentence.startswith("data: ") and "\n" not in sentence
-    else:
-        assert len(found.y) == len(found.x) > 0
+        return str(error).startswith("data: ") and "\n" not in str(error)
+    return len(found.y) == len(found.x) > 0
+
+
+@law
+@given(st.data(), st.sampled_from(sorted(WHOLE)), st.binary(max_size=12), st.booleans())
+def test_garbled_bytes_are_data_or_bad_input(tmp_path_factory, draw, suffix, noise, cut):
+    folder = tmp_path_factory.mktemp("fuzz")
+    path = folder / (f"ann/cat/1{suffix}" if suffix == ".png" else f"t{suffix}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = WHOLE[suffix]
+    at = draw.draw(st.integers(0, len(whole)))
+    path.write_bytes(whole[:at] + noise + (b"" if cut else whole[at + len(noise) :]))
+    assert is_data_or_refused(folder if suffix == ".png" else path)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 
 from fedfleet.core.errors import BadInput
 from fedfleet.tasks.user_data.image_folders import read_image_folder
+from fedfleet.tasks.user_data.picture_bytes import decode_picture
 from fedfleet.tasks.user_data.samples import data
 from tests.tasks.files import png, written
 
@@ -27,7 +28,7 @@ def test_classes_and_clients_are_the_folders(tmp_path):
     assert (found.labels, found.owners) == (("cat", "dog"), ("ann", "bob"))
     assert found.x.shape == (3, 1, 4, 5) and found.x[:, 0, 0, 0].tolist() == pytest.approx([0.2, 1.0, 0.0])
     assert found.y.tolist() == [0, 1, 0] and found.owner.tolist() == [0, 0, 1] and found.warnings == ()
-    assert read_image_folder(tmp_path).where == str(tmp_path)
+    assert read_image_folder(tmp_path).where == str(tmp_path) and decode_picture(picture(7), "a").tolist() == [[[7]] * 5] * 4
 
 
 def test_folders_of_classes_alone_have_no_owners(tmp_path):

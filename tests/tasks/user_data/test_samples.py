@@ -1,6 +1,8 @@
 """Bring your own data: what is read is what was written; every mistake is one sentence with its cure."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -100,3 +102,25 @@ def test_inputs_that_are_not_finite_are_named():
     for value in (float("inf"), 1e39):
         with pytest.raises(BadInput, match=r"sample 1, column x: .* not finite in float32, as are inputs of 1 of 2"):
             fedfleet.data(Table(x=[1.0, value], label=[0, 1]))
+
+
+def test_reading_loads_no_library_that_it_does_not_need(tmp_path):
+    (tmp_path / "a.csv").write_text("a,label\n1,w\n2,r\n")
+    heavy = "torch", "pyarrow", "pandas", "PIL", "scipy"
+    code = f"import sys, fedfleet; fedfleet.data({str(tmp_path / 'a.csv')!r}); print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_decisions_are_said_where_nobody_looks_at_them(tmp_path):
+    (tmp_path / "a.csv").write_text("a,label\n1,5\n2,7\n")
+    with pytest.warns(UserWarning, match="names of classes: 5, 7"):
+        assert read_user_data(tmp_path / "a.csv").labels == ("5", "7")
+
+
+def test_files_by_endings_in_capitals_and_from_home(tmp_path, monkeypatch):
+    (tmp_path / "A.CSV").write_text("a,label\n1,w\n2,r\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert fedfleet.data("~/A.CSV").labels == ("r", "w")
+    with pytest.raises(BadInput, match=r"did you mean .*A\.CSV"):
+        fedfleet.data(tmp_path / "A.CSX")
