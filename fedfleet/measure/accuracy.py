@@ -31,7 +31,8 @@ def learning_curve(log: Log) -> Curve:
     points = [(e.time, e.version, e.accuracy, e.loss) for e in evaluations]
     names = dict.fromkeys(name for e in evaluations for name in e.measures)
     measures = {name: np.array([e.measures.get(name, math.nan) for e in evaluations], np.float64) for name in names}
-    return Curve(*np.array(points, np.float64).reshape(-1, 4).T.copy(), measures)
+    seconds, versions, accuracy, loss = np.array(points, np.float64).reshape(-1, 4).T.copy()
+    return Curve(seconds, versions, accuracy, loss, measures)
 
 
 def final_accuracy(log: Log) -> float | None:

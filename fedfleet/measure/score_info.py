@@ -48,12 +48,12 @@ class ScoreInfo:
         return "under 1 %" if 0 < value <= 0.005 else "over 99 %" if 0.995 <= value < 1 else f"{100 * value:.0f} %"
 
     def named(self, value: float) -> str:
-        """A score that nothing else names: R2 has no unit that would show what it is.
+        """A score that nothing else names; only accuracy goes without its name.
 
         >>> ScoreInfo().named(0.5), ScoreInfo(KINDS["regression"]).named(0.5)
         ('50.0 %', 'R2 0.500')
         """
-        return self.text(value) if self.kind.percent else f"{self.name} {self.text(value)}"
+        return self.text(value) if self.counts_answers else f"{self.name} {self.text(value)}"
 
     @property
     def title(self) -> str:

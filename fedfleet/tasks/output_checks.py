@@ -113,8 +113,9 @@ def loss_name(loss: Callable[..., Any] | None, dataset: Dataset) -> str:
     return name if found is (type(whole) if isinstance(whole, torch.nn.Module) else whole) else ""
 
 
-def output_warnings(out: torch.Tensor, dataset: Dataset, last: str, loss: str) -> list[str]:
-    """What is probably wrong with such outputs under this loss, one sentence each; `last` is the type of the last layer."""
+def output_warnings(out: torch.Tensor, dataset: Dataset, last: str, loss: str, *, bounded: bool = True) -> list[str]:
+    """What is probably wrong with such outputs under this loss, one sentence each; `last` is the type of the last layer, `bounded`
+    whether outputs stay where they are for inputs that are far larger."""
     low, high = (float(out.min()), float(out.max())) if out.numel() else (0.0, 0.0)
     found: list[str] = []
     if loss in _CROSS_ENTROPY and out.dim() >= 2:
@@ -125,7 +126,7 @@ def output_warnings(out: torch.Tensor, dataset: Dataset, last: str, loss: str) -
             "cross-entropy, the default loss"
         )
     elif loss in _BINARY:
-        found += _binary_warnings(out, last, low, high)
+        found += _binary_warnings(out, last, low, high, bounded=bounded)
     elif loss in _SQUARED and dataset.kind.name == "regression":
         found += _range_warnings(out, dataset, last, low)
     return found + _far_outputs(out, dataset)
@@ -150,8 +151,8 @@ def _cross_entropy_warnings(out: torch.Tensor, last: str, low: float) -> list[st
     return []
 
 
-def _binary_warnings(out: torch.Tensor, last: str, low: float, high: float) -> list[str]:
-    inside = out.numel() >= _MANY and low > 0.0 and high < 1.0
+def _binary_warnings(out: torch.Tensor, last: str, low: float, high: float, *, bounded: bool) -> list[str]:
+    inside = out.numel() >= _MANY and low > 0.0 and high < 1.0 and bounded
     if last in ("Sigmoid", "Hardsigmoid", "Softmax") or inside:
         return [
             f"model: its outputs lie between 0 and 1 (a {last if last in _RANGES else 'Sigmoid'}), and binary cross-entropy "

@@ -89,7 +89,7 @@ def own_recipe(inner: TaskRecipe, weights: WeightsFile | None = None) -> Recipe:
     def finished(task: Task, seed: int) -> Task:
         build = trainable_build(task.build, task.dataset.x)
         warnings = tuple(check_fit(build, task.dataset))
-        task = replace(task, build=build, init=partial(first_parameters, build), warnings=warnings)
+        task = replace(task, build=build, init=partial(first_parameters, build), warnings=(*task.warnings, *warnings))
         return with_first_weights(task, seed, weights)
 
     def recipe(seed: int) -> Task:

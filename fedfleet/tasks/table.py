@@ -16,15 +16,15 @@ import numpy as np
 from fedfleet.core.errors import BadInput, suggest_name
 from fedfleet.core.kinds import CLASSIFICATION, REGRESSION, Kind, KindName
 from fedfleet.core.limits import Count, Width
-from fedfleet.core.parts import Dataset
+from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.pins import pinned
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
 from fedfleet.tasks.file_hash import path_hash
 from fedfleet.tasks.model_code import CodeName, code_name, current_hash, model_maker
-from fedfleet.tasks.task import HOLDOUT_SHARE, Net, TaskRecipe, fit_task, hold_out, require_torch
+from fedfleet.tasks.task import HOLDOUT_SHARE, Net, Recipe, TaskRecipe, fit_task, hold_out, require_torch
 from fedfleet.tasks.user_data.samples import OwnData, data
-from fedfleet.tasks.user_data.scale import apply_scale, fit_scale
+from fedfleet.tasks.user_data.scale import apply_scale, fit_scale, magnitude_warning
 
 TestName = Literal["random", "owner", "time"]
 _SAMPLE_MODELS, _SEQUENCE_MODELS = ("linear", "mlp", "cnn"), ("gpt", "lstm")
@@ -131,7 +131,19 @@ def table_recipe(source: TableSource, net: Net, *, test: TestName, scale: str) -
     def prepare(dataset: Dataset, test_rows: Ints) -> Dataset:
         return scaled(dataset, test_rows, scale)
 
-    return fit_task("table", load, net, hold=hold, prepare=prepare)
+    inner = fit_task("table", load, net, hold=hold, prepare=prepare)
+    assert isinstance(inner, Recipe)
+
+    def recipe(seed: int) -> Task:
+        return replace(inner(seed), warnings=_reading_warnings(source))
+
+    return Recipe(recipe, inner.here, inner.fit)
+
+
+def _reading_warnings(source: TableSource) -> tuple[str, ...]:
+    """What was odd about the samples when they were read; whether they need a scale is seen once they have one, or none."""
+    own = read_samples(source)
+    return tuple(_READING_KEY.sub(r"task.\1", one) for one in own.warnings if one != magnitude_warning(own.x, own.inputs))
 
 
 def _names(value: str | list[str] | None) -> tuple[str, ...] | None:

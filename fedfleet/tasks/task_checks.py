@@ -57,6 +57,7 @@ def check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool = True
     The global generators are as before.
     """
     with INIT_LOCK, forward_checks.global_draws():
+        torch.manual_seed(_TRIAL_SEED)  # what is said of a model must not change from one look to the next
         return _check_fit(build, dataset, scores=scores, loss=loss)
 
 
@@ -73,12 +74,21 @@ def _check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool, loss
         else:  # an own loss may take several tensors
             return []
     name = output_checks.loss_name(loss, dataset)
-    found = output_checks.output_warnings(out, dataset, last, name)
+    found = output_checks.output_warnings(out, dataset, last, name, bounded=_stays_between(module, x))
     found += forward_checks.evaluation_warnings(module, x, out)
     if len(x) < 2 or (loss is not None and not callable(loss)):
         return found
     # The module that was evaluated may remember; training begins from a new one.
     return found + forward_checks.training_warnings(_built(build), x, lambda o: _mean_loss(loss, o, y))
+
+
+def _stays_between(module: torch.nn.Module, x: torch.Tensor) -> bool:
+    """Do the outputs stay between 0 and 1 for inputs that are far larger? Scores of a fresh model may lie there by chance."""
+    if not x.is_floating_point():
+        return True
+    with torch.no_grad():
+        out = module(_FAR * x)
+    return bool(((out >= 0) & (out <= 1)).all())
 
 
 def _mean_loss(loss: Any, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -178,6 +188,8 @@ def needs_two_samples(build: Callable[[], Any], x: Array) -> bool:
 
 _BATCH = 2048
 _SAMPLES = 3
+_TRIAL_SEED = 0
+_FAR = 1e3
 _TRIAL_SAMPLES = 8  # of which a model is tried before it is trained
 
 
@@ -191,13 +203,6 @@ def outputs_of(task: Task, params: Tree, rows: Ints) -> Array:
             x = torch.from_numpy(task.dataset.x[rows[a : a + _BATCH]])
             outputs.append(functional_call(module, tensors, (x,)).numpy())
     return np.concatenate(outputs) if outputs else np.zeros((0, task.dataset.classes), np.float32)
-
-
-def sample_outputs(task: Task, params: Tree, rows: Ints) -> Array:
-    """The same, for a look at a model before a run: random numbers that its making draws are given back, for the run would draw
-    others after it."""
-    with torch.random.fork_rng(devices=[]):
-        return outputs_of(task, params, rows)
 
 
 @contextmanager

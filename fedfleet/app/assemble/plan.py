@@ -70,7 +70,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     if spec.edge is None:
         plan = with_selector(spec, plan, world, built_task)
     memory_problems = () if plan.algorithm.pooled else tuple(memory_warnings(plan, world, tree_nbytes(built_task.frozen)))
-    model_problems = task_warnings(built_task, plan.params)
+    model_problems = task_warnings(built_task)
     if plan.algorithm.pooled:
         plan, world = pool_clients(plan, world)
     check_batches(built_task, plan, world)

@@ -123,8 +123,9 @@ def _score_lines(metrics: Mapping[str, Any]) -> list[str]:
     central, clients, low, worst = map(text, ("accuracy", "accuracy_clients", "accuracy_bottom10", "accuracy_worst10_mean"))
     of_clients = f"clients {clients}, 10th-percentile client {low}, mean of the worst tenth {worst}"
     line = f"{score.name} {central} on the central test set; {of_clients}"
-    known = [(measure_info(name, score), value) for name, value in (metrics.get("measures") or {}).items()]
-    others = ", ".join(f"{info.label} {info.text(value)}" for info, value in known)
+    measures: Mapping[str, float] = metrics.get("measures") or {}
+    known = [measure_info(name, score) for name in dict.fromkeys([*score.kind.measures, *measures]) if name in measures]
+    others = ", ".join(f"{info.label} {info.text(measures[info.name])}" for info in known)
     unit = ", in the units of the label" if score.kind.name == "regression" else ""
     return [line, *([others + unit] if others else [])]
 

@@ -104,10 +104,18 @@ def _resolve(table: Mapping[str, Any], name: str, content_id: str | None, count:
     algorithm = privacy_by_epsilon(parts["algorithm"], asked, clients)
     return replace(
         spec,
+        pace=_with_cohort_for(parts["pace"], as_table(table.get("pace", {}), "pace"), clients),
         world={**world, "clients": clients},
         algorithm=algorithm,
         override=[_override(o, i, algorithm) for i, o in enumerate(overrides)],
     )
+
+
+def _with_cohort_for(pace: Table, asked: Mapping[str, Any], clients: int) -> Table:
+    """The pace of a fleet that is smaller than the default cohort: if no cohort is asked for, all clients are the cohort."""
+    if "cohort" in asked or not isinstance(pace.get("cohort"), int) or pace["cohort"] <= clients:
+        return pace
+    return {**pace, "cohort": clients}
 
 
 def with_privacy_mechanism(table: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -163,7 +163,9 @@ def read_user_data(source: Any) -> Any:
         return source
     found = data(source)
     for sentence in found.warnings:
-        warnings.warn(sentence, stacklevel=3)
+        # A run says itself that its inputs need a scale.
+        if sentence != scales.magnitude_warning(found.x, found.inputs):
+            warnings.warn(sentence, stacklevel=3)
     return found
 
 

@@ -43,7 +43,7 @@ def test_the_servers_places_stay_with_the_server(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the device has a copy of the file
     assert len(build_client_runtime(config).train)
     monkeypatch.chdir(tmp_path / "state")
-    with pytest.raises(BadInput, match="classification.csv is not on this machine"):
+    with pytest.raises(BadInput, match="is not on this machine"):
         found_data("classification.csv")
 
 
@@ -81,7 +81,7 @@ def test_other_code_is_kept_for_reading_and_runs_once_its_hash_is_given(tmp_path
 
 
 @pytest.mark.parametrize(
-    "model", [{"source": "a" * (1 << 20), "name": "Net"}, {"source": "x = 1", "name": "a b"}, "Net", {"layers": {"use": "os"}}]
+    "model", [{"source": "a" * (1 << 21), "name": "Net"}, {"source": "x = 1", "name": "a b"}, "Net", {"layers": {"use": "os"}}]
 )
 def test_a_model_in_another_form_is_refused(model, tmp_path):
     config = client_config_for(setup_of(tmp_path), 0, local=True)

@@ -24,7 +24,7 @@ def said(model, x=X, y=Y, **more):
         warnings.simplefilter("always")
         fedfleet.run(SPEC, model=model, data=(x, y), **more)
     texts = [str(one.message) for one in caught]
-    return {word for word in ("Softmax", "not scaled") for text in texts if word in text}
+    return {word for word in ("Softmax", "not scaled", "different ranges") for text in texts if word in text}
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,8 @@ def said(model, x=X, y=Y, **more):
         (SOFTMAX, {}, {"Softmax"}),
         (nn.Sequential(nn.Linear(4, 2), nn.LogSoftmax(1)), {}, set()),
         (SOFTMAX, {"loss": lambda out, y: nn.functional.nll_loss(out.log(), y, reduction="none")}, set()),
-        (nn.Linear(4, 2), {"x": X * [1, 1, 1, 10_000]}, {"not scaled"}),
+        (nn.Linear(4, 2), {"x": X * [1, 1, 1, 10_000]}, {"different ranges"}),
+        (nn.Linear(4, 2), {"x": X * 10_000}, {"not scaled"}),
         (nn.Sequential(nn.Linear(4, 1), nn.Sigmoid()), {"y": X[:, 0] + 0.1}, set()),
     ],
 )

@@ -53,8 +53,9 @@ def _title(answer: Answer, score: ScoreInfo) -> str:
     """The title; names of quantities in it become words."""
     title, target = str(answer["title"]), answer.get("target")
     title = _QUANTITY.sub(lambda word: quantity_name(word[0], score), title)
-    timed = target is not None and answer["kind"] == "time_to_accuracy"
-    return title.replace("an accuracy", _goal(target, score)).replace("the target", _goal(target, score)) if timed else title
+    if target is None or answer["kind"] != "time_to_accuracy":
+        return title
+    return title.replace("an accuracy", _goal(target, score)).replace("the target", _goal(target, score))
 
 
 def _goal(target: Target, score: ScoreInfo) -> str:

@@ -178,7 +178,7 @@ def clock_of(spec: Spec, *, task: Task | None = None, draws: int = _DRAWS) -> di
         "rounds": rounds,
         "rounds_done": float(np.mean([part.rounds for part in parts])),
         "classes": {name: float(t) for name, t in zip(clock_names(fleet, len(at_end)), at_end, strict=True)},
-        "by": fleet.noun,
+        **({} if fleet.noun == "label" else {"by": fleet.noun}),
         "effective": float(np.mean([clock.effective for clock in clocks])),
         "notes": notes,
     }
