@@ -18,6 +18,8 @@ def generator_states() -> dict[str, Any]:
     torch: Any = sys.modules.get("torch")
     if torch is not None:
         result["torch"] = torch.get_rng_state().numpy().tobytes()
+        if torch.cuda.is_initialized():
+            result["cuda"] = tuple(state.numpy().tobytes() for state in torch.cuda.get_rng_state_all())
     return result
 
 
@@ -27,7 +29,10 @@ def seed_generators(number: int) -> None:
     random.seed(104729 + number)
     torch: Any = sys.modules.get("torch")
     if torch is not None:
-        torch.manual_seed(1299709 + number)
+        # Not torch.manual_seed, which keeps a note for every device that was never used.
+        torch.default_generator.manual_seed(1299709 + number)
+        if torch.cuda.is_initialized():
+            torch.cuda.manual_seed_all(1299709 + number)
 
 
 def restore_generators(states: Mapping[str, Any]) -> None:
@@ -37,7 +42,13 @@ def restore_generators(states: Mapping[str, Any]) -> None:
     random.setstate(states["random"])
     torch: Any = sys.modules.get("torch")
     if torch is not None and "torch" in states:
-        torch.set_rng_state(torch.from_numpy(np.frombuffer(states["torch"], np.uint8).copy()))
+        torch.set_rng_state(_as_state(torch, states["torch"]))
+        if "cuda" in states:
+            torch.cuda.set_rng_state_all([_as_state(torch, state) for state in states["cuda"]])
+
+
+def _as_state(torch: Any, state: bytes) -> Any:
+    return torch.from_numpy(np.frombuffer(state, np.uint8).copy())
 
 
 @contextmanager

@@ -10,10 +10,11 @@ import numpy as np
 
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.errors import FedFleetError
-from fedfleet.core.events import Event, ModelCommitted, RoundFailed
+from fedfleet.core.events import Event, ModelCommitted, RoundFailed, TasksSpent
 from fedfleet.core.parts import Draw, Plan, Policy, Selector, State
 from fedfleet.core.records import Assignments, Book, Decision, Ended, Ints, Roster, Stop
 from fedfleet.core.rng import client_keys
+from fedfleet.core.tensor_format import pack_tree, unpack_tree
 from fedfleet.pace.rounds import deadline, readiness, round_policy
 from fedfleet.simulation.simulator import simulate
 from fedfleet.testing.conformance import CheckLog, Conformance, fingerprint
@@ -127,14 +128,14 @@ _Answers = list[tuple[Callable[[], Any], str]]
 def _guard(selector: Selector, answers: _Answers, picks: list[Ints] | None = None) -> Selector:
     """The selector with arrays that cannot be changed, every answer noted and every state looked at."""
 
-    def note(again: Callable[[], Any]) -> Any:
-        result = again()
-        answers.append((again, fingerprint(result)))
+    def note(state: State, ask: Callable[[State], Any]) -> Any:
+        result = ask(state)
+        answers.append((lambda: ask(thawed(state)), fingerprint(result)))
         return result
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         _lock(state, roster)
-        assignments = note(lambda: selector.pick(state, roster, n, draw))
+        assignments = note(state, lambda kept: selector.pick(kept, roster, n, draw))
         assert len(assignments.clients) <= n, f"asked for {n}, picked {len(assignments.clients)}"
         if picks is not None:
             picks.append(assignments.clients)
@@ -144,18 +145,30 @@ def _guard(selector: Selector, answers: _Answers, picks: list[Ints] | None = Non
         _lock(state, roster)
         assert selector.probe is not None
         look = selector.probe
-        return note(lambda: look(state, roster, n, draw))
+        return note(state, lambda kept: look(kept, roster, n, draw))
 
     def learn(state: State, ended: Ended, now: float) -> State:
         assert selector.learn is not None
         _lock(state, ended)
         hear = selector.learn
-        new_state = note(lambda: hear(state, ended, now))
+        new_state = note(state, lambda kept: hear(kept, ended, now))
         _check_state(new_state)
         return new_state
 
-    probe_or_none, learn_or_none = probe if selector.probe is not None else None, learn if selector.learn is not None else None
-    return replace(selector, pick=pick, probe=probe_or_none, learn=learn_or_none)
+    def charge(state: State, spent: TasksSpent) -> State:
+        assert selector.charge is not None
+        pay = selector.charge
+        new_state = note(state, lambda kept: pay(kept, spent))
+        _check_state(new_state)
+        return new_state
+
+    asks = {"probe": probe, "learn": learn, "charge": charge}
+    return replace(selector, pick=pick, **{name: ask for name, ask in asks.items() if getattr(selector, name) is not None})
+
+
+def thawed(state: State) -> State:
+    """The state after a checkpoint."""
+    return unpack_tree(pack_tree(dict(state))) if state else state
 
 
 def _lock(state: State, columns: Roster | Ended) -> None:

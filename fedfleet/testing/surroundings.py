@@ -69,7 +69,7 @@ def _replace_clocks(spaces: list[dict[str, Any]], offset: int) -> _Replaced:
     """Replace every clock; what was there, so that it can be put back."""
     other = _other_clocks(offset)
     replaced: _Replaced = []
-    modules: list[tuple[dict[str, Any], list[str]]] = [
+    modules: list[tuple[Any, list[str]]] = [
         (vars(time), [*_CLOCKS, *_CALENDAR]),
         (vars(datetime), ["datetime", "date"]),
     ]
