@@ -59,7 +59,7 @@ def magnitude_warning(x: Array, names: tuple[str, ...] = ()) -> str | None:
     """A sentence where the spreads of two inputs differ so much that training follows one of them alone; None where all is well.
 
     >>> magnitude_warning(np.array([[0.0, 0.0], [1.0, 5000.0]]), ("share", "income"))
-    'data: the inputs have very different ranges: \\'income\\' from 0 to 5000, \\'share\\' from 0 to 1; scale them (scale="standard")'  # noqa: E501
+    'data: the inputs have very different ranges: \\'income\\' from 0 to 5000, \\'share\\' from 0 to 1; use scale = "standard"'
     """
     if x.ndim != 2 or x.dtype.kind not in "fiu" or len(x) < 2 or x.shape[1] < 2:
         return None
@@ -74,7 +74,7 @@ def magnitude_warning(x: Array, names: tuple[str, ...] = ()) -> str | None:
         wide, narrow = int(measure.argmax()), int(measure.argmin())
         if spread[wide] >= MOST_APART * spread[narrow] and reach[wide] >= MOST_APART * reach[narrow]:
             first, second = (_range(int(moving[i]), low, high, names) for i in (wide, narrow))
-            return f'data: the inputs have very different ranges: {first}, {second}; scale them (scale="standard")'
+            return f'data: the inputs have very different ranges: {first}, {second}; use scale = "standard"'
     return None
 
 
