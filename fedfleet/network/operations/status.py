@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from fedfleet.core.errors import BadInput, FedFleetError, Refused, RunFailed
+from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.core.errors import printable as printable
 from fedfleet.network.operations.metrics import activity_text
 from fedfleet.network.protocol.fleet_pb2 import StatusReply, StatusRequest
@@ -72,12 +72,12 @@ def _score_text(status: Mapping[str, object]) -> str:
     return f", {printable(str(status.get('score', 'accuracy')), 40)} {value:.3f}" if isinstance(value, float) else ""
 
 
-def _to_error(address: str, error: grpc.RpcError, *, secure: bool) -> FedFleetError:
+def _to_error(address: str, error: grpc.RpcError, *, secure: bool) -> RunFailed:
     code, details = error.code(), printable(error.details() or "", 120)  # type: ignore[attr-defined]
     match code:
         case grpc.StatusCode.UNAVAILABLE:
             cure = "or it shows another certificate" if secure else "or it wants TLS: then give --ca FILE"
-            return BadInput(f"no answer from {address}; no server runs there, {cure}")
+            return RunFailed(f"no answer from {address}; no server runs there, {cure}")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return RunFailed(f"{address} did not answer in time; it may be overloaded, or it is not a FedFleet server")
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:

@@ -76,7 +76,7 @@ def test_the_help_states_the_defaults_that_are_used():
         ({"devices": "fsreal", "only": "DevMC"}, "did you mean 'DevMC-"),
         ({"devices": "none.json"}, "none.json"),
         ({"devices": "fsreal", "page": "no/x.html"}, "page: cannot write"),
-        ({"data": (1, 2)}, "need a spec"),
+        ({"data": (1, 2)}, "give both model and data"),
     ],
 )
 def test_mistakes_are_one_sentence(asked, says):

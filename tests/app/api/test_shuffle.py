@@ -178,7 +178,7 @@ def test_files_that_are_not_there_and_words_that_mean_nothing(fedfleet, tmp_path
     refused(fedfleet("shuffle", saved(tmp_path), "--solver", "slqsp"), "--solver", "did you mean 'slsqp'")
     refused(fedfleet("shuffle", saved(tmp_path), "--limit", "0"), "--limit")
     refused(fedfleet("shuffle", saved(tmp_path), "--quik"), "--quick")
-    refused(fedfleet("shuffle"), "Missing argument")
+    refused(fedfleet("shuffle"), "needs FILE")
 
 
 def test_a_picture_that_cannot_be_written_is_one_sentence(fedfleet, tmp_path):

@@ -61,7 +61,7 @@ MISTAKES = [
     # verbs
     ("train spec.toml", ["fedfleet run SPEC"]),
     ("list methods", ["fedfleet list algorithms"]),
-    ("status --server 127.0.0.1:1", ["127.0.0.1:1", "no server"]),
+    ("status --server localhost", ["localhost", "HOST:PORT"]),
 ]
 
 

@@ -60,7 +60,7 @@ def test_nobody_there_is_one_sentence():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    with pytest.raises(BadInput, match="no server runs there") as wrong:
+    with pytest.raises(RunFailed, match="no server runs there") as wrong:
         ask_status(address, seconds=2.0)
     assert "\n" not in str(wrong.value)
 
