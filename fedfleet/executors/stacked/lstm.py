@@ -54,8 +54,8 @@ class _Course:
     """What a forward pass keeps, of every step.
 
     `inputs` [clients, steps + 1, batch, inputs + hidden + 1] holds inputs, half the outputs before them, and 1. `cell` is twice the
-    last cell. `factors` [clients, steps, batch, 4 hidden] is what a gate's gradient has besides that of the cell (of the output, for
-    the last gate); `through` and `forget` are what the cell's gradient has of that of the output, and of the next cell's. They are
+    last cell. `factors` [clients, steps, batch, 4 hidden] is what a gate's gradient has besides that of the cell (of the output,
+    for the last gate); `through` and `forget` are what the cell's gradient has of that of the output, and of the next cell's. They are
     made step by step, while everything that they need is in a processor's cache.
     """
 
@@ -81,7 +81,9 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> Gradients:
         w_in, w_hid = ctx.saved_tensors
-        course: _Course = ctx.course
+        course, ctx.course = ctx.course, None
+        if course is None:
+            raise RuntimeError("a stacked LSTM goes through its backward pass once: what it kept was overwritten on the way")
         grad = _backward_steps(course, w_hid, *grad_outputs)
         needs_x, *needs_weights = ctx.needs_input_grad
         down = None
@@ -137,7 +139,13 @@ def _backward_steps(
     """The gradients of the gates before squashing, [clients, steps, batch, 4 hidden]; they are written over the factors."""
     grads, h = course.factors, w_hid.shape[2]
     split = grads.unflatten(3, (4, h))
-    views = (grads.unbind(1), split[:, :, :, :3].unbind(1), split[:, :, :, 3].unbind(1), course.through.unbind(0), course.forget.unbind(0))
+    views = (
+        grads.unbind(1),
+        split[:, :, :, :3].unbind(1),
+        split[:, :, :, 3].unbind(1),
+        course.through.unbind(0),
+        course.forget.unbind(0),
+    )
     steps = [*zip(*views, grad_out.unbind(2), strict=True)]
     # Of half the outputs, and of twice the cells.
     dh, dc = 2.0 * (grad_h + grad_out[:, :, -1]), 0.5 * grad_cell

@@ -17,7 +17,9 @@ import torch
 from torch.nn import functional as F  # noqa: N812
 from torch.overrides import TorchFunctionMode
 
-LONGEST = 128  # places; beyond, PyTorch's blocks fit a processor's cache better than whole matrices do
+# Measured, forward and backward: 1.3 to 2.1 times as fast as PyTorch's up to 64 places in heads of up to 12, equal for heads of 16,
+# slower from 80 places on or in wider heads.
+LONGEST, WIDEST = 64, 16
 
 
 class ShortAttention(TorchFunctionMode):
@@ -57,7 +59,8 @@ def _is_short(
 ) -> bool:
     del is_causal, scale
     plain = attn_mask is None and dropout_p == 0.0 and not enable_gqa
-    small = query.dim() == 4 and query.shape == key.shape == value.shape and query.shape[2] <= LONGEST
+    alike = query.dim() == 4 and query.shape == key.shape == value.shape
+    small = alike and query.shape[2] <= LONGEST and query.shape[3] <= WIDEST
     return plain and small and query.device.type == "cpu" and query.dtype == key.dtype == value.dtype == torch.float32
 
 
@@ -79,9 +82,7 @@ class _Attention(torch.autograd.Function):
     """[samples, heads, places, width], three times, to the same."""
 
     @staticmethod
-    def forward(
-        ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool, scale: float
-    ) -> torch.Tensor:
+    def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool, scale: float) -> torch.Tensor:
         q, k, v = (_rows(part) for part in (query, key, value))
         q.mul_(scale)
         weights = torch.softmax(torch.baddbmm(_mask(q.shape[1], causal), q, k.transpose(1, 2)), dim=2)

@@ -133,7 +133,9 @@ def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
             if isinstance(new_leaf, Linear) and attribute == "weight" and new_leaf.alone:
                 shareable.add(name)
     dropouts = [m for m in twin.modules() if isinstance(m, AddressedDropout)]
-    return Twin(twin, stack, places, frozenset(flat), dropouts, frozenset(fusable), frozenset(shareable), shapes, held_weights, attends)
+    return Twin(
+        twin, stack, places, frozenset(flat), dropouts, frozenset(fusable), frozenset(shareable), shapes, held_weights, attends
+    )
 
 
 def _one_row(leaf: nn.Module, name: str, value: torch.Tensor | None) -> torch.Tensor:

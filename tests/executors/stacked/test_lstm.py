@@ -18,7 +18,10 @@ def like(layers=1):
 def stack_of(module, spread=0.3):
     """Unlike weights for each client."""
     noise = torch.Generator().manual_seed(0)
-    return {n: torch.stack([v + spread * torch.randn(v.shape, generator=noise) for _ in range(CLIENTS)]) for n, v in module.state_dict().items()}
+    return {
+        n: torch.stack([v + spread * torch.randn(v.shape, generator=noise) for _ in range(CLIENTS)])
+        for n, v in module.state_dict().items()
+    }
 
 
 def leaf_with(module, weights):
@@ -96,3 +99,10 @@ def test_large_and_small_values_stay_finite():
     out.sum().backward()
     assert out.isfinite().all() and out.abs().max() <= 1.0
     assert all(v.grad.isfinite().all() for v in weights.values())
+
+
+def test_a_second_backward_pass_is_refused_and_not_wrong():
+    out, _ = leaf_with(like(), {n: v.requires_grad_() for n, v in stack_of(like()).items()})(samples())
+    out.sum().backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="backward pass once"):
+        out.sum().backward()

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F  # noqa: N812
 
 from fedfleet.executors.stacked import short_attention
-from fedfleet.executors.stacked.short_attention import LONGEST, AttentionWatch, ShortAttention
+from fedfleet.executors.stacked.short_attention import LONGEST, WIDEST, AttentionWatch, ShortAttention
 
 SHAPE = (3, 2, 7, 5)
 
@@ -65,10 +65,11 @@ def test_it_gives_the_same_bits_each_time():
     ("shape", "settings"),
     [
         ((1, 1, LONGEST + 1, 4), {}),
+        ((1, 1, 4, WIDEST + 1), {}),
         (SHAPE, {"attn_mask": torch.ones(7, 7, dtype=torch.bool)}),
         (SHAPE, {"dropout_p": 0.5}),
     ],
-    ids=["long", "mask of one's own", "dropout"],
+    ids=["long", "wide", "mask of one's own", "dropout"],
 )
 def test_what_it_is_not_made_for_goes_to_pytorch(shape, settings, taken):
     torch.manual_seed(0)
