@@ -55,8 +55,8 @@ class _Course:
 
     `inputs` [clients, steps + 1, batch, inputs + hidden + 1] holds inputs, half the outputs before them, and 1. `cell` is twice the
     last cell. `factors` [clients, steps, batch, 4 hidden] is what a gate's gradient has besides that of the cell (of the output,
-    for the last gate); `through` and `forget` are what the cell's gradient has of that of the output, and of the next cell's. They are
-    made step by step, while everything that they need is in a processor's cache.
+    for the last gate); `through` and `forget` are what the cell's gradient has of that of the output, and of the next cell's.
+    They are made step by step, while everything that they need is in a processor's cache.
     """
 
     inputs: torch.Tensor
