@@ -4,7 +4,8 @@
 
 Every cell trains one cohort by the loop that everybody writes, by the inline executor and by the stacked one (form and threads as
 a run with run.execute = "stacked" chooses them), in alternation: what else runs on the machine then falls on all alike. Times are
-medians; both executors make their reports. Ends in less than three minutes on two idle cores.
+medians; both executors make their reports. The last ratio is of processor seconds: what the stack itself saves, without its
+threads, and the only one that other work on the machine leaves alone. Ends in less than three minutes on two idle cores.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Cell:
     loop: float
     inline: float
     stacked: float
+    processor: float  # processor seconds of inline for one of the stacked executor
     apart: float
 
 
@@ -55,13 +57,16 @@ def measure(task: Any, cohort: int, batch: int, form: Any, *, steps: int = STEPS
     ways: tuple[Callable[[], Any], ...] = (plain, lambda: [*literal.train(jobs)], lambda: [*stacked.train(jobs)])
     list(stacked.train(jobs))
     seconds: list[list[float]] = [[], [], []]
+    worked: list[list[float]] = [[], [], []]
     answers: list[Any] = [None, None, None]
     for _ in range(repeats):
         for k, way in enumerate(ways):
-            start = time.perf_counter()
+            start, before = time.perf_counter(), time.process_time()
             answers[k] = way()
             seconds[k].append(time.perf_counter() - start)
-    return Cell(*(median(each) for each in seconds), apart=largest_gap(answers[1], answers[2], jobs))
+            worked[k].append(time.process_time() - before)
+    processor = median(worked[1]) / median(worked[2])
+    return Cell(*(median(each) for each in seconds), processor=processor, apart=largest_gap(answers[1], answers[2], jobs))
 
 
 def largest_gap(reference: Sequence[Any], reports: Sequence[Any], jobs: Sequence[Any]) -> float:
@@ -86,7 +91,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of the stacked executor at most")
     asked = parser.parse_args()
     print(f"{STEPS} steps a client; load {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} cores")
-    print(f"{'task':<18} clients batch   loop ms inline ms stacked ms  of loop of inline  apart  form")
+    print(f"{'task':<18} clients batch   loop ms inline ms stacked ms  of loop of inline processor    apart form")
     for name in asked.tasks:
         task = builder("tasks", name)()(0)
         form = choose_form(task, device="cpu", threads=asked.threads)
@@ -94,7 +99,7 @@ def main() -> None:
             cell = measure(task, cohort, batch, form)
             print(
                 f"{name:<18} {cohort:>7} {batch:>5} {1e3 * cell.loop:>9.1f} {1e3 * cell.inline:>9.1f} {1e3 * cell.stacked:>10.1f} "
-                f"{cell.loop / cell.stacked:>7.1f}x {cell.inline / cell.stacked:>7.1f}x {cell.apart:>8.0e} {form.name} x{form.threads}",
+                f"{cell.loop / cell.stacked:>7.1f}x {cell.inline / cell.stacked:>7.1f}x {cell.processor:>8.1f}x {cell.apart:>7.0e} {form.name} x{form.threads}",
                 flush=True,
             )
     print(f"load {os.getloadavg()[0]:.1f} at the end")
