@@ -175,7 +175,8 @@ class Norm(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         c = self.stack.clients
         if self.shape is not None:
-            out = F.layer_norm(x, self.shape, eps=self.eps)
+            # With a scale and a shift, even of 1 and 0, its kernel for CPUs is a third faster.
+            out = F.layer_norm(x, self.shape, x.new_ones(self.shape), x.new_zeros(self.shape), eps=self.eps)
             ones = (1,) * (x.dim() - len(self.shape))
         else:
             out = F.group_norm(x, self.groups, eps=self.eps)
@@ -186,8 +187,9 @@ class Norm(nn.Module):
             tail = v.shape[1:] if self.shape is not None else (v.shape[1], *(1,) * (x.dim() - 2))
             return v.reshape(c, *ones, *tail)
 
-        parts = parts * spread(self.weight)
-        return (parts if self.bias is None else parts + spread(self.bias)).reshape(x.shape)
+        if self.bias is None:
+            return (parts * spread(self.weight)).reshape(x.shape)
+        return torch.addcmul(spread(self.bias), parts, spread(self.weight)).reshape(x.shape)
 
 
 class Embedding(nn.Module):
@@ -220,46 +222,3 @@ class Table(nn.Module):
         parts = x.reshape(self.stack.clients, -1, *x.shape[1:])
         out = torch.func.vmap(lambda t, v: torch.func.functional_call(self.like, {self.name: t}, (v,)))(tables, parts)
         return out.reshape(-1, *out.shape[2:])
-
-
-class Lstm(nn.Module):
-    """A unidirectional LSTM per client: the input's products all at once, the recurrence step by step."""
-
-    def __init__(self, stack: Stack, like: nn.LSTM) -> None:
-        super().__init__()
-        self.stack, self.layers, self.hidden = stack, like.num_layers, like.hidden_size
-        if not like.batch_first or like.bidirectional or like.proj_size or like.dropout or not like.bias:
-            raise TypeError("only batch-first, unidirectional LSTMs with bias and without dropout can be stacked")
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
-        c = self.stack.clients
-        out = x.reshape(c, -1, *x.shape[1:])
-        ends, cells = [], []
-        for layer in range(self.layers):
-            out, h, cell = self._layer(out, layer)
-            ends.append(h)
-            cells.append(cell)
-        final = [torch.stack(v).reshape(self.layers, -1, self.hidden) for v in (ends, cells)]
-        return out.reshape(-1, *out.shape[2:]), (final[0], final[1])
-
-    def _layer(self, x: torch.Tensor, layer: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        w_in, w_hid = getattr(self, f"weight_ih_l{layer}"), getattr(self, f"weight_hh_l{layer}")
-        bias = getattr(self, f"bias_ih_l{layer}") + getattr(self, f"bias_hh_l{layer}")
-        c, b, t, _ = x.shape
-        moved = x.transpose(1, 2).reshape(c, t * b, -1)
-        gate_inputs = _add_product(bias.unsqueeze(1), moved, w_in).reshape(c, t, b, -1)
-        h = cell = x.new_zeros(c, b, self.hidden)
-        outs = []
-        for gates in gate_inputs.unbind(1):
-            i, f, g, o = _add_product(gates, h, w_hid).chunk(4, dim=2)
-            cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
-            h = torch.sigmoid(o) * torch.tanh(cell)
-            outs.append(h)
-        return torch.stack(outs, dim=2), h, cell
-
-
-def _add_product(start: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """start + x W' for each client; weights that all share are multiplied once, not once per client."""
-    if weight.stride(0) == 0 and len(weight) > 1:
-        return start + x @ weight[0].T
-    return torch.baddbmm(start, x, weight.transpose(1, 2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,8 @@ from torch import nn
 
 from fedfleet.executors.stacked import layers
 from fedfleet.executors.stacked.linear_layers import Linear, Stack
+from fedfleet.executors.stacked.lstm import Lstm
+from fedfleet.executors.stacked.short_attention import AttentionWatch, ShortAttention
 from fedfleet.tasks.dropout import AddressedDropout
 from fedfleet.tasks.frozen_weights import frozen_names
 from fedfleet.tasks.seeded_draws import SeededDraws
@@ -40,6 +43,12 @@ class Twin:
     held_weights: list[
         tuple[nn.Module, str, torch.Tensor]
     ]  # frozen inside the model: leaf, attribute, the one tensor of all clients
+    attends: bool = False  # does it call PyTorch's attention?
+
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        """The model's outputs for a merged batch, in training."""
+        with ShortAttention() if self.attends else nullcontext():
+            return self.module(x)
 
     def load(self, tensors: Mapping[str, torch.Tensor], clients: int) -> None:
         """Point the leaves at these stacks; nothing is copied but what must change its shape."""
@@ -93,6 +102,7 @@ def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
         raise CannotStack("its forward() draws random numbers itself, for one client at a time")
     stack = Stack()
     reused = reused_leaves(module, sample) if sample is not None else frozenset()
+    attends = sample is not None and sample.device.type == "cpu" and _calls_attention(module, sample)
     shapes = {n: v.shape for n, v in module.state_dict().items()}
     frozen = [v for leaf in module.modules() for n in frozen_names(leaf) if (v := leaf._buffers[n]) is not None]
     twin = copy.deepcopy(module, {id(v): v for v in frozen})
@@ -131,7 +141,9 @@ def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
             if isinstance(new_leaf, Linear) and attribute == "weight" and new_leaf.alone:
                 shareable.add(name)
     dropouts = [m for m in twin.modules() if isinstance(m, AddressedDropout)]
-    return Twin(twin, stack, places, frozenset(flat), dropouts, frozenset(fusable), frozenset(shareable), shapes, held_weights)
+    return Twin(
+        twin, stack, places, frozenset(flat), dropouts, frozenset(fusable), frozenset(shareable), shapes, held_weights, attends
+    )
 
 
 def check_twin(twin: Twin, module: nn.Module, sample: torch.Tensor) -> None:
@@ -170,13 +182,25 @@ def reused_leaves(module: nn.Module, sample: torch.Tensor) -> frozenset[str]:
     """The paths of the leaves that one forward pass uses more than once."""
     calls: Counter[str] = Counter()
     hooks = [leaf.register_forward_hook(lambda *_, path=path: calls.update([path])) for path, leaf in module.named_modules()]
+    _forward_once(module, sample)
+    for hook in hooks:
+        hook.remove()
+    return frozenset(path for path, n in calls.items() if n > 1)
+
+
+def _calls_attention(module: nn.Module, sample: torch.Tensor) -> bool:
+    """Does one forward pass call PyTorch's attention?"""
+    with AttentionWatch() as watch:
+        _forward_once(module, sample)
+    return watch.called
+
+
+def _forward_once(module: nn.Module, sample: torch.Tensor) -> None:
+    """A forward pass that leaves nothing behind."""
     was_training, dtype = module.training, next(module.parameters()).dtype
     with torch.no_grad():
         module.eval()(sample.to(dtype) if sample.is_floating_point() else sample)
     module.train(was_training)
-    for hook in hooks:
-        hook.remove()
-    return frozenset(path for path, n in calls.items() if n > 1)
 
 
 def _stacked_leaf(stack: Stack, leaf: nn.Module, path: str) -> nn.Module:
@@ -193,7 +217,7 @@ def _stacked_leaf(stack: Stack, leaf: nn.Module, path: str) -> nn.Module:
             case nn.Embedding():
                 return layers.Embedding(stack)
             case nn.LSTM():
-                return layers.Lstm(stack, leaf)
+                return Lstm(stack, leaf)
             case _:
                 pass
     except TypeError as error:

@@ -247,7 +247,7 @@ class StageRun:
         """The sum over clients of their losses, whose gradients are the clients' own; and the counts."""
         objective, clients = self.work.stage.objective, self.clients
         if objective is None:
-            each = sample_losses(self.twin.module(x), y).reshape(clients, -1)
+            each = sample_losses(self.twin.run(x), y).reshape(clients, -1)
             each_loss = each.detach() if weights is None else each.detach() * weights
             self._count(each_loss.sum(1), each_loss.square().sum(1))
             if weights is None:
@@ -263,7 +263,7 @@ class StageRun:
     def _forward(self, params: Any, x: Any) -> torch.Tensor:
         """The model at these parameters; what they leave out is as it is in the stack."""
         self.twin.load(dict(params), self.clients)
-        return self.twin.module(x)
+        return self.twin.run(x)
 
     def _count(self, loss: torch.Tensor, squared: torch.Tensor) -> None:
         self.loss[: self.clients] += loss

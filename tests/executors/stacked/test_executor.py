@@ -58,6 +58,21 @@ def test_every_task_trains_as_the_literal_loop_does(name, form):
     compare(task, fedavg(epochs=1, **SMALL), (5, 3, 8), form, threads=2)
 
 
+@pytest.mark.parametrize("form", ["merged", "loop"])
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("text_gpt", {"width": 16, "heads": 2, "window": 12}),
+        ("text_lstm", {"hidden": 12, "layers": 2, "window": 12}),
+        ("digits_completion", {"hidden": 24}),
+        ("diabetes_mlp", {}),
+    ],
+)
+def test_other_kinds_of_tasks_train_as_the_literal_loop_does(name, settings, form):
+    task = builder("tasks", name)(**settings)(0)
+    compare(task, fedavg(epochs=1, **SMALL), (5, 3, 8), form, threads=2)
+
+
 def test_a_deep_network_is_the_same_function_in_double_precision():
     task = builder("tasks", "resnet18_gn")(synthetic=True, samples=20)(0)
     double = replace(
