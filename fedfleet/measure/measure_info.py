@@ -85,7 +85,7 @@ def measure_info(name: str, score: ScoreInfo) -> MeasureInfo:
         return MeasureInfo(name, score.name, score.kind.percent, is_score=True)
     if name in _SCORES:
         return MeasureInfo(name, _SCORES[name].format(score.name), score.kind.percent, name == "accuracy_std", is_score=True)
-    return MeasureInfo(name, _LABELS.get(name, name.removeprefix(OWN)), name in _PERCENT, name in _LOWER)
+    return MeasureInfo(name, _LABELS.get(name, name.removeprefix(OWN)), name in _PERCENT, name.removeprefix(OWN) in _LOWER)
 
 
 def main_measure(score: ScoreInfo) -> MeasureInfo | None:

@@ -1,7 +1,7 @@
 """Where a model of another kind than classification is right and wrong on the central test set, as metrics.json holds it.
 
 Numbers: what was predicted against what was true, and the error by bins of what was true. Several labels: each label by itself.
-Sequences: the tokens that are predicted worst.
+Sequences: the tokens at which most predictions are wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ MOST_PAIRS = 400  # of a predicted and a true number, that a page draws
 MOST_ENTRIES = 100  # labels or outputs that a page lists
 MOST_TOKENS = 20
 _BINS = 8  # of the true numbers, with about as many in each
-_SHARE, _LEAST = 0.005, 5  # of all places, and how many at least, a token must have to be listed: rare ones are luck
 _DIGITS = 7  # of a number on a page
 
 
@@ -94,8 +93,8 @@ def label_results(labels: Array, outputs: Array, names: Sequence[str]) -> list[d
 
 
 def token_results(labels: Array, answers: Array, names: Sequence[str]) -> list[dict[str, Any]]:
-    """The tokens that are predicted worst, of those that occur often: how often, the share that is right, and what most of the
-    wrong answers were.
+    """The tokens at which most predictions are wrong, the most first: how often each occurs, the share that is right, and what most
+    of the wrong answers were.
 
     >>> labels, answers = np.array([[0, 0, 0, 0, 0, 1, 1, 1, 1, 1]]), np.array([[0, 0, 0, 0, 0, 0, 0, 0, 1, 1]])
     >>> token_results(labels, answers, ["a", "b"])[0]
@@ -107,9 +106,8 @@ def token_results(labels: Array, answers: Array, names: Sequence[str]) -> list[d
         return []
     totals = np.bincount(true)
     right = np.bincount(true[true == guess], minlength=len(totals))
-    often = np.flatnonzero(totals >= max(_LEAST, _SHARE * len(true)))
-    tokens = often if len(often) else np.flatnonzero(totals)
-    worst = tokens[np.lexsort((-totals[tokens], right[tokens] / totals[tokens]))][:MOST_TOKENS]
+    tokens = np.flatnonzero(totals)
+    worst = tokens[np.argsort(right[tokens] - totals[tokens], kind="stable")][:MOST_TOKENS]
     rows = list[dict[str, Any]]()
     for token in worst.tolist():
         wrong = guess[(true == token) & (guess != token)]

@@ -38,3 +38,15 @@ def test_classes_are_their_own_strata():
 def test_sequences_are_refused_with_what_deals_them():
     with pytest.raises(BadInput, match="quantity"):
         of(np.zeros((3, 4), np.int64), 5)
+
+
+def test_strata_have_names_that_people_understand():
+    from fedfleet.core.strata import stratum_names
+
+    numbers = Dataset(np.zeros((40, 1)), np.arange(40, dtype=np.float32)[:, None] - 20, 1, target_scale=((0.0, 10.0),))
+    names = stratum_names(numbers, strata(numbers, "here"))
+    assert names[0] == "-200 to -170" and len(set(names)) == 10
+    several = Dataset(np.zeros((4, 1)), np.zeros((4, 2), np.float32), 2)
+    assert stratum_names(several, strata(several, "here"))[0] == "tenth 1 of 10"
+    labels = Dataset(np.zeros((2, 1)), np.eye(2) > 0, 2, label_names=("loop",))
+    assert stratum_names(labels, strata(labels, "here")) == ("loop", "label 1", "no label")

@@ -38,13 +38,23 @@ class Words:
 
 ACCURACY, POINTS, SHARE_OF_R2 = r"\b[Aa]ccurac", r"\d points", r"R2[^;,.]{0,12} \d+(\.\d+)? %"
 CASES = [
-    Words("classification", {"use": "digits_logreg"}, 0.3, "accuracy", "", ("Confusion matrix",), (r"\bR2\b", r"\bF1\b", "perplexity"), SMALL),
-    Words("regression", {"use": "diabetes_mlp", "hidden": 0}, 0.05, "R2", "RMSE", ("MAE", "Predicted against true", "predicted = true", "too low on average"),
-          (ACCURACY, POINTS, SHARE_OF_R2, "[Cc]onfusion", "[Cc]lasses"), SMALL),
-    Words("multilabel", {"use": "digits_traits", "hidden": 8}, 0.3, "F1", "macro F1", ("AUROC", "exact match", "F1 of each label", "has a loop"),
-          (ACCURACY, r"\bR2\b", "[Cc]onfusion"), SMALL),
-    Words("next_token", {"use": "text_lstm", "hidden": 8, "window": 16}, 0.5, "token accuracy", "perplexity", ("predicted worst", "space"),
-          (r"\bR2\b", r"\bF1\b", "[Cc]onfusion"), TEXTS),
+    Words(
+        "classification", {"use": "digits_logreg"}, 0.3, "accuracy", "", ("Confusion matrix",),
+        (r"\bR2\b", r"\bF1\b", "perplexity"), SMALL,
+    ),
+    Words(
+        "regression", {"use": "diabetes_mlp", "hidden": 0}, 0.05, "R2", "RMSE",
+        ("MAE", "Predicted against true", "predicted = true", "too low on average"),
+        (ACCURACY, POINTS, SHARE_OF_R2, "[Cc]onfusion", "[Cc]lasses"), SMALL,
+    ),
+    Words(
+        "multilabel", {"use": "digits_traits", "hidden": 8}, 0.3, "F1", "macro F1",
+        ("AUROC", "exact match", "F1 of each label", "has a loop"), (ACCURACY, r"\bR2\b", "[Cc]onfusion"), SMALL,
+    ),
+    Words(
+        "next_token", {"use": "text_lstm", "hidden": 8, "window": 16}, 0.5, "token accuracy", "perplexity",
+        ("with most wrong predictions", "space"), (r"\bR2\b", r"\bF1\b", "[Cc]onfusion"), TEXTS,
+    ),
 ]  # fmt: skip
 
 
@@ -119,7 +129,7 @@ def test_a_comparison_names_the_score_and_the_measure(made, tmp_path):
 
 def test_time_counts_to_a_limit_of_a_measure_and_an_arm_is_recommended_by_it(made):
     if not made.words.measure:
-        with pytest.raises(fedfleet.BadInput, match="own.NAME"):
+        with pytest.raises(fedfleet.BadInput, match=r"own\.NAME"):
             fedfleet.compare([made.quick, made.slow], aim="recall")
         return
     run = read_finished_run(made.quick)
@@ -168,7 +178,9 @@ def test_the_dashboard_shows_the_score_in_its_unit(made):
     check(text, made.words)
     assert f"{made.words.score[:1].upper()}{made.words.score[1:]}" in text and made.words.measure in text
     largest = max(abs(value) for value in _columns(run.scores)["a"])
-    assert largest == pytest.approx((1 if made.words.kind == "regression" else 100) * max(abs(s.accuracy) for s in run.scores), abs=0.01)
+    assert largest == pytest.approx(
+        (1 if made.words.kind == "regression" else 100) * max(abs(s.accuracy) for s in run.scores), abs=0.01
+    )
 
 
 def test_points_for_tracking_have_the_measures_and_a_journal_alone_tells_the_kind(made):

@@ -18,6 +18,7 @@ from fedfleet.measure.score_info import MINUS
 
 Row = Mapping[str, Any]
 _MOST_BARS = 20  # labels and tokens that are drawn; more are in a table
+_LONGEST = 14  # letters of a token behind a bar
 _OUTSIDE = 0.25  # of the range of what is true: predictions farther outside are drawn at the edge
 
 
@@ -127,22 +128,30 @@ def _share_text(value: float | None) -> str:
 
 
 def _tokens(found: Sequence[Row], noun: str) -> list[str]:
-    """The tokens that are predicted worst, each with what the model most often says instead."""
+    """The tokens at which most predictions are wrong, each with what the model most often says instead."""
     worst = found[0]
-    instead = "" if worst["instead"] is None else f"; it says {quoted(worst['instead'])} instead most often"
-    times = f"{per_cent(worst['right'])} of {worst['n']:,} times"
-    summary = f"Of the {noun}s that occur often, {quoted(worst['name'])} is predicted worst: correctly {times}{instead}."
+    instead = "" if worst["instead"] is None else f"; it most often says {quoted(worst['instead'])} instead"
+    summary = f"Most wrong predictions are at {quoted(worst['name'])}: the model is right at {_right_text(worst)} places{instead}."
     rows = [
-        Bar(quoted(r["name"]), [Part(r["right"], "a4")], per_cent(r["right"]), _instead_text(r)) for r in found[:_MOST_BARS]
+        Bar(quoted(r["name"]), [Part(r["n"] * r["right"], "a4"), Part(r["n"] * (1 - r["right"]), "late-area")], _bar_text(r))
+        for r in found[:_MOST_BARS]
     ]  # fmt: skip
     cells = [[quoted(r["name"]), f"{r['n']:,}", per_cent(r["right"]), quoted(r["instead"] or "-")] for r in found]
-    how = f"Share of the places with this {noun} that are predicted correctly, on the central test set; rare {noun}s are left out"
+    how = f"Places of the central test set with this {noun}; full: predicted correctly, hatched: wrong"
     return [
         f"<h2>{noun.capitalize()}s</h2>",
         f"<p>{escape(summary)}</p>",
-        figure(f"The {noun}s that are predicted worst", how, lambda sheet: bars(rows, sheet, names_left=True, most=1.0), summary),
+        figure(f"The {noun}s with most wrong predictions", how, lambda sheet: bars(rows, sheet, names_left=True), summary),
         details_block(f"These {noun}s", table([noun, "places", "right", "most often instead"], cells)),
     ]
+
+
+def _right_text(row: Row) -> str:
+    return f"{per_cent(row['right'])} of {row['n']:,}"
+
+
+def _bar_text(row: Row) -> str:
+    return f"{_right_text(row)}" + ("" if row["instead"] is None else f", else mostly {quoted(row['instead'][:_LONGEST])}")
 
 
 def quoted(name: str) -> str:
@@ -152,7 +161,3 @@ def quoted(name: str) -> str:
     ("'e'", 'space', 'token 7')
     """
     return f"'{name}'" if len(name) == 1 and name != "-" and name != MINUS else name
-
-
-def _instead_text(row: Row) -> str:
-    return f"{row['n']:,} places" + ("" if row["instead"] is None else f", mostly {quoted(row['instead'])}")

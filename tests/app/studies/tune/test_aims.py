@@ -55,3 +55,21 @@ def test_values_have_units():
     assert aim_of("time_to.0.8").gain(60.0, 660.0) == "10.0 min better than"
     assert aim_of("loss").gain(0.5, 0.5) == "the same as" and aim_of("loss").gain(math.inf, 0.5) == ""
     assert aim_of("time_to.0.8").description == "virtual time to 80.0 %"
+
+
+def test_measures_of_evaluations_are_aims_with_their_direction_and_stop_trials_early():
+    rmse, own = aim_of("rmse"), aim_of("own.recall")
+    assert rmse.minimise and not own.minimise and rmse.known_early and own.known_early and aim_of("own.recall", "minimise").minimise
+    assert not aim_of("f1_macro").minimise and aim_of("measures.perplexity").minimise
+    event = Evaluated(1.0, 1, 5, 10, 0.5, measures={"rmse": 54.3, "recall": 0.8})
+    assert rmse.early_value(event) == 54.3 and own.early_value(event) == 0.8 and aim_of("mae").early_value(event) is None
+    metrics = {"measures": {"rmse": 54.3, "recall": 0.7}, "own": {"recall": 0.8}}
+    assert rmse.value_of(metrics) == 54.3 and own.value_of(metrics) == 0.8 and math.isnan(aim_of("mae").value_of(metrics))
+
+
+def test_the_score_of_another_kind_has_its_own_unit():
+    from fedfleet.measure.score_info import kind_score
+
+    r2 = Aim("accuracy", False, kind_score("regression"))
+    assert r2.format_value(0.4123) == "0.412" and r2.gain(0.5, 0.4) == "0.100 better than" and r2.description.startswith("R2")
+    assert "points" in Aim("accuracy").gain(0.5, 0.4) and aim_of("rmse").gain(50.0, 60.0) == "10.0 better than"
