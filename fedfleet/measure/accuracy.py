@@ -11,7 +11,7 @@ import numpy as np
 
 from fedfleet.core.records import Bools, ClientScores, Floats, Ints
 from fedfleet.measure.budget import cost_curve
-from fedfleet.measure.run_progress import Log, read_progress
+from fedfleet.measure.run_progress import Evaluation, Log, read_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +150,8 @@ def curve_table(log: Log, most: int = MOST_POINTS) -> dict[str, list[float] | li
         table["unseen"] = [unseen[i] for i in points.tolist()]
     names = dict.fromkeys(name for e in evaluations for name in e.measures)
     if names:
-        shown = [evaluations[i].measures for i in points.tolist()]
-        table["measures"] = {name: [values.get(name) for values in shown] for name in names}
+        shown: list[Evaluation] = [evaluations[i] for i in points.tolist()]
+        table["measures"] = {name: [e.measures.get(name) for e in shown] for name in names}
     return table
 
 

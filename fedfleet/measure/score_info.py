@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -146,7 +146,8 @@ def score_info_of(metrics: Mapping[str, Any]) -> ScoreInfo:
     ('R2', 'accuracy')
     """
     stored, chance, samples = metrics.get("score"), metrics.get("chance"), metrics.get("test_samples")
-    kind = KINDS.get(str(stored.get("kind")), CLASSIFICATION) if isinstance(stored, Mapping) else CLASSIFICATION
+    table: Mapping[str, Any] = cast("Mapping[str, Any]", stored) if isinstance(stored, Mapping) else {}
+    kind = KINDS.get(str(table.get("kind")), CLASSIFICATION)
     return ScoreInfo(
         kind, float(chance) if isinstance(chance, float | int) else None, samples if isinstance(samples, int) else None
     )

@@ -70,7 +70,7 @@ def _checked_target(target: float | str) -> Target:
         value = float(target)
     except ValueError:
         where = option_name("target")
-        raise BadInput(f'{where} {target!r} is no target; give a score such as 0.8, or a limit such as "rmse <= 3.5"') from None
+        raise BadInput(f'{where} {target!r} is not a number; give a score such as 0.8, or a limit such as "rmse <= 3.5"') from None
     return share("target", value)
 
 

@@ -61,7 +61,9 @@ def type_text(hint: Any) -> str:
     limits = getattr(hint, "__metadata__", ())
     if limits:
         signs = {"Gt": ("gt", ">"), "Ge": ("ge", ">="), "Lt": ("lt", "<"), "Le": ("le", "<=")}
-        bounds = [(signs[type(m).__name__][1], getattr(m, signs[type(m).__name__][0])) for m in limits]
+        # What is checked by a function has no bound that could be shown.
+        known = [(m, *signs[type(m).__name__]) for m in limits if type(m).__name__ in signs]
+        bounds = [(sign, getattr(m, field)) for m, field, sign in known]
         text = " and ".join(f"{sign} {limit:.12g}" for sign, limit in bounds if limit not in GENERAL_LIMITS)
         text = text.replace(f">= {SMALLEST:g}", "> 0")
         return f"{type_text(hint.__origin__)} {text}"
