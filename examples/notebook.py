@@ -38,6 +38,7 @@ spec = {
 hard = fedfleet.measure(spec, seeds=1)
 print(hard.verdict)
 foretold = fedfleet.predict(spec, cache=f"{folder}/reference")
+assert foretold.accuracy is not None  # as it is for other tasks than classification
 print(f"about {foretold.accuracy.value:.1%}, {foretold.commits.value:.0f} models. {foretold.left_out['sentence']}")
 
 # %% [markdown]

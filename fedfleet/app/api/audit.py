@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge
 
@@ -12,7 +12,9 @@ from fedfleet.app.terminal.answers import Answer, Interrupted, option_name, warn
 from fedfleet.app.terminal.value_checks import Workers, share
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import is_target
-from fedfleet.measure.goal import Target, plain_target
+
+if TYPE_CHECKING:
+    from fedfleet.measure.goal import Target
 
 
 def explain(
@@ -62,6 +64,8 @@ def explain(
 
 def _checked_target(target: float | str) -> Target:
     """A share of the score, or the limit of a measure."""
+    from fedfleet.measure.goal import plain_target
+
     if not isinstance(target, str):
         return share("target", target)
     if is_target(target):
