@@ -61,14 +61,8 @@ def type_text(hint: Any) -> str:
     limits = getattr(hint, "__metadata__", ())
     if limits:
         signs = {"Gt": ("gt", ">"), "Ge": ("ge", ">="), "Lt": ("lt", "<"), "Le": ("le", "<=")}
-<<<<<<< HEAD
         # Other limits, such as the form of a target, have no sign.
         bounds = [(signs[k][1], getattr(m, signs[k][0])) for m in limits if (k := type(m).__name__) in signs]
-=======
-        # What is checked by a function has no bound that could be shown.
-        known = [(m, *signs[type(m).__name__]) for m in limits if type(m).__name__ in signs]
-        bounds = [(sign, getattr(m, field)) for m, field, sign in known]
->>>>>>> h-words
         text = " and ".join(f"{sign} {limit:.12g}" for sign, limit in bounds if limit not in GENERAL_LIMITS)
         text = text.replace(f">= {SMALLEST:g}", "> 0")
         return f"{type_text(hint.__origin__)} {text}"

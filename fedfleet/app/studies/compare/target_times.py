@@ -38,13 +38,9 @@ def check_target_value(requested: object) -> Target:
     try:
         value = float(requested) if isinstance(requested, str) else number("--target", requested)
     except ValueError:
-<<<<<<< HEAD
-        raise BadInput(f'--target {requested!r} is not a number; give a score such as 0.8, or a limit such as "rmse <= 3.5"') from None
-=======
         raise BadInput(
             f'--target {requested!r} is not a number; give a score such as 0.8, or a limit such as "rmse <= 3.5"'
         ) from None
->>>>>>> h-words
     if not 0 < value <= 1:
         raise BadInput(f'--target {value:g} must be a share above 0 and at most 1, such as 0.8, or a limit such as "rmse <= 3.5"')
     return value
