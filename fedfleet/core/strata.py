@@ -44,8 +44,8 @@ def strata(dataset: Dataset, where: str) -> Strata:
 
 
 def stratum_names(dataset: Dataset, found: Strata) -> tuple[str, ...]:
-    """What each stratum is called: a class by its number, a bin of numbers by its range in the units of the label, a set of labels
-    by the rarest one.
+    """What each stratum is called: a class by its name or number, a bin of numbers by its range in the units of the label, a set of
+    labels by the rarest one.
 
     >>> data = Dataset(np.zeros((20, 1)), np.arange(20.0, dtype=np.float32)[:, None], 1, target_scale=((100.0, 10.0),))
     >>> stratum_names(data, strata(data, "here"))[:2]
@@ -55,7 +55,7 @@ def stratum_names(dataset: Dataset, found: Strata) -> tuple[str, ...]:
     if y.dtype.kind == "b":
         return (*(names[i] if i < len(names) else f"label {i}" for i in range(y.shape[1])), "no label")
     if y.dtype.kind != "f":
-        return tuple(str(i) for i in range(found.count))
+        return tuple(names[i] if i < len(names) else str(i) for i in range(found.count))
     if y.shape[1] > 1:  # one number cannot say where several lie
         return tuple(f"tenth {i + 1} of {BINS}" for i in range(BINS))
     mean, deviation = dataset.target_scale[0] if dataset.target_scale else (0.0, 1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -189,9 +189,9 @@ def confusion_matrix(labels: Ints, answers: Ints, classes: int) -> Ints:
     return np.bincount(labels * classes + answers, minlength=classes * classes).reshape(classes, classes)
 
 
-def class_results(confusion: Ints) -> list[dict[str, Any]]:
+def class_results(confusion: Ints, names: Sequence[str] = ()) -> list[dict[str, Any]]:
     """For each class: how many samples there are, the share of them that was found (recall; None: there are none), and the share
-    of what was taken for this class that is of it (precision; None: nothing was).
+    of what was taken for this class that is of it (precision; None: nothing was); and its name, where `names` has one.
 
     >>> class_results(np.array([[1, 1], [0, 1]]))[1]
     {'label': 1, 'n': 1, 'recall': 1.0, 'precision': 0.5}
@@ -200,5 +200,6 @@ def class_results(confusion: Ints) -> list[dict[str, Any]]:
     for label, (n, predicted) in enumerate(zip(confusion.sum(1).tolist(), confusion.sum(0).tolist(), strict=True)):
         right = int(confusion[label, label])
         recall, precision = right / n if n else None, right / predicted if predicted else None
-        rows.append({"label": label, "n": n, "recall": recall, "precision": precision})
+        named = {"name": names[label]} if label < len(names) else {}
+        rows.append({"label": label, **named, "n": n, "recall": recall, "precision": precision})
     return rows

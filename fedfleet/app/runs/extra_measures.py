@@ -109,7 +109,7 @@ def with_class_measures(measures: dict[str, Any], task: Task, params: Tree) -> d
     if answers.ndim != 2 or answers.shape[1] != classes:
         return none
     confusion = confusion_matrix(labels, answers.argmax(1), classes)
-    return {**measures, "classes": class_results(confusion), "confusion": confusion.tolist()}
+    return {**measures, "classes": class_results(confusion, task.dataset.label_names), "confusion": confusion.tolist()}
 
 
 def _task_results(task: Task, params: Tree) -> Any:

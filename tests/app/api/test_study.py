@@ -30,7 +30,7 @@ def test_results_and_folders_can_be_compared(tmp_path):
         fedfleet.compare([first, kept_nowhere])
     assert repr(result) == f"Comparison(2 runs: {result.verdict.sentence})" and result.verdict.sentence in str(result)
     assert fedfleet.compare(folder for folder in (first, tmp_path / "other")).differs == result.differs
-    with pytest.raises(fedfleet.BadInput, match="--target 'high' is no target"):
+    with pytest.raises(fedfleet.BadInput, match="--target 'high' is not a number"):
         fedfleet.compare([first, tmp_path / "other"], target="high")
     with pytest.raises(fedfleet.BadInput, match="page: cannot write"):
         fedfleet.compare([first, tmp_path / "other"], page=tmp_path / "no/page.html")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -13,6 +13,7 @@ from fedfleet.app.pages.report.number_words import per_cent
 from fedfleet.app.pages.report.report_facts import Facts
 
 MOST = 20  # classes that are drawn; more are in a table
+_LETTERS = 12  # of a class beside its row
 _HALF = 0.5  # of a row: beyond that its words are paper, so that neither shade is one in between
 
 
@@ -24,13 +25,16 @@ def classes_section(f: Facts) -> list[str]:
         return []
     ranked = sorted(classes, key=lambda c: c["recall"] if c["recall"] is not None else 2.0)
     worst, best = ranked[0], [c for c in ranked if c["recall"] is not None][-1]
-    summary = f"Of class {worst['label']} the model finds {_share_text(worst['recall'])}, of class {best['label']} {_share_text(best['recall'])}."
+    summary = (
+        f"Of class {class_name(worst)} the model finds {_share_text(worst['recall'])}, of class {class_name(best)} "
+        f"{_share_text(best['recall'])}."
+    )
     parts = ["<h2>Class by class</h2>", f"<p>{escape(summary)}</p>"]
-    rows = [[f"{c['label']}", f"{c['n']:,}", _share_text(c["recall"]), _share_text(c["precision"])] for c in classes]
+    rows = [[class_name(c), f"{c['n']:,}", _share_text(c["recall"]), _share_text(c["precision"])] for c in classes]
     listing = table(["class", "test samples", "recall", "precision"], rows)
     if len(classes) > MOST:
         return [*parts, details_block("All classes", listing)]
-    labels, confusion = [f"{c['label']}" for c in classes], f.metrics.get("confusion")
+    labels, confusion = [class_name(c) for c in classes], f.metrics.get("confusion")
     recalls = list[Bar]()
     for name, c in zip(labels, classes, strict=True):
         recalls.append(Bar(name, [Part(c["recall"] or 0.0, "a4")], _share_text(c["recall"]), f"{c['n']:,} samples"))
@@ -41,6 +45,15 @@ def classes_section(f: Facts) -> list[str]:
         mistake = worst_mistake(confusion, labels)
         parts.append(figure("Confusion matrix", how, lambda sheet: confusion_matrix(confusion, labels, sheet), mistake))
     return [*parts, details_block("All classes", listing)]
+
+
+def class_name(row: Mapping[str, Any]) -> str:
+    """A class by its name, or else by its number.
+
+    >>> class_name({"label": 1, "name": "run"}), class_name({"label": 1})
+    ('run', '1')
+    """
+    return str(row.get("name", row["label"]))
 
 
 def worst_mistake(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> str:
@@ -58,12 +71,13 @@ def worst_mistake(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> 
 
 def confusion_matrix(confusion: Sequence[Sequence[int]], labels: Sequence[str], sheet: Sheet) -> Drawing:
     """A square for each pair; the share of its row as darkness, the number where there is room."""
-    left, top = 34.0, 22.0
+    letters = min(max(map(len, labels), default=0), _LETTERS)
+    left, top = max(34.0, 7.0 * letters + 10), 22.0
     side = min((sheet.width - left) / max(len(labels), 1), 44.0)
-    result = [text(left + (j + 0.5) * side, 14, label[:4], anchor="middle") for j, label in enumerate(labels)]
+    result = [text(left + (j + 0.5) * side, 14, label[: max(4, int(side // 7))], anchor="middle") for j, label in enumerate(labels)]
     for i, row in enumerate(confusion):
         total = sum(row) or 1
-        result.append(text(left - 7, top + (i + 0.5) * side + 4, labels[i][:4], anchor="end"))
+        result.append(text(left - 7, top + (i + 0.5) * side + 4, labels[i][:_LETTERS], anchor="end"))
         for j, n in enumerate(row):
             share, kind = n / total, "a4" if i == j else "a3"
             x, y = left + j * side, top + i * side
