@@ -221,11 +221,11 @@ def _equal_sentence(
 
 def _reasons(one: ArmFacts, other: ArmFacts) -> tuple[str, str]:
     """Why to take `one` of two equal arms: said of the other in the sentence, and of this one in the title."""
-    if one.never is not None and other.never is not None and round(one.never) < round(other.never):
-        fewer = f"{other.never - one.never:.0f}"
+    # Means over seeds may differ by less than one client, which is no reason.
+    if one.never is not None and other.never is not None and (fewer := round(other.never - one.never)) > 0:
         return (
             f", but {quote(other.name)} leaves out {fewer} more of {one.clients or 'all'} clients",
-            f", and leaves out {fewer} clients fewer",
+            f", and leaves out {fewer} client{'s' if fewer > 1 else ''} fewer",
         )
     if one.end < other.end:
         return (

@@ -5,6 +5,7 @@ import pytest
 from fedfleet.app.studies.compare.criteria import CRITERIA, Yardstick
 from fedfleet.app.studies.compare.recommendation import ArmFacts
 from fedfleet.app.studies.compare.recommendation_text import (
+    _reasons,
     better_at_the_end,
     difference_text,
     failures,
@@ -35,6 +36,11 @@ def test_differences_have_units_and_signs(aim, difference, words):
 def test_intervals_share_their_unit():
     assert interval_text(CRITERIA["accuracy"], -0.008, 0.05) == "-0.8 to 5.0"
     assert interval_text(CRITERIA["time"], 0.2, 0.55) == "20 to 55 %"
+
+
+def test_less_than_one_client_is_no_reason_for_an_equal_arm():
+    assert "leaves out" not in _reasons(facts("a", never=0.4), facts("b", never=0.6))[0]
+    assert "leaves out 1 more" in _reasons(facts("a", never=0.4), facts("b", never=1.6))[0]
 
 
 def test_who_leaves_out_hardly_fewer_is_no_trade_off():
