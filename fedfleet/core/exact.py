@@ -216,7 +216,7 @@ def mean(
             out[name] = _elementwise_mean(acc, name, value, scale, total_weight)
             continue
         scale_divisor = divisor(acc, scale, name, denominator)
-        out[name] = _divide(value, scale_divisor) if scale_divisor else np.zeros(value.shape, np.float32)
+        out[name] = divide(value, scale_divisor)
     return out
 
 
@@ -236,8 +236,10 @@ def _elementwise_mean(acc: Accumulator, name: str, value: NDArray[Any], scale: S
     return np.asarray(value / safe, np.float32)
 
 
-def _divide(value: NDArray[Any], scale_divisor: float) -> NDArray[np.float32]:
-    """value / by as float32, block by block so that the doubles in between never leave the cache."""
+def divide(value: NDArray[Any], scale_divisor: float) -> NDArray[np.float32]:
+    """value / by as float32, block by block so that the doubles in between never leave the cache; zero where nothing weighs."""
+    if not scale_divisor:
+        return np.zeros(value.shape, np.float32)
     out = np.empty(value.shape, np.float32)
     source, target = value.reshape(-1), out.reshape(-1)
     block = np.empty(min(_BLOCK, len(source)), np.float64)

@@ -147,7 +147,7 @@ def joint_executor(task: Task, training: JointTraining, run: JoinedRun, *, threa
         ready |= train_unstackable(place, jobs)
         yield from (ready[i] for i in range(len(jobs)))
 
-    return replace(own_executor, train=train)
+    return replace(own_executor, train=train, fold=None)
 
 
 def same_work(a: Task, b: Task) -> bool:

@@ -87,8 +87,13 @@ class DeviceLeaf:
 
 
 def device_slots(memory: Mapping[str, Mapping[str, torch.Tensor]], c: int) -> Slots:
-    """One client's memory, left on the device."""
-    return {slot: {n: DeviceLeaf(v[c].clone()) for n, v in tree.items()} for slot, tree in memory.items()}  # type: ignore[misc]
+    """One client's memory, left on the device; on a CPU, arrays of its own."""
+
+    def leaf(value: torch.Tensor) -> Any:
+        own = value[c].detach().clone()
+        return own.numpy() if own.device.type == "cpu" else DeviceLeaf(own)
+
+    return {slot: {n: leaf(v) for n, v in tree.items()} for slot, tree in memory.items()}
 
 
 def norms_of(update: Mapping[str, torch.Tensor], clients: int) -> np.ndarray:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -31,6 +31,8 @@ from fedfleet.executors.stacked.stage import StageEnd, Work, train_stage
 from fedfleet.executors.tensor_stacks import TORCH, Tensors, stack_carry, stack_trees
 from fedfleet.tasks.narrow_models import at_width
 
+T = TypeVar("T")
+
 
 def refusal_reason(local: Any) -> str | None:
     """Why stacks cannot train this pass; None if they can."""
@@ -47,31 +49,47 @@ def prepare_jobs(jobs: Sequence[Job]) -> tuple[list[int], list[PreparedJob]]:
     return stackable, ready
 
 
-def train_stacks(place: Place, jobs: Sequence[Job]) -> Iterator[tuple[list[int], list[PreparedJob], TrainedStack]]:
+Trained = tuple[list[int], list[PreparedJob], TrainedStack]  # places in the cohort, the clients that stand there, their stack
+
+
+def train_stacks(place: Place, jobs: Sequence[Job]) -> Iterator[Trained]:
     """The jobs that can be stacked, in stacks, trained, in an order that depends on the jobs alone."""
+    return use_stacks(place, jobs, lambda *trained: trained)
+
+
+def use_stacks(place: Place, jobs: Sequence[Job], use: Callable[[list[int], list[PreparedJob], TrainedStack], T]) -> Iterator[T]:
+    """The same, with every stack given to `use` by the thread that has trained it: what comes of it, in the order of the stacks."""
     stackable, ready = prepare_jobs(jobs)
     for local, members in group_by_pass(ready):
         if not place.twins:
-            task = at_width(place.task, local.width)
-            trained = train_in_loop(task, [ready[j] for j in members], place.x, place.y, place.threads)
-            yield from (([stackable[j]], [ready[j]], one) for j, one in zip(members, trained, strict=True))
+            task, group = at_width(place.task, local.width), [ready[j] for j in members]
+
+            def use_one(k: int, one: TrainedStack, members: list[int] = members) -> T:
+                return use([stackable[members[k]]], [ready[members[k]]], one)
+
+            yield from train_in_loop(task, group, place.x, place.y, place.threads, use_one)
             continue
+
+        def use_part(part: list[int], trained: TrainedStack) -> T:
+            return use([stackable[j] for j in part], [ready[j] for j in part], trained)
+
         stacks = _train_in_threads if place.device.type == "cpu" else _train_in_turn
-        for places, trained in stacks(place, ready, members):
-            yield [stackable[j] for j in places], [ready[j] for j in places], trained
+        yield from stacks(place, ready, members, use_part)
 
 
-def _train_in_threads(place: Place, ready: list[PreparedJob], members: list[int]) -> Iterator[tuple[list[int], TrainedStack]]:
+def _train_in_threads(
+    place: Place, ready: list[PreparedJob], members: list[int], use: Callable[[list[int], TrainedStack], T]
+) -> Iterator[T]:
     """On a CPU: one stack per thread at a time, each thread with a twin of its own and one kernel thread."""
     most = max(1, min(place.max_clients, -(-len(members) // place.threads)))
     free: SimpleQueue[Twin] = SimpleQueue()
     for twin in place.twins_at(ready[members[0]].local.width):
         free.put(twin)
 
-    def train_part(part: list[int]) -> tuple[list[int], TrainedStack]:
+    def train_part(part: list[int]) -> T:
         twin = free.get()
         try:
-            return part, train_stack(place, twin, [ready[j] for j in part])
+            return use(part, train_stack(place, twin, [ready[j] for j in part]))
         finally:
             free.put(twin)
 
@@ -83,13 +101,15 @@ def _train_in_threads(place: Place, ready: list[PreparedJob], members: list[int]
         yield from pool.map(train_part, parts)
 
 
-def _train_in_turn(place: Place, ready: list[PreparedJob], members: list[int]) -> Iterator[tuple[list[int], TrainedStack]]:
+def _train_in_turn(
+    place: Place, ready: list[PreparedJob], members: list[int], use: Callable[[list[int], TrainedStack], T]
+) -> Iterator[T]:
     """On an accelerator: one stack after the other, smaller ones when memory runs out."""
     waiting, twin = list(chunks(ready, members, place.max_clients)), place.twins_at(ready[members[0]].local.width)[0]
     while waiting:
         part = waiting.pop(0)
         try:
-            yield part, train_stack(place, twin, [ready[j] for j in part])
+            yield use(part, train_stack(place, twin, [ready[j] for j in part]))
         except torch.OutOfMemoryError:
             if len(part) == 1:
                 client = ready[part[0]].job.client

@@ -17,6 +17,7 @@ from fedfleet.core.aggregation import Entry, Fold, Folding, entry_refusal, merge
 from fedfleet.core.clip import clip_factor, pairwise_sum, slack
 from fedfleet.core.errors import Refused
 from fedfleet.core.trees import Array, Tree
+from fedfleet.executors.stacked import sum_loops
 from fedfleet.tasks.kernel_choice import kernels_for
 
 Tensors = Mapping[str, torch.Tensor]
@@ -150,6 +151,19 @@ class DeviceSums:
                 weight_by_sum[entry.sum] = weight_so_far + (exact.weight_units(entry.weight) if reasons[c] is None else 0)
         return reasons
 
+    def absorb(self, other: DeviceSums) -> None:
+        """Add what another thread has added up; `full` where both together weigh too much."""
+        for name, head in other.heads.items():
+            mine, limit = self._accumulator(name), self.fold.total_weight * 2.0**60
+            if mine.weight + head.weight > limit:
+                self.full = True
+                return
+            self.flat[name] += other.flat[name]
+            for leaf, fine_sum in other.fine[name].items():
+                own = self.fine[name].get(leaf)
+                self.fine[name][leaf] = fine_sum if own is None else own + fine_sum
+            exact.merge(mine, head)
+
     def close(self, other: Folding | None = None) -> Folding:
         """The fold as the host knows it. Where nothing has to be added any more, division happens here: doubles divide alike
         everywhere, and the means come home in one transfer."""
@@ -163,6 +177,10 @@ class DeviceSums:
     def _divide(self, name: str, head: exact.Accumulator) -> exact.Accumulator:
         divisors = {n: exact.divisor(head, scale, n, self.fold.denominator) for n, scale in self.scales.items()}
         parts = self.flat[name].split(self.sizes)
+        if self.device.type == "cpu":
+            named = zip(self.shapes.items(), parts, strict=True)
+            head.final_mean = {n: exact.divide(v.numpy().reshape(shape), divisors[n]) for (n, shape), v in named}
+            return head
         if len(set(divisors.values())) == 1 and 0.0 not in divisors.values():
             means = self.flat[name].double().div_(next(iter(divisors.values())))
         else:
@@ -203,6 +221,8 @@ def peaks_and_squares(end: torch.Tensor, start: torch.Tensor | None) -> tuple[to
     kernels = kernels_for(end)
     if kernels is not None:
         return kernels.peaks_and_squares(end, start)
+    if start is None and (loops := sum_loops.sum_loops(end)) is not None:
+        return sum_loops.peaks_and_squares(loops, end)
     change = (end if start is None else end - start).reshape(len(end), -1)
     return change.abs().amax(1), change.double().square_().sum(1)
 
@@ -218,6 +238,9 @@ def add_exactly(total: torch.Tensor, end: torch.Tensor, start: torch.Tensor | No
     kernels = kernels_for(end)
     if kernels is not None:
         kernels.add_exactly(total, end, start, factor)
+        return
+    if start is None and (loops := sum_loops.sum_loops(end)) is not None:
+        sum_loops.add_exactly(loops, total, end, factor)
         return
     shape = (-1, *(1,) * (end.dim() - 1))
     change = end if start is None else end - start

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 
 import numpy as np
 import torch
 from torch.func import functional_call
 
-from fedfleet.core.aggregation import Fold
+from fedfleet.core.aggregation import Fold, scales_of
 from fedfleet.core.errors import Refused
 from fedfleet.core.parts import Executor, FoldResult, Job, Loss, Task, Trial
 from fedfleet.core.records import Context, Rejection, Report, Score, ServerState, Slots
@@ -23,11 +25,12 @@ from fedfleet.executors.client_half import (
 )
 from fedfleet.executors.gather import fold_in_order, stat_columns
 from fedfleet.executors.inline import inline
-from fedfleet.executors.stacked.cohort import refusal_reason, train_stacks
+from fedfleet.executors.stacked.cohort import refusal_reason, train_stacks, use_stacks
 from fedfleet.executors.stacked.device_sums import DeviceSums, changes
 from fedfleet.executors.stacked.placement import Place, open_place
 from fedfleet.executors.stacked.stacked_model import Twin
-from fedfleet.executors.tensor_stacks import TORCH, device_slots
+from fedfleet.executors.stacked.sum_loops import COMPILE_MIN_ELEMENTS
+from fedfleet.executors.tensor_stacks import TORCH, Tensors, device_slots
 from fedfleet.tasks.scores import Measuring, needs_measures, sample_counts, sample_losses, spread_tensor
 
 
@@ -71,9 +74,9 @@ def executor_at(place: Place) -> Executor:
         padded = (f"{waste:.1%} of the samples that were computed in stacks were padding",) if place.computed else ()
         return padded + tuple(f"{n} tasks were trained one by one: {why}" for why, n in place.unstacked.items())
 
-    # On a CPU reports cost less than the extra passes over a whole stack; elsewhere they would have to cross a bus.
+    # Reports of small models cost less than the extra passes over a whole stack; elsewhere they would have to cross a bus.
     name = f"stacked-{place.form}"
-    device_fold = fold if place.form == "merged" and place.device.type != "cpu" else None
+    device_fold = fold if place.device.type != "cpu" or place.largest_leaf >= COMPILE_MIN_ELEMENTS else None
     return Executor(name, train, evaluate, device_fold, notes=tuple(place.notes), warnings=remarks, together=True)
 
 
@@ -89,29 +92,43 @@ def train_unstackable(place: Place, jobs: Sequence[Job]) -> dict[int, Report]:
     return dict(zip(refused, inline(place.task, threads=place.threads).train([jobs[i] for i in refused]), strict=True))
 
 
+@dataclass(frozen=True, slots=True)
+class FoldedStack:
+    """One stack after it was added up: statistics by task, who was refused, and what clients remember (task, client, slots)."""
+
+    rows: list[tuple[int, Mapping[str, float]]]
+    rejected: list[Rejection]
+    memory: list[tuple[int, int, Slots]]
+
+
 def fold_jobs(place: Place, jobs: Sequence[Job], contexts: Sequence[Context], fold: Fold, server: ServerState) -> FoldResult:
-    """Train and add up on the device: the same integers as folding the reports one by one, and no report leaves it."""
-    sums = DeviceSums(fold, fold.like(server), place.device)
-    rejected: list[Rejection] = []
-    rows: list[tuple[int, Mapping[str, float]]] = []
-    memory: list[tuple[int, int, Slots]] = []  # task, client, slots
-    for places, group, trained in train_stacks(place, jobs):
-        missing = next((n for n in sums.scales if n not in group[0].local.sent_names(trained.end)), None)
-        if missing is not None and not group[0].local.after:
-            rejected += [_rejection(begun.job, f"leaf {missing!r} is missing") for begun in group]
-            continue
-        update, start, (weights, kept_slots, peaks), norms = _stack_uploads(group, trained, list(sums.scales))
-        stats = [stats_of(begun, trained.tallies, c, norms[c]) for c, begun in enumerate(group)]
-        entries = [fold.enter(float(weights[c]), stats[c], contexts[i]) for c, i in enumerate(places)]
-        reasons = sums.add(update, start, weights.tolist(), entries, peaks)
-        for c, (prepared, why) in enumerate(zip(group, reasons, strict=True)):
-            if why:
-                rejected.append(_rejection(prepared.job, why))
-                continue
-            rows.append((prepared.job.task, stats[c]))
-            if kept_slots:
-                memory.append((prepared.job.task, prepared.job.client, device_slots(kept_slots, c)))
-    if sums.full:  # who is refused then depends on the order of the tasks, which stacks do not keep
+    """Train and add up on the device: the same integers as folding the reports one by one, and no report leaves it.
+
+    Every thread adds into sums of its own as soon as it has trained a stack.
+    """
+    like = fold.like(server)
+    names, all_sums, spare = list(scales_of(fold, like)), [DeviceSums(fold, like, place.device)], SimpleQueue[DeviceSums]()
+    spare.put(all_sums[0])
+
+    def fold_stack(places: list[int], group: list[PreparedJob], trained: TrainedStack) -> FoldedStack:
+        try:
+            sums = spare.get_nowait()
+        except Empty:
+            sums = DeviceSums(fold, like, place.device)
+            all_sums.append(sums)
+        try:
+            return _add_stack(sums, names, fold, group, trained, [contexts[i] for i in places])
+        finally:
+            spare.put(sums)
+
+    stacks = list(use_stacks(place, jobs, fold_stack))
+    rejected = [rejection for stack in stacks for rejection in stack.rejected]
+    rows = [row for stack in stacks for row in stack.rows]
+    memory = [kept for stack in stacks for kept in stack.memory]
+    sums = all_sums[0]
+    for other in all_sums[1:]:
+        sums.absorb(other)
+    if any(each.full for each in all_sums):  # who is refused then depends on the order of the tasks, which stacks do not keep
         return _fold_reports(place, jobs, contexts, fold, server)
     literal_reports = train_unstackable(place, jobs)
     literal = (
@@ -143,6 +160,29 @@ def fold_jobs(place: Place, jobs: Sequence[Job], contexts: Sequence[Context], fo
     )
 
 
+def _add_stack(
+    sums: DeviceSums, names: list[str], fold: Fold, group: list[PreparedJob], trained: TrainedStack, contexts: list[Context]
+) -> FoldedStack:
+    """Check and add one stack."""
+    result = FoldedStack([], [], [])
+    sent = group[0].local.sent_names(trained.end if trained.update is None else trained.update)
+    missing = next((n for n in names if n not in sent), None)
+    if missing is not None and not group[0].local.after:
+        return FoldedStack([], [_rejection(begun.job, f"leaf {missing!r} is missing") for begun in group], [])
+    update, start, (weights, kept_slots, peaks), norms = _stack_uploads(group, trained, names)
+    stats = [stats_of(begun, trained.tallies, c, norms[c]) for c, begun in enumerate(group)]
+    entries = [fold.enter(float(weights[c]), stats[c], context) for c, context in enumerate(contexts)]
+    reasons = sums.add(update, start, weights.tolist(), entries, peaks)
+    for c, (prepared, why) in enumerate(zip(group, reasons, strict=True)):
+        if why:
+            result.rejected.append(_rejection(prepared.job, why))
+            continue
+        result.rows.append((prepared.job.task, stats[c]))
+        if kept_slots:
+            result.memory.append((prepared.job.task, prepared.job.client, device_slots(kept_slots, c)))
+    return result
+
+
 def _rejection(job: Job, why: str) -> Rejection:
     return Rejection(job.task, job.client, f"client {job.client}: {why}")
 
@@ -159,9 +199,10 @@ def _stack_uploads(group: list[PreparedJob], trained: TrainedStack, names: list[
     local = group[0].local
     with torch.no_grad():
         if not local.after and local.up is None and not local.remembers():
-            peaks, norms = changes(trained.end, trained.start, names, len(group))
+            end, start = _update_in_place(trained, names)
+            peaks, norms = changes(end, start, names, len(group))
             weights = np.array([weight_of(prepared.job, local) for prepared in group])
-            return trained.end, trained.start, (weights, {}, peaks), norms
+            return end, start, (weights, {}, peaks), norms
         before_hooks = stack_update(group, trained)
         floating = [n for n, v in before_hooks.update.items() if v.is_floating_point()]
         peaks, norms = changes(before_hooks.update, None, floating, len(group))
@@ -169,6 +210,23 @@ def _stack_uploads(group: list[PreparedJob], trained: TrainedStack, names: list[
         if local.after or local.up is not None or floating != names:
             peaks, _ = changes(uploads.update, None, names, len(group))
         return uploads.update, None, (uploads.weight, uploads.memory, peaks), norms
+
+
+def _update_in_place(trained: TrainedStack, names: list[str]) -> tuple[Tensors, Tensors | None]:
+    """Ends and starts of these leaves; on a CPU updates alone, written over the ends, which nobody needs any more.
+
+    A processor would need several passes over memory of its own for the difference; an accelerator takes it on the way.
+    """
+    if trained.update is not None:
+        return dict(trained.update), None
+    end, start = trained.end, trained.start
+    if any(end[n].device.type != "cpu" for n in names):
+        return dict(end), dict(start)
+    update: Tensors = {}
+    for n in names:
+        own = end[n].untyped_storage().data_ptr() != start[n].untyped_storage().data_ptr() and end[n].is_contiguous()
+        update[n] = end[n].sub_(start[n]) if own else end[n] - start[n]
+    return update, None
 
 
 # ---- evaluation ---------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
+from fedfleet.executors.stacked.client_convolutions import channels_last, convolve_clients
 from fedfleet.executors.stacked.linear_layers import FusedStep, Stack
 from fedfleet.tasks.kernel_choice import kernels_for
 
@@ -99,7 +100,7 @@ class Conv(nn.Module):
     def _shared_product(self, x: torch.Tensor) -> torch.Tensor:
         """The convolution with weights that all clients share: one plain convolution of the merged batch."""
         weight = self.weight[0].unflatten(1, (x.shape[1], *self.kernel))
-        out = F.conv2d(x, weight, None, self.stride, self.padding, self.dilation)
+        out = F.conv2d(channels_last(x) if x.device.type == "cpu" else x, weight, None, self.stride, self.padding, self.dilation)
         return self._add_bias(out.squeeze(2) if self.flat else out)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -107,6 +108,9 @@ class Conv(nn.Module):
             x = x.unsqueeze(2)
         if self.weight.stride(0) == 0 and self.stack.clients > 1 and not self.stack.moves(self):
             return self._shared_product(x)
+        if x.device.type == "cpu":
+            out = convolve_clients(self, x)
+            return out.squeeze(2) if self.flat else out
         patches: torch.Tensor = _Patches.apply(x, self)
         if self.stack.moves(self):
             out: torch.Tensor = FusedStep.apply(patches, self.stack.trigger, self)

@@ -8,10 +8,11 @@ whatever else a pass asks for is interpreted literally.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +28,8 @@ from fedfleet.executors.tensor_stacks import TORCH, stack_carry, stack_of_one
 from fedfleet.tasks.dropout import AddressedDropout, addresses
 from fedfleet.tasks.scores import sample_losses
 from fedfleet.tasks.tied_weights import tied_names
+
+T = TypeVar("T")
 
 # Below this many weights a linear layer's gradient is too small to be worth avoiding.
 _WORTH_FUSING = 200_000
@@ -153,8 +156,13 @@ def make_lean_module(task: Task) -> LeanModule:
     return LeanModule(module, plain, rate, list(module.parameters()), fused, dropouts)
 
 
-def train_in_loop(task: Task, group: Sequence[PreparedJob], x: torch.Tensor, y: torch.Tensor, threads: int) -> list[TrainedStack]:
-    """These clients trained, each a stack of one; each thread has a module of its own and runs its kernels alone."""
+def train_in_loop(
+    task: Task, group: Sequence[PreparedJob], x: torch.Tensor, y: torch.Tensor, threads: int, use: Callable[[int, TrainedStack], T]
+) -> list[T]:
+    """These clients trained, each a stack of one that is given to `use` with its place; what comes of each.
+
+    Each thread has a module of its own and runs its kernels alone.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # one kernel thread for each of ours: more would only wait for each other
     free: SimpleQueue[LeanModule] = SimpleQueue()
@@ -162,7 +170,10 @@ def train_in_loop(task: Task, group: Sequence[PreparedJob], x: torch.Tensor, y: 
         free.put(make_lean_module(task))
     lean = is_plain(group[0].local)
 
-    def train_one(prepared: PreparedJob) -> TrainedStack:
+    def train_one(k: int) -> T:
+        return use(k, train_alone(group[k]))
+
+    def train_alone(prepared: PreparedJob) -> TrainedStack:
         lean_module = free.get()
         try:
             with client_errors(prepared.job):
@@ -175,9 +186,9 @@ def train_in_loop(task: Task, group: Sequence[PreparedJob], x: torch.Tensor, y: 
 
     try:
         if threads == 1:
-            return [train_one(begun) for begun in group]
+            return [train_one(k) for k in range(len(group))]
         with ThreadPoolExecutor(threads, initializer=use_one_kernel_thread) as pool:
-            return list(pool.map(train_one, group))
+            return list(pool.map(train_one, range(len(group))))
     finally:
         torch.set_num_threads(before)
 

@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from fedfleet.executors.stacked.fused_step import Move
+from fedfleet.executors.stacked.products import product
 
 IN_CACHE = 1 << 14  # weights of one client
 
@@ -99,8 +100,7 @@ class Linear(nn.Module):
             if self.weight.stride(0) == 0:  # frozen and the same for all
                 out = (x.reshape(-1, x.shape[2]) @ self.weight[0].T).reshape(*x.shape[:2], -1)
                 return out if self.bias is None else out + self.bias.unsqueeze(1)
-            w = self.weight.transpose(1, 2)
-            return torch.bmm(x, w) if self.bias is None else torch.baddbmm(self.bias.unsqueeze(1), x, w)
+            return product(x, self.weight.transpose(1, 2), init=None if self.bias is None else self.bias.unsqueeze(1))
         out = (x.reshape(-1, x.shape[2]) @ self.weight[0].T).reshape(*x.shape[:2], -1)
         out = self._minus_past(out, x, past.inputs, past.grads)
         return out if self.bias is None else out.add_(self.bias.unsqueeze(1))
@@ -109,7 +109,7 @@ class Linear(nn.Module):
         """The gradient of the input from that of the output."""
         past = self.past
         if past is None:
-            return torch.bmm(grad, self.weight)
+            return product(grad, self.weight)
         down = (grad.reshape(-1, grad.shape[2]) @ self.weight[0]).reshape(*grad.shape[:2], -1)
         return self._minus_past(down, grad, past.grads, past.inputs)
 
@@ -138,9 +138,9 @@ class Linear(nn.Module):
             past.steps += 1
         elif move.plain:
             assert isinstance(move.rate, float)
-            self.weight.baddbmm_(grad.transpose(1, 2), x, alpha=-move.rate)
+            product(grad.transpose(1, 2), x, init=self.weight, alpha=-move.rate, out=self.weight)
         else:
-            move.step(self.names["weight"], self.weight, torch.bmm(grad.transpose(1, 2), x))
+            move.step(self.names["weight"], self.weight, product(grad.transpose(1, 2), x))
         if self.bias is not None:
             move.step(self.names["bias"], self.bias, grad.sum(1))
 

@@ -32,6 +32,7 @@ class Place:
     graphs: CudaGraphs | None = None
     uploaded: tuple[Tree, Tensors] | None = None
     notes: list[str] = field(default_factory=list)
+    largest_leaf: int = 0  # elements of the model's largest tensor
     streamed: bool = False  # do the stacks bring their rows along?
     computed: int = 0  # samples that went through the stacks, padding included
     real: int = 0
@@ -84,6 +85,7 @@ def open_place(task: Task, *, device: str, threads: int, form: str, tf32: bool, 
         _max_clients(task, target),
         graph_cache,
         notes=notes,
+        largest_leaf=max((np.size(v) for v in task.init(0).values()), default=0),
         streamed=streamed,
     )
 

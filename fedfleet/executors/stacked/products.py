@@ -1,0 +1,108 @@
+"""Products of the matrices of all clients of a stack: torch's own, or on a CPU with wide vectors the compiled kernel."""
+
+from __future__ import annotations
+
+from functools import cache
+from types import ModuleType
+
+import torch
+
+# What a client's product must have before the kernel is faster, and before loading the compiler is worth it.
+_LEAST_OPERATIONS, _LEAST_COLUMNS, _LEAST_ROWS_TO_PACK = 1 << 18, 16, 24
+
+
+@cache
+def _kernel() -> ModuleType | None:
+    """The compiled kernel; None where vectors are narrower than it needs, or nothing can be compiled."""
+    if torch.backends.cpu.get_cpu_capability() != "AVX512":
+        return None
+    try:
+        from fedfleet.executors.stacked import product_kernel
+    except Exception:  # numba is not installed, or has no folder for its cache: torch does the same
+        return None
+    return product_kernel
+
+
+def kernel_for(*tensors: torch.Tensor) -> ModuleType | None:
+    """The kernel, if it can work on these tensors."""
+    plain = all(v.device.type == "cpu" and v.dtype == torch.float32 for v in tensors)
+    return _kernel() if plain else None
+
+
+def is_worth_compiling(rows: int, k: int, columns: int) -> bool:
+    """Is one client's product large enough? A stack's height must not decide: it would decide the bits of every client."""
+    return 2 * rows * k * columns >= _LEAST_OPERATIONS and columns >= _LEAST_COLUMNS
+
+
+def product(
+    a: torch.Tensor, b: torch.Tensor, *, init: torch.Tensor | None = None, alpha: float = 1.0, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """init + alpha a b for every client: a [clients, m, k], b [clients, k, n]; outside autograd where `out` is given.
+
+    Every operand may be a view, or one for all clients; `init` is [clients, 1 or m, n], and may be `out`.
+    """
+    m, k, n = a.shape[1], a.shape[2], b.shape[2]
+    reads_rows = b.stride(2) == 1
+    kernel = None
+    if is_worth_compiling(m, k, n) and (reads_rows or m >= _LEAST_ROWS_TO_PACK) and not _needs_autograd(a, b, init):
+        kernel = kernel_for(a, b, *([init] if init is not None else []))
+    if kernel is None:
+        return _torch_product(a, b, init, alpha, out)
+    out = a.new_empty(len(a), m, n) if out is None else out
+    if reads_rows and b.stride(1) % 1024:  # rows that lie a page apart would fall onto the same lines of the cache
+        multiply(kernel, a, b, out, init, alpha)
+    else:
+        multiply_packed(kernel, a, packed(kernel, b), out, init, alpha)
+    return out
+
+
+def _needs_autograd(*tensors: torch.Tensor | None) -> bool:
+    return torch.is_grad_enabled() and any(v is not None and v.requires_grad for v in tensors)
+
+
+def _torch_product(
+    a: torch.Tensor, b: torch.Tensor, init: torch.Tensor | None, alpha: float, out: torch.Tensor | None
+) -> torch.Tensor:
+    if init is None and alpha == 1.0:
+        return torch.bmm(a, b) if out is None else torch.bmm(a, b, out=out)
+    if init is None:
+        return torch.bmm(a, b).mul_(alpha)
+    if out is init:
+        return out.baddbmm_(a, b, alpha=alpha)
+    return torch.baddbmm(init, a, b, alpha=alpha) if out is None else torch.baddbmm(init, a, b, alpha=alpha, out=out)
+
+
+def packed(kernel: ModuleType, b: torch.Tensor) -> torch.Tensor:
+    """[clients, k, n] in panels of 32 columns, [clients, n / 32, k, 32]; one for all clients where that is what it is."""
+    b = b[:1] if b.stride(0) == 0 else b
+    panels = b.new_empty(len(b), -(-b.shape[2] // kernel.PANEL), b.shape[1], kernel.PANEL)
+    kernel.pack(panels.numpy(), b.detach().numpy())
+    return panels
+
+
+def multiply(
+    kernel: ModuleType, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, init: torch.Tensor | None = None, alpha: float = 1.0
+) -> None:
+    """out = init + alpha a b, where the columns of b lie side by side."""
+    _call(kernel, a, b, (b.stride(0), kernel.PANEL, b.stride(1)), out, init, alpha)
+
+
+def multiply_packed(
+    kernel: ModuleType, a: torch.Tensor, panels: torch.Tensor, out: torch.Tensor, init: torch.Tensor | None = None, alpha: float = 1.0
+) -> None:
+    """The same, of what `packed` has laid out."""
+    each = 0 if len(panels) == 1 else panels.stride(0)
+    _call(kernel, a, panels, (each, panels.stride(1), kernel.PANEL), out, init, alpha)
+
+
+def _call(
+    kernel: ModuleType, a: torch.Tensor, b: torch.Tensor, steps: tuple[int, int, int], out: torch.Tensor,
+    init: torch.Tensor | None, alpha: float,
+) -> None:  # fmt: skip
+    (c, m, k), n = a.shape, out.shape[2]
+    start = (0, 0, 0)
+    if init is not None:
+        start = init.data_ptr(), init.stride(0) if len(init) > 1 else 0, init.stride(1) if init.shape[1] > 1 else 0
+    kernel.multiply(
+        c, m, n, k, a.data_ptr(), *a.stride(), b.data_ptr(), *steps, out.data_ptr(), *out.stride()[:2], *start, alpha
+    )  # fmt: skip
