@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from fedfleet.executors.stacked.compiled_lstm import CompiledRecurrence, recurrence_for
 from fedfleet.executors.stacked.linear_layers import Stack
-from fedfleet.executors.stacked.products import is_worth_compiling, kernel_for, multiply_packed, packed, product
 
 Gradients = tuple[torch.Tensor | None, ...]
 
@@ -44,10 +44,11 @@ class Lstm(nn.Module):
     def _layer(self, x: torch.Tensor, layer: int) -> tuple[torch.Tensor, ...]:
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         weights = [getattr(self, f"{name}_l{layer}") for name in names]
+        recurrence = _Recurrence if recurrence_for(x, weights[1]) is None else CompiledRecurrence
         if len(x) > 1 and all(w.stride(0) == 0 for w in weights):  # frozen and the same for all: one client with all samples
-            parts = _Recurrence.apply(x.reshape(1, -1, *x.shape[2:]), *(w[:1] for w in weights))
+            parts = recurrence.apply(x.reshape(1, -1, *x.shape[2:]), *(w[:1] for w in weights))
             return tuple(part.reshape(len(x), -1, *part.shape[2:]) for part in parts)
-        return _Recurrence.apply(x, *weights)
+        return recurrence.apply(x, *weights)
 
 
 @dataclass(slots=True)
@@ -89,10 +90,10 @@ class _Recurrence(torch.autograd.Function):
         needs_x, *needs_weights = ctx.needs_input_grad
         down = None
         if needs_x:
-            down = product(grad.flatten(1, 2), w_in).unflatten(1, grad.shape[1:3]).transpose(1, 2)
+            down = torch.bmm(grad.flatten(1, 2), w_in).unflatten(1, grad.shape[1:3]).transpose(1, 2)
         if not any(needs_weights):
             return down, None, None, None, None
-        joint, n = product(grad.flatten(1, 2).transpose(1, 2), course.inputs[:, :-1].flatten(1, 2)), w_in.shape[2]
+        joint, n = torch.bmm(grad.flatten(1, 2).transpose(1, 2), course.inputs[:, :-1].flatten(1, 2)), w_in.shape[2]
         return down, joint[:, :, :n], joint[:, :, n:-1].mul_(2.0), joint[:, :, -1], joint[:, :, -1]
 
 
@@ -101,10 +102,7 @@ def _run(x: torch.Tensor, w_in: torch.Tensor, w_hid: torch.Tensor, b_in: torch.T
     (c, b, t, n), h = x.shape, w_hid.shape[2]
     joint = torch.cat([w_in, 2.0 * w_hid, (b_in + b_hid).unsqueeze(2)], dim=2)
     joint[:, 2 * h : 3 * h] *= 2.0
-    joint, kernel = joint.transpose(1, 2), None
-    if is_worth_compiling(t * b, n + h + 1, 4 * h):  # its weights are read in every step, and laid out once
-        kernel = kernel_for(joint)
-    joint = joint.contiguous() if kernel is None else packed(kernel, joint)
+    joint = joint.transpose(1, 2).contiguous()
     inputs, factors = x.new_empty(c, t + 1, b, n + h + 1), x.new_empty(c, t, b, 4 * h)
     inputs[:, :t, :, :n] = x.transpose(1, 2)
     inputs[:, 0, :, n:-1] = 0.0
@@ -124,11 +122,7 @@ def _run(x: torch.Tensor, w_in: torch.Tensor, w_hid: torch.Tensor, b_in: torch.T
     )
     for values, out, of_i, of_f, of_g, of_o, of_cell, kept in views:
         cell, before = before, cell
-        if kernel is None:
-            torch.bmm(values, joint, out=gates)
-        else:
-            multiply_packed(kernel, values, joint, gates)
-        gates.sigmoid_()
+        torch.bmm(values, joint, out=gates).sigmoid_()
         torch.sub(g, 0.5, out=centred)
         torch.mul(kept.copy_(f), before, out=cell).addcmul_(i, centred, value=4.0)
         torch.sigmoid(cell, out=squashed)
@@ -155,8 +149,6 @@ def _backward_steps(
         course.forget.unbind(0),
     )
     steps = [*zip(*views, grad_out.unbind(2), strict=True)]
-    kernel = kernel_for(w_hid) if is_worth_compiling(len(steps) * grads.shape[2], 4 * h, h) else None
-    panels = None if kernel is None else packed(kernel, w_hid)
     # Of half the outputs, and of twice the cells.
     dh, dc = 2.0 * (grad_h + grad_out[:, :, -1]), 0.5 * grad_cell
     for s in range(len(steps) - 1, -1, -1):
@@ -166,9 +158,5 @@ def _backward_steps(
         last.mul_(dh)
         if s:
             dc.mul_(forget)
-            out = steps[s - 1][5]
-            if kernel is None or panels is None:
-                dh = torch.baddbmm(out, step, w_hid, beta=2.0, alpha=2.0)
-            else:
-                multiply_packed(kernel, step, panels, dh, 2.0 * out, 2.0)
+            dh = torch.baddbmm(steps[s - 1][5], step, w_hid, beta=2.0, alpha=2.0)
     return grads

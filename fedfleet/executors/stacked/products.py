@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -21,6 +22,14 @@ def _kernel() -> ModuleType | None:
     except Exception:  # numba is not installed, or has no folder for its cache: torch does the same
         return None
     return product_kernel
+
+
+@cache
+def lstm_kernel() -> Any:
+    """The compiled recurrence, where `kernel_for` gives a kernel."""
+    from fedfleet.executors.stacked import lstm_kernel as kernel
+
+    return kernel
 
 
 def kernel_for(*tensors: torch.Tensor) -> ModuleType | None:
@@ -50,9 +59,11 @@ def product(
         return _torch_product(a, b, init, alpha, out)
     out = a.new_empty(len(a), m, n) if out is None else out
     if reads_rows and b.stride(1) % 1024:  # rows that lie a page apart would fall onto the same lines of the cache
-        multiply(kernel, a, b, out, init, alpha)
+        _multiply(kernel, a, b, (b.stride(0), kernel.PANEL, b.stride(1)), out, init, alpha)
     else:
-        multiply_packed(kernel, a, packed(kernel, b), out, init, alpha)
+        panels = packed(b)
+        each = 0 if len(panels) == 1 else panels.stride(0)
+        _multiply(kernel, a, panels, (each, panels.stride(1), kernel.PANEL), out, init, alpha)
     return out
 
 
@@ -72,33 +83,21 @@ def _torch_product(
     return torch.baddbmm(init, a, b, alpha=alpha) if out is None else torch.baddbmm(init, a, b, alpha=alpha, out=out)
 
 
-def packed(kernel: ModuleType, b: torch.Tensor) -> torch.Tensor:
+def packed(b: torch.Tensor) -> torch.Tensor:
     """[clients, k, n] in panels of 32 columns, [clients, n / 32, k, 32]; one for all clients where that is what it is."""
+    kernel = kernel_for(b)
+    assert kernel is not None
     b = b[:1] if b.stride(0) == 0 else b
     panels = b.new_empty(len(b), -(-b.shape[2] // kernel.PANEL), b.shape[1], kernel.PANEL)
     kernel.pack(panels.numpy(), b.detach().numpy())
     return panels
 
 
-def multiply(
-    kernel: ModuleType, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, init: torch.Tensor | None = None, alpha: float = 1.0
-) -> None:
-    """out = init + alpha a b, where the columns of b lie side by side."""
-    _call(kernel, a, b, (b.stride(0), kernel.PANEL, b.stride(1)), out, init, alpha)
-
-
-def multiply_packed(
-    kernel: ModuleType, a: torch.Tensor, panels: torch.Tensor, out: torch.Tensor, init: torch.Tensor | None = None, alpha: float = 1.0
-) -> None:
-    """The same, of what `packed` has laid out."""
-    each = 0 if len(panels) == 1 else panels.stride(0)
-    _call(kernel, a, panels, (each, panels.stride(1), kernel.PANEL), out, init, alpha)
-
-
-def _call(
+def _multiply(
     kernel: ModuleType, a: torch.Tensor, b: torch.Tensor, steps: tuple[int, int, int], out: torch.Tensor,
     init: torch.Tensor | None, alpha: float,
 ) -> None:  # fmt: skip
+    """out = init + alpha a b, where b is read by the steps from client to client, from panel to panel and from row to row."""
     (c, m, k), n = a.shape, out.shape[2]
     start = (0, 0, 0)
     if init is not None:
